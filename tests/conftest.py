@@ -1,0 +1,28 @@
+"""Shared fixtures: where the real archives, nets and EPD suites lie, and what is skipped without them."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+SHARED_DATA = Path(os.environ.get("VALUEREPAIR_TEST_DATA", Path(__file__).parents[2] / "shared" / "data"))
+
+
+@pytest.fixture(scope="session")
+def shared_data() -> Path:
+    """The folder of real archives, nets and EPD suites, which are not part of the project."""
+    if not SHARED_DATA.is_dir():
+        pytest.skip(f"no test data at {SHARED_DATA} (set VALUEREPAIR_TEST_DATA)")
+    return SHARED_DATA
+
+
+@pytest.fixture(scope="session")
+def stockfish() -> str:
+    """Path of Stockfish, which Debian puts in /usr/games."""
+    path = shutil.which("stockfish", path=f"{os.environ.get('PATH', '')}:/usr/games:/usr/local/games")
+    if path is None:
+        pytest.skip("no stockfish on this machine (apt-get install stockfish)")
+    return path

@@ -1,0 +1,5 @@
+"""`python -m valuerepair` is `vr`."""
+
+from valuerepair.cli import main
+
+main()

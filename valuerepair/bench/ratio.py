@@ -1,0 +1,51 @@
+"""One comparison: our rate over the other's, alternating, so that a noisy machine hits both alike."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+Work = Callable[[], float]  # does the work once and returns how much was done (games, bytes, positions, nodes)
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Rates per second of both sides, one entry a repeat, and the median of the ratios of the paired repeats."""
+
+    name: str
+    unit: str
+    against: str
+    ours: tuple[float, ...]
+    theirs: tuple[float, ...]
+    target: float
+
+    @property
+    def ratio(self) -> float:
+        return statistics.median(a / b for a, b in zip(self.ours, self.theirs, strict=True))
+
+    @property
+    def spread(self) -> tuple[float, float]:
+        """Smallest and largest ratio of a repeat."""
+        ratios = [a / b for a, b in zip(self.ours, self.theirs, strict=True)]
+        return min(ratios), max(ratios)
+
+    @property
+    def met(self) -> bool:
+        return self.ratio >= self.target
+
+
+def compare(
+    name: str, unit: str, against: str, ours: Work, theirs: Work, *, target: float, repeats: int = 5
+) -> Comparison:
+    """Times both sides `repeats` times in alternation, after one unmeasured run of ours (compilation, page cache)."""
+    ours()
+    pairs = [(_rate(ours), _rate(theirs)) for _ in range(repeats)]
+    return Comparison(name, unit, against, tuple(p[0] for p in pairs), tuple(p[1] for p in pairs), target)
+
+
+def _rate(work: Work) -> float:
+    start = time.perf_counter()
+    amount = work()
+    return amount / (time.perf_counter() - start)

@@ -1,0 +1,19 @@
+"""Errors that a user can mend: one clear line, and the exit code that goes with it."""
+
+from __future__ import annotations
+
+
+class ValueRepairError(Exception):
+    """Something failed. The message is one line: what, where, what to do. Exit code 1."""
+
+    exit_code = 1
+
+
+class UsageError(ValueRepairError):
+    """The command line or an argument is wrong. Exit code 2."""
+
+    exit_code = 2
+
+
+class TruncatedInput(ValueRepairError):
+    """An archive ends in the middle. What came before the cut was used. Exit code 1 at the end of the run."""

@@ -1,0 +1,197 @@
+"""The position record, its columnar batch, and how moves are written in it.
+
+A position keeps where its known history begins (``start_fen``) and every move from there, so that the net sees
+the real previous boards, repetitions count, and a book can replay the game. In a batch all of that is columns:
+moves of all rows lie in one flat ``uint16`` array, cut by ``offsets``.
+
+Moves are ``from + 64 * to + 4096 * promotion`` with squares a1 = 0 .. h8 = 63 and promotion 0 = none, 1 = knight,
+2 = bishop, 3 = rook, 4 = queen. Castling is the king's own move (e1g1), never king-takes-rook.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from itertools import chain
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+STARTPOS_FEN = "rnbqkbnr/pppppppp/8/8/8/8/PPPPPPPP/RNBQKBNR w KQkq - 0 1"
+PROMOTIONS = ("", "n", "b", "r", "q")
+_FILES = "abcdefgh"
+_SQUARES = tuple(f + r for r in "12345678" for f in _FILES)
+
+Moves = NDArray[np.uint16]
+
+
+def encode_move(uci: str) -> int:
+    """One UCI move (``e2e4``, ``a7a8q``, castling ``e1g1``) as its 16-bit number.
+
+    Raises ValueError when the text is not a UCI move.
+    """
+    try:
+        origin = _FILES.index(uci[0]) + 8 * (int(uci[1]) - 1)
+        target = _FILES.index(uci[2]) + 8 * (int(uci[3]) - 1)
+        promotion = PROMOTIONS.index(uci[4:])
+    except (IndexError, ValueError):
+        raise ValueError(f"not a UCI move: {uci!r}") from None
+    if not (0 <= origin < 64 and 0 <= target < 64):
+        raise ValueError(f"not a UCI move: {uci!r}")
+    return origin + 64 * target + 4096 * promotion
+
+
+def decode_move(move: int) -> str:
+    """The UCI text of a 16-bit move; the inverse of `encode_move`."""
+    return _SQUARES[move & 63] + _SQUARES[move >> 6 & 63] + PROMOTIONS[move >> 12]
+
+
+def encode_moves(uci: Sequence[str]) -> Moves:
+    """UCI moves as a uint16 array."""
+    return np.fromiter((encode_move(m) for m in uci), np.uint16, len(uci))
+
+
+def decode_moves(moves: Moves) -> tuple[str, ...]:
+    """A uint16 move array as UCI texts."""
+    return tuple(decode_move(m) for m in moves.tolist())
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a position was found.
+
+    `source` is the file as the user named it, `game` the 1-based number of the game (or line) in it, `offset` the
+    byte at which it begins in the decompressed stream. `played` is the move made there (UCI), `result` the game's
+    (``1-0``, ``0-1``, ``1/2-1/2`` or ``*``). A recorded evaluation of the position is in `eval_cp` (centipawns) or
+    `eval_mate` (moves to mate), both from the side to move; None where there is none.
+    """
+
+    source: str = ""
+    game: int = 0
+    offset: int = 0
+    headers: Mapping[str, str] = field(default_factory=dict)
+    played: str | None = None
+    result: str | None = None
+    eval_cp: int | None = None
+    eval_mate: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """One position with its history.
+
+    `fen` is the position itself, reached from `start_fen` by `moves` (UCI). `ply` counts half-moves since move 1,
+    White to move, by the FEN's full-move number. `key` is the 64-bit key used for deduplication: placement, side to
+    move, castling rights and legal en passant only. `history_known` is False for a bare FEN: nothing is known of
+    what came before it, and planes are filled as lc0 does.
+    """
+
+    fen: str
+    start_fen: str = STARTPOS_FEN
+    moves: tuple[str, ...] = ()
+    ply: int = 0
+    key: int = 0
+    history_known: bool = True
+    origin: Origin = field(default_factory=Origin)
+
+    @property
+    def white_to_move(self) -> bool:
+        return self.fen.split(" ", 2)[1] == "w"
+
+    @property
+    def uci(self) -> str:
+        """The UCI ``position`` command that sends this position with its history."""
+        start = "startpos" if self.start_fen == STARTPOS_FEN else f"fen {self.start_fen}"
+        return f"position {start} moves {' '.join(self.moves)}" if self.moves else f"position {start}"
+
+
+@dataclass(frozen=True, slots=True)
+class PositionBatch:
+    """n positions as columns; each is what the field of the same name is in `Position`, with its `Origin`.
+
+    | column        | type                                                          |
+    |---------------|---------------------------------------------------------------|
+    | fen           | list[str], n                                                  |
+    | start_fen     | list[str], n                                                  |
+    | moves         | uint16[offsets[n]], row i is ``moves[offsets[i]:offsets[i+1]]`` |
+    | offsets       | int64[n + 1]                                                  |
+    | ply           | int32[n]                                                      |
+    | key           | uint64[n]                                                     |
+    | history_known | bool[n]                                                       |
+    | origin        | list[Origin], n                                               |
+    """
+
+    fen: list[str]
+    start_fen: list[str]
+    moves: Moves
+    offsets: NDArray[np.int64]
+    ply: NDArray[np.int32]
+    key: NDArray[np.uint64]
+    history_known: NDArray[np.bool_]
+    origin: list[Origin]
+
+    def __len__(self) -> int:
+        return len(self.fen)
+
+    def __getitem__(self, i: int) -> Position:
+        return Position(
+            self.fen[i],
+            self.start_fen[i],
+            decode_moves(self.moves[self.offsets[i] : self.offsets[i + 1]]),
+            int(self.ply[i]),
+            int(self.key[i]),
+            bool(self.history_known[i]),
+            self.origin[i],
+        )
+
+    def __iter__(self) -> Iterator[Position]:
+        return (self[i] for i in range(len(self)))
+
+    def take(self, rows: Sequence[int] | NDArray[np.int64]) -> PositionBatch:
+        """The given rows, in the given order."""
+        index = np.asarray(rows, np.int64)
+        lengths = self.offsets[index + 1] - self.offsets[index]
+        offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+        pieces = [self.moves[self.offsets[i] : self.offsets[i + 1]] for i in index]
+        picked = index.tolist()
+        return PositionBatch(
+            [self.fen[i] for i in picked],
+            [self.start_fen[i] for i in picked],
+            np.concatenate(pieces) if pieces else np.empty(0, np.uint16),
+            offsets,
+            self.ply[index],
+            self.key[index],
+            self.history_known[index],
+            [self.origin[i] for i in picked],
+        )
+
+    @staticmethod
+    def from_positions(positions: Sequence[Position]) -> PositionBatch:
+        """A batch of the given records."""
+        encoded = [encode_moves(p.moves) for p in positions]
+        return PositionBatch(
+            [p.fen for p in positions],
+            [p.start_fen for p in positions],
+            np.concatenate(encoded) if encoded else np.empty(0, np.uint16),
+            np.cumsum([0, *(len(m) for m in encoded)], dtype=np.int64),
+            np.array([p.ply for p in positions], np.int32),
+            np.array([p.key for p in positions], np.uint64),
+            np.array([p.history_known for p in positions], np.bool_),
+            [p.origin for p in positions],
+        )
+
+    @staticmethod
+    def concat(batches: Sequence[PositionBatch]) -> PositionBatch:
+        """The rows of all batches, in order."""
+        if len(batches) == 1:
+            return batches[0]
+        if not batches:
+            return PositionBatch.from_positions(())
+        joined: dict[str, Any] = {}
+        for column in (f.name for f in fields(PositionBatch)):
+            parts = [getattr(b, column) for b in batches]
+            joined[column] = list(chain(*parts)) if isinstance(parts[0], list) else np.concatenate(parts)
+        lengths = np.concatenate([np.diff(b.offsets) for b in batches])
+        joined["offsets"] = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+        return PositionBatch(**joined)

@@ -1,0 +1,94 @@
+"""Progress of long work: a bar on a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+import sys
+import time
+from types import TracebackType
+
+from tqdm import tqdm
+
+PLAIN_INTERVAL_S = 10.0
+
+
+class Progress:
+    """Counts work done towards `total` (None: unknown) and shows it on standard error with an ETA.
+
+    On a terminal this is a tqdm bar; elsewhere a plain line at most every ten seconds, so that logs stay short.
+    `quiet` shows nothing. Use as a context manager.
+    """
+
+    def __init__(self, label: str, total: int | None = None, unit: str = "", *, quiet: bool = False) -> None:
+        self._label, self._unit, self._quiet = label, unit, quiet
+        self._terminal = sys.stderr.isatty() and not quiet
+        self._started = self._shown = time.monotonic()
+        self._note = ""
+        self.total, self.done = total, 0
+        self._bar: tqdm[None] | None = None
+        if self._terminal:
+            self._bar = tqdm(total=total, desc=label, unit=f" {unit}", smoothing=0.1, dynamic_ncols=True)
+
+    def advance(self, amount: int = 1) -> None:
+        """Adds finished work."""
+        self.done += amount
+        if self._bar is not None:
+            self._bar.update(amount)
+        elif not self._quiet and time.monotonic() - self._shown >= PLAIN_INTERVAL_S:
+            self._print_line()
+
+    def set_total(self, total: int | None) -> None:
+        """Corrects the total when it becomes known during the work."""
+        self.total = total
+        if self._bar is not None:
+            self._bar.total = total
+            self._bar.refresh()
+
+    def note(self, text: str) -> None:
+        """Figures shown behind the bar (counts, rates)."""
+        self._note = text
+        if self._bar is not None:
+            self._bar.set_postfix_str(text, refresh=False)
+
+    def say(self, line: str) -> None:
+        """Prints a line of its own without breaking the bar."""
+        if self._quiet:
+            return
+        if self._bar is not None:
+            self._bar.write(line, file=sys.stderr)
+        else:
+            print(line, file=sys.stderr, flush=True)
+
+    def close(self) -> None:
+        if self._bar is not None:
+            self._bar.close()
+            self._bar = None
+
+    def _print_line(self) -> None:
+        self._shown = time.monotonic()
+        elapsed = self._shown - self._started
+        share = f"{self.done}/{self.total}" if self.total else f"{self.done}"
+        left = ""
+        if self.total and self.done:
+            left = f", {format_duration(elapsed * (self.total - self.done) / self.done)} left"
+        note = f", {self._note}" if self._note else ""
+        print(
+            f"{self._label}: {share} {self._unit}, {format_duration(elapsed)}{left}{note}",
+            file=sys.stderr,
+            flush=True,
+        )
+
+    def __enter__(self) -> Progress:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def format_duration(seconds: float) -> str:
+    """``75`` as ``1:15``, ``3700`` as ``1:01:40``."""
+    whole = round(seconds)
+    minutes, rest = divmod(whole, 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
