@@ -1,0 +1,225 @@
+"""Every conversion to Q, the expected result in [-1, 1], and the fit of alpha.
+
+All scores and all Q here are from the side to move of the same position: +1 is a win for the side to move, 0 a draw,
+-1 a loss. Functions take scalars or arrays of any one shape and return float64 arrays of that shape (0-d for scalars);
+NaN stands for a missing score and stays NaN.
+
+The logistic is ``Q = 2 / (1 + exp(-cp / alpha)) - 1``, which is ``tanh(cp / (2 alpha))``: twice the expected score
+of the Elo formula, less one. alpha is in centipawns; 170 is close to the Elo formula's 400 / ln 10 = 173.7 with one
+centipawn for one Elo point. Centipawns of different engines, and of different versions of one, are different
+units, so alpha belongs to a pair of net and oracle.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from valuerepair.errors import ValueRepairError
+
+DEFAULT_ALPHA = 170.0
+AUTO_MIN_POSITIONS = 300
+ALPHA_BOUNDS = (10.0, 10_000.0)
+# The largest Q a centipawn score can have: the last float below 1, so that a mate is beyond any centipawn score.
+MAX_CP_Q = float(np.nextafter(1.0, 0.0))
+
+Norm = Literal["l1", "l2"]
+Floats = NDArray[np.float64]
+
+_GRID_POINTS = 97
+_BOOTSTRAP_ROWS = 50_000
+
+
+@dataclass(frozen=True, slots=True)
+class Alpha:
+    """An alpha in use and where it comes from, in words for the user: ``fitted on 2,310 positions (l1)``, ``given``."""
+
+    value: float
+    origin: str
+
+
+@dataclass(frozen=True, slots=True)
+class AlphaFit:
+    """A fitted alpha (centipawns).
+
+    `low` and `high` bound the 95 % bootstrap interval (NaN without bootstrap). `n` counts the rows used. `residual`
+    is the mean weighted ``|net_q - Q|`` for l1 and the root of the mean weighted square for l2.
+    """
+
+    alpha: float
+    low: float
+    high: float
+    norm: Norm
+    n: int
+    residual: float
+
+    @property
+    def at_bound(self) -> bool:
+        """True when the minimum lies at an end of `ALPHA_BOUNDS`: the scores do not determine an alpha."""
+        low, high = ALPHA_BOUNDS
+        return not low * 1.01 < self.alpha < high / 1.01
+
+
+def cp_to_q(cp: ArrayLike, alpha: float) -> Floats:
+    """Q of a centipawn score: ``tanh(cp / (2 alpha))``, odd and monotone, within ±`MAX_CP_Q`."""
+    q = np.tanh(np.asarray(cp, np.float64) / (2 * _checked(alpha)))
+    return np.clip(q, -MAX_CP_Q, MAX_CP_Q)
+
+
+def q_to_cp(q: ArrayLike, alpha: float) -> Floats:
+    """The centipawn score with this Q, the inverse of `cp_to_q`: ``2 alpha artanh(q)``; ±inf for ±1, NaN outside."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.asarray(2 * _checked(alpha) * np.arctanh(np.asarray(q, np.float64)))
+
+
+def mate_to_q(mate: ArrayLike) -> Floats:
+    """±1 for a forced mate, whatever its distance.
+
+    `mate` is in moves as UCI writes it: positive when the side to move mates, negative when it is mated, 0 when it
+    is mated already.
+    """
+    moves = np.asarray(mate, np.float64)
+    return np.where(np.isnan(moves), np.nan, np.where(moves > 0, 1.0, -1.0))
+
+
+def wdl_to_q(wdl: ArrayLike) -> Floats:
+    """``(win - loss) / (win + draw + loss)`` of rows [..., 3] in any unit (UCI: per mille); NaN where the sum is 0."""
+    w, d, loss = np.moveaxis(np.asarray(wdl, np.float64), -1, 0)
+    total = w + d + loss
+    return np.asarray((w - loss) / np.where(total > 0, total, np.nan))
+
+
+def deep_q(
+    cp: ArrayLike,
+    mate: ArrayLike,
+    wdl: ArrayLike,
+    q: ArrayLike,
+    alpha: float,
+    q_from: Literal["cp", "wdl"] = "cp",
+) -> Floats:
+    """Q of deep searches: `cp`, `mate` and `q` are [n], `wdl` is [n, 3], NaN where the engine gave none.
+
+    A mate is ±1. An engine's own Q is taken as it is. The rest comes from `cp` by the logistic or from `wdl`, as
+    `q_from` says; a row without that score is NaN: the other one is on another scale and never stands in for it.
+    Raises ValueError for another `q_from`.
+    """
+    if q_from not in ("cp", "wdl"):
+        raise ValueError(f"q_from is 'cp' or 'wdl', not {q_from!r}")
+    result = cp_to_q(cp, alpha) if q_from == "cp" else wdl_to_q(wdl)
+    own = np.asarray(q, np.float64)
+    result = np.where(np.isnan(own), result, own)
+    mates = mate_to_q(mate)
+    return np.where(np.isnan(mates), result, mates)
+
+
+def fit_alpha(
+    net_q: ArrayLike,
+    cp: ArrayLike,
+    weights: ArrayLike | None = None,
+    norm: Norm = "l1",
+    bootstrap: int = 200,
+    seed: int = 0,
+) -> AlphaFit:
+    """The alpha for which the deep Q, ``tanh(cp / (2 alpha))``, is nearest to the net's Q.
+
+    Minimises the weighted mean of ``|net_q - Q|`` (l1) or of its square (l2) over log alpha within `ALPHA_BOUNDS`: a
+    grid first, because l1 may have several minima, then a bounded scalar minimisation (scipy, Brent's method) in the
+    best cell. `net_q`, `cp` and `weights` (default 1) are [n]. Rows whose cp is NaN (mates among them, whose Q does not
+    depend on alpha) or whose net_q is NaN are left out. Centipawns are not capped: the logistic saturates, so a
+    tablebase score of 15,000 weighs no more than any other row.
+
+    The interval is the 2.5 % to 97.5 % percentile interval of `bootstrap` resamples of the rows, drawn from `seed`;
+    above 50,000 rows it is made from 50,000 of them and narrowed in log alpha by the root of the ratio. With
+    `bootstrap` 0 it is NaN.
+
+    Raises ValueRepairError when fewer than two rows with a score other than 0 are left.
+    """
+    if norm not in ("l1", "l2"):
+        raise ValueError(f"norm is 'l1' or 'l2', not {norm!r}")
+    x = np.asarray(net_q, np.float64).ravel()
+    y = np.asarray(cp, np.float64).ravel()
+    w = np.ones_like(x) if weights is None else np.asarray(weights, np.float64).ravel()
+    usable = ~(np.isnan(x) | np.isnan(y)) & (w > 0)
+    x, y, w = x[usable], y[usable], w[usable]
+    if np.count_nonzero(y) < 2:
+        raise ValueRepairError(
+            f"no alpha can be fitted: {len(y)} scored positions have a centipawn score, and "
+            f"{np.count_nonzero(y)} of them is not 0; mine more positions, or give --alpha"
+        )
+    alpha, loss = _minimise(x, y, w, norm)
+    residual = loss if norm == "l1" else loss**0.5
+    low, high = (np.nan, np.nan) if bootstrap < 1 else _interval(x, y, w, norm, alpha, bootstrap, seed)
+    return AlphaFit(alpha, low, high, norm, len(x), residual)
+
+
+def _minimise(x: Floats, y: Floats, w: Floats, norm: Norm) -> tuple[float, float]:
+    """(alpha, weighted mean loss) at the minimum."""
+    # Imported here: scipy takes longer to load than the rest of the module. It ships no type hints.
+    from scipy.optimize import minimize_scalar  # type: ignore[import-untyped]
+
+    total = w.sum()
+
+    def loss(log_alpha: float) -> float:
+        return float(w @ _loss(x, y, np.exp(log_alpha), norm) / total)
+
+    grid = np.log(np.geomspace(*ALPHA_BOUNDS, _GRID_POINTS))
+    best = int(np.argmin([loss(point) for point in grid]))
+    cell = grid[max(best - 1, 0)], grid[min(best + 1, _GRID_POINTS - 1)]
+    found = minimize_scalar(loss, bounds=cell, method="bounded", options={"xatol": 1e-6})
+    return float(np.exp(found.x)), float(found.fun)
+
+
+def _loss(x: Floats, y: Floats, alpha: float, norm: Norm) -> Floats:
+    """[n] losses of the rows."""
+    error = x - np.tanh(y / (2 * alpha))
+    return np.abs(error) if norm == "l1" else error * error
+
+
+def _interval(
+    x: Floats, y: Floats, w: Floats, norm: Norm, alpha: float, resamples: int, seed: int
+) -> tuple[float, float]:
+    """The 95 % percentile interval of alpha over resampled rows.
+
+    The losses of all rows are computed once on a grid of alphas and weighted by how often each resample holds the row;
+    the grid is then narrowed to where the resamples have their minima, until its step is small against their spread.
+    """
+    rng = np.random.default_rng(seed)
+    rows = len(x)
+    if rows > _BOOTSTRAP_ROWS:
+        kept = rng.choice(rows, _BOOTSTRAP_ROWS, replace=False)
+        x, y, w = x[kept], y[kept], w[kept]
+    drawn = np.empty((resamples, len(x)), np.float32)
+    for row in drawn:
+        row[:] = w * np.bincount(rng.integers(0, len(x), len(x)), minlength=len(x))
+    low, high = np.log(ALPHA_BOUNDS)
+    for _ in range(4):
+        grid = np.linspace(low, high, _GRID_POINTS)
+        losses = np.stack([_loss(x, y, a, norm).astype(np.float32) for a in np.exp(grid)])
+        minima = _grid_minima(grid, drawn @ losses.T)
+        step = grid[1] - grid[0]
+        if np.ptp(minima) > 20 * step:
+            break
+        low, high = minima.min() - 2 * step, minima.max() + 2 * step
+    spread = np.percentile(minima, [2.5, 97.5])
+    centre = np.log(alpha)
+    low, high = np.exp(centre + (spread - centre) * min(1.0, (len(x) / rows) ** 0.5))
+    return float(low), float(high)
+
+
+def _grid_minima(grid: Floats, losses: NDArray[np.float32]) -> Floats:
+    """[resamples] places of the minima of `losses` [resamples, points], each by a parabola through three points."""
+    best = np.clip(losses.argmin(axis=1), 1, len(grid) - 2)
+    row = np.arange(len(losses))
+    left, middle, right = (losses[row, best + i].astype(np.float64) for i in (-1, 0, 1))
+    bend = left - 2 * middle + right
+    shift = np.where(bend > 0, 0.5 * (left - right) / np.where(bend > 0, bend, 1.0), 0.0)
+    return np.asarray(grid[best] + np.clip(shift, -1, 1) * (grid[1] - grid[0]))
+
+
+def _checked(alpha: float) -> float:
+    if not 0 < alpha < np.inf:
+        raise ValueError(f"alpha must be a positive number of centipawns, not {alpha!r}")
+    return float(alpha)
