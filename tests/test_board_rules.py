@@ -1,0 +1,291 @@
+"""The rules kernels against python-chess: moves, check, make, FEN, keys, on random games and odd positions."""
+
+from __future__ import annotations
+
+import random
+from functools import lru_cache
+from pathlib import Path
+
+import chess
+import chess.polyglot
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from valuerepair import board as rules
+from valuerepair.positions import decode_move, encode_move, encode_moves
+
+# Starts that lead quickly to castling, promotions, pins, en passant and bare boards.
+STARTS = (
+    chess.STARTING_FEN,
+    "r3k2r/p1ppqpb1/bn2pnp1/3PN3/1p2P3/2N2Q1p/PPPBBPPP/R3K2R w KQkq - 0 1",
+    "8/2p5/3p4/KP5r/1R3p1k/8/4P1P1/8 w - - 0 1",
+    "r3k2r/Pppp1ppp/1b3nbN/nP6/BBP1P3/q4N2/Pp1P2PP/R2Q1RK1 w kq - 0 1",
+    "r2q1rk1/pP1p2pp/Q4n2/bbp1p3/Np6/1B3NBn/pPPP1PPP/R3K2R b KQ - 0 1",
+    "rnbq1k1r/pp1Pbppp/2p5/8/2B5/8/PPP1NnPP/RNBQK2R w KQ - 1 8",
+    "n1n5/PPPk4/8/8/8/8/4Kppp/5N1N b - - 0 1",
+    "r3k2r/8/8/8/8/8/8/R3K2R b KQkq - 90 60",
+    "8/8/4k3/8/8/4K3/8/1BN2b2 w - - 0 1",
+)
+
+
+@lru_cache(maxsize=1)
+def walked() -> tuple[list[chess.Board], list[int]]:
+    """Positions of seeded random games from all starts, and the number of each one's game."""
+    boards, games = [], []
+    for seed in range(12):
+        for number, fen in enumerate(STARTS):
+            board, chance = chess.Board(fen), random.Random(f"{seed} {number}")
+            for _ in range(60):
+                boards.append(board.copy(stack=False))
+                games.append(seed * len(STARTS) + number)
+                moves = list(board.legal_moves)
+                if not moves:
+                    break
+                board.push(chance.choice(moves))
+    return boards, games
+
+
+def as_texts(
+    moves: np.ndarray[tuple[int], np.dtype[np.uint16]], offsets: np.ndarray[tuple[int], np.dtype[np.int64]]
+) -> list[set[str]]:
+    return [{decode_move(int(m)) for m in moves[a:b]} for a, b in zip(offsets, offsets[1:], strict=False)]
+
+
+def test_legal_moves_agree_with_python_chess() -> None:
+    boards, _ = walked()
+    moves, offsets = rules.legal_moves(rules.parse_fens([b.fen(en_passant="fen") for b in boards]))
+    assert len(boards) > 4000
+    for board, ours, count in zip(boards, as_texts(moves, offsets), np.diff(offsets), strict=True):
+        assert ours == {m.uci() for m in board.legal_moves}, board.fen()
+        assert len(ours) == count, board.fen()  # no move twice
+
+
+def test_checks_counts_and_endings_agree_with_python_chess() -> None:
+    boards, _ = walked()
+    rows = rules.parse_fens([b.fen() for b in boards])
+    assert rules.in_check(rows).tolist() == [b.is_check() for b in boards]
+    assert rules.piece_counts(rows).tolist() == [chess.popcount(b.occupied) for b in boards]
+    assert rules.has_legal_move(rows).tolist() == [any(b.legal_moves) for b in boards]
+    assert rules.insufficient_material(rows).tolist() == [b.is_insufficient_material() for b in boards]
+    assert rules.in_check(rows).any()
+    assert rules.insufficient_material(rows).any()
+
+
+def test_fens_come_back_as_python_chess_writes_them() -> None:
+    boards, _ = walked()
+    assert rules.fens(rules.parse_fens([b.fen(en_passant="fen") for b in boards])) == [b.fen() for b in boards]
+
+
+def test_keys_are_polyglots_with_only_legal_en_passant() -> None:
+    boards, _ = walked()
+    expected = []
+    for board in boards:
+        plain = board.copy()
+        if not plain.has_legal_en_passant():
+            plain.ep_square = None
+        expected.append(chess.polyglot.zobrist_hash(plain))
+    assert rules.keys(rules.parse_fens([b.fen(en_passant="fen") for b in boards])).tolist() == expected
+
+
+def test_every_legal_move_leads_where_python_chess_goes() -> None:
+    boards, _ = walked()
+    starts, moves, fens = [], [], []
+    for board in boards[::7]:
+        for move in board.legal_moves:
+            starts.append(board.fen(en_passant="fen"))
+            moves.append(move.uci())
+            board.push(move)
+            fens.append(board.fen())
+            board.pop()
+    after = rules.replay(rules.parse_fens(starts), encode_moves(moves), np.arange(len(moves) + 1, dtype=np.int64))
+    assert rules.fens(after) == fens
+    # The key kept up to date by moves is the key computed from the FEN.
+    assert (rules.keys(after) == rules.keys(rules.parse_fens(fens))).all()
+    assert any("q" in move[4:] for move in moves)
+    assert {"e1g1", "e1c1", "e8g8", "e8c8"} <= set(moves)
+
+
+def test_replay_plays_whole_games() -> None:
+    starts, played, fens = [], [], []
+    for seed, fen in enumerate(STARTS):
+        board, chance = chess.Board(fen), random.Random(seed)
+        while len(board.move_stack) < 150 and any(board.legal_moves):
+            board.push(chance.choice(list(board.legal_moves)))
+        starts.append(fen)
+        played.append(encode_moves([m.uci() for m in board.move_stack]))
+        fens.append(board.fen())
+    offsets = np.cumsum([0, *map(len, played)], dtype=np.int64)
+    assert rules.fens(rules.replay(rules.parse_fens(starts), np.concatenate(played), offsets)) == fens
+
+
+@given(st.integers(0, 10**6), st.integers(0, 4 * 64 * 64 - 1))
+@settings(max_examples=150, deadline=None)
+def test_replay_accepts_a_move_exactly_when_it_is_legal(pick: int, move: int) -> None:
+    board = walked()[0][pick % len(walked()[0])]
+    text = decode_move(move)
+    start = rules.parse_fens([board.fen()])
+    moves, offsets = np.array([move], np.uint16), np.array([0, 1])
+    if text[:2] != text[2:4] and chess.Move.from_uci(text) in board.legal_moves:
+        rules.replay(start, moves, offsets)
+    else:
+        with pytest.raises(ValueError, match=r"row 0, move 0 \(\w+\): not legal"):
+            rules.replay(start, moves, offsets)
+
+
+def test_replay_names_the_illegal_move() -> None:
+    start = rules.parse_fens([chess.STARTING_FEN] * 2)
+    moves = encode_moves(["e2e4", "e2e4", "e4e5"])
+    with pytest.raises(ValueError, match=r"row 1, move 1 \(e4e5\): not legal"):
+        rules.replay(start, moves, np.array([0, 1, 3]))
+
+
+def test_from_reader_builds_the_same_boards() -> None:
+    boards, _ = walked()
+    boards = boards[::3]
+    codes = np.zeros((len(boards), 64), np.uint8)
+    for row, board in zip(codes, boards, strict=True):
+        for square, piece in board.piece_map().items():
+            row[square] = piece.piece_type + (0 if piece.color else 6)
+    castling = [
+        [
+            b.has_kingside_castling_rights(c) if k else b.has_queenside_castling_rights(c)
+            for c in (True, False)
+            for k in (1, 0)
+        ]
+        for b in boards
+    ]
+    files = [-1 if b.ep_square is None else chess.square_file(b.ep_square) for b in boards]
+    rows = rules.from_reader(
+        codes,
+        np.array(castling),
+        np.array(files, np.int8),
+        np.array([b.halfmove_clock for b in boards], np.uint8),
+        np.array([b.turn for b in boards]),
+        np.array([b.fullmove_number for b in boards], np.int32),
+    )
+    assert rules.fens(rows) == [b.fen() for b in boards]
+    assert (rules.keys(rows) == rules.keys(rules.parse_fens([b.fen() for b in boards]))).all()
+
+
+@pytest.mark.parametrize(
+    ("fen", "reason"),
+    [
+        ("", "at least placement"),
+        ("8/8/8/8 w - -", "eight ranks"),
+        ("9/8/8/8/8/8/8/K1k5 w - -", "unknown letter"),
+        ("rnbqkbnr/ppppppppp/8/8/8/8/PPPPPPPP/RNBQKBNR w KQkq -", "eight ranks"),
+        ("8/8/8/8/8/8/8/8/K1k5 w - -", "eight ranks"),
+        ("8/8/8/8/8/8/8/K7 w - -", "one king"),
+        ("P7/8/8/8/8/8/8/K1k5 w - -", "first or last rank"),
+        ("k7/8/8/QQQQQQQQ/QQQQQQQQ/8/8/7K b - -", "more than 16"),
+        ("k7/8/8/8/8/8/8/7K x - -", "neither w nor b"),
+        ("k7/8/8/8/8/8/8/7K w XY -", "castling"),
+        ("k7/8/8/8/8/8/8/7K w - e3", "en-passant"),
+        ("k7/8/8/8/8/8/8/7K w - - x 1", "counter"),
+        ("k7/8/8/8/8/8/8/7K w - - 0 70000", "counter"),
+        ("k7/8/8/8/8/8/8/R6K w - - 0 1", "not to move is in check"),
+        ("k7/8/8/8/8/8/8/7K w - - 0 1 bm e4", "more than six"),
+        ("k7/8/8/8/8/8/8/♔6K w - - 0 1", "unknown letter"),
+    ],
+)
+def test_bad_fens_are_named(fen: str, reason: str) -> None:
+    with pytest.raises(ValueError, match=f"row 1: .*{reason}"):
+        rules.parse_fens([chess.STARTING_FEN, fen])
+
+
+def test_short_and_loose_fens_are_read() -> None:
+    loose = [
+        "  k7/8/8/8/8/8/8/7K   w -  -",
+        "k7/8/8/8/8/8/8/7K b - - 7",
+        "4k2r/8/8/8/8/8/8/R3K3 w Qk -",
+        "r3k3/8/8/8/8/8/8/4K3 w KQkq - 0 0",
+    ]
+    assert rules.fens(rules.parse_fens(loose)) == [
+        "k7/8/8/8/8/8/8/7K w - - 0 1",
+        "k7/8/8/8/8/8/8/7K b - - 7 1",
+        "4k2r/8/8/8/8/8/8/R3K3 w Qk - 0 1",
+        "r3k3/8/8/8/8/8/8/4K3 w q - 0 0",
+    ]
+    assert rules.fens(rules.parse_fens(["r3k2r/8/8/8/8/8/8/R3K2R w HAha - 0 1"])) == [
+        "r3k2r/8/8/8/8/8/8/R3K2R w KQkq - 0 1"
+    ]
+
+
+@given(st.text(alphabet=" /12345678pnbrqkPNBRQKwb-abcdefgh0", max_size=80))
+@settings(max_examples=300, deadline=None)
+def test_any_text_is_read_or_refused(text: str) -> None:
+    try:
+        rows = rules.parse_fens([text])
+    except ValueError:
+        return
+    assert rules.fens(rules.parse_fens(rules.fens(rows))) == rules.fens(rows)
+
+
+def test_nothing_in_nothing_out() -> None:
+    rows = rules.parse_fens([])
+    assert rules.fens(rows) == []
+    assert rules.keys(rows).shape == (0,)
+    assert rules.legal_moves(rows)[1].tolist() == [0]
+
+
+def test_read_only_inputs_are_fine() -> None:
+    rows = rules.parse_fens([chess.STARTING_FEN])
+    rows.setflags(write=False)
+    moves = np.frombuffer(np.array([encode_move("e2e4")], np.uint16).tobytes(), np.uint16)
+    assert rules.fens(rules.replay(rows, moves, np.array([0, 1]))) == [
+        "rnbqkbnr/pppppppp/8/8/4P3/8/PPPP1PPP/RNBQKBNR b KQkq - 0 1"
+    ]
+    assert rules.keys(rows).tolist() == [0x463B96181691FC9C]  # the start position in the Polyglot specification
+
+
+def test_status_error_speaks_as_python_chess() -> None:
+    assert rules.status_error(chess.STARTING_FEN) is None
+    assert "opposite check" in (rules.status_error("k7/8/8/8/8/8/8/R6K w - - 0 1") or "")
+    assert rules.status_error("nonsense") is not None
+
+
+def perft_lines(path: Path, limit: int) -> list[tuple[str, int, int]]:
+    """(FEN, depth, leaves) of an EPD suite: for each position the deepest entry with at most `limit` leaves."""
+    found = []
+    for line in path.read_text().splitlines():
+        fen, *entries = line.split(";")
+        counts = [(int(e.split()[0][1:]), int(e.split()[1].strip("\0"))) for e in entries if e.strip("\0 ")]
+        fitting = [(n, depth) for depth, n in counts if n <= limit]
+        if fitting:
+            found.append((fen, max(fitting)[1], max(fitting)[0]))
+    return found
+
+
+def check_perft(shared_data: Path, limit: int, every: int) -> int:
+    checked = 0
+    for name in ("perft.epd", "perft-marcel.epd", "perft-ferdy-double-checks.epd", "ferdy_perft_enpassant_1.epd"):
+        for fen, depth, leaves in perft_lines(shared_data / "epd" / name, limit)[::every]:
+            assert rules.perft(rules.parse_fens([fen]), depth) == leaves, (name, fen, depth)
+            checked += leaves
+    return checked
+
+
+def test_perft_of_the_suites(shared_data: Path) -> None:
+    assert check_perft(shared_data, 300_000, 5) > 10**8
+
+
+@pytest.mark.slow
+def test_perft_of_the_suites_deeper(shared_data: Path) -> None:
+    assert check_perft(shared_data, 20_000_000, 2) > 10**10
+
+
+@pytest.mark.parametrize(
+    ("fen", "counts"),
+    [  # chessprogramming.org/Perft_Results
+        (chess.STARTING_FEN, (20, 400, 8902, 197281, 4865609)),
+        (STARTS[1], (48, 2039, 97862, 4085603)),
+        (STARTS[2], (14, 191, 2812, 43238, 674624)),
+        (STARTS[3], (6, 264, 9467, 422333)),
+        (STARTS[5], (44, 1486, 62379, 2103487)),
+    ],
+)
+def test_perft_of_the_known_positions(fen: str, counts: tuple[int, ...]) -> None:
+    rows = rules.parse_fens([fen])
+    assert [rules.perft(rows, depth) for depth in range(len(counts) + 1)] == [1, *counts]

@@ -1,0 +1,91 @@
+"""Compilation of the kernels, and a cache on disk that notices every change of their sources.
+
+Numba's own ``cache=True`` looks at the file of the cached function only: a caller goes on with the old code of a
+function that changed in another module. So all compiled kernels lie in a folder named by a hash of all kernel
+sources; a change anywhere compiles everything anew, and folders of other versions are dropped when they grow old.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import TypeVar
+
+import numba
+from numba import config, njit
+
+PACKAGE = Path(__file__).parents[1]
+# Every module that defines a kernel or a table that kernels read, relative to the package. A test holds it complete.
+KERNEL_SOURCES = ("board/*.py", "nets/planes.py", "nets/policy.py", "mcts/*.py")
+KEEP_DAYS = 30.0
+
+F = TypeVar("F", bound=Callable[..., object])
+
+
+def source_key(package: Path = PACKAGE, patterns: Iterable[str] = KERNEL_SOURCES) -> str:
+    """SHA-256 (hex) over the names and contents of the kernel sources and the version of Numba."""
+    digest = hashlib.sha256(numba.__version__.encode())
+    for path in sorted(p for pattern in patterns for p in package.glob(pattern)):
+        content = path.read_bytes()
+        digest.update(f"\0{path.relative_to(package).as_posix()}\0{len(content)}\0".encode())
+        digest.update(content)
+    return digest.hexdigest()
+
+
+def cache_root() -> Path:
+    """Where the folders of compiled kernels lie: ``$NUMBA_CACHE_DIR``, else ``$XDG_CACHE_HOME/valuerepair/kernels``."""
+    if config.CACHE_DIR:
+        return Path(config.CACHE_DIR)
+    base = os.environ.get("XDG_CACHE_HOME", "")
+    home = Path(base) if os.path.isabs(base) else Path.home() / ".cache"
+    return home / "valuerepair" / "kernels"
+
+
+def open_cache(root: Path, key: str) -> Path | None:
+    """The folder of `key` below `root`, made if needed; None when it cannot be written (then nothing is cached)."""
+    folder = root / key[:32]
+    try:
+        fresh = not folder.exists()
+        folder.mkdir(parents=True, exist_ok=True)
+        tempfile.TemporaryFile(dir=folder).close()
+        os.utime(folder)
+        if fresh:
+            _drop_old(root, keep=folder)
+    except OSError:
+        return None
+    return folder
+
+
+def _drop_old(root: Path, keep: Path) -> None:
+    """Removes folders of other versions that no process opened for a month."""
+    oldest = time.time() - KEEP_DAYS * 86400
+    for other in root.iterdir():
+        ours = len(other.name) == 32 and not set(other.name) - set("0123456789abcdef")
+        if ours and other != keep and other.stat().st_mtime < oldest:
+            shutil.rmtree(other, ignore_errors=True)
+
+
+try:
+    CACHE_FOLDER = open_cache(cache_root(), source_key())
+except (OSError, RuntimeError):  # unreadable sources (a zipped package), or no home folder
+    CACHE_FOLDER = None
+
+
+def kernel(function: F) -> F:
+    """Compiles a function on its first call: no GIL, C division, cached on disk where a folder can be written."""
+    options = {"nogil": True, "error_model": "numpy"}
+    if CACHE_FOLDER is None:
+        compiled: F = njit(**options)(function)
+        return compiled
+    before = config.CACHE_DIR
+    config.CACHE_DIR = str(CACHE_FOLDER)
+    try:
+        compiled = njit(cache=True, **options)(function)
+    finally:
+        config.CACHE_DIR = before
+    return compiled
