@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from functools import lru_cache
+from itertools import pairwise
 from pathlib import Path
 
 import chess
@@ -12,6 +13,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from valuerepair import board as rules
 from valuerepair.positions import decode_move, encode_move, encode_moves
@@ -47,10 +49,8 @@ def walked() -> tuple[list[chess.Board], list[int]]:
     return boards, games
 
 
-def as_texts(
-    moves: np.ndarray[tuple[int], np.dtype[np.uint16]], offsets: np.ndarray[tuple[int], np.dtype[np.int64]]
-) -> list[set[str]]:
-    return [{decode_move(int(m)) for m in moves[a:b]} for a, b in zip(offsets, offsets[1:], strict=False)]
+def as_texts(moves: NDArray[np.uint16], offsets: NDArray[np.int64]) -> list[set[str]]:
+    return [{decode_move(int(m)) for m in moves[a:b]} for a, b in pairwise(offsets)]
 
 
 def test_legal_moves_agree_with_python_chess() -> None:

@@ -8,12 +8,14 @@ Every function releases the GIL while it computes and may be called from several
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TypeVar
 
 import numpy as np
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from valuerepair.board import batch as _batch
 from valuerepair.board import fen as _fen
+from valuerepair.board.movegen import MAX_MOVES
 from valuerepair.board.rows import ROW, Boards, Moves
 from valuerepair.positions import decode_move
 
@@ -35,10 +37,12 @@ __all__ = [
     "status_error",
 ]
 
+Scalar = TypeVar("Scalar", bound=np.generic)
 
-def owned(array: object, dtype: DTypeLike) -> NDArray[np.generic]:
+
+def owned(array: ArrayLike, dtype: type[Scalar]) -> NDArray[Scalar]:
     """The array in the one memory layout the kernels are compiled for (a read-only one would compile them again)."""
-    return np.require(array, dtype, ["C", "W"])  # type: ignore[call-overload,no-any-return]  # any array-like
+    return np.require(array, dtype, ["C", "W"])
 
 
 def parse_fens(fens: Sequence[str]) -> Boards:
@@ -155,7 +159,7 @@ def perft(board: Boards, depth: int) -> int:
         return 1
     stack = np.empty((depth + 1, ROW), np.uint64)
     stack[0] = board[0]
-    return int(_batch.count_leaves(stack, 0, depth, np.empty(_batch.MAX_MOVES * (depth + 1), np.uint16)))
+    return int(_batch.count_leaves(stack, 0, depth, np.empty(MAX_MOVES * (depth + 1), np.uint16)))
 
 
 def status_error(fen: str) -> str | None:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, cast
 
 import numpy as np
-from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
@@ -20,37 +20,32 @@ NOT_FILE_A, NOT_FILE_H = np.uint64(0xFEFEFEFEFEFEFEFE), np.uint64(0x7F7F7F7F7F7F
 SEVEN, NINE, EIGHT = np.uint64(7), np.uint64(9), np.uint64(8)
 INNER = np.uint64(63)
 
-# The parameters of these three are Numba types at compile time, not values: hence Any.
 
-
-@intrinsic  # type: ignore[untyped-decorator]  # Numba has no type hints
-def popcount(typingctx: Any, word: Any) -> Any:
-    """The number of bits set, as int64."""
-
+def _count_bits(typingctx: Any, word: Any) -> Any:
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         return builder.ctpop(args[0])
 
     return types.int64(types.uint64), codegen
 
 
-@intrinsic  # type: ignore[untyped-decorator]  # Numba has no type hints
-def lowest(typingctx: Any, word: Any) -> Any:
-    """The index of the lowest bit set, as int64; undefined for 0."""
-
+def _lowest_bit(typingctx: Any, word: Any) -> Any:
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return builder.cttz(args[0], ir.Constant(ir.IntType(1), 1))
+        return builder.cttz(args[0], context.get_constant(types.boolean, True))
 
     return types.int64(types.uint64), codegen
 
 
-@intrinsic  # type: ignore[untyped-decorator]  # Numba has no type hints
-def mirrored(typingctx: Any, word: Any) -> Any:
-    """The bytes in reverse order: the board with its ranks upside down."""
-
+def _swap_bytes(typingctx: Any, word: Any) -> Any:
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         return builder.bswap(args[0])
 
     return types.uint64(types.uint64), codegen
+
+
+# Single machine instructions that Numba does not offer; the functions above describe them to its compiler.
+popcount: Callable[[np.uint64], int] = cast(Any, intrinsic(_count_bits))  # the number of bits set
+lowest: Callable[[np.uint64], int] = cast(Any, intrinsic(_lowest_bit))  # index of the lowest bit; undefined for 0
+mirrored: Callable[[np.uint64], np.uint64] = cast(Any, intrinsic(_swap_bytes))  # the board with its ranks upside down
 
 
 @kernel
@@ -67,7 +62,8 @@ def along(occupied: np.uint64, bit: np.uint64, line: np.uint64) -> np.uint64:
 @kernel
 def bishop_attacks(square: int, occupied: np.uint64) -> np.uint64:
     bit = ONE << np.uint64(square)
-    return along(occupied, bit, DIAGONAL[square]) | along(occupied, bit, ANTIDIAGONAL[square])
+    result: np.uint64 = along(occupied, bit, DIAGONAL[square]) | along(occupied, bit, ANTIDIAGONAL[square])
+    return result
 
 
 @kernel
@@ -75,16 +71,19 @@ def rook_attacks(square: int, occupied: np.uint64) -> np.uint64:
     shift = np.uint64(square & 56)
     inner = (occupied >> (shift + ONE)) & INNER
     rank = np.uint64(RANK[np.int64(inner), square & 7]) << shift
-    return rank | along(occupied, ONE << np.uint64(square), FILE[square])
+    result: np.uint64 = rank | along(occupied, ONE << np.uint64(square), FILE[square])
+    return result
 
 
 @kernel
 def pawn_attacks_up(pawns: np.uint64) -> np.uint64:
     """Squares attacked by pawns that move towards rank 8."""
-    return ((pawns & NOT_FILE_A) << SEVEN) | ((pawns & NOT_FILE_H) << NINE)
+    result: np.uint64 = ((pawns & NOT_FILE_A) << SEVEN) | ((pawns & NOT_FILE_H) << NINE)
+    return result
 
 
 @kernel
 def pawn_attacks_down(pawns: np.uint64) -> np.uint64:
     """Squares attacked by pawns that move towards rank 1."""
-    return ((pawns & NOT_FILE_A) >> NINE) | ((pawns & NOT_FILE_H) >> SEVEN)
+    result: np.uint64 = ((pawns & NOT_FILE_A) >> NINE) | ((pawns & NOT_FILE_H) >> SEVEN)
+    return result

@@ -101,7 +101,7 @@ def complete(rows: Boards, r: int, black: int, rights: int, ep: int, rule50: int
 def key_from_scratch(rows: Boards, r: int) -> np.uint64:
     """The Zobrist key without en passant that `make` keeps up to date."""
     black = black_to_move(rows, r)
-    key = CASTLING_KEY[black, np.int64(rows[r, STATE] & RIGHTS)]
+    key: np.uint64 = CASTLING_KEY[black, np.int64(rows[r, STATE] & RIGHTS)]
     if not black:
         key ^= WHITE_KEY
     for side in (US, THEM):
@@ -121,7 +121,7 @@ def opponent_in_check(rows: Boards, r: int) -> bool:
     king = lowest(rows[r, US] & rows[r, KINGS])
     attacked = attackers(rows, r, king, rows[r, US] | rows[r, THEM]) != ZERO
     turn_over(rows, r)
-    return attacked
+    return bool(attacked)
 
 
 @kernel
@@ -184,7 +184,7 @@ def read_ep(text: Bytes, at: int, end: int, black: int) -> int:
     """The file + 1 of a FEN's fourth field, 0 for none, -1 if it is neither."""
     if end - at == 1 and text[at] == DASH:
         return 0
-    file = np.int64(text[at]) - 96
+    file: int = np.int64(text[at]) - 96
     rank = 51 if black else 54
     if end - at != 2 or file < 1 or file > 8 or text[at + 1] != rank:
         return -1

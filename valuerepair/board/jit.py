@@ -14,17 +14,18 @@ import tempfile
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numba
-from numba import config, njit
 
 PACKAGE = Path(__file__).parents[1]
 # Every module that defines a kernel or a table that kernels read, relative to the package. A test holds it complete.
 KERNEL_SOURCES = ("board/*.py", "nets/planes.py", "nets/policy.py", "mcts/*.py")
 KEEP_DAYS = 30.0
 
-F = TypeVar("F", bound=Callable[..., object])
+F = TypeVar("F", bound=Callable[..., Any])
+
+_config: Any = numba.config  # its settings are made when Numba is imported, so type checkers do not know them
 
 
 def source_key(package: Path = PACKAGE, patterns: Iterable[str] = KERNEL_SOURCES) -> str:
@@ -39,8 +40,8 @@ def source_key(package: Path = PACKAGE, patterns: Iterable[str] = KERNEL_SOURCES
 
 def cache_root() -> Path:
     """Where the folders of compiled kernels lie: ``$NUMBA_CACHE_DIR``, else ``$XDG_CACHE_HOME/valuerepair/kernels``."""
-    if config.CACHE_DIR:
-        return Path(config.CACHE_DIR)
+    if _config.CACHE_DIR:
+        return Path(_config.CACHE_DIR)
     base = os.environ.get("XDG_CACHE_HOME", "")
     home = Path(base) if os.path.isabs(base) else Path.home() / ".cache"
     return home / "valuerepair" / "kernels"
@@ -78,14 +79,11 @@ except (OSError, RuntimeError):  # unreadable sources (a zipped package), or no 
 
 def kernel(function: F) -> F:
     """Compiles a function on its first call: no GIL, C division, cached on disk where a folder can be written."""
-    options = {"nogil": True, "error_model": "numpy"}
-    if CACHE_FOLDER is None:
-        compiled: F = njit(**options)(function)
-        return compiled
-    before = config.CACHE_DIR
-    config.CACHE_DIR = str(CACHE_FOLDER)
+    before = _config.CACHE_DIR
+    _config.CACHE_DIR = str(CACHE_FOLDER or "")
     try:
-        compiled = njit(cache=True, **options)(function)
+        compiled: Any = numba.njit(nogil=True, error_model="numpy", cache=CACHE_FOLDER is not None)(function)
     finally:
-        config.CACHE_DIR = before
-    return compiled
+        _config.CACHE_DIR = before
+    typed: F = compiled
+    return typed

@@ -37,13 +37,15 @@ DARK_SQUARES = np.uint64(0xAA55AA55AA55AA55)
 @kernel
 def black_to_move(rows: Boards, r: int) -> int:
     """1 if Black is to move, else 0."""
-    return np.int64(rows[r, STATE] >> BLACK_SHIFT & ONE)
+    result: int = np.int64(rows[r, STATE] >> BLACK_SHIFT & ONE)
+    return result
 
 
 @kernel
 def clock(rows: Boards, r: int) -> int:
     """Half-moves since the last capture or pawn move."""
-    return np.int64(rows[r, STATE] >> CLOCK_SHIFT & SIXTEEN_BITS)
+    result: int = np.int64(rows[r, STATE] >> CLOCK_SHIFT & SIXTEEN_BITS)
+    return result
 
 
 @kernel
@@ -150,7 +152,7 @@ def turn_over(rows: Boards, r: int) -> None:
 @kernel
 def key_of(rows: Boards, r: int) -> np.uint64:
     """The key of placement, side to move, castling rights and the en-passant file if a capture there is legal."""
-    key = rows[r, KEY]
+    key: np.uint64 = rows[r, KEY]
     if ep_capturers(rows, r):
         key ^= EP_KEY[ep_file(rows, r)]
     return key
@@ -161,10 +163,10 @@ def same_position(rows: Boards, a: int, b: int) -> bool:
     """lc0's equality of boards: placement, side to move, castling rights and its own en-passant flag."""
     if rows[a, KEY] != rows[b, KEY] or (rows[a, STATE] ^ rows[b, STATE]) & SAME_POSITION:
         return False
+    different = ZERO
     for column in range(STATE):
-        if rows[a, column] != rows[b, column]:
-            return False
-    return True
+        different |= rows[a, column] ^ rows[b, column]
+    return bool(different == ZERO)
 
 
 @kernel

@@ -65,14 +65,15 @@ def checkers(rows: Boards, r: int) -> np.uint64:
 @kernel
 def ep_file(rows: Boards, r: int) -> int:
     """The en-passant file of the state, -1 for none."""
-    return np.int64(rows[r, STATE] >> EP_SHIFT & RIGHTS) - 1
+    result: int = np.int64(rows[r, STATE] >> EP_SHIFT & RIGHTS) - 1
+    return result
 
 
 @kernel
 def ep_capturers(rows: Boards, r: int) -> np.uint64:
     """Our pawns that may legally capture en passant."""
     file = ep_file(rows, r)
-    legal = ZERO
+    legal: np.uint64 = ZERO
     if file < 0:
         return legal
     us, them = rows[r, US], rows[r, THEM]
@@ -134,14 +135,16 @@ def king_moves(rows: Boards, r: int, out: Moves, n: int, in_check: bool) -> int:
     rights = rows[r, STATE] & RIGHTS
     if in_check or not rights & np.uint64(3):
         return n
-    if rights & ONE and not without & F1_G1 and not attackers(rows, r, 5, without):
-        if not attackers(rows, r, 6, without):
-            out[n] = 4 | 6 << 6
-            n += 1
-    if rights & np.uint64(2) and not without & B1_D1 and not attackers(rows, r, 3, without):
-        if not attackers(rows, r, 2, without):
-            out[n] = 4 | 2 << 6
-            n += 1
+    if rights & ONE and not without & F1_G1 and not attackers(rows, r, 5, without) | attackers(rows, r, 6, without):
+        out[n] = 4 | 6 << 6
+        n += 1
+    if (
+        rights & np.uint64(2)
+        and not without & B1_D1
+        and not attackers(rows, r, 3, without) | attackers(rows, r, 2, without)
+    ):
+        out[n] = 4 | 2 << 6
+        n += 1
     return n
 
 

@@ -21,9 +21,10 @@ SLANTED = ((1, 1), (1, -1), (-1, -1), (-1, 1))
 
 def _steps(square: int, steps: tuple[tuple[int, int], ...], reach: int) -> list[list[int]]:
     """The squares met from `square` on an empty board, one list a direction, at most `reach` steps each."""
-    rays = []
+    rays: list[list[int]] = []
     for df, dr in steps:
-        ray, file, rank = [], square % 8 + df, square // 8 + dr
+        ray: list[int] = []
+        file, rank = square % 8 + df, square // 8 + dr
         while 0 <= file < 8 and 0 <= rank < 8 and len(ray) < reach:
             ray.append(8 * rank + file)
             file, rank = file + df, rank + dr
