@@ -89,7 +89,7 @@ def make(rows: Boards, source: int, r: int, move: int) -> None:
     """Plays a legal mover-relative move on row `source` and writes the turned board to row `r` (may be the same)."""
     for column in range(REPETITION):
         rows[r, column] = rows[source, column]
-    origin, goal, promotion = move & 63, move >> 6 & 63, move >> 12
+    origin, goal, promotion = move & 63, move >> 6 & 63, min(move >> 12, 4)
     from_bit, to_bit = ONE << np.uint64(origin), ONE << np.uint64(goal)
     black, rule50 = black_to_move(rows, r), clock(rows, r) + 1
     white, turn = 1 - black, 56 * black

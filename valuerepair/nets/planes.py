@@ -1,0 +1,309 @@
+"""lc0's 112 input planes from positions with their history (lc0 src/neural/encoder.cc, EncodePositionForNN).
+
+Everything is seen from the side to move: for Black ranks are upside down and colours swapped. Planes 13i .. 13i+12
+hold the position i plies ago: our P N B R Q K, their P N B R Q K, and ones if it occurred before. 104-107 castling,
+108 side to move or en passant, 109 the half-move clock, 110 zero (Armageddon formats: ones for Black), 111 ones.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from valuerepair.board import owned, parse_fens
+from valuerepair.board.bits import ALL, ONE, ZERO, lowest, mirrored
+from valuerepair.board.jit import kernel
+from valuerepair.board.make import black_to_move, clock, make, mark_repetition
+from valuerepair.board.movegen import ep_file
+from valuerepair.board.rows import (
+    FLIP,
+    KINGS,
+    KNIGHTS,
+    PAWNS,
+    REPETITION,
+    RIGHTS,
+    ROW,
+    SAME_POSITION,
+    SLANTED,
+    STATE,
+    STRAIGHT,
+    THEM,
+    US,
+    Boards,
+    Moves,
+)
+from valuerepair.positions import STARTPOS_FEN, PositionBatch
+
+HistoryFill = Literal["no", "fen_only", "always"]
+Planes = NDArray[np.float32]
+Masks = NDArray[np.uint64]
+
+PLANES, HISTORY, BOARD_PLANES, AUXILIARY = 112, 8, 13, 104
+# lc0's ids (proto/net.proto, NetworkFormat.InputFormat).
+CLASSICAL, CASTLING_PLANE, CANONICAL, HECTOPLIES, CANONICAL_V2 = 1, 2, 3, 4, 5
+ARMAGEDDON, ARMAGEDDON_V2 = 132, 133
+INPUT_FORMATS = (CLASSICAL, CASTLING_PLANE, CANONICAL, HECTOPLIES, CANONICAL_V2, ARMAGEDDON, ARMAGEDDON_V2)
+FILLS: tuple[HistoryFill, ...] = ("no", "fen_only", "always")
+FILL_NO, FILL_FEN_ONLY, FILL_ALWAYS = range(3)
+
+FLIP_FILES, MIRROR_RANKS, TRANSPOSE = 1, 2, 4
+FILES_A_TO_D, RANKS_5_TO_8 = np.uint64(0x0F0F0F0F0F0F0F0F), np.uint64(0xFFFFFFFF00000000)
+ABOVE_DIAGONAL, ON_DIAGONAL = np.uint64(0xE0C08000), np.uint64(0x10204080)
+PAWN_BACK = np.uint64(2**48 + 2**32)  # their pawn from its fifth rank back to its seventh, on file a
+
+
+@kernel
+def files_flipped(board: np.uint64) -> np.uint64:
+    """Files a-h as h-a."""
+    for i in range(3):
+        shift = np.uint64(1 << i)
+        low = np.uint64((0x5555555555555555, 0x3333333333333333, 0x0F0F0F0F0F0F0F0F)[i])
+        board = (board >> shift & low) | (board & low) << shift
+    return board
+
+
+@kernel
+def transposed(board: np.uint64) -> np.uint64:
+    """Reflected in the diagonal h1-a8."""
+    half = board ^ board << np.uint64(36)
+    board ^= np.uint64(0xF0F0F0F00F0F0F0F) & (half ^ board >> np.uint64(36))
+    half = np.uint64(0xCCCC0000CCCC0000) & (board ^ board << np.uint64(18))
+    board ^= half ^ half >> np.uint64(18)
+    half = np.uint64(0xAA00AA00AA00AA00) & (board ^ board << np.uint64(9))
+    result: np.uint64 = board ^ half ^ half >> np.uint64(9)
+    return result
+
+
+@kernel
+def transformed(board: np.uint64, transform: int) -> np.uint64:
+    """The bits of a board flipped, mirrored and transposed, in this order, as the bits of `transform` say."""
+    if transform & FLIP_FILES:
+        board = files_flipped(board)
+    if transform & MIRROR_RANKS:
+        board = mirrored(board)
+    if transform & TRANSPOSE:
+        board = transposed(board)
+    return board
+
+
+@kernel
+def canonical_transform(rows: Boards, r: int) -> int:
+    """The symmetry that canonical nets see row r through (lc0 ChooseTransform)."""
+    if rows[r, STATE] & RIGHTS:
+        return 0
+    king, transform = rows[r, US] & rows[r, KINGS], 0
+    if king & FILES_A_TO_D:
+        transform = FLIP_FILES
+    if rows[r, PAWNS]:
+        return transform
+    if king & RANKS_5_TO_8:
+        transform |= MIRROR_RANKS
+    king = transformed(king, transform)
+    if king & ABOVE_DIAGONAL:
+        return transform | TRANSPOSE
+    if not king & ON_DIAGONAL:
+        return transform
+    slanted, straight = rows[r, SLANTED], rows[r, STRAIGHT]
+    for i in range(7):
+        board = rows[r, US] | rows[r, THEM]
+        if i == 1:
+            board = rows[r, US]
+        elif i == 2:
+            board = rows[r, KINGS]
+        elif i == 3:
+            board = slanted & straight
+        elif i == 4:
+            board = straight & ~slanted
+        elif i == 5:
+            board = rows[r, KNIGHTS]
+        elif i == 6:
+            board = slanted & ~straight
+        board = transformed(board, transform)
+        other = transposed(board)
+        if board != other:
+            return transform if board < other else transform | TRANSPOSE
+    return transform
+
+
+@kernel
+def board_masks(rows: Boards, r: int, turned: bool, masks: Masks, base: int) -> None:
+    """Writes the twelve bitboards of row r to masks[base:base+12], seen by the other side if `turned`."""
+    us, them = rows[r, US], rows[r, THEM]
+    slanted, straight = rows[r, SLANTED], rows[r, STRAIGHT]
+    if turned:
+        us, them = them, us
+    masks[base] = rows[r, PAWNS]
+    masks[base + 1] = rows[r, KNIGHTS]
+    masks[base + 2] = slanted & ~straight
+    masks[base + 3] = straight & ~slanted
+    masks[base + 4] = slanted & straight
+    masks[base + 5] = rows[r, KINGS]
+    for i in range(6):
+        board = masks[base + i]
+        masks[base + i] = mirrored(board & us) if turned else board & us
+        masks[base + 6 + i] = mirrored(board & them) if turned else board & them
+
+
+@kernel
+def history_masks(rows: Boards, first: int, last: int, initial: bool, fill: int, form: int, masks: Masks) -> int:
+    """Writes the history planes 0-103 of row `last` as bitboards; returns how many planes were written.
+
+    Rows first..last are the known game, each made from the one before, with repetitions marked in those needed.
+    `initial` says that row `first` is the standard starting position. The loop is lc0's.
+    """
+    canonical, repeats_only = form >= CANONICAL, form in (CANONICAL_V2, ARMAGEDDON_V2)
+    rights = rows[last, STATE] & RIGHTS
+    slot, at, turned = 0, last, False
+    while slot < HISTORY:
+        r = max(at, first)
+        file = ep_file(rows, r)
+        theirs = rows[r, STATE] & RIGHTS
+        if turned:
+            theirs = (theirs >> np.uint64(2) | theirs << np.uint64(2)) & RIGHTS
+        if canonical and (theirs != rights or (at != last and file >= 0)):
+            break
+        repeated = rows[r, REPETITION] != ZERO
+        if repeats_only and slot > 0 and not repeated:
+            # Before its history lc0 would look at the first position for ever; it never is a repetition.
+            if at < first or clock(rows, r) == 0:
+                break
+            turned ^= at > first
+            at -= 1
+            continue
+        if at < first:
+            if fill == FILL_NO and (at < first - 1 or file < 0):
+                break
+            if fill == FILL_FEN_ONLY and initial:
+                break
+        base = BOARD_PLANES * slot
+        board_masks(rows, r, turned, masks, base)
+        masks[base + 12] = ALL if repeated else ZERO
+        if at < first and file >= 0:
+            if turned:
+                masks[base] ^= mirrored(PAWN_BACK << np.uint64(file))
+            else:
+                masks[base + 6] ^= PAWN_BACK << np.uint64(file)
+        slot += 1
+        if canonical and clock(rows, r) == 0:
+            break
+        turned ^= at > first
+        at -= 1
+    return BOARD_PLANES * slot
+
+
+@kernel
+def auxiliary_masks(rows: Boards, r: int, form: int, masks: Masks) -> None:
+    """Writes planes 104-108 as bitboards."""
+    rights = rows[r, STATE] & RIGHTS
+    for i in range(AUXILIARY, AUXILIARY + 5):
+        masks[i] = ZERO
+    for bit in range(4):
+        if rights >> np.uint64(bit) & ONE:
+            if form == CLASSICAL:
+                masks[AUXILIARY + (bit ^ 1)] = ALL
+            else:
+                rook = 56 * (bit >> 1) + (0 if bit & 1 else 7)
+                masks[AUXILIARY + 1 - (bit & 1)] |= ONE << np.uint64(rook)
+    if form < CANONICAL:
+        masks[AUXILIARY + 4] = ALL if black_to_move(rows, r) else ZERO
+    elif ep_file(rows, r) >= 0:
+        masks[AUXILIARY + 4] = ONE << np.uint64(56 + ep_file(rows, r))
+
+
+@kernel
+def write_planes(
+    rows: Boards, first: int, last: int, initial: bool, fill: int, form: int, masks: Masks, out: Planes, n: int
+) -> None:
+    """Writes out[n] (float32[112 * 64]) for row `last` of the game in rows first..last; see `history_masks`."""
+    written = history_masks(rows, first, last, initial, fill, form, masks)
+    auxiliary_masks(rows, last, form, masks)
+    transform = canonical_transform(rows, last) if form >= CANONICAL else 0
+    out[n, :] = np.float32(0)
+    for plane in range(AUXILIARY + 5):
+        if written <= plane < AUXILIARY:
+            continue
+        board, base = masks[plane], 64 * plane
+        if board == ALL:
+            out[n, base : base + 64] = np.float32(1)
+            continue
+        if transform:
+            board = transformed(board, transform)
+        while board:
+            out[n, base + lowest(board)] = np.float32(1)
+            board &= board - ONE
+    rule50 = np.float32(clock(rows, last))
+    if form >= HECTOPLIES:
+        rule50 /= np.float32(100)
+    out[n, 64 * 109 : 64 * 110] = rule50
+    if form >= ARMAGEDDON and black_to_move(rows, last):
+        out[n, 64 * 110 : 64 * 111] = np.float32(1)
+    out[n, 64 * 111 :] = np.float32(1)
+
+
+@kernel
+def encode_games(
+    starts: Boards,
+    initial: NDArray[np.bool_],
+    moves: Moves,
+    offsets: NDArray[np.int64],
+    fill: int,
+    form: int,
+    out: Planes,
+) -> None:
+    """Replays moves[offsets[n]:offsets[n+1]] from starts[n] and writes out[n], for every n."""
+    longest = 0
+    for n in range(len(starts)):
+        longest = max(longest, offsets[n + 1] - offsets[n])
+    rows, masks = np.empty((longest + 1, ROW), np.uint64), np.empty(PLANES, np.uint64)
+    for n in range(len(starts)):
+        for column in range(ROW):
+            rows[0, column] = starts[n, column]
+        last = offsets[n + 1] - offsets[n]
+        for i in range(last):
+            make(rows, i, i + 1, np.int64(moves[offsets[n] + i]) ^ FLIP * black_to_move(rows, i))
+            if i + HISTORY >= last or form >= CANONICAL_V2:  # V2 may look at any earlier position
+                mark_repetition(rows, 0, i + 1)
+        write_planes(rows, 0, last, initial[n], fill, form, masks, out, n)
+
+
+def encode(
+    batch: PositionBatch,
+    history_fill: HistoryFill = "fen_only",
+    input_format: int = CLASSICAL,
+    out: Planes | None = None,
+) -> Planes:
+    """The input planes of the positions, float32[n, 112, 8, 8]: row 0 is the mover's first rank, column 0 file a.
+
+    Boards before the position come from replaying its moves from `start_fen`; `history_fill` says what stands in
+    the slots before that: ``no`` zeros, ``fen_only`` copies of the first known position unless that is the standard
+    starting position, ``always`` copies. `input_format` is lc0's id of the net's input. `out`, C-contiguous float32
+    of at least n rows, is filled and its first n rows returned.
+
+    The moves must be legal. Raises ValueError for an unknown format or fill, an unfit `out`, or a bad `start_fen`.
+    """
+    if input_format not in INPUT_FORMATS:
+        raise ValueError(f"unknown input format {input_format}; known: {', '.join(map(str, INPUT_FORMATS))}")
+    if history_fill not in FILLS:
+        raise ValueError(f"unknown history fill {history_fill!r}; known: {', '.join(FILLS)}")
+    if out is None:
+        out = np.empty((len(batch), PLANES, 8, 8), np.float32)
+    fits = out.shape[1:] == (PLANES, 8, 8) and len(out) >= len(batch)
+    if not fits or out.dtype != np.float32 or not out.flags.c_contiguous:
+        raise ValueError(f"out must be C-contiguous float32[>={len(batch)},112,8,8], not {out.dtype}{list(out.shape)}")
+    starts = parse_fens(batch.start_fen)
+    fill = FILLS.index(history_fill)
+    moves, offsets = owned(batch.moves, np.uint16), owned(batch.offsets, np.int64)
+    encode_games(
+        starts, is_initial(starts), moves, offsets, fill, input_format, out.reshape(len(out), -1)[: len(batch)]
+    )
+    return out[: len(batch)]
+
+
+def is_initial(boards: Boards) -> NDArray[np.bool_]:
+    """bool[n]: the standard starting position, White to move, all castling rights; clocks do not count."""
+    start = parse_fens([STARTPOS_FEN])[0]
+    same = (boards[:, :STATE] == start[:STATE]).all(axis=1)
+    result: NDArray[np.bool_] = same & ((boards[:, STATE] ^ start[STATE]) & SAME_POSITION == ZERO)
+    return result

@@ -1,0 +1,197 @@
+"""lc0's 1858 policy outputs: which is which move, and the priors of a position's legal moves.
+
+Indices are seen from the side to move. First come all queen and knight moves on an empty board by from- and
+to-square (1792), then 66 promotions to queen, rook and bishop; a promotion to a knight is the plain move, castling
+is king takes own rook (lc0 src/neural/encoder.cc, kMoveStrs and MoveToNNIndex).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from valuerepair.board import legal_moves, owned, parse_fens
+from valuerepair.board.bits import ONE
+from valuerepair.board.jit import kernel
+from valuerepair.board.make import black_to_move
+from valuerepair.board.movegen import MAX_MOVES
+from valuerepair.board.rows import FLIP, KINGS, Boards, Moves
+from valuerepair.board.tables import KING, KNIGHT, LINE
+from valuerepair.nets.planes import (
+    CANONICAL,
+    CLASSICAL,
+    FLIP_FILES,
+    INPUT_FORMATS,
+    MIRROR_RANKS,
+    TRANSPOSE,
+    canonical_transform,
+)
+from valuerepair.positions import PositionBatch
+
+POLICY_SIZE = 1858
+Logits = NDArray[np.float32]  # [n, POLICY_SIZE]
+
+
+def _plain_indices() -> NDArray[np.int64]:
+    """[64 from, 64 to]: index of the plain move, -1 where neither queen nor knight goes."""
+    table = np.full((64, 64), -1, np.int64)
+    reachable = (LINE != 0) | (KNIGHT[:, None] >> np.arange(64, dtype=np.uint64) & np.uint64(1) != 0)
+    table[reachable] = np.arange(np.count_nonzero(reachable))
+    return table
+
+
+def _promotion_indices() -> NDArray[np.int64]:
+    """[8 from file, 8 to file, 5]: index of the promotion (2 bishop, 3 rook, 4 queen), -1 where there is none."""
+    table = np.full((8, 8, 5), -1, np.int64)
+    index = 1792
+    for origin in range(8):
+        for goal in range(max(origin - 1, 0), min(origin + 2, 8)):
+            for kind in (4, 3, 2):
+                table[origin, goal, kind] = index
+                index += 1
+    return table
+
+
+PLAIN_INDEX, PROMOTION_INDEX = _plain_indices(), _promotion_indices()
+
+
+@kernel
+def policy_index(rows: Boards, r: int, move: int, transform: int) -> int:
+    """The index of a legal mover-relative move of row r.
+
+    For canonical nets both squares are moved as lc0 does: ranks and files are turned, never exchanged, even where
+    the planes are transposed.
+    """
+    origin, goal, promotion = move & 63, move >> 6 & 63, move >> 12
+    if rows[r, KINGS] >> np.uint64(origin) & ONE and not KING[origin] >> np.uint64(goal) & ONE:
+        goal = 7 if goal > origin else 0  # castling: king takes rook
+    turn = 0
+    if transform & (MIRROR_RANKS | TRANSPOSE):
+        turn = 56
+    if transform & (FLIP_FILES | TRANSPOSE):
+        turn |= 7
+    if promotion >= 2:
+        files = turn & 7
+        result: int = PROMOTION_INDEX[(origin & 7) ^ files, (goal & 7) ^ files, promotion]
+        return result
+    result: int = PLAIN_INDEX[origin ^ turn, goal ^ turn]
+    return result
+
+
+@kernel
+def write_indices(
+    rows: Boards, form: int, offsets: NDArray[np.int64], moves: Moves, indices: NDArray[np.int64]
+) -> None:
+    """Writes the policy index of each legal move of each row; moves in absolute squares."""
+    for r in range(len(rows)):
+        turn = FLIP * black_to_move(rows, r)
+        transform = canonical_transform(rows, r) if form >= CANONICAL else 0
+        for i in range(offsets[r], offsets[r + 1]):
+            indices[i] = policy_index(rows, r, np.int64(moves[i]) ^ turn, transform)
+
+
+@kernel
+def softmax_moves(
+    rows: Boards,
+    logits: Logits,
+    temperature: float,
+    form: int,
+    moves: Moves,
+    offsets: NDArray[np.int64],
+    priors: NDArray[np.float32],
+    summary: NDArray[np.float32],
+    best: Moves,
+) -> None:
+    """Fills the priors of the given legal moves; summary[r] is (largest prior, entropy), best[r] the move it is of."""
+    exponents = np.empty(MAX_MOVES, np.float64)
+    for r in range(len(rows)):
+        begin, count = offsets[r], offsets[r + 1] - offsets[r]
+        if count == 0:
+            best[r], summary[r, 0], summary[r, 1] = 0, np.nan, np.nan
+            continue
+        turn = FLIP * black_to_move(rows, r)
+        transform = canonical_transform(rows, r) if form >= CANONICAL else 0
+        first = 0
+        for i in range(count):
+            index = policy_index(rows, r, np.int64(moves[begin + i]) ^ turn, transform)
+            exponents[i] = np.float64(logits[r, index]) / temperature
+            if exponents[i] > exponents[first]:
+                first = i
+        top, total, moment = exponents[first], 0.0, 0.0
+        for i in range(count):
+            below = exponents[i] - top
+            exponents[i] = np.exp(below)
+            total += exponents[i]
+            moment += exponents[i] * below if exponents[i] > 0 else 0.0
+        for i in range(count):
+            priors[begin + i] = exponents[i] / total
+        best[r], summary[r, 0] = moves[begin + first], 1 / total
+        summary[r, 1] = np.log(total) - moment / total
+
+
+def policy_indices(
+    boards: Boards, moves: Moves, offsets: NDArray[np.int64], input_format: int = CLASSICAL
+) -> NDArray[np.int64]:
+    """int64: where in the 1858 outputs the legal moves stand; moves as from `valuerepair.board.legal_moves`."""
+    indices = np.empty(len(moves), np.int64)
+    rows, cuts = owned(boards, np.uint64), owned(offsets, np.int64)
+    write_indices(rows, _checked(input_format), cuts, owned(moves, np.uint16), indices)
+    return indices
+
+
+class LegalPriors(NamedTuple):
+    """The priors of the legal moves of n positions.
+
+    Flat `moves` (uint16, absolute squares) and `priors` (float32), row i being ``offsets[i]:offsets[i+1]``; `best_move`
+    uint16[n] is the move of the largest prior `best_p` float32[n]; `entropy` float32[n] is in nats. Where there is no
+    legal move these are 0, NaN and NaN.
+    """
+
+    moves: Moves
+    offsets: NDArray[np.int64]
+    priors: NDArray[np.float32]
+    best_move: Moves
+    best_p: NDArray[np.float32]
+    entropy: NDArray[np.float32]
+
+
+def all_priors(
+    batch: PositionBatch, logits: Logits, temperature: float = 1.0, input_format: int = CLASSICAL
+) -> LegalPriors:
+    """softmax(logit / temperature) over the legal moves of each position, by the exact exponential.
+
+    `logits` float32[n, 1858] as the net gives them. Raises ValueError for another shape, a temperature that is not
+    positive, or a bad FEN.
+    """
+    if logits.shape != (len(batch), POLICY_SIZE):
+        raise ValueError(f"logits must be [{len(batch)}, {POLICY_SIZE}], not {list(logits.shape)}")
+    if not temperature > 0:
+        raise ValueError(f"temperature must be positive, not {temperature}")
+    rows, form, scores = parse_fens(batch.fen), _checked(input_format), owned(logits, np.float32)
+    moves, offsets = legal_moves(rows)
+    priors, best = np.empty(len(moves), np.float32), np.empty(len(batch), np.uint16)
+    summary = np.empty((len(batch), 2), np.float32)
+    softmax_moves(rows, scores, float(temperature), form, moves, offsets, priors, summary, best)
+    return LegalPriors(moves, offsets, priors, best, summary[:, 0].copy(), summary[:, 1].copy())
+
+
+def legal_priors(
+    batch: PositionBatch, logits: Logits, temperature: float = 1.0, input_format: int = CLASSICAL
+) -> tuple[Moves, NDArray[np.int64], NDArray[np.float32]]:
+    """The moves, offsets and priors of `all_priors`."""
+    return all_priors(batch, logits, temperature, input_format)[:3]
+
+
+def summarize(
+    batch: PositionBatch, logits: Logits, temperature: float = 1.0, input_format: int = CLASSICAL
+) -> tuple[Moves, NDArray[np.float32], NDArray[np.float32]]:
+    """The best moves, their priors and the entropies of `all_priors`."""
+    return all_priors(batch, logits, temperature, input_format)[3:]
+
+
+def _checked(input_format: int) -> int:
+    if input_format not in INPUT_FORMATS:
+        raise ValueError(f"unknown input format {input_format}; known: {', '.join(map(str, INPUT_FORMATS))}")
+    return input_format
