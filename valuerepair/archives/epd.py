@@ -1,0 +1,165 @@
+"""EPD and FEN files: one position a line, without history.
+
+A line is four FEN fields, two counters if it has them, and EPD opcodes behind them (``bm Nf3; id "x";``). Of the
+opcodes `id` is kept, and `ce` (centipawns), `dm` and ``bm #N`` (moves to mate) become the recorded evaluation, all
+from the side to move as the EPD standard has them.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from valuerepair import board
+from valuerepair.archives.headers import header_reject
+from valuerepair.archives.open import Source, read_text
+from valuerepair.archives.options import SampleOptions
+from valuerepair.archives.rows import Rejected, Rows
+
+_PLACEMENT = re.compile(r"[pnbrqkPNBRQK1-8]+(?:/[pnbrqkPNBRQK1-8]+){7}\s+[wb](?:\s|$)")
+_FIRST_LINE = re.compile(rb"[pnbrqkPNBRQK1-8]+(?:/[pnbrqkPNBRQK1-8]+){7}\s+[wb]\s")
+_COUNTER = re.compile(r"\d+;?")
+_OPCODE = re.compile(r'(id|ce|dm|bm)\s+("[^"]*"|[^;]*)')
+_MATE = re.compile(r"#\s*([+-]?\d+)")
+
+
+@dataclass(slots=True)
+class LineBlock:
+    """Lines of one EPD or FEN file, with their numbers and byte offsets in it."""
+
+    source: Source
+    lines: list[bytes] = field(default_factory=list)
+    numbers: list[int] = field(default_factory=list)
+    offsets: list[int] = field(default_factory=list)
+
+
+def looks_like_epd(head: bytes) -> bool:
+    """The first line that is neither empty nor a ``#`` comment begins like a FEN."""
+    for line in head.removeprefix(b"\xef\xbb\xbf").splitlines():
+        stripped = line.strip()
+        if stripped and not stripped.startswith(b"#"):
+            return _FIRST_LINE.match(stripped + b" ") is not None
+    return False
+
+
+class LineSplitter:
+    """Cuts pieces of a stream into lines; empty lines and ``#`` comments are no positions."""
+
+    def __init__(self, source: Source) -> None:
+        self._source, self._rest, self._offset, self._line = source, b"", 0, 0
+
+    def feed(self, data: bytes, *, last: bool) -> LineBlock:
+        """The lines that are complete now. `number` counts all lines of the file, from 1."""
+        block = LineBlock(self._source)
+        lines = (self._rest + data).split(b"\n")
+        self._rest = b"" if last else lines.pop()
+        for line in lines:
+            self._line += 1
+            text = line.removeprefix(b"\xef\xbb\xbf").strip()
+            if text and not text.startswith(b"#"):
+                block.lines.append(text)
+                block.numbers.append(self._line)
+                block.offsets.append(self._offset)
+            self._offset += len(line) + 1
+        return block
+
+
+@dataclass(slots=True)
+class _Line:
+    fen: str
+    headers: dict[str, str]
+    cp: int | None
+    mate: int | None
+
+
+def parse_lines(block: LineBlock, options: SampleOptions) -> Rows:
+    """The legal positions of a block that pass the filters. `min_ply` and `max_ply` say nothing about bare positions.
+
+    A header filter (a rating, a player) rejects all lines: they have no headers.
+    """
+    rows = Rows(block.source)
+    lines: list[_Line] = []
+    for number, offset, raw in zip(block.numbers, block.offsets, block.lines, strict=True):
+        line, reason = _read_line(read_text(raw))
+        if line is not None and options.filters_headers:
+            reason = header_reject(b"", options) or ""
+        if line is None or reason:
+            name, _, detail = reason.partition(": ")
+            rows.rejected.append(Rejected(name, offset, f"line {number}: {detail}" if detail else f"line {number}"))
+            continue
+        rows.numbers.append(number)
+        rows.offsets.append(offset)
+        lines.append(line)
+    rows.parsed = rows.looked_at = len(lines)
+    if lines:
+        _fill(rows, lines, options)
+    return rows
+
+
+def _read_line(text: str) -> tuple[_Line | None, str]:
+    """The line's position, or the reason why it is none."""
+    if not _PLACEMENT.match(text):
+        return None, "not a position"
+    fields = text.replace(";", " ; ").split()
+    at = 2
+    head = fields[:2]
+    while at < min(4, len(fields)) and fields[at] != ";":
+        head.append(fields[at])
+        at += 1
+    head += ["-"] * (4 - len(head))
+    counters = [f for f in fields[at : at + 2] if _COUNTER.fullmatch(f)]
+    counters = counters if len(counters) == 2 else ["0", "1"]
+    fen = " ".join(head + counters)
+    if head[2] != "-" and set(head[2].upper()) & set("ABCDEFGH"):
+        return None, "Chess960"
+    reason = board.status_error(fen)
+    if reason:
+        return None, f"illegal position: {reason}"
+    opcodes = {name: value.strip().strip('"') for name, value in _OPCODE.findall(text)}
+    mate = _MATE.search(opcodes.get("bm", ""))
+    headers = {"id": opcodes["id"]} if opcodes.get("id") else {}
+    dm = _number(opcodes.get("dm")) if "dm" in opcodes else None
+    return _Line(fen, headers, _number(opcodes.get("ce")), int(mate[1]) if mate else dm), ""
+
+
+def _number(text: str | None) -> int | None:
+    return int(text) if text is not None and re.fullmatch(r"[+-]?\d+", text) else None
+
+
+def _fill(rows: Rows, lines: list[_Line], options: SampleOptions) -> None:
+    boards = board.parse_fens([line.fen for line in lines])
+    fits = np.ones(len(lines), np.bool_)
+
+    def keep(passing: NDArray[np.bool_], reason: str) -> None:
+        nonlocal fits
+        rejected = int((fits & ~passing).sum())
+        if rejected:
+            rows.rejected_positions[reason] += rejected
+            fits = fits & passing
+
+    keep(board.has_legal_move(boards), "no legal move")
+    men = board.piece_counts(boards)
+    if options.min_pieces is not None:
+        keep(men >= options.min_pieces, f"fewer than {options.min_pieces} pieces")
+    if options.max_pieces is not None:
+        keep(men <= options.max_pieces, f"more than {options.max_pieces} pieces")
+    if options.quiet or options.no_check:
+        keep(~board.in_check(boards), "in check")
+    chosen = np.flatnonzero(fits)
+    picked = [lines[i] for i in chosen.tolist()]
+    rows.boards = boards[chosen]
+    rows.keys = board.keys(rows.boards)
+    rows.ply = np.array([_ply(line.fen) for line in picked], np.int32)
+    rows.game = chosen
+    rows.begin = rows.end = np.zeros(len(chosen), np.int64)
+    rows.headers = [line.headers for line in lines]
+    rows.results = [None] * len(lines)
+    rows.evals = [(line.cp, line.mate) for line in picked]
+
+
+def _ply(fen: str) -> int:
+    fields = fen.split()
+    return 2 * (max(int(fields[5]), 1) - 1) + (fields[1] == "b")

@@ -1,0 +1,120 @@
+"""A game's headers, read without parsing the game: for filters, and to leave variants out."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from valuerepair.archives.open import read_text
+from valuerepair.archives.options import SampleOptions
+from valuerepair.archives.time_control import matches
+
+# The headers that positions keep.
+KEPT = (
+    "Event",
+    "Site",
+    "Date",
+    "UTCDate",
+    "Round",
+    "White",
+    "Black",
+    "WhiteElo",
+    "BlackElo",
+    "Result",
+    "TimeControl",
+    "Termination",
+    "ECO",
+    "FEN",
+    "Variant",
+)
+GAME_RESULTS = ("1-0", "0-1", "1/2-1/2")
+STANDARD_VARIANTS = ("", "?", "-", "standard", "chess", "normal", "regular", "classical", "from position", "fromposition")
+_HEADER = re.compile(rb"(?:\s*(?:\xef\xbb\xbf)?(?:\[[^\n]*|%[^\n]*)(?:\n|\Z))*")
+_TAG = re.compile(rb'\[\s*(\w+)\s+"((?:[^"\\\n]|\\.)*)"')
+_LAST_RESULT = re.compile(rb"(1-0|0-1|1/2-1/2)\s*\Z")
+
+
+def read_headers(text: bytes) -> dict[str, str]:
+    """The tags of a game, names as written; of a repeated tag the last one counts, as with the Rust reader."""
+    found = _HEADER.match(text)
+    block = text[: found.end()] if found and found.end() else text.split(b"\n", 1)[0]
+    return {read_text(name): unescape(read_text(value)) for name, value in _TAG.findall(block)}
+
+
+def unescape(value: str) -> str:
+    """A tag's value without PGN's backslashes."""
+    return value.replace('\\"', '"').replace("\\\\", "\\") if "\\" in value else value
+
+
+def header_reject(text: bytes, options: SampleOptions) -> str | None:
+    """Why the options leave a game out, judged by its headers alone; None when they do not."""
+    headers = read_headers(text)
+    if options.min_elo is not None:
+        ratings = [_rating(headers.get(tag, "")) for tag in ("WhiteElo", "BlackElo")]
+        if None in ratings:
+            return "no Elo"
+        if min(r for r in ratings if r is not None) < options.min_elo:
+            return f"Elo below {options.min_elo}"
+    if options.player is not None:
+        wanted = options.player.casefold()
+        if not any(wanted in headers.get(tag, "").casefold() for tag in ("White", "Black")):
+            return "other players"
+    if options.result is not None:
+        result = _result(headers, text)
+        if result is None:
+            return "no result"
+        if result != options.result and not (options.result == "decisive" and result in ("1-0", "0-1")):
+            return "other result"
+    if options.time_control is not None:
+        fits = matches(headers.get("TimeControl", ""), options.time_control)
+        if fits is None:
+            return "no known time control"
+        if not fits:
+            return "other time control"
+    return None
+
+
+def variant_reject(headers: Mapping[str, str]) -> str | None:
+    """Why a game is not standard chess: its Variant tag, or a start position with the castling rights of Chess960."""
+    tags = {name.lower(): value for name, value in headers.items()}
+    variant = tags.get("variant", "").strip()
+    if variant.lower() not in STANDARD_VARIANTS:
+        is960 = variant.lower().replace(" ", "") in ("chess960", "fischerandom", "fischerrandom", "freestyle", "960")
+        return "Chess960" if is960 else f"variant {variant[:30]}"
+    fen = tags.get("fen")
+    return "Chess960" if fen and _castles_960(fen) else None
+
+
+def _castles_960(fen: str) -> bool:
+    """The FEN grants castling in a way that standard chess does not know: other letters, or king or rook elsewhere."""
+    fields = fen.split()
+    if len(fields) < 3 or fields[2] == "-":
+        return False
+    ranks = ["".join("." * int(c) if c.isdigit() else c for c in rank) for rank in fields[0].split("/")]
+    if len(ranks) != 8 or any(len(rank) != 8 for rank in ranks):
+        return False  # no FEN at all: the reader says so
+    homes = {"K": (7, 4, "K", 7, "R"), "Q": (7, 4, "K", 0, "R"), "k": (0, 4, "k", 7, "r"), "q": (0, 4, "k", 0, "r")}
+    for right in fields[2]:
+        if right not in homes:
+            return right.upper() in "ABCDEFGH"
+        rank, king_file, king, rook_file, rook = homes[right]
+        moved = ranks[rank][king_file] != king
+        if moved and king in ranks[rank] and rook in ranks[rank]:
+            return True
+        if not moved and ranks[rank][rook_file] != rook and rook in ranks[rank]:
+            return True
+    return False
+
+
+def _rating(text: str) -> int | None:
+    digits = text.strip()
+    return int(digits) if digits.isdecimal() and int(digits) > 0 else None
+
+
+def _result(headers: Mapping[str, str], text: bytes) -> str | None:
+    """The game's result: the tag, or where it says nothing the end of the movetext."""
+    result = headers.get("Result", "")
+    if result in GAME_RESULTS:
+        return result
+    last = _LAST_RESULT.search(text[-40:])
+    return last[1].decode("ascii") if last else None

@@ -1,0 +1,318 @@
+"""Sampled games through the Rust PGN reader, a block at a time, and the choice of positions in them.
+
+The reader (shakmaty and pgn-reader) is strict and fast, but quiet where a game goes on behind an empty line, behind a
+result or inside a variation without end: it just stops there. `scan.census` counts the moves of the text beforehand,
+and a game of which the reader saw another number is rejected, never cut short.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+import rust_pgn_reader_python_binding as rust
+from numpy.typing import NDArray
+
+from valuerepair import board
+from valuerepair.archives import scan
+from valuerepair.archives.headers import KEPT, read_headers, unescape, variant_reject
+from valuerepair.archives.open import Source, read_text
+from valuerepair.archives.options import SampleOptions
+from valuerepair.archives.rows import Rejected, Rows, cuts_of
+from valuerepair.archives.select import game_hashes, ply_priorities
+from valuerepair.errors import ValueRepairError
+
+Index = NDArray[np.int64]
+_EMPTY_LINES = re.compile(rb"\n(?:[ \t\r]*\n)+")
+_TEXT_REJECTS = (
+    (scan.NUL_BYTE, "not text"),
+    (scan.OPEN_COMMENT, "comment never closed"),
+    (scan.OPEN_VARIATION, "variation never closed"),
+    (scan.MOVES_AFTER_RESULT, "moves after the result"),
+    (scan.NULL_MOVE, "null move"),
+)
+_RESULTS = {"White": "1-0", "Black": "0-1", "Draw": "1/2-1/2"}
+# lichess writes pawns (`0.17`) or moves to mate (`#-3`) from White's side, perhaps with a depth behind a comma.
+_EVAL = re.compile(r"\[%eval\s+(?:#(?P<mate>[+-]?\d+)|(?P<pawns>[+-]?\d*\.?\d+))")
+
+
+@dataclass(slots=True)
+class GameBlock:
+    """Texts of games of one archive, with their numbers and byte offsets in it."""
+
+    source: Source
+    games: list[bytes] = field(default_factory=list)
+    numbers: list[int] = field(default_factory=list)
+    offsets: list[int] = field(default_factory=list)
+    size: int = 0
+
+    def add(self, text: bytes, number: int, offset: int) -> None:
+        self.games.append(text)
+        self.numbers.append(number)
+        self.offsets.append(offset)
+        self.size += len(text)
+
+
+def parse_games(block: GameBlock, options: SampleOptions) -> Rows:
+    """Parses a block of games and draws positions from each; rejects and counts are in the result."""
+    rows = Rows(block.source)
+    games, counts = _readable(block, rows)
+    if games:
+        _draw(_Parsed(block, games, counts, rows), options, rows)
+    return rows
+
+
+def _readable(block: GameBlock, rows: Rows) -> tuple[list[int], Index]:
+    """The games (indices in the block) that are worth parsing, and the moves that the text of each holds.
+
+    Mends what can be mended in the block: empty lines between moves, and texts that are not UTF-8.
+    """
+    joined = b"".join(block.games)
+    if any(tag in joined for tag in (b"[Variant", b"[FEN", b"[variant", b"[fen", b"[VARIANT", b"[Fen")):
+        variants = [variant_reject(read_headers(text)) for text in block.games]
+    else:
+        variants = [None] * len(block.games)
+    counts, flags, bodies = _census(block.games, joined)
+    ascii_only = joined.isascii()
+    kept: list[int] = []
+    for i, variant in enumerate(variants):
+        flag = int(flags[i])
+        reason = variant
+        if reason is None and flag & ~scan.HAS_TAGS:
+            reason = next((reason for bit, reason in _TEXT_REJECTS if flag & bit), None)
+            if flag & scan.BLANK_LINE:
+                body = int(bodies[i])
+                text = block.games[i]
+                block.games[i] = text[:body] + _EMPTY_LINES.sub(b"\n", text[body:])
+        if reason is None and counts[i] == 0:
+            reason = "no moves" if flag & scan.HAS_TAGS else "not a game"
+        if reason is not None:
+            rows.rejected.append(Rejected(reason, block.offsets[i]))
+            continue
+        if not ascii_only:
+            block.games[i] = read_text(block.games[i]).encode()
+        kept.append(i)
+    return kept, counts[kept]
+
+
+def _census(texts: list[bytes], joined: bytes) -> tuple[Index, Index, Index]:
+    cuts = cuts_of([len(text) for text in texts])
+    counts, flags, bodies = (np.empty(len(texts), np.int64) for _ in range(3))
+    data = np.frombuffer(bytearray(joined), np.uint8)
+    scan.census(data, cuts[:-1].copy(), cuts[1:].copy(), counts, flags, bodies)
+    return counts, flags, bodies - cuts[:-1]
+
+
+class _Parsed:
+    """What the reader made of the readable games, as arrays over games (g), over their moves (m), over positions.
+
+    A game has one position more than moves: move m of game g is played in position m + g.
+    """
+
+    def __init__(self, block: GameBlock, games: list[int], counts: Index, rows: Rows) -> None:
+        texts = [block.games[i] for i in games]
+        joined = b"".join(texts)
+        cuts = cuts_of([len(text) for text in texts]).astype(np.int32)
+        array = pa.StringArray.from_buffers(len(texts), pa.py_buffer(cuts), pa.py_buffer(joined))
+        self.evals = b"%eval" in joined
+        read = rust.parse_games(pa.chunked_array([array]), num_threads=1, store_comments=self.evals)
+        if len(read) != len(texts) or read.num_chunks != 1:
+            raise ValueRepairError(
+                f"{block.source.name}: the PGN reader gave {len(read)} of {len(texts)} games from byte "
+                f"{block.offsets[games[0]]}; please report this archive"
+            )
+        self.chunk = read.chunks[0]
+        self.block, self.games = block, games
+        self.headers: list[dict[str, str]] = self.chunk.headers
+        self.outcomes = self.chunk.outcome
+        self.cuts = self.chunk.move_offsets.astype(np.int64)
+        self.good = self._check(counts, rows)
+        self.moves = _moves(self.chunk)
+        self.game_of_move = np.repeat(np.arange(len(games)), np.diff(self.cuts))
+        self.ply_in_game = np.arange(len(self.moves)) - self.cuts[self.game_of_move]
+        starts = self.chunk.position_offsets[:-1].astype(np.int64)
+        self.first_positions = starts
+        # A game without a legal start has no positions, and none of its rows is ever looked at.
+        self.black_start = ~self.chunk.turn[np.minimum(starts, len(self.chunk.turn) - 1)]
+        self.start_numbers = np.array([_start_number(headers) for headers in self.headers], np.int64)
+
+    def _check(self, counts: Index, rows: Rows) -> NDArray[np.bool_]:
+        """bool[games]: read to the end. The others are rejected with the reader's reason."""
+        good = self.chunk.valid & (np.diff(self.cuts) == counts)
+        errors = self.chunk.parse_errors if not good.all() else []
+        tagless = ~good & (np.diff(self.cuts) == 0)
+        for g in np.flatnonzero(~good).tolist():
+            reason, detail = _reason(errors[g])
+            if tagless[g] and not self.headers[g]:
+                reason = "not a game"
+            rows.rejected.append(Rejected(reason, self.block.offsets[self.games[g]], detail))
+        rows.parsed = int(good.sum())
+        return good
+
+    def boards(self, moves: Index) -> board.Boards:
+        """The boards in which these moves are played."""
+        return self._boards(moves + self.game_of_move[moves], self.numbers(moves))
+
+    def numbers(self, moves: Index) -> Index:
+        """The full-move numbers of these moves."""
+        g = self.game_of_move[moves]
+        return self.start_numbers[g] + (self.ply_in_game[moves] + self.black_start[g]) // 2
+
+    def start_board(self, g: int) -> board.Boards:
+        return self._boards(self.first_positions[g : g + 1], self.start_numbers[g : g + 1])
+
+    def _boards(self, at: Index, numbers: Index) -> board.Boards:
+        chunk = self.chunk
+        return board.from_reader(
+            self.squares(at),
+            chunk.castling[at],
+            chunk.en_passant[at],
+            chunk.halfmove_clock[at],
+            chunk.turn[at],
+            numbers.astype(np.int32),
+        )
+
+    def squares(self, at: Index) -> NDArray[np.uint8]:
+        """uint8[n, 64] of positions."""
+        return self.chunk.boards[at].reshape(-1, 64)
+
+
+def _draw(parsed: _Parsed, options: SampleOptions, rows: Rows) -> None:
+    """Filters the plies of the good games, draws `per_game` of each, and fills the rows."""
+    moves = np.flatnonzero(parsed.good[parsed.game_of_move])
+    rows.looked_at = len(moves)
+    moves = _eligible(parsed, moves, options, rows)
+    if options.per_game is not None:
+        drawn = _lowest_per_game(parsed, moves, options)
+        rows.not_drawn = len(moves) - len(drawn)
+        moves = drawn
+    g = parsed.game_of_move[moves]
+    rows.boards = parsed.boards(moves)
+    rows.keys = board.keys(rows.boards)
+    rows.ply = (2 * (parsed.numbers(moves) - 1) + ~parsed.chunk.turn[moves + g]).astype(np.int32)
+    rows.moves, rows.begin, rows.end = parsed.moves, parsed.cuts[g], moves
+    rows.game = g
+    rows.played = parsed.moves[moves]
+    block = parsed.block
+    rows.numbers = [block.numbers[i] for i in parsed.games]
+    rows.offsets = [block.offsets[i] for i in parsed.games]
+    rows.headers = [_kept(headers) for headers in parsed.headers]
+    rows.results = [_result(h, outcome) for h, outcome in zip(rows.headers, parsed.outcomes, strict=True)]
+    with_fen = {int(i) for i in np.unique(g) if "FEN" in parsed.headers[i] or "fen" in parsed.headers[i]}
+    rows.starts = {i: board.fens(parsed.start_board(i))[0] for i in with_fen}
+    if parsed.evals:
+        rows.evals = _evals(parsed, moves)
+
+
+def _eligible(parsed: _Parsed, moves: Index, options: SampleOptions, rows: Rows) -> Index:
+    """The moves whose positions pass all filters; each filter counts what it rejects of what it is given."""
+
+    def keep(fits: NDArray[np.bool_], reason: str) -> None:
+        nonlocal moves
+        rejected = len(moves) - int(fits.sum())
+        if rejected:
+            rows.rejected_positions[reason] += rejected
+            moves = moves[fits]
+
+    at = moves + parsed.game_of_move[moves]
+    ply = 2 * (parsed.numbers(moves) - 1) + ~parsed.chunk.turn[at]
+    keep(ply >= options.min_ply, f"before ply {options.min_ply}")
+    if options.max_ply is not None:
+        keep(ply[ply >= options.min_ply] <= options.max_ply, f"after ply {options.max_ply}")
+    if options.min_pieces is not None or options.max_pieces is not None:
+        men = np.count_nonzero(parsed.squares(moves + parsed.game_of_move[moves]), axis=1)
+        least, most = options.min_pieces or 0, options.max_pieces or 64
+        keep(men >= least, f"fewer than {least} pieces")
+        keep(men[men >= least] <= most, f"more than {most} pieces")
+    if options.quiet:
+        keep(~_forcing(parsed, moves), "capture or promotion played")
+    if options.quiet or options.no_check:
+        keep(~board.in_check(parsed.boards(moves)), "in check")
+    return moves
+
+
+def _forcing(parsed: _Parsed, moves: Index) -> NDArray[np.bool_]:
+    """bool[n]: the move is a capture, en passant included, or a promotion."""
+    chunk = parsed.chunk
+    squares = parsed.squares(moves + parsed.game_of_move[moves])
+    row = np.arange(len(moves))
+    origin, target = chunk.from_squares[moves], chunk.to_squares[moves]
+    pawn = np.isin(squares[row, origin], (1, 7))
+    capture = (squares[row, target] != 0) | (pawn & ((origin ^ target) & 7 != 0))
+    forcing: NDArray[np.bool_] = capture | (chunk.promotions[moves] > 0)
+    return forcing
+
+
+def _lowest_per_game(parsed: _Parsed, moves: Index, options: SampleOptions) -> Index:
+    """Of each game the `per_game` moves of lowest priority, in game order."""
+    numbers = np.array(parsed.block.numbers, np.int64)[parsed.games]
+    hashes = game_hashes(options.seed, parsed.block.source.identity, numbers)
+    g = parsed.game_of_move[moves]
+    priority = ply_priorities(hashes[g], parsed.ply_in_game[moves])
+    order = np.lexsort((priority, g))
+    firsts = np.flatnonzero(np.diff(g[order], prepend=-1))
+    rank = np.arange(len(order)) - np.repeat(firsts, np.diff(np.append(firsts, len(order))))
+    chosen = moves[order[rank < (options.per_game or 0)]]
+    chosen.sort()
+    return chosen
+
+
+def _moves(chunk: rust.PyChunkView) -> NDArray[np.uint16]:
+    """The reader's moves as the project's 16-bit moves."""
+    promotion = np.maximum(chunk.promotions, 1).astype(np.uint16) - np.uint16(1)
+    packed = chunk.from_squares + (chunk.to_squares.astype(np.uint16) << 6) + (promotion << 12)
+    return packed.astype(np.uint16)
+
+
+def _start_number(headers: dict[str, str]) -> int:
+    """The full-move number of the game's start position, 1 where its FEN says nothing or zero."""
+    fields = (headers.get("FEN") or headers.get("fen") or "").split()
+    return max(int(fields[5]), 1) if len(fields) > 5 and fields[5].isdecimal() else 1
+
+
+def _reason(error: str | None) -> tuple[str, str]:
+    """The reader's message as a reason to count and a detail to show."""
+    if error is None:
+        return "reader stopped before the end", ""
+    detail = error.split(" (")[0]
+    if "FEN" in error.split(":")[0]:
+        return "illegal start position", error.split(": ", 1)[-1]
+    if error.startswith("illegal move"):
+        return "illegal move", detail.removeprefix("illegal move ")
+    return "unreadable move", detail.removeprefix("failed to parse SAN ")
+
+
+def _kept(headers: dict[str, str]) -> dict[str, str]:
+    return {name: unescape(headers[name]) for name in KEPT if name in headers}
+
+
+def _result(headers: dict[str, str], outcome: str | None) -> str:
+    """The Result tag where it is a result, else the one that ends the movetext, else ``*``."""
+    tag = headers.get("Result", "")
+    return tag if tag in _RESULTS.values() else _RESULTS.get(outcome or "", "*")
+
+
+def _evals(parsed: _Parsed, moves: Index) -> list[tuple[int | None, int | None]]:
+    """(centipawns, moves to mate) recorded for each position, from the side to move.
+
+    The evaluation of a position stands in the comment of the move that led to it. The reader keeps the last comment
+    of a move and gives evaluations in pawns apart, so one in an earlier comment is found there.
+    """
+    comments = parsed.chunk.comments
+    evals = parsed.chunk.evals
+    white = parsed.chunk.turn[moves + parsed.game_of_move[moves]]
+    found: list[tuple[int | None, int | None]] = []
+    for m, first, side in zip(moves.tolist(), (parsed.ply_in_game[moves] == 0).tolist(), white.tolist(), strict=True):
+        sign = 1 if side else -1
+        match = None if first else _EVAL.search(comments[m - 1] or "")
+        if match and match["mate"]:
+            found.append((None, sign * int(match["mate"])))
+        elif match:
+            found.append((sign * round(100 * float(match["pawns"])), None))
+        elif not first and np.isfinite(evals[m - 1]):
+            found.append((sign * round(100 * float(evals[m - 1])), None))
+        else:
+            found.append((None, None))
+    return found

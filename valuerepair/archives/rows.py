@@ -1,0 +1,103 @@
+"""Positions drawn from a block of games or lines, still as arrays, with what was left out on the way."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from valuerepair import board
+from valuerepair.archives.open import Source
+from valuerepair.archives.report import ReadReport
+from valuerepair.positions import STARTPOS_FEN, Origin, PositionBatch, decode_move
+
+Index = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Rejected:
+    """A game that was not used: why, and where it begins."""
+
+    reason: str
+    offset: int
+    detail: str = ""
+
+
+@dataclass(slots=True)
+class Rows:
+    """n positions of one block. Per row: boards, keys, ply, `game` (an index into the lists per game), `played`
+    (empty for bare positions), and the moves before it, ``moves[begin:end]``. Per game: numbers, offsets, headers,
+    results. Only rows that are not seen before become records: `batch`."""
+
+    source: Source
+    parsed: int = 0
+    rejected: list[Rejected] = field(default_factory=list)
+    looked_at: int = 0
+    rejected_positions: Counter[str] = field(default_factory=Counter)
+    not_drawn: int = 0
+    boards: board.Boards = field(default_factory=lambda: np.empty((0, board.ROW), np.uint64))
+    keys: NDArray[np.uint64] = field(default_factory=lambda: np.empty(0, np.uint64))
+    ply: NDArray[np.int32] = field(default_factory=lambda: np.empty(0, np.int32))
+    game: Index = field(default_factory=lambda: np.empty(0, np.int64))
+    played: NDArray[np.uint16] | None = None
+    moves: NDArray[np.uint16] = field(default_factory=lambda: np.empty(0, np.uint16))
+    begin: Index = field(default_factory=lambda: np.empty(0, np.int64))
+    end: Index = field(default_factory=lambda: np.empty(0, np.int64))
+    numbers: list[int] = field(default_factory=list)
+    offsets: list[int] = field(default_factory=list)
+    headers: list[dict[str, str]] = field(default_factory=list)
+    results: list[str | None] = field(default_factory=list)
+    starts: dict[int, str] = field(default_factory=dict)  # game -> FEN, where it is not the initial position
+    evals: list[tuple[int | None, int | None]] | None = None  # per row: centipawns, moves to mate
+
+    @property
+    def bare(self) -> bool:
+        """Positions without a game: nothing is known of what came before."""
+        return self.played is None
+
+    def count(self, report: ReadReport) -> None:
+        """Adds what was parsed and left out to the report; the rows themselves are counted where they are used."""
+        report.parsed += self.parsed
+        for game in self.rejected:
+            report.reject(game.reason, self.source.name, game.offset, game.detail)
+        report.looked_at += self.looked_at
+        report.rejected_positions += self.rejected_positions
+        report.not_drawn += self.not_drawn
+
+    def batch(self, chosen: NDArray[np.bool_]) -> PositionBatch:
+        """The chosen rows as records."""
+        index = np.flatnonzero(chosen)
+        fens = board.fens(self.boards[index])
+        games = self.game[index].tolist()
+        starts = fens if self.bare else [self.starts.get(g, STARTPOS_FEN) for g in games]
+        begin, end = self.begin[index], self.end[index]
+        pieces = [self.moves[a:b] for a, b in zip(begin.tolist(), end.tolist(), strict=True)]
+        return PositionBatch(
+            fens,
+            list(starts),
+            np.concatenate(pieces) if pieces else np.empty(0, np.uint16),
+            cuts_of((end - begin).tolist()),
+            self.ply[index],
+            self.keys[index],
+            np.full(len(index), not self.bare),
+            self._origins(index.tolist(), games),
+        )
+
+    def _origins(self, index: list[int], games: list[int]) -> list[Origin]:
+        played = [None] * len(index) if self.played is None else [decode_move(m) for m in self.played[index].tolist()]
+        evals = [(None, None)] * len(index) if self.evals is None else [self.evals[i] for i in index]
+        name = self.source.name
+        return [
+            Origin(name, self.numbers[g], self.offsets[g], self.headers[g], move, self.results[g], cp, mate)
+            for g, move, (cp, mate) in zip(games, played, evals, strict=True)
+        ]
+
+
+def cuts_of(lengths: Sequence[int]) -> Index:
+    """int64[n + 1]: where n pieces of these lengths begin when they lie one behind the other, and where they end."""
+    cuts = np.zeros(len(lengths) + 1, np.int64)
+    np.cumsum(lengths, out=cuts[1:])
+    return cuts

@@ -1,0 +1,186 @@
+"""Archives in, batches of sampled positions out: the pipeline of splitting, parsing, drawing and deduplication."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+
+import numpy as np
+
+from valuerepair.archives.epd import LineBlock, LineSplitter, looks_like_epd, parse_lines
+from valuerepair.archives.headers import header_reject
+from valuerepair.archives.open import Source, find_sources
+from valuerepair.archives.options import SampleOptions
+from valuerepair.archives.pgn import GameBlock, parse_games
+from valuerepair.archives.pieces import Piece, Pieces
+from valuerepair.archives.report import ReadReport
+from valuerepair.archives.rows import Rows
+from valuerepair.archives.select import KeySet, LowestPriorities, game_hashes, in_share
+from valuerepair.archives.split import HEADROOM, Games, Splitter
+from valuerepair.errors import ValueRepairError
+from valuerepair.positions import PositionBatch
+
+BLOCK_GAMES = 256
+BLOCK_BYTES = 1 << 21
+BATCH_ROWS = 1024
+RESULT_ROWS = 4096
+_EMPTY_REASONS = ("not a game", "not text", "not a position")
+
+Block = GameBlock | LineBlock
+
+
+def sample(
+    paths: Sequence[str],
+    options: SampleOptions,
+    report: ReadReport,
+    *,
+    on_bytes: Callable[[int], None] | None = None,
+) -> Iterator[PositionBatch]:
+    """Positions drawn from archives, in batches of one to some thousand rows; `report` is filled on the way.
+
+    `paths` are files (PGN, EPD or FEN, packed or not, told by content), folders, or ``-`` for standard input.
+    `on_bytes` is told, from another thread, of every so many bytes read of the (packed) files. The batches depend on
+    the archives, the seed and the other options, not on threads or timing. No two rows have the same key.
+
+    Raises UsageError for a missing path, at once; ValueRepairError for a folder without archives, at once, and for
+    files in which there is not a single game, at the end. A stream that breaks off is no error here: it is in
+    ``report.truncated``.
+    """
+    sources = find_sources(paths)
+    return _sample(sources, options, report, on_bytes)
+
+
+def _sample(
+    sources: Sequence[Source],
+    options: SampleOptions,
+    report: ReadReport,
+    on_bytes: Callable[[int], None] | None,
+) -> Iterator[PositionBatch]:
+    with Pieces(sources, on_bytes) as pieces:
+        parsed = _parse(_blocks(pieces, options, report), options)
+        yield from (_distinct if options.positions is None else _lowest)(parsed, options, report)
+    if report.games == sum(report.rejected[reason] for reason in _EMPTY_REASONS):
+        names = ", ".join(source.name for source in sources[:3]) + (", ..." if len(sources) > 3 else "")
+        if report.truncated:
+            raise ValueRepairError(f"{names}: no games found; {report.truncated[0][1]}")
+        what = "the file is empty" if len(report.empty) == len(sources) == 1 else "this is no PGN, EPD or FEN"
+        raise ValueRepairError(f"{names}: no games found; {what}")
+
+
+def _blocks(pieces: Pieces, options: SampleOptions, report: ReadReport) -> Iterator[Block]:
+    """Games that are worth parsing, in blocks that do not depend on timing; counts all others."""
+    games = Splitter()
+    lines: LineSplitter | None = None
+    block = GameBlock(Source("", "", ""))
+    for piece in pieces:
+        if piece.first:
+            data = piece.buffer[HEADROOM : HEADROOM + min(piece.length, 1 << 16)].tobytes()
+            games, lines = Splitter(), LineSplitter(piece.source) if looks_like_epd(data) else None
+            block = GameBlock(piece.source)
+            if not piece.length and not piece.broken:
+                report.empty.append(piece.source.name)
+        report.bytes_read += piece.length
+        if piece.broken:
+            report.truncated.append((piece.source.name, piece.broken))
+        if lines is not None:
+            found = lines.feed(piece.buffer[HEADROOM : HEADROOM + piece.length].tobytes(), last=piece.last)
+            yield _shared_lines(found, options, report)
+            continue
+        for cut in games.feed(piece.buffer, piece.length, last=piece.last, cut=piece.broken is not None):
+            for i in _wanted(cut, piece, options, report):
+                text, number, offset = cut.text(i), cut.first + i, cut.offset(i)
+                reason = header_reject(text, options) if options.filters_headers else None
+                if reason is not None:
+                    report.reject(reason, piece.source.name, offset)
+                    continue
+                block.add(text, number, offset)
+                if len(block.games) >= BLOCK_GAMES or block.size >= BLOCK_BYTES:
+                    yield block
+                    block = GameBlock(piece.source)
+        if piece.last and block.games:
+            yield block
+
+
+def _wanted(games: Games, piece: Piece, options: SampleOptions, report: ReadReport) -> list[int]:
+    """The games (indices) that are whole and in the share to look at."""
+    report.games += len(games)
+    numbers = np.arange(games.first, games.first + len(games))
+    chosen = in_share(game_hashes(options.seed, piece.source.identity, numbers), options.game_share)
+    bad = len(games) - 1 if games.unfinished or games.overlong else None
+    if bad is not None:
+        reason = "longer than 8 MiB" if games.overlong else "cut off"
+        report.reject(reason, piece.source.name, games.offset(bad))
+        chosen[bad] = True
+    report.not_sampled += int((~chosen).sum())
+    wanted: list[int] = np.flatnonzero(chosen).tolist()
+    return wanted if bad is None else wanted[:-1]
+
+
+def _shared_lines(block: LineBlock, options: SampleOptions, report: ReadReport) -> LineBlock:
+    """The lines in the share to look at."""
+    report.games += len(block.lines)
+    if options.game_share >= 1:
+        return block
+    hashes = game_hashes(options.seed, block.source.identity, np.array(block.numbers, np.int64))
+    chosen = np.flatnonzero(in_share(hashes, options.game_share)).tolist()
+    report.not_sampled += len(block.lines) - len(chosen)
+    return LineBlock(
+        block.source,
+        [block.lines[i] for i in chosen],
+        [block.numbers[i] for i in chosen],
+        [block.offsets[i] for i in chosen],
+    )
+
+
+def _parse(blocks: Iterator[Block], options: SampleOptions) -> Iterator[Rows]:
+    """Parses blocks in threads; the results come in the order of the blocks."""
+    pool = ThreadPoolExecutor(options.threads, thread_name_prefix="pgn")
+    pending: deque[Future[Rows]] = deque()
+    try:
+        for block in blocks:
+            pending.append(pool.submit(_parse_block, block, options))
+            while pending and (len(pending) > 2 * options.threads or pending[0].done()):
+                yield pending.popleft().result()
+        while pending:
+            yield pending.popleft().result()
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _parse_block(block: Block, options: SampleOptions) -> Rows:
+    return parse_games(block, options) if isinstance(block, GameBlock) else parse_lines(block, options)
+
+
+def _distinct(parsed: Iterator[Rows], options: SampleOptions, report: ReadReport) -> Iterator[PositionBatch]:
+    """Batches of the positions not seen before."""
+    seen = KeySet()
+    ready: list[PositionBatch] = []
+    for rows in parsed:
+        rows.count(report)
+        fresh = seen.add(rows.keys)
+        report.duplicates += int((~fresh).sum())
+        report.positions += int(fresh.sum())
+        if fresh.any():
+            ready.append(rows.batch(fresh))
+        if sum(map(len, ready)) >= BATCH_ROWS:
+            yield PositionBatch.concat(ready)
+            ready = []
+    if ready:
+        yield PositionBatch.concat(ready)
+
+
+def _lowest(parsed: Iterator[Rows], options: SampleOptions, report: ReadReport) -> Iterator[PositionBatch]:
+    """A uniform sample of all distinct positions, known when the last one was seen."""
+    lowest = LowestPriorities(options.positions or 0, options.seed)
+    for rows in parsed:
+        rows.count(report)
+        low = lowest.wanted(rows.keys)
+        if low.any():
+            lowest.add(rows.batch(low))
+    chosen = lowest.result()
+    report.not_drawn += lowest.dropped
+    report.duplicates += lowest.duplicates
+    report.positions += len(chosen)
+    for begin in range(0, len(chosen), RESULT_ROWS):
+        yield chosen.take(np.arange(begin, min(begin + RESULT_ROWS, len(chosen))))

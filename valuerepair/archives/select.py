@@ -1,0 +1,135 @@
+"""Seeded choice without state: every game and every position has a priority that depends only on seed and identity.
+
+So the choice is the same in any order and on any number of threads, and the lowest N priorities of a stream are a
+uniform sample of it in one pass (bottom-k sampling). Mixing is SplitMix64's finaliser (Steele, Lea, Flood 2014).
+"""
+
+from __future__ import annotations
+
+import hashlib
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from valuerepair.positions import PositionBatch
+
+U64 = NDArray[np.uint64]
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+
+
+def mix(values: U64) -> U64:
+    """A bijection of 64-bit numbers whose output bits all depend on all input bits."""
+    z = values + _GOLDEN
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    mixed: U64 = z ^ (z >> np.uint64(31))
+    return mixed
+
+
+def salt(*parts: object) -> U64:
+    """uint64[1] from anything with a stable text."""
+    digest = hashlib.blake2b("\0".join(map(str, parts)).encode(), digest_size=8).digest()
+    return np.frombuffer(digest, "<u8").astype(np.uint64)
+
+
+def game_hashes(seed: int, identity: str, numbers: NDArray[np.int64]) -> U64:
+    """uint64[n] for the games of these numbers in the archive of this identity."""
+    return mix(numbers.astype(np.uint64) ^ salt(seed, identity))
+
+
+def in_share(hashes: U64, share: float) -> NDArray[np.bool_]:
+    """bool[n]: the games to look at, so that a smaller share is part of a larger one."""
+    if share >= 1:
+        return np.ones(len(hashes), np.bool_)
+    return mix(hashes) < np.uint64(share * 2.0**64)
+
+
+def ply_priorities(hashes: U64, plies: NDArray[np.int64]) -> U64:
+    """uint64[n]: of each position, by its game's hash and its number in the game."""
+    return mix(hashes ^ mix(plies.astype(np.uint64)))
+
+
+def key_priorities(seed: int, keys: U64) -> U64:
+    """uint64[n]: of each position by its board key alone, so that equal positions have one priority."""
+    return mix(keys ^ salt(seed, "positions"))
+
+
+class KeySet:
+    """A growing set of 64-bit keys in one flat table: 10 to 20 bytes a key."""
+
+    def __init__(self, room: int = 1 << 12) -> None:
+        self._table = np.zeros(room, np.uint64)
+        self.size = 0
+
+    def add(self, keys: U64) -> NDArray[np.bool_]:
+        """Adds the keys and returns bool[n]: which were not in the set before (of equal ones only the first)."""
+        while (self.size + len(keys)) * 5 > len(self._table) * 4:
+            grown = np.zeros(2 * len(self._table), np.uint64)
+            _insert(grown, self._table[self._table != 0])
+            self._table = grown
+        fresh = _insert(self._table, np.ascontiguousarray(keys))
+        self.size += int(fresh.sum())
+        return fresh
+
+
+@njit(nogil=True, cache=True)  # type: ignore[untyped-decorator]  # Numba has no type hints
+def _insert(table: U64, keys: U64) -> NDArray[np.bool_]:
+    """Open addressing, linear probing; len(table) is a power of two. Key 0 marks a free place and counts as key 1."""
+    fresh = np.zeros(len(keys), np.bool_)
+    mask = np.uint64(len(table) - 1)
+    one = np.uint64(1)
+    for i in range(len(keys)):
+        key = keys[i] if keys[i] != 0 else one
+        place = (key ^ (key >> np.uint64(29))) & mask
+        while table[place] != 0 and table[place] != key:
+            place = (place + one) & mask
+        if table[place] == 0:
+            table[place] = key
+            fresh[i] = True
+    return fresh
+
+
+class LowestPriorities:
+    """Keeps the N distinct positions of lowest priority of a stream of batches, whatever its length."""
+
+    def __init__(self, count: int, seed: int) -> None:
+        self._count, self._seed = count, seed
+        self._batches: list[PositionBatch] = []
+        self._rows = 0
+        self._limit = np.uint64(0xFFFFFFFFFFFFFFFF)
+        self.duplicates = 0  # of kept positions
+        self.dropped = 0
+
+    def wanted(self, keys: U64) -> NDArray[np.bool_]:
+        """bool[n]: positions that may still be among the lowest; the others are counted as dropped."""
+        low: NDArray[np.bool_] = key_priorities(self._seed, keys) <= self._limit
+        self.dropped += int((~low).sum())
+        return low
+
+    def add(self, batch: PositionBatch) -> None:
+        """Takes positions that `wanted` let through."""
+        self._batches.append(batch)
+        self._rows += len(batch)
+        if self._rows > 2 * self._count + 4096:
+            self._settle()
+
+    def result(self) -> PositionBatch:
+        """The chosen positions by rising priority: every beginning of them is a uniform sample too."""
+        self._settle()
+        return PositionBatch.concat(self._batches)
+
+    def _settle(self) -> None:
+        if not self._batches:
+            return
+        rows = PositionBatch.concat(self._batches)
+        _, first = np.unique(rows.key, return_index=True)
+        self.duplicates += len(rows) - len(first)
+        priorities = key_priorities(self._seed, rows.key[first])
+        order = np.argsort(priorities, kind="stable")
+        kept = order[: self._count]
+        self.dropped += len(order) - len(kept)
+        if len(kept) == self._count:
+            self._limit = priorities[kept[-1]]
+        self._batches = [rows.take(first[kept])]
+        self._rows = len(kept)
