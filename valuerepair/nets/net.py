@@ -1,0 +1,265 @@
+"""A net as the rest of the project sees it: positions in, values and priors out."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Literal, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from valuerepair.errors import UsageError, ValueRepairError
+from valuerepair.nets.heads import PLANES_SHAPE
+from valuerepair.nets.planes import FILLS, INPUT_FORMATS, HistoryFill, encode
+from valuerepair.nets.policy import legal_priors
+from valuerepair.nets.providers import NAMES, available_threads, choose_provider
+from valuerepair.nets.registry import locate
+from valuerepair.nets.session import RawOutputs, Session, join_outputs
+from valuerepair.nets.weights import read_net_file, to_onnx
+from valuerepair.positions import Moves, PositionBatch
+
+ValueHead = Literal["wdl", "scalar"]
+Priors = tuple[Moves, NDArray[np.int64], NDArray[np.float32]]
+# Below this many rows measuring the batch size would take longer than it saves.
+TUNE_FROM_ROWS = 1024
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class NetIdentity:
+    """Which net it is: `sha256` and `size` (bytes) are those of the file as given, before any conversion.
+
+    `input_format` is lc0's id of the planes it wants (1 = classical); an ``.onnx`` file does not say, 1 is assumed.
+    """
+
+    name: str
+    sha256: str
+    value_head: ValueHead
+    input_format: int
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class NetValues:
+    """What a net thinks of n positions at one node, all from the side to move.
+
+    | column     | type          |                                                                     |
+    |------------|---------------|---------------------------------------------------------------------|
+    | q          | float32[n]    | value in [-1, 1]: W - L, or the scalar head                         |
+    | wdl        | float32[n, 3] | probabilities of win, draw, loss; NaN for a scalar head             |
+    | best_move  | uint16[n]     | the legal move of the highest prior; 0 where there is no legal move |
+    | best_p     | float32[n]    | its prior (softmax over the legal moves, T = 1); NaN without moves  |
+    | entropy    | float32[n]    | of the legal priors, in nats; 0 without moves                       |
+    | moves_left | float32[n]    | plies left; NaN without such a head                                 |
+    """
+
+    q: NDArray[np.float32]
+    wdl: NDArray[np.float32]
+    best_move: NDArray[np.uint16]
+    best_p: NDArray[np.float32]
+    entropy: NDArray[np.float32]
+    moves_left: NDArray[np.float32]
+
+
+class Net:
+    """An open net. Use `open_net`; close it, or use it as a context manager.
+
+    Work on many positions is cut into batches; each of `session.streams` threads encodes a batch, runs the net on it
+    and reduces the answer, so that encoding of one batch and the net on another overlap.
+    """
+
+    def __init__(
+        self,
+        identity: NetIdentity,
+        session: Session,
+        history_fill: HistoryFill = "fen_only",
+        say: Callable[[str], None] | None = None,
+    ) -> None:
+        self.identity, self.session, self.history_fill = identity, session, history_fill
+        self._say = say or (lambda line: None)
+        self._pool = ThreadPoolExecutor(session.streams, thread_name_prefix="net")
+        self._room = threading.local()
+        self._tuning = threading.Lock()
+
+    @property
+    def provider(self) -> str:
+        """The ONNX Runtime provider that runs it: ``CPUExecutionProvider``, ``CUDAExecutionProvider`` ..."""
+        return self.session.provider
+
+    @property
+    def batch_size(self) -> int:
+        """Rows of one run of the session; measured on the first large `evaluate` unless given."""
+        return self.session.batch_size
+
+    @property
+    def where(self) -> str:
+        """Where it runs, for a user: ``CPU, 2 threads``."""
+        threads = self.session.threads
+        return f"{NAMES[self.provider]}, {threads} thread{'s' if threads > 1 else ''}"
+
+    def evaluate(self, batch: PositionBatch) -> NetValues:
+        """Value, best move and entropy of every position (see `NetValues`). Positions without moves are allowed."""
+        parts = list(self._chunks(batch, self._evaluate_chunk))
+        if not parts:
+            return _no_values()
+        return NetValues(*(np.concatenate([getattr(part, name) for part in parts]) for name in NetValues.__slots__))
+
+    def priors(self, batch: PositionBatch) -> Priors:
+        """The legal moves of all positions, offsets int64[n + 1] into them, and their priors (T = 1, sum 1 a row)."""
+        return _join_priors([priors for _, priors in self._chunks(batch, self._answer)])
+
+    def evaluate_with_priors(self, batch: PositionBatch) -> tuple[NetValues, Priors]:
+        """`evaluate` and `priors` from one run of the net."""
+        parts = list(self._chunks(batch, self._answer))
+        if not parts:
+            return _no_values(), _join_priors([])
+        priors = _join_priors([part for _, part in parts])
+        return interpret(join_outputs([raw for raw, _ in parts]), priors), priors
+
+    def run(self, planes: NDArray[np.float32]) -> RawOutputs:
+        """The raw heads for planes float32[n, 112, 8, 8], n >= 1, cut over the streams."""
+        size = self._chunk_rows(len(planes))
+        if len(planes) <= size:
+            return self.session.run(planes)
+        cuts = [planes[i : i + size] for i in range(0, len(planes), size)]
+        return join_outputs(list(self._pool.map(self.session.run, cuts)))
+
+    def tune(self) -> None:
+        """Measures the best batch size now, if it is not known yet."""
+        with self._tuning:
+            self.session.tune(self._say)
+
+    def _chunks(self, batch: PositionBatch, work: Callable[[PositionBatch], T]) -> Iterator[T]:
+        if len(batch) >= TUNE_FROM_ROWS:
+            self.tune()
+        size = self._chunk_rows(len(batch))
+        cuts = (batch.take(np.arange(i, min(i + size, len(batch)))) for i in range(0, len(batch), size))
+        return iter(self._pool.map(work, cuts))
+
+    def _chunk_rows(self, rows: int) -> int:
+        """Rows a batch: the session's, or less so that a small job still uses every stream."""
+        return max(1, min(self.batch_size, -(-rows // self.session.streams)))
+
+    def _evaluate_chunk(self, batch: PositionBatch) -> NetValues:
+        return interpret(*self._answer(batch))
+
+    def _answer(self, batch: PositionBatch) -> tuple[RawOutputs, Priors]:
+        raw = self.session.run(self._encode(batch))
+        return raw, legal_priors(batch, raw.policy, 1.0, self.identity.input_format)
+
+    def _encode(self, batch: PositionBatch) -> NDArray[np.float32]:
+        """Planes in memory of this thread's own, which is used again for its next batch."""
+        room: NDArray[np.float32] | None = getattr(self._room, "planes", None)
+        if room is None or len(room) < len(batch):
+            room = self._room.planes = np.empty((max(len(batch), self.batch_size), *PLANES_SHAPE), np.float32)
+        return encode(batch, self.history_fill, self.identity.input_format, out=room[: len(batch)])
+
+    def close(self) -> None:
+        """Ends the threads. The net cannot be used afterwards."""
+        self._pool.shutdown(wait=True, cancel_futures=True)
+
+    def __enter__(self) -> Net:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def interpret(raw: RawOutputs, priors: Priors) -> NetValues:
+    """Heads and legal priors as values. Q = W - L (lc0 src/neural/backend.h), or the scalar head itself."""
+    moves, offsets, p = priors
+    n = len(raw.policy)
+    nothing = np.full(n, np.nan, np.float32)
+    wdl = raw.wdl if raw.wdl is not None else np.full((n, 3), np.nan, np.float32)
+    q = raw.value if raw.value is not None else wdl[:, 0] - wdl[:, 2]
+    best_move, best_p, entropy = np.zeros(n, np.uint16), nothing.copy(), np.zeros(n, np.float32)
+    lengths = np.diff(offsets)
+    filled = np.flatnonzero(lengths)  # reduceat cannot express an empty row
+    if len(filled):
+        starts = offsets[filled]
+        best_p[filled] = np.maximum.reduceat(p, starts)
+        at_best = np.flatnonzero(p == np.repeat(best_p[filled], lengths[filled]))
+        best_move[filled] = moves[at_best[np.searchsorted(at_best, starts)]]
+        terms = p * np.log(np.maximum(p, np.finfo(np.float32).tiny))
+        entropy[filled] = np.maximum(-np.add.reduceat(terms, starts), 0.0)
+    return NetValues(q, wdl, best_move, best_p, entropy, raw.mlh if raw.mlh is not None else nothing)
+
+
+def _join_priors(parts: list[Priors]) -> Priors:
+    if not parts:
+        return np.empty(0, np.uint16), np.zeros(1, np.int64), np.empty(0, np.float32)
+    lengths = np.concatenate([np.diff(offsets) for _, offsets, _ in parts])
+    offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+    return np.concatenate([m for m, _, _ in parts]), offsets, np.concatenate([p for _, _, p in parts])
+
+
+def _no_values() -> NetValues:
+    none = np.empty(0, np.float32)
+    return NetValues(none, np.empty((0, 3), np.float32), np.empty(0, np.uint16), none, none, none)
+
+
+def open_net(
+    spec: str | None = None,
+    *,
+    device: str = "auto",
+    threads: int | None = None,
+    history_fill: HistoryFill = "fen_only",
+    batch: int | None = None,
+    say: Callable[[str], None] = lambda line: None,
+) -> Net:
+    """Opens a net by registry name or path (.pb.gz, .pb, .onnx); None is the default net, pulled the first time.
+
+    `device` is auto, cpu, cuda or tensorrt; `threads` the cores used (default: all this process may use); `batch`
+    rows a run (default: measured once, then remembered); `history_fill` is lc0's ``--history-fill``. `say` gets a
+    sentence when something slow happens once. Raises ValueRepairError or UsageError with one line for the user.
+    """
+    if history_fill not in FILLS:
+        raise UsageError(f"--history-fill {history_fill!r}: must be one of {', '.join(FILLS)}")
+    for option, number in (("--threads", threads), ("--batch", batch)):
+        if number is not None and number < 1:
+            raise UsageError(f"{option} {number}: must be at least 1")
+    provider = choose_provider(device)
+    file = read_net_file(locate(spec, say))
+    input_format = file.header.input_format if file.header else 1
+    if input_format not in INPUT_FORMATS:
+        raise ValueRepairError(f"{file.path}: wants input planes of format {input_format}, which is not known here")
+    session = Session(to_onnx(file, say), provider, threads or available_threads(), file.sha256)
+    if batch is not None:
+        session.set_batch(batch)
+    head: ValueHead = "wdl" if session.tensors.wdl else "scalar"
+    identity = NetIdentity(file.name, file.sha256, head, input_format, file.size)
+    return Net(identity, session, history_fill, say)
+
+
+def describe_lines(path: Path) -> list[str]:
+    """What a net file is, for a user; lc0 nets by their own header, ONNX files by their tensors."""
+    file = read_net_file(path)
+    lines = [f"{file.name}: {file.path}", f"SHA-256 {file.sha256}, {file.size:,} bytes"]
+    if header := file.header:
+        steps = f", {header.training_steps:,} training steps" if header.training_steps else ""
+        return [
+            *lines,
+            "read from the net's own header (lc0 protobuf):",
+            f"  tower   {header.network}, {header.blocks} blocks x {header.filters} channels{steps}",
+            f"  input   format {header.input_format}",
+            f"  policy  {header.policy}",
+            f"  value   {header.value}",
+            f"  moves left head  {'yes' if header.moves_left else 'no'}",
+            f"  needs lc0 {header.min_version} or later",
+        ]
+    tensors = Session(file.path, choose_provider("cpu"), 1, file.sha256).tensors
+    heads = [name for name in (tensors.policy, tensors.wdl, tensors.value, tensors.mlh) if name]
+    return [
+        *lines,
+        "read from the ONNX file's tensors (it does not say which planes it wants; classical 112 are assumed):",
+        f"  input   {tensors.planes} [{tensors.fixed_batch or 'batch'},112,8,8] {tensors.dtype.__name__}",
+        f"  heads   {', '.join(heads)} ({'WDL' if tensors.wdl else 'scalar'} value)",
+    ]

