@@ -296,7 +296,7 @@ def encode(
     fill = FILLS.index(history_fill)
     moves, offsets = owned(batch.moves, np.uint16), owned(batch.offsets, np.int64)
     encode_games(
-        starts, is_initial(starts), moves, offsets, fill, input_format, out.reshape(len(out), -1)[: len(batch)]
+        starts, is_initial(starts), moves, offsets, fill, input_format, out.reshape(len(out), PLANES * 64)[: len(batch)]
     )
     return out[: len(batch)]
 

@@ -72,12 +72,11 @@ def policy_index(rows: Boards, r: int, move: int, transform: int) -> int:
         turn = 56
     if transform & (FLIP_FILES | TRANSPOSE):
         turn |= 7
+    index: int = PLAIN_INDEX[origin ^ turn, goal ^ turn]
     if promotion >= 2:
         files = turn & 7
-        result: int = PROMOTION_INDEX[(origin & 7) ^ files, (goal & 7) ^ files, promotion]
-        return result
-    result: int = PLAIN_INDEX[origin ^ turn, goal ^ turn]
-    return result
+        index = PROMOTION_INDEX[(origin & 7) ^ files, (goal & 7) ^ files, promotion]
+    return index
 
 
 @kernel

