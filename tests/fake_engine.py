@@ -1,0 +1,121 @@
+"""A UCI engine that misbehaves as told on its command line: ``fake_engine.py WHAT[=VALUE]...``.
+
+It knows no chess: its best move is e2e4 (or ``best=MOVE``), its score the length of the position line, so that an
+answer can be told from another's. ``x-on=TEXT`` does x when the position line contains TEXT.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+OPTIONS = dict(a.partition("=")[::2] for a in sys.argv[1:])
+
+
+def say(text: str) -> None:
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()
+
+
+def wanted(what: str, position: str) -> bool:
+    return what in OPTIONS and OPTIONS[what] in position
+
+
+def once(path: str) -> bool:
+    """True the first time, in whatever process."""
+    try:
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL))
+    except FileExistsError:
+        return False
+    return True
+
+
+def handshake() -> None:
+    if "silent" in OPTIONS:
+        time.sleep(600)
+    if "garbage" in OPTIONS:
+        sys.stdout.buffer.write(b"\xff\xfe\x00 Welcome!\n\ninfo\nbestmove\nid\noption name\noption name Broken type\n")
+        sys.stdout.flush()
+    time.sleep(float(OPTIONS.get("slow-start", 0)))
+    say("id name Fake 1.0")
+    say("option name Hash type spin default 16 min 1 max 1024")
+    say("option name UCI_ShowWDL type check default false")
+    say("option name Style type combo default solid var solid var wild var very wild")
+    say("option name Book Path type string default ")
+    say("option name Clear Hash type button")
+    say("uciok")
+
+
+def misbehave(position: str) -> None:
+    """The things an engine does in place of searching; those that return let it search after all."""
+    if wanted("crash-on", position) or (wanted("crash-once-on", position) and once(OPTIONS["mark"])):
+        sys.stderr.write("assertion failed: king\n")
+        sys.stderr.flush()
+        os.kill(os.getpid(), signal.SIGSEGV)
+    if wanted("exit-on", position):
+        sys.exit(3)
+    if wanted("hang-on", position) or (wanted("hang-once-on", position) and once(OPTIONS["mark"])):
+        time.sleep(600)
+    while wanted("flood-on", position):
+        say("blah " * 20)
+    if wanted("endless-line-on", position):
+        while True:
+            sys.stdout.write("x" * 65536)
+    if wanted("error-on", position):
+        say("error The file seems to be unparseable.")
+        time.sleep(600)
+
+
+def search(position: str, nodes: int) -> None:
+    misbehave(position)
+    time.sleep(float(OPTIONS.get("think", 0)))
+    nodes = int(OPTIONS.get("nodes", nodes))
+    if "garbage" in OPTIONS:
+        sys.stdout.buffer.write(b"info depth many score cp x\n\x80\x81\ninfo depth 3 score\ninfo string bestmove h1h8\n")
+        sys.stdout.flush()
+    if not wanted("no-score-on", position):
+        say(f"info depth 4 seldepth 6 score cp {len(position)} wdl 300 400 300 nodes {nodes // 2} time 5 pv e2e4 e7e5")
+        say(f"info depth 5 score cp 9999 lowerbound nodes {nodes}")
+    if wanted("garble-best-on", position):
+        say("bestmove e2-e4")
+    elif not wanted("no-best-on", position):
+        say("bestmove " + ("e2e5" if wanted("illegal-on", position) else OPTIONS.get("best", "e2e4")))
+
+
+def main() -> None:
+    if "exit-at-once" in OPTIONS:
+        sys.exit(7)
+    if "start-once" in OPTIONS and not once(OPTIONS["start-once"]):
+        sys.exit("no memory")
+    if "child" in OPTIONS:
+        child = subprocess.Popen(["sleep", "600"], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+        sys.stderr.write(f"{child.pid}\n")
+    if "deaf" in OPTIONS:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    position, searched = "", 0
+    for line in sys.stdin:
+        words = line.split()
+        match words[:1]:
+            case ["uci"]:
+                handshake()
+            case ["isready"]:
+                say("readyok")
+            case ["position"]:
+                position = line.strip()
+            case ["go"]:
+                searched += 1
+                if searched > int(OPTIONS.get("crash-after", 1 << 30)):
+                    os.kill(os.getpid(), signal.SIGKILL)
+                search(position, int(words[2]))
+            case ["quit"] if "deaf" not in OPTIONS:
+                return
+    while "deaf" in OPTIONS:
+        time.sleep(60)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,130 @@
+"""Parsing what engines say: any order of fields, garbled lines, bounds, and python-chess as the judge."""
+
+from __future__ import annotations
+
+import chess
+import chess.engine
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from valuerepair.engines import EngineSetup, UciEngine
+from valuerepair.engines.info import Info, SearchReader, parse_info
+from valuerepair.engines.uci import parse_option
+
+STOCKFISH_LINE = (
+    "info depth 7 seldepth 9 multipv 1 score cp 34 wdl 55 943 2 nodes 2000 nps 333333 hashfull 0 tbhits 0 time 6 "
+    "pv e2e4 c7c5 g1f3 a7a8q"
+)
+LC0_LINE = "info depth 3 seldepth 5 time 502 nodes 10 score cp 64 wdl 491 51 458 nps 20 tbhits 0 pv e2e4 c7c5"
+
+
+def test_stockfish_and_lc0_lines() -> None:
+    assert parse_info(STOCKFISH_LINE) == Info(
+        {"depth": 7, "seldepth": 9, "multipv": 1, "nodes": 2000, "nps": 333333, "time": 6},
+        34,
+        None,
+        (55, 943, 2),
+        False,
+        ("e2e4", "c7c5", "g1f3", "a7a8q"),
+    )
+    lc0 = parse_info(LC0_LINE)
+    assert lc0 is not None
+    assert (lc0.cp, lc0.wdl, lc0.pv, lc0.numbers["nodes"]) == (64, (491, 51, 458), ("e2e4", "c7c5"), 10)
+
+
+@given(st.permutations(["depth 7", "score cp 34 lowerbound", "wdl 55 943 2", "nodes 2000", "pv e2e4 c7c5", "time 6"]))
+def test_any_order_of_fields_reads_the_same(fields: list[str]) -> None:
+    info = parse_info("info " + " ".join(fields))
+    assert info == Info({"depth": 7, "nodes": 2000, "time": 6}, 34, None, (55, 943, 2), True, ("e2e4", "c7c5"))
+
+
+@given(st.text())
+def test_no_text_breaks_the_parser(text: str) -> None:
+    reader = SearchReader()
+    reader.take(text)
+    reader.take("info " + text)
+    parse_option("option name " + text)
+
+
+@given(st.lists(st.sampled_from([*STOCKFISH_LINE.split(), "mate", "-3", "x", "upperbound"]), max_size=30))
+def test_no_shuffled_words_break_the_parser(words: list[str]) -> None:
+    info = parse_info("info " + " ".join(words))
+    assert info is None or info.scored or info.numbers
+
+
+def _report(*lines: str) -> tuple[int | None, int | None, int, tuple[str, ...]]:
+    reader = SearchReader()
+    for line in lines:
+        reader.take(line)
+    report = reader.report("bestmove e2e4 ponder e7e5", 12)
+    return report.cp, report.mate, report.nodes, report.pv
+
+
+def test_the_last_exact_score_of_the_first_variation_counts_and_the_last_node_count() -> None:
+    exact = "info depth 8 score cp 20 nodes 100 pv e2e4"
+    assert _report(exact, "info depth 9 score cp 90 lowerbound nodes 300 pv d2d4") == (20, None, 300, ("e2e4",))
+    assert _report(exact, "info depth 8 multipv 2 score cp -50 nodes 200 pv a2a3") == (20, None, 100, ("e2e4",))
+    assert _report(exact, "info depth 9 score mate -3 nodes 200 pv e2e4 e7e5") == (None, -3, 200, ("e2e4", "e7e5"))
+    assert _report("info depth 1 score cp 90 upperbound nodes 3") == (90, None, 3, ())
+    assert _report(exact, "info nodes 555 nps 3") == (20, None, 555, ("e2e4",))
+
+
+def test_answers_without_a_score_or_a_move_are_refused() -> None:
+    with pytest.raises(ValueError, match="without a score"):
+        SearchReader().report("bestmove e2e4", 0)
+    reader = SearchReader()
+    reader.take(STOCKFISH_LINE)
+    for garbled in ("bestmove", "bestmove e2-e4", "bestmove e9e4"):
+        with pytest.raises(ValueError, match="garbled"):
+            reader.report(garbled, 0)
+    assert reader.report("bestmove (none)", 0).best_move is None
+    assert reader.report("bestmove 0000", 0).best_move is None
+
+
+def test_options_of_every_kind() -> None:
+    spin = parse_option("option name Hash type spin default 16 min 1 max 33554432")
+    assert spin is not None
+    assert (spin.name, spin.kind, spin.default, spin.low, spin.high) == ("Hash", "spin", "16", 1, 33554432)
+    assert spin.problem("64") is None
+    assert spin.problem("0") == spin.problem("lots") == "is a number from 1 to 33554432"
+    combo = parse_option("option name Analysis Style type combo default very wild var solid var very wild")
+    assert combo is not None
+    assert (combo.name, combo.default, combo.choices) == ("Analysis Style", "very wild", ("solid", "very wild"))
+    assert combo.problem("mild") == "is one of solid, very wild"
+    path = parse_option("option name SyzygyPath type string default <empty>")
+    assert path is not None
+    assert (path.default, path.problem("/a b")) == ("<empty>", None)
+    check = parse_option("option name Ponder type check default false")
+    assert check is not None
+    assert (check.problem("true"), check.problem("yes")) == (None, "is true or false")
+    assert parse_option("option name Clear Hash type button") is not None
+    assert parse_option("option name Broken") is None
+
+
+@pytest.mark.parametrize(
+    "fen",
+    [
+        chess.STARTING_FEN,
+        "r3k2r/p1ppqpb1/bn2pnp1/3PN3/1p2P3/2N2Q1p/PPPBBPPP/R3K2R b KQkq - 0 1",
+        "7k/8/5K2/6Q1/8/8/8/8 w - - 0 1",
+        "8/8/8/8/4k3/8/4P3/4K3 b - - 40 60",
+    ],
+)
+def test_python_chess_reads_the_same_from_stockfish(stockfish: str, fen: str) -> None:
+    with chess.engine.SimpleEngine.popen_uci(stockfish) as other:
+        other.configure({"Threads": 1, "Hash": 16, "UCI_ShowWDL": True})
+        expected = other.analyse(chess.Board(fen), chess.engine.Limit(nodes=30_000))
+    engine = UciEngine(EngineSetup(stockfish, (), {"Threads": "1", "Hash": "16", "UCI_ShowWDL": "true"}))
+    engine.start()
+    report = engine.search(f"position fen {fen}", "go nodes 30000", 30)
+    engine.close()
+    score = expected["score"].relative
+    assert (report.cp, report.mate) == (score.score(), score.mate())
+    assert report.wdl == tuple(expected["wdl"].relative)
+    assert (report.nodes, report.depth, report.seldepth) == (
+        expected["nodes"],
+        expected["depth"],
+        expected["seldepth"],
+    )
+    assert report.pv == tuple(m.uci() for m in expected["pv"])

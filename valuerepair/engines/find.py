@@ -1,0 +1,36 @@
+"""Where engines are found."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from pathlib import Path
+
+# Debian and its children put games here, which is not on root's PATH nor on that of services.
+GAME_FOLDERS = ("/usr/games", "/usr/local/games")
+
+
+def find_engine(name: str) -> str | None:
+    """Absolute path of the engine `name`, or None.
+
+    A name with a slash is a path. Others are sought on PATH, beside the running Python (a virtual environment that
+    is not activated), and in the folders for games.
+    """
+    if os.sep in name:
+        path = Path(name).expanduser()
+        return str(path.absolute()) if path.is_file() and os.access(path, os.X_OK) else None
+    folders = [os.environ.get("PATH", os.defpath), str(Path(sys.executable).parent), *GAME_FOLDERS]
+    found = shutil.which(name, path=os.pathsep.join(folders))
+    return str(Path(found).absolute()) if found else None
+
+
+def usable_cores() -> int:
+    """Cores this process may use: its affinity, cut by a container's CPU quota."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    try:
+        quota, period = Path("/sys/fs/cgroup/cpu.max").read_text().split()
+        cores = min(cores, max(1, int(quota) // int(period)))
+    except (OSError, ValueError):
+        pass  # no control group, or the quota is "max"
+    return cores

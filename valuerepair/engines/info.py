@@ -1,0 +1,141 @@
+"""What an engine says of a search: UCI `info` and `bestmove` lines, whatever order their fields come in."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+
+_MOVE = re.compile(r"[a-h][1-8][a-h][1-8][nbrqk]?\Z|0000\Z")
+_NUMBERS = ("depth", "seldepth", "multipv", "nodes", "time", "nps")
+
+
+@dataclass(frozen=True, slots=True)
+class Info:
+    """One `info` line. Score and WDL (per mille) are from the side to move; `bounded` marks a lower or upper bound."""
+
+    numbers: dict[str, int] = field(default_factory=dict)
+    cp: int | None = None
+    mate: int | None = None
+    wdl: tuple[int, int, int] | None = None
+    bounded: bool = False
+    pv: tuple[str, ...] = ()
+
+    @property
+    def scored(self) -> bool:
+        return self.cp is not None or self.mate is not None
+
+
+@dataclass(frozen=True, slots=True)
+class SearchReport:
+    """The end of one search: the last exact score of the first variation, and how much work it took.
+
+    `cp` (centipawns) or `mate` (moves; negative when the side to move is mated; 0 when it is mated already) and `wdl`
+    (per mille) are from the side to move. `best_move` is as the engine wrote it, None for ``(none)`` and ``0000``.
+    `notes` are the texts of its ``info string`` lines, the last two hundred.
+    """
+
+    cp: int | None
+    mate: int | None
+    wdl: tuple[int, int, int] | None
+    depth: int
+    seldepth: int
+    nodes: int
+    time_ms: int
+    best_move: str | None
+    pv: tuple[str, ...]
+    notes: tuple[str, ...] = ()
+
+
+def parse_info(line: str) -> Info | None:
+    """An `info` line, or None when it is a string, has nothing of use, or is garbled."""
+    words = iter(line.split())
+    if next(words, None) != "info":
+        return None
+    info = Info()
+    try:
+        word = next(words, None)
+        while word is not None:
+            info, word = _field(info, word, words)
+    except (ValueError, StopIteration):
+        return None
+    return info if info.numbers or info.scored else None
+
+
+def _field(info: Info, word: str, words: Iterator[str]) -> tuple[Info, str | None]:
+    """Reads the field that begins with `word`; returns the word after it."""
+    if word in _NUMBERS:
+        return replace(info, numbers={**info.numbers, word: int(next(words))}), next(words, None)
+    if word == "cp":
+        return replace(info, cp=int(next(words))), next(words, None)
+    if word == "mate":
+        return replace(info, mate=int(next(words))), next(words, None)
+    if word in ("lowerbound", "upperbound"):
+        return replace(info, bounded=True), next(words, None)
+    if word == "wdl":
+        win, draw, loss = [int(next(words)) for _ in range(3)]
+        return replace(info, wdl=(win, draw, loss)), next(words, None)
+    if word == "pv":
+        moves: list[str] = []
+        following = next(words, None)
+        while following is not None and _MOVE.match(following):
+            moves.append(following)
+            following = next(words, None)
+        return replace(info, pv=tuple(moves)), following
+    if word == "string":
+        return info, None
+    return info, next(words, None)  # "score" itself, and fields we do not use
+
+
+class SearchReader:
+    """Takes the lines of one search and makes its report."""
+
+    def __init__(self) -> None:
+        self._exact: Info | None = None
+        self._bounded: Info | None = None
+        self._notes: list[str] = []
+        self._seen: dict[str, int] = {}
+
+    @property
+    def nodes(self) -> int:
+        return self._seen.get("nodes", 0)
+
+    def take(self, line: str) -> None:
+        """Takes one line that is not `bestmove`; what is not understood is passed over."""
+        if line.startswith("info string "):
+            self._notes.append(line[12:])
+            del self._notes[:-200]
+            return
+        info = parse_info(line)
+        if info is None or info.numbers.get("multipv", 1) != 1:
+            return
+        self._seen.update(info.numbers)
+        if info.scored and info.bounded:
+            self._bounded = info
+        elif info.scored:
+            self._exact = info
+
+    def report(self, bestmove: str, elapsed_ms: int) -> SearchReport:
+        """The report, given the `bestmove` line. Raises ValueError when there is no move or no score in it all.
+
+        A bound counts as the score only when the engine never gave an exact one.
+        """
+        words = bestmove.split()
+        if len(words) < 2 or not (_MOVE.match(words[1]) or words[1] == "(none)"):
+            raise ValueError(f"garbled answer {bestmove[:60]!r}")
+        best = None if words[1] in ("(none)", "0000") else words[1]
+        info = self._exact or self._bounded
+        if info is None:
+            raise ValueError("gave a best move without a score")
+        return SearchReport(
+            info.cp,
+            info.mate,
+            info.wdl,
+            info.numbers.get("depth", self._seen.get("depth", 0)),
+            info.numbers.get("seldepth", self._seen.get("seldepth", 0)),
+            self._seen.get("nodes", 0),
+            self._seen.get("time", elapsed_ms),
+            best,
+            info.pv,
+            tuple(self._notes),
+        )

@@ -1,0 +1,275 @@
+"""Many one-thread engines behind one queue, each restarted when it crashes or hangs."""
+
+from __future__ import annotations
+
+import contextlib
+import queue
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import CancelledError, Future
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from valuerepair.engines.info import SearchReport
+from valuerepair.engines.process import EngineFailure, EngineTimeout
+from valuerepair.engines.uci import EngineSetup, UciEngine
+from valuerepair.errors import ValueRepairError
+
+ATTEMPTS = 3
+_START_PAUSES = (0.2, 1.0)  # seconds between attempts to start an engine during a run
+_INCIDENTS_SAID = 10
+_PROBE_SECONDS = 60.0
+
+
+T = TypeVar("T")
+
+
+class BadAnswer(EngineFailure):
+    """Raised by the one who takes a report: the engine ended its search, but what it says cannot be."""
+
+
+@dataclass(slots=True)
+class PoolCounts:
+    """What a pool has done. `nodes` are as the engines counted them, of searches that ended well."""
+
+    searched: int = 0
+    nodes: int = 0
+    crashes: int = 0
+    hangs: int = 0
+    bad_answers: int = 0
+    failed: int = 0
+
+
+class TimeLimit:
+    """How long a search may take before the engine counts as hung: `given` seconds, or by the speed seen.
+
+    Until three searches have ended, `first` seconds; then ten times what `nodes` take at the slowest speed seen, or
+    without a node limit ten times the longest search, but never less than a minute: machines get busy. `fixed` is
+    time that searches take by their own limit (movetime).
+    """
+
+    def __init__(self, *, given: float | None, first: float, nodes: int | None = None, fixed: float = 0.0) -> None:
+        self._given, self._first, self._nodes, self._fixed = given, first, nodes, fixed
+        self._seen = 0
+        self._slowest = 0.0
+
+    def seconds(self, attempt: int) -> float:
+        """The limit of the 1-based attempt; each is given twice the time of the one before."""
+        if self._given is not None:
+            limit = self._given
+        elif self._seen < 3:
+            limit = self._first
+        else:
+            limit = max(60.0, 10 * self._slowest) + self._fixed
+        return limit * (1 << (attempt - 1))
+
+    def learn(self, nodes: int, seconds: float) -> None:
+        """Notes a search that ended. One far below its node limit (a mate found) says nothing of speed."""
+        if self._nodes is not None:
+            if 2 * nodes < self._nodes:
+                return
+            seconds *= max(1.0, self._nodes / nodes)
+        self._seen += 1
+        self._slowest = max(self._slowest, seconds)
+
+
+@dataclass(frozen=True, slots=True)
+class _Job(Generic[T]):
+    position: str
+    take: Callable[[SearchReport], T]
+    fail: Callable[[str, int], T]
+    future: Future[T]
+
+
+class EnginePool:
+    """`workers` engines, each with its own thread; the first starts at once, the others when there is work for them.
+
+    A crash, a hang or a bad answer costs a restart; a position is tried three times in all. An engine that no longer
+    starts is no fault of the position: its future raises ValueRepairError. `say` gets one line for each of the first
+    ten incidents.
+    """
+
+    def __init__(
+        self,
+        setup: EngineSetup,
+        go: str,
+        limit: TimeLimit,
+        workers: int,
+        *,
+        probe: str | None = None,
+        say: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        """Starts the first engine, and has it search the initial position with the line `probe` (``go nodes 1``).
+
+        Raises EngineFailure when it does not start or does not answer, BadOption when it refuses an option.
+        """
+        self.workers = workers
+        self.counts = PoolCounts()
+        self._setup, self._go, self._limit, self._say = setup, go, limit, say
+        self._jobs: queue.SimpleQueue[_Job[Any] | None] = queue.SimpleQueue()
+        self._lock = threading.Lock()
+        self._closed = self._abandoned = False
+        self._engines: dict[int, UciEngine] = {}
+        first: Future[UciEngine] = Future()
+        # Each thread makes its engine itself: on Linux an engine is killed when the thread that started it ends.
+        self._threads = [
+            threading.Thread(target=self._work, args=(i,), name=f"engine-{i}", daemon=True) for i in range(1, workers)
+        ]
+        self._threads.insert(0, threading.Thread(target=self._lead, args=(first, probe), name="engine-0", daemon=True))
+        self._threads[0].start()
+        try:
+            engine = first.result()
+        except BaseException:
+            self.close(cancel=True)
+            raise
+        self.name, self.offered, self.settings = engine.name, engine.offered, engine.settings
+        for thread in self._threads[1:]:
+            thread.start()
+
+    def submit(self, position: str, take: Callable[[SearchReport], T], fail: Callable[[str, int], T]) -> Future[T]:
+        """Queues a UCI ``position ...`` line. The future holds what `take` makes of the report.
+
+        `take` may raise BadAnswer, which counts as a failed attempt. After three of them the future holds what `fail`
+        makes of the last reason and their number. It can be cancelled until its search begins. `take`, `fail` and
+        callbacks run in the engine's thread: keep them short.
+        """
+        future: Future[T] = Future()
+        with self._lock:
+            if self._closed:
+                raise RuntimeError("the engine pool is closed")
+            self._jobs.put(_Job(position, take, fail, future))
+        return future
+
+    def close(self, *, cancel: bool = False) -> None:
+        """Cancels what has not begun, waits for the searches in flight, and ends the engines.
+
+        With `cancel` the searches in flight are abandoned: their futures raise CancelledError. Takes about a second
+        at most then.
+        """
+        with self._lock:
+            first = not self._closed
+            self._closed = True
+        if first:
+            with contextlib.suppress(queue.Empty):
+                while True:
+                    job = self._jobs.get_nowait()
+                    if job is not None:
+                        job.future.cancel()
+                        job.future.set_running_or_notify_cancel()
+            for _ in self._threads:
+                self._jobs.put(None)
+        if cancel:
+            self._abandoned = True
+            with self._lock:
+                engines = list(self._engines.values())
+            for engine in engines:
+                engine.kill()
+        for thread in self._threads:
+            if thread.ident is not None:
+                thread.join()
+
+    def _lead(self, first: Future[UciEngine], probe: str | None) -> None:
+        """The first engine's thread: tells the one who makes the pool whether engines start at all."""
+        try:
+            engine = self._start(0)
+            if probe is not None:
+                try:
+                    engine.search("position startpos", probe, min(_PROBE_SECONDS, self._setup.start_seconds))
+                except EngineTimeout as error:
+                    raise EngineTimeout(f"{error} for {probe!r}: does it know this limit?") from None
+        except BaseException as error:
+            self._drop(0)
+            first.set_exception(error)
+        else:
+            first.set_result(engine)
+            self._work(0)
+
+    def _work(self, number: int) -> None:
+        while (job := self._jobs.get()) is not None:
+            if not job.future.set_running_or_notify_cancel():
+                continue
+            try:
+                outcome = self._search(number, job)
+            except BaseException as error:  # whatever it is, it belongs to whoever waits for this future
+                job.future.set_exception(error)
+            else:
+                job.future.set_result(outcome)
+        self._drop(number, grace=1.0)
+
+    def _search(self, number: int, job: _Job[T]) -> T:
+        reason = ""
+        for attempt in range(1, ATTEMPTS + 1):
+            engine = self._engines.get(number) or self._restart(number)
+            started = time.monotonic()
+            try:
+                report = engine.search(job.position, self._go, self._limit.seconds(attempt))
+                outcome = job.take(report)
+            except EngineFailure as error:
+                reason = str(error)
+                self._drop(number)
+                if self._abandoned:
+                    raise CancelledError from None
+                self._incident(error)
+            else:
+                self._count(report, time.monotonic() - started)
+                return outcome
+        with self._lock:
+            self.counts.failed += 1
+        return job.fail(reason, ATTEMPTS)
+
+    def _count(self, report: SearchReport, seconds: float) -> None:
+        with self._lock:
+            self._limit.learn(report.nodes, seconds)
+            self.counts.searched += 1
+            self.counts.nodes += report.nodes
+
+    def _start(self, number: int) -> UciEngine:
+        engine = UciEngine(self._setup)
+        with self._lock:
+            self._engines[number] = engine  # from here on `close` can kill it
+            abandoned = self._abandoned
+        try:
+            if not abandoned:
+                engine.start()
+        except BaseException:
+            self._drop(number)
+            raise
+        if abandoned:
+            self._drop(number)
+            raise CancelledError
+        return engine
+
+    def _restart(self, number: int) -> UciEngine:
+        """Starts an engine during the run. Memory may be short for a moment, so it is tried three times."""
+        for pause in (*_START_PAUSES, None):
+            if self._abandoned:
+                raise CancelledError
+            try:
+                return self._start(number)
+            except (EngineFailure, OSError) as error:
+                if self._abandoned:
+                    raise CancelledError from None
+                if pause is None:
+                    raise ValueRepairError(f"{self._setup.path} no longer starts: {error}") from None
+                time.sleep(pause)
+        raise AssertionError
+
+    def _drop(self, number: int, grace: float = 0.0) -> None:
+        with self._lock:
+            engine = self._engines.pop(number, None)
+        if engine is not None:
+            engine.close(grace)
+
+    def _incident(self, error: EngineFailure) -> None:
+        with self._lock:
+            if isinstance(error, EngineTimeout):
+                self.counts.hangs += 1
+            elif isinstance(error, BadAnswer):
+                self.counts.bad_answers += 1
+            else:
+                self.counts.crashes += 1
+            said = self.counts.crashes + self.counts.hangs + self.counts.bad_answers
+        if said <= _INCIDENTS_SAID:
+            more = "; further restarts are only counted" if said == _INCIDENTS_SAID else ""
+            self._say(f"{self.name} {error}; restarted{more}")

@@ -1,0 +1,162 @@
+"""One child process that speaks in lines: send, read with a deadline, end. Nothing here knows UCI."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Sequence
+
+from valuerepair.engines.guard import CANNOT_RUN
+from valuerepair.engines.reaper import REAPER
+
+_CHUNK = 1 << 16
+_LONGEST_LINE = 1 << 20
+_STDERR_KEPT = 4000
+# After a deadline, what already lies in the pipe is still read: we may have been stopped (Ctrl-Z), not the engine.
+_LATE_READS = 16
+
+
+class EngineFailure(Exception):
+    """The engine did not do what it was asked; the message is the reason, for a person. It is of no more use."""
+
+
+class EngineExited(EngineFailure):
+    """The engine's process ended by itself or was killed."""
+
+
+class EngineTimeout(EngineFailure):
+    """The engine did not answer in time."""
+
+
+class LineProcess:
+    """A supervised child. One thread, which must outlive it, sends and reads; any thread may `kill`."""
+
+    def __init__(self, command: Sequence[str]) -> None:
+        self._popen = REAPER.start_engine(list(command))
+        self.pid = self._popen.pid
+        assert self._popen.stdin is not None
+        assert self._popen.stdout is not None
+        assert self._popen.stderr is not None
+        self._stdin, self._stdout, self._stderr = (
+            s.fileno() for s in (self._popen.stdin, self._popen.stdout, self._popen.stderr)
+        )
+        os.set_blocking(self._stdin, False)
+        self._poll = select.poll()
+        self._poll.register(self._stdout, select.POLLIN)
+        self._poll.register(self._stderr, select.POLLIN)
+        self._buffer = b""
+        self._lines: list[bytes] = []  # complete lines, last first
+        self._errors = b""
+        self._late = 0
+        self._lock = threading.Lock()
+        self._gone = False
+
+    def send(self, *lines: str, seconds: float = 30.0) -> None:
+        """Writes lines. Raises EngineExited, or EngineTimeout when the engine does not read for `seconds`."""
+        data = "".join(f"{line}\n" for line in lines).encode()
+        deadline = time.monotonic() + seconds
+        while data:
+            try:
+                data = data[os.write(self._stdin, data) :]
+            except BlockingIOError:
+                room = select.poll()
+                room.register(self._stdin, select.POLLOUT)
+                if not room.poll(max(0.0, deadline - time.monotonic()) * 1000):
+                    raise EngineTimeout("does not read its input") from None
+            except OSError:
+                raise EngineExited(self._how_it_ended()) from None
+
+    def read_line(self, deadline: float) -> str:
+        """The next line of standard output, without its end; bytes that are no UTF-8 become U+FFFD.
+
+        `deadline` is a time of `time.monotonic`. Raises EngineExited at the end of output and EngineTimeout.
+        """
+        while not self._lines:
+            self._fill(deadline)
+        return self._lines.pop().decode("utf-8", "replace").rstrip("\r")
+
+    def _fill(self, deadline: float) -> None:
+        left = deadline - time.monotonic()
+        if left > 0:
+            self._late = 0
+        elif self._late >= _LATE_READS:
+            raise EngineTimeout("no answer in time")
+        else:
+            self._late += 1
+        ready = self._poll.poll(max(0.0, left) * 1000)
+        if not ready and left <= 0:
+            raise EngineTimeout("no answer in time")
+        for fd, _ in ready:
+            data = os.read(fd, _CHUNK)
+            if fd == self._stderr:
+                self._errors = (self._errors + data)[-_STDERR_KEPT:]
+                if not data:
+                    self._poll.unregister(self._stderr)
+            elif not data:
+                raise EngineExited(self._how_it_ended())
+            else:
+                self._take(data)
+
+    def _take(self, data: bytes) -> None:
+        *lines, self._buffer = (self._buffer + data).split(b"\n")
+        self._lines = lines[::-1]
+        if len(self._buffer) > _LONGEST_LINE:
+            raise EngineFailure("wrote a line of more than a mebibyte")
+
+    def _how_it_ended(self) -> str:
+        """Waits a moment for the exit status; says it with the last line of standard error."""
+        try:
+            code = self._popen.wait(timeout=0.5)
+        except subprocess.TimeoutExpired:
+            return "closed its output" + self._last_words()
+        if code < 0:
+            try:
+                name = signal.Signals(-code).name
+            except ValueError:
+                name = str(-code)
+            out_of_memory = " (out of memory?)" if -code == signal.SIGKILL else ""
+            return f"was killed by {name}{out_of_memory}" + self._last_words()
+        if code == CANNOT_RUN:
+            return self._last_words().lstrip(": ") or "cannot run"
+        return f"exited with code {code}" + self._last_words()
+
+    def _last_words(self) -> str:
+        with contextlib.suppress(OSError):
+            os.set_blocking(self._stderr, False)
+            self._errors += os.read(self._stderr, _CHUNK)
+        text = self._errors.decode("utf-8", "replace").strip()
+        return f": {text.splitlines()[-1].strip()[:200]}" if text else ""
+
+    def close(self, *lines: str, grace: float = 1.0) -> None:
+        """Sends `lines`, waits up to `grace` seconds for the end, then kills whatever is left of the group."""
+        with contextlib.suppress(EngineFailure):
+            self.send(*lines, seconds=grace / 2)
+            deadline = time.monotonic() + grace
+            while True:
+                self.read_line(deadline)
+                self._lines.clear()
+        self.kill()
+        with self._lock:
+            for stream in (self._popen.stdin, self._popen.stdout, self._popen.stderr):
+                if stream is not None:
+                    with contextlib.suppress(OSError):
+                        stream.close()
+
+    def kill(self) -> None:
+        """Kills the process and its group, and takes its exit status. Does nothing the second time."""
+        with self._lock:
+            if self._gone:
+                return
+            self._gone = True
+            # The group's number stays taken as long as anyone is in it, so this cannot hit a stranger.
+            with contextlib.suppress(OSError):
+                os.killpg(self.pid, signal.SIGKILL)
+            # A process stuck in the kernel (dead network mount) does not die at once: it is not waited for longer.
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._popen.wait(timeout=5)
+        REAPER.forget(self.pid)
