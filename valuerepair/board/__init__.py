@@ -113,7 +113,7 @@ def piece_counts(boards: Boards) -> NDArray[np.int32]:
 
 def has_legal_move(boards: Boards) -> NDArray[np.bool_]:
     """bool[n]: False for checkmate and stalemate."""
-    return _count_moves(boards) > 0
+    return _move_counts(boards)[1:] > 0
 
 
 def insufficient_material(boards: Boards) -> NDArray[np.bool_]:
@@ -125,10 +125,9 @@ def insufficient_material(boards: Boards) -> NDArray[np.bool_]:
 
 def legal_moves(boards: Boards) -> tuple[Moves, NDArray[np.int64]]:
     """The legal moves of all boards: flat uint16 moves, and int64[n + 1] offsets into them."""
-    offsets = np.zeros(len(boards) + 1, np.int64)
-    np.cumsum(_count_moves(boards), out=offsets[1:])
+    offsets = np.cumsum(_move_counts(boards))
     moves = np.empty(offsets[-1], np.uint16)
-    _batch.write_moves(owned(boards, np.uint64), offsets, moves)
+    _batch.list_moves(owned(boards, np.uint64), offsets, moves, True)
     return moves, offsets
 
 
@@ -180,7 +179,8 @@ def status_error(fen: str) -> str | None:
     return "not a legal position: " + ", ".join(name.lower().replace("_", " ") for name in names)
 
 
-def _count_moves(boards: Boards) -> NDArray[np.int64]:
-    out = np.empty(len(boards), np.int64)
-    _batch.count_moves(owned(boards, np.uint64), out)
-    return out
+def _move_counts(boards: Boards) -> NDArray[np.int64]:
+    """int64[n + 1]: 0, then the number of legal moves of each board."""
+    counts = np.zeros(len(boards) + 1, np.int64)
+    _batch.list_moves(owned(boards, np.uint64), counts, np.empty(0, np.uint16), False)
+    return counts

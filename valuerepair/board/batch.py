@@ -89,19 +89,16 @@ def all_dead(rows: Boards, out: NDArray[np.bool_]) -> None:
 
 
 @kernel
-def count_moves(rows: Boards, out: NDArray[np.int64]) -> None:
+def list_moves(rows: Boards, offsets: Offsets, out: Moves, write: bool) -> None:
+    """Writes the number of legal moves of row r to offsets[r + 1], or, with `write`, the moves to out[offsets[r]:]."""
     buffer = np.empty(MAX_MOVES, np.uint16)
     for r in range(len(rows)):
-        out[r] = legal(rows, r, buffer, 0)
-
-
-@kernel
-def write_moves(rows: Boards, offsets: Offsets, out: Moves) -> None:
-    """Writes the legal moves, in absolute squares, to out[offsets[r]:offsets[r+1]]."""
-    buffer = np.empty(MAX_MOVES, np.uint16)
-    for r in range(len(rows)):
+        count = legal(rows, r, buffer, 0)
+        if not write:
+            offsets[r + 1] = count
+            continue
         turn = FLIP * black_to_move(rows, r)
-        for i in range(legal(rows, r, buffer, 0)):
+        for i in range(count):
             out[offsets[r] + i] = np.int64(buffer[i]) ^ turn
 
 

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import numba
+from numba import types
 
 PACKAGE = Path(__file__).parents[1]
 # Every module that defines a kernel or a table that kernels read, relative to the package. A test holds it complete.
@@ -39,12 +40,17 @@ def source_key(package: Path = PACKAGE, patterns: Iterable[str] = KERNEL_SOURCES
 
 
 def cache_root() -> Path:
-    """Where the folders of compiled kernels lie: ``$NUMBA_CACHE_DIR``, else ``$XDG_CACHE_HOME/valuerepair/kernels``."""
+    """Where the folders of compiled kernels lie.
+
+    ``$NUMBA_CACHE_DIR``, else ``kernels`` in ``$VALUEREPAIR_CACHE`` or in ``valuerepair`` in the user's cache folder
+    (``$XDG_CACHE_HOME`` or ``~/.cache``).
+    """
     if _config.CACHE_DIR:
         return Path(_config.CACHE_DIR)
-    base = os.environ.get("XDG_CACHE_HOME", "")
-    home = Path(base) if os.path.isabs(base) else Path.home() / ".cache"
-    return home / "valuerepair" / "kernels"
+    own, xdg = os.environ.get("VALUEREPAIR_CACHE", ""), os.environ.get("XDG_CACHE_HOME", "")
+    if own:
+        return Path(own).expanduser() / "kernels"
+    return (Path(xdg) if os.path.isabs(xdg) else Path.home() / ".cache") / "valuerepair" / "kernels"
 
 
 def open_cache(root: Path, key: str) -> Path | None:
@@ -85,5 +91,15 @@ def kernel(function: F) -> F:
         compiled: Any = numba.njit(nogil=True, error_model="numpy", cache=CACHE_FOLDER is not None)(function)
     finally:
         _config.CACHE_DIR = before
+    compiled.get_call_template = _without_literals(compiled.get_call_template)
     typed: F = compiled
     return typed
+
+
+def _without_literals(template: Callable[..., Any]) -> Callable[..., Any]:
+    """Types a call like ``f(rows, 0)`` as one of ``f(rows, n)``; Numba would compile f once for each constant."""
+
+    def typed_template(args: tuple[Any, ...], kws: dict[str, Any]) -> Any:
+        return template(tuple(map(types.unliteral, args)), {name: types.unliteral(t) for name, t in kws.items()})
+
+    return typed_template
