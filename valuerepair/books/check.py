@@ -1,0 +1,358 @@
+"""`check_book`: does lc0 read this book, and does it read what is written? Streaming, for PGN and EPD.
+
+The PGN half walks the file exactly as lc0's reader does (lines, comments, words) and names every place where lc0
+would throw, silently read something else, or play no game.
+"""
+
+from __future__ import annotations
+
+import gzip
+import re
+import zlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import BinaryIO
+
+import chess
+
+from valuerepair.books.lc0_reader import RESULTS, Refused, explain, no_game, read_move, start_board
+from valuerepair.errors import UsageError, ValueRepairError
+
+MAX_LINE = 1 << 24
+_GZIP_MAGIC = b"\x1f\x8b"
+_OTHER_MAGIC = {b"\x28\xb5\x2f\xfd": "zstd", b"BZh": "bzip2", b"\xfd7zXZ": "xz"}
+_FEN_TAG = re.compile(r"\[\s*FEN\s*\"", re.IGNORECASE)
+_VARIANT_TAG = re.compile(r"\[\s*Variant\s+\"([^\"]*)\"", re.IGNORECASE)
+_STANDARD_VARIANTS = {"", "standard", "chess", "normal", "from position"}
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing wrong: `line` is 1-based; 0 means the file as a whole."""
+
+    line: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReadEntry:
+    """One entry as it is written: the line where it begins, its start, its moves (UCI) and the position reached."""
+
+    line: int
+    start_fen: str
+    moves: tuple[str, ...]
+    fen: str
+
+
+def check_book(path: str | Path) -> list[Problem]:
+    """All problems of a `.pgn`, `.pgn.gz`, `.epd` or `.epd.gz` book; an empty list for a book that lc0 reads right.
+
+    Raises UsageError for another kind of file and ValueRepairError when there is no such file.
+    """
+    return list(BookCheck(path))
+
+
+class BookCheck:
+    """Iterates over a book's problems while it counts entries and sides to move.
+
+    Iterate once; the counts are complete at the end. `on_entry` is called with every entry that can be read.
+    """
+
+    def __init__(self, path: str | Path, on_entry: Callable[[ReadEntry], None] | None = None) -> None:
+        self.path = Path(path)
+        self.entries = self.white_to_move = self.black_to_move = 0
+        self._on_entry = on_entry
+        name = self.path.name.lower().removesuffix(".gz")
+        if not name.endswith((".pgn", ".epd")):
+            raise UsageError(f"{path}: not a book by its name; a book ends in .pgn, .pgn.gz, .epd or .epd.gz")
+        self._epd = name.endswith(".epd")
+
+    def __iter__(self) -> Iterator[Problem]:
+        problems: list[Problem] = []
+
+        def problem(line: int, reason: str) -> None:
+            problems.append(Problem(line, reason))
+
+        reader = _EpdCheck(self, problem) if self._epd else _PgnCheck(self, problem)
+        number = 0
+        with _open_book(self.path) as file:
+            try:
+                while line := file.readline(MAX_LINE + 1):
+                    number += 1
+                    if len(line) > MAX_LINE:
+                        raise ValueRepairError(f"{self.path}: line {number} is longer than 16 MiB; this is no book")
+                    reader.line(number, line.removesuffix(b"\n"))
+                    yield from problems
+                    problems.clear()
+            except (EOFError, gzip.BadGzipFile, zlib.error):
+                problem(number, "the compressed data is cut off or damaged after this line; lc0 stops here in silence")
+        reader.end(number)
+        yield from problems
+
+    def count(self, line: int, start_fen: str, moves: tuple[str, ...], board: chess.Board) -> None:
+        """One readable entry whose last position is `board`."""
+        if board.turn == chess.WHITE:
+            self.white_to_move += 1
+        else:
+            self.black_to_move += 1
+        if self._on_entry is not None:
+            self._on_entry(ReadEntry(line, start_fen, moves, board.fen()))
+
+
+def _open_book(path: Path) -> BinaryIO | gzip.GzipFile:
+    if path.is_dir():
+        raise ValueRepairError(f"{path}: is a directory, not a book")
+    if not path.exists():
+        raise ValueRepairError(f"{path}: no such file")
+    with path.open("rb") as file:
+        head = file.read(6)
+    for magic, name in _OTHER_MAGIC.items():
+        if head.startswith(magic):
+            raise ValueRepairError(f"{path}: compressed with {name}, which lc0 cannot read; unpack it or use gzip")
+    return gzip.open(path, "rb") if head.startswith(_GZIP_MAGIC) else path.open("rb")
+
+
+@dataclass(slots=True)
+class _Entry:
+    """What is known of the entry being read: its tags, then its moves."""
+
+    tags_line: int = 0  # first tag line, 0 for none
+    tags_closed: bool = False  # a blank line came after them
+    fen_line: int = 0
+    line: int = 0  # first movetext line, 0 before it
+    failed: bool = False  # a move could not be read: what follows has no meaning
+    result: bool = False
+    joined: bool = False
+    first_word: str = ""
+    first_number: int | None = None
+    last_number: int = 0
+    moves: list[str] = field(default_factory=list)
+
+
+class _PgnCheck:
+    """lc0's `PgnReader::AddPgnFile`, line by line, with what it does not notice itself."""
+
+    def __init__(self, book: BookCheck, problem: Callable[[int, str], None]) -> None:
+        self._book, self._problem = book, problem
+        self._entry = _Entry()
+        self._board = chess.Board()
+        self._start_fen = chess.STARTING_FEN
+        self._fen_line = 0  # where lc0's current start position comes from
+        self._comment_line = 0  # where the open brace comment began, 0 outside
+        self._ended = True  # the previous entry had a result
+
+    def line(self, number: int, raw: bytes) -> None:
+        raw = raw.removeprefix(b"\xef\xbb\xbf").removesuffix(b"\r")
+        if b"\0" in raw:
+            self._problem(number, "a NUL byte: lc0 drops the rest of the line")
+            raw = raw[: raw.index(b"\0")]
+        text = raw.decode("latin-1")
+        if text and text[0] != "[":
+            self._movetext(number, text)
+            return
+        if self._comment_line:
+            what = "a line that begins with '['" if text else "an empty line"
+            self._problem(number, f"{what} inside the comment of line {self._comment_line}: lc0 ends the game here")
+        if self._entry.line:
+            self._flush()
+        if text:
+            self._tag(number, text)
+        elif self._entry.tags_line:
+            self._entry.tags_closed = True
+
+    def end(self, number: int) -> None:
+        if self._entry.line:
+            self._flush()
+        elif self._entry.tags_line:
+            self._no_movetext()
+        if self._comment_line:
+            self._problem(self._comment_line, "a comment that is never closed: lc0 drops all that follows")
+        if not self._book.entries:
+            self._problem(0, "no entry: lc0 would play every game from the initial position")
+
+    def _tag(self, number: int, text: str) -> None:
+        entry = self._entry
+        if entry.tags_line and entry.tags_closed:
+            self._no_movetext()
+            entry = self._entry = _Entry()
+        if not entry.tags_line:
+            entry.tags_line = number
+        if not text.rstrip().endswith("]"):
+            self._problem(number, "a line that begins with '[' must be a whole tag: lc0 ignores the rest of it")
+        variant = _VARIANT_TAG.match(text)
+        if variant and variant[1].lower() not in _STANDARD_VARIANTS:
+            self._problem(number, f"variant {variant[1]}: lc0 plays standard chess")
+        if text[:6].upper() == '[FEN "':
+            if entry.fen_line:
+                self._problem(number, "a second FEN tag in one entry")
+            self._fen_tag(number, text[6:].split('"')[0])
+        elif _FEN_TAG.search(text):
+            self._problem(number, 'lc0 does not see this FEN tag: it must begin the line as [FEN "')
+
+    def _fen_tag(self, number: int, fen: str) -> None:
+        self._entry.fen_line = self._fen_line = number
+        self._entry.failed = False
+        try:
+            self._board = start_board(fen)
+        except Refused as reason:
+            self._problem(number, str(reason))
+            self._entry.failed = True
+        self._start_fen = fen
+
+    def _no_movetext(self) -> None:
+        lost = " and starts the next entry from its FEN, unless that has its own" if self._entry.fen_line else ""
+        reason = f"an entry without movetext (write at least *): lc0 drops it{lost}"
+        self._problem(self._entry.tags_line, reason)
+
+    def _movetext(self, number: int, text: str) -> None:
+        entry = self._entry
+        if not entry.line:
+            entry.line = number
+            self._book.entries += 1
+            if self._fen_line != entry.fen_line:
+                self._problem(number, f"starts from the FEN of line {self._fen_line}, whose entry has no movetext")
+        if text[0] == "%" and not self._comment_line:
+            self._problem(number, "an escape line (%): lc0 takes it for moves")
+            entry.failed = True
+            return
+        if text.lstrip()[:1] == "[" and not self._comment_line:
+            self._problem(number, "a tag must begin its line: lc0 takes this one for moves")
+            entry.failed = True
+            return
+        for word in self._without_comments(number, text).split():
+            self._word(number, word)
+
+    def _without_comments(self, number: int, text: str) -> str:
+        """The line without comments, by lc0's own loop (a brace counts even behind a semicolon)."""
+        offset = 0
+        while True:
+            brace = text.find("}" if self._comment_line else "{", offset)
+            if brace < 0:
+                break
+            if self._comment_line:
+                text = text[:offset] + text[brace + 1 :]
+                self._comment_line = 0
+            else:
+                if ";" in text[:brace]:
+                    self._problem(number, "a brace behind a semicolon: lc0 opens a comment there")
+                offset, self._comment_line = brace, number
+        if self._comment_line:
+            text = text[:offset]
+        return text.split(";", 1)[0]
+
+    def _word(self, number: int, word: str) -> None:
+        entry = self._entry
+        entry.first_word = entry.first_word or word
+        if entry.failed:
+            return
+        if word in ("(", ")"):
+            self._fail(number, explain(word))
+            return
+        prefix, dot, rest = word.partition(".")
+        if dot and len(word) > 1 and (not prefix or (prefix.isascii() and prefix.isdigit())):
+            self._move_number(number, prefix)
+            word = rest
+        if word in RESULTS:
+            entry.result = True
+        elif len(word) > 1:
+            self._move(number, word)
+
+    def _move_number(self, number: int, digits: str) -> None:
+        if not digits:
+            return
+        value = int(digits[:9])
+        if self._entry.first_number is None and not self._entry.moves:
+            self._entry.first_number = value
+        if value < self._entry.last_number:
+            reason = f"the move number goes back from {self._entry.last_number} to {value}: two games in one entry"
+            self._problem(number, reason)
+        self._entry.last_number = value
+
+    def _move(self, number: int, word: str) -> None:
+        entry, board = self._entry, self._board
+        if entry.result and not entry.joined:
+            self._problem(number, f"{word[:24]} comes after the result: lc0 goes on with the same game")
+            entry.joined = True
+        try:
+            move = read_move(word, board, ep_as_given=not entry.moves)
+        except Refused as reason:
+            self._fail(number, str(reason))
+            return
+        if not entry.moves and board.turn == chess.BLACK:
+            self._problem(number, "moves after a FEN with Black to move: lc0 plays them mirrored")
+        entry.moves.append(move.uci())
+        board.push(move)
+
+    def _fail(self, number: int, reason: str) -> None:
+        self._problem(number, reason)
+        self._entry.failed = True
+
+    def _flush(self) -> None:
+        entry = self._entry
+        self._split(entry)
+        if not entry.failed:
+            over = no_game(self._board, _game_ply(self._start_fen) + len(entry.moves))
+            if over is not None:
+                self._problem(entry.line, f"lc0 plays no game from the end of this entry: {over}")
+            self._book.count(entry.line, self._start_fen, tuple(entry.moves), self._board)
+        self._ended = entry.result
+        self._entry = _Entry()
+        self._board, self._start_fen, self._fen_line = chess.Board(), chess.STARTING_FEN, 0
+
+    def _split(self, entry: _Entry) -> None:
+        """An entry that only an empty line or blanks made: lc0 starts it from the initial position."""
+        if not entry.tags_line and not entry.first_word:
+            self._problem(entry.line, "blanks or a comment on their own: lc0 adds an entry from the initial position")
+        elif not self._fen_line and entry.first_number not in (None, 1):
+            reason = f"begins with move {entry.first_number}, but lc0 starts it from the initial position"
+            self._problem(entry.line, reason)
+        elif not entry.tags_line and not self._ended and entry.first_number is None:
+            self._problem(entry.line, "an empty line inside movetext: lc0 starts a new game here")
+
+
+def _game_ply(start_fen: str) -> int:
+    fields = start_fen.split()
+    return int(fields[5]) if len(fields) > 5 else 1
+
+
+class _EpdCheck:
+    """An EPD book: one position a line, four fields and operations, or a FEN of six."""
+
+    def __init__(self, book: BookCheck, problem: Callable[[int, str], None]) -> None:
+        self._book, self._problem = book, problem
+
+    def line(self, number: int, raw: bytes) -> None:
+        text = raw.removeprefix(b"\xef\xbb\xbf").decode("utf-8", "replace").strip()
+        if not text or text[0] == "#":
+            return
+        self._book.entries += 1
+        try:
+            board = epd_board(text)
+        except Refused as reason:
+            self._problem(number, str(reason))
+            return
+        over = no_game(board, 1)
+        if over is not None:
+            self._problem(number, f"no game can be played from here: {over}")
+        self._book.count(number, board.fen(), (), board)
+
+    def end(self, number: int) -> None:
+        if not self._book.entries:
+            self._problem(0, "no position")
+
+
+def epd_board(text: str) -> chess.Board:
+    """The position of one EPD (or FEN) line with `hmvc` and `fmvn` applied. Raises `Refused` with the reason."""
+    fields = text.split(None, 4)
+    if len(fields) < 4:
+        raise Refused("an EPD line has four fields: placement, side to move, castling, e.p. square")
+    clocks = fields[4].rstrip("; ").split() if len(fields) == 5 else []
+    if len(clocks) == 2 and all(c.isascii() and c.isdigit() for c in clocks):
+        return start_board(" ".join([*fields[:4], *clocks]))
+    board = start_board(" ".join([*fields[:4], "0", "1"]))
+    try:
+        board.set_epd(text)
+    except (ValueError, AssertionError) as error:
+        raise Refused(f"bad operations: {error}") from None
+    return board

@@ -1,0 +1,111 @@
+"""vr books: write opening books from the candidates in the store, or check any book."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+
+@click.group("books", invoke_without_command=True)
+@click.option("--threshold", "--min-threshold", default=0.55, show_default=True, help="Least |net Q - deep Q|.")
+@click.option("--max", "maximum", default=2.0, show_default=True, help="Largest |net Q - deep Q|.")
+@click.option("-o", "--output", default="valuerepair-books", show_default=True, help="Folder for the files.")
+@click.option("--db", default="valuerepair.db", show_default=True, help="The store.")
+@click.option("--net", default=None, help="Net, by name or hash. Default: the one with most scored positions.")
+@click.option("--oracle", default=None, help="Deep evaluator, by label or digest. Default: likewise.")
+@click.option("--alpha", type=float, default=None, help="Alpha of the logistic, cp to Q. Default: as fitted, else 170.")
+@click.option("--q-from", type=click.Choice(["cp", "wdl"]), default="cp", show_default=True, help="What deep Q is of.")
+@click.option(
+    "--sign",
+    type=click.Choice(["optimistic", "pessimistic", "both"]),
+    default="both",
+    show_default=True,
+    help="Keep positions that the net finds better (optimistic) or worse than the deep search does.",
+)
+@click.option("--limit", type=int, default=None, help="At most so many positions, the holdout included.")
+@click.option(
+    "--order",
+    type=click.Choice(["disagreement", "shuffled"]),
+    default="disagreement",
+    show_default=True,
+    help="Worst first, or shuffled by --seed; limits take the first.",
+)
+@click.option("--per-game-limit", type=int, default=None, help="At most so many positions of one game.")
+@click.option("--max-abs-deep-q", type=float, default=None, help="Leave out |deep Q| over this (decided games).")
+@click.option("--holdout", type=float, default=0.0, help="Share of games kept apart in holdout.pgn and holdout.epd.")
+@click.option(
+    "--form",
+    type=click.Choice(["moves", "fen"]),
+    default="moves",
+    show_default=True,
+    help="Entries as moves from the initial position where lc0 can read them, or all as FEN.",
+)
+@click.option("--seed", default=0, show_default=True, help="For --order shuffled and --holdout.")
+@click.option("--json", "as_json", is_flag=True, help="Print the manifest.")
+@click.option("-q", "--quiet", is_flag=True, help="Print nothing but errors.")
+@click.pass_context
+def command(context: click.Context, /, output: str, db: str, as_json: bool, quiet: bool, **chosen: Any) -> None:
+    """Write opening books from the candidates in the store, or check a book (vr books check FILE).
+
+    Writes book.pgn for lc0 self-play, book.epd for other tools, and manifest.json, which says what they are made of.
+
+    \b
+    Example:
+      vr books --threshold 0.55
+      vr books --threshold 0.4 --sign optimistic --limit 500 --holdout 0.2 -o repair
+      vr books check valuerepair-books/book.pgn
+    """
+    if context.invoked_subcommand is not None:
+        return
+    from valuerepair.books.select import BookOptions
+    from valuerepair.books.write import write_books
+    from valuerepair.progress import Progress
+    from valuerepair.store import Store
+
+    options = BookOptions(**chosen)
+    with Store.open(db) as store, Progress("Writing", None, "positions", quiet=quiet or as_json) as progress:
+        manifest = write_books(store, options, output, progress.advance)
+    if as_json:
+        click.echo(manifest.to_json(), nl=False)
+    elif not quiet:
+        for line in manifest.summary(output):
+            click.echo(line)
+
+
+@command.command("check")
+@click.argument("file")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object a problem, then the counts.")
+@click.option("-q", "--quiet", is_flag=True, help="Print problems only.")
+def check(file: str, as_json: bool, quiet: bool) -> None:
+    """Check a book (.pgn, .pgn.gz, .epd) by the rules of lc0's reader and of chess.
+
+    Names the line and the reason of each place that lc0 refuses or misreads. Exit code 1 when there is any.
+
+    \b
+    Example:
+      vr books check valuerepair-books/book.pgn
+    """
+    import json
+
+    from valuerepair.books.check import BookCheck
+
+    book, problems = BookCheck(file), 0
+    for problem in book:
+        problems += 1
+        if as_json:
+            click.echo(json.dumps({"line": problem.line, "reason": problem.reason}))
+        else:
+            click.echo(f"{file}:{problem.line}: {problem.reason}" if problem.line else f"{file}: {problem.reason}")
+    counts = {
+        "entries": book.entries,
+        "white_to_move": book.white_to_move,
+        "black_to_move": book.black_to_move,
+        "problems": problems,
+    }
+    if as_json:
+        click.echo(json.dumps(counts))
+    elif not quiet:
+        sides = f"{book.white_to_move:,} white and {book.black_to_move:,} black to move"
+        click.echo(f"{file}: {book.entries:,} entries, {sides}; {problems or 'no'} problem{'s' * (problems != 1)}")
+    click.get_current_context().exit(1 if problems else 0)
