@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from types import TracebackType
+from typing import NoReturn
 
 from tqdm import tqdm
 
@@ -24,7 +25,7 @@ class Progress:
         self._started = self._shown = time.monotonic()
         self._note = ""
         self.total, self.done = total, 0
-        self._bar: tqdm[None] | None = None
+        self._bar: tqdm[NoReturn] | None = None
         if self._terminal:
             self._bar = tqdm(total=total, desc=label, unit=f" {unit}", smoothing=0.1, dynamic_ncols=True)
 

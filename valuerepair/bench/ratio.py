@@ -49,3 +49,12 @@ def _rate(work: Work) -> float:
     start = time.perf_counter()
     amount = work()
     return amount / (time.perf_counter() - start)
+
+
+@dataclass(frozen=True, slots=True)
+class BenchData:
+    """What benchmarks run on: a ``.pgn.zst`` archive, a net (None: the default), seconds a measurement aims at."""
+
+    archive: str
+    net: str | None = None
+    seconds: float = 5.0

@@ -1,0 +1,69 @@
+"""The rooms' arrows: a room imports only from rooms above it; nothing imports cli but cli."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import valuerepair
+
+ROOT = Path(valuerepair.__file__).parent
+
+# Top to bottom, as in docs/design. A name here is a module or a package directly below valuerepair/.
+ROOMS = (
+    "errors",
+    "progress",
+    "positions",
+    "values",
+    "board",
+    "archives",
+    "nets",
+    "engines",
+    "store",
+    "deep",
+    "mining",
+    "books",
+    "views",
+    "doctor",
+    "bench",
+    "cli",
+)
+
+
+def _room(path: Path) -> str:
+    return path.relative_to(ROOT).parts[0].removesuffix(".py")
+
+
+def _imported_rooms(path: Path) -> set[str]:
+    rooms: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        if isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: relative import at line {node.lineno}"
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
+        elif isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        else:
+            continue
+        rooms |= {name.split(".")[1] for name in names if name.startswith("valuerepair.")}
+    return rooms - {"__version__"}
+
+
+def test_every_file_lies_in_a_known_room() -> None:
+    known = {*ROOMS, "__init__", "__main__"}
+    assert {_room(p) for p in ROOT.rglob("*.py")} <= known
+
+
+def test_rooms_import_only_from_rooms_above() -> None:
+    wrong = []
+    for path in sorted(ROOT.rglob("*.py")):
+        room = _room(path)
+        if room.startswith("__"):
+            continue
+        allowed = set(ROOMS[: ROOMS.index(room) + 1])
+        wrong += [f"{path.relative_to(ROOT)} imports {r}" for r in sorted(_imported_rooms(path) - allowed)]
+    assert not wrong
+
+
+def test_command_files_are_short() -> None:
+    long = {p.name: n for p in (ROOT / "cli").glob("*.py") if (n := len(p.read_text("utf-8").splitlines())) > 130}
+    assert not long

