@@ -1,0 +1,112 @@
+"""`vr mine`: archives in, a store of scored positions out."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from typing import Any
+
+import click
+
+from valuerepair.archives.options import RESULTS, SampleOptions
+from valuerepair.errors import TruncatedInput
+from valuerepair.store import DEFAULT_PATH
+
+
+@click.command()
+@click.argument("archives", nargs=-1, required=True, metavar="ARCHIVE...")
+@click.option("--db", default=DEFAULT_PATH, show_default=True, help="The store; made if it is not there.")
+@click.option("--net", help="Net: a name of `vr nets list` or a .pb.gz, .pb or .onnx file.  [default: maia-1900]")
+@click.option("--deep", help="Deep search, as stockfish:nodes=1000000, lc0:nodes=1000 or uci:/path,nodes=N.")
+@click.option("--per-game", type=int, help="Positions of each game.  [default: 1; with --positions any number]")
+@click.option("--positions", type=int, help="So many positions in all, uniform over the eligible ones.")
+@click.option("--game-share", type=float, default=1.0, help="Share of games to look at; the rest is not parsed.")
+@click.option("--min-ply", type=int, default=8, show_default=True, help="Half-moves from the start, at least.")
+@click.option("--max-ply", type=int, help="Half-moves from the start, at most.")
+@click.option("--min-elo", type=int, help="Both players have at least this rating.")
+@click.option("--result", type=click.Choice(RESULTS), help="Games with this result.")
+@click.option("--time-control", help="Games at these speeds (blitz,rapid) or clocks (180+2).")
+@click.option("--player", help="Games with this in either player's name.")
+@click.option("--no-check", is_flag=True, help="Side to move is not in check.")
+@click.option("--quiet", "--quiet-positions", is_flag=True, help="Nor is the played move a capture or promotion.")
+@click.option("--min-pieces", type=int, help="At least so many men on the board.")
+@click.option("--max-pieces", type=int, help="At most so many men on the board.")
+@click.option("--seed", type=int, default=0, show_default=True, help="The same seed draws the same positions.")
+@click.option("--alpha", default="auto", show_default=True, help="Centipawns of the logistic to Q.")
+@click.option("--q-from", type=click.Choice(["cp", "wdl"]), default="cp", show_default=True, help="Deep Q's source.")
+@click.option("--threshold", type=float, default=0.55, show_default=True, help="For counting candidates; not stored.")
+@click.option("--workers", type=int, help="Engines at once.  [default: one a core]")
+@click.option("--threads", type=int, help="Threads of reading and of the net.  [default: 2, all cores]")
+@click.option("--device", type=click.Choice(["auto", "cpu", "cuda", "tensorrt"]), default="auto", show_default=True)
+@click.option("--history-fill", type=click.Choice(["fen_only", "always", "no"]), default="fen_only", show_default=True)
+@click.option("--limit", type=int, help="Stop after so many deep searches; the same command goes on.")
+@click.option("--retry-failed", is_flag=True, help="Search again what the engine failed on before.")
+@click.option("-q", "--silent", is_flag=True, help="No progress, only the summary.")
+def command(archives: tuple[str, ...], db: str, net: str | None, deep: str | None, **given: Any) -> None:
+    """Find the positions a net misjudges.
+
+    ARCHIVE is a PGN, EPD or FEN file (plain, .gz, .bz2, .xz or .zst), a folder, or - for standard input. Each sampled
+    position gets the net's value at one node and the value of a deep search, and both go into the store. A run can be
+    stopped at any time (Ctrl-C) and the same command goes on; another command on the same store adds to it.
+
+    \b
+    Example:
+      vr mine games.pgn.zst
+      vr mine lichess.pgn.zst --positions 1000 --min-elo 2000 --deep stockfish:nodes=200000
+    """
+    from valuerepair.archives import total_bytes
+    from valuerepair.deep import open_oracle
+    from valuerepair.mining import MineOptions, mine
+    from valuerepair.nets import open_net
+    from valuerepair.nets.registry import locate
+    from valuerepair.progress import Progress
+    from valuerepair.store import Store
+    from valuerepair.store.queries import alpha_option
+
+    options = MineOptions(
+        sample=_sample_options(given),
+        command=shlex.join(["vr", *sys.argv[1:]]),
+        alpha=alpha_option(given["alpha"]),
+        **{name: given[name] for name in ("threshold", "q_from", "limit", "retry_failed")},
+    )
+    total_bytes(archives)  # Raises for a missing file, before anything is made or loaded.
+    silent = given["silent"]
+
+    def say(line: str) -> None:
+        if not silent:
+            click.echo(line, err=True)
+
+    with Store.open(db, create=True) as store:
+        path = str(locate(net, say))
+        with (
+            open_net(
+                path,
+                device=given["device"],
+                threads=given["threads"],
+                history_fill=given["history_fill"],
+                say=say,
+            ) as opened,
+            open_oracle(deep, net_path=path, workers=given["workers"], say=say) as oracle,
+            Progress("mining", unit="positions", quiet=silent) as progress,
+        ):
+            say(f"net: {opened.identity.name} on {opened.where}")
+            summary = mine(archives, options, store, opened, oracle, progress=progress, say=say)
+    click.echo("\n".join(summary.lines()))
+    if summary.state == "interrupted":
+        raise KeyboardInterrupt
+    if summary.report.truncated:
+        source, how = summary.report.truncated[0]
+        raise TruncatedInput(f"{source}: {how}; everything before that was used")
+
+
+def _sample_options(given: dict[str, Any]) -> SampleOptions:
+    names = (
+        "positions game_share min_ply max_ply min_elo result time_control player no_check quiet "
+        "min_pieces max_pieces seed"
+    )
+    chosen = {name: given[name] for name in names.split()}
+    # A number of positions in all is drawn from all plies, unless a number a game is asked for too.
+    chosen["per_game"] = given["per_game"] or (1 if given["positions"] is None else None)
+    if given["threads"] is not None:
+        chosen["threads"] = given["threads"]
+    return SampleOptions(**chosen)

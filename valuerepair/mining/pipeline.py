@@ -1,0 +1,396 @@
+"""The writer's loop: it asks for positions, has the net and the oracle evaluate them, and alone writes the store."""
+
+from __future__ import annotations
+
+import contextlib
+import platform
+import signal
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
+from contextlib import contextmanager
+from queue import Empty, SimpleQueue
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from valuerepair import __version__, values
+from valuerepair.archives import ReadReport, total_bytes
+from valuerepair.deep.oracle import DeepFailure
+from valuerepair.errors import ValueRepairError
+from valuerepair.mining.options import Evaluator, MineOptions, recorded_options, run_identity
+from valuerepair.mining.summary import MineSummary
+from valuerepair.mining.tally import Tally
+from valuerepair.mining.workers import (
+    CHUNK_ROWS,
+    Evaluated,
+    Event,
+    NetBroke,
+    NetThread,
+    Reader,
+    ReadingEnded,
+    Sampled,
+    Searched,
+    Woken,
+)
+from valuerepair.positions import Position, PositionBatch
+from valuerepair.progress import Progress
+from valuerepair.store import Store
+from valuerepair.store.rows import Run, RunRecord
+
+if TYPE_CHECKING:
+    from valuerepair.deep import DeepOutcome, Oracle
+
+# Chunks that are being read or are in the net at once: one of each.
+_CHUNKS_AHEAD = 2
+_GRACE_S = 10.0
+_TICK_S = 0.5
+# An engine that fails on so many positions and has not scored one is broken as a whole.
+_HOPELESS_FAILURES = 10
+
+
+def mine(
+    paths: Sequence[str],
+    options: MineOptions,
+    store: Store,
+    net: Evaluator,
+    oracle: Oracle,
+    *,
+    progress: Progress | None = None,
+    say: Callable[[str], None] = lambda line: None,
+) -> MineSummary:
+    """Samples `paths`, scores every sampled position by `net` and `oracle`, and keeps all of it in `store`.
+
+    What the store has already is not evaluated again, so the same call goes on where an earlier one stopped, however it
+    ended; a different one adds to the store. Results are committed about once a second: whatever happens, at most the
+    searches in flight and the last second's are lost. In the main thread SIGINT and SIGTERM end the run cleanly, with
+    the searches in flight awaited for a short while (a second signal gives those up); the summary's state says so.
+
+    Raises ValueRepairError when no position could be sampled, when the oracle or the net is broken as a whole, and
+    what reading, the store and the oracle raise; what was scored until then is kept.
+    """
+    recorded = recorded_options(options.sample)
+    versions = {"valuerepair": __version__, "python": platform.python_version(), "provider": net.provider}
+    identity = run_identity(paths, recorded, net, oracle.identity)
+    run = store.begin_run(RunRecord(identity, options.command, recorded, options.sample.seed, versions))
+    store.commit()
+    if run.resumed:
+        say(_resume_line(run))
+    pipeline = _Pipeline(paths, options, store, net, oracle, run, progress or Progress("mining", quiet=True))
+    try:
+        with pipeline.signals():
+            state = pipeline.work()
+            summary = pipeline.summary(state)
+    except BaseException:
+        # The error that ended the run is the one to tell, not that its end could not be recorded either.
+        with contextlib.suppress(ValueRepairError):
+            store.end_run(run, "interrupted", run.counts)
+        raise
+    finally:
+        pipeline.stop_threads()
+    store.end_run(run, "finished" if state == "finished" else "interrupted", summary.counts())
+    if not summary.sampled and state == "finished":
+        raise ValueRepairError(_nothing_sampled(paths, summary.report))
+    return summary
+
+
+def _resume_line(run: Run) -> str:
+    sampled = run.counts.get("sampled")
+    of_all = f" of {sampled:,}" if sampled and run.state == "finished" else ""
+    what = "this run is complete; looking for new positions" if run.state == "finished" else "resuming"
+    return f"{what}: {run.scored:,}{of_all} already scored"
+
+
+def _nothing_sampled(paths: Sequence[str], report: ReadReport) -> str:
+    names = ", ".join(paths[:3]) + (", ..." if len(paths) > 3 else "")
+    reasons = (report.rejected + report.rejected_positions).most_common(4)
+    why = f" ({', '.join(f'{count:,} {reason}' for reason, count in reasons)})" if reasons else ""
+    return f"{names}: no position to mine in {report.games:,} games{why}; relax --min-ply or other filters"
+
+
+class _Pipeline:
+    """One run. All methods run in the thread that owns the store, except callbacks, which only put events."""
+
+    def __init__(
+        self,
+        paths: Sequence[str],
+        options: MineOptions,
+        store: Store,
+        net: Evaluator,
+        oracle: Oracle,
+        run: Run,
+        progress: Progress,
+    ) -> None:
+        self._options, self._store, self._net, self._oracle = options, store, net, oracle
+        self._run, self._progress = run, progress
+        self._net_id = store.add_net(net.identity, net.history_fill)
+        self._oracle_id = store.add_oracle(oracle.identity)
+        self._events: SimpleQueue[Event] = SimpleQueue()
+        self._reader = Reader(paths, options.sample, self._events)
+        self._evaluator = NetThread(net, self._events)
+        self._bytes = total_bytes(paths)
+        self._tally = Tally(options.threshold, options.q_from)
+        self._alpha = values.Alpha(options.alpha or values.DEFAULT_ALPHA, "given" if options.alpha else "default")
+        self._refit_at = 0
+        self._waiting: deque[tuple[int, float, Position]] = deque()
+        self._searching: dict[int, Future[DeepOutcome]] = {}
+        self._capacity = 2 * oracle.workers
+        self._asked = self._in_net = 0
+        self._reading = True
+        self._read_error: Exception | None = None
+        self._seen = bytearray()
+        self._held_failures: list[tuple[int, str, int]] = []
+        self._sampled = self._earlier = self._failed = self._failed_before = 0
+        self._submitted = self._done = self._nodes = 0
+        self._last_failure = ""
+        self._signals = 0
+        self._started = self._ticked = time.monotonic()
+
+    # -- the loop -----------------------------------------------------------------------------------------------------
+
+    def work(self) -> str:
+        """Works until all is done, or the limit or a signal ends it; gives the run's state."""
+        self._reader.start()
+        self._evaluator.start()
+        while not self._signals and (self._searching or not self._exhausted):
+            self._feed()
+            self._handle_next()
+        if self._signals:
+            self._wind_down()
+            return "interrupted"
+        if self._read_error is not None:
+            self._flush_failures()
+            raise self._read_error
+        if self._failed and not len(self._tally):
+            raise self._hopeless()
+        return "limited" if self._limit_reached and not self._drained else "finished"
+
+    @property
+    def _exhausted(self) -> bool:
+        """Nothing is left to be searched."""
+        return self._limit_reached or self._drained
+
+    @property
+    def _drained(self) -> bool:
+        """Reading and net have nothing more to come."""
+        return not (self._reading or self._in_net or self._waiting)
+
+    @property
+    def _limit_reached(self) -> bool:
+        return self._options.limit is not None and self._submitted >= self._options.limit
+
+    def _feed(self) -> None:
+        """Keeps the engines busy, and asks for a chunk when few positions wait for them."""
+        while self._waiting and len(self._searching) < self._capacity and not self._limit_reached:
+            position_id, net_q, position = self._waiting.popleft()
+            future = self._oracle.submit(position)
+            self._searching[position_id] = future
+            self._submitted += 1
+            future.add_done_callback(self._announcement(position_id, net_q))
+        wanted = len(self._waiting) < self._capacity + CHUNK_ROWS
+        while self._reading and wanted and self._asked + self._in_net < _CHUNKS_AHEAD:
+            self._asked += 1
+            self._reader.ask()
+
+    def _announcement(self, position_id: int, net_q: float) -> Callable[[Future[DeepOutcome]], None]:
+        return lambda done: self._events.put(Searched(position_id, net_q, done))
+
+    def _handle_next(self) -> None:
+        """Waits a moment for an event, handles it, and commits and shows figures when that is due."""
+        with contextlib.suppress(Empty):
+            self._handle(self._events.get(timeout=_TICK_S))
+        self._store.commit_if_due()
+        if time.monotonic() - self._ticked >= _TICK_S:
+            self._show()
+
+    def _handle(self, event: Event) -> None:
+        if isinstance(event, Searched):
+            self._take_outcome(event)
+        elif isinstance(event, Sampled):
+            self._take_chunk(event)
+        elif isinstance(event, Evaluated):
+            self._take_values(event)
+        elif isinstance(event, NetBroke):
+            raise event.error
+        elif isinstance(event, ReadingEnded):
+            self._reading, self._read_error = False, event.error
+
+    # -- events -------------------------------------------------------------------------------------------------------
+
+    def _take_chunk(self, event: Sampled) -> None:
+        """Records sampled positions; those without a net value go to the net, the others straight on."""
+        self._asked -= 1
+        ids, batch = self._store.add_positions(event.batch, self._run)
+        rows = [i for i, position_id in enumerate(ids.tolist()) if self._is_first(position_id)]
+        ids, batch = ids[rows], batch.take(rows)
+        self._sampled += len(ids)
+        known = self._store.known(ids, self._net_id, self._oracle_id)
+        fresh = [i for i, row in enumerate(known) if row.net_q is None]
+        if fresh:
+            self._in_net += 1
+            self._evaluator.submit(ids[fresh], batch.take(fresh))
+        old = [i for i, row in enumerate(known) if row.net_q is not None]
+        self._route(ids[old], batch.take(old))
+
+    def _take_values(self, event: Evaluated) -> None:
+        self._in_net -= 1
+        self._store.add_net_values(event.ids, self._net_id, event.values, self._run)
+        self._route(event.ids, event.batch)
+
+    def _route(self, ids: NDArray[np.int64], batch: PositionBatch) -> None:
+        """Positions with a net value: what is scored or has failed before is counted, the rest waits for an engine."""
+        for i, known in enumerate(self._store.known(ids, self._net_id, self._oracle_id)):
+            if known.net_q is None:
+                raise AssertionError(f"position {ids[i]} has no net value")
+            if known.deep is not None:
+                self._earlier += 1
+                self._tally.add(known.net_q, known.deep)
+            elif known.failure is not None and not self._options.retry_failed:
+                self._failed += 1
+                self._failed_before += 1
+                self._last_failure = known.failure
+            else:
+                self._waiting.append((int(ids[i]), known.net_q, batch[i]))
+
+    def _is_first(self, position_id: int) -> bool:
+        """Whether this run meets the position for the first time. One byte a position of the store."""
+        if position_id >= len(self._seen):
+            self._seen.extend(bytes(position_id - len(self._seen) + CHUNK_ROWS))
+        first = not self._seen[position_id]
+        self._seen[position_id] = 1
+        return first
+
+    def _take_outcome(self, event: Searched) -> None:
+        """Records a search; failures are held back until one succeeds, for an engine that fails always is broken."""
+        del self._searching[event.id]
+        if event.future.cancelled():
+            return
+        outcome = event.future.result()
+        self._done += 1
+        self._progress.advance()
+        if isinstance(outcome, DeepFailure):
+            self._failed += 1
+            self._last_failure = outcome.reason
+            self._held_failures.append((event.id, outcome.reason, outcome.attempts))
+            if not len(self._tally) and len(self._held_failures) >= _HOPELESS_FAILURES:
+                raise self._hopeless()
+        else:
+            self._store.add_deep(event.id, self._oracle_id, outcome, self._run)
+            self._tally.add_score(event.net_q, outcome)
+            self._nodes += outcome.nodes
+        self._flush_failures()
+
+    def _flush_failures(self) -> None:
+        if len(self._tally):
+            for position_id, reason, attempts in self._held_failures:
+                self._store.add_failure(position_id, self._oracle_id, reason, attempts, self._run)
+            self._held_failures.clear()
+
+    def _hopeless(self) -> ValueRepairError:
+        return ValueRepairError(
+            f"the deep search ({self._oracle.identity.label}) failed on each of the {self._failed} positions it was "
+            f"given, at last: {self._last_failure}; mend the engine or choose another with --deep"
+            + (", then --retry-failed" if self._failed_before else "")
+        )
+
+    # -- the end ------------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def signals(self) -> Iterator[None]:
+        """Within, SIGINT and SIGTERM are counted instead of raised, where that is possible: in the main thread."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+
+        def count(signum: int, frame: object) -> None:
+            self._signals += 1
+            self._events.put(Woken())
+
+        before = {number: signal.signal(number, count) for number in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def _wind_down(self) -> None:
+        """After a signal: no new search begins, those in flight get a short while, a second signal gives them up."""
+        for future in list(self._searching.values()):
+            future.cancel()
+        running = sum(not future.cancelled() for future in self._searching.values())
+        self._progress.say(f"stopping: waiting for {running} searches in flight; Ctrl-C again gives them up")
+        deadline = time.monotonic() + _GRACE_S
+        while self._searching and self._signals < 2 and time.monotonic() < deadline:
+            with contextlib.suppress(Empty):
+                event = self._events.get(timeout=0.1)
+                if isinstance(event, Searched | Evaluated):
+                    self._handle(event)
+        self._store.commit()
+        self._oracle.close(cancel=True)
+
+    def stop_threads(self) -> None:
+        """Lets both threads end; an idle one ends at once, a busy one after its batch."""
+        self._reader.stop()
+        self._evaluator.stop()
+
+    def summary(self, state: str) -> MineSummary:
+        """What the run came to, with the alpha of the store as it is now."""
+        self._store.commit()
+        alpha = self._store.alpha(self._net_id, self._oracle_id, self._options.alpha)
+        return MineSummary(
+            run_id=self._run.id,
+            state=state,
+            store=self._store.path,
+            report=self._reader.report,
+            sampled=self._sampled,
+            scored=len(self._tally),
+            earlier=self._earlier,
+            failed=self._failed,
+            candidates=self._tally.candidates(alpha.value),
+            threshold=self._options.threshold,
+            alpha=alpha,
+            q_from=self._options.q_from,
+            net=self._net.identity.name,
+            provider=self._net.provider,
+            oracle=self._oracle.identity.label,
+            workers=self._oracle.workers,
+            nodes=self._nodes,
+            seconds=time.monotonic() - self._started,
+        )
+
+    # -- figures ------------------------------------------------------------------------------------------------------
+
+    def _show(self) -> None:
+        """Brings the progress bar up to date: what is to come, candidates so far, speed."""
+        self._ticked = time.monotonic()
+        if len(self._tally) >= self._refit_at:
+            self._alpha = self._store.alpha(self._net_id, self._oracle_id, self._options.alpha)
+            self._refit_at = len(self._tally) + max(50, len(self._tally) // 2)
+        expected = self._expected()
+        if expected != self._progress.total:
+            self._progress.set_total(expected)
+        notes = []
+        if len(self._tally):
+            notes.append(f"{self._tally.candidates(self._alpha.value).count:,} candidates")
+        if self._nodes:
+            notes.append(f"{self._nodes / 1e6 / (time.monotonic() - self._started):.2f} Mnodes/s")
+        if self._reading and self._bytes:
+            notes.append(f"read {100 * self._reader.bytes_read / self._bytes:.0f} %")
+        self._progress.note(", ".join(notes))
+        # A plain log gets its line also while nothing finishes.
+        self._progress.advance(0)
+
+    def _expected(self) -> int | None:
+        """Searches of this run, done and to come; while archives are read, as many more as the bytes left promise."""
+        found = float(self._reader.report.positions)
+        if self._reading and self._bytes is None:
+            return None
+        if self._reading and self._bytes and 0 < self._reader.bytes_read < self._bytes:
+            found *= self._bytes / self._reader.bytes_read
+        new = round(found) - self._earlier - self._failed_before
+        if self._options.limit is not None:
+            new = min(new, self._options.limit)
+        return max(new, self._done + len(self._searching)) or None

@@ -1,0 +1,81 @@
+"""What a run came to."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import dataclass
+from typing import Any
+
+from valuerepair.archives import ReadReport
+from valuerepair.progress import format_duration
+from valuerepair.store import DEFAULT_PATH
+from valuerepair.store.rates import Rate
+from valuerepair.values import Alpha
+
+
+@dataclass(frozen=True)
+class MineSummary:
+    """The end of one run.
+
+    `sampled` positions were drawn; `scored` of them have net and deep value, `earlier` of these from before; `failed`
+    could not be searched. `candidates` are those at the threshold, at `alpha`. `nodes` and `seconds` are of this time
+    only. `state` is ``finished``, ``interrupted`` (by a signal) or ``limited`` (by ``--limit``).
+    """
+
+    run_id: int
+    state: str
+    store: str
+    report: ReadReport
+    sampled: int
+    scored: int
+    earlier: int
+    failed: int
+    candidates: Rate
+    threshold: float
+    alpha: Alpha
+    q_from: str
+    net: str
+    provider: str
+    oracle: str
+    workers: int
+    nodes: int
+    seconds: float
+
+    def counts(self) -> dict[str, Any]:
+        """What the store keeps of it: nothing that depends on how often the run was interrupted."""
+        return {
+            "sampled": self.sampled,
+            "scored": self.scored,
+            "failed": self.failed,
+            "games": self.report.games,
+            "games_rejected": dict(self.report.rejected),
+            "positions_rejected": dict(self.report.rejected_positions),
+            "truncated": [list(cut) for cut in self.report.truncated],
+        }
+
+    def lines(self) -> list[str]:
+        """The summary for a terminal, with what to do next."""
+        speed = f", {self.nodes / 1e6 / self.seconds:.2f} Mnodes/s" if self.seconds and self.nodes else ""
+        scored = f"scored: {self.scored:,} of {self.sampled:,}, {self.failed:,} failed"
+        earlier = f", {self.earlier:,} of them before" if self.earlier else ""
+        source = "the engine's WDL" if self.q_from == "wdl" else f"alpha {self.alpha.value:.1f} ({self.alpha.origin})"
+        return [
+            *self.report.lines(),
+            f"net: {self.net} on {self.provider}",
+            f"deep: {self.oracle}, {self.workers} at once",
+            f"{scored}{earlier}; {format_duration(self.seconds)}{speed}",
+            f"deep Q from: {source}",
+            f"candidates at {self.threshold:g}: {self.candidates}",
+            *self._next(),
+        ]
+
+    def _next(self) -> list[str]:
+        option = "" if self.store == DEFAULT_PATH else f" --db {shlex.quote(self.store)}"
+        lines = []
+        if self.state != "finished":
+            lines.append("not done yet: give the same command again to go on where it stopped")
+        if self.candidates.count:
+            lines.append(f"next: vr books{option} --threshold {self.threshold:g}")
+        else:
+            lines.append(f"no candidates at {self.threshold:g}: mine more, or see other thresholds by vr stats{option}")
+        return lines

@@ -1,0 +1,151 @@
+"""The threads beside the writer: one reads archives, one runs the net. They talk to the writer by events."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Generator, Sequence
+from concurrent.futures import Future
+from contextlib import closing
+from dataclasses import dataclass
+from queue import SimpleQueue
+from typing import TYPE_CHECKING, TypeAlias, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from valuerepair.archives import ReadReport, SampleOptions
+from valuerepair.archives.sample import sample
+from valuerepair.mining.options import Evaluator
+from valuerepair.nets import NetValues
+from valuerepair.positions import PositionBatch
+
+if TYPE_CHECKING:
+    from valuerepair.deep import DeepOutcome
+
+# Positions that go through the net together. Small enough that the engines of a small run start at once, large
+# enough for the net; fixed, so that a resumed run has the same batches, and the same rounding, as one that was not cut.
+CHUNK_ROWS = 256
+_POLL_S = 0.2
+
+
+@dataclass(frozen=True)
+class Sampled:
+    """A chunk of positions came from the archives."""
+
+    batch: PositionBatch
+
+
+@dataclass(frozen=True)
+class ReadingEnded:
+    """All archives are read, or reading broke with `error`."""
+
+    error: Exception | None = None
+
+
+@dataclass(frozen=True)
+class Evaluated:
+    """The net has evaluated positions `ids`."""
+
+    ids: NDArray[np.int64]
+    batch: PositionBatch
+    values: NetValues
+
+
+@dataclass(frozen=True)
+class NetBroke:
+    """The net failed as a whole."""
+
+    error: Exception
+
+
+@dataclass(frozen=True)
+class Searched:
+    """The oracle is done with position `id`; `future` is done."""
+
+    id: int
+    net_q: float
+    future: Future[DeepOutcome]
+
+
+@dataclass(frozen=True)
+class Woken:
+    """Nothing happened but a signal."""
+
+
+Event: TypeAlias = Sampled | ReadingEnded | Evaluated | NetBroke | Searched | Woken
+Events: TypeAlias = "SimpleQueue[Event]"
+
+
+class Reader(threading.Thread):
+    """Samples archives, and hands over one chunk for each `ask`: what nobody asks for is not read ahead."""
+
+    def __init__(self, paths: Sequence[str], options: SampleOptions, events: Events) -> None:
+        super().__init__(name="mine-reader", daemon=True)
+        self.report = ReadReport()
+        self.bytes_read = 0  # of the files as they lie on the disk
+        self._paths, self._options, self._events = paths, options, events
+        self._asked = threading.Semaphore(0)
+        self._stopped = threading.Event()
+
+    def ask(self) -> None:
+        """Allows one more chunk."""
+        self._asked.release()
+
+    def stop(self) -> None:
+        """Ends the reading soon; no further event comes."""
+        self._stopped.set()
+
+    def run(self) -> None:
+        try:
+            # `sample` is a generator, typed as the iterator it is; closed, it ends its own threads.
+            batches = cast(
+                "Generator[PositionBatch, None, None]",
+                sample(self._paths, self._options, self.report, on_bytes=self._count),
+            )
+            with closing(batches):
+                for batch in batches:
+                    for begin in range(0, len(batch), CHUNK_ROWS):
+                        if not self._wait():
+                            return
+                        rows = np.arange(begin, min(begin + CHUNK_ROWS, len(batch)))
+                        self._events.put(Sampled(batch.take(rows)))
+        except Exception as error:
+            self._events.put(ReadingEnded(error))
+        else:
+            self._events.put(ReadingEnded())
+
+    def _count(self, amount: int) -> None:
+        self.bytes_read += amount
+
+    def _wait(self) -> bool:
+        """Waits until a chunk is asked for; False when the reading is to end."""
+        while not self._stopped.is_set():
+            if self._asked.acquire(timeout=_POLL_S):
+                return True
+        return False
+
+
+class NetThread(threading.Thread):
+    """Runs the net on what `submit` hands it, in order."""
+
+    def __init__(self, net: Evaluator, events: Events) -> None:
+        super().__init__(name="mine-net", daemon=True)
+        self._net, self._events = net, events
+        self._jobs: SimpleQueue[tuple[NDArray[np.int64], PositionBatch] | None] = SimpleQueue()
+
+    def submit(self, ids: NDArray[np.int64], batch: PositionBatch) -> None:
+        """Queues positions; an `Evaluated` event answers. The writer bounds how many."""
+        self._jobs.put((ids, batch))
+
+    def stop(self) -> None:
+        """Ends the thread after the batch at hand."""
+        self._jobs.put(None)
+
+    def run(self) -> None:
+        while (job := self._jobs.get()) is not None:
+            try:
+                values = self._net.evaluate(job[1])
+            except Exception as error:
+                self._events.put(NetBroke(error))
+                return
+            self._events.put(Evaluated(*job, values))

@@ -1,0 +1,100 @@
+"""Opening the file behind a store, and what SQLite's complaints mean for the user."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from urllib.parse import quote
+
+from valuerepair.errors import ValueRepairError
+from valuerepair.store import schema
+from valuerepair.store.locking import WriteLock
+
+_BUSY_S = 30.0
+
+
+@contextmanager
+def store_errors(path: str) -> Iterator[None]:
+    """Turns what SQLite says of a bad file, a full disk or a lock into one line for the user."""
+    try:
+        yield
+    except sqlite3.IntegrityError:
+        raise
+    except sqlite3.ProgrammingError:
+        raise
+    except sqlite3.DatabaseError as error:
+        raise ValueRepairError(_explain(path, str(error))) from error
+
+
+def _explain(path: str, message: str) -> str:
+    if "not a database" in message:
+        return f"{path} is not a valuerepair store; give another --db"
+    if "disk is full" in message or "disk I/O error" in message:
+        return f"{path}: the disk is full or failing; make room and give the same command again: it goes on"
+    if "readonly" in message or "unable to open" in message:
+        return f"{path} cannot be opened for this: no permission for the file or its folder; give another --db"
+    if "locked" in message:
+        return f"{path} is locked by another program; wait until it is done"
+    if "malformed" in message:
+        return f"{path} is damaged ({message}); `sqlite3 {path} .recover` may save what is left"
+    return f"{path}: {message}"
+
+
+def check_file(path: str, *, create: bool) -> bool:
+    """Whether the file exists; raises ValueRepairError for what can be no store at all."""
+    if os.path.isdir(path):
+        raise ValueRepairError(f"{path} is a folder, not a valuerepair store; give a file with --db")
+    if not os.path.exists(path):
+        folder = os.path.dirname(os.path.abspath(path))
+        if not create:
+            raise ValueRepairError(f"there is no store at {path}; make one with vr mine, or give another --db")
+        if not os.path.isdir(folder):
+            raise ValueRepairError(f"the folder {folder} for the store does not exist; make it, or give another --db")
+        return False
+    if not create and os.path.getsize(path) == 0:
+        raise ValueRepairError(f"{path} is an empty file, not a valuerepair store; give another --db")
+    return True
+
+
+def connect(path: str, write: bool) -> sqlite3.Connection:
+    """A connection in autocommit mode. The file is not touched yet."""
+    mode = "rwc" if write else "ro"
+    folder = os.path.dirname(os.path.abspath(path))
+    # Readers of a WAL file need its -shm file. Where none can be made and no writer left one, the file cannot change.
+    if not write and not os.access(folder, os.W_OK) and not os.path.exists(path + "-wal"):
+        mode = "ro&immutable=1"
+    address = f"file:{quote(os.path.abspath(path))}?mode={mode}"
+    return sqlite3.connect(address, uri=True, isolation_level=None, timeout=_BUSY_S)
+
+
+def upgrade(path: str, connection: sqlite3.Connection, write: bool) -> None:
+    """Checks that the file is a store, migrates an older one, and sets the connection up."""
+    found = schema.version(connection, path)
+    if found == 0 and not write:
+        raise ValueRepairError(f"{path} is an empty database, not a valuerepair store; give another --db")
+    if found < schema.SCHEMA_VERSION:
+        if write:
+            connection.execute("PRAGMA journal_mode = WAL")
+            schema.migrate(connection, path)
+        else:
+            _migrate_apart(path)
+    if write:
+        connection.execute("PRAGMA journal_mode = WAL")
+        # With WAL this keeps the store whole through a kill and a power cut; the latter may take the last commits.
+        connection.execute("PRAGMA synchronous = NORMAL")
+        connection.execute("PRAGMA foreign_keys = ON")
+
+
+def _migrate_apart(path: str) -> None:
+    """Migrates a store that is open for reading, through a connection and a lock of its own."""
+    lock = WriteLock(path)
+    try:
+        connection = connect(path, write=True)
+        try:
+            schema.migrate(connection, path)
+        finally:
+            connection.close()
+    finally:
+        lock.release()

@@ -1,0 +1,67 @@
+"""The frame as a file: Parquet, JSON lines or CSV."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from typing import IO, TYPE_CHECKING, Literal
+
+from valuerepair.errors import UsageError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Format = Literal["parquet", "jsonl", "csv"]
+FORMATS: tuple[Format, ...] = ("parquet", "jsonl", "csv")
+_SUFFIXES: dict[str, Format] = {".parquet": "parquet", ".jsonl": "jsonl", ".ndjson": "jsonl", ".csv": "csv"}
+# Missing numbers make these columns floats; in a file they are whole numbers with gaps.
+_WHOLE = ("eval_cp", "eval_mate", "cp", "mate", "deep_w", "deep_d", "deep_l")
+_CHUNK_ROWS = 50_000
+
+
+def format_of(output: str | None, asked: str | None) -> Format:
+    """The format asked for, else the one the file's name says, else JSON lines; UsageError for any other."""
+    if asked is None and output is not None:
+        suffix = os.path.splitext(output)[1].lower()
+        if suffix not in _SUFFIXES:
+            raise UsageError(f"the name {output} does not say a format; give --format parquet, jsonl or csv")
+        return _SUFFIXES[suffix]
+    for known in FORMATS:
+        if known == (asked or "jsonl"):
+            return known
+    raise UsageError(f"no format {asked}; there are {', '.join(FORMATS)}")
+
+
+def write_stream(frame: pd.DataFrame, kind: Format, stream: IO[bytes]) -> None:
+    """Writes `frame` to an open binary stream.
+
+    In Parquet the frame's attrs (net, oracle, alpha) stand in the file's metadata, as pandas writes and reads them.
+    """
+    whole = frame.astype({column: "Int64" for column in _WHOLE if column in frame})
+    if kind == "parquet":
+        whole.to_parquet(stream, index=False, compression="zstd")
+        return
+    for start in range(0, max(len(whole), 1), _CHUNK_ROWS):
+        part = whole.iloc[start : start + _CHUNK_ROWS]
+        if kind == "jsonl":
+            text = part.to_json(orient="records", lines=True, double_precision=15) if len(part) else ""
+        else:
+            text = part.to_csv(index=False, header=start == 0, lineterminator="\n")
+        stream.write(text.encode())
+
+
+def write_file(frame: pd.DataFrame, kind: Format, path: str) -> None:
+    """Writes `frame` to a file, which appears whole or not at all."""
+    folder = os.path.dirname(os.path.abspath(path))
+    descriptor, partial = tempfile.mkstemp(prefix=os.path.basename(path) + ".", suffix=".part", dir=folder)
+    try:
+        with os.fdopen(descriptor, "wb") as stream:
+            write_stream(frame, kind, stream)
+        # mkstemp makes private files; this one gets what the umask gives others.
+        umask = os.umask(0)
+        os.umask(umask)
+        os.chmod(partial, 0o666 & ~umask)
+        os.replace(partial, path)
+    except BaseException:
+        os.unlink(partial)
+        raise

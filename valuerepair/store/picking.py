@@ -1,0 +1,77 @@
+"""Which net and which oracle a user means."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import sqlite3
+from collections.abc import Iterable
+
+from valuerepair.errors import ValueRepairError
+
+_SHORTEST_DIGEST = 6
+
+
+def pick(connection: sqlite3.Connection, path: str, net: str | None, oracle: str | None) -> tuple[int, int]:
+    """(net_id, oracle_id) of the pair with most scored positions that fits; see `Store.pick`."""
+    nets = connection.execute("SELECT id, name, sha256 FROM nets").fetchall()
+    oracles = connection.execute("SELECT id, label, digest FROM oracles").fetchall()
+    if not nets or not oracles:
+        raise ValueRepairError(f"nothing is scored in {path} yet; run vr mine first")
+    digest = _sha256_of(net)
+    fitting_nets = [i for i, name, sha256 in nets if net is None or sha256 == digest or _is_net(net, name, sha256)]
+    fitting_oracles = [i for i, label, found in oracles if oracle is None or _is_oracle(oracle, label, found)]
+    if not fitting_nets:
+        raise ValueRepairError(f"no net {net} in {path}; it has {_listed(name for _, name, _ in nets)}")
+    if not fitting_oracles:
+        raise ValueRepairError(f"no oracle {oracle} in {path}; it has {_listed(label for _, label, _ in oracles)}")
+    counts = {(i, j): _scored(connection, i, j) for i in fitting_nets for j in fitting_oracles}
+    best = max(counts, key=lambda pair: (counts[pair], pair))
+    if counts[best] == 0:
+        asked = f" by {net or 'any net'} and {oracle or 'any oracle'}" if net or oracle else ""
+        raise ValueRepairError(f"no position in {path} is scored{asked} yet; run vr mine first")
+    return best
+
+
+def _scored(connection: sqlite3.Connection, net_id: int, oracle_id: int) -> int:
+    query = """
+        SELECT count(*) FROM deep_values v JOIN net_values n ON n.net_id = ? AND n.position_id = v.position_id
+        WHERE v.oracle_id = ? AND v.stage = 'full'
+    """
+    return int(connection.execute(query, (net_id, oracle_id)).fetchone()[0])
+
+
+def _is_net(words: str, name: str, sha256: str) -> bool:
+    """Whether the words are the net's name, a path ending in it, or the beginning of its SHA-256."""
+    asked = words.lower()
+    plain = {_bare(name), name.lower()}
+    begins = len(asked) >= _SHORTEST_DIGEST and sha256.startswith(asked)
+    return asked in plain or _bare(words) in plain or begins
+
+
+def _bare(name: str) -> str:
+    """``nets/maia-1900.pb.gz`` -> ``maia-1900``."""
+    return re.sub(r"(\.pb)?(\.gz)?(\.onnx)?$", "", os.path.basename(name).lower())
+
+
+def _sha256_of(net: str | None) -> str | None:
+    """The SHA-256 of the file that the words name, if they do."""
+    if net is None or not os.path.isfile(net):
+        return None
+    with open(net, "rb") as file:
+        return hashlib.sha256(file.read()).hexdigest()
+
+
+def _is_oracle(words: str, label: str, digest: str) -> bool:
+    """Whether the words are the label or part of it, the beginning of the digest, or a ``--deep`` of this oracle."""
+    asked, known = words.lower(), label.lower()
+    if asked == known or (len(asked) >= _SHORTEST_DIGEST and digest.startswith(asked)):
+        return True
+    # stockfish:nodes=20000 fits "stockfish 15.1 nodes=20000": every word of it is one of the label's.
+    parts = re.split(r"[\s,]+", known)
+    return all(word in parts for word in re.split(r"[\s,:]+", asked) if word)
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(sorted(set(names)))

@@ -1,0 +1,388 @@
+"""Questions to a store: which nets and oracles, which alpha, the frame of scored positions, the candidates in it."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from valuerepair import values
+from valuerepair.errors import UsageError
+from valuerepair.positions import Position, PositionBatch, decode_move, decode_moves
+from valuerepair.store.picking import pick
+from valuerepair.store.rows import FULL, Known, signed, unsigned
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+QFrom = Literal["cp", "wdl"]
+
+_SCORED = """
+FROM deep_values v
+JOIN net_values n ON n.net_id = :net AND n.position_id = v.position_id
+JOIN positions p ON p.id = v.position_id
+JOIN games g ON g.id = p.game_id
+WHERE v.oracle_id = :oracle AND v.stage = 'full'
+"""
+# Column of the frame -> SQL. Numbers come as float64 (NaN for nothing) where they may be missing.
+_NUMBERS = {
+    "position_id": "p.id",
+    "key": "p.key",
+    "ply": "p.ply",
+    "pieces": "p.pieces",
+    "game": "g.number",
+    "game_id": "g.id",
+    "history_known": "p.history_known",
+    "eval_cp": "p.eval_cp",
+    "eval_mate": "p.eval_mate",
+    "net_q": "n.q",
+    "net_w": "n.w",
+    "net_d": "n.d",
+    "net_l": "n.l",
+    "net_entropy": "n.entropy",
+    "nodes": "v.nodes",
+    "depth": "v.depth",
+    "time_ms": "v.time_ms",
+    "cp": "v.cp",
+    "mate": "v.mate",
+    "deep_w": "v.w",
+    "deep_d": "v.d",
+    "deep_l": "v.l",
+    "deep_own_q": "v.q",
+}
+_WORDS = {"side": "p.side", "phase": "p.phase", "source": "g.source"}
+_TEXTS = {
+    "fen": "p.fen",
+    "start_fen": "p.start_fen",
+    "moves": "p.moves",
+    "white": "g.white",
+    "black": "g.black",
+    "event": "g.event",
+    "date": "g.date",
+    "result": "g.result",
+    "played": "p.played",
+    "net_best": "n.best_move",
+    "deep_best": "v.best_move",
+    "pv": "v.pv",
+}
+_INTEGERS = ("position_id", "ply", "pieces", "game", "game_id", "nodes", "depth", "time_ms")
+COLUMNS = [
+    "position_id",
+    "key",
+    "fen",
+    "start_fen",
+    "moves",
+    "ply",
+    "side",
+    "phase",
+    "pieces",
+    "source",
+    "game",
+    "game_id",
+    "white",
+    "black",
+    "event",
+    "date",
+    "result",
+    "played",
+    "eval_cp",
+    "eval_mate",
+    "history_known",
+    "net",
+    "net_q",
+    "net_w",
+    "net_d",
+    "net_l",
+    "net_best",
+    "net_entropy",
+    "oracle",
+    "nodes",
+    "depth",
+    "time_ms",
+    "cp",
+    "mate",
+    "deep_w",
+    "deep_d",
+    "deep_l",
+    "deep_best",
+    "pv",
+    "deep_q",
+    "disagreement",
+]
+
+
+def load_json(text: str) -> dict[str, Any]:
+    """A JSON object."""
+    loaded: dict[str, Any] = json.loads(text)
+    return loaded
+
+
+def alpha_option(text: str) -> float | None:
+    """``--alpha`` as given: None for auto. Raises UsageError for what is no number of centipawns."""
+    if text == "auto":
+        return None
+    try:
+        return float(text)
+    except ValueError:
+        raise UsageError(f"--alpha {text}: give a number of centipawns, or auto") from None
+
+
+def q_from_option(text: str) -> QFrom:
+    """``--q-from`` as given."""
+    if text in ("cp", "wdl"):
+        return "cp" if text == "cp" else "wdl"
+    raise UsageError(f"--q-from {text}: give cp or wdl")
+
+
+# -- positions as the store has them ----------------------------------------------------------------------------------
+
+
+def ids_of_keys(connection: sqlite3.Connection, keys: NDArray[np.uint64]) -> NDArray[np.int64]:
+    """[n] numbers of the positions with these board keys, which are all there."""
+    numbers = signed(keys)
+    query = "SELECT key, id FROM positions WHERE key IN (SELECT value FROM json_each(?))"
+    found = dict(connection.execute(query, (json.dumps(numbers),)).fetchall())
+    return np.array([found[key] for key in numbers], np.int64)
+
+
+def with_stored_history(
+    connection: sqlite3.Connection, batch: PositionBatch, ids: NDArray[np.int64], newest: int
+) -> PositionBatch:
+    """`batch` with the store's own history in the rows that were there before, whose id is at most `newest`."""
+    old = np.flatnonzero(ids <= newest)
+    if not len(old):
+        return batch
+    query = (
+        "SELECT p.id, p.fen, p.start_fen, p.moves, p.ply, p.history_known FROM positions p "
+        "WHERE p.id IN (SELECT value FROM json_each(?))"
+    )
+    stored = {row[0]: row[1:] for row in connection.execute(query, (json.dumps(ids[old].tolist()),))}
+    rows = list(batch)
+    for i in old.tolist():
+        fen, start_fen, moves, ply, history_known = stored[int(ids[i])]
+        history = decode_moves(np.frombuffer(moves, "<u2"))
+        rows[i] = Position(fen, start_fen, history, ply, rows[i].key, bool(history_known), rows[i].origin)
+    return PositionBatch.from_positions(rows)
+
+
+def known(
+    connection: sqlite3.Connection, ids: NDArray[np.int64], net_id: int, oracle_id: int, stage: str = FULL
+) -> list[Known]:
+    """What is there of each position, in the order of `ids`."""
+    query = """
+        SELECT n.q, v.position_id IS NOT NULL, v.cp, v.mate, v.w, v.d, v.l, v.q, f.reason
+        FROM json_each(:ids) j
+        LEFT JOIN net_values n ON n.net_id = :net AND n.position_id = j.value
+        LEFT JOIN deep_values v ON v.oracle_id = :oracle AND v.stage = :stage AND v.position_id = j.value
+        LEFT JOIN failures f ON f.oracle_id = :oracle AND f.stage = :stage AND f.position_id = j.value
+        ORDER BY j.key
+    """
+    asked = {"ids": json.dumps(ids.tolist()), "net": net_id, "oracle": oracle_id, "stage": stage}
+    return [
+        Known(net_q, (cp, mate, w, d, loss, q) if scored else None, failure)
+        for net_q, scored, cp, mate, w, d, loss, q, failure in connection.execute(query, asked)
+    ]
+
+
+# -- nets, oracles, alpha ---------------------------------------------------------------------------------------------
+
+
+def nets(connection: sqlite3.Connection) -> pd.DataFrame:
+    """One row a net, with the number of positions it has evaluated."""
+    import pandas as pd
+
+    query = """
+        SELECT id, name, sha256, history_fill, value_head, input_format, size,
+               (SELECT count(*) FROM net_values WHERE net_id = nets.id) AS evaluated FROM nets ORDER BY id
+    """
+    return pd.read_sql_query(query, connection)
+
+
+def oracles(connection: sqlite3.Connection) -> pd.DataFrame:
+    """One row an oracle, with the number of positions it has scored and failed on."""
+    import pandas as pd
+
+    query = """
+        SELECT id, label, digest, kind, engine, sha256, limits, options,
+               (SELECT count(*) FROM deep_values WHERE oracle_id = oracles.id AND stage = 'full') AS scored,
+               (SELECT count(*) FROM failures WHERE oracle_id = oracles.id AND stage = 'full') AS failed
+        FROM oracles ORDER BY id
+    """
+    frame = pd.read_sql_query(query, connection)
+    for column in ("limits", "options"):
+        frame[column] = frame[column].map(load_json)
+    return frame
+
+
+def alpha(connection: sqlite3.Connection, net_id: int, oracle_id: int, requested: float | None = None) -> values.Alpha:
+    """The alpha to use, and where it comes from; see `Store.alpha`."""
+    if requested is not None:
+        if not 0 < requested < float("inf"):
+            raise UsageError(f"alpha must be a positive number of centipawns, not {requested:g}")
+        return values.Alpha(float(requested), "given")
+    stored = connection.execute(
+        "SELECT alpha, norm, n, fitted FROM alpha_fits WHERE net_id = ? AND oracle_id = ?", (net_id, oracle_id)
+    ).fetchone()
+    if stored is not None:
+        return values.Alpha(stored[0], f"stored fit of {stored[3][:10]} on {stored[2]:,} positions ({stored[1]})")
+    rows = connection.execute(
+        f"SELECT n.q, v.cp {_SCORED} AND v.cp IS NOT NULL ORDER BY p.id", {"net": net_id, "oracle": oracle_id}
+    ).fetchall()
+    default = f"default {values.DEFAULT_ALPHA:g}"
+    if len(rows) < values.AUTO_MIN_POSITIONS:
+        reason = f"fewer than {values.AUTO_MIN_POSITIONS} positions scored, {len(rows)} so far"
+        return values.Alpha(values.DEFAULT_ALPHA, f"{default}: {reason}")
+    net_q, cp = np.array(rows, np.float64).T
+    if np.count_nonzero(cp) < 2:
+        return values.Alpha(values.DEFAULT_ALPHA, f"{default}: nearly all scores are 0")
+    fit = values.fit_alpha(net_q, cp, bootstrap=0)
+    if fit.at_bound:
+        return values.Alpha(values.DEFAULT_ALPHA, f"{default}: the {fit.n:,} scored positions determine no alpha")
+    return values.Alpha(fit.alpha, f"fitted on {fit.n:,} positions ({fit.norm})")
+
+
+# -- the frame --------------------------------------------------------------------------------------------------------
+
+
+def frame(
+    connection: sqlite3.Connection,
+    path: str,
+    net: str | None = None,
+    oracle: str | None = None,
+    alpha_requested: float | None = None,
+    q_from: QFrom = "cp",
+    *,
+    text: bool = True,
+    threshold: float | None = None,
+) -> pd.DataFrame:
+    """All positions scored by both, one row each, by position_id; the columns are `COLUMNS`.
+
+    All scores and moves' values are from the side to move. net_q, deep_q and disagreement = net_q - deep_q are in
+    [-1, 1] and [-2, 2]; net_w/d/l are fractions, deep_w/d/l per mille, cp centipawns, mate moves, net_entropy nats.
+    Missing numbers are NaN, missing words None. deep_q is NaN where the engine gave no score of the kind `q_from`
+    asks for. `moves`, `net_best`, `deep_best`, `played` and `pv` are UCI. Without `text` the columns `_TEXTS` are left
+    out, for plots of many rows. With `threshold` only rows with ``|disagreement| >= threshold`` are read whole.
+
+    attrs: net {name, sha256, history_fill}, oracle {label, digest}, alpha {value, origin}, q_from.
+    """
+    with _snapshot(connection):
+        net_id, oracle_id = pick(connection, path, net, oracle)
+        chosen = alpha(connection, net_id, oracle_id, alpha_requested)
+        asked = {"net": net_id, "oracle": oracle_id}
+        columns = _read_numbers(connection, asked)
+        own = columns.pop("deep_own_q")
+        wdl = np.stack([columns[f"deep_{name}"] for name in "wdl"], 1)
+        columns["deep_q"] = values.deep_q(columns["cp"], columns["mate"], wdl, own, chosen.value, q_from)
+        columns["disagreement"] = columns["net_q"] - columns["deep_q"]
+        if threshold is not None:
+            rows = np.flatnonzero(np.abs(columns["disagreement"]) >= threshold)
+            columns = {name: column[rows] for name, column in columns.items()}
+        if text:
+            columns.update(_read_texts(connection, asked, columns["position_id"], threshold is not None))
+        return _assemble(connection, columns, asked, chosen, q_from)
+
+
+@contextmanager
+def _snapshot(connection: sqlite3.Connection) -> Iterator[None]:
+    """All questions within see the same state, whatever a writer commits meanwhile."""
+    if connection.in_transaction:
+        yield
+        return
+    connection.execute("BEGIN")
+    try:
+        yield
+    finally:
+        connection.execute("COMMIT")
+
+
+def candidates(
+    connection: sqlite3.Connection,
+    path: str,
+    threshold: float,
+    net: str | None = None,
+    oracle: str | None = None,
+    alpha_requested: float | None = None,
+    q_from: QFrom = "cp",
+) -> pd.DataFrame:
+    """The rows of `frame` with ``|disagreement| >= threshold``, the largest first, equal ones by position_id."""
+    check_threshold(threshold)
+    found = frame(connection, path, net, oracle, alpha_requested, q_from, threshold=threshold)
+    order = np.argsort(-np.abs(found["disagreement"].to_numpy()), kind="stable")
+    ordered: pd.DataFrame = found.iloc[order].reset_index(drop=True)
+    return ordered
+
+
+def check_threshold(threshold: float) -> None:
+    """Raises UsageError for a threshold outside (0, 2]: Q lies in [-1, 1], so no two values differ by more than 2."""
+    if not 0 < threshold <= 2:
+        raise UsageError(
+            f"a threshold lies above 0 and is at most 2, the largest difference of two Q; not {threshold:g}"
+        )
+
+
+def _read_numbers(connection: sqlite3.Connection, asked: dict[str, int]) -> dict[str, NDArray[Any]]:
+    """The columns of `_NUMBERS` and `_WORDS` as arrays, by position_id."""
+    picked = ", ".join([*_NUMBERS.values(), *_WORDS.values()])
+    rows = connection.execute(f"SELECT {picked} {_SCORED} ORDER BY p.id", asked).fetchall()
+    columns: dict[str, NDArray[Any]] = {}
+    for name, cells in zip([*_NUMBERS, *_WORDS], zip(*rows, strict=True) if rows else [()] * 99, strict=False):
+        if name == "key":
+            columns[name] = unsigned(list(cells))
+        elif name in _WORDS:
+            columns[name] = np.array(cells, object)
+        elif name == "history_known":
+            columns[name] = np.array(cells, np.bool_)
+        else:
+            columns[name] = np.array(cells, np.int64 if name in _INTEGERS else np.float64)
+    return columns
+
+
+def _read_texts(
+    connection: sqlite3.Connection, asked: dict[str, int], ids: NDArray[np.int64], some: bool
+) -> dict[str, NDArray[Any]]:
+    """The columns of `_TEXTS` of the rows `ids`, which are in ascending order."""
+    only = "AND v.position_id IN (SELECT value FROM json_each(:ids))" if some else ""
+    query = f"SELECT {', '.join(_TEXTS.values())} {_SCORED} {only} ORDER BY p.id"
+    # A column of objects per name, filled as rows arrive: no second copy of a million histories.
+    columns = {name: np.empty(len(ids), object) for name in _TEXTS}
+    filled = list(columns.values())
+    moves, best = list(columns).index("moves"), list(columns).index("net_best")
+    for i, row in enumerate(connection.execute(query, {**asked, "ids": json.dumps(ids.tolist()) if some else ""})):
+        for column, cell in zip(filled, row, strict=True):
+            column[i] = cell
+        filled[moves][i] = " ".join(decode_moves(np.frombuffer(row[moves], "<u2")))
+        filled[best][i] = decode_move(row[best])
+    return columns
+
+
+def _assemble(
+    connection: sqlite3.Connection,
+    columns: dict[str, NDArray[Any]],
+    asked: dict[str, int],
+    chosen: values.Alpha,
+    q_from: str,
+) -> pd.DataFrame:
+    import pandas as pd
+
+    name, sha256, fill = connection.execute(
+        "SELECT name, sha256, history_fill FROM nets WHERE id = :net", asked
+    ).fetchone()
+    label, digest = connection.execute("SELECT label, digest FROM oracles WHERE id = :oracle", asked).fetchone()
+    rows = len(columns["position_id"])
+    table: dict[str, Any] = {**columns, "net": [name] * rows, "oracle": [label] * rows}
+    result: pd.DataFrame = pd.DataFrame({column: table[column] for column in COLUMNS if column in table})
+    result.attrs.update(
+        net={"name": name, "sha256": sha256, "history_fill": fill},
+        oracle={"label": label, "digest": digest},
+        alpha={"value": chosen.value, "origin": chosen.origin},
+        q_from=q_from,
+    )
+    return result
+
+
+__all__ = ["COLUMNS", "QFrom", "alpha", "candidates", "check_threshold", "frame", "known", "nets", "oracles", "pick"]

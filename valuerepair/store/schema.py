@@ -1,0 +1,158 @@
+"""The tables of a store, its version, and how older versions become the present one.
+
+A store is known by SQLite's ``application_id`` and its version by ``user_version``, so `file` and other tools see both.
+``MIGRATIONS[v]`` turns a store of version v into version v + 1; version 0 is an empty file. A released migration is
+never edited: a change is a new one at the end.
+
+All scores and values are from the side to move. Board keys are 64-bit unsigned numbers stored as SQLite's signed ones.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+
+from valuerepair.errors import ValueRepairError
+
+# "VRst": a positive 32-bit number that no other program in SQLite's magic.txt uses.
+APPLICATION_ID = 0x56527374
+
+_VERSION_1 = """
+CREATE TABLE runs (
+    id INTEGER PRIMARY KEY,
+    identity TEXT NOT NULL UNIQUE,      -- digest of archives, sampling options, net and oracle
+    command TEXT NOT NULL,
+    options TEXT NOT NULL,              -- JSON
+    seed INTEGER NOT NULL,
+    versions TEXT NOT NULL,             -- JSON
+    started TEXT NOT NULL,              -- UTC, ISO 8601
+    finished TEXT,
+    state TEXT NOT NULL,                -- running, finished, interrupted
+    counts TEXT NOT NULL DEFAULT '{}'   -- JSON
+);
+CREATE TABLE games (
+    id INTEGER PRIMARY KEY,
+    source TEXT NOT NULL,               -- the file as the user named it
+    number INTEGER NOT NULL,            -- 1-based in its source
+    digest INTEGER NOT NULL,            -- of headers and offset: two files of one name are two sources
+    byte_offset INTEGER NOT NULL,
+    white TEXT, black TEXT, event TEXT, date TEXT, result TEXT,
+    headers TEXT NOT NULL,              -- JSON
+    UNIQUE (source, number, digest)
+);
+CREATE TABLE positions (
+    id INTEGER PRIMARY KEY,
+    key INTEGER NOT NULL UNIQUE,
+    fen TEXT NOT NULL,
+    start_fen TEXT NOT NULL,
+    moves BLOB NOT NULL,                -- uint16, little endian: from + 64 * to + 4096 * promotion
+    history_known INTEGER NOT NULL,
+    ply INTEGER NOT NULL,
+    side TEXT NOT NULL,                 -- w, b
+    phase TEXT NOT NULL,                -- opening, middlegame, endgame
+    pieces INTEGER NOT NULL,
+    game_id INTEGER NOT NULL REFERENCES games (id),
+    played TEXT,
+    eval_cp INTEGER, eval_mate INTEGER,
+    run_id INTEGER NOT NULL REFERENCES runs (id)
+);
+CREATE TABLE nets (
+    id INTEGER PRIMARY KEY,
+    name TEXT NOT NULL,
+    sha256 TEXT NOT NULL,
+    history_fill TEXT NOT NULL,         -- it changes the values of positions with little history
+    value_head TEXT NOT NULL,
+    input_format INTEGER NOT NULL,
+    size INTEGER NOT NULL,
+    UNIQUE (sha256, history_fill)
+);
+CREATE TABLE oracles (
+    id INTEGER PRIMARY KEY,
+    digest TEXT NOT NULL UNIQUE,
+    label TEXT NOT NULL,
+    kind TEXT NOT NULL,
+    engine TEXT NOT NULL,
+    sha256 TEXT NOT NULL,
+    limits TEXT NOT NULL,               -- JSON
+    options TEXT NOT NULL               -- JSON
+);
+CREATE TABLE net_values (
+    net_id INTEGER NOT NULL REFERENCES nets (id),
+    position_id INTEGER NOT NULL REFERENCES positions (id),
+    q REAL NOT NULL,
+    w REAL, d REAL, l REAL,             -- NULL for scalar value heads
+    best_move INTEGER NOT NULL,
+    best_p REAL NOT NULL,
+    entropy REAL NOT NULL,              -- nats, legal moves
+    moves_left REAL,
+    run_id INTEGER NOT NULL REFERENCES runs (id),
+    PRIMARY KEY (net_id, position_id)
+) WITHOUT ROWID;
+CREATE TABLE deep_values (
+    oracle_id INTEGER NOT NULL REFERENCES oracles (id),
+    stage TEXT NOT NULL,                -- rung of the screening ladder; 'full' is the whole search
+    position_id INTEGER NOT NULL REFERENCES positions (id),
+    cp INTEGER, mate INTEGER,
+    w INTEGER, d INTEGER, l INTEGER,    -- per mille
+    q REAL,                             -- of engines that give Q itself
+    depth INTEGER NOT NULL, seldepth INTEGER NOT NULL,
+    nodes INTEGER NOT NULL, time_ms INTEGER NOT NULL,
+    best_move TEXT,
+    pv TEXT NOT NULL,                   -- UCI moves
+    run_id INTEGER NOT NULL REFERENCES runs (id),
+    PRIMARY KEY (oracle_id, stage, position_id)
+) WITHOUT ROWID;
+CREATE INDEX deep_values_by_run ON deep_values (run_id);
+CREATE TABLE failures (
+    oracle_id INTEGER NOT NULL REFERENCES oracles (id),
+    stage TEXT NOT NULL,
+    position_id INTEGER NOT NULL REFERENCES positions (id),
+    reason TEXT NOT NULL,
+    attempts INTEGER NOT NULL,
+    run_id INTEGER NOT NULL REFERENCES runs (id),
+    PRIMARY KEY (oracle_id, stage, position_id)
+) WITHOUT ROWID;
+CREATE TABLE alpha_fits (
+    net_id INTEGER NOT NULL REFERENCES nets (id),
+    oracle_id INTEGER NOT NULL REFERENCES oracles (id),
+    alpha REAL NOT NULL,
+    low REAL, high REAL,
+    norm TEXT NOT NULL,
+    n INTEGER NOT NULL,
+    residual REAL NOT NULL,
+    fitted TEXT NOT NULL,               -- UTC, ISO 8601
+    PRIMARY KEY (net_id, oracle_id)
+) WITHOUT ROWID;
+"""
+
+MIGRATIONS: Sequence[str] = (_VERSION_1,)
+SCHEMA_VERSION = len(MIGRATIONS)
+
+
+def version(connection: sqlite3.Connection, path: str) -> int:
+    """The version of the store behind `connection`, 0 for an empty file.
+
+    Raises ValueRepairError for a database of another program and for a store of a newer valuerepair.
+    """
+    (application,) = connection.execute("PRAGMA application_id").fetchone()
+    (found,) = connection.execute("PRAGMA user_version").fetchone()
+    (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    if application == 0 and found == 0 and tables == 0:
+        return 0
+    if application != APPLICATION_ID:
+        raise ValueRepairError(f"{path} is a database of another program, not a valuerepair store; give another --db")
+    if found > SCHEMA_VERSION:
+        raise ValueRepairError(
+            f"{path} was written by a newer valuerepair (store version {found}, this one knows {SCHEMA_VERSION}); "
+            "upgrade with pip install -U valuerepair, or give another --db"
+        )
+    return int(found)
+
+
+def migrate(connection: sqlite3.Connection, path: str, migrations: Sequence[str] = MIGRATIONS) -> None:
+    """Brings a store to the present version, each step in a transaction of its own with its version number."""
+    for step in range(version(connection, path), len(migrations)):
+        connection.executescript(
+            f"BEGIN IMMEDIATE;\n{migrations[step]}\n"
+            f"PRAGMA application_id = {APPLICATION_ID};\nPRAGMA user_version = {step + 1};\nCOMMIT;"
+        )

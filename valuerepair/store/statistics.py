@@ -1,0 +1,187 @@
+"""What is in a store, in figures and in lines."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from math import isnan
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from valuerepair.progress import format_duration
+from valuerepair.store import schema
+from valuerepair.store.phases import PHASES
+from valuerepair.store.queries import QFrom, check_threshold, load_json
+from valuerepair.store.rates import Rate, wilson
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from valuerepair.store.store import Store
+
+THRESHOLDS = (0.3, 0.4, 0.5, 0.55, 0.6, 0.7, 0.8, 0.9, 1.0)
+
+
+def stats(
+    store: Store,
+    net: str | None,
+    oracle: str | None,
+    alpha: float | None,
+    q_from: QFrom,
+    threshold: float,
+    thresholds: Sequence[float] | None = None,
+) -> dict[str, Any]:
+    """Figures of a store, JSON-able.
+
+    Keys: store, schema, positions, games, sources, nets, oracles, runs; `scored` is None while nothing is scored by the
+    net and oracle asked for, else it holds what `_scored` gives. Rates are fractions with Wilson's 95 % interval.
+    """
+    check_threshold(threshold)
+    for each in thresholds or ():
+        check_threshold(each)
+    connection = store.connection
+    (positions, games, sources) = connection.execute(
+        "SELECT (SELECT count(*) FROM positions), (SELECT count(*) FROM games), "
+        "(SELECT count(DISTINCT source) FROM games)"
+    ).fetchone()
+    any_scored = connection.execute("SELECT EXISTS (SELECT 1 FROM deep_values)").fetchone()[0]
+    scored = None
+    if any_scored or net or oracle:
+        scored = _scored(store, net, oracle, alpha, q_from, threshold, thresholds or THRESHOLDS)
+    return {
+        "store": store.path,
+        "schema": schema.SCHEMA_VERSION,
+        "positions": positions,
+        "games": games,
+        "sources": sources,
+        "nets": store.nets().to_dict("records"),
+        "oracles": store.oracles().to_dict("records"),
+        "runs": _runs(store),
+        "scored": scored,
+    }
+
+
+def _runs(store: Store) -> list[dict[str, Any]]:
+    query = "SELECT id, command, seed, started, finished, state, counts FROM runs ORDER BY id"
+    names = ("id", "command", "seed", "started", "finished", "state")
+    return [
+        {**dict(zip(names, row[:6], strict=True)), "counts": load_json(row[6])}
+        for row in store.connection.execute(query)
+    ]
+
+
+def _scored(
+    store: Store,
+    net: str | None,
+    oracle: str | None,
+    alpha: float | None,
+    q_from: QFrom,
+    threshold: float,
+    thresholds: Sequence[float],
+) -> dict[str, Any]:
+    """Rates of candidates among the positions scored by one net and oracle, and what the search cost.
+
+    Positions without a Q of the kind `q_from` asks for are counted in `without_q` and in nothing else.
+    """
+    frame = store.frame(net, oracle, alpha, q_from, text=False)
+    usable = frame[~np.isnan(frame["disagreement"])]
+    off = usable["disagreement"].abs() >= threshold
+    seconds, nodes = float(frame["time_ms"].sum()) / 1000, int(frame["nodes"].sum())
+    return {
+        **{str(name): value for name, value in frame.attrs.items()},
+        "positions": len(frame),
+        "without_q": len(frame) - len(usable),
+        "failed": int(_failures(store, frame.attrs["oracle"]["digest"])),
+        "threshold": threshold,
+        "by_threshold": [
+            {"threshold": each, **_rate(int((usable["disagreement"].abs() >= each).sum()), len(usable))}
+            for each in thresholds
+        ],
+        "by_phase": _by(usable, off, "phase", PHASES),
+        "by_side": _by(usable, off, "side", ("w", "b")),
+        "by_sign": [
+            {"sign": "optimistic", **_rate(int((usable["disagreement"] >= threshold).sum()), len(usable))},
+            {"sign": "pessimistic", **_rate(int((usable["disagreement"] <= -threshold).sum()), len(usable))},
+        ],
+        "mean_abs_disagreement": float(usable["disagreement"].abs().mean()) if len(usable) else None,
+        "nodes": nodes,
+        "search_seconds": seconds,
+        "nodes_per_second": nodes / seconds if seconds else None,
+    }
+
+
+def _failures(store: Store, digest: str) -> int:
+    query = "SELECT count(*) FROM failures f JOIN oracles o ON o.id = f.oracle_id WHERE o.digest = ? AND stage = 'full'"
+    return int(store.connection.execute(query, (digest,)).fetchone()[0])
+
+
+def _by(frame: pd.DataFrame, off: pd.Series[bool], column: str, groups: Iterable[str]) -> list[dict[str, Any]]:
+    rows = []
+    for group in groups:
+        members = frame[column] == group
+        rows.append({column: group, **_rate(int((off & members).sum()), int(members.sum()))})
+    return rows
+
+
+def _rate(count: int, total: int) -> dict[str, Any]:
+    found = wilson(count, total)
+    return {
+        "candidates": found.count,
+        "scored": found.total,
+        "rate": None if isnan(found.rate) else found.rate,
+        "low": None if isnan(found.low) else found.low,
+        "high": None if isnan(found.high) else found.high,
+    }
+
+
+# -- lines ------------------------------------------------------------------------------------------------------------
+
+
+def lines(figures: dict[str, Any]) -> list[str]:
+    """The figures as text for a terminal."""
+    shown = [
+        f"{figures['store']}: {figures['positions']:,} positions from {figures['games']:,} games in "
+        f"{figures['sources']:,} files; {len(figures['runs'])} runs"
+    ]
+    shown += [
+        f"  net     {net['name']}  {net['sha256'][:12]}  {net['evaluated']:,} evaluated" for net in figures["nets"]
+    ]
+    for oracle in figures["oracles"]:
+        failed = f", {oracle['failed']:,} failed" if oracle["failed"] else ""
+        shown.append(f"  oracle  {oracle['label']}  {oracle['digest'][:12]}  {oracle['scored']:,} scored{failed}")
+    scored = figures["scored"]
+    if scored is None:
+        return [*shown, "Nothing is scored yet. Next: vr mine ARCHIVE"]
+    return [*shown, "", *_scored_lines(scored)]
+
+
+def _scored_lines(scored: dict[str, Any]) -> list[str]:
+    alpha = scored["alpha"]
+    source = "engine's WDL" if scored["q_from"] == "wdl" else f"alpha {alpha['value']:.1f} ({alpha['origin']})"
+    speed = f", {scored['nodes_per_second'] / 1e6:.2f} Mnodes/s an engine" if scored["nodes_per_second"] else ""
+    shown = [
+        f"{scored['net']['name']} against {scored['oracle']['label']}, {source}",
+        f"{scored['positions']:,} positions scored; {scored['nodes'] / 1e6:,.1f} Mnodes in "
+        f"{format_duration(scored['search_seconds'])} of searching{speed}",
+    ]
+    if scored["without_q"]:
+        shown.append(f"{scored['without_q']:,} of them have no Q of the kind asked for and are left out below")
+    shown += _table("threshold", scored["by_threshold"], lambda row: f"{row['threshold']:g}")
+    at = f"at {scored['threshold']:g}"
+    sides = {"w": "White to move", "b": "Black to move"}
+    shown += _table(f"phase {at}", scored["by_phase"], lambda row: str(row["phase"]))
+    shown += _table(f"side {at}", scored["by_side"], lambda row: sides[row["side"]])
+    shown += _table(f"sign {at}", scored["by_sign"], lambda row: str(row["sign"]))
+    return shown
+
+
+def _table(title: str, rows: list[dict[str, Any]], name: Callable[[dict[str, Any]], str]) -> list[str]:
+    lines = ["", title]
+    for row in rows:
+        rate = Rate(
+            row["candidates"],
+            row["scored"],
+            *(float("nan") if row[k] is None else row[k] for k in ("rate", "low", "high")),
+        )
+        lines.append(f"  {name(row):<14}{rate}")
+    return lines

@@ -1,0 +1,388 @@
+"""The store's door: open, write, ask."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from valuerepair import values
+from valuerepair.positions import PositionBatch
+from valuerepair.store import queries
+from valuerepair.store.connect import check_file, connect, store_errors, upgrade
+from valuerepair.store.locking import WriteLock
+from valuerepair.store.queries import QFrom
+from valuerepair.store.rows import (
+    FULL,
+    Admission,
+    DeepScore,
+    Known,
+    OracleFacts,
+    Run,
+    RunRecord,
+    json_text,
+    now,
+    or_none,
+    position_rows,
+)
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from valuerepair.nets import NetIdentity, NetValues
+
+
+class Store:
+    """One store, open for reading, or for reading and writing by one writer at a time.
+
+    Writes gather in a transaction until `commit` (or `commit_if_due`); readers see what is committed, also while a
+    writer is at work. Use from one thread, as a context manager: leaving it commits, also after an error, so that
+    finished work is kept.
+    """
+
+    def __init__(self, path: str, connection: sqlite3.Connection, lock: WriteLock | None, created: bool) -> None:
+        self.path = path
+        self.connection = connection
+        self._lock, self._created = lock, created
+        self._committed = time.monotonic()
+
+    @classmethod
+    def open(cls, path: str | os.PathLike[str], *, create: bool = False, write: bool = False) -> Store:
+        """Opens the store at `path`; `create` (which implies `write`) makes it if it is not there.
+
+        Older versions are migrated. Raises ValueRepairError, one line each: no such file, not a store, a newer version,
+        another writer at work, no permission.
+        """
+        name = os.fspath(path)
+        write = write or create
+        exists = check_file(name, create=create)
+        lock = WriteLock(name) if write else None
+        try:
+            with store_errors(name):
+                connection = connect(name, write)
+                try:
+                    upgrade(name, connection, write)
+                except BaseException:
+                    connection.close()
+                    raise
+        except BaseException:
+            if lock is not None:
+                lock.release()
+            raise
+        return cls(name, connection, lock, created=not exists)
+
+    def close(self) -> None:
+        """Commits and closes. A store that this call's `open` created and nothing was written to is removed again."""
+        try:
+            if self._lock is not None:
+                self.commit()
+        finally:
+            # A failed commit must not lose the file and the lock too.
+            empty = self._created and self._is_empty()
+            self.connection.close()
+            if empty:
+                for suffix in ("", "-wal", "-shm"):
+                    Path(self.path + suffix).unlink(missing_ok=True)
+            if self._lock is not None:
+                self._lock.release()
+                self._lock = None
+
+    def __enter__(self) -> Store:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def commit(self) -> None:
+        """Makes what was written so far permanent and visible to readers."""
+        with store_errors(self.path):
+            if self.connection.in_transaction:
+                self.connection.execute("COMMIT")
+        self._committed = time.monotonic()
+
+    def commit_if_due(self, seconds: float = 1.0) -> None:
+        """Commits when the last commit is that long ago."""
+        if time.monotonic() - self._committed >= seconds:
+            self.commit()
+
+    # -- runs, nets, oracles ------------------------------------------------------------------------------------------
+
+    def begin_run(self, record: RunRecord) -> Run:
+        """Records the beginning of a run; a run of the same identity goes on under its old number."""
+        with self._writing() as connection:
+            row = connection.execute(
+                "SELECT id, state, counts FROM runs WHERE identity = ?", (record.identity,)
+            ).fetchone()
+            if row is not None:
+                connection.execute("UPDATE runs SET state = 'running', finished = NULL WHERE id = ?", (row[0],))
+                scored = connection.execute("SELECT count(*) FROM deep_values WHERE run_id = ?", (row[0],)).fetchone()[
+                    0
+                ]
+                return Run(row[0], True, row[1], scored, queries.load_json(row[2]))
+            cursor = connection.execute(
+                "INSERT INTO runs (identity, command, options, seed, versions, started, state) "
+                "VALUES (?, ?, ?, ?, ?, ?, 'running')",
+                (
+                    record.identity,
+                    record.command,
+                    json_text(record.options),
+                    record.seed,
+                    json_text(record.versions),
+                    now(),
+                ),
+            )
+            return Run(int(cursor.lastrowid or 0))
+
+    def end_run(self, run: Run, state: str, counts: Mapping[str, Any]) -> None:
+        """Records how a run ended (``finished``, ``interrupted``) and what it counted, and commits."""
+        with self._writing() as connection:
+            connection.execute(
+                "UPDATE runs SET state = ?, finished = ?, counts = ? WHERE id = ?",
+                (state, now(), json_text(counts), run.id),
+            )
+        self.commit()
+
+    def add_net(self, identity: NetIdentity, history_fill: str) -> int:
+        """The number of a net with this history fill, recorded on first use."""
+        with self._writing() as connection:
+            connection.execute(
+                "INSERT OR IGNORE INTO nets (name, sha256, history_fill, value_head, input_format, size) "
+                "VALUES (?, ?, ?, ?, ?, ?)",
+                (
+                    identity.name,
+                    identity.sha256,
+                    history_fill,
+                    identity.value_head,
+                    identity.input_format,
+                    identity.size,
+                ),
+            )
+            query = "SELECT id FROM nets WHERE sha256 = ? AND history_fill = ?"
+            return int(connection.execute(query, (identity.sha256, history_fill)).fetchone()[0])
+
+    def add_oracle(self, identity: OracleFacts) -> int:
+        """The number of an oracle, recorded on first use."""
+        with self._writing() as connection:
+            connection.execute(
+                "INSERT OR IGNORE INTO oracles (digest, label, kind, engine, sha256, limits, options) "
+                "VALUES (?, ?, ?, ?, ?, ?, ?)",
+                (
+                    identity.digest,
+                    identity.label,
+                    identity.kind,
+                    identity.engine,
+                    identity.sha256,
+                    json_text(dict(identity.limits)),
+                    json_text(dict(identity.options)),
+                ),
+            )
+            return int(connection.execute("SELECT id FROM oracles WHERE digest = ?", (identity.digest,)).fetchone()[0])
+
+    # -- positions and values -----------------------------------------------------------------------------------------
+
+    def add_positions(self, batch: PositionBatch, run: Run) -> Admission:
+        """Records positions that are new, and gives all of them back as the store has them.
+
+        A position is known by its board key. One that is there already keeps the history it came with first, and it is
+        that history which is to be evaluated.
+        """
+        with self._writing() as connection:
+            (newest,) = connection.execute("SELECT coalesce(max(id), 0) FROM positions").fetchone()
+            connection.executemany(
+                "INSERT OR IGNORE INTO positions (key, fen, start_fen, moves, history_known, ply, side, phase, pieces, "
+                "game_id, played, eval_cp, eval_mate, run_id) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                position_rows(batch, run.id, self._game_id),
+            )
+            ids = queries.ids_of_keys(connection, batch.key)
+            return Admission(ids, queries.with_stored_history(connection, batch, ids, int(newest)))
+
+    def _game_id(self, row: tuple[Any, ...]) -> int:
+        self.connection.execute(
+            "INSERT OR IGNORE INTO games "
+            "(source, number, digest, byte_offset, white, black, event, date, result, headers) "
+            "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            row,
+        )
+        query = "SELECT id FROM games WHERE source = ? AND number = ? AND digest = ?"
+        return int(self.connection.execute(query, row[:3]).fetchone()[0])
+
+    def known(self, ids: NDArray[np.int64], net_id: int, oracle_id: int, stage: str = FULL) -> list[Known]:
+        """What is there already of each position, in the order of `ids`."""
+        with store_errors(self.path):
+            return queries.known(self.connection, ids, net_id, oracle_id, stage)
+
+    def add_net_values(self, ids: NDArray[np.int64], net_id: int, found: NetValues, run: Run) -> None:
+        """Records the net's values of the positions `ids` [n]."""
+        with self._writing() as connection:
+            wins, draws, losses = (or_none(column) for column in found.wdl.T)
+            connection.executemany(
+                "INSERT OR REPLACE INTO net_values VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                zip(
+                    [net_id] * len(ids),
+                    ids.tolist(),
+                    found.q.astype(np.float64).tolist(),
+                    wins,
+                    draws,
+                    losses,
+                    found.best_move.tolist(),
+                    found.best_p.astype(np.float64).tolist(),
+                    found.entropy.astype(np.float64).tolist(),
+                    or_none(found.moves_left),
+                    [run.id] * len(ids),
+                    strict=True,
+                ),
+            )
+
+    def add_deep(self, position_id: int, oracle_id: int, score: DeepScore, run: Run, stage: str = FULL) -> None:
+        """Records one deep search; an earlier failure of the same position is taken back."""
+        with self._writing() as connection:
+            connection.execute(
+                "INSERT OR REPLACE INTO deep_values VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                (
+                    oracle_id,
+                    stage,
+                    position_id,
+                    score.cp,
+                    score.mate,
+                    *(score.wdl or (None, None, None)),
+                    score.q,
+                    score.depth,
+                    score.seldepth,
+                    score.nodes,
+                    score.time_ms,
+                    score.best_move,
+                    " ".join(score.pv),
+                    run.id,
+                ),
+            )
+            connection.execute(
+                "DELETE FROM failures WHERE oracle_id = ? AND stage = ? AND position_id = ?",
+                (oracle_id, stage, position_id),
+            )
+
+    def add_failure(
+        self, position_id: int, oracle_id: int, reason: str, attempts: int, run: Run, stage: str = FULL
+    ) -> None:
+        """Records that the oracle could not evaluate a position, and why."""
+        with self._writing() as connection:
+            connection.execute(
+                "INSERT OR REPLACE INTO failures VALUES (?, ?, ?, ?, ?, ?)",
+                (oracle_id, stage, position_id, reason, attempts, run.id),
+            )
+
+    # -- questions ----------------------------------------------------------------------------------------------------
+
+    def nets(self) -> pd.DataFrame:
+        """One row a net: id, name, sha256, history_fill, value_head, input_format, size, evaluated (positions)."""
+        with store_errors(self.path):
+            return queries.nets(self.connection)
+
+    def oracles(self) -> pd.DataFrame:
+        """One row an oracle: id, label, digest, kind, engine, sha256, limits, options, scored, failed (positions)."""
+        with store_errors(self.path):
+            return queries.oracles(self.connection)
+
+    def pick(self, net: str | None = None, oracle: str | None = None) -> tuple[int, int]:
+        """(net_id, oracle_id) of the pair with most scored positions among those that the given words fit.
+
+        `net` is a name, a file's path or the beginning of its SHA-256; `oracle` a label, the beginning of its digest,
+        or what was given to ``--deep`` (``stockfish:nodes=20000``). Raises ValueRepairError when nothing fits.
+        """
+        with store_errors(self.path):
+            return queries.pick(self.connection, self.path, net, oracle)
+
+    def alpha(self, net_id: int, oracle_id: int, requested: float | None = None) -> values.Alpha:
+        """The alpha to use: `requested`, else the stored fit, else a fit on what is scored, else the default.
+
+        A fit needs `values.AUTO_MIN_POSITIONS` positions with a centipawn score.
+        """
+        with store_errors(self.path):
+            return queries.alpha(self.connection, net_id, oracle_id, requested)
+
+    def set_alpha(self, net_id: int, oracle_id: int, fit: values.AlphaFit) -> None:
+        """Stores a fit for this net and oracle and commits; it replaces an earlier one."""
+        with self._writing() as connection:
+            connection.execute(
+                "INSERT OR REPLACE INTO alpha_fits VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                (
+                    net_id,
+                    oracle_id,
+                    fit.alpha,
+                    *or_none(np.array([fit.low, fit.high])),
+                    fit.norm,
+                    fit.n,
+                    fit.residual,
+                    now(),
+                ),
+            )
+        self.commit()
+
+    def frame(
+        self,
+        net: str | None = None,
+        oracle: str | None = None,
+        alpha: float | None = None,
+        q_from: QFrom = "cp",
+        *,
+        text: bool = True,
+    ) -> pd.DataFrame:
+        """All positions scored by both net and oracle, one row each, by position_id; see `queries.frame`."""
+        with store_errors(self.path):
+            return queries.frame(self.connection, self.path, net, oracle, alpha, q_from, text=text)
+
+    def candidates(
+        self,
+        threshold: float,
+        net: str | None = None,
+        oracle: str | None = None,
+        alpha: float | None = None,
+        q_from: QFrom = "cp",
+    ) -> pd.DataFrame:
+        """The rows of `frame` with ``|disagreement| >= threshold``, the largest first.
+
+        Raises UsageError for a threshold outside (0, 2].
+        """
+        with store_errors(self.path):
+            return queries.candidates(self.connection, self.path, threshold, net, oracle, alpha, q_from)
+
+    def stats(
+        self,
+        net: str | None = None,
+        oracle: str | None = None,
+        alpha: float | None = None,
+        q_from: QFrom = "cp",
+        threshold: float = 0.55,
+        thresholds: Sequence[float] | None = None,
+    ) -> dict[str, Any]:
+        """What is in the store, as JSON-able data; see `valuerepair.store.statistics`."""
+        from valuerepair.store import statistics
+
+        with store_errors(self.path):
+            return statistics.stats(self, net, oracle, alpha, q_from, threshold, thresholds)
+
+    @contextmanager
+    def _writing(self) -> Iterator[sqlite3.Connection]:
+        """The connection, within a transaction that stays open until the next commit."""
+        if self._lock is None:
+            raise ValueError("the store is open for reading only")
+        with store_errors(self.path):
+            if not self.connection.in_transaction:
+                self.connection.execute("BEGIN IMMEDIATE")
+            yield self.connection
+
+    def _is_empty(self) -> bool:
+        try:
+            query = "SELECT EXISTS (SELECT 1 FROM runs) OR EXISTS (SELECT 1 FROM alpha_fits)"
+            return not self.connection.execute(query).fetchone()[0]
+        except sqlite3.Error:
+            return False
