@@ -28,7 +28,18 @@ KEPT = (
     "Variant",
 )
 GAME_RESULTS = ("1-0", "0-1", "1/2-1/2")
-STANDARD_VARIANTS = ("", "?", "-", "standard", "chess", "normal", "regular", "classical", "from position", "fromposition")
+STANDARD_VARIANTS = (
+    "",
+    "?",
+    "-",
+    "standard",
+    "chess",
+    "normal",
+    "regular",
+    "classical",
+    "from position",
+    "fromposition",
+)
 _HEADER = re.compile(rb"(?:\s*(?:\xef\xbb\xbf)?(?:\[[^\n]*|%[^\n]*)(?:\n|\Z))*")
 _TAG = re.compile(rb'\[\s*(\w+)\s+"((?:[^"\\\n]|\\.)*)"')
 _LAST_RESULT = re.compile(rb"(1-0|0-1|1/2-1/2)\s*\Z")

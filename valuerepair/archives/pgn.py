@@ -1,7 +1,7 @@
 """Sampled games through the Rust PGN reader, a block at a time, and the choice of positions in them.
 
 The reader (shakmaty and pgn-reader) is strict and fast, but quiet where a game goes on behind an empty line, behind a
-result or inside a variation without end: it just stops there. `scan.census` counts the moves of the text beforehand,
+result or inside a variation without end: it just stops there. `census` counts the moves of the text beforehand,
 and a game of which the reader saw another number is rejected, never cut short.
 """
 
@@ -16,23 +16,25 @@ import rust_pgn_reader_python_binding as rust
 from numpy.typing import NDArray
 
 from valuerepair import board
-from valuerepair.archives import scan
+from valuerepair.archives import census
 from valuerepair.archives.headers import KEPT, read_headers, unescape, variant_reject
 from valuerepair.archives.open import Source, read_text
 from valuerepair.archives.options import SampleOptions
+from valuerepair.archives.reread import rewrite
 from valuerepair.archives.rows import Rejected, Rows, cuts_of
-from valuerepair.archives.select import game_hashes, ply_priorities
+from valuerepair.archives.select import game_hashes, lowest_of_each, ply_priorities
 from valuerepair.errors import ValueRepairError
 
 Index = NDArray[np.int64]
 _EMPTY_LINES = re.compile(rb"\n(?:[ \t\r]*\n)+")
 _TEXT_REJECTS = (
-    (scan.NUL_BYTE, "not text"),
-    (scan.OPEN_COMMENT, "comment never closed"),
-    (scan.OPEN_VARIATION, "variation never closed"),
-    (scan.MOVES_AFTER_RESULT, "moves after the result"),
-    (scan.NULL_MOVE, "null move"),
+    (census.NUL_BYTE, "not text"),
+    (census.OPEN_COMMENT, "comment never closed"),
+    (census.OPEN_VARIATION, "variation never closed"),
+    (census.MOVES_AFTER_RESULT, "moves after the result"),
+    (census.NULL_MOVE, "null move"),
 )
+_UCI = re.compile(rb"\s*[a-h][1-8][a-h][1-8]\b")
 _RESULTS = {"White": "1-0", "Black": "0-1", "Draw": "1/2-1/2"}
 # lichess writes pawns (`0.17`) or moves to mate (`#-3`) from White's side, perhaps with a depth behind a comma.
 _EVAL = re.compile(r"\[%eval\s+(?:#(?P<mate>[+-]?\d+)|(?P<pawns>[+-]?\d*\.?\d+))")
@@ -58,50 +60,72 @@ class GameBlock:
 def parse_games(block: GameBlock, options: SampleOptions) -> Rows:
     """Parses a block of games and draws positions from each; rejects and counts are in the result."""
     rows = Rows(block.source)
-    games, counts = _readable(block, rows)
-    if games:
-        _draw(_Parsed(block, games, counts, rows), options, rows)
+    readable = _readable(block, rows)
+    if readable.games:
+        parsed = _Parsed(block, readable)
+        if _mend(block, readable, parsed):
+            parsed = _Parsed(block, readable)
+        parsed.count(rows)
+        _draw(parsed, options, rows)
     return rows
 
 
-def _readable(block: GameBlock, rows: Rows) -> tuple[list[int], Index]:
-    """The games (indices in the block) that are worth parsing, and the moves that the text of each holds.
+@dataclass(frozen=True, slots=True)
+class _Readable:
+    """The games (indices in the block) that are worth parsing, how many moves the text of each holds, and where its
+    movetext begins."""
+
+    games: list[int]
+    counts: Index
+    bodies: Index
+
+
+def _readable(block: GameBlock, rows: Rows) -> _Readable:
+    """Leaves out what is no readable game of standard chess.
 
     Mends what can be mended in the block: empty lines between moves, and texts that are not UTF-8.
     """
     joined = b"".join(block.games)
-    if any(tag in joined for tag in (b"[Variant", b"[FEN", b"[variant", b"[fen", b"[VARIANT", b"[Fen")):
-        variants = [variant_reject(read_headers(text)) for text in block.games]
-    else:
-        variants = [None] * len(block.games)
     counts, flags, bodies = _census(block.games, joined)
     ascii_only = joined.isascii()
     kept: list[int] = []
-    for i, variant in enumerate(variants):
-        flag = int(flags[i])
-        reason = variant
-        if reason is None and flag & ~scan.HAS_TAGS:
+    for i, flag in enumerate(flags.tolist()):
+        reason = variant_reject(read_headers(block.games[i])) if flag & census.HAS_START else None
+        if reason is None and flag & ~(census.HAS_TAGS | census.HAS_START):
             reason = next((reason for bit, reason in _TEXT_REJECTS if flag & bit), None)
-            if flag & scan.BLANK_LINE:
+            if flag & census.BLANK_LINE:
                 body = int(bodies[i])
                 text = block.games[i]
                 block.games[i] = text[:body] + _EMPTY_LINES.sub(b"\n", text[body:])
         if reason is None and counts[i] == 0:
-            reason = "no moves" if flag & scan.HAS_TAGS else "not a game"
+            reason = "no moves" if flag & census.HAS_TAGS else "not a game"
         if reason is not None:
             rows.rejected.append(Rejected(reason, block.offsets[i]))
             continue
         if not ascii_only:
             block.games[i] = read_text(block.games[i]).encode()
         kept.append(i)
-    return kept, counts[kept]
+    return _Readable(kept, counts[kept], bodies[kept])
+
+
+def _mend(block: GameBlock, readable: _Readable, parsed: _Parsed) -> bool:
+    """Rewrites the games that the reader rejected where a second reading can; says whether there are any."""
+    mended = False
+    for g in np.flatnonzero(~parsed.good).tolist():
+        i = readable.games[g]
+        if parsed.start_is_legal(g) and (parsed.headers[g] or parsed.length(g) or _UCI.match(block.games[i])):
+            text = rewrite(block.games[i], int(readable.bodies[g]), int(readable.counts[g]))
+            if text is not None:
+                block.games[i] = text
+                mended = True
+    return mended
 
 
 def _census(texts: list[bytes], joined: bytes) -> tuple[Index, Index, Index]:
     cuts = cuts_of([len(text) for text in texts])
     counts, flags, bodies = (np.empty(len(texts), np.int64) for _ in range(3))
     data = np.frombuffer(bytearray(joined), np.uint8)
-    scan.census(data, cuts[:-1].copy(), cuts[1:].copy(), counts, flags, bodies)
+    census.census(data, cuts[:-1].copy(), cuts[1:].copy(), counts, flags, bodies)
     return counts, flags, bodies - cuts[:-1]
 
 
@@ -111,12 +135,13 @@ class _Parsed:
     A game has one position more than moves: move m of game g is played in position m + g.
     """
 
-    def __init__(self, block: GameBlock, games: list[int], counts: Index, rows: Rows) -> None:
+    def __init__(self, block: GameBlock, readable: _Readable) -> None:
+        games = readable.games
         texts = [block.games[i] for i in games]
         joined = b"".join(texts)
         cuts = cuts_of([len(text) for text in texts]).astype(np.int32)
         array = pa.StringArray.from_buffers(len(texts), pa.py_buffer(cuts), pa.py_buffer(joined))
-        self.evals = b"%eval" in joined
+        self.evals, self.escapes = b"%eval" in joined, b"\\" in joined
         read = rust.parse_games(pa.chunked_array([array]), num_threads=1, store_comments=self.evals)
         if len(read) != len(texts) or read.num_chunks != 1:
             raise ValueRepairError(
@@ -128,7 +153,8 @@ class _Parsed:
         self.headers: list[dict[str, str]] = self.chunk.headers
         self.outcomes = self.chunk.outcome
         self.cuts = self.chunk.move_offsets.astype(np.int64)
-        self.good = self._check(counts, rows)
+        # bool[games]: read to the end.
+        self.good = self.chunk.valid & (np.diff(self.cuts) == readable.counts)
         self.moves = _moves(self.chunk)
         self.game_of_move = np.repeat(np.arange(len(games)), np.diff(self.cuts))
         self.ply_in_game = np.arange(len(self.moves)) - self.cuts[self.game_of_move]
@@ -138,18 +164,23 @@ class _Parsed:
         self.black_start = ~self.chunk.turn[np.minimum(starts, len(self.chunk.turn) - 1)]
         self.start_numbers = np.array([_start_number(headers) for headers in self.headers], np.int64)
 
-    def _check(self, counts: Index, rows: Rows) -> NDArray[np.bool_]:
-        """bool[games]: read to the end. The others are rejected with the reader's reason."""
-        good = self.chunk.valid & (np.diff(self.cuts) == counts)
-        errors = self.chunk.parse_errors if not good.all() else []
-        tagless = ~good & (np.diff(self.cuts) == 0)
-        for g in np.flatnonzero(~good).tolist():
+    def length(self, g: int) -> int:
+        """The moves that the reader saw of a game."""
+        return int(self.cuts[g + 1] - self.cuts[g])
+
+    def start_is_legal(self, g: int) -> bool:
+        """The reader gives no positions at all of a game whose FEN it refuses."""
+        return bool(self.chunk.position_offsets[g + 1] > self.chunk.position_offsets[g])
+
+    def count(self, rows: Rows) -> None:
+        """Counts the good games, and rejects the others with the reader's reason."""
+        rows.parsed = int(self.good.sum())
+        errors = self.chunk.parse_errors if not self.good.all() else []
+        for g in np.flatnonzero(~self.good).tolist():
             reason, detail = _reason(errors[g])
-            if tagless[g] and not self.headers[g]:
+            if not self.headers[g] and not self.length(g):
                 reason = "not a game"
             rows.rejected.append(Rejected(reason, self.block.offsets[self.games[g]], detail))
-        rows.parsed = int(good.sum())
-        return good
 
     def boards(self, moves: Index) -> board.Boards:
         """The boards in which these moves are played."""
@@ -198,7 +229,7 @@ def _draw(parsed: _Parsed, options: SampleOptions, rows: Rows) -> None:
     block = parsed.block
     rows.numbers = [block.numbers[i] for i in parsed.games]
     rows.offsets = [block.offsets[i] for i in parsed.games]
-    rows.headers = [_kept(headers) for headers in parsed.headers]
+    rows.headers = [_kept(headers, parsed.escapes) for headers in parsed.headers]
     rows.results = [_result(h, outcome) for h, outcome in zip(rows.headers, parsed.outcomes, strict=True)]
     with_fen = {int(i) for i in np.unique(g) if "FEN" in parsed.headers[i] or "fen" in parsed.headers[i]}
     rows.starts = {i: board.fens(parsed.start_board(i))[0] for i in with_fen}
@@ -251,19 +282,14 @@ def _lowest_per_game(parsed: _Parsed, moves: Index, options: SampleOptions) -> I
     hashes = game_hashes(options.seed, parsed.block.source.identity, numbers)
     g = parsed.game_of_move[moves]
     priority = ply_priorities(hashes[g], parsed.ply_in_game[moves])
-    order = np.lexsort((priority, g))
-    firsts = np.flatnonzero(np.diff(g[order], prepend=-1))
-    rank = np.arange(len(order)) - np.repeat(firsts, np.diff(np.append(firsts, len(order))))
-    chosen = moves[order[rank < (options.per_game or 0)]]
-    chosen.sort()
-    return chosen
+    return moves[lowest_of_each(g, priority, options.per_game or 0)]
 
 
 def _moves(chunk: rust.PyChunkView) -> NDArray[np.uint16]:
     """The reader's moves as the project's 16-bit moves."""
     promotion = np.maximum(chunk.promotions, 1).astype(np.uint16) - np.uint16(1)
-    packed = chunk.from_squares + (chunk.to_squares.astype(np.uint16) << 6) + (promotion << 12)
-    return packed.astype(np.uint16)
+    packed: NDArray[np.uint16] = chunk.from_squares + (chunk.to_squares.astype(np.uint16) << 6) + (promotion << 12)
+    return packed
 
 
 def _start_number(headers: dict[str, str]) -> int:
@@ -284,8 +310,10 @@ def _reason(error: str | None) -> tuple[str, str]:
     return "unreadable move", detail.removeprefix("failed to parse SAN ")
 
 
-def _kept(headers: dict[str, str]) -> dict[str, str]:
-    return {name: unescape(headers[name]) for name in KEPT if name in headers}
+def _kept(headers: dict[str, str], escapes: bool) -> dict[str, str]:
+    if escapes:
+        return {name: unescape(headers[name]) for name in KEPT if name in headers}
+    return {name: headers[name] for name in KEPT if name in headers}
 
 
 def _result(headers: dict[str, str], outcome: str | None) -> str:

@@ -11,7 +11,7 @@ from types import TracebackType
 from valuerepair.archives.open import OnBytes, Source, Stream
 from valuerepair.archives.split import HEADROOM, Bytes, new_buffer
 
-PIECE = 1 << 20  # bytes; the cut into pieces does not depend on how the bytes arrive
+PIECE = 1 << 19  # bytes; the cut into pieces does not depend on how the bytes arrive
 AHEAD = 4
 
 
@@ -80,7 +80,7 @@ class Pieces:
                 if buffer is None or self._stop:
                     self._stop = True
                     return
-                length = stream.read_into(memoryview(buffer)[HEADROOM:])
+                length = stream.read_into(buffer.data[HEADROOM:])
                 last = length < self._size
                 self._full.put(Piece(source, buffer, length, first, last, stream.broken))
                 first = False

@@ -9,22 +9,28 @@ from __future__ import annotations
 import hashlib
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from valuerepair.archives.kernel import kernel
 from valuerepair.positions import PositionBatch
 
 U64 = NDArray[np.uint64]
-_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 
 def mix(values: U64) -> U64:
     """A bijection of 64-bit numbers whose output bits all depend on all input bits."""
-    z = values + _GOLDEN
-    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    mixed: U64 = z ^ (z >> np.uint64(31))
-    return mixed
+    out = np.empty(len(values), np.uint64)
+    _mix(np.ascontiguousarray(values), out)
+    return out
+
+
+@kernel
+def _mix(values: U64, out: U64) -> None:
+    for i in range(len(values)):
+        z = values[i] + np.uint64(0x9E3779B97F4A7C15)
+        z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        out[i] = z ^ (z >> np.uint64(31))
 
 
 def salt(*parts: object) -> U64:
@@ -42,7 +48,8 @@ def in_share(hashes: U64, share: float) -> NDArray[np.bool_]:
     """bool[n]: the games to look at, so that a smaller share is part of a larger one."""
     if share >= 1:
         return np.ones(len(hashes), np.bool_)
-    return mix(hashes) < np.uint64(share * 2.0**64)
+    chosen: NDArray[np.bool_] = mix(hashes) < np.uint64(share * 2.0**64)
+    return chosen
 
 
 def ply_priorities(hashes: U64, plies: NDArray[np.int64]) -> U64:
@@ -53,6 +60,28 @@ def ply_priorities(hashes: U64, plies: NDArray[np.int64]) -> U64:
 def key_priorities(seed: int, keys: U64) -> U64:
     """uint64[n]: of each position by its board key alone, so that equal positions have one priority."""
     return mix(keys ^ salt(seed, "positions"))
+
+
+def lowest_of_each(groups: NDArray[np.int64], priorities: U64, count: int) -> NDArray[np.int64]:
+    """The rows of the `count` lowest priorities of each group, in rising order; `groups` must be sorted."""
+    rows = np.empty(len(groups), np.int64)
+    return rows[: _lowest_of_each(groups, priorities, count, rows)]
+
+
+@kernel
+def _lowest_of_each(groups: NDArray[np.int64], priorities: U64, count: int, rows: NDArray[np.int64]) -> int:
+    n, begin = 0, 0
+    while begin < len(groups):
+        end = begin
+        while end < len(groups) and groups[end] == groups[begin]:
+            end += 1
+        limit = np.sort(priorities[begin:end])[min(count, end - begin) - 1]
+        for i in range(begin, end):
+            if priorities[i] <= limit:
+                rows[n] = i
+                n += 1
+        begin = end
+    return n
 
 
 class KeySet:
@@ -73,7 +102,7 @@ class KeySet:
         return fresh
 
 
-@njit(nogil=True, cache=True)  # type: ignore[untyped-decorator]  # Numba has no type hints
+@kernel
 def _insert(table: U64, keys: U64) -> NDArray[np.bool_]:
     """Open addressing, linear probing; len(table) is a power of two. Key 0 marks a free place and counts as key 1."""
     fresh = np.zeros(len(keys), np.bool_)

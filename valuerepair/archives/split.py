@@ -134,7 +134,8 @@ class Splitter:
         """The unfinished line at the end: all that is kept of text which belongs to no game."""
         tail = data[max(at, end - HEADROOM // 2) : end]
         breaks = np.flatnonzero(tail == 10)
-        return tail[breaks[-1] + 1 :].copy() if len(breaks) else tail[:0].copy()
+        line: Bytes = tail[breaks[-1] + 1 if len(breaks) else len(tail) :].copy()
+        return line
 
     def _numbered(self, data: Bytes, cuts: NDArray[np.int64], base: int) -> Games:
         games = Games(data, cuts, self.games + 1, base)

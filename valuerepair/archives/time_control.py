@@ -6,7 +6,11 @@ import re
 
 SPEEDS = ("bullet", "blitz", "rapid", "classical", "correspondence")
 EXPECTED_MOVES = 40  # lichess's estimate of a game's length: base + 40 increments
-_LIMITS = (("bullet", 180), ("blitz", 480), ("rapid", 1500))  # estimated seconds, exclusive (lichess-org/scalachess Speed)
+_LIMITS = (
+    ("bullet", 180),
+    ("blitz", 480),
+    ("rapid", 1500),
+)  # estimated seconds, exclusive (lichess-org/scalachess Speed)
 DAY = 86_400
 _PHASE = re.compile(r"(?:(?P<moves>\d+)/)?(?P<base>\d+(?:\.\d+)?)(?:\+(?P<increment>\d+(?:\.\d+)?))?$")
 _PER_MOVE = re.compile(r"(?P<base>\d+(?:\.\d+)?)/move$")
