@@ -11,7 +11,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import chess
 import chess.pgn
@@ -123,20 +123,25 @@ def from_board(board: chess.Board) -> Position:
 
 def archive_positions(path: Path, games: int, seed: int) -> list[Position]:
     """Up to three random positions of each of the first games of a PGN file, with their history."""
-    chance, found = random.Random(seed), []
     with path.open(encoding="utf-8-sig", errors="replace") as text:
-        for _ in range(games):
-            game = chess.pgn.read_game(text)
-            if game is None:
-                break
-            end = game.end().board()
-            if not isinstance(end, chess.Board) or end.chess960 or len(end.move_stack) < 3:
-                continue
-            for length in {chance.randrange(len(end.move_stack) + 1) for _ in range(3)}:
-                board = end.root()
-                for move in end.move_stack[:length]:
-                    board.push(move)
-                found.append(from_board(board))
+        return text_positions(text, games, seed)
+
+
+def text_positions(text: TextIO, games: int, seed: int) -> list[Position]:
+    """As `archive_positions`, of an open PGN file."""
+    chance, found = random.Random(seed), []
+    for _ in range(games):
+        game = chess.pgn.read_game(text)
+        if game is None:
+            break
+        end = game.end().board()
+        if not isinstance(end, chess.Board) or end.chess960 or len(end.move_stack) < 3:
+            continue
+        for length in sorted({chance.randrange(len(end.move_stack) + 1) for _ in range(3)}):
+            board = end.root()
+            for move in end.move_stack[:length]:
+                board.push(move)
+            found.append(from_board(board))
     return found
 
 

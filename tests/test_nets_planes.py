@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -69,6 +70,22 @@ def test_planes_of_other_formats_equal_lc0s(
         positions = [p for p in positions if p.start_fen.split()[4] == "0"]
     assert len(positions) > 250
     assert first_difference(positions, backend, input_format) is None
+
+
+@pytest.mark.slow
+def test_planes_of_many_games_equal_lc0s(maia: Any, shared_data: Path) -> None:
+    positions: list[Position] = []
+    for name in (
+        "lichess-blitz.pgn",
+        "iccf-scca.pgn",
+        "ugly/kasparov-deep-blue-1997.pgn",
+        "ugly/stockfish-learning.pgn",
+    ):
+        positions += lc0_oracle.archive_positions(shared_data / "pgn" / name, 1000, 5)
+    with gzip.open(shared_data / "pgn" / "leela-ID352.pgn.gz", "rt") as archive:
+        positions += lc0_oracle.text_positions(archive, 800, 6)
+    assert len(positions) > 5000
+    assert first_difference(positions, maia, 1) is None
 
 
 def test_v2_formats_end_where_lc0_does_not() -> None:

@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import numba
-from numba import types
 
 PACKAGE = Path(__file__).parents[1]
 # Every module that defines a kernel or a table that kernels read, relative to the package. A test holds it complete.
@@ -27,6 +26,7 @@ KEEP_DAYS = 30.0
 F = TypeVar("F", bound=Callable[..., Any])
 
 _config: Any = numba.config  # its settings are made when Numba is imported, so type checkers do not know them
+_types: Any = numba.types
 
 
 def source_key(package: Path = PACKAGE, patterns: Iterable[str] = KERNEL_SOURCES) -> str:
@@ -100,6 +100,6 @@ def _without_literals(template: Callable[..., Any]) -> Callable[..., Any]:
     """Types a call like ``f(rows, 0)`` as one of ``f(rows, n)``; Numba would compile f once for each constant."""
 
     def typed_template(args: tuple[Any, ...], kws: dict[str, Any]) -> Any:
-        return template(tuple(map(types.unliteral, args)), {name: types.unliteral(t) for name, t in kws.items()})
+        return template(tuple(map(_types.unliteral, args)), {name: _types.unliteral(t) for name, t in kws.items()})
 
     return typed_template
