@@ -16,6 +16,7 @@ from typing import BinaryIO
 
 import chess
 
+from valuerepair.books.epd_reader import epd_board
 from valuerepair.books.lc0_reader import RESULTS, Refused, explain, no_game, read_move, start_board
 from valuerepair.errors import UsageError, ValueRepairError
 
@@ -127,6 +128,7 @@ class _Entry:
     first_word: str = ""
     first_number: int | None = None
     last_number: int = 0
+    last_number_at: int = 0  # plies before that number
     moves: list[str] = field(default_factory=list)
 
 
@@ -145,7 +147,7 @@ class _PgnCheck:
     def line(self, number: int, raw: bytes) -> None:
         raw = raw.removeprefix(b"\xef\xbb\xbf").removesuffix(b"\r")
         if b"\0" in raw:
-            self._problem(number, "a NUL byte: lc0 drops the rest of the line")
+            self._problem(number, "a NUL byte: lc0 drops the rest of the line and joins the next to it")
             raw = raw[: raw.index(b"\0")]
         text = raw.decode("latin-1")
         if text and text[0] != "[":
@@ -264,10 +266,11 @@ class _PgnCheck:
         value = int(digits[:9])
         if self._entry.first_number is None and not self._entry.moves:
             self._entry.first_number = value
-        if value < self._entry.last_number:
-            reason = f"the move number goes back from {self._entry.last_number} to {value}: two games in one entry"
+        entry = self._entry
+        if value < entry.last_number or (value == entry.last_number and len(entry.moves) > entry.last_number_at + 1):
+            reason = f"move number {value} comes after {entry.last_number}: two games in one entry"
             self._problem(number, reason)
-        self._entry.last_number = value
+        entry.last_number, entry.last_number_at = value, len(entry.moves)
 
     def _move(self, number: int, word: str) -> None:
         entry, board = self._entry, self._board
@@ -323,7 +326,7 @@ class _EpdCheck:
         self._book, self._problem = book, problem
 
     def line(self, number: int, raw: bytes) -> None:
-        text = raw.removeprefix(b"\xef\xbb\xbf").decode("utf-8", "replace").strip()
+        text = raw.removeprefix(b"\xef\xbb\xbf").decode("utf-8", "replace").strip(" \t\r")
         if not text or text[0] == "#":
             return
         self._book.entries += 1
@@ -340,19 +343,3 @@ class _EpdCheck:
     def end(self, number: int) -> None:
         if not self._book.entries:
             self._problem(0, "no position")
-
-
-def epd_board(text: str) -> chess.Board:
-    """The position of one EPD (or FEN) line with `hmvc` and `fmvn` applied. Raises `Refused` with the reason."""
-    fields = text.split(None, 4)
-    if len(fields) < 4:
-        raise Refused("an EPD line has four fields: placement, side to move, castling, e.p. square")
-    clocks = fields[4].rstrip("; ").split() if len(fields) == 5 else []
-    if len(clocks) == 2 and all(c.isascii() and c.isdigit() for c in clocks):
-        return start_board(" ".join([*fields[:4], *clocks]))
-    board = start_board(" ".join([*fields[:4], "0", "1"]))
-    try:
-        board.set_epd(text)
-    except (ValueError, AssertionError) as error:
-        raise Refused(f"bad operations: {error}") from None
-    return board

@@ -16,7 +16,8 @@ RESULTS = frozenset({"1/2-1/2", "1-0", "0-1", "*"})
 
 _PIECES = {"K": chess.KING, "Q": chess.QUEEN, "B": chess.BISHOP, "N": chess.KNIGHT, "R": chess.ROOK}
 _PROMOTIONS = {"Q": chess.QUEEN, "B": chess.BISHOP, "N": chess.KNIGHT, "R": chess.ROOK}
-_PLAIN_SAN = re.compile(r"(?:[KQRBN]?[a-h]?[1-8]?x?[a-h][1-8](?:=[QRBN])?|O-O(?:-O)?)(?![a-h1-8x=])")
+# Words that lc0 reads as the standard does: no origin in full, which it takes unseen, and nothing more behind.
+_PLAIN_SAN = re.compile(r"(?:[KQRBN]?(?:[a-h]|[1-8])?x?[a-h][1-8](?:=[QRBN])?|O-O(?:-O)?)(?![-a-h1-8x=])")
 _SAN_BY_THE_STANDARD = re.compile(r"O-O-O|O-O|[KQRBN]?[a-h]?[1-8]?[-x]?[a-h][1-8](?:=?[QRBN])?")
 
 

