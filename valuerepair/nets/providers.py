@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import os
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -73,7 +74,7 @@ def why_not(provider: str) -> str | None:
         options.add_session_config_entry("session.disable_cpu_ep_fallback", "1")
     image = np.arange(9, dtype=np.float32).reshape(1, 1, 3, 3)
     try:
-        session = onnxruntime.InferenceSession(_canary(), options, providers=[provider])
+        session = new_session(_canary(), options, [provider])
         if session.get_providers()[0] != provider:
             return "its libraries do not load"
         (answer,) = session.run(None, {"image": image})
@@ -95,6 +96,19 @@ def preload_libraries(provider: str) -> None:
 
     if provider != CPU and hasattr(onnxruntime, "preload_dlls"):
         onnxruntime.preload_dlls()
+
+
+def new_session(model: str | bytes, options: Any, wanted: Sequence[str | tuple[str, dict[str, str]]]) -> Any:
+    """An onnxruntime.InferenceSession of a file or of bytes.
+
+    ONNX Runtime warns when it drops a provider and goes on; the callers look at what the session really has and
+    raise, so the warning would only say it twice.
+    """
+    import onnxruntime
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        return onnxruntime.InferenceSession(model, options, providers=wanted)
 
 
 def quiet_options(threads: int) -> Any:

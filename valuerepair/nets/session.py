@@ -22,7 +22,16 @@ from numpy.typing import NDArray
 from valuerepair.errors import ValueRepairError
 from valuerepair.nets.cache import cache_folder, written_whole
 from valuerepair.nets.heads import PLANES_SHAPE, find_tensors
-from valuerepair.nets.providers import CPU, NAMES, TENSORRT, first_line, preload_libraries, provider_list, quiet_options
+from valuerepair.nets.providers import (
+    CPU,
+    NAMES,
+    TENSORRT,
+    first_line,
+    new_session,
+    preload_libraries,
+    provider_list,
+    quiet_options,
+)
 
 DEFAULT_BATCH = {CPU: 64}
 DEFAULT_GPU_BATCH = 512
@@ -52,15 +61,12 @@ class Session:
     """A net ready to run on one provider. `run` may be called from several threads at once."""
 
     def __init__(self, onnx: Path, provider: str, threads: int, sha256: str) -> None:
-        import onnxruntime
-
         self.provider, self.threads, self._sha256 = provider, threads, sha256
         self._batch: int | None = None
         self.streams = threads if provider == CPU else min(threads, GPU_STREAMS)
         preload_libraries(provider)
         try:
-            providers = provider_list(provider, sha256)
-            self._session = onnxruntime.InferenceSession(str(onnx), quiet_options(1), providers=providers)
+            self._session = new_session(str(onnx), quiet_options(1), provider_list(provider, sha256))
         except Exception as error:  # ONNX Runtime raises a dozen classes of its own for this
             raise ValueRepairError(f"{onnx}: ONNX Runtime cannot load it: {first_line(error)}") from None
         if (first := self._session.get_providers()[0]) != provider:

@@ -1,0 +1,1 @@
+"""Comparisons with other programs over many positions; each module is also a script."""

