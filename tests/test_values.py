@@ -81,10 +81,10 @@ def test_alpha_must_be_positive(alpha: float) -> None:
 
 
 def test_deep_q_takes_mate_then_own_q_then_the_chosen_score() -> None:
-    nan = np.nan
+    nan = float("nan")
     cp = [100, nan, 100, nan, 100]
     mate = [nan, -3, nan, nan, 2]
-    wdl = [[900.0, 50, 50], [nan] * 3, [nan] * 3, [100, 100, 800], [0, 0, 1000]]
+    wdl: list[list[float]] = [[900.0, 50, 50], [nan] * 3, [nan] * 3, [100, 100, 800], [0, 0, 1000]]
     own = [nan, nan, 0.25, nan, 0.1]
     by_cp = deep_q(cp, mate, wdl, own, 200)
     np.testing.assert_allclose(by_cp, [math.tanh(0.25), -1, 0.25, nan, 1])

@@ -1,0 +1,88 @@
+"""Positions as boards: one SVG for many, small enough to keep in a notebook."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+from xml.etree import ElementTree
+
+import chess
+import chess.svg
+
+from valuerepair.views import style
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_SVG = "http://www.w3.org/2000/svg"
+_XLINK = "http://www.w3.org/1999/xlink"
+_CAPTION = 40  # height below a board, in the SVG's units
+_GAP = 12
+
+
+def sheet(frame: pd.DataFrame, columns: int = 4, size: int = 200) -> str:
+    """The rows of a store's `frame`, in their order, as one SVG of boards in `columns` columns of `size` pixels.
+
+    The side to move is at the bottom. Arrows: the net's best move (vermillion) and the deep search's (blue). Below each
+    board stand both Q, from the side to move, and the game and ply it was found at. Raises ValueError for a FEN
+    that is none.
+    """
+    cells = frame.to_dict("records")
+    rows = -(-len(cells) // columns)
+    width, height = columns * (size + _GAP), rows * (size + _CAPTION + _GAP)
+    ElementTree.register_namespace("", _SVG)
+    ElementTree.register_namespace("xlink", _XLINK)
+    root = ElementTree.Element(
+        _tag("svg"), {"viewBox": f"0 0 {width} {height}", "width": str(width), "height": str(height)}
+    )
+    definitions = ElementTree.SubElement(root, _tag("defs"))
+    for i, cell in enumerate(cells):
+        x, y = (i % columns) * (size + _GAP), (i // columns) * (size + _CAPTION + _GAP)
+        board = ElementTree.fromstring(_board(cell))
+        _share(board, definitions)
+        board.attrib.update(x=str(x), y=str(y), width=str(size), height=str(size))
+        root.append(board)
+        for line, text in enumerate(_caption(i, cell)):
+            place = {"x": str(x), "y": str(y + size + 14 * (line + 1)), "font-family": "sans-serif", "font-size": "11"}
+            ElementTree.SubElement(root, _tag("text"), {**place, "fill": style.INK}).text = text
+    return ElementTree.tostring(root, encoding="unicode")
+
+
+def _board(cell: dict[str, Any]) -> str:
+    board = chess.Board(cell["fen"])
+    arrows = []
+    for move, colour in ((cell.get("deep_best"), style.BLUE), (cell.get("net_best"), style.VERMILLION)):
+        if isinstance(move, str) and move:
+            arrow = chess.Move.from_uci(move)
+            arrows.append(chess.svg.Arrow(arrow.from_square, arrow.to_square, color=colour))
+    return chess.svg.board(board, orientation=board.turn, arrows=arrows, coordinates=False)
+
+
+def _share(board: ElementTree.Element, definitions: ElementTree.Element) -> None:
+    """Moves the drawings of pieces and the 64 empty squares, the same on every board, into the sheet's own."""
+    known = {child.get("id") for child in definitions}
+    for group in board.findall(_tag("defs")):
+        for drawing in group:
+            if drawing.get("id") not in known:
+                known.add(drawing.get("id"))
+                definitions.append(drawing)
+        board.remove(group)
+    squares = [child for child in board if child.get("class", "").startswith("square ")]
+    for square in squares:
+        board.remove(square)
+    if "squares" not in known:
+        ElementTree.SubElement(definitions, _tag("g"), {"id": "squares"}).extend(squares)
+    use = ElementTree.Element(_tag("use"), {f"{{{_XLINK}}}href": "#squares", "href": "#squares"})
+    board.insert(0, use)
+    for child in list(board):
+        if child.tag == _tag("desc") or child.tag.endswith("pre"):
+            board.remove(child)  # the position as text art: the caption and the pieces say it
+
+
+def _caption(i: int, cell: dict[str, Any]) -> tuple[str, str]:
+    side = "White" if cell["fen"].split(" ", 2)[1] == "w" else "Black"
+    where = f", game {cell['game']}, ply {cell['ply']}" if cell.get("game") else ""
+    return f"{i + 1}. net {cell['net_q']:+.2f}, deep {cell['deep_q']:+.2f}", f"{side} to move{where}"
+
+
+def _tag(name: str) -> str:
+    return f"{{{_SVG}}}{name}"

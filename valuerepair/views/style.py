@@ -1,0 +1,93 @@
+"""The house style of every plot: one palette, one way to title, one way to write a file.
+
+The colours are those of Okabe and Ito, which people with any of the common kinds of colour blindness tell apart
+(M. Okabe, K. Ito, "Color Universal Design", 2008); what matters also differs in shape. Figures are made without pyplot:
+no display is needed, and a figure is freed when nobody holds it.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from matplotlib import rc_context
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from valuerepair.errors import UsageError
+
+ORANGE, SKY, GREEN, BLUE, VERMILLION = "#E69F00", "#56B4E9", "#009E73", "#0072B2", "#D55E00"
+INK, GREY, PALE = "#222222", "#8A8A8A", "#EDEDED"
+
+FORMATS = ("png", "svg", "pdf")
+DPI = 150
+RC: dict[str, Any] = {
+    "font.size": 9,
+    "text.color": INK,
+    "axes.labelcolor": INK,
+    "axes.edgecolor": GREY,
+    "axes.linewidth": 0.8,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.titlesize": 11,
+    "axes.titleweight": "bold",
+    "axes.titlelocation": "left",
+    "xtick.color": INK,
+    "ytick.color": INK,
+    "legend.frameon": False,
+    "legend.fontsize": 8,
+    # Text stays text, so that a reader can search it, and the same figure is the same file.
+    "svg.fonttype": "none",
+    "svg.hashsalt": "valuerepair",
+    "pdf.fonttype": 42,
+}
+
+
+def new_figure(width: float, height: float) -> tuple[Figure, Axes]:
+    """An empty figure of that size in inches, with one pair of axes."""
+    with rc_context(RC):
+        figure = Figure(figsize=(width, height), dpi=DPI, layout="constrained")
+        return figure, figure.add_subplot()
+
+
+def title(axes: Axes, text: str, *lines: str) -> None:
+    """The title at the left, and below it smaller lines that say what the plot was made from."""
+    axes.set_title(text, pad=8 + 11 * len(lines))
+    for i, line in enumerate(reversed(lines)):
+        axes.annotate(
+            line, (0, 1), xytext=(0, 5 + 11 * i), xycoords="axes fraction", textcoords="offset points", fontsize=7.5
+        )
+
+
+def format_of(path: str | os.PathLike[str]) -> str:
+    """``png``, ``svg`` or ``pdf`` by the file's ending; UsageError for any other."""
+    ending = Path(path).suffix.lower().removeprefix(".")
+    if ending not in FORMATS:
+        raise UsageError(f"{os.fspath(path)}: a plot's name ends in .png, .svg or .pdf")
+    return ending
+
+
+def save(figure: Figure, path: str | os.PathLike[str]) -> None:
+    """Writes the figure in the format of the file's ending; the file appears whole or not at all.
+
+    Raises UsageError for another ending, OSError when the folder cannot be written.
+    """
+    kind, target = format_of(path), Path(path)
+    # No time of writing: the same store gives the same file.
+    metadata = {"png": {}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}[kind]
+    try:
+        handle, partial = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.absolute().parent)
+    except OSError as error:
+        raise type(error)(error.errno, error.strerror, os.fspath(path)) from None
+    try:
+        with os.fdopen(handle, "wb") as stream, rc_context(RC):
+            figure.savefig(stream, format=kind, dpi=DPI, metadata=metadata)
+        umask = os.umask(0)
+        os.umask(umask)
+        os.chmod(partial, 0o666 & ~umask)  # mkstemp makes private files
+        os.replace(partial, target)
+    except BaseException:
+        os.unlink(partial)
+        raise
