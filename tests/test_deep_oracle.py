@@ -168,7 +168,7 @@ def test_the_digest_tells_every_difference_and_nothing_else() -> None:
         ("uci:/bin/cat,nodes=1,start-timeout=0.3", ValueRepairError, "is it a UCI engine?"),
         (f"{FAKE},arg=exit-at-once", ValueRepairError, "the engine exited with code 7"),
         (f"{FAKE},option.Hsh=3", UsageError, "has no option 'Hsh'; did you mean Hash?"),
-        (f"{FAKE},arg=hang-on=,start-timeout=0.5", ValueRepairError, "'go nodes 1': does it know this limit?"),
+        (f"{FAKE},arg=hang-on=,start-timeout=1.5", ValueRepairError, "'go nodes 1': does it know this limit?"),
         ("lc0", UsageError, "needs a net: lc0:nodes=1000,weights=FILE.pb.gz"),
         ("lc0:weights=/nowhere/x.pb.gz", ValueRepairError, "/nowhere/x.pb.gz: no such net file"),
     ],

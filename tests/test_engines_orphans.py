@@ -19,7 +19,6 @@ from valuerepair.engines import EnginePool, EngineSetup, TimeLimit
 path, go, *arguments = sys.argv[1:]
 pool = EnginePool(EngineSetup(path, tuple(arguments)), go, TimeLimit(given=600, first=600), 2)
 futures = [pool.submit("position startpos", lambda r: r, lambda *_: None) for _ in range(2)]
-time.sleep(0.6)
 print("searching", flush=True)
 try:
     time.sleep(600)
@@ -29,14 +28,20 @@ except KeyboardInterrupt:
 """
 
 
-def start(*arguments: str) -> tuple[subprocess.Popen[str], list[psutil.Process]]:
-    """A parent whose two engines search, and all processes below it."""
+def start(*arguments: str, processes: int = 3) -> tuple[subprocess.Popen[str], list[psutil.Process]]:
+    """A parent whose two engines search, and the `processes` below it: engines, reaper, engines' children."""
     parent = subprocess.Popen(
         [sys.executable, "-c", PARENT, *arguments], stdout=subprocess.PIPE, text=True, start_new_session=True
     )
     assert parent.stdout is not None
     assert parent.stdout.readline() == "searching\n"
-    return parent, psutil.Process(parent.pid).children(recursive=True)
+    deadline = time.monotonic() + 20
+    while len(below := psutil.Process(parent.pid).children(recursive=True)) < processes:
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    time.sleep(0.5)  # into the search
+    assert psutil.Process(parent.pid).children(recursive=True) == below
+    return parent, below
 
 
 def gone(processes: list[psutil.Process], seconds: float = 5.0) -> bool:
@@ -46,9 +51,8 @@ def gone(processes: list[psutil.Process], seconds: float = 5.0) -> bool:
 
 @pytest.mark.parametrize("what", [["hang-on=startpos"], ["deaf"], ["deaf", "child", "hang-on=startpos"]])
 def test_kill_9_of_the_parent_leaves_nothing(what: list[str]) -> None:
-    parent, below = start(sys.executable, "go nodes 5", "-I", "-S", FAKE, *what)
-    # Two engines, the reaper, and with "child" a process of each engine's own, as of a wrapper script.
-    assert len(below) == (5 if "child" in what else 3)
+    # With "child" each engine has a process of its own, as of a wrapper script.
+    parent, below = start(sys.executable, "go nodes 5", "-I", "-S", FAKE, *what, processes=5 if "child" in what else 3)
     parent.kill()
     parent.wait()
     assert gone(below)
@@ -83,7 +87,7 @@ def test_ctrl_c_in_the_terminal_reaches_us_and_not_the_engines() -> None:
 
 
 def test_an_exit_without_closing_leaves_nothing(stockfish: str) -> None:
-    program = PARENT.split("time.sleep(0.6)")[0] + "time.sleep(0.3)"
+    program = PARENT.split("print(")[0] + "time.sleep(0.3)"
     started = time.monotonic()
     before = {p.pid for p in psutil.process_iter() if p.name() == "stockfish"}
     subprocess.run([sys.executable, "-c", program, stockfish, "go infinite"], check=True, timeout=20)
