@@ -41,6 +41,7 @@ class LineWriter:
     """Turns moves into SAN lines. Consecutive lines share the work on their common beginning, so send them sorted."""
 
     def __init__(self) -> None:
+        self._given = ""  # the start as it came, and as python-chess writes it
         self._start = ""
         self._board = chess.Board()
         self._moves: list[str] = []
@@ -57,7 +58,7 @@ class LineWriter:
             return BookLine(board.fen(), (), board.fen())
         self._go_to(start_fen, moves)
         final = self._board.fen()
-        if _placement(final) != _placement(_board(fen).fen()):
+        if final != fen and _placement(final) != _placement(_board(fen).fen()):
             raise ValueRepairError(f"the moves recorded for {fen} lead to {final}; mine its game again")
         first = self._first[-1]
         start = self._fen_after(first)
@@ -66,8 +67,9 @@ class LineWriter:
         return BookLine(start, tuple(self._sans[first:]), final)
 
     def _go_to(self, start_fen: str, moves: list[str]) -> None:
-        if start_fen != self._start:
-            self._start, self._board = start_fen, _board(start_fen)
+        if start_fen != self._given:
+            self._given, self._board = start_fen, _board(start_fen)
+            self._start = self._board.fen()
             self._moves, self._sans = [], []
             self._first = [0 if self._board.turn == chess.WHITE else 1]
         common = 0
@@ -101,7 +103,7 @@ class LineWriter:
 
     def _fen_after(self, plies: int) -> str:
         if plies == 0:
-            return self._board.root().fen()
+            return self._start
         board = self._board.copy()
         while len(board.move_stack) > plies:
             board.pop()
@@ -162,13 +164,14 @@ def _one_line(text: str) -> str:
 
 
 def epd_entry(fen: str, operations: Mapping[str, str | int]) -> str:
-    """One EPD line: four fields (e.p. only where a capture is legal), then `hmvc`, `fmvn` and `operations` by name.
+    """One EPD line: the four fields of `fen`, then `hmvc`, `fmvn` and `operations` by name.
 
-    A text operand is quoted; EPD knows no escape in it, so quotes and semicolons become ' and a comma.
+    `fen` has six fields and an e.p. square only where a capture is legal, as `BookLine.fen` has. A text operand is
+    quoted; EPD knows no escape in it, so quotes and semicolons become ' and a comma.
     """
-    board = _board(fen)
-    every: dict[str, str | int] = {"hmvc": board.halfmove_clock, "fmvn": board.fullmove_number, **operations}
-    return " ".join([board.epd(), *(f"{name} {_operand(every[name])};" for name in sorted(every))])
+    *position, halfmoves, number = fen.split()
+    every: dict[str, str | int] = {"hmvc": int(halfmoves), "fmvn": int(number), **operations}
+    return " ".join([*position, *(f"{name} {_operand(every[name])};" for name in sorted(every))])
 
 
 def _operand(value: str | int) -> str:

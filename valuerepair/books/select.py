@@ -17,6 +17,7 @@ from valuerepair.errors import UsageError, ValueRepairError
 Sign = Literal["optimistic", "pessimistic", "both"]
 Order = Literal["disagreement", "shuffled"]
 Form = Literal["moves", "fen"]
+QFrom = Literal["cp", "wdl"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +43,7 @@ class BookOptions:
     net: str | None = None
     oracle: str | None = None
     alpha: float | None = None
-    q_from: Literal["cp", "wdl"] = "cp"
+    q_from: QFrom = "cp"
 
     def __post_init__(self) -> None:
         if not 0 < self.threshold <= 2:
@@ -73,12 +74,16 @@ class Selection:
     left_out: dict[str, int]
 
 
-def choose_rows(frame: pd.DataFrame, options: BookOptions) -> Selection:
-    """The book's rows from a frame of `Store.frame`'s columns. Raises ValueRepairError when none is left."""
+def choose_rows(frame: pd.DataFrame, options: BookOptions, scored: pd.Series[float]) -> Selection:
+    """The book's rows from a frame with `Store.frame`'s columns that holds all candidates, and more if you like.
+
+    `scored` are the disagreements of everything scored. Raises ValueRepairError when no row is left.
+    """
+    frame, sizes = frame.reset_index(drop=True), scored.dropna().abs()
     size = frame["disagreement"].abs()
     rows = frame[(size >= options.threshold) & (size <= options.maximum)]
     if rows.empty:
-        raise ValueRepairError(_nothing_found(size, options))
+        raise ValueRepairError(_nothing_found(sizes, options))
     candidates, left_out = len(rows), dict[str, int]()
 
     def keep(mask: pd.Series[bool], reason: str) -> None:
@@ -103,18 +108,16 @@ def choose_rows(frame: pd.DataFrame, options: BookOptions) -> Selection:
         reasons = ", ".join(f"{reason} {count:,}" for reason, count in left_out.items())
         raise ValueRepairError(f"all {candidates:,} candidates at {options.threshold:g} are left out: {reasons}")
     book, holdout = _split(rows, options)
-    return Selection(book, holdout, candidates, len(frame), left_out)
+    return Selection(book, holdout, candidates, len(sizes), left_out)
 
 
-def _nothing_found(size: pd.Series[float], options: BookOptions) -> str:
-    known = size.dropna()
-    if known.empty:
+def _nothing_found(sizes: pd.Series[float], options: BookOptions) -> str:
+    if sizes.empty:
         return "no position is scored by both this net and this oracle yet; run vr mine first"
-    below = known[known < options.threshold]
-    scored = f"{len(known):,} scored positions"
-    if len(below) < len(known):
+    scored = f"{len(sizes):,} scored positions"
+    if (sizes >= options.threshold).any():
         return f"no candidate between {options.threshold:g} and {options.maximum:g} among {scored}; raise --max"
-    largest = f"{known.max():.6f}".rstrip("0")
+    largest = f"{sizes.max():.4f}"
     advice = "lower --threshold or mine more games"
     return f"no candidate at {options.threshold:g}: the largest disagreement among {scored} is {largest}; {advice}"
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any, Protocol
 
 import pandas as pd
 
 from valuerepair.books.emit import BookLine, LineWriter, epd_entry, pgn_entry, signed
 from valuerepair.books.manifest import BookFile, Manifest, describe_file, make_manifest
-from valuerepair.books.select import BookOptions, choose_rows
+from valuerepair.books.select import BookOptions, QFrom, choose_rows
 from valuerepair.errors import ValueRepairError
 
 MANIFEST = "manifest.json"
@@ -20,9 +20,15 @@ _HOLDOUT_FILES = frozenset({"holdout.pgn", "holdout.epd"})
 
 
 class FrameSource(Protocol):
-    """What a book needs of the store: `valuerepair.store.Store.frame`."""
+    """What a book needs of the store: `frame` and `candidates` of `valuerepair.store.Store`."""
 
-    def frame(self, net: str | None, oracle: str | None, alpha: float | None, q_from: Any) -> pd.DataFrame: ...
+    def frame(
+        self, net: str | None, oracle: str | None, alpha: float | None, q_from: QFrom, *, text: bool
+    ) -> pd.DataFrame: ...
+
+    def candidates(
+        self, threshold: float, net: str | None, oracle: str | None, alpha: float | None, q_from: QFrom
+    ) -> pd.DataFrame: ...
 
 
 def write_books(
@@ -34,8 +40,10 @@ def write_books(
     manifest last; the holdout files of an earlier book go when this one has none. `on_entry` is called after each
     entry. Raises ValueRepairError when nothing is left to write or the folder cannot be written to.
     """
-    frame = store.frame(options.net, options.oracle, options.alpha, options.q_from)
-    selection = choose_rows(frame, options)
+    which = (options.net, options.oracle, options.alpha, options.q_from)
+    # Numbers of all rows, for the counts; texts, which are what is large, of the candidates only.
+    scored = store.frame(*which, text=False)
+    selection = choose_rows(store.candidates(options.threshold, *which), options, scored["disagreement"])
     contents: dict[str, bytes] = {}
     files: dict[str, BookFile] = {}
     for name, rows in (("book", selection.book), ("holdout", selection.holdout)):
@@ -53,7 +61,7 @@ def write_books(
         for file, text in texts.items():
             contents[file] = text.encode()
             files[file] = describe_file(contents[file], lines, rows["ply"].tolist(), games)
-    manifest = make_manifest({str(k): v for k, v in frame.attrs.items()}, options, selection, files)
+    manifest = make_manifest({str(k): v for k, v in scored.attrs.items()}, options, selection, files)
     contents[MANIFEST] = manifest.to_json().encode()
     _replace_all(Path(directory), contents)
     return manifest
@@ -80,7 +88,7 @@ def _tags(row: dict[Any, Any]) -> dict[str, str]:
         "White": _text(row, "white"),
         "Black": _text(row, "black"),
         "Result": "*",
-        "Source": f"{row['source']}#{row['game']}",
+        "Source": _source(row),
         "NetQ": signed(row["net_q"]),
         "DeepQ": signed(row["deep_q"]),
         "Disagreement": signed(row["disagreement"]),
@@ -90,12 +98,17 @@ def _tags(row: dict[Any, Any]) -> dict[str, str]:
 def _operations(row: dict[Any, Any]) -> dict[str, str | int]:
     """`id`, the values as comment `c0`, and the oracle's score: `ce` in centipawns or `dm` when it mates."""
     values = f"net_q {signed(row['net_q'])} deep_q {signed(row['deep_q'])} difference {signed(row['disagreement'])}"
-    operations: dict[str, str | int] = {"id": f"{row['source']}#{row['game']} ply {row['ply']}", "c0": values}
+    operations: dict[str, str | int] = {"id": f"{_source(row)} ply {row['ply']}", "c0": values}
     if pd.notna(row.get("cp")):
         operations["ce"] = int(row["cp"])
     elif pd.notna(row.get("mate")) and row["mate"] > 0:
         operations["dm"] = int(row["mate"])
     return operations
+
+
+def _source(row: dict[Any, Any]) -> str:
+    """File and game number, without the folder: a book may be published."""
+    return f"{PurePath(str(row['source'])).name}#{row['game']}"
 
 
 def _text(row: dict[Any, Any], name: str, missing: str = "?") -> str:
