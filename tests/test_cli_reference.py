@@ -60,7 +60,6 @@ def test_documented_commands_exist_with_their_options(page: str, call: str) -> N
 def test_internal_links_lead_somewhere() -> None:
     broken = []
     for page in [*PAGES, ROOT / "CHANGELOG.md", ROOT / "data" / "README.md"]:
-        for target in re.findall(r"\]\(([^)#\s]+)[^)]*\)", page.read_text("utf-8")):
-            if "://" not in target and not (page.parent / target).exists():
-                broken.append(f"{page.name}: {target}")
+        targets = re.findall(r"\]\(([^)#\s]+)[^)]*\)", page.read_text("utf-8"))
+        broken += [f"{page.name}: {t}" for t in targets if "://" not in t and not (page.parent / t).exists()]
     assert not broken

@@ -33,7 +33,7 @@ def examine(db: Path) -> Iterator[Finding]:
         ("stockfish", _stockfish),
         ("lc0", _lc0),
         ("net", _net),
-        ("ONNX Runtime", _providers),
+        ("onnxruntime", _providers),
         ("store", lambda: _store(db)),
     ]
     for part, check in checks:
@@ -102,9 +102,9 @@ def _uci_finding(part: str, path: str, advice: str) -> Finding:
 
 
 def _net() -> Iterator[Finding]:
-    from valuerepair.nets.registry import cached_nets
+    from valuerepair.nets.registry import KNOWN_NETS, is_pulled
 
-    ready = cached_nets()
+    ready = [net.name for net in KNOWN_NETS.values() if is_pulled(net)]
     if ready:
         yield Finding("nets", "ok", ", ".join(ready))
     else:
@@ -116,7 +116,7 @@ def _providers() -> Iterator[Finding]:
 
     for name, usable, reason in onnx_providers_usable():
         advice = "" if usable else "needs an NVIDIA GPU and pip install 'valuerepair[gpu]'; the CPU works without"
-        yield Finding(name, "ok" if usable else "absent", reason, advice)
+        yield Finding(name.removesuffix("ExecutionProvider"), "ok" if usable else "absent", reason or "works", advice)
 
 
 def _store(db: Path) -> Iterator[Finding]:

@@ -115,6 +115,9 @@ def _count_moves(data: Bytes, at: int, end: int) -> tuple[int, int]:
                 if data[at] == 0:
                     noted |= NUL_BYTE
                 at += 1
+            if at == token:  # a control character: ends tokens, but is none itself
+                at += 1
+                continue
             if depth > 0:
                 continue
             if is_result(data, token, at):

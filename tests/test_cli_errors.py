@@ -1,0 +1,121 @@
+"""Bad input as a user meets it: one line that says what, where and what to do, and the right exit code."""
+
+from __future__ import annotations
+
+import random
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+GAME = b'[Event "x"]\n[Result "*"]\n\n'
+PLAYED = GAME + b"1. e4 e5 2. Nf3 Nc6 3. Bb5 a6 4. Ba4 Nf6 5. O-O Be7 6. Re1 b5 7. Bb3 d6 *\n"
+QUICK = ["--deep", "stockfish:nodes=500", "-q"]
+
+
+@pytest.fixture(scope="session")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of files that are not what their names say."""
+    root = tmp_path_factory.mktemp("bad")
+    (root / "empty.pgn").touch()
+    (root / "folder").mkdir()
+    (root / "junk.pgn").write_bytes(random.Random(1).randbytes(5000))
+    (root / "illegal.pgn").write_bytes(GAME + b"1. e4 e5 2. Ke3 *\n")
+    (root / "headers.pgn").write_bytes(GAME)
+    (root / "game.pgn").write_bytes(PLAYED)
+    (root / "junk.pb.gz").write_text("hello")
+    (root / "junk.db").write_text("hello")
+    return root
+
+
+def vr(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "valuerepair", *arguments]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120, check=False)
+
+
+CASES = [
+    (["mine", "missing.pgn"], 2, "vr: missing.pgn: no such file or folder"),
+    (["mine", "folder"], 1, "vr: folder: no .pgn, .epd, .fen files in this folder (packed ones count too)"),
+    (
+        ["mine", "game.pgn", "--net", "junk.pb.gz"],
+        1,
+        "vr: junk.pb.gz: is no net: neither lc0 weights (.pb.gz) nor an ONNX file",
+    ),
+    (
+        ["mine", "game.pgn", "--net", "nosuch"],
+        2,
+        "vr: net 'nosuch': neither a known net (maia-1900) nor a file; give a path to a .pb.gz or .onnx file",
+    ),
+    (["mine", "game.pgn", "--deep", "uci:/bin/true,nodes=10"], 1, "vr: /bin/true: the engine exited with code 0"),
+    (
+        ["mine", "game.pgn", "--deep", "uci:/nope,nodes=10"],
+        1,
+        "vr: --deep uci: /nope: no such engine; give its path, or a name that is on PATH",
+    ),
+    (
+        ["mine", "game.pgn", "--deep", "stockfish:nodes=abc"],
+        2,
+        "vr: --deep 'stockfish:nodes=abc': nodes=abc: must be a whole number of at least 1",
+    ),
+    (
+        ["mine", "game.pgn", "--threshold", "5"],
+        2,
+        "vr: a threshold lies above 0 and is at most 2, the largest difference of two Q; not 5",
+    ),
+    (["stats", "--db", "junk.db"], 1, "vr: junk.db is not a valuerepair store; give another --db"),
+    (
+        ["stats", "--db", "none.db"],
+        1,
+        "vr: there is no store at none.db; make one with vr mine, or give another --db",
+    ),
+    (
+        ["books", "--threshold", "3"],
+        2,
+        "vr: --threshold 3: must lie in (0, 2], the range of |net Q - deep Q|",
+    ),
+    (["export", "--format", "xml"], 2, "vr: no format xml; there are parquet, jsonl, csv"),
+    (["eval", "notafen"], 2, "vr: position 'notafen': neither a FEN nor a file that is there"),
+    (["nets", "pull", "xyz"], 2, "vr: net 'xyz': not known; nets that can be pulled: maia-1900"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "code", "line"), CASES, ids=lambda v: " ".join(v) if isinstance(v, list) else "")
+def test_one_clear_line_and_the_exit_code(folder: Path, arguments: list[str], code: int, line: str) -> None:
+    done = vr(folder, *arguments)
+    assert "Traceback" not in done.stderr
+    assert (done.returncode, done.stderr.splitlines()[-1]) == (code, line)
+
+
+ARCHIVES = [
+    ("empty.pgn", "vr: empty.pgn: no games found; the file is empty"),
+    ("junk.pgn", "vr: junk.pgn: no games found; this is no PGN, EPD or FEN"),
+    (
+        "illegal.pgn",
+        "vr: illegal.pgn: no position to mine in 1 games (1 illegal move); relax --min-ply or other filters",
+    ),
+    ("headers.pgn", "vr: headers.pgn: no position to mine in 1 games (1 no moves); relax --min-ply or other filters"),
+]
+
+
+@pytest.mark.usefixtures("stockfish")
+@pytest.mark.parametrize(("archive", "line"), ARCHIVES)
+def test_archives_without_positions(folder: Path, archive: str, line: str) -> None:
+    done = vr(folder, "mine", archive, "--db", f"{archive}.db", *QUICK)
+    assert "Traceback" not in done.stderr
+    assert (done.returncode, done.stderr.splitlines()[-1]) == (1, line)
+
+
+@pytest.mark.usefixtures("stockfish")
+def test_typed_exactly_so_in_an_empty_folder(tmp_path: Path) -> None:
+    """`vr mine games.pgn` and then `vr books`, here with a short search and a threshold that one game can meet."""
+    (tmp_path / "games.pgn").write_bytes(PLAYED)
+    mined = vr(tmp_path, "mine", "games.pgn", *QUICK)
+    assert mined.returncode == 0, mined.stderr
+    assert (tmp_path / "valuerepair.db").is_file()
+    booked = vr(tmp_path, "books", "--threshold", "0.0001")
+    assert booked.returncode == 0, booked.stderr
+    assert vr(tmp_path, "books", "check", "valuerepair-books/book.pgn").returncode == 0
+    none = vr(tmp_path, "books", "--threshold", "1.99")
+    assert none.returncode == 1
+    assert none.stderr.startswith("vr: no candidate at 1.99: the largest disagreement among 1 scored positions is ")
