@@ -46,7 +46,7 @@ def command(
         result = catalogue[name](BenchData(archive, net, seconds))
         low, high = result.spread
         if as_json:
-            row = {"name": name, "unit": result.unit, "against": result.against, "ours": result.ours}
+            row: dict[str, object] = {"name": name, "unit": result.unit, "against": result.against, "ours": result.ours}
             row |= {"theirs": result.theirs, "ratio": result.ratio, "goal": result.target, "met": result.met}
             click.echo(json.dumps(row))
             continue
