@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 
@@ -25,7 +26,7 @@ class WriteLock:
         Raises ValueRepairError when another process holds it.
         """
         while True:
-            descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o644)
+            descriptor = self._open(store_path)
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 if os.path.exists(self._path) and os.path.samestat(os.fstat(descriptor), os.stat(self._path)):
@@ -43,6 +44,16 @@ class WriteLock:
                 os.close(descriptor)
                 raise
             os.close(descriptor)
+
+    def _open(self, store_path: str) -> int:
+        try:
+            return os.open(self._path, os.O_RDWR | os.O_CREAT, 0o644)
+        except OSError as error:
+            if error.errno == errno.ENOSPC:
+                raise
+            raise ValueRepairError(
+                f"{store_path} cannot be written: {error.strerror} for {self._path}; give another --db"
+            ) from error
 
     def release(self) -> None:
         """Removes the side file, then lets go of it."""

@@ -149,10 +149,10 @@ def version(connection: sqlite3.Connection, path: str) -> int:
     return int(found)
 
 
-def migrate(connection: sqlite3.Connection, path: str, migrations: Sequence[str] = MIGRATIONS) -> None:
+def migrate(connection: sqlite3.Connection, path: str) -> None:
     """Brings a store to the present version, each step in a transaction of its own with its version number."""
-    for step in range(version(connection, path), len(migrations)):
+    for step in range(version(connection, path), SCHEMA_VERSION):
         connection.executescript(
-            f"BEGIN IMMEDIATE;\n{migrations[step]}\n"
+            f"BEGIN IMMEDIATE;\n{MIGRATIONS[step]}\n;\n"
             f"PRAGMA application_id = {APPLICATION_ID};\nPRAGMA user_version = {step + 1};\nCOMMIT;"
         )

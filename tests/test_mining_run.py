@@ -1,0 +1,218 @@
+"""Whole runs of mining with stand-ins for net and oracle: what is scored, what not again, what is an error."""
+
+from __future__ import annotations
+
+import gzip
+from dataclasses import replace
+from pathlib import Path
+
+import chess
+import chess.pgn
+import numpy as np
+import pytest
+
+from tests.mining_doubles import (
+    FAILS_EVERY,
+    KeyNet,
+    KeyOracle,
+    dump,
+    key_outcome,
+    key_q,
+    mine_by_key,
+    random_games,
+)
+from valuerepair import values
+from valuerepair.archives import SampleOptions
+from valuerepair.deep import DeepFailure, DeepOutcome, DeepResult
+from valuerepair.errors import UsageError, ValueRepairError
+from valuerepair.mining import MineOptions
+from valuerepair.positions import Position, PositionBatch
+from valuerepair.store import Store
+
+
+@pytest.fixture(scope="module")
+def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return random_games(tmp_path_factory.mktemp("archive") / "random.pgn", 100)
+
+
+@pytest.fixture
+def db(tmp_path: Path) -> Path:
+    return tmp_path / "a.db"
+
+
+def test_every_sampled_position_is_scored_once_or_has_failed(archive: Path, db: Path) -> None:
+    net, oracle = KeyNet(), KeyOracle()
+    summary = mine_by_key(archive, db, net=net, oracle=oracle)
+    assert summary.state == "finished"
+    assert summary.sampled == summary.report.positions == net.rows > 350
+    assert summary.report.adds_up
+    assert summary.scored + summary.failed == summary.sampled
+    assert summary.failed == sum(p.key % FAILS_EVERY == 0 for p in oracle.searched) > 0
+    assert len({p.key for p in oracle.searched}) == len(oracle.searched) == summary.sampled
+
+
+def test_the_store_has_what_net_and_oracle_said(archive: Path, db: Path) -> None:
+    oracle = KeyOracle()
+    mine_by_key(archive, db, oracle=oracle)
+    with Store.open(db) as store:
+        frame = store.frame(alpha=100.0).set_index("key")
+    for position in oracle.searched:
+        said = key_outcome(position)
+        if isinstance(said, DeepFailure):
+            assert position.key not in frame.index
+            continue
+        row = frame.loc[position.key]
+        assert row.net_q == key_q(np.array([position.key], np.uint64))[0]
+        assert (row.fen, row.start_fen, row.moves) == (position.fen, position.start_fen, " ".join(position.moves))
+        assert (row.ply, row.side, row.nodes) == (position.ply, position.fen.split()[1], said.nodes)
+        expected = (1 if said.mate > 0 else -1) if said.mate is not None else np.tanh((said.cp or 0) / 200)
+        assert row.deep_q == pytest.approx(expected, abs=1e-12)
+        assert row.disagreement == row.net_q - row.deep_q
+        assert row.deep_best == said.best_move or said.best_move is None
+
+
+def test_positions_are_those_of_the_games(archive: Path, db: Path) -> None:
+    mine_by_key(archive, db)
+    games = []
+    with archive.open() as file:
+        while (game := chess.pgn.read_game(file)) is not None:
+            games.append(game)
+    with Store.open(db) as store:
+        frame = store.frame()
+    assert set(frame["source"]) == {str(archive)}
+    for row in frame.to_dict("records"):
+        game = games[row["game"] - 1]
+        board, moves = game.board(), list(game.mainline_moves())
+        for move in moves[: row["ply"]]:
+            board.push(move)
+        assert row["fen"] == board.fen()
+        assert all(row[name.lower()] == game.headers[name] for name in ("White", "Black", "Result", "Event", "Date"))
+        assert (row["played"], row["pieces"]) == (moves[row["ply"]].uci(), len(board.piece_map()))
+
+
+def test_the_same_command_again_searches_nothing(archive: Path, db: Path) -> None:
+    first = mine_by_key(archive, db)
+    before = dump(db)
+    net, oracle, said = KeyNet(), KeyOracle(), list[str]()
+    again = mine_by_key(archive, db, net=net, oracle=oracle, say=said.append)
+    assert (net.rows, oracle.searched) == (0, [])
+    assert (again.sampled, again.scored, again.failed) == (first.sampled, first.scored, first.failed)
+    assert again.candidates == first.candidates
+    assert dump(db) == before
+    assert said == [
+        f"this run is complete; looking for new positions: {first.scored:,} of {first.sampled:,} already scored"
+    ]
+
+
+def test_another_command_adds(archive: Path, db: Path) -> None:
+    mine_by_key(archive, db)
+    before = {row[1] for row in dump(db)["positions"]}
+    oracle = KeyOracle()
+    mine_by_key(archive, db, oracle=oracle, options=MineOptions(sample=SampleOptions(per_game=4, seed=1)))
+    after = dump(db)
+    assert len(after["runs"]) == 2
+    assert before < {row[1] for row in after["positions"]}
+    assert not {np.array([p.key], np.uint64).view(np.int64)[0] for p in oracle.searched} & before
+    assert len(after["games"]) == 100
+
+
+def test_a_limit_stops_and_the_same_command_goes_on(archive: Path, db: Path, tmp_path: Path) -> None:
+    options = MineOptions(sample=SampleOptions(per_game=4), limit=50)
+    first = mine_by_key(archive, db, options=options)
+    assert (first.state, first.scored + first.failed) == ("limited", 50)
+    assert "give the same command again" in "\n".join(first.lines())
+    said: list[str] = []
+    mine_by_key(archive, db, options=replace(options, limit=None), say=said.append)
+    assert said == [f"resuming: {first.scored} already scored"]
+    mine_by_key(archive, tmp_path / "whole.db")
+    assert dump(db) == dump(tmp_path / "whole.db")
+
+
+def test_candidates_of_the_summary_are_those_of_the_store(archive: Path, db: Path) -> None:
+    for alpha in (None, 250.0):
+        summary = mine_by_key(archive, db, options=MineOptions(sample=SampleOptions(per_game=4), alpha=alpha))
+        with Store.open(db) as store:
+            found = store.candidates(0.55, alpha=alpha)
+        assert summary.candidates.count == len(found) > 0
+        assert summary.alpha.value == found.attrs["alpha"]["value"]
+        assert summary.alpha.origin == found.attrs["alpha"]["origin"]
+    assert summary.alpha == values.Alpha(250.0, "given")
+
+
+def test_what_failed_is_tried_again_only_on_request(archive: Path, db: Path) -> None:
+    first = mine_by_key(archive, db)
+    assert first.failed > 0
+    well = KeyOracle(answer=lambda position: DeepResult(cp=1))
+    options = MineOptions(sample=SampleOptions(per_game=4), retry_failed=True)
+    again = mine_by_key(archive, db, oracle=well, options=options)
+    assert len(well.searched) == first.failed
+    assert (again.failed, again.scored) == (0, again.sampled)
+    assert dump(db)["failures"] == []
+
+
+def test_a_position_known_from_elsewhere_keeps_its_history(archive: Path, db: Path, tmp_path: Path) -> None:
+    oracle = KeyOracle()
+    mine_by_key(archive, db, oracle=oracle)
+    fens = tmp_path / "known.epd"
+    fens.write_text("".join(f"{p.fen}\n" for p in oracle.searched[:50]))
+    again = KeyOracle()
+    again.identity = replace(again.identity, engine="Other 2.0")
+    mine_by_key(fens, db, oracle=again, options=MineOptions())
+    by_key = {p.key: p for p in oracle.searched}
+    assert len(again.searched) == 50
+    for position in again.searched:
+        known = by_key[position.key]
+        assert (position.start_fen, position.moves) == (known.start_fen, known.moves)
+        assert (position.ply, position.history_known) == (known.ply, True)
+
+
+def test_an_oracle_that_always_fails_is_an_error_and_marks_no_position(archive: Path, db: Path) -> None:
+    oracle = KeyOracle(answer=lambda position: DeepFailure("no such option", 3))
+    with pytest.raises(ValueRepairError, match=r"failed on each of the 10 positions .* no such option"):
+        mine_by_key(archive, db, oracle=oracle)
+    assert dump(db)["failures"] == []
+    assert mine_by_key(archive, db).scored > 300
+
+
+def test_a_broken_oracle_or_net_ends_the_run_with_its_error_and_keeps_the_rest(archive: Path, db: Path) -> None:
+    def breaks(position: Position) -> DeepOutcome:
+        if len(oracle.searched) > 100:
+            raise ValueRepairError("the engine is gone")
+        return DeepResult(cp=5)
+
+    oracle = KeyOracle(answer=breaks)
+    with pytest.raises(ValueRepairError, match="the engine is gone"):
+        mine_by_key(archive, db, oracle=oracle)
+    assert len(dump(db)["deep_values"]) >= 98
+
+    class BrokenNet(KeyNet):
+        def evaluate(self, batch: PositionBatch) -> object:  # type: ignore[override]  # it never returns
+            raise ValueRepairError("out of memory on the device")
+
+    with pytest.raises(ValueRepairError, match="out of memory on the device"):
+        mine_by_key(archive, db, net=BrokenNet(), options=MineOptions(sample=SampleOptions(seed=9)))
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [("", "the file is empty"), ("not chess\n", "no games found"), ('[Event "x"]\n\n1. e4 *\n', "no position to mine")],
+)
+def test_nothing_to_mine(tmp_path: Path, db: Path, text: str, reason: str) -> None:
+    (tmp_path / "games.pgn").write_text(text)
+    with pytest.raises(ValueRepairError, match=reason) as caught:
+        mine_by_key(tmp_path / "games.pgn", db)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_cut_archive_is_used_and_reported(tmp_path: Path, archive: Path, db: Path) -> None:
+    packed = gzip.compress(archive.read_bytes())
+    (tmp_path / "cut.pgn.gz").write_bytes(packed[: len(packed) * 2 // 3])
+    summary = mine_by_key(tmp_path / "cut.pgn.gz", db)
+    assert summary.scored > 0
+    assert [source for source, _ in summary.report.truncated] == [str(tmp_path / "cut.pgn.gz")]
+
+
+@pytest.mark.parametrize("wrong", [{"threshold": 0}, {"threshold": 2.1}, {"alpha": -1.0}, {"limit": 0}])
+def test_wrong_options(wrong: dict[str, float]) -> None:
+    with pytest.raises(UsageError):
+        MineOptions(**wrong)  # type: ignore[arg-type]  # one of several options

@@ -1,0 +1,178 @@
+"""Opening stores: files that are none, versions, locks, full disks, read-only places."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.mining_doubles import KeyNet, KeyOracle, dump, mine_by_key, random_games
+from valuerepair.archives import SampleOptions
+from valuerepair.errors import ValueRepairError
+from valuerepair.mining import MineOptions, mine
+from valuerepair.store import Store, schema
+
+
+@pytest.fixture(scope="module")
+def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return random_games(tmp_path_factory.mktemp("archive") / "random.pgn", 30)
+
+
+def sqlite_file(path: Path, script: str) -> Path:
+    connection = sqlite3.connect(path)
+    connection.executescript(script)
+    connection.close()
+    return path
+
+
+def message(path: Path, **how: bool) -> str:
+    with pytest.raises(ValueRepairError) as caught:
+        Store.open(path, **how)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def test_a_new_store_is_marked_and_in_wal_mode(tmp_path: Path, archive: Path) -> None:
+    path = tmp_path / "a.db"
+    mine_by_key(archive, path)
+    connection = sqlite3.connect(path)
+    pragmas = [connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version")]
+    assert pragmas == [schema.APPLICATION_ID, schema.SCHEMA_VERSION]
+    assert connection.execute("PRAGMA journal_mode").fetchone()[0] == "wal"
+    assert connection.execute("PRAGMA integrity_check").fetchone()[0] == "ok"
+    assert connection.execute("PRAGMA foreign_key_check").fetchall() == []
+    assert not (tmp_path / "a.db.lock").exists()
+
+
+def test_a_store_nothing_was_written_to_is_not_left_behind(tmp_path: Path) -> None:
+    Store.open(tmp_path / "a.db", create=True).close()
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("how", [{}, {"write": True}, {"create": True}])
+def test_what_is_no_store_is_refused_and_left_alone(tmp_path: Path, how: dict[str, bool]) -> None:
+    junk = tmp_path / "junk.db"
+    junk.write_bytes(b"\x00\x01not a database at all" * 100)
+    other = sqlite_file(tmp_path / "other.db", "CREATE TABLE games (id INTEGER)")
+    marked = sqlite_file(tmp_path / "marked.db", "PRAGMA application_id = 7; CREATE TABLE t (x)")
+    before = {path: path.read_bytes() for path in (junk, other, marked)}
+    assert message(junk, **how) == f"{junk} is not a valuerepair store; give another --db"
+    assert "is a database of another program" in message(other, **how)
+    assert "is a database of another program" in message(marked, **how)
+    assert "is a folder" in message(tmp_path, **how)
+    assert before == {path: path.read_bytes() for path in before}
+    assert not [path for path in tmp_path.iterdir() if path.suffix == ".lock"]
+
+
+def test_a_missing_or_empty_file(tmp_path: Path) -> None:
+    assert "there is no store at" in message(tmp_path / "a.db")
+    assert "make one with vr mine" in message(tmp_path / "a.db", write=True)
+    assert "does not exist" in message(tmp_path / "no" / "a.db", create=True)
+    (tmp_path / "empty.db").touch()
+    assert "is an empty file" in message(tmp_path / "empty.db")
+
+
+def test_a_newer_store_is_refused(tmp_path: Path, archive: Path) -> None:
+    path = tmp_path / "a.db"
+    mine_by_key(archive, path)
+    sqlite_file(path, f"PRAGMA user_version = {schema.SCHEMA_VERSION + 1}")
+    for how in ({}, {"write": True}, {"create": True}):
+        assert "was written by a newer valuerepair" in message(path, **how)
+
+
+def test_older_stores_are_migrated_for_readers_too(
+    tmp_path: Path, archive: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "a.db"
+    mine_by_key(archive, path)
+    before = dump(path)
+    newer = (*schema.MIGRATIONS, "ALTER TABLE runs ADD COLUMN host TEXT DEFAULT 'here'", "CREATE TABLE later (x)")
+    monkeypatch.setattr(schema, "MIGRATIONS", newer)
+    monkeypatch.setattr(schema, "SCHEMA_VERSION", len(newer))
+    with Store.open(path) as store:
+        assert store.connection.execute("SELECT DISTINCT host FROM runs").fetchall() == [("here",)]
+        assert store.connection.execute("PRAGMA user_version").fetchone()[0] == len(newer)
+        assert len(store.frame()) > 0
+    after = dump(path)
+    assert after["positions"] == before["positions"]
+    assert after["later"] == []
+
+
+def test_a_migration_that_fails_changes_nothing(tmp_path: Path, archive: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "a.db"
+    mine_by_key(archive, path)
+    before = dump(path)
+    bad = (*schema.MIGRATIONS, "CREATE TABLE later (x); INSERT INTO nowhere VALUES (1)")
+    with monkeypatch.context() as patch:
+        patch.setattr(schema, "MIGRATIONS", bad)
+        patch.setattr(schema, "SCHEMA_VERSION", len(bad))
+        assert "no such table" in message(path, write=True)
+    assert dump(path) == before
+
+
+def test_one_writer_at_a_time_but_readers_any(tmp_path: Path, archive: Path) -> None:
+    path = tmp_path / "a.db"
+    mine_by_key(archive, path)
+    with Store.open(path, write=True):
+        assert f"is being written by another vr (process {os.getpid()})" in message(path, write=True)
+        with Store.open(path) as reader:
+            assert len(reader.frame()) > 0
+    Store.open(path, write=True).close()
+
+
+def test_a_killed_writer_leaves_no_lock(tmp_path: Path, archive: Path) -> None:
+    path = tmp_path / "a.db"
+    mine_by_key(archive, path)
+    holder = subprocess.Popen(
+        [sys.executable, "-c", "import sys, time\nfrom valuerepair.store import Store\n"
+         "store = Store.open(sys.argv[1], write=True)\nprint('open', flush=True)\ntime.sleep(60)", str(path)],
+        stdout=subprocess.PIPE,
+    )  # fmt: skip
+    assert holder.stdout is not None
+    assert holder.stdout.readline() == b"open\n"
+    assert f"(process {holder.pid})" in message(path, write=True)
+    holder.send_signal(signal.SIGKILL)
+    holder.wait()
+    Store.open(path, write=True).close()
+
+
+def test_a_full_disk_ends_the_run_and_keeps_what_was_committed(tmp_path: Path, archive: Path) -> None:
+    full, roomy = tmp_path / "full.db", tmp_path / "roomy.db"
+    with Store.open(full, create=True) as store, KeyOracle() as oracle:
+        (pages,) = store.connection.execute("PRAGMA page_count").fetchone()
+        store.connection.execute(f"PRAGMA max_page_count = {pages + 8}")
+        with pytest.raises(ValueRepairError, match="the disk is full"):
+            mine([str(archive)], MineOptions(sample=SampleOptions(per_game=4)), store, KeyNet(), oracle)
+    mine_by_key(archive, full)
+    mine_by_key(archive, roomy)
+    assert dump(full)["deep_values"] == dump(roomy)["deep_values"]
+    with Store.open(full) as store:
+        assert store.connection.execute("PRAGMA integrity_check").fetchone()[0] == "ok"
+
+
+def test_a_read_only_store_is_read_and_not_written(tmp_path: Path, archive: Path) -> None:
+    path = tmp_path / "sub" / "a.db"
+    path.parent.mkdir()
+    mine_by_key(archive, path)
+    # Root may write anywhere: as another user, in a folder that others may only read.
+    for folder in [path.parent, *path.parent.parents]:
+        if folder.stat().st_uid == os.getuid() and folder != Path("/"):
+            folder.chmod(folder.stat().st_mode | 0o055)
+    path.parent.chmod(0o555)
+    path.chmod(0o444)
+    program = (
+        "import os, sys\nfrom valuerepair.store import Store\nimport pandas\n"
+        "os.getuid() or os.setuid(65534)\n"
+        "print(len(Store.open(sys.argv[1]).frame()) > 0)\n"
+        "try:\n    Store.open(sys.argv[1], write=True)\nexcept Exception as error:\n    print(error)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program, str(path)], capture_output=True, text=True, check=False)
+    path.parent.chmod(0o755)
+    lines = done.stdout.splitlines()
+    assert lines[0] == "True", done.stderr
+    assert "cannot be written: Permission denied" in lines[1]

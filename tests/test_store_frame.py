@@ -1,0 +1,272 @@
+"""Questions to a store: the frame, candidates, alpha, picking, statistics, phases, rates, exports."""
+
+from __future__ import annotations
+
+import io
+import json
+import random
+from dataclasses import replace
+from pathlib import Path
+
+import chess
+import numpy as np
+import pandas as pd
+import pytest
+from statsmodels.stats.proportion import proportion_confint
+
+from tests.mining_doubles import KeyNet, KeyOracle, mine_by_key, random_games
+from valuerepair import values
+from valuerepair.archives import SampleOptions
+from valuerepair.deep import DeepResult
+from valuerepair.errors import UsageError, ValueRepairError
+from valuerepair.mining import MineOptions
+from valuerepair.store import Store, statistics
+from valuerepair.store.export import format_of, write_file, write_stream
+from valuerepair.store.phases import PHASES, boards, phases
+from valuerepair.store.queries import COLUMNS
+from valuerepair.store.rates import wilson
+
+TRUE_ALPHA = 350.0
+
+
+def logistic_oracle(**identity: str) -> KeyOracle:
+    """An oracle that sees what the net sees, in centipawns of `TRUE_ALPHA`, but for every eighth position."""
+    from tests.mining_doubles import key_q
+
+    def answer(position: object) -> DeepResult:
+        key = position.key  # type: ignore[attr-defined]  # a Position
+        q = float(key_q(np.array([key], np.uint64))[0]) * 0.98 * (-1 if key % 8 == 0 else 1)
+        return DeepResult(cp=round(2 * TRUE_ALPHA * np.arctanh(q)), wdl=(500, 300, 200), depth=5, nodes=1000, time_ms=4)
+
+    oracle = KeyOracle(answer=answer)
+    oracle.identity = replace(oracle.identity, **identity)  # type: ignore[arg-type]  # texts only
+    return oracle
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store of 480 positions by a logistic oracle, and 60 of them by another one."""
+    folder = tmp_path_factory.mktemp("store")
+    archive, db = random_games(folder / "random.pgn", 120), folder / "a.db"
+    mine_by_key(archive, db, oracle=logistic_oracle())
+    few = MineOptions(sample=SampleOptions(per_game=4), limit=60)
+    mine_by_key(archive, db, oracle=logistic_oracle(engine="Other 2.0"), options=few)
+    return db
+
+
+def test_the_columns_and_their_types(path: Path) -> None:
+    with Store.open(path) as store:
+        frame, numbers = store.frame(), store.frame(text=False)
+    assert list(frame.columns) == COLUMNS
+    assert set(COLUMNS) - set(numbers.columns) == {
+        *(
+            "fen",
+            "start_fen",
+            "moves",
+            "white",
+            "black",
+            "event",
+            "date",
+            "result",
+            "played",
+            "net_best",
+            "deep_best",
+            "pv",
+        )
+    }
+    pd.testing.assert_frame_equal(frame[numbers.columns], numbers)
+    assert frame["key"].dtype == np.uint64
+    assert frame["key"].is_unique
+    assert frame["position_id"].is_monotonic_increasing
+    assert frame["history_known"].dtype == np.bool_
+    for column in ("cp", "mate", "eval_cp", "net_q", "deep_q", "disagreement"):
+        assert frame[column].dtype == np.float64
+    assert frame["mate"].isna().all()
+    assert not frame["disagreement"].isna().any()
+
+
+def test_candidates_are_the_frame_filtered_and_sorted(path: Path) -> None:
+    with Store.open(path) as store:
+        frame, found = store.frame(), store.candidates(0.55)
+    expected = frame[frame["disagreement"].abs() >= 0.55]
+    expected = expected.iloc[np.argsort(-expected["disagreement"].abs(), kind="stable")].reset_index(drop=True)
+    pd.testing.assert_frame_equal(found, expected)
+    assert 0 < len(found) < len(frame)
+    assert found.attrs == frame.attrs
+
+
+@pytest.mark.parametrize("threshold", [0.0, -0.5, 2.01, float("nan")])
+def test_a_threshold_outside_0_to_2_is_refused(path: Path, threshold: float) -> None:
+    with Store.open(path) as store, pytest.raises(UsageError, match="above 0 and is at most 2"):
+        store.candidates(threshold)
+
+
+def test_alpha_is_given_or_stored_or_fitted_or_the_default(path: Path) -> None:
+    with Store.open(path, write=True) as store:
+        many, few = store.pick(oracle="key 1.0"), store.pick(oracle="other 2.0")
+        assert store.alpha(*many, 222.0) == values.Alpha(222.0, "given")
+        fitted = store.alpha(*many)
+        assert fitted.value == pytest.approx(TRUE_ALPHA, rel=0.05)
+        assert fitted.origin == "fitted on 480 positions (l1)"
+        assert store.frame().attrs["alpha"] == {"value": fitted.value, "origin": fitted.origin}
+        assert store.alpha(*few) == values.Alpha(170.0, "default 170: fewer than 300 positions scored, 60 so far")
+        store.set_alpha(*few, values.AlphaFit(333.0, 300.0, 366.0, "l2", 60, 0.1))
+        assert store.alpha(*few).value == 333.0
+        assert store.alpha(*few).origin.startswith("stored fit of 20")
+        assert store.alpha(*few).origin.endswith(" on 60 positions (l2)")
+        assert store.alpha(*many) == fitted
+        with pytest.raises(UsageError):
+            store.alpha(*few, -3.0)
+
+
+def test_q_from_the_engines_wdl(path: Path) -> None:
+    with Store.open(path) as store:
+        frame = store.frame(q_from="wdl")
+    assert (frame["deep_q"] == 0.3).all()
+
+
+def test_picking_nets_and_oracles_by_what_a_user_would_type(path: Path, tmp_path: Path) -> None:
+    with Store.open(path) as store:
+        many, few = store.pick(None, "key 1.0 nodes=100"), store.pick(None, "other")
+        assert store.pick() == many != few
+        digests = dict(zip(store.oracles()["label"], store.oracles()["digest"], strict=True))
+        assert store.pick(None, digests["other 2.0 nodes=100"][:8]) == few
+        assert store.pick("KEY-NET", "other:nodes=100") == few
+        assert store.pick("nets/key-net.pb.gz") == store.pick("abababab") == many
+        with pytest.raises(ValueRepairError, match=r"no net maia-1900 in .*; it has key-net"):
+            store.pick("maia-1900")
+        # nodes=10 is the beginning of nodes=100, and another oracle all the same.
+        with pytest.raises(ValueRepairError, match=r"no oracle key:nodes=10 in .*; it has key 1.0 nodes=100, other"):
+            store.pick(None, "key:nodes=10")
+
+
+def test_nothing_scored_yet(tmp_path: Path) -> None:
+    with Store.open(tmp_path / "a.db", create=True) as store:
+        net_id = store.add_net(KeyNet.identity, "fen_only")
+        assert net_id == store.add_net(KeyNet.identity, "fen_only") != store.add_net(KeyNet.identity, "no")
+        with pytest.raises(ValueRepairError, match="nothing is scored"):
+            store.frame()
+        figures = store.stats()
+    assert figures["scored"] is None
+    assert statistics.lines(figures)[-1] == "Nothing is scored yet. Next: vr mine ARCHIVE"
+
+
+def test_statistics_are_those_of_the_frame(path: Path) -> None:
+    with Store.open(path) as store:
+        frame, figures = store.frame(), store.stats(threshold=0.4, thresholds=(0.1, 0.4, 2.0))
+    scored = json.loads(json.dumps(figures))["scored"]
+    off = frame["disagreement"].abs()
+    assert [row["candidates"] for row in scored["by_threshold"]] == [int((off >= t).sum()) for t in (0.1, 0.4, 2.0)]
+    for name, column in (("by_phase", "phase"), ("by_side", "side")):
+        for row in scored[name]:
+            members = frame[column] == row[column]
+            assert (row["candidates"], row["scored"]) == (int((members & (off >= 0.4)).sum()), int(members.sum()))
+        assert sum(row["scored"] for row in scored[name]) == len(frame)
+    signs = {row["sign"]: row["candidates"] for row in scored["by_sign"]}
+    assert signs["optimistic"] == int((frame["net_q"] >= frame["deep_q"] + 0.4).sum())
+    assert sum(signs.values()) == int((off >= 0.4).sum())
+    assert (scored["nodes"], scored["search_seconds"]) == (480_000, pytest.approx(1.92))
+    assert any("480 positions scored" in line for line in statistics.lines(figures))
+
+
+@pytest.mark.parametrize(("count", "total"), [(0, 10), (10, 10), (3, 1000), (1, 1), (500, 1000)])
+def test_wilson_agrees_with_statsmodels(count: int, total: int) -> None:
+    low, high = proportion_confint(count, total, method="wilson")
+    rate = wilson(count, total)
+    assert rate.low == pytest.approx(float(low), abs=1e-12)
+    assert rate.high == pytest.approx(float(high), abs=1e-12)
+    assert rate.low <= rate.rate <= rate.high
+
+
+def lichess_phase(board: chess.Board) -> str:
+    """The divider's rule on one board, square by square."""
+    minor_or_major = sum(piece.piece_type not in (chess.PAWN, chess.KING) for piece in board.piece_map().values())
+    if minor_or_major <= 6:
+        return "endgame"
+    white, black = board.occupied_co[chess.WHITE], board.occupied_co[chess.BLACK]
+    sparse = (white & chess.BB_RANK_1).bit_count() < 4 or (black & chess.BB_RANK_8).bit_count() < 4
+    mixedness = 0
+    for y in range(7):
+        for x in range(7):
+            region = 0x0303 << (x + 8 * y)
+            mixedness += lichess_score(y + 1, (white & region).bit_count(), (black & region).bit_count())
+    return "middlegame" if minor_or_major <= 10 or sparse or mixedness > 150 else "opening"
+
+
+def lichess_score(y: int, white: int, black: int) -> int:
+    if (white, black) == (1, 0):
+        return 1 + (8 - y)
+    if black == 0:
+        limit, start = (2, 2) if white == 2 else (1, 3)
+        return (start + (y - limit) if y > limit else 0) if white else 0
+    if (white, black) == (0, 1):
+        return 1 + y
+    if white == 0:
+        limit, start = (6, 2) if black == 2 else (7, 3)
+        return start + (limit - y) if y < limit else 0
+    table = {(1, 1): 5 + abs(3 - y), (2, 1): 4 + y, (3, 1): 5 + y, (1, 2): 4 + (6 - y), (2, 2): 7, (1, 3): 5 + (6 - y)}
+    return table[white, black]
+
+
+def test_phases_follow_lichess_divider() -> None:
+    dice, fens = random.Random(3), [chess.STARTING_FEN]
+    for _ in range(8):
+        board = chess.Board()
+        while not board.is_game_over() and board.ply() < 250:
+            captures = list(board.generate_legal_captures())
+            board.push(dice.choice(captures if captures and dice.random() < 0.3 else list(board.legal_moves)))
+            fens.append(board.fen())
+    found = [PHASES[i] for i in phases(boards(fens)).tolist()]
+    assert found == [lichess_phase(chess.Board(fen)) for fen in fens]
+    assert found[0] == "opening"
+    assert set(found) == set(PHASES)
+
+
+def test_exports_read_back_as_the_frame(path: Path, tmp_path: Path) -> None:
+    with Store.open(path) as store:
+        frame = store.frame()
+    for kind in ("parquet", "jsonl", "csv"):
+        write_file(frame, format_of(f"x.{kind}", None), str(tmp_path / f"x.{kind}"))
+    parquet = pd.read_parquet(tmp_path / "x.parquet")
+    assert parquet.attrs == frame.attrs
+    assert parquet["cp"].dtype == "Int64"
+    rows = [json.loads(line) for line in (tmp_path / "x.jsonl").read_text().splitlines()]
+    csv = pd.read_csv(tmp_path / "x.csv", dtype={"key": np.uint64})
+    for name in COLUMNS:
+        for other in (parquet[name], pd.Series([row[name] for row in rows]), csv[name]):
+            if frame[name].dtype == np.float64:
+                got, expected = other.astype(float).to_numpy(float), frame[name].to_numpy()
+                np.testing.assert_allclose(got, expected, rtol=1e-12, atol=1e-14)
+            else:
+                blank = other.isna() | (other == "")
+                assert (other[~blank] == frame[name][~blank]).all(), name
+                assert (frame[name][blank].isna() | (frame[name][blank] == "")).all(), name
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["x.csv", "x.jsonl", "x.parquet"]
+
+
+def test_an_export_that_fails_leaves_the_old_file(path: Path, tmp_path: Path) -> None:
+    (tmp_path / "x.csv").write_text("old")
+    with Store.open(path) as store:
+        frame = store.frame(text=False)
+    frame["cp"] = "not a number"
+    with pytest.raises(ValueError, match=r"not a number|invalid|cannot"):
+        write_file(frame, "csv", str(tmp_path / "x.csv"))
+    assert [(p.name, p.read_text()) for p in tmp_path.iterdir()] == [("x.csv", "old")]
+
+
+def test_an_empty_frame_is_exported_too(path: Path) -> None:
+    with Store.open(path) as store:
+        frame = store.candidates(2.0)
+    assert len(frame) == 0
+    stream = io.BytesIO()
+    write_stream(frame, "csv", stream)
+    assert stream.getvalue().decode() == ",".join(COLUMNS) + "\n"
+    stream = io.BytesIO()
+    write_stream(frame, "jsonl", stream)
+    assert stream.getvalue() == b""
+
+
+@pytest.mark.parametrize(("output", "asked"), [("x.txt", None), ("x", None), (None, "xml")])
+def test_unknown_formats(output: str | None, asked: str | None) -> None:
+    with pytest.raises(UsageError):
+        format_of(output, asked)
