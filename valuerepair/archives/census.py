@@ -19,7 +19,6 @@ from valuerepair.archives.scan import (
     SPACE,
     Bytes,
     Starts,
-    is_blank,
     is_mark,
     is_result,
     pass_blanks,
@@ -37,8 +36,11 @@ NUL_BYTE = 32
 HAS_TAGS = 64
 HAS_START = 128  # a FEN or Variant tag, or one that might be
 
-_DELIMITS = np.zeros(256, np.bool_)  # bytes that end a token: blanks and control characters, but not NUL
-_DELIMITS[1:33] = True
+_BLANKS = np.zeros(256, np.bool_)  # control characters too, but not NUL; and not the end of a line
+_BLANKS[1:33] = True
+_BLANKS[NEWLINE] = False
+_DELIMITS = _BLANKS.copy()  # bytes that end a token
+_DELIMITS[NEWLINE] = True
 _DELIMITS[[OPEN_BRACE, CLOSE_BRACE, OPEN_PAREN, CLOSE_PAREN, SEMICOLON]] = True
 
 
@@ -65,7 +67,7 @@ def _movetext_begin(data: Bytes, at: int, end: int) -> tuple[int, int]:
             noted |= HAS_START if initial == 102 or initial == 118 or initial == SPACE else 0
             eol = _pass_line(data, at, end)
             at = tag_line_rest(data, at, eol)
-            if at < eol and data[pass_blanks(data, at, end)] != NEWLINE:
+            if pass_blanks(data, at, eol) < eol:
                 break
         elif data[at] == NEWLINE:
             at += 1
@@ -89,7 +91,7 @@ def _count_moves(data: Bytes, at: int, end: int) -> tuple[int, int]:
             line_start = True
             at += 1
             continue
-        if is_blank(byte):
+        if _BLANKS[byte]:
             at += 1
             continue
         if line_start and (byte == PERCENT or is_mark(data, at, end)):

@@ -27,6 +27,7 @@ KEPT = (
     "FEN",
     "Variant",
 )
+_KEPT_NAMES = {spelling.encode(): name for name in KEPT for spelling in (name, name.lower())}
 GAME_RESULTS = ("1-0", "0-1", "1/2-1/2")
 STANDARD_VARIANTS = (
     "",
@@ -41,7 +42,8 @@ STANDARD_VARIANTS = (
     "fromposition",
 )
 _HEADER = re.compile(rb"(?:\s*(?:\xef\xbb\xbf)?(?:\[[^\n]*|%[^\n]*)(?:\n|\Z))*")
-_TAG = re.compile(rb'\[\s*(\w+)\s+"((?:[^"\\\n]|\\.)*)"')
+# To the last quote of the line: many archives have names in quotes, unescaped, where the Rust reader stops.
+_TAG = re.compile(rb'\[\s*(\w+)\s+"([^\n]*)"\s*\]')
 _LAST_RESULT = re.compile(rb"(1-0|0-1|1/2-1/2)\s*\Z")
 
 
@@ -50,6 +52,13 @@ def read_headers(text: bytes) -> dict[str, str]:
     found = _HEADER.match(text)
     block = text[: found.end()] if found and found.end() else text.split(b"\n", 1)[0]
     return {read_text(name): unescape(read_text(value)) for name, value in _TAG.findall(block)}
+
+
+def kept_headers(header: bytes) -> dict[str, str]:
+    """The tags that positions keep, of a game's text before its moves."""
+    return {
+        _KEPT_NAMES[name]: unescape(read_text(value)) for name, value in _TAG.findall(header) if name in _KEPT_NAMES
+    }
 
 
 def unescape(value: str) -> str:

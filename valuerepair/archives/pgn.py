@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from valuerepair import board
 from valuerepair.archives import census
-from valuerepair.archives.headers import KEPT, read_headers, unescape, variant_reject
+from valuerepair.archives.headers import kept_headers, read_headers, variant_reject
 from valuerepair.archives.open import Source, read_text
 from valuerepair.archives.options import SampleOptions
 from valuerepair.archives.reread import rewrite
@@ -141,7 +141,7 @@ class _Parsed:
         joined = b"".join(texts)
         cuts = cuts_of([len(text) for text in texts]).astype(np.int32)
         array = pa.StringArray.from_buffers(len(texts), pa.py_buffer(cuts), pa.py_buffer(joined))
-        self.evals, self.escapes = b"%eval" in joined, b"\\" in joined
+        self.evals = b"%eval" in joined
         read = rust.parse_games(pa.chunked_array([array]), num_threads=1, store_comments=self.evals)
         if len(read) != len(texts) or read.num_chunks != 1:
             raise ValueRepairError(
@@ -150,7 +150,7 @@ class _Parsed:
             )
         self.chunk = read.chunks[0]
         self.block, self.games = block, games
-        self.headers: list[dict[str, str]] = self.chunk.headers
+        self.headers = [kept_headers(text[:body]) for text, body in zip(texts, readable.bodies.tolist(), strict=True)]
         self.outcomes = self.chunk.outcome
         self.cuts = self.chunk.move_offsets.astype(np.int64)
         # bool[games]: read to the end.
@@ -229,9 +229,9 @@ def _draw(parsed: _Parsed, options: SampleOptions, rows: Rows) -> None:
     block = parsed.block
     rows.numbers = [block.numbers[i] for i in parsed.games]
     rows.offsets = [block.offsets[i] for i in parsed.games]
-    rows.headers = [_kept(headers, parsed.escapes) for headers in parsed.headers]
+    rows.headers = parsed.headers
     rows.results = [_result(h, outcome) for h, outcome in zip(rows.headers, parsed.outcomes, strict=True)]
-    with_fen = {int(i) for i in np.unique(g) if "FEN" in parsed.headers[i] or "fen" in parsed.headers[i]}
+    with_fen = {int(i) for i in np.unique(g) if "FEN" in parsed.headers[i]}
     rows.starts = {i: board.fens(parsed.start_board(i))[0] for i in with_fen}
     if parsed.evals:
         rows.evals = _evals(parsed, moves)
@@ -294,7 +294,7 @@ def _moves(chunk: rust.PyChunkView) -> NDArray[np.uint16]:
 
 def _start_number(headers: dict[str, str]) -> int:
     """The full-move number of the game's start position, 1 where its FEN says nothing or zero."""
-    fields = (headers.get("FEN") or headers.get("fen") or "").split()
+    fields = headers.get("FEN", "").split()
     return max(int(fields[5]), 1) if len(fields) > 5 and fields[5].isdecimal() else 1
 
 
@@ -308,12 +308,6 @@ def _reason(error: str | None) -> tuple[str, str]:
     if error.startswith("illegal move"):
         return "illegal move", detail.removeprefix("illegal move ")
     return "unreadable move", detail.removeprefix("failed to parse SAN ")
-
-
-def _kept(headers: dict[str, str], escapes: bool) -> dict[str, str]:
-    if escapes:
-        return {name: unescape(headers[name]) for name in KEPT if name in headers}
-    return {name: headers[name] for name in KEPT if name in headers}
 
 
 def _result(headers: dict[str, str], outcome: str | None) -> str:

@@ -1,0 +1,72 @@
+"""Speed of reading archives: sampled positions against python-chess, and a small share of games against bare zstd."""
+
+from __future__ import annotations
+
+import io
+import subprocess
+from collections.abc import Callable
+
+import chess
+import chess.pgn
+
+from valuerepair.archives import ReadReport, SampleOptions, sample
+from valuerepair.archives.open import Stream, find_sources
+from valuerepair.bench.ratio import BenchData, Comparison, compare
+
+THREADS = 2
+SLICE_GAMES = 600  # python-chess reads these; its rate does not depend on how many there are
+SLICE_BYTES = 1 << 20
+
+
+def games_against_python_chess(data: BenchData) -> Comparison:
+    """Games read, one position drawn of each, with FEN, history and headers, against python-chess reading games."""
+    text = _beginning(data.archive)
+
+    def ours() -> float:
+        return _read(data.archive, SampleOptions(threads=THREADS)).parsed
+
+    def theirs() -> float:
+        stream, games = io.StringIO(text), 0
+        while games < SLICE_GAMES and (game := chess.pgn.read_game(stream)) is not None:
+            # What our side gives too: the position, not only the moves.
+            game.end().board().fen()
+            games += 1
+        return games
+
+    return compare("archive-sample", "games", "python-chess", ours, theirs, target=40)
+
+
+def bytes_against_zstd(data: BenchData) -> Comparison:
+    """Decompressed bytes when one game in a hundred is sampled, against ``zstd -dc FILE | wc -c``."""
+
+    def ours() -> float:
+        return _read(data.archive, SampleOptions(game_share=0.01, threads=THREADS)).bytes_read
+
+    def theirs() -> float:
+        unpack = subprocess.Popen(["zstd", "-dc", data.archive], stdout=subprocess.PIPE)
+        counted = subprocess.run(["wc", "-c"], stdin=unpack.stdout, capture_output=True, check=True)
+        unpack.wait()
+        return int(counted.stdout)
+
+    return compare("archive-share", "bytes", "zstd -dc | wc -c", ours, theirs, target=0.8, repeats=15)
+
+
+def _read(path: str, options: SampleOptions) -> ReadReport:
+    report = ReadReport()
+    for _ in sample([path], options, report):
+        pass
+    return report
+
+
+def _beginning(path: str) -> str:
+    """The first megabyte of the games, decompressed."""
+    buffer = bytearray(SLICE_BYTES)
+    with Stream(find_sources([path])[0]) as stream:
+        count = stream.read_into(memoryview(buffer))
+    return bytes(buffer[:count]).decode("utf-8", "replace")
+
+
+BENCHES: dict[str, Callable[[BenchData], Comparison]] = {
+    "archive-sample": games_against_python_chess,
+    "archive-share": bytes_against_zstd,
+}
