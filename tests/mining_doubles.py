@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import random
+import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -20,6 +21,7 @@ from numpy.typing import NDArray
 
 from valuerepair.archives import SampleOptions
 from valuerepair.deep import DeepFailure, DeepOutcome, DeepResult, OracleIdentity
+from valuerepair.errors import ValueRepairError
 from valuerepair.mining import MineOptions, MineSummary, mine
 from valuerepair.nets import NetIdentity, NetValues
 from valuerepair.positions import Position, PositionBatch
@@ -139,6 +141,22 @@ def dump(path: Path) -> dict[str, list[tuple[object, ...]]]:
             rows = store.connection.execute(f"SELECT {', '.join(columns)} FROM {table}").fetchall()
             tables[table] = sorted(rows, key=repr)
         return tables
+
+
+def rows(db: Path, table: str = "deep_values") -> int:
+    if not db.exists():
+        return 0
+    try:
+        with Store.open(db) as store:
+            return int(store.connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0])
+    except ValueRepairError:
+        return 0  # Killed before the tables were there.
+
+
+def wait_for(process: subprocess.Popen[str], db: Path, count: int, table: str = "deep_values") -> None:
+    """Until the store has so many rows, or the process is done."""
+    while process.poll() is None and rows(db, table) < count:
+        time.sleep(0.02)
 
 
 if __name__ == "__main__":

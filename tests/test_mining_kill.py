@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.mining_doubles import dump, mine_by_key, random_games
+from tests.mining_doubles import dump, mine_by_key, random_games, rows, wait_for
 from valuerepair.errors import ValueRepairError
 from valuerepair.store import Store
 
@@ -27,22 +27,6 @@ def start(archive: Path, db: Path, delay: float) -> subprocess.Popen[str]:
     assert process.stdout is not None
     assert process.stdout.readline() == "started\n"
     return process
-
-
-def rows(db: Path, table: str = "deep_values") -> int:
-    if not db.exists():
-        return 0
-    try:
-        with Store.open(db) as store:
-            return int(store.connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0])
-    except ValueRepairError:
-        return 0  # Killed before the tables were there.
-
-
-def wait_for(process: subprocess.Popen[str], db: Path, count: int, table: str = "deep_values") -> None:
-    """Until the store has so many rows, or the process is done."""
-    while process.poll() is None and rows(db, table) < count:
-        time.sleep(0.02)
 
 
 def test_killed_at_any_moment_and_resumed_it_ends_as_if_never_killed(archive: Path, tmp_path: Path) -> None:

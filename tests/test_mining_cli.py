@@ -1,0 +1,172 @@
+"""`vr mine`, `vr stats` and `vr export` as a user types them: real net, real Stockfish, real archives."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import chess
+import pandas as pd
+import pytest
+
+from tests.mining_doubles import dump, random_games, wait_for
+from valuerepair.store import Store
+
+
+def vr(*arguments: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "valuerepair", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, cwd=cwd, check=False, timeout=240)
+
+
+@pytest.fixture(scope="module")
+def net(shared_data: Path) -> Path:
+    return shared_data / "nets" / "maia-1900.pb.gz"
+
+
+@pytest.fixture(scope="module")
+def mined(shared_data: Path, net: Path, stockfish: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder in which `vr mine` was run on a real archive with default store."""
+    folder = tmp_path_factory.mktemp("mined")
+    archive = shared_data / "pgn" / "lichess-blitz.pgn"
+    done = vr("mine", archive, "--positions", "60", "--deep", "stockfish:nodes=5000", "--net", net, cwd=folder)
+    assert done.returncode == 0, done.stderr
+    (folder / "said").write_text(done.stdout)
+    return folder
+
+
+def test_mining_a_real_archive(mined: Path) -> None:
+    said = (mined / "said").read_text().splitlines()
+    assert "positions: 60 sampled of 66,292" in said
+    assert any(line.startswith("scored: 60 of 60, 0 failed") for line in said)
+    assert any(line.startswith("deep Q from: alpha 170.0 (default 170: fewer than 300") for line in said)
+    assert said[-1].startswith(("next: vr books --threshold 0.55", "no candidates at 0.55"))
+    with Store.open(mined / "valuerepair.db") as store:
+        frame = store.frame()
+        ((command, state),) = store.connection.execute("SELECT command, state FROM runs").fetchall()
+    assert len(frame) == 60
+    assert (frame["nodes"] >= 4000).mean() > 0.9
+    for row in frame.to_dict("records"):
+        board = chess.Board(row["start_fen"])
+        for move in row["moves"].split():
+            board.push_uci(move)
+        assert board.fen() == row["fen"]
+        assert chess.Move.from_uci(row["net_best"]) in board.legal_moves
+        assert chess.Move.from_uci(row["deep_best"]) in board.legal_moves
+        assert row["net_w"] - row["net_l"] == pytest.approx(row["net_q"], abs=1e-6)
+    # A real net and a real engine agree on most positions: signs and perspectives are right for both colours.
+    decided = frame[frame["deep_q"].abs() > 0.8]
+    for side in "wb":
+        assert (decided["net_q"] * decided["deep_q"] > 0)[decided["side"] == side].mean() > 0.7
+    assert " mine " in command
+    assert state == "finished"
+
+
+def test_the_same_command_and_another_one(mined: Path, shared_data: Path, net: Path) -> None:
+    before = dump(mined / "valuerepair.db")
+    archive = shared_data / "pgn" / "lichess-blitz.pgn"
+    same: list[str | Path] = ["mine", archive, "--positions", "60", "--deep", "stockfish:nodes=5000", "--net", net]
+    again = vr(*same, "--silent", cwd=mined)
+    assert again.returncode == 0
+    assert "scored: 60 of 60, 0 failed, 60 of them before" in again.stdout
+    assert again.stderr == ""
+    assert dump(mined / "valuerepair.db") == before
+
+
+def test_stats_and_exports(mined: Path) -> None:
+    plain = vr("stats", cwd=mined)
+    assert plain.returncode == 0
+    assert "60 positions scored" in plain.stdout
+    figures = json.loads(vr("stats", "--json", "--threshold", "0.4", cwd=mined).stdout)
+    assert figures["scored"]["positions"] == 60
+    lines = vr("export", "--format", "csv", cwd=mined).stdout.splitlines()
+    assert len(lines) == 61
+    assert vr("export", "-o", "a.parquet", "--threshold", "0.4", cwd=mined).returncode == 0
+    assert len(pd.read_parquet(mined / "a.parquet")) == sum(
+        row["candidates"] for row in figures["scored"]["by_threshold"] if row["threshold"] == 0.4
+    )
+    first = json.loads(vr("export", cwd=mined).stdout.splitlines()[0])
+    assert {"fen", "start_fen", "moves", "net_q", "deep_q", "disagreement", "cp"} <= set(first)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (["mine"], 2, "Missing argument"),
+        (["mine", "missing.pgn"], 2, "missing.pgn"),
+        (["mine", "games.pgn", "--threshold", "3"], 2, "a threshold lies above 0 and is at most 2"),
+        (["mine", "games.pgn", "--alpha", "much"], 2, "--alpha much: give a number of centipawns, or auto"),
+        (["mine", "games.pgn", "--min-ply", "50", "--max-ply", "20"], 2, "--min-ply 50 is above --max-ply 20"),
+        (["mine", "games.pgn", "--db", "junk.db"], 1, "junk.db is not a valuerepair store"),
+        (["mine", "games.pgn", "--db", "no/a.db"], 1, "for the store does not exist"),
+        (["stats"], 1, "there is no store at valuerepair.db"),
+        (["stats", "--db", "junk.db"], 1, "junk.db is not a valuerepair store"),
+        (["export", "--format", "xml"], 2, "no format xml"),
+        (["export", "--format", "parquet"], 2, "give -o FILE"),
+        (["export"], 1, "there is no store at valuerepair.db"),
+    ],
+)
+def test_errors_are_one_line_and_leave_nothing_behind(
+    tmp_path: Path, arguments: list[str], code: int, said: str
+) -> None:
+    random_games(tmp_path / "games.pgn", 2)
+    (tmp_path / "junk.db").write_text("junk " * 300)
+    done = vr(*arguments, cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (code, "")
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["games.pgn", "junk.db"]
+
+
+def test_a_wrong_net_or_engine_leaves_no_store(tmp_path: Path, net: Path) -> None:
+    random_games(tmp_path / "games.pgn", 2)
+    (tmp_path / "bad.pb.gz").write_text("no net")
+    for wrong in (["--net", "bad.pb.gz"], ["--net", str(net), "--deep", "uci:/bin/false,nodes=5"]):
+        done = vr("mine", "games.pgn", *wrong, cwd=tmp_path)
+        assert done.returncode in (1, 2)
+        assert "Traceback" not in done.stderr
+        assert not (tmp_path / "valuerepair.db").exists()
+
+
+def test_a_cut_archive_is_used_and_the_exit_code_says_so(tmp_path: Path, net: Path, stockfish: str) -> None:
+    import gzip
+
+    packed = gzip.compress(random_games(tmp_path / "games.pgn", 20).read_bytes())
+    (tmp_path / "cut.pgn.gz").write_bytes(packed[: len(packed) // 2])
+    done = vr("mine", "cut.pgn.gz", "--net", net, "--deep", "stockfish:nodes=500", cwd=tmp_path)
+    assert done.returncode == 1
+    assert "scored: " in done.stdout
+    assert done.stderr.splitlines()[-1].startswith("vr: cut.pgn.gz: ")
+    assert done.stderr.splitlines()[-1].endswith("everything before that was used")
+
+
+def test_ctrl_c_stops_stockfish_too(tmp_path: Path, shared_data: Path, net: Path, stockfish: str) -> None:
+    archive = shared_data / "pgn" / "lichess-blitz.pgn"
+    command = [
+        sys.executable,
+        "-m",
+        "valuerepair",
+        "mine",
+        str(archive),
+        "--net",
+        str(net),
+        "--deep",
+        "stockfish:nodes=50000",
+    ]
+    running = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path, start_new_session=True
+    )
+    wait_for(running, tmp_path / "valuerepair.db", 1)
+    # As a terminal does it: to the whole group, engines among them.
+    os.killpg(running.pid, signal.SIGINT)
+    out, err = running.communicate(timeout=30)
+    assert running.returncode == 130
+    assert "give the same command again" in out
+    assert err.splitlines()[-1] == "vr: interrupted"
+    with pytest.raises(ProcessLookupError):
+        os.killpg(running.pid, 0)
+    with Store.open(tmp_path / "valuerepair.db") as store:
+        assert len(store.frame()) > 0
