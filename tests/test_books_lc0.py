@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import io
+import random
 from pathlib import Path
 
 import chess
@@ -263,3 +264,35 @@ def test_a_gzipped_book_is_read_and_a_cut_one_is_a_problem(lc0: str, tmp_path: P
 
 def test_a_missing_book_is_an_error_of_lc0_too(lc0: str, tmp_path: Path) -> None:
     assert play(lc0, tmp_path / "none.pgn") is None
+
+
+_BREAKS = """{ } ( ) ; % * $3 [ ] -- 0-0 O-O O-O-O e.p. ! ? + # = 1. 1... 2. .. 12. 10 1-0 1/2 x
+e4 e5 d4 d5 Nf3 Nc6 Bb5 exd5 a6 e2e4 Ng1f3 Kd7 e8=Q a8Q Nbd7 R1a3 fxe6"""
+_SHARDS = (
+    *_BREAKS.split(),
+    *("\n", "\r\n", " \n", "\n\n"),
+    f'\n[FEN "{KPK} w - - 0 1"]\n',
+    f'\n[FEN "{KPK} b - - 5 39"]\n\n*\n',
+    '\n[Event "x"]\n',
+    "{a comment}",
+    "{two\nlines}",
+)
+
+
+@pytest.mark.slow
+def test_whatever_the_checker_passes_lc0_reads_as_written(lc0: str, tmp_path: Path) -> None:
+    """Books broken at random: what has no problems is read by lc0, each entry to the same position."""
+    dice = random.Random(11)
+    passed = refused = 0
+    for _ in range(600):
+        words = dice.choice(list(GOOD.values())).split(" ")
+        for _ in range(dice.randint(1, 3)):
+            words.insert(dice.randint(0, len(words)), dice.choice(_SHARDS))
+        book = _write(tmp_path, " ".join(words))
+        problems, entries = _checked(book)
+        ends = _ends(play(lc0, book, games=1 if problems else -2))
+        refused += ends is None
+        if not problems:
+            assert ends == [entry.fen for entry in entries], book.read_text()
+            passed += 1
+    assert passed > 60 < refused
