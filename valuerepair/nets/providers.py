@@ -6,8 +6,10 @@ is dropped with a warning and the CPU computes instead, so each is asked to run 
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import os
+import sys
 import warnings
 from collections.abc import Sequence
 from typing import Any
@@ -67,6 +69,8 @@ def why_not(provider: str) -> str | None:
 
     if provider not in onnxruntime.get_available_providers():
         return f"the installed onnxruntime {onnxruntime.__version__} is built without it"
+    if provider != CPU and not _has_nvidia_driver():
+        return "there is no NVIDIA driver on this machine"
     preload_libraries(provider)
     options = quiet_options(1)
     if provider != CPU:
@@ -82,6 +86,15 @@ def why_not(provider: str) -> str | None:
         return first_line(error)
     # One 3x3 convolution of ones over 0..8 is their sum.
     return None if np.array_equal(answer, [[[[36.0]]]]) else f"it computes wrongly ({np.ravel(answer)[:1]})"
+
+
+def _has_nvidia_driver() -> bool:
+    """Asked first: without a driver ONNX Runtime fills standard error with the libraries it cannot load."""
+    try:
+        ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
+    except OSError:
+        return False
+    return True
 
 
 def _canary() -> bytes:
