@@ -27,7 +27,7 @@ KEPT = (
     "FEN",
     "Variant",
 )
-_KEPT_NAMES = {spelling.encode(): name for name in KEPT for spelling in (name, name.lower())}
+_KEPT_NAMES = {spelling: name for name in KEPT for spelling in (name, name.lower())}
 GAME_RESULTS = ("1-0", "0-1", "1/2-1/2")
 STANDARD_VARIANTS = (
     "",
@@ -43,7 +43,7 @@ STANDARD_VARIANTS = (
 )
 _HEADER = re.compile(rb"(?:\s*(?:\xef\xbb\xbf)?(?:\[[^\n]*|%[^\n]*)(?:\n|\Z))*")
 # To the last quote of the line: many archives have names in quotes, unescaped, where the Rust reader stops.
-_TAG = re.compile(rb'\[\s*(\w+)\s+"([^\n]*)"\s*\]')
+_TAG = re.compile(r'\[\s*(\w+)\s+"([^\n]*)"\s*\]')
 _LAST_RESULT = re.compile(rb"(1-0|0-1|1/2-1/2)\s*\Z")
 
 
@@ -51,19 +51,20 @@ def read_headers(text: bytes) -> dict[str, str]:
     """The tags of a game, names as written; of a repeated tag the last one counts, as with the Rust reader."""
     found = _HEADER.match(text)
     block = text[: found.end()] if found and found.end() else text.split(b"\n", 1)[0]
-    return {read_text(name): unescape(read_text(value)) for name, value in _TAG.findall(block)}
+    return _tags(read_text(block))
 
 
 def kept_headers(header: bytes) -> dict[str, str]:
     """The tags that positions keep, of a game's text before its moves."""
-    return {
-        _KEPT_NAMES[name]: unescape(read_text(value)) for name, value in _TAG.findall(header) if name in _KEPT_NAMES
-    }
+    return {_KEPT_NAMES[name]: value for name, value in _tags(read_text(header)).items() if name in _KEPT_NAMES}
 
 
-def unescape(value: str) -> str:
-    """A tag's value without PGN's backslashes."""
-    return value.replace('\\"', '"').replace("\\\\", "\\") if "\\" in value else value
+def _tags(header: str) -> dict[str, str]:
+    """All tags, their values without PGN's backslashes."""
+    tags = dict(_TAG.findall(header))
+    if "\\" in header:
+        return {name: value.replace('\\"', '"').replace("\\\\", "\\") for name, value in tags.items()}
+    return tags
 
 
 def header_reject(text: bytes, options: SampleOptions) -> str | None:

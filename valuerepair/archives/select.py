@@ -75,7 +75,7 @@ def _lowest_of_each(groups: NDArray[np.int64], priorities: U64, count: int, rows
         end = begin
         while end < len(groups) and groups[end] == groups[begin]:
             end += 1
-        limit = np.sort(priorities[begin:end])[min(count, end - begin) - 1]
+        limit = priorities[begin:end].min() if count == 1 else np.sort(priorities[begin:end])[:count][-1]
         for i in range(begin, end):
             if priorities[i] <= limit:
                 rows[n] = i
