@@ -317,7 +317,7 @@ def test_the_check_command_names_line_and_reason_and_exits_1(vr: Vr, tmp_path: P
     assert result.exit_code == 1
     assert result.output == (
         "bad.pgn:5: (1.: a variation, which lc0 cannot read\n"
-        "bad.pgn:7: ..: a move number for Black (1...), which lc0 cannot read\n"
+        "bad.pgn:7: 1...: a move number for Black, which lc0 cannot read\n"
         "bad.pgn: 3 entries, 1 white and 0 black to move; 2 problems\n"
     )
     (tmp_path / "good.pgn").write_text("1. e4 *\n\n1. e4 e5 *\n")

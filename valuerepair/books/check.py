@@ -251,12 +251,15 @@ class _PgnCheck:
         if word in ("(", ")"):
             self._fail(number, explain(word))
             return
+        written = word
         prefix, dot, rest = word.partition(".")
         if dot and len(word) > 1 and (not prefix or (prefix.isascii() and prefix.isdigit())):
             self._move_number(number, prefix)
             word = rest
         if word in RESULTS:
             entry.result = True
+        elif len(word) > 1 and word[0] == ".":
+            self._fail(number, explain(written))
         elif len(word) > 1:
             self._move(number, word)
 

@@ -132,7 +132,7 @@ def _compare_with_the_standard(word: str, board: chess.Board, taken: chess.Move)
 
 
 _REASONS = (
-    (r"\.", "a move number for Black (1...), which lc0 cannot read"),
+    (r"\d*\.\.", "a move number for Black, which lc0 cannot read"),
     (r".*[()]", "a variation, which lc0 cannot read"),
     (r"\$", "a NAG, which lc0 cannot read"),
     (r"\[", "a tag that does not begin its line: lc0 takes it for moves"),

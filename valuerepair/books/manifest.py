@@ -67,7 +67,7 @@ class Manifest:
             sides = f"{file.white_to_move:,} white and {file.black_to_move:,} black to move"
             lines.append(f"{directory}/{name}: {file.positions:,} positions of {file.games:,} games, {sides}")
         book = f"--openings-pgn={directory}/book.pgn --openings-mode=shuffled"
-        lines.append(f"next: lc0 selfplay {book} --history-fill-new=fen_only --visits=800 --training")
+        lines.append(f"next: lc0 selfplay {book} --history-fill-new={self.net['history_fill']} --visits=800 --training")
         return lines
 
 
@@ -77,9 +77,9 @@ def make_manifest(
     """The manifest of a book from the frame's `attrs` (see `Store.frame`)."""
     return Manifest(
         version=f"valuerepair {__version__}",
-        net=_named(attrs.get("net"), ("name", "sha256")),
-        oracle=_named(attrs.get("oracle"), ("label", "digest")),
-        alpha=_named(attrs.get("alpha"), ("value", "origin")),
+        net=attrs["net"],
+        oracle=attrs["oracle"],
+        alpha=attrs["alpha"],
         q_from=options.q_from,
         threshold=options.threshold,
         maximum=options.maximum,
@@ -112,12 +112,3 @@ def describe_file(content: bytes, lines: Sequence[BookLine], plies: Sequence[int
         with_moves=sum(bool(line.sans) for line in lines),
         from_fen=sum(line.needs_fen for line in lines),
     )
-
-
-def _named(value: Any, names: tuple[str, str]) -> dict[str, Any]:
-    """A pair, a mapping or an object with these two names, as a mapping."""
-    if isinstance(value, dict):
-        return {name: value.get(name) for name in names}
-    if isinstance(value, (tuple, list)):
-        return dict(zip(names, value, strict=True))
-    return {name: getattr(value, name, None) for name in names}

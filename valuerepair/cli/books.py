@@ -6,16 +6,18 @@ from typing import Any
 
 import click
 
+from valuerepair.store import DEFAULT_PATH
+
 
 @click.group("books", invoke_without_command=True)
 @click.option("--threshold", "--min-threshold", default=0.55, show_default=True, help="Least |net Q - deep Q|.")
 @click.option("--max", "maximum", default=2.0, show_default=True, help="Largest |net Q - deep Q|.")
 @click.option("-o", "--output", default="valuerepair-books", show_default=True, help="Folder for the files.")
-@click.option("--db", default="valuerepair.db", show_default=True, help="The store.")
-@click.option("--net", default=None, help="Net, by name or hash. Default: the one with most scored positions.")
-@click.option("--oracle", default=None, help="Deep evaluator, by label or digest. Default: likewise.")
-@click.option("--alpha", type=float, default=None, help="Alpha of the logistic, cp to Q. Default: as fitted, else 170.")
-@click.option("--q-from", type=click.Choice(["cp", "wdl"]), default="cp", show_default=True, help="What deep Q is of.")
+@click.option("--db", default=DEFAULT_PATH, show_default=True, help="The store.")
+@click.option("--net", help="Net: its name, file or SHA-256.  [default: that of the most scored positions]")
+@click.option("--oracle", "--deep", help="Deep search: its label or digest.  [default: that of the most]")
+@click.option("--alpha", default="auto", show_default=True, help="Centipawns of the logistic to Q.")
+@click.option("--q-from", type=click.Choice(["cp", "wdl"]), default="cp", show_default=True, help="Deep Q's source.")
 @click.option(
     "--sign",
     type=click.Choice(["optimistic", "pessimistic", "both"]),
@@ -45,7 +47,9 @@ import click
 @click.option("--json", "as_json", is_flag=True, help="Print the manifest.")
 @click.option("-q", "--quiet", is_flag=True, help="Print nothing but errors.")
 @click.pass_context
-def command(context: click.Context, /, output: str, db: str, as_json: bool, quiet: bool, **chosen: Any) -> None:
+def command(
+    context: click.Context, /, output: str, db: str, alpha: str, as_json: bool, quiet: bool, **chosen: Any
+) -> None:
     """Write opening books from the candidates in the store, or check a book (vr books check FILE).
 
     Writes book.pgn for lc0 self-play, book.epd for other tools, and manifest.json, which says what they are made of.
@@ -62,8 +66,9 @@ def command(context: click.Context, /, output: str, db: str, as_json: bool, quie
     from valuerepair.books.write import write_books
     from valuerepair.progress import Progress
     from valuerepair.store import Store
+    from valuerepair.store.queries import alpha_option
 
-    options = BookOptions(**chosen)
+    options = BookOptions(alpha=alpha_option(alpha), **chosen)
     with Store.open(db) as store, Progress("Writing", None, "positions", quiet=quiet or as_json) as progress:
         manifest = write_books(store, options, output, progress.advance)
     if as_json:
@@ -106,6 +111,7 @@ def check(file: str, as_json: bool, quiet: bool) -> None:
     if as_json:
         click.echo(json.dumps(counts))
     elif not quiet:
+        entries = f"{book.entries:,} entr{'y' if book.entries == 1 else 'ies'}"
         sides = f"{book.white_to_move:,} white and {book.black_to_move:,} black to move"
-        click.echo(f"{file}: {book.entries:,} entries, {sides}; {problems or 'no'} problem{'s' * (problems != 1)}")
+        click.echo(f"{file}: {entries}, {sides}; {problems or 'no'} problem{'s' * (problems != 1)}")
     click.get_current_context().exit(1 if problems else 0)
