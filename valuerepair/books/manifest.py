@@ -66,7 +66,7 @@ class Manifest:
         for name, file in pgn.items():
             sides = f"{file.white_to_move:,} white and {file.black_to_move:,} black to move"
             lines.append(f"{directory}/{name}: {file.positions:,} positions of {file.games:,} games, {sides}")
-        book = f"--openings-pgn={directory}/book.pgn --openings-mode=shuffled"
+        book = f"--weights=NET.pb.gz --openings-pgn={directory}/book.pgn --games=-2"  # once through the book
         lines.append(f"next: lc0 selfplay {book} --history-fill-new={self.net['history_fill']} --visits=800 --training")
         return lines
 
