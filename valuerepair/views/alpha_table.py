@@ -104,7 +104,8 @@ def alpha_table(
     frame = store.frame(net, oracle, DEFAULT_ALPHA, text=False)
     q, cp = frame["net_q"].to_numpy(np.float64), frame["cp"].to_numpy(np.float64)
     fits = {norm: fit_alpha(q, cp, norm=norm, bootstrap=bootstrap, seed=seed) for norm in NORMS}
-    alphas = {"default": DEFAULT_ALPHA, "now": now.value, **{norm: fit.alpha for norm, fit in fits.items()}}
+    alphas: dict[str, float] = {"default": DEFAULT_ALPHA, "now": now.value}
+    alphas.update((norm, fit.alpha) for norm, fit in fits.items())
     rates = {}
     for name, value in alphas.items():
         differences = store.frame(net, oracle, value, text=False)["disagreement"].to_numpy(np.float64)

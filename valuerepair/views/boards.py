@@ -22,11 +22,11 @@ _GAP = 12
 def sheet(frame: pd.DataFrame, columns: int = 4, size: int = 200) -> str:
     """The rows of a store's `frame`, in their order, as one SVG of boards in `columns` columns of `size` pixels.
 
-    The side to move is at the bottom. Arrows: the net's best move (vermillion) and the deep search's (blue). Below each
-    board stand both Q, from the side to move, and the game and ply it was found at. Raises ValueError for a FEN
-    that is none.
+    The side to move is at the bottom. Arrows: the net's best move (vermillion) and the deep search's (blue), or one
+    green arrow where they agree. Below each board stand both Q, from the side to move, and the game and ply it was
+    found at. Raises ValueError for a FEN that is none.
     """
-    cells = frame.to_dict("records")
+    cells: list[dict[Any, Any]] = frame.to_dict("records")
     rows = -(-len(cells) // columns)
     width, height = columns * (size + _GAP), rows * (size + _CAPTION + _GAP)
     ElementTree.register_namespace("", _SVG)
@@ -47,13 +47,12 @@ def sheet(frame: pd.DataFrame, columns: int = 4, size: int = 200) -> str:
     return ElementTree.tostring(root, encoding="unicode")
 
 
-def _board(cell: dict[str, Any]) -> str:
+def _board(cell: dict[Any, Any]) -> str:
     board = chess.Board(cell["fen"])
-    arrows = []
-    for move, colour in ((cell.get("deep_best"), style.BLUE), (cell.get("net_best"), style.VERMILLION)):
-        if isinstance(move, str) and move:
-            arrow = chess.Move.from_uci(move)
-            arrows.append(chess.svg.Arrow(arrow.from_square, arrow.to_square, color=colour))
+    legal = {move.uci(): move for move in board.legal_moves}
+    deep, net = legal.get(cell.get("deep_best") or ""), legal.get(cell.get("net_best") or "")
+    drawn = [(deep, style.GREEN)] if deep == net else [(deep, style.BLUE), (net, style.VERMILLION)]
+    arrows = [chess.svg.Arrow(move.from_square, move.to_square, color=colour) for move, colour in drawn if move]
     return chess.svg.board(board, orientation=board.turn, arrows=arrows, coordinates=False)
 
 
@@ -78,7 +77,7 @@ def _share(board: ElementTree.Element, definitions: ElementTree.Element) -> None
             board.remove(child)  # the position as text art: the caption and the pieces say it
 
 
-def _caption(i: int, cell: dict[str, Any]) -> tuple[str, str]:
+def _caption(i: int, cell: dict[Any, Any]) -> tuple[str, str]:
     side = "White" if cell["fen"].split(" ", 2)[1] == "w" else "Black"
     where = f", game {cell['game']}, ply {cell['ply']}" if cell.get("game") else ""
     return f"{i + 1}. net {cell['net_q']:+.2f}, deep {cell['deep_q']:+.2f}", f"{side} to move{where}"

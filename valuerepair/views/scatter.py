@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -25,7 +25,8 @@ DEFAULT_THRESHOLD = 0.55
 LOWESS_FRACTION = 0.3
 LOWESS_MIN_POSITIONS = 20
 # Local fits this far apart in deep Q (whose range is 2), with straight lines between them.
-LOWESS_STEP = 0.01
+LOWESS_STEP = 0.005
+LOWESS_PLACES = 401  # of the line that is drawn
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,29 +66,21 @@ def draw(frame: pd.DataFrame, threshold: float = DEFAULT_THRESHOLD) -> tuple[Fig
     difference = net - deep
     above, below = difference >= threshold, difference <= -threshold
     counts = Counts(len(net), int(above.sum()), int(below.sum()), without)
-    figure, axes = style.new_figure(6.4, 6.9)
-    _draw_ground(axes, threshold)
-    inside = ~(above | below)
-    size, opacity = _point(len(net))
-    # Rasterised: a million points as vectors would make a file that no viewer opens.
-    shape = {"linestyle": "none", "markeredgewidth": 0, "rasterized": True}
-    axes.plot(deep[inside], net[inside], "o", color=style.GREY, ms=size, alpha=opacity, gid="positions", **shape)
-    for gid, rows, marker, colour, words in (
-        ("optimistic", above, "^", style.VERMILLION, "net too optimistic"),
-        ("pessimistic", below, "v", style.BLUE, "net too pessimistic"),
-    ):
-        label = f"{words}: {int(rows.sum()):,}"
-        axes.plot(deep[rows], net[rows], marker, color=colour, ms=max(size, 3.2), gid=gid, label=label, **shape)
-    line = lowess_line(deep, net)
-    if line is not None:
-        axes.plot(*line, color=style.INK, lw=1.8, gid="lowess", label="lowess of net Q")
-    axes.legend(loc="upper left", handletextpad=0.4)
-    _write_words(axes, frame, threshold, counts)
+    with style.house_style():
+        figure, axes = style.new_figure(6.4, 7.1)
+        _draw_ground(axes, threshold)
+        _draw_points(axes, deep, net, above, below)
+        line = lowess_line(deep, net)
+        if line is not None:
+            axes.plot(*line, color=style.INK, lw=1.8, gid="lowess", label="lowess of net Q")
+        # Below the axes: inside, it would hide the worst candidates, which lie in the corners.
+        figure.legend(loc="outside lower center", ncols=4, handletextpad=0.4, columnspacing=1.2)
+        _write_words(axes, frame, threshold, counts)
     return figure, counts
 
 
 def lowess_line(x: Floats, y: Floats) -> tuple[Floats, Floats] | None:
-    """The robust local linear fit of y over x (W. S. Cleveland, JASA 74, 1979) on 201 places of x's range.
+    """The robust local linear fit of y over x (W. S. Cleveland, JASA 74, 1979) on `LOWESS_PLACES` places of x's range.
 
     Local fits are made every `LOWESS_STEP` only (statsmodels' `delta`), which is what makes a million points a matter
     of seconds. None with fewer than `LOWESS_MIN_POSITIONS` points, or when x hardly varies.
@@ -96,15 +89,39 @@ def lowess_line(x: Floats, y: Floats) -> tuple[Floats, Floats] | None:
         return None
     from statsmodels.nonparametric.smoothers_lowess import lowess
 
-    order = np.argsort(x, kind="stable")
-    fitted = lowess(y[order], x[order], LOWESS_FRACTION, it=3, delta=LOWESS_STEP, is_sorted=True, return_sorted=False)
-    # Many positions share one deep Q (0, mates): one place of the line each, and none where the fit has no answer.
-    places, first = np.unique(x[order], return_index=True)
-    known = np.isfinite(fitted[first])
-    if known.sum() < 2:
-        return None
-    grid = np.linspace(places[known][0], places[known][-1], 201)
-    return grid, np.interp(grid, places[known], fitted[first][known])
+    spread = _spread_ties(x)
+    order = np.argsort(spread, kind="stable")
+    places, first = np.unique(spread[order], return_index=True)
+    for iterations in (3, 0):
+        # Where all residuals are 0 the robust weights are 0 / 0; the plain fit has an answer there.
+        with np.errstate(divide="ignore", invalid="ignore"):
+            fitted = lowess(
+                y[order],
+                spread[order],
+                LOWESS_FRACTION,
+                it=iterations,
+                delta=LOWESS_STEP,
+                is_sorted=True,
+                return_sorted=False,
+            )
+        if np.isfinite(fitted).all():
+            grid = np.linspace(x.min(), x.max(), LOWESS_PLACES)
+            return grid, np.interp(grid, places, fitted[first])
+    return None
+
+
+def _spread_ties(x: Floats) -> Floats:
+    """x, or, where one value fills a whole neighbourhood, x with equal values drawn apart by at most half a step.
+
+    Such a neighbourhood has the width 0, and lowess divides by it. Dead draws are many in some archives.
+    """
+    values, group, counts = np.unique(x, return_inverse=True, return_counts=True)
+    if counts.max() < int(LOWESS_FRACTION * len(x)):
+        return x
+    order = np.argsort(group, kind="stable")
+    rank = np.empty(len(x))
+    rank[order] = np.arange(len(x)) - np.repeat(np.cumsum(counts) - counts, counts)
+    return np.asarray(values[group] + ((rank + 0.5) / counts[group] - 0.5) * LOWESS_STEP / 2)
 
 
 def _scores(frame: pd.DataFrame) -> tuple[Floats, Floats, int]:
@@ -125,6 +142,21 @@ def _point(positions: int) -> tuple[float, float]:
     """Marker size in points and opacity: smaller and paler the more there are."""
     crowd = np.log10(max(positions, 100)) - 2  # 0 for a hundred, 4 for a million
     return float(max(4.0 - 0.7 * crowd, 1.2)), float(np.clip(0.7 - 0.15 * crowd, 0.08, 0.7))
+
+
+def _draw_points(axes: Axes, deep: Floats, net: Floats, above: NDArray[np.bool_], below: NDArray[np.bool_]) -> None:
+    """All positions in grey, and over them the candidates, `above` and `below` the band."""
+    size, opacity = _point(len(net))
+    # Rasterised: a million points as vectors would make a file that no viewer opens.
+    shape: dict[str, Any] = {"linestyle": "none", "markeredgewidth": 0, "rasterized": True}
+    inside = ~(above | below)
+    axes.plot(deep[inside], net[inside], "o", color=style.GREY, ms=size, alpha=opacity, gid="positions", **shape)
+    for gid, rows, marker, colour, words in (
+        ("optimistic", above, "^", style.VERMILLION, "net too optimistic"),
+        ("pessimistic", below, "v", style.BLUE, "net too pessimistic"),
+    ):
+        label = f"{words}: {int(rows.sum()):,}"
+        axes.plot(deep[rows], net[rows], marker, color=colour, ms=size + 1.5, gid=gid, label=label, **shape)
 
 
 def _draw_ground(axes: Axes, threshold: float) -> None:

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from matplotlib import rc_context
+from matplotlib import rc_context, rcdefaults, rcParams
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
@@ -23,7 +25,7 @@ INK, GREY, PALE = "#222222", "#8A8A8A", "#EDEDED"
 
 FORMATS = ("png", "svg", "pdf")
 DPI = 150
-RC: dict[str, Any] = {
+RC: dict[Any, Any] = {
     "font.size": 9,
     "text.color": INK,
     "axes.labelcolor": INK,
@@ -45,11 +47,19 @@ RC: dict[str, Any] = {
 }
 
 
+@contextmanager
+def house_style() -> Iterator[None]:
+    """Everything drawn within has the house style; what is set outside comes back afterwards."""
+    with rc_context():
+        rcdefaults()  # a user's matplotlibrc must not change what the plots of the project look like
+        rcParams.update(RC)
+        yield
+
+
 def new_figure(width: float, height: float) -> tuple[Figure, Axes]:
-    """An empty figure of that size in inches, with one pair of axes."""
-    with rc_context(RC):
-        figure = Figure(figsize=(width, height), dpi=DPI, layout="constrained")
-        return figure, figure.add_subplot()
+    """An empty figure of that size in inches, with one pair of axes. Call it, and draw, within `house_style`."""
+    figure = Figure(figsize=(width, height), dpi=DPI, layout="constrained")
+    return figure, figure.add_subplot()
 
 
 def title(axes: Axes, text: str, *lines: str) -> None:
@@ -82,7 +92,7 @@ def save(figure: Figure, path: str | os.PathLike[str]) -> None:
     except OSError as error:
         raise type(error)(error.errno, error.strerror, os.fspath(path)) from None
     try:
-        with os.fdopen(handle, "wb") as stream, rc_context(RC):
+        with os.fdopen(handle, "wb") as stream, house_style():
             figure.savefig(stream, format=kind, dpi=DPI, metadata=metadata)
         umask = os.umask(0)
         os.umask(umask)

@@ -1,0 +1,164 @@
+"""`vr plot` and `vr fit alpha` as a user types them, on a store mined with stand-ins."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from tests.mining_doubles import mine_by_key, random_games
+from valuerepair.cli import cli
+from valuerepair.errors import ValueRepairError
+from valuerepair.store import Store
+from valuerepair.values import fit_alpha
+
+
+@pytest.fixture(scope="module")
+def mined(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("views")
+    mine_by_key(random_games(folder / "random.pgn", 120), folder / "mined.db")
+    return folder / "mined.db"
+
+
+@pytest.fixture
+def db(mined: Path, tmp_path: Path) -> Path:
+    """A store of its own for the test, in which the net's Q is the logistic of alpha 300 and noise."""
+    path = Path(shutil.copy(mined, tmp_path / "valuerepair.db"))
+    rng = np.random.default_rng(1)
+    with Store.open(path, write=True) as store:
+        frame = store.frame(text=False)
+        noisy = np.tanh(np.nan_to_num(frame.cp.to_numpy(float)) / 600) + rng.normal(0, 0.2, len(frame))
+        pairs = zip(np.clip(noisy, -1, 1).tolist(), frame.position_id.tolist(), strict=True)
+        store.connection.executemany("UPDATE net_values SET q = ? WHERE position_id = ?", list(pairs))
+        store.commit()
+    return path
+
+
+def vr(*arguments: str) -> str:
+    result = CliRunner().invoke(cli, arguments, catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+def refused(*arguments: str) -> tuple[str, int]:
+    """The error line and exit code."""
+    with pytest.raises(ValueRepairError) as caught:
+        CliRunner().invoke(cli, arguments, catch_exceptions=False)
+    assert "\n" not in str(caught.value)
+    return str(caught.value), caught.value.exit_code
+
+
+def test_plot_writes_plot_png_where_it_is_run(db: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(db.parent)
+    said = vr("plot")
+    with Store.open(db) as store:
+        frame = store.frame(text=False)
+    candidates = int((frame.disagreement.abs() >= 0.55).sum())
+    assert said.startswith(f"plot.png: {len(frame):,} positions, {candidates:,} candidates at 0.55; alpha ")
+    assert frame.attrs["alpha"]["origin"] in said
+    assert (db.parent / "plot.png").read_bytes().startswith(b"\x89PNG")
+    assert vr("plot", "-q", "-o", "other.svg", "--threshold", "1") == ""
+    assert "alpha 170 (given)" in vr("plot", "--alpha", "170")
+    assert "Q from WDL" in vr("plot", "--q-from", "wdl")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words", "code"),
+    [
+        (["-o", "plot.gif"], "plot.gif: a plot's name ends in .png, .svg or .pdf", 2),
+        (["--threshold", "0"], "threshold lies above 0", 2),
+        (["--alpha", "many"], "--alpha many", 2),
+        (["--net", "nonesuch"], "no net nonesuch", 1),
+        (["--db", "missing.db"], "there is no store at missing.db", 1),
+    ],
+)
+def test_plot_refuses(db: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], words: str, code: int) -> None:
+    monkeypatch.chdir(db.parent)
+    before = sorted(db.parent.iterdir())
+    message, exit_code = refused("plot", *arguments)
+    assert words in message
+    assert exit_code == code
+    assert [p for p in sorted(db.parent.iterdir()) if "valuerepair.db" not in p.name] == [
+        p for p in before if "valuerepair.db" not in p.name
+    ]
+
+
+def test_fit_alpha_finds_what_was_planted_and_saves_nothing(db: Path) -> None:
+    found = json.loads(vr("fit", "alpha", "--db", str(db), "--json"))
+    for norm in ("l1", "l2"):
+        fit = found["fits"][norm]
+        assert fit["alpha"] == pytest.approx(300, rel=0.15)
+        assert fit["low"] < fit["alpha"] < fit["high"]
+    assert found["saved"] is None
+    with Store.open(db) as store:
+        assert store.alpha(*store.pick()).origin.startswith("fitted on")
+
+
+def test_fit_alpha_counts_candidates_as_the_store_does(db: Path) -> None:
+    found = json.loads(vr("fit", "alpha", "--db", str(db), "--json", "--threshold", "0.3", "--bootstrap", "0"))
+    assert found["fits"]["l1"]["low"] is None
+    with Store.open(db) as store:
+        for name, alpha in [("default", 170.0)] + [(n, found["fits"][n]["alpha"]) for n in ("l1", "l2")]:
+            assert found["candidates"][name]["count"] == len(store.candidates(0.3, alpha=alpha))
+    counts = found["candidates"]
+    assert counts["default"]["count"] > counts["l1"]["count"] > 0
+
+
+@pytest.mark.parametrize("norm", ["l1", "l2"])
+def test_fit_alpha_saved_is_used_from_then_on(db: Path, norm: str) -> None:
+    said = vr("fit", "alpha", "--db", str(db), "--norm", norm, "--save")
+    with Store.open(db) as store:
+        frame = store.frame(text=False)
+        alpha = store.alpha(*store.pick())
+    expected = fit_alpha(frame.net_q, frame.cp, norm="l1" if norm == "l1" else "l2", bootstrap=0)
+    assert alpha.value == pytest.approx(expected.alpha)
+    assert alpha.origin.startswith("stored fit of")
+    assert f"saved: alpha {alpha.value:.0f} ({norm})" in said
+    assert f"in use now: alpha {alpha.value:.0f} (stored fit" in vr("fit", "alpha", "--db", str(db))
+
+
+def test_the_table(db: Path) -> None:
+    lines = vr("fit", "alpha", "--db", str(db)).splitlines()
+    assert lines[0].startswith("key-net, ")
+    assert [line.split()[0] for line in lines[1:3]] == ["alpha", "default"]
+    assert [" ".join(line.split()[:2]) for line in lines[3:5]] == ["fit l1", "fit l2"]
+    assert all(" to " in line and "(95 %:" in line for line in lines[3:5])
+    assert lines[-1].startswith("not saved")
+
+
+def test_scores_that_determine_no_alpha_are_not_saved(db: Path) -> None:
+    with Store.open(db, write=True) as store:
+        store.connection.execute("UPDATE net_values SET q = 0")
+        store.commit()
+    message, code = refused("fit", "alpha", "--db", str(db), "--save")
+    assert "not saved: the" in message
+    assert "determine no alpha between 10 and 10000 (l1)" in message
+    assert code == 1
+    assert "the scores determine no alpha" in vr("fit", "alpha", "--db", str(db))
+
+
+def test_fit_alpha_without_scores(mined: Path, db: Path) -> None:
+    with Store.open(db, write=True) as store:
+        store.connection.execute("UPDATE deep_values SET cp = NULL")
+        store.commit()
+    message, code = refused("fit", "alpha", "--db", str(db))
+    assert message.startswith("no alpha can be fitted: 0 scored positions have a centipawn score")
+    assert code == 1
+
+
+@pytest.mark.parametrize("words", [["plot", "--help"], ["fit", "--help"], ["fit", "alpha", "--help"]])
+def test_help_loads_nothing_heavy(words: list[str]) -> None:
+    program = (
+        f"import sys\nsys.argv = ['vr', *{words!r}]\nfrom valuerepair.cli import main\n"
+        "try:\n    main()\nexcept SystemExit:\n    pass\n"
+        "heavy = {'numpy', 'pandas', 'matplotlib', 'statsmodels', 'chess', 'scipy'} & set(sys.modules)\n"
+        "assert not heavy, heavy\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert "Example:" in done.stdout
