@@ -44,8 +44,8 @@ from valuerepair.store.rows import Run, RunRecord
 if TYPE_CHECKING:
     from valuerepair.deep import DeepOutcome, Oracle
 
-# Chunks that are being read or are in the net at once: one of each.
-_CHUNKS_AHEAD = 2
+# A new chunk is asked for when fewer positions wait for an engine: enough for the time it takes to come.
+_FEW_WAITING = 64
 _GRACE_S = 10.0
 _TICK_S = 0.5
 # An engine that fails on so many positions and has not scored one is broken as a whole.
@@ -138,7 +138,7 @@ class _Pipeline:
         self._waiting: deque[tuple[int, float, Position]] = deque()
         self._searching: dict[int, Future[DeepOutcome]] = {}
         self._capacity = 2 * oracle.workers
-        self._asked = self._in_net = 0
+        self._asked = self._in_net = False
         self._reading = True
         self._read_error: Exception | None = None
         self._seen = bytearray()
@@ -190,9 +190,9 @@ class _Pipeline:
             self._searching[position_id] = future
             self._submitted += 1
             future.add_done_callback(self._announcement(position_id, net_q))
-        wanted = len(self._waiting) < self._capacity + CHUNK_ROWS
-        while self._reading and wanted and self._asked + self._in_net < _CHUNKS_AHEAD:
-            self._asked += 1
+        few = len(self._waiting) < max(_FEW_WAITING, 2 * self._capacity)
+        if self._reading and few and not (self._asked or self._in_net or self._limit_reached):
+            self._asked = True
             self._reader.ask()
 
     def _announcement(self, position_id: int, net_q: float) -> Callable[[Future[DeepOutcome]], None]:
@@ -222,7 +222,7 @@ class _Pipeline:
 
     def _take_chunk(self, event: Sampled) -> None:
         """Records sampled positions; those without a net value go to the net, the others straight on."""
-        self._asked -= 1
+        self._asked = False
         ids, batch = self._store.add_positions(event.batch, self._run)
         rows = [i for i, position_id in enumerate(ids.tolist()) if self._is_first(position_id)]
         ids, batch = ids[rows], batch.take(rows)
@@ -230,13 +230,13 @@ class _Pipeline:
         known = self._store.known(ids, self._net_id, self._oracle_id)
         fresh = [i for i, row in enumerate(known) if row.net_q is None]
         if fresh:
-            self._in_net += 1
+            self._in_net = True
             self._evaluator.submit(ids[fresh], batch.take(fresh))
         old = [i for i, row in enumerate(known) if row.net_q is not None]
         self._route(ids[old], batch.take(old))
 
     def _take_values(self, event: Evaluated) -> None:
-        self._in_net -= 1
+        self._in_net = False
         self._store.add_net_values(event.ids, self._net_id, event.values, self._run)
         self._route(event.ids, event.batch)
 

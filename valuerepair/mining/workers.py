@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, TypeAlias, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from valuerepair.archives import ReadReport, SampleOptions
-from valuerepair.archives.sample import sample
+from valuerepair.archives import ReadReport, SampleOptions, sample
 from valuerepair.mining.options import Evaluator
 from valuerepair.nets import NetValues
 from valuerepair.positions import PositionBatch
@@ -22,8 +21,9 @@ from valuerepair.positions import PositionBatch
 if TYPE_CHECKING:
     from valuerepair.deep import DeepOutcome
 
-# Positions that go through the net together. Small enough that the engines of a small run start at once, large
-# enough for the net; fixed, so that a resumed run has the same batches, and the same rounding, as one that was not cut.
+# Positions that go through the net together: few at first, so that the engines start at once, then as many as the net
+# likes. The sizes are the same in every run, so that a resumed one has the batches, and the rounding, of one not cut.
+FIRST_CHUNK_ROWS = 32
 CHUNK_ROWS = 256
 _POLL_S = 0.2
 
@@ -103,12 +103,16 @@ class Reader(threading.Thread):
                 sample(self._paths, self._options, self.report, on_bytes=self._count),
             )
             with closing(batches):
+                size = FIRST_CHUNK_ROWS
                 for batch in batches:
-                    for begin in range(0, len(batch), CHUNK_ROWS):
+                    begin = 0
+                    while begin < len(batch):
                         if not self._wait():
                             return
-                        rows = np.arange(begin, min(begin + CHUNK_ROWS, len(batch)))
+                        rows = np.arange(begin, min(begin + size, len(batch)))
                         self._events.put(Sampled(batch.take(rows)))
+                        begin += len(rows)
+                        size = min(2 * size, CHUNK_ROWS)
         except Exception as error:
             self._events.put(ReadingEnded(error))
         else:

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 QFrom = Literal["cp", "wdl"]
 
+# Every further row would sharpen alpha by less than its use is worth, and takes its time at each question.
+_AUTO_FIT_ROWS = 100_000
 _SCORED = """
 FROM deep_values v
 JOIN net_values n ON n.net_id = :net AND n.position_id = v.position_id
@@ -237,13 +239,14 @@ def alpha(connection: sqlite3.Connection, net_id: int, oracle_id: int, requested
     if len(rows) < values.AUTO_MIN_POSITIONS:
         reason = f"fewer than {values.AUTO_MIN_POSITIONS} positions scored, {len(rows)} so far"
         return values.Alpha(values.DEFAULT_ALPHA, f"{default}: {reason}")
-    net_q, cp = np.array(rows, np.float64).T
+    net_q, cp = np.array(rows[:: -(-len(rows) // _AUTO_FIT_ROWS)], np.float64).T
     if np.count_nonzero(cp) < 2:
         return values.Alpha(values.DEFAULT_ALPHA, f"{default}: nearly all scores are 0")
     fit = values.fit_alpha(net_q, cp, bootstrap=0)
     if fit.at_bound:
         return values.Alpha(values.DEFAULT_ALPHA, f"{default}: the {fit.n:,} scored positions determine no alpha")
-    return values.Alpha(fit.alpha, f"fitted on {fit.n:,} positions ({fit.norm})")
+    of_all = "" if fit.n == len(rows) else f" of {len(rows):,}"
+    return values.Alpha(fit.alpha, f"fitted on {fit.n:,}{of_all} positions ({fit.norm})")
 
 
 # -- the frame --------------------------------------------------------------------------------------------------------
