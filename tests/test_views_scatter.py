@@ -105,7 +105,7 @@ def test_too_little_for_a_line_gives_none(frame: pd.DataFrame) -> None:
 
 
 @pytest.mark.filterwarnings("error")
-@pytest.mark.parametrize("alike", [0.29, 0.3, 0.5, 0.9])
+@pytest.mark.parametrize("alike", [0.2, 0.29, 0.3, 0.5, 0.9, 0.98])
 def test_where_many_scores_are_alike_the_line_goes_through_their_middle(alike: float) -> None:
     frame = scored(1000)
     rng = np.random.default_rng(1)
@@ -115,7 +115,7 @@ def test_where_many_scores_are_alike_the_line_goes_through_their_middle(alike: f
     x, y = points(scatter.draw(frame)[0], "lowess")
     assert np.isfinite(y).all()
     assert (x[0], x[-1]) == (frame.deep_q.min(), frame.deep_q.max())
-    assert y[np.abs(x) < 0.01] == pytest.approx(0, abs=0.04)
+    assert y[np.abs(x) < 0.02] == pytest.approx(0, abs=0.04)
 
 
 @pytest.mark.filterwarnings("error")

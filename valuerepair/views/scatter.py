@@ -89,16 +89,18 @@ def lowess_line(x: Floats, y: Floats) -> tuple[Floats, Floats] | None:
         return None
     from statsmodels.nonparametric.smoothers_lowess import lowess
 
-    spread = _spread_ties(x)
-    order = np.argsort(spread, kind="stable")
-    places, first = np.unique(spread[order], return_index=True)
+    order = np.argsort(x, kind="stable")
+    places, first, alike = np.unique(x[order], return_index=True, return_counts=True)
+    # One value may be a large share of all (0 in dead draws). A neighbourhood that it fills has no width, and in one
+    # that it nearly fills a few others decide the slope; so a neighbourhood holds at least twice as many.
+    fraction = float(np.clip(2 * alike.max() / len(x), LOWESS_FRACTION, 1.0))
     for iterations in (3, 0):
         # Where all residuals are 0 the robust weights are 0 / 0; the plain fit has an answer there.
         with np.errstate(divide="ignore", invalid="ignore"):
             fitted = lowess(
                 y[order],
-                spread[order],
-                LOWESS_FRACTION,
+                x[order],
+                fraction,
                 it=iterations,
                 delta=LOWESS_STEP,
                 is_sorted=True,
@@ -108,20 +110,6 @@ def lowess_line(x: Floats, y: Floats) -> tuple[Floats, Floats] | None:
             grid = np.linspace(x.min(), x.max(), LOWESS_PLACES)
             return grid, np.interp(grid, places, fitted[first])
     return None
-
-
-def _spread_ties(x: Floats) -> Floats:
-    """x, or, where one value fills a whole neighbourhood, x with equal values drawn apart by at most half a step.
-
-    Such a neighbourhood has the width 0, and lowess divides by it. Dead draws are many in some archives.
-    """
-    values, group, counts = np.unique(x, return_inverse=True, return_counts=True)
-    if counts.max() < int(LOWESS_FRACTION * len(x)):
-        return x
-    order = np.argsort(group, kind="stable")
-    rank = np.empty(len(x))
-    rank[order] = np.arange(len(x)) - np.repeat(np.cumsum(counts) - counts, counts)
-    return np.asarray(values[group] + ((rank + 0.5) / counts[group] - 0.5) * LOWESS_STEP / 2)
 
 
 def _scores(frame: pd.DataFrame) -> tuple[Floats, Floats, int]:
