@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 from pathlib import Path
 
 import chess
@@ -77,6 +78,16 @@ def test_bad_lines_and_positions_without_moves(tmp_path: Path) -> None:
     assert report.duplicates == 1
     assert ("line 2" in why for _, _, why in report.examples)
     assert report.examples[0][1:] == (len(f"{START} w KQkq - 0 1\n"), "not a position: line 2")
+
+
+def test_a_line_at_a_cut_is_no_position(tmp_path: Path) -> None:
+    text = "".join(f"4k3/8/8/8/8/8/4P3/4K3 w - - 0 {i + 1}\n" for i in range(60_000))
+    packed = gzip.compress(text.encode())
+    path = tmp_path / "cut.epd.gz"
+    path.write_bytes(packed[: len(packed) // 2])
+    _, report = run(path, game_share=0.001)
+    assert report.rejected["cut off"] == 1
+    assert len(report.truncated) == 1
 
 
 def test_filters_that_bare_positions_can_have(tmp_path: Path) -> None:

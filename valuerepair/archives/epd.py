@@ -51,6 +51,11 @@ class LineSplitter:
     def __init__(self, source: Source) -> None:
         self._source, self._rest, self._offset, self._line = source, b"", 0, 0
 
+    @property
+    def unfinished(self) -> int | None:
+        """The offset of a line whose end has not come; None when there is no such line."""
+        return self._offset if self._rest.strip() else None
+
     def feed(self, data: bytes, *, last: bool) -> LineBlock:
         """The lines that are complete now. `number` counts all lines of the file, from 1."""
         block = LineBlock(self._source)

@@ -84,7 +84,11 @@ def _blocks(pieces: Pieces, options: SampleOptions, report: ReadReport) -> Itera
         if piece.broken:
             report.truncated.append((piece.source.name, piece.broken))
         if lines is not None:
-            found = lines.feed(piece.buffer[HEADROOM : HEADROOM + piece.length].tobytes(), last=piece.last)
+            whole = piece.last and not piece.broken
+            found = lines.feed(piece.buffer[HEADROOM : HEADROOM + piece.length].tobytes(), last=whole)
+            if piece.broken and lines.unfinished is not None:
+                report.games += 1
+                report.reject("cut off", piece.source.name, lines.unfinished)
             yield _shared_lines(found, options, report)
             continue
         for cut in games.feed(piece.buffer, piece.length, last=piece.last, cut=piece.broken is not None):
