@@ -32,7 +32,7 @@ def test_help_imports_nothing_heavy(name: str) -> None:
     program = (
         "import sys\nfrom valuerepair.cli import cli\n"
         f"try:\n    cli.main([{name!r}, '--help'])\nexcept SystemExit:\n    pass\n"
-        f"loaded = [m for m in {HEAVY!r} if m in sys.modules]\nsys.exit(' '.join(loaded))"
+        f"loaded = [m for m in {HEAVY!r} if m in sys.modules]\nsys.exit(' '.join(loaded) or 0)"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert done.returncode == 0, f"vr {name} --help imports {done.stderr}"

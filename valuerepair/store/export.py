@@ -44,7 +44,10 @@ def write_stream(frame: pd.DataFrame, kind: Format, stream: IO[bytes]) -> None:
     for start in range(0, max(len(whole), 1), _CHUNK_ROWS):
         part = whole.iloc[start : start + _CHUNK_ROWS]
         if kind == "jsonl":
-            text = part.to_json(orient="records", lines=True, double_precision=15) if len(part) else ""
+            text = (
+                part.to_json(orient="records", lines=True, double_precision=15, force_ascii=False) if len(part) else ""
+            )
+            text = text.replace("\\/", "/")  # pandas escapes every slash, and a FEN should be findable as it is written
         else:
             text = part.to_csv(index=False, header=start == 0, lineterminator="\n")
         stream.write(text.encode())
