@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
@@ -88,32 +89,22 @@ def _field(info: Info, word: str, words: Iterator[str]) -> tuple[Info, str | Non
 
 
 class SearchReader:
-    """Takes the lines of one search and makes its report."""
+    """Takes the lines of one search and makes its report. Only the last lines are ever parsed, at the end."""
 
     def __init__(self) -> None:
-        self._exact: Info | None = None
-        self._bounded: Info | None = None
-        self._notes: list[str] = []
-        self._seen: dict[str, int] = {}
-
-    @property
-    def nodes(self) -> int:
-        return self._seen.get("nodes", 0)
+        self._scored: deque[str] = deque(maxlen=1000)
+        self._unscored = ""  # the last line with a node count that came after all scored ones
+        self._notes: deque[str] = deque(maxlen=200)
 
     def take(self, line: str) -> None:
         """Takes one line that is not `bestmove`; what is not understood is passed over."""
         if line.startswith("info string "):
             self._notes.append(line[12:])
-            del self._notes[:-200]
-            return
-        info = parse_info(line)
-        if info is None or info.numbers.get("multipv", 1) != 1:
-            return
-        self._seen.update(info.numbers)
-        if info.scored and info.bounded:
-            self._bounded = info
-        elif info.scored:
-            self._exact = info
+        elif " score " in line:
+            self._scored.append(line)
+            self._unscored = ""
+        elif " nodes " in line:
+            self._unscored = line
 
     def report(self, bestmove: str, elapsed_ms: int) -> SearchReport:
         """The report, given the `bestmove` line. Raises ValueError when there is no move or no score in it all.
@@ -123,19 +114,33 @@ class SearchReader:
         words = bestmove.split()
         if len(words) < 2 or not (_MOVE.match(words[1]) or words[1] == "(none)"):
             raise ValueError(f"garbled answer {bestmove[:60]!r}")
-        best = None if words[1] in ("(none)", "0000") else words[1]
-        info = self._exact or self._bounded
+        latest: dict[str, int] = {}
+        info = self._score(latest)
         if info is None:
             raise ValueError("gave a best move without a score")
         return SearchReport(
             info.cp,
             info.mate,
             info.wdl,
-            info.numbers.get("depth", self._seen.get("depth", 0)),
-            info.numbers.get("seldepth", self._seen.get("seldepth", 0)),
-            self._seen.get("nodes", 0),
-            self._seen.get("time", elapsed_ms),
-            best,
+            info.numbers.get("depth", latest.get("depth", 0)),
+            info.numbers.get("seldepth", latest.get("seldepth", 0)),
+            latest.get("nodes", 0),
+            latest.get("time", elapsed_ms),
+            None if words[1] in ("(none)", "0000") else words[1],
             info.pv,
             tuple(self._notes),
         )
+
+    def _score(self, latest: dict[str, int]) -> Info | None:
+        """The last exact score, else the last bound. Notes in `latest` the last value of every number on the way."""
+        bound = None
+        for line in (self._unscored, *reversed(self._scored)):
+            info = parse_info(line)
+            if info is None or info.numbers.get("multipv", 1) != 1:
+                continue
+            latest.update({name: value for name, value in info.numbers.items() if name not in latest})
+            if info.scored and not info.bounded:
+                return info
+            if info.scored and bound is None:
+                bound = info
+        return bound
