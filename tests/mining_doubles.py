@@ -13,6 +13,7 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 import chess
 import chess.pgn
@@ -153,7 +154,7 @@ def rows(db: Path, table: str = "deep_values") -> int:
         return 0  # Killed before the tables were there.
 
 
-def wait_for(process: subprocess.Popen[str], db: Path, count: int, table: str = "deep_values") -> None:
+def wait_for(process: subprocess.Popen[Any], db: Path, count: int, table: str = "deep_values") -> None:
     """Until the store has so many rows, or the process is done."""
     while process.poll() is None and rows(db, table) < count:
         time.sleep(0.02)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -13,7 +14,7 @@ import chess
 import pandas as pd
 import pytest
 
-from tests.mining_doubles import dump, random_games, wait_for
+from tests.mining_doubles import dump, random_games, rows, wait_for
 from valuerepair.store import Store
 
 
@@ -170,3 +171,43 @@ def test_ctrl_c_stops_stockfish_too(tmp_path: Path, shared_data: Path, net: Path
         os.killpg(running.pid, 0)
     with Store.open(tmp_path / "valuerepair.db") as store:
         assert len(store.frame()) > 0
+
+
+def test_standard_input_is_an_archive_and_ctrl_c_ends_a_pipe_that_stays_open(
+    tmp_path: Path, net: Path, stockfish: str
+) -> None:
+    command = [sys.executable, "-m", "valuerepair", "mine", "-", "--net", str(net), "--deep", "stockfish:nodes=1000"]
+    running = subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=tmp_path
+    )
+    assert running.stdin is not None
+    games = random_games(tmp_path / "games.pgn", 60).read_bytes()
+    running.stdin.write(games * 200)
+    running.stdin.flush()
+    wait_for(running, tmp_path / "valuerepair.db", 1)
+    running.send_signal(signal.SIGINT)
+    assert running.wait(timeout=30) == 130
+    done = subprocess.run(command, input=games, capture_output=True, cwd=tmp_path, check=False)
+    assert done.returncode == 0
+    assert b"scored: 60 of 60" in done.stdout
+
+
+@pytest.mark.slow
+def test_killed_with_a_real_engine_and_resumed_it_ends_as_if_never_killed(
+    tmp_path: Path, shared_data: Path, net: Path, stockfish: str
+) -> None:
+    archive = shared_data / "pgn" / "iccf-scca.pgn"
+    options = ["--per-game", "4", "--net", str(net), "--deep", "stockfish:nodes=20000"]
+    dice, found = random.Random(8), [0]
+    while len(found) < 7:
+        command = [sys.executable, "-m", "valuerepair", "mine", str(archive), "--db", "killed.db", *options]
+        running = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=tmp_path)
+        wait_for(running, tmp_path / "killed.db", found[-1] + dice.randrange(1, 30))
+        running.kill()
+        running.wait()
+        found.append(rows(tmp_path / "killed.db"))
+    assert found == sorted(found)
+    assert 0 < found[3] < 290
+    for db in ("killed.db", "whole.db"):
+        assert vr("mine", archive, "--db", db, *options, cwd=tmp_path).returncode == 0
+    assert dump(tmp_path / "killed.db") == dump(tmp_path / "whole.db")

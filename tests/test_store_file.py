@@ -16,6 +16,7 @@ from valuerepair.archives import SampleOptions
 from valuerepair.errors import ValueRepairError
 from valuerepair.mining import MineOptions, mine
 from valuerepair.store import Store, schema
+from valuerepair.values import AlphaFit
 
 
 @pytest.fixture(scope="module")
@@ -123,6 +124,18 @@ def test_one_writer_at_a_time_but_readers_any(tmp_path: Path, archive: Path) -> 
         with Store.open(path) as reader:
             assert len(reader.frame()) > 0
     Store.open(path, write=True).close()
+
+
+def test_readers_leave_no_files_and_cannot_write(tmp_path: Path, archive: Path) -> None:
+    path = tmp_path / "a.db"
+    mine_by_key(archive, path)
+    with Store.open(path) as store:
+        assert len(store.frame()) > 0
+        with pytest.raises(sqlite3.OperationalError, match="readonly"):
+            store.connection.execute("DELETE FROM runs")
+        with pytest.raises(ValueError, match="open for reading only"):
+            store.set_alpha(1, 1, AlphaFit(1.0, 1.0, 1.0, "l1", 1, 0.0))
+    assert [p.name for p in tmp_path.iterdir()] == ["a.db"]
 
 
 def test_a_killed_writer_leaves_no_lock(tmp_path: Path, archive: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import sys
 from typing import Any
@@ -93,10 +94,22 @@ def command(archives: tuple[str, ...], db: str, net: str | None, deep: str | Non
             summary = mine(archives, options, store, opened, oracle, progress=progress, say=say)
     click.echo("\n".join(summary.lines()))
     if summary.state == "interrupted":
+        if "-" in archives:
+            _leave_blocked_reader()
         raise KeyboardInterrupt
     if summary.report.truncated:
         source, how = summary.report.truncated[0]
         raise TruncatedInput(f"{source}: {how}; everything before that was used")
+
+
+def _leave_blocked_reader() -> None:
+    """Ends the process as an interrupt does, but at once: all is stored and closed by now.
+
+    The thread that waits for standard input cannot be woken, and Python aborts at exit while it holds the stream.
+    """
+    click.echo("vr: interrupted", err=True)
+    sys.stdout.flush()
+    os._exit(130)
 
 
 def _sample_options(given: dict[str, Any]) -> SampleOptions:

@@ -345,7 +345,8 @@ class _Pipeline:
             state=state,
             store=self._store.path,
             report=self._reader.report,
-            sampled=self._sampled,
+            # The sampler is ahead of a run that was stopped.
+            sampled=max(self._sampled, self._reader.report.positions),
             scored=len(self._tally),
             earlier=self._earlier,
             failed=self._failed,

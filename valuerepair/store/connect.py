@@ -59,12 +59,19 @@ def check_file(path: str, *, create: bool) -> bool:
 
 
 def connect(path: str, write: bool) -> sqlite3.Connection:
-    """A connection in autocommit mode. The file is not touched yet."""
-    mode = "rwc" if write else "ro"
-    folder = os.path.dirname(os.path.abspath(path))
+    """A connection in autocommit mode, that refuses to write unless `write`. The file is not touched yet."""
+    if write:
+        return _open(path, "rwc")
+    if os.access(os.path.dirname(os.path.abspath(path)), os.W_OK) and os.access(path, os.W_OK):
+        # Not mode=ro: such a connection could not clear away the -wal and -shm files it makes.
+        connection = _open(path, "rw")
+        connection.execute("PRAGMA query_only = ON")
+        return connection
     # Readers of a WAL file need its -shm file. Where none can be made and no writer left one, the file cannot change.
-    if not write and not os.access(folder, os.W_OK) and not os.path.exists(path + "-wal"):
-        mode = "ro&immutable=1"
+    return _open(path, "ro" if os.path.exists(path + "-wal") else "ro&immutable=1")
+
+
+def _open(path: str, mode: str) -> sqlite3.Connection:
     address = f"file:{quote(os.path.abspath(path))}?mode={mode}"
     return sqlite3.connect(address, uri=True, isolation_level=None, timeout=_BUSY_S)
 
