@@ -9,7 +9,7 @@ from valuerepair.archives.options import SampleOptions
 from valuerepair.archives.report import ReadReport
 
 if TYPE_CHECKING:
-    from valuerepair.archives.sample import sample
+    from valuerepair.archives.sampling import sample
 
 __all__ = ["ReadReport", "SampleOptions", "sample", "total_bytes"]
 
@@ -17,9 +17,7 @@ __all__ = ["ReadReport", "SampleOptions", "sample", "total_bytes"]
 def __getattr__(name: str) -> object:
     # Sampling pulls in Numba and the Rust reader; options and reports do not.
     if name == "sample":
-        from valuerepair.archives.sample import sample
+        from valuerepair.archives.sampling import sample
 
-        # The submodule of the same name was just bound to the package; the function takes its place.
-        globals()["sample"] = sample
         return sample
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
