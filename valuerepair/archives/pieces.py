@@ -11,7 +11,7 @@ from types import TracebackType
 from valuerepair.archives.open import OnBytes, Source, Stream
 from valuerepair.archives.split import HEADROOM, Bytes, new_buffer
 
-PIECE = 1 << 19  # bytes; the cut into pieces does not depend on how the bytes arrive
+PIECE = 1 << 20  # bytes; the cut into pieces does not depend on how the bytes arrive
 AHEAD = 4
 
 
