@@ -20,6 +20,7 @@ ROOMS = (
     "nets",
     "engines",
     "store",
+    "mcts",
     "deep",
     "mining",
     "books",

@@ -1,0 +1,177 @@
+"""The parameters of the search, named and defaulted as in lc0's classic search (search/classic/params.cc, UCI).
+
+Parameters that lc0 does not have are off unless set: `certainty`, `lookahead`, `auto_extend`, `n_scl`.
+"""
+
+from __future__ import annotations
+
+import difflib
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+
+from valuerepair.errors import UsageError
+
+FPU_STRATEGIES = ("reduction", "absolute")
+FPU_STRATEGIES_AT_ROOT = ("same", *FPU_STRATEGIES)
+HISTORY_FILLS = ("no", "fen_only", "always")
+
+
+@dataclass(frozen=True, slots=True)
+class SearchParams:
+    """How a tree is searched. Defaults are those of ``lc0`` under UCI, without what depends on time or on batching.
+
+    Values of nodes are in [-1, 1]. `draw_score` is what a draw is worth to White. `policy_softmax_temp` divides logits.
+
+    - `minibatch_size`: leaves of one tree in a batch, kept apart by virtual visits; 1 is the sequential search.
+    - `certainty`: proven values spread by minimax, replace averages and end visits to what is proven (MCTS-solver).
+      It takes the place of `sticky_endgames`, which is lc0's milder form of the same.
+    - `lookahead`: moves that end the game are found when their parent is expanded, one ply earlier.
+    - `auto_extend`: a chain of single legal moves is one state, valued by its end.
+    - `n_scl`: search-contempt, visits of an opponent's node after which its visit distribution is frozen and
+      sampled; 0 stands for infinity, which is plain PUCT.
+    - `syzygy`: folders of Syzygy tables, separated as in PATH; empty for none.
+    - `lc0_floats`: lc0's approximate logarithm and exponential and its priors of 16 bits, to reproduce its visits.
+    - `self_check`: verify the tree after every round (slow).
+    - `seed`: of noise, temperature and search-contempt.
+    """
+
+    cpuct: float = 1.745
+    cpuct_base: float = 38739.0
+    cpuct_factor: float = 3.894
+    root_has_own_cpuct_params: bool = False
+    cpuct_at_root: float = 1.745
+    cpuct_base_at_root: float = 38739.0
+    cpuct_factor_at_root: float = 3.894
+    fpu_strategy: str = "reduction"
+    fpu_value: float = 0.33
+    fpu_strategy_at_root: str = "same"
+    fpu_value_at_root: float = 1.0
+    policy_softmax_temp: float = 1.359
+    draw_score: float = 0.0
+    sticky_endgames: bool = True
+    two_fold_draws: bool = True
+    history_fill: str = "fen_only"
+    noise_epsilon: float = 0.0
+    noise_alpha: float = 0.3
+    temperature: float = 0.0
+    tempdecay_moves: int = 0
+    tempdecay_delay_moves: int = 0
+    temp_cutoff_move: int = 0
+    temp_endgame: float = 0.0
+    temp_value_cutoff: float = 100.0
+    temp_visit_offset: float = 0.0
+    minibatch_size: int = 1
+    certainty: bool = False
+    lookahead: bool = False
+    auto_extend: bool = False
+    n_scl: int = 0
+    syzygy: str = ""
+    lc0_floats: bool = False
+    self_check: bool = False
+    seed: int = 0
+
+    def with_settings(self, settings: Mapping[str, str], where: str = "") -> SearchParams:
+        """These parameters with some set from text, as in ``cpuct=1.5,certainty=1``.
+
+        Names may be written with - or _, in any case. Raises UsageError, beginning with `where`, that names the
+        nearest known parameter or says what a value must be.
+        """
+        changes: dict[str, object] = {}
+        for given, text in settings.items():
+            name = given.strip().lower().replace("-", "_")
+            if name not in PARAMETERS:
+                near = difflib.get_close_matches(name, PARAMETERS, 1, 0.5)
+                hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(PARAMETERS)}"
+                raise UsageError(f"{where}no search option {given!r}; {hint}")
+            changes[name] = _parsed(name, text.strip(), f"{where}{given}={text}: ")
+        changed: SearchParams = replace(self, **changes)  # type: ignore[arg-type]  # _parsed gives each field's type
+        changed.check(where)
+        return changed
+
+    def check(self, where: str = "") -> None:
+        """Raises UsageError, beginning with `where`, for values that make no sense."""
+        for name, (low, high) in _RANGES.items():
+            value = getattr(self, name)
+            if not low <= value <= high:
+                raise UsageError(f"{where}{name}={value:g}: must be {_range(low, high)}")
+        for name, choices in _CHOICES.items():
+            if getattr(self, name) not in choices:
+                raise UsageError(f"{where}{name}={getattr(self, name)}: must be one of {', '.join(choices)}")
+
+    def changes(self) -> dict[str, str]:
+        """The parameters that differ from their defaults, as text that `with_settings` reads."""
+        plain = SearchParams()
+        pairs = ((name, getattr(self, name)) for name in PARAMETERS if getattr(self, name) != getattr(plain, name))
+        return {name: str(int(v)) if isinstance(v, bool) else f"{v}" for name, v in pairs}
+
+
+PARAMETERS = tuple(f.name for f in fields(SearchParams))
+_CHOICES = {
+    "fpu_strategy": FPU_STRATEGIES,
+    "fpu_strategy_at_root": FPU_STRATEGIES_AT_ROOT,
+    "history_fill": HISTORY_FILLS,
+}
+_MOST = 2**31 - 1
+_RANGES: dict[str, tuple[float, float]] = {
+    "cpuct": (0, 100),
+    "cpuct_base": (1, 1e9),
+    "cpuct_factor": (0, 1000),
+    "cpuct_at_root": (0, 100),
+    "cpuct_base_at_root": (1, 1e9),
+    "cpuct_factor_at_root": (0, 1000),
+    "fpu_value": (-100, 100),
+    "fpu_value_at_root": (-100, 100),
+    "policy_softmax_temp": (0.1, 10),
+    "draw_score": (-1, 1),
+    "noise_epsilon": (0, 1),
+    "noise_alpha": (1e-3, 1e6),
+    "temperature": (0, 100),
+    "tempdecay_moves": (0, 640),
+    "tempdecay_delay_moves": (0, 100),
+    "temp_cutoff_move": (0, 1000),
+    "temp_endgame": (0, 100),
+    "temp_value_cutoff": (0, 100),
+    "temp_visit_offset": (-1000, 1000),
+    "minibatch_size": (1, 1024),
+    "n_scl": (0, _MOST),
+    "seed": (0, 2**63 - 1),
+}
+
+
+def _range(low: float, high: float) -> str:
+    return f"at least {low:g}" if high >= _MOST else f"from {low:g} to {high:g}"
+
+
+def _parsed(name: str, text: str, where: str) -> object:
+    kind = type(getattr(SearchParams(), name))
+    if kind is bool:
+        if text.lower() in ("1", "true", "on", "yes"):
+            return True
+        if text.lower() in ("0", "false", "off", "no"):
+            return False
+        raise UsageError(f"{where}must be 1 or 0")
+    if name == "n_scl":
+        return _visits_limit(text, where)
+    if kind is int:
+        if not text.isdecimal():
+            raise UsageError(f"{where}must be a whole number")
+        return int(text)
+    if kind is float:
+        try:
+            number = float(text)
+        except ValueError:
+            number = math.nan
+        if not math.isfinite(number):
+            raise UsageError(f"{where}must be a number")
+        return number
+    return text
+
+
+def _visits_limit(text: str, where: str) -> int:
+    """N_scl: at least 1; infinity is the search without it."""
+    if text.lower() in ("inf", "infinite", "infinity", "off"):
+        return 0
+    if not text.isdecimal() or int(text) < 1:
+        raise UsageError(f"{where}must be a whole number of at least 1, or inf")
+    return int(text)

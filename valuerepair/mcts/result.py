@@ -1,0 +1,72 @@
+"""What a search found. All values are from the side to move at the root, in [-1, 1]."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class RootMove:
+    """One legal move of the root.
+
+    `move` is UCI (castling e1g1). `visits` N; `prior` P after policy temperature (and noise, if any). `q` = wl + draw
+    score * d is what the search compares, `wl` = W - L and `d` the share of draws, `m` the mean number of plies to the
+    end of the lines below; all NaN for a move without visits that is not proven. `certain` is 1, 0 or -1 when
+    the game is proven a win, draw or loss after the move, else None; `mate` full moves to mate (negative: we are mated)
+    where the proven line ends in mate. `pv` begins with the move.
+    """
+
+    move: str
+    visits: int
+    prior: float
+    q: float
+    wl: float
+    d: float
+    m: float
+    certain: int | None
+    mate: int | None
+    pv: tuple[str, ...]
+
+    @property
+    def wdl(self) -> tuple[float, float, float]:
+        """Win, draw and loss probabilities for the side to move at the root."""
+        return (1 + self.wl - self.d) / 2, self.d, (1 - self.wl - self.d) / 2
+
+
+@dataclass(frozen=True, slots=True)
+class SearchResult:
+    """The outcome of the search of one root.
+
+    `nodes` is the root's visits N, its own evaluation and re-used visits included; `evaluations` how often the net was
+    asked in this search. `q`, `wl`, `d`, `m` are the root's means, `net_q` its own evaluation before search. `moves`
+    are all legal moves in the order of root selection: certain wins (shortest first), then by visits, Q, prior, last
+    certain losses; the first is `best_move`. `certain` and `mate` are those of the best move. `depth` is the mean and
+    `seldepth` the largest depth of the leaves of this search.
+    """
+
+    nodes: int
+    evaluations: int
+    q: float
+    wl: float
+    d: float
+    m: float
+    net_q: float
+    moves: tuple[RootMove, ...]
+    depth: int
+    seldepth: int
+
+    @property
+    def best(self) -> RootMove:
+        return self.moves[0]
+
+    @property
+    def best_move(self) -> str:
+        return self.moves[0].move
+
+    @property
+    def certain(self) -> int | None:
+        return self.moves[0].certain
+
+    @property
+    def mate(self) -> int | None:
+        return self.moves[0].mate
