@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from tests import lc0_oracle
+from valuerepair.board import parse_fens
 from valuerepair.nets import planes
 from valuerepair.positions import STARTPOS_FEN, Position, PositionBatch
 
@@ -150,6 +151,44 @@ def test_a_given_array_is_filled() -> None:
     assert np.shares_memory(encoded, out)
     assert np.array_equal(encoded, planes.encode(PositionBatch.from_positions(positions)))
     assert np.isnan(out[5:]).all()
+
+
+def packed(encoded: planes.Planes) -> tuple[planes.Masks, Any]:
+    """Planes as bitboards and the value of plane 109, by NumPy."""
+    bits = (encoded != 0).reshape(len(encoded), 112, 64)
+    bits[:, 109] = True
+    masks = np.packbits(bits, axis=2, bitorder="little").view(np.uint64)[:, :, 0]
+    return masks, encoded[:, 109, 0, 0].copy()
+
+
+@pytest.mark.parametrize("input_format", planes.INPUT_FORMATS)
+def test_masks_are_the_planes_as_bitboards(input_format: int) -> None:
+    positions = [p for p in lc0_oracle.varied() if input_format not in (5, 133) or p.start_fen.split()[4] == "0"]
+    encoded = planes.encode(PositionBatch.from_positions(positions), input_format=input_format)
+    masks, rule50 = packed(encoded)
+    assert (rule50 == 0).any()
+    assert (rule50 > 0).any()
+    out = np.full_like(encoded, np.nan)
+    planes.unpack_masks(masks, rule50, out)
+    assert np.array_equal(out, encoded)
+
+    starts = parse_fens([p.fen for p in positions])
+    bare = PositionBatch.from_positions([Position(p.fen, p.fen) for p in positions])
+    expected, values = packed(planes.encode(bare, "no", input_format))
+    written = np.full((len(positions), 112), 0xDEAD, np.uint64)  # every plane of a dirty row is written
+    initial = planes.is_initial(starts)
+    for n in range(len(positions)):
+        value = planes.write_masks(starts, n, n, bool(initial[n]), planes.FILL_NO, input_format, written, n)
+        assert value == values[n]
+    assert np.array_equal(written, expected)
+
+
+def test_arrays_that_do_not_fit_are_named() -> None:
+    masks, rule50 = np.zeros((3, 112), np.uint64), np.zeros(3, np.float32)
+    wrong: list[Any] = [np.empty((2, 112, 8, 8), np.float32), np.empty((3, 112, 8, 8))]
+    for out in wrong:
+        with pytest.raises(ValueError, match=r"do not fit: must be uint64\[n,112\]"):
+            planes.unpack_masks(masks, rule50, out)
 
 
 def test_nothing_in_nothing_out() -> None:

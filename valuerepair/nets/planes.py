@@ -40,7 +40,7 @@ HistoryFill = Literal["no", "fen_only", "always"]
 Planes = NDArray[np.float32]
 Masks = NDArray[np.uint64]
 
-PLANES, HISTORY, BOARD_PLANES, AUXILIARY = 112, 8, 13, 104
+PLANES, HISTORY, BOARD_PLANES, AUXILIARY, CLOCK_PLANE = 112, 8, 13, 104, 109
 # lc0's ids (proto/net.proto, NetworkFormat.InputFormat).
 CLASSICAL, CASTLING_PLANE, CANONICAL, HECTOPLIES, CANONICAL_V2 = 1, 2, 3, 4, 5
 ARMAGEDDON, ARMAGEDDON_V2 = 132, 133
@@ -128,27 +128,29 @@ def canonical_transform(rows: Boards, r: int) -> int:
 
 
 @kernel
-def board_masks(rows: Boards, r: int, turned: bool, masks: Masks, base: int) -> None:
-    """Writes the twelve bitboards of row r to masks[base:base+12], seen by the other side if `turned`."""
+def board_masks(rows: Boards, r: int, turned: bool, masks: Masks, n: int, base: int) -> None:
+    """Writes the twelve bitboards of row r to masks[n, base:base+12], seen by the other side if `turned`."""
     us, them = rows[r, US], rows[r, THEM]
+    pawns, knights, kings = rows[r, PAWNS], rows[r, KNIGHTS], rows[r, KINGS]
     slanted, straight = rows[r, SLANTED], rows[r, STRAIGHT]
     if turned:
-        us, them = them, us
-    masks[base] = rows[r, PAWNS]
-    masks[base + 1] = rows[r, KNIGHTS]
-    masks[base + 2] = slanted & ~straight
-    masks[base + 3] = straight & ~slanted
-    masks[base + 4] = slanted & straight
-    masks[base + 5] = rows[r, KINGS]
-    for i in range(6):
-        board = masks[base + i]
-        masks[base + i] = mirrored(board & us) if turned else board & us
-        masks[base + 6 + i] = mirrored(board & them) if turned else board & them
+        us, them = mirrored(them), mirrored(us)
+        pawns, knights, kings = mirrored(pawns), mirrored(knights), mirrored(kings)
+        slanted, straight = mirrored(slanted), mirrored(straight)
+    bishops, rooks, queens = slanted & ~straight, straight & ~slanted, slanted & straight
+    masks[n, base], masks[n, base + 6] = pawns & us, pawns & them
+    masks[n, base + 1], masks[n, base + 7] = knights & us, knights & them
+    masks[n, base + 2], masks[n, base + 8] = bishops & us, bishops & them
+    masks[n, base + 3], masks[n, base + 9] = rooks & us, rooks & them
+    masks[n, base + 4], masks[n, base + 10] = queens & us, queens & them
+    masks[n, base + 5], masks[n, base + 11] = kings & us, kings & them
 
 
 @kernel
-def history_masks(rows: Boards, first: int, last: int, initial: bool, fill: int, form: int, masks: Masks) -> int:
-    """Writes the history planes 0-103 of row `last` as bitboards; returns how many planes were written.
+def history_masks(
+    rows: Boards, first: int, last: int, initial: bool, fill: int, form: int, masks: Masks, n: int
+) -> int:
+    """Writes the history planes 0-103 of row `last` to masks[n]; returns how many planes were written.
 
     Rows first..last are the known game, each made from the one before, with repetitions marked in those needed.
     `initial` says that row `first` is the standard starting position. The loop is lc0's.
@@ -178,13 +180,13 @@ def history_masks(rows: Boards, first: int, last: int, initial: bool, fill: int,
             if fill == FILL_FEN_ONLY and initial:
                 break
         base = BOARD_PLANES * slot
-        board_masks(rows, r, turned, masks, base)
-        masks[base + 12] = ALL if repeated else ZERO
+        board_masks(rows, r, turned, masks, n, base)
+        masks[n, base + 12] = ALL if repeated else ZERO
         if at < first and file >= 0:
             if turned:
-                masks[base] ^= mirrored(PAWN_BACK << np.uint64(file))
+                masks[n, base] ^= mirrored(PAWN_BACK << np.uint64(file))
             else:
-                masks[base + 6] ^= PAWN_BACK << np.uint64(file)
+                masks[n, base + 6] ^= PAWN_BACK << np.uint64(file)
         slot += 1
         if canonical and clock(rows, r) == 0:
             break
@@ -194,52 +196,71 @@ def history_masks(rows: Boards, first: int, last: int, initial: bool, fill: int,
 
 
 @kernel
-def auxiliary_masks(rows: Boards, r: int, form: int, masks: Masks) -> None:
-    """Writes planes 104-108 as bitboards."""
-    rights = rows[r, STATE] & RIGHTS
-    for i in range(AUXILIARY, AUXILIARY + 5):
-        masks[i] = ZERO
+def auxiliary_masks(rows: Boards, r: int, form: int, masks: Masks, n: int) -> None:
+    """Writes planes 104-111 of row r to masks[n]."""
+    rights, black = rows[r, STATE] & RIGHTS, black_to_move(rows, r)
+    for i in range(AUXILIARY, PLANES - 1):
+        masks[n, i] = ZERO
     for bit in range(4):
         if rights >> np.uint64(bit) & ONE:
             if form == CLASSICAL:
-                masks[AUXILIARY + (bit ^ 1)] = ALL
+                masks[n, AUXILIARY + (bit ^ 1)] = ALL
             else:
                 rook = 56 * (bit >> 1) + (0 if bit & 1 else 7)
-                masks[AUXILIARY + 1 - (bit & 1)] |= ONE << np.uint64(rook)
+                masks[n, AUXILIARY + 1 - (bit & 1)] |= ONE << np.uint64(rook)
     if form < CANONICAL:
-        masks[AUXILIARY + 4] = ALL if black_to_move(rows, r) else ZERO
+        masks[n, AUXILIARY + 4] = ALL if black else ZERO
     elif ep_file(rows, r) >= 0:
-        masks[AUXILIARY + 4] = ONE << np.uint64(56 + ep_file(rows, r))
+        masks[n, AUXILIARY + 4] = ONE << np.uint64(56 + ep_file(rows, r))
+    masks[n, CLOCK_PLANE] = ALL
+    masks[n, CLOCK_PLANE + 1] = ALL if form >= ARMAGEDDON and black else ZERO
+    masks[n, CLOCK_PLANE + 2] = ALL
 
 
 @kernel
-def write_planes(
-    rows: Boards, first: int, last: int, initial: bool, fill: int, form: int, masks: Masks, out: Planes, n: int
-) -> None:
-    """Writes out[n] (float32[112 * 64]) for row `last` of the game in rows first..last; see `history_masks`."""
-    written = history_masks(rows, first, last, initial, fill, form, masks)
-    auxiliary_masks(rows, last, form, masks)
-    transform = canonical_transform(rows, last) if form >= CANONICAL else 0
-    out[n, :] = np.float32(0)
-    for plane in range(AUXILIARY + 5):
-        if written <= plane < AUXILIARY:
-            continue
-        board, base = masks[plane], 64 * plane
-        if board == ALL:
-            out[n, base : base + 64] = np.float32(1)
-            continue
+def write_masks(
+    rows: Boards, first: int, last: int, initial: bool, fill: int, form: int, masks: Masks, n: int
+) -> np.float32:
+    """Writes all planes of row `last` of the game in rows first..last to masks[n]; see `history_masks`.
+
+    Bit 8 * rank + file of a plane is its value there. Plane 109 is all ones; what it is to be multiplied by, the
+    half-move clock (divided by 100 in the formats that want it so), is returned.
+    """
+    written = history_masks(rows, first, last, initial, fill, form, masks, n)
+    for plane in range(written, AUXILIARY):
+        masks[n, plane] = ZERO
+    auxiliary_masks(rows, last, form, masks, n)
+    if form >= CANONICAL:
+        transform = canonical_transform(rows, last)
         if transform:
-            board = transformed(board, transform)
+            for plane in range(CLOCK_PLANE):
+                if masks[n, plane]:
+                    masks[n, plane] = transformed(masks[n, plane], transform)
+    rule50: np.float32 = np.float32(clock(rows, last)) / np.float32(100 if form >= HECTOPLIES else 1)
+    return rule50
+
+
+@kernel
+def unpack_row(masks: Masks, n: int, rule50: np.float32, out: Planes, row: int) -> None:
+    """Writes masks[n] as out[row] (float32[112 * 64]), plane 109 times `rule50`."""
+    out[row, :] = np.float32(0)
+    for plane in range(PLANES):
+        board, base = masks[n, plane], 64 * plane
+        if board == ALL:
+            value = rule50 if plane == CLOCK_PLANE else np.float32(1)
+            for square in range(64):
+                out[row, base + square] = value
+            continue
         while board:
-            out[n, base + lowest(board)] = np.float32(1)
+            out[row, base + lowest(board)] = np.float32(1)
             board &= board - ONE
-    rule50 = np.float32(clock(rows, last))
-    if form >= HECTOPLIES:
-        rule50 /= np.float32(100)
-    out[n, 64 * 109 : 64 * 110] = rule50
-    if form >= ARMAGEDDON and black_to_move(rows, last):
-        out[n, 64 * 110 : 64 * 111] = np.float32(1)
-    out[n, 64 * 111 :] = np.float32(1)
+
+
+@kernel
+def unpack_rows(masks: Masks, rule50: NDArray[np.float32], out: Planes) -> None:
+    """`unpack_row` for all rows."""
+    for n in range(len(masks)):
+        unpack_row(masks, n, rule50[n], out, n)
 
 
 @kernel
@@ -256,7 +277,7 @@ def encode_games(
     longest = 0
     for n in range(len(starts)):
         longest = max(longest, offsets[n + 1] - offsets[n])
-    rows, masks = np.empty((longest + 1, ROW), np.uint64), np.empty(PLANES, np.uint64)
+    rows, masks = np.empty((longest + 1, ROW), np.uint64), np.empty((1, PLANES), np.uint64)
     for n in range(len(starts)):
         for column in range(ROW):
             rows[0, column] = starts[n, column]
@@ -265,7 +286,8 @@ def encode_games(
             make(rows, i, i + 1, np.int64(moves[offsets[n] + i]) ^ FLIP * black_to_move(rows, i))
             if i + HISTORY >= last or form >= CANONICAL_V2:  # V2 may look at any earlier position
                 mark_repetition(rows, 0, i + 1)
-        write_planes(rows, 0, last, initial[n], fill, form, masks, out, n)
+        rule50 = write_masks(rows, 0, last, initial[n], fill, form, masks, 0)
+        unpack_row(masks, 0, rule50, out, n)
 
 
 def encode(
@@ -299,6 +321,22 @@ def encode(
         starts, is_initial(starts), moves, offsets, fill, input_format, out.reshape(len(out), PLANES * 64)[: len(batch)]
     )
     return out[: len(batch)]
+
+
+def unpack_masks(masks: Masks, rule50: NDArray[np.float32], out: Planes) -> None:
+    """Writes the planes of bitboards uint64[n, 112], as `write_masks` makes them, to out[:n], float32[>=n, 112, 8, 8].
+
+    `rule50` float32[n] is what plane 109 is multiplied by. `out` must be C-contiguous. Raises ValueError for arrays
+    that do not fit.
+    """
+    n = len(masks)
+    fits = masks.shape == (n, PLANES) and rule50.shape == (n,) and out.shape[1:] == (PLANES, 8, 8) and len(out) >= n
+    if not fits or out.dtype != np.float32 or not out.flags.c_contiguous:
+        raise ValueError(
+            f"masks {masks.dtype}{list(masks.shape)}, rule50 {list(rule50.shape)} and out {out.dtype}{list(out.shape)}"
+            f" do not fit: must be uint64[n,{PLANES}], float32[n], C-contiguous float32[>=n,{PLANES},8,8]"
+        )
+    unpack_rows(masks, rule50, out.reshape(len(out), PLANES * 64))
 
 
 def is_initial(boards: Boards) -> NDArray[np.bool_]:
