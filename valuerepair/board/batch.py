@@ -9,7 +9,7 @@ from valuerepair.board.bits import ONE, ZERO, popcount
 from valuerepair.board.fen import Bytes, complete, read_fen, write_fen
 from valuerepair.board.jit import kernel
 from valuerepair.board.make import black_to_move, drop, insufficient_material, key_of, make, set_ep
-from valuerepair.board.movegen import MAX_MOVES, checkers, legal
+from valuerepair.board.movegen import MAX_MOVES, checkers, count_legal, legal
 from valuerepair.board.rows import FLIP, ROW, THEM, US, Boards, Moves
 
 Offsets = NDArray[np.int64]
@@ -93,10 +93,10 @@ def list_moves(rows: Boards, offsets: Offsets, out: Moves, write: bool) -> None:
     """Writes the number of legal moves of row r to offsets[r + 1], or, with `write`, the moves to out[offsets[r]:]."""
     buffer = np.empty(MAX_MOVES, np.uint16)
     for r in range(len(rows)):
-        count = legal(rows, r, buffer, 0)
         if not write:
-            offsets[r + 1] = count
+            offsets[r + 1] = count_legal(rows, r)
             continue
+        count = legal(rows, r, buffer, 0)
         turn = FLIP * black_to_move(rows, r)
         for i in range(count):
             out[offsets[r] + i] = np.int64(buffer[i]) ^ turn
@@ -120,13 +120,19 @@ def play(rows: Boards, moves: Moves, offsets: Offsets) -> tuple[int, int]:
 
 @kernel
 def count_leaves(rows: Boards, r: int, depth: int, moves: Moves) -> int:
-    """Perft: the number of move sequences of `depth` plies from row r; rows r.. and moves are its stack."""
+    """Perft: the number of move sequences of `depth` >= 1 plies from row r; rows r.. and moves are its stack.
+
+    Moves of the last ply are counted, not made. Those before are made in a loop: a recursion passes arrays slowly.
+    """
+    if depth == 1:
+        return count_legal(rows, r)
     top = MAX_MOVES * r
     end = legal(rows, r, moves, top)
-    if depth == 1:
-        return end - top
     leaves = 0
     for i in range(top, end):
         make(rows, r, r + 1, np.int64(moves[i]))
-        leaves += count_leaves(rows, r + 1, depth - 1, moves)
+        if depth == 2:
+            leaves += count_legal(rows, r + 1)
+        else:
+            leaves += count_leaves(rows, r + 1, depth - 1, moves)
     return leaves

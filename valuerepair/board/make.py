@@ -61,13 +61,6 @@ def kind_at(rows: Boards, r: int, bit: np.uint64) -> int:
 
 
 @kernel
-def lift(rows: Boards, r: int, bit: np.uint64) -> None:
-    """Takes whatever stands on `bit` off the board."""
-    for column in range(STATE):
-        rows[r, column] &= ~bit
-
-
-@kernel
 def drop(rows: Boards, r: int, bit: np.uint64, kind: int, side: int) -> None:
     """Puts a man of `side` (US or THEM) on the empty square `bit`."""
     rows[r, side] |= bit
@@ -85,48 +78,62 @@ def drop(rows: Boards, r: int, bit: np.uint64, kind: int, side: int) -> None:
 
 
 @kernel
+def moved(board: np.uint64, keep: np.uint64, origin: np.uint64, goal: np.uint64) -> np.uint64:
+    """A bitboard after a move: what it held on `origin` stands on `goal`; of the rest, the squares `keep` remain."""
+    result: np.uint64 = (board & keep) | (board >> origin & ONE) << goal
+    return result
+
+
+@kernel
 def make(rows: Boards, source: int, r: int, move: int) -> None:
     """Plays a legal mover-relative move on row `source` and writes the turned board to row `r` (may be the same)."""
-    for column in range(REPETITION):
-        rows[r, column] = rows[source, column]
-    origin, goal, promotion = move & 63, move >> 6 & 63, min(move >> 12, 4)
-    from_bit, to_bit = ONE << np.uint64(origin), ONE << np.uint64(goal)
-    black, rule50 = black_to_move(rows, r), clock(rows, r) + 1
+    us, them, pawns, knights = rows[source, US], rows[source, THEM], rows[source, PAWNS], rows[source, KNIGHTS]
+    slanted, straight, kings = rows[source, SLANTED], rows[source, STRAIGHT], rows[source, KINGS]
+    black, rule50 = black_to_move(rows, source), clock(rows, source) + 1
     white, turn = 1 - black, 56 * black
-    kind, key = kind_at(rows, r, from_bit), rows[r, KEY]
+    origin, goal, promotion = move & 63, move >> 6 & 63, min(move >> 12, 4)
+    from_shift, to_shift = np.uint64(origin), np.uint64(goal)
+    from_bit, to_bit = ONE << from_shift, ONE << to_shift
+    kind, key, new_ep = kind_at(rows, source, from_bit), rows[source, KEY], 0
 
     victim = to_bit
-    if kind == 0 and (goal - origin) & 1 and not rows[r, THEM] & to_bit:
-        victim = to_bit >> EIGHT  # en passant
-    if rows[r, THEM] & victim:
-        key ^= PIECE_KEY[black, kind_at(rows, r, victim), lowest(victim) ^ turn]
-        lift(rows, r, victim)
-        rule50 = 0
-    key ^= PIECE_KEY[white, kind, origin ^ turn]
-    lift(rows, r, from_bit)
-    new_ep = 0
     if kind == 0:
         rule50 = 0
+        if (goal - origin) & 1 and not them & to_bit:
+            victim = to_bit >> EIGHT  # en passant
         beside = ((to_bit & NOT_FILE_A) >> ONE) | ((to_bit & NOT_FILE_H) << ONE)
-        if goal - origin == 16 and beside & rows[r, THEM] & rows[r, PAWNS]:
+        if goal - origin == 16 and beside & them & pawns:
             new_ep = (goal & 7) + 1
-        if promotion:
-            kind = promotion
+    if them & victim:
+        key ^= PIECE_KEY[black, kind_at(rows, source, victim), lowest(victim) ^ turn]
+        rule50 = 0
+    keep = ~(from_bit | victim)
+    us, them = us ^ from_bit ^ to_bit, them & keep
+    pawns, knights = moved(pawns, keep, from_shift, to_shift), moved(knights, keep, from_shift, to_shift)
+    slanted, straight = moved(slanted, keep, from_shift, to_shift), moved(straight, keep, from_shift, to_shift)
+    kings = moved(kings, keep, from_shift, to_shift)
+    key ^= PIECE_KEY[white, kind, origin ^ turn]
+    if kind == 0 and promotion:
+        kind, pawns = promotion, pawns ^ to_bit
+        knights |= to_bit if kind == 1 else ZERO
+        slanted |= to_bit if kind == 2 or kind == 4 else ZERO
+        straight |= to_bit if kind >= 3 else ZERO
     elif kind == 5 and (goal - origin == 2 or origin - goal == 2):
         rook_from, rook_to = (7, 5) if goal > origin else (0, 3)
-        lift(rows, r, ONE << np.uint64(rook_from))
-        drop(rows, r, ONE << np.uint64(rook_to), 3, US)
+        rook = ONE << np.uint64(rook_from) | ONE << np.uint64(rook_to)
+        us, straight = us ^ rook, straight ^ rook
         key ^= PIECE_KEY[white, 3, rook_from ^ turn] ^ PIECE_KEY[white, 3, rook_to ^ turn]
-    drop(rows, r, to_bit, kind, US)
     key ^= PIECE_KEY[white, kind, goal ^ turn]
 
-    before = np.int64(rows[r, STATE] & RIGHTS)
+    before = np.int64(rows[source, STATE] & RIGHTS)
     rights = before & CASTLING_KEPT[origin] & CASTLING_KEPT[goal]
-    rows[r, KEY] = key ^ CASTLING_KEY[black, before] ^ CASTLING_KEY[black, rights] ^ WHITE_KEY
-    number = np.int64(rows[r, STATE] >> NUMBER_SHIFT & SIXTEEN_BITS) + black
+    number = np.int64(rows[source, STATE] >> NUMBER_SHIFT & SIXTEEN_BITS) + black
     turned = (rights >> 2 | rights << 2) & 15
-    turn_over(rows, r)
+    rows[r, US], rows[r, THEM], rows[r, PAWNS] = mirrored(them), mirrored(us), mirrored(pawns)
+    rows[r, KNIGHTS], rows[r, SLANTED] = mirrored(knights), mirrored(slanted)
+    rows[r, STRAIGHT], rows[r, KINGS] = mirrored(straight), mirrored(kings)
     rows[r, STATE] = np.uint64(turned | white << 4 | new_ep << 8 | min(rule50, 0xFFFF) << 16 | number << 32)
+    rows[r, KEY] = key ^ CASTLING_KEY[black, before] ^ CASTLING_KEY[black, rights] ^ WHITE_KEY
     rows[r, REPETITION] = ZERO
 
 

@@ -9,15 +9,23 @@ from __future__ import annotations
 import numpy as np
 
 from valuerepair.board.bits import (
+    EIGHT,
+    NINE,
     NOT_FILE_A,
     NOT_FILE_H,
     ONE,
+    SEVEN,
+    TWO,
     ZERO,
     bishop_attacks,
+    knight_attacks,
     lowest,
     pawn_attacks_down,
     pawn_attacks_up,
+    popcount,
     rook_attacks,
+    slanted_attacks,
+    straight_attacks,
 )
 from valuerepair.board.jit import kernel
 from valuerepair.board.rows import (
@@ -38,9 +46,10 @@ from valuerepair.board.tables import BETWEEN, KING, KNIGHT, LINE
 
 MAX_MOVES = 512  # 15 queens and a king have at most 413; boards with more than 16 men a side are refused
 
-SEVEN, EIGHT, NINE = np.uint64(7), np.uint64(8), np.uint64(9)
-RANK_3 = np.uint64(0xFF0000)
-F1_G1, B1_D1 = np.uint64(0x60), np.uint64(0x0E)
+RANK_3, RANK_8 = np.uint64(0xFF0000), np.uint64(0xFF00000000000000)
+C1, G1 = np.uint64(0x04), np.uint64(0x40)
+F1_G1, E1_TO_G1 = np.uint64(0x60), np.uint64(0x70)
+B1_D1, C1_TO_E1 = np.uint64(0x0E), np.uint64(0x1C)
 
 
 @kernel
@@ -119,33 +128,37 @@ def put_pawns(out: Moves, n: int, targets: np.uint64, step: int) -> int:
 
 
 @kernel
-def king_moves(rows: Boards, r: int, out: Moves, n: int, in_check: bool) -> int:
-    """Writes the king's legal moves, castling too."""
-    us, them = rows[r, US], rows[r, THEM]
-    bit = us & rows[r, KINGS]
-    king, without = lowest(bit), (us | them) ^ bit
-    targets = KING[king] & ~us & ~pawn_attacks_down(them & rows[r, PAWNS])
-    while targets:
-        target = lowest(targets)
-        targets &= targets - ONE
-        # What stands on the target is taken, so it shields the square but does not attack it.
-        if not attackers(rows, r, target, without):
-            out[n] = king | target << 6
-            n += 1
-    rights = rows[r, STATE] & RIGHTS
-    if in_check or not rights & np.uint64(3):
-        return n
-    if rights & ONE and not without & F1_G1 and not attackers(rows, r, 5, without) | attackers(rows, r, 6, without):
-        out[n] = 4 | 6 << 6
-        n += 1
-    if (
-        rights & np.uint64(2)
-        and not without & B1_D1
-        and not attackers(rows, r, 3, without) | attackers(rows, r, 2, without)
-    ):
-        out[n] = 4 | 2 << 6
-        n += 1
-    return n
+def danger(rows: Boards, r: int) -> np.uint64:
+    """The squares that their men attack, also through our king: where it may not go."""
+    them, king = rows[r, THEM], rows[r, US] & rows[r, KINGS]
+    free = ~(rows[r, US] | them) | king
+    found = KING[lowest(them & rows[r, KINGS])] | knight_attacks(them & rows[r, KNIGHTS])
+    found |= pawn_attacks_down(them & rows[r, PAWNS]) | slanted_attacks(them & rows[r, SLANTED], free)
+    result: np.uint64 = found | straight_attacks(them & rows[r, STRAIGHT], free)
+    return result
+
+
+@kernel
+def castling_goals(rows: Boards, r: int, attacked: np.uint64) -> np.uint64:
+    """G1, C1, both or none: where our king may castle to, given the squares they attack (`danger`)."""
+    rights, occupied = rows[r, STATE] & RIGHTS, rows[r, US] | rows[r, THEM]
+    goals: np.uint64 = ZERO
+    if rights & ONE and not (occupied & F1_G1 or attacked & E1_TO_G1):
+        goals |= G1
+    if rights & TWO and not (occupied & B1_D1 or attacked & C1_TO_E1):
+        goals |= C1
+    return goals
+
+
+@kernel
+def king_moves(rows: Boards, r: int, king: int, out: Moves, n: int) -> int:
+    """Writes the legal moves of our king on square `king`, castling too."""
+    attacked = danger(rows, r)
+    n = put(out, n, king, KING[king] & ~rows[r, US] & ~attacked)
+    goals = castling_goals(rows, r, attacked)
+    if goals & G1:
+        n = put(out, n, king, G1)
+    return put(out, n, king, goals & C1)
 
 
 @kernel
@@ -170,16 +183,46 @@ def pinned_and_checkers(rows: Boards, r: int, king: int) -> tuple[np.uint64, np.
 
 
 @kernel
-def pawn_moves(rows: Boards, r: int, out: Moves, n: int, pawns: np.uint64, allowed: np.uint64) -> int:
-    """Writes the moves of the given pawns to allowed squares, without en passant."""
+def pawn_targets(
+    rows: Boards, r: int, pawns: np.uint64, allowed: np.uint64
+) -> tuple[np.uint64, np.uint64, np.uint64, np.uint64]:
+    """Allowed squares the given pawns move to, without en passant: by one step, two, a capture left and right."""
     them = rows[r, THEM]
     free = ~(rows[r, US] | them)
     single = pawns << EIGHT & free
     double = (single & RANK_3) << EIGHT & free & allowed
-    n = put_pawns(out, n, single & allowed, 8)
+    left, right = (pawns & NOT_FILE_A) << SEVEN & them & allowed, (pawns & NOT_FILE_H) << NINE & them & allowed
+    return single & allowed, double, left, right
+
+
+@kernel
+def pawn_moves(rows: Boards, r: int, out: Moves, n: int, pawns: np.uint64, allowed: np.uint64) -> int:
+    """Writes the moves of the given pawns to allowed squares, without en passant."""
+    single, double, left, right = pawn_targets(rows, r, pawns, allowed)
+    n = put_pawns(out, n, single, 8)
     n = put_pawns(out, n, double, 16)
-    n = put_pawns(out, n, (pawns & NOT_FILE_A) << SEVEN & them & allowed, 7)
-    return put_pawns(out, n, (pawns & NOT_FILE_H) << NINE & them & allowed, 9)
+    n = put_pawns(out, n, left, 7)
+    return put_pawns(out, n, right, 9)
+
+
+@kernel
+def count_pawn_moves(rows: Boards, r: int, pawns: np.uint64, allowed: np.uint64) -> int:
+    """The number of moves that `pawn_moves` writes."""
+    single, double, left, right = pawn_targets(rows, r, pawns, allowed)
+    promotions = popcount(single & RANK_8) + popcount(left & RANK_8) + popcount(right & RANK_8)
+    return popcount(single) + popcount(double) + popcount(left) + popcount(right) + 3 * promotions
+
+
+@kernel
+def slider_targets(rows: Boards, r: int, square: int, occupied: np.uint64) -> np.uint64:
+    """What our slider on `square` attacks."""
+    bit = ONE << np.uint64(square)
+    targets: np.uint64 = ZERO
+    if bit & rows[r, SLANTED]:
+        targets |= bishop_attacks(square, occupied)
+    if bit & rows[r, STRAIGHT]:
+        targets |= rook_attacks(square, occupied)
+    return targets
 
 
 @kernel
@@ -191,7 +234,7 @@ def legal(rows: Boards, r: int, out: Moves, n: int) -> int:
     us, occupied = rows[r, US], rows[r, US] | rows[r, THEM]
     king = lowest(us & rows[r, KINGS])
     pinned, checking = pinned_and_checkers(rows, r, king)
-    n = king_moves(rows, r, out, n, checking != ZERO)
+    n = king_moves(rows, r, king, out, n)
     if checking & (checking - ONE):
         return n
     allowed = ~us
@@ -216,15 +259,44 @@ def legal(rows: Boards, r: int, out: Moves, n: int) -> int:
     sliders = us & (rows[r, SLANTED] | rows[r, STRAIGHT])
     while sliders:
         square = lowest(sliders)
-        bit = sliders & (~sliders + ONE)
-        sliders ^= bit
-        targets = ZERO
-        if bit & rows[r, SLANTED]:
-            targets |= bishop_attacks(square, occupied)
-        if bit & rows[r, STRAIGHT]:
-            targets |= rook_attacks(square, occupied)
-        targets &= allowed
-        if bit & pinned:
+        targets = slider_targets(rows, r, square, occupied) & allowed
+        if pinned >> np.uint64(square) & ONE:
             targets &= LINE[king, square]
         n = put(out, n, square, targets)
+        sliders &= sliders - ONE
+    return n
+
+
+@kernel
+def count_legal(rows: Boards, r: int) -> int:
+    """The number of legal moves of row r, which is what `legal` writes, by counting bits."""
+    us, occupied = rows[r, US], rows[r, US] | rows[r, THEM]
+    king = lowest(us & rows[r, KINGS])
+    pinned, checking = pinned_and_checkers(rows, r, king)
+    attacked = danger(rows, r)
+    n = popcount(KING[king] & ~us & ~attacked) + popcount(castling_goals(rows, r, attacked))
+    if checking & (checking - ONE):
+        return n
+    allowed = ~us
+    if checking:
+        allowed = BETWEEN[king, lowest(checking)] | checking
+    n += count_pawn_moves(rows, r, us & rows[r, PAWNS] & ~pinned, allowed) + popcount(ep_capturers(rows, r))
+    knights = us & rows[r, KNIGHTS] & ~pinned
+    while knights:
+        n += popcount(KNIGHT[lowest(knights)] & allowed)
+        knights &= knights - ONE
+    slanted, straight = us & rows[r, SLANTED] & ~pinned, us & rows[r, STRAIGHT] & ~pinned
+    while slanted:
+        n += popcount(bishop_attacks(lowest(slanted), occupied) & allowed)
+        slanted &= slanted - ONE
+    while straight:
+        n += popcount(rook_attacks(lowest(straight), occupied) & allowed)
+        straight &= straight - ONE
+    tied = pinned & ~rows[r, KNIGHTS]
+    while tied:
+        square = lowest(tied)
+        along_pin = allowed & LINE[king, square]
+        n += count_pawn_moves(rows, r, tied & (~tied + ONE) & rows[r, PAWNS], along_pin)
+        n += popcount(slider_targets(rows, r, square, occupied) & along_pin)
+        tied &= tied - ONE
     return n
