@@ -18,6 +18,8 @@ from valuerepair.board.jit import kernel
 from valuerepair.board.make import black_to_move, clock, make, mark_repetition
 from valuerepair.board.movegen import ep_file
 from valuerepair.board.rows import (
+    BLACK_SHIFT,
+    EP_SHIFT,
     FLIP,
     KINGS,
     KNIGHTS,
@@ -91,12 +93,37 @@ def transformed(board: np.uint64, transform: int) -> np.uint64:
 @kernel
 def canonical_transform(rows: Boards, r: int) -> int:
     """The symmetry that canonical nets see row r through (lc0 ChooseTransform)."""
-    if rows[r, STATE] & RIGHTS:
+    transform: int = chosen_transform(
+        rows[r, US],
+        rows[r, THEM],
+        rows[r, PAWNS],
+        rows[r, KNIGHTS],
+        rows[r, SLANTED],
+        rows[r, STRAIGHT],
+        rows[r, KINGS],
+        rows[r, STATE],
+    )
+    return transform
+
+
+@kernel
+def chosen_transform(
+    us: np.uint64,
+    them: np.uint64,
+    pawns: np.uint64,
+    knights: np.uint64,
+    slanted: np.uint64,
+    straight: np.uint64,
+    kings: np.uint64,
+    state: np.uint64,
+) -> int:
+    """`canonical_transform` of the words of a row."""
+    if state & RIGHTS:
         return 0
-    king, transform = rows[r, US] & rows[r, KINGS], 0
+    king, transform = us & kings, 0
     if king & FILES_A_TO_D:
         transform = FLIP_FILES
-    if rows[r, PAWNS]:
+    if pawns:
         return transform
     if king & RANKS_5_TO_8:
         transform |= MIRROR_RANKS
@@ -105,25 +132,12 @@ def canonical_transform(rows: Boards, r: int) -> int:
         return transform | TRANSPOSE
     if not king & ON_DIAGONAL:
         return transform
-    slanted, straight = rows[r, SLANTED], rows[r, STRAIGHT]
-    for i in range(7):
-        board = rows[r, US] | rows[r, THEM]
-        if i == 1:
-            board = rows[r, US]
-        elif i == 2:
-            board = rows[r, KINGS]
-        elif i == 3:
-            board = slanted & straight
-        elif i == 4:
-            board = straight & ~slanted
-        elif i == 5:
-            board = rows[r, KNIGHTS]
-        elif i == 6:
-            board = slanted & ~straight
-        board = transformed(board, transform)
-        other = transposed(board)
-        if board != other:
-            return transform if board < other else transform | TRANSPOSE
+    queens, rooks, bishops = slanted & straight, straight & ~slanted, slanted & ~straight
+    for board in (us | them, us, kings, queens, rooks, knights, bishops):
+        seen = transformed(board, transform)
+        other = transposed(seen)
+        if seen != other:
+            return transform if seen < other else transform | TRANSPOSE
     return transform
 
 
@@ -147,16 +161,41 @@ def board_masks(rows: Boards, r: int, turned: bool, masks: Masks, n: int, base: 
 
 
 @kernel
-def history_masks(
+def auxiliary_masks(state: np.uint64, form: int, masks: Masks, n: int) -> None:
+    """Writes planes 104-111 of a row of that state to masks[n]."""
+    black, file = state >> BLACK_SHIFT & ONE, state >> EP_SHIFT & RIGHTS
+    ours, our_long = state & ONE, state >> ONE & ONE
+    theirs, their_long = state >> np.uint64(2) & ONE, state >> np.uint64(3) & ONE
+    if form == CLASSICAL:
+        masks[n, AUXILIARY], masks[n, AUXILIARY + 1] = ALL * our_long, ALL * ours
+        masks[n, AUXILIARY + 2], masks[n, AUXILIARY + 3] = ALL * their_long, ALL * theirs
+    else:  # the rooks they are castled with
+        masks[n, AUXILIARY] = our_long | their_long << np.uint64(56)
+        masks[n, AUXILIARY + 1] = ours << np.uint64(7) | theirs << np.uint64(63)
+        masks[n, AUXILIARY + 2] = masks[n, AUXILIARY + 3] = ZERO
+    masks[n, AUXILIARY + 4] = ALL * black
+    if form >= CANONICAL:
+        masks[n, AUXILIARY + 4] = ONE << (np.uint64(55) + file) if file else ZERO
+    masks[n, CLOCK_PLANE] = masks[n, CLOCK_PLANE + 2] = ALL
+    masks[n, CLOCK_PLANE + 1] = ALL * black if form >= ARMAGEDDON else ZERO
+
+
+@kernel
+def write_masks(
     rows: Boards, first: int, last: int, initial: bool, fill: int, form: int, masks: Masks, n: int
-) -> int:
-    """Writes the history planes 0-103 of row `last` to masks[n]; returns how many planes were written.
+) -> np.float32:
+    """Writes all planes of row `last` to masks[n], bit 8 * rank + file being the value on that square.
 
     Rows first..last are the known game, each made from the one before, with repetitions marked in those needed.
-    `initial` says that row `first` is the standard starting position. The loop is lc0's.
+    `initial` says that row `first` is the standard starting position. Plane 109 is written as ones; what it is to be
+    multiplied by is returned: the half-move clock, divided by 100 in the formats that want it so.
+
+    The loop is lc0's. This runs for every leaf of a search, so it is one function and hands words, not arrays, to
+    others: Numba counts references to an array given to a function with loops or several ways out, and the counting
+    took half of the time.
     """
     canonical, repeats_only = form >= CANONICAL, form in (CANONICAL_V2, ARMAGEDDON_V2)
-    rights = rows[last, STATE] & RIGHTS
+    state = rows[last, STATE]
     slot, at, turned = 0, last, False
     while slot < HISTORY:
         r = max(at, first)
@@ -164,7 +203,7 @@ def history_masks(
         theirs = rows[r, STATE] & RIGHTS
         if turned:
             theirs = (theirs >> np.uint64(2) | theirs << np.uint64(2)) & RIGHTS
-        if canonical and (theirs != rights or (at != last and file >= 0)):
+        if canonical and (theirs != state & RIGHTS or (at != last and file >= 0)):
             break
         repeated = rows[r, REPETITION] != ZERO
         if repeats_only and slot > 0 and not repeated:
@@ -192,50 +231,15 @@ def history_masks(
             break
         turned ^= at > first
         at -= 1
-    return BOARD_PLANES * slot
-
-
-@kernel
-def auxiliary_masks(rows: Boards, r: int, form: int, masks: Masks, n: int) -> None:
-    """Writes planes 104-111 of row r to masks[n]."""
-    rights, black = rows[r, STATE] & RIGHTS, black_to_move(rows, r)
-    for i in range(AUXILIARY, PLANES - 1):
-        masks[n, i] = ZERO
-    for bit in range(4):
-        if rights >> np.uint64(bit) & ONE:
-            if form == CLASSICAL:
-                masks[n, AUXILIARY + (bit ^ 1)] = ALL
-            else:
-                rook = 56 * (bit >> 1) + (0 if bit & 1 else 7)
-                masks[n, AUXILIARY + 1 - (bit & 1)] |= ONE << np.uint64(rook)
-    if form < CANONICAL:
-        masks[n, AUXILIARY + 4] = ALL if black else ZERO
-    elif ep_file(rows, r) >= 0:
-        masks[n, AUXILIARY + 4] = ONE << np.uint64(56 + ep_file(rows, r))
-    masks[n, CLOCK_PLANE] = ALL
-    masks[n, CLOCK_PLANE + 1] = ALL if form >= ARMAGEDDON and black else ZERO
-    masks[n, CLOCK_PLANE + 2] = ALL
-
-
-@kernel
-def write_masks(
-    rows: Boards, first: int, last: int, initial: bool, fill: int, form: int, masks: Masks, n: int
-) -> np.float32:
-    """Writes all planes of row `last` of the game in rows first..last to masks[n]; see `history_masks`.
-
-    Bit 8 * rank + file of a plane is its value there. Plane 109 is all ones; what it is to be multiplied by, the
-    half-move clock (divided by 100 in the formats that want it so), is returned.
-    """
-    written = history_masks(rows, first, last, initial, fill, form, masks, n)
-    for plane in range(written, AUXILIARY):
+    for plane in range(BOARD_PLANES * slot, AUXILIARY):
         masks[n, plane] = ZERO
-    auxiliary_masks(rows, last, form, masks, n)
-    if form >= CANONICAL:
+    auxiliary_masks(state, form, masks, n)
+    transform = 0
+    if canonical:
         transform = canonical_transform(rows, last)
-        if transform:
-            for plane in range(CLOCK_PLANE):
-                if masks[n, plane]:
-                    masks[n, plane] = transformed(masks[n, plane], transform)
+    for plane in range(CLOCK_PLANE if transform else 0):
+        if masks[n, plane]:
+            masks[n, plane] = transformed(masks[n, plane], transform)
     rule50: np.float32 = np.float32(clock(rows, last)) / np.float32(100 if form >= HECTOPLIES else 1)
     return rule50
 
