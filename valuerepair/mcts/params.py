@@ -139,6 +139,16 @@ _RANGES: dict[str, tuple[float, float]] = {
 }
 
 
+def parameter_range(name: str) -> tuple[float, float] | None:
+    """The least and the largest value of a parameter that is a number, else None."""
+    return _RANGES.get(name)
+
+
+def parameter_choices(name: str) -> tuple[str, ...]:
+    """The values of a parameter that is one of a few words, else none."""
+    return _CHOICES.get(name, ())
+
+
 def _range(low: float, high: float) -> str:
     return f"at least {low:g}" if high >= _MOST else f"from {low:g} to {high:g}"
 
