@@ -1,0 +1,124 @@
+"""The net as a search's evaluator against the net itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests import lc0_oracle
+from valuerepair.board import legal_moves, parse_fens
+from valuerepair.mcts.evaluator import Evaluations, Leaves
+from valuerepair.mcts.net_evaluator import NetEvaluator
+from valuerepair.nets import Net, RawOutputs, open_net
+from valuerepair.nets.planes import encode
+from valuerepair.nets.policy import policy_indices
+from valuerepair.positions import PositionBatch
+
+BATCH = 24
+
+
+@pytest.fixture(scope="module", params=["maia-1900", "meangirl-8"])  # WDL; scalar head
+def net(request: pytest.FixtureRequest, shared_data: Path) -> Iterator[Net]:
+    path = shared_data / "nets" / f"{request.param}.pb.gz"
+    with open_net(str(path), device="cpu", threads=2, batch=BATCH) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def batch(shared_data: Path) -> PositionBatch:
+    """Positions of real games and made ones, with their history; castling, repetitions, promotions, no moves at all."""
+    positions = lc0_oracle.archive_positions(shared_data / "pgn" / "lichess-blitz.pgn", 10, 3)
+    return PositionBatch.from_positions([*positions, *lc0_oracle.varied()])
+
+
+def leaves_of(batch: PositionBatch, input_format: int = 1) -> Leaves:
+    """The positions as a search gives them, packed by NumPy from their planes."""
+    planes = encode(batch, input_format=input_format)
+    bits = (planes != 0).reshape(len(batch), 112, 64)
+    bits[:, 109] = True
+    masks = np.packbits(bits, axis=2, bitorder="little").view(np.uint64)[:, :, 0]
+    boards = parse_fens(batch.fen)
+    moves, offsets = legal_moves(boards)
+    indices = policy_indices(boards, moves, offsets, input_format).astype(np.uint16)
+    return Leaves(masks, planes[:, 109, 0, 0].copy(), indices, offsets)
+
+
+def first_rows(leaves: Leaves, n: int) -> Leaves:
+    return Leaves(
+        leaves.masks[:n], leaves.rule50[:n], leaves.indices[: leaves.offsets[n]], leaves.offsets[: n + 1].copy()
+    )
+
+
+def assert_same(one: Evaluations, other: Evaluations) -> None:
+    for a, b in zip(one, other, strict=True):
+        assert np.array_equal(a, b)
+
+
+def q_of(raw: RawOutputs) -> Any:
+    return raw.wdl[:, 0] - raw.wdl[:, 2] if raw.wdl is not None else raw.value
+
+
+def test_it_is_the_net_bit_for_bit(net: Net, batch: PositionBatch) -> None:
+    leaves = leaves_of(batch)
+    answer = NetEvaluator(net)(leaves)
+    assert len(batch) > 3 * BATCH
+    planes = encode(batch)
+    for i in range(0, len(batch), BATCH):  # the same batches
+        rows = slice(i, min(i + BATCH, len(batch)))
+        raw = net.session.run(planes[rows])
+        assert np.array_equal(answer.q[rows], q_of(raw))
+        assert np.array_equal(answer.d[rows], raw.wdl[:, 1] if raw.wdl is not None else np.zeros(len(raw.policy)))
+        for row in range(rows.start, rows.stop):
+            legal = slice(leaves.offsets[row], leaves.offsets[row + 1])
+            assert np.array_equal(answer.logits[legal], raw.policy[row - i, leaves.indices[legal]])
+    assert not answer.m.any()  # neither net has that head
+    few = NetEvaluator(net)(first_rows(leaves, BATCH // 2))
+    assert np.array_equal(few.q, q_of(net.run(planes[:BATCH]))[: BATCH // 2])  # which it cuts over its two streams
+
+
+def test_it_agrees_with_the_nets_own_values_and_priors(net: Net, batch: PositionBatch) -> None:
+    leaves = leaves_of(batch)
+    answer = NetEvaluator(net)(leaves)
+    values, (_, offsets, priors) = net.evaluate_with_priors(batch)
+    assert answer.q == pytest.approx(values.q, abs=2e-6)
+    if net.identity.value_head == "wdl":
+        assert answer.d == pytest.approx(values.wdl[:, 1], abs=2e-6)
+    assert np.array_equal(offsets, leaves.offsets)
+    for row in range(len(batch)):
+        legal = slice(offsets[row], offsets[row + 1])
+        weights = np.exp(answer.logits[legal].astype(np.float64))
+        assert priors[legal] == pytest.approx(weights / weights.sum(), abs=2e-6)
+
+
+def test_threads_at_once_get_their_own_answers(net: Net, batch: PositionBatch) -> None:
+    evaluator, leaves = NetEvaluator(net), leaves_of(batch)
+    parts = [first_rows(leaves, n) for n in (1, 5, BATCH, 2 * BATCH + 1)] * 6
+    expected = [evaluator(part) for part in parts]
+    with ThreadPoolExecutor(4) as pool:
+        for one, other in zip(pool.map(evaluator, parts), expected, strict=True):
+            assert_same(one, other)
+
+
+def test_the_arrays_are_the_callers(net: Net, batch: PositionBatch) -> None:
+    evaluator, leaves = NetEvaluator(net), leaves_of(batch)
+    kept = evaluator(first_rows(leaves, 7))
+    before = [array.copy() for array in kept]
+    evaluator(leaves)
+    assert_same(kept, Evaluations(*before))
+    for array in kept:
+        assert array.dtype == np.float32
+        assert array.flags.c_contiguous
+        assert array.flags.writeable
+        assert array.flags.owndata
+    assert [len(a) for a in evaluator(first_rows(leaves, 0))] == [0, 0, 0, 0]
+
+
+def test_what_it_says_of_the_net(net: Net) -> None:
+    evaluator = NetEvaluator(net)
+    assert evaluator.input_format == net.identity.input_format == 1
+    assert evaluator.streams == 2
