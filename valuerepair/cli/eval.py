@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Iterator
 from itertools import islice
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from valuerepair.errors import UsageError, ValueRepairError
+from valuerepair.errors import ValueRepairError
 
 if TYPE_CHECKING:
     from valuerepair.nets import Net
@@ -49,12 +47,13 @@ def command(position: tuple[str, ...], moves: str, net_spec: str | None, **optio
       vr eval --json positions.epd > values.jsonl
     """
     from valuerepair.nets import open_net
+    from valuerepair.nets.position_text import read_source
 
     def say(line: str) -> None:
         if not options["quiet"]:
             click.echo(line, err=True)
 
-    positions = _positions(" ".join(position), moves.split())
+    positions = read_source(" ".join(position), moves.split())
     first = next(positions, None)  # a wrong position should be told before a net is pulled and loaded
     if first is None:
         raise ValueRepairError(f"{' '.join(position)}: no positions in it")
@@ -71,20 +70,6 @@ def command(position: tuple[str, ...], moves: str, net_spec: str | None, **optio
             for row in _evaluate(net, chunk, options["top"]):
                 click.echo(json.dumps(row) if options["as_json"] else _text(row))
             chunk = list(islice(positions, LINES_AT_ONCE))
-
-
-def _positions(what: str, moves: list[str]) -> Iterator[Position]:
-    from valuerepair.nets.position_text import read_argument, read_lines
-
-    if what == "-":
-        yield from read_lines(sys.stdin, "standard input", moves)
-    elif Path(what).is_file():
-        with open(what, encoding="utf-8", errors="replace") as lines:
-            yield from read_lines(lines, what, moves)
-    elif what and " " not in what and what != "startpos":
-        raise UsageError(f"position {what!r}: neither a FEN nor a file that is there")
-    else:
-        yield read_argument(what or "startpos", moves)
 
 
 def _evaluate(net: Net, positions: list[Position], top: int) -> Iterator[dict[str, Any]]:

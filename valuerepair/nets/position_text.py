@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 
 import chess
 
@@ -90,6 +92,22 @@ def read_lines(lines: Iterable[str], source: str, moves: Iterable[str] = ()) -> 
             yield read_position(text, further)
         except ValueError as error:
             raise ValueRepairError(f"{source}: line {number}: {error}") from None
+
+
+def read_source(what: str, moves: Sequence[str] = ()) -> Iterator[Position]:
+    """The positions of a command-line argument: one as text (nothing: the initial one), a file, or ``-``.
+
+    Further moves are played on each. Raises UsageError, or ValueRepairError for a wrong line of a file.
+    """
+    if what == "-":
+        yield from read_lines(sys.stdin, "standard input", moves)
+    elif Path(what).is_file():
+        with open(what, encoding="utf-8", errors="replace") as lines:
+            yield from read_lines(lines, what, moves)
+    elif what and " " not in what and what != "startpos":
+        raise UsageError(f"position {what!r}: neither a FEN nor a file that is there")
+    else:
+        yield read_argument(what or "startpos", moves)
 
 
 def san(position: Position, moves: Moves) -> list[str]:
