@@ -37,7 +37,8 @@ class CountingForest:
     def busy(self) -> int:
         return len(self.growing)
 
-    def add(self, position: Position, nodes: int | None = None, tag: object = None) -> int:
+    def add(self, position: Position, nodes: int, tag: object = None) -> int:
+        assert nodes == 5
         assert self.free > 0
         if position.ply == 0:
             raise ValueRepairError("not a legal position: no kings")
@@ -63,7 +64,9 @@ def position(ply: int) -> Position:
 
 
 def submit(pool: ForestPool, ply: int) -> Future[float | str]:
-    return pool.submit(position(ply), lambda found, seconds: seconds if found.nodes == 5 else "wrong", lambda why: why)
+    return pool.submit(
+        position(ply), 5, lambda found, seconds: seconds if found.nodes == 5 else "wrong", lambda why: why
+    )
 
 
 def test_every_position_is_searched_and_the_seconds_add_up() -> None:

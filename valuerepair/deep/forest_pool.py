@@ -24,13 +24,14 @@ class Trees(Protocol):
     def free(self) -> int: ...
     @property
     def busy(self) -> int: ...
-    def add(self, position: Position, nodes: int | None = None, tag: object = None) -> int: ...
+    def add(self, position: Position, nodes: int, tag: object = None) -> int: ...
     def step(self) -> list[tuple[object, SearchResult]]: ...
 
 
 @dataclass(eq=False, slots=True)
 class _Job(Generic[T]):
     position: Position
+    nodes: int
     take: Callable[[SearchResult, float], T]
     fail: Callable[[str], T]
     future: Future[T]
@@ -59,7 +60,7 @@ class ForestPool:
             thread.start()
 
     def submit(
-        self, position: Position, take: Callable[[SearchResult, float], T], fail: Callable[[str], T]
+        self, position: Position, nodes: int, take: Callable[[SearchResult, float], T], fail: Callable[[str], T]
     ) -> Future[T]:
         """Queues a search. The future holds what `take` makes of the result and of the seconds it cost.
 
@@ -68,7 +69,7 @@ class ForestPool:
         be cancelled until the search begins, and raises ValueRepairError when the net or the search broke as a whole.
         `take`, `fail` and callbacks run in a forest's thread: keep them short.
         """
-        job = _Job(position, take, fail, Future())
+        job = _Job(position, nodes, take, fail, Future())
         with self._wake:
             if self._broken is not None:
                 job.future.set_exception(self._broken)
@@ -140,7 +141,7 @@ class ForestPool:
         for job in begun:
             job.begun = clock
             try:
-                forest.add(job.position, tag=job)
+                forest.add(job.position, job.nodes, job)
             except ValueRepairError as error:
                 growing.discard(job)
                 self._leave()
