@@ -1,0 +1,280 @@
+"""Many positions searched at once: each tree gives one leaf a round, so the net always has a full batch.
+
+Every tree's visits are exactly those that it would get alone: trees share nothing but the calls of the evaluator.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import count
+
+import numpy as np
+from numpy.typing import NDArray
+
+from valuerepair.board import fens, in_check, keys, legal_moves, parse_fens, replay, status_error
+from valuerepair.board.rows import Boards
+from valuerepair.errors import UsageError, ValueRepairError
+from valuerepair.mcts.check import check_trees
+from valuerepair.mcts.evaluator import Evaluator, Leaves
+from valuerepair.mcts.noise import add_noise
+from valuerepair.mcts.outcome import read_result
+from valuerepair.mcts.params import SearchParams
+from valuerepair.mcts.result import SearchResult
+from valuerepair.mcts.roots import keep_moves, make_root, plant_root, play_game, put_game, start_search
+from valuerepair.mcts.rounds import LONGEST_CHAIN, absorb, answer_probe, gather, room_to_ask
+from valuerepair.mcts.select import random_word
+from valuerepair.mcts.syzygy import Tables
+from valuerepair.mcts.tree import (
+    ASKED,
+    DONE,
+    FREE,
+    MOST_MOVES,
+    NEEDS_EDGES,
+    NEEDS_NODES,
+    NEEDS_PROBE,
+    NEEDS_ROWS,
+    PROBED_DEPTH,
+    RANDOM,
+    ROOT_ROW,
+    SEARCHING,
+    STATE,
+    VISITS,
+    Rules,
+    grown,
+    make_rules,
+    plant,
+    room_for,
+    tree_bytes,
+)
+from valuerepair.nets.planes import is_initial
+from valuerepair.positions import Position, encode_moves
+
+
+class Forest:
+    """Trees searched together by one thread. Not to be shared between threads; several forests may share a net.
+
+    `evaluator` is called once a round. `nodes` is the number of visits a tree has room for at first; a tree that needs
+    more (or has positions of many moves) makes all of them grow.
+    """
+
+    def __init__(
+        self,
+        evaluator: Evaluator,
+        params: SearchParams | None = None,
+        *,
+        input_format: int = 1,
+        trees: int = 64,
+        nodes: int = 1000,
+    ) -> None:
+        """Raises UsageError for parameters, numbers of trees or nodes that make no sense or do not fit in memory."""
+        self.params = params or SearchParams()
+        self.params.check()
+        if trees < 1 or nodes < 1:
+            raise UsageError(f"{nodes} nodes in {trees} trees: both must be at least 1")
+        self._evaluator = evaluator
+        self._tables = Tables(self.params.syzygy)
+        self._rules = make_rules(self.params, nodes, input_format, self._tables.men)
+        check_memory(trees, self._rules)
+        self._trees = plant(trees, self._rules)
+        self._asked = room_to_ask(trees * self.params.minibatch_size)
+        self._tags: list[object] = [None] * trees
+        self._free = list(range(trees - 1, -1, -1))
+
+    @property
+    def free(self) -> int:
+        """Trees that `add` can still take."""
+        return len(self._free)
+
+    @property
+    def busy(self) -> int:
+        """Trees being searched."""
+        return len(self._tags) - len(self._free)
+
+    def add(self, position: Position, nodes: int, tag: object = None) -> int:
+        """Begins the search of a position up to `nodes` visits of its root, 1 being the net's value; returns its slot.
+
+        Raises ValueRepairError for an illegal or finished position, UsageError for less than one node.
+        """
+        game, initial = play(position)
+        self._make_room_for(nodes)
+        slot = self._free.pop()
+        put_game(self._trees, self._rules, slot, game, initial)
+        plant_root(self._trees, self._rules, slot, nodes, seed_of(self.params.seed, game))
+        self._tags[slot] = tag
+        return slot
+
+    def go_on(self, slot: int, nodes: int) -> None:
+        """Searches the tree of a slot, not freed yet, up to `nodes` visits of its root, those it has included."""
+        self._make_room_for(nodes)
+        start_search(self._trees, slot, nodes, int(self._trees.slots[slot, RANDOM]))
+
+    def advance(self, slot: int, position: Position, moves: Sequence[str]) -> bool:
+        """Makes the position after some moves of a tree its root and keeps what is below; False if nothing is there.
+
+        `position` is the new one, with its history. The tree is of no use after False: `add` another.
+        """
+        game, initial = play(position)
+        for move in encode_moves(moves):
+            if not make_root(self._trees, self._rules, slot, int(move)):
+                return False
+        put_game(self._trees, self._rules, slot, game, initial)
+        return True
+
+    def step(self) -> list[tuple[object, SearchResult]]:
+        """One round: a leaf of every busy tree, one call of the evaluator. Returns tag and result of finished trees."""
+        self.play_round()
+        finished = []
+        for slot in np.flatnonzero(self._trees.slots[:, STATE] == DONE).tolist():
+            finished.append((self._tags[slot], self.result(slot)))
+            self.release(slot)
+        return finished
+
+    def play_round(self) -> None:
+        """`step` without freeing the trees that finish."""
+        filled = self._gather()
+        if filled:
+            self._evaluate(filled)
+        if self.params.self_check:
+            check_trees(self._trees, self._rules)
+
+    def is_done(self, slot: int) -> bool:
+        """The tree has its visits, or is proven."""
+        return bool(self._trees.slots[slot, STATE] == DONE)
+
+    def visits(self, slot: int) -> int:
+        """Visits of the root so far."""
+        return int(self._trees.nodes[slot * self._rules.node_room, VISITS])
+
+    def result(self, slot: int, lines: int = 1) -> SearchResult:
+        """What is known of a tree whose root has a visit; the first `lines` moves get a principal line."""
+        return read_result(self._trees, self._rules, slot, lines)
+
+    def keep_root_moves(self, slot: int, moves: Sequence[str]) -> None:
+        """Searches these moves of a root only; it has one visit, its own."""
+        keep_moves(self._trees, self._rules, slot, encode_moves(moves))
+
+    def release(self, slot: int) -> None:
+        """Frees the tree of a slot."""
+        self._trees.slots[slot, STATE], self._tags[slot] = FREE, None
+        self._free.append(slot)
+
+    def search(self, positions: Iterable[Position], nodes: int) -> Iterator[tuple[int, SearchResult]]:
+        """Searches all positions; yields the index and result of each as it finishes.
+
+        Positions are taken as trees become free, so that all of them are busy until the end.
+        """
+        numbered = zip(count(), positions, strict=False)
+        more = True
+        while more or self.busy:
+            while more and self.free:
+                following = next(numbered, None)
+                if following is None:
+                    more = False
+                else:
+                    self.add(following[1], nodes, following[0])
+            for index, result in self.step():
+                assert isinstance(index, int)
+                yield index, result
+
+    def _gather(self) -> int:
+        """The leaves of this round; grows the forest and asks the tables as trees need it."""
+        wanted, filled = np.flatnonzero(self._trees.slots[:, STATE] == SEARCHING), 0
+        self._trees.slots[:, ASKED] = 0
+        while len(wanted):
+            filled = int(gather(self._trees, self._rules, self._asked, wanted, filled))
+            wanted = wanted[self._trees.slots[wanted, STATE] >= NEEDS_NODES]
+            for slot in wanted[self._trees.slots[wanted, STATE] == NEEDS_PROBE].tolist():
+                filled = self._probe(slot, filled)
+            self._make_room(wanted)
+        return filled
+
+    def _probe(self, slot: int, filled: int) -> int:
+        """Asks the tables about the leaf that a tree waits with."""
+        row = int(self._trees.slots[slot, ROOT_ROW] + self._trees.slots[slot, PROBED_DEPTH])
+        wl = self._tables.probe(fens(self._trees.rows[row : row + 1])[0])
+        known, value = wl is not None, -(wl or 0)
+        return int(answer_probe(self._trees, self._rules, slot, known, value, self._asked, filled))
+
+    def _evaluate(self, n: int) -> None:
+        asked = self._asked
+        leaves = Leaves(asked.masks[:n], asked.rule50[:n], asked.indices[: asked.offsets[n]], asked.offsets[: n + 1])
+        q, d, m, logits = self._evaluator(leaves)
+        absorb(self._trees, self._rules, asked, n, q, d, m, logits)
+        if self.params.noise_epsilon > 0:
+            for slot, node, _ in asked.leaf[:n][asked.leaf[:n, 2] == 0].tolist():
+                add_noise(self._trees, slot, node, self.params)
+
+    def _make_room_for(self, nodes: int) -> None:
+        if nodes < 1:
+            raise UsageError(f"{nodes} nodes: must be at least 1")
+        if nodes >= self._rules.node_room:
+            self._grow(*room_for(nodes), self._rules.row_room)
+
+    def _make_room(self, wanted: NDArray[np.int64]) -> None:
+        """Grows what trees lack, and sets them searching again."""
+        states = self._trees.slots[wanted, STATE]
+        nodes, edges, rows = self._rules.node_room, self._rules.edge_room, self._rules.row_room
+        if (states == NEEDS_NODES).any():
+            nodes += nodes // 2 + LONGEST_CHAIN
+        if (states == NEEDS_EDGES).any():
+            edges += edges // 2
+        if (states == NEEDS_ROWS).any():
+            rows += rows // 2
+        if (nodes, edges, rows) != (self._rules.node_room, self._rules.edge_room, self._rules.row_room):
+            self._grow(nodes, edges, rows)
+            self._trees.slots[wanted[states >= NEEDS_NODES], STATE] = SEARCHING
+
+    def _grow(self, nodes: int, edges: int, rows: int) -> None:
+        larger = self._rules._replace(
+            node_room=nodes, edge_room=max(edges, self._rules.edge_room), row_room=max(rows, self._rules.row_room)
+        )
+        check_memory(len(self._tags), larger)
+        self._trees, self._rules = grown(self._trees, self._rules, larger), larger
+
+
+def forest_bytes(trees: int, nodes: int, params: SearchParams | None = None) -> int:
+    """Memory of a forest with room for so many visits a tree, in bytes."""
+    return trees * tree_bytes(make_rules(params or SearchParams(), nodes))
+
+
+def check_memory(trees: int, rules: Rules) -> None:
+    """Raises UsageError when a forest does not fit in memory or in the indices of 32 bits."""
+    wanted, there = trees * tree_bytes(rules), os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    if wanted > there or trees * rules.edge_room >= 2**31:
+        most = min(there / wanted, 2**31 / (trees * rules.edge_room)) * (rules.node_room - 1)
+        raise UsageError(
+            f"{rules.node_room - 1:,} nodes in {trees} trees need {wanted / 2**30:.1f} GiB of memory; this machine has "
+            f"{there / 2**30:.1f}: at most about {int(0.9 * most):,} nodes"
+        )
+
+
+def play(position: Position) -> tuple[Boards, bool]:
+    """The game of a position as boards with repetitions marked, and whether it begins with the initial position.
+
+    Raises ValueRepairError for an illegal position or move, and where the game is over.
+    """
+    error = status_error(position.start_fen)
+    if error:
+        raise ValueRepairError(f"{position.start_fen}: {error}")
+    start = parse_fens([position.start_fen])
+    moves = encode_moves(position.moves)
+    try:
+        last = replay(start, moves, np.array([0, len(moves)], np.int64))
+    except ValueError as illegal:
+        raise ValueRepairError(f"{position.uci}: {illegal}") from None
+    choices = len(legal_moves(last)[0])
+    if choices == 0:
+        over = "checkmate" if in_check(last)[0] else "stalemate"
+        raise ValueRepairError(f"{position.fen}: the game is over: {over}")
+    if choices > MOST_MOVES:
+        raise ValueRepairError(
+            f"{position.fen}: {choices} legal moves; no position of a game has more than {MOST_MOVES}"
+        )
+    return play_game(start, moves), bool(is_initial(start)[0])
+
+
+def seed_of(seed: int, game: Boards) -> int:
+    """The seed of a tree: of the search's and of the position, not of what else is searched beside it."""
+    word = np.uint64(seed) ^ keys(game[-1:])[0]
+    return int(np.int64(random_word(word)))

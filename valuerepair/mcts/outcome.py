@@ -1,0 +1,188 @@
+"""What the visits of a root say: the order of its moves, principal lines, mates."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from valuerepair.board.jit import kernel
+from valuerepair.board.make import black_to_move
+from valuerepair.board.rows import FLIP, Moves
+from valuerepair.mcts.result import RootMove, SearchResult
+from valuerepair.mcts.tree import (
+    COUNT,
+    DEEPEST,
+    DEPTHS,
+    ENDED,
+    EVALUATIONS,
+    FIRST,
+    KIND,
+    LEAVES,
+    LEFT,
+    OPEN,
+    OPENED,
+    ROOT_ROW,
+    TABLEBASE,
+    TWO_FOLD,
+    UNPROVEN,
+    VISITS,
+    WL,
+    Rules,
+    Trees,
+)
+from valuerepair.positions import decode_move, decode_moves
+
+LOSS, TABLE_LOSS, UNDECIDED, TABLE_WIN, WIN = range(5)
+LONGEST_LINE = 128
+
+
+@kernel
+def rank(trees: Trees, edge: int, opened: bool) -> int:
+    """How a move is to be taken before its visits count: proven wins first, proven losses last."""
+    if not opened or trees.visits[edge] == 0:
+        if len(trees.certain) and trees.certain[edge] != UNPROVEN and trees.certain[edge] != 0:
+            return WIN if trees.certain[edge] > 0 else LOSS
+        return UNDECIDED
+    child = trees.child[edge]
+    kind, wl = trees.nodes[child, KIND], trees.means[child, WL]
+    if kind == OPEN or wl == 0.0:
+        return UNDECIDED
+    if kind == TABLEBASE:
+        return TABLE_WIN if wl > 0 else TABLE_LOSS
+    return WIN if wl > 0 else LOSS
+
+
+@kernel
+def plies_left(trees: Trees, edge: int, opened: bool) -> float:
+    """Plies to the end after a proven move."""
+    return trees.means[trees.child[edge], LEFT] if opened and trees.visits[edge] > 0 else 0.0
+
+
+@kernel
+def preferred(trees: Trees, a: int, b: int, last_opened: int) -> bool:
+    """Edge a is to be played rather than edge b of the same node (lc0's GetBestChildrenNoTemperature).
+
+    Proven wins (the shortest first), then by visits, Q and prior, then proven losses (the longest first); the edges
+    before `last_opened` are opened.
+    """
+    a_opened, b_opened = a < last_opened, b < last_opened
+    a_rank, b_rank = rank(trees, a, a_opened), rank(trees, b, b_opened)
+    if a_rank != b_rank:
+        return a_rank > b_rank
+    if a_rank > UNDECIDED:
+        return plies_left(trees, a, a_opened) < plies_left(trees, b, b_opened)
+    if a_rank < UNDECIDED:
+        return plies_left(trees, a, a_opened) > plies_left(trees, b, b_opened)
+    a_visits, b_visits = trees.visits[a] if a_opened else 0, trees.visits[b] if b_opened else 0
+    if a_visits > 0 and b_visits > 0:
+        a_kind, b_kind = trees.nodes[trees.child[a], KIND], trees.nodes[trees.child[b], KIND]
+        if a_kind != OPEN and b_kind != OPEN:
+            if (a_kind == TABLEBASE) != (b_kind == TABLEBASE):
+                return b_kind == TABLEBASE
+            return bool(plies_left(trees, a, True) < plies_left(trees, b, True))
+    if a_visits != b_visits:
+        return bool(a_visits > b_visits)
+    if a_visits > 0 and trees.q[a] != trees.q[b]:
+        return bool(trees.q[a] > trees.q[b])
+    return bool(trees.prior[a] > trees.prior[b])
+
+
+@kernel
+def best_edge(trees: Trees, node: int) -> int:
+    """The edge to be played from a node, -1 if it has none."""
+    first, best = np.int64(trees.nodes[node, FIRST]), -1
+    last_opened = first + trees.nodes[node, OPENED]
+    for edge in range(first, first + trees.nodes[node, COUNT]):
+        if best < 0 or preferred(trees, edge, best, last_opened):
+            best = edge
+    return best
+
+
+@kernel
+def ordered(trees: Trees, node: int) -> NDArray[np.int64]:
+    """The edges of a node, the best first."""
+    first, count = np.int64(trees.nodes[node, FIRST]), np.int64(trees.nodes[node, COUNT])
+    last_opened = first + trees.nodes[node, OPENED]
+    order = np.empty(count, np.int64)
+    for i in range(count):
+        at = i
+        while at > 0 and preferred(trees, first + i, order[at - 1], last_opened):
+            order[at] = order[at - 1]
+            at -= 1
+        order[at] = first + i
+    return order
+
+
+@kernel
+def principal_line(trees: Trees, root: int, edge: int, black: int, line: Moves) -> int:
+    """Writes the moves (absolute squares) that are expected after the move of an edge of the root, it included.
+
+    Returns how many; the line ends where there are no visits.
+    """
+    n, opened = 0, edge < trees.nodes[root, FIRST] + trees.nodes[root, OPENED]
+    while n < len(line):
+        line[n] = np.int64(trees.move[edge]) ^ FLIP * ((black + n) & 1)
+        n += 1
+        if not opened or trees.visits[edge] == 0:
+            break
+        node = np.int64(trees.child[edge])
+        edge = best_edge(trees, node)
+        if edge < 0:
+            break
+        opened = edge < trees.nodes[node, FIRST] + trees.nodes[node, OPENED]
+        proven = len(trees.certain) > 0 and trees.certain[edge] != UNPROVEN
+        if not proven and (not opened or trees.visits[edge] == 0):
+            break
+    return n
+
+
+def read_result(trees: Trees, rules: Rules, tree: int, lines: int = 1) -> SearchResult:
+    """The outcome of a tree whose root has a visit; `lines` of its moves get a principal line."""
+    root = tree * rules.node_room
+    slots = trees.slots[tree].tolist()
+    black = black_to_move(trees.rows, slots[ROOT_ROW])
+    draw_score = -float(rules.draw_score) if black else float(rules.draw_score)
+    order = ordered(trees, root).tolist()
+    last_opened = int(trees.nodes[root, FIRST] + trees.nodes[root, OPENED])
+    moves = []
+    for i, edge in enumerate(order):
+        pv: tuple[str, ...] = ()
+        if i < lines:
+            line = np.empty(LONGEST_LINE, np.uint16)
+            pv = decode_moves(line[: principal_line(trees, root, edge, black, line)])
+        moves.append(_root_move(trees, edge, edge < last_opened, black, draw_score, pv))
+    wl, d, m, own = trees.means[root].tolist()
+    visits = int(trees.nodes[root, VISITS])
+    leaves = max(slots[LEAVES], 1)
+    return SearchResult(
+        visits,
+        slots[EVALUATIONS],
+        -wl + draw_score * d,
+        -wl,
+        d,
+        m,
+        -own,
+        tuple(moves),
+        round(slots[DEPTHS] / leaves),
+        slots[DEEPEST],
+    )
+
+
+def _root_move(trees: Trees, edge: int, opened: bool, black: int, draw_score: float, pv: tuple[str, ...]) -> RootMove:
+    move = decode_move(int(trees.move[edge]) ^ FLIP * black)
+    visits = int(trees.visits[edge]) if opened else 0
+    wl, d, m = float("nan"), float("nan"), float("nan")
+    certain, mate = None, None
+    if visits:
+        child = int(trees.child[edge])
+        wl, d, m, _ = trees.means[child].tolist()
+        kind = int(trees.nodes[child, KIND])
+        if kind not in (OPEN, TWO_FOLD):
+            certain = round(wl)
+        if kind == ENDED and certain:
+            mate = certain * (round(m) // 2 + 1)
+    elif len(trees.certain) and trees.certain[edge] != UNPROVEN:
+        certain = int(trees.certain[edge])
+        wl, d, m = float(certain), float(certain == 0), 0.0
+        mate = 1 if certain > 0 else None
+    return RootMove(move, visits, float(trees.prior[edge]), wl + draw_score * d, wl, d, m, certain, mate, pv or (move,))
