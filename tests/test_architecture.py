@@ -26,6 +26,7 @@ ROOMS = (
     "books",
     "views",
     "doctor",
+    "selftest",
     "bench",
     "cli",
 )

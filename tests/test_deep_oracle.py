@@ -185,27 +185,24 @@ def test_workers_must_be_positive() -> None:
         open_oracle(FAKE, net_path=None, workers=0)
 
 
-def test_the_default_is_stockfish_then_lc0_with_the_same_net_then_an_error(
-    monkeypatch: pytest.MonkeyPatch, shared_data: Path, stockfish: str, lc0: str
+def test_the_default_is_stockfish_then_the_own_search_with_the_same_net(
+    monkeypatch: pytest.MonkeyPatch, shared_data: Path, stockfish: str
 ) -> None:
     net = str(shared_data / "nets" / "maia-1100.pb.gz")
     said: list[str] = []
     with open_oracle(None, net_path=net, workers=1, say=said.append) as oracle:
         assert (oracle.identity.kind, oracle.identity.limits) == ("stockfish", {"nodes": 1_000_000})
         assert oracle.identity.label in said[0]
-    monkeypatch.setattr(opening, "find_engine", lambda name: None if "stockfish" in name else lc0)
+    monkeypatch.setattr(opening, "find_engine", lambda name: None)
     said.clear()
     with open_oracle(None, net_path=net, workers=1, say=said.append) as oracle:
-        assert (oracle.identity.kind, oracle.identity.limits, oracle.identity.net) == (
-            "lc0",
-            {"nodes": 1000},
-            "maia-1100",
-        )
-    assert said[0].startswith("no Stockfish on this machine (apt-get install stockfish)")
-    assert "maia-1100 nodes=1000" in said[1]
-    monkeypatch.setattr(opening, "_find_lc0", lambda: None)
-    with pytest.raises(ValueRepairError, match="no engine for the deep search: install Stockfish"):
-        open_oracle(None, net_path=net)
+        identity = oracle.identity
+    assert (identity.kind, identity.limits, identity.net) == ("mcts", {"nodes": 1000}, "maia-1100")
+    assert said[0] == (
+        "no Stockfish on this machine (apt-get install stockfish): "
+        "the deep search is 1,000 nodes of the built-in MCTS with the same net"
+    )
+    assert "maia-1100 nodes=1000, 1 tree, " in said[-1]
     with pytest.raises(ValueRepairError, match="stockfish is not on this machine"):
         open_oracle("stockfish", net_path=net)
 

@@ -30,13 +30,21 @@ def test_the_forms_of_the_help() -> None:
         )
     )
     assert parse_spec("stockfish:path=sf16").path == "sf16"
+    assert parse_spec("mcts") == DeepSpec("mcts", {"nodes": 1000})
+    assert parse_spec("mcts:nodes=2k,certainty=1,N-Scl=inf,CPuct=1.5,weights=maia-1100,trees=32") == DeepSpec(
+        "mcts",
+        {"nodes": 2000},
+        weights="maia-1100",
+        options={"certainty": "1", "n_scl": "inf", "cpuct": "1.5"},
+        trees=32,
+    )
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "--deep '': '' is none of stockfish, lc0, uci; for example stockfish:nodes=1000000"),
-        ("fish:nodes=1", "'fish' is none of stockfish, lc0, uci"),
+        ("", "--deep '': '' is none of stockfish, mcts, lc0, uci; for example stockfish:nodes=1000000"),
+        ("fish:nodes=1", "'fish' is none of stockfish, mcts, lc0, uci"),
         ("stockfish:node=100", "no setting 'node'; did you mean nodes?"),
         ("stockfish:zzz=100", "no setting 'zzz'; there are nodes, depth, movetime, path, weights, hash, timeout,"),
         ("stockfish:nodes", "'nodes' is not NAME=VALUE"),
@@ -54,6 +62,15 @@ def test_the_forms_of_the_help() -> None:
         ("uci:nodes=100", "say which engine"),
         ("uci:/a", "say how deep: nodes=N, depth=N or movetime=MILLISECONDS"),
         ("uci:/a,path=/b,nodes=1", "no setting 'path'"),
+        ("mcts:nodes=0", "nodes=0: must be a whole number of at least 1"),
+        ("mcts:node=5", "no setting 'node' of mcts; did you mean nodes?"),
+        ("mcts:certanty=1", "no setting 'certanty' of mcts; did you mean certainty?"),
+        ("mcts:qqq=1", "no setting 'qqq' of mcts; there are nodes, weights, trees, cpuct, "),
+        ("mcts:depth=5", "no setting 'depth' of mcts"),
+        ("mcts:certainty=maybe", "certainty=maybe: must be 1 or 0"),
+        ("mcts:n_scl=0", "n_scl=0: must be a whole number of at least 1, or inf"),
+        ("mcts:cpuct=-1", "cpuct=-1: must be from 0 to 100"),
+        ("mcts:trees=0", "trees=0: must be a whole number of at least 1"),
     ],
 )
 def test_what_is_wrong_is_said_in_one_line(text: str, message: str) -> None:
@@ -63,7 +80,12 @@ def test_what_is_wrong_is_said_in_one_line(text: str, message: str) -> None:
     assert "\n" not in str(caught.value)
 
 
-@given(st.text() | st.text().map("stockfish:".__add__) | st.text().map("uci:/e,nodes=".__add__))
+@given(
+    st.text()
+    | st.text().map("stockfish:".__add__)
+    | st.text().map("uci:/e,nodes=".__add__)
+    | st.text().map("mcts:".__add__)
+)
 def test_no_text_gives_anything_but_a_spec_or_a_usage_error(text: str) -> None:
     try:
         spec = parse_spec(text)

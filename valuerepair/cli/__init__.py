@@ -23,6 +23,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "fit": ("fit", "Fit alpha, the logistic from centipawns to Q."),
     "nets": ("nets", "List, pull and describe nets."),
     "doctor": ("doctor", "Say what is installed, what is missing, and what to do."),
+    "selftest": ("selftest", "Check the rules of chess as compiled for this machine."),
     "bench": ("bench", "Measure speed against the alternatives, as ratios."),
 }
 

@@ -48,11 +48,13 @@ def command(
         if as_json:
             row: dict[str, object] = {"name": name, "unit": result.unit, "against": result.against, "ours": result.ours}
             row |= {"theirs": result.theirs, "ratio": result.ratio, "goal": result.target, "met": result.met}
+            row |= {"floor": result.floor} if result.floor else {}
             click.echo(json.dumps(row))
             continue
         middle = len(result.ours) // 2
         ours, theirs = sorted(result.ours)[middle], sorted(result.theirs)[middle]
-        verdict = "" if result.met else "  MISSED"
+        verdict = f", goal {result.floor:,.0f}" if result.floor else ""
+        verdict += "" if result.met else "  MISSED"
         click.echo(
             f"{name:<24} {ours:>12,.0f} {theirs:>12,.0f} {result.ratio:>8.2f} {low:>7.2f}–{high:<7.2f} "
             f"{result.target:>7g}  {result.against} ({result.unit}/s){verdict}"

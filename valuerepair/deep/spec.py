@@ -8,13 +8,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from valuerepair.errors import UsageError
+from valuerepair.mcts.params import PARAMETERS, SearchParams
 
 LIMITS = ("nodes", "depth", "movetime")
-DEFAULT_NODES = {"stockfish": 1_000_000, "lc0": 1_000}
-KINDS = ("stockfish", "lc0", "uci")
-EXAMPLE = "for example stockfish:nodes=1000000, lc0:nodes=1000,weights=FILE or uci:/path/engine,nodes=1000000"
+DEFAULT_NODES = {"stockfish": 1_000_000, "mcts": 1_000, "lc0": 1_000}
+KINDS = ("stockfish", "mcts", "lc0", "uci")
+EXAMPLE = "for example stockfish:nodes=1000000, mcts:nodes=1000,certainty=1 or uci:/path/engine,nodes=1000000"
 
 _SETTINGS = (*LIMITS, "path", "weights", "hash", "timeout", "start-timeout", "arg", "option.NAME")
+_MCTS_SETTINGS = ("nodes", "weights", "trees", *PARAMETERS)
 _NUMBER = re.compile(r"(\d[\d_]*)([kM]?)")
 
 
@@ -23,7 +25,8 @@ class DeepSpec:
     """A parsed ``--deep``.
 
     `limits` are nodes, depth, movetime (ms), at least one. `path` is the engine's, None to look for it. `weights` is
-    a net's name or file (lc0). `options` are UCI options by name. `timeout` and `start_timeout` are in seconds.
+    a net's name or file (mcts, lc0). `options` are UCI options by name, or for mcts parameters of the search.
+    `timeout` and `start_timeout` are in seconds. `trees` are searched at once (mcts), None for as many as are good.
     """
 
     kind: str
@@ -34,6 +37,7 @@ class DeepSpec:
     arguments: tuple[str, ...] = ()
     timeout: float | None = None
     start_timeout: float | None = None
+    trees: int | None = None
 
 
 def parse_spec(text: str) -> DeepSpec:
@@ -54,7 +58,8 @@ def parse_spec(text: str) -> DeepSpec:
         name, equals, value = item.partition("=")
         if not equals or not value:
             raise UsageError(f"--deep {text!r}: {item!r} is not NAME=VALUE; {EXAMPLE}")
-        spec = _with_setting(spec, text, name.strip(), value.strip())
+        take = _with_mcts_setting if kind == "mcts" else _with_setting
+        spec = take(spec, text, name.strip(), value.strip())
     if not spec.limits:
         if kind == "uci":
             raise UsageError(f"--deep {text!r}: say how deep: nodes=N, depth=N or movetime=MILLISECONDS")
@@ -89,6 +94,24 @@ def _with_setting(spec: DeepSpec, text: str, name: str, value: str) -> DeepSpec:
     near = difflib.get_close_matches(name, _SETTINGS, 1)
     hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(_SETTINGS)}"
     raise UsageError(f"--deep {text!r}: no setting {name!r}; {hint}")
+
+
+def _with_mcts_setting(spec: DeepSpec, text: str, name: str, value: str) -> DeepSpec:
+    where = f"--deep {text!r}: "
+    if name == "nodes":
+        return replace(spec, limits={"nodes": _whole(text, name, value)})
+    if name == "trees":
+        return replace(spec, trees=_whole(text, name, value))
+    if name == "weights":
+        return replace(spec, weights=value)
+    key = name.lower().replace("-", "_")
+    if key not in PARAMETERS:
+        near = difflib.get_close_matches(key, _MCTS_SETTINGS, 1, 0.5)
+        hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(_MCTS_SETTINGS)}"
+        raise UsageError(f"{where}no setting {name!r} of mcts; {hint}")
+    options = {**spec.options, key: value}
+    SearchParams().with_settings(options, where)
+    return replace(spec, options=options)
 
 
 def _whole(text: str, name: str, value: str) -> int:

@@ -277,4 +277,4 @@ def play(position: Position) -> tuple[Boards, bool]:
 def seed_of(seed: int, game: Boards) -> int:
     """The seed of a tree: of the search's and of the position, not of what else is searched beside it."""
     word = np.uint64(seed) ^ keys(game[-1:])[0]
-    return int(np.int64(random_word(word)))
+    return int(np.uint64(random_word(word)).astype(np.int64))

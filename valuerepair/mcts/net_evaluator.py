@@ -11,15 +11,21 @@ import threading
 import numpy as np
 from numpy.typing import NDArray
 
-from valuerepair.board import owned
+from valuerepair.board import legal_moves, owned, parse_fens
 from valuerepair.board.jit import kernel
+from valuerepair.errors import ValueRepairError
 from valuerepair.mcts.evaluator import Evaluations, Leaves
+from valuerepair.nets.compact import CompactSession
 from valuerepair.nets.heads import PLANES_SHAPE
 from valuerepair.nets.net import Net
-from valuerepair.nets.planes import unpack_masks
+from valuerepair.nets.planes import FILL_FEN_ONLY, PLANES, unpack_masks, write_masks
+from valuerepair.nets.policy import policy_indices
+from valuerepair.nets.providers import CPU
 from valuerepair.nets.session import RawOutputs
 
 Floats = NDArray[np.float32]
+# Of what a net says with bitboards and without, relative above 1; half precision and single are apart by 0.012.
+MOST_APART = 0.05
 
 
 @kernel
@@ -35,34 +41,91 @@ def gather_logits(
             logits[i] = policy[row, indices[i]]
 
 
+@kernel
+def pad_moves(indices: NDArray[np.uint16], offsets: NDArray[np.int64], first: int, moves: NDArray[np.int32]) -> None:
+    """Writes the indices of leaves first, first + 1, ... to moves[0, 1, ...], filled up with zeros."""
+    for row in range(len(moves)):
+        begin, count = offsets[first + row], offsets[first + row + 1] - offsets[first + row]
+        for i in range(moves.shape[1]):
+            moves[row, i] = indices[begin + i] if i < count else 0
+
+
+@kernel
+def take_logits(padded: Floats, first: int, offsets: NDArray[np.int64], logits: Floats) -> None:
+    """Writes padded[0, 1, ...] without what fills them up as the logits of leaves first, first + 1, ..."""
+    for row in range(len(padded)):
+        begin = offsets[first + row]
+        for i in range(offsets[first + row + 1] - begin):
+            logits[begin + i] = padded[row, i]
+
+
 class NetEvaluator:
     """An `Evaluator` over an open net. It may be called from several threads at once; `streams` is how many pay.
 
-    `input_format` is lc0's id of the planes that the leaves must be in. The net must stay open as long.
+    `input_format` is lc0's id of the planes that the leaves must be in. The net must stay open as long. `compact` says
+    whether bitboards and legal moves go to the net as they are (`valuerepair.nets.compact`); unless given, they do on
+    a GPU, if the net's file allows it and both ways agree on a position. On the CPU unpacking here is faster.
     """
 
-    def __init__(self, net: Net) -> None:
+    def __init__(self, net: Net, *, compact: bool | None = None) -> None:
         self.input_format = net.identity.input_format
         self.streams = net.session.streams
         self._session = net.session
         self._room = threading.local()
+        self._compact: CompactSession | None = None
+        if net.provider != CPU if compact is None else compact:
+            try:
+                self._compact = self._checked(CompactSession(net.session))
+            except ValueRepairError as error:
+                if compact:
+                    raise
+                net.say(f"planes go to the net unpacked, which is slower: {error}")
+
+    @property
+    def compact(self) -> bool:
+        """True when the net takes bitboards."""
+        return self._compact is not None
 
     def __call__(self, leaves: Leaves) -> Evaluations:
         """Evaluates the leaves; more than the session's batch are run in batches of that size.
 
         The answer is the same as of `Net.run` on the same rows. The arrays are new, C-contiguous and the caller's.
         """
-        masks, rule50 = owned(leaves.masks, np.uint64), owned(leaves.rule50, np.float32)
-        indices, offsets = owned(leaves.indices, np.uint16), owned(leaves.offsets, np.int64)
-        n, size = len(masks), self._session.batch_size
+        owned_leaves = Leaves(
+            owned(leaves.masks, np.uint64),
+            owned(leaves.rule50, np.float32),
+            owned(leaves.indices, np.uint16),
+            owned(leaves.offsets, np.int64),
+        )
+        n, size = len(leaves.masks), self._session.batch_size
         q, d, m = np.zeros(n, np.float32), np.zeros(n, np.float32), np.zeros(n, np.float32)
-        answer = Evaluations(q, d, m, np.empty(len(indices), np.float32))
+        answer = Evaluations(q, d, m, np.empty(len(leaves.indices), np.float32))
         for first in range(0, n, size):
-            some = slice(first, min(first + size, n))
-            raw = self._session.run(self._planes(masks[some], rule50[some]))
-            write_values(raw, answer, some)
-            gather_logits(owned(raw.policy, np.float32), first, indices, offsets, answer.logits)
+            rows = slice(first, min(first + size, n))
+            if self._compact is None:
+                self._run_planes(owned_leaves, rows, answer)
+            else:
+                run_masks(self._compact, owned_leaves, rows, answer)
         return answer
+
+    def _run_planes(self, leaves: Leaves, rows: slice, answer: Evaluations) -> None:
+        raw = self._session.run(self._planes(leaves.masks[rows], leaves.rule50[rows]))
+        write_values(raw, answer, rows)
+        gather_logits(owned(raw.policy, np.float32), rows.start, leaves.indices, leaves.offsets, answer.logits)
+
+    def _checked(self, session: CompactSession) -> CompactSession:
+        """The session, if it answers as the net does. Raises ValueRepairError."""
+        leaves = example(self.input_format)
+        n = len(leaves.masks)
+        with np.errstate(invalid="ignore"):
+            plain = self(leaves)
+            answer = Evaluations(*(np.zeros_like(part) for part in plain))
+            run_masks(session, leaves, slice(0, n), answer)
+            pairs = zip(plain, answer, strict=True)
+            apart = max(float((np.abs(a - b) / np.maximum(np.abs(a), 1)).max()) for a, b in pairs)
+        if not apart <= MOST_APART:  # not a number is apart, too
+            raise ValueRepairError(f"{self._session.onnx}: with bitboards it answers otherwise (by {apart:.2g})")
+        return session
 
     def _planes(self, masks: NDArray[np.uint64], rule50: Floats) -> Floats:
         """Planes in memory of this thread's own, which is used again for its next batch."""
@@ -72,6 +135,25 @@ class NetEvaluator:
             room = self._room.planes = np.empty((n, *PLANES_SHAPE), np.float32)
         unpack_masks(masks, rule50, room)
         return room[:n]
+
+
+def run_masks(session: CompactSession, leaves: Leaves, rows: slice, answer: Evaluations) -> None:
+    """Some rows through a session that takes bitboards, into the answer."""
+    longest = int(np.diff(leaves.offsets[rows.start : rows.stop + 1]).max())
+    moves = np.empty((rows.stop - rows.start, session.width(longest)), np.int32)
+    pad_moves(leaves.indices, leaves.offsets, rows.start, moves)
+    raw = session.run(leaves.masks[rows], leaves.rule50[rows], moves)
+    write_values(raw, answer, rows)
+    take_logits(owned(raw.policy, np.float32), rows.start, leaves.offsets, answer.logits)
+
+
+def example(input_format: int) -> Leaves:
+    """One position with its legal moves: no side is like the other, castling rights, half-move clock 34."""
+    boards = parse_fens(["r3k2r/pp1n1ppp/2p1bn2/q2pp3/1b1PP3/2NB1N2/PPPQ1PPP/R3K2R b Kq - 34 28"])
+    masks, rule50 = np.empty((1, PLANES), np.uint64), np.empty(1, np.float32)
+    rule50[0] = write_masks(boards, 0, 0, False, FILL_FEN_ONLY, input_format, masks, 0)
+    moves, offsets = legal_moves(boards)
+    return Leaves(masks, rule50, policy_indices(boards, moves, offsets, input_format).astype(np.uint16), offsets)
 
 
 def write_values(raw: RawOutputs, answer: Evaluations, rows: slice) -> None:

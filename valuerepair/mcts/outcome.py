@@ -70,7 +70,7 @@ def preferred(trees: Trees, a: int, b: int, last_opened: int) -> bool:
     if a_rank != b_rank:
         return a_rank > b_rank
     if a_rank > UNDECIDED:
-        return plies_left(trees, a, a_opened) < plies_left(trees, b, b_opened)
+        return bool(plies_left(trees, a, a_opened) < plies_left(trees, b, b_opened))
     if a_rank < UNDECIDED:
         return plies_left(trees, a, a_opened) > plies_left(trees, b, b_opened)
     a_visits, b_visits = trees.visits[a] if a_opened else 0, trees.visits[b] if b_opened else 0
@@ -78,7 +78,7 @@ def preferred(trees: Trees, a: int, b: int, last_opened: int) -> bool:
         a_kind, b_kind = trees.nodes[trees.child[a], KIND], trees.nodes[trees.child[b], KIND]
         if a_kind != OPEN and b_kind != OPEN:
             if (a_kind == TABLEBASE) != (b_kind == TABLEBASE):
-                return b_kind == TABLEBASE
+                return bool(b_kind == TABLEBASE)
             return bool(plies_left(trees, a, True) < plies_left(trees, b, True))
     if a_visits != b_visits:
         return bool(a_visits > b_visits)

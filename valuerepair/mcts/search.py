@@ -50,8 +50,8 @@ class Search:
     def set_position(self, position: Position) -> bool:
         """Takes a position to be searched; True when a part of the last one's tree is kept.
 
-        That is so when it is the same game some moves later. Raises ValueRepairError for an illegal or finished position; the
-        last position stays then.
+        That is so when it is the same game some moves later. Raises ValueRepairError for an illegal or finished position,
+        and keeps the last one then.
         """
         play(position)
         kept = self._keep(position)

@@ -81,7 +81,7 @@ class Net:
         say: Callable[[str], None] | None = None,
     ) -> None:
         self.identity, self.session, self.history_fill = identity, session, history_fill
-        self._say = say or (lambda line: None)
+        self.say = say or (lambda line: None)
         self._pool = ThreadPoolExecutor(session.streams, thread_name_prefix="net")
         self._room = threading.local()
         self._tuning = threading.Lock()
@@ -132,7 +132,7 @@ class Net:
     def tune(self) -> None:
         """Measures the best batch size now, if it is not known yet."""
         with self._tuning:
-            self.session.tune(self._say)
+            self.session.tune(self.say)
 
     def _chunks(self, batch: PositionBatch, work: Callable[[PositionBatch], T]) -> Iterator[T]:
         if len(batch) >= TUNE_FROM_ROWS:

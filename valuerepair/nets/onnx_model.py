@@ -1,17 +1,23 @@
-"""Small ONNX models written by hand, without the `onnx` package: canaries that show whether a provider really runs.
+"""Small ONNX models and parts of them written by hand, without the `onnx` package.
 
-Field numbers are those of ``onnx/onnx.proto3`` (ModelProto, GraphProto, NodeProto, TensorProto, ValueInfoProto).
+For canaries that show whether a provider really runs, and for nodes put around a net. Field numbers are those of
+``onnx/onnx.proto3`` (ModelProto, GraphProto, NodeProto, AttributeProto, TensorProto, ValueInfoProto).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 IR_VERSION, OPSET = 8, 17
-FLOAT32 = 1  # TensorProto.DataType.FLOAT
+IR_FIELD, GRAPH_FIELD, OPSET_FIELD = 1, 7, 8  # of ModelProto
+NODE_FIELD, NAME_FIELD, WEIGHT_FIELD, INPUT_FIELD, OUTPUT_FIELD = 1, 2, 5, 11, 12  # of GraphProto
+INTEGER = 2  # AttributeProto.AttributeType.INT
+# TensorProto.DataType
+ELEMENTS: dict[str, int] = {"float32": 1, "uint8": 2, "int32": 6, "bool": 9, "float16": 10}
 
 Shape = Sequence[int | str]  # a text is a symbolic dimension
 
@@ -23,36 +29,44 @@ def model(
     weights: Mapping[str, NDArray[np.float32]],
 ) -> bytes:
     """A float32 model. Each node is (operator, input names, output names), without attributes."""
-    graph = b"".join(_field(1, _node(*node)) for node in nodes) + _field(2, b"graph")
-    graph += b"".join(_field(5, _tensor(name, array)) for name, array in weights.items())
-    graph += b"".join(_field(11, _value(name, shape)) for name, shape in inputs.items())
-    graph += b"".join(_field(12, _value(name, shape)) for name, shape in outputs.items())
-    return _number(1, IR_VERSION) + _field(7, graph) + _field(8, _number(2, OPSET))
+    graph = b"".join(node(*parts) for parts in nodes) + field(NAME_FIELD, b"graph")
+    graph += b"".join(weight(name, array) for name, array in weights.items())
+    graph += b"".join(field(INPUT_FIELD, value(name, shape)) for name, shape in inputs.items())
+    graph += b"".join(field(OUTPUT_FIELD, value(name, shape)) for name, shape in outputs.items())
+    return number(IR_FIELD, IR_VERSION) + field(GRAPH_FIELD, graph) + field(OPSET_FIELD, number(2, OPSET))
 
 
-def _node(operator: str, inputs: Sequence[str], outputs: Sequence[str]) -> bytes:
-    names = b"".join(_field(1, name.encode()) for name in inputs)
-    return names + b"".join(_field(2, name.encode()) for name in outputs) + _field(4, operator.encode())
+def node(operator: str, inputs: Sequence[str], outputs: Sequence[str], **attributes: int) -> bytes:
+    """A node of a graph, as its field; integer attributes only."""
+    names = b"".join(field(1, name.encode()) for name in inputs)
+    names += b"".join(field(2, name.encode()) for name in outputs) + field(4, operator.encode())
+    given = (field(1, name.encode()) + number(3, n) + number(20, INTEGER) for name, n in attributes.items())
+    return field(NODE_FIELD, names + b"".join(field(5, attribute) for attribute in given))
 
 
-def _tensor(name: str, array: NDArray[np.float32]) -> bytes:
-    shape = b"".join(_number(1, size) for size in array.shape)
-    content = np.ascontiguousarray(array, "<f4").tobytes()
-    return shape + _number(2, FLOAT32) + _field(8, name.encode()) + _field(9, content)
+def weight(name: str, array: NDArray[Any]) -> bytes:
+    """A constant of a graph (an initializer), as its field; of an element type in `ELEMENTS`."""
+    shape = b"".join(number(1, size) for size in array.shape)
+    content = np.ascontiguousarray(array, array.dtype.newbyteorder("<")).tobytes()
+    tensor = shape + number(2, ELEMENTS[array.dtype.name]) + field(8, name.encode()) + field(9, content)
+    return field(WEIGHT_FIELD, tensor)
 
 
-def _value(name: str, shape: Shape) -> bytes:
-    sizes = (_field(2, size.encode()) if isinstance(size, str) else _number(1, size) for size in shape)
-    tensor = _number(1, FLOAT32) + _field(2, b"".join(_field(1, size) for size in sizes))
-    return _field(1, name.encode()) + _field(2, _field(1, tensor))
+def value(name: str, shape: Shape, element: str = "float32") -> bytes:
+    """What an input or an output of a graph is: put it into `INPUT_FIELD` or `OUTPUT_FIELD`."""
+    sizes = (field(2, size.encode()) if isinstance(size, str) else number(1, size) for size in shape)
+    tensor = number(1, ELEMENTS[element]) + field(2, b"".join(field(1, size) for size in sizes))
+    return field(1, name.encode()) + field(2, field(1, tensor))
 
 
-def _field(number: int, content: bytes) -> bytes:
-    return _varint(number << 3 | 2) + _varint(len(content)) + content
+def field(at: int, content: bytes) -> bytes:
+    """A field of a protobuf message that holds bytes, a text or another message."""
+    return _varint(at << 3 | 2) + _varint(len(content)) + content
 
 
-def _number(number: int, value: int) -> bytes:
-    return _varint(number << 3) + _varint(value)
+def number(at: int, content: int) -> bytes:
+    """A field that holds an integer, not negative."""
+    return _varint(at << 3) + _varint(content)
 
 
 def _varint(value: int) -> bytes:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -57,37 +57,49 @@ class RawOutputs:
     mlh: NDArray[np.float32] | None
 
 
+def load(onnx: Path, provider: str, sha256: str) -> Any:
+    """An onnxruntime.InferenceSession of the file that really is on the provider. Raises ValueRepairError."""
+    preload_libraries(provider)
+    try:
+        session = new_session(str(onnx), quiet_options(1), provider_list(provider, sha256))
+    except Exception as error:  # ONNX Runtime raises a dozen classes of its own for this
+        raise ValueRepairError(f"{onnx}: ONNX Runtime cannot load it: {first_line(error)}") from None
+    if (first := session.get_providers()[0]) != provider:
+        raise ValueRepairError(
+            f"{onnx}: was to run on {NAMES[provider]} but ONNX Runtime fell back to {NAMES.get(first, first)}; "
+            "see `vr doctor`, or use --device cpu"
+        )
+    return session
+
+
 class Session:
     """A net ready to run on one provider. `run` may be called from several threads at once."""
 
     def __init__(self, onnx: Path, provider: str, threads: int, sha256: str) -> None:
-        self.provider, self.threads, self._sha256 = provider, threads, sha256
+        self.onnx, self.provider, self.threads, self.sha256 = onnx, provider, threads, sha256
         self._batch: int | None = None
         self.streams = threads if provider == CPU else min(threads, GPU_STREAMS)
-        preload_libraries(provider)
-        try:
-            self._session = new_session(str(onnx), quiet_options(1), provider_list(provider, sha256))
-        except Exception as error:  # ONNX Runtime raises a dozen classes of its own for this
-            raise ValueRepairError(f"{onnx}: ONNX Runtime cannot load it: {first_line(error)}") from None
-        if (first := self._session.get_providers()[0]) != provider:
-            raise ValueRepairError(
-                f"{onnx}: was to run on {NAMES[provider]} but ONNX Runtime fell back to {NAMES.get(first, first)}; "
-                "see `vr doctor`, or use --device cpu"
-            )
+        self._session = load(onnx, provider, sha256)
         self.tensors = find_tensors(self._session, onnx)
-        self._wanted = [n for n in (self.tensors.policy, self.tensors.wdl, self.tensors.value, self.tensors.mlh) if n]
+        self.wanted = [n for n in (self.tensors.policy, self.tensors.wdl, self.tensors.value, self.tensors.mlh) if n]
         self._check_answer(onnx)
 
     def run(self, planes: NDArray[np.float32]) -> RawOutputs:
         """One batch through the net; planes float32[n, 112, 8, 8]."""
-        n, tensors = len(planes), self.tensors
-        # TensorRT builds an engine for each new shape, and some files fix the batch: fill up, cut off.
-        full = tensors.fixed_batch or (self.batch_size if self.provider == TENSORRT else n)
+        n, full = len(planes), self.full_rows(len(planes))
         if n > full:
             return self._run_parts(planes, full)
         fed = planes if n == full else np.concatenate([planes, np.zeros((full - n, *PLANES_SHAPE), np.float32)])
-        answers = self._session.run(self._wanted, {tensors.planes: fed.astype(tensors.dtype, copy=False)})
-        found = {k: np.asarray(a[:n], np.float32) for k, a in zip(self._wanted, answers, strict=True)}
+        return self.read(self._plain_run(fed), n)
+
+    def full_rows(self, n: int) -> int:
+        """The rows that are run for n of them: TensorRT builds an engine for each new shape, some files fix it."""
+        return self.tensors.fixed_batch or (self.batch_size if self.provider == TENSORRT else n)
+
+    def read(self, answers: Sequence[Any], n: int) -> RawOutputs:
+        """The first n rows of ONNX Runtime's answers, which are in the order of `wanted`."""
+        tensors = self.tensors
+        found = {k: np.asarray(a[:n], np.float32) for k, a in zip(self.wanted, answers, strict=True)}
         return RawOutputs(
             found[tensors.policy],
             found[tensors.wdl] if tensors.wdl else None,
@@ -131,7 +143,7 @@ class Session:
         return bool(self.tensors.fixed_batch or self._batch)
 
     def _tuning_file(self) -> Path:
-        name = f"{self._sha256[:32]}-{NAMES[self.provider].lower()}-{self.threads}.json"
+        name = f"{self.sha256[:32]}-{NAMES[self.provider].lower()}-{self.threads}.json"
         return cache_folder("tuning") / name
 
     def tune(self, say: Callable[[str], None]) -> None:
@@ -187,7 +199,7 @@ class Session:
         return sum(done / seconds for done, seconds, _ in results), max(slowest for *_, slowest in results)
 
     def _plain_run(self, planes: NDArray[np.float32]) -> Any:
-        return self._session.run(self._wanted, {self.tensors.planes: planes.astype(self.tensors.dtype, copy=False)})
+        return self._session.run(self.wanted, {self.tensors.planes: planes.astype(self.tensors.dtype, copy=False)})
 
 
 def join_outputs(parts: list[RawOutputs]) -> RawOutputs:
