@@ -1,0 +1,75 @@
+"""Perft: published tables, whole suites, and python-chess's own counts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import chess
+import pytest
+
+from tests.parity import perft_parity
+from tests.parity.perft_parity import Counted, Entry
+from valuerepair import board as rules
+from valuerepair.bench.board import count_leaves
+from valuerepair.bench.ratio import Comparison
+
+QUICK_LEAVES = 200_000
+
+
+def chosen(shared_data: Path, limits: dict[str, int], every: dict[str, int]) -> list[Entry]:
+    """Entries of each suite with at most so many leaves, every so-manieth of them."""
+    found = []
+    for name, limit in limits.items():
+        fitting = [e for e in perft_parity.entries(shared_data / "epd" / name) if e.leaves <= limit]
+        found += fitting[:: every.get(name, 1)]
+    return found
+
+
+def assert_right(found: list[Counted]) -> None:
+    wrong = [f"{c.entry.fen} depth {c.entry.depth}: {c.ours}, not {c.entry.leaves}" for c in found if c.wrong]
+    assert not wrong, "\n".join(wrong[:20])
+
+
+def test_perft_of_every_position_of_the_suites(shared_data: Path) -> None:
+    """All counts of up to 200,000 leaves; the en-passant suite has few of those, so also every 25th of its larger."""
+    limits = dict.fromkeys(perft_parity.SUITES, QUICK_LEAVES)
+    large = chosen(shared_data, {perft_parity.SUITES[3]: 10**7}, {perft_parity.SUITES[3]: 25})
+    found = list(perft_parity.count(chosen(shared_data, limits, {}) + large))
+    assert len({c.entry.fen for c in found}) > 7500
+    assert sum(c.ours for c in found) > 600_000_000
+    assert_right(found)
+
+
+@pytest.mark.slow
+def test_perft_of_the_suites_as_deep_as_a_night_affords(shared_data: Path) -> None:
+    found = list(perft_parity.count(chosen(shared_data, dict(perft_parity.NIGHTLY), {}), threads=2))
+    assert sum(c.ours for c in found) > 4 * 10**11
+    assert {(c.entry.name, c.entry.depth) for c in found} >= {("perft.epd", 8), ("perft-marcel.epd", 6)}
+    assert_right(found)
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_a_wrong_count_is_found(threads: int) -> None:
+    entries = [Entry("x", chess.STARTING_FEN, depth, leaves) for depth, leaves in ((1, 20), (2, 401), (3, 8902))]
+    found = list(perft_parity.count(entries, threads))
+    assert [c.entry.depth for c in found if c.wrong] == [2]
+    assert [line.split()[-1] for line in perft_parity.table(found)[1:]] == ["0", "1", "0"]
+
+
+@pytest.mark.parametrize(
+    "fen", [chess.STARTING_FEN, "r3k2r/p1ppqpb1/bn2pnp1/3PN3/1p2P3/2N2Q1p/PPPBBPPP/R3K2R w KQkq - 0 1"]
+)
+def test_python_chess_counts_the_same(fen: str) -> None:
+    """The rival of the benchmark does the same work."""
+    for depth in (1, 2):
+        assert count_leaves(chess.Board(fen), depth) == rules.perft(rules.parse_fens([fen]), depth)
+
+
+def test_perft_of_no_moves_is_one_and_of_a_mate_nothing() -> None:
+    mated = rules.parse_fens(["7k/6Q1/6K1/8/8/8/8/8 b - - 0 1"])
+    assert [rules.perft(mated, depth) for depth in range(4)] == [1, 0, 0, 0]
+
+
+@pytest.mark.parametrize(("floor", "met"), [(0.0, True), (90.0, True), (101.0, False)])
+def test_a_benchmark_may_also_ask_for_a_rate(floor: float, met: bool) -> None:
+    assert Comparison("x", "moves", "y", (80.0, 100.0, 120.0), (1.0, 1.0, 1.0), 50.0, floor).met is met

@@ -1,0 +1,117 @@
+"""The rules kernels, as compiled for this machine, against published perft counts and python-chess: `vr selftest`."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import chess
+import chess.polyglot
+import numpy as np
+
+from valuerepair import board as rules
+from valuerepair.positions import decode_moves, encode_moves
+
+# chessprogramming.org/Perft_Results: the start position and positions 2 to 6; leaves of depth 1, 2, ...
+PUBLISHED: tuple[tuple[str, str, tuple[int, ...]], ...] = (
+    ("start position", chess.STARTING_FEN, (20, 400, 8902, 197281, 4865609, 119060324)),
+    (
+        "position 2 (kiwipete)",
+        "r3k2r/p1ppqpb1/bn2pnp1/3PN3/1p2P3/2N2Q1p/PPPBBPPP/R3K2R w KQkq - 0 1",
+        (48, 2039, 97862, 4085603, 193690690),
+    ),
+    ("position 3", "8/2p5/3p4/KP5r/1R3p1k/8/4P1P1/8 w - - 0 1", (14, 191, 2812, 43238, 674624, 11030083)),
+    (
+        "position 4",
+        "r3k2r/Pppp1ppp/1b3nbN/nP6/BBP1P3/q4N2/Pp1P2PP/R2Q1RK1 w kq - 0 1",
+        (6, 264, 9467, 422333, 15833292),
+    ),
+    (
+        "position 4, Black",
+        "r2q1rk1/pP1p2pp/Q4n2/bbp1p3/Np6/1B3NBn/pPPP1PPP/R3K2R b KQ - 0 1",
+        (6, 264, 9467, 422333, 15833292),
+    ),
+    ("position 5", "rnbq1k1r/pp1Pbppp/2p5/8/2B5/8/PPP1NnPP/RNBQK2R w KQ - 1 8", (44, 1486, 62379, 2103487, 89941194)),
+    (
+        "position 6",
+        "r4rk1/1pp1qppp/p1np1n2/2b1p1B1/2B1P1b1/P1NP1N2/1PP1QPPP/R4RK1 w - - 0 10",
+        (46, 2079, 89890, 3894594, 164075551),
+    ),
+)
+PLIES = 80
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One line of the report: what was done, how much of it, how long it took, and each mismatch as a text."""
+
+    what: str
+    amount: str
+    seconds: float
+    wrong: tuple[str, ...] = ()
+
+
+def checks(positions: int, seed: int = 0) -> Iterator[Check]:
+    """All checks, each yielded as soon as it is done; `positions` random ones are shown to python-chess."""
+    start = time.perf_counter()
+    wrong = [line for board in random_positions(2) for line in mismatches(board)]
+    wrong += [line for check in published(100) for line in check.wrong]
+    yield Check("kernels", "compiled, or from the cache", time.perf_counter() - start, tuple(wrong))
+    yield from published()
+    if positions:
+        yield against_python_chess(positions, seed)
+
+
+def published(most_leaves: int = 10**9) -> Iterator[Check]:
+    """Perft of the published positions, one check each, to the deepest count of at most so many leaves."""
+    for name, fen, counts in PUBLISHED:
+        start, row, wrong = time.perf_counter(), rules.parse_fens([fen]), []
+        fitting = [(depth, leaves) for depth, leaves in enumerate(counts, 1) if leaves <= most_leaves]
+        for depth, leaves in fitting:
+            if (ours := rules.perft(row, depth)) != leaves:
+                wrong.append(f"{fen}: perft {depth} gives {ours:,}, not {leaves:,}")
+        amount = f"depth {fitting[-1][0]}, {fitting[-1][1]:,} leaves"
+        yield Check(f"perft, {name}", amount, time.perf_counter() - start, tuple(wrong))
+
+
+def random_positions(count: int, seed: int = 0) -> Iterator[chess.Board]:
+    """Positions of random games from the published positions, with their moves since the start of the game."""
+    chance, board = random.Random(seed), chess.Board()
+    for number in range(count):
+        moves = list(board.legal_moves)
+        if number % PLIES == 0 or not moves:
+            board = chess.Board(chance.choice(PUBLISHED)[1])
+        else:
+            board.push(chance.choice(moves))
+        yield board.copy()
+
+
+def against_python_chess(count: int, seed: int = 0) -> Check:
+    """Legal moves, check, the FEN and the key of random positions."""
+    start = time.perf_counter()
+    wrong = [line for board in random_positions(count, seed) for line in mismatches(board)]
+    what = "python-chess: moves, check, FEN, key"
+    return Check(what, f"{count:,} random positions", time.perf_counter() - start, tuple(wrong))
+
+
+def mismatches(board: chess.Board) -> Iterator[str]:
+    """One text for each answer that differs; the kernels play the board's moves from where it began."""
+    played = encode_moves([m.uci() for m in board.move_stack])
+    try:
+        row = rules.replay(rules.parse_fens([board.root().fen()]), played, np.array([0, len(played)]))
+    except ValueError as error:
+        yield f"{board.fen()}: {error}"
+        return
+    plain = board.copy(stack=False)
+    if not plain.has_legal_en_passant():
+        plain.ep_square = None
+    for what, ours, theirs in (
+        ("legal moves", sorted(decode_moves(rules.legal_moves(row)[0])), sorted(m.uci() for m in board.legal_moves)),
+        ("check", bool(rules.in_check(row)[0]), board.is_check()),
+        ("FEN", rules.fens(row)[0], board.fen()),
+        ("key", f"{rules.keys(row)[0]:016x}", f"{chess.polyglot.zobrist_hash(plain):016x}"),
+    ):
+        if ours != theirs:
+            yield f"{board.fen()}: {what}: {ours}, not {theirs}"
