@@ -17,9 +17,11 @@ from valuerepair.mcts.net_evaluator import NetEvaluator
 from valuerepair.nets import Net, RawOutputs, open_net
 from valuerepair.nets.planes import encode
 from valuerepair.nets.policy import policy_indices
-from valuerepair.positions import PositionBatch
+from valuerepair.positions import Position, PositionBatch
 
 BATCH = 24
+MATED = "rnb1kbnr/pppp1ppp/8/4p3/6Pq/5P2/PPPPP2P/RNBQKBNR w KQkq - 1 3"
+STALEMATED = "7k/5Q2/6K1/8/8/8/8/8 b - - 0 1"
 
 
 @pytest.fixture(scope="module", params=["maia-1900", "meangirl-8"])  # WDL; scalar head
@@ -32,8 +34,13 @@ def net(request: pytest.FixtureRequest, shared_data: Path) -> Iterator[Net]:
 @pytest.fixture(scope="module")
 def batch(shared_data: Path) -> PositionBatch:
     """Positions of real games and made ones, with their history; castling, repetitions, promotions, no moves at all."""
+    return real_positions(shared_data)
+
+
+def real_positions(shared_data: Path) -> PositionBatch:
     positions = lc0_oracle.archive_positions(shared_data / "pgn" / "lichess-blitz.pgn", 10, 3)
-    return PositionBatch.from_positions([*positions, *lc0_oracle.varied()])
+    over = [Position(fen, fen, history_known=False) for fen in (MATED, STALEMATED)]
+    return PositionBatch.from_positions([*positions, *over, *lc0_oracle.varied()])
 
 
 def leaves_of(batch: PositionBatch, input_format: int = 1) -> Leaves:
@@ -89,6 +96,7 @@ def test_it_agrees_with_the_nets_own_values_and_priors(net: Net, batch: Position
     if net.identity.value_head == "wdl":
         assert answer.d == pytest.approx(values.wdl[:, 1], abs=2e-6)
     assert np.array_equal(offsets, leaves.offsets)
+    assert (np.diff(offsets) == 0).sum() == 2
     for row in range(len(batch)):
         legal = slice(offsets[row], offsets[row + 1])
         weights = np.exp(answer.logits[legal].astype(np.float64))

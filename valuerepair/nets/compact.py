@@ -1,0 +1,159 @@
+"""A net that takes bitboards and gives the logits of legal moves only, so that little crosses the bus to a GPU.
+
+A position's planes are 28 KiB and its policy 7 KiB; its bitboards are 0.9 KiB and the logits of its legal moves some
+hundred bytes. Around the net's own graph come four nodes, all of which the CUDA provider and TensorRT implement
+(ONNX Runtime docs/OperatorKernels.md, onnx-tensorrt docs/operators.md; they have no shift of bits): `Cast` and
+`Gather` look each byte up in a table of its eight bits, `Where` puts the half-move clock into plane 109, and
+`GatherElements` picks the logits. The wrapped net is cached beside the converted one.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from valuerepair.errors import ValueRepairError
+from valuerepair.nets import onnx_model as om
+from valuerepair.nets.cache import cache_folder, written_whole
+from valuerepair.nets.header import fields
+from valuerepair.nets.heads import Tensors
+from valuerepair.nets.providers import CUDA, TENSORRT, first_line
+from valuerepair.nets.session import RawOutputs, Session, join_outputs, load
+
+VERSION = 1  # of the nodes below: in the name of the cached file
+MASKS, RULE50, MOVES, LOGITS = "/compact/masks", "/compact/rule50", "/compact/moves", "/compact/logits"
+PLANES, CLOCK_PLANE = 112, 109
+MIN_OPSET = 11  # the first with GatherElements
+EXTERNAL, DATA_LOCATION = 1, 14  # TensorProto.DataLocation; its field
+MOVES_STEP, MOVES_MOST = 32, 224  # legal moves are filled up to a multiple of; more than any position has (218)
+ROWS_STEP = 8
+
+
+def compact_model(content: bytes, tensors: Tensors) -> bytes:
+    """The ONNX file of a net, put into the nodes that unpack its input and pick from its policy.
+
+    Inputs: `MASKS` uint8[n, 112, 8], the bytes of bitboards, ranks in order; `RULE50` float32[n, 1, 1, 1], plane 109;
+    `MOVES` int32[n, k], indices into the policy. Outputs: the net's, `LOGITS` [n, k] for its policy. Raises
+    ValueError when that cannot be done with this file.
+    """
+    try:
+        model = list(fields(content))
+        graph = next(part for at, part in model if at == om.GRAPH_FIELD and isinstance(part, bytes))
+        opsets = [dict(fields(part)) for at, part in model if at == om.OPSET_FIELD and isinstance(part, bytes)]
+        inside = _wrapped(graph, tensors)
+    except (IndexError, StopIteration, KeyError):
+        raise ValueError("its protobuf is damaged") from None
+    opset = max((int(o.get(2, 0)) for o in opsets if not o.get(1)), default=0)
+    if opset < MIN_OPSET:
+        raise ValueError(f"its opset {opset} is older than {MIN_OPSET}")
+    others = ((at, part) for at, part in model if at != om.GRAPH_FIELD)
+    kept = (om.number(at, part) if isinstance(part, int) else om.field(at, part) for at, part in others)
+    return b"".join([*kept, om.field(om.GRAPH_FIELD, inside)])
+
+
+def _wrapped(graph: bytes, tensors: Tensors) -> bytes:
+    """The GraphProto with the nodes before and behind its own."""
+    replaced = {(om.INPUT_FIELD, tensors.planes), (om.OUTPUT_FIELD, tensors.policy)}
+    kept = []
+    for at, part in fields(graph):
+        assert isinstance(part, bytes), "every field of a GraphProto is a message or a text"
+        if at == om.WEIGHT_FIELD and (DATA_LOCATION, EXTERNAL) in fields(part):
+            raise ValueError("its weights are in another file")
+        if at in (om.INPUT_FIELD, om.OUTPUT_FIELD) and (at, _name(part)) in replaced:
+            continue
+        kept.append(om.field(at, part))
+    rows = tensors.fixed_batch or "batch"
+    element = np.dtype(tensors.dtype).name
+    inputs = (
+        om.value(MASKS, (rows, PLANES, 8), "uint8"),
+        om.value(RULE50, (rows, 1, 1, 1)),
+        om.value(MOVES, (rows, "moves"), "int32"),
+    )
+    return b"".join(
+        [
+            *_unpacking(tensors, element),
+            *kept,
+            om.node("GatherElements", [tensors.policy, MOVES], [LOGITS], axis=1),
+            *(om.field(om.INPUT_FIELD, given) for given in inputs),
+            om.field(om.OUTPUT_FIELD, om.value(LOGITS, (rows, "moves"), element)),
+        ]
+    )
+
+
+def _unpacking(tensors: Tensors, element: str) -> list[bytes]:
+    """Nodes and constants from bitboards to the net's own input."""
+    table = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1, bitorder="little").astype(tensors.dtype)
+    is_clock = np.zeros((1, PLANES, 1, 1), np.bool_)
+    is_clock[:, CLOCK_PLANE] = True
+    return [
+        om.weight("/compact/bits", table),
+        om.weight("/compact/is_clock", is_clock),
+        om.node("Cast", [MASKS], ["/compact/bytes"], to=om.ELEMENTS["int32"]),
+        om.node("Gather", ["/compact/bits", "/compact/bytes"], ["/compact/planes"]),
+        om.node("Cast", [RULE50], ["/compact/clock"], to=om.ELEMENTS[element]),
+        om.node("Where", ["/compact/is_clock", "/compact/clock", "/compact/planes"], [tensors.planes]),
+    ]
+
+
+def _name(value: bytes) -> str:
+    """The name of a ValueInfoProto."""
+    name = dict(fields(value)).get(1, b"")
+    return name.decode() if isinstance(name, bytes) else ""
+
+
+def compact_file(session: Session) -> Path:
+    """The wrapped ONNX file of a session's net, made now if it is not in the cache. Raises ValueRepairError."""
+    target = cache_folder("onnx") / f"{session.sha256}-compact{VERSION}.onnx"
+    if not target.exists():
+        try:
+            content = compact_model(session.onnx.read_bytes(), session.tensors)
+        except (OSError, ValueError) as error:
+            raise ValueRepairError(f"{session.onnx}: cannot be made to take bitboards: {first_line(error)}") from None
+        with written_whole(target) as temporary:
+            temporary.write_bytes(content)
+    return target
+
+
+class CompactSession:
+    """A second session of a session's net and provider, of bitboards. `run` may be called from several threads."""
+
+    def __init__(self, session: Session) -> None:
+        self._plain = session
+        self._session = load(compact_file(session), session.provider, session.sha256)
+        self._wanted = [LOGITS if name == session.tensors.policy else name for name in session.wanted]
+
+    def width(self, moves: int) -> int:
+        """To how many legal moves a row rows of at most `moves` are best filled up: few different shapes."""
+        # TensorRT builds an engine for each new shape.
+        return MOVES_MOST if self._plain.provider == TENSORRT else max(1, -(-moves // MOVES_STEP)) * MOVES_STEP
+
+    def run(self, masks: NDArray[np.uint64], rule50: NDArray[np.float32], moves: NDArray[np.int32]) -> RawOutputs:
+        """`Session.run` for bitboards uint64[n, 112] and plane 109 float32[n], with the legal moves' logits for policy.
+
+        `moves` int32[n, k] are indices below 1858 (filled up with any); `policy` of the answer is float32[n, k].
+        """
+        n, full = len(masks), self.rows(len(masks))
+        if n > full:
+            cuts = (slice(i, i + full) for i in range(0, n, full))
+            return join_outputs([self.run(masks[cut], rule50[cut], moves[cut]) for cut in cuts])
+        fed = {
+            MASKS: filled_up(masks, full).astype("<u8", copy=False).view(np.uint8).reshape(full, PLANES, 8),
+            RULE50: filled_up(rule50, full).reshape(full, 1, 1, 1),
+            MOVES: filled_up(moves, full),
+        }
+        return self._plain.read(self._session.run(self._wanted, fed), n)
+
+    def rows(self, n: int) -> int:
+        """How many rows are run for n. On CUDA few different numbers: cuDNN tries its algorithms for each new one."""
+        if self._plain.provider != CUDA or self._plain.tensors.fixed_batch:
+            return self._plain.full_rows(n)
+        step = max(ROWS_STEP, (1 << (n - 1).bit_length()) // 16)
+        return -(-n // step) * step
+
+
+def filled_up(rows: NDArray[np.generic], full: int) -> NDArray[np.generic]:
+    """The rows and zeros behind them, `full` in all."""
+    missing = full - len(rows)
+    return np.concatenate([rows, np.zeros((missing, *rows.shape[1:]), rows.dtype)]) if missing else rows
