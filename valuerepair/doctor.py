@@ -71,7 +71,7 @@ def _stockfish() -> Iterator[Finding]:
 
     path = find_engine("stockfish")
     if path is None:
-        advice = "apt-get install stockfish (without it the deep search is lc0 with 1,000 nodes)"
+        advice = "apt-get install stockfish (without it the deep search is the built-in MCTS, 1,000 nodes)"
         yield Finding("Stockfish", "missing", "not on PATH nor in /usr/games", advice)
         return
     yield _uci_finding("Stockfish", path, "apt-get install --reinstall stockfish")

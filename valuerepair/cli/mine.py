@@ -18,7 +18,10 @@ from valuerepair.store import DEFAULT_PATH
 @click.argument("archives", nargs=-1, required=True, metavar="ARCHIVE...")
 @click.option("--db", default=DEFAULT_PATH, show_default=True, help="The store; made if it is not there.")
 @click.option("--net", help="Net: a name of `vr nets list` or a .pb.gz, .pb or .onnx file.  [default: maia-1900]")
-@click.option("--deep", help="Deep search, as stockfish:nodes=1000000, lc0:nodes=1000 or uci:/path,nodes=N.")
+@click.option(
+    "--deep",
+    help="Deep search, as stockfish:nodes=1000000, mcts:nodes=1000,certainty=1, lc0:nodes=1000 or uci:/path,nodes=N.",
+)
 @click.option("--per-game", type=int, help="Positions of each game.  [default: 1; with --positions any number]")
 @click.option("--positions", type=int, help="So many positions in all, uniform over the eligible ones.")
 @click.option("--game-share", type=float, default=1.0, help="Share of games to look at; the rest is not parsed.")
@@ -36,7 +39,7 @@ from valuerepair.store import DEFAULT_PATH
 @click.option("--alpha", default="auto", show_default=True, help="Centipawns of the logistic to Q.")
 @click.option("--q-from", type=click.Choice(["cp", "wdl"]), default="cp", show_default=True, help="Deep Q's source.")
 @click.option("--threshold", type=float, default=0.55, show_default=True, help="For counting candidates; not stored.")
-@click.option("--workers", type=int, help="Engines at once.  [default: one a core]")
+@click.option("--workers", type=int, help="Searches at once.  [default: an engine a core; mcts: full batches]")
 @click.option("--threads", type=int, help="Threads of reading and of the net.  [default: 2, all cores]")
 @click.option("--device", type=click.Choice(["auto", "cpu", "cuda", "tensorrt"]), default="auto", show_default=True)
 @click.option("--history-fill", type=click.Choice(["fen_only", "always", "no"]), default="fen_only", show_default=True)
@@ -87,7 +90,7 @@ def command(archives: tuple[str, ...], db: str, net: str | None, deep: str | Non
                 history_fill=given["history_fill"],
                 say=say,
             ) as opened,
-            open_oracle(deep, net_path=path, workers=given["workers"], say=say) as oracle,
+            open_oracle(deep, net_path=path, net=opened, workers=given["workers"], say=say) as oracle,
             Progress("mining", unit="positions", quiet=silent) as progress,
         ):
             say(f"net: {opened.identity.name} on {opened.where}")

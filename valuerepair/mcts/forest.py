@@ -55,7 +55,7 @@ class Forest:
     """Trees searched together by one thread. Not to be shared between threads; several forests may share a net.
 
     `evaluator` is called once a round. `nodes` is the number of visits a tree has room for at first; a tree that needs
-    more (or has positions of many moves) makes all of them grow.
+    more (or has positions of many moves) makes all of them grow. `lines` root moves of a result get a principal line.
     """
 
     def __init__(
@@ -66,6 +66,7 @@ class Forest:
         input_format: int = 1,
         trees: int = 64,
         nodes: int = 1000,
+        lines: int = 1,
     ) -> None:
         """Raises UsageError for parameters, numbers of trees or nodes that make no sense or do not fit in memory."""
         self.params = params or SearchParams()
@@ -78,6 +79,7 @@ class Forest:
         check_memory(trees, self._rules)
         self._trees = plant(trees, self._rules)
         self._asked = room_to_ask(trees * self.params.minibatch_size)
+        self._lines = lines
         self._tags: list[object] = [None] * trees
         self._free = list(range(trees - 1, -1, -1))
 
@@ -126,7 +128,7 @@ class Forest:
         self.play_round()
         finished = []
         for slot in np.flatnonzero(self._trees.slots[:, STATE] == DONE).tolist():
-            finished.append((self._tags[slot], self.result(slot)))
+            finished.append((self._tags[slot], self.result(slot, self._lines)))
             self.release(slot)
         return finished
 

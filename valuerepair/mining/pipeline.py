@@ -22,7 +22,7 @@ from valuerepair.archives import ReadReport, total_bytes
 from valuerepair.deep.oracle import DeepFailure
 from valuerepair.errors import ValueRepairError
 from valuerepair.mining.options import Evaluator, MineOptions, recorded_options, run_identity
-from valuerepair.mining.summary import MineSummary
+from valuerepair.mining.summary import MineSummary, node_rate
 from valuerepair.mining.tally import Tally
 from valuerepair.mining.workers import (
     CHUNK_ROWS,
@@ -377,7 +377,7 @@ class _Pipeline:
         if len(self._tally):
             notes.append(f"{self._tally.candidates(self._alpha.value).count:,} candidates")
         if self._nodes:
-            notes.append(f"{self._nodes / 1e6 / (time.monotonic() - self._started):.2f} Mnodes/s")
+            notes.append(node_rate(self._nodes / (time.monotonic() - self._started)))
         if self._reading and self._bytes:
             notes.append(f"read {100 * self._reader.bytes_read / self._bytes:.0f} %")
         self._progress.note(", ".join(notes))

@@ -13,6 +13,11 @@ from valuerepair.store.rates import Rate
 from valuerepair.values import Alpha
 
 
+def node_rate(rate: float) -> str:
+    """Nodes a second: of nets some thousands, of alpha-beta engines millions."""
+    return f"{rate / 1e6:.2f} Mnodes/s" if rate >= 1e5 else f"{rate:,.0f} nodes/s"
+
+
 @dataclass(frozen=True)
 class MineSummary:
     """The end of one run.
@@ -55,7 +60,7 @@ class MineSummary:
 
     def lines(self) -> list[str]:
         """The summary for a terminal, with what to do next."""
-        speed = f", {self.nodes / 1e6 / self.seconds:.2f} Mnodes/s" if self.seconds and self.nodes else ""
+        speed = f", {node_rate(self.nodes / self.seconds)}" if self.seconds and self.nodes else ""
         scored = f"scored: {self.scored:,} of {self.sampled:,}, {self.failed:,} failed"
         earlier = f", {self.earlier:,} of them before" if self.earlier else ""
         source = "the engine's WDL" if self.q_from == "wdl" else f"alpha {self.alpha.value:.1f} ({self.alpha.origin})"

@@ -1,0 +1,204 @@
+"""The oracle of this project's own search: its values, what its identity depends on, sharing, failures, memory."""
+
+from __future__ import annotations
+
+import random
+import time
+from concurrent.futures import CancelledError
+from dataclasses import replace
+from pathlib import Path
+
+import chess
+import pytest
+
+from valuerepair.deep import DeepFailure, DeepResult, mcts_oracle, open_oracle
+from valuerepair.deep.mcts_oracle import MctsOracle, identity_of, open_mcts
+from valuerepair.errors import UsageError
+from valuerepair.mcts.forest import forest_bytes
+from valuerepair.mcts.params import SearchParams
+from valuerepair.nets import Net, open_net
+from valuerepair.positions import STARTPOS_FEN, Position, PositionBatch
+
+MATE_IN_1 = "6k1/5ppp/8/8/8/8/8/R6K w - - 0 1"
+# lc0-facts.md, 4.11: best move, cp and WDL of lc0 0.32.1 with maia-1900, 100 nodes.
+GOLDEN = [
+    (STARTPOS_FEN, "e2e4", 53, (488, 51, 461)),
+    ("r1bqkbnr/pppp1ppp/2n5/4p3/2B1P3/5Q2/PPPP1PPP/RNB1K1NR b KQkq - 3 3", "g8f6", -17, (474, 44, 482)),
+    ("8/8/8/8/4k3/8/4P3/4K3 w - - 0 1", "e1f2", 58, (232, 758, 10)),
+    ("r3k2r/p1ppqpb1/bn2pnp1/3PN3/1p2P3/2N2Q1p/PPPBBPPP/R3K2R w KQkq - 0 1", "e2a6", -101, (465, 35, 500)),
+]
+
+
+@pytest.fixture(scope="module")
+def net(shared_data: Path) -> Net:
+    return open_net(str(shared_data / "nets" / "maia-1900.pb.gz"), device="cpu")
+
+
+def bare(fen: str) -> Position:
+    return Position(fen, fen, history_known=False)
+
+
+def random_position(dice: random.Random) -> Position:
+    board = chess.Board()
+    for _ in range(dice.randrange(60)):
+        board.push(dice.choice(list(board.legal_moves)))
+        if not any(board.legal_moves):
+            board.pop()
+            break
+    return Position(board.fen(), moves=tuple(m.uci() for m in board.move_stack), ply=board.ply())
+
+
+def test_lc0_golden_numbers(net: Net) -> None:
+    with open_oracle("mcts:nodes=100,lc0_floats=1", net_path=None, net=net) as oracle:
+        futures = [oracle.submit(bare(fen)) for fen, *_ in GOLDEN]
+        results = [future.result(60) for future in futures]
+    for result, (_, best, cp, wdl) in zip(results, GOLDEN, strict=True):
+        assert isinstance(result, DeepResult)
+        assert (result.best_move, result.cp, result.mate, result.wdl, result.nodes) == (best, cp, None, wdl, 100)
+        assert result.q == pytest.approx((wdl[0] - wdl[2]) / 1000, abs=0.006)
+        assert result.pv[0] == best
+
+
+def test_values_do_not_depend_on_the_company_nor_on_the_number_of_trees(net: Net) -> None:
+    dice = random.Random(3)
+    positions = [random_position(dice) for _ in range(24)]
+    found = []
+    for trees, order in ((1, positions), (7, positions), (64, positions[::-1])):
+        with MctsOracle(net, SearchParams(), 40, trees) as oracle:
+            futures = {p.fen: oracle.submit(p) for p in order}
+            results = {fen: f.result(120) for fen, f in futures.items()}
+        assert all(isinstance(r, DeepResult) for r in results.values())
+        found.append({fen: replace(r, time_ms=0) for fen, r in results.items() if isinstance(r, DeepResult)})
+    for fen, alone in found[0].items():
+        for together in (found[1][fen], found[2][fen]):
+            # ONNX Runtime may round a batch of another size differently in the last place.
+            assert together.best_move == alone.best_move
+            assert together.q == pytest.approx(alone.q, abs=1e-4)
+            assert replace(together, q=0, cp=0, wdl=None, pv=()) == replace(alone, q=0, cp=0, wdl=None, pv=())
+
+
+def test_one_node_is_the_net_itself(net: Net) -> None:
+    dice = random.Random(9)
+    positions = [random_position(dice) for _ in range(8)]
+    values = net.evaluate(PositionBatch.from_positions(positions))
+    with MctsOracle(net, SearchParams(), 1, 4) as oracle:
+        results = [f.result(60) for f in [oracle.submit(p) for p in positions]]
+    for result, q in zip(results, values.q.tolist(), strict=True):
+        assert isinstance(result, DeepResult)
+        assert result.q == pytest.approx(q, abs=1e-5)
+        assert result.nodes == 1
+
+
+def test_a_mate_is_a_mate_and_q_is_one(net: Net) -> None:
+    with MctsOracle(net, SearchParams(certainty=True), 200, 2) as oracle:
+        won = oracle.submit(bare(MATE_IN_1)).result(60)
+        board = chess.Board(MATE_IN_1)
+        mirrored = oracle.submit(bare(board.mirror().fen())).result(60)
+    assert isinstance(won, DeepResult)
+    assert (won.mate, won.cp, won.q, won.best_move, won.wdl) == (1, None, 1.0, "a1a8", (1000, 0, 0))
+    assert isinstance(mirrored, DeepResult)
+    assert (mirrored.mate, mirrored.q, mirrored.best_move) == (1, 1.0, "a8a1")
+
+
+@pytest.mark.parametrize(
+    ("fen", "reason"),
+    [
+        ("7k/5KQ1/8/8/8/8/8/8 b - - 0 1", "game over: checkmate"),
+        ("7k/5K2/6Q1/8/8/8/8/8 b - - 0 1", "game over: stalemate"),
+        ("not a fen", "not a legal FEN: "),
+        ("8/8/8/8/8/8/8/8 w - - 0 1", "not a legal position: "),
+        ("4k3/8/8/8/8/8/4R3/4K3 w - - 0 1", "not a legal position: opposite check"),
+    ],
+)
+def test_what_cannot_be_searched_fails_at_once(net: Net, fen: str, reason: str) -> None:
+    with MctsOracle(net, SearchParams(), 10, 1) as oracle:
+        outcome = oracle.submit(bare(fen)).result(0)
+    assert isinstance(outcome, DeepFailure)
+    assert outcome.reason.startswith(reason)
+    assert outcome.attempts == 0
+
+
+def test_the_identity_tells_what_changes_values_and_nothing_else(net: Net, shared_data: Path) -> None:
+    plain = identity_of(net, SearchParams(), 1000)
+    assert plain.label.endswith(" maia-1900 nodes=1000")
+    assert plain.sha256 == net.identity.sha256
+    same = (SearchParams(self_check=True), SearchParams(temperature=1.0, tempdecay_moves=10))
+    assert {identity_of(net, params, 1000).digest for params in same} == {plain.digest}
+    with open_net(str(shared_data / "nets" / "maia-1100.pb.gz"), device="cpu") as other:
+        others = [
+            identity_of(net, SearchParams(), 1001),
+            identity_of(net, SearchParams(certainty=True), 1000),
+            identity_of(net, SearchParams(cpuct=1.5), 1000),
+            identity_of(net, SearchParams(history_fill="always"), 1000),
+            identity_of(net, SearchParams(n_scl=5, seed=1), 1000),
+            identity_of(net, SearchParams(n_scl=5, seed=2), 1000),
+            identity_of(net, SearchParams(syzygy="/nowhere"), 1000),
+            identity_of(other, SearchParams(), 1000),
+        ]
+    assert len({plain.digest, *(o.digest for o in others)}) == len(others) + 1
+    assert identity_of(net, SearchParams(certainty=True), 1000).label.endswith(" nodes=1000 certainty=1")
+
+
+def test_trees_and_threads_change_no_identity(net: Net, shared_data: Path) -> None:
+    path = str(shared_data / "nets" / "maia-1900.pb.gz")
+    digests = set()
+    with open_net(path, device="cpu", threads=1) as one:
+        for trees, used in ((1, one), (5, net)):
+            with open_mcts(SearchParams(), 10, trees, used) as oracle:
+                assert oracle.workers == trees
+                digests.add(oracle.identity.digest)
+    assert len(digests) == 1
+
+
+def test_the_net_is_shared_when_it_is_the_same_and_opened_when_it_is_another(net: Net, shared_data: Path) -> None:
+    folder = shared_data / "nets"
+    with open_oracle(f"mcts:nodes=2,weights={folder}/maia-1900.pb.gz", net_path=None, net=net) as oracle:
+        assert isinstance(oracle, MctsOracle)
+        assert oracle._net is net
+    other = open_oracle(f"mcts:nodes=2,weights={folder}/maia-1100.pb.gz", net_path=None, net=net)
+    assert isinstance(other, MctsOracle)
+    with other:
+        assert other.identity.net == "maia-1100"
+        assert isinstance(other.submit(bare(STARTPOS_FEN)).result(30), DeepResult)
+    # The shared one is still open, the other one is closed.
+    net.evaluate(PositionBatch.from_positions([bare(STARTPOS_FEN)]))
+    with pytest.raises(RuntimeError):
+        other._net.evaluate(PositionBatch.from_positions([bare(STARTPOS_FEN)]))
+
+
+def test_the_history_is_filled_as_for_the_net(shared_data: Path) -> None:
+    path = str(shared_data / "nets" / "maia-1900.pb.gz")
+    with open_net(path, device="cpu", history_fill="always") as always:
+        with open_oracle("mcts:nodes=2,trees=1", net_path=None, net=always) as oracle:
+            assert oracle.identity.options["history_fill"] == "always"
+        with open_oracle("mcts:nodes=2,trees=1,history_fill=no", net_path=None, net=always) as oracle:
+            assert oracle.identity.options["history_fill"] == "no"
+
+
+def test_closing_with_cancel_gives_up_what_runs(net: Net) -> None:
+    oracle = MctsOracle(net, SearchParams(), 1_000_000, 2)
+    running = [oracle.submit(bare(STARTPOS_FEN)) for _ in range(3)]
+    time.sleep(0.3)
+    begun = time.monotonic()
+    oracle.close(cancel=True)
+    assert time.monotonic() - begun < 3
+    for future in running:
+        with pytest.raises(CancelledError):
+            future.result(0)
+
+
+def test_memory_is_bounded_and_said(net: Net, monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+    with open_mcts(SearchParams(), 1000, None, net, say=said.append) as oracle:
+        assert oracle.workers == net.session.streams * net.batch_size
+    need = forest_bytes(oracle.workers, 1000) / 1e6
+    assert f"{oracle.workers} trees at once, {need:,.0f} MB of memory" in said[-1]
+    monkeypatch.setattr(mcts_oracle, "available_memory", lambda: 6 * forest_bytes(1, 10_000))
+    with open_mcts(SearchParams(), 10_000, None, net) as oracle:
+        assert oracle.workers == 3  # half of the memory
+    with pytest.raises(UsageError, match=r"7 trees of 10,000 nodes need .* are free: take fewer trees or nodes"):
+        open_mcts(SearchParams(), 10_000, 7, net)
+    with pytest.raises(
+        UsageError, match=r"a tree of 1,000,000,000 nodes needs .* GB, and .* are free: take fewer nodes"
+    ):
+        open_oracle("mcts:nodes=1000M", net_path=None, net=net)

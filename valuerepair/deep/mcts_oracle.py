@@ -1,0 +1,210 @@
+"""The oracle that searches with the net itself: a forest of this project's own Monte-Carlo trees."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from dataclasses import replace
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+import chess
+
+from valuerepair import __version__
+from valuerepair.board import status_error
+from valuerepair.deep.forest_pool import ForestPool
+from valuerepair.deep.memory import available_memory
+from valuerepair.deep.oracle import DeepFailure, DeepOutcome, DeepResult, OracleIdentity
+from valuerepair.errors import UsageError
+from valuerepair.mcts.compiling import compiling_announced
+from valuerepair.mcts.forest import Forest, forest_bytes
+from valuerepair.mcts.net_evaluator import NetEvaluator
+from valuerepair.mcts.params import SearchParams
+from valuerepair.mcts.result import SearchResult
+from valuerepair.mcts.uci.score import score_of
+from valuerepair.positions import STARTPOS_FEN, Position
+
+if TYPE_CHECKING:
+    from valuerepair.nets import Net
+
+# Counts up whenever the same net, options and nodes would give other values: values of different revisions are kept
+# apart in a store.
+SEARCH_REVISION = 1
+# Parameters that no value depends on.
+_WITHOUT_EFFECT = ("self_check", "temp")
+_MOST_MEMORY = 4 << 30
+_SHARE_OF_MEMORY = 0.5
+
+
+class MctsOracle:
+    """Searches positions with a net, as many at once as there are trees: `workers` is their number.
+
+    A result's `q` is Q of the best move of the root, which is what lc0's score and `best_q` of its training data are
+    made of (the root's mean also holds what was spent on worse moves), exact, and ±1 or 0 where it is proven; with
+    a single node it is the net's own value. `cp` and `wdl` are as lc0 shows them; `nodes` are the root's visits,
+    `time_ms` is a tree's share of the rounds it took part in.
+    """
+
+    def __init__(
+        self,
+        net: Net,
+        params: SearchParams,
+        nodes: int,
+        trees: int,
+        *,
+        owned: bool = False,
+        say: Callable[[str], None] = lambda line: None,
+    ) -> None:
+        """Makes the trees, and searches one position so that what does not work is known at once.
+
+        `trees` in all are spread over the net's streams, one thread each. With `owned` the net is closed with this.
+        Raises UsageError and ValueRepairError.
+        """
+        self._net, self._owned, self._nodes = net, owned, nodes
+        self._params = params
+        self._identity = identity_of(net, params, nodes)
+        self.workers = trees
+        evaluator = NetEvaluator(net)
+        threads = min(evaluator.streams, trees)
+        forests = [
+            Forest(
+                evaluator,
+                params,
+                input_format=evaluator.input_format,
+                trees=trees // threads + (i < trees % threads),
+                nodes=nodes,
+            )
+            for i in range(threads)
+        ]
+        with compiling_announced(say):
+            forests[0].add(Position(STARTPOS_FEN), 1)
+            while forests[0].busy:
+                forests[0].step()
+        self._pool = ForestPool(forests)
+
+    @property
+    def identity(self) -> OracleIdentity:
+        return self._identity
+
+    def submit(self, position: Position) -> Future[DeepOutcome]:
+        """Queues a search; see `deep.Oracle`. An illegal position or one without a move is a DeepFailure at once."""
+        reason = cannot_be_searched(position)
+        if reason is None:
+            return self._pool.submit(position, self._nodes, self._result, _failure)
+        future: Future[DeepOutcome] = Future()
+        future.set_result(_failure(reason))
+        return future
+
+    def close(self, *, cancel: bool = False) -> None:
+        """Cancels what has not begun; finishes the searches in flight, or with `cancel` abandons them."""
+        self._pool.close(cancel=cancel)
+        if self._owned:
+            self._net.close()
+
+    def __enter__(self) -> MctsOracle:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close(cancel=kind is not None)
+
+    def _result(self, result: SearchResult, seconds: float) -> DeepOutcome:
+        best = result.best
+        has_wdl = self._net.identity.value_head == "wdl"
+        score = score_of(best, result, has_wdl=has_wdl, lc0_floats=self._params.lc0_floats)
+        return DeepResult(
+            cp=score.cp,
+            mate=score.mate,
+            wdl=score.wdl if has_wdl else None,
+            q=best.q if best.q == best.q else result.q,  # not a number: never visited
+            depth=result.depth,
+            seldepth=result.seldepth,
+            nodes=result.nodes,
+            time_ms=round(1000 * seconds),
+            best_move=result.best_move,
+            pv=best.pv,
+        )
+
+
+def _failure(reason: str) -> DeepOutcome:
+    return DeepFailure(reason, 0)
+
+
+def cannot_be_searched(position: Position) -> str | None:
+    """Why a position is not to be searched: it is not legal, or has no legal move; else None."""
+    if reason := status_error(position.fen):
+        return reason if reason.startswith("not a legal") else f"not a legal FEN: {reason}"
+    board = chess.Board(position.fen)
+    if any(board.generate_legal_moves()):
+        return None
+    return "game over: " + ("checkmate" if board.is_check() else "stalemate")
+
+
+def identity_of(net: Net, params: SearchParams, nodes: int) -> OracleIdentity:
+    """What the values depend on: the net, the nodes, every parameter that is not at its default, and the device."""
+    from valuerepair.nets.providers import NAMES
+
+    options = {k: v for k, v in params.changes().items() if not k.startswith(_WITHOUT_EFFECT)}
+    if params.syzygy:
+        options["syzygy"] = _tables(params.syzygy)
+    options["device"] = NAMES[net.provider]
+    return OracleIdentity(
+        "mcts",
+        f"valuerepair {__version__} search {SEARCH_REVISION}",
+        net.identity.sha256,
+        {"nodes": nodes},
+        options,
+        net.identity.name,
+        plain={"device": "CPU"},
+    )
+
+
+def _tables(folders: str) -> str:
+    """Which Syzygy tables there are, wherever they lie."""
+    found = {path.name for folder in folders.split(os.pathsep) if folder for path in Path(folder).glob("*.rtb[wz]")}
+    digest = hashlib.sha256("\n".join(sorted(found)).encode()).hexdigest()
+    return f"{len(found)} files {digest[:12]}"
+
+
+def open_mcts(
+    params: SearchParams,
+    nodes: int,
+    trees: int | None,
+    net: Net,
+    *,
+    owned: bool = False,
+    say: Callable[[str], None] = lambda line: None,
+) -> MctsOracle:
+    """An oracle with `trees` in all, or as many as fill the net's batches and fit into memory; `say` is told.
+
+    Raises UsageError when the trees asked for need more memory than there is.
+    """
+    count = trees if trees is not None else _affordable(net.session.streams * net.batch_size, nodes)
+    need, there = forest_bytes(count, nodes), available_memory()
+    if there is not None and need > there:
+        fewer = "fewer trees or nodes" if count > 1 else "fewer nodes"
+        what = f"{count} trees of {nodes:,} nodes need" if count > 1 else f"a tree of {nodes:,} nodes needs"
+        raise UsageError(f"--deep mcts: {what} {_size(need)}, and {_size(there)} are free: take {fewer}")
+    oracle = MctsOracle(net, params, nodes, count, owned=owned, say=say)
+    what = "1 tree" if count == 1 else f"{count} trees at once"
+    say(f"deep search: {oracle.identity.label}, {what}, {_size(need)} of memory at most ({net.where})")
+    return oracle
+
+
+def _affordable(wanted: int, nodes: int) -> int:
+    """So many trees of the wanted ones as leave half of the memory free; at least one."""
+    most = min(_MOST_MEMORY, _SHARE_OF_MEMORY * (available_memory() or _MOST_MEMORY))
+    return max(1, min(wanted, int(most // forest_bytes(1, nodes))))
+
+
+def _size(count: int) -> str:
+    return f"{count / 1e9:,.1f} GB" if count >= 1e9 else f"{count / 1e6:,.0f} MB"
+
+
+def search_params(settings: Mapping[str, str], net: Net) -> SearchParams:
+    """Parameters as given, with the history filled as for the net where nothing else is said."""
+    return replace(SearchParams(), history_fill=net.history_fill).with_settings(settings, "--deep mcts: ")
