@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from functools import lru_cache
-from itertools import pairwise
+from itertools import pairwise, product
 from pathlib import Path
 
 import chess
@@ -17,28 +17,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from tests.parity import rules_parity
+from tests.parity.rules_parity import STARTS, Game
 from valuerepair import board as rules
 from valuerepair.positions import decode_move, encode_move, encode_moves
-
-# Starts that lead quickly to castling, promotions, pins, en passant and bare boards.
-STARTS = (
-    chess.STARTING_FEN,
-    "r3k2r/p1ppqpb1/bn2pnp1/3PN3/1p2P3/2N2Q1p/PPPBBPPP/R3K2R w KQkq - 0 1",
-    "8/2p5/3p4/KP5r/1R3p1k/8/4P1P1/8 w - - 0 1",
-    "r3k2r/Pppp1ppp/1b3nbN/nP6/BBP1P3/q4N2/Pp1P2PP/R2Q1RK1 w kq - 0 1",
-    "r2q1rk1/pP1p2pp/Q4n2/bbp1p3/Np6/1B3NBn/pPPP1PPP/R3K2R b KQ - 0 1",
-    "rnbq1k1r/pp1Pbppp/2p5/8/2B5/8/PPP1NnPP/RNBQK2R w KQ - 1 8",
-    "n1n5/PPPk4/8/8/8/8/4Kppp/5N1N b - - 0 1",
-    "r3k2r/8/8/8/8/8/8/R3K2R b KQkq - 90 60",
-    "8/8/4k3/8/8/4K3/8/1BN2b2 w - - 0 1",
-)
 
 
 @lru_cache(maxsize=1)
 def walked() -> tuple[list[chess.Board], list[int]]:
     """Positions of seeded random games from all starts, and the number of each one's game."""
     boards, games = [], []
-    for seed in range(12):
+    for seed in range(5):
         for number, fen in enumerate(STARTS):
             board, chance = chess.Board(fen), random.Random(f"{seed} {number}")
             for _ in range(60):
@@ -293,3 +282,81 @@ def test_status_error_speaks_as_python_chess() -> None:
     assert rules.status_error(chess.STARTING_FEN) is None
     assert "opposite check" in (rules.status_error("k7/8/8/8/8/8/8/R6K w - - 0 1") or "")
     assert rules.status_error("nonsense") is not None
+
+
+def met_everything(tally: rules_parity.Tally) -> bool:
+    rare = ("mates", "stalemates", "after 50 moves", "dead material", "en passant", "castling", "promotions")
+    return all(tally.met[what] for what in (*rare, "repetitions 2", "repetitions 3"))
+
+
+def test_games_agree_with_python_chess_move_by_move(shared_data: Path) -> None:
+    tally = rules_parity.run(shared_data, 3000, plies=24)
+    assert tally.errors == []
+    assert tally.met["positions"] == 3000
+    assert tally.met["distinct keys"] < tally.met["keys compared"]
+    assert met_everything(tally), tally.met
+
+
+@pytest.mark.slow
+def test_100_000_positions_agree_with_python_chess(shared_data: Path) -> None:
+    tally = rules_parity.run(shared_data, 100_000, processes=2)
+    assert tally.errors == []
+    assert tally.met["positions"] >= 99_000
+    assert met_everything(tally), tally.met
+
+
+def test_en_passant_in_vain_makes_lc0s_positions_differ() -> None:
+    """The pawn e4 is pinned: for python-chess the position after f2f4 comes back, for lc0 (and us) it does not."""
+    start = "4k1n1/8/8/8/4p3/8/5P2/4R2K w - - 0 1"
+    once = ("f2f4", "g8f6", "h1g1", "f6g8", "g1h1")
+    tally = rules_parity.compare([Game(start, once), Game(start, once + once[1:])])
+    assert (tally.errors, tally.met["repetitions 2"], tally.pinned) == ([], 4, 3)
+
+
+def test_every_material_is_dead_exactly_for_python_chess() -> None:
+    """All of up to two knights and two bishops of either colour a side, alone and with one other man."""
+    chance = random.Random(0)
+    boards = [placed(chance, counts, man) for counts in product(range(3), repeat=6) for man in ("", "P", "q", "R")]
+    ours = rules.insufficient_material(rules.parse_fens([b.fen() for b in boards]))
+    assert ours.tolist() == [b.is_insufficient_material() for b in boards]
+    assert 10 < ours.sum() < 60
+
+
+def placed(chance: random.Random, counts: tuple[int, ...], other: str) -> chess.Board:
+    """A legal position with kings, so many N, B on light, B on dark squares, n, b, b, and one more man."""
+    light = [s for s in chess.SQUARES if chess.BB_SQUARES[s] & chess.BB_LIGHT_SQUARES]
+    dark = [s for s in chess.SQUARES if chess.BB_SQUARES[s] & chess.BB_DARK_SQUARES]
+    middle = [s for s in chess.SQUARES if 0 < chess.square_rank(s) < 7]
+    kinds = [("N", chess.SQUARES), ("B", light), ("B", dark), ("n", chess.SQUARES), ("b", light), ("b", dark)]
+    men = [kind for kind, count in zip(kinds, counts, strict=True) for _ in range(count)]
+    men += [(other, middle)] if other else []
+    while True:
+        board = chess.Board(None)
+        for symbol, squares in [("K", chess.SQUARES), ("k", chess.SQUARES), *men]:
+            free = [s for s in squares if board.piece_at(s) is None]
+            board.set_piece_at(chance.choice(free), chess.Piece.from_symbol(symbol))
+        if board.is_valid():
+            return board
+
+
+def test_a_wrong_answer_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    game = Game(chess.STARTING_FEN, ("e2e4", "e7e5"))
+    assert rules_parity.compare([game]).errors == []
+    right = rules.in_check
+    monkeypatch.setattr(rules, "in_check", lambda rows: ~right(rows))
+    errors = rules_parity.compare([game]).errors
+    assert errors[-1] == f"check: {chess.STARTING_FEN} moves e2e4 e7e5: ours True, python-chess False"
+
+
+@pytest.mark.parametrize(
+    ("pairs", "error"),
+    [
+        ([(1, 10), (1, 11)], ["1 keys that belong to several positions"]),
+        ([(1, 10), (2, 10)], ["1 positions that have several keys"]),
+        ([(1, 10), (1, 10), (2, 11)], []),
+    ],
+)
+def test_keys_must_correspond_to_positions_both_ways(pairs: list[tuple[int, int]], error: list[str]) -> None:
+    tally = rules_parity.Tally(pairs=[np.array(pairs, np.uint64)])
+    assert rules_parity.check_keys(tally)[0] == len(pairs)
+    assert tally.errors == error

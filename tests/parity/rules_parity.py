@@ -57,6 +57,7 @@ STARTS = (
     "4k1n1/8/8/8/4p3/8/5P2/4R2K w - - 0 1",  # f2f4: the pawn beside is pinned
     "5k2/8/8/8/8/8/2B5/1B2K2b w - - 80 90",
     "8/8/8/8/8/5k2/7p/7K w - - 0 1",
+    "4k3/8/8/8/4P3/8/8/4K3 b - e3 0 1",  # nothing can capture: lc0 keeps the square of a FEN all the same
 )
 ARCHIVES = ("otb-masters.pgn.zst", "lichess-blitz.pgn", "iccf-scca.pgn", "leela-ID352.pgn.gz", "tcec-lc0-s16.pgn.zst")
 PLIES = 160
@@ -96,14 +97,14 @@ class Tally:
         self.pairs += other.pairs
 
 
-def random_games(positions: int, seed: int = 0) -> Iterator[Game]:
-    """Games from all starts in turn: random moves, and in every other game many moves taken back at once."""
+def random_games(positions: int, plies: int = PLIES, seed: int = 0) -> Iterator[Game]:
+    """Games from all starts in turn: random moves, and in every other round many moves taken back at once."""
     number, total = 0, 0
     while total < positions:
         start, chance = STARTS[number % len(STARTS)], random.Random(f"{seed} {number}")
         patience = (0.0, 0.9)[number // len(STARTS) % 2]
         board = chess.Board(start)
-        while len(board.move_stack) < min(PLIES, positions - total - 1) and any(board.legal_moves):
+        while len(board.move_stack) < min(plies, positions - total - 1) and any(board.legal_moves):
             moves, back = list(board.legal_moves), None
             if len(board.move_stack) > 1 and chance.random() < patience:
                 last = board.move_stack[-2]
@@ -283,9 +284,9 @@ def check_keys(tally: Tally) -> tuple[int, int]:
     """Adds an error for each way in which keys and positions do not correspond; returns (all, distinct) positions."""
     pairs = np.concatenate(tally.pairs)
     distinct = len(np.unique(pairs, axis=0))
-    for column, what in ((0, "positions that are different"), (1, "keys for the same position")):
+    for column, what in ((0, "keys that belong to several positions"), (1, "positions that have several keys")):
         if excess := distinct - len(np.unique(pairs[:, column])):
-            tally.errors.append(f"{excess} {what}" + (" have the same key" if column == 0 else ""))
+            tally.errors.append(f"{excess} {what}")
     return len(pairs), distinct
 
 
@@ -301,10 +302,10 @@ def chunks(games: Iterable[Game], positions: int = 500) -> Iterator[list[Game]]:
         yield chunk
 
 
-def run(data: Path, positions: int, processes: int = 1) -> Tally:
-    """Half the positions from random games, half from real ones."""
+def run(data: Path, positions: int, plies: int = PLIES, processes: int = 1) -> Tally:
+    """Half the positions from random games of so many plies, half from real ones."""
     tally = Tally()
-    games = chunks(chain(random_games(positions - positions // 2), real_games(data, positions // 2)))
+    games = chunks(chain(random_games(positions - positions // 2, plies), real_games(data, positions // 2)))
     if processes == 1:
         for part in map(compare, games):
             tally.add(part)
@@ -322,7 +323,7 @@ def main() -> int:
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--data", type=Path, default=Path(__file__).parents[3] / "shared" / "data")
     options = parser.parse_args()
-    tally = run(options.data, options.positions, options.processes)
+    tally = run(options.data, options.positions, processes=options.processes)
     for what, count in tally.met.items():
         print(f"{what:20}{count:12,}")
     print(f"{tally.pinned} repetitions that python-chess sees and lc0 does not, for an en-passant square in vain")
