@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,7 +16,7 @@ from valuerepair.errors import ValueRepairError
 from valuerepair.mcts import net_evaluator
 from valuerepair.mcts.evaluator import Leaves
 from valuerepair.mcts.net_evaluator import NetEvaluator
-from valuerepair.nets import Net, onnx_model, open_net, providers
+from valuerepair.nets import Net, RawOutputs, onnx_model, open_net, providers
 from valuerepair.nets.compact import LOGITS, MASKS, MOVES, RULE50, CompactSession, compact_file, compact_model
 from valuerepair.nets.heads import Tensors
 from valuerepair.nets.session import Session
@@ -124,17 +125,28 @@ def test_a_gpu_gets_bitboards_unless_that_fails(net: Net, monkeypatch: pytest.Mo
     assert not said
 
     honest = CompactSession.run
-    monkeypatch.setattr(
-        CompactSession, "run", lambda self, masks, rule50, moves: honest(self, masks ^ np.uint64(1), rule50, moves)
-    )
-    evaluator = NetEvaluator(net)
-    assert not evaluator.compact
-    assert_close(evaluator(some), expected, 1e-6)
-    assert len(said) == 1
-    assert said[0].startswith("planes go to the net unpacked, which is slower: ")
-    assert "with bitboards it answers otherwise" in said[0]
-    with pytest.raises(ValueRepairError, match="with bitboards it answers otherwise"):
-        NetEvaluator(net, compact=True)
+
+    def wrong(self: CompactSession, masks: Any, *others: Any) -> RawOutputs:
+        return honest(self, masks ^ np.uint64(1), *others)
+
+    def broken(self: CompactSession, *arrays: Any) -> RawOutputs:
+        raise RuntimeError("no kernel for it.\nmore")
+
+    for run, reason in (
+        (wrong, "with bitboards it answers otherwise (by "),
+        (broken, "cannot be run with bitboards: no"),
+    ):
+        monkeypatch.setattr(CompactSession, "run", run)
+        evaluator = NetEvaluator(net)
+        assert not evaluator.compact
+        assert_close(evaluator(some), expected, 1e-6)
+        line = said.pop()
+        assert line.startswith("planes go to the net unpacked, which is slower: ")
+        assert reason in line
+        assert "\n" not in line
+        with pytest.raises(ValueRepairError, match=re.escape(reason)):
+            NetEvaluator(net, compact=True)
+    assert not said
 
 
 def test_shapes_are_few_on_gpus(shared_data: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ import threading
 import numpy as np
 from numpy.typing import NDArray
 
-from valuerepair.board import legal_moves, owned, parse_fens
+from valuerepair.board import legal_moves, parse_fens
 from valuerepair.board.jit import kernel
 from valuerepair.errors import ValueRepairError
 from valuerepair.mcts.evaluator import Evaluations, Leaves
@@ -20,7 +20,7 @@ from valuerepair.nets.heads import PLANES_SHAPE
 from valuerepair.nets.net import Net
 from valuerepair.nets.planes import FILL_FEN_ONLY, PLANES, unpack_masks, write_masks
 from valuerepair.nets.policy import policy_indices
-from valuerepair.nets.providers import CPU
+from valuerepair.nets.providers import CPU, first_line
 from valuerepair.nets.session import RawOutputs
 
 Floats = NDArray[np.float32]
@@ -89,42 +89,37 @@ class NetEvaluator:
     def __call__(self, leaves: Leaves) -> Evaluations:
         """Evaluates the leaves; more than the session's batch are run in batches of that size.
 
-        The answer is the same as of `Net.run` on the same rows. The arrays are new, C-contiguous and the caller's.
+        The answer is that of `Net.run` on the same rows. The arrays are new, C-contiguous and the caller's.
         """
-        owned_leaves = Leaves(
-            owned(leaves.masks, np.uint64),
-            owned(leaves.rule50, np.float32),
-            owned(leaves.indices, np.uint16),
-            owned(leaves.offsets, np.int64),
-        )
         n, size = len(leaves.masks), self._session.batch_size
         q, d, m = np.zeros(n, np.float32), np.zeros(n, np.float32), np.zeros(n, np.float32)
         answer = Evaluations(q, d, m, np.empty(len(leaves.indices), np.float32))
         for first in range(0, n, size):
             rows = slice(first, min(first + size, n))
             if self._compact is None:
-                self._run_planes(owned_leaves, rows, answer)
+                self._run_planes(leaves, rows, answer)
             else:
-                run_masks(self._compact, owned_leaves, rows, answer)
+                run_masks(self._compact, leaves, rows, answer)
         return answer
 
     def _run_planes(self, leaves: Leaves, rows: slice, answer: Evaluations) -> None:
         raw = self._session.run(self._planes(leaves.masks[rows], leaves.rule50[rows]))
         write_values(raw, answer, rows)
-        gather_logits(owned(raw.policy, np.float32), rows.start, leaves.indices, leaves.offsets, answer.logits)
+        gather_logits(raw.policy, rows.start, leaves.indices, leaves.offsets, answer.logits)
 
     def _checked(self, session: CompactSession) -> CompactSession:
         """The session, if it answers as the net does. Raises ValueRepairError."""
-        leaves = example(self.input_format)
-        n = len(leaves.masks)
-        with np.errstate(invalid="ignore"):
-            plain = self(leaves)
-            answer = Evaluations(*(np.zeros_like(part) for part in plain))
-            run_masks(session, leaves, slice(0, n), answer)
-            pairs = zip(plain, answer, strict=True)
-            apart = max(float((np.abs(a - b) / np.maximum(np.abs(a), 1)).max()) for a, b in pairs)
+        leaves, onnx = example(self.input_format), self._session.onnx
+        plain = self(leaves)
+        answer = Evaluations(*(np.zeros_like(part) for part in plain))
+        try:
+            run_masks(session, leaves, slice(0, len(leaves.masks)), answer)
+        except Exception as error:  # ONNX Runtime raises a dozen classes of its own for this
+            raise ValueRepairError(f"{onnx}: cannot be run with bitboards: {first_line(error)}") from None
+        parts = [np.abs(a - b) / np.maximum(np.abs(a), 1) for a, b in zip(plain, answer, strict=True)]
+        apart = float(np.concatenate(parts).max())
         if not apart <= MOST_APART:  # not a number is apart, too
-            raise ValueRepairError(f"{self._session.onnx}: with bitboards it answers otherwise (by {apart:.2g})")
+            raise ValueRepairError(f"{onnx}: with bitboards it answers otherwise (by {apart:.2g})")
         return session
 
     def _planes(self, masks: NDArray[np.uint64], rule50: Floats) -> Floats:
@@ -144,7 +139,7 @@ def run_masks(session: CompactSession, leaves: Leaves, rows: slice, answer: Eval
     pad_moves(leaves.indices, leaves.offsets, rows.start, moves)
     raw = session.run(leaves.masks[rows], leaves.rule50[rows], moves)
     write_values(raw, answer, rows)
-    take_logits(owned(raw.policy, np.float32), rows.start, leaves.offsets, answer.logits)
+    take_logits(raw.policy, rows.start, leaves.offsets, answer.logits)
 
 
 def example(input_format: int) -> Leaves:
