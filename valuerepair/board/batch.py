@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from valuerepair.board.bits import ONE, ZERO, popcount
 from valuerepair.board.fen import Bytes, complete, read_fen, write_fen
-from valuerepair.board.jit import kernel
+from valuerepair.board.jit import allocating_kernel, kernel
 from valuerepair.board.make import black_to_move, drop, insufficient_material, key_of, make, set_ep
 from valuerepair.board.movegen import MAX_MOVES, checkers, count_legal, legal
 from valuerepair.board.rows import FLIP, ROW, THEM, US, Boards, Moves
@@ -88,7 +88,7 @@ def all_dead(rows: Boards, out: NDArray[np.bool_]) -> None:
         out[r] = insufficient_material(rows, r)
 
 
-@kernel
+@allocating_kernel
 def list_moves(rows: Boards, offsets: Offsets, out: Moves, write: bool) -> None:
     """Writes the number of legal moves of row r to offsets[r + 1], or, with `write`, the moves to out[offsets[r]:]."""
     buffer = np.empty(MAX_MOVES, np.uint16)
@@ -102,7 +102,7 @@ def list_moves(rows: Boards, offsets: Offsets, out: Moves, write: bool) -> None:
             out[offsets[r] + i] = np.int64(buffer[i]) ^ turn
 
 
-@kernel
+@allocating_kernel
 def play(rows: Boards, moves: Moves, offsets: Offsets) -> tuple[int, int]:
     """Plays moves[offsets[r]:offsets[r+1]] on each row; stops at an illegal one: its row and index, else (-1, 0)."""
     buffer = np.empty(MAX_MOVES, np.uint16)

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from valuerepair.board.bits import ONE, ZERO, lowest, popcount
-from valuerepair.board.jit import kernel
+from valuerepair.board.jit import allocating_kernel, kernel
 from valuerepair.board.make import black_to_move, clock, drop, kind_at, turn_over
 from valuerepair.board.movegen import attackers, ep_capturers, ep_file
 from valuerepair.board.rows import (
@@ -205,7 +205,7 @@ def read_number(text: Bytes, at: int, end: int) -> int:
     return number if number <= 0xFFFF else -1
 
 
-@kernel
+@allocating_kernel
 def read_fen(text: Bytes, at: int, end: int, rows: Boards, r: int) -> int:
     """Fills row r from the FEN of four to six fields in text[at:end]; returns the index in REASONS."""
     starts, ends = np.empty(7, np.int64), np.empty(7, np.int64)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from valuerepair.board.bits import popcount
 from valuerepair.board.jit import kernel
 from valuerepair.board.make import clock, insufficient_material, make, mark_repetition
-from valuerepair.board.movegen import MAX_MOVES, checkers, legal
+from valuerepair.board.movegen import checkers, count_legal, legal
 from valuerepair.board.rows import CLOCK_SHIFT, REPETITION, RIGHTS, SIXTEEN_BITS, STATE, THEM, US, Boards
 from valuerepair.mcts.fastmath import NO_PRIOR, rough_exp, stored_prior
 from valuerepair.mcts.tree import (
@@ -115,7 +115,7 @@ def look_ahead(trees: Trees, rules: Rules, tree: int, node: int, depth: int) -> 
     lower, upper = -1, -1
     for edge in range(first, first + trees.nodes[node, COUNT]):
         make(trees.rows, row, row + 1, np.int64(trees.move[edge]))
-        if not has_move(trees.rows, row + 1):
+        if count_legal(trees.rows, row + 1) == 0:
             trees.certain[edge] = 1 if checkers(trees.rows, row + 1) else 0
         else:
             mark_repetition(trees.rows, trees.slots[tree, FIRST_ROW], row + 1)
@@ -130,13 +130,6 @@ def look_ahead(trees: Trees, rules: Rules, tree: int, node: int, depth: int) -> 
         settle(trees, node, ENDED, -upper, np.float32(1))
     else:
         trees.nodes[node, LOWER], trees.nodes[node, UPPER] = -upper, -lower
-
-
-@kernel
-def has_move(rows: Boards, r: int) -> bool:
-    """The side to move has a legal move."""
-    moves = np.empty(MAX_MOVES, np.uint16)
-    return legal(rows, r, moves, 0) > 0
 
 
 @kernel

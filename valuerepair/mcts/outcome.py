@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from valuerepair.board.jit import kernel
+from valuerepair.board.jit import allocating_kernel, kernel
 from valuerepair.board.make import black_to_move
 from valuerepair.board.rows import FLIP, Moves
 from valuerepair.mcts.result import RootMove, SearchResult
@@ -98,7 +98,7 @@ def best_edge(trees: Trees, node: int) -> int:
     return best
 
 
-@kernel
+@allocating_kernel
 def ordered(trees: Trees, node: int) -> NDArray[np.int64]:
     """The edges of a node, the best first."""
     first, count = np.int64(trees.nodes[node, FIRST]), np.int64(trees.nodes[node, COUNT])

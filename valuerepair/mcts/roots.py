@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from valuerepair.board.jit import kernel
+from valuerepair.board.jit import allocating_kernel, kernel
 from valuerepair.board.make import black_to_move, clock, make, mark_repetition
 from valuerepair.board.rows import FLIP, ROW, Boards, Moves
 from valuerepair.mcts.backup import refresh_edge
@@ -49,7 +49,7 @@ from valuerepair.mcts.tree import (
 SEEN_BY_NET = 8
 
 
-@kernel
+@allocating_kernel
 def play_game(start: Boards, moves: Moves) -> Boards:
     """The positions of a game, uint64[len(moves) + 1, ROW], with repetitions marked; moves in absolute squares."""
     rows = np.empty((len(moves) + 1, ROW), np.uint64)
@@ -120,7 +120,7 @@ def keep_moves(trees: Trees, rules: Rules, tree: int, moves: Moves) -> None:
     trees.nodes[root, COUNT], trees.nodes[root, ARRANGED] = kept, 0
 
 
-@kernel
+@allocating_kernel
 def make_root(trees: Trees, rules: Rules, tree: int, move: int) -> bool:
     """Makes the node after a move (absolute squares) the root; False if it has no visits or was never expanded.
 
@@ -149,7 +149,7 @@ def make_root(trees: Trees, rules: Rules, tree: int, move: int) -> bool:
     return bool(trees.nodes[base, VISITS] > 0)
 
 
-@kernel
+@allocating_kernel
 def compact(trees: Trees, rules: Rules, tree: int, root: int) -> NDArray[np.int64]:
     """Moves the nodes below `root`, and their edges, to the front of the tree; returns their depths."""
     base, edges = tree * rules.node_room, tree * rules.edge_room

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from valuerepair.board import owned, parse_fens
 from valuerepair.board.bits import ALL, ONE, ZERO, lowest, mirrored
-from valuerepair.board.jit import kernel
+from valuerepair.board.jit import allocating_kernel, kernel
 from valuerepair.board.make import black_to_move, clock, make, mark_repetition
 from valuerepair.board.movegen import ep_file
 from valuerepair.board.rows import (
@@ -267,7 +267,7 @@ def unpack_rows(masks: Masks, rule50: NDArray[np.float32], out: Planes) -> None:
         unpack_row(masks, n, rule50[n], out, n)
 
 
-@kernel
+@allocating_kernel
 def encode_games(
     starts: Boards,
     initial: NDArray[np.bool_],

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from valuerepair.board import legal_moves, owned, parse_fens
 from valuerepair.board.bits import ONE
-from valuerepair.board.jit import kernel
+from valuerepair.board.jit import allocating_kernel, kernel
 from valuerepair.board.make import black_to_move
 from valuerepair.board.movegen import MAX_MOVES
 from valuerepair.board.rows import FLIP, KINGS, Boards, Moves
@@ -91,7 +91,7 @@ def write_indices(
             indices[i] = policy_index(rows, r, np.int64(moves[i]) ^ turn, transform)
 
 
-@kernel
+@allocating_kernel
 def softmax_moves(
     rows: Boards,
     logits: Logits,
