@@ -1,10 +1,11 @@
 """A net that takes bitboards and gives the logits of legal moves only, so that little crosses the bus to a GPU.
 
 A position's planes are 28 KiB and its policy 7 KiB; its bitboards are 0.9 KiB and the logits of its legal moves some
-hundred bytes. Around the net's own graph come four nodes, all of which the CUDA provider and TensorRT implement
-(ONNX Runtime docs/OperatorKernels.md, onnx-tensorrt docs/operators.md; they have no shift of bits): `Cast` and
-`Gather` look each byte up in a table of its eight bits, `Where` puts the half-move clock into plane 109, and
-`GatherElements` picks the logits. The wrapped net is cached beside the converted one.
+hundred bytes. Around the net's own graph come a few nodes: `Cast` and `Gather` look each byte up in a table of its
+eight bits, `Where` puts the half-move clock into plane 109, and `GatherElements` picks the logits. The CUDA provider
+has them for these types, and no shift of bits (ONNX Runtime, docs/OperatorKernels.md). A node that TensorRT does not
+take, as the cast from bytes (onnx-tensorrt, docs/operators.md), ONNX Runtime gives to CUDA. The wrapped net is cached
+beside the converted one.
 """
 
 from __future__ import annotations
