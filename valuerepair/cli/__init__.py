@@ -19,6 +19,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "stats": ("stats", "Say what is in the store: counts, candidate rates, costs."),
     "plot": ("plot", "Plot net Q against deep Q with a lowess line."),
     "eval": ("eval", "Evaluate positions by the net alone (1 node)."),
+    "search": ("search", "Search positions with a net: the built-in MCTS, move by move."),
+    "uci": ("uci", "The built-in MCTS as a UCI engine."),
     "export": ("export", "Write the store's rows as Parquet, JSONL or CSV."),
     "fit": ("fit", "Fit alpha, the logistic from centipawns to Q."),
     "nets": ("nets", "List, pull and describe nets."),

@@ -80,7 +80,7 @@ def _by_search(evaluator: NetEvaluator, params: SearchParams, nodes: int | None,
             search = Search(evaluator, params, input_format=evaluator.input_format, nodes=nodes or _ROOM)
             search.set_position(position)
             begun = time.perf_counter()
-            result = search.run(nodes=nodes, seconds=seconds)
+            result = search.run(nodes=nodes, seconds=seconds, lines=_ALL_LINES)
             yield Searched(position, net.identity, result, seconds=time.perf_counter() - begun)
 
     return work

@@ -47,6 +47,7 @@ PARAMETER_NAMES = {
     "self_check": "SelfCheck",
     "seed": "Seed",
 }
+_MOST_SPIN = 2**31 - 1  # GUIs keep numbers in 32 bits
 DEVICES = ("auto", "cpu", "cuda", "tensorrt")
 
 
@@ -117,7 +118,7 @@ def _line(name: str, value: object, limits: tuple[float, float] | None, choices:
     if choices:
         return f"option name {name} type combo default {value} " + " ".join(f"var {choice}" for choice in choices)
     if isinstance(value, int) and limits is not None:
-        return f"option name {name} type spin default {value} min {limits[0]:.0f} max {limits[1]:.0f}"
+        return f"option name {name} type spin default {value} min {limits[0]:.0f} max {min(limits[1], _MOST_SPIN):.0f}"
     if isinstance(value, float):
         return f"option name {name} type string default {value:.6f}"
     return f"option name {name} type string default {value or '<empty>'}"

@@ -1,0 +1,64 @@
+"""`vr uci`: the built-in MCTS as a UCI engine."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from valuerepair.mcts.uci.options import EngineSettings
+    from valuerepair.mcts.uci.server import OpenedNet
+
+
+@click.command()
+@click.option("--net", metavar="NET", default="", help="Net by name or file (default: maia-1900).")
+@click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="A UCI option's default; repeatable.")
+def command(net: str, settings: tuple[str, ...]) -> None:
+    """Search as a UCI engine, for GUIs, match runners and python-chess.
+
+    Options have lc0's names where lc0 has them; send `uci` to see all. By nodes and with MinibatchSize 1 it searches
+    as lc0 does; by the clock it also ends early where nothing can change, as lc0 does (SmartPruningFactor).
+
+    \b
+    Example:
+      vr uci --net maia-1900 --set Certainty=true
+      printf 'position startpos\\ngo nodes 800\\nisready\\n' | vr uci
+    """
+    from valuerepair.errors import UsageError
+    from valuerepair.mcts.uci.options import EngineSettings, with_option
+
+    chosen = with_option(EngineSettings(), "WeightsFile", net)
+    for setting in settings:
+        name, equals, value = setting.partition("=")
+        if not equals:
+            raise UsageError(f"--set {setting}: must be NAME=VALUE")
+        chosen = with_option(chosen, name, value)
+
+    from valuerepair.mcts.uci.server import UciServer
+
+    UciServer(_open, _write, chosen).run(_lines())
+
+
+def _lines() -> Iterator[str]:
+    """Standard input, whatever bytes come."""
+    for line in sys.stdin.buffer:
+        yield line.decode("utf-8", "replace")
+
+
+def _write(line: str) -> None:
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
+
+
+def _open(settings: EngineSettings, say: Callable[[str], None]) -> OpenedNet:
+    from valuerepair.mcts.net_evaluator import NetEvaluator
+    from valuerepair.mcts.uci.server import OpenedNet
+    from valuerepair.nets import open_net
+
+    net = open_net(settings.weights or None, device=settings.device, threads=settings.threads or None, say=say)
+    evaluator = NetEvaluator(net)
+    say(f"{net.identity.name} on {net.where}")
+    return OpenedNet(evaluator, evaluator.input_format, net.identity.value_head == "wdl", net.close)
