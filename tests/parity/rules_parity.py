@@ -59,7 +59,8 @@ STARTS = (
     "8/8/8/8/8/5k2/7p/7K w - - 0 1",
     "4k3/8/8/8/4P3/8/8/4K3 b - e3 0 1",  # nothing can capture: lc0 keeps the square of a FEN all the same
 )
-ARCHIVES = ("otb-masters.pgn.zst", "lichess-blitz.pgn", "iccf-scca.pgn", "leela-ID352.pgn.gz", "tcec-lc0-s16.pgn.zst")
+# The smaller first: what one lacks of its share is left to the next.
+ARCHIVES = ("iccf-scca.pgn", "tcec-lc0-s16.pgn.zst", "leela-ID352.pgn.gz", "lichess-blitz.pgn", "otb-masters.pgn.zst")
 PLIES = 160
 SHOWN = 20  # errors printed
 
@@ -115,15 +116,15 @@ def random_games(positions: int, plies: int = PLIES, seed: int = 0) -> Iterator[
 
 
 def real_games(data: Path, positions: int) -> Iterator[Game]:
-    """Games of the archives, each to the last of its positions that no other game reached, in equal parts."""
-    share = positions // len(ARCHIVES)
-    for name in ARCHIVES:
-        total = 0
+    """Games of the archives, each to the last of its positions that no other game reached, in about equal parts."""
+    left = positions
+    for number, name in enumerate(ARCHIVES):
+        share = left // (len(ARCHIVES) - number)
         for game in _longest(data / "pgn" / name):
-            kept = game.moves[: share - total - 1]
-            yield Game(game.start, kept)
-            total += len(kept) + 1
-            if total >= share:
+            kept = Game(game.start, game.moves[: share - 1])
+            yield kept
+            share, left = share - kept.positions, left - kept.positions
+            if share < 1:
                 break
 
 
