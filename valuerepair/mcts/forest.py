@@ -232,6 +232,8 @@ class Forest:
             node_room=nodes, edge_room=max(edges, self._rules.edge_room), row_room=max(rows, self._rules.row_room)
         )
         check_memory(len(self._tags), larger)
+        leaves = self._asked.leaf  # those of this round that wait for their evaluation move, too
+        leaves[:, 1] += leaves[:, 0] * (nodes - self._rules.node_room)
         self._trees, self._rules = grown(self._trees, self._rules, larger), larger
 
 
@@ -260,8 +262,8 @@ def play(position: Position) -> tuple[Boards, bool]:
     if error:
         raise ValueRepairError(f"{position.start_fen}: {error}")
     start = parse_fens([position.start_fen])
-    moves = encode_moves(position.moves)
     try:
+        moves = encode_moves(position.moves)
         last = replay(start, moves, np.array([0, len(moves)], np.int64))
     except ValueError as illegal:
         raise ValueRepairError(f"{position.uci}: {illegal}") from None

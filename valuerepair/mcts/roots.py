@@ -20,6 +20,7 @@ from valuerepair.mcts.tree import (
     EVALUATIONS,
     FIRST,
     FIRST_ROW,
+    FORCED,
     HISTORY_ROWS,
     INITIAL,
     KIND,
@@ -31,6 +32,7 @@ from valuerepair.mcts.tree import (
     NODE,
     OPEN,
     OPENED,
+    OWN,
     PARENT,
     RANDOM,
     ROOT_ROW,
@@ -122,7 +124,7 @@ def keep_moves(trees: Trees, rules: Rules, tree: int, moves: Moves) -> None:
 
 @allocating_kernel
 def make_root(trees: Trees, rules: Rules, tree: int, move: int) -> bool:
-    """Makes the node after a move (absolute squares) the root; False if it has no visits or was never expanded.
+    """Makes the node after a move (absolute squares) the root; False if it has no visits or its moves have no priors.
 
     What is not below it is dropped; indices stay ascending from parent to child. Repetitions that counted as draws but
     whose first occurrence is now before the root are taken back (lc0's EnsureNodeTwoFoldCorrectForDepth). The rows of
@@ -135,6 +137,8 @@ def make_root(trees: Trees, rules: Rules, tree: int, move: int) -> bool:
         return False
     root = np.int64(trees.child[edge])
     if trees.nodes[root, VISITS] == 0 or trees.nodes[root, COUNT] == 0:
+        return False
+    if np.isnan(trees.means[root, OWN]) and not trees.nodes[root, FORCED]:
         return False
     step_down(trees, tree, edge, trees.slots[tree, ROOT_ROW])
     trees.slots[tree, ROOT_ROW] += 1
@@ -197,28 +201,41 @@ def copy_edge(trees: Trees, edge: int, to: int) -> None:
 
 @kernel
 def take_back(trees: Trees, drawn: int, draw_score: np.float32) -> None:
-    """Removes the visits of a two-fold draw from all means above it, and makes it a node without visits again."""
-    visits, left, node = trees.nodes[drawn, VISITS], trees.means[drawn, LEFT], np.int64(drawn)
+    """Removes the visits of a two-fold draw from all means above it, and makes it a node without visits again.
+
+    Above a node that is proven all its visits are worth the proven value, these as well.
+    """
+    visits, node = trees.nodes[drawn, VISITS], np.int64(drawn)
+    wl, draw, left = 0.0, 1.0, trees.means[drawn, LEFT]
+    trees.nodes[drawn, KIND] = OPEN
     while node >= 0:
         rest = trees.nodes[node, VISITS] - visits
-        if rest <= 0:
+        if trees.nodes[node, KIND] != OPEN:
+            wl, draw, left = trees.means[node, WL], trees.means[node, DRAW], trees.means[node, LEFT]
+        elif rest <= 0:
             trees.means[node, WL], trees.means[node, DRAW], trees.means[node, LEFT] = 0.0, 1.0, 0.0
         else:
             share = visits / rest
-            trees.means[node, WL] += share * trees.means[node, WL]
-            trees.means[node, DRAW] -= share * (1.0 - trees.means[node, DRAW])
+            trees.means[node, WL] -= share * (wl - trees.means[node, WL])
+            trees.means[node, DRAW] -= share * (draw - trees.means[node, DRAW])
             trees.means[node, LEFT] -= share * (left - trees.means[node, LEFT])
         trees.nodes[node, VISITS] = max(rest, 0)
         if trees.nodes[node, PARENT] >= 0:
             refresh_edge(trees, node, draw_score)
-        node, left, draw_score = np.int64(trees.nodes[node, PARENT]), left + 1.0, np.float32(-draw_score)
-    trees.nodes[drawn, KIND] = OPEN
+        node, draw_score = np.int64(trees.nodes[node, PARENT]), np.float32(-draw_score)
+        wl, left = -wl, left + 1.0
 
 
 @kernel
 def reopen(trees: Trees, root: int) -> None:
-    """Makes a proven node that has become the root an ordinary one (lc0's MakeNotTerminal): its value is its moves'."""
+    """Makes a proven node that has become the root an ordinary one (lc0's MakeNotTerminal).
+
+    Its value is that of its moves, and the proven one in the place of its own evaluation.
+    """
     wl, draw, visits = 0.0, 0.0, 1
+    if trees.nodes[root, FORCED]:
+        trees.means[root, WL], trees.means[root, DRAW], visits = 0.0, 0.0, 0
+    trees.means[root, OWN] = trees.means[root, WL]
     first = np.int64(trees.nodes[root, FIRST])
     for edge in range(first, first + trees.nodes[root, OPENED]):
         child, n = np.int64(trees.child[edge]), trees.visits[edge]

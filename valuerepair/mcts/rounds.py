@@ -23,6 +23,7 @@ from valuerepair.mcts.tree import (
     INITIAL,
     KIND,
     LEFT,
+    LIMIT,
     NEEDS_EDGES,
     NEEDS_NODES,
     NEEDS_PROBE,
@@ -39,6 +40,7 @@ from valuerepair.mcts.tree import (
     TABLEBASE,
     USED_EDGES,
     USED_NODES,
+    VISITS,
     WL,
     Rules,
     Trees,
@@ -103,6 +105,16 @@ def lacks_room(trees: Trees, rules: Rules, tree: int) -> bool:
 
 
 @kernel
+def wants_visit(trees: Trees, rules: Rules, tree: int) -> bool:
+    """The tree is to have one more visit beside those in flight."""
+    root = tree * rules.node_room
+    pending = trees.nodes[root, PENDING]
+    if trees.slots[tree, STATE] != SEARCHING:
+        return False
+    return bool(pending == 0 or trees.nodes[root, VISITS] + pending < trees.slots[tree, LIMIT])
+
+
+@kernel
 def extend_chain(trees: Trees, rules: Rules, tree: int, node: int, depth: int) -> tuple[int, int]:
     """Follows single legal moves from an extended leaf to the first position with a choice; returns it, its depth."""
     for _ in range(LONGEST_CHAIN):
@@ -122,7 +134,7 @@ def pick_leaf(trees: Trees, rules: Rules, tree: int, asked: Asked, n: int) -> bo
 
     Visits that end in settled nodes are counted on the way.
     """
-    while trees.slots[tree, STATE] == SEARCHING and not lacks_room(trees, rules, tree):
+    while wants_visit(trees, rules, tree) and not lacks_room(trees, rules, tree):
         node, depth = descend(trees, rules, tree)
         if node == ALL_PROVEN:
             trees.slots[tree, STATE] = DONE

@@ -50,8 +50,8 @@ class Search:
     def set_position(self, position: Position) -> bool:
         """Takes a position to be searched; True when a part of the last one's tree is kept.
 
-        That is so when it is the same game some moves later. Raises ValueRepairError for an illegal or finished position,
-        and keeps the last one then.
+        That is so when it is the same game some moves later. Raises ValueRepairError for an illegal or finished
+        position, and keeps the last one then.
         """
         play(position)
         kept = self._keep(position)
@@ -84,7 +84,7 @@ class Search:
         `info_seconds`; `root_moves` (UCI) are the only ones to be searched; `lines` moves get a principal line. Raises
         UsageError where no position was set, or a root move is not legal.
         """
-        slot = self._begin(min(nodes or self._most, self._most), root_moves)
+        slot = self._begin(self._most if nodes is None else min(nodes, self._most), root_moves)
         started = told = time.monotonic()
         while not self._forest.is_done(slot):
             self._forest.play_round()

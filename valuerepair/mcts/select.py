@@ -16,16 +16,19 @@ from valuerepair.mcts.tree import (
     EDGE,
     FIRST,
     FIRST_ROW,
+    FORCED,
     FROZEN,
     KIND,
     LEFT,
     LOWER,
     OPEN,
     OPENED,
+    OWN,
     PARENT,
     PENDING,
     RANDOM,
     ROOT_ROW,
+    SPARE_ROWS,
     UNPROVEN,
     UPPER,
     USED_NODES,
@@ -202,6 +205,7 @@ def new_node(trees: Trees, rules: Rules, tree: int, parent: int, edge: int) -> i
     trees.nodes[node, PARENT], trees.nodes[node, EDGE] = parent, edge
     trees.nodes[node, LOWER], trees.nodes[node, UPPER] = -1, 1
     trees.means[node, WL], trees.means[node, DRAW], trees.means[node, LEFT] = 0.0, 0.0, 0.0
+    trees.means[node, OWN] = np.nan
     if parent >= 0:
         trees.nodes[parent, OPENED] += 1
         trees.child[edge], trees.visits[edge], trees.q[edge] = node, 0, np.float32(0)
@@ -225,13 +229,15 @@ def descend(trees: Trees, rules: Rules, tree: int) -> tuple[int, int]:
     there is nothing left to search, `IN_FLIGHT` when the leaf is being evaluated already (virtual visits), `NO_NODES`
     or `NO_ROWS` when there is no room; nothing but rows has changed then.
     """
+    random = trees.slots[tree, RANDOM]
     node, depth, row = tree * rules.node_room, 0, trees.slots[tree, ROOT_ROW]
     if trees.nodes[node, VISITS] == 0:
         return (node if trees.nodes[node, PENDING] == 0 else IN_FLIGHT), 0
     draw_score = -rules.draw_score if black_to_move(trees.rows, row) else rules.draw_score
-    last_row = (tree + 1) * rules.row_room - 1
+    last_row = (tree + 1) * rules.row_room - 1 - SPARE_ROWS
     while True:
         if row == last_row:
+            trees.slots[tree, RANDOM] = random
             return NO_ROWS, depth
         edge = chosen(trees, rules, tree, node, depth, draw_score)
         if edge < 0:
@@ -240,10 +246,11 @@ def descend(trees: Trees, rules: Rules, tree: int) -> tuple[int, int]:
         row, depth, draw_score = row + 1, depth + 1, np.float32(-draw_score)
         if edge >= trees.nodes[node, FIRST] + trees.nodes[node, OPENED]:
             if trees.slots[tree, USED_NODES] == rules.node_room:
+                trees.slots[tree, RANDOM] = random
                 return NO_NODES, depth
             return new_node(trees, rules, tree, node, edge), depth
         node = np.int64(trees.child[edge])
         if trees.nodes[node, KIND] != OPEN:
             return node, depth
-        if trees.nodes[node, VISITS] == 0:
+        if trees.nodes[node, VISITS] == 0 and not trees.nodes[node, FORCED]:
             return (node if trees.nodes[node, PENDING] == 0 else IN_FLIGHT), depth

@@ -37,7 +37,8 @@ OPEN, ENDED, TABLEBASE, TWO_FOLD = range(4)
 UNPROVEN = 2  # in Trees.certain
 
 HISTORY_ROWS = 176  # before the root: a repetition cannot lie further back, and the net sees seven
-LINE_ROWS = 80  # of the line that is searched, at first
+LINE_ROWS = 112  # of the line that is searched, at first
+SPARE_ROWS = 34  # of those for a chain of forced moves from a leaf, and one ply of look-ahead
 EDGES_PER_NODE = 40  # at first; the middlegame of master games has 32
 MOST_MOVES = 218  # of a legal position
 
