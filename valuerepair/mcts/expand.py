@@ -13,6 +13,7 @@ from valuerepair.board.make import clock, insufficient_material, make, mark_repe
 from valuerepair.board.movegen import checkers, count_legal, legal
 from valuerepair.board.rows import CLOCK_SHIFT, REPETITION, RIGHTS, SIXTEEN_BITS, STATE, THEM, US, Boards
 from valuerepair.mcts.fastmath import NO_PRIOR, rough_exp, stored_prior
+from valuerepair.mcts.lc0_order import order_as_generated, sort_as_lc0
 from valuerepair.mcts.tree import (
     ARRANGED,
     COUNT,
@@ -77,6 +78,8 @@ def write_moves(trees: Trees, rules: Rules, tree: int, node: int, row: int) -> i
     """Writes the legal moves of the position in `row` as edges of a node; returns how many there are."""
     first = tree * rules.edge_room + trees.slots[tree, USED_EDGES]
     count = legal(trees.rows, row, trees.move, first) - first
+    if rules.lc0_floats:
+        order_as_generated(trees, row, first, count)
     trees.nodes[node, FIRST], trees.nodes[node, COUNT] = first, count
     trees.slots[tree, USED_EDGES] += count
     if len(trees.certain):
@@ -160,6 +163,8 @@ def set_priors(trees: Trees, rules: Rules, node: int, logits: NDArray[np.float32
     for i in range(count):
         p = trees.prior[first + i] * scale
         trees.prior[first + i] = stored_prior(p) if rules.lc0_floats else p
+    if rules.lc0_floats:
+        sort_as_lc0(trees, first, count)
     trees.nodes[node, ARRANGED] = 0
 
 
