@@ -19,13 +19,13 @@ from valuerepair.deep.forest_pool import ForestPool
 from valuerepair.deep.memory import available_memory
 from valuerepair.deep.oracle import DeepFailure, DeepOutcome, DeepResult, OracleIdentity
 from valuerepair.errors import UsageError
-from valuerepair.mcts.compiling import compiling_announced
+from valuerepair.mcts.compiling import warm_up
 from valuerepair.mcts.forest import Forest, forest_bytes
 from valuerepair.mcts.net_evaluator import NetEvaluator
 from valuerepair.mcts.params import SearchParams
 from valuerepair.mcts.result import SearchResult
 from valuerepair.mcts.uci.score import score_of
-from valuerepair.positions import STARTPOS_FEN, Position
+from valuerepair.positions import Position
 
 if TYPE_CHECKING:
     from valuerepair.nets import Net
@@ -58,7 +58,7 @@ class MctsOracle:
         owned: bool = False,
         say: Callable[[str], None] = lambda line: None,
     ) -> None:
-        """Makes the trees, and searches one position so that what does not work is known at once.
+        """Makes the trees, and searches two nodes so that what does not work is known at once.
 
         `trees` in all are spread over the net's streams, one thread each. With `owned` the net is closed with this.
         Raises UsageError and ValueRepairError.
@@ -79,10 +79,7 @@ class MctsOracle:
             )
             for i in range(threads)
         ]
-        with compiling_announced(say):
-            forests[0].add(Position(STARTPOS_FEN), 1)
-            while forests[0].busy:
-                forests[0].step()
+        warm_up(evaluator, params, evaluator.input_format, say)
         self._pool = ForestPool(forests)
 
     @property

@@ -12,7 +12,7 @@ from itertools import chain, islice
 
 from valuerepair.deep.forest_pool import ForestPool
 from valuerepair.deep.mcts_oracle import cannot_be_searched
-from valuerepair.mcts.compiling import compiling_announced
+from valuerepair.mcts.compiling import warm_up
 from valuerepair.mcts.forest import Forest, forest_bytes
 from valuerepair.mcts.net_evaluator import NetEvaluator
 from valuerepair.mcts.params import SearchParams
@@ -60,12 +60,8 @@ def search_positions(
     else:
         assert nodes is not None
         search = _by_forests(evaluator, params, net.batch_size, nodes)
-    with compiling_announced(say):
-        found = search(net, chain(some, coming))
-        first = next(found, None)
-    if first is not None:
-        yield first
-        yield from found
+    warm_up(evaluator, params, evaluator.input_format, say)
+    yield from search(net, chain(some, coming))
 
 
 Work = Callable[[Net, Iterator[Position]], Iterator[Searched]]

@@ -15,7 +15,7 @@ import chess
 
 from valuerepair import __version__
 from valuerepair.errors import ValueRepairError
-from valuerepair.mcts.compiling import compiling_announced
+from valuerepair.mcts.compiling import warm_up
 from valuerepair.mcts.evaluator import Evaluator
 from valuerepair.mcts.forest import forest_bytes
 from valuerepair.mcts.search import Search
@@ -221,10 +221,7 @@ class UciServer:
         net, room = self._net, room_of(settings.hash_mb)
         if self._search is None or self._search_settings != (settings.params, room):
             self._search = None
-            with compiling_announced(self._say):
-                trial = Search(net.evaluator, settings.params, input_format=net.input_format, nodes=2)
-                trial.set_position(Position(STARTPOS_FEN))
-                trial.run(nodes=2)
+            warm_up(net.evaluator, settings.params, net.input_format, self._say)
             self._search = Search(net.evaluator, settings.params, input_format=net.input_format, nodes=room)
             self._search_settings = (settings.params, room)
         return net, self._search, room

@@ -1,0 +1,168 @@
+"""`vr search` as a user types it: tables, JSON, files searched as a forest, options, limits, error lines."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import chess
+import pytest
+from click.testing import CliRunner
+
+from valuerepair.cli import cli
+from valuerepair.errors import ValueRepairError
+from valuerepair.mcts.params import PARAMETERS
+
+TRAP_FEN = "r1bqkbnr/pppp1ppp/2n5/4p3/2B1P3/5Q2/PPPP1PPP/RNB1K1NR b KQkq - 3 3"
+ENDGAME = "8/8/8/8/4k3/8/4P3/4K3 w - - 0 1"
+MATE_IN_1 = "6k1/5ppp/8/8/8/8/8/R6K w - - 0 1"
+MATED = "7k/5KQ1/8/8/8/8/8/8 b - - 0 1"
+
+
+@pytest.fixture
+def maia(shared_data: Path) -> str:
+    return str(shared_data / "nets" / "maia-1900.pb.gz")
+
+
+def vr(*words: str, text: str | None = None) -> str:
+    """Standard output of a command that must succeed."""
+    result = CliRunner().invoke(cli, ["search", *words], input=text, catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+def failure(*words: str) -> tuple[int, str]:
+    """Exit code and line of a command that must fail in a way the user can mend."""
+    result = CliRunner().invoke(cli, ["search", *words])
+    assert isinstance(result.exception, ValueRepairError), result.output
+    return result.exception.exit_code, str(result.exception)
+
+
+def test_the_golden_table(maia: str) -> None:
+    """lc0-facts.md, 4.11: visits and values of lc0 with the same net and nodes."""
+    lines = vr("--net", maia, "--nodes", "100", "--set", "lc0_floats=1", TRAP_FEN).rstrip().splitlines()
+    assert lines[0] == TRAP_FEN
+    assert lines[1].startswith("  root Q -0.0316   W ")
+    assert lines[2] == "  best Nf6 (g8f6)"
+    assert re.search(r"maia-1900, 100 nodes, 98 evaluations, [0-9,]+ a second, depth 4, seldepth 7$", lines[3])
+    moves = [line.split()[1:3] for line in lines[6:-1]]
+    assert moves == [["g8f6", "70"], ["d8f6", "25"], ["c6d4", "2"], ["d7d6", "2"]]
+    assert lines[-1] == "  and 27 more without visits"
+
+
+def test_json_has_every_move(maia: str) -> None:
+    row = json.loads(vr("--net", maia, "--nodes", "50", "--json", "--moves", "e2e4 c5", "startpos"))
+    board = chess.Board(row["fen"])
+    assert row["moves"] == ["e2e4", "c7c5"]
+    assert {move["uci"] for move in row["root_moves"]} == {move.uci() for move in board.legal_moves}
+    assert sum(move["n"] for move in row["root_moves"]) == row["nodes"] - 1 == 49
+    assert sum(move["p"] for move in row["root_moves"]) == pytest.approx(1, abs=1e-4)
+    assert sum(row["wdl"]) == pytest.approx(1)
+    assert row["best"] == row["root_moves"][0]["uci"]
+    for move in row["root_moves"]:
+        assert (move["q"] is None) == (move["n"] == 0)
+        if move["n"]:
+            assert move["pv"][0] == move["uci"]
+            assert move["wdl"][0] - move["wdl"][2] == pytest.approx(move["q"])
+            line = board.copy()
+            for uci in move["pv"]:
+                line.push_uci(uci)
+
+
+def test_a_file_gives_every_position_what_it_gets_alone(maia: str, tmp_path: Path) -> None:
+    positions = tmp_path / "positions.epd"
+    fens = [TRAP_FEN, MATED, ENDGAME, chess.STARTING_FEN]
+    positions.write_text("# some\n" + "\n".join(fens) + "\n")
+    rows = [json.loads(line) for line in vr("--net", maia, "--nodes", "60", "--json", str(positions)).splitlines()]
+    assert [row["fen"] for row in rows] == fens
+    assert rows[1]["error"] == "game over: checkmate"
+    for row in (rows[0], rows[2]):
+        alone = json.loads(vr("--net", maia, "--nodes", "60", "--json", row["fen"]))
+        for ours, theirs in zip(row["root_moves"], alone["root_moves"], strict=True):
+            assert (ours["uci"], ours["n"], ours["pv"]) == (theirs["uci"], theirs["n"], theirs["pv"])
+            assert ours["q"] == pytest.approx(theirs["q"], abs=1e-4)
+    text = vr("--net", maia, "--nodes", "5", "-", text=f"{MATED}\n{TRAP_FEN}\n")
+    assert text.startswith(f"{MATED}\n  game over: checkmate\n\n{TRAP_FEN}\n")
+
+
+def test_options_and_their_short_forms(maia: str) -> None:
+    long = ["--set", "certainty=1", "--set", "Lookahead=on", "--set", "n-scl=7", "--set", "auto_extend=1"]
+    short = ["--certainty", "--lookahead", "--n-scl", "7", "--auto-extend"]
+    common = ["--net", maia, "--nodes", "80", "--json", "--history-fill", "always", MATE_IN_1]
+    ours, theirs = json.loads(vr(*short, *common)), json.loads(vr(*long, *common))
+    del ours["seconds"], theirs["seconds"]
+    assert ours == theirs
+    assert (ours["best"], ours["certain"], ours["mate"]) == ("a1a8", 1, 1)
+    table = vr(*short, "--net", maia, MATE_IN_1)
+    assert "  best Ra8# (a1a8), proven win, mate in 1\n" in table
+    assert "mate 1" in table
+
+
+def test_names_of_settings_are_listed() -> None:
+    assert [line.split()[0] for line in vr("--list-settings").splitlines()] == list(PARAMETERS)
+
+
+def test_by_the_clock(maia: str, tmp_path: Path) -> None:
+    begun = time.monotonic()
+    row = json.loads(vr("--net", maia, "--time", "0.5", "--json", "startpos"))
+    assert 0.5 <= row["seconds"] < 2
+    assert row["nodes"] > 10
+    both = json.loads(vr("--net", maia, "--time", "30", "--nodes", "20", "--json", "startpos"))
+    assert both["nodes"] == 20
+    assert time.monotonic() - begun < 20
+    (tmp_path / "two.epd").write_text(f"{TRAP_FEN}\n{ENDGAME}\n")
+    rows = [json.loads(x) for x in vr("--net", maia, "--time", "0.2", "--json", str(tmp_path / "two.epd")).splitlines()]
+    assert all(0.2 <= row["seconds"] < 2 for row in rows)
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (["8/8/8/8/8/8/8/8 w - - 0 1"], 2, "not a legal position: no white king"),
+        (["nowhere.epd"], 2, "neither a FEN nor a file that is there"),
+        (["startpos", "--moves", "e2e5"], 2, "move 'e2e5' is not legal"),
+        (["startpos", "--nodes", "0"], 2, "--nodes 0: must be at least 1"),
+        (["startpos", "--time", "0"], 2, "--time 0: must be a number of seconds above 0"),
+        (["startpos", "--time", "nan"], 2, "--time nan: must be a number of seconds above 0"),
+        (["startpos", "--n-scl", "0"], 2, "n_scl=0: must be a whole number of at least 1, or inf"),
+        (["startpos", "--set", "certanty=1"], 2, "no search option 'certanty'; did you mean certainty?"),
+        (["startpos", "--set", "cpuct"], 2, "--set cpuct: must be NAME=VALUE"),
+        (["startpos", "--set", "cpuct=x"], 2, "cpuct=x: must be a number"),
+        (["startpos", "--history-fill", "some"], 2, "must be one of no, fen_only, always"),
+        (["startpos", "--syzygy", "/nowhere/at/all"], 2, "/nowhere/at/all"),
+    ],
+)
+def test_what_is_wrong_is_said_in_one_line(maia: str, words: list[str], code: int, said: str) -> None:
+    found, line = failure("--net", maia, *words)
+    assert found == code
+    assert said in line
+    assert "\n" not in line
+
+
+def test_nodes_beyond_memory(maia: str) -> None:
+    code, line = failure("--net", maia, "startpos", "--nodes", "2000000000000")
+    assert code == 2
+    assert "memory" in line
+
+
+def test_remarks_go_to_standard_error(maia: str) -> None:
+    loud = CliRunner().invoke(cli, ["search", "--net", maia, "--nodes", "2", "--device", "cpu", "--threads", "1"])
+    assert loud.stdout.startswith(chess.STARTING_FEN)
+    assert "MCTS" not in loud.stdout
+    quiet = CliRunner().invoke(cli, ["search", "--net", maia, "--nodes", "2", "-q"])
+    assert quiet.stderr == ""
+
+
+@pytest.mark.slow
+def test_a_warm_start_takes_less_than_two_seconds(maia: str) -> None:
+    command = [sys.executable, "-m", "valuerepair", "search", "--net", maia, "--nodes", "1", "-q"]
+    seconds = []
+    for _ in range(6):
+        begun = time.monotonic()
+        subprocess.run(command, check=True, capture_output=True)
+        seconds.append(time.monotonic() - begun)
+    assert min(seconds[1:]) < 2
