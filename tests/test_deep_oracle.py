@@ -202,7 +202,7 @@ def test_the_default_is_stockfish_then_the_own_search_with_the_same_net(
         "no Stockfish on this machine (apt-get install stockfish): "
         "the deep search is 1,000 nodes of the built-in MCTS with the same net"
     )
-    assert "maia-1100 nodes=1000, 1 tree, " in said[-1]
+    assert "maia-1100 nodes=1000, 1 tree, about " in said[-1]
     with pytest.raises(ValueRepairError, match="stockfish is not on this machine"):
         open_oracle("stockfish", net_path=net)
 

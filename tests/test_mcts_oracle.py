@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+import subprocess
+import sys
 import time
 from concurrent.futures import CancelledError
 from dataclasses import replace
@@ -11,6 +13,7 @@ from pathlib import Path
 import chess
 import pytest
 
+from tests.mining_doubles import dump, random_games
 from valuerepair.deep import DeepFailure, DeepResult, mcts_oracle, open_oracle
 from valuerepair.deep.mcts_oracle import MctsOracle, identity_of, open_mcts
 from valuerepair.errors import UsageError
@@ -18,6 +21,7 @@ from valuerepair.mcts.forest import forest_bytes
 from valuerepair.mcts.params import SearchParams
 from valuerepair.nets import Net, open_net
 from valuerepair.positions import STARTPOS_FEN, Position, PositionBatch
+from valuerepair.store import Store
 
 MATE_IN_1 = "6k1/5ppp/8/8/8/8/8/R6K w - - 0 1"
 # lc0-facts.md, 4.11: best move, cp and WDL of lc0 0.32.1 with maia-1900, 100 nodes.
@@ -192,7 +196,7 @@ def test_memory_is_bounded_and_said(net: Net, monkeypatch: pytest.MonkeyPatch) -
     with open_mcts(SearchParams(), 1000, None, net, say=said.append) as oracle:
         assert oracle.workers == net.session.streams * net.batch_size
     need = forest_bytes(oracle.workers, 1000) / 1e6
-    assert f"{oracle.workers} trees at once, {need:,.0f} MB of memory" in said[-1]
+    assert f"{oracle.workers} trees at once, about {need:,.0f} MB of memory" in said[-1]
     monkeypatch.setattr(mcts_oracle, "available_memory", lambda: 6 * forest_bytes(1, 10_000))
     with open_mcts(SearchParams(), 10_000, None, net) as oracle:
         assert oracle.workers == 3  # half of the memory
@@ -202,3 +206,24 @@ def test_memory_is_bounded_and_said(net: Net, monkeypatch: pytest.MonkeyPatch) -
         UsageError, match=r"a tree of 1,000,000,000 nodes needs .* GB, and .* are free: take fewer nodes"
     ):
         open_oracle("mcts:nodes=1000M", net_path=None, net=net)
+
+
+def test_vr_mine_searches_every_position_once(shared_data: Path, tmp_path: Path) -> None:
+    random_games(tmp_path / "games.pgn", 40)
+    net = shared_data / "nets" / "maia-1900.pb.gz"
+    command = [sys.executable, "-m", "valuerepair", "mine", "games.pgn", "--net", str(net)]
+    command += ["--deep", "mcts:nodes=8,certainty=1", "--device", "cpu"]
+    stores = []
+    for _ in range(2):
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=240, check=False)
+        assert done.returncode == 0, done.stderr
+        assert "maia-1900 nodes=8 certainty=1" in done.stdout
+        assert "deep Q from: the search's own Q" in done.stdout
+        stores.append(dump(tmp_path / "valuerepair.db"))
+    assert "scored: 40 of 40, 0 failed, 40 of them before" in done.stdout
+    assert stores[0] == stores[1]
+    with Store.open(tmp_path / "valuerepair.db") as store:
+        frame = store.frame()
+    assert len(frame) == 40
+    assert (frame["nodes"] <= 8).all()
+    assert frame["deep_q"].abs().max() <= 1

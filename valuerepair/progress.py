@@ -87,6 +87,13 @@ class Progress:
         self.close()
 
 
+def format_rate(nodes_per_second: float) -> str:
+    """Nodes a second: of nets some thousands, of alpha-beta engines millions."""
+    if nodes_per_second >= 1e5:
+        return f"{nodes_per_second / 1e6:.2f} Mnodes/s"
+    return f"{nodes_per_second:,.0f} nodes/s"
+
+
 def format_duration(seconds: float) -> str:
     """``75`` as ``1:15``, ``3700`` as ``1:01:40``."""
     whole = round(seconds)

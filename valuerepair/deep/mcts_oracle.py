@@ -188,7 +188,7 @@ def open_mcts(
         raise UsageError(f"--deep mcts: {what} {_size(need)}, and {_size(there)} are free: take {fewer}")
     oracle = MctsOracle(net, params, nodes, count, owned=owned, say=say)
     what = "1 tree" if count == 1 else f"{count} trees at once"
-    say(f"deep search: {oracle.identity.label}, {what}, {_size(need)} of memory at most ({net.where})")
+    say(f"deep search: {oracle.identity.label}, {what}, about {_size(need)} of memory ({net.where})")
     return oracle
 
 

@@ -12,6 +12,9 @@ from typing import Protocol, TypeAlias
 
 from valuerepair.positions import Position
 
+# The kinds of oracles that search with a net: they give a Q of their own.
+OWN_Q = ("mcts", "lc0")
+
 
 @dataclass(frozen=True, slots=True)
 class DeepResult:
@@ -48,9 +51,9 @@ DeepOutcome: TypeAlias = DeepResult | DeepFailure
 class OracleIdentity:
     """Everything an oracle's values depend on; two with the same `digest` give the same values.
 
-    `kind` is ``stockfish``, ``lc0``, ``uci``, ...; `engine` the name and version the engine gives; `sha256` of its
-    binary. `limits` bound one search (``nodes``, ``depth``, ``movetime`` in ms). `options` are those set, and for lc0
-    its backend and the SHA-256 of its net. `net` is the net's name where there is one. `plain` are the options that are
+    `kind` is ``stockfish``, ``mcts``, ``lc0``, ``uci``; `engine` the name and version the engine gives; `sha256` of its
+    binary, or of the net where the search is our own. `limits` bound one search (``nodes``, ``depth``, ``movetime`` in
+    ms). `options` are those set, and for lc0 its backend and the SHA-256 of its net. `net` is the net's name where there is one. `plain` are the options that are
     usual for the kind, so that the label need not name them; None where that is not known: it names none then.
     """
 

@@ -19,10 +19,10 @@ from numpy.typing import NDArray
 
 from valuerepair import __version__, values
 from valuerepair.archives import ReadReport, total_bytes
-from valuerepair.deep.oracle import DeepFailure
+from valuerepair.deep.oracle import OWN_Q, DeepFailure
 from valuerepair.errors import ValueRepairError
 from valuerepair.mining.options import Evaluator, MineOptions, recorded_options, run_identity
-from valuerepair.mining.summary import MineSummary, node_rate
+from valuerepair.mining.summary import MineSummary
 from valuerepair.mining.tally import Tally
 from valuerepair.mining.workers import (
     CHUNK_ROWS,
@@ -37,7 +37,7 @@ from valuerepair.mining.workers import (
     Woken,
 )
 from valuerepair.positions import Position, PositionBatch
-from valuerepair.progress import Progress
+from valuerepair.progress import Progress, format_rate
 from valuerepair.store import Store
 from valuerepair.store.rows import Run, RunRecord
 
@@ -358,6 +358,7 @@ class _Pipeline:
             provider=self._net.provider,
             oracle=self._oracle.identity.label,
             workers=self._oracle.workers,
+            own_q=self._oracle.identity.kind in OWN_Q,
             nodes=self._nodes,
             seconds=time.monotonic() - self._started,
         )
@@ -377,7 +378,7 @@ class _Pipeline:
         if len(self._tally):
             notes.append(f"{self._tally.candidates(self._alpha.value).count:,} candidates")
         if self._nodes:
-            notes.append(node_rate(self._nodes / (time.monotonic() - self._started)))
+            notes.append(format_rate(self._nodes / (time.monotonic() - self._started)))
         if self._reading and self._bytes:
             notes.append(f"read {100 * self._reader.bytes_read / self._bytes:.0f} %")
         self._progress.note(", ".join(notes))

@@ -7,15 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from valuerepair.archives import ReadReport
-from valuerepair.progress import format_duration
+from valuerepair.progress import format_duration, format_rate
 from valuerepair.store import DEFAULT_PATH
 from valuerepair.store.rates import Rate
 from valuerepair.values import Alpha
-
-
-def node_rate(rate: float) -> str:
-    """Nodes a second: of nets some thousands, of alpha-beta engines millions."""
-    return f"{rate / 1e6:.2f} Mnodes/s" if rate >= 1e5 else f"{rate:,.0f} nodes/s"
 
 
 @dataclass(frozen=True)
@@ -24,7 +19,8 @@ class MineSummary:
 
     `sampled` positions were drawn; `scored` of them have net and deep value, `earlier` of these from before; `failed`
     could not be searched. `candidates` are those at the threshold, at `alpha`. `nodes` and `seconds` are of this time
-    only. `state` is ``finished``, ``interrupted`` (by a signal) or ``limited`` (by ``--limit``).
+    only. `own_q`: the oracle gives Q itself. `state` is ``finished``, ``interrupted`` (by a signal) or ``limited`` (by
+    ``--limit``).
     """
 
     run_id: int
@@ -43,6 +39,7 @@ class MineSummary:
     provider: str
     oracle: str
     workers: int
+    own_q: bool
     nodes: int
     seconds: float
 
@@ -60,10 +57,12 @@ class MineSummary:
 
     def lines(self) -> list[str]:
         """The summary for a terminal, with what to do next."""
-        speed = f", {node_rate(self.nodes / self.seconds)}" if self.seconds and self.nodes else ""
+        speed = f", {format_rate(self.nodes / self.seconds)}" if self.seconds and self.nodes else ""
         scored = f"scored: {self.scored:,} of {self.sampled:,}, {self.failed:,} failed"
         earlier = f", {self.earlier:,} of them before" if self.earlier else ""
         source = "the engine's WDL" if self.q_from == "wdl" else f"alpha {self.alpha.value:.1f} ({self.alpha.origin})"
+        if self.own_q:
+            source = "the search's own Q"
         return [
             *self.report.lines(),
             f"net: {self.net} on {self.provider}",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from valuerepair.progress import format_duration
+from valuerepair.progress import format_duration, format_rate
 from valuerepair.store import schema
 from valuerepair.store.phases import PHASES
 from valuerepair.store.queries import QFrom, check_threshold, load_json
@@ -158,10 +158,12 @@ def lines(figures: dict[str, Any]) -> list[str]:
 def _scored_lines(scored: dict[str, Any]) -> list[str]:
     alpha = scored["alpha"]
     source = "engine's WDL" if scored["q_from"] == "wdl" else f"alpha {alpha['value']:.1f} ({alpha['origin']})"
-    speed = f", {scored['nodes_per_second'] / 1e6:.2f} Mnodes/s an engine" if scored["nodes_per_second"] else ""
+    speed = f", {format_rate(scored['nodes_per_second'])} an engine" if scored["nodes_per_second"] else ""
+    nodes = scored["nodes"]
+    searched = f"{nodes / 1e6:,.1f} Mnodes" if nodes >= 1e6 else f"{nodes:,} nodes"
     shown = [
         f"{scored['net']['name']} against {scored['oracle']['label']}, {source}",
-        f"{scored['positions']:,} positions scored; {scored['nodes'] / 1e6:,.1f} Mnodes in "
+        f"{scored['positions']:,} positions scored; {searched} in "
         f"{format_duration(scored['search_seconds'])} of searching{speed}",
     ]
     if scored["without_q"]:
