@@ -17,21 +17,25 @@ from pathlib import Path
 
 import chess
 import chess.engine
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.uci_fake_net import open_material_net
+from tests.uci_fake_net import MaterialNet, open_material_net
 from valuerepair.errors import UsageError
+from valuerepair.mcts.evaluator import Evaluations, Leaves
 from valuerepair.mcts.params import PARAMETERS, SearchParams
 from valuerepair.mcts.result import RootMove, SearchResult
+from valuerepair.mcts.search import Search
 from valuerepair.mcts.uci.clock import TimeManager, is_settled, moves_left
 from valuerepair.mcts.uci.go import Go, parse_go
 from valuerepair.mcts.uci.info import Shown, info_lines, verbose_lines
 from valuerepair.mcts.uci.options import PARAMETER_NAMES, EngineSettings, option_lines, with_option
 from valuerepair.mcts.uci.score import Score, score_of
 from valuerepair.mcts.uci.server import UciServer
-from valuerepair.positions import STARTPOS_FEN
+from valuerepair.mcts.uci.split import SplitEvaluator
+from valuerepair.positions import STARTPOS_FEN, Position
 
 NAN = float("nan")
 MATED, STALEMATE = "7k/5KQ1/8/8/8/8/8/8 b - - 0 1", "7k/5K2/6Q1/8/8/8/8/8 b - - 0 1"
@@ -112,7 +116,7 @@ def test_the_handshake_offers_every_parameter() -> None:
     with gui() as side:
         lines = side.ask("uci", until="uciok")
     offered = {found[1] for line in lines if (found := re.match(r"option name (\S+) type", line))}
-    assert set(PARAMETER_NAMES) == set(PARAMETERS)
+    assert {*PARAMETER_NAMES, "minibatch_size"} == set(PARAMETERS)
     assert offered >= set(PARAMETER_NAMES.values()) | {"WeightsFile", "Threads", "MultiPV", "UCI_ShowWDL", "Ponder"}
     assert lines[0].startswith("id name valuerepair ")
 
@@ -421,7 +425,7 @@ def test_vr_uci_with_a_real_net_gives_the_golden_numbers(shared_data: Path) -> N
     net = shared_data / "nets" / "maia-1900.pb.gz"
     lines = b"uci\n\xff\xfe\x00\nposition startpos\ngo nodes 100\nucinewgame\n"
     lines += b"position fen 8/8/8/8/4k3/8/4P3/4K3 w - - 0 1\ngo nodes 100\n"
-    options = ["--net", str(net), "--set", "Lc0Floats=true", "--set", "UCI_ShowWDL=true"]
+    options = ["--net", str(net), "--set", "Lc0Floats=true", "--set", "UCI_ShowWDL=true", "--set", "MinibatchSize=1"]
     command = [sys.executable, "-m", "valuerepair", "uci", *options]
     done = subprocess.run(command, input=lines, capture_output=True, timeout=200, check=True)
     said = done.stdout.decode().splitlines()
@@ -581,3 +585,41 @@ def test_the_starting_position_is_searched_where_none_was_given() -> None:
     with gui() as side:
         best = side.ask("go nodes 5")[-1].split()[1]
     assert chess.Move.from_uci(best) in chess.Board(STARTPOS_FEN).legal_moves
+
+
+@pytest.mark.parametrize("streams", [1, 2, 3, 8])
+def test_leaves_spread_over_cores_get_the_same_values(streams: int) -> None:
+    dice = np.random.default_rng(1)
+    whole, sizes = MaterialNet(), []
+
+    def recording(leaves: Leaves) -> Evaluations:
+        sizes.append(len(leaves.masks))
+        return whole(leaves)
+
+    split = SplitEvaluator(recording, streams)
+    for n in (1, 2, 5, 16):
+        counts = dice.integers(1, 40, n)
+        leaves = Leaves(
+            dice.integers(0, 2**63, (n, 112), np.uint64),
+            np.zeros(n, np.float32),
+            dice.integers(0, 1858, counts.sum(), np.uint16),
+            np.concatenate([[0], np.cumsum(counts)]).astype(np.int64),
+        )
+        sizes.clear()
+        for ours, theirs in zip(split(leaves), whole(leaves), strict=True):
+            np.testing.assert_array_equal(ours, theirs)
+        assert sum(sizes) == n
+        assert len(sizes) == min(n, streams)
+        assert max(sizes) - min(sizes) <= 1
+    split.close()
+
+
+def test_several_leaves_at_once_make_fewer_calls_and_as_many_visits() -> None:
+    calls = {}
+    for minibatch in (1, 8):
+        net = MaterialNet()
+        search = Search(net, SearchParams(minibatch_size=minibatch))
+        search.set_position(Position(STARTPOS_FEN))
+        assert search.run(nodes=400).nodes == 400
+        calls[minibatch] = net.calls
+    assert calls[8] < calls[1] / 3

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 def command(net: str, settings: tuple[str, ...]) -> None:
     """Search as a UCI engine, for GUIs, match runners and python-chess.
 
-    Options have lc0's names where lc0 has them; send `uci` to see all. By nodes and with MinibatchSize 1 it searches
-    as lc0 does; by the clock it also ends early where nothing can change, as lc0 does (SmartPruningFactor).
+    Options have lc0's names where lc0 has them; send `uci` to see all. With MinibatchSize 1 and by nodes it is the
+    sequential search of `vr search`; the default evaluates several leaves of the tree at once, which is faster.
 
     \b
     Example:
@@ -56,9 +56,19 @@ def _write(line: str) -> None:
 def _open(settings: EngineSettings, say: Callable[[str], None]) -> OpenedNet:
     from valuerepair.mcts.net_evaluator import NetEvaluator
     from valuerepair.mcts.uci.server import OpenedNet
+    from valuerepair.mcts.uci.split import SplitEvaluator, good_minibatch
     from valuerepair.nets import open_net
+    from valuerepair.nets.providers import CPU
 
     net = open_net(settings.weights or None, device=settings.device, threads=settings.threads or None, say=say)
     evaluator = NetEvaluator(net)
-    say(f"{net.identity.name} on {net.where}")
-    return OpenedNet(evaluator, evaluator.input_format, net.identity.value_head == "wdl", net.close)
+    on_cpu = net.provider == CPU
+    minibatch = good_minibatch(evaluator.streams, on_cpu)
+    split = SplitEvaluator(evaluator, evaluator.streams if on_cpu else 1)
+    say(f"{net.identity.name} on {net.where}; MinibatchSize 0 is {minibatch}")
+
+    def close() -> None:
+        split.close()
+        net.close()
+
+    return OpenedNet(split, evaluator.input_format, net.identity.value_head == "wdl", close, minibatch)

@@ -53,8 +53,9 @@ class OracleIdentity:
 
     `kind` is ``stockfish``, ``mcts``, ``lc0``, ``uci``; `engine` the name and version the engine gives; `sha256` of its
     binary, or of the net where the search is our own. `limits` bound one search (``nodes``, ``depth``, ``movetime`` in
-    ms). `options` are those set, and for lc0 its backend and the SHA-256 of its net. `net` is the net's name where there is one. `plain` are the options that are
-    usual for the kind, so that the label need not name them; None where that is not known: it names none then.
+    ms). `options` are those set, and for lc0 its backend and the SHA-256 of its net. `net` is the net's name where
+    there is one. `plain` are the options that are usual for the kind, so that the label need not name them; None where
+    that is not known: it names none then.
     """
 
     kind: str

@@ -18,7 +18,9 @@ from valuerepair.mcts.net_evaluator import NetEvaluator
 from valuerepair.mcts.params import SearchParams
 from valuerepair.mcts.result import SearchResult
 from valuerepair.mcts.search import Search
+from valuerepair.mcts.uci.split import SplitEvaluator
 from valuerepair.nets import Net, NetIdentity
+from valuerepair.nets.providers import CPU
 from valuerepair.positions import Position
 
 _ALL_LINES = 256
@@ -69,11 +71,12 @@ Work = Callable[[Net, Iterator[Position]], Iterator[Searched]]
 
 def _by_search(evaluator: NetEvaluator, params: SearchParams, nodes: int | None, seconds: float | None) -> Work:
     def work(net: Net, positions: Iterator[Position]) -> Iterator[Searched]:
+        split = SplitEvaluator(evaluator, evaluator.streams if net.provider == CPU else 1)
         for position in positions:
             if reason := cannot_be_searched(position):
                 yield Searched(position, net.identity, None, reason)
                 continue
-            search = Search(evaluator, params, input_format=evaluator.input_format, nodes=nodes or _ROOM)
+            search = Search(split, params, input_format=evaluator.input_format, nodes=nodes or _ROOM)
             search.set_position(position)
             begun = time.perf_counter()
             result = search.run(nodes=nodes, seconds=seconds, lines=_ALL_LINES)

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from valuerepair.errors import UsageError
-from valuerepair.mcts.params import PARAMETERS, SearchParams, parameter_choices, parameter_range
+from valuerepair.mcts.params import SearchParams, parameter_choices, parameter_range
 
-# Names of lc0 (search/classic/params.cc, neural/shared_params.cc); the last eight are our own.
+# Names of lc0 (search/classic/params.cc, neural/shared_params.cc); the last seven are our own. MinibatchSize is below.
 PARAMETER_NAMES = {
     "cpuct": "CPuct",
     "cpuct_base": "CPuctBase",
@@ -37,7 +37,6 @@ PARAMETER_NAMES = {
     "temp_endgame": "TempEndgame",
     "temp_value_cutoff": "TempValueCutoff",
     "temp_visit_offset": "TempVisitOffset",
-    "minibatch_size": "MinibatchSize",
     "syzygy": "SyzygyPath",
     "certainty": "Certainty",
     "lookahead": "Lookahead",
@@ -55,15 +54,17 @@ DEVICES = ("auto", "cpu", "cuda", "tensorrt")
 class EngineSettings:
     """What a user can set: parameters of the search, the net, what is shown, and how time is kept.
 
-    `weights` is a net's name or file, empty for the default net; `threads` of the net, 0 for all cores; `hash_mb`
-    bounds the tree; `smart_pruning` is lc0's factor, by which a search by the clock ends once no other move can
-    overtake the best (0: never), and which changes nothing in a search by nodes.
+    `weights` is a net's name or file, empty for the default net; `threads` of the net, 0 for all cores;
+    `minibatch` replaces the parameter of that name, 0 for what is good for speed, 1 for the sequential search;
+    `hash_mb` bounds the tree; `smart_pruning` is lc0's factor, by which a search by the clock ends once no other move
+    can overtake the best (0: never), and which changes nothing in a search by nodes.
     """
 
     params: SearchParams = field(default_factory=SearchParams)
     weights: str = ""
     device: str = "auto"
     threads: int = 0
+    minibatch: int = 0
     hash_mb: int = 512
     multipv: int = 1
     ponder: bool = False
@@ -88,6 +89,7 @@ _OWN = (
     _Own("WeightsFile", "weights"),
     _Own("Device", "device", choices=DEVICES),
     _Own("Threads", "threads", 0, 1024),
+    _Own("MinibatchSize", "minibatch", 0, 1024),
     _Own("Hash", "hash_mb", 1, 1 << 20),
     _Own("MultiPV", "multipv", 1, 500),
     _Own("Ponder", "ponder"),
@@ -105,9 +107,8 @@ _ALL_NAMES = {name.lower(): name for name in (*(own.name for own in _OWN), *PARA
 def option_lines(settings: EngineSettings) -> list[str]:
     """The ``option name ...`` lines of the handshake, with the given settings as defaults."""
     lines = [_line(own.name, getattr(settings, own.setting), (own.low, own.high), own.choices) for own in _OWN]
-    for parameter in PARAMETERS:
+    for parameter, name in PARAMETER_NAMES.items():
         value = getattr(settings.params, parameter)
-        name = PARAMETER_NAMES[parameter]
         lines.append(_line(name, value, parameter_range(parameter), parameter_choices(parameter)))
     return lines
 

@@ -35,12 +35,16 @@ _NOTHING = "bestmove 0000"
 
 @dataclass(frozen=True)
 class OpenedNet:
-    """A net that searches can use: `input_format` of its planes, whether it has a WDL head, how to close it."""
+    """A net that searches can use: `input_format` of its planes, whether it has a WDL head, how to close it.
+
+    `minibatch` leaves of a tree at once are good for speed.
+    """
 
     evaluator: Evaluator
     input_format: int
     has_wdl: bool
     close: Callable[[], None]
+    minibatch: int = 1
 
 
 NetOpener = Callable[[EngineSettings, Callable[[str], None]], OpenedNet]
@@ -219,11 +223,12 @@ class UciServer:
             self._net = self._search = None
             self._net, self._net_settings = self._open_net(settings, self._say), wanted
         net, room = self._net, room_of(settings.hash_mb)
-        if self._search is None or self._search_settings != (settings.params, room):
+        params = replace(settings.params, minibatch_size=settings.minibatch or net.minibatch)
+        if self._search is None or self._search_settings != (params, room):
             self._search = None
-            warm_up(net.evaluator, settings.params, net.input_format, self._say)
-            self._search = Search(net.evaluator, settings.params, input_format=net.input_format, nodes=room)
-            self._search_settings = (settings.params, room)
+            warm_up(net.evaluator, params, net.input_format, self._say)
+            self._search = Search(net.evaluator, params, input_format=net.input_format, nodes=room)
+            self._search_settings = (params, room)
         return net, self._search, room
 
     def _think(self, go: Go, switch: Switch) -> None:
