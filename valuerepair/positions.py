@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from functools import cache
 from itertools import chain
 from typing import Any
 
@@ -26,6 +27,7 @@ _SQUARES = tuple(f + r for r in "12345678" for f in _FILES)
 Moves = NDArray[np.uint16]
 
 
+@cache  # there are some 20,000 texts at most: others raise, and are not kept
 def encode_move(uci: str) -> int:
     """One UCI move (``e2e4``, ``a7a8q``, castling ``e1g1``) as its 16-bit number.
 

@@ -90,7 +90,12 @@ def kernel(function: F) -> F:
     is given, which made the search twice as fast. `allocating_kernel` is for those that do, and for their callers where
     an array is handed back.
     """
-    return _compiled(function, allocates=False)
+    return _compiled(function)
+
+
+def inlined_kernel(function: F) -> F:
+    """A `kernel` that is built into every caller: to hand on the arrays of a forest costs more than a small step."""
+    return _compiled(function, inlined=True)
 
 
 def allocating_kernel(function: F) -> F:
@@ -98,12 +103,12 @@ def allocating_kernel(function: F) -> F:
     return _compiled(function, allocates=True)
 
 
-def _compiled(function: F, allocates: bool) -> F:
+def _compiled(function: F, *, allocates: bool = False, inlined: bool = False) -> F:
     before = _config.CACHE_DIR
     _config.CACHE_DIR = str(CACHE_FOLDER or "")
-    options: dict[str, Any] = {"nogil": True, "error_model": "numpy", "cache": CACHE_FOLDER is not None, "_nrt": allocates}
+    options: dict[str, Any] = {"nogil": True, "error_model": "numpy", "_nrt": allocates, "forceinline": inlined}
     try:
-        compiled: Any = numba.njit(**options)(function)
+        compiled: Any = numba.njit(cache=CACHE_FOLDER is not None, **options)(function)
     finally:
         _config.CACHE_DIR = before
     compiled.get_call_template = _without_literals(compiled.get_call_template)

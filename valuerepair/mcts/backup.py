@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from valuerepair.board.jit import kernel
+from valuerepair.board.jit import inlined_kernel
 from valuerepair.board.make import black_to_move
 from valuerepair.mcts.expand import settle
 from valuerepair.mcts.tree import (
@@ -39,7 +39,7 @@ from valuerepair.mcts.tree import (
 F0, F1 = np.float32(0), np.float32(1)
 
 
-@kernel
+@inlined_kernel
 def add_visit(trees: Trees, node: int, wl: np.float32, draw: np.float32, left: np.float32) -> None:
     """One more visit in the running means (lc0's FinalizeScoreUpdate)."""
     visits = trees.nodes[node, VISITS] + 1
@@ -51,7 +51,7 @@ def add_visit(trees: Trees, node: int, wl: np.float32, draw: np.float32, left: n
     trees.nodes[node, VISITS] = visits
 
 
-@kernel
+@inlined_kernel
 def revalue(trees: Trees, node: int, wl: np.float32, draw: np.float32, left: np.float32, visits: int) -> None:
     """Corrects the means for `visits` visits below whose value has changed by so much (lc0's AdjustForTerminal)."""
     total, n = trees.nodes[node, VISITS], np.float32(visits)
@@ -60,7 +60,7 @@ def revalue(trees: Trees, node: int, wl: np.float32, draw: np.float32, left: np.
     trees.means[node, LEFT] = np.float32(np.float32(trees.means[node, LEFT]) + n * left / np.float32(total))
 
 
-@kernel
+@inlined_kernel
 def refresh_edge(trees: Trees, node: int, draw_score: np.float32) -> None:
     """Brings what the edge to a node says up to date; `draw_score` is that of the player who moved there."""
     edge = trees.nodes[node, EDGE]
@@ -69,7 +69,7 @@ def refresh_edge(trees: Trees, node: int, draw_score: np.float32) -> None:
     trees.q[edge] = np.float32(trees.means[node, WL] + np.float64(drawn))
 
 
-@kernel
+@inlined_kernel
 def spread_bounds(trees: Trees, rules: Rules, node: int, left: np.float32) -> tuple[bool, bool]:
     """Bounds of a node from those of its moves (lc0's MaybeSetBounds).
 
@@ -107,7 +107,7 @@ def spread_bounds(trees: Trees, rules: Rules, node: int, left: np.float32) -> tu
     return True, False
 
 
-@kernel
+@inlined_kernel
 def solved(trees: Trees, root: int) -> bool:
     """A move of the root is proven a win, or all of them are proven."""
     first, all_proven = trees.nodes[root, FIRST], True
@@ -118,7 +118,7 @@ def solved(trees: Trees, root: int) -> bool:
     return all_proven
 
 
-@kernel
+@inlined_kernel
 def back_up(
     trees: Trees, rules: Rules, tree: int, leaf: int, depth: int, wl: np.float32, draw: np.float32, left: np.float32
 ) -> None:
@@ -171,7 +171,7 @@ def back_up(
         trees.slots[tree, STATE] = DONE
 
 
-@kernel
+@inlined_kernel
 def count_leaf(trees: Trees, tree: int, depth: int) -> None:
     """Keeps the depths of the leaves of this search."""
     trees.slots[tree, LEAVES] += 1

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from valuerepair.board.bits import popcount
-from valuerepair.board.jit import kernel
+from valuerepair.board.jit import inlined_kernel, kernel
 from valuerepair.board.make import clock, insufficient_material, make, mark_repetition
 from valuerepair.board.movegen import checkers, count_legal, legal
 from valuerepair.board.rows import CLOCK_SHIFT, REPETITION, RIGHTS, SIXTEEN_BITS, STATE, THEM, US, Boards
@@ -41,7 +41,7 @@ from valuerepair.mcts.tree import (
 ZERO = np.uint64(0)
 
 
-@kernel
+@inlined_kernel
 def draw_by_rule(rows: Boards, r: int, depth: int, two_fold: bool) -> int:
     """The kind of a node whose position, `depth` > 0 plies from the root, has legal moves (lc0's ExtendNode)."""
     if insufficient_material(rows, r) or clock(rows, r) >= 100:
@@ -55,7 +55,7 @@ def draw_by_rule(rows: Boards, r: int, depth: int, two_fold: bool) -> int:
     return OPEN
 
 
-@kernel
+@inlined_kernel
 def settle(trees: Trees, node: int, kind: int, wl: int, left: np.float32) -> None:
     """Gives a node a final value (lc0's MakeTerminal): `wl` is -1, 0 or 1, seen by the player who moved there.
 
@@ -73,7 +73,7 @@ def settle(trees: Trees, node: int, kind: int, wl: int, left: np.float32) -> Non
         trees.prior[edge] = NO_PRIOR
 
 
-@kernel
+@inlined_kernel
 def write_moves(trees: Trees, rules: Rules, tree: int, node: int, row: int) -> int:
     """Writes the legal moves of the position in `row` as edges of a node; returns how many there are."""
     first = tree * rules.edge_room + trees.slots[tree, USED_EDGES]
@@ -88,7 +88,7 @@ def write_moves(trees: Trees, rules: Rules, tree: int, node: int, row: int) -> i
     return int(count)
 
 
-@kernel
+@inlined_kernel
 def extend(trees: Trees, rules: Rules, tree: int, node: int, depth: int) -> None:
     """Writes the moves of a node that is visited for the first time, or settles it where the game is over.
 
@@ -135,7 +135,7 @@ def look_ahead(trees: Trees, rules: Rules, tree: int, node: int, depth: int) -> 
         trees.nodes[node, LOWER], trees.nodes[node, UPPER] = -upper, -lower
 
 
-@kernel
+@inlined_kernel
 def wants_probe(trees: Trees, rules: Rules, tree: int, depth: int) -> bool:
     """The position is one that tablebases know: few men, no castling rights, right after a capture or pawn move."""
     if rules.tablebase_men == 0 or depth == 0:
@@ -146,7 +146,7 @@ def wants_probe(trees: Trees, rules: Rules, tree: int, depth: int) -> bool:
     return bool(popcount(rows[row, US] | rows[row, THEM]) <= rules.tablebase_men)
 
 
-@kernel
+@inlined_kernel
 def set_priors(trees: Trees, rules: Rules, node: int, logits: NDArray[np.float32], offset: int) -> None:
     """softmax(logits / T) of the legal moves; logits[offset:] are in the order of the edges."""
     first, count = trees.nodes[node, FIRST], trees.nodes[node, COUNT]

@@ -10,7 +10,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import count
 
 import numpy as np
-from numpy.typing import NDArray
 
 from valuerepair.board import fens, in_check, keys, legal_moves, parse_fens, replay, status_error
 from valuerepair.board.rows import Boards
@@ -26,7 +25,6 @@ from valuerepair.mcts.rounds import LONGEST_CHAIN, absorb, answer_probe, gather,
 from valuerepair.mcts.select import random_word
 from valuerepair.mcts.syzygy import Tables
 from valuerepair.mcts.tree import (
-    ASKED,
     DONE,
     FREE,
     MOST_MOVES,
@@ -48,7 +46,7 @@ from valuerepair.mcts.tree import (
     tree_bytes,
 )
 from valuerepair.nets.planes import is_initial
-from valuerepair.positions import Position, encode_moves
+from valuerepair.positions import STARTPOS_FEN, Position, encode_moves
 
 
 class Forest:
@@ -125,20 +123,21 @@ class Forest:
 
     def step(self) -> list[tuple[object, SearchResult]]:
         """One round: a leaf of every busy tree, one call of the evaluator. Returns tag and result of finished trees."""
-        self.play_round()
-        finished = []
+        finished: list[tuple[object, SearchResult]] = []
+        if not self.play_round():
+            return finished
         for slot in np.flatnonzero(self._trees.slots[:, STATE] == DONE).tolist():
             finished.append((self._tags[slot], self.result(slot, self._lines)))
             self.release(slot)
         return finished
 
-    def play_round(self) -> None:
-        """`step` without freeing the trees that finish."""
+    def play_round(self) -> bool:
+        """`step` without freeing the trees that finish; False if there are surely none."""
         filled = self._gather()
-        if filled:
-            self._evaluate(filled)
+        done = self._evaluate(filled) if filled else True
         if self.params.self_check:
             check_trees(self._trees, self._rules)
+        return done
 
     def is_done(self, slot: int) -> bool:
         """The tree has its visits, or is proven."""
@@ -181,14 +180,12 @@ class Forest:
 
     def _gather(self) -> int:
         """The leaves of this round; grows the forest and asks the tables as trees need it."""
-        wanted, filled = np.flatnonzero(self._trees.slots[:, STATE] == SEARCHING), 0
-        self._trees.slots[:, ASKED] = 0
-        while len(wanted):
-            filled = int(gather(self._trees, self._rules, self._asked, wanted, filled))
-            wanted = wanted[self._trees.slots[wanted, STATE] >= NEEDS_NODES]
-            for slot in wanted[self._trees.slots[wanted, STATE] == NEEDS_PROBE].tolist():
+        filled, lacking = gather(self._trees, self._rules, self._asked, 0)
+        while lacking:
+            for slot in np.flatnonzero(self._trees.slots[:, STATE] == NEEDS_PROBE).tolist():
                 filled = self._probe(slot, filled)
-            self._make_room(wanted)
+            self._make_room()
+            filled, lacking = gather(self._trees, self._rules, self._asked, filled)
         return filled
 
     def _probe(self, slot: int, filled: int) -> int:
@@ -198,14 +195,15 @@ class Forest:
         known, value = wl is not None, -(wl or 0)
         return int(answer_probe(self._trees, self._rules, slot, known, value, self._asked, filled))
 
-    def _evaluate(self, n: int) -> None:
+    def _evaluate(self, n: int) -> bool:
         asked = self._asked
         leaves = Leaves(asked.masks[:n], asked.rule50[:n], asked.indices[: asked.offsets[n]], asked.offsets[: n + 1])
         q, d, m, logits = self._evaluator(leaves)
-        absorb(self._trees, self._rules, asked, n, q, d, m, logits)
+        done: bool = absorb(self._trees, self._rules, asked, n, q, d, m, logits)
         if self.params.noise_epsilon > 0:
             for slot, node, _ in asked.leaf[:n][asked.leaf[:n, 2] == 0].tolist():
                 add_noise(self._trees, slot, node, self.params)
+        return done
 
     def _make_room_for(self, nodes: int) -> None:
         if nodes < 1:
@@ -213,9 +211,9 @@ class Forest:
         if nodes >= self._rules.node_room:
             self._grow(*room_for(nodes), self._rules.row_room)
 
-    def _make_room(self, wanted: NDArray[np.int64]) -> None:
+    def _make_room(self) -> None:
         """Grows what trees lack, and sets them searching again."""
-        states = self._trees.slots[wanted, STATE]
+        states = self._trees.slots[:, STATE]
         nodes, edges, rows = self._rules.node_room, self._rules.edge_room, self._rules.row_room
         if (states == NEEDS_NODES).any():
             nodes += nodes // 2 + LONGEST_CHAIN
@@ -225,7 +223,8 @@ class Forest:
             rows += rows // 2
         if (nodes, edges, rows) != (self._rules.node_room, self._rules.edge_room, self._rules.row_room):
             self._grow(nodes, edges, rows)
-            self._trees.slots[wanted[states >= NEEDS_NODES], STATE] = SEARCHING
+            states = self._trees.slots[:, STATE]
+            states[states >= NEEDS_NODES] = SEARCHING
 
     def _grow(self, nodes: int, edges: int, rows: int) -> None:
         larger = self._rules._replace(
@@ -258,7 +257,7 @@ def play(position: Position) -> tuple[Boards, bool]:
 
     Raises ValueRepairError for an illegal position or move, and where the game is over.
     """
-    error = status_error(position.start_fen)
+    error = position.start_fen != STARTPOS_FEN and status_error(position.start_fen)
     if error:
         raise ValueRepairError(f"{position.start_fen}: {error}")
     start = parse_fens([position.start_fen])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -30,10 +32,11 @@ from valuerepair.mcts.tree import (
     Rules,
     Trees,
 )
-from valuerepair.positions import decode_move, decode_moves
+from valuerepair.positions import decode_moves
 
 LOSS, TABLE_LOSS, UNDECIDED, TABLE_WIN, WIN = range(5)
 LONGEST_LINE = 128
+NAN = float("nan")
 
 
 @kernel
@@ -142,47 +145,48 @@ def read_result(trees: Trees, rules: Rules, tree: int, lines: int = 1) -> Search
     slots = trees.slots[tree].tolist()
     black = black_to_move(trees.rows, slots[ROOT_ROW])
     draw_score = -float(rules.draw_score) if black else float(rules.draw_score)
-    order = ordered(trees, root).tolist()
-    last_opened = int(trees.nodes[root, FIRST] + trees.nodes[root, OPENED])
-    moves = []
-    for i, edge in enumerate(order):
-        pv: tuple[str, ...] = ()
-        if i < lines:
-            line = np.empty(LONGEST_LINE, np.uint16)
-            pv = decode_moves(line[: principal_line(trees, root, edge, black, line)])
-        moves.append(_root_move(trees, edge, edge < last_opened, black, draw_score, pv))
     wl, d, m, own = trees.means[root].tolist()
-    visits = int(trees.nodes[root, VISITS])
     leaves = max(slots[LEAVES], 1)
     return SearchResult(
-        visits,
+        int(trees.nodes[root, VISITS]),
         slots[EVALUATIONS],
         -wl + draw_score * d,
         -wl,
         d,
         m,
         -own,
-        tuple(moves),
+        tuple(_root_moves(trees, root, black, draw_score, lines)),
         round(slots[DEPTHS] / leaves),
         slots[DEEPEST],
     )
 
 
-def _root_move(trees: Trees, edge: int, opened: bool, black: int, draw_score: float, pv: tuple[str, ...]) -> RootMove:
-    move = decode_move(int(trees.move[edge]) ^ FLIP * black)
-    visits = int(trees.visits[edge]) if opened else 0
-    wl, d, m = float("nan"), float("nan"), float("nan")
-    certain, mate = None, None
-    if visits:
+def _root_moves(trees: Trees, root: int, black: int, draw_score: float, lines: int) -> Iterator[RootMove]:
+    """The moves of a root, the best first; `black` is 1 when Black is to move."""
+    order, line = ordered(trees, root), np.empty(LONGEST_LINE, np.uint16)
+    last_opened = int(trees.nodes[root, FIRST] + trees.nodes[root, OPENED])
+    moves, priors = decode_moves(trees.move[order] ^ np.uint16(FLIP * black)), trees.prior[order].tolist()
+    for i, (edge, move, prior) in enumerate(zip(order.tolist(), moves, priors, strict=True)):
+        pv: tuple[str, ...] = (move,)
+        if i < lines:
+            pv = decode_moves(line[: principal_line(trees, root, edge, black, line)])
+        visits = int(trees.visits[edge]) if edge < last_opened else 0
+        if visits == 0:
+            yield _unvisited(trees, edge, move, prior, draw_score)
+            continue
         child = int(trees.child[edge])
         wl, d, m, _ = trees.means[child].tolist()
         kind = int(trees.nodes[child, KIND])
-        if kind not in (OPEN, TWO_FOLD):
-            certain = round(wl)
-        if kind == ENDED and certain:
-            mate = certain * (round(m) // 2 + 1)
-    elif len(trees.certain) and trees.certain[edge] != UNPROVEN:
-        certain = int(trees.certain[edge])
-        wl, d, m = float(certain), float(certain == 0), 0.0
-        mate = 1 if certain > 0 else None
-    return RootMove(move, visits, float(trees.prior[edge]), wl + draw_score * d, wl, d, m, certain, mate, pv or (move,))
+        certain = None if kind in (OPEN, TWO_FOLD) else round(wl)
+        mate = certain * (round(m) // 2 + 1) if certain and kind == ENDED else None
+        yield RootMove(move, visits, prior, wl + draw_score * d, wl, d, m, certain, mate, pv)
+
+
+def _unvisited(trees: Trees, edge: int, move: str, prior: float, draw_score: float) -> RootMove:
+    """A move without visits; look-ahead may know that it ends the game."""
+    certain = int(trees.certain[edge]) if len(trees.certain) else UNPROVEN
+    if certain == UNPROVEN:
+        return RootMove(move, 0, prior, NAN, NAN, NAN, NAN, None, None, (move,))
+    drawn = float(certain == 0)
+    mate = 1 if certain > 0 else None
+    return RootMove(move, 0, prior, certain + draw_score * drawn, float(certain), drawn, 0.0, certain, mate, (move,))

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from valuerepair.board.jit import kernel
+from valuerepair.board.jit import inlined_kernel, kernel
 from valuerepair.board.movegen import MAX_MOVES
 from valuerepair.mcts.backup import back_up
 from valuerepair.mcts.expand import extend, force, set_priors, settle, wants_probe
@@ -72,7 +72,7 @@ def room_to_ask(rows: int) -> Asked:
     )
 
 
-@kernel
+@inlined_kernel
 def ask(trees: Trees, rules: Rules, tree: int, node: int, depth: int, asked: Asked, n: int) -> None:
     """Writes a leaf, whose moves are written already, as row n of the round."""
     row = trees.slots[tree, ROOT_ROW] + depth
@@ -91,7 +91,7 @@ def ask(trees: Trees, rules: Rules, tree: int, node: int, depth: int, asked: Ask
             node = np.int64(trees.nodes[node, PARENT])
 
 
-@kernel
+@inlined_kernel
 def lacks_room(trees: Trees, rules: Rules, tree: int) -> bool:
     """Sets the state of a tree that has no room for the moves of one more leaf, or for a chain of forced moves."""
     chain = LONGEST_CHAIN if rules.auto_extend else 0
@@ -104,7 +104,7 @@ def lacks_room(trees: Trees, rules: Rules, tree: int) -> bool:
     return False
 
 
-@kernel
+@inlined_kernel
 def wants_visit(trees: Trees, rules: Rules, tree: int) -> bool:
     """The tree is to have one more visit beside those in flight."""
     root = tree * rules.node_room
@@ -128,7 +128,7 @@ def extend_chain(trees: Trees, rules: Rules, tree: int, node: int, depth: int) -
     return node, depth
 
 
-@kernel
+@inlined_kernel
 def pick_leaf(trees: Trees, rules: Rules, tree: int, asked: Asked, n: int) -> bool:
     """Visits a tree until a leaf needs the net and writes it as row n; False if there is none, the state says why.
 
@@ -159,7 +159,7 @@ def pick_leaf(trees: Trees, rules: Rules, tree: int, asked: Asked, n: int) -> bo
     return False
 
 
-@kernel
+@inlined_kernel
 def visit_settled(trees: Trees, rules: Rules, tree: int, node: int, depth: int) -> None:
     """A visit that ends in a settled node."""
     wl, draw = np.float32(trees.means[node, WL]), np.float32(trees.means[node, DRAW])
@@ -167,12 +167,19 @@ def visit_settled(trees: Trees, rules: Rules, tree: int, node: int, depth: int) 
 
 
 @kernel
-def gather(trees: Trees, rules: Rules, asked: Asked, wanted: NDArray[np.int64], n: int) -> int:
-    """Adds a leaf (with virtual visits several) of each wanted tree as rows n, n + 1, ...; returns the new n."""
-    for i in range(len(wanted)):
-        while trees.slots[wanted[i], ASKED] < rules.batch and pick_leaf(trees, rules, wanted[i], asked, n):
+def gather(trees: Trees, rules: Rules, asked: Asked, n: int) -> tuple[int, bool]:
+    """Adds a leaf (with virtual visits several) of every tree that has none yet in this round as rows n, n + 1, ...
+
+    Returns the new n, and whether a tree lacks something first (its state says what). The round begins with n = 0.
+    """
+    lacking, begins = False, n == 0
+    for tree in range(len(trees.slots)):
+        if begins:
+            trees.slots[tree, ASKED] = 0
+        while trees.slots[tree, ASKED] < rules.batch and pick_leaf(trees, rules, tree, asked, n):
             n += 1
-    return n
+        lacking = lacking or trees.slots[tree, STATE] >= NEEDS_NODES
+    return n, lacking
 
 
 @kernel
@@ -201,11 +208,15 @@ def absorb(
     d: NDArray[np.float32],
     m: NDArray[np.float32],
     logits: NDArray[np.float32],
-) -> None:
-    """Gives the n leaves of a round their evaluations and takes them up into their trees."""
+) -> bool:
+    """Gives the n leaves of a round their evaluations and takes them up into their trees; True if a tree is done."""
     for i in range(n):
         tree, node, depth = asked.leaf[i, 0], asked.leaf[i, 1], asked.leaf[i, 2]
         set_priors(trees, rules, node, logits, asked.offsets[i])
         trees.means[node, OWN] = np.float64(-q[i])
         trees.slots[tree, EVALUATIONS] += 1
         back_up(trees, rules, tree, node, depth, -q[i], d[i], m[i])
+    done = False
+    for tree in range(len(trees.slots)):
+        done = done or trees.slots[tree, STATE] == DONE
+    return done

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from valuerepair.board.jit import kernel
+from valuerepair.board.jit import inlined_kernel, kernel
 from valuerepair.board.make import black_to_move, make, mark_repetition
 from valuerepair.mcts.fastmath import rough_log
 from valuerepair.mcts.tree import (
@@ -54,7 +54,7 @@ def random_word(state: np.uint64) -> np.uint64:
     return result
 
 
-@kernel
+@inlined_kernel
 def cpuct(rules: Rules, visits: int, at_root: bool) -> np.float32:
     """lc0's ComputeCpuct: init + factor * ln((N + base) / base)."""
     init, base, factor = rules.cpuct, rules.cpuct_base, rules.cpuct_factor
@@ -68,7 +68,7 @@ def cpuct(rules: Rules, visits: int, at_root: bool) -> np.float32:
     return result
 
 
-@kernel
+@inlined_kernel
 def closed(trees: Trees, rules: Rules, edge: int, at_root: bool) -> bool:
     """Proven, so that no visit goes there. At the root a draw stays open: moves are chosen there by visits."""
     if not rules.certainty:
@@ -77,7 +77,7 @@ def closed(trees: Trees, rules: Rules, edge: int, at_root: bool) -> bool:
     return bool(proven != UNPROVEN and not (at_root and proven == 0))
 
 
-@kernel
+@inlined_kernel
 def arrange(trees: Trees, rules: Rules, node: int, at_root: bool) -> bool:
     """Brings the unopened edge of the highest prior right behind the opened ones; False if there is none to open."""
     first, count, at = trees.nodes[node, FIRST], trees.nodes[node, COUNT], trees.nodes[node, OPENED]
@@ -103,7 +103,7 @@ def arrange(trees: Trees, rules: Rules, node: int, at_root: bool) -> bool:
     return True
 
 
-@kernel
+@inlined_kernel
 def first_play_urgency(
     trees: Trees, rules: Rules, node: int, draw_score: np.float32, at_root: bool, visited: np.float32
 ) -> np.float32:
@@ -118,7 +118,7 @@ def first_play_urgency(
     return result
 
 
-@kernel
+@inlined_kernel
 def puct(trees: Trees, rules: Rules, node: int, draw_score: np.float32, at_root: bool) -> int:
     """The edge of the highest Q + U; -1 if all are proven. Ties go to the edge of the higher prior, as in lc0.
 
@@ -180,7 +180,7 @@ def sampled(trees: Trees, rules: Rules, tree: int, node: int) -> int:
     return -1
 
 
-@kernel
+@inlined_kernel
 def chosen(trees: Trees, rules: Rules, tree: int, node: int, depth: int, draw_score: np.float32) -> int:
     """The edge that the next visit takes; -1 if all are proven.
 
@@ -195,7 +195,7 @@ def chosen(trees: Trees, rules: Rules, tree: int, node: int, depth: int, draw_sc
     return puct(trees, rules, node, draw_score, depth == 0)
 
 
-@kernel
+@inlined_kernel
 def new_node(trees: Trees, rules: Rules, tree: int, parent: int, edge: int) -> int:
     """Makes the node that the first unopened edge of `parent` leads to; with parent -1 the root. Room must be there."""
     node: int = tree * rules.node_room + trees.slots[tree, USED_NODES]
@@ -214,14 +214,14 @@ def new_node(trees: Trees, rules: Rules, tree: int, parent: int, edge: int) -> i
     return node
 
 
-@kernel
+@inlined_kernel
 def step_down(trees: Trees, tree: int, edge: int, row: int) -> None:
     """Plays the move of an edge from the position in row `row` to the next row."""
     make(trees.rows, row, row + 1, np.int64(trees.move[edge]))
     mark_repetition(trees.rows, trees.slots[tree, FIRST_ROW], row + 1)
 
 
-@kernel
+@inlined_kernel
 def descend(trees: Trees, rules: Rules, tree: int) -> tuple[int, int]:
     """Walks to the node of the next visit, making it if needed; returns it and its depth.
 
