@@ -11,19 +11,16 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
-from queue import Empty, SimpleQueue
+from queue import Empty
 from typing import TYPE_CHECKING
 
-import numpy as np
-from numpy.typing import NDArray
-
 from valuerepair import __version__, values
-from valuerepair.archives import ReadReport, total_bytes
+from valuerepair.archives import total_bytes
 from valuerepair.deep.oracle import OWN_Q, DeepFailure
 from valuerepair.errors import ValueRepairError
 from valuerepair.mining.options import Evaluator, MineOptions, recorded_options, run_identity
-from valuerepair.mining.summary import MineSummary
-from valuerepair.mining.tally import Tally
+from valuerepair.mining.summary import MineSummary, nothing_sampled, resume_line
+from valuerepair.mining.tally import Pairs, Tally, numbers
 from valuerepair.mining.workers import (
     CHUNK_ROWS,
     Evaluated,
@@ -36,7 +33,7 @@ from valuerepair.mining.workers import (
     Searched,
     Woken,
 )
-from valuerepair.positions import Position, PositionBatch
+from valuerepair.positions import Position
 from valuerepair.progress import Progress, format_rate
 from valuerepair.store import Store
 from valuerepair.store.rows import Run, RunRecord
@@ -46,6 +43,8 @@ if TYPE_CHECKING:
 
 # A new chunk is asked for when fewer positions wait for an engine: enough for the time it takes to come.
 _FEW_WAITING = 64
+# One at work and one to go on with, so that a slow net never rests; the engines do not wait for it.
+_CHUNKS_IN_NET = 2
 _GRACE_S = 10.0
 _TICK_S = 0.5
 # An engine that fails on so many positions and has not scored one is broken as a whole.
@@ -74,41 +73,26 @@ def mine(
     """
     recorded = recorded_options(options.sample)
     versions = {"valuerepair": __version__, "python": platform.python_version(), "provider": net.provider}
-    identity = run_identity(paths, recorded, net, oracle.identity)
-    run = store.begin_run(RunRecord(identity, options.command, recorded, options.sample.seed, versions))
-    store.commit()
-    if run.resumed:
-        say(_resume_line(run))
-    pipeline = _Pipeline(paths, options, store, net, oracle, run, progress or Progress("mining", quiet=True))
-    try:
-        with pipeline.signals():
-            state = pipeline.work()
-            summary = pipeline.summary(state)
-    except BaseException:
-        # The error that ended the run is the one to tell, not that its end could not be recorded either.
-        with contextlib.suppress(ValueRepairError):
-            store.end_run(run, "interrupted", run.counts)
-        raise
-    finally:
-        pipeline.stop_threads()
+    with Reader(paths, options.sample) as reader:  # it samples from now on
+        identity = run_identity(paths, recorded, net, oracle.identity)
+        run = store.begin_run(RunRecord(identity, options.command, recorded, options.sample.seed, versions))
+        store.commit()
+        if run.resumed:
+            say(resume_line(run))
+        pipeline = _Pipeline(reader, options, store, net, oracle, run, progress or Progress("mining", quiet=True))
+        try:
+            with pipeline.signals():
+                state = pipeline.work()
+                summary = pipeline.summary(state)
+        except BaseException:
+            # The error that ended the run is the one to tell, not that its end could not be recorded either.
+            with contextlib.suppress(ValueRepairError):
+                store.end_run(run, "interrupted", run.counts)
+            raise
     store.end_run(run, "finished" if state == "finished" else "interrupted", summary.counts())
     if not summary.sampled and state == "finished":
-        raise ValueRepairError(_nothing_sampled(paths, summary.report))
+        raise ValueRepairError(nothing_sampled(paths, summary.report))
     return summary
-
-
-def _resume_line(run: Run) -> str:
-    sampled = run.counts.get("sampled")
-    of_all = f" of {sampled:,}" if sampled and run.state == "finished" else ""
-    what = "this run is complete; looking for new positions" if run.state == "finished" else "resuming"
-    return f"{what}: {run.scored:,}{of_all} already scored"
-
-
-def _nothing_sampled(paths: Sequence[str], report: ReadReport) -> str:
-    names = ", ".join(paths[:3]) + (", ..." if len(paths) > 3 else "")
-    reasons = (report.rejected + report.rejected_positions).most_common(4)
-    why = f" ({', '.join(f'{count:,} {reason}' for reason, count in reasons)})" if reasons else ""
-    return f"{names}: no position to mine in {report.games:,} games{why}; relax --min-ply or other filters"
 
 
 class _Pipeline:
@@ -116,7 +100,7 @@ class _Pipeline:
 
     def __init__(
         self,
-        paths: Sequence[str],
+        reader: Reader,
         options: MineOptions,
         store: Store,
         net: Evaluator,
@@ -128,17 +112,18 @@ class _Pipeline:
         self._run, self._progress = run, progress
         self._net_id = store.add_net(net.identity, net.history_fill)
         self._oracle_id = store.add_oracle(oracle.identity)
-        self._events: SimpleQueue[Event] = SimpleQueue()
-        self._reader = Reader(paths, options.sample, self._events)
+        self._reader, self._events = reader, reader.events
         self._evaluator = NetThread(net, self._events)
-        self._bytes = total_bytes(paths)
+        self._bytes = total_bytes(reader.paths)
         self._tally = Tally(options.threshold, options.q_from)
         self._alpha = values.Alpha(options.alpha or values.DEFAULT_ALPHA, "given" if options.alpha else "default")
         self._refit_at = 0
-        self._waiting: deque[tuple[int, float, Position]] = deque()
+        self._waiting: deque[tuple[int, Position]] = deque()
         self._searching: dict[int, Future[DeepOutcome]] = {}
+        self._pairs = Pairs(self._tally)
         self._capacity = 2 * oracle.workers
-        self._asked = self._in_net = False
+        self._asked = False
+        self._in_net = 0
         self._reading = True
         self._read_error: Exception | None = None
         self._seen = bytearray()
@@ -153,18 +138,20 @@ class _Pipeline:
 
     def work(self) -> str:
         """Works until all is done, or the limit or a signal ends it; gives the run's state."""
-        self._reader.start()
-        self._evaluator.start()
-        while not self._signals and (self._searching or not self._exhausted):
-            self._feed()
-            self._handle_next()
+        with self._evaluator:
+            while not self._signals and (self._searching or self._pairs.open or not self._exhausted):
+                self._feed()
+                self._handle_next()
+            return self._end()
+
+    def _end(self) -> str:
         if self._signals:
             self._wind_down()
             return "interrupted"
         if self._read_error is not None:
             self._flush_failures()
             raise self._read_error
-        if self._failed and not len(self._tally):
+        if self._failed and not self._any_scored:
             raise self._hopeless()
         return "limited" if self._limit_reached and not self._drained else "finished"
 
@@ -180,23 +167,33 @@ class _Pipeline:
 
     @property
     def _limit_reached(self) -> bool:
-        return self._options.limit is not None and self._submitted >= self._options.limit
+        return self._allowed <= 0
+
+    @property
+    def _allowed(self) -> float:
+        """Searches that may still begin."""
+        return float("inf") if self._options.limit is None else self._options.limit - self._submitted
+
+    @property
+    def _any_scored(self) -> bool:
+        return bool(len(self._tally) or self._pairs.open)
 
     def _feed(self) -> None:
         """Keeps the engines busy, and asks for a chunk when few positions wait for them."""
         while self._waiting and len(self._searching) < self._capacity and not self._limit_reached:
-            position_id, net_q, position = self._waiting.popleft()
+            position_id, position = self._waiting.popleft()
             future = self._oracle.submit(position)
             self._searching[position_id] = future
             self._submitted += 1
-            future.add_done_callback(self._announcement(position_id, net_q))
-        few = len(self._waiting) < max(_FEW_WAITING, 2 * self._capacity)
-        if self._reading and few and not (self._asked or self._in_net or self._limit_reached):
+            future.add_done_callback(self._announcement(position_id))
+        # What lies beyond the limit would be sampled and evaluated beside the engines, at their cost.
+        few = len(self._waiting) < min(max(_FEW_WAITING, 2 * self._capacity), self._allowed)
+        if self._reading and few and not self._asked and self._in_net < _CHUNKS_IN_NET:
             self._asked = True
             self._reader.ask()
 
-    def _announcement(self, position_id: int, net_q: float) -> Callable[[Future[DeepOutcome]], None]:
-        return lambda done: self._events.put(Searched(position_id, net_q, done))
+    def _announcement(self, position_id: int) -> Callable[[Future[DeepOutcome]], None]:
+        return lambda done: self._events.put(Searched(position_id, done))
 
     def _handle_next(self) -> None:
         """Waits a moment for an event, handles it, and commits and shows figures when that is due."""
@@ -221,39 +218,41 @@ class _Pipeline:
     # -- events -------------------------------------------------------------------------------------------------------
 
     def _take_chunk(self, event: Sampled) -> None:
-        """Records sampled positions; those without a net value go to the net, the others straight on."""
+        """Records sampled positions; those without a net value go to the net, those without a deep one to the engines.
+
+        What is scored or has failed before is only counted.
+        """
         self._asked = False
         ids, batch = self._store.add_positions(event.batch, self._run)
         rows = [i for i, position_id in enumerate(ids.tolist()) if self._is_first(position_id)]
         ids, batch = ids[rows], batch.take(rows)
         self._sampled += len(ids)
-        known = self._store.known(ids, self._net_id, self._oracle_id)
-        fresh = [i for i, row in enumerate(known) if row.net_q is None]
-        if fresh:
-            self._in_net = True
-            self._evaluator.submit(ids[fresh], batch.take(fresh))
-        old = [i for i, row in enumerate(known) if row.net_q is not None]
-        self._route(ids[old], batch.take(old))
-
-    def _take_values(self, event: Evaluated) -> None:
-        self._in_net = False
-        self._store.add_net_values(event.ids, self._net_id, event.values, self._run)
-        self._route(event.ids, event.batch)
-
-    def _route(self, ids: NDArray[np.int64], batch: PositionBatch) -> None:
-        """Positions with a net value: what is scored or has failed before is counted, the rest waits for an engine."""
+        fresh = []
         for i, known in enumerate(self._store.known(ids, self._net_id, self._oracle_id)):
+            position_id = int(ids[i])
             if known.net_q is None:
-                raise AssertionError(f"position {ids[i]} has no net value")
+                fresh.append(i)
             if known.deep is not None:
                 self._earlier += 1
-                self._tally.add(known.net_q, known.deep)
+                self._pairs.add_deep(position_id, known.deep)
             elif known.failure is not None and not self._options.retry_failed:
                 self._failed += 1
                 self._failed_before += 1
                 self._last_failure = known.failure
+                continue
             else:
-                self._waiting.append((int(ids[i]), known.net_q, batch[i]))
+                self._waiting.append((position_id, batch[i]))
+            if known.net_q is not None:
+                self._pairs.add_net(position_id, known.net_q)
+        if fresh:
+            self._in_net += 1
+            self._evaluator.submit(ids[fresh], batch.take(fresh))
+
+    def _take_values(self, event: Evaluated) -> None:
+        self._in_net -= 1
+        self._store.add_net_values(event.ids, self._net_id, event.values, self._run)
+        for position_id, net_q in zip(event.ids.tolist(), event.values.q.tolist(), strict=True):
+            self._pairs.add_net(position_id, net_q)
 
     def _is_first(self, position_id: int) -> bool:
         """Whether this run meets the position for the first time. One byte a position of the store."""
@@ -274,17 +273,18 @@ class _Pipeline:
         if isinstance(outcome, DeepFailure):
             self._failed += 1
             self._last_failure = outcome.reason
+            self._pairs.drop(event.id)
             self._held_failures.append((event.id, outcome.reason, outcome.attempts))
-            if not len(self._tally) and len(self._held_failures) >= _HOPELESS_FAILURES:
+            if not self._any_scored and len(self._held_failures) >= _HOPELESS_FAILURES:
                 raise self._hopeless()
         else:
             self._store.add_deep(event.id, self._oracle_id, outcome, self._run)
-            self._tally.add_score(event.net_q, outcome)
+            self._pairs.add_deep(event.id, numbers(outcome))
             self._nodes += outcome.nodes
         self._flush_failures()
 
     def _flush_failures(self) -> None:
-        if len(self._tally):
+        if self._any_scored:
             for position_id, reason, attempts in self._held_failures:
                 self._store.add_failure(position_id, self._oracle_id, reason, attempts, self._run)
             self._held_failures.clear()
@@ -323,18 +323,13 @@ class _Pipeline:
         running = sum(not future.cancelled() for future in self._searching.values())
         self._progress.say(f"stopping: waiting for {running} searches in flight; Ctrl-C again gives them up")
         deadline = time.monotonic() + _GRACE_S
-        while self._searching and self._signals < 2 and time.monotonic() < deadline:
+        while (self._searching or self._pairs.open) and self._signals < 2 and time.monotonic() < deadline:
             with contextlib.suppress(Empty):
                 event = self._events.get(timeout=0.1)
                 if isinstance(event, Searched | Evaluated):
                     self._handle(event)
         self._store.commit()
         self._oracle.close(cancel=True)
-
-    def stop_threads(self) -> None:
-        """Lets both threads end; an idle one ends at once, a busy one after its batch."""
-        self._reader.stop()
-        self._evaluator.stop()
 
     def summary(self, state: str) -> MineSummary:
         """What the run came to, with the alpha of the store as it is now."""

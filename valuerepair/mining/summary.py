@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +11,24 @@ from valuerepair.archives import ReadReport
 from valuerepair.progress import format_duration, format_rate
 from valuerepair.store import DEFAULT_PATH
 from valuerepair.store.rates import Rate
+from valuerepair.store.rows import Run
 from valuerepair.values import Alpha
+
+
+def resume_line(run: Run) -> str:
+    """What a run says that goes on with an earlier one's work."""
+    sampled = run.counts.get("sampled")
+    of_all = f" of {sampled:,}" if sampled and run.state == "finished" else ""
+    what = "this run is complete; looking for new positions" if run.state == "finished" else "resuming"
+    return f"{what}: {run.scored:,}{of_all} already scored"
+
+
+def nothing_sampled(paths: Sequence[str], report: ReadReport) -> str:
+    """The error of a run that sampled no position."""
+    names = ", ".join(paths[:3]) + (", ..." if len(paths) > 3 else "")
+    reasons = (report.rejected + report.rejected_positions).most_common(4)
+    why = f" ({', '.join(f'{count:,} {reason}' for reason, count in reasons)})" if reasons else ""
+    return f"{names}: no position to mine in {report.games:,} games{why}; relax --min-ply or other filters"
 
 
 @dataclass(frozen=True)

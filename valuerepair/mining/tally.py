@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from typing import Literal
+from typing import Literal, TypeAlias
 
 import numpy as np
 
@@ -13,6 +13,13 @@ from valuerepair.store.rows import DeepScore
 
 _NOTHING = float("nan")
 _COLUMNS = 7  # net_q, cp, mate, w, d, l, q
+
+Deep: TypeAlias = tuple[float | None, ...]  # cp, mate, win, draw, loss, own Q
+
+
+def numbers(score: DeepScore) -> Deep:
+    """What of a deep search decides its Q."""
+    return (score.cp, score.mate, *(score.wdl or (None, None, None)), score.q)
 
 
 class Tally:
@@ -30,14 +37,10 @@ class Tally:
     def __len__(self) -> int:
         return len(self._rows) // _COLUMNS
 
-    def add(self, net_q: float, deep: tuple[float | None, ...]) -> None:
-        """Adds one scored position: `deep` is cp, mate, win, draw, loss, own Q."""
+    def add(self, net_q: float, deep: Deep) -> None:
+        """Adds one scored position."""
         self._rows.append(net_q)
         self._rows.extend(_NOTHING if value is None else value for value in deep)
-
-    def add_score(self, net_q: float, score: DeepScore) -> None:
-        """Adds one scored position."""
-        self.add(net_q, (score.cp, score.mate, *(score.wdl or (None, None, None)), score.q))
 
     def candidates(self, alpha: float) -> Rate:
         """Candidates among the positions that have a Q, at this alpha."""
@@ -51,3 +54,37 @@ class Tally:
         self._usable += int((~np.isnan(off)).sum())
         self._candidates += int((off >= self._threshold).sum())
         return wilson(self._candidates, self._usable)
+
+
+class Pairs:
+    """Brings the two values of a position together, whichever comes first, and hands both to the tally."""
+
+    def __init__(self, tally: Tally) -> None:
+        self._tally = tally
+        self._net: dict[int, float] = {}
+        self._deep: dict[int, Deep] = {}
+
+    @property
+    def open(self) -> int:
+        """Positions with a deep value that wait for the net's."""
+        return len(self._deep)
+
+    def add_net(self, position_id: int, net_q: float) -> None:
+        """Adds the net's value of a position."""
+        deep = self._deep.pop(position_id, None)
+        if deep is None:
+            self._net[position_id] = net_q
+        else:
+            self._tally.add(net_q, deep)
+
+    def add_deep(self, position_id: int, deep: Deep) -> None:
+        """Adds the deep value of a position."""
+        net_q = self._net.pop(position_id, None)
+        if net_q is None:
+            self._deep[position_id] = deep
+        else:
+            self._tally.add(net_q, deep)
+
+    def drop(self, position_id: int) -> None:
+        """Forgets a position that gets no deep value."""
+        self._net.pop(position_id, None)

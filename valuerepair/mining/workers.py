@@ -63,7 +63,6 @@ class Searched:
     """The oracle is done with position `id`; `future` is done."""
 
     id: int
-    net_q: float
     future: Future[DeepOutcome]
 
 
@@ -77,13 +76,15 @@ Events: TypeAlias = "SimpleQueue[Event]"
 
 
 class Reader(threading.Thread):
-    """Samples archives, and hands over one chunk for each `ask`: what nobody asks for is not read ahead."""
+    """Samples archives within its context, and puts one chunk into `events` for each `ask`: no more is read ahead."""
 
-    def __init__(self, paths: Sequence[str], options: SampleOptions, events: Events) -> None:
+    def __init__(self, paths: Sequence[str], options: SampleOptions) -> None:
         super().__init__(name="mine-reader", daemon=True)
+        self.paths = paths
+        self.events: SimpleQueue[Event] = SimpleQueue()
         self.report = ReadReport()
         self.bytes_read = 0  # of the files as they lie on the disk
-        self._paths, self._options, self._events = paths, options, events
+        self._options = options
         self._asked = threading.Semaphore(0)
         self._stopped = threading.Event()
 
@@ -91,7 +92,11 @@ class Reader(threading.Thread):
         """Allows one more chunk."""
         self._asked.release()
 
-    def stop(self) -> None:
+    def __enter__(self) -> Reader:
+        self.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
         """Ends the reading soon; no further event comes."""
         self._stopped.set()
 
@@ -100,7 +105,7 @@ class Reader(threading.Thread):
             # `sample` is a generator, typed as the iterator it is; closed, it ends its own threads.
             batches = cast(
                 "Generator[PositionBatch, None, None]",
-                sample(self._paths, self._options, self.report, on_bytes=self._count),
+                sample(self.paths, self._options, self.report, on_bytes=self._count),
             )
             with closing(batches):
                 size = FIRST_CHUNK_ROWS
@@ -110,13 +115,13 @@ class Reader(threading.Thread):
                         if not self._wait():
                             return
                         rows = np.arange(begin, min(begin + size, len(batch)))
-                        self._events.put(Sampled(batch.take(rows)))
+                        self.events.put(Sampled(batch.take(rows)))
                         begin += len(rows)
                         size = min(2 * size, CHUNK_ROWS)
         except Exception as error:
-            self._events.put(ReadingEnded(error))
+            self.events.put(ReadingEnded(error))
         else:
-            self._events.put(ReadingEnded())
+            self.events.put(ReadingEnded())
 
     def _count(self, amount: int) -> None:
         self.bytes_read += amount
@@ -130,7 +135,7 @@ class Reader(threading.Thread):
 
 
 class NetThread(threading.Thread):
-    """Runs the net on what `submit` hands it, in order."""
+    """Within its context, runs the net on what `submit` hands it, in order."""
 
     def __init__(self, net: Evaluator, events: Events) -> None:
         super().__init__(name="mine-net", daemon=True)
@@ -141,8 +146,12 @@ class NetThread(threading.Thread):
         """Queues positions; an `Evaluated` event answers. The writer bounds how many."""
         self._jobs.put((ids, batch))
 
-    def stop(self) -> None:
-        """Ends the thread after the batch at hand."""
+    def __enter__(self) -> NetThread:
+        self.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        """Ends the thread: an idle one at once, a busy one after the batch at hand."""
         self._jobs.put(None)
 
     def run(self) -> None:
