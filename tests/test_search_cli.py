@@ -109,14 +109,14 @@ def test_names_of_settings_are_listed() -> None:
 def test_by_the_clock(maia: str, tmp_path: Path) -> None:
     begun = time.monotonic()
     row = json.loads(vr("--net", maia, "--time", "0.5", "--json", "startpos"))
-    assert 0.5 <= row["seconds"] < 2
+    assert 0.5 <= row["seconds"] < 4
     assert row["nodes"] > 10
     both = json.loads(vr("--net", maia, "--time", "30", "--nodes", "20", "--json", "startpos"))
     assert both["nodes"] == 20
     assert time.monotonic() - begun < 20
     (tmp_path / "two.epd").write_text(f"{TRAP_FEN}\n{ENDGAME}\n")
     rows = [json.loads(x) for x in vr("--net", maia, "--time", "0.2", "--json", str(tmp_path / "two.epd")).splitlines()]
-    assert all(0.2 <= row["seconds"] < 2 for row in rows)
+    assert all(0.2 <= row["seconds"] < 4 for row in rows)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import numpy as np
 from valuerepair.board import parse_fens
 from valuerepair.mcts.params import SearchParams
 from valuerepair.mcts.result import RootMove, SearchResult
-from valuerepair.mcts.uci.score import score_of
+from valuerepair.mcts.uci.score import fast_log, score_of
 from valuerepair.nets.policy import policy_indices
 from valuerepair.positions import encode_moves
 
@@ -86,7 +86,8 @@ def _exploration(params: SearchParams, nodes: int) -> float:
     start = params.cpuct_at_root if own else params.cpuct
     base = params.cpuct_base_at_root if own else params.cpuct_base
     factor = params.cpuct_factor_at_root if own else params.cpuct_factor
-    return (start + factor * math.log((nodes + base) / base)) * math.sqrt(max(nodes - 1, 1))
+    log = fast_log if params.lc0_floats else math.log
+    return (start + factor * log((nodes + base) / base)) * math.sqrt(max(nodes - 1, 1))
 
 
 def _fpu(params: SearchParams, result: SearchResult, visited: float) -> float:

@@ -38,7 +38,7 @@ def score_of(move: RootMove, result: SearchResult, *, has_wdl: bool = True, lc0_
     they move its WDL by up to 3 %. Otherwise both are exact.
     """
     wl, d = (result.wl, result.d) if math.isnan(move.wl) else (move.wl, move.d)
-    log, logistic = (_fast_log, _fast_logistic) if lc0_floats else (math.log, _logistic)
+    log, logistic = (fast_log, _fast_logistic) if lc0_floats else (math.log, _logistic)
     mu, wl, d = _random_walk(wl, d, log, logistic)
     wdl = per_mille(wl, d)
     if move.mate is not None:
@@ -85,7 +85,8 @@ def _logistic(x: float) -> float:
 # lc0's approximations in float32 (utils/fastmath.h).
 
 
-def _fast_log(x: float) -> float:
+def fast_log(x: float) -> float:
+    """The natural logarithm as lc0 approximates it."""
     fraction, exponent = np.frexp(np.float32(x))
     f = np.float32(2) * fraction - np.float32(1)
     # In lc0's order: + -127 comes before the biased exponent, which rounds differently.

@@ -237,7 +237,7 @@ class UciServer:
             answer = self._think_on(go, switch)
         except Exception as error:
             self._say_error(error)
-            answer = _NOTHING
+            self._search, answer = None, _NOTHING  # what is left of the tree is not to be trusted
         self._switches.remove(switch)
         self._write(answer)
 
