@@ -36,13 +36,13 @@ def bench_session(data: BenchData) -> Comparison:
     with open_net(data.net) as net, ThreadPoolExecutor(net.session.streams) as pool:
         net.tune()
         planes = encode(batch)
-        bare = _best_bare(net, data.net, pool, planes)
+        bare = best_bare(net, data.net, pool, planes)
         return compare(
             "positions to Q, end to end",
             "positions",
             "the bare ONNX Runtime session at its best batch",
-            lambda: _for_seconds(data.seconds, lambda: _evaluate(net, batch)),
-            lambda: _for_seconds(data.seconds, bare),
+            lambda: for_seconds(data.seconds, lambda: _evaluate(net, batch)),
+            lambda: for_seconds(data.seconds, bare),
             target=0.9,
         )
 
@@ -57,8 +57,8 @@ def bench_lc0(data: BenchData) -> Comparison:
             "positions to Q, end to end",
             "positions",
             f"lc0's Eigen backend on the same {net.session.threads} cores",
-            lambda: _for_seconds(data.seconds, lambda: _evaluate(net, batch)),
-            lambda: _for_seconds(data.seconds, theirs),
+            lambda: for_seconds(data.seconds, lambda: _evaluate(net, batch)),
+            lambda: for_seconds(data.seconds, theirs),
             target=5.0,
         )
 
@@ -79,7 +79,7 @@ def _positions(archive: str) -> PositionBatch:
     return rows.take(np.arange(ROWS) % len(rows))
 
 
-def _for_seconds(seconds: float, work: Callable[[], int]) -> float:
+def for_seconds(seconds: float, work: Callable[[], int]) -> float:
     end, done = time.perf_counter() + seconds, 0
     while not done or time.perf_counter() < end:
         done += work()
@@ -90,7 +90,7 @@ def _evaluate(net: Net, batch: PositionBatch) -> int:
     return len(net.evaluate(batch).q)
 
 
-def _best_bare(net: Net, spec: str | None, pool: ThreadPoolExecutor, planes: Planes) -> Callable[[], int]:
+def best_bare(net: Net, spec: str | None, pool: ThreadPoolExecutor, planes: Planes) -> Callable[[], int]:
     """The faster of two ways to use the session alone: one of many threads at its best batch, or ours in streams."""
     ways = [_parallel(net.session.run, size, pool, planes) for size in {net.batch_size, 2 * net.batch_size}]
     if net.provider == CPU:
