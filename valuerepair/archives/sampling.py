@@ -23,6 +23,7 @@ from valuerepair.positions import PositionBatch
 
 BLOCK_GAMES = 256
 BLOCK_BYTES = 1 << 21
+FIRST_BATCH_ROWS = 64  # the first comes soon: engines wait for it
 BATCH_ROWS = 1024
 RESULT_ROWS = 4096
 _EMPTY_REASONS = ("not a game", "not text", "not a position")
@@ -160,6 +161,7 @@ def _distinct(parsed: Iterator[Rows], options: SampleOptions, report: ReadReport
     """Batches of the positions not seen before."""
     seen = KeySet()
     ready: list[PositionBatch] = []
+    enough = FIRST_BATCH_ROWS
     for rows in parsed:
         rows.count(report)
         fresh = seen.add(rows.keys)
@@ -167,9 +169,9 @@ def _distinct(parsed: Iterator[Rows], options: SampleOptions, report: ReadReport
         report.positions += int(fresh.sum())
         if fresh.any():
             ready.append(rows.batch(fresh))
-        if sum(map(len, ready)) >= BATCH_ROWS:
+        if sum(map(len, ready)) >= enough:
             yield PositionBatch.concat(ready)
-            ready = []
+            ready, enough = [], BATCH_ROWS
     if ready:
         yield PositionBatch.concat(ready)
 
