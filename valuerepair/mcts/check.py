@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from valuerepair.board.make import black_to_move
 from valuerepair.mcts.tree import (
     COUNT,
     DRAW,
@@ -18,8 +19,10 @@ from valuerepair.mcts.tree import (
     OWN,
     PARENT,
     PENDING,
+    ROOT_ROW,
     STATE,
     TWO_FOLD,
+    UNPROVEN,
     UPPER,
     USED_EDGES,
     USED_NODES,
@@ -46,6 +49,14 @@ def check_trees(trees: Trees, rules: Rules) -> None:
                 _check_node(trees, rules, tree, node)
 
 
+def _draw_score(trees: Trees, rules: Rules, tree: int, node: int) -> float:
+    """What a draw is worth to the player who moved to a node."""
+    black = black_to_move(trees.rows, trees.slots[tree, ROOT_ROW])
+    while trees.nodes[node, PARENT] >= 0:
+        node, black = int(trees.nodes[node, PARENT]), not black
+    return float(rules.draw_score) if black else -float(rules.draw_score)
+
+
 def _check_node(trees: Trees, rules: Rules, tree: int, node: int) -> None:
     root = tree * rules.node_room
     row = trees.nodes[node].tolist()
@@ -67,6 +78,11 @@ def _check_node(trees: Trees, rules: Rules, tree: int, node: int) -> None:
         must(root <= parent < node, "parent")
         must(trees.nodes[parent, FIRST] <= edge < trees.nodes[parent, FIRST] + trees.nodes[parent, OPENED], "own edge")
         must(int(trees.child[edge]) == node and int(trees.visits[edge]) == visits, "own edge's child or visits")
+        worth = wl + _draw_score(trees, rules, tree, node) * draw
+        must(visits == 0 or abs(float(trees.q[edge]) - worth) < 1e-5, "own edge's value")
+        if len(trees.certain):
+            proof = UNPROVEN if kind in (OPEN, TWO_FOLD) else round(wl)
+            must(int(trees.certain[edge]) == proof or visits == 0, "own edge's proof")
     if kind != OPEN:
         must(kind == TWO_FOLD or lower == upper == round(wl), "bounds of a settled node")
         must(wl in (-1.0, 0.0, 1.0) and draw == float(wl == 0), "value of a settled node")

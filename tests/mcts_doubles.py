@@ -1,0 +1,259 @@
+"""Doubles for the search: a fake net, a plain search to compare with, and trees as values that can be compared."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import chess
+import numpy as np
+from numpy.typing import NDArray
+
+from tests.lc0_oracle import game_state
+from tests.parity import lc0_search
+from tests.parity.lc0_search import F, Lc0Search, Node
+from valuerepair.board import legal_moves, parse_fens
+from valuerepair.board.make import black_to_move
+from valuerepair.board.rows import FLIP
+from valuerepair.mcts import tree as layout
+from valuerepair.mcts.evaluator import Evaluations, Evaluator, Leaves
+from valuerepair.mcts.fastmath import NO_PRIOR
+from valuerepair.mcts.forest import Forest
+from valuerepair.mcts.params import SearchParams
+from valuerepair.nets.planes import FILLS, encode
+from valuerepair.nets.policy import policy_indices
+from valuerepair.positions import STARTPOS_FEN, Position, PositionBatch, decode_move, decode_moves
+
+Words = NDArray[np.uint64]
+GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+
+
+def mixed(words: Words) -> Words:
+    """splitmix64 of every word."""
+    words = (words ^ words >> np.uint64(30)) * np.uint64(0xBF58476D1CE4E5B9)
+    words = (words ^ words >> np.uint64(27)) * np.uint64(0x94D049BB133111EB)
+    result: Words = words ^ words >> np.uint64(31)
+    return result
+
+
+def unit(words: Words) -> NDArray[np.float32]:
+    """Numbers in [0, 1), multiples of 2^-24."""
+    result: NDArray[np.float32] = (mixed(words) >> np.uint64(40)).astype(np.float32) * np.float32(2**-24)
+    return result
+
+
+COLOUR_PLANE = 108
+PLANE_WORDS: Words = mixed(np.arange(1, 113, dtype=np.uint64)) | np.uint64(1)
+
+
+class FakeNet:
+    """An `Evaluator` whose answer is a hash of a leaf's planes: cheap, and the same whatever else is in the batch.
+
+    Values lie in [-spread, spread], logits in [-sharpness, sharpness]; those of `liked` moves (policy indices) are 9
+    higher. `colour_blind`, it answers the same when a position is turned over. `sizes` are the rows of calls.
+    """
+
+    def __init__(
+        self, *, sharpness: float = 2.0, spread: float = 0.6, liked: Iterable[int] = (), colour_blind: bool = False
+    ) -> None:
+        self.sharpness, self.spread, self.liked = F(sharpness), F(spread), np.array([*liked], np.uint16)
+        self.words = PLANE_WORDS.copy()
+        if colour_blind:
+            self.words[COLOUR_PLANE] = 0
+        self.sizes: list[int] = []
+
+    def __call__(self, leaves: Leaves) -> Evaluations:
+        self.sizes.append(len(leaves.masks))
+        words = (leaves.masks * self.words).sum(1, dtype=np.uint64)
+        words = mixed(words ^ leaves.rule50.view(np.uint32).astype(np.uint64) << np.uint64(32))
+        q = self.spread * (F(2) * unit(words) - F(1))
+        d = (F(1) - np.abs(q)) * unit(words + np.uint64(1))
+        m = F(100) * unit(words + np.uint64(2))
+        moves = np.repeat(words, np.diff(leaves.offsets)) + leaves.indices * GOLDEN
+        logits = self.sharpness * (F(2) * unit(moves) - F(1)) + F(9) * np.isin(leaves.indices, self.liked)
+        return Evaluations(q, d, m, logits.astype(np.float32))
+
+
+def leaf_of(position: Position, params: SearchParams) -> tuple[Leaves, list[str]]:
+    """A position as `Leaves` of one row, made of its planes and not by the search; its moves in their order there.
+
+    With `lc0_floats` that is lc0's order, asked of lc0's binding.
+    """
+    batch = PositionBatch.from_positions([position])
+    planes = encode(batch, FILLS[FILLS.index(params.history_fill)])
+    bits = (planes != 0).reshape(1, 112, 64)
+    bits[:, 109] = True
+    masks = np.packbits(bits, axis=2, bitorder="little").view(np.uint64)[:, :, 0]
+    if params.lc0_floats:
+        state = game_state(position)
+        names, indices = list(state.moves()), np.array(state.policy_indices(), np.uint16)
+    else:
+        board = parse_fens([position.fen])
+        moves, offsets = legal_moves(board)
+        names, indices = list(decode_moves(moves)), policy_indices(board, moves, offsets).astype(np.uint16)
+    return Leaves(masks, planes[:, 109, 0, 0].copy(), indices, np.array([0, len(names)])), names
+
+
+class PlainSearch(Lc0Search):
+    """lc0's search in plain Python with a fake net: float by float with `lc0_floats`, else with exact arithmetic."""
+
+    def __init__(self, evaluator: FakeNet, position: Position, params: SearchParams) -> None:
+        super().__init__(None, position, params)
+        self.evaluator = evaluator
+
+    def advance(self, *moves: str) -> None:
+        """Plays moves and keeps what is below them; none of the nodes there may be proven."""
+        for uci in moves:
+            move = chess.Move.from_uci(uci)
+            self.root = self.root.children[self.root.moves.index(move)]
+            self.root.parent, self.root_turn = None, not self.root_turn
+            self._push(move)
+            self.position = after(self.position, uci)
+
+    def _select(self, node: Node, depth: int) -> int:
+        if self.params.lc0_floats:
+            return super()._select(node, depth)
+        p, draw = self.params, F(self.params.draw_score if self.board.turn else -self.params.draw_score)
+        visited = len(node.children)
+        total = F(0)
+        for prior in np.maximum(node.policy[:visited], NO_PRIOR):
+            total += prior
+        cpuct = F(F(p.cpuct) + F(p.cpuct_factor) * F(math.log((F(node.n) + F(p.cpuct_base)) / F(p.cpuct_base))))
+        mult = F(float(cpuct) * math.sqrt(max(node.n - 1, 1)))
+        policy = np.maximum(node.policy[: visited + 1], NO_PRIOR)
+        scores = [policy[i] * mult / F(1 + c.n) + c.q(draw) for i, c in enumerate(node.children)]
+        if visited < len(node.moves):
+            scores.append(policy[visited] * mult + (-node.q(F(-draw)) - F(p.fpu_value) * F(math.sqrt(total))))
+        return int(np.argmax(np.array(scores, F)))
+
+    def _expand(self, node: Node, depth: int, cycle: int, path: list[chess.Move]) -> tuple[float, np.float32]:
+        board, repetitions = self.board, self.past[-1][2]
+        if not any(board.legal_moves):
+            node.make_terminal(1 if board.is_check() else 0)
+        elif depth and (board.is_insufficient_material() or board.halfmove_clock >= 100 or repetitions >= 2):
+            node.make_terminal(0)
+        elif repetitions and self.params.two_fold_draws and depth >= max(4, cycle):
+            node.make_terminal(0, two_fold=True)
+        if node.terminal:
+            return node.wl, node.d
+        played = (*self.position.moves, *(m.uci() for m in path))
+        leaf, moves = leaf_of(Position(board.fen(), self.position.start_fen, played), self.params)
+        answer = self.evaluator(leaf)
+        temperature = F(1) / F(self.params.policy_softmax_temp)
+        policy: Any  # packed in 16 bits with lc0's floats, else float32
+        if self.params.lc0_floats:
+            policy = lc0_search.packed(lc0_search.softmax(answer.logits, temperature))
+            order = lc0_search.gnu_sorted(policy.tolist())
+        else:
+            powers = [F(math.exp(x)) for x in (answer.logits - answer.logits.max()) * temperature]
+            total = F(0)
+            for power in powers:
+                total += power
+            policy = np.array(powers, F) * (F(1) / total)
+            order = sorted(range(len(moves)), key=lambda i: -float(policy[i]))
+        node.moves, node.policy = [chess.Move.from_uci(moves[i]) for i in order], policy[order]
+        return -answer.q[0], answer.d[0]
+
+    def tree(self) -> dict[tuple[str, ...], tuple[int, float, float]]:
+        """Visits, wl and d of every node, by the moves that lead there."""
+        found: dict[tuple[str, ...], tuple[int, float, float]] = {}
+        waiting: list[tuple[tuple[str, ...], Node]] = [((), self.root)]
+        while waiting:
+            path, node = waiting.pop()
+            found[path] = (node.n, float(node.wl), float(node.d))
+            waiting += [((*path, m.uci()), c) for m, c in zip(node.moves, node.children, strict=False)]
+        return found
+
+
+@dataclass(frozen=True)
+class Twig:
+    """A node of our tree: its means as they are, seen by the player who moved there, and all its moves."""
+
+    n: int
+    wl: float
+    d: float
+    m: float
+    own: float | None  # the net's; None where it was not asked
+    kind: int
+    bounds: tuple[int, int]
+    forced: bool
+    moves: tuple[tuple[str, float, int | None], ...]  # UCI, prior, proven value of the moves, opened ones first
+    edge: tuple[int, float] | None  # visits and q as the edge to it has them
+    frozen: tuple[int, ...]
+
+
+Tree = dict[tuple[str, ...], Twig]
+
+
+def tree_of(forest: Forest, slot: int = 0) -> Tree:
+    """Everything that is known of a tree, by the moves that lead there; nothing of where it lies in memory."""
+    trees = forest._trees
+    black = black_to_move(trees.rows, trees.slots[slot, layout.ROOT_ROW])
+    found: Tree = {}
+    waiting: list[tuple[tuple[str, ...], int, tuple[int, float] | None]] = [((), slot * forest._rules.node_room, None)]
+    while waiting:
+        path, node, edge = waiting.pop()
+        first, count, opened = trees.nodes[node, [layout.FIRST, layout.COUNT, layout.OPENED]].tolist()
+        turn = FLIP * ((black + len(path)) & 1)
+        names = [decode_move(m ^ turn) for m in trees.move[first : first + count].tolist()]
+        found[path] = _twig(trees, node, names, edge)
+        for at, name in enumerate(names[:opened]):
+            known = int(trees.visits[first + at]), float(trees.q[first + at])
+            waiting.append(((*path, name), int(trees.child[first + at]), known))
+    return found
+
+
+def _twig(trees: layout.Trees, node: int, names: list[str], edge: tuple[int, float] | None) -> Twig:
+    row = trees.nodes[node].tolist()
+    edges = slice(row[layout.FIRST], row[layout.FIRST] + len(names))
+    priors: list[float] = trees.prior[edges].tolist()
+    proven: list[int] = trees.certain[edges].tolist() if len(trees.certain) else [layout.UNPROVEN] * len(names)
+    wl, d, m, own = trees.means[node].tolist()
+    asked = row[layout.KIND] == layout.OPEN and not row[layout.FORCED] and row[layout.VISITS] > 0
+    frozen = trees.frozen[edges.start : edges.start + row[layout.FROZEN]].tolist() if row[layout.FROZEN] else []
+    return Twig(
+        row[layout.VISITS],
+        wl,
+        d,
+        m,
+        own if asked else None,
+        row[layout.KIND],
+        (row[layout.LOWER], row[layout.UPPER]),
+        bool(row[layout.FORCED]),
+        tuple((n, p, None if c == layout.UNPROVEN else c) for n, p, c in zip(names, priors, proven, strict=True))
+        if asked
+        else (),
+        edge,
+        tuple(frozen),
+    )
+
+
+def tree_below(tree: Tree, *moves: str) -> Tree:
+    """What is below a node of a tree."""
+    return {path[len(moves) :]: twig for path, twig in tree.items() if path[: len(moves)] == moves}
+
+
+def position(fen: str = STARTPOS_FEN, moves: str = "") -> Position:
+    """A position with its history, from the moves that led to it."""
+    board = chess.Board(fen)
+    for move in moves.split():
+        board.push_uci(move)
+    return Position(board.fen(), fen, tuple(moves.split()), board.ply(), history_known=bool(moves))
+
+
+def after(start: Position, *moves: str) -> Position:
+    """The position of the same game some moves later."""
+    return position(start.start_fen, " ".join([*start.moves, *moves]))
+
+
+def searched(
+    start: Position, nodes: int, evaluator: Evaluator | None = None, room: int | None = None, **changes: Any
+) -> Forest:
+    """A forest of one tree, in slot 0, that has its visits."""
+    forest = Forest(evaluator or FakeNet(), SearchParams(**changes), trees=1, nodes=room or nodes)
+    forest.add(start, nodes)
+    while not forest.is_done(0):
+        forest.play_round()
+    return forest

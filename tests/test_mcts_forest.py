@@ -1,0 +1,377 @@
+"""The forest: its trees against a search in plain Python, committed trees, and laws of growing together."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
+from functools import cache
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import chess
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.mcts_doubles import FakeNet, PlainSearch, Tree, position, searched, tree_of
+from valuerepair.errors import UsageError, ValueRepairError
+from valuerepair.mcts import tree as layout
+from valuerepair.mcts.check import BrokenTree, check_trees
+from valuerepair.mcts.forest import Forest, forest_bytes
+from valuerepair.mcts.params import SearchParams
+from valuerepair.mcts.tree import Rules, Trees
+from valuerepair.positions import STARTPOS_FEN, Position
+
+KIWIPETE = "r3k2r/p1ppqpb1/bn2pnp1/3PN3/1p2P3/2N2Q1p/PPPBBPPP/R3K2R w KQkq - 0 1"
+MANY_MOVES = "3K2Q1/k1r5/2q5/2R5/1q2Q3/5r2/1Q1Qq1q1/7R w - - 0 1"  # 80 and more for both sides
+POSITIONS = (
+    position(),
+    position(moves="g1f3 g8f6 f3g1 f6g8 e2e4"),  # a repetition behind it
+    position(KIWIPETE),
+    position("8/2p5/3p4/KP5r/1R3p1k/8/4P1P1/8 w - - 10 1", "e2e4"),  # en passant is legal for one pawn, and pinned
+    position("6k1/5ppp/8/8/8/8/5PPP/1q1R2K1 b - - 0 1"),  # mates on the back rank
+    position("7k/8/5K2/6Q1/8/8/8/8 w - - 96 90"),  # the clock runs out
+    position("6rk/6pp/7N/8/2Q5/8/5PPP/6K1 w - - 1 1"),  # forced replies
+    position("1k6/1P6/2K5/8/8/8/7r/8 b - - 12 50"),
+    position("8/P6k/8/8/8/8/p5K1/8 b - - 0 1"),
+    position(MANY_MOVES),
+)
+EVERYTHING: dict[str, Any] = {"certainty": True, "lookahead": True, "auto_extend": True, "n_scl": 8, "draw_score": 0.1}
+GOLDENS = Path(__file__).parent / "goldens"
+GOLDEN_TREES: dict[str, tuple[Position, dict[str, Any]]] = {
+    "tree_plain": (position(KIWIPETE, "e1g1 e8c8"), {}),
+    "tree_options": (position("8/8/1r6/8/8/1k6/2p5/K1R5 w - - 3 60"), EVERYTHING),
+}
+VARIANTS: tuple[dict[str, Any], ...] = (
+    {},
+    {"lc0_floats": True},
+    {"lc0_floats": True, "sticky_endgames": False, "two_fold_draws": False},
+    {"lc0_floats": True, "root_has_own_cpuct_params": True, "cpuct_at_root": 3.0, "cpuct_factor_at_root": 0.0},
+    {"lc0_floats": True, "root_has_own_cpuct_params": True, "cpuct_base_at_root": 50.0, "cpuct_factor": 0.0},
+    {"lc0_floats": True, "fpu_strategy": "absolute", "fpu_value": -0.2},
+    {"lc0_floats": True, "fpu_strategy_at_root": "absolute", "fpu_value_at_root": 1.0},
+    {"lc0_floats": True, "fpu_strategy_at_root": "reduction", "fpu_value_at_root": 0.0},
+    {"lc0_floats": True, "policy_softmax_temp": 0.7, "cpuct": 0.9},
+    {"lc0_floats": True, "draw_score": 0.4},
+    {"draw_score": -0.4, "history_fill": "no"},
+    {"cpuct_base": 20.0, "history_fill": "always"},
+)
+
+
+@pytest.mark.parametrize("changes", VARIANTS, ids=lambda c: " ".join(f"{k}={v}" for k, v in c.items()) or "defaults")
+def test_every_node_is_that_of_a_plain_search(changes: dict[str, Any]) -> None:
+    nodes = 60
+    for start in POSITIONS[:-1]:
+        plain = PlainSearch(FakeNet(), start, SearchParams(**changes))
+        plain.run(nodes)
+        ours = tree_of(searched(start, nodes, **changes))
+        theirs = plain.tree()
+        assert {path: t.n for path, t in ours.items()} == {path: n for path, (n, _, _) in theirs.items()}, start.uci
+        values = np.array([(t.wl, t.d) for t in ours.values()])
+        assert np.abs(values - [theirs[path][1:] for path in ours]).max() < 1e-5, start.uci
+
+
+def golden_rows(name: str) -> list[list[Any]]:
+    """Line, visits, wl, d, plies left and bounds of every node; what `python -m tests.test_mcts_forest` writes."""
+    start, changes = GOLDEN_TREES[name]
+    tree = tree_of(searched(start, 200, **changes))
+    return [
+        [" ".join(p), t.n, round(t.wl, 6), round(t.d, 6), round(t.m, 3), *t.bounds] for p, t in sorted(tree.items())
+    ]
+
+
+@pytest.mark.parametrize("name", GOLDEN_TREES)
+def test_whole_trees_are_those_committed(name: str) -> None:
+    golden, found = json.loads((GOLDENS / f"{name}.json").read_text()), golden_rows(name)
+    assert [row[:2] + row[5:] for row in found] == [row[:2] + row[5:] for row in golden]
+    numbers = [np.array([row[2:5] for row in rows]) for rows in (found, golden)]
+    assert np.abs(numbers[0] - numbers[1]).max() < 1e-3
+
+
+# --- Trees grow together as they grow alone
+
+MIXES: tuple[dict[str, Any], ...] = (
+    {},
+    EVERYTHING,
+    {"n_scl": 2, "lookahead": True},
+    {"auto_extend": True, "certainty": True},
+    {"minibatch_size": 5, "n_scl": 6},
+    {"noise_epsilon": 0.25, "seed": 7},
+    {"cpuct": 0.0, "cpuct_factor": 0.0, "lookahead": True, "n_scl": 3},  # each visit goes deeper than the last
+)
+DEEPER = MIXES[-1]
+NETS = {"even": FakeNet(), "deep": FakeNet(sharpness=300.0, spread=0.0)}
+
+
+@cache
+def alone(index: int, nodes: int, mix: int, net: str) -> tuple[Tree, str]:
+    """A tree and its result, which holds NaN and is therefore compared as text, with room enough from the beginning."""
+    forest = searched(POSITIONS[index], nodes, NETS[net], room=2000, **MIXES[mix])
+    return tree_of(forest), repr(forest.result(0))
+
+
+JOBS = st.tuples(st.integers(0, len(POSITIONS) - 1), st.integers(1, 90), st.integers(0, 60))
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    jobs=st.lists(JOBS, min_size=1, max_size=9),
+    trees=st.integers(1, 6),
+    room=st.integers(1, 40),
+    mix=st.integers(0, len(MIXES) - 1),
+    net=st.sampled_from(sorted(NETS)),
+    tight=st.booleans(),
+)
+def test_a_tree_grows_in_a_batch_as_it_grows_alone(
+    jobs: list[tuple[int, int, int]], trees: int, room: int, mix: int, net: str, tight: bool
+) -> None:
+    """Any number of trees, of unequal sizes, in any order, joining at any round, with room that has to be made."""
+    with patch.multiple(layout, LINE_ROWS=-120, EDGES_PER_NODE=1) if tight else nullcontext():
+        forest = Forest(NETS[net], SearchParams(**MIXES[mix]), trees=trees, nodes=room)
+    waiting, running, rounds = list(jobs), dict[int, tuple[int, int]](), 0
+    while waiting or running:
+        ready = [job for job in waiting if job[2] <= rounds][: forest.free]
+        for job in ready:
+            waiting.remove(job)
+            running[forest.add(POSITIONS[job[0]], job[1])] = job[:2]
+        forest.play_round()
+        rounds += 1
+        for slot in [s for s in running if forest.is_done(s)]:
+            index, nodes = running.pop(slot)
+            assert (tree_of(forest, slot), repr(forest.result(slot))) == alone(index, nodes, mix, net)
+            forest.release(slot)
+
+
+@pytest.mark.parametrize(
+    ("room", "index", "mix", "nodes"),
+    [
+        ("edge_room", len(POSITIONS) - 1, {}, 60),
+        ("row_room", 0, DEEPER, 330),
+        ("node_room", 2, {"auto_extend": True}, 60),
+    ],
+)
+def test_each_kind_of_room_is_made_in_the_middle_of_a_search(
+    room: str, index: int, mix: dict[str, Any], nodes: int
+) -> None:
+    net = NETS["deep"]
+    small, large = (Forest(net, SearchParams(**mix), trees=2, nodes=n) for n in (nodes, 3000))
+    before = getattr(small._rules, room)
+    for forest in (small, large):
+        for start in (POSITIONS[index], POSITIONS[index]):
+            forest.add(start, nodes)
+        while not all(forest.is_done(slot) for slot in (0, 1)):
+            forest.play_round()
+    assert getattr(small._rules, room) > before
+    assert tree_of(small, 0) == tree_of(small, 1) == tree_of(large, 0)
+
+
+def test_a_stream_keeps_all_trees_busy_and_is_read_as_they_become_free() -> None:
+    read = 0
+
+    def stream() -> Iterator[Position]:
+        nonlocal read
+        for start in POSITIONS * 5:
+            read += 1
+            yield start
+
+    net, finished, ahead = FakeNet(), dict[int, str](), 0
+    forest = Forest(net, trees=4, nodes=30)
+    for index, result in forest.search(stream(), 30):
+        finished[index] = repr(result)
+        ahead = max(ahead, read - len(finished))
+    assert ahead <= 4
+    assert [finished[i] for i in range(50)] == [alone(i % 10, 30, 0, "even")[1] for i in range(50)]
+    quiet = [size for size in net.sizes if size < 3]  # rounds in which visits ended in mates and draws apart
+    assert len(quiet) < 0.1 * len(net.sizes)
+
+
+def test_one_evaluation_is_the_net_itself() -> None:
+    result = searched(POSITIONS[2], 1).result(0)
+    assert (result.nodes, result.evaluations, result.q) == (1, 1, result.net_q)
+    assert [m.prior for m in result.moves] == sorted((m.prior for m in result.moves), reverse=True)
+    assert sum(m.prior for m in result.moves) == pytest.approx(1, abs=1e-5)
+    assert {m.move for m in result.moves} == {m.uci() for m in chess.Board(KIWIPETE).legal_moves}
+
+
+# --- Invariants
+
+FLAGS = ("certainty", "lookahead", "auto_extend", "lc0_floats", "sticky_endgames", "two_fold_draws")
+
+
+def any_params(rng: random.Random) -> dict[str, Any]:
+    changes: dict[str, Any] = {flag: rng.random() < 0.5 for flag in FLAGS}
+    changes |= {"n_scl": rng.choice((0, 0, 1, 5)), "minibatch_size": rng.choice((1, 1, 2, 7))}
+    changes |= {"draw_score": rng.choice((0.0, 0.3, -1.0)), "noise_epsilon": rng.choice((0.0, 0.25))}
+    changes |= {"history_fill": rng.choice(("no", "fen_only", "always")), "cpuct": rng.choice((0.5, 1.745, 4.0))}
+    return changes | {"self_check": True, "seed": rng.randrange(2**63)}
+
+
+def any_position(rng: random.Random) -> Position:
+    start = rng.choice(POSITIONS)
+    board, moves = chess.Board(start.fen), list(start.moves)
+    for _ in range(rng.randrange(30)):
+        legal = [m.uci() for m in board.legal_moves]
+        board.push_uci(rng.choice(legal))
+        if not any(board.legal_moves):
+            break
+        moves.append(board.peek().uci())
+    return position(start.start_fen, " ".join(moves))
+
+
+def smoke(seed: int, trees: int, nodes: int) -> None:
+    rng = random.Random(seed)
+    changes = any_params(rng)
+    net = FakeNet(sharpness=rng.choice((1.0, 5.0, 40.0)), spread=rng.choice((0.0, 0.5, 1.0)))
+    forest = Forest(net, SearchParams(**changes), trees=trees, nodes=rng.choice((1, nodes)))
+    for _, result in forest.search([any_position(rng) for _ in range(trees)], nodes):
+        proven = result.certain is not None
+        assert result.nodes == nodes or (changes["certainty"] and proven and result.nodes < nodes), changes
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_invariants_hold_after_every_round(seed: int) -> None:
+    smoke(seed, 3, 50)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(1000, 1200))
+def test_invariants_hold_after_every_round_of_longer_searches(seed: int) -> None:
+    smoke(seed, 4, 300)
+
+
+Breaking = Callable[[Trees, Rules, int, int], None]
+
+
+def set_node(column: int, value: int) -> Breaking:
+    def change(trees: Trees, _rules: Rules, node: int, _edge: int) -> None:
+        trees.nodes[node, column] = value
+
+    return change
+
+
+def set_mean(column: int, value: float) -> Breaking:
+    def change(trees: Trees, _rules: Rules, node: int, _edge: int) -> None:
+        trees.means[node, column] = value
+
+    return change
+
+
+def add_to_edge(array: str, by: float) -> Breaking:
+    def change(trees: Trees, _rules: Rules, _node: int, edge: int) -> None:
+        getattr(trees, array)[edge] += by
+
+    return change
+
+
+def set_slot(column: int, value: int) -> Breaking:
+    def change(trees: Trees, _rules: Rules, _node: int, _edge: int) -> None:
+        trees.slots[0, column] = value
+
+    return change
+
+
+BREAKINGS: dict[str, Breaking] = {
+    "a visit too many": lambda trees, _r, node, _e: trees.nodes.__setitem__((node, layout.VISITS), 99),
+    "a virtual visit left": set_node(layout.PENDING, 1),
+    "bounds crossed": set_node(layout.LOWER, 2),
+    "too many opened": set_node(layout.OPENED, 200),
+    "a parent below": set_node(layout.PARENT, 59),
+    "another's edge": set_node(layout.EDGE, 0),
+    "settled without bounds": set_node(layout.KIND, layout.ENDED),
+    "a value beyond a win": set_mean(layout.WL, 1.5),
+    "no mean of those below": set_mean(layout.WL, 0.97),
+    "a negative share of draws": set_mean(layout.DRAW, -0.5),
+    "the edge counts otherwise": add_to_edge("visits", 1),
+    "the edge leads elsewhere": add_to_edge("child", 1),
+    "the edge's value is another": add_to_edge("q", 0.01),
+    "priors out of order": add_to_edge("prior", 0.9),
+    "proven without a reason": add_to_edge("certain", -1),
+    "no nodes": set_slot(layout.USED_NODES, 0),
+    "more nodes than room": set_slot(layout.USED_NODES, 10**6),
+    "more edges than room": set_slot(layout.USED_EDGES, 10**9),
+}
+
+
+@pytest.mark.parametrize("what", BREAKINGS)
+def test_a_broken_tree_is_noticed(what: str) -> None:
+    forest = searched(POSITIONS[2], 60, lookahead=True)
+    trees, rules = forest._trees, forest._rules
+    check_trees(trees, rules)
+    second = int(trees.child[trees.nodes[0, layout.FIRST] + 1])
+    below = [n for n in range(1, 60) if trees.nodes[n, layout.PARENT] == second and trees.nodes[n, layout.OPENED]]
+    BREAKINGS[what](trees, rules, below[-1], int(trees.nodes[below[-1], layout.EDGE]))
+    with pytest.raises(BrokenTree, match="^tree 0"):
+        check_trees(trees, rules)
+
+
+@pytest.mark.parametrize("nodes", [2, 50, 333])
+def test_virtual_visits_fill_batches_and_end_at_the_limit(nodes: int) -> None:
+    net = FakeNet()
+    forest = searched(POSITIONS[2], nodes, net, minibatch_size=16, self_check=True)
+    assert forest.visits(0) == nodes
+    assert net.sizes[0] == 1  # the root's own
+    assert max(net.sizes) <= 16
+    if nodes == 333:
+        assert len(net.sizes) < 60
+        one, many = (searched(POSITIONS[2], nodes, minibatch_size=n).result(0) for n in (1, 16))
+        assert one.best_move in {m.move for m in many.moves[:3]}
+        assert many.q == pytest.approx(one.q, abs=0.05)
+        assert many.moves != one.moves
+
+
+# --- Bad input
+
+
+@pytest.mark.parametrize(
+    ("fen", "message"),
+    [
+        ("8/8/8/8/8/8/8/K7 w - - 0 1", "no black king"),
+        ("4k3/8/8/8/8/8/8/8 w - - 0 1", "no white king"),
+        ("4k3/8/8/8/8/8/8/4RK2 w - - 0 1", "opposite check"),
+        ("4k3/8/8/8/8/8/8/4K2P w - - 0 1", "pawns on backrank"),
+        ("rnb1kbnr/pppp1ppp/8/4p3/6Pq/5P2/PPPPP2P/RNBQKBNR w KQkq - 1 3", "the game is over: checkmate"),
+        ("7k/5Q2/6K1/8/8/8/8/8 b - - 0 1", "the game is over: stalemate"),
+        ("not a position", "expected"),
+        ("", "empty fen"),
+        ("kbQ1Q3/pp4QQ/3Q4/Q5Q1/2Q1Q3/Q6Q/1Q3Q2/1K1Q4 w - - 0 1", "227 legal moves; no position .* more than 218"),
+    ],
+)
+def test_positions_that_cannot_be_searched_are_refused_in_a_line(fen: str, message: str) -> None:
+    forest = Forest(FakeNet(), trees=1, nodes=10)
+    with pytest.raises(ValueRepairError, match=message) as refused:
+        forest.add(Position(fen, fen), 10)
+    assert "\n" not in str(refused.value)
+    assert forest.free == 1
+    assert next(forest.search([POSITIONS[0]], 5))[1].nodes == 5
+
+
+@pytest.mark.parametrize("moves", [("e2e5",), ("e2e4", "e2e4"), ("zz",), ("e7e8q",)])
+def test_moves_that_are_none_are_refused(moves: tuple[str, ...]) -> None:
+    with pytest.raises(ValueRepairError, match=moves[-1]):
+        Forest(FakeNet(), trees=1, nodes=10).add(Position(STARTPOS_FEN, STARTPOS_FEN, moves), 10)
+
+
+def test_numbers_of_nodes_that_make_no_sense_are_refused() -> None:
+    forest = Forest(FakeNet(), trees=1, nodes=10)
+    for nodes in (0, -5):
+        with pytest.raises(UsageError, match="at least 1"):
+            forest.add(POSITIONS[0], nodes)
+        with pytest.raises(UsageError, match="at least 1"):
+            Forest(FakeNet(), nodes=nodes)
+    with pytest.raises(UsageError, match="at least 1"):
+        Forest(FakeNet(), trees=0)
+    for build in (lambda: Forest(FakeNet(), nodes=10**12), lambda: forest.add(POSITIONS[0], 10**12)):
+        with pytest.raises(UsageError, match=r"1,000,000,000,000 nodes in .* at most about [\d,]+ nodes"):
+            build()
+    assert forest.free == 1
+    assert forest_bytes(64, 1000) < 64 * 2**20
+
+
+if __name__ == "__main__":
+    for name in GOLDEN_TREES:
+        rows = ",\n".join(json.dumps(row) for row in golden_rows(name))
+        (GOLDENS / f"{name}.json").write_text(f"[\n{rows}\n]\n")
