@@ -304,7 +304,7 @@ def test_a_broken_tree_is_noticed(what: str) -> None:
     second = int(trees.child[trees.nodes[0, layout.FIRST] + 1])
     below = [n for n in range(1, 60) if trees.nodes[n, layout.PARENT] == second and trees.nodes[n, layout.OPENED]]
     BREAKINGS[what](trees, rules, below[-1], int(trees.nodes[below[-1], layout.EDGE]))
-    with pytest.raises(BrokenTree, match="^tree 0"):
+    with pytest.raises(BrokenTree, match=r"^tree 0"):
         check_trees(trees, rules)
 
 
