@@ -157,8 +157,8 @@ def fit_alpha(
 
 def _minimise(x: Floats, y: Floats, w: Floats, norm: Norm) -> tuple[float, float]:
     """(alpha, weighted mean loss) at the minimum."""
-    # Imported here: scipy takes longer to load than the rest of the module. It ships no type hints.
-    from scipy.optimize import minimize_scalar  # type: ignore[import-untyped]
+    # Imported here: scipy takes longer to load than the rest of the module.
+    from scipy.optimize import minimize_scalar
 
     total = w.sum()
 

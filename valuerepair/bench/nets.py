@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -134,7 +136,8 @@ def _lc0_work(net: Net, spec: str | None, batch: PositionBatch) -> Callable[[], 
     if path.suffix == ".onnx":
         raise ValueRepairError(f"{path}: lc0 needs its own weights for this comparison; give --net {DEFAULT_NET}")
     # One backend works on one core; demux splits each batch over as many threads as we may use.
-    backend = Backend(Weights(str(path)), "demux", f"backend=eigen,threads={net.session.threads}")
+    with _standard_error_off():
+        backend = Backend(Weights(str(path)), "demux", f"backend=eigen,threads={net.session.threads}")
     games = [(p.start_fen, list(p.moves)) for p in islice(batch, LC0_ROWS)]
 
     def work() -> int:
@@ -145,3 +148,16 @@ def _lc0_work(net: Net, spec: str | None, batch: PositionBatch) -> Callable[[], 
         return len(values)
 
     return work
+
+
+@contextmanager
+def _standard_error_off() -> Iterator[None]:
+    """lc0 tells of its backends on the process's standard error, amid the table; what it raises still comes."""
+    kept = os.dup(2)
+    try:
+        with open(os.devnull, "wb") as nothing:
+            os.dup2(nothing.fileno(), 2)
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
