@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from valuerepair.board.jit import inlined_kernel
+from valuerepair.board.jit import inlined_kernel, kernel
 from valuerepair.board.make import black_to_move
 from valuerepair.mcts.expand import settle
 from valuerepair.mcts.tree import (
@@ -13,9 +13,11 @@ from valuerepair.mcts.tree import (
     DEPTHS,
     DONE,
     DRAW,
+    DRAW_UNIT,
     EDGE,
     ENDED,
     FIRST,
+    FORCED,
     KIND,
     LEAVES,
     LEFT,
@@ -23,6 +25,8 @@ from valuerepair.mcts.tree import (
     LOWER,
     OPEN,
     OPENED,
+    OWN,
+    OWN_DRAW,
     PARENT,
     PENDING,
     ROOT_ROW,
@@ -37,6 +41,36 @@ from valuerepair.mcts.tree import (
 )
 
 F0, F1 = np.float32(0), np.float32(1)
+
+
+@kernel
+def begin_visit(trees: Trees, node: int) -> None:
+    """Counts a visit that is on its way to a node, there and in all nodes above."""
+    while node >= 0:
+        trees.nodes[node, PENDING] += 1
+        node = np.int64(trees.nodes[node, PARENT])
+
+
+@kernel
+def end_visit(trees: Trees, node: int) -> None:
+    """The visit has come: takes back `begin_visit`."""
+    while node >= 0:
+        trees.nodes[node, PENDING] -= 1
+        node = np.int64(trees.nodes[node, PARENT])
+
+
+@inlined_kernel
+def worth_of_draw(trees: Trees, rules: Rules, tree: int, depth: int) -> np.float32:
+    """What a draw is worth to the player who moved to a node of this depth."""
+    black_moved = bool(black_to_move(trees.rows, trees.slots[tree, ROOT_ROW])) != bool(depth & 1 == 0)
+    result: np.float32 = -rules.draw_score if black_moved else rules.draw_score
+    return result
+
+
+@inlined_kernel
+def says_something(trees: Trees, node: int) -> bool:
+    """The node's value is final or has bounds, so that its parent's bounds may change."""
+    return bool(trees.nodes[node, KIND] != OPEN or trees.nodes[node, LOWER] > -1 or trees.nodes[node, UPPER] < 1)
 
 
 @inlined_kernel
@@ -107,6 +141,30 @@ def spread_bounds(trees: Trees, rules: Rules, node: int, left: np.float32) -> tu
     return True, False
 
 
+@kernel
+def take_mean(trees: Trees, node: int) -> None:
+    """The mean of a node from its own value and its moves, brought into its bounds; its visits are counted anew."""
+    wl, draw, visits = 0.0, 0.0, 0
+    if not trees.nodes[node, FORCED]:
+        wl, draw, visits = trees.means[node, OWN], trees.nodes[node, OWN_DRAW] / DRAW_UNIT, 1
+    first = np.int64(trees.nodes[node, FIRST])
+    for edge in range(first, first + trees.nodes[node, OPENED]):
+        child, n = np.int64(trees.child[edge]), np.int64(trees.visits[edge])
+        wl, draw, visits = wl - n * trees.means[child, WL], draw + n * trees.means[child, DRAW], visits + n
+    trees.nodes[node, VISITS] = visits
+    trees.means[node, WL], trees.means[node, DRAW] = wl / max(visits, 1), draw / max(visits, 1)
+    clamp_mean(trees, node)
+
+
+@inlined_kernel
+def clamp_mean(trees: Trees, node: int) -> None:
+    """Brings the mean of a node into its bounds; where it was beyond one it is taken to be that result."""
+    wl = trees.means[node, WL]
+    bound = min(max(wl, np.float64(trees.nodes[node, LOWER])), np.float64(trees.nodes[node, UPPER]))
+    if bound != wl:
+        trees.means[node, WL], trees.means[node, DRAW] = bound, 1.0 - abs(bound)
+
+
 @inlined_kernel
 def solved(trees: Trees, root: int) -> bool:
     """A move of the root is proven a win, or all of them are proven."""
@@ -119,34 +177,26 @@ def solved(trees: Trees, root: int) -> bool:
 
 
 @inlined_kernel
-def back_up(
+def back_up_means(
     trees: Trees, rules: Rules, tree: int, leaf: int, depth: int, wl: np.float32, draw: np.float32, left: np.float32
 ) -> None:
-    """Adds a visit with this value to a leaf and all nodes above it (lc0's DoBackupUpdateSingleNode).
+    """The new means of a leaf and all nodes above it, as in lc0 (DoBackupUpdateSingleNode).
 
-    `wl` is seen by the player who moved to the leaf. The first visit of a proven node spreads bounds upwards; a node
-    that they settle has its earlier visits valued anew in every node above. The tree is `DONE` when its root has the
-    visits it may have, or with certainty when its value is proven.
+    The first visit of a proven node spreads bounds upwards; a node that they settle has its earlier visits valued anew
+    in every node above.
     """
     root, node = tree * rules.node_room, leaf
-    bounded = trees.nodes[leaf, KIND] != OPEN or trees.nodes[leaf, LOWER] > -1 or trees.nodes[leaf, UPPER] < 1
-    spreading = rules.sticky and trees.nodes[leaf, VISITS] == 0 and bounded
-    black_moved = bool(black_to_move(trees.rows, trees.slots[tree, ROOT_ROW])) != bool(depth & 1 == 0)
-    draw_score = -rules.draw_score if black_moved else rules.draw_score
+    spreading = rules.sticky and trees.nodes[leaf, VISITS] == 0 and says_something(trees, leaf)
+    draw_score = worth_of_draw(trees, rules, tree, depth)
     fix, wl_change, draw_change, left_change = 0, F0, F0, F0
     while True:
         if trees.nodes[node, KIND] != OPEN:
             wl, draw = np.float32(trees.means[node, WL]), np.float32(trees.means[node, DRAW])
             left = np.float32(trees.means[node, LEFT])
-        elif rules.certainty and (wl < trees.nodes[node, LOWER] or wl > trees.nodes[node, UPPER]):
-            wl = np.float32(min(max(wl, np.float32(trees.nodes[node, LOWER])), np.float32(trees.nodes[node, UPPER])))
-            draw = F1 - abs(wl)
         add_visit(trees, node, wl, draw, left)
         if fix > 0 and trees.nodes[node, KIND] == OPEN:
             revalue(trees, node, wl_change, draw_change, left_change, fix)
         parent = trees.nodes[node, PARENT]
-        if rules.batch > 1:
-            trees.nodes[node, PENDING] = max(trees.nodes[node, PENDING] - 1, 0)
         if parent < 0:
             break
         refresh_edge(trees, node, draw_score)
@@ -166,8 +216,68 @@ def back_up(
             spreading = False
         node, wl, wl_change, draw_score = np.int64(parent), -wl, -wl_change, np.float32(-draw_score)
         left += F1
+
+
+@kernel
+def back_up_certain(
+    trees: Trees, rules: Rules, tree: int, leaf: int, depth: int, wl: np.float32, draw: np.float32, left: np.float32
+) -> None:
+    """The new means of a leaf and all nodes above it, with certainty.
+
+    A node's mean is that of its own value and of the means of its moves, weighted by their visits, brought into its
+    bounds. So what is proven counts at once and for all earlier visits, in every node above.
+    """
+    root, node, parent = tree * rules.node_room, np.int64(leaf), np.int64(trees.nodes[leaf, PARENT])
+    visits, plies, draw_score = trees.nodes[leaf, VISITS], np.float64(left), worth_of_draw(trees, rules, tree, depth)
+    spreading = visits == 0 and says_something(trees, leaf)
+    wl_sum, draw_sum = visits * trees.means[leaf, WL], visits * trees.means[leaf, DRAW]
+    trees.nodes[leaf, VISITS] = visits + 1
+    if trees.nodes[leaf, KIND] == OPEN:
+        trees.means[leaf, WL], trees.means[leaf, DRAW] = np.float64(wl), np.float64(draw)
+        trees.means[leaf, LEFT] = plies
+        clamp_mean(trees, node)
+    while parent >= 0:
+        refresh_edge(trees, node, draw_score)
+        visits = trees.nodes[node, VISITS]
+        wl_change, draw_change = visits * trees.means[node, WL] - wl_sum, visits * trees.means[node, DRAW] - draw_sum
+        if trees.nodes[node, KIND] != OPEN:
+            plies = trees.means[node, LEFT]
+        node, visits, draw_score = parent, trees.nodes[parent, VISITS], np.float32(-draw_score)
+        wl_sum, draw_sum = visits * trees.means[node, WL], visits * trees.means[node, DRAW]
+        spreading = spreading and node != root and trees.nodes[node, KIND] == OPEN
+        if spreading:
+            spreading, _ = spread_bounds(trees, rules, node, np.float32(plies))
+        trees.nodes[node, VISITS] = visits + 1
+        plies += 1.0
+        if trees.nodes[node, KIND] == OPEN:
+            trees.means[node, LEFT] += (plies - trees.means[node, LEFT]) / (visits + 1)
+            if says_something(trees, node):
+                take_mean(trees, node)  # bounds may hide the sum
+            else:
+                trees.means[node, WL] = (wl_sum - wl_change) / (visits + 1)
+                trees.means[node, DRAW] = (draw_sum + draw_change) / (visits + 1)
+        parent = np.int64(trees.nodes[node, PARENT])
+
+
+@inlined_kernel
+def back_up(
+    trees: Trees, rules: Rules, tree: int, leaf: int, depth: int, wl: np.float32, draw: np.float32, left: np.float32
+) -> None:
+    """Adds a visit with this value to a leaf and all nodes above it.
+
+    `wl` is seen by the player who moved to the leaf. The tree is `DONE` when its root has the visits it may have, or
+    with certainty when its value is proven.
+    """
+    root, proven = tree * rules.node_room, False
+    if rules.batch > 1:
+        end_visit(trees, leaf)
+    if rules.certainty:
+        back_up_certain(trees, rules, tree, leaf, depth, wl, draw, left)
+        proven = solved(trees, root)
+    else:
+        back_up_means(trees, rules, tree, leaf, depth, wl, draw, left)
     count_leaf(trees, tree, depth)
-    if trees.nodes[root, VISITS] >= trees.slots[tree, LIMIT] or (rules.certainty and solved(trees, root)):
+    if proven or trees.nodes[root, VISITS] >= trees.slots[tree, LIMIT]:
         trees.slots[tree, STATE] = DONE
 
 

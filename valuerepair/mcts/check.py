@@ -97,6 +97,9 @@ def _check_node(trees: Trees, rules: Rules, tree: int, node: int) -> None:
     children = [int(trees.child[e]) for e in edges]
     best_lower = max((int(trees.nodes[c, LOWER]) for c in children), default=-1)
     must(not rules.sticky or node == root or -upper >= best_lower or lower == upper, "bound below that of a move")
-    if not rules.certainty and not row[FORCED] and not np.isnan(trees.means[node, OWN]):
-        total = trees.means[node, OWN] - sum(trees.means[c, WL] * trees.nodes[c, VISITS] for c in children)
-        must(abs(total / visits - wl) < 1e-3 if visits else True, f"mean of the values below: {total / max(visits, 1)}")
+    if visits and (row[FORCED] or not np.isnan(trees.means[node, OWN])):
+        total = 0.0 if row[FORCED] else trees.means[node, OWN]
+        mean = (total - sum(trees.means[c, WL] * trees.nodes[c, VISITS] for c in children)) / visits
+        if rules.certainty:
+            mean = min(max(mean, lower), upper)
+        must(abs(mean - wl) < 1e-3, f"mean of the values below: {mean}")

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from valuerepair.board.jit import allocating_kernel, kernel
 from valuerepair.board.make import black_to_move, clock, make, mark_repetition
 from valuerepair.board.rows import FLIP, ROW, Boards, Moves
-from valuerepair.mcts.backup import refresh_edge
+from valuerepair.mcts.backup import refresh_edge, take_mean
 from valuerepair.mcts.select import new_node, step_down
 from valuerepair.mcts.tree import (
     ARRANGED,
@@ -147,9 +147,13 @@ def make_root(trees: Trees, rules: Rules, tree: int, move: int) -> bool:
         if trees.nodes[node, KIND] == TWO_FOLD and depths[node - base] < trees.means[node, LEFT]:
             black_moved = (black + depths[node - base]) & 1
             take_back(trees, node, -rules.draw_score if black_moved else rules.draw_score)
-    if trees.nodes[base, KIND] != OPEN:
+    if rules.certainty:
+        trees.nodes[base, KIND] = OPEN
+    elif trees.nodes[base, KIND] != OPEN:
         reopen(trees, base)
-    trees.nodes[base, LOWER], trees.nodes[base, UPPER] = -1, 1
+    trees.nodes[base, LOWER], trees.nodes[base, UPPER], trees.nodes[base, ARRANGED] = -1, 1, 0
+    if rules.certainty:
+        retake_means(trees, depths, base, black, rules.draw_score)
     return bool(trees.nodes[base, VISITS] > 0)
 
 
@@ -224,6 +228,18 @@ def take_back(trees: Trees, drawn: int, draw_score: np.float32) -> None:
             refresh_edge(trees, node, draw_score)
         node, draw_score = np.int64(trees.nodes[node, PARENT]), np.float32(-draw_score)
         wl, left = -wl, left + 1.0
+
+
+@kernel
+def retake_means(trees: Trees, depths: NDArray[np.int64], base: int, black: int, draw_score: np.float32) -> None:
+    """Takes the means of all nodes anew after some visits were taken back; children lie behind their parents."""
+    for i in range(len(depths) - 1, -1, -1):
+        node = base + i
+        if trees.nodes[node, KIND] == OPEN and trees.nodes[node, VISITS] > 0:
+            take_mean(trees, node)
+        if i > 0:
+            black_moved = (black + depths[i]) & 1
+            refresh_edge(trees, node, -draw_score if black_moved else draw_score)
 
 
 @kernel

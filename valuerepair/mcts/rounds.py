@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from valuerepair.board.jit import inlined_kernel, kernel
 from valuerepair.board.movegen import MAX_MOVES
-from valuerepair.mcts.backup import back_up
+from valuerepair.mcts.backup import back_up, begin_visit
 from valuerepair.mcts.expand import extend, force, set_priors, settle, wants_probe
 from valuerepair.mcts.select import ALL_PROVEN, NO_NODES, NO_ROWS, descend, new_node, step_down
 from valuerepair.mcts.tree import (
@@ -17,9 +17,11 @@ from valuerepair.mcts.tree import (
     COUNT,
     DONE,
     DRAW,
+    DRAW_UNIT,
     EVALUATIONS,
     FIRST,
     FIRST_ROW,
+    FORCED,
     INITIAL,
     KIND,
     LEFT,
@@ -30,6 +32,7 @@ from valuerepair.mcts.tree import (
     NEEDS_ROWS,
     OPEN,
     OWN,
+    OWN_DRAW,
     PARENT,
     PENDING,
     PROBED,
@@ -86,9 +89,7 @@ def ask(trees: Trees, rules: Rules, tree: int, node: int, depth: int, asked: Ask
     trees.slots[tree, ASKED] += 1
     asked.leaf[n, 0], asked.leaf[n, 1], asked.leaf[n, 2] = tree, node, depth
     if rules.batch > 1:
-        while node >= 0:
-            trees.nodes[node, PENDING] += 1
-            node = np.int64(trees.nodes[node, PARENT])
+        begin_visit(trees, node)
 
 
 @inlined_kernel
@@ -98,7 +99,7 @@ def lacks_room(trees: Trees, rules: Rules, tree: int) -> bool:
     if trees.slots[tree, USED_EDGES] + MAX_MOVES + chain > rules.edge_room:
         trees.slots[tree, STATE] = NEEDS_EDGES
         return True
-    if chain and trees.slots[tree, USED_NODES] + chain > rules.node_room:
+    if chain and trees.slots[tree, USED_NODES] + 1 + chain > rules.node_room:
         trees.slots[tree, STATE] = NEEDS_NODES
         return True
     return False
@@ -116,9 +117,14 @@ def wants_visit(trees: Trees, rules: Rules, tree: int) -> bool:
 
 @kernel
 def extend_chain(trees: Trees, rules: Rules, tree: int, node: int, depth: int) -> tuple[int, int]:
-    """Follows single legal moves from an extended leaf to the first position with a choice; returns it, its depth."""
+    """Follows single legal moves from an extended leaf to the first position with a choice; returns it, its depth.
+
+    A chain also ends where the game does, and where tablebases may know the value.
+    """
     for _ in range(LONGEST_CHAIN):
         if trees.nodes[node, KIND] != OPEN or trees.nodes[node, COUNT] != 1 or depth == 0:
+            break
+        if wants_probe(trees, rules, tree, depth):
             break
         edge = np.int64(trees.nodes[node, FIRST])
         force(trees, node)
@@ -162,6 +168,8 @@ def pick_leaf(trees: Trees, rules: Rules, tree: int, asked: Asked, n: int) -> bo
 @inlined_kernel
 def visit_settled(trees: Trees, rules: Rules, tree: int, node: int, depth: int) -> None:
     """A visit that ends in a settled node."""
+    if rules.batch > 1:
+        begin_visit(trees, node)
     wl, draw = np.float32(trees.means[node, WL]), np.float32(trees.means[node, DRAW])
     back_up(trees, rules, tree, node, depth, wl, draw, np.float32(trees.means[node, LEFT]))
 
@@ -199,6 +207,17 @@ def answer_probe(trees: Trees, rules: Rules, tree: int, known: bool, wl: int, as
 
 
 @kernel
+def set_own_value(trees: Trees, node: int, own: float, draw: np.float32) -> None:
+    """Notes the net's value of a node, which is also that of the chain of forced moves that leads there."""
+    trees.means[node, OWN], trees.nodes[node, OWN_DRAW] = own, np.int64(draw * np.float64(DRAW_UNIT))
+    parent = np.int64(trees.nodes[node, PARENT])
+    while parent >= 0 and trees.nodes[parent, FORCED]:
+        own = -own
+        trees.means[parent, OWN] = own
+        parent = np.int64(trees.nodes[parent, PARENT])
+
+
+@kernel
 def absorb(
     trees: Trees,
     rules: Rules,
@@ -213,7 +232,7 @@ def absorb(
     for i in range(n):
         tree, node, depth = asked.leaf[i, 0], asked.leaf[i, 1], asked.leaf[i, 2]
         set_priors(trees, rules, node, logits, asked.offsets[i])
-        trees.means[node, OWN] = np.float64(-q[i])
+        set_own_value(trees, node, -np.float64(q[i]), d[i])
         trees.slots[tree, EVALUATIONS] += 1
         back_up(trees, rules, tree, node, depth, -q[i], d[i], m[i])
     done = False

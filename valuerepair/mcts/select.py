@@ -122,7 +122,8 @@ def first_play_urgency(
 def puct(trees: Trees, rules: Rules, node: int, draw_score: np.float32, at_root: bool) -> int:
     """The edge of the highest Q + U; -1 if all are proven. Ties go to the edge of the higher prior, as in lc0.
 
-    `draw_score` is what a draw is worth to the player to move.
+    `draw_score` is what a draw is worth to the player to move. With certainty and a draw in hand, moves that cannot
+    win any more are passed over (Cazenave & Saffidine, Score Bounded Monte-Carlo Tree Search, 2010).
     """
     first, opened = trees.nodes[node, FIRST], trees.nodes[node, OPENED]
     visits = trees.nodes[node, VISITS]
@@ -132,9 +133,10 @@ def puct(trees: Trees, rules: Rules, node: int, draw_score: np.float32, at_root:
         if trees.visits[edge] > 0:
             visited += trees.prior[edge]
     fpu = first_play_urgency(trees, rules, node, draw_score, at_root, visited)
+    drawn = rules.certainty and not at_root and trees.nodes[node, UPPER] <= 0
     best, highest = -1, LOWEST
     for edge in range(first, first + opened):
-        if closed(trees, rules, edge, at_root):
+        if closed(trees, rules, edge, at_root) or (drawn and trees.nodes[trees.child[edge], UPPER] <= 0):
             continue
         started = trees.visits[edge]
         value = trees.q[edge] if started > 0 else fpu

@@ -22,6 +22,8 @@ from valuerepair.mcts.params import SearchParams
 
 # Columns of Trees.nodes.
 FIRST, COUNT, OPENED, ARRANGED, PARENT, EDGE, VISITS, PENDING, KIND, LOWER, UPPER, FORCED, FROZEN = range(13)
+OWN_DRAW = 13  # the net's own share of draws, in parts of DRAW_UNIT
+DRAW_UNIT = 1 << 30
 NODE = 16  # 64 bytes: a line of the cache
 # Columns of Trees.means, seen by the player who moved: W - L, the share of draws, plies to the end; the net's own Q.
 WL, DRAW, LEFT, OWN = range(4)
@@ -49,7 +51,7 @@ class Trees(NamedTuple):
     | field   | type                 |                                                                     |
     |---------|----------------------|---------------------------------------------------------------------|
     | rows    | uint64[T * R, ROW]   | boards: the game up to the root, then the line being searched       |
-    | nodes   | int32[T * N, NODE]   | columns FIRST (edge) to FROZEN (edges when visits were frozen)      |
+    | nodes   | int32[T * N, NODE]   | columns FIRST (edge) to OWN_DRAW; FROZEN: edges opened at freezing  |
     | means   | float64[T * N, MEAN] | over all visits: WL, DRAW, LEFT (plies); OWN is the net's Q of it   |
     | move    | uint16[T * E]        | seen from the side to move                                          |
     | prior   | float32[T * E]       | P                                                                   |
