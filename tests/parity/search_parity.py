@@ -142,22 +142,28 @@ def main() -> int:
                 if not some or (options.exact and config != "default"):
                     continue
                 begin = time.perf_counter()
-                good &= compare_q(evaluator, some, nodes) if options.exact else compare(evaluator, some, config, nodes)
+                if options.exact:
+                    good &= compare_q(evaluator, some, nodes)
+                else:
+                    rows = compare(evaluator, some, config, nodes)
+                    good &= not rows
+                    if options.explain:
+                        explain(rows)
                 print(f"  {time.perf_counter() - begin:.1f} s", flush=True)
-                if options.explain and not options.exact:
-                    explain(differences(evaluator, some, config, nodes))
     return 0 if good else 1
 
 
-def compare(evaluator: Evaluator, goldens: Sequence[Golden], config: str, nodes: int) -> bool:
+def compare(evaluator: Evaluator, goldens: Sequence[Golden], config: str, nodes: int) -> list[Difference]:
+    """Prints and returns what differs."""
     rows = differences(evaluator, goldens, config, nodes)
     print(f"{config}, {nodes} nodes: {report(goldens, rows)}")
     for row in rows:
         print(f"  {row}")
-    return not rows
+    return rows
 
 
 def compare_q(evaluator: Evaluator, goldens: Sequence[Golden], nodes: int) -> bool:
+    """Prints the largest error and those over the limit; whether there are none."""
     errors = q_errors(evaluator, goldens, nodes)
     worst = max(errors)
     print(f"{nodes} nodes: root Q off by at most {worst:.5f} ({goldens[errors.index(worst)].case.name})")
@@ -168,6 +174,9 @@ def compare_q(evaluator: Evaluator, goldens: Sequence[Golden], nodes: int) -> bo
 
 
 def explain(rows: Sequence[Difference]) -> None:
+    """Prints the cause of every difference."""
+    if not rows:
+        return
     evaluator = Lc0Evaluator()
     for row in rows:
         cause = "the last bits of the net" if explained(evaluator, row) else "NOT the net: the search differs"
