@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import signal
 import subprocess
 import sys
 import time
@@ -137,3 +138,20 @@ def test_verbose_statistics_are_those_of_lc0(lc0: str, shared_data: Path) -> Non
         stats.append([found.groups() for text in strings if (found := pattern.match(text))])
     assert len(stats[0]) == 48
     assert stats[0] == stats[1]
+
+
+@pytest.mark.parametrize(("signal_number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 130)])
+def test_a_signal_in_the_middle_of_a_search_ends_the_engine(shared_data: Path, signal_number: int, code: int) -> None:
+    net = str(shared_data / "nets" / "maia-1900.pb.gz")
+    command = [sys.executable, "-m", "valuerepair", "uci", "--net", net]
+    engine = subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, bufsize=1
+    )
+    assert engine.stdin is not None
+    assert engine.stdout is not None
+    engine.stdin.write("go infinite\n")
+    while "info depth" not in engine.stdout.readline():
+        pass
+    engine.send_signal(signal_number)
+    _, said = engine.communicate(timeout=20)
+    assert (engine.returncode, said) == (code, "vr: interrupted\n")

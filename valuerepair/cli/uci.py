@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
@@ -39,7 +40,16 @@ def command(net: str, settings: tuple[str, ...]) -> None:
 
     from valuerepair.mcts.uci.server import UciServer
 
-    UciServer(_open, _write, chosen).run(_lines())
+    server, code = UciServer(_open, _write, chosen), 0
+    try:
+        ended = server.run(_lines())
+    except KeyboardInterrupt:
+        click.echo("vr: interrupted", err=True)
+        ended, code = False, 130
+    if not ended:
+        # Python would wait for, or abort in, a thread that is deep in compiled code.
+        sys.stdout.flush()
+        os._exit(code)
 
 
 def _lines() -> Iterator[str]:

@@ -27,7 +27,7 @@ from valuerepair.mcts.uci.thinking import Switch, Task, Thinking
 from valuerepair.nets.position_text import read_position
 from valuerepair.positions import STARTPOS_FEN, Position
 
-_ENDING_S = 10.0  # a search is given so long to end when the engine quits
+_ENDING_S = 3.0  # a search is given so long to end when the engine quits
 _SAMPLE_NODES = 10_000
 _SHOWN_TEXT = 100
 _NOTHING = "bestmove 0000"
@@ -72,25 +72,25 @@ class UciServer:
 
     # -- the reader ---------------------------------------------------------------------------------------------------
 
-    def run(self, lines: Iterable[str]) -> None:
-        """Answers commands until ``quit``, which stops a running search.
+    def run(self, lines: Iterable[str]) -> bool:
+        """Answers commands until ``quit``, which stops a running search; at the end of the input one with a limit ends.
 
-        At the end of the input, or when nobody reads the answers any more, searches that have a limit are finished.
+        False when the other thread still works: it compiles, or loads a net, and can be ended with the process only.
         """
+        quitting = True
         self._worker.start()
         try:
-            quitting = False
             for line in lines:
                 words = line.split()
                 if self._deaf or (words and not self._take(words[0], words[1:])):
-                    quitting = True
                     break
+            else:
+                quitting = False
+        finally:
             self._stop(endless_only=not quitting)
             self._jobs.put(None)
             self._worker.join(_ENDING_S if quitting else None)
-        except BaseException:
-            self._stop()
-            raise
+        return not self._worker.is_alive()
 
     def _take(self, command: str, words: list[str]) -> bool:
         """One command; False for the last one."""
