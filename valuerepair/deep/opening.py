@@ -80,20 +80,14 @@ def _mcts(
     from valuerepair.nets.registry import locate
     from valuerepair.nets.weights import read_net_file
 
-    wanted = spec.weights or net_path
-    own = shared is None or (wanted is not None and read_net_file(locate(wanted, say)).sha256 != shared.identity.sha256)
-    if not own and shared is not None:
+    if shared is None:
+        net = open_net(spec.weights or net_path, say=say)
+    elif spec.weights is None or read_net_file(locate(spec.weights, say)).sha256 == shared.identity.sha256:
         net = shared
-    elif shared is None:
-        net = open_net(wanted, say=say)
     else:
-        net = open_net(
-            wanted,
-            device=NAMES[shared.provider].lower(),
-            threads=shared.session.threads,
-            history_fill=shared.history_fill,
-            say=say,
-        )
+        device, threads = NAMES[shared.provider].lower(), shared.session.threads
+        net = open_net(spec.weights, device=device, threads=threads, history_fill=shared.history_fill, say=say)
+    own = net is not shared
     try:
         params = search_params(spec.options, net)
         return open_mcts(params, spec.limits["nodes"], spec.trees or workers, net, owned=own, say=say)
