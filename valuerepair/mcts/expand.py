@@ -130,6 +130,8 @@ def look_ahead(trees: Trees, rules: Rules, tree: int, node: int, depth: int) -> 
     if depth == 0:
         return
     if lower == upper:
+        for edge in range(first, first + trees.nodes[node, COUNT]):
+            trees.prior[edge] = np.float32(0)  # it gets none from the net
         settle(trees, node, ENDED, -upper, np.float32(1))
     else:
         trees.nodes[node, LOWER], trees.nodes[node, UPPER] = -upper, -lower

@@ -1,0 +1,396 @@
+"""Certainty and look-ahead: what the search says is proven, against python-chess, exhaustive play and Stockfish."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import chess
+import chess.engine
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.mcts_doubles import FakeNet, position, searched
+from tests.search_trees import Node, board_of, boards_of, endings, exhaustive, forced_mate, placed, prove
+from valuerepair.mcts.check import check_trees
+from valuerepair.mcts.choice import choose_move
+from valuerepair.mcts.evaluator import Evaluations, Evaluator, Leaves
+from valuerepair.mcts.forest import Forest
+from valuerepair.mcts.params import SearchParams
+from valuerepair.mcts.result import RootMove, SearchResult
+from valuerepair.mcts.search import Search
+from valuerepair.mcts.tree import ENDED, OPEN, TWO_FOLD
+from valuerepair.positions import Position
+
+MEN = ("KQk", "KRk", "KQQk", "KRRk", "KRkr", "KPk", "KQkp", "KBNk", "KPPkp", "KRPkr", "KQkrp", "KNPkb", "KQRkrbnpp")
+# Their lines end after a capture, so that the 50-move rule ends all the others soon.
+SHORT = ("KQk", "KRk", "KBNk", "KBkn", "KNkn", "KBBk", "KNNk")
+BACK_RANK = "6k1/5ppp/8/8/8/8/5PPP/3R2K1 w - - 0 1"  # Rd8 mates
+MATE_IN_2 = "kbK5/pp6/1P6/8/8/8/8/R7 w - - 0 1"  # Ra6 (Morphy)
+CORNERED = "k7/8/2K5/8/8/8/8/7R w - - 0 1"  # Kb6 or Kc7 mates in two
+LADDER = "8/8/8/4k3/8/8/R7/1R4K1 w - - 0 1"
+STALEMATE_TRICK = "5k2/5P2/4K3/8/8/8/8/8 w - - 0 1"
+OPTIONS: tuple[dict[str, Any], ...] = (
+    {},
+    {"lookahead": True},
+    {"auto_extend": True},
+    {"certainty": True},
+    {"certainty": True, "lookahead": True},
+    {"certainty": True, "auto_extend": True, "draw_score": 0.3},
+    {"certainty": True, "lookahead": True, "auto_extend": True, "n_scl": 10, "minibatch_size": 4},
+)
+
+
+def ids(options: dict[str, Any]) -> str:
+    return " ".join(options) or "sticky endgames"
+
+
+def result_of(start: Position, nodes: int, **options: Any) -> SearchResult:
+    return searched(start, nodes, **options).result(0, 300)
+
+
+def check_proofs(start: Position, nodes: int, options: dict[str, Any]) -> int:
+    """Holds every node of a search against what its tree proves; returns how many say something."""
+    forest = searched(start, nodes, **options)
+    check_trees(forest._trees, forest._rules)
+    tree, found = boards_of(forest, start), 0
+    prove(tree)
+    for node in tree.walk():
+        where = f"{node.board.fen()} below {start.fen} with {options}"
+        if node.depth == 0 or node.kind == TWO_FOLD:
+            assert (node.lower, node.upper) == (-1, 1), where
+        else:
+            assert (node.lower, node.upper) == node.proven, where
+            found += node.proven != (-1, 1)
+    for move in forest.result(0).moves:
+        proven = tree.children[move.move].proven if move.visits else (-1, 1)
+        if move.certain is not None and move.visits:
+            assert proven == (move.certain, move.certain), (start.fen, move)
+    return found
+
+
+# --- Proofs are right, and all that the tree holds are found
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=ids)
+def test_bounds_are_those_of_minimax_over_what_was_tried(options: dict[str, Any]) -> None:
+    found = sum(check_proofs(start, 250, options) for start in endings(MEN, (0, 0, 90, 97, 98), 12, 7))
+    assert found > 50
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("options", OPTIONS, ids=ids)
+def test_bounds_are_those_of_minimax_over_what_was_tried_in_many_positions(options: dict[str, Any]) -> None:
+    found = sum(check_proofs(start, 700, options) for start in endings(MEN, (0, 0, 80, 90, 94, 97), 150, 8))
+    assert found > 5000
+
+
+@given(st.data())
+@settings(max_examples=25, deadline=None)
+def test_no_proof_is_wrong_whatever_the_position(data: st.DataObject) -> None:
+    men = "Kk" + "".join(data.draw(st.lists(st.sampled_from("QRBNPqrbnp"), max_size=6)))
+    rng = data.draw(st.randoms(use_true_random=False))
+    start = placed(men, data.draw(st.booleans()), data.draw(st.sampled_from((0, 60, 92, 99))), rng)
+    if start is not None:
+        check_proofs(start, data.draw(st.integers(1, 150)), data.draw(st.sampled_from(OPTIONS)))
+
+
+def assert_solved(start: Position, seen: dict[str, int], **options: Any) -> bool:
+    """All proven moves of a search have the value of exhaustive play; whether they are enough to know the best."""
+    result, board, known = result_of(start, 3000, certainty=True, **options), board_of(start), 0
+    for move in result.moves:
+        board.push_uci(move.move)
+        if move.certain is not None:
+            assert move.certain == -exhaustive(board, seen, 1), (start.fen, move)
+            known += 1
+        board.pop()
+    solved = result.certain == 1 or known == len(result.moves)
+    assert not solved or result.certain == exhaustive(board, seen), start.fen
+    return solved
+
+
+@pytest.mark.parametrize("lookahead", [False, True])
+def test_searches_to_the_end_find_the_value_of_exhaustive_play(lookahead: bool) -> None:
+    seen: dict[str, int] = {}
+    starts = endings(SHORT, (97, 98, 99), 80, 1)
+    assert sum(assert_solved(start, seen, lookahead=lookahead) for start in starts) > 60
+
+
+@pytest.mark.slow
+def test_searches_to_the_end_find_the_value_of_exhaustive_play_in_thousands_of_positions() -> None:
+    seen: dict[str, int] = {}
+    starts = endings(SHORT, (96, 97, 98, 99), 3000, 2)
+    assert sum(assert_solved(start, seen, lookahead=True, auto_extend=True) for start in starts) > 2000
+
+
+# --- Mates: length, line, another engine
+
+
+def mates_of(result: SearchResult) -> Iterator[RootMove]:
+    return (move for move in result.moves if move.mate is not None)
+
+
+def assert_line_mates(start: Position, move: RootMove) -> None:
+    """The principal line of a proven mate ends in mate after as many moves as it says."""
+    board = board_of(start)
+    assert move.mate
+    for step in move.pv:
+        board.push_uci(step)
+    assert board.is_checkmate(), (start.fen, move)
+    assert len(move.pv) == (2 * move.mate - 1 if move.mate > 0 else -2 * move.mate), (start.fen, move)
+    assert (move.certain, move.wl, move.d) == (1 if move.mate > 0 else -1, move.certain, 0.0)
+
+
+MATING = [
+    *endings(("KQRk", "KQQk", "KRRk"), (0, 20), 12, 5),
+    *map(position, (MATE_IN_2, BACK_RANK, LADDER, STALEMATE_TRICK)),
+]
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=ids)
+def test_the_line_of_a_proven_mate_ends_in_mate(options: dict[str, Any]) -> None:
+    found = 0
+    for start in MATING:
+        for move in mates_of(result_of(start, 300, **options)):
+            assert_line_mates(start, move)
+            found += 1
+    assert found >= 3
+
+
+def proven_mates(nodes: int) -> Iterator[tuple[chess.Board, RootMove, int]]:
+    """Moves proven to end in mate of two moves or more, with the position before them and the distance that is said."""
+    for start in MATING:
+        moves = [m for m in mates_of(result_of(start, nodes, certainty=True, lookahead=True)) if abs(m.mate or 0) > 1]
+        yield from ((board_of(start), move, move.mate or 0) for move in moves[:3])
+
+
+def test_stockfish_knows_every_mate(stockfish: str) -> None:
+    found = 0
+    with chess.engine.SimpleEngine.popen_uci(stockfish) as engine:
+        for board, move, mate in proven_mates(800):
+            only = [chess.Move.from_uci(move.move)]
+            score = engine.analyse(board, chess.engine.Limit(depth=14), root_moves=only, game=found)["score"].relative
+            assert score > chess.engine.Cp(9000) if mate > 0 else score < chess.engine.Cp(-9000), (board.fen(), move)
+            found += 1
+    assert found >= 8
+
+
+def test_no_mate_is_longer_than_said() -> None:
+    found = 0
+    for board, move, mate in proven_mates(600):
+        board.push_uci(move.move)
+        said = mate - 1 if mate > 0 else -mate
+        if said <= 2:
+            truth = forced_mate(board, said) if mate < 0 else max(_replies(board, said))
+            assert truth is not None, (board.fen(), move)
+            assert 1 <= truth <= said, (board.fen(), move)
+            found += 1
+    assert found >= 4
+
+
+def _replies(board: chess.Board, moves: int) -> Iterator[int]:
+    """After each reply, the number of moves that the mate takes, or too many."""
+    for reply in list(board.legal_moves):
+        board.push(reply)
+        yield forced_mate(board, moves) or 99
+        board.pop()
+
+
+def test_a_mate_is_found_with_certainty_and_not_by_averages() -> None:
+    start = position(CORNERED)
+    plain = result_of(start, 1000, sticky_endgames=False)
+    solved = result_of(start, 1000, certainty=True)
+    assert (plain.certain, plain.mate) == (None, None)
+    assert (solved.certain, solved.best.wl) == (1, 1.0)
+    assert solved.mate in (2, 3)  # it need not be the shortest
+    assert solved.nodes < 1000  # the search ends with its proof
+
+
+def test_a_win_is_played_whatever_its_visits() -> None:
+    net = FakeNet(sharpness=6.0)
+    result = searched(position(BACK_RANK), 300, net, certainty=True, n_scl=0).result(0)
+    assert (result.best_move, result.mate) == ("d1d8", 1)
+    assert result.best.visits < max(move.visits for move in result.moves)
+    hot = SearchParams(temperature=5.0)
+    assert {choose_move(result, hot, 10, seed) for seed in range(50)} == {"d1d8"}
+
+
+def test_a_loss_is_played_by_no_temperature_while_there_is_another_move() -> None:
+    start = position("6k1/5ppp/8/8/8/8/1q3PPP/3R2K1 b - - 0 1")
+    result = result_of(start, 500, certainty=True, lookahead=True)
+    lost = {move.move for move in result.moves if move.certain == -1}
+    assert lost
+    assert result.best.certain != -1
+    assert [m.certain == -1 for m in result.moves] == sorted(m.certain == -1 for m in result.moves)
+    played = {choose_move(result, SearchParams(temperature=9.0, temp_visit_offset=5.0), 10, s) for s in range(200)}
+    assert not played & lost
+    assert len(played) > 3
+
+
+# --- What certainty does to visits and values
+
+
+def grow(search: Search, start: Position, steps: tuple[int, ...]) -> Iterator[Node]:
+    search.set_position(start)
+    for nodes in steps:
+        search.run(nodes=nodes)
+        yield boards_of(search._forest, start)
+
+
+def test_what_is_proven_is_not_visited_again() -> None:
+    quiet = grown = 0
+    for start in endings(MEN, (0, 94, 97), 6, 3):
+        proven: dict[tuple[str, ...], int] = {}
+        for tree in grow(Search(FakeNet(), SearchParams(certainty=True)), start, tuple(range(60, 300, 60))):
+            for node in tree.walk():
+                line = tuple(move.uci() for move in node.board.move_stack)
+                drawn_at_root = node.depth == 1 and node.lower == 0
+                if node.depth and node.kind == ENDED and not drawn_at_root:
+                    quiet += line in proven
+                    assert node.visits == proven.setdefault(line, node.visits), (start.fen, line)
+                grown += node.kind == OPEN and node.visits > 1
+    assert min(quiet, grown) > 100
+
+
+def test_without_certainty_proven_moves_are_visited_on() -> None:
+    start = position("7k/8/5K2/6Q1/8/8/8/8 w - - 90 90")
+    tree = boards_of(searched(start, 500), start)
+    assert any(node.kind == ENDED and node.visits > 20 for node in tree.walk())
+
+
+def test_a_draw_in_hand_ends_visits_to_moves_that_cannot_win() -> None:
+    passed = 0
+    for start in endings(("KRkr", "KQkrp", "KRPkr", "KPk"), (97, 98), 12, 4):
+        visits: dict[tuple[str, ...], int] = {}
+        for tree in grow(Search(FakeNet(), SearchParams(certainty=True)), start, (100, 200, 300)):
+            for node in tree.walk():
+                if node.depth == 0 or node.kind != OPEN or node.upper > 0:
+                    continue
+                for move, child in node.children.items():
+                    if child.kind == OPEN and child.upper <= 0:
+                        line = (*(m.uci() for m in node.board.move_stack), move)
+                        passed += line in visits
+                        assert child.visits == visits.setdefault(line, child.visits), (start.fen, line)
+    assert passed > 5
+
+
+@pytest.mark.parametrize("options", OPTIONS[3:], ids=ids)
+def test_means_are_those_of_proven_values_and_lie_within_bounds(options: dict[str, Any]) -> None:
+    hidden = 0
+    for start in endings(MEN, (0, 94, 97), 8, 6):
+        forest = searched(start, 300, **options)
+        for node in boards_of(forest, start).walk():
+            assert node.lower <= node.wl <= node.upper
+            if node.kind == OPEN:
+                own = 0.0 if node.forced else node.own
+                mean = (own - sum(c.visits * c.wl for c in node.children.values())) / node.visits
+                hidden += not node.lower - 1e-6 <= mean <= node.upper + 1e-6
+                assert abs(node.wl - min(max(mean, node.lower), node.upper)) < 1e-5
+    assert hidden > 0  # bounds did change means
+
+
+def test_the_root_is_not_settled_and_the_search_ends_when_its_value_is_known() -> None:
+    win = result_of(position(BACK_RANK), 500, certainty=True)
+    assert (win.certain, win.best.wl) == (1, 1.0)
+    assert abs(win.q) < 1
+    lost = result_of(position("k7/8/1K6/8/8/8/8/7R b - - 0 1"), 500, certainty=True)
+    assert {(move.certain, move.mate) for move in lost.moves} == {(-1, -1)}
+    drawn = result_of(position("8/8/8/8/8/4k3/8/4KR2 b - - 99 90"), 500, certainty=True)
+    assert {(move.certain, move.wl, move.d, move.mate) for move in drawn.moves} == {(0, 0.0, 1.0, None)}
+    assert max(result.nodes for result in (win, lost, drawn)) < 500
+
+
+def test_root_moves_that_draw_are_chosen_by_visits() -> None:
+    # The king may take the rook, which draws at once; the other moves look worse to the net, then better.
+    start = position("8/8/8/8/8/4k3/4R3/7K b - - 0 1")
+    net = FakeNet(spread=0.2)
+
+    def changed(by: float) -> Evaluator:
+        def evaluate(leaves: Leaves) -> Evaluations:
+            answer = net(leaves)
+            return answer._replace(q=answer.q + np.where(leaves.masks[:, 108] == 0, -by, by).astype(np.float32))
+
+        return evaluate
+
+    worse, better = (searched(start, 200, changed(by), certainty=True).result(0) for by in (-0.3, 0.3))
+    assert (worse.best_move, worse.certain) == ("e3e2", 0)
+    assert worse.best.visits > 100
+    assert better.best.certain is None
+    assert next(move for move in better.moves if move.move == "e3e2").certain == 0
+
+
+# --- Rules of the draw inside proofs
+
+
+def test_a_first_repetition_is_no_proof_and_a_second_one_is() -> None:
+    start = position("7k/8/8/8/8/8/r6P/7K w - - 0 1", "h1g1 h8g8 g1h1 g8h8 h1g1 h8g8")
+    forest = searched(start, 600, certainty=True)
+    kinds = {node.kind for node in boards_of(forest, start).walk() if node.board.is_repetition(2)}
+    third = [node for node in boards_of(forest, start).walk() if node.board.is_repetition(3)]
+    assert TWO_FOLD in kinds
+    assert {(node.kind, node.wl) for node in third} == {(ENDED, 0.0)}
+    assert next(move for move in forest.result(0).moves if move.move == "g1h1").certain is None
+
+
+def test_look_ahead_sees_a_second_repetition_with_the_moves_of_the_game() -> None:
+    moves = "h1g1 h8g8 g1h1 g8h8 h1g1 h8g8 g1h1"
+    start = position("7k/8/8/8/8/8/r6P/7K w - - 0 1", moves)
+    result = result_of(start, 1, certainty=True, lookahead=True)
+    assert {move.move: move.certain for move in result.moves}["g8h8"] == 0
+    fresh = result_of(position(start.fen), 1, certainty=True, lookahead=True)
+    assert {move.move: move.certain for move in fresh.moves}["g8h8"] is None
+
+
+def test_mate_comes_before_the_fifty_moves() -> None:
+    result = result_of(position("7k/R7/1R6/8/8/8/8/K7 w - - 99 90"), 50, certainty=True)
+    assert (result.best_move, result.mate) == ("b6b8", 1)
+    assert {move.certain for move in result.moves[1:]} <= {0, None}
+
+
+# --- Look-ahead
+
+
+@pytest.mark.parametrize("certainty", [False, True])
+def test_look_ahead_finds_a_mate_with_one_evaluation(certainty: bool) -> None:
+    net = FakeNet()
+    result = searched(position(BACK_RANK), 1, net, lookahead=True, certainty=certainty).result(0)
+    assert net.sizes == [1]
+    assert (result.best_move, result.mate, result.best.visits, result.best.wl) == ("d1d8", 1, 0, 1.0)
+    assert result.best.pv == ("d1d8",)
+    assert result_of(position(BACK_RANK), 1, certainty=certainty).mate is None
+
+
+def test_with_certainty_a_mate_at_once_ends_the_search() -> None:
+    net = FakeNet()
+    result = searched(position(BACK_RANK), 800, net, lookahead=True, certainty=True).result(0)
+    assert (net.sizes, result.nodes, result.mate) == ([1], 1, 1)
+
+
+def test_look_ahead_settles_what_allows_mate_without_an_evaluation() -> None:
+    start = position("6k1/5ppp/8/8/8/8/1q3PPP/3R2K1 b - - 0 1")
+    for lookahead in (False, True):
+        tree = boards_of(searched(start, 200, certainty=True, lookahead=lookahead), start)
+        lost = [child for child in tree.children.values() if forced_mate(child.board, 1)]
+        assert len(lost) >= 3
+        assert lookahead == all(child.wl == -1 and child.visits == 1 and not child.children for child in lost)
+
+
+def test_look_ahead_proves_the_same_with_fewer_evaluations() -> None:
+    asked = {False: 0, True: 0}
+    for start in map(position, (MATE_IN_2, BACK_RANK, "7k/8/5K2/8/8/8/8/6Q1 w - - 0 1", CORNERED)):
+        for lookahead in (False, True):
+            net = FakeNet()
+            result = searched(start, 2000, net, certainty=True, lookahead=lookahead).result(0)
+            assert result.certain == 1 or not lookahead
+            asked[lookahead] += sum(net.sizes)
+    assert asked[True] < 0.5 * asked[False]
+
+
+def test_trees_of_one_forest_prove_what_they_prove_alone() -> None:
+    starts = endings(MEN, (0, 97), 12, 10)
+    params = SearchParams(certainty=True, lookahead=True, self_check=True)
+    together = dict(Forest(FakeNet(), params, trees=5, nodes=20).search(starts, 60))
+    for i, start in enumerate(starts):
+        assert together[i].best == result_of(start, 60, certainty=True, lookahead=True).best
