@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+
 import numpy as np
 
 from valuerepair.mcts.params import SearchParams
@@ -27,33 +30,48 @@ def temperature_at(params: SearchParams, ply: int) -> float:
 
 
 def choose_move(result: SearchResult, params: SearchParams, ply: int, seed: int) -> str:
-    """The move to play (UCI). `ply` is the position's, `seed` that of this draw.
+    """The move to play (UCI). `ply` is the position's, `seed` that of the game: its moves are drawn independently.
 
     Without temperature the first of `result.moves`. With it, moves are drawn by (N + offset)^(1 / temperature) among
-    those whose Q is not too far below that of the most visited; but a proven win is always played, and a proven loss
-    only if there is nothing else.
+    those whose Q is not too far below that of the most visited (lc0's GetBestRootChildWithTemperature); but a proven
+    win is always played, and a proven loss only if there is nothing else, and then the longest.
     """
     temperature = temperature_at(params, ply)
-    if temperature == 0 or result.best.certain == 1:
+    moves = [m for m in result.moves if m.certain != -1]
+    if temperature == 0 or result.best.certain == 1 or not moves:
         return result.best_move
-    moves = [m for m in result.moves if m.certain != -1] or list(result.moves)
-    return moves[_drawn(_weights(moves, params, temperature), seed)].move
+    weights = _weights(moves, params, temperature, _unvisited_value(result, params))
+    return moves[_drawn(weights, seed, ply)].move
 
 
-def _weights(moves: list[RootMove], params: SearchParams, temperature: float) -> list[float]:
-    visits = np.array([m.visits for m in moves], float) + params.temp_visit_offset
-    most = visits.max()
-    if most <= 0:
-        base = np.array([m.prior for m in moves])
+def _unvisited_value(result: SearchResult, params: SearchParams) -> float:
+    """Q of moves without visits, as the search takes it at the root (lc0's GetFpu)."""
+    strategy, value = params.fpu_strategy_at_root, params.fpu_value_at_root
+    if strategy == "same":
+        strategy, value = params.fpu_strategy, params.fpu_value
+    if strategy == "absolute":
+        return value
+    return result.q - value * math.sqrt(sum(m.prior for m in result.moves if m.visits))
+
+
+def _weights(moves: Sequence[RootMove], params: SearchParams, temperature: float, unvisited: float) -> list[float]:
+    most = max(moves, key=lambda m: (m.visits, m.prior))
+    if most.visits + params.temp_visit_offset <= 0:
+        bases = [m.prior for m in moves]
     else:
-        base = np.maximum(visits / most, 0.0)
-        values = np.array([-1.0 if np.isnan(m.q) else m.q for m in moves])
-        base[values < values[int(visits.argmax())] - params.temp_value_cutoff / 50] = 0.0
-    weights: list[float] = (base ** (1 / temperature)).tolist()
-    return weights
+        values = [unvisited if math.isnan(m.q) else m.q for m in moves]
+        least = values[moves.index(most)] - params.temp_value_cutoff / 50
+        bases = [
+            max(m.visits + params.temp_visit_offset, 0.0) if value >= least else 0.0
+            for m, value in zip(moves, values, strict=True)
+        ]
+    highest = max(bases)
+    if highest <= 0:
+        return [1.0] * len(bases)
+    return [(base / highest) ** (1 / temperature) for base in bases]
 
 
-def _drawn(weights: list[float], seed: int) -> int:
+def _drawn(weights: Sequence[float], seed: int, ply: int) -> int:
     cumulative = np.cumsum(weights)
-    toss = np.random.default_rng(seed).random() * cumulative[-1]
+    toss = np.random.default_rng((seed, ply)).random() * cumulative[-1]
     return int(np.searchsorted(cumulative, toss, side="right").clip(0, len(weights) - 1))

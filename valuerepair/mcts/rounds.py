@@ -186,7 +186,10 @@ def gather(trees: Trees, rules: Rules, asked: Asked, n: int) -> tuple[int, bool]
             trees.slots[tree, ASKED] = 0
         while trees.slots[tree, ASKED] < rules.batch and pick_leaf(trees, rules, tree, asked, n):
             n += 1
-        lacking = lacking or trees.slots[tree, STATE] >= NEEDS_NODES
+        if trees.slots[tree, STATE] >= NEEDS_NODES:
+            lacking = True
+        else:
+            trees.slots[tree, ASKED] = rules.batch  # what others lack must not let it look for leaves again
     return n, lacking
 
 

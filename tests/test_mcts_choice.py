@@ -1,0 +1,366 @@
+"""What is played and what the options of the root do: temperature, noise, draw score, first-play urgency, cpuct."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from typing import Any
+
+import chess
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from tests.mcts_doubles import FakeNet, position, searched, tree_of
+from valuerepair.errors import UsageError
+from valuerepair.mcts.choice import choose_move, temperature_at
+from valuerepair.mcts.forest import Forest
+from valuerepair.mcts.params import PARAMETERS, SearchParams
+from valuerepair.mcts.result import RootMove, SearchResult
+from valuerepair.mcts.search import Search
+from valuerepair.positions import Position
+
+KIWIPETE = position("r3k2r/p1ppqpb1/bn2pnp1/3PN3/1p2P3/2N2Q1p/PPPBBPPP/R3K2R w KQkq - 0 1")
+START = position()
+NAMES = ("e2e4", "d2d4", "g1f3", "c2c4", "b1c3", "f2f4", "a2a3", "h2h4")
+
+
+def root(moves: list[RootMove], q: float = 0.0) -> SearchResult:
+    """A result with the moves in the order in which a search gives them."""
+
+    def rank(m: RootMove) -> tuple[float, ...]:
+        order = {1: 2, -1: 0}.get(m.certain or 0, 1)
+        return (-order, -m.visits, -m.q if m.visits else 0.0, -m.prior)
+
+    nodes = 1 + sum(m.visits for m in moves)
+    return SearchResult(nodes, nodes, q, q, 0.0, 0.0, q, tuple(sorted(moves, key=rank)), 1, 1)
+
+
+def move(name: str, visits: int, q: float = 0.0, prior: float = 0.1, certain: int | None = None) -> RootMove:
+    wl = q if visits or certain is not None else math.nan
+    return RootMove(name, visits, prior, wl, wl, 0.0, 1.0, certain, None, (name,))
+
+
+def shares(result: SearchResult, draws: int = 4000, ply: int = 0, **changes: Any) -> dict[str, float]:
+    """How often each move is chosen."""
+    params = SearchParams(**changes)
+    chosen = Counter(choose_move(result, params, ply, seed) for seed in range(draws))
+    return {name: n / draws for name, n in chosen.items()}
+
+
+# --- Temperature
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [  # at plies 0, 10, 20, 40, 80: moves 0, 5, 10, 20, 40
+        ({"temperature": 0.8}, [0.8, 0.8, 0.8, 0.8, 0.8]),
+        ({"temperature": 0.8, "tempdecay_moves": 20}, [0.8, 0.6, 0.4, 0.0, 0.0]),
+        ({"temperature": 0.8, "tempdecay_moves": 20, "tempdecay_delay_moves": 10}, [0.8, 0.8, 0.8, 0.4, 0.0]),
+        ({"temperature": 0.8, "tempdecay_moves": 20, "temp_endgame": 0.5}, [0.8, 0.6, 0.5, 0.5, 0.5]),
+        ({"temperature": 0.8, "temp_cutoff_move": 11}, [0.8, 0.8, 0.0, 0.0, 0.0]),
+        ({"temperature": 0.8, "temp_cutoff_move": 6, "temp_endgame": 0.3}, [0.8, 0.3, 0.3, 0.3, 0.3]),
+        ({"temperature": 0.0, "tempdecay_moves": 5, "temp_endgame": 0.3}, [0.0, 0.0, 0.0, 0.0, 0.0]),
+        ({"temperature": 0.0, "temp_cutoff_move": 6, "temp_endgame": 0.3}, [0.0, 0.3, 0.3, 0.3, 0.3]),
+    ],
+)
+def test_temperature_decays_as_in_lc0(changes: dict[str, Any], expected: list[float]) -> None:
+    params = SearchParams(**changes)
+    assert [temperature_at(params, ply) for ply in (0, 10, 20, 40, 80)] == pytest.approx(expected)
+    assert temperature_at(params, 11) == temperature_at(params, 10)  # both plies of a move
+
+
+THREE = root([move("e2e4", 60, 0.10), move("d2d4", 30, 0.06), move("g1f3", 10, -0.30), move("c2c4", 0, prior=0.3)])
+
+
+@pytest.mark.parametrize(
+    ("changes", "weights"),
+    [
+        ({"temperature": 0.0}, [1, 0, 0, 0]),
+        ({"temperature": 1.0}, [60, 30, 10, 0]),
+        ({"temperature": 0.5}, [60**2, 30**2, 10**2, 0]),
+        ({"temperature": 2.0}, [60**0.5, 30**0.5, 10**0.5, 0]),
+        ({"temperature": 1e-3}, [1, 0, 0, 0]),
+        ({"temperature": 1.0, "temp_visit_offset": -10.0}, [50, 20, 0, 0]),
+        ({"temperature": 1.0, "temp_visit_offset": 5.0}, [65, 35, 15, 5]),
+        ({"temperature": 1.0, "temp_visit_offset": 5.0, "fpu_value": 9.0, "temp_value_cutoff": 50.0}, [65, 35, 15, 0]),
+        ({"temperature": 1.0, "temp_value_cutoff": 2.5}, [60, 30, 0, 0]),
+        ({"temperature": 1.0, "temp_value_cutoff": 1.5}, [1, 0, 0, 0]),
+    ],
+)
+def test_moves_are_drawn_by_their_visits(changes: dict[str, Any], weights: list[float]) -> None:
+    found = shares(THREE, **changes)
+    for name, weight in zip(("e2e4", "d2d4", "g1f3", "c2c4"), weights, strict=True):
+        share = weight / sum(weights)
+        assert found.get(name, 0.0) == pytest.approx(share, abs=4 * math.sqrt(share * (1 - share) / 4000) + 1e-12)
+
+
+def test_without_visits_moves_are_drawn_by_their_priors() -> None:
+    result = root([move("e2e4", 0, prior=0.6), move("d2d4", 0, prior=0.3), move("g1f3", 0, prior=0.1)])
+    found = shares(result, temperature=1.0)
+    assert [found[name] for name in ("e2e4", "d2d4", "g1f3")] == pytest.approx([0.6, 0.3, 0.1], abs=0.03)
+    assert shares(result, temperature=1e-4, draws=20) == {"e2e4": 1.0}
+
+
+def test_draws_are_seeded_and_the_moves_of_a_game_independent() -> None:
+    params = SearchParams(temperature=1.0)
+    chosen = [choose_move(THREE, params, ply, seed) for ply in range(30) for seed in range(30)]
+    assert chosen == [choose_move(THREE, params, ply, seed) for ply in range(30) for seed in range(30)]
+    games = {tuple(chosen[30 * ply + seed] for ply in range(30)) for seed in range(30)}
+    assert len(games) == 30
+    assert all(len(set(game)) > 1 for game in games)
+
+
+PROVEN = st.sampled_from((None, None, None, 0, 1, -1))
+MOVES = st.lists(
+    st.tuples(st.integers(0, 500), st.floats(-1, 1), st.floats(0, 1), PROVEN), min_size=1, max_size=len(NAMES)
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    facts=MOVES,
+    temperature=st.floats(0, 100),
+    offset=st.floats(-1000, 1000),
+    cutoff=st.floats(0, 100),
+    seed=st.integers(0, 2**63 - 1),
+    ply=st.integers(0, 400),
+)
+def test_a_proven_win_is_never_turned_down_nor_a_proven_loss_picked(
+    facts: list[tuple[int, float, float, int | None]],
+    temperature: float,
+    offset: float,
+    cutoff: float,
+    seed: int,
+    ply: int,
+) -> None:
+    moves = [
+        move(name, visits, q if proven is None else float(proven), prior, proven)
+        for name, (visits, q, prior, proven) in zip(NAMES, facts, strict=False)
+    ]
+    result = root(moves)
+    params = SearchParams(temperature=temperature, temp_visit_offset=offset, temp_value_cutoff=cutoff)
+    chosen = next(m for m in moves if m.move == choose_move(result, params, ply, seed))
+    certain = [m.certain for m in moves]
+    if 1 in certain:
+        assert chosen.certain == 1
+    if set(certain) != {-1}:
+        assert chosen.certain != -1
+
+
+def test_a_search_orders_its_moves_so_that_proofs_decide() -> None:
+    """White mates on d8; Black is mated there after most moves."""
+    winning = searched(position("6k1/5ppp/8/8/8/8/q4PPP/3R2K1 w - - 0 1"), 300, certainty=True).result(0)
+    assert (winning.best_move, winning.mate, winning.certain) == ("d1d8", 1, 1)
+    assert shares(winning, 50, temperature=100.0) == {"d1d8": 1.0}
+    start = position("6k1/5ppp/8/8/8/8/1q3PPP/3R2K1 b - - 0 1")
+    losing = searched(start, 400, certainty=True, lookahead=True).result(0)
+    order = [m.certain for m in losing.moves]
+    assert order == sorted(order, key=lambda certain: certain == -1)
+    lost = {m.move for m in losing.moves if m.certain == -1}
+    mated = {m.move for m in losing.moves if m.mate == -1}
+    assert lost >= mated
+    assert len(mated) > 3
+    for name in mated:
+        board = chess.Board(start.fen)
+        board.push_uci(name)
+        assert any(_mates(board, reply) for reply in board.legal_moves)
+    assert not lost & set(shares(losing, 300, temperature=100.0, temp_visit_offset=100.0))
+
+
+def _mates(board: chess.Board, reply: chess.Move) -> bool:
+    board.push(reply)
+    mate = board.is_checkmate()
+    board.pop()
+    return mate
+
+
+# --- Noise
+
+
+def priors(start: Position, **changes: Any) -> dict[str, float]:
+    return {m.move: m.prior for m in searched(start, 1, **changes).result(0).moves}
+
+
+def noise(start: Position, epsilon: float = 0.25, **changes: Any) -> dict[str, float]:
+    """What was mixed into the priors."""
+    plain = priors(start)
+    mixed = priors(start, noise_epsilon=epsilon, **changes)
+    return {name: (p - (1 - epsilon) * plain[name]) / epsilon for name, p in mixed.items()}
+
+
+@pytest.mark.parametrize("alpha", [0.3, 2.0])
+def test_noise_has_mean_and_variance_of_a_dirichlet_distribution(alpha: float) -> None:
+    samples = np.array([[*sorted_values(noise(START, noise_alpha=alpha, seed=seed))] for seed in range(400)])
+    mean, variance = 1 / 20, (1 / 20) * (19 / 20) / (20 * alpha + 1)
+    assert samples.min() > -1e-5
+    assert samples.sum(1) == pytest.approx(1, abs=1e-4)
+    assert samples.mean(0) == pytest.approx(mean, abs=5 * math.sqrt(variance / 400))
+    assert samples.var() == pytest.approx(variance, rel=0.1)
+
+
+def sorted_values(by_move: dict[str, float]) -> list[float]:
+    return [by_move[name] for name in sorted(by_move)]
+
+
+def test_noise_is_seeded_and_each_position_has_its_own() -> None:
+    other = position(moves="g1f3 g8f6 f3g1 f6g8 b1c3 b8c6 c3b1 c6b8")  # the same moves in the same position
+    further = position("rnbqkbnr/pppppppp/8/8/8/8/PPPPPPPP/RNBQKBNR w KQ - 0 1")  # 20 moves as well
+    assert noise(START, seed=5) == noise(START, seed=5)
+    assert noise(START, seed=5) != noise(START, seed=6)
+    assert sorted_values(noise(further, seed=5)) != pytest.approx(sorted_values(noise(START, seed=5)), abs=0.01)
+    assert sorted_values(noise(other, seed=5)) == pytest.approx(sorted_values(noise(START, seed=5)), abs=1e-5)
+
+
+def test_noise_is_at_the_root_only_and_none_with_epsilon_0() -> None:
+    plain = tree_of(searched(KIWIPETE, 100))
+    assert tree_of(searched(KIWIPETE, 100, noise_epsilon=0.0, noise_alpha=5.0, seed=3)) == plain
+    noisy = tree_of(searched(KIWIPETE, 100, noise_epsilon=0.25, seed=3))
+    common = [path for path in noisy if path and path in plain and noisy[path].moves and plain[path].moves]
+    assert len(common) > 10
+    for path in common:
+        untouched = [{n: p for n, p, proven in t[path].moves if proven is None} for t in (noisy, plain)]
+        assert all(untouched[0][n] == untouched[1][n] for n in untouched[0].keys() & untouched[1].keys())
+    assert noisy[()].n == 100
+    assert {n: p for n, p, _ in noisy[()].moves} != {n: p for n, p, _ in plain[()].moves}
+
+
+def test_a_kept_root_gets_no_noise() -> None:
+    search = Search(FakeNet(), SearchParams(noise_epsilon=0.25, noise_alpha=0.3))
+    search.set_position(KIWIPETE)
+    best = search.run(nodes=300).best_move
+    following = position(KIWIPETE.start_fen, best)
+    assert search.set_position(following)
+    plain = priors(following)
+    kept = {m.move: m.prior for m in search.run(nodes=1).moves}
+    assert [kept[n] for n in kept] == pytest.approx([plain[n] for n in kept], abs=1e-6)
+
+
+# --- Draw score
+
+# The knight's king takes the pawn, and nobody can mate; or it plays on.
+TAKES = "8/8/8/4k3/8/8/1p5N/K7 w - - 0 1"
+
+
+def mirrored(start: str) -> Position:
+    return position(chess.Board(start).mirror().fen())
+
+
+def flipped(uci: str) -> str:
+    return "".join(str(9 - int(c)) if c.isdigit() else c for c in uci)
+
+
+@pytest.mark.parametrize(("score", "takes"), [(0.9, True), (-0.9, False)])
+def test_a_draw_is_worth_its_score_to_white_and_the_opposite_to_black(score: float, takes: bool) -> None:
+    def net() -> FakeNet:
+        return FakeNet(spread=0.2, colour_blind=True)
+
+    white = searched(position(TAKES), 200, net(), draw_score=score).result(0)
+    black = searched(mirrored(TAKES), 200, net(), draw_score=-score).result(0)
+    opposite = searched(mirrored(TAKES), 200, net(), draw_score=score).result(0)
+    assert (white.best_move == "a1b2") is takes
+    assert (black.best_move == "a8b7") is takes
+    assert (opposite.best_move == "a8b7") is not takes
+    assert [(flipped(m.move), m.visits, m.q, m.wl, m.d) for m in black.moves if m.visits] == [
+        (m.move, m.visits, m.q, m.wl, m.d) for m in white.moves if m.visits
+    ]
+    for result, worth in ((white, score), (black, score), (opposite, -score)):
+        assert result.q == pytest.approx(result.wl + worth * result.d, abs=1e-6)
+        taken = next(m for m in result.moves if m.move in ("a1b2", "a8b7"))
+        assert (taken.wl, taken.d) == (0.0, 1.0)
+        assert taken.q == pytest.approx(worth)
+
+
+# --- First-play urgency, cpuct
+
+
+def test_first_play_urgency() -> None:
+    """A high absolute value looks at every move first; a strong reduction keeps to those it knows."""
+    nodes, moves = 40, 48
+
+    def opened(**changes: Any) -> int:
+        return sum(m.visits > 0 for m in searched(KIWIPETE, nodes, **changes).result(0).moves)
+
+    assert opened(fpu_strategy="absolute", fpu_value=2.0) == nodes - 1
+    assert opened(fpu_strategy="absolute", fpu_value=-5.0) == 1
+    assert opened(fpu_value=5.0) == 1
+    assert opened(fpu_value=0.0) > opened() > opened(fpu_value=1.0)
+    assert moves > nodes
+
+
+def test_the_root_may_have_its_own_urgency() -> None:
+    everything = searched(KIWIPETE, 120, fpu_strategy_at_root="absolute", fpu_value_at_root=2.0)
+    tree = tree_of(everything)
+    assert all(m.visits for m in everything.result(0).moves)
+    top = max((path for path in tree if len(path) == 1), key=lambda path: tree[path].n)
+    assert sum(len(path) == 2 and path[:1] == top for path in tree) < tree[top].n - 1  # but not at every reply
+    same = searched(KIWIPETE, 120, fpu_value_at_root=2.0)  # of no use while the strategy is "same"
+    assert tree_of(same) == tree_of(searched(KIWIPETE, 120))
+
+
+def test_cpuct_spreads_visits_and_grows_with_them() -> None:
+    def most(**changes: Any) -> int:
+        return max(m.visits for m in searched(KIWIPETE, 300, **changes).result(0).moves)
+
+    assert most(cpuct=0.3) > most() > most(cpuct=6.0)
+    assert most(cpuct_base=10.0) < most()  # ln((300 + 10) / 10) makes it larger
+    assert most(cpuct_base=10.0, cpuct_factor=0.0) == most(cpuct_factor=0.0)
+
+
+def test_the_root_may_have_its_own_cpuct() -> None:
+    own: dict[str, Any] = {"root_has_own_cpuct_params": True, "cpuct_at_root": 8.0}
+    plain, wide = searched(KIWIPETE, 300), searched(KIWIPETE, 300, **own)
+    assert tree_of(searched(KIWIPETE, 300, cpuct_at_root=8.0)) == tree_of(plain)  # not without the switch
+    assert max(m.visits for m in wide.result(0).moves) < max(m.visits for m in plain.result(0).moves)
+    everywhere = tree_of(searched(KIWIPETE, 300, cpuct=8.0))
+    assert sum(len(path) == 2 for path in tree_of(wide)) < sum(len(path) == 2 for path in everywhere)
+
+
+# --- Bad input
+
+
+@pytest.mark.parametrize(
+    ("given_settings", "message"),
+    [
+        ({"cpukt": "1"}, "no search option 'cpukt'; did you mean cpuct?"),
+        ({"certainity": "1"}, "no search option 'certainity'; did you mean certainty?"),
+        ({"look-ahed": "1"}, "no search option 'look-ahed'; did you mean lookahead?"),
+        ({"nscl": "1"}, "no search option 'nscl'; did you mean n_scl?"),
+        ({"qqqq": "1"}, "no search option 'qqqq'; there are cpuct, cpuct_base"),
+        ({"n_scl": "0"}, "n_scl=0: must be a whole number of at least 1, or inf"),
+        ({"n_scl": "-3"}, "n_scl=-3: must be a whole number of at least 1, or inf"),
+        ({"n_scl": "2.5"}, "n_scl=2.5: must be a whole number of at least 1, or inf"),
+        ({"certainty": "maybe"}, "certainty=maybe: must be 1 or 0"),
+        ({"cpuct": "much"}, "cpuct=much: must be a number"),
+        ({"cpuct": "nan"}, "cpuct=nan: must be a number"),
+        ({"cpuct": "-1"}, "cpuct=-1: must be from 0 to 100"),
+        ({"minibatch_size": "0"}, "minibatch_size=0: must be from 1 to 1024"),
+        ({"draw_score": "1.5"}, "draw_score=1.5: must be from -1 to 1"),
+        ({"history_fill": "some"}, "history_fill=some: must be one of no, fen_only, always"),
+        ({"fpu_strategy": "same"}, "fpu_strategy=same: must be one of reduction, absolute"),
+    ],
+)
+def test_options_that_make_no_sense_are_refused_in_a_line(given_settings: dict[str, str], message: str) -> None:
+    with pytest.raises(UsageError) as refused:
+        SearchParams().with_settings(given_settings, "--deep mcts: ")
+    assert str(refused.value).startswith(f"--deep mcts: {message}")
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("changes", [{"n_scl": -1}, {"cpuct": -1.0}, {"noise_alpha": 0.0}, {"syzygy": "/nowhere"}])
+def test_a_forest_refuses_parameters_that_make_no_sense(changes: dict[str, Any]) -> None:
+    with pytest.raises(UsageError, match=next(iter(changes))):
+        Forest(FakeNet(), SearchParams(**changes))
+
+
+@given(st.sampled_from(PARAMETERS), st.text(max_size=8))
+def test_any_text_is_a_value_or_refused(name: str, text: str) -> None:
+    assume(name != "syzygy")
+    try:
+        params = SearchParams().with_settings({name: text})
+    except UsageError:
+        with pytest.raises(UsageError, match=f"^{name}="):
+            SearchParams().with_settings({name: text})
+    else:
+        assert SearchParams().with_settings(params.changes()) == params
