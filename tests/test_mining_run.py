@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,12 +21,15 @@ from tests.mining_doubles import (
     key_q,
     mine_by_key,
     random_games,
+    rows,
 )
 from valuerepair import values
 from valuerepair.archives import SampleOptions
 from valuerepair.deep import DeepFailure, DeepOutcome, DeepResult
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.mining import MineOptions
+from valuerepair.mining.workers import FIRST_CHUNK_ROWS
+from valuerepair.nets import NetValues
 from valuerepair.positions import Position, PositionBatch
 from valuerepair.store import Store
 
@@ -126,6 +130,51 @@ def test_a_limit_stops_and_the_same_command_goes_on(archive: Path, db: Path, tmp
     assert said == [f"resuming: {first.scored} already scored"]
     mine_by_key(archive, tmp_path / "whole.db")
     assert dump(db) == dump(tmp_path / "whole.db")
+
+
+def test_a_limit_keeps_the_net_from_what_is_beyond_it(archive: Path, db: Path) -> None:
+    net = KeyNet()
+    summary = mine_by_key(archive, db, net=net, options=MineOptions(sample=SampleOptions(per_game=4), limit=20))
+    assert (summary.state, summary.scored + summary.failed) == ("limited", 20)
+    assert net.rows == FIRST_CHUNK_ROWS
+
+
+class HeldNet(KeyNet):
+    """A net that answers once engines have searched some positions, or breaks then."""
+
+    def __init__(self, oracle: KeyOracle, error: Exception | None = None) -> None:
+        super().__init__()
+        self._oracle, self._error = oracle, error
+
+    def evaluate(self, batch: PositionBatch) -> NetValues:
+        deadline = time.monotonic() + 20
+        while len(self._oracle.searched) < FIRST_CHUNK_ROWS // 2:
+            assert time.monotonic() < deadline, "the engines wait for the net"
+            time.sleep(0.001)
+        if self._error is not None:
+            raise self._error
+        return super().evaluate(batch)
+
+
+def test_engines_do_not_wait_for_the_net(archive: Path, db: Path, tmp_path: Path) -> None:
+    oracle = KeyOracle()
+    summary = mine_by_key(archive, db, net=HeldNet(oracle), oracle=oracle)
+    assert summary.scored + summary.failed == summary.sampled
+    mine_by_key(archive, tmp_path / "usual.db")
+    assert dump(db) == dump(tmp_path / "usual.db")
+
+
+def test_what_was_searched_before_the_net_broke_is_kept(archive: Path, db: Path, tmp_path: Path) -> None:
+    oracle = KeyOracle()
+    with pytest.raises(ValueRepairError, match="the net is broken"):
+        mine_by_key(archive, db, net=HeldNet(oracle, ValueRepairError("the net is broken")), oracle=oracle)
+    assert rows(db) > 0 == rows(db, "net_values")
+    kept, failed, again = rows(db), rows(db, "failures"), KeyOracle()
+    summary = mine_by_key(archive, db, oracle=again)
+    assert summary.earlier == kept
+    assert len(again.searched) == summary.sampled - kept - failed
+    mine_by_key(archive, tmp_path / "usual.db")
+    assert dump(db) == dump(tmp_path / "usual.db")
 
 
 def test_candidates_of_the_summary_are_those_of_the_store(archive: Path, db: Path) -> None:
