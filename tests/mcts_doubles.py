@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import random
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -257,3 +258,42 @@ def searched(
     while not forest.is_done(0):
         forest.play_round()
     return forest
+
+
+KIWIPETE = "r3k2r/p1ppqpb1/bn2pnp1/3PN3/1p2P3/2N2Q1p/PPPBBPPP/R3K2R w KQkq - 0 1"
+MANY_MOVES = "3K2Q1/k1r5/2q5/2R5/1q2Q3/5r2/1Q1Qq1q1/7R w - - 0 1"  # 80 and more for both sides
+POSITIONS = (
+    position(),
+    position(moves="g1f3 g8f6 f3g1 f6g8 e2e4"),  # a repetition behind it
+    position(KIWIPETE),
+    position("8/2p5/3p4/KP5r/1R3p1k/8/4P1P1/8 w - - 10 1", "e2e4"),  # en passant is legal for one pawn, and pinned
+    position("6k1/5ppp/8/8/8/8/5PPP/1q1R2K1 b - - 0 1"),  # mates on the back rank
+    position("7k/8/5K2/6Q1/8/8/8/8 w - - 96 90"),  # the clock runs out
+    position("6rk/6pp/7N/8/2Q5/8/5PPP/6K1 w - - 1 1"),  # forced replies
+    position("1k6/1P6/2K5/8/8/8/7r/8 b - - 12 50"),
+    position("8/P6k/8/8/8/8/p5K1/8 b - - 0 1"),
+    position(MANY_MOVES),
+)
+FLAGS = ("certainty", "lookahead", "auto_extend", "lc0_floats", "sticky_endgames", "two_fold_draws")
+
+
+def any_params(rng: random.Random) -> dict[str, Any]:
+    """Parameters of a search that checks itself."""
+    changes: dict[str, Any] = {flag: rng.random() < 0.5 for flag in FLAGS}
+    changes |= {"n_scl": rng.choice((0, 0, 1, 5)), "minibatch_size": rng.choice((1, 1, 2, 7))}
+    changes |= {"draw_score": rng.choice((0.0, 0.3, -1.0)), "noise_epsilon": rng.choice((0.0, 0.25))}
+    changes |= {"history_fill": rng.choice(("no", "fen_only", "always")), "cpuct": rng.choice((0.5, 1.745, 4.0))}
+    return changes | {"self_check": True, "seed": rng.randrange(2**63)}
+
+
+def any_position(rng: random.Random) -> Position:
+    """Some random moves after one of the positions; the game is not over."""
+    start = rng.choice(POSITIONS)
+    board, moves = chess.Board(start.fen), list(start.moves)
+    for _ in range(rng.randrange(30)):
+        legal = [m.uci() for m in board.legal_moves]
+        board.push_uci(rng.choice(legal))
+        if not any(board.legal_moves):
+            break
+        moves.append(board.peek().uci())
+    return position(start.start_fen, " ".join(moves))

@@ -2,16 +2,30 @@
 
 from __future__ import annotations
 
+import random
 import time
 from dataclasses import replace
 from typing import Any
 
+import chess
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.mcts_doubles import FakeNet, PlainSearch, Tree, Twig, after, position, searched, tree_below, tree_of
+from tests.mcts_doubles import (
+    FakeNet,
+    PlainSearch,
+    Tree,
+    Twig,
+    after,
+    any_params,
+    any_position,
+    position,
+    searched,
+    tree_below,
+    tree_of,
+)
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.mcts.check import check_trees
 from valuerepair.mcts.evaluator import Evaluations, Leaves
@@ -148,6 +162,35 @@ def test_a_position_that_cannot_be_searched_leaves_the_last_one() -> None:
             search.set_position(wrong)
     assert search.nodes == 50
     assert search.run(nodes=60).nodes == 60
+
+
+def play_on(seed: int, plies: int, nodes: int) -> None:
+    """A game from a random position with random options: the best move, now and then another; trees are kept."""
+    rng = random.Random(seed)
+    changes = any_params(rng)
+    search = Search(FakeNet(sharpness=rng.choice((1.0, 6.0)), spread=rng.choice((0.0, 0.5))), SearchParams(**changes))
+    game, kept = any_position(rng), 0
+    for _ in range(plies):
+        kept += search.set_position(game)
+        result = search.run(nodes=search.nodes + nodes)
+        assert sum(m.prior for m in result.moves) > 0.0
+        assert {m.move for m in result.moves} == {m.uci() for m in chess.Board(game.fen).legal_moves}
+        move = result.best_move if rng.random() < 0.7 else rng.choice(result.moves).move
+        game = after(game, move)
+        if not any(chess.Board(game.fen).legal_moves):
+            return
+    assert kept > 0, changes
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_trees_stay_whole_through_a_game_with_any_options(seed: int) -> None:
+    play_on(seed, 12, 40)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(1000, 1100))
+def test_trees_stay_whole_through_longer_games(seed: int) -> None:
+    play_on(seed, 40, 120)
 
 
 # --- Two-fold draws
