@@ -24,7 +24,7 @@ def command(
     \b
     Example:
       vr bench --archive otb-masters.pgn.zst
-      vr bench net-end-to-end --net maia-1100.pb.gz
+      vr bench net-lc0 --net maia-1100.pb.gz
     """
     from pathlib import Path
 
