@@ -1,0 +1,220 @@
+"""Tablebases in the search: when they are asked, what their answers are worth, and what they prove.
+
+The four smallest tables (three men, without pawns; 640 bytes in all, made by Ronald de Man's generator) lie in
+goldens/syzygy. Tests of everything up to four men take the folder $VALUEREPAIR_SYZYGY, else the folder `syzygy` in the
+cache: the tables of python-chess's source archive will do
+(``pip download --no-binary :all: --no-deps chess==1.11.2``, data/syzygy/regular; data/gaviota beside it is used, too).
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import chess
+import chess.gaviota
+import chess.syzygy
+import pytest
+
+from tests.mcts_doubles import FakeNet, position, searched
+from tests.search_trees import Node, board_of, boards_of, endings
+from valuerepair.errors import UsageError, ValueRepairError
+from valuerepair.mcts.forest import Forest
+from valuerepair.mcts.params import SearchParams
+from valuerepair.mcts.result import SearchResult
+from valuerepair.mcts.syzygy import Tables
+from valuerepair.mcts.tree import ENDED, OPEN, TABLEBASE
+from valuerepair.nets.cache import cache_root
+from valuerepair.positions import Position
+
+SMALLEST = str(Path(__file__).parent / "goldens" / "syzygy")
+WINS_ROOK = position("7k/8/8/8/8/5K2/1r4Q1/8 w - - 0 1")  # Q:b2 leaves queen against king
+LOSES_QUEEN = position("7k/8/8/8/8/5K2/1q4R1/8 b - - 0 1")  # Q:g2+ K:g2 is a draw, and there is better
+MEN = ("KQkr", "KRkb", "KRkn", "KQkn", "KBkn", "KPkp", "KRkp", "KNkp", "KPPk", "KNPk", "KBPk")
+
+
+@pytest.fixture(scope="module")
+def folder() -> str:
+    """Tables of up to four men."""
+    found = Path(os.environ.get("VALUEREPAIR_SYZYGY", cache_root() / "syzygy"))
+    if not (found / "KRvKP.rtbw").is_file():
+        pytest.skip(f"no Syzygy tables of four men in {found} (set VALUEREPAIR_SYZYGY; see the head of this file)")
+    return str(found)
+
+
+def result_of(start: Position, nodes: int, **options: Any) -> SearchResult:
+    return searched(start, nodes, **options).result(0)
+
+
+def probed(tree: Node) -> list[Node]:
+    return [node for node in tree.walk() if node.kind == TABLEBASE and not node.children]
+
+
+# --- With the smallest tables
+
+
+def test_a_won_ending_is_certain_and_no_mate() -> None:
+    plain = result_of(WINS_ROOK, 60)
+    assert {move.certain for move in plain.moves} == {None}
+    for certainty in (False, True):
+        result = result_of(WINS_ROOK, 60, syzygy=SMALLEST, certainty=certainty)
+        best = result.best
+        assert (best.move, best.certain, best.mate, best.wl) == ("g2b2", 1, None, 1.0)
+        assert result.nodes <= 60 if certainty else result.nodes == 60
+    assert result_of(WINS_ROOK, 5000, syzygy=SMALLEST, certainty=True).nodes < 200
+
+
+def test_tables_save_evaluations() -> None:
+    asked = {}
+    for syzygy in ("", SMALLEST):
+        net = FakeNet()
+        searched(WINS_ROOK, 300, net, syzygy=syzygy)
+        asked[syzygy] = sum(net.sizes)
+    assert asked[SMALLEST] < asked[""]
+
+
+@pytest.mark.parametrize("options", [{}, {"certainty": True}, {"auto_extend": True, "lookahead": True}], ids=str)
+def test_tables_are_asked_right_after_captures_only(options: dict[str, Any]) -> None:
+    """Few men, no castling rights, no move counted towards the 50: only then is the table's value the position's."""
+    known = 0
+    for start in (WINS_ROOK, LOSES_QUEEN, *endings(("KRkn", "KQkb", "KBNk"), (0, 7), 6, 2)):
+        for node in boards_of(searched(start, 400, syzygy=SMALLEST, **options), start).walk():
+            board = node.board
+            few = chess.popcount(board.occupied) <= 3 and not board.pawns
+            if few and node.depth and board.halfmove_clock == 0 and node.kind != ENDED:
+                assert node.kind == TABLEBASE, board.fen()
+                known += 1
+            if node.kind == TABLEBASE and not node.children:
+                assert few, board.fen()
+                assert board.halfmove_clock == 0, board.fen()
+    assert known > 5
+
+
+def test_rooks_that_may_castle_are_not_in_the_tables() -> None:
+    may = position("4k3/8/8/8/8/6n1/7P/R3K3 w Q - 0 1")  # h:g3 keeps the right, and a pawn
+    assert not probed(boards_of(searched(may, 200, syzygy=SMALLEST), may))
+    both = position("4k3/8/8/8/8/8/4n3/R3K3 w Q - 0 1")  # K:e2 loses it
+    after = probed(boards_of(searched(both, 200, syzygy=SMALLEST), both))
+    assert after
+    assert all(not node.board.castling_rights for node in after)
+
+
+def test_what_no_table_knows_is_evaluated() -> None:
+    start = position("8/8/8/8/1k6/8/p3K3/1r5R w - - 0 1")  # R:b1 a:b1=Q is known, R:b1+ otherwise is a rook and a pawn
+    tree = boards_of(searched(start, 400, syzygy=SMALLEST), start)
+    pawns = [n for n in tree.walk() if chess.popcount(n.board.occupied) <= 3 and n.board.pawns and n.kind == OPEN]
+    assert {node.kind for node in pawns} <= {OPEN}
+
+
+def test_trees_of_a_forest_ask_as_they_do_alone() -> None:
+    starts = [WINS_ROOK, LOSES_QUEEN, *endings(("KQkr", "KRkn", "KQkb"), (0,), 6, 3)]
+    for batch in (1, 4):
+        params = SearchParams(syzygy=SMALLEST, minibatch_size=batch, self_check=True, auto_extend=True)
+        alone = [next(Forest(FakeNet(), params, trees=1).search([start], 150))[1] for start in starts]
+        together = dict(Forest(FakeNet(), params, trees=3, nodes=10).search(starts, 150))
+        assert [together[i] for i in range(len(starts))] == alone
+
+
+def test_forced_chains_end_where_a_table_knows() -> None:
+    # 1. Q:g8+ must be answered by K:g8.
+    start = position("6rk/8/8/8/8/6Q1/8/6K1 w - - 0 1")
+    for node in boards_of(searched(start, 300, auto_extend=True, syzygy=SMALLEST), start).walk():
+        if chess.popcount(node.board.occupied) <= 3 and node.board.halfmove_clock == 0:
+            assert not node.forced
+            assert node.kind in (ENDED, TABLEBASE)
+
+
+# --- Answers
+
+
+@pytest.mark.parametrize(("wdl", "value"), [(2, 1), (1, 0), (0, 0), (-1, 0), (-2, -1), (None, None)])
+def test_cursed_wins_and_blessed_losses_are_draws(wdl: int | None, value: int | None) -> None:
+    tables = Tables(SMALLEST)
+    tables._tables = SimpleNamespace(get_wdl=lambda board: wdl)  # type: ignore[assignment]  # a double
+    assert tables.probe(WINS_ROOK.fen) == value
+
+
+def test_the_number_of_men_is_that_of_the_largest_table() -> None:
+    assert (Tables("").men, Tables(os.pathsep).men, Tables(SMALLEST).men) == (0, 0, 3)
+
+
+def test_folders_without_tables_are_refused_in_a_line(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"^--syzygy .*nowhere: no such folder$"):
+        Tables(f"{SMALLEST}{os.pathsep}{tmp_path}/nowhere")
+    with pytest.raises(UsageError, match=r"no Syzygy tables \(\*\.rtbw\) there$"):
+        Forest(FakeNet(), SearchParams(syzygy=str(tmp_path)))
+
+
+@pytest.mark.parametrize("content", [b"", b"no table at all", (Path(SMALLEST) / "KQvK.rtbw").read_bytes()[:40]])
+def test_a_damaged_table_is_a_line(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "KQvK.rtbw").write_bytes(content)
+    with pytest.raises(ValueRepairError, match=r"^--syzygy: a damaged table"):
+        result_of(WINS_ROOK, 200, syzygy=str(tmp_path))
+
+
+# --- With tables of up to four men, where there are some
+
+
+def truth(tables: chess.syzygy.Tablebase, board: chess.Board) -> int:
+    """The value for the player who moved, without the 50-move rule's say: -2 to 2."""
+    return -tables.probe_wdl(board)
+
+
+def test_every_value_from_the_tables_is_theirs_and_so_is_what_follows(folder: str) -> None:
+    asked = proven = 0
+    with chess.syzygy.open_tablebase(folder) as tables:
+        for start in endings((*MEN, "KRPkr", "KQkrp", "KRkbp", "KPPkp"), (0,), 40, 11):
+            options: dict[str, Any] = {"certainty": True, "lookahead": True, "auto_extend": True}
+            for node in boards_of(searched(start, 200, syzygy=folder, **options), start).walk():
+                if chess.popcount(node.board.occupied) > 4 or node.depth == 0 or not any(node.board.legal_moves):
+                    continue
+                if node.kind == TABLEBASE and node.board.halfmove_clock == 0:
+                    value = truth(tables, node.board)
+                    assert node.wl == (value == 2) - (value == -2), node.board.fen()
+                    asked += 1
+                elif node.wl == 1 == node.lower:
+                    assert truth(tables, node.board) > 0, node.board.fen()
+                    proven += 1
+                elif node.wl == -1 == node.upper:
+                    assert truth(tables, node.board) < 0, node.board.fen()
+                    proven += 1
+    assert asked > 200
+    assert proven > 20
+
+
+def test_what_is_proven_without_tables_agrees_with_them(folder: str) -> None:
+    proven = 0
+    with chess.syzygy.open_tablebase(folder) as tables:
+        for start in endings(MEN, (0,), 120, 12):
+            tree = boards_of(searched(start, 300, certainty=True, lookahead=True), start)
+            repeats = any(node.board.is_repetition(3) for node in tree.walk())
+            for node in tree.walk():
+                if node.depth and not repeats and any(node.board.legal_moves):
+                    value = truth(tables, node.board)
+                    assert node.lower <= (value > 0) - (value < 0) <= node.upper, node.board.fen()
+                    proven += (node.lower, node.upper) != (-1, 1)
+    assert proven > 300
+
+
+def test_mates_are_no_longer_than_said_by_gaviotas_tables(folder: str) -> None:
+    gaviota = Path(os.environ.get("VALUEREPAIR_GAVIOTA", Path(folder).parent.parent / "gaviota"))
+    if not (gaviota / "kqk.gtb.cp4").is_file():
+        pytest.skip(f"no Gaviota tables in {gaviota} (set VALUEREPAIR_GAVIOTA)")
+    found = 0
+    with chess.gaviota.open_tablebase(str(gaviota)) as tables:
+        for start in endings(("KQk", "KRk"), (0,), 60, 13):
+            result = searched(start, 1500, certainty=True, lookahead=True).result(0)
+            board = board_of(start)
+            for move in result.moves:
+                if move.mate is None:
+                    continue
+                board.push_uci(move.move)
+                plies = -tables.probe_dtm(board) if not board.is_checkmate() else 0
+                said = 2 * move.mate - 2 if move.mate > 0 else 2 * move.mate + 1
+                assert abs(plies) <= abs(said), (start.fen, move)
+                assert plies * said >= 0, (start.fen, move)
+                found += 1
+                board.pop()
+    assert found > 5
