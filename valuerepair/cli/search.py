@@ -70,9 +70,12 @@ def command(position: tuple[str, ...], moves: str, net_spec: str | None, **optio
     if first is None:
         raise ValueRepairError(f"{' '.join(position)}: no positions in it")
     with open_net(net_spec, device=options["device"], threads=options["threads"], say=say) as net:
-        every = chain([first], positions)
+        every, searched = chain([first], positions), 0
         for found in search_positions(net, params, every, nodes=nodes, seconds=seconds, say=say):
             click.echo(json.dumps(row(found)) if options["as_json"] else table(found, options["top"]))
+            searched += found.result is not None
+    if not searched:
+        raise ValueRepairError("there was nothing to search: no position, or only finished ones")
 
 
 def _given(options: dict[str, Any]) -> dict[str, str]:
