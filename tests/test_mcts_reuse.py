@@ -164,8 +164,8 @@ def test_a_position_that_cannot_be_searched_leaves_the_last_one() -> None:
     assert search.run(nodes=60).nodes == 60
 
 
-def play_on(seed: int, plies: int, nodes: int) -> None:
-    """A game from a random position with random options: the best move, now and then another; trees are kept."""
+def play_on(seed: int, plies: int, nodes: int) -> int:
+    """A game from a random position with random options; the best move is played, or another. Counts the trees kept."""
     rng = random.Random(seed)
     changes = any_params(rng)
     search = Search(FakeNet(sharpness=rng.choice((1.0, 6.0)), spread=rng.choice((0.0, 0.5))), SearchParams(**changes))
@@ -178,13 +178,14 @@ def play_on(seed: int, plies: int, nodes: int) -> None:
         move = result.best_move if rng.random() < 0.7 else rng.choice(result.moves).move
         game = after(game, move)
         if not any(chess.Board(game.fen).legal_moves):
-            return
-    assert kept > 0, changes
+            break
+    return kept
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", [*range(8), 100084])
 def test_trees_stay_whole_through_a_game_with_any_options(seed: int) -> None:
-    play_on(seed, 12, 40)
+    # In the last one draws are taken back, searched, and kept: their moves lie behind those of later nodes then.
+    assert play_on(seed, 12, 40 if seed < 8 else 60) > 0
 
 
 @pytest.mark.slow

@@ -160,36 +160,46 @@ def make_root(trees: Trees, rules: Rules, tree: int, move: int) -> bool:
 @allocating_kernel
 def compact(trees: Trees, rules: Rules, tree: int, root: int) -> NDArray[np.int64]:
     """Moves the nodes below `root`, and their edges, to the front of the tree; returns their depths."""
-    base, edges = tree * rules.node_room, tree * rules.edge_room
-    used = trees.slots[tree, USED_NODES]
-    to, shift, depths = np.full(used, -1), np.zeros(used, np.int64), np.zeros(used, np.int64)
-    kept, kept_edges = 0, 0
+    base, used, kept = tree * rules.node_room, trees.slots[tree, USED_NODES], 0
+    to, depths, firsts = np.full(used, -1), np.zeros(used, np.int64), np.zeros(used, np.int64)
     for i in range(root - base, used):
-        node = base + i
+        node, new = base + i, base + kept
         parent = np.int64(trees.nodes[node, PARENT]) - base
         if node != root and (parent < 0 or to[parent] < 0):
             continue
-        new = base + kept
-        to[i], depths[kept] = kept, 0 if node == root else depths[to[parent]] + 1
-        kept += 1
+        to[i], depths[kept], firsts[kept] = (
+            kept,
+            0 if node == root else depths[to[parent]] + 1,
+            trees.nodes[node, FIRST],
+        )
         for column in range(NODE):
             trees.nodes[new, column] = trees.nodes[node, column]
         for column in range(MEAN):
             trees.means[new, column] = trees.means[node, column]
-        first, first_kept = np.int64(trees.nodes[node, FIRST]), edges + kept_edges
-        shift[i] = first_kept - first
-        for at in range(trees.nodes[node, COUNT]):
-            copy_edge(trees, first + at, first_kept + at)
-        kept_edges += trees.nodes[node, COUNT]
-        trees.nodes[new, FIRST], trees.nodes[new, PARENT] = first_kept, -1
-        if node == root:
-            trees.nodes[new, EDGE] = -1
-        else:
-            trees.nodes[new, PARENT] = base + to[parent]
-            trees.nodes[new, EDGE] += shift[parent]
-            trees.child[trees.nodes[new, EDGE]] = new
-    trees.slots[tree, USED_NODES], trees.slots[tree, USED_EDGES] = kept, kept_edges
+        trees.nodes[new, PARENT] = -1 if node == root else base + to[parent]
+        kept += 1
+    trees.slots[tree, USED_NODES] = kept
+    trees.nodes[base, EDGE] = -1
+    compact_edges(trees, rules, tree, firsts[:kept])
     return depths[:kept]
+
+
+@allocating_kernel
+def compact_edges(trees: Trees, rules: Rules, tree: int, firsts: NDArray[np.int64]) -> None:
+    """Moves the edges of the nodes of a tree, which begin at `firsts`, to the front."""
+    base, end = tree * rules.node_room, tree * rules.edge_room
+    # In the order of the edges: a node whose visits were taken back has got new ones behind those of later nodes.
+    for i in np.argsort(firsts):
+        node = base + i
+        for at in range(trees.nodes[node, COUNT]):
+            copy_edge(trees, firsts[i] + at, end + at)
+        trees.nodes[node, FIRST] = end
+        end += trees.nodes[node, COUNT]
+    trees.slots[tree, USED_EDGES] = end - tree * rules.edge_room
+    for i in range(1, len(firsts)):
+        parent = np.int64(trees.nodes[base + i, PARENT])
+        edge = trees.nodes[base + i, EDGE] - firsts[parent - base] + trees.nodes[parent, FIRST]
+        trees.nodes[base + i, EDGE], trees.child[edge] = edge, base + i
 
 
 @kernel
