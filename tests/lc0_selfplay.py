@@ -9,14 +9,21 @@ from pathlib import Path
 
 import chess
 
+_RESULTS = {"whitewon": "1-0", "blackwon": "0-1", "draw": "1/2-1/2"}
+
 
 @dataclass(frozen=True)
 class Played:
-    """One game as lc0 reports it: its start, the number of book plies and all moves (castling as king takes rook)."""
+    """One game as lc0 reports it: its start, the number of book plies and all moves (castling as king takes rook).
+
+    `chunk` is the file of its training records, where lc0 wrote one.
+    """
 
     start_fen: str
     book_plies: int
     moves: tuple[str, ...]
+    result: str = "*"
+    chunk: Path | None = None
 
     @property
     def book_end(self) -> str:
@@ -38,6 +45,8 @@ def play(lc0: str, book: Path, *options: str, games: int = -2) -> list[Played] |
     arguments = [lc0, "selfplay", f"--openings-pgn={book}", "--openings-mode=sequential", f"--games={games}"]
     arguments += ["--parallelism=1", "--temperature=0", "--noise-epsilon=0"]
     arguments += options or ("--backend=trivial", "--visits=1", "--resign-percentage=100")
+    if "--training" in options:
+        (book.parent / "lc0").mkdir(exist_ok=True)  # the records go below it
     environment = {**os.environ, "XDG_CACHE_HOME": str(book.parent)}
     done = subprocess.run(
         arguments, capture_output=True, text=True, timeout=120, check=False, cwd=book.parent, env=environment
@@ -53,4 +62,6 @@ def _played(line: str) -> Played:
     head, _, moves = head.partition(" moves ")
     words = head.split()
     plies = int(words[words.index("play_start_ply") + 1])
-    return Played(fen or chess.STARTING_FEN, plies, tuple(moves.split()))
+    result = _RESULTS[words[words.index("result") + 1]]
+    chunk = Path(words[words.index("trainingfile") + 1]) if "trainingfile" in words else None
+    return Played(fen or chess.STARTING_FEN, plies, tuple(moves.split()), result, chunk)

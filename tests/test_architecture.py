@@ -16,6 +16,7 @@ ROOMS = (
     "positions",
     "values",
     "board",
+    "v6",
     "archives",
     "nets",
     "engines",

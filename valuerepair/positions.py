@@ -60,13 +60,39 @@ def decode_moves(moves: Moves) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True, slots=True)
+class Recorded:
+    """An evaluation of a position that its archive holds, from the side to move.
+
+    `kind` is the kind of record (`valuerepair.archives.evaluations.KINDS`), `by` who evaluated, where that is known.
+    `cp`, `mate`, `wdl` and `q` are as in `valuerepair.deep.DeepResult`; of `depth`, `seldepth` (plies), `nodes` and
+    `time_ms` 0 says that it was not recorded. `net_q` and `net_d` are the net's own value and its probability of a
+    draw before the search, where the record has those too.
+    """
+
+    kind: str
+    cp: int | None = None
+    mate: int | None = None
+    wdl: tuple[int, int, int] | None = None
+    q: float | None = None
+    depth: int = 0
+    seldepth: int = 0
+    nodes: int = 0
+    time_ms: int = 0
+    best_move: str | None = None
+    pv: tuple[str, ...] = ()
+    net_q: float | None = None
+    net_d: float | None = None
+    by: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Origin:
     """Where a position was found.
 
     `source` is the file as the user named it, `game` the 1-based number of the game (or line) in it, `offset` the
     byte at which it begins in the decompressed stream. `played` is the move made there (UCI), `result` the game's
-    (``1-0``, ``0-1``, ``1/2-1/2`` or ``*``). A recorded evaluation of the position is in `eval_cp` (centipawns) or
-    `eval_mate` (moves to mate), both from the side to move; None where there is none.
+    (``1-0``, ``0-1``, ``1/2-1/2`` or ``*``). A `recorded` evaluation is None where there is none; its centipawns or
+    moves to mate are in `eval_cp` or `eval_mate` too.
     """
 
     source: str = ""
@@ -77,6 +103,7 @@ class Origin:
     result: str | None = None
     eval_cp: int | None = None
     eval_mate: int | None = None
+    recorded: Recorded | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,27 +2,29 @@
 
 A line is four FEN fields, two counters if it has them, and EPD opcodes behind them (``bm Nf3; id "x";``). Of the
 opcodes `id` is kept, and `ce` (centipawns), `dm` and ``bm #N`` (moves to mate) become the recorded evaluation, all
-from the side to move as the EPD standard has them.
+from the side to move as the EPD standard has them, with `acd` (depth), `acn` (nodes) and `acs` (seconds).
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from valuerepair import board
+from valuerepair.archives.evaluations import EPD, OTHER_KIND, RecordedOptions
 from valuerepair.archives.headers import header_reject
 from valuerepair.archives.open import Source, read_text
 from valuerepair.archives.options import SampleOptions
 from valuerepair.archives.rows import Rejected, Rows
+from valuerepair.positions import Recorded
 
 _PLACEMENT = re.compile(r"[pnbrqkPNBRQK1-8]+(?:/[pnbrqkPNBRQK1-8]+){7}\s+[wb](?:\s|$)")
 _FIRST_LINE = re.compile(rb"[pnbrqkPNBRQK1-8]+(?:/[pnbrqkPNBRQK1-8]+){7}\s+[wb]\s")
 _COUNTER = re.compile(r"\d+;?")
-_OPCODE = re.compile(r'(id|ce|dm|bm)\s+("[^"]*"|[^;]*)')
+_OPCODE = re.compile(r'\b(id|ce|dm|bm|acd|acn|acs)\s+("[^"]*"|[^;]*)')
 _MATE = re.compile(r"#\s*([+-]?\d+)")
 
 
@@ -48,8 +50,9 @@ def looks_like_epd(head: bytes) -> bool:
 class LineSplitter:
     """Cuts pieces of a stream into lines; empty lines and ``#`` comments are no positions."""
 
-    def __init__(self, source: Source) -> None:
-        self._source, self._rest, self._offset, self._line = source, b"", 0, 0
+    def __init__(self, source: Source, block: type[LineBlock] = LineBlock) -> None:
+        self._source, self._block = source, block
+        self._rest, self._offset, self._line = b"", 0, 0
 
     @property
     def unfinished(self) -> int | None:
@@ -58,7 +61,7 @@ class LineSplitter:
 
     def feed(self, data: bytes, *, last: bool) -> LineBlock:
         """The lines that are complete now. `number` counts all lines of the file, from 1."""
-        block = LineBlock(self._source)
+        block = self._block(self._source)
         lines = (self._rest + data).split(b"\n")
         self._rest = b"" if last else lines.pop()
         for line in lines:
@@ -76,8 +79,7 @@ class LineSplitter:
 class _Line:
     fen: str
     headers: dict[str, str]
-    cp: int | None
-    mate: int | None
+    recorded: Recorded | None
 
 
 def parse_lines(block: LineBlock, options: SampleOptions) -> Rows:
@@ -124,10 +126,18 @@ def _read_line(text: str) -> tuple[_Line | None, str]:
     if reason:
         return None, f"illegal position: {reason}"
     opcodes = {name: value.strip().strip('"') for name, value in _OPCODE.findall(text)}
-    mate = _MATE.search(opcodes.get("bm", ""))
     headers = {"id": opcodes["id"]} if opcodes.get("id") else {}
-    dm = _number(opcodes.get("dm")) if "dm" in opcodes else None
-    return _Line(fen, headers, _number(opcodes.get("ce")), int(mate[1]) if mate else dm), ""
+    return _Line(fen, headers, _recorded(opcodes)), ""
+
+
+def _recorded(opcodes: dict[str, str]) -> Recorded | None:
+    found = _MATE.search(opcodes.get("bm", ""))
+    mate = int(found[1]) if found else _number(opcodes.get("dm"))
+    cp = _number(opcodes.get("ce"))
+    if cp is None and mate is None:
+        return None
+    depth, nodes, seconds = (_number(opcodes.get(name)) or 0 for name in ("acd", "acn", "acs"))
+    return Recorded(EPD, cp, mate, depth=depth, nodes=nodes, time_ms=1000 * seconds)
 
 
 def _number(text: str | None) -> int | None:
@@ -153,6 +163,12 @@ def _fill(rows: Rows, lines: list[_Line], options: SampleOptions) -> None:
         keep(men <= options.max_pieces, f"more than {options.max_pieces} pieces")
     if options.quiet or options.no_check:
         keep(~board.in_check(boards), "in check")
+    if options.recorded is not None:
+        for line in lines:
+            line.recorded = _seen_from_mover(line, options.recorded)
+        reasons = np.array([_reject(line.recorded, options.recorded) for line in lines])
+        for reason in sorted({reason for reason in reasons.tolist() if reason}):
+            keep(reasons != reason, reason)
     chosen = np.flatnonzero(fits)
     picked = [lines[i] for i in chosen.tolist()]
     rows.boards = boards[chosen]
@@ -162,7 +178,19 @@ def _fill(rows: Rows, lines: list[_Line], options: SampleOptions) -> None:
     rows.begin = rows.end = np.zeros(len(chosen), np.int64)
     rows.headers = [line.headers for line in lines]
     rows.results = [None] * len(lines)
-    rows.evals = [(line.cp, line.mate) for line in picked]
+    rows.recorded = [line.recorded for line in picked]
+
+
+def _seen_from_mover(line: _Line, wanted: RecordedOptions) -> Recorded | None:
+    found, sign = line.recorded, wanted.sign(line.fen.split()[1] == "w")
+    if found is None or sign > 0:
+        return found
+    return replace(found, cp=None if found.cp is None else -found.cp, mate=None if found.mate is None else -found.mate)
+
+
+def _reject(found: Recorded | None, wanted: RecordedOptions) -> str:
+    """Why a line's evaluation is not to be used, empty when it is."""
+    return OTHER_KIND if found and wanted.kind != EPD else wanted.reject(found) or ""
 
 
 def _ply(fen: str) -> int:

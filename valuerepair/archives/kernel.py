@@ -12,7 +12,15 @@ import numba
 
 from valuerepair.board.jit import cache_root, open_cache, source_key
 
-SOURCES = ("archives/scan.py", "archives/census.py", "archives/select.py")
+# Those that read boards are built on the kernels of the board.
+SOURCES = (
+    "archives/scan.py",
+    "archives/census.py",
+    "archives/select.py",
+    "archives/chunk_boards.py",
+    "archives/dump_lines.py",
+    "board/*.py",
+)
 
 _numba: Any = numba  # its type hints know neither its settings nor that njit keeps the signature
 

@@ -19,10 +19,11 @@ from typing import BinaryIO, Protocol
 import zstandard
 
 from valuerepair.archives.frames import ZstdOutline
+from valuerepair.archives.sniff import counts_as_chunk
 from valuerepair.errors import UsageError, ValueRepairError
 
 COMPRESSIONS = (".gz", ".bz2", ".xz", ".zst")
-ENDINGS = (".pgn", ".epd", ".fen")
+ENDINGS = (".pgn", ".epd", ".fen", ".jsonl", ".tar")
 READ_SIZE = 1 << 18
 # Archives made with `zstd --long=31` need a window of two gigabytes; the decompressor takes only what a frame asks for.
 MAX_WINDOW = 1 << 31
@@ -51,15 +52,20 @@ def find_sources(paths: Sequence[str]) -> list[Source]:
         if path == "-":
             sources.append(Source("-", "-", "-"))
         elif os.path.isdir(path):
-            inside = sorted(p for p in Path(path).rglob("*") if p.is_file() and bare_name(p.name).endswith(ENDINGS))
+            inside = sorted(p for p in Path(path).rglob("*") if p.is_file() and _is_archive(p))
             if not inside:
-                raise ValueRepairError(f"{path}: no {', '.join(ENDINGS)} files in this folder (packed ones count too)")
+                endings = ", ".join(ENDINGS)
+                raise ValueRepairError(f"{path}: no {endings} files (packed or not) nor chunks of lc0 in this folder")
             sources += [Source(str(p), str(p), bare_name(p.relative_to(path).as_posix())) for p in inside]
         elif os.path.exists(path):
             sources.append(Source(path, path, bare_name(os.path.basename(path))))
         else:
             raise UsageError(f"{path}: no such file or folder")
     return sources
+
+
+def _is_archive(path: Path) -> bool:
+    return bare_name(path.name).endswith(ENDINGS) or counts_as_chunk(str(path), path.name)
 
 
 def bare_name(name: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from valuerepair.archives.evaluations import RecordedOptions
 from valuerepair.archives.time_control import SPEEDS, parse_time_control
 from valuerepair.errors import UsageError
 
@@ -23,6 +24,7 @@ class SampleOptions:
       by commas, or the literal ``180+2``), player (part of either name, any case): by the game's headers.
     no_check: the side to move is not in check. quiet: nor is the move played a capture or a promotion.
     min_pieces, max_pieces: men on the board, kings and pawns included, inclusive.
+    recorded: only positions with a recorded evaluation of this kind; None asks for none.
     seed: the same seed gives the same positions, whatever `threads` (parsing threads) is.
 
     Raises UsageError for values that make no sense.
@@ -41,6 +43,7 @@ class SampleOptions:
     quiet: bool = False
     min_pieces: int | None = None
     max_pieces: int | None = None
+    recorded: RecordedOptions | None = None
     seed: int = 0
     threads: int = 2
 

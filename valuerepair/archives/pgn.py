@@ -8,7 +8,7 @@ and a game of which the reader saw another number is rejected, never cut short.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from valuerepair import board
 from valuerepair.archives import census
+from valuerepair.archives.evaluations import COMMENT_KINDS, EVAL, RecordedOptions, game_reject, read_comments
 from valuerepair.archives.headers import kept_headers, read_headers, variant_reject
 from valuerepair.archives.open import Source, read_text
 from valuerepair.archives.options import SampleOptions
@@ -24,6 +25,7 @@ from valuerepair.archives.reread import rewrite
 from valuerepair.archives.rows import Rejected, Rows, cuts_of
 from valuerepair.archives.select import game_hashes, lowest_of_each, ply_priorities
 from valuerepair.errors import ValueRepairError
+from valuerepair.positions import Recorded
 
 Index = NDArray[np.int64]
 _EMPTY_LINES = re.compile(rb"\n(?:[ \t\r]*\n)+")
@@ -36,8 +38,6 @@ _TEXT_REJECTS = (
 )
 _UCI = re.compile(rb"\s*[a-h][1-8][a-h][1-8]\b")
 _RESULTS = {"White": "1-0", "Black": "0-1", "Draw": "1/2-1/2"}
-# lichess writes pawns (`0.17`) or moves to mate (`#-3`) from White's side, perhaps with a depth behind a comma.
-_EVAL = re.compile(r"\[%eval\s+(?:#(?P<mate>[+-]?\d+)|(?P<pawns>[+-]?\d*\.?\d+))")
 
 
 @dataclass(slots=True)
@@ -60,11 +60,11 @@ class GameBlock:
 def parse_games(block: GameBlock, options: SampleOptions) -> Rows:
     """Parses a block of games and draws positions from each; rejects and counts are in the result."""
     rows = Rows(block.source)
-    readable = _readable(block, rows)
+    readable = _readable(block, rows, options.recorded)
     if readable.games:
-        parsed = _Parsed(block, readable)
+        parsed = _Parsed(block, readable, options.recorded)
         if _mend(block, readable, parsed):
-            parsed = _Parsed(block, readable)
+            parsed = _Parsed(block, readable, options.recorded)
         parsed.count(rows)
         _draw(parsed, options, rows)
     return rows
@@ -80,8 +80,8 @@ class _Readable:
     bodies: Index
 
 
-def _readable(block: GameBlock, rows: Rows) -> _Readable:
-    """Leaves out what is no readable game of standard chess.
+def _readable(block: GameBlock, rows: Rows, recorded: RecordedOptions | None) -> _Readable:
+    """Leaves out what is no readable game of standard chess, or has no recorded evaluation where one is wanted.
 
     Mends what can be mended in the block: empty lines between moves, and texts that are not UTF-8.
     """
@@ -99,6 +99,8 @@ def _readable(block: GameBlock, rows: Rows) -> _Readable:
                 block.games[i] = text[:body] + _EMPTY_LINES.sub(b"\n", text[body:])
         if reason is None and counts[i] == 0:
             reason = "no moves" if flag & census.HAS_TAGS else "not a game"
+        if reason is None and recorded is not None:
+            reason = game_reject(block.games[i], recorded.kind)
         if reason is not None:
             rows.rejected.append(Rejected(reason, block.offsets[i]))
             continue
@@ -135,14 +137,16 @@ class _Parsed:
     A game has one position more than moves: move m of game g is played in position m + g.
     """
 
-    def __init__(self, block: GameBlock, readable: _Readable) -> None:
+    def __init__(self, block: GameBlock, readable: _Readable, recorded: RecordedOptions | None) -> None:
         games = readable.games
         texts = [block.games[i] for i in games]
         joined = b"".join(texts)
         cuts = cuts_of([len(text) for text in texts]).astype(np.int32)
         array = pa.StringArray.from_buffers(len(texts), pa.py_buffer(cuts), pa.py_buffer(joined))
-        self.evals = b"%eval" in joined
-        read = rust.parse_games(pa.chunked_array([array]), num_threads=1, store_comments=self.evals)
+        # What to look for in comments; without a wish, evaluations as lichess writes them are taken along.
+        self.recorded = recorded or (RecordedOptions(EVAL) if b"%eval" in joined else None)
+        wants_comments = self.recorded is not None and self.recorded.kind in COMMENT_KINDS
+        read = rust.parse_games(pa.chunked_array([array]), num_threads=1, store_comments=wants_comments)
         if len(read) != len(texts) or read.num_chunks != 1:
             raise ValueRepairError(
                 f"{block.source.name}: the PGN reader gave {len(read)} of {len(texts)} games from byte "
@@ -233,8 +237,8 @@ def _draw(parsed: _Parsed, options: SampleOptions, rows: Rows) -> None:
     rows.results = [_result(h, outcome) for h, outcome in zip(rows.headers, parsed.outcomes, strict=True)]
     with_fen = {int(i) for i in np.unique(g) if "FEN" in parsed.headers[i]}
     rows.starts = {i: board.fens(parsed.start_board(i))[0] for i in with_fen}
-    if parsed.evals:
-        rows.evals = _evals(parsed, moves)
+    if parsed.recorded is not None:
+        rows.recorded = _recorded(parsed, moves, parsed.recorded)
 
 
 def _eligible(parsed: _Parsed, moves: Index, options: SampleOptions, rows: Rows) -> Index:
@@ -261,6 +265,13 @@ def _eligible(parsed: _Parsed, moves: Index, options: SampleOptions, rows: Rows)
         keep(~_forcing(parsed, moves), "capture or promotion played")
     if options.quiet or options.no_check:
         keep(~board.in_check(parsed.boards(moves)), "in check")
+    if options.recorded is not None:
+        found = _recorded(parsed, moves, options.recorded)
+        reasons = np.array([options.recorded.reject(each) or "" for each in found])
+        for reason in sorted(set(reasons.tolist()) - {""}):
+            fits = reasons != reason
+            keep(fits, reason)
+            reasons = reasons[fits]
     return moves
 
 
@@ -316,25 +327,24 @@ def _result(headers: dict[str, str], outcome: str | None) -> str:
     return tag if tag in _RESULTS.values() else _RESULTS.get(outcome or "", "*")
 
 
-def _evals(parsed: _Parsed, moves: Index) -> list[tuple[int | None, int | None]]:
-    """(centipawns, moves to mate) recorded for each position, from the side to move.
-
-    The evaluation of a position stands in the comment of the move that led to it. The reader keeps the last comment
-    of a move and gives evaluations in pawns apart, so one in an earlier comment is found there.
-    """
-    comments = parsed.chunk.comments
-    evals = parsed.chunk.evals
-    white = parsed.chunk.turn[moves + parsed.game_of_move[moves]]
-    found: list[tuple[int | None, int | None]] = []
-    for m, first, side in zip(moves.tolist(), (parsed.ply_in_game[moves] == 0).tolist(), white.tolist(), strict=True):
-        sign = 1 if side else -1
-        match = None if first else _EVAL.search(comments[m - 1] or "")
-        if match and match["mate"]:
-            found.append((None, sign * int(match["mate"])))
-        elif match:
-            found.append((sign * round(100 * float(match["pawns"])), None))
-        elif not first and np.isfinite(evals[m - 1]):
-            found.append((sign * round(100 * float(evals[m - 1])), None))
-        else:
-            found.append((None, None))
+def _recorded(parsed: _Parsed, moves: Index, wanted: RecordedOptions) -> list[Recorded | None]:
+    """The evaluations recorded of the positions in which these moves are played."""
+    white = parsed.chunk.turn[moves + parsed.game_of_move[moves]].tolist()
+    signs = [wanted.sign(side) for side in white]
+    comments: list[str | None] = parsed.chunk.comments
+    if wanted.kind != EVAL:
+        found = read_comments(wanted.kind, [comments[m] for m in moves.tolist()], signs)
+        names = [parsed.headers[g] for g in parsed.game_of_move[moves].tolist()]
+        return [
+            r and replace(r, by=headers.get("White" if side else "Black", ""))
+            for r, headers, side in zip(found, names, white, strict=True)
+        ]
+    first = (parsed.ply_in_game[moves] == 0).tolist()
+    before = [None if start else comments[m - 1] for m, start in zip(moves.tolist(), first, strict=True)]
+    found = read_comments(EVAL, before, signs)
+    # The reader keeps the last comment of a move and gives evaluations in pawns apart: one in an earlier comment is there.
+    apart = parsed.chunk.evals[np.maximum(moves - 1, 0)]
+    for i in np.flatnonzero(np.isfinite(apart)).tolist():
+        if found[i] is None and not first[i]:
+            found[i] = Recorded(EVAL, cp=signs[i] * round(100 * float(apart[i])))
     return found

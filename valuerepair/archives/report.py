@@ -6,6 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 EXAMPLES_PER_REASON = 3
+TRUNCATED_SHOWN = 10
 
 
 @dataclass(slots=True)
@@ -26,6 +27,7 @@ class ReadReport:
     not_drawn: int = 0  # eligible positions beyond `per_game` or `positions`
     duplicates: int = 0
     positions: int = 0  # handed out
+    without_history: int = 0  # of these: known by their board alone
     examples: list[tuple[str, int, str]] = field(default_factory=list)  # (source, byte offset, reason)
     truncated: list[tuple[str, str]] = field(default_factory=list)  # (source, how it broke off)
     empty: list[str] = field(default_factory=list)  # sources without a single byte
@@ -57,6 +59,10 @@ class ReadReport:
         counts = [(count, reason) for reason, count in self.rejected_positions.most_common()]
         counts += [(self.duplicates, "seen before"), (self.not_drawn, "eligible, but not drawn")]
         lines += [f"  {count:,} {reason}" for count, reason in counts if count]
+        if self.without_history:
+            lines.append(f"known by their board alone, without moves before it: {self.without_history:,}")
         lines += [f"empty: {source}" for source in self.empty]
-        lines += [f"broken off: {source}: {message}" for source, message in self.truncated]
+        lines += [f"broken off: {source}: {message}" for source, message in self.truncated[:TRUNCATED_SHOWN]]
+        if len(self.truncated) > TRUNCATED_SHOWN:
+            lines.append(f"broken off: {len(self.truncated) - TRUNCATED_SHOWN:,} more")
         return lines

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from valuerepair import board
 from valuerepair.archives.open import Source
 from valuerepair.archives.report import ReadReport
-from valuerepair.positions import STARTPOS_FEN, Origin, PositionBatch, decode_move
+from valuerepair.positions import STARTPOS_FEN, Origin, PositionBatch, Recorded, decode_move
 
 Index = NDArray[np.int64]
 
@@ -29,8 +29,9 @@ class Rejected:
 @dataclass(slots=True)
 class Rows:
     """n positions of one block. Per row: boards, keys, ply, `game` (an index into the lists per game), `played`
-    (empty for bare positions), and the moves before it, ``moves[begin:end]``. Per game: numbers, offsets, headers,
-    results. Only rows that are not seen before become records: `batch`."""
+    (empty for bare positions), the moves before it, ``moves[begin:end]``, what is `recorded` of its value, and whether
+    its history is known (by default where there is a game). Per game: numbers, offsets, headers, results. Only rows
+    that are not seen before become records: `batch`."""
 
     source: Source
     parsed: int = 0
@@ -51,7 +52,9 @@ class Rows:
     headers: list[dict[str, str]] = field(default_factory=list)
     results: list[str | None] = field(default_factory=list)
     starts: dict[int, str] = field(default_factory=dict)  # game -> FEN, where it is not the initial position
-    evals: list[tuple[int | None, int | None]] | None = None  # per row: centipawns, moves to mate
+    recorded: Sequence[Recorded | None] | None = None
+    history_known: NDArray[np.bool_] | None = None
+    truncated: list[tuple[str, str]] = field(default_factory=list)  # as in the report
 
     @property
     def bare(self) -> bool:
@@ -66,6 +69,7 @@ class Rows:
         report.looked_at += self.looked_at
         report.rejected_positions += self.rejected_positions
         report.not_drawn += self.not_drawn
+        report.truncated += self.truncated
 
     def batch(self, chosen: NDArray[np.bool_]) -> PositionBatch:
         """The chosen rows as records."""
@@ -82,18 +86,19 @@ class Rows:
             cuts_of((end - begin).tolist()),
             self.ply[index],
             self.keys[index],
-            np.full(len(index), not self.bare),
+            np.full(len(index), not self.bare) if self.history_known is None else self.history_known[index],
             self._origins(index.tolist(), games),
         )
 
     def _origins(self, index: list[int], games: list[int]) -> list[Origin]:
         played = [None] * len(index) if self.played is None else [decode_move(m) for m in self.played[index].tolist()]
-        evals = [(None, None)] * len(index) if self.evals is None else [self.evals[i] for i in index]
-        name = self.source.name
-        return [
-            Origin(name, self.numbers[g], self.offsets[g], self.headers[g], move, self.results[g], cp, mate)
-            for g, move, (cp, mate) in zip(games, played, evals, strict=True)
-        ]
+        recorded = [None] * len(index) if self.recorded is None else [self.recorded[i] for i in index]
+        return [self._origin(g, move, found) for g, move, found in zip(games, played, recorded, strict=True)]
+
+    def _origin(self, g: int, move: str | None, found: Recorded | None) -> Origin:
+        cp, mate = (None, None) if found is None else (found.cp, found.mate)
+        name, number, offset = self.source.name, self.numbers[g], self.offsets[g]
+        return Origin(name, number, offset, self.headers[g], move, self.results[g], cp, mate, found)
 
 
 def cuts_of(lengths: Sequence[int]) -> Index:

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing
+from itertools import groupby
 
 import numpy as np
 
+from valuerepair import v6
+from valuerepair.archives.chunks import UNREADABLE, ChunkBlock, holds_chunks, parse_chunks, read_blocks
 from valuerepair.archives.epd import LineBlock, LineSplitter, looks_like_epd, parse_lines
+from valuerepair.archives.evaluation_dump import DumpBlock, looks_like_dump, parse_dump
 from valuerepair.archives.headers import header_reject
 from valuerepair.archives.open import Source, find_sources
 from valuerepair.archives.options import SampleOptions
@@ -17,7 +22,9 @@ from valuerepair.archives.pieces import Piece, Pieces
 from valuerepair.archives.report import ReadReport
 from valuerepair.archives.rows import Rows
 from valuerepair.archives.select import KeySet, LowestPriorities, game_hashes, in_share
+from valuerepair.archives.sniff import chunk_version
 from valuerepair.archives.split import HEADROOM, Games, Splitter
+from valuerepair.archives.tar import looks_like_tar
 from valuerepair.errors import ValueRepairError
 from valuerepair.positions import PositionBatch
 
@@ -28,7 +35,7 @@ BATCH_ROWS = 1024
 RESULT_ROWS = 4096
 _EMPTY_REASONS = ("not a game", "not text", "not a position")
 
-Block = GameBlock | LineBlock
+Block = GameBlock | LineBlock | ChunkBlock
 
 
 def sample(
@@ -40,7 +47,8 @@ def sample(
 ) -> Iterator[PositionBatch]:
     """Positions drawn from archives, in batches of one to some thousand rows; `report` is filled on the way.
 
-    `paths` are files (PGN, EPD or FEN, packed or not, told by content), folders, or ``-`` for standard input.
+    `paths` are files (PGN, EPD, FEN or lichess's evaluation dump, packed or not, lc0's training chunks, tar archives of
+    these, all told by content), folders, or ``-`` for standard input, where no chunks can come.
     `on_bytes` is told, from another thread, of every so many bytes read of the (packed) files. The batches depend on
     the archives, the seed and the other options, not on threads or timing. No two rows have the same key.
 
@@ -58,26 +66,43 @@ def _sample(
     report: ReadReport,
     on_bytes: Callable[[int], None] | None,
 ) -> Iterator[PositionBatch]:
-    with Pieces(sources, on_bytes) as pieces:
-        parsed = _parse(_blocks(pieces, options, report), options)
+    with closing(_blocks(sources, options, report, on_bytes)) as blocks:
+        parsed = _parse(blocks, options)
         yield from (_distinct if options.positions is None else _lowest)(parsed, options, report)
+    names = ", ".join(source.name for source in sources[:3]) + (", ..." if len(sources) > 3 else "")
+    unread = {reason: count for reason, count in report.rejected.items() if reason.startswith(UNREADABLE)}
+    if unread and report.games == sum(unread.values()):
+        why = ", ".join(f"{count:,} x {reason}" for reason, count in unread.items())
+        raise ValueRepairError(f"{names}: no training chunk of version {v6.VERSION} here: {why}")
     if report.games == sum(report.rejected[reason] for reason in _EMPTY_REASONS):
-        names = ", ".join(source.name for source in sources[:3]) + (", ..." if len(sources) > 3 else "")
         if report.truncated:
             raise ValueRepairError(f"{names}: no games found; {report.truncated[0][1]}")
         what = "the file is empty" if len(report.empty) == len(sources) == 1 else "this is no PGN, EPD or FEN"
         raise ValueRepairError(f"{names}: no games found; {what}")
 
 
-def _blocks(pieces: Pieces, options: SampleOptions, report: ReadReport) -> Iterator[Block]:
+def _blocks(
+    sources: Sequence[Source], options: SampleOptions, report: ReadReport, on_bytes: Callable[[int], None] | None
+) -> Generator[Block, None, None]:
     """Games that are worth parsing, in blocks that do not depend on timing; counts all others."""
+    for packed, together in groupby(sources, holds_chunks):
+        if packed:
+            for source in together:
+                yield from read_blocks(source, options, report, on_bytes)
+        else:
+            with Pieces(list(together), on_bytes) as pieces:
+                yield from _text_blocks(pieces, options, report)
+
+
+def _text_blocks(pieces: Pieces, options: SampleOptions, report: ReadReport) -> Iterator[Block]:
+    """The games or lines of archives of text."""
     games = Splitter()
     lines: LineSplitter | None = None
     block = GameBlock(Source("", "", ""))
     for piece in pieces:
         if piece.first:
             data = piece.buffer[HEADROOM : HEADROOM + min(piece.length, 1 << 16)].tobytes()
-            games, lines = Splitter(), LineSplitter(piece.source) if looks_like_epd(data) else None
+            games, lines = Splitter(), _line_splitter(piece.source, data)
             block = GameBlock(piece.source)
             if not piece.length and not piece.broken:
                 report.empty.append(piece.source.name)
@@ -107,6 +132,15 @@ def _blocks(pieces: Pieces, options: SampleOptions, report: ReadReport) -> Itera
             yield block
 
 
+def _line_splitter(source: Source, head: bytes) -> LineSplitter | None:
+    """For files of one position a line; None where there are games."""
+    if looks_like_dump(head):
+        return LineSplitter(source, DumpBlock)
+    if chunk_version(head) is not None or looks_like_tar(head):
+        raise ValueRepairError(f"{source.name}: training chunks cannot come from here; give the file or a folder")
+    return LineSplitter(source) if looks_like_epd(head) else None
+
+
 def _wanted(games: Games, piece: Piece, options: SampleOptions, report: ReadReport) -> list[int]:
     """The games (indices) that are whole and in the share to look at."""
     report.games += len(games)
@@ -130,7 +164,7 @@ def _shared_lines(block: LineBlock, options: SampleOptions, report: ReadReport) 
     hashes = game_hashes(options.seed, block.source.identity, np.array(block.numbers, np.int64))
     chosen = np.flatnonzero(in_share(hashes, options.game_share)).tolist()
     report.not_sampled += len(block.lines) - len(chosen)
-    return LineBlock(
+    return type(block)(
         block.source,
         [block.lines[i] for i in chosen],
         [block.numbers[i] for i in chosen],
@@ -154,7 +188,11 @@ def _parse(blocks: Iterator[Block], options: SampleOptions) -> Iterator[Rows]:
 
 
 def _parse_block(block: Block, options: SampleOptions) -> Rows:
-    return parse_games(block, options) if isinstance(block, GameBlock) else parse_lines(block, options)
+    if isinstance(block, GameBlock):
+        return parse_games(block, options)
+    if isinstance(block, ChunkBlock):
+        return parse_chunks(block, options)
+    return (parse_dump if isinstance(block, DumpBlock) else parse_lines)(block, options)
 
 
 def _distinct(parsed: Iterator[Rows], options: SampleOptions, report: ReadReport) -> Iterator[PositionBatch]:
@@ -169,6 +207,7 @@ def _distinct(parsed: Iterator[Rows], options: SampleOptions, report: ReadReport
         report.positions += int(fresh.sum())
         if fresh.any():
             ready.append(rows.batch(fresh))
+            report.without_history += int((~ready[-1].history_known).sum())
         if sum(map(len, ready)) >= enough:
             yield PositionBatch.concat(ready)
             ready, enough = [], BATCH_ROWS
@@ -188,5 +227,6 @@ def _lowest(parsed: Iterator[Rows], options: SampleOptions, report: ReadReport) 
     report.not_drawn += lowest.dropped
     report.duplicates += lowest.duplicates
     report.positions += len(chosen)
+    report.without_history += int((~chosen.history_known).sum())
     for begin in range(0, len(chosen), RESULT_ROWS):
         yield chosen.take(np.arange(begin, min(begin + RESULT_ROWS, len(chosen))))

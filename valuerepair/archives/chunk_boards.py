@@ -1,0 +1,362 @@
+"""Boards, moves and histories out of training records, as kernels: the inverse of lc0's input planes.
+
+A record has its own board with castling rights and clock, and the men alone of up to seven boards before it. Moves are
+found as the legal ones that lead from each board to the next; where consecutive records follow each other so, the
+history of a later one goes back to the first board that the first one knew.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from valuerepair.archives.kernel import kernel
+from valuerepair.board.bits import ONE, ZERO, lowest, mirrored, popcount
+from valuerepair.board.fen import BACK_RANKS, key_from_scratch, opponent_in_check
+from valuerepair.board.make import black_to_move, kind_at, make, set_ep, turn_over
+from valuerepair.board.movegen import MAX_MOVES, count_legal, legal
+from valuerepair.board.rows import (
+    BLACK_SHIFT,
+    CLOCK_SHIFT,
+    FLIP,
+    KEY,
+    KINGS,
+    KNIGHTS,
+    PAWNS,
+    RIGHTS,
+    ROW,
+    SIXTEEN_BITS,
+    SLANTED,
+    STATE,
+    STRAIGHT,
+    THEM,
+    US,
+    Boards,
+    Moves,
+)
+from valuerepair.board.tables import CASTLING_KEPT, KING
+
+Masks = NDArray[np.uint64]  # [n, 104] history planes as in the record
+Small = NDArray[np.uint8]
+Index = NDArray[np.int64]
+
+FINE, ILLEGAL, NOT_STANDARD, OTHER_MOVES = range(4)
+REASONS = ("", "illegal position", "Chess960", "legal moves differ from those recorded")
+NO_MOVE = 0xFFFF
+EP_UNKNOWN = -2
+HISTORY, PLANES_OF_BOARD = 8, 13
+# Rows of scratch boards behind those of the records: eight of the history, one to play on.
+SCRATCH = HISTORY + 1
+
+_E1, _G1, _C1 = np.uint64(0x10), np.uint64(0x40), np.uint64(0x04)
+_ODD, _PAIRS, _NIBBLES = np.uint64(0x5555555555555555), np.uint64(0x3333333333333333), np.uint64(0x0F0F0F0F0F0F0F0F)
+_TWO, _FOUR = np.uint64(2), np.uint64(4)
+_SAME = np.uint64(0xF) | ONE << BLACK_SHIFT | SIXTEEN_BITS << CLOCK_SHIFT  # of the state: rights, side, clock
+
+
+@kernel
+def plane(planes: Masks, i: int, k: int) -> np.uint64:
+    """Plane k of record i as a bitboard: the bits within each byte turned round."""
+    bits = planes[i, k]
+    bits = (bits >> ONE & _ODD) | (bits & _ODD) << ONE
+    bits = (bits >> _TWO & _PAIRS) | (bits & _PAIRS) << _TWO
+    result: np.uint64 = (bits >> _FOUR & _NIBBLES) | (bits & _NIBBLES) << _FOUR
+    return result
+
+
+@kernel
+def place(planes: Masks, i: int, k: int, rows: Boards, r: int) -> bool:
+    """Puts the men of the board k plies before record i on row r, as the record's mover sees them.
+
+    False for what is no board: not one king a side, pawns on the first or last rank, two men on one square.
+    """
+    for column in range(ROW):
+        rows[r, column] = ZERO
+    men = 0
+    for side in range(2):
+        for kind in range(6):
+            bits = plane(planes, i, PLANES_OF_BOARD * k + 6 * side + kind)
+            men += popcount(bits)
+            rows[r, side] |= bits
+            if kind == 0:
+                rows[r, PAWNS] |= bits
+            elif kind == 1:
+                rows[r, KNIGHTS] |= bits
+            elif kind == 5:
+                rows[r, KINGS] |= bits
+            if kind == 2 or kind == 4:
+                rows[r, SLANTED] |= bits
+            if kind == 3 or kind == 4:
+                rows[r, STRAIGHT] |= bits
+    us, them, kings = rows[r, US], rows[r, THEM], rows[r, KINGS]
+    kinged = popcount(us & kings) == 1 and popcount(them & kings) == 1
+    fits = popcount(us) <= 16 and popcount(them) <= 16 and popcount(us | them) == men
+    return bool(kinged and fits and not rows[r, PAWNS] & BACK_RANKS)
+
+
+@kernel
+def home_rights(rows: Boards, r: int) -> int:
+    """The castling rights (as in the state) for which king and rook stand at home."""
+    rooks = rows[r, STRAIGHT] & ~rows[r, SLANTED]
+    rights = 0
+    for bit in range(4):
+        side, king = (US, 4) if bit < 2 else (THEM, 60)
+        rook = king - 4 if bit & 1 else king + 3
+        home = rows[r, side] & rows[r, KINGS] & ONE << np.uint64(king)
+        if home and rows[r, side] & rooks & ONE << np.uint64(rook):
+            rights |= 1 << bit
+    return rights
+
+
+@kernel
+def settle(rows: Boards, r: int, black: int, rights: int, clock: int) -> None:
+    """Gives the men of row r, seen from the side to move, a state and a key: move number 1, no en passant."""
+    rows[r, STATE] = np.uint64(rights | black << 4 | clock << 16 | 1 << 32)
+    rows[r, KEY] = key_from_scratch(rows, r)
+
+
+@kernel
+def copy_row(rows: Boards, r: int, to: Boards, at: int) -> None:
+    for column in range(ROW):
+        to[at, column] = rows[r, column]
+
+
+@kernel
+def same_men(rows: Boards, a: int, b: int) -> bool:
+    different = ZERO
+    for column in range(STATE):
+        different |= rows[a, column] ^ rows[b, column]
+    return bool(different == ZERO)
+
+
+@kernel
+def move_between(rows: Boards, a: int, b: int) -> int:
+    """The mover-relative move that can have led from row a to row b, by the squares that changed; -1 for none."""
+    after = mirrored(rows[b, THEM])
+    left, came = rows[a, US] & ~after, after & ~rows[a, US]
+    if popcount(left) == 1 and popcount(came) == 1:
+        goal, promotion = lowest(came), 0
+        if goal >= 56 and left & rows[a, PAWNS]:
+            promotion = kind_at(rows, b, mirrored(came))
+            if promotion == 0 or promotion == 5:
+                return -1
+        return lowest(left) | goal << 6 | promotion << 12
+    if popcount(left) == 2 and popcount(came) == 2 and left & rows[a, KINGS] & _E1:
+        if came & _G1:
+            return 4 | 6 << 6
+        if came & _C1:
+            return 4 | 2 << 6
+    return -1
+
+
+@kernel
+def play_legal(rows: Boards, a: int, r: int, move: int, buffer: Moves) -> bool:
+    """Plays the mover-relative move from row a to row r; False, and nothing done, when it is not legal."""
+    known = False
+    for j in range(legal(rows, a, buffer, 0)):
+        known |= np.int64(buffer[j]) == move
+    if known:
+        make(rows, a, r, move)
+    return known
+
+
+@kernel
+def known_boards(planes: Masks, i: int, rows: Boards, base: int, moves: Index) -> int:
+    """Puts the boards 1, 2, ... plies before record i behind row `base`, which has its own, each as its mover sees it.
+
+    moves[k] is what was played on board k. Stops at an empty board, at one that repeats the board after it (lc0 fills
+    missing history so), and where no move leads on. Returns the number of boards, that of the record among them.
+    """
+    count = 1
+    while count < HISTORY:
+        repeats = True
+        for k in range(PLANES_OF_BOARD - 1):
+            at = PLANES_OF_BOARD * count + k
+            repeats = repeats and planes[i, at] == planes[i, at - PLANES_OF_BOARD]
+        if repeats or not place(planes, i, count, rows, base + count):
+            break
+        if count & 1:
+            turn_over(rows, base + count)
+        moves[count] = move_between(rows, base + count, base + count - 1)
+        if moves[count] < 0:
+            break
+        count += 1
+    return count
+
+
+@kernel
+def rewind(rows: Boards, base: int, count: int, moves: Index, black: int) -> None:
+    """Gives the oldest of the boards behind row `base` its state, by what was played from there.
+
+    A castling right that a move ended is taken to have been there before, where king and rook stood at home. The clock
+    is known only if nothing set it back since; else it is 0.
+    """
+    oldest = base + count - 1
+    rights, clock = np.int64(rows[base, STATE] & RIGHTS), np.int64(rows[base, STATE] >> CLOCK_SHIFT & SIXTEEN_BITS)
+    for k in range(1, count):
+        origin, goal = moves[k] & 63, moves[k] >> 6 & 63
+        ended = ~(CASTLING_KEPT[origin] & CASTLING_KEPT[goal])
+        rights = ((rights >> 2 | rights << 2) & 15 | ended) & home_rights(rows, base + k)
+        pawn, taken = ONE << np.uint64(origin) & rows[base + k, PAWNS], ONE << np.uint64(goal) & rows[base + k, THEM]
+        clock = 0 if pawn or taken or clock < 1 else clock - 1
+    settle(rows, oldest, (black + count - 1) & 1, rights, clock)
+    origin, goal = moves[count - 1] & 63, moves[count - 1] >> 6 & 63
+    if (origin ^ goal) & 7 and ONE << np.uint64(origin) & rows[oldest, PAWNS]:
+        if not ONE << np.uint64(goal) & rows[oldest, THEM]:
+            set_ep(rows, oldest, goal & 7)
+
+
+@kernel
+def replay(rows: Boards, base: int, count: int, moves: Index, buffer: Moves) -> int:
+    """Plays the moves from the oldest board on to the row of scratch; returns 0 when all boards come out as recorded.
+
+    Else the number of boards, from the newest on, that are worth another try.
+    """
+    on = base + HISTORY
+    copy_row(rows, base + count - 1, rows, on)
+    for k in range(count - 1, 0, -1):
+        if not play_legal(rows, on, on, moves[k], buffer) or not same_men(rows, on, base + k - 1):
+            return k
+    return 0 if (rows[on, STATE] ^ rows[base, STATE]) & _SAME == ZERO else 1
+
+
+@kernel
+def history(planes: Masks, i: int, rows: Boards, base: int, moves: Index, buffer: Moves) -> int:
+    """Finds the moves that led to record i, whose board and state are in row i: moves[1] the last, moves[2] before it.
+
+    Returns the number of boards known, with the oldest in row base + number - 1; row i is then the board as it comes
+    out of these moves, with en passant and move number.
+    """
+    copy_row(rows, i, rows, base)
+    count = known_boards(planes, i, rows, base, moves)
+    while count > 1:
+        rewind(rows, base, count, moves, black_to_move(rows, i))
+        fewer = replay(rows, base, count, moves, buffer)
+        if not fewer:
+            copy_row(rows, base + HISTORY, rows, i)
+            break
+        count = fewer
+    return count
+
+
+@kernel
+def read_board(planes: Masks, i: int, castling: Small, black: int, clock: int, rows: Boards) -> int:
+    """Row i from record i alone; returns the index in REASONS.
+
+    `castling` [n, 4] are the rights, KQkq from the mover: 1 for one, 2 for one with a rook that is not at home.
+    """
+    if not place(planes, i, 0, rows, i):
+        return ILLEGAL
+    rights = 0
+    for bit in range(4):
+        if castling[i, bit] > 1:
+            return NOT_STANDARD
+        rights |= castling[i, bit] << bit
+    if rights & ~home_rights(rows, i):
+        return NOT_STANDARD
+    settle(rows, i, black, rights, clock)
+    return ILLEGAL if opponent_in_check(rows, i) else FINE
+
+
+@kernel
+def fit_en_passant(rows: Boards, r: int, offered: int) -> None:
+    """Sets the en-passant file with which row r has so many legal moves as were recorded, if there is one."""
+    plain = rows[r, STATE]
+    file = 0
+    while file < 8 and count_legal(rows, r) != offered:
+        rows[r, STATE] = plain
+        set_ep(rows, r, file)
+        file += 1
+    if count_legal(rows, r) != offered:
+        rows[r, STATE] = plain
+
+
+@kernel
+def rebuild(
+    planes: Masks,
+    castling: Small,
+    black: Small,
+    clocks: Small,
+    ep_files: Index,
+    boards_known: Small,
+    first: NDArray[np.bool_],
+    offered: Index,
+    rows: Boards,
+    wrong: Index,
+    moves: Moves,
+    begin: Index,
+    end: Index,
+    start: Index,
+    starts: Boards,
+) -> int:
+    """Boards and histories of the records of some chunks, in order; returns the number of starts.
+
+    In, per record: rights [n, 4] as for `read_board`, 1 where Black is to move, clock, en-passant file (-1 none, `EP_UNKNOWN`),
+    whether older boards are in its planes, whether it begins a chunk, and how many moves were legal. Out: `rows`
+    [n + SCRATCH, ROW] with the boards, `wrong` [n] indices in REASONS, and the history of record i: it begins at
+    starts[start[i]] and goes by moves[begin[i]:end[i]], in absolute squares; `moves` needs room for 8 n.
+    """
+    n, at, found = len(planes), 0, 0
+    buffer, back = np.empty(MAX_MOVES, np.uint16), np.empty(HISTORY + 1, np.int64)
+    base, on = n, n + HISTORY
+    for i in range(n):
+        wrong[i] = read_board(planes, i, castling, np.int64(black[i]), np.int64(clocks[i]), rows)
+        if wrong[i]:
+            continue
+        move = move_between(rows, i - 1, i) if not first[i] and not wrong[i - 1] else -1
+        linked = move >= 0 and play_legal(rows, i - 1, on, move, buffer) and same_men(rows, on, i)
+        if linked and (rows[on, STATE] ^ rows[i, STATE]) & _SAME == ZERO:
+            moves[at] = move ^ FLIP * black_to_move(rows, i - 1)
+            at += 1
+            copy_row(rows, on, rows, i)
+            begin[i], start[i] = begin[i - 1], start[i - 1]
+        else:
+            if ep_files[i] >= 0:
+                set_ep(rows, i, ep_files[i])
+            count = history(planes, i, rows, base, back, buffer) if boards_known[i] else 1
+            if count == 1 and ep_files[i] == EP_UNKNOWN:
+                fit_en_passant(rows, i, offered[i])
+            copy_row(rows, base + count - 1 if count > 1 else i, starts, found)
+            begin[i], start[i] = at, found
+            for k in range(count - 1, 0, -1):
+                moves[at] = back[k] ^ FLIP * (np.int64(black[i]) + k & 1)
+                at += 1
+            found += 1
+        end[i] = at
+        if count_legal(rows, i) != offered[i]:
+            wrong[i] = OTHER_MOVES
+    return found
+
+
+@kernel
+def recorded_moves(rows: Boards, picked: Index, indices: Index, transforms: Small, policy: Moves, out: Moves) -> None:
+    """The moves of these policy indices on the picked rows, in absolute squares; `NO_MOVE` for one that is not legal."""
+    buffer = np.empty(MAX_MOVES, np.uint16)
+    for j in range(len(picked)):
+        r, transform = picked[j], np.int64(transforms[j])
+        # lc0 turns the squares of a move for canonical nets, and never exchanges files and ranks.
+        turn = (56 if transform & 6 else 0) | (7 if transform & 5 else 0)
+        move = np.int64(policy[indices[j]]) if indices[j] < len(policy) else 0
+        origin, goal, promotion = (move & 63) ^ turn, (move >> 6 & 63) ^ turn, move >> 12
+        king = rows[r, KINGS] >> np.uint64(origin) & ONE
+        if king and not KING[origin] >> np.uint64(goal) & ONE:
+            goal = 6 if goal > origin else 2
+        if goal >= 56 and rows[r, US] & rows[r, PAWNS] & ONE << np.uint64(origin) and not promotion:
+            promotion = 1
+        move = origin | goal << 6 | promotion << 12
+        known = False
+        for k in range(legal(rows, r, buffer, 0)):
+            known |= np.int64(buffer[k]) == move
+        out[j] = move ^ FLIP * black_to_move(rows, r) if known else NO_MOVE
+
+
+@kernel
+def forcing_moves(rows: Boards, picked: Index, moves: Moves, out: NDArray[np.bool_]) -> None:
+    """Whether moves[picked[j]], in absolute squares, is a capture (en passant too) or a promotion on that row."""
+    for j in range(len(picked)):
+        r = picked[j]
+        move = np.int64(moves[r]) ^ FLIP * black_to_move(rows, r)
+        origin, goal = move & 63, move >> 6 & 63
+        taken = rows[r, THEM] >> np.uint64(goal) & ONE
+        pawn = rows[r, PAWNS] >> np.uint64(origin) & ONE
+        out[j] = bool(taken or (pawn and (origin ^ goal) & 7) or move >> 12)

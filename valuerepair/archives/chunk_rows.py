@@ -1,0 +1,260 @@
+"""Positions out of training records: boards, moves, histories and both values, filtered and drawn.
+
+Boards come out of the planes (`chunk_boards`). Plies are counted from the oldest board that a chunk knows: records do
+not say how many came before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, overload
+
+import numpy as np
+from numpy.typing import NDArray
+
+from valuerepair import board, v6
+from valuerepair.archives import chunk_boards
+from valuerepair.archives.evaluations import CHUNKS, RecordedOptions
+from valuerepair.archives.options import SampleOptions
+from valuerepair.archives.rows import Rows, cuts_of
+from valuerepair.archives.select import game_hashes, lowest_of_each, ply_priorities
+from valuerepair.positions import STARTPOS_FEN, Recorded, decode_move
+
+Index = NDArray[np.int64]
+Records = NDArray[np.void]  # of v6.RECORD
+
+# lc0's input formats: those that say whose move it is, and those that are seen through a symmetry and say en passant.
+STANDARD_FORMATS, CANONICAL_FORMATS = (1, 2), (3, 4, 132, 5, 133)
+_REPEATS_ONLY = (5, 133)  # their older boards are only those that occurred before
+_RESULTS = {1: "1-0", 0: "1/2-1/2", -1: "0-1"}
+_OUTSIDE = 1e-3  # by so much a value may leave its range: drift of 32-bit means
+
+
+class _Decoded:
+    """The records of some chunks, `cuts` saying where each begins, with boards and histories as arrays over records."""
+
+    def __init__(self, records: Records, cuts: Index) -> None:
+        n = len(records)
+        self.records, self.cuts = records, cuts
+        self.chunk = np.repeat(np.arange(len(cuts) - 1), np.diff(cuts))
+        self.format = records["input_format"]
+        self.canonical = np.isin(self.format, CANONICAL_FORMATS)
+        info = records["invariance_info"]
+        stm = records["side_to_move_or_enpassant"]
+        self.transform = np.where(self.canonical, info & np.uint8(7), 0).astype(np.uint8)
+        self.black = np.where(self.canonical, info >> 7, stm != 0).astype(np.uint8)
+        first = np.zeros(n, np.bool_)
+        first[cuts[:-1]] = True
+        self.rows = np.empty((n + chunk_boards.SCRATCH, board.ROW), np.uint64)
+        self.wrong, self.begin, self.end, self.start = (np.zeros(n, np.int64) for _ in range(4))
+        self.moves = np.empty(8 * n, np.uint16)
+        self.starts = np.empty((n, board.ROW), np.uint64)
+        chunk_boards.rebuild(
+            self._planes(),
+            self._castling(),
+            self.black,
+            np.ascontiguousarray(records["rule50_count"]),
+            self._ep_files(),
+            (~np.isin(self.format, _REPEATS_ONLY)).astype(np.uint8),
+            first,
+            np.count_nonzero(records["probabilities"] >= 0, axis=1),
+            self.rows,
+            self.wrong,
+            self.moves,
+            self.begin,
+            self.end,
+            self.start,
+            self.starts,
+        )
+        self.played = self.move(np.arange(n), "played_idx")
+
+    def _planes(self) -> NDArray[np.uint64]:
+        """[n, 104] as in the records, but without the symmetry that canonical formats are seen through."""
+        planes = np.ascontiguousarray(self.records["planes"])
+        turned = np.flatnonzero(self.transform)
+        if len(turned):
+            bits = np.unpackbits(planes[turned].view(np.uint8), axis=1).reshape(-1, v6.HISTORY_PLANES, 8, 8)
+            planes[turned] = (
+                np.packbits(_untransformed(bits, self.transform[turned]), axis=3)
+                .reshape(len(turned), -1)
+                .view(np.uint64)
+            )
+        return planes
+
+    def _castling(self) -> NDArray[np.uint8]:
+        """[n, 4] KQkq from the mover: 1 for a right, in rook-file formats that with the rook at home, 2 for another."""
+        names = ("castling_us_oo", "castling_us_ooo", "castling_them_oo", "castling_them_ooo")
+        given = np.stack([self.records[name] for name in names], 1)
+        at_home = np.array([128, 1, 128, 1], np.uint8)
+        usual = np.where((self.format >= 2)[:, None], at_home, 1)
+        return np.where(given == 0, 0, np.where(given == usual, 1, 2)).astype(np.uint8)
+
+    def _ep_files(self) -> Index:
+        """[n] en-passant files, -1 for none; only canonical formats say."""
+        files = np.full(len(self.records), chunk_boards.EP_UNKNOWN, np.int64)
+        mask = self.records["side_to_move_or_enpassant"][self.canonical].astype(np.int64)
+        file = np.where(mask > 0, np.log2(np.maximum(mask, 1)).astype(np.int64), -1)
+        flipped = self.transform[self.canonical] & v6.FLIPPED
+        files[self.canonical] = np.where((flipped > 0) & (file >= 0), 7 - file, file)
+        return files
+
+    def ply(self, at: Index) -> NDArray[np.int32]:
+        """Half-moves from the start of the known history, one more where Black began."""
+        begun_by_black = self.black[at] ^ (self.end - self.begin)[at] & 1
+        return ((self.end - self.begin)[at] + begun_by_black).astype(np.int32)
+
+    def move(self, at: Index, name: str) -> NDArray[np.uint16]:
+        """The moves that records name by a policy index, `NO_MOVE` where that is not legal."""
+        out = np.empty(len(at), np.uint16)
+        indices = self.records[name][at].astype(np.int64)
+        chunk_boards.recorded_moves(self.rows, at, indices, self.transform[at], v6.POLICY_MOVES, out)
+        return out
+
+
+def _untransformed(bits: NDArray[np.uint8], transforms: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """[n, planes, rank, file] before flip, mirror and transposition, taken back in the opposite order."""
+    for i, transform in enumerate(transforms.tolist()):
+        if transform & v6.TRANSPOSED:  # reflected in the diagonal h1-a8
+            bits[i] = bits[i].swapaxes(1, 2)[:, ::-1, ::-1].copy()
+        if transform & v6.MIRRORED:
+            bits[i] = bits[i, :, ::-1].copy()
+        if transform & v6.FLIPPED:
+            bits[i] = bits[i, :, :, ::-1].copy()
+    return bits
+
+
+def draw(chunks: list[Records], options: SampleOptions, rows: Rows) -> None:
+    """Filters the records of some chunks, draws `per_game` of each, and fills the rows, which know their numbers."""
+    decoded = _Decoded(np.concatenate(chunks) if len(chunks) > 1 else chunks[0], cuts_of([len(c) for c in chunks]))
+    rows.looked_at = len(decoded.records)
+    at = _eligible(decoded, options, rows)
+    if options.per_game is not None:
+        hashes = game_hashes(options.seed, rows.source.identity, np.array(rows.numbers, np.int64))
+        c = decoded.chunk[at]
+        priority = ply_priorities(hashes[c], at - decoded.cuts[c])
+        drawn = at[lowest_of_each(c, priority, options.per_game)]
+        rows.not_drawn = len(at) - len(drawn)
+        at = drawn
+    rows.boards = decoded.rows[at]
+    rows.keys = board.keys(rows.boards)
+    rows.ply = decoded.ply(at)
+    rows.moves, rows.begin, rows.end = decoded.moves, decoded.begin[at], decoded.end[at]
+    rows.played = decoded.played[at]
+    # A chunk whose records do not follow each other has several starts: each is a game of its own here.
+    starts, rows.game = np.unique(decoded.start[at], return_inverse=True)
+    of_start = dict(zip(decoded.start[at].tolist(), decoded.chunk[at].tolist(), strict=True))
+    chunk = [of_start[start] for start in starts.tolist()]
+    rows.numbers = [rows.numbers[c] for c in chunk]
+    rows.offsets = [rows.offsets[c] for c in chunk]
+    rows.headers = [{} for _ in chunk]
+    rows.results = [game_result(chunks[c]) for c in chunk]
+    rows.starts = {g: fen for g, fen in enumerate(board.fens(decoded.starts[starts])) if fen != STARTPOS_FEN}
+    rows.history_known = (rows.end > rows.begin) | ~np.isin(rows.game, np.array(list(rows.starts), np.int64))
+    rows.recorded = _Values(decoded, at)
+
+
+def _eligible(decoded: _Decoded, options: SampleOptions, rows: Rows) -> Index:
+    """The records whose positions pass all filters; each filter counts what it rejects of what it is given."""
+    sieve = _Sieve(decoded, rows)
+    for code, reason in enumerate(chunk_boards.REASONS[1:], 1):
+        sieve.keep(decoded.wrong[sieve.at] != code, reason)
+    sieve.keep(sieve.record("invariance_info") & v6.DELETED == 0, "deleted by lc0's rescorer")
+    sieve.keep(decoded.played[sieve.at] != chunk_boards.NO_MOVE, "illegal move played")
+    if options.recorded is not None:
+        _keep_recorded(sieve, options.recorded)
+    sieve.keep(decoded.ply(sieve.at) >= options.min_ply, f"before ply {options.min_ply}")
+    if options.max_ply is not None:
+        sieve.keep(decoded.ply(sieve.at) <= options.max_ply, f"after ply {options.max_ply}")
+    least, most = options.min_pieces, options.max_pieces
+    if least is not None:
+        sieve.keep(board.piece_counts(sieve.boards()) >= least, f"fewer than {least} pieces")
+    if most is not None:
+        sieve.keep(board.piece_counts(sieve.boards()) <= most, f"more than {most} pieces")
+    if options.quiet:
+        forcing = np.empty(len(sieve.at), np.bool_)
+        chunk_boards.forcing_moves(decoded.rows, sieve.at, decoded.played, forcing)
+        sieve.keep(~forcing, "capture or promotion played")
+    if options.quiet or options.no_check:
+        sieve.keep(~board.in_check(sieve.boards()), "in check")
+    return sieve.at
+
+
+class _Sieve:
+    """The records that passed all filters so far, `at`; what a filter rejects is counted in the rows."""
+
+    def __init__(self, decoded: _Decoded, rows: Rows) -> None:
+        self.at = np.arange(len(decoded.records))
+        self._decoded, self._rejected = decoded, rows.rejected_positions
+
+    def keep(self, fits: NDArray[np.bool_], reason: str) -> None:
+        """Goes on with the records that fit, one entry of `fits` each."""
+        if not fits.all():
+            self._rejected[reason] += len(fits) - int(fits.sum())
+            self.at = self.at[fits]
+
+    def record(self, name: str) -> NDArray[Any]:
+        """A field of the records."""
+        values: NDArray[Any] = self._decoded.records[name][self.at]
+        return values
+
+    def boards(self) -> board.Boards:
+        return self._decoded.rows[self.at]
+
+
+def _keep_recorded(sieve: _Sieve, wanted: RecordedOptions) -> None:
+    """Leaves out records without both values, and searches that were too short."""
+    sieve.keep(~np.isnan(sieve.record("orig_q")), "no value of the net (NaN)")
+    q, d = (np.stack([sieve.record(f"{who}_{what}") for who in ("orig", "best")], 1) for what in "qd")
+    fits = (np.abs(q) <= 1 + _OUTSIDE).all(1) & (np.abs(d - 0.5) <= 0.5 + _OUTSIDE).all(1)
+    sieve.keep(fits, "values out of range")
+    if wanted.min_nodes is not None:
+        enough = sieve.record("visits") >= wanted.min_nodes
+        sieve.keep(enough, f"evaluation of fewer than {wanted.min_nodes:,} nodes")
+
+
+def game_result(records: Records) -> str:
+    """The game's result; ``*`` for one that was ended undecided."""
+    last = records[-1]
+    info, stm = int(last["invariance_info"]), int(last["side_to_move_or_enpassant"])
+    if info & v6.TOO_LONG:
+        return "*"
+    black = info & v6.BLACK_TO_MOVE if last["input_format"] in CANONICAL_FORMATS else stm
+    return _RESULTS.get(round(float(last["result_q"])) * (-1 if black else 1), "*")
+
+
+class _Values(Sequence[Recorded]):
+    """The evaluations of rows, made when they are asked for: those of most rows never are."""
+
+    def __init__(self, decoded: _Decoded, at: Index) -> None:
+        self._records = decoded.records[at]
+        self._best = decoded.move(at, "best_idx")
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+    @overload
+    def __getitem__(self, i: int) -> Recorded: ...
+    @overload
+    def __getitem__(self, i: slice) -> Sequence[Recorded]: ...
+    def __getitem__(self, i: int | slice) -> Recorded | Sequence[Recorded]:
+        if isinstance(i, slice):
+            return [self[j] for j in range(*i.indices(len(self)))]
+        record, move = self._records[i], int(self._best[i])
+        best = None if move == chunk_boards.NO_MOVE else decode_move(move)
+        q, d = min(max(float(record["best_q"]), -1.0), 1.0), float(record["best_d"])
+        return Recorded(
+            CHUNKS,
+            wdl=per_mille(q, d),
+            q=q,
+            nodes=int(record["visits"]),
+            best_move=best,
+            pv=(best,) if best else (),
+            net_q=float(record["orig_q"]),
+            net_d=float(record["orig_d"]),
+        )
+
+
+def per_mille(q: float, d: float) -> tuple[int, int, int]:
+    """Win, draw and loss of q = w - l and d, in whole per mille that add up to 1000."""
+    win, loss = (round(1000 * min(max((1 - d + side * q) / 2, 0.0), 1.0)) for side in (1, -1))
+    return win, 1000 - win - loss, loss

@@ -1,0 +1,191 @@
+"""lc0's training chunks in files and tar archives: found, counted, unpacked; a chunk counts as a game.
+
+Only records of version 6 are read (`valuerepair.v6`).
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from valuerepair import v6
+from valuerepair.archives.chunk_rows import CANONICAL_FORMATS, STANDARD_FORMATS, Records, draw, game_result
+from valuerepair.archives.evaluations import CHUNKS, OTHER_KIND
+from valuerepair.archives.headers import header_reject
+from valuerepair.archives.open import OnBytes, Source, Stream, bare_name
+from valuerepair.archives.options import SampleOptions
+from valuerepair.archives.report import ReadReport
+from valuerepair.archives.rows import Rejected, Rows
+from valuerepair.archives.select import game_hashes, in_share
+from valuerepair.archives.sniff import HEAD, chunk_version, unpacked
+from valuerepair.archives.tar import Member, TarError, looks_like_tar, members
+
+BLOCK_CHUNKS = 16
+_NO_CHUNK, _OTHER_VERSION = "no training chunk", "training data of version"
+UNREADABLE = (_NO_CHUNK, _OTHER_VERSION)  # what the reasons to reject begin with where there is nothing to read
+MAX_PACKED = 1 << 24  # bytes of a chunk as it lies in an archive
+MAX_RECORDS = 8192  # of one chunk; lc0 ends a game at 450
+
+
+@dataclass(slots=True)
+class ChunkBlock:
+    """Chunks of one archive as they lie there, packed, with their numbers and byte offsets in it."""
+
+    source: Source
+    chunks: list[bytes] = field(default_factory=list)
+    names: list[str] = field(default_factory=list)
+    numbers: list[int] = field(default_factory=list)
+    offsets: list[int] = field(default_factory=list)
+
+    def add(self, content: bytes, name: str, number: int, offset: int) -> None:
+        self.chunks.append(content)
+        self.names.append(name)
+        self.numbers.append(number)
+        self.offsets.append(offset)
+
+
+def holds_chunks(source: Source) -> bool:
+    """The archive is a training chunk, or a tar archive, packed or not."""
+    if source.path == "-":
+        return False
+    try:
+        with open(source.path, "rb") as file:
+            head = file.read(HEAD)
+    except OSError:
+        return False  # reading it will say why
+    if chunk_version(unpacked(head)) is not None or looks_like_tar(head):
+        return True
+    return bare_name(source.path).endswith(".tar") and looks_like_tar(_beginning(source))
+
+
+def _beginning(source: Source) -> bytes:
+    buffer = bytearray(HEAD)
+    with Stream(source) as stream:
+        return bytes(buffer[: stream.read_into(memoryview(buffer))])
+
+
+# -- reading ----------------------------------------------------------------------------------------------------------
+
+
+def read_blocks(
+    source: Source, options: SampleOptions, report: ReadReport, on_bytes: OnBytes | None
+) -> Iterator[ChunkBlock]:
+    """The chunks of an archive in the share to look at, in blocks; counts all others, and what is no chunk."""
+    block = ChunkBlock(source)
+    for number, member in enumerate(_members(source, report, on_bytes), 1):
+        report.games += 1
+        version = chunk_version(unpacked(member.content[:HEAD]))
+        wanted = in_share(game_hashes(options.seed, source.identity, np.array([number])), options.game_share)[0]
+        if version != v6.VERSION:
+            reason = _NO_CHUNK if version is None else f"{_OTHER_VERSION} {version}"
+            report.reject(reason, source.name, member.offset, member.name)
+        elif member.size > MAX_PACKED:
+            report.reject("longer than a game", source.name, member.offset, member.name)
+        elif not wanted:
+            report.not_sampled += 1
+        else:
+            block.add(member.content, member.name, number, member.offset)
+        if len(block.chunks) >= BLOCK_CHUNKS:
+            yield block
+            block = ChunkBlock(source)
+    if block.chunks:
+        yield block
+
+
+def _members(source: Source, report: ReadReport, on_bytes: OnBytes | None) -> Iterator[Member]:
+    """The files of a tar archive, or the one file that is a chunk itself."""
+    with open(source.path, "rb") as file:
+        head = file.read(HEAD)
+    if chunk_version(unpacked(head)) is not None:
+        with open(source.path, "rb") as file:
+            content = file.read(MAX_PACKED + 1)
+        if on_bytes is not None:
+            on_bytes(len(content))
+        yield Member("", 0, len(content), content)
+        return
+    with Stream(source, on_bytes) as stream:
+        try:
+            yield from members(_reader(stream), MAX_PACKED)
+        except TarError as error:
+            report.truncated.append((source.name, f"{error}: {stream.broken}" if stream.broken else str(error)))
+
+
+def _reader(stream: Stream) -> Callable[[int], bytes]:
+    def read(size: int) -> bytes:
+        data = bytearray(size)
+        count = stream.read_into(memoryview(data))
+        return bytes(data[:count])
+
+    return read
+
+
+def _unpack(content: bytes) -> tuple[bytes, str]:
+    """The records of a chunk, and how its gzip stream breaks off; empty when it does not."""
+    if content[:2] != b"\x1f\x8b":
+        return content, ""
+    parts, room = [], MAX_RECORDS * v6.RECORD.itemsize + 1
+    while content and room > 0:
+        member = zlib.decompressobj(wbits=31)
+        try:
+            parts.append(member.decompress(content, room))
+        except zlib.error as error:
+            return b"".join(parts), str(error)
+        room -= len(parts[-1])
+        if not member.eof:
+            return b"".join(parts), "the gzip stream breaks off" if room > 0 else ""
+        content = member.unused_data.lstrip(b"\0")
+    return b"".join(parts), ""
+
+
+# -- decoding ---------------------------------------------------------------------------------------------------------
+
+
+def parse_chunks(block: ChunkBlock, options: SampleOptions) -> Rows:
+    """Unpacks a block of chunks and draws positions of each; rejects and counts are in the result."""
+    rows = Rows(block.source)
+    found: list[Records] = []
+    for i in range(len(block.chunks)):
+        records = _records(block, i, options, rows)
+        if records is not None:
+            found.append(records)
+            rows.numbers.append(block.numbers[i])
+            rows.offsets.append(block.offsets[i])
+    rows.parsed = len(found)
+    if found:
+        draw(found, options, rows)
+    return rows
+
+
+def _records(block: ChunkBlock, i: int, options: SampleOptions, rows: Rows) -> Records | None:
+    """The whole records of a chunk; None, with the reason counted, where none can be used."""
+    data, broken = _unpack(block.chunks[i])
+    name, offset, size = block.names[i], block.offsets[i], v6.RECORD.itemsize
+    whole, rest = divmod(len(data), size)
+    records: Records = np.frombuffer(data, v6.RECORD, whole)
+    if broken or rest:
+        where = f"{block.source.name}: {name}" if name else block.source.name
+        how = broken or f"{rest:,} bytes behind the last whole record"
+        rows.truncated.append((where, f"{how}; the {whole:,} records before were used"))
+    reason = None
+    if not whole:
+        reason = "cut off"
+    elif whole > MAX_RECORDS:
+        reason = "longer than a game"
+    elif (records["version"] != v6.VERSION).any():
+        reason = "damaged records"
+    elif records["input_format"][0] not in (*STANDARD_FORMATS, *CANONICAL_FORMATS):
+        reason = f"unknown input format {records['input_format'][0]}"
+    elif (records["input_format"] != records["input_format"][0]).any():
+        reason = "damaged records"
+    elif options.recorded is not None and options.recorded.kind != CHUNKS:
+        reason = OTHER_KIND
+    elif options.filters_headers:
+        result = game_result(records)
+        reason = header_reject(f'[Result "{result}"]\n'.encode(), options)
+    if reason is None:
+        return records
+    rows.rejected.append(Rejected(reason, offset, name))
+    return None
