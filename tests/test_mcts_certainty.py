@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.mcts_doubles import FakeNet, position, searched
+from tests.mcts_doubles import FakeNet, after, position, searched
 from tests.search_trees import Node, board_of, boards_of, endings, exhaustive, forced_mate, placed, prove
 from valuerepair.mcts.check import check_trees
 from valuerepair.mcts.choice import choose_move
@@ -31,6 +31,7 @@ BACK_RANK = "6k1/5ppp/8/8/8/8/5PPP/3R2K1 w - - 0 1"  # Rd8 mates
 MATE_IN_2 = "kbK5/pp6/1P6/8/8/8/8/R7 w - - 0 1"  # Ra6 (Morphy)
 CORNERED = "k7/8/2K5/8/8/8/8/7R w - - 0 1"  # Kb6 or Kc7 mates in two
 LADDER = "8/8/8/4k3/8/8/R7/1R4K1 w - - 0 1"
+SHUFFLE = "7k/8/8/8/8/8/r6P/7K w - - 0 1"
 STALEMATE_TRICK = "5k2/5P2/4K3/8/8/8/8/8 w - - 0 1"
 OPTIONS: tuple[dict[str, Any], ...] = (
     {},
@@ -325,7 +326,7 @@ def test_root_moves_that_draw_are_chosen_by_visits() -> None:
 
 
 def test_a_first_repetition_is_no_proof_and_a_second_one_is() -> None:
-    start = position("7k/8/8/8/8/8/r6P/7K w - - 0 1", "h1g1 h8g8 g1h1 g8h8 h1g1 h8g8")
+    start = position(SHUFFLE, "h1g1 h8g8 g1h1 g8h8 h1g1 h8g8")
     forest = searched(start, 600, certainty=True)
     kinds = {node.kind for node in boards_of(forest, start).walk() if node.board.is_repetition(2)}
     third = [node for node in boards_of(forest, start).walk() if node.board.is_repetition(3)]
@@ -336,7 +337,7 @@ def test_a_first_repetition_is_no_proof_and_a_second_one_is() -> None:
 
 def test_look_ahead_sees_a_second_repetition_with_the_moves_of_the_game() -> None:
     moves = "h1g1 h8g8 g1h1 g8h8 h1g1 h8g8 g1h1"
-    start = position("7k/8/8/8/8/8/r6P/7K w - - 0 1", moves)
+    start = position(SHUFFLE, moves)
     result = result_of(start, 1, certainty=True, lookahead=True)
     assert {move.move: move.certain for move in result.moves}["g8h8"] == 0
     fresh = result_of(position(start.fen), 1, certainty=True, lookahead=True)
@@ -347,6 +348,41 @@ def test_mate_comes_before_the_fifty_moves() -> None:
     result = result_of(position("7k/R7/1R6/8/8/8/8/K7 w - - 99 90"), 50, certainty=True)
     assert (result.best_move, result.mate) == ("b6b8", 1)
     assert {move.certain for move in result.moves[1:]} <= {0, None}
+
+
+@pytest.mark.parametrize("options", OPTIONS[2:], ids=ids)
+def test_proofs_hold_when_the_game_goes_on(options: dict[str, Any]) -> None:
+    kept = found = 0
+    for start in (*endings(MEN, (0, 90, 95), 8, 14), position(SHUFFLE, "h1g1 h8g8 g1h1 g8h8")):
+        search, now = Search(FakeNet(), SearchParams(**options)), start
+        search.set_position(now)
+        for nodes in (150, 120, 100, 80):
+            result = search.run(nodes=nodes)
+            tree = boards_of(search._forest, now)
+            check_trees(search._forest._trees, search._forest._rules)
+            prove(tree)
+            for node in tree.walk():
+                if node.depth and node.kind != TWO_FOLD:
+                    assert (node.lower, node.upper) == node.proven, (now.uci, node.board.fen())
+                    found += node.proven != (-1, 1)
+            now = after(now, max(result.moves, key=lambda move: move.visits).move)
+            if not any(board_of(now).legal_moves):
+                break
+            kept += search.set_position(now)
+    assert kept > 10
+    assert found > 100
+
+
+def test_a_fortress_is_no_win() -> None:
+    # The defender stands before the pawn: the king's move behind it stalemates, all others lose it.
+    for fen, stalemates in ((STALEMATE_TRICK, {"e6f6"}), ("k7/P7/8/1K6/8/8/8/8 w - - 0 1", {"b5a6", "b5b6"})):
+        start = position(fen)
+        forest = searched(start, 600, certainty=True)
+        tree = boards_of(forest, start)
+        moves = {move.move: move.certain for move in forest.result(0).moves}
+        assert {move for move, certain in moves.items() if certain is not None} >= stalemates
+        assert set(moves.values()) <= {0, None}
+        assert all(child.upper == 0 for child in tree.children.values())
 
 
 # --- Look-ahead
