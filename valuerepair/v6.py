@@ -56,6 +56,8 @@ RECORD = np.dtype(
     ]
 )
 HISTORY_PLANES = 104
+# The fields behind the planes, which lie together at the end of a record.
+FACTS = np.dtype([(name, RECORD[name]) for name in (RECORD.names or ())[4:]])
 
 # Bits of invariance_info. The first three are the symmetry that canonical input formats are seen through.
 FLIPPED, MIRRORED, TRANSPOSED = 1, 2, 4

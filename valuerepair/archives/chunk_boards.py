@@ -10,6 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from valuerepair import v6
 from valuerepair.archives.kernel import kernel
 from valuerepair.board.bits import ONE, ZERO, lowest, mirrored, popcount
 from valuerepair.board.fen import BACK_RANKS, key_from_scratch, opponent_in_check
@@ -48,10 +49,27 @@ HISTORY, PLANES_OF_BOARD = 8, 13
 # Rows of scratch boards behind those of the records: eight of the history, one to play on.
 SCRATCH = HISTORY + 1
 
+# Of a record, in 32-bit words.
+WORDS, POLICY_BEGIN, POLICY_SIZE = v6.RECORD.itemsize // 4, 2, len(v6.POLICY_MOVES)
+
 _E1, _G1, _C1 = np.uint64(0x10), np.uint64(0x40), np.uint64(0x04)
 _ODD, _PAIRS, _NIBBLES = np.uint64(0x5555555555555555), np.uint64(0x3333333333333333), np.uint64(0x0F0F0F0F0F0F0F0F)
 _TWO, _FOUR = np.uint64(2), np.uint64(4)
 _SAME = np.uint64(0xF) | ONE << BLACK_SHIFT | SIXTEEN_BITS << CLOCK_SHIFT  # of the state: rights, side, clock
+
+
+@kernel
+def count_legal_moves(words: NDArray[np.uint32], legal: Index) -> None:
+    """How many moves of each record have a share of visits, which is -1 for the others: by the signs of the floats.
+
+    `words` are the records as 32-bit words.
+    """
+    for i in range(len(legal)):
+        begin = i * WORDS + POLICY_BEGIN
+        negative = np.uint32(0)
+        for j in range(begin, begin + POLICY_SIZE):
+            negative += words[j] >> np.uint32(31)
+        legal[i] = POLICY_SIZE - np.int64(negative)
 
 
 @kernel
@@ -201,9 +219,9 @@ def rewind(rows: Boards, base: int, count: int, moves: Index, black: int) -> Non
         clock = 0 if pawn or taken or clock < 1 else clock - 1
     settle(rows, oldest, (black + count - 1) & 1, rights, clock)
     origin, goal = moves[count - 1] & 63, moves[count - 1] >> 6 & 63
-    if (origin ^ goal) & 7 and ONE << np.uint64(origin) & rows[oldest, PAWNS]:
-        if not ONE << np.uint64(goal) & rows[oldest, THEM]:
-            set_ep(rows, oldest, goal & 7)
+    pawn, taken = ONE << np.uint64(origin) & rows[oldest, PAWNS], ONE << np.uint64(goal) & rows[oldest, THEM]
+    if (origin ^ goal) & 7 and pawn and not taken:
+        set_ep(rows, oldest, goal & 7)
 
 
 @kernel
@@ -291,10 +309,10 @@ def rebuild(
 ) -> int:
     """Boards and histories of the records of some chunks, in order; returns the number of starts.
 
-    In, per record: rights [n, 4] as for `read_board`, 1 where Black is to move, clock, en-passant file (-1 none, `EP_UNKNOWN`),
-    whether older boards are in its planes, whether it begins a chunk, and how many moves were legal. Out: `rows`
-    [n + SCRATCH, ROW] with the boards, `wrong` [n] indices in REASONS, and the history of record i: it begins at
-    starts[start[i]] and goes by moves[begin[i]:end[i]], in absolute squares; `moves` needs room for 8 n.
+    In, per record: rights [n, 4] as for `read_board`, 1 where Black is to move, clock, en-passant file (-1 none,
+    `EP_UNKNOWN`), whether older boards are in its planes, whether it begins a chunk, and how many moves were legal.
+    Out: `rows` [n + SCRATCH, ROW] with the boards, `wrong` [n] indices in REASONS, and the history of record i: it
+    begins at starts[start[i]] and goes by moves[begin[i]:end[i]], in absolute squares; `moves` needs room for 8 n.
     """
     n, at, found = len(planes), 0, 0
     buffer, back = np.empty(MAX_MOVES, np.uint16), np.empty(HISTORY + 1, np.int64)
@@ -330,7 +348,7 @@ def rebuild(
 
 @kernel
 def recorded_moves(rows: Boards, picked: Index, indices: Index, transforms: Small, policy: Moves, out: Moves) -> None:
-    """The moves of these policy indices on the picked rows, in absolute squares; `NO_MOVE` for one that is not legal."""
+    """The moves of these policy indices on the picked rows, in absolute squares; `NO_MOVE` for an illegal one."""
     buffer = np.empty(MAX_MOVES, np.uint16)
     for j in range(len(picked)):
         r, transform = picked[j], np.int64(transforms[j])

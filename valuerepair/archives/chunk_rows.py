@@ -7,6 +7,7 @@ not say how many came before.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, overload
 
 import numpy as np
@@ -21,7 +22,7 @@ from valuerepair.archives.select import game_hashes, lowest_of_each, ply_priorit
 from valuerepair.positions import STARTPOS_FEN, Recorded, decode_move
 
 Index = NDArray[np.int64]
-Records = NDArray[np.void]  # of v6.RECORD
+Facts = NDArray[np.void]  # of v6.FACTS
 
 # lc0's input formats: those that say whose move it is, and those that are seen through a symmetry and say en passant.
 STANDARD_FORMATS, CANONICAL_FORMATS = (1, 2), (3, 4, 132, 5, 133)
@@ -30,34 +31,65 @@ _RESULTS = {1: "1-0", 0: "1/2-1/2", -1: "0-1"}
 _OUTSIDE = 1e-3  # by so much a value may leave its range: drift of 32-bit means
 
 
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """n records of one game: their input format, [n] v6.FACTS, [n, 104] planes, [n] numbers of legal moves."""
+
+    input_format: int
+    facts: Facts
+    planes: NDArray[np.uint64]
+    legal: Index
+
+    @staticmethod
+    def of(data: bytes, n: int) -> Chunk:
+        """The first n records of a chunk's bytes. The policy is most of them, and only counted."""
+        size, records = v6.RECORD.itemsize, np.frombuffer(data, v6.RECORD, n)
+        raw = np.frombuffer(data, np.uint8, n * size).reshape(n, size)
+        legal = np.empty(n, np.int64)
+        chunk_boards.count_legal_moves(np.frombuffer(data, "<u4", n * size // 4), legal)
+        facts = raw[:, -v6.FACTS.itemsize :].copy().view(v6.FACTS)[:, 0]
+        return Chunk(int(records["input_format"][0]), facts, np.ascontiguousarray(records["planes"]), legal)
+
+    @property
+    def result(self) -> str:
+        """The game's result; ``*`` for one that was ended undecided."""
+        last = self.facts[-1]
+        info, stm = int(last["invariance_info"]), int(last["side_to_move_or_enpassant"])
+        if info & v6.TOO_LONG:
+            return "*"
+        black = info & v6.BLACK_TO_MOVE if self.input_format in CANONICAL_FORMATS else stm
+        return _RESULTS.get(round(float(last["result_q"])) * (-1 if black else 1), "*")
+
+
 class _Decoded:
     """The records of some chunks, `cuts` saying where each begins, with boards and histories as arrays over records."""
 
-    def __init__(self, records: Records, cuts: Index) -> None:
-        n = len(records)
-        self.records, self.cuts = records, cuts
-        self.chunk = np.repeat(np.arange(len(cuts) - 1), np.diff(cuts))
-        self.format = records["input_format"]
+    def __init__(self, chunks: Sequence[Chunk]) -> None:
+        lengths = [len(chunk.facts) for chunk in chunks]
+        self.cuts = cuts_of(lengths)
+        n = int(self.cuts[-1])
+        self.facts: Facts = np.concatenate([chunk.facts.view(np.uint8) for chunk in chunks]).view(v6.FACTS)
+        self.chunk = np.repeat(np.arange(len(chunks)), lengths)
+        self.format = np.repeat([chunk.input_format for chunk in chunks], lengths)
         self.canonical = np.isin(self.format, CANONICAL_FORMATS)
-        info = records["invariance_info"]
-        stm = records["side_to_move_or_enpassant"]
+        info, stm = self.facts["invariance_info"], self.facts["side_to_move_or_enpassant"]
         self.transform = np.where(self.canonical, info & np.uint8(7), 0).astype(np.uint8)
         self.black = np.where(self.canonical, info >> 7, stm != 0).astype(np.uint8)
         first = np.zeros(n, np.bool_)
-        first[cuts[:-1]] = True
+        first[self.cuts[:-1]] = True
         self.rows = np.empty((n + chunk_boards.SCRATCH, board.ROW), np.uint64)
         self.wrong, self.begin, self.end, self.start = (np.zeros(n, np.int64) for _ in range(4))
         self.moves = np.empty(8 * n, np.uint16)
         self.starts = np.empty((n, board.ROW), np.uint64)
         chunk_boards.rebuild(
-            self._planes(),
+            self._planes(np.concatenate([chunk.planes for chunk in chunks])),
             self._castling(),
             self.black,
-            np.ascontiguousarray(records["rule50_count"]),
+            np.ascontiguousarray(self.facts["rule50_count"]),
             self._ep_files(),
             (~np.isin(self.format, _REPEATS_ONLY)).astype(np.uint8),
             first,
-            np.count_nonzero(records["probabilities"] >= 0, axis=1),
+            np.concatenate([chunk.legal for chunk in chunks]),
             self.rows,
             self.wrong,
             self.moves,
@@ -68,9 +100,8 @@ class _Decoded:
         )
         self.played = self.move(np.arange(n), "played_idx")
 
-    def _planes(self) -> NDArray[np.uint64]:
+    def _planes(self, planes: NDArray[np.uint64]) -> NDArray[np.uint64]:
         """[n, 104] as in the records, but without the symmetry that canonical formats are seen through."""
-        planes = np.ascontiguousarray(self.records["planes"])
         turned = np.flatnonzero(self.transform)
         if len(turned):
             bits = np.unpackbits(planes[turned].view(np.uint8), axis=1).reshape(-1, v6.HISTORY_PLANES, 8, 8)
@@ -84,15 +115,15 @@ class _Decoded:
     def _castling(self) -> NDArray[np.uint8]:
         """[n, 4] KQkq from the mover: 1 for a right, in rook-file formats that with the rook at home, 2 for another."""
         names = ("castling_us_oo", "castling_us_ooo", "castling_them_oo", "castling_them_ooo")
-        given = np.stack([self.records[name] for name in names], 1)
+        given = np.stack([self.facts[name] for name in names], 1)
         at_home = np.array([128, 1, 128, 1], np.uint8)
         usual = np.where((self.format >= 2)[:, None], at_home, 1)
         return np.where(given == 0, 0, np.where(given == usual, 1, 2)).astype(np.uint8)
 
     def _ep_files(self) -> Index:
         """[n] en-passant files, -1 for none; only canonical formats say."""
-        files = np.full(len(self.records), chunk_boards.EP_UNKNOWN, np.int64)
-        mask = self.records["side_to_move_or_enpassant"][self.canonical].astype(np.int64)
+        files = np.full(len(self.facts), chunk_boards.EP_UNKNOWN, np.int64)
+        mask = self.facts["side_to_move_or_enpassant"][self.canonical].astype(np.int64)
         file = np.where(mask > 0, np.log2(np.maximum(mask, 1)).astype(np.int64), -1)
         flipped = self.transform[self.canonical] & v6.FLIPPED
         files[self.canonical] = np.where((flipped > 0) & (file >= 0), 7 - file, file)
@@ -106,7 +137,7 @@ class _Decoded:
     def move(self, at: Index, name: str) -> NDArray[np.uint16]:
         """The moves that records name by a policy index, `NO_MOVE` where that is not legal."""
         out = np.empty(len(at), np.uint16)
-        indices = self.records[name][at].astype(np.int64)
+        indices = self.facts[name][at].astype(np.int64)
         chunk_boards.recorded_moves(self.rows, at, indices, self.transform[at], v6.POLICY_MOVES, out)
         return out
 
@@ -123,10 +154,10 @@ def _untransformed(bits: NDArray[np.uint8], transforms: NDArray[np.uint8]) -> ND
     return bits
 
 
-def draw(chunks: list[Records], options: SampleOptions, rows: Rows) -> None:
+def draw(chunks: Sequence[Chunk], options: SampleOptions, rows: Rows) -> None:
     """Filters the records of some chunks, draws `per_game` of each, and fills the rows, which know their numbers."""
-    decoded = _Decoded(np.concatenate(chunks) if len(chunks) > 1 else chunks[0], cuts_of([len(c) for c in chunks]))
-    rows.looked_at = len(decoded.records)
+    decoded = _Decoded(chunks)
+    rows.looked_at = len(decoded.facts)
     at = _eligible(decoded, options, rows)
     if options.per_game is not None:
         hashes = game_hashes(options.seed, rows.source.identity, np.array(rows.numbers, np.int64))
@@ -147,7 +178,7 @@ def draw(chunks: list[Records], options: SampleOptions, rows: Rows) -> None:
     rows.numbers = [rows.numbers[c] for c in chunk]
     rows.offsets = [rows.offsets[c] for c in chunk]
     rows.headers = [{} for _ in chunk]
-    rows.results = [game_result(chunks[c]) for c in chunk]
+    rows.results = [chunks[c].result for c in chunk]
     rows.starts = {g: fen for g, fen in enumerate(board.fens(decoded.starts[starts])) if fen != STARTPOS_FEN}
     rows.history_known = (rows.end > rows.begin) | ~np.isin(rows.game, np.array(list(rows.starts), np.int64))
     rows.recorded = _Values(decoded, at)
@@ -158,7 +189,7 @@ def _eligible(decoded: _Decoded, options: SampleOptions, rows: Rows) -> Index:
     sieve = _Sieve(decoded, rows)
     for code, reason in enumerate(chunk_boards.REASONS[1:], 1):
         sieve.keep(decoded.wrong[sieve.at] != code, reason)
-    sieve.keep(sieve.record("invariance_info") & v6.DELETED == 0, "deleted by lc0's rescorer")
+    sieve.keep(sieve.fact("invariance_info") & v6.DELETED == 0, "deleted by lc0's rescorer")
     sieve.keep(decoded.played[sieve.at] != chunk_boards.NO_MOVE, "illegal move played")
     if options.recorded is not None:
         _keep_recorded(sieve, options.recorded)
@@ -183,7 +214,7 @@ class _Sieve:
     """The records that passed all filters so far, `at`; what a filter rejects is counted in the rows."""
 
     def __init__(self, decoded: _Decoded, rows: Rows) -> None:
-        self.at = np.arange(len(decoded.records))
+        self.at = np.arange(len(decoded.facts))
         self._decoded, self._rejected = decoded, rows.rejected_positions
 
     def keep(self, fits: NDArray[np.bool_], reason: str) -> None:
@@ -192,9 +223,9 @@ class _Sieve:
             self._rejected[reason] += len(fits) - int(fits.sum())
             self.at = self.at[fits]
 
-    def record(self, name: str) -> NDArray[Any]:
+    def fact(self, name: str) -> NDArray[Any]:
         """A field of the records."""
-        values: NDArray[Any] = self._decoded.records[name][self.at]
+        values: NDArray[Any] = self._decoded.facts[name][self.at]
         return values
 
     def boards(self) -> board.Boards:
@@ -203,34 +234,24 @@ class _Sieve:
 
 def _keep_recorded(sieve: _Sieve, wanted: RecordedOptions) -> None:
     """Leaves out records without both values, and searches that were too short."""
-    sieve.keep(~np.isnan(sieve.record("orig_q")), "no value of the net (NaN)")
-    q, d = (np.stack([sieve.record(f"{who}_{what}") for who in ("orig", "best")], 1) for what in "qd")
+    sieve.keep(~np.isnan(sieve.fact("orig_q")), "no value of the net (NaN)")
+    q, d = (np.stack([sieve.fact(f"{who}_{what}") for who in ("orig", "best")], 1) for what in "qd")
     fits = (np.abs(q) <= 1 + _OUTSIDE).all(1) & (np.abs(d - 0.5) <= 0.5 + _OUTSIDE).all(1)
     sieve.keep(fits, "values out of range")
     if wanted.min_nodes is not None:
-        enough = sieve.record("visits") >= wanted.min_nodes
+        enough = sieve.fact("visits") >= wanted.min_nodes
         sieve.keep(enough, f"evaluation of fewer than {wanted.min_nodes:,} nodes")
-
-
-def game_result(records: Records) -> str:
-    """The game's result; ``*`` for one that was ended undecided."""
-    last = records[-1]
-    info, stm = int(last["invariance_info"]), int(last["side_to_move_or_enpassant"])
-    if info & v6.TOO_LONG:
-        return "*"
-    black = info & v6.BLACK_TO_MOVE if last["input_format"] in CANONICAL_FORMATS else stm
-    return _RESULTS.get(round(float(last["result_q"])) * (-1 if black else 1), "*")
 
 
 class _Values(Sequence[Recorded]):
     """The evaluations of rows, made when they are asked for: those of most rows never are."""
 
     def __init__(self, decoded: _Decoded, at: Index) -> None:
-        self._records = decoded.records[at]
+        self._facts = decoded.facts[at]
         self._best = decoded.move(at, "best_idx")
 
     def __len__(self) -> int:
-        return len(self._records)
+        return len(self._facts)
 
     @overload
     def __getitem__(self, i: int) -> Recorded: ...
@@ -239,7 +260,7 @@ class _Values(Sequence[Recorded]):
     def __getitem__(self, i: int | slice) -> Recorded | Sequence[Recorded]:
         if isinstance(i, slice):
             return [self[j] for j in range(*i.indices(len(self)))]
-        record, move = self._records[i], int(self._best[i])
+        record, move = self._facts[i], int(self._best[i])
         best = None if move == chunk_boards.NO_MOVE else decode_move(move)
         q, d = min(max(float(record["best_q"]), -1.0), 1.0), float(record["best_d"])
         return Recorded(

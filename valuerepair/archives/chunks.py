@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from valuerepair import v6
-from valuerepair.archives.chunk_rows import CANONICAL_FORMATS, STANDARD_FORMATS, Records, draw, game_result
+from valuerepair.archives.chunk_rows import CANONICAL_FORMATS, STANDARD_FORMATS, Chunk, draw
 from valuerepair.archives.evaluations import CHUNKS, OTHER_KIND
 from valuerepair.archives.headers import header_reject
 from valuerepair.archives.open import OnBytes, Source, Stream, bare_name
@@ -78,13 +78,12 @@ def read_blocks(
     for number, member in enumerate(_members(source, report, on_bytes), 1):
         report.games += 1
         version = chunk_version(unpacked(member.content[:HEAD]))
-        wanted = in_share(game_hashes(options.seed, source.identity, np.array([number])), options.game_share)[0]
         if version != v6.VERSION:
             reason = _NO_CHUNK if version is None else f"{_OTHER_VERSION} {version}"
             report.reject(reason, source.name, member.offset, member.name)
         elif member.size > MAX_PACKED:
             report.reject("longer than a game", source.name, member.offset, member.name)
-        elif not wanted:
+        elif not _is_drawn(source, number, options):
             report.not_sampled += 1
         else:
             block.add(member.content, member.name, number, member.offset)
@@ -93,6 +92,13 @@ def read_blocks(
             block = ChunkBlock(source)
     if block.chunks:
         yield block
+
+
+def _is_drawn(source: Source, number: int, options: SampleOptions) -> bool:
+    """The chunk is in the share to look at."""
+    if options.game_share >= 1:
+        return True
+    return bool(in_share(game_hashes(options.seed, source.identity, np.array([number])), options.game_share)[0])
 
 
 def _members(source: Source, report: ReadReport, on_bytes: OnBytes | None) -> Iterator[Member]:
@@ -146,11 +152,11 @@ def _unpack(content: bytes) -> tuple[bytes, str]:
 def parse_chunks(block: ChunkBlock, options: SampleOptions) -> Rows:
     """Unpacks a block of chunks and draws positions of each; rejects and counts are in the result."""
     rows = Rows(block.source)
-    found: list[Records] = []
+    found: list[Chunk] = []
     for i in range(len(block.chunks)):
-        records = _records(block, i, options, rows)
-        if records is not None:
-            found.append(records)
+        chunk = _chunk(block, i, options, rows)
+        if chunk is not None:
+            found.append(chunk)
             rows.numbers.append(block.numbers[i])
             rows.offsets.append(block.offsets[i])
     rows.parsed = len(found)
@@ -159,33 +165,35 @@ def parse_chunks(block: ChunkBlock, options: SampleOptions) -> Rows:
     return rows
 
 
-def _records(block: ChunkBlock, i: int, options: SampleOptions, rows: Rows) -> Records | None:
+def _chunk(block: ChunkBlock, i: int, options: SampleOptions, rows: Rows) -> Chunk | None:
     """The whole records of a chunk; None, with the reason counted, where none can be used."""
     data, broken = _unpack(block.chunks[i])
-    name, offset, size = block.names[i], block.offsets[i], v6.RECORD.itemsize
-    whole, rest = divmod(len(data), size)
-    records: Records = np.frombuffer(data, v6.RECORD, whole)
+    name, offset = block.names[i], block.offsets[i]
+    whole, rest = divmod(len(data), v6.RECORD.itemsize)
     if broken or rest:
         where = f"{block.source.name}: {name}" if name else block.source.name
         how = broken or f"{rest:,} bytes behind the last whole record"
         rows.truncated.append((where, f"{how}; the {whole:,} records before were used"))
-    reason = None
-    if not whole:
-        reason = "cut off"
-    elif whole > MAX_RECORDS:
-        reason = "longer than a game"
-    elif (records["version"] != v6.VERSION).any():
-        reason = "damaged records"
-    elif records["input_format"][0] not in (*STANDARD_FORMATS, *CANONICAL_FORMATS):
-        reason = f"unknown input format {records['input_format'][0]}"
-    elif (records["input_format"] != records["input_format"][0]).any():
-        reason = "damaged records"
-    elif options.recorded is not None and options.recorded.kind != CHUNKS:
-        reason = OTHER_KIND
-    elif options.filters_headers:
-        result = game_result(records)
-        reason = header_reject(f'[Result "{result}"]\n'.encode(), options)
+    reason = _bad_records(data, whole) or (
+        OTHER_KIND if options.recorded is not None and options.recorded.kind != CHUNKS else None
+    )
     if reason is None:
-        return records
+        chunk = Chunk.of(data, whole)
+        if options.filters_headers:
+            reason = header_reject(f'[Result "{chunk.result}"]\n'.encode(), options)
+        if reason is None:
+            return chunk
     rows.rejected.append(Rejected(reason, offset, name))
     return None
+
+
+def _bad_records(data: bytes, n: int) -> str | None:
+    """Why the records of a chunk cannot be used; None when they can."""
+    if not 0 < n <= MAX_RECORDS:
+        return "longer than a game" if n else "cut off"
+    records = np.frombuffer(data, v6.RECORD, n)
+    formats = records["input_format"]
+    if (records["version"] != v6.VERSION).any() or (formats != formats[0]).any():
+        return "damaged records"
+    known = formats[0] in (*STANDARD_FORMATS, *CANONICAL_FORMATS)
+    return None if known else f"unknown input format {formats[0]}"

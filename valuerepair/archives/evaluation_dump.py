@@ -192,7 +192,7 @@ class _Evaluations(Sequence[Recorded | None]):
     def __getitem__(self, i: int) -> Recorded | None: ...
     @overload
     def __getitem__(self, i: slice) -> Sequence[Recorded | None]: ...
-    def __getitem__(self, i: int | slice) -> Recorded | None | Sequence[Recorded | None]:
+    def __getitem__(self, i: int | slice) -> Recorded | Sequence[Recorded | None] | None:
         if isinstance(i, slice):
             return [self[j] for j in range(*i.indices(len(self)))]
         found = _best(self._entries[i])

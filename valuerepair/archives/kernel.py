@@ -19,6 +19,7 @@ SOURCES = (
     "archives/select.py",
     "archives/chunk_boards.py",
     "archives/dump_lines.py",
+    "v6.py",
     "board/*.py",
 )
 

@@ -342,7 +342,7 @@ def _recorded(parsed: _Parsed, moves: Index, wanted: RecordedOptions) -> list[Re
     first = (parsed.ply_in_game[moves] == 0).tolist()
     before = [None if start else comments[m - 1] for m, start in zip(moves.tolist(), first, strict=True)]
     found = read_comments(EVAL, before, signs)
-    # The reader keeps the last comment of a move and gives evaluations in pawns apart: one in an earlier comment is there.
+    # The reader keeps the last comment of a move, but gives evaluations in pawns apart, of earlier comments too.
     apart = parsed.chunk.evals[np.maximum(moves - 1, 0)]
     for i in np.flatnonzero(np.isfinite(apart)).tolist():
         if found[i] is None and not first[i]:
