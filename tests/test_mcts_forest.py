@@ -207,7 +207,7 @@ def smoke(seed: int, trees: int, nodes: int) -> None:
         assert result.nodes == nodes or (changes["certainty"] and proven and result.nodes < nodes), changes
 
 
-@pytest.mark.parametrize("seed", range(24))
+@pytest.mark.parametrize("seed", [*range(24), 200138])  # in the last one visits in flight hide what is left to do
 def test_invariants_hold_after_every_round(seed: int) -> None:
     smoke(seed, 3, 50)
 

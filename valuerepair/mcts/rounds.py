@@ -142,7 +142,8 @@ def pick_leaf(trees: Trees, rules: Rules, tree: int, asked: Asked, n: int) -> bo
     """
     while wants_visit(trees, rules, tree) and not lacks_room(trees, rules, tree):
         node, depth = descend(trees, rules, tree)
-        if node == ALL_PROVEN:
+        # With visits in flight it may only seem that all is proven: their bounds are not spread yet.
+        if node == ALL_PROVEN and trees.nodes[tree * rules.node_room, PENDING] == 0:
             trees.slots[tree, STATE] = DONE
         elif node == NO_NODES:
             trees.slots[tree, STATE] = NEEDS_NODES
