@@ -85,7 +85,7 @@ def test_the_goldens_are_varied(goldens: list[Golden]) -> None:
     assert {g.case.name for g in goldens[: len(TABLE)]} == set(TABLE)
     for turn in " w ", " b ":
         assert sum(turn in g.case.position.fen for g in goldens) > TOTAL / 3
-    for nodes in 100, 800:
+    for nodes in 100, 800, 3000:
         assert len(parity.having(goldens, "default", nodes)) == TOTAL
 
 
@@ -108,7 +108,7 @@ def test_visits_are_those_of_lc0_without_sticky_endgames_and_two_fold_draws(
 def test_visits_are_those_of_lc0_with_other_parameters(
     evaluator: NetEvaluator, goldens: list[Golden], config: str
 ) -> None:
-    assert_equal(evaluator, parity.having(goldens, config, 800)[5:7], config, 800)
+    assert_equal(evaluator, parity.having(goldens, config, 800)[7:9], config, 800)
 
 
 def test_root_q_is_near_lc0s_with_exact_arithmetic(evaluator: NetEvaluator, goldens: list[Golden]) -> None:
