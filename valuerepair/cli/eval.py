@@ -32,6 +32,11 @@ LINES_AT_ONCE = 4096
     metavar="no|fen_only|always",
     help="What stands in for boards before the known history, as in lc0.",
 )
+@click.option(
+    "--winograd",
+    is_flag=True,
+    help="Convolve by Winograd's algorithm: faster on a CPU, the more the larger the net; Q moves by some 1e-5.",
+)
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
 @click.option("-q", "--quiet", is_flag=True, help="No remarks on standard error.")
 def command(position: tuple[str, ...], moves: str, net_spec: str | None, **options: Any) -> None:
@@ -62,6 +67,7 @@ def command(position: tuple[str, ...], moves: str, net_spec: str | None, **optio
         device=options["device"],
         threads=options["threads"],
         history_fill=options["history_fill"],
+        winograd=options["winograd"],
         say=say,
     ) as net:
         say(f"{net.identity.name} ({net.identity.value_head} value head) on {net.where}; from the side to move")

@@ -31,6 +31,11 @@ import click
     metavar="no|fen_only|always",
     help="What stands in for boards before the known history, as in lc0.",
 )
+@click.option(
+    "--winograd",
+    is_flag=True,
+    help="Convolve by Winograd's algorithm: faster on a CPU, the more the larger the net; Q moves by some 1e-5.",
+)
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
 @click.option("-q", "--quiet", is_flag=True, help="No remarks on standard error.")
 def command(position: tuple[str, ...], moves: str, net_spec: str | None, **options: Any) -> None:
@@ -69,7 +74,8 @@ def command(position: tuple[str, ...], moves: str, net_spec: str | None, **optio
     first = next(positions, None)  # a wrong position should be told before a net is pulled and loaded
     if first is None:
         raise ValueRepairError(f"{' '.join(position)}: no positions in it")
-    with open_net(net_spec, device=options["device"], threads=options["threads"], say=say) as net:
+    how = {name: options[name] for name in ("device", "threads", "winograd")}
+    with open_net(net_spec, **how, say=say) as net:
         every, searched = chain([first], positions), 0
         for found in search_positions(net, params, every, nodes=nodes, seconds=seconds, say=say):
             click.echo(json.dumps(row(found)) if options["as_json"] else table(found, options["top"]))

@@ -70,7 +70,13 @@ def _open(settings: EngineSettings, say: Callable[[str], None]) -> OpenedNet:
     from valuerepair.nets import open_net
     from valuerepair.nets.providers import CPU
 
-    net = open_net(settings.weights or None, device=settings.device, threads=settings.threads or None, say=say)
+    net = open_net(
+        settings.weights or None,
+        device=settings.device,
+        threads=settings.threads or None,
+        winograd=settings.winograd,
+        say=say,
+    )
     evaluator = NetEvaluator(net)
     on_cpu = net.provider == CPU
     minibatch = good_minibatch(evaluator.streams, on_cpu)

@@ -149,6 +149,8 @@ def identity_of(net: Net, params: SearchParams, nodes: int) -> OracleIdentity:
     if params.syzygy:
         options["syzygy"] = _tables(params.syzygy)
     options["device"] = NAMES[net.provider]
+    if net.identity.variant:
+        options["winograd"] = net.identity.variant.removeprefix("-winograd")
     return OracleIdentity(
         "mcts",
         f"valuerepair {__version__} search {SEARCH_REVISION}",
@@ -156,7 +158,8 @@ def identity_of(net: Net, params: SearchParams, nodes: int) -> OracleIdentity:
         {"nodes": nodes},
         options,
         net.identity.name,
-        plain={"device": "CPU"},
+        # The net's name says it too.
+        plain={"device": "CPU", "winograd": options.get("winograd", "")},
     )
 
 

@@ -86,7 +86,8 @@ def _mcts(
         net = shared
     else:
         device, threads = NAMES[shared.provider].lower(), shared.session.threads
-        net = open_net(spec.weights, device=device, threads=threads, history_fill=shared.history_fill, say=say)
+        winograd, fill = bool(shared.identity.variant), shared.history_fill
+        net = open_net(spec.weights, device=device, threads=threads, history_fill=fill, winograd=winograd, say=say)
     own = net is not shared
     try:
         params = search_params(spec.options, net)

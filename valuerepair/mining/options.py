@@ -61,6 +61,8 @@ def recorded_options(sample: SampleOptions) -> dict[str, Any]:
     options = asdict(sample)
     # The number of threads changes nothing in the sample.
     del options["threads"]
+    if sample.recorded is None:
+        del options["recorded"]
     return options
 
 
@@ -78,7 +80,7 @@ def run_identity(paths: Sequence[str], options: Mapping[str, Any], net: Evaluato
     content = {
         "archives": archives,
         "options": dict(options),
-        "net": net.identity.sha256,
+        "net": net.identity.key,
         "history_fill": net.history_fill,
         "oracle": oracle.digest,
     }

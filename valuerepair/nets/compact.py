@@ -106,7 +106,7 @@ def _name(value: bytes) -> str:
 
 def compact_file(session: Session) -> Path:
     """The wrapped ONNX file of a session's net, made now if it is not in the cache. Raises ValueRepairError."""
-    target = cache_folder("onnx") / f"{session.sha256}-compact{VERSION}.onnx"
+    target = cache_folder("onnx") / f"{session.sha256}{session.variant}-compact{VERSION}.onnx"
     if not target.exists():
         try:
             content = compact_model(session.onnx.read_bytes(), session.tensors)

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from pathlib import Path
 from types import TracebackType
 from typing import Literal, TypeVar
 
@@ -16,10 +17,11 @@ from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.nets.heads import PLANES_SHAPE
 from valuerepair.nets.planes import FILLS, INPUT_FORMATS, HistoryFill, encode
 from valuerepair.nets.policy import legal_priors
-from valuerepair.nets.providers import NAMES, available_threads, choose_provider
+from valuerepair.nets.providers import CPU, NAMES, available_threads, choose_provider
 from valuerepair.nets.registry import locate
 from valuerepair.nets.session import RawOutputs, Session, join_outputs
 from valuerepair.nets.weights import read_net_file, to_onnx
+from valuerepair.nets.winograd import VARIANT, winograd_file
 from valuerepair.positions import Moves, PositionBatch
 
 ValueHead = Literal["wdl", "scalar"]
@@ -35,6 +37,7 @@ class NetIdentity:
     """Which net it is: `sha256` and `size` (bytes) are those of the file as given, before any conversion.
 
     `input_format` is lc0's id of the planes it wants (1 = classical); an ``.onnx`` file does not say, 1 is assumed.
+    `variant` is empty, or how its values are computed otherwise than usual: ``-winograd1``; `name` says that too.
     """
 
     name: str
@@ -42,6 +45,12 @@ class NetIdentity:
     value_head: ValueHead
     input_format: int
     size: int
+    variant: str = ""
+
+    @property
+    def key(self) -> str:
+        """What a store knows its values by: values of different keys are never mixed."""
+        return self.sha256 + self.variant
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,13 +221,16 @@ def open_net(
     threads: int | None = None,
     history_fill: HistoryFill = "fen_only",
     batch: int | None = None,
+    winograd: bool = False,
     say: Callable[[str], None] = lambda line: None,
 ) -> Net:
     """Opens a net by registry name or path (.pb.gz, .pb, .onnx); None is the default net, pulled the first time.
 
     `device` is auto, cpu, cuda or tensorrt; `threads` the cores used (default: all this process may use); `batch`
-    rows a run (default: measured once, then remembered); `history_fill` is lc0's ``--history-fill``. `say` gets a
-    sentence when something slow happens once. Raises ValueRepairError or UsageError with one line for the user.
+    rows a run (default: measured once, then remembered); `history_fill` is lc0's ``--history-fill``. `winograd` does
+    3x3 convolutions by Winograd's algorithm (see `winograd`), on the CPU only and only in nets that have them; the
+    identity says whether it is so. `say` gets a sentence when something slow happens once, and when `winograd` does
+    nothing. Raises ValueRepairError or UsageError with one line for the user.
     """
     if history_fill not in FILLS:
         raise UsageError(f"--history-fill {history_fill!r}: must be one of {', '.join(FILLS)}")
@@ -230,9 +242,22 @@ def open_net(
     input_format = file.header.input_format if file.header else 1
     if input_format not in INPUT_FORMATS:
         raise ValueRepairError(f"{file.path}: wants input planes of format {input_format}, which is not known here")
-    session = Session(to_onnx(file, say), provider, threads or available_threads(), file.sha256)
+    onnx, variant = to_onnx(file, say), ""
+    if winograd:
+        onnx, variant = _by_winograd(onnx, file.sha256, provider, say)
+    session = Session(onnx, provider, threads or available_threads(), file.sha256, variant)
     if batch is not None:
         session.set_batch(batch)
     head: ValueHead = "wdl" if session.tensors.wdl else "scalar"
-    identity = NetIdentity(file.name, file.sha256, head, input_format, file.size)
+    name = f"{file.name}-winograd" if variant else file.name
+    identity = NetIdentity(name, file.sha256, head, input_format, file.size, variant)
     return Net(identity, session, history_fill, say)
+
+
+def _by_winograd(onnx: Path, sha256: str, provider: str, say: Callable[[str], None]) -> tuple[Path, str]:
+    """The rewritten file and its variant, or the file as it is and none."""
+    if provider != CPU:
+        say(f"--winograd does nothing on {NAMES[provider]}: it is for the CPU")
+        return onnx, ""
+    rewritten = winograd_file(onnx, sha256, say)
+    return (onnx, "") if rewritten is None else (rewritten, VARIANT)

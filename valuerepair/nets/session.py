@@ -75,8 +75,9 @@ def load(onnx: Path, provider: str, sha256: str) -> Any:
 class Session:
     """A net ready to run on one provider. `run` may be called from several threads at once."""
 
-    def __init__(self, onnx: Path, provider: str, threads: int, sha256: str) -> None:
-        self.onnx, self.provider, self.threads, self.sha256 = onnx, provider, threads, sha256
+    def __init__(self, onnx: Path, provider: str, threads: int, sha256: str, variant: str = "") -> None:
+        """`variant` tells files made of one net apart, where they give other values: ``-winograd1`` (else empty)."""
+        self.onnx, self.provider, self.threads, self.sha256, self.variant = onnx, provider, threads, sha256, variant
         self._batch: int | None = None
         self.streams = threads if provider == CPU else min(threads, GPU_STREAMS)
         self._session = load(onnx, provider, sha256)
@@ -143,7 +144,7 @@ class Session:
         return bool(self.tensors.fixed_batch or self._batch)
 
     def _tuning_file(self) -> Path:
-        name = f"{self.sha256[:32]}-{NAMES[self.provider].lower()}-{self.threads}.json"
+        name = f"{self.sha256[:32]}{self.variant}-{NAMES[self.provider].lower()}-{self.threads}.json"
         return cache_folder("tuning") / name
 
     def tune(self, say: Callable[[str], None]) -> None:

@@ -160,7 +160,7 @@ class Store:
                 "VALUES (?, ?, ?, ?, ?, ?)",
                 (
                     identity.name,
-                    identity.sha256,
+                    identity.key,
                     history_fill,
                     identity.value_head,
                     identity.input_format,
@@ -168,7 +168,7 @@ class Store:
                 ),
             )
             query = "SELECT id FROM nets WHERE sha256 = ? AND history_fill = ?"
-            return int(connection.execute(query, (identity.sha256, history_fill)).fetchone()[0])
+            return int(connection.execute(query, (identity.key, history_fill)).fetchone()[0])
 
     def add_oracle(self, identity: OracleFacts) -> int:
         """The number of an oracle, recorded on first use."""
@@ -234,9 +234,9 @@ class Store:
                     wins,
                     draws,
                     losses,
-                    found.best_move.tolist(),
-                    found.best_p.astype(np.float64).tolist(),
-                    found.entropy.astype(np.float64).tolist(),
+                    [move or None for move in found.best_move.tolist()],
+                    or_none(found.best_p),
+                    or_none(found.entropy),
                     or_none(found.moves_left),
                     [run.id] * len(ids),
                     strict=True,

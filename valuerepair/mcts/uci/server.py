@@ -64,7 +64,7 @@ class UciServer:
         self._switches: list[Switch] = []  # of the searches that are not answered yet
         # Below: the worker's own.
         self._net: OpenedNet | None = None
-        self._net_settings: tuple[str, str, int] | None = None
+        self._net_settings: tuple[str, str, int, bool] | None = None
         self._search: Search | None = None
         self._search_settings: object = None
         self._position: Position | None = Position(STARTPOS_FEN)
@@ -216,7 +216,7 @@ class UciServer:
     def _load(self) -> tuple[OpenedNet, Search, int]:
         """The net, the search of the settings as they are now, and its room in nodes."""
         settings = self._settings
-        wanted = (settings.weights, settings.device, settings.threads)
+        wanted = (settings.weights, settings.device, settings.threads, settings.winograd)
         if self._net is None or self._net_settings != wanted:
             if self._net is not None:
                 self._net.close()
