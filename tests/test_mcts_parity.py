@@ -10,7 +10,8 @@ import pytest
 from tests import lc0_oracle
 from tests.conftest import SHARED_DATA
 from tests.parity import search_parity as parity
-from tests.parity.lc0_search import Lc0Search, gnu_sorted
+from tests.parity.lc0_floats import gnu_sorted
+from tests.parity.lc0_search import Lc0Search
 from tests.parity.search_goldens import CONFIGS, Golden, load, params_of
 from tests.parity.search_positions import TABLE, TOTAL
 from valuerepair.board import legal_moves, parse_fens
