@@ -4,18 +4,26 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from valuerepair.archives.evaluations import KINDS as RECORDED_KINDS
+from valuerepair.archives.evaluations import VIEWS
 from valuerepair.errors import UsageError
 from valuerepair.mcts.params import PARAMETERS, SearchParams
 
 LIMITS = ("nodes", "depth", "movetime")
 DEFAULT_NODES = {"stockfish": 1_000_000, "mcts": 1_000, "lc0": 1_000}
-KINDS = ("stockfish", "mcts", "lc0", "uci")
+RECORDED = "recorded"
+KINDS = ("stockfish", "mcts", "lc0", "uci", RECORDED)
 EXAMPLE = "for example stockfish:nodes=1000000, mcts:nodes=1000,certainty=1 or uci:/path/engine,nodes=1000000"
 
 _SETTINGS = (*LIMITS, "path", "weights", "hash", "timeout", "start-timeout", "arg", "option.NAME")
+_RECORDED_SETTINGS: Mapping[str, Sequence[str]] = {
+    "kind": tuple(RECORDED_KINDS),
+    "view": VIEWS,
+    **dict.fromkeys(("by", "net", "min-depth", "min-nodes"), ()),
+}
 _MCTS_SETTINGS = ("nodes", "weights", "trees", *PARAMETERS)
 _NUMBER = re.compile(r"(\d[\d_]*)([kM]?)")
 
@@ -24,8 +32,9 @@ _NUMBER = re.compile(r"(\d[\d_]*)([kM]?)")
 class DeepSpec:
     """A parsed ``--deep``.
 
-    `limits` are nodes, depth, movetime (ms), at least one. `path` is the engine's, None to look for it. `weights` is
-    a net's name or file (mcts, lc0). `options` are UCI options by name, or for mcts parameters of the search.
+    `limits` are nodes, depth, movetime (ms), at least one (recorded: none). `path` is the engine's, None to look for it. `weights` is
+    a net's name or file (mcts, lc0). `options` are UCI options by name, for mcts parameters of the search, for recorded
+    its settings.
     `timeout` and `start_timeout` are in seconds. `trees` are searched at once (mcts), None for as many as are good.
     """
 
@@ -58,9 +67,9 @@ def parse_spec(text: str) -> DeepSpec:
         name, equals, value = item.partition("=")
         if not equals or not value:
             raise UsageError(f"--deep {text!r}: {item!r} is not NAME=VALUE; {EXAMPLE}")
-        take = _with_mcts_setting if kind == "mcts" else _with_setting
+        take = {"mcts": _with_mcts_setting, RECORDED: _with_recorded_setting}.get(kind, _with_setting)
         spec = take(spec, text, name.strip(), value.strip())
-    if not spec.limits:
+    if not spec.limits and kind != RECORDED:
         if kind == "uci":
             raise UsageError(f"--deep {text!r}: say how deep: nodes=N, depth=N or movetime=MILLISECONDS")
         spec = replace(spec, limits={"nodes": DEFAULT_NODES[kind]})
@@ -112,6 +121,19 @@ def _with_mcts_setting(spec: DeepSpec, text: str, name: str, value: str) -> Deep
     options = {**spec.options, key: value}
     SearchParams().with_settings(options, where)
     return replace(spec, options=options)
+
+
+def _with_recorded_setting(spec: DeepSpec, text: str, name: str, value: str) -> DeepSpec:
+    if name not in _RECORDED_SETTINGS:
+        near = difflib.get_close_matches(name, _RECORDED_SETTINGS, 1)
+        hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(_RECORDED_SETTINGS)}"
+        raise UsageError(f"--deep {text!r}: no setting {name!r} of recorded; {hint}")
+    choices = _RECORDED_SETTINGS[name]
+    if choices and value not in choices:
+        raise UsageError(f"--deep {text!r}: {name}={value}: give one of {', '.join(choices)}")
+    if name.startswith("min-"):
+        value = str(_whole(text, name, value))
+    return replace(spec, options={**spec.options, name: value})
 
 
 def _whole(text: str, name: str, value: str) -> int:

@@ -6,12 +6,13 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from valuerepair.mining.opening import open_evaluators as open_evaluators
     from valuerepair.mining.options import MineOptions as MineOptions
     from valuerepair.mining.pipeline import mine as mine
     from valuerepair.mining.summary import MineSummary as MineSummary
 
-_HOMES = {"MineOptions": "options", "MineSummary": "summary", "mine": "pipeline"}
-__all__ = ["MineOptions", "MineSummary", "mine"]
+_HOMES = {"MineOptions": "options", "MineSummary": "summary", "mine": "pipeline", "open_evaluators": "opening"}
+__all__ = ["MineOptions", "MineSummary", "mine", "open_evaluators"]
 
 
 def __getattr__(name: str) -> object:

@@ -17,8 +17,10 @@ from typing import TYPE_CHECKING
 from valuerepair import __version__, values
 from valuerepair.archives import total_bytes
 from valuerepair.deep.oracle import OWN_Q, DeepFailure
+from valuerepair.deep.spec import RECORDED
 from valuerepair.errors import ValueRepairError
 from valuerepair.mining.options import Evaluator, MineOptions, recorded_options, run_identity
+from valuerepair.mining.recorded import has_own_q, remarks
 from valuerepair.mining.summary import MineSummary, nothing_sampled, resume_line
 from valuerepair.mining.tally import Pairs, Tally, numbers
 from valuerepair.mining.workers import (
@@ -112,6 +114,7 @@ class _Pipeline:
         self._run, self._progress = run, progress
         self._net_id = store.add_net(net.identity, net.history_fill)
         self._oracle_id = store.add_oracle(oracle.identity)
+        self._recorded = oracle.identity.kind == RECORDED  # nothing is searched
         self._reader, self._events = reader, reader.events
         self._evaluator = NetThread(net, self._events)
         self._bytes = total_bytes(reader.paths)
@@ -280,7 +283,7 @@ class _Pipeline:
         else:
             self._store.add_deep(event.id, self._oracle_id, outcome, self._run)
             self._pairs.add_deep(event.id, numbers(outcome))
-            self._nodes += outcome.nodes
+            self._nodes += 0 if self._recorded else outcome.nodes
         self._flush_failures()
 
     def _flush_failures(self) -> None:
@@ -353,10 +356,16 @@ class _Pipeline:
             provider=self._net.provider,
             oracle=self._oracle.identity.label,
             workers=self._oracle.workers,
-            own_q=self._oracle.identity.kind in OWN_Q,
+            own_q=self._oracle.identity.kind in OWN_Q or has_own_q(self._oracle.identity),
             nodes=self._nodes,
             seconds=time.monotonic() - self._started,
+            remarks=self._remarks(),
         )
+
+    def _remarks(self) -> Sequence[str]:
+        if not self._recorded:
+            return ()
+        return remarks(self._store, self._run.id, self._net_id, self._oracle_id, self._oracle.identity)
 
     # -- figures ------------------------------------------------------------------------------------------------------
 

@@ -37,7 +37,7 @@ class MineSummary:
 
     `sampled` positions were drawn; `scored` of them have net and deep value, `earlier` of these from before; `failed`
     could not be searched. `candidates` are those at the threshold, at `alpha`. `nodes` and `seconds` are of this time
-    only. `own_q`: the oracle gives Q itself. `state` is ``finished``, ``interrupted`` (by a signal) or ``limited`` (by
+    only. `own_q`: the oracle gives Q itself. `remarks` is what else there is to say of recorded evaluations. `state` is ``finished``, ``interrupted`` (by a signal) or ``limited`` (by
     ``--limit``).
     """
 
@@ -60,6 +60,7 @@ class MineSummary:
     own_q: bool
     nodes: int
     seconds: float
+    remarks: Sequence[str] = ()
 
     def counts(self) -> dict[str, Any]:
         """What the store keeps of it: nothing that depends on how often the run was interrupted."""
@@ -76,15 +77,19 @@ class MineSummary:
     def lines(self) -> list[str]:
         """The summary for a terminal, with what to do next."""
         speed = f", {format_rate(self.nodes / self.seconds)}" if self.seconds and self.nodes else ""
+        if self.remarks and self.seconds:
+            speed = f", {self.report.looked_at / self.seconds:,.0f} positions looked at a second"
         scored = f"scored: {self.scored:,} of {self.sampled:,}, {self.failed:,} failed"
         earlier = f", {self.earlier:,} of them before" if self.earlier else ""
         source = "the engine's WDL" if self.q_from == "wdl" else f"alpha {self.alpha.value:.1f} ({self.alpha.origin})"
         if self.own_q:
             source = "the search's own Q"
+        at_once = "" if self.remarks else f", {self.workers} at once"
         return [
             *self.report.lines(),
             f"net: {self.net} on {self.provider}",
-            f"deep: {self.oracle}, {self.workers} at once",
+            f"deep: {self.oracle}{at_once}",
+            *self.remarks,
             f"{scored}{earlier}; {format_duration(self.seconds)}{speed}",
             f"deep Q from: {source}",
             f"candidates at {self.threshold:g}: {self.candidates}",

@@ -359,7 +359,7 @@ def _read_texts(
         for column, cell in zip(filled, row, strict=True):
             column[i] = cell
         filled[moves][i] = " ".join(decode_moves(np.frombuffer(row[moves], "<u2")))
-        filled[best][i] = decode_move(row[best])
+        filled[best][i] = decode_move(row[best]) if row[best] else None
     return columns
 
 

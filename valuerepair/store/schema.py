@@ -125,7 +125,26 @@ CREATE TABLE alpha_fits (
 ) WITHOUT ROWID;
 """
 
-MIGRATIONS: Sequence[str] = (_VERSION_1,)
+# Values recorded of nets come without a policy: its columns may be empty.
+_VERSION_2 = """
+CREATE TABLE net_values_2 (
+    net_id INTEGER NOT NULL REFERENCES nets (id),
+    position_id INTEGER NOT NULL REFERENCES positions (id),
+    q REAL NOT NULL,
+    w REAL, d REAL, l REAL,             -- NULL for scalar value heads
+    best_move INTEGER,
+    best_p REAL,
+    entropy REAL,                       -- nats, legal moves
+    moves_left REAL,
+    run_id INTEGER NOT NULL REFERENCES runs (id),
+    PRIMARY KEY (net_id, position_id)
+) WITHOUT ROWID;
+INSERT INTO net_values_2 SELECT * FROM net_values;
+DROP TABLE net_values;
+ALTER TABLE net_values_2 RENAME TO net_values;
+"""
+
+MIGRATIONS: Sequence[str] = (_VERSION_1, _VERSION_2)
 SCHEMA_VERSION = len(MIGRATIONS)
 
 

@@ -1,0 +1,67 @@
+"""From a command line's words to what mining works with: the net, the oracle, and which positions they can judge."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from valuerepair.archives import SampleOptions
+from valuerepair.archives.evaluations import CHUNKS
+from valuerepair.deep.oracle import Oracle
+from valuerepair.deep.spec import RECORDED, parse_spec
+from valuerepair.errors import UsageError
+from valuerepair.mining.options import Evaluator
+
+
+class Opened(NamedTuple):
+    """A net and an oracle, and the sampling options with what the oracle asks of positions."""
+
+    net: Evaluator
+    oracle: Oracle
+    sample: SampleOptions
+
+
+@contextmanager
+def open_evaluators(
+    archives: Sequence[str],
+    sample: SampleOptions,
+    deep: str | None,
+    net: str | None,
+    *,
+    workers: int | None = None,
+    say: Callable[[str], None] = lambda line: None,
+    **net_options: Any,
+) -> Iterator[Opened]:
+    """Opens the net (`net_options` are those of `nets.open_net`) and the oracle of ``--deep``, and closes both.
+
+    For recorded evaluations only positions that have one are to be sampled; training chunks bring the values of their
+    own net, and none is opened then. Raises UsageError and ValueRepairError.
+    """
+    from valuerepair.deep import open_oracle
+    from valuerepair.deep.recorded import RecordedNet, RecordedOracle, chunk_net_name, identity_of, recorded_options
+    from valuerepair.nets import open_net
+    from valuerepair.nets.registry import locate
+
+    spec = parse_spec(deep) if deep is not None else None
+    recorded = recorded_options(spec, archives, say) if spec is not None and spec.kind == RECORDED else None
+    if spec is not None and recorded is not None and recorded.kind == CHUNKS:
+        if net is not None:
+            raise UsageError(f"--net {net}: training chunks hold the values of their own net; name it: recorded:net=NAME")
+        name = chunk_net_name(archives, spec.options)
+        own = RecordedNet(name)
+        say(f"net: {own.identity.name}; runs on chunks of one net belong together by recorded:net=NAME")
+        oracle = RecordedOracle(identity_of(recorded, name), recorded.kind)
+        yield Opened(own, oracle, replace(sample, recorded=recorded))
+        return
+    path = str(locate(net, say))
+    with open_net(path, say=say, **net_options) as opened:
+        if recorded is not None:
+            say(f"net: {opened.identity.name} on {opened.where}")
+            oracle = RecordedOracle(identity_of(recorded), recorded.kind)
+            yield Opened(opened, oracle, replace(sample, recorded=recorded))
+            return
+        with open_oracle(deep, net_path=path, net=opened, workers=workers, say=say) as searching:
+            say(f"net: {opened.identity.name} on {opened.where}")
+            yield Opened(opened, searching, sample)
