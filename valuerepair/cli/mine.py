@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import sys
+from dataclasses import replace
 from typing import Any
 
 import click
@@ -20,7 +21,8 @@ from valuerepair.store import DEFAULT_PATH
 @click.option("--net", help="Net: a name of `vr nets list` or a .pb.gz, .pb or .onnx file.  [default: maia-1900]")
 @click.option(
     "--deep",
-    help="Deep search, as stockfish:nodes=1000000, mcts:nodes=1000,certainty=1, lc0:nodes=1000 or uci:/path,nodes=N.",
+    help="Deep search, as stockfish:nodes=1000000, mcts:nodes=1000,certainty=1, lc0:nodes=1000 or uci:/path,nodes=N; "
+    "recorded takes the values that the archives hold.",
 )
 @click.option("--per-game", type=int, help="Positions of each game.  [default: 1; with --positions any number]")
 @click.option("--positions", type=int, help="So many positions in all, uniform over the eligible ones.")
@@ -50,20 +52,19 @@ from valuerepair.store import DEFAULT_PATH
 def command(archives: tuple[str, ...], db: str, net: str | None, deep: str | None, **given: Any) -> None:
     """Find the positions a net misjudges.
 
-    ARCHIVE is a PGN, EPD or FEN file (plain, .gz, .bz2, .xz or .zst), a folder, or - for standard input. Each sampled
-    position gets the net's value at one node and the value of a deep search, and both go into the store. A run can be
-    stopped at any time (Ctrl-C) and the same command goes on; another command on the same store adds to it.
+    ARCHIVE is a PGN, EPD or FEN file (plain, .gz, .bz2, .xz or .zst), lichess's evaluation dump (.jsonl), lc0 training
+    chunks or a .tar of them, a folder, or - for standard input. Each sampled position gets the net's value at one node
+    and the value of a deep search, and both go into the store. A run can be stopped at any time (Ctrl-C) and the same
+    command goes on; another command on the same store adds to it.
 
     \b
     Example:
       vr mine games.pgn.zst
       vr mine lichess.pgn.zst --positions 1000 --min-elo 2000 --deep stockfish:nodes=200000
+      vr mine training-run.tar --deep recorded
     """
     from valuerepair.archives import total_bytes
-    from valuerepair.deep import open_oracle
-    from valuerepair.mining import MineOptions, mine
-    from valuerepair.nets import open_net
-    from valuerepair.nets.registry import locate
+    from valuerepair.mining import MineOptions, mine, open_evaluators
     from valuerepair.progress import Progress
     from valuerepair.store import Store
     from valuerepair.store.queries import alpha_option
@@ -82,20 +83,19 @@ def command(archives: tuple[str, ...], db: str, net: str | None, deep: str | Non
             click.echo(line, err=True)
 
     with Store.open(db, create=True) as store:
-        path = str(locate(net, say))
         with (
-            open_net(
-                path,
-                device=given["device"],
-                threads=given["threads"],
-                history_fill=given["history_fill"],
-                winograd=given["winograd"],
+            open_evaluators(
+                archives,
+                options.sample,
+                deep,
+                net,
+                workers=given["workers"],
                 say=say,
-            ) as opened,
-            open_oracle(deep, net_path=path, net=opened, workers=given["workers"], say=say) as oracle,
+                **{name: given[name] for name in ("device", "threads", "history_fill", "winograd")},
+            ) as (opened, oracle, sample),
             Progress("mining", unit="positions", quiet=silent) as progress,
         ):
-            say(f"net: {opened.identity.name} on {opened.where}")
+            options = replace(options, sample=sample)
             summary = mine(archives, options, store, opened, oracle, progress=progress, say=say)
     click.echo("\n".join(summary.lines()))
     if summary.state == "interrupted":

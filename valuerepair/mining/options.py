@@ -61,6 +61,8 @@ def recorded_options(sample: SampleOptions) -> dict[str, Any]:
     options = asdict(sample)
     # The number of threads changes nothing in the sample.
     del options["threads"]
+    if sample.recorded is None:
+        del options["recorded"]
     return options
 
 
