@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from tests.lc0_selfplay import Played, play
 from valuerepair import v6
 from valuerepair.archives import ReadReport, SampleOptions, sample
-from valuerepair.archives.evaluations import RecordedOptions
 from valuerepair.archives.open import find_sources, total_bytes
+from valuerepair.archives.recorded_options import RecordedOptions
 from valuerepair.errors import ValueRepairError
 from valuerepair.nets import find_lc0
 from valuerepair.nets.planes import encode

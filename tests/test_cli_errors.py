@@ -36,7 +36,11 @@ def vr(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 CASES = [
     (["mine", "missing.pgn"], 2, "vr: missing.pgn: no such file or folder"),
-    (["mine", "folder"], 1, "vr: folder: no .pgn, .epd, .fen files in this folder (packed ones count too)"),
+    (
+        ["mine", "folder"],
+        1,
+        "vr: folder: no .pgn, .epd, .fen, .jsonl, .tar files (packed ones count too) or lc0 chunks in this folder",
+    ),
     (
         ["mine", "game.pgn", "--net", "junk.pb.gz"],
         1,

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from valuerepair import board, v6
 from valuerepair.archives import chunk_boards
-from valuerepair.archives.evaluations import CHUNKS, RecordedOptions
 from valuerepair.archives.options import SampleOptions
+from valuerepair.archives.recorded_options import CHUNKS, RecordedOptions
 from valuerepair.archives.rows import Rows, cuts_of
 from valuerepair.archives.select import game_hashes, lowest_of_each, ply_priorities
 from valuerepair.positions import STARTPOS_FEN, Recorded, decode_move

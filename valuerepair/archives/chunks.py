@@ -13,10 +13,10 @@ import numpy as np
 
 from valuerepair import v6
 from valuerepair.archives.chunk_rows import CANONICAL_FORMATS, STANDARD_FORMATS, Chunk, draw
-from valuerepair.archives.evaluations import CHUNKS, OTHER_KIND
 from valuerepair.archives.headers import header_reject
 from valuerepair.archives.open import OnBytes, Source, Stream, bare_name
 from valuerepair.archives.options import SampleOptions
+from valuerepair.archives.recorded_options import CHUNKS, OTHER_KIND
 from valuerepair.archives.report import ReadReport
 from valuerepair.archives.rows import Rejected, Rows
 from valuerepair.archives.select import game_hashes, in_share

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from valuerepair.archives.chunks import holds_chunks
 from valuerepair.archives.epd import looks_like_epd
 from valuerepair.archives.evaluation_dump import looks_like_dump
-from valuerepair.archives.evaluations import CHUNKS, DUMP, EPD, EVAL, KINDS, kind_in
+from valuerepair.archives.evaluations import kind_in
 from valuerepair.archives.open import Source, Stream, find_sources
+from valuerepair.archives.recorded_options import CHUNKS, DUMP, EPD, EVAL, KINDS
 from valuerepair.errors import UsageError, ValueRepairError
 
 MOST = 1 << 26  # bytes of an archive that are looked through
@@ -22,7 +23,7 @@ _DEPTH_IN_EVAL = re.compile(rb"\[%eval\s+[^\],]+,\s*\d")
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A kind of `evaluations.KINDS`, whether its evaluations say how deep they are, and the archive of the first."""
+    """A kind of `recorded_options.KINDS`, whether its evaluations have a depth, and the archive of the first one."""
 
     kind: str
     depth: bool

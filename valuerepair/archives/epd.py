@@ -14,10 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from valuerepair import board
-from valuerepair.archives.evaluations import EPD, OTHER_KIND, RecordedOptions
 from valuerepair.archives.headers import header_reject
 from valuerepair.archives.open import Source, read_text
 from valuerepair.archives.options import SampleOptions
+from valuerepair.archives.recorded_options import EPD, OTHER_KIND, RecordedOptions
 from valuerepair.archives.rows import Rejected, Rows
 from valuerepair.positions import Recorded
 

@@ -20,9 +20,9 @@ from numpy.typing import NDArray
 from valuerepair import board
 from valuerepair.archives.dump_lines import play_line
 from valuerepair.archives.epd import LineBlock
-from valuerepair.archives.evaluations import DUMP, NONE_RECORDED, OTHER_KIND, RecordedOptions
 from valuerepair.archives.headers import header_reject
 from valuerepair.archives.options import SampleOptions
+from valuerepair.archives.recorded_options import DUMP, NONE_RECORDED, OTHER_KIND, RecordedOptions
 from valuerepair.archives.rows import Rejected, Rows
 from valuerepair.board.batch import read_fens
 from valuerepair.board.fen import REASONS

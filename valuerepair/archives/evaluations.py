@@ -1,4 +1,4 @@
-"""Evaluations that archives already hold: the kinds there are, and how they stand in PGN comments.
+"""Evaluations in PGN comments.
 
 What is read comes out from the side to move of the evaluated position, whoever it was written for. An evaluation by an
 engine that played stands in the comment of its own move and is of the position *before* that move; lichess's
@@ -9,39 +9,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Literal
 
-from valuerepair.errors import UsageError
+from valuerepair.archives.recorded_options import CUTECHESS, EVAL, NONE_RECORDED, OTHER_KIND, TCEC
 from valuerepair.positions import Recorded
-
-View = Literal["white", "mover"]
-VIEWS: tuple[View, ...] = ("white", "mover")
-
-EVAL, CUTECHESS, TCEC, EPD, DUMP, CHUNKS = "eval", "cutechess", "tcec", "epd", "dump", "chunks"
-
-
-@dataclass(frozen=True, slots=True)
-class Kind:
-    """A kind of record: what it is, for people, and whose view it is written in."""
-
-    name: str
-    what: str
-    view: View
-
-
-KINDS = {
-    kind.name: kind
-    for kind in (
-        Kind(EVAL, "[%eval] comments of PGN files, as lichess writes them", "white"),
-        Kind(CUTECHESS, "{+0.65/12 1.2s} comments of PGN files, as cutechess writes them", "mover"),
-        Kind(TCEC, "{d=16, ..., wv=0.43, ...} comments of PGN files, as TCEC writes them", "white"),
-        Kind(EPD, "ce, dm and bm #N of EPD files", "mover"),
-        Kind(DUMP, "lichess's evaluation dump (.jsonl)", "white"),
-        Kind(CHUNKS, "lc0 training chunks", "mover"),
-    )
-}
-COMMENT_KINDS = (EVAL, CUTECHESS, TCEC)
 
 # `0.17` in pawns or `#-3` in moves, perhaps with the depth behind a comma.
 _EVAL = re.compile(r"\[%eval\s+(?:#(?P<mate>[+-]?\d+)|(?P<pawns>[+-]?\d*\.?\d+))(?:,\s*(?P<depth>\d+))?")
@@ -57,49 +27,6 @@ _MARKS = {
     CUTECHESS: re.compile(rb"\{\s*[+-]?(?:M\d+|\d+(?:\.\d+)?)/\d+"),
     TCEC: re.compile(rb"[{, ]wv=[+-]?M?\d"),
 }
-OTHER_KIND = "evaluations of another kind"
-NONE_RECORDED = "no recorded evaluation"
-
-
-@dataclass(frozen=True, slots=True)
-class RecordedOptions:
-    """Which recorded evaluations to take: those of one kind; positions without such a one are not sampled.
-
-    view: whose view they are written in, if not that of the kind. depth: whether they have a depth (None: it does not
-    matter); those of the other sort are left out. min_depth (plies) and min_nodes leave out shallower ones, and those
-    that do not say. by: a part of the name of the player whose evaluations to take (cutechess and tcec), in any case.
-    """
-
-    kind: str
-    view: View | None = None
-    depth: bool | None = None
-    min_depth: int | None = None
-    min_nodes: int | None = None
-    by: str | None = None
-
-    def __post_init__(self) -> None:
-        if self.kind not in KINDS:
-            raise UsageError(f"no kind {self.kind!r} of recorded evaluations; there are {', '.join(KINDS)}")
-        if self.by is not None and self.kind not in (CUTECHESS, TCEC):
-            raise UsageError(f"by={self.by}: only cutechess and tcec comments say which player evaluated")
-
-    def sign(self, white_to_move: bool) -> int:
-        """1 where a score as written is the side to move's, -1 where it is the other's."""
-        return 1 if white_to_move or (self.view or KINDS[self.kind].view) == "mover" else -1
-
-    def reject(self, found: Recorded | None) -> str | None:
-        """Why an evaluation is not to be used; None when it is."""
-        if found is None:
-            return NONE_RECORDED
-        if self.depth is not None and self.depth != (found.depth > 0):
-            return "evaluation without a depth" if self.depth else "evaluation with a depth, unlike the first ones"
-        if self.min_depth is not None and found.depth < self.min_depth:
-            return f"evaluation of less than depth {self.min_depth}"
-        if self.min_nodes is not None and found.nodes < self.min_nodes:
-            return f"evaluation of fewer than {self.min_nodes:,} nodes"
-        if self.by is not None and self.by.casefold() not in found.by.casefold():
-            return "evaluation by another player"
-        return None
 
 
 def kind_in(text: bytes) -> tuple[str, int] | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from valuerepair.archives.evaluations import RecordedOptions
+from valuerepair.archives.recorded_options import RecordedOptions
 from valuerepair.archives.time_control import SPEEDS, parse_time_control
 from valuerepair.errors import UsageError
 

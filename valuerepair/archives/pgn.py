@@ -17,10 +17,11 @@ from numpy.typing import NDArray
 
 from valuerepair import board
 from valuerepair.archives import census
-from valuerepair.archives.evaluations import COMMENT_KINDS, EVAL, RecordedOptions, game_reject, read_comments
+from valuerepair.archives.evaluations import game_reject, read_comments
 from valuerepair.archives.headers import kept_headers, read_headers, variant_reject
 from valuerepair.archives.open import Source, read_text
 from valuerepair.archives.options import SampleOptions
+from valuerepair.archives.recorded_options import COMMENT_KINDS, EVAL, RecordedOptions
 from valuerepair.archives.reread import rewrite
 from valuerepair.archives.rows import Rejected, Rows, cuts_of
 from valuerepair.archives.select import game_hashes, lowest_of_each, ply_priorities

@@ -82,21 +82,16 @@ def command(archives: tuple[str, ...], db: str, net: str | None, deep: str | Non
         if not silent:
             click.echo(line, err=True)
 
-    with Store.open(db, create=True) as store:
-        with (
-            open_evaluators(
-                archives,
-                options.sample,
-                deep,
-                net,
-                workers=given["workers"],
-                say=say,
-                **{name: given[name] for name in ("device", "threads", "history_fill", "winograd")},
-            ) as (opened, oracle, sample),
-            Progress("mining", unit="positions", quiet=silent) as progress,
-        ):
-            options = replace(options, sample=sample)
-            summary = mine(archives, options, store, opened, oracle, progress=progress, say=say)
+    net_options = {name: given[name] for name in ("device", "threads", "history_fill", "winograd")}
+    with (
+        Store.open(db, create=True) as store,
+        open_evaluators(
+            archives, options.sample, deep, net, workers=given["workers"], say=say, **net_options
+        ) as opened,
+        Progress("mining", unit="positions", quiet=silent) as progress,
+    ):
+        options = replace(options, sample=opened.sample)
+        summary = mine(archives, options, store, opened.net, opened.oracle, progress=progress, say=say)
     click.echo("\n".join(summary.lines()))
     if summary.state == "interrupted":
         if "-" in archives:

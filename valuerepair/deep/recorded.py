@@ -15,7 +15,7 @@ from types import TracebackType
 import numpy as np
 
 from valuerepair.archives.detect import Found, detect
-from valuerepair.archives.evaluations import CHUNKS, COMMENT_KINDS, KINDS, VIEWS, RecordedOptions
+from valuerepair.archives.recorded_options import CHUNKS, COMMENT_KINDS, KINDS, VIEWS, RecordedOptions
 from valuerepair.deep.oracle import DeepFailure, DeepOutcome, DeepResult, OracleIdentity
 from valuerepair.deep.spec import DeepSpec
 from valuerepair.errors import UsageError
@@ -103,7 +103,9 @@ def recorded_options(
     found = detect(paths) if "kind" not in given else None
     kind = found.kind if found else given["kind"]
     if kind == CHUNKS and ("view" in given or "min-depth" in given):
-        raise UsageError("--deep recorded: training chunks are the mover's view and have no depth; min-nodes=N is there")
+        raise UsageError(
+            "--deep recorded: training chunks are the mover's view and have no depth; min-nodes=N is there"
+        )
     if "net" in given and kind != CHUNKS:
         raise UsageError(f"--deep recorded: net= names the net of training chunks; for {kind} give --net")
     view = next((view for view in VIEWS if view == given.get("view")), None)

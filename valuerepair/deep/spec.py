@@ -7,8 +7,8 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from valuerepair.archives.evaluations import KINDS as RECORDED_KINDS
-from valuerepair.archives.evaluations import VIEWS
+from valuerepair.archives.recorded_options import KINDS as RECORDED_KINDS
+from valuerepair.archives.recorded_options import VIEWS
 from valuerepair.errors import UsageError
 from valuerepair.mcts.params import PARAMETERS, SearchParams
 
@@ -32,9 +32,9 @@ _NUMBER = re.compile(r"(\d[\d_]*)([kM]?)")
 class DeepSpec:
     """A parsed ``--deep``.
 
-    `limits` are nodes, depth, movetime (ms), at least one (recorded: none). `path` is the engine's, None to look for it. `weights` is
-    a net's name or file (mcts, lc0). `options` are UCI options by name, for mcts parameters of the search, for recorded
-    its settings.
+    `limits` are nodes, depth, movetime (ms), at least one (recorded: none). `path` is the engine's, None to look for
+    it. `weights` is a net's name or file (mcts, lc0). `options` are UCI options by name, for mcts parameters of the
+    search, for recorded its settings.
     `timeout` and `start_timeout` are in seconds. `trees` are searched at once (mcts), None for as many as are good.
     """
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from valuerepair.archives import SampleOptions
-from valuerepair.archives.evaluations import CHUNKS
+from valuerepair.archives.recorded_options import CHUNKS
 from valuerepair.deep.oracle import Oracle
 from valuerepair.deep.spec import RECORDED, parse_spec
 from valuerepair.errors import UsageError
@@ -48,7 +48,9 @@ def open_evaluators(
     recorded = recorded_options(spec, archives, say) if spec is not None and spec.kind == RECORDED else None
     if spec is not None and recorded is not None and recorded.kind == CHUNKS:
         if net is not None:
-            raise UsageError(f"--net {net}: training chunks hold the values of their own net; name it: recorded:net=NAME")
+            raise UsageError(
+                f"--net {net}: training chunks hold the values of their own net; name it: recorded:net=NAME"
+            )
         name = chunk_net_name(archives, spec.options)
         own = RecordedNet(name)
         say(f"net: {own.identity.name}; runs on chunks of one net belong together by recorded:net=NAME")

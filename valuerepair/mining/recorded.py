@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from valuerepair import values
-from valuerepair.archives.evaluations import CHUNKS, CUTECHESS, KINDS, TCEC
+from valuerepair.archives.recorded_options import CHUNKS, CUTECHESS, KINDS, TCEC
 from valuerepair.deep.oracle import OracleIdentity
 from valuerepair.deep.spec import RECORDED
 from valuerepair.store import Store
@@ -101,7 +101,7 @@ class Agreement:
         return self.n >= ENOUGH and self.high < NO_CORRELATION
 
     def __str__(self) -> str:
-        return f"correlation {self.r:.2f} of {self.n:,}"
+        return f"{self.r:.2f} of {self.n:,}"
 
 
 def agreement(q: Floats, reference: Floats) -> Agreement:
@@ -127,16 +127,18 @@ def point_of_view(white: NDArray[np.bool_], q: Floats, reference: Floats, what: 
         return None
     if len(wrong) == 2:
         return (
-            f"warning: the recorded evaluations do not go with {what} ({sides['White']} where White is to move, "
-            f"{sides['Black']} where Black is): they are of other positions, or from the other side's view"
+            f"warning: the recorded evaluations do not go with {what} (correlation {sides['White']} where White is to "
+            f"move, {sides['Black']} where Black is): they are of other positions, or from the other side's view"
         )
     name = wrong[0]
     other = "Black" if name == "White" else "White"
     advice = "they may be written from Black's view"
     if name == "Black":
         better = "white" if view == "mover" else "mover"
-        advice = f"they seem to be written from {'White' if view == 'mover' else 'the mover'}'s view: recorded:view={better}"
+        advice = (
+            f"they seem to be written from {'White' if view == 'mover' else 'the mover'}'s view: recorded:view={better}"
+        )
     return (
-        f"warning: where {name} is to move the recorded evaluations do not go with {what} ({sides[name]}), where {other} "
-        f"is they do ({sides[other]}); {advice}"
+        f"warning: where {name} is to move the recorded evaluations do not go with {what} (correlation {sides[name]}), "
+        f"where {other} is they do ({sides[other]}); {advice}"
     )

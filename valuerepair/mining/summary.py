@@ -37,8 +37,8 @@ class MineSummary:
 
     `sampled` positions were drawn; `scored` of them have net and deep value, `earlier` of these from before; `failed`
     could not be searched. `candidates` are those at the threshold, at `alpha`. `nodes` and `seconds` are of this time
-    only. `own_q`: the oracle gives Q itself. `remarks` is what else there is to say of recorded evaluations. `state` is ``finished``, ``interrupted`` (by a signal) or ``limited`` (by
-    ``--limit``).
+    only. `own_q`: the oracle gives Q itself. `remarks` is what else there is to say of recorded evaluations. `state` is
+    ``finished``, ``interrupted`` (by a signal) or ``limited`` (by ``--limit``).
     """
 
     run_id: int
