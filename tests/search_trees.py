@@ -5,13 +5,27 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 import chess
 
+from tests.mcts_doubles import searched
 from valuerepair.board.rows import FLIP
 from valuerepair.mcts import tree as layout
 from valuerepair.mcts.forest import Forest
+from valuerepair.mcts.result import SearchResult
 from valuerepair.positions import Position, decode_move
+
+# Everything that finds proofs, alone and together.
+OPTIONS: tuple[dict[str, Any], ...] = (
+    {},
+    {"lookahead": True},
+    {"auto_extend": True},
+    {"certainty": True},
+    {"certainty": True, "lookahead": True},
+    {"certainty": True, "auto_extend": True, "draw_score": 0.3},
+    {"certainty": True, "lookahead": True, "auto_extend": True, "n_scl": 10, "minibatch_size": 4},
+)
 
 
 @dataclass
@@ -177,3 +191,11 @@ def endings(men: tuple[str, ...], clocks: tuple[int, ...], n: int, seed: int) ->
         if made is not None:
             found.append(made)
     return found
+
+
+def ids(options: dict[str, Any]) -> str:
+    return " ".join(options) or "sticky endgames"
+
+
+def result_of(start: Position, nodes: int, **options: Any) -> SearchResult:
+    return searched(start, nodes, **options).result(0, 300)
