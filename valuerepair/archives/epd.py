@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field, replace
+from itertools import accumulate
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +26,8 @@ _PLACEMENT = re.compile(r"[pnbrqkPNBRQK1-8]+(?:/[pnbrqkPNBRQK1-8]+){7}\s+[wb](?:
 _FIRST_LINE = re.compile(rb"[pnbrqkPNBRQK1-8]+(?:/[pnbrqkPNBRQK1-8]+){7}\s+[wb]\s")
 _COUNTER = re.compile(r"\d+;?")
 _OPCODE = re.compile(r'\b(id|ce|dm|bm|acd|acn|acs)\s+("[^"]*"|[^;]*)')
+_MARK = b"\xef\xbb\xbf"  # a byte-order mark, also where files were joined
+_HASH = 35
 _MATE = re.compile(r"#\s*([+-]?\d+)")
 
 
@@ -61,18 +64,20 @@ class LineSplitter:
 
     def feed(self, data: bytes, *, last: bool) -> LineBlock:
         """The lines that are complete now. `number` counts all lines of the file, from 1."""
-        block = self._block(self._source)
         lines = (self._rest + data).split(b"\n")
         self._rest = b"" if last else lines.pop()
-        for line in lines:
-            self._line += 1
-            text = line.removeprefix(b"\xef\xbb\xbf").strip()
-            if text and not text.startswith(b"#"):
-                block.lines.append(text)
-                block.numbers.append(self._line)
-                block.offsets.append(self._offset)
-            self._offset += len(line) + 1
-        return block
+        texts = [line.strip() for line in lines]
+        if data.find(_MARK) >= 0:
+            texts = [line.removeprefix(_MARK).strip() for line in lines]
+        kept = [i for i, text in enumerate(texts) if text and text[0] != _HASH]
+        starts = list(accumulate((len(line) + 1 for line in lines), initial=self._offset))
+        numbers = range(self._line + 1, self._line + 1 + len(lines))
+        self._offset, self._line = starts[-1], self._line + len(lines)
+        if len(kept) == len(lines):
+            return self._block(self._source, texts, list(numbers), starts[:-1])
+        return self._block(
+            self._source, [texts[i] for i in kept], [numbers[i] for i in kept], [starts[i] for i in kept]
+        )
 
 
 @dataclass(slots=True)

@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import Any, overload
 
 import numpy as np
@@ -18,19 +20,20 @@ import orjson
 from numpy.typing import NDArray
 
 from valuerepair import board
-from valuerepair.archives.dump_lines import play_line
+from valuerepair.archives.dump_lines import play_line, standard_castling
 from valuerepair.archives.epd import LineBlock
 from valuerepair.archives.headers import header_reject
 from valuerepair.archives.options import SampleOptions
 from valuerepair.archives.recorded_options import DUMP, NONE_RECORDED, OTHER_KIND, RecordedOptions
 from valuerepair.archives.rows import Rejected, Rows
 from valuerepair.board.batch import read_fens
+from valuerepair.board.bits import ONE
 from valuerepair.board.fen import REASONS
-from valuerepair.board.rows import RIGHTS, STATE
+from valuerepair.board.rows import BLACK_SHIFT, STATE
 from valuerepair.positions import Recorded, decode_moves, encode_moves
 
 _FIRST_LINE = re.compile(rb'\{[^\n]*"fen"\s*:')
-_RIGHTS_LETTERS = np.array([bin(rights).count("1") for rights in range(16)])
+_PREFIX, _BACKSLASH = b'{"fen":"', 92
 
 
 class DumpBlock(LineBlock):
@@ -42,85 +45,99 @@ def looks_like_dump(head: bytes) -> bool:
     return _FIRST_LINE.match(head.removeprefix(b"\xef\xbb\xbf").lstrip()) is not None
 
 
+@dataclass(slots=True)
+class _Entries:
+    """Lines with a FEN, as bytes: the objects of all of them would take ten times as long as reading each once.
+
+    `scored` says which have an evaluation.
+    """
+
+    lines: list[bytes] = field(default_factory=list)
+    fens: list[bytes] = field(default_factory=list)
+    scored: list[bool] = field(default_factory=list)
+
+    def take(self, rows: Sequence[int]) -> _Entries:
+        if len(rows) == len(self.lines):
+            return self
+        return _Entries([self.lines[i] for i in rows], [self.fens[i] for i in rows], [self.scored[i] for i in rows])
+
+
 def parse_dump(block: LineBlock, options: SampleOptions) -> Rows:
     """The legal positions of a block that pass the filters. `min_ply` and `max_ply` say nothing about bare positions.
 
     A header filter (a rating, a player) rejects all lines: they have no headers.
     """
     rows = Rows(block.source)
-    reason = header_reject(b"", options) if options.filters_headers else None
-    entries = _entries(block, rows, reason)
-    boards, kept = _boards([entry["fen"] for entry in entries], rows)
+    entries = _entries(block, rows, header_reject(b"", options) if options.filters_headers else None)
+    boards, kept = _boards(entries.fens, rows)
     rows.parsed = rows.looked_at = len(kept)
-    rows.numbers, rows.offsets = [rows.numbers[i] for i in kept], [rows.offsets[i] for i in kept]
-    rows.headers, rows.results = [{} for _ in kept], [None] * len(kept)
+    if len(kept) < len(entries.fens):
+        rows.numbers, rows.offsets = [rows.numbers[i] for i in kept], [rows.offsets[i] for i in kept]
+    rows.headers, rows.results = [{}] * len(kept), [None] * len(kept)
     if kept:
-        _fill(rows, boards, [entries[i] for i in kept], options)
+        _fill(rows, boards, entries.take(kept), options)
     return rows
 
 
-def _entries(block: LineBlock, rows: Rows, reason: str | None) -> list[dict[str, Any]]:
-    """The objects of the lines, with number and offset of each in the rows; counts lines that are none."""
-    try:
-        read: list[Any] = list(map(orjson.loads, block.lines))
-    except orjson.JSONDecodeError:
-        read = [_object(line) for line in block.lines]
-    good = [isinstance(entry, dict) and isinstance(entry.get("fen"), str) for entry in read]
-    if reason is None and all(good):
-        rows.numbers, rows.offsets = block.numbers, block.offsets
-        return read
-    for i, fine in enumerate(good):
-        why = reason if fine else "not a position"
+def _entries(block: LineBlock, rows: Rows, reason: str | None) -> _Entries:
+    """The lines with a FEN, with number and offset of each in the rows; counts the others."""
+    entries = _Entries()
+    for i, line in enumerate(block.lines):
+        fen, scored = line[8 : line.find(b'"', 8)], True
+        # As lichess writes them; other lines are read in full.
+        usual = line.startswith(_PREFIX) and line.endswith(b"}]}") and (b'"cp":' in line or b'"mate":' in line)
+        if not usual or _BACKSLASH in fen:
+            entry = _object(line)
+            fen, scored = str(entry.get("fen", "")).encode("ascii", "replace"), _has_score(entry)
+        why = reason or (None if fen else "not a position")
         if why is None:
+            entries.lines.append(line)
+            entries.fens.append(fen)
+            entries.scored.append(scored)
             rows.numbers.append(block.numbers[i])
             rows.offsets.append(block.offsets[i])
         else:
             rows.rejected.append(Rejected(why, block.offsets[i], f"line {block.numbers[i]}"))
-    return [entry for entry, fine in zip(read, good, strict=True) if fine and reason is None]
+    return entries
 
 
-def _object(line: bytes) -> Any:
+def _object(line: bytes) -> dict[str, Any]:
+    """The JSON object of a line, empty for what is none."""
     try:
-        return orjson.loads(line)
+        read = orjson.loads(line)
     except orjson.JSONDecodeError:
-        return None
+        return {}
+    return read if isinstance(read, dict) else {}
 
 
-def _boards(fens: list[str], rows: Rows) -> tuple[board.Boards, list[int]]:
+def _boards(fens: list[bytes], rows: Rows) -> tuple[board.Boards, list[int]]:
     """The boards of the legal ones among these FENs and which these are; counts the others, and Chess960."""
-    text = "".join(fens).encode("ascii", "replace")
-    offsets = np.zeros(len(fens) + 1, np.int64)
-    np.cumsum([len(fen) for fen in fens], out=offsets[1:])
+    text = np.frombuffer(bytearray(b"".join(fens)) or bytearray(1), np.uint8)
+    offsets = np.array(list(accumulate(map(len, fens), initial=0)), np.int64)
     boards = np.empty((len(fens), board.ROW), np.uint64)
-    letters = np.frombuffer(bytearray(text) or bytearray(1), np.uint8)
-    reasons = [""] * len(fens)
+    reasons: dict[int, str] = {}
     begin = 0
     while begin < len(fens):
-        bad, wrong = read_fens(letters, offsets[begin:], boards[begin:])
+        bad, wrong = read_fens(text, offsets[begin:], boards[begin:])
         if bad < 0:
             break
-        begin += bad
-        reasons[begin] = f"illegal position: {REASONS[wrong]}"
-        boards[begin] = 0
-        begin += 1
-    # Rights without king and rook at home are dropped on reading: such a position is one of Chess960.
-    rights = _RIGHTS_LETTERS[(boards[:, STATE] & RIGHTS).astype(np.int64)].tolist()
-    for i, (fen, count) in enumerate(zip(fens, rights, strict=True)):
-        castling = fen.split(" ", 3)[2] if not reasons[i] else "-"
-        if castling != "-" and (len(castling) != count or not set(castling) <= set("KQkq")):
-            reasons[i] = "Chess960"
-    kept = [i for i, reason in enumerate(reasons) if not reason]
-    for i, reason in enumerate(reasons):
-        if reason:
-            name, _, detail = reason.partition(": ")
-            line = f"line {rows.numbers[i]}"
-            rows.rejected.append(Rejected(name, rows.offsets[i], f"{line}: {detail}" if detail else line))
-    return (boards if len(kept) == len(fens) else boards[kept]), kept
+        reasons[begin + bad] = f"illegal position: {REASONS[wrong]}"
+        begin += bad + 1
+    standard = np.empty(len(fens), np.bool_)
+    standard_castling(text, offsets, boards, standard)
+    for i in np.flatnonzero(~standard).tolist():
+        reasons.setdefault(i, "Chess960")
+    for i, reason in sorted(reasons.items()):
+        name, _, detail = reason.partition(": ")
+        line = f"line {rows.numbers[i]}"
+        rows.rejected.append(Rejected(name, rows.offsets[i], f"{line}: {detail}" if detail else line))
+    kept = [i for i in range(len(fens)) if i not in reasons] if reasons else list(range(len(fens)))
+    return (boards[kept] if reasons else boards), kept
 
 
-def _fill(rows: Rows, boards: board.Boards, entries: list[dict[str, Any]], options: SampleOptions) -> None:
+def _fill(rows: Rows, boards: board.Boards, entries: _Entries, options: SampleOptions) -> None:
     """Filters the positions and fills the rows."""
-    fits = np.ones(len(entries), np.bool_)
+    fits = np.ones(len(boards), np.bool_)
 
     def keep(passing: NDArray[np.bool_], reason: str) -> None:
         nonlocal fits
@@ -141,52 +158,51 @@ def _fill(rows: Rows, boards: board.Boards, entries: list[dict[str, Any]], optio
     chosen = np.flatnonzero(fits)
     rows.boards = boards[chosen]
     rows.keys = board.keys(rows.boards)
-    rows.ply = np.array([entries[i]["fen"].split(" ", 2)[1] == "b" for i in chosen.tolist()], np.int32)
+    rows.ply = (rows.boards[:, STATE] >> BLACK_SHIFT & ONE).astype(np.int32)
     rows.game = chosen
     rows.begin = rows.end = np.zeros(len(chosen), np.int64)
-    sign = options.recorded.sign if options.recorded is not None else RecordedOptions(DUMP).sign
-    rows.recorded = _Evaluations([entries[i] for i in chosen.tolist()], rows.boards, sign)
+    rows.recorded = _Evaluations(entries.take(chosen.tolist()), rows.boards, options.recorded or RecordedOptions(DUMP))
 
 
-def _keep_recorded(
-    entries: list[dict[str, Any]], keep: Callable[[NDArray[np.bool_], str], None], wanted: RecordedOptions
-) -> None:
+def _keep_recorded(entries: _Entries, keep: Callable[[NDArray[np.bool_], str], None], wanted: RecordedOptions) -> None:
     if wanted.kind != DUMP:
-        keep(np.zeros(len(entries), np.bool_), OTHER_KIND)
+        keep(np.zeros(len(entries.lines), np.bool_), OTHER_KIND)
         return
-    keep(np.array([_has_score(entry) for entry in entries], np.bool_), NONE_RECORDED)
+    keep(np.array(entries.scored), NONE_RECORDED)
+    if wanted.min_depth is None and wanted.min_nodes is None:
+        return
+    best = [_best(_object(line)) for line in entries.lines]
+    depth = np.array([one.get("depth", 0) for one in best])
+    nodes = np.array([1000 * one.get("knodes", 0) for one in best])
     if wanted.min_depth is not None:
-        enough = [_best(entry).get("depth", 0) >= wanted.min_depth for entry in entries]
-        keep(np.array(enough, np.bool_), f"evaluation of less than depth {wanted.min_depth}")
+        keep(depth >= wanted.min_depth, f"evaluation of less than depth {wanted.min_depth}")
     if wanted.min_nodes is not None:
-        enough = [1000 * _best(entry).get("knodes", 0) >= wanted.min_nodes for entry in entries]
-        keep(np.array(enough, np.bool_), f"evaluation of fewer than {wanted.min_nodes:,} nodes")
+        keep(nodes >= wanted.min_nodes, f"evaluation of fewer than {wanted.min_nodes:,} nodes")
 
 
 def _has_score(entry: dict[str, Any]) -> bool:
     try:
-        first = entry["evals"][0]["pvs"][0]
-        return "cp" in first or "mate" in first
+        return any("cp" in one["pvs"][0] or "mate" in one["pvs"][0] for one in entry["evals"])
     except (KeyError, IndexError, TypeError):
         return False
 
 
 def _best(entry: dict[str, Any]) -> dict[str, Any]:
     """The deepest evaluation of a position, of equally deep ones that of most nodes; empty when there is none."""
-    evaluations: list[dict[str, Any]] = entry["evals"] if _has_score(entry) else [{}]
-    if len(evaluations) == 1:
-        return evaluations[0]
+    if not _has_score(entry):
+        return {}
+    evaluations: list[dict[str, Any]] = entry["evals"]
     return max(evaluations, key=lambda one: (one.get("depth", 0), one.get("knodes", 0)))
 
 
 class _Evaluations(Sequence[Recorded | None]):
-    """The evaluations of rows, made when they are asked for: those of most rows never are."""
+    """The evaluations of rows, read when they are asked for: those of most rows never are."""
 
-    def __init__(self, entries: list[dict[str, Any]], boards: board.Boards, sign: Callable[[bool], int]) -> None:
-        self._entries, self._boards, self._sign = entries, boards, sign
+    def __init__(self, entries: _Entries, boards: board.Boards, wanted: RecordedOptions) -> None:
+        self._lines, self._boards, self._wanted = entries.lines, boards, wanted
 
     def __len__(self) -> int:
-        return len(self._entries)
+        return len(self._lines)
 
     @overload
     def __getitem__(self, i: int) -> Recorded | None: ...
@@ -195,11 +211,11 @@ class _Evaluations(Sequence[Recorded | None]):
     def __getitem__(self, i: int | slice) -> Recorded | Sequence[Recorded | None] | None:
         if isinstance(i, slice):
             return [self[j] for j in range(*i.indices(len(self)))]
-        found = _best(self._entries[i])
+        found = _best(_object(self._lines[i]))
         if not found:
             return None
         first = found["pvs"][0]
-        sign = self._sign(self._entries[i]["fen"].split(" ", 2)[1] == "w")
+        sign = self._wanted.sign(not self._boards[i, STATE] >> BLACK_SHIFT & ONE)
         line = _line(self._boards[i], first.get("line", ""))
         return Recorded(
             DUMP,

@@ -55,7 +55,9 @@ def find_sources(paths: Sequence[str]) -> list[Source]:
             inside = sorted(p for p in Path(path).rglob("*") if p.is_file() and _is_archive(p))
             if not inside:
                 endings = ", ".join(ENDINGS)
-                raise ValueRepairError(f"{path}: no {endings} files (packed ones count too) or lc0 chunks in this folder")
+                raise ValueRepairError(
+                    f"{path}: no {endings} files (packed ones count too) or lc0 chunks in this folder"
+                )
             sources += [Source(str(p), str(p), bare_name(p.relative_to(path).as_posix())) for p in inside]
         elif os.path.exists(path):
             sources.append(Source(path, path, bare_name(os.path.basename(path))))

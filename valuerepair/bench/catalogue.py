@@ -8,7 +8,7 @@ from collections.abc import Callable
 from valuerepair.bench.ratio import BenchData, Comparison
 
 Bench = Callable[[BenchData], Comparison]
-MODULES = ("archives", "board", "nets", "search", "engines", "mining")
+MODULES = ("archives", "board", "nets", "search", "engines", "mining", "recorded")
 
 
 def benches() -> dict[str, Bench]:
