@@ -13,8 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tests.lc0_oracle import game_state
-from tests.parity import lc0_search
-from tests.parity.lc0_search import F, Lc0Search, Node
+from tests.parity import lc0_floats
+from tests.parity.lc0_floats import F
+from tests.parity.lc0_search import Lc0Search, Node
 from valuerepair.board import legal_moves, parse_fens
 from valuerepair.board.make import black_to_move
 from valuerepair.board.rows import FLIP
@@ -145,8 +146,8 @@ class PlainSearch(Lc0Search):
         temperature = F(1) / F(self.params.policy_softmax_temp)
         policy: Any  # packed in 16 bits with lc0's floats, else float32
         if self.params.lc0_floats:
-            policy = lc0_search.packed(lc0_search.softmax(answer.logits, temperature))
-            order = lc0_search.gnu_sorted(policy.tolist())
+            policy = lc0_floats.packed(lc0_floats.softmax(answer.logits, temperature))
+            order = lc0_floats.gnu_sorted(policy.tolist())
         else:
             powers = [F(math.exp(x)) for x in (answer.logits - answer.logits.max()) * temperature]
             total = F(0)
