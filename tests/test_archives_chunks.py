@@ -70,7 +70,7 @@ def played(lc0: str, request: pytest.FixtureRequest, tmp_path_factory: pytest.Te
         "--temperature=1",
         "--noise-epsilon=0.5",
         f"--history-fill-new={request.param}",
-        games=12,
+        games=7,
     )
     assert games is not None
     assert sum(game.chunk is not None for game in games) >= 5
@@ -338,12 +338,10 @@ def test_truncated_chunks_are_used_up_to_the_cut_and_reported(tmp_path: Path) ->
     (tmp_path / "game_2.gz").write_bytes(gzip.compress(whole)[:-400])
     (tmp_path / "game_3.gz").write_bytes(gzip.compress(whole[:8356])[:-100])
     found, report = run(tmp_path)
-    assert [(Path(name).name, how) for name, how in report.truncated] == [
-        ("game_1.gz", "100 bytes behind the last whole record; the 10 records before were used"),
-        ("game_2.gz", report.truncated[1][1]),
-        ("game_3.gz", "the gzip stream breaks off; the 0 records before were used"),
-    ]
-    assert report.truncated[1][1].startswith("the gzip stream breaks off; the ")
+    cuts = {Path(name).name: how for name, how in report.truncated}
+    assert cuts["game_1.gz"] == "100 bytes behind the last whole record; the 10 records before were used"
+    assert cuts["game_2.gz"].startswith("the gzip stream breaks off; the ")
+    assert cuts["game_3.gz"] == "the gzip stream breaks off"
     assert report.rejected == {"cut off": 1}
     assert 10 < len(found) <= len(GAME)
 

@@ -5,6 +5,7 @@ Only records of version 6 are read (`valuerepair.v6`).
 
 from __future__ import annotations
 
+import os
 import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -20,7 +21,7 @@ from valuerepair.archives.recorded_options import CHUNKS, OTHER_KIND
 from valuerepair.archives.report import ReadReport
 from valuerepair.archives.rows import Rejected, Rows
 from valuerepair.archives.select import game_hashes, in_share
-from valuerepair.archives.sniff import HEAD, chunk_version, unpacked
+from valuerepair.archives.sniff import HEAD, chunk_version, named_as_chunk, unpacked
 from valuerepair.archives.tar import Member, TarError, looks_like_tar, members
 
 BLOCK_CHUNKS = 16
@@ -56,8 +57,11 @@ def holds_chunks(source: Source) -> bool:
             head = file.read(HEAD)
     except OSError:
         return False  # reading it will say why
-    if chunk_version(unpacked(head)) is not None or looks_like_tar(head):
+    beginning = unpacked(head)
+    if chunk_version(beginning) is not None or looks_like_tar(head):
         return True
+    if not beginning and named_as_chunk(os.path.basename(source.path)):
+        return True  # so short that nothing can be unpacked
     return bare_name(source.path).endswith(".tar") and looks_like_tar(_beginning(source))
 
 
@@ -78,7 +82,10 @@ def read_blocks(
     for number, member in enumerate(_members(source, report, on_bytes), 1):
         report.games += 1
         version = chunk_version(unpacked(member.content[:HEAD]))
-        if version != v6.VERSION:
+        if version is None and (broken := _unpack(member.content)[1]):
+            report.truncated.append((f"{source.name}: {member.name}" if member.name else source.name, broken))
+            report.reject("cut off", source.name, member.offset, member.name)
+        elif version != v6.VERSION:
             reason = _NO_CHUNK if version is None else f"{_OTHER_VERSION} {version}"
             report.reject(reason, source.name, member.offset, member.name)
         elif member.size > MAX_PACKED:
@@ -105,7 +112,7 @@ def _members(source: Source, report: ReadReport, on_bytes: OnBytes | None) -> It
     """The files of a tar archive, or the one file that is a chunk itself."""
     with open(source.path, "rb") as file:
         head = file.read(HEAD)
-    if chunk_version(unpacked(head)) is not None:
+    if not looks_like_tar(head) and not bare_name(source.path).endswith(".tar"):
         with open(source.path, "rb") as file:
             content = file.read(MAX_PACKED + 1)
         if on_bytes is not None:

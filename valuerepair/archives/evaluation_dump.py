@@ -28,11 +28,12 @@ from valuerepair.archives.recorded_options import DUMP, NONE_RECORDED, OTHER_KIN
 from valuerepair.archives.rows import Rejected, Rows
 from valuerepair.board.batch import read_fens
 from valuerepair.board.bits import ONE
-from valuerepair.board.fen import REASONS
+from valuerepair.board.fen import BAD_CASTLING, REASONS
 from valuerepair.board.rows import BLACK_SHIFT, STATE
 from valuerepair.positions import Recorded, decode_moves, encode_moves
 
 _FIRST_LINE = re.compile(rb'\{[^\n]*"fen"\s*:')
+_CHESS960 = "Chess960"
 _PREFIX, _BACKSLASH = b'{"fen":"', 92
 
 
@@ -121,12 +122,12 @@ def _boards(fens: list[bytes], rows: Rows) -> tuple[board.Boards, list[int]]:
         bad, wrong = read_fens(text, offsets[begin:], boards[begin:])
         if bad < 0:
             break
-        reasons[begin + bad] = f"illegal position: {REASONS[wrong]}"
+        reasons[begin + bad] = _CHESS960 if wrong == BAD_CASTLING else f"illegal position: {REASONS[wrong]}"
         begin += bad + 1
     standard = np.empty(len(fens), np.bool_)
     standard_castling(text, offsets, boards, standard)
     for i in np.flatnonzero(~standard).tolist():
-        reasons.setdefault(i, "Chess960")
+        reasons.setdefault(i, _CHESS960)
     for i, reason in sorted(reasons.items()):
         name, _, detail = reason.partition(": ")
         line = f"line {rows.numbers[i]}"

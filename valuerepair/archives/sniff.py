@@ -34,8 +34,13 @@ def is_chunk_file(path: str) -> bool:
         return chunk_version(unpacked(file.read(HEAD))) is not None
 
 
+def named_as_chunk(name: str) -> bool:
+    """The file has a name as lc0 gives to chunks."""
+    return _CHUNK_NAME.fullmatch(name) is not None
+
+
 def counts_as_chunk(path: str, name: str) -> bool:
-    """A file of a folder is a training chunk: by a name as lc0 gives it, or by content where the name says nothing."""
-    if _CHUNK_NAME.fullmatch(name):
+    """A file of a folder is a training chunk: by its name, or by content where the name says nothing."""
+    if named_as_chunk(name):
         return True
     return _NO_INNER_ENDING.fullmatch(name) is not None and is_chunk_file(path)
