@@ -1,0 +1,225 @@
+"""Evaluations in PGN comments and EPD opcodes: whose view, before or after the move, and which kind a run takes."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import re
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import chess
+import chess.engine
+import chess.pgn
+import pytest
+
+from valuerepair.archives import ReadReport, SampleOptions, sample
+from valuerepair.archives.detect import detect
+from valuerepair.archives.recorded_options import RecordedOptions
+from valuerepair.errors import UsageError, ValueRepairError
+from valuerepair.positions import Position
+
+GAME = '[White "{white}"]\n[Black "{black}"]\n[Result "1-0"]\n\n{moves} 1-0\n\n'
+
+
+def game(moves: str, white: str = "Alpha 1.0", black: str = "Beta 2") -> str:
+    return GAME.format(white=white, black=black, moves=moves)
+
+
+def run(path: Path, kind: str, text: str | None = None, **options: Any) -> tuple[list[Position], ReadReport]:
+    if text is not None:
+        path.write_text(text)
+    wanted = {name: options.pop(name) for name in ("view", "depth", "min_depth", "min_nodes", "by") if name in options}
+    chosen: dict[str, Any] = {"per_game": None, "min_ply": 0, "recorded": RecordedOptions(kind, **wanted), **options}
+    report = ReadReport()
+    found = [p for batch in sample([str(path)], SampleOptions(**chosen), report) for p in batch]
+    assert report.adds_up, report
+    return found, report
+
+
+def scores(found: list[Position]) -> list[tuple[str | None, int | None, int | None]]:
+    """(move played, centipawns, moves to mate) of each."""
+    return [(p.origin.played, p.origin.eval_cp, p.origin.eval_mate) for p in found]
+
+
+def extents(found: list[Position]) -> list[tuple[int, int, int, int]]:
+    """(depth, seldepth, nodes, milliseconds) of each."""
+    recorded = [p.origin.recorded for p in found if p.origin.recorded]
+    return [(r.depth, r.seldepth, r.nodes, r.time_ms) for r in recorded]
+
+
+def test_lichess_comments_are_of_the_position_after_the_move_and_whites_view(tmp_path: Path) -> None:
+    moves = (
+        "1. e4 { [%eval 0.24] [%clk 0:10:00] } e5 { [%eval 0.12,20] } "
+        "2. Nc3 { [%eval #-3] } Bc5 { [%eval #4,33] } 3. a3"
+    )
+    found, report = run(tmp_path / "a.pgn", "eval", game(moves))
+    assert scores(found) == [("e7e5", -24, None), ("b1c3", 12, None), ("f8c5", None, 3), ("a2a3", None, 4)]
+    assert [p.origin.recorded.depth for p in found if p.origin.recorded] == [0, 20, 0, 33]
+    assert report.rejected_positions == {"no recorded evaluation": 1}
+
+
+def test_cutechess_comments_are_of_the_position_before_the_move_and_the_movers_view(tmp_path: Path) -> None:
+    moves = (
+        "1. e4 {book} e5 {+0.65/12 1.2s} 2. Nf3 {-M6/64 0.16s} Nc6 {+M17/17 0s} "
+        "3. Bb5 {0.00/9 2s, n=500, sd=20} a6 {0s} 4. Ba4"
+    )
+    found, report = run(tmp_path / "a.pgn", "cutechess", game(moves))
+    assert scores(found) == [("e7e5", 65, None), ("g1f3", None, -3), ("b8c6", None, 9), ("f1b5", 0, None)]
+    assert extents(found) == [(12, 0, 0, 1200), (64, 0, 0, 160), (17, 0, 0, 0), (9, 20, 500, 2000)]
+    players = [p.origin.recorded.by for p in found if p.origin.recorded]
+    assert players == ["Beta 2", "Alpha 1.0", "Beta 2", "Alpha 1.0"]
+    assert report.rejected_positions == {"no recorded evaluation": 3}
+
+
+def test_tcec_comments_are_of_the_position_before_the_move_and_whites_view(tmp_path: Path) -> None:
+    moves = (
+        "1. e4 {book, mb=+0+0+0+0+0,} e5 {d=16, sd=53, mt=70033, s=9, n=26518605, pv=e5 Nf3, tb=0, wv=0.43, R50=50,} "
+        "2. Nf3 {d=2, sd=3, mt=5, n=77, pv=Nf3, wv=-M4, R50=47,} Nc6 {d=1, sd=1, mt=232, n=0, pv=Nc6, wv=0.00,} 3. Bb5"
+    )
+    found, report = run(tmp_path / "a.pgn", "tcec", game(moves))
+    assert scores(found) == [("e7e5", -43, None), ("g1f3", None, -2)]
+    assert extents(found) == [(16, 53, 26518605, 70033), (2, 3, 77, 5)]
+    # What an engine writes without a search is no evaluation.
+    assert report.rejected_positions == {"no recorded evaluation": 3}
+
+
+def test_a_wrong_view_can_be_put_right(tmp_path: Path) -> None:
+    text = game("1. e4 {+0.20/9 1s} e5 {+0.30/9 1s} 2. Nf3 {+0.10/9 1s}")
+    assert [s[1] for s in scores(run(tmp_path / "a.pgn", "cutechess", text)[0])] == [20, 30, 10]
+    assert [s[1] for s in scores(run(tmp_path / "a.pgn", "cutechess", text, view="white")[0])] == [20, -30, 10]
+    text = game("1. e4 {[%eval 0.2]} e5 {[%eval 0.3]} 2. Nf3")
+    assert [s[1] for s in scores(run(tmp_path / "a.pgn", "eval", text, view="mover")[0])] == [20, 30]
+
+
+def test_shallow_ones_and_those_of_other_players_are_counted(tmp_path: Path) -> None:
+    text = game("1. e4 {+0.20/9 1s} e5 {+0.30/12 1s} 2. Nf3 {+0.10/8 1s}")
+    found, report = run(tmp_path / "a.pgn", "cutechess", text, min_depth=9, by="alpha")
+    assert scores(found) == [("e2e4", 20, None)]
+    assert report.rejected_positions == {"evaluation by another player": 1, "evaluation of less than depth 9": 1}
+    _, report = run(tmp_path / "a.pgn", "cutechess", text, min_nodes=1)
+    assert report.rejected_positions == {"evaluation of fewer than 1 nodes": 3}
+
+
+def test_evaluations_with_and_without_depth_are_not_mixed(tmp_path: Path) -> None:
+    text = game("1. e4 {[%eval 0.2]} e5 {[%eval 0.3,20]} 2. Nf3")
+    assert scores(run(tmp_path / "a.pgn", "eval", text, depth=True)[0]) == [("g1f3", 30, None)]
+    found, report = run(tmp_path / "a.pgn", "eval", text, depth=False)
+    assert scores(found) == [("e7e5", -20, None)]
+    assert report.rejected_positions["evaluation with a depth, unlike the first ones"] == 1
+
+
+def test_one_run_takes_one_kind(tmp_path: Path) -> None:
+    text = (
+        game("1. e4 {[%eval 0.2]} e5 2. Nf3")
+        + game("1. d4 {+0.65/12 1.2s} d5")
+        + game("1. c4 {d=1, n=5, wv=0.10,} c5")
+        + game("1. b4 b5")
+    )
+    for kind in ("eval", "cutechess", "tcec"):
+        found, report = run(tmp_path / "a.pgn", kind, text)
+        assert len(found) == 1
+        assert report.rejected == {"evaluations of another kind": 2, "no recorded evaluation": 1}
+    with pytest.raises(UsageError, match="only cutechess and tcec comments say which player"):
+        RecordedOptions("eval", by="x")
+    with pytest.raises(UsageError, match="no kind 'x'"):
+        RecordedOptions("x")
+
+
+def test_epd_scores_with_depth_and_nodes(tmp_path: Path) -> None:
+    lines = (
+        'r1bqkbnr/pppp1ppp/2n5/4p3/2B1P3/5Q2/PPPP1PPP/RNB1K1NR b KQkq - ce -120; acd 20; acn 5000; acs 3; id "a";\n'
+        "4k3/8/8/8/8/8/4P3/4K3 w - - bm #3;\n"
+        "4k3/8/8/8/8/8/3P4/4K3 w - - bm e4;\n"
+    )
+    found, report = run(tmp_path / "a.epd", "epd", lines)
+    assert scores(found) == [(None, -120, None), (None, None, 3)]
+    first = found[0].origin.recorded
+    assert first is not None
+    assert (first.depth, first.nodes, first.time_ms) == (20, 5000, 3000)
+    assert report.rejected_positions == {"no recorded evaluation": 1}
+    assert scores(run(tmp_path / "a.epd", "epd", view="white")[0])[0] == (None, 120, None)
+    _, report = run(tmp_path / "a.epd", "eval")
+    assert report.rejected_positions == {"evaluations of another kind": 2, "no recorded evaluation": 1}
+
+
+def read_games(path: Path, mark: str) -> list[chess.pgn.Game]:
+    """The first games that have the mark, as python-chess reads them."""
+    data = path.read_bytes()
+    if path.suffix == ".zst":
+        data = subprocess.run(["zstd", "-dc", path], capture_output=True, check=True).stdout
+    text = (gzip.decompress(data) if path.suffix == ".gz" else data).decode("latin-1").replace("\r", "")
+    texts = [part for part in text.split("\n\n[Event ") if mark in part][:25]
+    games = [chess.pgn.read_game(io.StringIO("[Event " + part)) for part in texts]
+    return [one for one in games if one is not None]
+
+
+def by_python_chess(kind: str, path: Path) -> dict[tuple[str, str], tuple[int | None, int | None]]:
+    """FEN and move played -> scores, read independently: python-chess's comments, and the formats' definitions."""
+    found: dict[tuple[str, str], tuple[int | None, int | None]] = {}
+    for one in read_games(path, {"eval": "%eval", "cutechess": "/", "tcec": "wv="}[kind]):
+        for node in one.mainline():
+            assert node.parent is not None
+            board = node.parent.board()
+            score: chess.engine.PovScore | None = None
+            if kind == "eval":
+                score = node.parent.eval() if node.parent.parent is not None else None
+            else:
+                pattern = r"^([+-]?)(M?)([\d.]+)/\d+" if kind == "cutechess" else r"wv=(-?)(M?)([\d.]+)"
+                match = re.search(pattern, node.comment)
+                if match and "n=0," not in node.comment:
+                    mate, number = match[2] == "M", float(match[3])
+                    value: Any = (
+                        chess.engine.Mate(int((number + 1) // 2)) if mate else chess.engine.Cp(round(100 * number))
+                    )
+                    view = board.turn if kind == "cutechess" else chess.WHITE
+                    score = chess.engine.PovScore(-value if match[1] == "-" else value, view)
+            if score is not None:
+                own = score.pov(board.turn)
+                found.setdefault((board.fen(), node.move.uci()), (own.score(), own.mate()))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [("eval", "lichess-blitz.pgn"), ("cutechess", "leela-ID352.pgn.gz"), ("tcec", "tcec-lc0-s16.pgn.zst")],
+)
+def test_real_archives_as_python_chess_reads_them(shared_data: Path, kind: str, name: str) -> None:
+    path = shared_data / "pgn" / name
+    expected = by_python_chess(kind, path)
+    found, _ = run(path, kind, positions=None)
+    ours = {(p.fen, p.origin.played or ""): (p.origin.eval_cp, p.origin.eval_mate) for p in found}
+    # Positions of these games that came first in another one are that one's.
+    same = [ours[place] == expected[place] for place in expected if place in ours]
+    assert len(same) > 1000
+    assert sum(same) / len(same) > 0.99
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "depth"),
+    [
+        ("lichess-blitz.pgn", "eval", False),
+        ("leela-ID352.pgn.gz", "cutechess", True),
+        ("tcec-lc0-s16.pgn.zst", "tcec", True),
+    ],
+)
+def test_the_kind_is_that_of_the_first_evaluation(shared_data: Path, name: str, kind: str, depth: bool) -> None:
+    found = detect([str(shared_data / "pgn" / name)])
+    assert (found.kind, found.depth) == (kind, depth)
+
+
+def test_detection_looks_through_archives_in_order(tmp_path: Path) -> None:
+    (tmp_path / "a.pgn").write_text(game("1. e4 e5"))
+    (tmp_path / "b.epd").write_text("4k3/8/8/8/8/8/4P3/4K3 w - - bm e4;\n")
+    with pytest.raises(
+        ValueRepairError, match=r"a\.pgn, .*b\.epd: no recorded evaluation in the first 64 MiB; known are"
+    ):
+        detect([str(tmp_path)])
+    (tmp_path / "c.pgn").write_text(game("1. e4 e5") * 40_000 + game("1. e4 {[%eval 0.30,12]} e5"))
+    found = detect([str(tmp_path)])
+    assert (found.kind, found.depth, Path(found.archive).name) == ("eval", True, "c.pgn")
+    (tmp_path / "b.epd").write_text("4k3/8/8/8/8/8/4P3/4K3 w - - bm e4; ce 30;\n")
+    assert detect([str(tmp_path)]).kind == "epd"
+    with pytest.raises(UsageError, match="say what comes from standard input: recorded:kind=K"):
+        detect(["-"])
