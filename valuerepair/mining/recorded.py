@@ -17,13 +17,13 @@ from valuerepair.store import Store
 Floats = NDArray[np.float64]
 
 # So many positions of a side are needed to judge, and a correlation that is surely below this one is none.
-ENOUGH = 100
+ENOUGH, ENOUGH_GAMES = 100, 50
 NO_CORRELATION = 0.2
 _Z = 1.96
 _NAMES_SHOWN = 3
 _RESULTS = {"1-0": 1.0, "0-1": -1.0, "1/2-1/2": 0.0}
 _ROWS = """
-SELECT p.side = 'w', g.result, v.cp, v.mate, v.q, n.q, v.depth, v.nodes, iif(p.side = 'w', g.white, g.black)
+SELECT p.side = 'w', g.result, v.cp, v.mate, v.q, n.q, v.depth, v.nodes, iif(p.side = 'w', g.white, g.black), g.id
 FROM deep_values v
 JOIN positions p ON p.id = v.position_id
 JOIN games g ON g.id = p.game_id
@@ -42,7 +42,7 @@ def remarks(store: Store, run_id: int, net_id: int, oracle_id: int, identity: Or
     rows = store.connection.execute(_ROWS, (net_id, run_id, oracle_id)).fetchall()
     if not rows:
         return []
-    white, results, cp, mate, own, net, depth, nodes, names = zip(*rows, strict=True)
+    white, results, cp, mate, own, net, depth, nodes, names, games = zip(*rows, strict=True)
     kind = identity.options["kind"]
     view = identity.options.get("view", KINDS[kind].view)
     q = values.deep_q(_floats(cp), _floats(mate), np.full((len(rows), 3), np.nan), _floats(own), values.DEFAULT_ALPHA)
@@ -51,7 +51,9 @@ def remarks(store: Store, run_id: int, net_id: int, oracle_id: int, identity: Or
     if kind in (CUTECHESS, TCEC) and "by" not in identity.options:
         said += _players(names)
     outcomes = sign * _floats([_RESULTS.get(result or "") for result in results])
-    references = [("the results of the games", outcomes)]
+    references = []
+    if len(set(games)) >= ENOUGH_GAMES:  # positions of one game have one result
+        references.append(("the results of the games", outcomes))
     if kind != CHUNKS:  # where the net's value is of the same record
         references.append(("the net", _floats(net)))
     for what, reference in references:
