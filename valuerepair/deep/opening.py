@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from valuerepair.deep.oracle import Oracle
-from valuerepair.deep.spec import DEFAULT_NODES, DeepSpec, parse_spec
+from valuerepair.deep.spec import DEFAULT_NODES, RECORDED, DeepSpec, parse_spec
 from valuerepair.deep.uci_oracle import UciOracle, UciOracleSetup
 from valuerepair.engines import EngineSetup, find_engine, usable_cores
 from valuerepair.errors import UsageError, ValueRepairError
@@ -55,6 +55,8 @@ def open_oracle(
     if workers is not None and workers < 1:
         raise UsageError(f"--workers {workers}: must be at least 1")
     parsed = parse_spec(spec) if spec is not None else _default_spec(say)
+    if parsed.kind == RECORDED:
+        raise UsageError("--deep recorded: recorded evaluations belong to archives, and only vr mine reads those")
     if parsed.kind == "mcts":
         return _mcts(parsed, net_path, net, workers, say)
     return _engines(parsed, net_path, workers, say)
