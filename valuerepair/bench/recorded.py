@@ -31,8 +31,8 @@ from valuerepair.nets.policy import policy_indices
 from valuerepair.positions import PositionBatch, decode_move
 from valuerepair.store import Store
 
-GAMES, COPIES = 60, 20  # distinct chunks, and how often each is in the tar
-LINES, REPEATS = 20_000, 10
+GAMES, COPIES = 60, 40  # distinct chunks, and how often each is in the tar
+LINES, REPEATS = 20_000, 20
 VISITS = 800
 DRAWN = 200  # positions of the dump that are evaluated
 
