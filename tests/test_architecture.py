@@ -23,6 +23,7 @@ ROOMS = (
     "store",
     "mcts",
     "deep",
+    "candidates",
     "mining",
     "books",
     "views",

@@ -90,7 +90,7 @@ CREATE TABLE net_values (
 ) WITHOUT ROWID;
 CREATE TABLE deep_values (
     oracle_id INTEGER NOT NULL REFERENCES oracles (id),
-    stage TEXT NOT NULL,                -- rung of the screening ladder; 'full' is the whole search
+    stage TEXT NOT NULL,                -- 'full': the whole search; others: see store.rows
     position_id INTEGER NOT NULL REFERENCES positions (id),
     cp INTEGER, mate INTEGER,
     w INTEGER, d INTEGER, l INTEGER,    -- per mille
@@ -144,7 +144,18 @@ DROP TABLE net_values;
 ALTER TABLE net_values_2 RENAME TO net_values;
 """
 
-MIGRATIONS: Sequence[str] = (_VERSION_1, _VERSION_2)
+_VERSION_3 = """
+CREATE TABLE priors (                   -- the net's policy, of single moves
+    net_id INTEGER NOT NULL REFERENCES nets (id),
+    position_id INTEGER NOT NULL REFERENCES positions (id),
+    move INTEGER NOT NULL,              -- as in positions.moves
+    p REAL NOT NULL,                    -- among the legal moves
+    rank INTEGER NOT NULL,              -- 1: the net's first choice
+    PRIMARY KEY (net_id, position_id, move)
+) WITHOUT ROWID;
+"""
+
+MIGRATIONS: Sequence[str] = (_VERSION_1, _VERSION_2, _VERSION_3)
 SCHEMA_VERSION = len(MIGRATIONS)
 
 

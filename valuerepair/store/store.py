@@ -119,7 +119,7 @@ class Store:
 
     def begin_run(self, record: RunRecord) -> Run:
         """Records the beginning of a run; a run of the same identity goes on under its old number."""
-        with self._writing() as connection:
+        with self.writing() as connection:
             row = connection.execute(
                 "SELECT id, state, counts FROM runs WHERE identity = ?", (record.identity,)
             ).fetchone()
@@ -145,7 +145,7 @@ class Store:
 
     def end_run(self, run: Run, state: str, counts: Mapping[str, Any]) -> None:
         """Records how a run ended (``finished``, ``interrupted``) and what it counted, and commits."""
-        with self._writing() as connection:
+        with self.writing() as connection:
             connection.execute(
                 "UPDATE runs SET state = ?, finished = ?, counts = ? WHERE id = ?",
                 (state, now(), json_text(counts), run.id),
@@ -154,7 +154,7 @@ class Store:
 
     def add_net(self, identity: NetIdentity, history_fill: str) -> int:
         """The number of a net with this history fill, recorded on first use."""
-        with self._writing() as connection:
+        with self.writing() as connection:
             connection.execute(
                 "INSERT OR IGNORE INTO nets (name, sha256, history_fill, value_head, input_format, size) "
                 "VALUES (?, ?, ?, ?, ?, ?)",
@@ -172,7 +172,7 @@ class Store:
 
     def add_oracle(self, identity: OracleFacts) -> int:
         """The number of an oracle, recorded on first use."""
-        with self._writing() as connection:
+        with self.writing() as connection:
             connection.execute(
                 "INSERT OR IGNORE INTO oracles (digest, label, kind, engine, sha256, limits, options) "
                 "VALUES (?, ?, ?, ?, ?, ?, ?)",
@@ -196,7 +196,7 @@ class Store:
         A position is known by its board key. One that is there already keeps the history it came with first, and it is
         that history which is to be evaluated.
         """
-        with self._writing() as connection:
+        with self.writing() as connection:
             (newest,) = connection.execute("SELECT coalesce(max(id), 0) FROM positions").fetchone()
             connection.executemany(
                 "INSERT OR IGNORE INTO positions (key, fen, start_fen, moves, history_known, ply, side, phase, pieces, "
@@ -223,7 +223,7 @@ class Store:
 
     def add_net_values(self, ids: NDArray[np.int64], net_id: int, found: NetValues, run: Run) -> None:
         """Records the net's values of the positions `ids` [n]."""
-        with self._writing() as connection:
+        with self.writing() as connection:
             wins, draws, losses = (or_none(column) for column in found.wdl.T)
             connection.executemany(
                 "INSERT OR REPLACE INTO net_values VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
@@ -245,7 +245,7 @@ class Store:
 
     def add_deep(self, position_id: int, oracle_id: int, score: DeepScore, run: Run, stage: str = FULL) -> None:
         """Records one deep search; an earlier failure of the same position is taken back."""
-        with self._writing() as connection:
+        with self.writing() as connection:
             connection.execute(
                 "INSERT OR REPLACE INTO deep_values VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
                 (
@@ -274,7 +274,7 @@ class Store:
         self, position_id: int, oracle_id: int, reason: str, attempts: int, run: Run, stage: str = FULL
     ) -> None:
         """Records that the oracle could not evaluate a position, and why."""
-        with self._writing() as connection:
+        with self.writing() as connection:
             connection.execute(
                 "INSERT OR REPLACE INTO failures VALUES (?, ?, ?, ?, ?, ?)",
                 (oracle_id, stage, position_id, reason, attempts, run.id),
@@ -311,7 +311,7 @@ class Store:
 
     def set_alpha(self, net_id: int, oracle_id: int, fit: values.AlphaFit) -> None:
         """Stores a fit for this net and oracle and commits; it replaces an earlier one."""
-        with self._writing() as connection:
+        with self.writing() as connection:
             connection.execute(
                 "INSERT OR REPLACE INTO alpha_fits VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
                 (
@@ -371,7 +371,7 @@ class Store:
             return statistics.stats(self, net, oracle, alpha, q_from, threshold, thresholds)
 
     @contextmanager
-    def _writing(self) -> Iterator[sqlite3.Connection]:
+    def writing(self) -> Iterator[sqlite3.Connection]:
         """The connection, within a transaction that stays open until the next commit."""
         if self._lock is None:
             raise ValueError("the store is open for reading only")
