@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import sqrt
 
+import numpy as np
+from numpy.typing import NDArray
+
 # The 97.5 % quantile of the normal distribution: two-sided 95 %.
 _Z = 1.959963984540054
 
@@ -32,9 +35,27 @@ def wilson(count: int, total: int) -> Rate:
     """The rate with Wilson's 95 % score interval (E. B. Wilson, JASA 22, 1927), which holds for rare candidates too."""
     if total == 0:
         return Rate(0, 0, float("nan"), float("nan"), float("nan"))
-    p = count / total
+    return Rate(count, total, count / total, *_interval(count / total, total))
+
+
+def weighted(hits: NDArray[np.bool_], weights: NDArray[np.float64]) -> Rate:
+    """The rate of `hits` [n] among rows of inverse-probability `weights` [n], as Hajek's ratio of weighted sums.
+
+    `count` and `total` are of the rows themselves. The interval is Wilson's with Kish's effective sample size,
+    ``sum(w)^2 / sum(w^2)``, in place of the number of rows (L. Kish, Survey Sampling, 1965); equal weights give `wilson`.
+    """
+    count, total, mass = int(hits.sum()), len(hits), float(weights.sum())
+    if not mass > 0:
+        return wilson(0, 0)
+    rate = float(weights[hits].sum()) / mass
+    if count in (0, total):
+        rate = float(count == total)
+    return Rate(count, total, rate, *_interval(rate, mass**2 / float((weights**2).sum())))
+
+
+def _interval(p: float, total: float) -> tuple[float, float]:
     scale = 1 + _Z**2 / total
     centre = (p + _Z**2 / (2 * total)) / scale
     half = _Z / scale * sqrt(p * (1 - p) / total + _Z**2 / (4 * total**2))
     # At the ends the bounds are 0 and 1 exactly; rounding must not put them beside the rate.
-    return Rate(count, total, p, 0.0 if count == 0 else centre - half, 1.0 if count == total else centre + half)
+    return (0.0 if p == 0 else centre - half, 1.0 if p == 1 else centre + half)
