@@ -42,7 +42,7 @@ def weighted(hits: NDArray[np.bool_], weights: NDArray[np.float64]) -> Rate:
     """The rate of `hits` [n] among rows of inverse-probability `weights` [n], as Hajek's ratio of weighted sums.
 
     `count` and `total` are of the rows themselves. The interval is Wilson's with Kish's effective sample size,
-    ``sum(w)^2 / sum(w^2)``, in place of the number of rows (L. Kish, Survey Sampling, 1965); equal weights give `wilson`.
+    ``sum(w)^2 / sum(w^2)``, for the number of rows (L. Kish, Survey Sampling, 1965); equal weights give `wilson`.
     """
     count, total, mass = int(hits.sum()), len(hits), float(weights.sum())
     if not mass > 0:
