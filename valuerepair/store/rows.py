@@ -16,8 +16,8 @@ from valuerepair.positions import Origin, PositionBatch
 from valuerepair.store.phases import PHASES, boards, phases, piece_counts
 
 # Stages of a deep value. FULL is the whole search of the oracle; a number, as text, is a rung of the screening ladder,
-# in nodes; SECOND is a second look at a candidate; AFTER and a UCI move, the look at the position after that move, whose
-# value is from the side to move there.
+# in nodes; SECOND is a second look at a candidate; AFTER and a UCI move, the look at the position after that move,
+# whose value is from the side to move there.
 FULL = "full"
 SECOND = "second"
 AFTER = "after:"
