@@ -1,0 +1,82 @@
+"""Material signatures and pawn skeletons, against python-chess and its Syzygy names."""
+
+from __future__ import annotations
+
+import random
+
+import chess
+import chess.syzygy
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from valuerepair.candidates.material import balances, material_signature, men, pawn_skeleton, signatures, skeletons
+
+PIECES = (chess.KING, chess.QUEEN, chess.ROOK, chess.BISHOP, chess.KNIGHT, chess.PAWN)
+
+
+def wild_boards(seed: int, games: int = 12) -> list[chess.Board]:
+    """Boards of random games in which captures are liked, so that all kinds of endings come up."""
+    dice, found = random.Random(seed), []
+    for _ in range(games):
+        board = chess.Board()
+        while not board.is_game_over(claim_draw=False) and board.ply() < 240:
+            captures = list(board.generate_legal_captures())
+            board.push(dice.choice(captures if captures and dice.random() < 0.5 else list(board.legal_moves)))
+            found.append(board.copy(stack=False))
+    return found
+
+
+def test_signatures_are_named_as_syzygy_tables() -> None:
+    boards = wild_boards(1)
+    expected = [chess.syzygy.normalize_tablename(chess.syzygy.calc_key(board)) for board in boards]
+    assert signatures([board.fen() for board in boards]) == expected
+    assert any(name.startswith("KR") for name in expected)
+
+
+def test_each_table_of_up_to_six_men_has_its_own_name() -> None:
+    """Whichever colour has which side, the name is that of the table."""
+    for name in [*chess.syzygy.tablenames(piece_count=6), "KvK"]:
+        white, black = name.split("v")
+        for top, bottom in ((white, black), (black, white)):
+            fen = f"{top.lower()}{8 - len(top)}/8/8/8/8/8/8/{bottom}{8 - len(bottom)} w - - 0 1"
+            assert material_signature(fen) == name
+
+
+def test_skeletons_are_boards_with_nothing_but_pawns() -> None:
+    boards = wild_boards(2)
+    expected = []
+    for board in boards:
+        bare = chess.Board(None)
+        bare.set_piece_map({s: p for s, p in board.piece_map().items() if p.piece_type == chess.PAWN})
+        expected.append(bare.board_fen())
+    assert skeletons([board.fen() for board in boards]) == expected
+    assert pawn_skeleton(chess.STARTING_FEN) == "8/pppppppp/8/8/8/8/PPPPPPPP/8"
+
+
+def test_men_and_balances_are_the_movers() -> None:
+    boards = wild_boards(3)
+    fens = [board.fen() for board in boards]
+    expected = [[[len(b.pieces(kind, side)) for kind in PIECES] for side in (b.turn, not b.turn)] for b in boards]
+    assert men(fens).tolist() == expected
+    worth = np.array([0, 9, 5, 3, 3, 1])
+    assert balances(fens).tolist() == [int(worth @ np.array(own) - worth @ np.array(other)) for own, other in expected]
+
+
+def test_nothing_is_asked_of_no_positions() -> None:
+    assert signatures([]) == skeletons([]) == []
+    assert men([]).shape == (0, 2, 6)
+    assert balances([]).shape == (0,)
+
+
+@given(st.data())
+def test_colours_exchanged_keep_the_signature_and_the_balance(data: st.DataObject) -> None:
+    squares = data.draw(st.lists(st.integers(0, 63), min_size=2, max_size=20, unique=True))
+    board = chess.Board(None)
+    for square, colour in zip(squares, (True, False), strict=False):
+        board.set_piece_at(square, chess.Piece(chess.KING, colour))
+    for square in squares[2:]:
+        board.set_piece_at(square, chess.Piece(data.draw(st.integers(1, 5)), data.draw(st.booleans())))
+    mirrored = board.mirror()
+    assert material_signature(board.fen()) == material_signature(mirrored.fen())
+    assert balances([board.fen()]).tolist() == balances([mirrored.fen()]).tolist()
