@@ -1,0 +1,179 @@
+"""Second looks in the store: which oracles looked again at which positions, and what they saw. Raw, without a verdict.
+
+A second look is a row of deep_values with the stage SECOND under the oracle that looked; the search after a move is one
+with the stage AFTER and the move, under the number of the position before the move and from the side to move after it.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from valuerepair.positions import decode_move
+from valuerepair.store.queries import load_json
+from valuerepair.store.rows import AFTER, FULL, SECOND
+
+Floats = NDArray[np.float64]
+# Every stage of a search after a move lies between these two: ";" follows ":".
+_AFTER_STAGES = (AFTER, AFTER[:-1] + ";")
+
+
+@dataclass(frozen=True, slots=True)
+class StoredOracle:
+    """An oracle as the store describes it; `id` is its number there, the rest as in `deep.OracleIdentity`."""
+
+    id: int
+    label: str
+    digest: str
+    kind: str
+    engine: str
+    sha256: str
+    limits: Mapping[str, Any]
+    options: Mapping[str, Any]
+
+
+class Scores(NamedTuple):
+    """Raw scores of n searches as columns: `cp`, `mate` and `own_q` are [n], `wdl` is [n, 3]; NaN for nothing."""
+
+    cp: Floats
+    mate: Floats
+    wdl: Floats
+    own_q: Floats
+
+
+class Looks(NamedTuple):
+    """The n second looks of one oracle, by position: `ids` [n], ascending, and the raw scores.
+
+    `nodes` are those spent; `best` is the move that the look prefers (UCI), `net_best` and `deep_best` the moves of the
+    net and of the first look, None where there is none.
+    """
+
+    ids: NDArray[np.int64]
+    scores: Scores
+    nodes: NDArray[np.int64]
+    best: list[str | None]
+    net_best: list[str | None]
+    deep_best: list[str | None]
+
+
+class Afters(NamedTuple):
+    """m searches after moves: position `ids` [m] and `moves` (UCI); scores are of the side to move after the move."""
+
+    ids: NDArray[np.int64]
+    moves: list[str]
+    scores: Scores
+
+
+_ORACLE = "id, label, digest, kind, engine, sha256, limits, options"
+
+
+def oracle_of(connection: sqlite3.Connection, digest: str) -> StoredOracle:
+    """The oracle with this digest, which is there."""
+    return _oracle(connection.execute(f"SELECT {_ORACLE} FROM oracles WHERE digest = ?", (digest,)).fetchone())
+
+
+def lookers(connection: sqlite3.Connection) -> list[StoredOracle]:
+    """The oracles that took second looks, in the order of their numbers."""
+    query = f"""
+        SELECT {_ORACLE} FROM oracles o
+        WHERE EXISTS (SELECT 1 FROM deep_values v WHERE v.oracle_id = o.id AND v.stage = ?) ORDER BY id
+    """
+    return [_oracle(row) for row in connection.execute(query, (SECOND,))]
+
+
+def _oracle(row: tuple[Any, ...]) -> StoredOracle:
+    number, label, digest, kind, engine, sha256, limits, options = row
+    return StoredOracle(number, label, digest, kind, engine, sha256, load_json(limits), load_json(options))
+
+
+def net_number(connection: sqlite3.Connection, sha256: str, history_fill: str) -> int:
+    """The number of the net that a frame's attrs name."""
+    query = "SELECT id FROM nets WHERE sha256 = ? AND history_fill = ?"
+    return int(connection.execute(query, (sha256, history_fill)).fetchone()[0])
+
+
+def looked_at(connection: sqlite3.Connection, second_id: int) -> NDArray[np.int64]:
+    """[n] numbers of the positions that this oracle looked at, ascending."""
+    query = "SELECT position_id FROM deep_values WHERE oracle_id = ? AND stage = ? ORDER BY position_id"
+    return np.array([row[0] for row in connection.execute(query, (second_id, SECOND))], np.int64)
+
+
+def looks(connection: sqlite3.Connection, net_id: int, first_id: int, second_id: int) -> Looks:
+    """All second looks of an oracle, with the moves that the net and the first look preferred."""
+    query = """
+        SELECT s.cp, s.mate, s.w, s.d, s.l, s.q, s.position_id, s.nodes, s.best_move, n.best_move, v.best_move
+        FROM deep_values s
+        LEFT JOIN net_values n ON n.net_id = ? AND n.position_id = s.position_id
+        LEFT JOIN deep_values v ON v.oracle_id = ? AND v.stage = ? AND v.position_id = s.position_id
+        WHERE s.oracle_id = ? AND s.stage = ? ORDER BY s.position_id
+    """
+    rows = connection.execute(query, (net_id, first_id, FULL, second_id, SECOND)).fetchall()
+    return Looks(
+        np.array([row[6] for row in rows], np.int64),
+        _scores(rows),
+        np.array([row[7] for row in rows], np.int64),
+        [row[8] for row in rows],
+        [decode_move(row[9]) if row[9] else None for row in rows],
+        [row[10] for row in rows],
+    )
+
+
+def afters(connection: sqlite3.Connection, second_id: int) -> Afters:
+    """All searches of an oracle after moves."""
+    query = """
+        SELECT cp, mate, w, d, l, q, position_id, stage FROM deep_values
+        WHERE oracle_id = ? AND stage >= ? AND stage < ?
+    """
+    rows = connection.execute(query, (second_id, *_AFTER_STAGES)).fetchall()
+    return Afters(
+        np.array([row[6] for row in rows], np.int64), [row[7].removeprefix(AFTER) for row in rows], _scores(rows)
+    )
+
+
+def _scores(rows: list[tuple[Any, ...]]) -> Scores:
+    """The first six columns of the rows: cp, mate, w, d, l, q."""
+    cells = np.array([row[:6] for row in rows], np.float64).reshape(-1, 6)
+    return Scores(cells[:, 0], cells[:, 1], cells[:, 2:5], cells[:, 5])
+
+
+def finished(connection: sqlite3.Connection, second_id: int, ids: Iterable[int]) -> dict[int, dict[str, str | None]]:
+    """What an oracle has looked at of these positions: stage -> the move it prefers there, by position."""
+    query = """
+        SELECT position_id, stage, best_move FROM deep_values
+        WHERE oracle_id = ? AND (stage = ? OR stage >= ? AND stage < ?)
+        AND position_id IN (SELECT value FROM json_each(?))
+    """
+    found: dict[int, dict[str, str | None]] = {}
+    asked = (second_id, SECOND, *_AFTER_STAGES, json.dumps(list(ids)))
+    for position_id, stage, best in connection.execute(query, asked):
+        found.setdefault(position_id, {})[stage] = best
+    return found
+
+
+def failed(connection: sqlite3.Connection, second_id: int) -> dict[tuple[int, str], str]:
+    """The looks that an oracle failed on: (position, stage) -> reason."""
+    query = """
+        SELECT position_id, stage, reason FROM failures
+        WHERE oracle_id = ? AND (stage = ? OR stage >= ? AND stage < ?)
+    """
+    rows = connection.execute(query, (second_id, SECOND, *_AFTER_STAGES)).fetchall()
+    return {(position_id, stage): reason for position_id, stage, reason in rows}
+
+
+def take_over(connection: sqlite3.Connection, second_id: int, ids: Iterable[int], run_id: int) -> int:
+    """Makes second looks of whole searches that this oracle has made of these positions; how many.
+
+    They are the same search, so that it need not be made again. For use within `Store.writing`.
+    """
+    query = """
+        INSERT OR IGNORE INTO deep_values
+        SELECT oracle_id, ?, position_id, cp, mate, w, d, l, q, depth, seldepth, nodes, time_ms, best_move, pv, ?
+        FROM deep_values WHERE oracle_id = ? AND stage = ? AND position_id IN (SELECT value FROM json_each(?))
+    """
+    return connection.execute(query, (SECOND, run_id, second_id, FULL, json.dumps(list(ids)))).rowcount
