@@ -149,8 +149,8 @@ def _as_lc0(position: Position, last: int) -> tuple[str, ...]:
 
 def every_record(chunk: Path) -> PositionBatch:
     """The positions of all records of a chunk, repeated ones too."""
-    block = ChunkBlock(Source(str(chunk), "chunk", "chunk"))
-    block.add(chunk.read_bytes(), "", 1, 0)
+    block = ChunkBlock()
+    block.add(Source(str(chunk), "chunk", "chunk"), chunk.read_bytes(), "", 1, 0)
     rows = parse_chunks(block, SampleOptions(per_game=None, min_ply=0))
     return rows.batch(np.ones(len(rows.boards), np.bool_))
 

@@ -160,7 +160,12 @@ def draw(chunks: Sequence[Chunk], options: SampleOptions, rows: Rows) -> None:
     rows.looked_at = len(decoded.facts)
     at = _eligible(decoded, options, rows)
     if options.per_game is not None:
-        hashes = game_hashes(options.seed, rows.source.identity, np.array(rows.numbers, np.int64))
+        hashes = np.concatenate(
+            [
+                game_hashes(options.seed, source.identity, np.array([number]))
+                for source, number in zip(rows.sources or [], rows.numbers, strict=True)
+            ]
+        )
         c = decoded.chunk[at]
         priority = ply_priorities(hashes[c], at - decoded.cuts[c])
         drawn = at[lowest_of_each(c, priority, options.per_game)]
@@ -175,6 +180,7 @@ def draw(chunks: Sequence[Chunk], options: SampleOptions, rows: Rows) -> None:
     starts, rows.game = np.unique(decoded.start[at], return_inverse=True)
     of_start = dict(zip(decoded.start[at].tolist(), decoded.chunk[at].tolist(), strict=True))
     chunk = [of_start[start] for start in starts.tolist()]
+    rows.sources = [rows.sources[c] for c in chunk] if rows.sources else None
     rows.numbers = [rows.numbers[c] for c in chunk]
     rows.offsets = [rows.offsets[c] for c in chunk]
     rows.headers = [{} for _ in chunk]

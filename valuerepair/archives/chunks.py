@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -33,15 +33,19 @@ MAX_RECORDS = 8192  # of one chunk; lc0 ends a game at 450
 
 @dataclass(slots=True)
 class ChunkBlock:
-    """Chunks of one archive as they lie there, packed, with their numbers and byte offsets in it."""
+    """Chunks as they lie in archives, packed, with the archive of each and its number and byte offset there.
 
-    source: Source
+    One block goes on through archives: a folder of files with one chunk each is read as fast as one tar of them.
+    """
+
+    sources: list[Source] = field(default_factory=list)
     chunks: list[bytes] = field(default_factory=list)
     names: list[str] = field(default_factory=list)
     numbers: list[int] = field(default_factory=list)
     offsets: list[int] = field(default_factory=list)
 
-    def add(self, content: bytes, name: str, number: int, offset: int) -> None:
+    def add(self, source: Source, content: bytes, name: str, number: int, offset: int) -> None:
+        self.sources.append(source)
         self.chunks.append(content)
         self.names.append(name)
         self.numbers.append(number)
@@ -75,10 +79,24 @@ def _beginning(source: Source) -> bytes:
 
 
 def read_blocks(
-    source: Source, options: SampleOptions, report: ReadReport, on_bytes: OnBytes | None
+    sources: Iterable[Source], options: SampleOptions, report: ReadReport, on_bytes: OnBytes | None
 ) -> Iterator[ChunkBlock]:
-    """The chunks of an archive in the share to look at, in blocks; counts all others, and what is no chunk."""
-    block = ChunkBlock(source)
+    """The chunks of archives in the share to look at, in blocks; counts all others, and what is no chunk."""
+    block = ChunkBlock()
+    for source in sources:
+        for number, member in _chunks(source, options, report, on_bytes):
+            block.add(source, member.content, member.name, number, member.offset)
+            if len(block.chunks) >= BLOCK_CHUNKS:
+                yield block
+                block = ChunkBlock()
+    if block.chunks:
+        yield block
+
+
+def _chunks(
+    source: Source, options: SampleOptions, report: ReadReport, on_bytes: OnBytes | None
+) -> Iterator[tuple[int, Member]]:
+    """The chunks of one archive in the share to look at, with their numbers."""
     for number, member in enumerate(_members(source, report, on_bytes), 1):
         report.games += 1
         version = chunk_version(unpacked(member.content[:HEAD]))
@@ -93,12 +111,7 @@ def read_blocks(
         elif not _is_drawn(source, number, options):
             report.not_sampled += 1
         else:
-            block.add(member.content, member.name, number, member.offset)
-        if len(block.chunks) >= BLOCK_CHUNKS:
-            yield block
-            block = ChunkBlock(source)
-    if block.chunks:
-        yield block
+            yield number, member
 
 
 def _is_drawn(source: Source, number: int, options: SampleOptions) -> bool:
@@ -111,10 +124,11 @@ def _is_drawn(source: Source, number: int, options: SampleOptions) -> bool:
 def _members(source: Source, report: ReadReport, on_bytes: OnBytes | None) -> Iterator[Member]:
     """The files of a tar archive, or the one file that is a chunk itself."""
     with open(source.path, "rb") as file:
-        head = file.read(HEAD)
-    if not looks_like_tar(head) and not bare_name(source.path).endswith(".tar"):
-        with open(source.path, "rb") as file:
-            content = file.read(MAX_PACKED + 1)
+        content = file.read(HEAD)
+        tar = looks_like_tar(content) or bare_name(source.path).endswith(".tar")
+        if not tar:
+            content += file.read(MAX_PACKED + 1 - len(content))
+    if not tar:
         if on_bytes is not None:
             on_bytes(len(content))
         yield Member("", 0, len(content), content)
@@ -158,15 +172,16 @@ def _unpack(content: bytes) -> tuple[bytes, str]:
 
 def parse_chunks(block: ChunkBlock, options: SampleOptions) -> Rows:
     """Unpacks a block of chunks and draws positions of each; rejects and counts are in the result."""
-    rows = Rows(block.source)
+    rows, sources = Rows(block.sources[0]), []
     found: list[Chunk] = []
-    for i in range(len(block.chunks)):
+    for i, source in enumerate(block.sources):
         chunk = _chunk(block, i, options, rows)
         if chunk is not None:
             found.append(chunk)
+            sources.append(source)
             rows.numbers.append(block.numbers[i])
             rows.offsets.append(block.offsets[i])
-    rows.parsed = len(found)
+    rows.parsed, rows.sources = len(found), sources
     if found:
         draw(found, options, rows)
     return rows
@@ -175,10 +190,10 @@ def parse_chunks(block: ChunkBlock, options: SampleOptions) -> Rows:
 def _chunk(block: ChunkBlock, i: int, options: SampleOptions, rows: Rows) -> Chunk | None:
     """The whole records of a chunk; None, with the reason counted, where none can be used."""
     data, broken = _unpack(block.chunks[i])
-    name, offset = block.names[i], block.offsets[i]
+    source, name, offset = block.sources[i], block.names[i], block.offsets[i]
     whole, rest = divmod(len(data), v6.RECORD.itemsize)
     if broken or rest:
-        where = f"{block.source.name}: {name}" if name else block.source.name
+        where = f"{source.name}: {name}" if name else source.name
         how = broken or f"{rest:,} bytes behind the last whole record"
         rows.truncated.append((where, f"{how}; the {whole:,} records before were used"))
     reason = _bad_records(data, whole) or (
@@ -190,7 +205,7 @@ def _chunk(block: ChunkBlock, i: int, options: SampleOptions, rows: Rows) -> Chu
             reason = header_reject(f'[Result "{chunk.result}"]\n'.encode(), options)
         if reason is None:
             return chunk
-    rows.rejected.append(Rejected(reason, offset, name))
+    rows.rejected.append(Rejected(reason, offset, name, source))
     return None
 
 

@@ -19,19 +19,20 @@ Index = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Rejected:
-    """A game that was not used: why, and where it begins."""
+    """A game that was not used: why, and where it begins. `source` is None where it is that of all."""
 
     reason: str
     offset: int
     detail: str = ""
+    source: Source | None = None
 
 
 @dataclass(slots=True)
 class Rows:
     """n positions of one block. Per row: boards, keys, ply, `game` (an index into the lists per game), `played`
     (empty for bare positions), the moves before it, ``moves[begin:end]``, what is `recorded` of its value, and whether
-    its history is known (by default where there is a game). Per game: numbers, offsets, headers, results. Only rows
-    that are not seen before become records: `batch`."""
+    its history is known (by default where there is a game). Per game: numbers, offsets, headers, results, and
+    the archive where not all are of one. Only rows that are not seen before become records: `batch`."""
 
     source: Source
     parsed: int = 0
@@ -47,6 +48,7 @@ class Rows:
     moves: NDArray[np.uint16] = field(default_factory=lambda: np.empty(0, np.uint16))
     begin: Index = field(default_factory=lambda: np.empty(0, np.int64))
     end: Index = field(default_factory=lambda: np.empty(0, np.int64))
+    sources: list[Source] | None = None
     numbers: list[int] = field(default_factory=list)
     offsets: list[int] = field(default_factory=list)
     headers: list[dict[str, str]] = field(default_factory=list)
@@ -65,7 +67,7 @@ class Rows:
         """Adds what was parsed and left out to the report; the rows themselves are counted where they are used."""
         report.parsed += self.parsed
         for game in self.rejected:
-            report.reject(game.reason, self.source.name, game.offset, game.detail)
+            report.reject(game.reason, (game.source or self.source).name, game.offset, game.detail)
         report.looked_at += self.looked_at
         report.rejected_positions += self.rejected_positions
         report.not_drawn += self.not_drawn
@@ -97,8 +99,9 @@ class Rows:
 
     def _origin(self, g: int, move: str | None, found: Recorded | None) -> Origin:
         cp, mate = (None, None) if found is None else (found.cp, found.mate)
-        name, number, offset = self.source.name, self.numbers[g], self.offsets[g]
-        return Origin(name, number, offset, self.headers[g], move, self.results[g], cp, mate, found)
+        source = self.sources[g] if self.sources else self.source
+        number, offset = self.numbers[g], self.offsets[g]
+        return Origin(source.name, number, offset, self.headers[g], move, self.results[g], cp, mate, found)
 
 
 def cuts_of(lengths: Sequence[int]) -> Index:

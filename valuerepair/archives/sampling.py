@@ -87,8 +87,7 @@ def _blocks(
     """Games that are worth parsing, in blocks that do not depend on timing; counts all others."""
     for packed, together in groupby(sources, holds_chunks):
         if packed:
-            for source in together:
-                yield from read_blocks(source, options, report, on_bytes)
+            yield from read_blocks(together, options, report, on_bytes)
         else:
             with Pieces(list(together), on_bytes) as pieces:
                 yield from _text_blocks(pieces, options, report)
@@ -199,7 +198,7 @@ def _distinct(parsed: Iterator[Rows], options: SampleOptions, report: ReadReport
     """Batches of the positions not seen before."""
     seen = KeySet()
     ready: list[PositionBatch] = []
-    enough = FIRST_BATCH_ROWS
+    count, enough = 0, FIRST_BATCH_ROWS
     for rows in parsed:
         rows.count(report)
         fresh = seen.add(rows.keys)
@@ -207,10 +206,11 @@ def _distinct(parsed: Iterator[Rows], options: SampleOptions, report: ReadReport
         report.positions += int(fresh.sum())
         if fresh.any():
             ready.append(rows.batch(fresh))
+            count += len(ready[-1])
             report.without_history += int((~ready[-1].history_known).sum())
-        if sum(map(len, ready)) >= enough:
+        if count >= enough:
             yield PositionBatch.concat(ready)
-            ready, enough = [], BATCH_ROWS
+            ready, count, enough = [], 0, BATCH_ROWS
     if ready:
         yield PositionBatch.concat(ready)
 
