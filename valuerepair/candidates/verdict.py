@@ -91,11 +91,11 @@ def _looker(store: Store, ids: NDArray[np.int64], second: str | None) -> StoredO
     """The oracle asked for, else the one with most looks at the positions `ids`; of equal ones the newest."""
     every = second_looks.lookers(store.connection)
     if second is not None:
-        chosen = [looker for looker in every if second.lower() in (looker.label.lower(), looker.digest)]
-        if not chosen:
+        known = [looker for looker in every if second.lower() in (looker.label.lower(), looker.digest)]
+        if not known and second not in store.oracles()["digest"].to_numpy():
             there = ", ".join(looker.label for looker in every) or "nothing: run vr confirm"
             raise ValueRepairError(f"{second} took no second look in {store.path}; there is {there}")
-        return chosen[0]
+        return known[0] if known else None
     counts = [(int(np.isin(second_looks.looked_at(store.connection, each.id), ids).sum()), each) for each in every]
     count, best = max(counts, key=lambda pair: (pair[0], pair[1].id), default=(0, None))
     return best if count else None
@@ -258,7 +258,9 @@ def lines(figures: dict[str, Any]) -> list[str]:
         shown.append(f"{figures['without_q']:,} looks have no Q of the kind asked for: unresolved")
     shown += ["", "verdict", *(f"  {each:<14}{_text(figures['rates'][each])}" for each in VERDICTS)]
     shown += _table("search right, by sign", figures["by_sign"], lambda row: str(row["sign"]))
-    return shown + _table("by size", figures["by_size"], lambda row: f"{row['low']:g} to {row['high']:g}")
+    return shown + _table(
+        "search right, by disagreement", figures["by_size"], lambda row: f"{row['low']:g} to {row['high']:g}"
+    )
 
 
 def _table(title: str, rows: Iterable[dict[str, Any]], name: Callable[[dict[str, Any]], str]) -> list[str]:

@@ -15,6 +15,7 @@ from valuerepair.errors import ValueRepairError
 # Name -> (module below valuerepair.cli, one-line help). The help stands here so that `vr --help` imports no command.
 COMMANDS: dict[str, tuple[str, str]] = {
     "mine": ("mine", "Find the positions a net misjudges in game archives."),
+    "confirm": ("confirm", "Look again at the candidates, deeper: was the search right, or the net?"),
     "books": ("books", "Write opening books from the candidates, or check a book."),
     "stats": ("stats", "Say what is in the store: counts, candidate rates, costs."),
     "plot": ("plot", "Plot net Q against deep Q with a lowess line."),

@@ -1,0 +1,185 @@
+"""Which oracle takes the second look: the first one with more nodes, or another; and opening it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from valuerepair.deep.opening import open_oracle
+from valuerepair.deep.oracle import Oracle, OracleIdentity
+from valuerepair.deep.spec import DEFAULT_NODES, RECORDED, parse_spec
+from valuerepair.engines import find_engine
+from valuerepair.errors import UsageError
+from valuerepair.store.second_looks import StoredOracle
+
+if TYPE_CHECKING:
+    from valuerepair.nets import Net
+
+DEFAULT_TIMES = 10.0
+# Settings that follow from the number of nodes, or are always set: left to what is usual for the deeper search.
+_USUAL = {"Threads": ("1",), "Hash": ("16", "64"), "UCI_ShowWDL": ("true",)}
+# Of a search with a net: what is set by opening it.
+_NET_SETTINGS = ("device", "winograd", "WeightsFile", "VerboseMoveStats")
+
+
+@dataclass(frozen=True)
+class Depth:
+    """How deep the second look is: by an oracle of its own (`deep`, a ``--deep`` text), or by `nodes`, or by `times`
+    the first look's limit (None: `DEFAULT_TIMES`). At most one of the three.
+
+    Raises UsageError for more than one, and for values that are no second look.
+    """
+
+    deep: str | None = None
+    nodes: int | None = None
+    times: float | None = None
+
+    def __post_init__(self) -> None:
+        given = [name for name in ("deep", "nodes", "times") if getattr(self, name) is not None]
+        if len(given) > 1:
+            raise UsageError(f"--{given[0]} and --{given[1]} both say how deep the second look is: give one of them")
+        if self.nodes is not None and self.nodes < 1:
+            raise UsageError(f"--nodes {self.nodes}: must be at least 1")
+        if self.times is not None and not 1 < self.times < 1e6:
+            raise UsageError(f"--times {self.times:g}: a second look is deeper than the first: give a number above 1")
+
+
+def second_spec(first: StoredOracle, depth: Depth) -> str | None:
+    """The ``--deep`` text of the second look at what `first` looked at; None for the default oracle.
+
+    Without an oracle of its own it is the first one's engine and options with more nodes. Recorded evaluations are
+    looked at by a real search. Raises UsageError where the first oracle cannot be had again from what the store knows.
+    """
+    if depth.deep is not None:
+        parse_spec(depth.deep)
+        return depth.deep
+    if first.kind == RECORDED:
+        return _of_recorded(depth)
+    if first.kind == "uci":
+        raise UsageError(
+            f"{first.label}: the store does not know where this engine lies; say which engine looks again: "
+            "--deep uci:/path/engine,nodes=N"
+        )
+    limits = ",".join(f"{name}={value}" for name, value in _deeper(first, depth).items())
+    options = [f"{name}={value}".replace(",", "\\,") for name, value in _options(first)]
+    return f"{first.kind}:{','.join([limits, *options])}"
+
+
+def _of_recorded(depth: Depth) -> str | None:
+    if depth.times is not None:
+        raise UsageError("--times: recorded evaluations have no nodes to multiply; give --nodes N or --deep SPEC")
+    if depth.nodes is None:
+        return None
+    kind = "stockfish" if find_engine("stockfish") is not None else "mcts"
+    return f"{kind}:nodes={depth.nodes}"
+
+
+def _deeper(first: StoredOracle, depth: Depth) -> dict[str, int]:
+    """The limits of the second look."""
+    if depth.nodes is not None:
+        before = first.limits.get("nodes")
+        if before is not None and depth.nodes <= before:
+            raise UsageError(f"--nodes {depth.nodes}: the first look had {before:,}; a second one is deeper")
+        return {"nodes": depth.nodes}
+    if "depth" in first.limits:
+        raise UsageError(f"{first.label}: a depth cannot be multiplied; give --nodes N or --deep SPEC")
+    times = depth.times or DEFAULT_TIMES
+    limits = first.limits or {"nodes": DEFAULT_NODES[first.kind]}
+    return {name: max(value + 1, round(times * value)) for name, value in limits.items()}
+
+
+def _options(first: StoredOracle) -> list[tuple[str, str]]:
+    """The first look's options as settings of a ``--deep`` text."""
+    if "syzygy" in first.options:
+        raise UsageError(
+            f"{first.label}: the store does not know where its tablebases lie; "
+            "say it: --deep mcts:nodes=N,syzygy=FOLDER"
+        )
+    own = {
+        name: str(value)
+        for name, value in first.options.items()
+        if name not in _NET_SETTINGS and str(value) not in _USUAL.get(name, ())
+    }
+    prefix = "" if first.kind == "mcts" else "option."
+    return [(prefix + name, value) for name, value in own.items()]
+
+
+@contextmanager
+def open_second(
+    first: StoredOracle,
+    depth: Depth,
+    net: Mapping[str, Any],
+    *,
+    net_file: str | None = None,
+    workers: int | None = None,
+    say: Callable[[str], None] = lambda line: None,
+) -> Iterator[Oracle]:
+    """Opens the oracle of the second look, and closes it.
+
+    `net` is the mined net as in a frame's attrs and `net_file` its file where the user gave one: searches with a net
+    take that one unless they name another. Raises UsageError for an oracle that cannot look deeper than the first, and
+    what `deep.open_oracle` raises.
+    """
+    spec = second_spec(first, depth)
+    kind = parse_spec(spec).kind if spec is not None else "stockfish" if find_engine("stockfish") else "mcts"
+    with ExitStack() as stack:
+        path, shared = None, None
+        if kind in ("mcts", "lc0") and (spec is None or parse_spec(spec).weights is None):
+            path = _net_path(first, depth, net, net_file, say)
+        if path is not None and kind == "mcts":
+            shared = stack.enter_context(_open_net(path, first, net, say))
+        oracle = stack.enter_context(open_oracle(spec, net_path=path, net=shared, workers=workers, say=say))
+        _check_deeper(first, oracle.identity)
+        if oracle.identity.kind == first.kind and oracle.identity.engine != first.engine:
+            say(f"the first look was by {first.engine}, this is {oracle.identity.engine}: they count as two engines")
+        yield oracle
+
+
+def _check_deeper(first: StoredOracle, second: OracleIdentity) -> None:
+    if second.digest == first.digest:
+        raise UsageError(f"{second.label} took the first look; give more --nodes or another --deep")
+    same = (second.kind, second.engine, second.sha256) == (first.kind, first.engine, first.sha256)
+    before, after = first.limits.get("nodes"), second.limits.get("nodes")
+    # Searches with another net, or other options, are other oracles, and may be shallower.
+    if same and before and after and after <= before and _plain(first.options) == _plain(second.options):
+        raise UsageError(f"--deep: the first look had {before:,} nodes, this one {after:,}; a second look is deeper")
+
+
+def _plain(options: Mapping[str, Any]) -> dict[str, str]:
+    return {name: str(value) for name, value in options.items() if name != "Hash"}
+
+
+def _net_path(
+    first: StoredOracle, depth: Depth, net: Mapping[str, Any], net_file: str | None, say: Callable[[str], None]
+) -> str | None:
+    """The file of the net to search with: the first look's own, or with another oracle the mined one."""
+    from valuerepair.nets.registry import KNOWN_NETS, locate
+    from valuerepair.nets.weights import read_net_file
+
+    wanted = str(net["sha256"])
+    if depth.deep is None and first.kind != RECORDED:
+        wanted = first.sha256 if first.kind == "mcts" else str(first.options["WeightsFile"]).removeprefix("sha256:")
+    known = [each.name for each in KNOWN_NETS.values() if each.sha256 == wanted]
+    for name in [net_file, *known, str(net["name"]).removesuffix("-winograd")]:
+        if name is not None and (name in KNOWN_NETS or os.path.isfile(name)):
+            path = Path(locate(name, say))
+            if read_net_file(path).sha256 == wanted:
+                return str(path)
+    if first.kind == RECORDED:
+        return None
+    raise UsageError(
+        f"the second look needs the net {wanted[:12]}, and the store does not know where its file lies; "
+        "give it by --net FILE, or as weights=FILE in --deep"
+    )
+
+
+def _open_net(path: str, first: StoredOracle, net: Mapping[str, Any], say: Callable[[str], None]) -> Net:
+    from valuerepair.nets import open_net
+    from valuerepair.nets.planes import FILLS, HistoryFill
+
+    fill: HistoryFill = next((each for each in FILLS if each == net["history_fill"]), "fen_only")
+    return open_net(path, history_fill=fill, winograd="winograd" in first.options, say=say)
