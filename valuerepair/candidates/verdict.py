@@ -132,9 +132,8 @@ def _nothing(frame: pd.DataFrame) -> pd.DataFrame:
     import pandas as pd
 
     found: pd.DataFrame = pd.DataFrame(dict.fromkeys(_EVIDENCE, np.nan), index=frame.index, dtype=np.float64)
-    found["second_best"] = pd.Series(None, index=frame.index, dtype=object)
-    found["second_nodes"], found["looked"] = 0, False
-    found["verdict"] = pd.Series(None, index=frame.index, dtype=object)
+    nothing = pd.Series([None] * len(frame), frame.index, object)
+    found["second_best"], found["second_nodes"], found["looked"], found["verdict"] = nothing, 0, False, nothing
     found.attrs.update(second=None, alpha=None)
     return found
 
@@ -143,6 +142,8 @@ def _judged(
     frame: pd.DataFrame, looker: StoredOracle, alpha: values.Alpha, looks: Looks, afters: Afters
 ) -> pd.DataFrame:
     """`evidence` from what the store has of one oracle."""
+    import pandas as pd
+
     every = _by_position(looks, afters, alpha, frame.attrs.get("q_from", "cp"))
     found: pd.DataFrame = every.reindex(frame["position_id"])
     found.index = frame.index
@@ -155,12 +156,14 @@ def _judged(
         of_moves.max(axis=1).to_numpy(),
         found["after_second_q"].to_numpy(),
     )
-    found["second_best"] = found["second_best"].where(found["second_best"].notna(), None)
+    # Series of objects: as texts, pandas would turn None into NaN.
+    best = [None if cell != cell else cell for cell in found["second_best"]]
+    found["second_best"] = pd.Series(best, frame.index, object)
     found["second_nodes"] = found["second_nodes"].fillna(0).astype(np.int64)
     found["looked"] = looked
     words = np.array([NET_RIGHT, UNRESOLVED, SEARCH_RIGHT], object)[decided + 1]
     words[~looked] = None
-    found["verdict"] = words
+    found["verdict"] = pd.Series(words, frame.index, object)
     found.attrs.update(
         second={"label": looker.label, "digest": looker.digest}, alpha={"value": alpha.value, "origin": alpha.origin}
     )
