@@ -211,7 +211,7 @@ def vr(db: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Vr:
 
 
 def test_the_command_writes_a_checked_book(vr: Vr, db: Path, tmp_path: Path) -> None:
-    result = vr("--threshold", "0.55", "--alpha", "170")
+    result = vr("--threshold", "0.55", "--alpha", "170", "--near-duplicates", "keep")
     assert result.exit_code == 0, result.output
     folder = tmp_path / "valuerepair-books"
     assert sorted(p.name for p in folder.iterdir()) == ["book.epd", "book.pgn", "manifest.json"]
@@ -235,7 +235,7 @@ def test_the_command_writes_a_checked_book(vr: Vr, db: Path, tmp_path: Path) -> 
 
 
 def test_pgn_and_epd_name_the_same_positions_in_order(vr: Vr, db: Path, tmp_path: Path) -> None:
-    assert vr("--threshold", "0.3", "--alpha", "170", "-o", "out").exit_code == 0
+    assert vr("--threshold", "0.3", "--alpha", "170", "--near-duplicates", "keep", "-o", "out").exit_code == 0
     with (tmp_path / "out" / "book.pgn").open() as file:
         games = iter(lambda: chess.pgn.read_game(file), None)
         pgn = [game.end().board().fen() for game in games if game is not None]

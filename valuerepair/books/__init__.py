@@ -10,13 +10,13 @@ if TYPE_CHECKING:
     from valuerepair.books.check import Problem as Problem
     from valuerepair.books.check import check_book as check_book
     from valuerepair.books.manifest import Manifest as Manifest
-    from valuerepair.books.select import BookOptions as BookOptions
+    from valuerepair.books.options import BookOptions as BookOptions
     from valuerepair.books.select import choose_rows as choose_rows
     from valuerepair.books.write import write_books as write_books
 
 _HOMES = {
     "BookCheck": "check",
-    "BookOptions": "select",
+    "BookOptions": "options",
     "Manifest": "manifest",
     "Problem": "check",
     "check_book": "check",

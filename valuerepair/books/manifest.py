@@ -9,18 +9,28 @@ from dataclasses import asdict, dataclass
 from statistics import median
 from typing import Any
 
+import pandas as pd
+
 from valuerepair import __version__
 from valuerepair.books.emit import BookLine
-from valuerepair.books.select import BookOptions, Selection
+from valuerepair.books.options import BookOptions
+from valuerepair.books.rows import games_of
+from valuerepair.books.select import Selection
+from valuerepair.candidates.parents import parent_weight
+from valuerepair.candidates.weights import describe, described
 
 
 @dataclass(frozen=True, slots=True)
 class BookFile:
-    """One written file. `plies` are the game plies of its positions: smallest, median and largest."""
+    """One written file. `plies` are the game plies of its entries: smallest, median and largest.
+
+    `positions` counts entries, `distinct` the positions that they name.
+    """
 
     sha256: str
     bytes: int
     positions: int
+    distinct: int
     games: int
     white_to_move: int
     black_to_move: int
@@ -31,7 +41,11 @@ class BookFile:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """The content of manifest.json; `files` by name. No time stamp: the same question gives the same bytes."""
+    """The content of manifest.json; `files` by name. No time stamp: the same question gives the same bytes.
+
+    `parents` is a `ParentCount`; `diversity` holds `candidates.weights.describe` of book and holdout, over distinct
+    positions; `weights` says what they are a function of.
+    """
 
     version: str
     net: dict[str, Any]
@@ -41,16 +55,25 @@ class Manifest:
     threshold: float
     maximum: float
     sign: str
+    confirmed: dict[str, Any] | None
+    labels: list[str]
     order: str
     form: str
     seed: int
     limit: int | None
     per_game_limit: int | None
+    near_duplicates: str
     max_abs_deep_q: float | None
     holdout: float
+    holdout_by: str
+    held_families: list[str]
+    weights: dict[str, Any]
+    repeat_by_weight: int | None
     scored: int
     candidates: int
     left_out: dict[str, int]
+    parents: dict[str, Any]
+    diversity: dict[str, Any]
     files: dict[str, BookFile]
 
     def to_json(self) -> str:
@@ -63,12 +86,22 @@ class Manifest:
         lines = [f"{self.candidates:,} candidates at {self.threshold:g} of {self.scored:,} scored positions: {q}"]
         if self.left_out:
             lines.append("left out: " + ", ".join(f"{reason} {n:,}" for reason, n in self.left_out.items()))
+        lines += self._parent_lines()
         for name, file in pgn.items():
             sides = f"{file.white_to_move:,} white and {file.black_to_move:,} black to move"
-            lines.append(f"{directory}/{name}: {file.positions:,} positions of {file.games:,} games, {sides}")
+            entries = "" if file.positions == file.distinct else f"{file.positions:,} entries of "
+            lines.append(f"{directory}/{name}: {entries}{file.distinct:,} positions of {file.games:,} games, {sides}")
+            lines += [f"  {line}" for line in described(self.diversity[name.removesuffix(".pgn")])]
         book = f"--weights=NET.pb.gz --openings-pgn={directory}/book.pgn --games=-2"  # once through the book
         lines.append(f"next: lc0 selfplay {book} --history-fill-new={self.net['history_fill']} --visits=800 --training")
         return lines
+
+    def _parent_lines(self) -> list[str]:
+        asked, written, left_out = (self.parents[name] for name in ("asked", "written", "left_out"))
+        if not asked:
+            return []
+        reasons = "".join(f", {reason} {n:,}" for reason, n in left_out.items())
+        return [f"parents: {written:,} written of {asked:,}{reasons}"]
 
 
 def make_manifest(
@@ -84,27 +117,55 @@ def make_manifest(
         threshold=options.threshold,
         maximum=options.maximum,
         sign=options.sign,
+        confirmed=attrs.get("confirmed"),
+        labels=list(options.labels),
         order=options.order,
         form=options.form,
         seed=options.seed,
         limit=options.limit,
         per_game_limit=options.per_game_limit,
+        near_duplicates=options.near_duplicates,
         max_abs_deep_q=options.max_abs_deep_q,
         holdout=options.holdout,
+        holdout_by=options.holdout_by,
+        held_families=list(selection.held_families),
+        weights=_weights(options),
+        repeat_by_weight=options.repeat_by_weight,
         scored=selection.scored,
         candidates=selection.candidates,
         left_out=selection.left_out,
+        parents=asdict(selection.parents),
+        diversity={
+            name: _described(rows)
+            for name, rows in (("book", selection.book), ("holdout", selection.holdout))
+            if len(rows)
+        },
         files=files,
     )
 
 
+def _weights(options: BookOptions) -> dict[str, Any]:
+    """What a candidate's weight is, and the shares of it that its parents have, the nearest first."""
+    return {
+        "candidate": "1 / (1 + exp(-(|disagreement| - threshold) / softness))",
+        "softness": options.softness,
+        "parents": [parent_weight(1.0, plies) for plies in range(1, options.parents + 1)],
+    }
+
+
+def _described(rows: pd.DataFrame) -> dict[str, Any]:
+    families = {kind: rows[f"{kind}_family"].tolist() for kind in ("opening", "material")}
+    return describe(rows["book_weight"].to_numpy(), games_of(rows), families)
+
+
 def describe_file(content: bytes, lines: Sequence[BookLine], plies: Sequence[int], games: int) -> BookFile:
-    """The facts of one file whose entries are `lines`."""
+    """The facts of one file whose entries, at game plies `plies`, are `lines`; a repeated entry is the same object."""
     black = sum(line.fen.split(" ", 2)[1] == "b" for line in lines)
     return BookFile(
         sha256=hashlib.sha256(content).hexdigest(),
         bytes=len(content),
         positions=len(lines),
+        distinct=len({id(line) for line in lines}),
         games=games,
         white_to_move=len(lines) - black,
         black_to_move=black,

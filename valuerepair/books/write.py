@@ -4,35 +4,29 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from pathlib import Path, PurePath
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
 from valuerepair.books.emit import BookLine, LineWriter, epd_entry, pgn_entry, signed
+from valuerepair.books.knowledge import add_knowledge
 from valuerepair.books.manifest import BookFile, Manifest, describe_file, make_manifest
-from valuerepair.books.select import BookOptions, QFrom, choose_rows
+from valuerepair.books.options import BookOptions
+from valuerepair.books.select import choose_rows
 from valuerepair.errors import ValueRepairError
 
+if TYPE_CHECKING:
+    from valuerepair.store import Store
+
 MANIFEST = "manifest.json"
+_ORIGINS_SHOWN = 3
 _HOLDOUT_FILES = frozenset({"holdout.pgn", "holdout.epd"})
 
 
-class FrameSource(Protocol):
-    """What a book needs of the store: `frame` and `candidates` of `valuerepair.store.Store`."""
-
-    def frame(
-        self, net: str | None, oracle: str | None, alpha: float | None, q_from: QFrom, *, text: bool
-    ) -> pd.DataFrame: ...
-
-    def candidates(
-        self, threshold: float, net: str | None, oracle: str | None, alpha: float | None, q_from: QFrom
-    ) -> pd.DataFrame: ...
-
-
 def write_books(
-    store: FrameSource, options: BookOptions, directory: str | Path, on_entry: Callable[[], None] = lambda: None
+    store: Store, options: BookOptions, directory: str | Path, on_entry: Callable[[], None] = lambda: None
 ) -> Manifest:
     """Writes book.pgn, book.epd and manifest.json (and holdout.pgn, holdout.epd) into `directory`, made if missing.
 
@@ -43,28 +37,39 @@ def write_books(
     which = (options.net, options.oracle, options.alpha, options.q_from)
     # Numbers of all rows, for the counts; texts, which are what is large, of the candidates only.
     scored = store.frame(*which, text=False)
-    selection = choose_rows(store.candidates(options.threshold, *which), options, scored["disagreement"])
+    candidates, known = add_knowledge(store, store.candidates(options.threshold, *which), options)
+    selection = choose_rows(candidates, options, scored["disagreement"])
     contents: dict[str, bytes] = {}
     files: dict[str, BookFile] = {}
     for name, rows in (("book", selection.book), ("holdout", selection.holdout)):
         if rows.empty:
             continue
-        lines = _lines(rows, options, on_entry)
         games = int(rows[["source", "game"]].drop_duplicates().shape[0])
-        records = rows.to_dict("records")
+        lines, records = _lines(rows, options, on_entry), rows.to_dict("records")
+        order = _entries(records)
         texts = {
-            f"{name}.pgn": "".join(pgn_entry(ln, _tags(row)) for ln, row in zip(lines, records, strict=True)),
-            f"{name}.epd": "".join(
-                epd_entry(ln.fen, _operations(row)) + "\n" for ln, row in zip(lines, records, strict=True)
-            ),
+            f"{name}.pgn": [pgn_entry(line, _tags(row)) for line, row in zip(lines, records, strict=True)],
+            f"{name}.epd": [
+                epd_entry(line.fen, _operations(row)) + "\n" for line, row in zip(lines, records, strict=True)
+            ],
         }
-        for file, text in texts.items():
-            contents[file] = text.encode()
-            files[file] = describe_file(contents[file], lines, rows["ply"].tolist(), games)
-    manifest = make_manifest({str(k): v for k, v in scored.attrs.items()}, options, selection, files)
+        for file, entries in texts.items():
+            contents[file] = "".join(entries[i] for i in order).encode()
+            plies = [records[i]["ply"] for i in order]
+            files[file] = describe_file(contents[file], [lines[i] for i in order], plies, games)
+    manifest = make_manifest({str(k): v for k, v in scored.attrs.items()} | known, options, selection, files)
     contents[MANIFEST] = manifest.to_json().encode()
     _replace_all(Path(directory), contents)
     return manifest
+
+
+def _entries(records: list[dict[Hashable, Any]]) -> list[int]:
+    """Which row each entry is of, in order: all rows, then once more those with two copies, and so on.
+
+    lc0 plays a book from its beginning, so that a run cut short has met all positions before any for the second time.
+    """
+    copies = [row.get("copies", 1) for row in records]
+    return [i for nth in range(max(copies)) for i, number in enumerate(copies) if nth < number]
 
 
 def _lines(rows: pd.DataFrame, options: BookOptions, on_entry: Callable[[], None]) -> list[BookLine]:
@@ -78,9 +83,9 @@ def _lines(rows: pd.DataFrame, options: BookOptions, on_entry: Callable[[], None
     return [line for line in lines if line is not None]
 
 
-def _tags(row: dict[Any, Any]) -> dict[str, str]:
-    """The seven of the standard, then where the position is from and how the values differ."""
-    return {
+def _tags(row: dict[Hashable, Any]) -> dict[str, str]:
+    """The seven of the standard, then where the position is from, how the values differ and how much it counts."""
+    tags = {
         "Event": _text(row, "event"),
         "Site": "?",
         "Date": _text(row, "date", "????.??.??"),
@@ -89,16 +94,31 @@ def _tags(row: dict[Any, Any]) -> dict[str, str]:
         "Black": _text(row, "black"),
         "Result": "*",
         "Source": _source(row),
-        "NetQ": signed(row["net_q"]),
-        "DeepQ": signed(row["deep_q"]),
-        "Disagreement": signed(row["disagreement"]),
     }
+    if not row["plies_before"]:
+        tags |= {
+            "NetQ": signed(row["net_q"]),
+            "DeepQ": signed(row["deep_q"]),
+            "Disagreement": signed(row["disagreement"]),
+        }
+    tags["Weight"] = _weight(row)
+    if row["parent_of"]:
+        tags["ParentOf"] = _origins(row)
+    return tags
 
 
-def _operations(row: dict[Any, Any]) -> dict[str, str | int]:
-    """`id`, the values as comment `c0`, and the oracle's score: `ce` in centipawns or `dm` when it mates."""
+def _operations(row: dict[Hashable, Any]) -> dict[str, str | int]:
+    """`id`; comments `c0` (the values), `c1` (the weight) and `c2` (parent of what); `ce` or `dm` of the oracle.
+
+    `ce` is in centipawns, `dm` stands where the side to move mates. A parent has no values.
+    """
+    operations: dict[str, str | int] = {"id": f"{_source(row)} ply {row['ply']}", "c1": f"weight {_weight(row)}"}
+    if row["parent_of"]:
+        operations["c2"] = _origins(row)
+    if row["plies_before"]:
+        return operations
     values = f"net_q {signed(row['net_q'])} deep_q {signed(row['deep_q'])} difference {signed(row['disagreement'])}"
-    operations: dict[str, str | int] = {"id": f"{_source(row)} ply {row['ply']}", "c0": values}
+    operations["c0"] = values
     if pd.notna(row.get("cp")):
         operations["ce"] = int(row["cp"])
     elif pd.notna(row.get("mate")) and row["mate"] > 0:
@@ -106,12 +126,24 @@ def _operations(row: dict[Any, Any]) -> dict[str, str | int]:
     return operations
 
 
-def _source(row: dict[Any, Any]) -> str:
+def _weight(row: dict[Hashable, Any]) -> str:
+    return f"{row['book_weight']:.4f}"
+
+
+def _origins(row: dict[Hashable, Any]) -> str:
+    """The candidates that a position comes before, as many as a tag holds, and how many more there are."""
+    origins = row["parent_of"].split(", ")
+    shown = ", ".join(origins[:_ORIGINS_SHOWN])
+    more = len(origins) - _ORIGINS_SHOWN
+    return f"{shown} and {more} more" if more > 0 else shown
+
+
+def _source(row: dict[Hashable, Any]) -> str:
     """File and game number, without the folder: a book may be published."""
     return f"{PurePath(str(row['source'])).name}#{row['game']}"
 
 
-def _text(row: dict[Any, Any], name: str, missing: str = "?") -> str:
+def _text(row: dict[Hashable, Any], name: str, missing: str = "?") -> str:
     value = row.get(name)
     return value if isinstance(value, str) and value.strip() else missing
 

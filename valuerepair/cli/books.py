@@ -6,44 +6,15 @@ from typing import Any
 
 import click
 
+from valuerepair.cli.book_options import book_options
 from valuerepair.store import DEFAULT_PATH
 
 
 @click.group("books", invoke_without_command=True)
-@click.option("--threshold", "--min-threshold", default=0.55, show_default=True, help="Least |net Q - deep Q|.")
-@click.option("--max", "maximum", default=2.0, show_default=True, help="Largest |net Q - deep Q|.")
+@book_options
 @click.option("-o", "--output", default="valuerepair-books", show_default=True, help="Folder for the files.")
 @click.option("--db", default=DEFAULT_PATH, show_default=True, help="The store.")
-@click.option("--net", help="Net: its name, file or SHA-256.  [default: that of the most scored positions]")
-@click.option("--oracle", "--deep", help="Deep search: its label or digest.  [default: that of the most]")
 @click.option("--alpha", default="auto", show_default=True, help="Centipawns of the logistic to Q.")
-@click.option("--q-from", type=click.Choice(["cp", "wdl"]), default="cp", show_default=True, help="Deep Q's source.")
-@click.option(
-    "--sign",
-    type=click.Choice(["optimistic", "pessimistic", "both"]),
-    default="both",
-    show_default=True,
-    help="Keep positions that the net finds better (optimistic) or worse than the deep search does.",
-)
-@click.option("--limit", type=int, default=None, help="At most so many positions, the holdout included.")
-@click.option(
-    "--order",
-    type=click.Choice(["disagreement", "shuffled"]),
-    default="disagreement",
-    show_default=True,
-    help="Worst first, or shuffled by --seed; limits take the first.",
-)
-@click.option("--per-game-limit", type=int, default=None, help="At most so many positions of one game.")
-@click.option("--max-abs-deep-q", type=float, default=None, help="Leave out |deep Q| over this (decided games).")
-@click.option("--holdout", type=float, default=0.0, help="Share of games kept apart in holdout.pgn and holdout.epd.")
-@click.option(
-    "--form",
-    type=click.Choice(["moves", "fen"]),
-    default="moves",
-    show_default=True,
-    help="Entries as moves from the initial position where lc0 can read them, or all as FEN.",
-)
-@click.option("--seed", default=0, show_default=True, help="For --order shuffled and --holdout.")
 @click.option("--json", "as_json", is_flag=True, help="Print the manifest.")
 @click.option("-q", "--quiet", is_flag=True, help="Print nothing but errors.")
 @click.pass_context
@@ -58,11 +29,12 @@ def command(
     Example:
       vr books --threshold 0.55
       vr books --threshold 0.4 --sign optimistic --limit 500 --holdout 0.2 -o repair
+      vr books --threshold 0.55 --confirmed --parents 2 --repeat-by-weight 8
       vr books check valuerepair-books/book.pgn
     """
     if context.invoked_subcommand is not None:
         return
-    from valuerepair.books.select import BookOptions
+    from valuerepair.books.options import BookOptions
     from valuerepair.books.write import write_books
     from valuerepair.progress import Progress
     from valuerepair.store import Store

@@ -1,0 +1,77 @@
+"""What a book is asked to be: the options, checked when they are made."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from valuerepair.errors import UsageError
+
+Sign = Literal["optimistic", "pessimistic", "both"]
+Order = Literal["disagreement", "shuffled"]
+Form = Literal["moves", "fen"]
+QFrom = Literal["cp", "wdl"]
+NearDuplicates = Literal["game", "book", "keep"]
+HoldoutBy = Literal["game", "opening", "material"]
+
+MAX_PARENTS = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BookOptions:
+    """What to write. Raises UsageError for values that make no sense.
+
+    A candidate has ``threshold <= |net_q - deep_q| <= maximum``. `sign` keeps those where the net is too optimistic
+    (net_q > deep_q, both from the side to move), too pessimistic, or both. `confirmed` keeps those where a second look
+    found the search right, `labels` those that have all of these labels. Of `near_duplicates` (same material and pawns)
+    the first in order is kept, within a game or in the whole book. `limit` counts the held-out positions too, but no
+    parents. `holdout` is the share (0 for none) of games, or of the positions of whole families (`holdout_by`), that
+    goes to a second book. `parents`: so many plies before each position of the book are written too. `softness` is that
+    of `candidates.weights.weights_of`; with `repeat_by_weight` a position of weight 1 is written so many times, others
+    in proportion. `net`, `oracle`, `alpha` and `q_from` choose what Q means, as in `Store.frame`.
+    """
+
+    threshold: float = 0.55
+    maximum: float = 2.0
+    sign: Sign = "both"
+    confirmed: bool = False
+    labels: tuple[str, ...] = ()
+    limit: int | None = None
+    order: Order = "disagreement"
+    per_game_limit: int | None = None
+    near_duplicates: NearDuplicates = "game"
+    max_abs_deep_q: float | None = None
+    holdout: float = 0.0
+    holdout_by: HoldoutBy = "game"
+    parents: int = 0
+    softness: float = 0.1
+    repeat_by_weight: int | None = None
+    form: Form = "moves"
+    seed: int = 0
+    net: str | None = None
+    oracle: str | None = None
+    alpha: float | None = None
+    q_from: QFrom = "cp"
+
+    def __post_init__(self) -> None:
+        if not 0 < self.threshold <= 2:
+            raise UsageError(f"--threshold {self.threshold:g}: must lie in (0, 2], the range of |net Q - deep Q|")
+        if not self.threshold <= self.maximum <= 2:
+            raise UsageError(f"--max {self.maximum:g}: must lie between --threshold {self.threshold:g} and 2")
+        for name, value, least in (
+            ("--limit", self.limit, 1),
+            ("--per-game-limit", self.per_game_limit, 1),
+            ("--repeat-by-weight", self.repeat_by_weight, 2),
+        ):
+            if value is not None and value < least:
+                raise UsageError(f"{name} {value}: must be at least {least}")
+        if self.max_abs_deep_q is not None and not 0 < self.max_abs_deep_q <= 1:
+            raise UsageError(f"--max-abs-deep-q {self.max_abs_deep_q:g}: must lie in (0, 1]")
+        if not 0 <= self.parents <= MAX_PARENTS:
+            raise UsageError(f"--parents {self.parents}: must be a number of plies from 0 to {MAX_PARENTS}")
+        if not 0 <= self.softness < float("inf"):
+            raise UsageError(f"--softness {self.softness:g}: must be a difference of Q, 0 or more")
+        if not 0 <= self.holdout < 1:
+            raise UsageError(f"--holdout {self.holdout:g}: must be a fraction in [0, 1)")
+        if self.holdout_by != "game" and not self.holdout:
+            raise UsageError(f"--holdout-by {self.holdout_by}: needs --holdout, the share to keep apart")
