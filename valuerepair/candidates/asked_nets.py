@@ -168,7 +168,7 @@ def measure_missing(
     from valuerepair.nets import open_net
     from valuerepair.store import Store
 
-    done = 0
+    done, usual = 0, _usual(db, oracle)
     wanted = {(net.key, net.history_fill): net for net in nets if net.missing and net.path}
     for net in wanted.values():
         with (
@@ -178,7 +178,17 @@ def measure_missing(
         ):
             say(f"{net.missing:,} positions without a value of {net.name}: computing on {opened.where}")
             done += measure(store, opened, oracle, progress, command)
+    if done and (now := _usual(db, oracle)) != usual:
+        say(f"from now on commands without --net take {now} in {db}, not {usual}: it has as many values")
     return done
+
+
+def _usual(db: str, oracle: AskedOracle) -> str:
+    """The net that commands take which are not told any."""
+    from valuerepair.store import Store
+
+    with Store.open(db) as store:
+        return str(store.nets().set_index("id").at[store.pick(None, oracle.digest)[0], "name"])
 
 
 def _fill(net: AskedNet) -> HistoryFill:

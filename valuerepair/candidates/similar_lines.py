@@ -33,17 +33,12 @@ def lines(found: Similar) -> list[str]:
             f"{near.distance:>8.1f} {near.material:>5.0f} {near.pawns:>5.1f} {near.kings:>5.1f}  {_numbers(one)}  "
             f"{one.position_id:>7}  {one.fen:{width}}  {_labels(one, found.threshold)}{mirrored}"
         )
-    scored = [
-        abs(near.position.disagreement)
-        for near in found.neighbours
-        if near.position.disagreement == near.position.disagreement
-    ]
+    sizes = [abs(near.position.disagreement) for near in found.neighbours]
+    scored = [size for size in sizes if not math.isnan(size)]
     if scored and not found.candidates_only:
-        wrong = sum(each >= found.threshold for each in scored)
-        mean = sum(scored) / len(scored)
-        shown.append(
-            f"{wrong} of {len(scored)} scored are candidates at {found.threshold:g}; mean |net Q - deep Q| {mean:.3f}"
-        )
+        wrong, mean = sum(size >= found.threshold for size in scored), sum(scored) / len(scored)
+        at = f"candidates at {found.threshold:g}"
+        shown.append(f"{wrong} of {len(scored)} scored are {at}; mean |net Q - deep Q| {mean:.3f}")
     return shown
 
 
