@@ -15,10 +15,10 @@ import pytest
 FAKE = str(Path(__file__).with_name("fake_engine.py"))
 PARENT = """
 import sys, time
-from valuerepair.engines import EnginePool, EngineSetup, TimeLimit
+from valuerepair.engines import EnginePool, EngineSetup, TimeLimit, single
 path, go, *arguments = sys.argv[1:]
-pool = EnginePool(EngineSetup(path, tuple(arguments)), go, TimeLimit(given=600, first=600), 2)
-futures = [pool.submit("position startpos", lambda r: r, lambda *_: None) for _ in range(2)]
+pool = EnginePool(EngineSetup(path, tuple(arguments)), TimeLimit(given=600, first=600), 2)
+futures = [pool.submit("position startpos", lambda: single(go, lambda r: r), lambda *_: None) for _ in range(2)]
 print("searching", flush=True)
 try:
     time.sleep(600)

@@ -22,6 +22,7 @@ from valuerepair.engines import (
     SearchReport,
     TimeLimit,
     find_engine,
+    single,
 )
 from valuerepair.errors import ValueRepairError
 
@@ -42,7 +43,7 @@ class Opener:
 
     def __call__(self, setup: EngineSetup, workers: int = 1, timeout: float | None = 5.0) -> EnginePool:
         limit = TimeLimit(given=timeout, first=30.0, nodes=1000)
-        self.pools.append(EnginePool(setup, "go nodes 1000", limit, workers, say=self.said.append))
+        self.pools.append(EnginePool(setup, limit, workers, say=self.said.append))
         return self.pools[-1]
 
 
@@ -56,7 +57,11 @@ def opened() -> Iterator[Opener]:
 
 
 def ask(pool: EnginePool, position: str = "position startpos") -> Future[Answer]:
-    return pool.submit(position, lambda report: report.cp, lambda reason, attempts: f"{reason} [{attempts}]")
+    return pool.submit(
+        position,
+        lambda: single("go nodes 1000", lambda report: report.cp),
+        lambda reason, attempts: f"{reason} [{attempts}]",
+    )
 
 
 def test_every_answer_belongs_to_its_position(opened: Opener) -> None:
@@ -113,7 +118,11 @@ def test_an_answer_its_taker_refuses_is_a_failure_too(opened: Opener) -> None:
     def refuse(report: SearchReport) -> str:
         raise BadAnswer("gave the illegal best move e2e4")
 
-    refused = pool.submit("position startpos", refuse, lambda reason, attempts: f"{reason} [{attempts}]")
+    refused = pool.submit(
+        "position startpos",
+        lambda: single("go nodes 1000", refuse),
+        lambda reason, attempts: f"{reason} [{attempts}]",
+    )
     assert refused.result(20) == "gave the illegal best move e2e4 [3]"
     assert (pool.counts.bad_answers, pool.counts.failed) == (3, 1)
 
@@ -156,7 +165,7 @@ def test_an_engine_that_does_not_start_is_known_at_once(opened: Opener, setup: E
 def test_an_engine_that_cannot_search_is_known_at_once(opened: Opener) -> None:
     setup = fake("hang-on=startpos", start_seconds=1.5)
     with pytest.raises(EngineFailure, match=r"gave no best move in 1.5 s for 'go nodes 1': does it know this limit\?"):
-        EnginePool(setup, "go nodes 5", TimeLimit(given=None, first=5), 1, probe="go nodes 1")
+        EnginePool(setup, TimeLimit(given=None, first=5), 1, probe="go nodes 1")
 
 
 def test_options_are_checked_against_what_the_engine_offers(opened: Opener) -> None:
@@ -253,9 +262,12 @@ def test_stockfish_gives_the_same_whatever_the_order_and_the_number_of_engines(o
         return report.cp, report.wdl, report.nodes, report.depth, report.pv
 
     def searches(workers: int, order: list[str]) -> dict[str, tuple[object, ...]]:
-        pool = EnginePool(setup, "go nodes 40000", TimeLimit(given=None, first=60, nodes=40_000), workers)
+        pool = EnginePool(setup, TimeLimit(given=None, first=60, nodes=40_000), workers)
         opened.pools.append(pool)
-        futures = {line: pool.submit(line, scores, lambda reason, _: (reason,)) for line in order}
+        futures = {
+            line: pool.submit(line, lambda: single("go nodes 40000", scores), lambda reason, _: (reason,))
+            for line in order
+        }
         return {line: future.result(60) for line, future in futures.items()}
 
     once = searches(1, lines)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from types import TracebackType
@@ -45,6 +45,19 @@ class DeepFailure:
 
 
 DeepOutcome: TypeAlias = DeepResult | DeepFailure
+
+
+@dataclass(frozen=True, slots=True)
+class Climb:
+    """Searches of one position, each deeper than the one before; `whole`: the last one is the oracle's whole search."""
+
+    results: tuple[DeepResult, ...]
+    whole: bool
+
+
+ClimbOutcome: TypeAlias = Climb | DeepFailure
+# Asked after each rung, with the results so far: whether to search deeper.
+GoOn: TypeAlias = Callable[[Sequence[DeepResult]], bool]
 
 
 @dataclass(frozen=True)
@@ -113,3 +126,14 @@ class Oracle(Protocol):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None: ...
+
+
+class Climber(Oracle, Protocol):
+    """An oracle that can search in steps, each going on with what the one before left in hash tables or tree."""
+
+    def climb(self, position: Position, rungs: Sequence[int], go_on: GoOn) -> Future[ClimbOutcome]:
+        """Queues searches of `rungs` nodes, ascending and below the oracle's own, and then the whole search.
+
+        After each rung `go_on`, called in another thread, says whether to go on; keep it short. The future is as that
+        of `submit`.
+        """

@@ -4,15 +4,35 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
+from functools import partial
 from types import TracebackType
+from typing import Any
 
 import chess
 
-from valuerepair.deep.oracle import DeepFailure, DeepOutcome, DeepResult, OracleIdentity
-from valuerepair.engines import BadAnswer, BadOption, EngineFailure, EnginePool, EngineSetup, SearchReport, TimeLimit
+from valuerepair.deep.oracle import (
+    Climb,
+    ClimbOutcome,
+    DeepFailure,
+    DeepOutcome,
+    DeepResult,
+    GoOn,
+    OracleIdentity,
+)
+from valuerepair.engines import (
+    BadAnswer,
+    BadOption,
+    EngineFailure,
+    EnginePool,
+    EngineSetup,
+    Plan,
+    SearchReport,
+    TimeLimit,
+    single,
+)
 from valuerepair.engines.pool import PoolCounts
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.positions import Position
@@ -60,11 +80,10 @@ class UciOracle:
             nodes=limits.get("nodes"),
             fixed=limits.get("movetime", 0) / 1000,
         )
-        go = "go " + " ".join(f"{name} {value}" for name, value in limits.items())
-        probe = "go " + " ".join(f"{name} {min(value, _PROBE[name])}" for name, value in limits.items())
+        probe = _go({name: min(value, _PROBE[name]) for name, value in limits.items()})
         path = setup.engine.path
         try:
-            self._pool = EnginePool(setup.engine, go, limit, workers, probe=probe, say=say)
+            self._pool = EnginePool(setup.engine, limit, workers, probe=probe, say=say)
         except BadOption as error:
             raise UsageError(f"--deep: {path} {error}") from None
         except EngineFailure as error:
@@ -86,13 +105,29 @@ class UciOracle:
 
     def submit(self, position: Position) -> Future[DeepOutcome]:
         """Queues a search; see `deep.Oracle`. A position where the game is over yields a DeepFailure at once."""
-        try:
-            board = chess.Board(position.fen)
-        except ValueError as error:
-            return _ended(DeepFailure(f"not a legal FEN: {error}", 0))
-        if not any(board.legal_moves):
-            return _ended(DeepFailure("game over: " + ("checkmate" if board.is_check() else "stalemate"), 0))
-        return self._pool.submit(position.uci, lambda report: self._result(report, board), DeepFailure)
+        board = _board(position)
+        if isinstance(board, DeepFailure):
+            return _ended(board)
+        go, nodes = _go(self._setup.limits), self._setup.limits.get("nodes", 0)
+        plan = partial(single, go, lambda report: self._result(report, board, nodes))
+        return self._pool.submit(position.uci, plan, DeepFailure)
+
+    def climb(self, position: Position, rungs: Sequence[int], go_on: GoOn) -> Future[ClimbOutcome]:
+        """Queues a search in steps; see `deep.Climber`. The hash tables are kept from step to step."""
+        board = _board(position)
+        if isinstance(board, DeepFailure):
+            return _ended(board)
+        return self._pool.submit(position.uci, partial(self._steps, board, rungs, go_on), DeepFailure)
+
+    def _steps(self, board: chess.Board, rungs: Sequence[int], go_on: GoOn) -> Plan[ClimbOutcome]:
+        whole = self._setup.limits.get("nodes", 0)
+        results: list[DeepResult] = []
+        for nodes in (*rungs, whole):
+            report = yield _go({**self._setup.limits, "nodes": nodes})
+            results.append(self._result(report, board, nodes))
+            if nodes != whole and not go_on(results):
+                return Climb(tuple(results), whole=False)
+        return Climb(tuple(results), whole=True)
 
     def close(self, *, cancel: bool = False) -> None:
         """Cancels what has not begun; finishes the searches in flight, or with `cancel` abandons them."""
@@ -106,12 +141,11 @@ class UciOracle:
     ) -> None:
         self.close(cancel=kind is not None)
 
-    def _result(self, report: SearchReport, board: chess.Board) -> DeepOutcome:
+    def _result(self, report: SearchReport, board: chess.Board, asked: int) -> DeepResult:
         if report.best_move is None:
             raise BadAnswer("found no best move although there are legal moves")
         if not board.is_legal(chess.Move.from_uci(report.best_move)):
             raise BadAnswer(f"gave the illegal best move {report.best_move}")
-        asked = self._setup.limits.get("nodes")
         if asked and report.nodes > _OVERSHOOT * asked + _OVERSHOOT_NODES and not self._said_overshoot:
             self._said_overshoot = True
             self._say(f"{self._pool.name} searched {report.nodes:,} nodes where {asked:,} were asked for")
@@ -140,6 +174,21 @@ class UciOracle:
 
 
 _PROBE = {"nodes": 1, "depth": 1, "movetime": 10}
+
+
+def _go(limits: Mapping[str, int]) -> str:
+    return "go " + " ".join(f"{name} {value}" for name, value in limits.items())
+
+
+def _board(position: Position) -> chess.Board | DeepFailure:
+    """The position's board, or why it is not to be searched."""
+    try:
+        board = chess.Board(position.fen)
+    except ValueError as error:
+        return DeepFailure(f"not a legal FEN: {error}", 0)
+    if any(board.legal_moves):
+        return board
+    return DeepFailure("game over: " + ("checkmate" if board.is_check() else "stalemate"), 0)
 
 
 def exact_q(report: SearchReport, board: chess.Board) -> float | None:
@@ -175,7 +224,7 @@ def file_sha256(path: str) -> str:
     return digest.hexdigest()
 
 
-def _ended(outcome: DeepOutcome) -> Future[DeepOutcome]:
-    future: Future[DeepOutcome] = Future()
-    future.set_result(outcome)
+def _ended(failure: DeepFailure) -> Future[Any]:
+    future: Future[Any] = Future()
+    future.set_result(failure)
     return future

@@ -2,7 +2,7 @@
 
 from valuerepair.engines.find import find_engine, usable_cores
 from valuerepair.engines.info import SearchReport
-from valuerepair.engines.pool import BadAnswer, EnginePool, PoolCounts, TimeLimit
+from valuerepair.engines.pool import BadAnswer, EnginePool, Plan, PoolCounts, TimeLimit, single
 from valuerepair.engines.process import EngineExited, EngineFailure, EngineTimeout
 from valuerepair.engines.uci import BadOption, EngineOption, EngineSetup, UciEngine
 
@@ -15,10 +15,12 @@ __all__ = [
     "EnginePool",
     "EngineSetup",
     "EngineTimeout",
+    "Plan",
     "PoolCounts",
     "SearchReport",
     "TimeLimit",
     "UciEngine",
     "find_engine",
+    "single",
     "usable_cores",
 ]

@@ -6,10 +6,10 @@ import contextlib
 import queue
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from concurrent.futures import CancelledError, Future
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar
 
 from valuerepair.engines.info import SearchReport
 from valuerepair.engines.process import EngineFailure, EngineTimeout
@@ -23,6 +23,15 @@ _PROBE_SECONDS = 60.0
 
 
 T = TypeVar("T")
+# Searches of one position, one after the other in the same hash tables: yields ``go ...`` lines, is sent the report of
+# each, and returns the outcome.
+Plan: TypeAlias = Generator[str, SearchReport, T]
+
+
+def single(go: str, take: Callable[[SearchReport], T]) -> Plan[T]:
+    """The plan of one search, whose outcome is what `take` makes of its report."""
+    report = yield go
+    return take(report)
 
 
 class BadAnswer(EngineFailure):
@@ -77,7 +86,7 @@ class TimeLimit:
 @dataclass(frozen=True, slots=True)
 class _Job(Generic[T]):
     position: str
-    take: Callable[[SearchReport], T]
+    plan: Callable[[], Plan[T]]
     fail: Callable[[str, int], T]
     future: Future[T]
 
@@ -93,7 +102,6 @@ class EnginePool:
     def __init__(
         self,
         setup: EngineSetup,
-        go: str,
         limit: TimeLimit,
         workers: int,
         *,
@@ -106,7 +114,7 @@ class EnginePool:
         """
         self.workers = workers
         self.counts = PoolCounts()
-        self._setup, self._go, self._limit, self._say = setup, go, limit, say
+        self._setup, self._limit, self._say = setup, limit, say
         self._jobs: queue.SimpleQueue[_Job[Any] | None] = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._closed = self._abandoned = False
@@ -127,18 +135,18 @@ class EnginePool:
         for thread in self._threads[1:]:
             thread.start()
 
-    def submit(self, position: str, take: Callable[[SearchReport], T], fail: Callable[[str, int], T]) -> Future[T]:
-        """Queues a UCI ``position ...`` line. The future holds what `take` makes of the report.
+    def submit(self, position: str, plan: Callable[[], Plan[T]], fail: Callable[[str, int], T]) -> Future[T]:
+        """Queues the searches of a UCI ``position ...`` line. The future holds what the plan returns.
 
-        `take` may raise BadAnswer, which counts as a failed attempt. After three of them the future holds what `fail`
-        makes of the last reason and their number. It can be cancelled until its search begins. `take`, `fail` and
-        callbacks run in the engine's thread: keep them short.
+        A plan may raise BadAnswer, which counts as a failed attempt; each attempt has a new plan. After three of them
+        the future holds what `fail` makes of the last reason and their number. It can be cancelled until its search
+        begins. `plan`, `fail` and callbacks run in the engine's thread: keep them short.
         """
         future: Future[T] = Future()
         with self._lock:
             if self._closed:
                 raise RuntimeError("the engine pool is closed")
-            self._jobs.put(_Job(position, take, fail, future))
+            self._jobs.put(_Job(position, plan, fail, future))
         return future
 
     def close(self, *, cancel: bool = False) -> None:
@@ -201,10 +209,10 @@ class EnginePool:
         reason = ""
         for attempt in range(1, ATTEMPTS + 1):
             engine = self._engines.get(number) or self._restart(number)
-            started = time.monotonic()
             try:
-                report = engine.search(job.position, self._go, self._limit.seconds(attempt))
-                outcome = job.take(report)
+                outcome = self._follow(job, engine, attempt)
+                # The hash is cleared now, while our side looks at the outcome, not when the next position comes.
+                engine.clear()
             except EngineFailure as error:
                 reason = str(error)
                 self._drop(number)
@@ -212,11 +220,26 @@ class EnginePool:
                     raise CancelledError from None
                 self._incident(error)
             else:
-                self._count(report, time.monotonic() - started)
                 return outcome
         with self._lock:
             self.counts.failed += 1
         return job.fail(reason, ATTEMPTS)
+
+    def _follow(self, job: _Job[T], engine: UciEngine, attempt: int) -> T:
+        """Makes the searches of a plan; its outcome."""
+        plan = job.plan()
+        go = next(plan)
+        while True:
+            started = time.monotonic()
+            report = engine.search(job.position, go, self._limit.seconds(attempt))
+            seconds = time.monotonic() - started
+            try:
+                go = plan.send(report)
+            except StopIteration as end:
+                outcome: T = end.value
+                return outcome
+            finally:
+                self._count(report, seconds)
 
     def _count(self, report: SearchReport, seconds: float) -> None:
         with self._lock:

@@ -81,8 +81,8 @@ class UciEngine:
     """A running engine, used by the thread that made it, which must outlive it; any thread may `kill` it.
 
     `start` it first: then `name`, the options it offers (by lower-case name) and the `settings` made are known.
-    Every search begins with empty hash tables (``ucinewgame``), so that its outcome with one thread and a node limit
-    does not depend on what was searched before. Raises EngineFailure from any method; then `kill` it.
+    A search goes on with the hash tables of those since `clear`: cleared before, its outcome with one thread and a node
+    limit does not depend on what was searched before. Raises EngineFailure from any method; then `kill` it.
     """
 
     def __init__(self, setup: EngineSetup) -> None:
@@ -134,8 +134,8 @@ class UciEngine:
         """
         if not self._ready:
             self._await("readyok", time.monotonic() + max(seconds, 30.0))
+            self._ready = True
         started = time.monotonic()
-        self._ready = False
         self._process.send(position, go)
         reader = SearchReader()
         try:
@@ -146,9 +146,12 @@ class UciEngine:
             report = reader.report(line, round((time.monotonic() - started) * 1000))
         except ValueError as error:
             raise EngineFailure(str(error)) from None
-        # The hash is cleared now, while our side looks at the report, not when the next position comes.
-        self._process.send("ucinewgame", "isready")
         return report
+
+    def clear(self) -> None:
+        """Empties the hash tables (``ucinewgame``). It returns at once; the next search waits until that is done."""
+        self._process.send("ucinewgame", "isready")
+        self._ready = False
 
     def _await(self, word: str, deadline: float, reader: SearchReader | None = None) -> str:
         """Reads up to the line that begins with `word`. lc0 says ``error TEXT`` and waits on."""
