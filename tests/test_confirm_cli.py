@@ -1,0 +1,298 @@
+"""`vr confirm` as a user types it: real Stockfish on positions whose truth is known, a fake engine, bad input."""
+
+from __future__ import annotations
+
+import json
+import random
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import chess
+import pytest
+from click.testing import CliRunner, Result
+
+from tests.confirm_doubles import STOCKFISH, Candidate, make_store, many, position_of
+from tests.mining_doubles import rows
+from valuerepair.candidates.second_oracle import Depth, second_spec
+from valuerepair.candidates.verdict import NET_RIGHT, SEARCH_RIGHT
+from valuerepair.cli import cli
+from valuerepair.deep import DeepResult, OracleIdentity, open_oracle
+from valuerepair.errors import UsageError, ValueRepairError
+from valuerepair.store import Store
+from valuerepair.store.second_looks import StoredOracle, oracle_of
+
+FAKE = Path(__file__).with_name("fake_engine.py")
+# Drawn by theory: king before the rook's pawn, opposition, stalemate in the corner, bishop of the wrong colour.
+DRAWN = (
+    "k7/8/K7/P7/8/8/8/8 w - - 0 1",
+    "8/8/8/3k4/8/3K4/3P4/8 w - - 0 1",
+    "6k1/8/6KP/8/8/8/8/8 w - - 0 1",
+    "8/8/4k3/8/8/3BK3/7P/8 w - - 0 1",
+)
+
+
+def vr(*arguments: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "valuerepair", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, cwd=cwd, check=False, timeout=240)
+
+
+def here(*arguments: str | Path) -> Result:
+    """`vr` in this process."""
+    return CliRunner().invoke(cli, [str(each) for each in arguments], standalone_mode=False)
+
+
+def confirmed(db: Path, *arguments: str | Path) -> dict[str, Any]:
+    done = here("confirm", "--db", db, "--json", "-q", *arguments)
+    assert done.exception is None, done.exception
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def mates_in_one(count: int) -> list[tuple[chess.Board, str, str]]:
+    """Boards of random games with their moves, a mate in one, and a move that does not mate."""
+    dice = random.Random(4)
+    found: list[tuple[chess.Board, str, str]] = []
+    while len(found) < count:
+        board = chess.Board()
+        while not board.is_game_over() and board.ply() < 60 and len(found) < count:
+            moves = list(board.legal_moves)
+            mates = [move for move in moves if board.gives_check(move) and _mates(board, move)]
+            others = [move for move in moves if move not in mates]
+            if mates and others and board.turn == bool(len(found) % 2):
+                found.append((board.copy(), mates[0].uci(), others[0].uci()))
+            board.push(dice.choice(moves))
+    return found
+
+
+def _mates(board: chess.Board, move: chess.Move) -> bool:
+    board.push(move)
+    mate = board.is_checkmate()
+    board.pop()
+    return mate
+
+
+def both_ways(position: Any, truth: float, first: DeepResult, wrong: DeepResult, other: str) -> list[list[Candidate]]:
+    """The position where the net is wrong and the first look is right, and the other way round."""
+    return [
+        [Candidate(position, truth - 0.9 if truth > 0 else 0.9, first, other)],
+        [Candidate(position, truth, wrong, first.best_move or "")],
+    ]
+
+
+# -- the truth is known -----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def known(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """Two stores of mates and theoretical draws: in the one the search is right, in the other the net."""
+    sides: list[list[Candidate]] = [[], []]
+    for board, mate, other in mates_in_one(6):
+        position = position_of(chess.STARTING_FEN, *(move.uci() for move in board.move_stack))
+        wrong = DeepResult(cp=-400, best_move=other)
+        for side, row in zip(
+            sides, both_ways(position, 1.0, DeepResult(mate=1, best_move=mate), wrong, other), strict=True
+        ):
+            side += row
+    for fen in DRAWN:
+        for board in (chess.Board(fen), chess.Board(fen).mirror()):
+            moves = [move.uci() for move in board.legal_moves]
+            wrong, right = DeepResult(cp=900, best_move=moves[-1]), DeepResult(cp=0, best_move=moves[0])
+            for side, row in zip(sides, both_ways(position_of(board.fen()), 0.0, right, wrong, moves[-1]), strict=True):
+                side += row
+    folder = tmp_path_factory.mktemp("known")
+    return [make_store(folder / f"{name}.db", side) for name, side in zip("ab", sides, strict=True)]
+
+
+@pytest.mark.parametrize(("side", "verdict"), [(0, SEARCH_RIGHT), (1, NET_RIGHT)])
+def test_stockfish_finds_who_was_right(known: list[Path], stockfish: str, side: int, verdict: str) -> None:
+    found = confirmed(known[side], "--nodes", "20000", "--show", "99")
+    assert found["state"] == "finished"
+    assert {case["verdict"] for case in found["cases"]} == {verdict}
+    assert found["verdicts"]["rates"][verdict]["count"] == found["verdicts"]["candidates"] == 14
+    assert found["verdicts"]["second"]["label"] == "stockfish 15.1 nodes=20000"
+    for case in found["cases"]:
+        if case["second_best"] and case["second_q"] == 1.0:
+            board = chess.Board(case["fen"])
+            board.push_uci(case["second_best"])
+            assert board.is_checkmate()
+    # All of it is there now: nothing is searched again, for another alpha either.
+    again = confirmed(known[side], "--nodes", "20000", "--alpha", "100")
+    assert (again["searches"], again["alpha_of_first"]["value"]) == (0, 100)
+
+
+def test_the_table_a_user_sees(known: list[Path], stockfish: str) -> None:
+    done = vr("confirm", "--db", known[0], "--nodes", "20000", "--show", "1", cwd=known[0].parent)
+    assert done.returncode == 0, done.stderr
+    said = done.stdout.splitlines()
+    assert said[0].startswith("key-net against stockfish 15.1 nodes=1000, alpha 170.0 (default 170: fewer than 300")
+    assert "14 of 14 candidates at 0.55 looked at" in said
+    assert "  search right  14 of 14, 100.00 % (95 %: 78.47 to 100.00)" in said
+    place = said.index(next(line for line in said if line.startswith("search right, the largest")))
+    assert chess.Board(said[place + 1].strip()).is_valid()
+    assert said[-1] == f"next: vr books --db {known[0]} --threshold 0.55 --confirmed"
+    assert "deep search: stockfish" in done.stderr
+    assert here("confirm", "--db", known[0], "--nodes", "20000", "-q").stderr == ""
+
+
+# -- which oracle -----------------------------------------------------------------------------------------------------
+
+
+def stored(tmp_path: Path, identity: OracleIdentity) -> StoredOracle:
+    path = make_store(tmp_path / "a.db", [Candidate(position_of(chess.STARTING_FEN), 0.9, DeepResult(cp=0))], identity)
+    with Store.open(path) as store:
+        return oracle_of(store.connection, identity.digest)
+
+
+UNUSUAL = {"Threads": "2", "Hash": "16", "UCI_ShowWDL": "true", "SyzygyPath": "/a,b"}
+MCTS = OracleIdentity("mcts", "search", "ab" * 32, {"nodes": 800}, {"cpuct": "2.5", "device": "CPU"}, "n")
+LC0 = OracleIdentity("lc0", "Lc0", "1", {"nodes": 800}, {"WeightsFile": "sha256:ab", "Backend": "eigen"}, "n")
+RECORDED = OracleIdentity("recorded", "recorded", "", {}, {"kind": "eval"})
+
+
+@pytest.mark.parametrize(
+    ("identity", "depth", "spec"),
+    [
+        (STOCKFISH, Depth(), "stockfish:nodes=10000"),
+        (STOCKFISH, Depth(times=2.5), "stockfish:nodes=2500"),
+        (STOCKFISH, Depth(nodes=5000), "stockfish:nodes=5000"),
+        (STOCKFISH, Depth(deep="mcts:nodes=5"), "mcts:nodes=5"),
+        (
+            replace(STOCKFISH, options=UNUSUAL, limits={"movetime": 50}),
+            Depth(),
+            "stockfish:movetime=500,option.SyzygyPath=/a\\,b,option.Threads=2",
+        ),
+        (MCTS, Depth(), "mcts:nodes=8000,cpuct=2.5"),
+        (LC0, Depth(times=3), "lc0:nodes=2400,option.Backend=eigen"),
+        (RECORDED, Depth(), None),
+    ],
+)
+def test_the_second_look_is_the_first_ones_oracle_with_more_nodes(
+    tmp_path: Path, identity: OracleIdentity, depth: Depth, spec: str | None
+) -> None:
+    assert second_spec(stored(tmp_path, identity), depth) == spec
+
+
+@pytest.mark.parametrize(
+    ("identity", "depth", "said"),
+    [
+        (replace(STOCKFISH, limits={"depth": 9}), Depth(), "a depth cannot be multiplied; give --nodes"),
+        (replace(STOCKFISH, kind="uci"), Depth(), "does not know where this engine lies; say which engine looks again"),
+        (replace(MCTS, options={"syzygy": "5 files ab"}), Depth(), "does not know where its tablebases lie"),
+        (RECORDED, Depth(times=3), "recorded evaluations have no nodes to multiply"),
+        (STOCKFISH, Depth(nodes=1000), "--nodes 1000: the first look had 1,000; a second one is deeper"),
+        (STOCKFISH, Depth(deep="deeper"), "'deeper' is none of stockfish"),
+    ],
+)
+def test_oracles_that_cannot_look_again(tmp_path: Path, identity: OracleIdentity, depth: Depth, said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        second_spec(stored(tmp_path, identity), depth)
+
+
+def test_recorded_evaluations_are_looked_at_by_a_real_search(tmp_path: Path, stockfish: str) -> None:
+    board, mate, other = mates_in_one(1)[0]
+    position = position_of(chess.STARTING_FEN, *(move.uci() for move in board.move_stack))
+    path = make_store(tmp_path / "a.db", [Candidate(position, 0.9, DeepResult(cp=-300), other)], RECORDED)
+    found = confirmed(path, "--nodes", "3000")
+    (case,) = found["cases"]
+    assert (case["verdict"], case["second_best"], case["after_second_q"]) == (NET_RIGHT, mate, 1.0)
+    assert found["verdicts"]["second"]["label"] == "stockfish 15.1 nodes=3000"
+    with Store.open(path) as store:
+        stages = {row[0] for row in store.connection.execute("SELECT DISTINCT stage FROM deep_values")}
+    assert stages == {"full", "second", f"after:{mate}", f"after:{other}"}
+
+
+def test_the_built_in_search_looks_again_with_the_net_it_had(tmp_path: Path, shared_data: Path) -> None:
+    net = shared_data / "nets" / "maia-1900.pb.gz"
+    fen = "6k1/5ppp/8/8/8/8/8/R5K1 w - - 0 1"
+    (tmp_path / "mate.epd").write_text(fen + "\n")
+    mined = vr("mine", "mate.epd", "--net", net, "--deep", "mcts:nodes=2", "--workers", "1", cwd=tmp_path)
+    assert mined.returncode == 0, mined.stderr
+    with Store.open(tmp_path / "valuerepair.db") as store:
+        off = abs(store.frame()["disagreement"].iloc[0])
+    assert off > 0
+    found = confirmed(
+        tmp_path / "valuerepair.db", "--net", str(net), "--threshold", f"{off * 0.9:.5f}", "--times", "50"
+    )
+    assert found["verdicts"]["second"]["label"].endswith("maia-1900 nodes=100")
+    assert found["verdicts"]["alpha"]["origin"] == "the search's own Q"
+    assert found["verdicts"]["looked"] == 1
+
+
+# -- a fake engine ----------------------------------------------------------------------------------------------------
+
+
+def fake(*behaviour: str) -> str:
+    arguments = ",".join(f"arg={word}" for word in (str(FAKE), *behaviour))
+    return f"uci:{sys.executable},nodes=99,{arguments}"
+
+
+def test_another_engine_that_crashes_on_some_positions(tmp_path: Path) -> None:
+    first = DeepResult(cp=-50)
+    found = [Candidate(position_of(chess.STARTING_FEN, move), 0.9, first) for move in ("a2a3", "h2h3")]
+    path = make_store(tmp_path / "a.db", [*found, Candidate(position_of(chess.STARTING_FEN), 0.9, first, "d2d4")])
+    result = confirmed(path, "--deep", fake("best=b7b6", "crash-on=h2h3"))
+    # On 1. h3 it crashes; where White is to move its b7b6 is not legal: at the start, and after 1. a3 b6.
+    assert (result["failed"], result["verdicts"]["looked"]) == (3, 1)
+    assert rows(path, "failures") == 3
+    assert result["verdicts"]["second"]["label"].startswith("fake 1.0")
+    assert result["verdicts"]["alpha"]["origin"].startswith("the first look's, of another engine")
+
+
+def test_an_engine_that_only_crashes(tmp_path: Path) -> None:
+    path = many(tmp_path / "a.db", 4)
+    done = here("confirm", "--db", path, "--deep", fake("crash-on=h2h3", "exit-on=a2a3", "illegal-on=position"))
+    assert isinstance(done.exception, ValueRepairError)
+    assert rows(path, "failures") == 0
+
+
+# -- bad input --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (["--db", "none.db"], 1, "there is no store at none.db"),
+        (["--threshold", "1.9"], 1, "a.db: no candidates at 1.9 to look at; mine more, or lower --threshold"),
+        (["--threshold", "3"], 2, "a threshold lies above 0 and is at most 2"),
+        (["--oracle", "komodo"], 1, "no oracle komodo in a.db; it has stockfish 15.1 nodes=1000"),
+        (["--net", "t80"], 1, "no net t80 in a.db; it has key-net"),
+        (["--deep", "komodo:nodes=5"], 2, "'komodo' is none of stockfish"),
+        (["--deep", "recorded"], 2, "--deep recorded: recorded evaluations belong to archives"),
+        (["--deep", "uci:/nope,nodes=10"], 1, "/nope: no such engine"),
+        (["--nodes", "400"], 2, "--nodes 400: the first look had 1,000; a second one is deeper"),
+        (["--nodes", "0"], 2, "--nodes 0: must be at least 1"),
+        (["--times", "1"], 2, "--times 1: a second look is deeper than the first: give a number above 1"),
+        (["--nodes", "9000", "--times", "3"], 2, "--nodes and --times both say how deep"),
+        (["--deep", "mcts:nodes=5", "--nodes", "9000"], 2, "--deep and --nodes both say how deep"),
+        (["--deep", "mcts:nodes=5"], 2, "and the store does not know where its file lies; give it by --net FILE"),
+        (["--alpha", "much"], 2, "--alpha much: give a number of centipawns, or auto"),
+        (["--limit", "0"], 2, "--limit 0: must be at least 1"),
+        (["--workers", "0"], 2, "--workers 0: must be at least 1"),
+    ],
+)
+def test_bad_input_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], code: int, said: str
+) -> None:
+    many(tmp_path / "a.db", 3)
+    monkeypatch.chdir(tmp_path)
+    done = here("confirm", *(["--db", "a.db"] if "--db" not in arguments else []), *arguments)
+    assert isinstance(done.exception, ValueRepairError)
+    assert done.exception.exit_code == code
+    assert said in str(done.exception)
+    assert "\n" not in str(done.exception)
+    assert done.stdout == ""
+
+
+def test_the_first_looks_own_oracle_or_a_shallower_one(tmp_path: Path, stockfish: str) -> None:
+    with open_oracle("stockfish:nodes=2000", net_path=None, workers=1) as oracle:
+        identity = oracle.identity
+    path = make_store(tmp_path / "a.db", [Candidate(position_of(chess.STARTING_FEN), 0.9, DeepResult(cp=0))], identity)
+    for nodes, said in (("2000", "took the first look"), ("1000", "the first look had 2,000 nodes, this one 1,000")):
+        done = here("confirm", "--db", path, "--deep", f"stockfish:nodes={nodes}")
+        assert isinstance(done.exception, UsageError)
+        assert said in str(done.exception)
+    found = confirmed(path)
+    assert found["verdicts"]["second"]["label"] == "stockfish 15.1 nodes=20000"
