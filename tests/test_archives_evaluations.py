@@ -15,7 +15,7 @@ import chess.pgn
 import pytest
 
 from valuerepair.archives import ReadReport, SampleOptions, sample
-from valuerepair.archives.detect import detect
+from valuerepair.archives.detect import depth_of, detect
 from valuerepair.archives.recorded_options import RecordedOptions
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.positions import Position
@@ -144,13 +144,24 @@ def test_epd_scores_with_depth_and_nodes(tmp_path: Path) -> None:
     assert report.rejected_positions == {"evaluations of another kind": 2, "no recorded evaluation": 1}
 
 
+@pytest.mark.parametrize(
+    "comment", ["1/2-1/2 by agreement", "1/2 was offered here", "12/5/1990, a Saturday", "3/4 of the board", "0.5/"]
+)
+def test_what_people_write_is_no_score(tmp_path: Path, comment: str) -> None:
+    text = game(f"1. e4 {{{comment}}} e5 2. Nf3") + game("1. d4 {[%eval 0.2]} d5")
+    found, report = run(tmp_path / "a.pgn", "cutechess", text)
+    assert found == []
+    assert report.rejected == {"no recorded evaluation": 1, "evaluations of another kind": 1}
+    assert detect([str(tmp_path / "a.pgn")]).kind == "eval"
+
+
 def read_games(path: Path, mark: str) -> list[chess.pgn.Game]:
     """The first games that have the mark, as python-chess reads them."""
     data = path.read_bytes()
     if path.suffix == ".zst":
         data = subprocess.run(["zstd", "-dc", path], capture_output=True, check=True).stdout
     text = (gzip.decompress(data) if path.suffix == ".gz" else data).decode("latin-1").replace("\r", "")
-    texts = [part for part in text.split("\n\n[Event ") if mark in part][:25]
+    texts = [part for part in text.split("\n\n[Event ") if mark in part][:20]
     games = [chess.pgn.read_game(io.StringIO("[Event " + part)) for part in texts]
     return [one for one in games if one is not None]
 
@@ -209,6 +220,23 @@ def test_the_kind_is_that_of_the_first_evaluation(shared_data: Path, name: str, 
     assert (found.kind, found.depth) == (kind, depth)
 
 
+@pytest.mark.parametrize(
+    ("lines", "depth"),
+    [
+        (["bm e4;", "ce 30;", "ce 20; acd 12;"], False),
+        (["bm e4; acd 9;", "acd 12; ce 30;", "ce 20;"], True),
+        (["ce 30; acd 0;"], False),
+        (["bm #3;"], False),
+    ],
+)
+def test_the_depth_of_epd_is_that_of_the_first_line_with_a_score(tmp_path: Path, lines: list[str], depth: bool) -> None:
+    (tmp_path / "a.epd").write_text("\n".join(f"4k3/8/8/8/8/8/4P3/4K3 w - - {line}" for line in lines))
+    found = detect([str(tmp_path / "a.epd")])
+    assert (found.kind, found.depth) == ("epd", depth)
+    assert depth_of([str(tmp_path / "a.epd")], "epd") is depth
+    assert depth_of([str(tmp_path / "a.epd")], "dump") is None
+
+
 def test_detection_looks_through_archives_in_order(tmp_path: Path) -> None:
     (tmp_path / "a.pgn").write_text(game("1. e4 e5"))
     (tmp_path / "b.epd").write_text("4k3/8/8/8/8/8/4P3/4K3 w - - bm e4;\n")
@@ -221,5 +249,8 @@ def test_detection_looks_through_archives_in_order(tmp_path: Path) -> None:
     assert (found.kind, found.depth, Path(found.archive).name) == ("eval", True, "c.pgn")
     (tmp_path / "b.epd").write_text("4k3/8/8/8/8/8/4P3/4K3 w - - bm e4; ce 30;\n")
     assert detect([str(tmp_path)]).kind == "epd"
+    assert depth_of([str(tmp_path)], "eval") is True
+    assert depth_of([str(tmp_path)], "tcec") is None
+    assert depth_of(["-", str(tmp_path)], "eval") is None
     with pytest.raises(UsageError, match="say what comes from standard input: recorded:kind=K"):
         detect(["-"])

@@ -56,7 +56,12 @@ def test_what_changes_values_makes_another_oracle() -> None:
     ]
     assert len({identity_of(each).digest for each in options}) == len(options)
     # What is so anyway, or follows from the archive, does not.
-    assert identity_of(RecordedOptions("eval", view="white", depth=True)).digest == identity_of(options[0]).digest
+    by_depth = identity_of(RecordedOptions("eval", view="white", depth=True))
+    assert by_depth.label == "recorded kind=eval"
+    assert identity_of(RecordedOptions("eval", depth=True)).digest == by_depth.digest
+    assert identity_of(RecordedOptions("cutechess", depth=True)).digest == identity_of(options[4]).digest
+    # With and without depth together, from standard input, is neither.
+    assert identity_of(options[0]).label == "recorded kind=eval depth=any"
     assert identity_of(options[5]).label == "recorded kind=cutechess by=Leela"
     assert identity_of(options[2]).label == "recorded min-depth=20 kind=eval"
     chunks = RecordedOptions("chunks")
@@ -110,6 +115,27 @@ def test_a_given_kind_is_taken_without_a_look_at_the_archives() -> None:
     assert said == [
         "deep values: recorded ones, {d=16, ..., wv=0.43, ...} comments of PGN files, as TCEC writes them; "
         "nothing is searched"
+    ]
+
+
+EVALS = "1. e4 {[%eval 0.2]} e5 {[%eval 0.3,20]} 2. Nf3 {[%eval 0.1]} Nc6 {[%eval 0.4,18]} 3. Bb5"
+
+
+def test_evaluations_with_and_without_depth_are_never_one_oracle_unsaid(tmp_path: Path) -> None:
+    path = tmp_path / "a.pgn"
+    path.write_text(f'[Result "*"]\n\n{EVALS} *\n')
+    for text in ("recorded", "recorded:kind=eval"):
+        said: list[str] = []
+        assert recorded_options(parse_spec(text), [str(path)], said.append) == RecordedOptions("eval", depth=False)
+        assert said[-1].startswith("these evaluations have no depth: how deep they looked is not known")
+    both = RecordedOptions("eval")
+    with Store.open(tmp_path / "a.db", create=True) as store:
+        options = MineOptions(sample=SampleOptions(per_game=None, min_ply=0, recorded=both))
+        done = mine([str(path)], options, store, KeyNet(), RecordedOracle(identity_of(both), "eval"))
+    assert done.remarks == [
+        "recorded evaluations: depth 18 to 20, median 19 (2 do not say); nodes not recorded",
+        "warning: 2 of 4 evaluations do not say how deep they looked and are in one oracle with the others; "
+        "recorded:min-depth=1 leaves them out",
     ]
 
 

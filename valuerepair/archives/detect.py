@@ -1,4 +1,4 @@
-"""Which kind of recorded evaluations archives hold: that of the first one there is."""
+"""Which kind of recorded evaluations archives hold, and whether these have a depth: as the first one there is."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ from valuerepair.errors import UsageError, ValueRepairError
 
 MOST = 1 << 26  # bytes of an archive that are looked through
 _PIECE = 1 << 20
-_OVERLAP = 256  # no mark of an evaluation is longer
+_OVERLAP = 256  # no mark of an evaluation is longer, and hardly a line of EPD
 _EPD_SCORE = re.compile(rb"[\s;](?:ce|dm)\s+[+-]?\d+|\bbm\s+#")
 _DEPTH_IN_EVAL = re.compile(rb"\[%eval\s+[^\],]+,\s*\d")
+_DEPTH_IN_EPD = re.compile(rb"[\s;]acd\s+[1-9]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +29,19 @@ class Found:
     kind: str
     depth: bool
     archive: str
+
+
+def depth_of(paths: Sequence[str], kind: str) -> bool | None:
+    """Whether the first evaluation of this kind has a depth.
+
+    None when that is not known: there is none in the first `MOST` bytes of an archive, or standard input comes first.
+    """
+    for source in find_sources(paths):
+        if source.path == "-":
+            return None
+        if not holds_chunks(source) and (found := _in_text(source, kind)):
+            return found.depth
+    return None
 
 
 def detect(paths: Sequence[str]) -> Found:
@@ -49,21 +63,27 @@ def detect(paths: Sequence[str]) -> Found:
     raise ValueRepairError(f"{names}: no recorded evaluation in the first {MOST >> 20} MiB; known are {what}")
 
 
-def _in_text(source: Source) -> Found | None:
+def _in_text(source: Source, wanted: str | None = None) -> Found | None:
+    """The first evaluation of an archive of text, or the first of the wanted kind."""
     lines = False
     for i, text in enumerate(_pieces(source)):
         if i == 0:
             if looks_like_dump(text):
-                return Found(DUMP, True, source.name)
+                return Found(DUMP, True, source.name) if wanted in (None, DUMP) else None
             lines = looks_like_epd(text)
         if lines:
-            if _EPD_SCORE.search(text):
-                return Found(EPD, re.search(rb"\bacd\s+\d", text) is not None, source.name)
-        elif found := kind_in(text):
+            if wanted in (None, EPD) and (score := _EPD_SCORE.search(text)):
+                return Found(EPD, _DEPTH_IN_EPD.search(_line_at(text, score.start() + 1)) is not None, source.name)
+        elif found := kind_in(text, wanted):
             kind, at = found
             depth = kind != EVAL or _DEPTH_IN_EVAL.match(text, at) is not None
             return Found(kind, depth, source.name)
     return None
+
+
+def _line_at(text: bytes, at: int) -> bytes:
+    end = text.find(b"\n", at)
+    return text[text.rfind(b"\n", 0, at) + 1 : end if end >= 0 else len(text)]
 
 
 def _pieces(source: Source) -> Iterator[bytes]:

@@ -15,23 +15,24 @@ from valuerepair.positions import Recorded
 
 # `0.17` in pawns or `#-3` in moves, perhaps with the depth behind a comma.
 _EVAL = re.compile(r"\[%eval\s+(?:#(?P<mate>[+-]?\d+)|(?P<pawns>[+-]?\d*\.?\d+))(?:,\s*(?P<depth>\d+))?")
-# `+0.65/12 1.2s`, `-M6/64 0.16s`: M counts plies.
+# `+0.65/12 1.2s`, `-M6/64 0.16s`: M counts plies. Pawns have decimals, or `{1/2-1/2 agreed}` would be one of them.
 _CUTECHESS = re.compile(
-    r"\s*(?P<sign>[+-]?)(?:M(?P<plies>\d+)|(?P<pawns>\d+(?:\.\d+)?))/(?P<depth>\d+)(?:,?\s+(?P<seconds>\d+(?:\.\d+)?)s)?"
+    r"\s*(?P<sign>[+-]?)(?:M(?P<plies>\d+)|(?P<pawns>\d+\.\d+))/(?P<depth>\d+)(?:,?\s+(?P<seconds>\d+(?:\.\d+)?)s)?"
 )
 # `wv=-0.32`, `wv=M4`: M counts plies here too.
 _TCEC = re.compile(r"\bwv=(?P<sign>[+-]?)(?:M(?P<plies>\d+)|(?P<pawns>\d+(?:\.\d+)?))")
 _FIELD = re.compile(r"(?<![\w.])(d|sd|mt|n)=(\d+)")
 _MARKS = {
     EVAL: re.compile(rb"\[%eval\s"),
-    CUTECHESS: re.compile(rb"\{\s*[+-]?(?:M\d+|\d+(?:\.\d+)?)/\d+"),
+    CUTECHESS: re.compile(rb"\{\s*[+-]?(?:M\d+|\d+\.\d+)/\d+"),
     TCEC: re.compile(rb"[{, ]wv=[+-]?M?\d"),
 }
 
 
-def kind_in(text: bytes) -> tuple[str, int] | None:
-    """The kind of evaluation that comes first in PGN text, and where; None when there is none."""
-    found = [(match.start(), kind) for kind, mark in _MARKS.items() if (match := mark.search(text))]
+def kind_in(text: bytes, wanted: str | None = None) -> tuple[str, int] | None:
+    """The kind of evaluation (or the wanted one) that comes first in PGN text, and where; None when there is none."""
+    marks = [(kind, mark) for kind, mark in _MARKS.items() if wanted in (None, kind)]
+    found = [(match.start(), kind) for kind, mark in marks if (match := mark.search(text))]
     return (min(found)[1], min(found)[0]) if found else None
 
 

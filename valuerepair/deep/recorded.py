@@ -14,8 +14,8 @@ from types import TracebackType
 
 import numpy as np
 
-from valuerepair.archives.detect import Found, detect
-from valuerepair.archives.recorded_options import CHUNKS, COMMENT_KINDS, KINDS, VIEWS, RecordedOptions
+from valuerepair.archives.detect import Found, depth_of, detect
+from valuerepair.archives.recorded_options import CHUNKS, DUMP, EPD, EVAL, KINDS, VIEWS, RecordedOptions
 from valuerepair.deep.oracle import DeepFailure, DeepOutcome, DeepResult, OracleIdentity
 from valuerepair.deep.spec import DeepSpec
 from valuerepair.errors import UsageError
@@ -97,6 +97,7 @@ def recorded_options(
 ) -> RecordedOptions:
     """Which evaluations a ``--deep recorded`` means; without ``kind=`` those of the kind that comes first.
 
+    With a depth or without is decided by the first one too, for the two are no sample of one thing.
     `say` is told which these are. Raises UsageError for settings that make no sense together, and what `detect` raises.
     """
     given = spec.options
@@ -109,7 +110,9 @@ def recorded_options(
     if "net" in given and kind != CHUNKS:
         raise UsageError(f"--deep recorded: net= names the net of training chunks; for {kind} give --net")
     view = next((view for view in VIEWS if view == given.get("view")), None)
-    depth = None if found is None or kind not in COMMENT_KINDS else found.depth
+    depth = None
+    if kind not in (CHUNKS, DUMP):
+        depth = found.depth if found else depth_of(paths, kind)
     options = RecordedOptions(
         kind,
         view,
@@ -125,7 +128,7 @@ def recorded_options(
 def _tell(options: RecordedOptions, found: Found | None, say: Callable[[str], None]) -> None:
     where = f" (the first is in {found.archive})" if found else ""
     say(f"deep values: recorded ones, {KINDS[options.kind].what}{where}; nothing is searched")
-    if found is not None and not found.depth and options.kind != CHUNKS:
+    if options.depth is False:
         say("these evaluations have no depth: how deep they looked is not known; confirm what they find by a search")
 
 
@@ -138,6 +141,8 @@ def identity_of(options: RecordedOptions, net: str = "") -> OracleIdentity:
         chosen["by"] = options.by
     if options.depth is False:
         chosen["depth"] = "none"
+    elif options.depth is None and options.kind in (EVAL, EPD) and options.min_depth is None:
+        chosen["depth"] = "any"
     least = {"min-depth": options.min_depth, "min-nodes": options.min_nodes}
     limits = {name: number for name, number in least.items() if number is not None}
     return OracleIdentity(KIND, KIND, "", limits, chosen, net, plain={})

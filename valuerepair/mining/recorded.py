@@ -47,7 +47,7 @@ def remarks(store: Store, run_id: int, net_id: int, oracle_id: int, identity: Or
     view = identity.options.get("view", KINDS[kind].view)
     q = values.deep_q(_floats(cp), _floats(mate), np.full((len(rows), 3), np.nan), _floats(own), values.DEFAULT_ALPHA)
     sign = np.where(white, 1.0, -1.0)
-    said = [_extent(_floats(depth), _floats(nodes))]
+    said = [_extent(_floats(depth), _floats(nodes)), *_mixed_depth(_floats(depth))]
     if kind in (CUTECHESS, TCEC) and "by" not in identity.options:
         said += _players(names)
     outcomes = sign * _floats([_RESULTS.get(result or "") for result in results])
@@ -76,6 +76,17 @@ def _extent(depth: Floats, nodes: Floats) -> str:
         else:
             parts.append(f"{name} not recorded")
     return f"recorded evaluations: {'; '.join(parts)}"
+
+
+def _mixed_depth(depth: Floats) -> list[str]:
+    """Where archives could not be looked at beforehand, evaluations with and without a depth come together."""
+    unknown = int((depth == 0).sum())
+    if unknown in (0, len(depth)):
+        return []
+    return [
+        f"warning: {unknown:,} of {len(depth):,} evaluations do not say how deep they looked and are in one oracle "
+        "with the others; recorded:min-depth=1 leaves them out"
+    ]
 
 
 def _players(names: Sequence[str | None]) -> list[str]:
