@@ -14,7 +14,7 @@ from valuerepair.books.options import BookOptions
 from valuerepair.books.rows import can_go_on
 from valuerepair.candidates.duplicates import near_keys
 from valuerepair.candidates.families import material_family
-from valuerepair.candidates.parents import Parent, parent_weight, parents_of, same_position
+from valuerepair.candidates.parents import Parent, parent_weight, parents_of, same_positions
 
 NO_HISTORY = "no earlier move is known"
 OF_CANDIDATE = "a candidate itself, which has their weight too"
@@ -53,9 +53,11 @@ def add_parents(
         return book, count
     candidates = book.to_dict("records")
     family = _Family(candidates, holdout, options, held_families, count)
+    lines = [str(moves).split() for moves in book["moves"]]
+    parents = parents_of(book["start_fen"].tolist(), lines, options.parents)
     # Each gives of its own weight: a candidate may be the parent of another and have gained by that.
-    for row, weight in zip(candidates, book["book_weight"].tolist(), strict=True):
-        family.add(row, weight)
+    for row, weight, found in zip(candidates, book["book_weight"].tolist(), parents, strict=True):
+        family.add(row, weight, found)
     count.written = len(family.records) - len(book)
     return pd.DataFrame(family.records), count
 
@@ -74,35 +76,35 @@ class _Family:
         self.records: list[dict[Hashable, Any]] = []
         self._options, self._count, self._held_families = options, count, set(held_families)
         held = holdout["fen"].tolist()
-        self._held = {same_position(fen) for fen in held}
+        self._held = set(same_positions(held))
         self._near_held = set() if options.near_duplicates == "keep" else set(near_keys(held))
-        self._at = {same_position(row["fen"]): row for row in candidates}
+        keys = same_positions([row["fen"] for row in candidates])
+        self._at = dict(zip(keys, candidates, strict=True))
 
-    def add(self, row: dict[Hashable, Any], weight: float) -> None:
+    def add(self, row: dict[Hashable, Any], weight: float, found: list[Parent]) -> None:
         """A candidate and its parents, which get their shares of `weight`."""
         self.records.append(row)
-        found = parents_of(row["start_fen"], tuple(row["moves"].split()), self._options.parents)
         if missing := self._options.parents - len(found):
             self._count.leave_out(NO_HISTORY, missing)
         for parent in found:
             self._add_parent(parent, row, parent_weight(weight, parent.plies_before))
 
     def _add_parent(self, parent: Parent, candidate: dict[Hashable, Any], weight: float) -> None:
-        position, origin = same_position(parent.fen), _origin(parent, candidate)
-        if (there := self._at.get(position)) is not None:
+        origin = _origin(parent, candidate)
+        if (there := self._at.get(parent.key)) is not None:
             there["book_weight"] += weight
             there["parent_of"] = ", ".join(filter(None, (there["parent_of"], origin)))
             self._count.leave_out(OF_PARENT if there["plies_before"] else OF_CANDIDATE)
             return
         made = _row(parent, candidate, weight, origin)
-        if reason := self._unwanted(position, made):
+        if reason := self._unwanted(parent.key, made):
             self._count.leave_out(reason)
             return
-        self._at[position] = made
+        self._at[parent.key] = made
         self.records.append(made)
 
-    def _unwanted(self, position: str, row: dict[Hashable, Any]) -> str:
-        if position in self._held:
+    def _unwanted(self, key: int, row: dict[Hashable, Any]) -> str:
+        if key in self._held:
             return HELD
         if self._options.holdout_by == "material" and row["material_family"] in self._held_families:
             return HELD_FAMILY

@@ -19,11 +19,11 @@ _PIECES = "QRBN"
 
 
 def opening_family(row: Mapping[Hashable, Any]) -> str:
-    """The family of the opening (`candidates.openings`): by ECO where the row has an `eco`, or else by the moves.
+    """The family of the opening (`candidates.openings`): by the row's `eco_header`, or else by its moves.
 
     `row` has `start_fen` and `moves` (UCI, joined by blanks) as `Store.frame` has them.
     """
-    return _opening_families([row.get("eco")], [row["start_fen"]], [row["moves"]])[0]
+    return _opening_families([row.get("eco_header")], [row["start_fen"]], [row["moves"]])[0]
 
 
 def material_family(row: Mapping[Hashable, Any]) -> str:
@@ -37,7 +37,7 @@ def material_family(row: Mapping[Hashable, Any]) -> str:
 
 def add_families(rows: pd.DataFrame) -> pd.DataFrame:
     """`rows` with columns `opening_family` and `material_family`, as the functions of these names find them."""
-    eco = rows["eco"].tolist() if "eco" in rows else [None] * len(rows)
+    eco = rows["eco_header"].tolist() if "eco_header" in rows else [None] * len(rows)
     named: pd.DataFrame = rows.assign(
         opening_family=_opening_families(eco, rows["start_fen"].tolist(), rows["moves"].tolist()),
         material_family=[material_family({"fen": fen}) for fen in rows["fen"]],
