@@ -1,0 +1,79 @@
+"""What happens in the line that a deep search expects: does it repeat, who keeps the material, is anything taken."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from valuerepair.board import fens, keys
+from valuerepair.candidates.material import balances
+from valuerepair.candidates.replaying import plies
+
+
+class ExpectedLines(NamedTuple):
+    """Facts of n expected lines, up to the first move that is not legal.
+
+    `plies` int64[n] are the legal moves in the line. `repeats`: a position of the line was there before, in the line or
+    in the game. `lead` int64[n] is the least advantage in pawns (`material.balances`) that the side which is ahead at
+    the beginning has anywhere in the line, 0 where none is ahead. `quiet`: no capture and no pawn move in the line.
+    """
+
+    plies: NDArray[np.int64]
+    repeats: NDArray[np.bool_]
+    lead: NDArray[np.int64]
+    quiet: NDArray[np.bool_]
+
+
+def expected_lines(
+    start_fens: Sequence[str], moves: Sequence[Sequence[str]], lines: Sequence[Sequence[str]]
+) -> ExpectedLines:
+    """Follows `lines` [n] (UCI) from the positions that `moves` [n] lead to from `start_fens` [n].
+
+    Boards are the same if placement, side to move, castling rights and legal en passant are, as in the rule of the
+    third repetition. Raises ValueError for a bad FEN.
+    """
+    n = len(start_fens)
+    begins = np.array([len(history) for history in moves], np.int64)
+    facts = ExpectedLines(np.zeros(n, np.int64), np.zeros(n, np.bool_), np.zeros(n, np.int64), np.ones(n, np.bool_))
+    met: list[set[int]] = [set() for _ in range(n)]
+    whole = [[*history, *line] for history, line in zip(moves, lines, strict=True)]
+    ahead = np.zeros(n, np.int64)
+    for depth, (rows, boards) in enumerate(plies(start_fens, whole)):
+        reached = keys(boards).tolist()
+        _note_repeats(facts.repeats, met, rows, reached, begins, depth)
+        there = np.flatnonzero(depth >= begins[rows])
+        if len(there):
+            _follow(facts, ahead, rows[there], fens(boards[there]), depth - begins[rows[there]])
+    return facts
+
+
+def _note_repeats(
+    repeats: NDArray[np.bool_],
+    met: list[set[int]],
+    rows: NDArray[np.int64],
+    reached: list[int],
+    begins: NDArray[np.int64],
+    depth: int,
+) -> None:
+    for row, key, begin in zip(rows.tolist(), reached, begins[rows].tolist(), strict=True):
+        if depth > begin and key in met[row]:
+            repeats[row] = True
+        met[row].add(key)
+
+
+def _follow(
+    facts: ExpectedLines, ahead: NDArray[np.int64], rows: NDArray[np.int64], texts: list[str], into: NDArray[np.int64]
+) -> None:
+    """Takes in the boards `texts` of `rows`, which are `into` plies into their lines."""
+    facts.plies[rows] = into
+    whites_turn = np.array([text.split(" ", 2)[1] == "w" for text in texts], np.bool_)
+    whites = np.where(whites_turn, 1, -1) * balances(texts)
+    first = into == 0
+    ahead[rows[first]] = np.sign(whites[first])
+    leads = whites * ahead[rows]
+    facts.lead[rows] = np.where(first, leads, np.minimum(facts.lead[rows], leads))
+    clocks = np.array([int(text.split(" ")[4]) for text in texts], np.int64)
+    facts.quiet[rows] &= first | (clocks > 0)

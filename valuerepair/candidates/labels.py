@@ -1,0 +1,217 @@
+"""The labels of candidates: what kind of position it is, and in which way the net errs there.
+
+Each label is one small function of columns, [n] in and [n] out; `label_frame` calls them all. Nothing is looked up and
+no net is asked. Definitions, with their reasons and what they do not prove: docs/methods.md, "Labels". Values are from
+the side to move.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from valuerepair.board import in_check as _in_check
+from valuerepair.board import legal_moves, parse_fens
+from valuerepair.candidates.expected_line import ExpectedLines, expected_lines
+from valuerepair.candidates.material import balances, signatures
+from valuerepair.candidates.openings import family, openings_of
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Floats = NDArray[np.float64]
+Words = NDArray[np.object_]  # a word, or None
+
+# A prior so small that 800 visits of a training game hardly look at the move, and one that is tried among the first.
+POLICY_BLIND = 0.01
+VALUE_BLIND = 0.1
+# A mate is missed where the net expects less than three quarters of the point.
+MATE_MISSED = 0.5
+# Q of a drawn score: a repetition is worth 0 but for some centipawns of dither.
+DRAWN = 0.05
+# A fortress: a piece more, which neither wins nor gets lost in a line of some length; or an advantage without progress.
+FORTRESS_LEAD = 3
+FORTRESS_KEPT = 2
+FORTRESS_DRAWISH = 0.2
+FORTRESS_WINNING = 0.5
+FORTRESS_PLIES = 8
+# Half a count in each of three classes of thousand (Krichevsky and Trofimov), so that no class is impossible.
+_COUNTS, _HALF = 1000.0, 0.5
+
+
+def label_frame(frame: pd.DataFrame, priors: pd.DataFrame | None = None) -> pd.DataFrame:
+    """The labels of the rows of a frame (`Store.frame`, with its texts): one row each, with the frame's index.
+
+    `priors` (`store.priors.of`) are the net's; without them, or where they lack a move, what needs them is missing. A
+    column `eco_header` of the frame, if there, has the games' ECO headers. Columns:
+
+    | column                                | type   |                                                            |
+    |---------------------------------------|--------|------------------------------------------------------------|
+    | sign                                  | word   | `sign`                                                     |
+    | blind                                 | word   | `blindness`                                                |
+    | missed_mate                           | word   | `missed_mate`                                              |
+    | fortress_like                         | word   | `fortress_like`                                            |
+    | repetition                            | bool   | `repetition`                                               |
+    | in_check, forced                      | bool   | in check; one legal move only                              |
+    | phase                                 | word   | as in the frame                                            |
+    | material                              | word   | `material.material_signature`                              |
+    | opening_family, opening, eco          | word   | `openings.opening_of`; None where unknown                  |
+    | balance                               | int    | pawns, `material.balances`                                 |
+    | legal_moves                           | int    | their number                                               |
+    | oracle_move_p, oracle_move_rank       | float  | the net's prior of the oracle's best move and its rank     |
+    | played_move_p, played_move_rank       | float  | the same of the move played                                |
+    | top_move_p                            | float  | the prior of the net's first choice                        |
+    | wdl_kl                                | float  | `wdl_divergence`, in nats                                  |
+
+    Missing words are None, missing numbers NaN.
+    """
+    import pandas as pd
+
+    fens, moves = frame["fen"].tolist(), _split(frame["moves"])
+    lines = expected_lines(frame["start_fen"].tolist(), moves, _split(frame["pv"]))
+    boards = parse_fens(fens)
+    choices = np.diff(legal_moves(boards)[1])
+    balance = balances(fens)
+    net_q, deep_q = frame["net_q"].to_numpy(np.float64), frame["deep_q"].to_numpy(np.float64)
+    headers = frame["eco_header"].tolist() if "eco_header" in frame else [None] * len(frame)
+    openings = openings_of(headers, frame["start_fen"].tolist(), moves)
+    measures = _prior_columns(frame, priors)
+    repeats = repetition(deep_q, lines.repeats)
+    columns: dict[str, NDArray[Any]] = {
+        "sign": sign(frame["disagreement"].to_numpy(np.float64)),
+        "blind": blindness(measures["oracle_move_p"], measures["oracle_move_rank"]),
+        "missed_mate": missed_mate(frame["mate"].to_numpy(np.float64), net_q),
+        "fortress_like": fortress_like(net_q, deep_q, frame["mate"].to_numpy(np.float64), balance, lines, repeats),
+        "repetition": repeats,
+        "in_check": _in_check(boards),
+        "forced": choices == 1,
+        "phase": _words(frame["phase"].tolist()),
+        "material": _words(signatures(fens)),
+        "opening_family": _words([family(opening.eco) if opening.eco else None for opening in openings]),
+        "opening": _words([opening.name or None for opening in openings]),
+        "eco": _words([opening.eco or None for opening in openings]),
+        "balance": balance,
+        "legal_moves": choices,
+        **measures,
+        "wdl_kl": wdl_divergence(_wdl(frame, "net"), _wdl(frame, "deep")),
+    }
+    # Columns of words stay objects: newer pandas would make None of them NaN.
+    series = {
+        name: pd.Series(column, frame.index, object if column.dtype == object else None)
+        for name, column in columns.items()
+    }
+    labelled: pd.DataFrame = pd.DataFrame(series, index=frame.index)
+    return labelled
+
+
+# -- the labels -------------------------------------------------------------------------------------------------------
+
+
+def sign(disagreement: Floats) -> Words:
+    """``optimistic`` where the net's value is above the search's, ``pessimistic`` where it is below."""
+    return _pick((disagreement > 0, "optimistic"), (disagreement < 0, "pessimistic"))
+
+
+def blindness(p: Floats, rank: Floats) -> Words:
+    """Whether the net's policy knows the oracle's best move, by its prior `p` and `rank` (1 is the first choice).
+
+    ``value``: the first choice, or a prior of at least `VALUE_BLIND`: the move is tried at once, only its value is
+    misjudged. ``policy``: a prior below `POLICY_BLIND`, so that a search hardly comes to look at it. ``partly``:
+    between.
+    """
+    value = (rank == 1) | (p >= VALUE_BLIND)
+    return _pick((value, "value"), (p < POLICY_BLIND, "policy"), (~np.isnan(p), "partly"))
+
+
+def missed_mate(mate: Floats, net_q: Floats) -> Words:
+    """``mates``: the search has a mate for the side to move, the net a Q below `MATE_MISSED`; ``mated``: against it."""
+    return _pick(((mate > 0) & (net_q < MATE_MISSED), "mates"), ((mate <= 0) & (net_q > -MATE_MISSED), "mated"))
+
+
+def repetition(deep_q: Floats, repeats: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """The deep score is a draw, within `DRAWN`, and its expected line comes to a board that was there before."""
+    return np.asarray((np.abs(deep_q) <= DRAWN) & repeats)
+
+
+def fortress_like(
+    net_q: Floats,
+    deep_q: Floats,
+    mate: Floats,
+    balance: NDArray[np.int64],
+    lines: ExpectedLines,
+    repetition: NDArray[np.bool_],
+) -> Words:
+    """Whether value and material do not go together, and the expected line (`FORTRESS_PLIES` at least) keeps it so.
+
+    ``held``: a side is `FORTRESS_LEAD` pawns ahead or more and in the whole line `FORTRESS_KEPT`, yet the search calls
+    it a draw within `FORTRESS_DRAWISH`, not by repetition. ``no progress``: the search sees an advantage of
+    `FORTRESS_WINNING` or more and no mate, the net a draw within `FORTRESS_DRAWISH`, and in the line nothing is taken
+    and no pawn moves.
+    """
+    long = lines.plies >= FORTRESS_PLIES
+    held = (np.abs(balance) >= FORTRESS_LEAD) & (lines.lead >= FORTRESS_KEPT)
+    held &= long & (np.abs(deep_q) <= FORTRESS_DRAWISH) & ~repetition
+    stuck = (np.abs(deep_q) >= FORTRESS_WINNING) & np.isnan(mate) & (np.abs(net_q) <= FORTRESS_DRAWISH)
+    return _pick((held, "held"), (stuck & lines.quiet & long, "no progress"))
+
+
+def wdl_divergence(net: Floats, deep: Floats) -> Floats:
+    """The Kullback-Leibler divergence KL(deep || net) of win, draw and loss, in nats; [n, 3] in any unit each.
+
+    Both are made shares, and half a count of thousand is added to each class: a class that a search gives per mille as
+    0 is not impossible. So the divergence is finite, at most ln(2001) = 7.6. NaN where one of the two is missing.
+    """
+    smooth = [(_COUNTS * shares + _HALF) / (_COUNTS + 3 * _HALF) for shares in (_shares(net), _shares(deep))]
+    return np.asarray((smooth[1] * np.log(smooth[1] / smooth[0])).sum(1))
+
+
+# -- columns ----------------------------------------------------------------------------------------------------------
+
+
+def _prior_columns(frame: pd.DataFrame, priors: pd.DataFrame | None) -> dict[str, Floats]:
+    """The priors and ranks of the oracle's best move, the move played and the net's first choice."""
+    known: dict[tuple[int, str], tuple[float, float]] = {}
+    firsts: dict[int, float] = {}
+    if priors is not None:
+        for number, move, p, rank in priors[["position_id", "move", "p", "rank"]].itertuples(index=False):
+            known[number, move] = (p, rank)
+            if rank == 1:
+                firsts[number] = p
+    numbers = frame["position_id"].tolist()
+    columns = {}
+    for name, move in (("oracle_move", "deep_best"), ("played_move", "played")):
+        found = [known.get(pair, (np.nan, np.nan)) for pair in zip(numbers, frame[move], strict=True)]
+        cells = np.array(found, np.float64).reshape(-1, 2)
+        columns[f"{name}_p"], columns[f"{name}_rank"] = cells[:, 0], cells[:, 1]
+    columns["top_move_p"] = np.array([firsts.get(number, np.nan) for number in numbers], np.float64)
+    return columns
+
+
+def _split(column: pd.Series[str]) -> list[list[str]]:
+    return [text.split() if isinstance(text, str) else [] for text in column]
+
+
+def _wdl(frame: pd.DataFrame, whose: str) -> Floats:
+    return np.stack([frame[f"{whose}_{name}"].to_numpy(np.float64) for name in "wdl"], 1)
+
+
+def _shares(wdl: Floats) -> Floats:
+    total = wdl.sum(1, keepdims=True)
+    return np.asarray(wdl / np.where(total > 0, total, np.nan))
+
+
+def _pick(*choices: tuple[NDArray[np.bool_], str]) -> Words:
+    """The word of the first condition that holds, None where none does."""
+    words = np.full(len(choices[0][0]), None, object)
+    for condition, word in reversed(choices):
+        words[condition] = word
+    return words
+
+
+def _words(values: Sequence[str | None]) -> Words:
+    words = np.empty(len(values), object)
+    words[:] = values
+    return words

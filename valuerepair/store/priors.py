@@ -1,0 +1,92 @@
+"""The net's policy in the store: the priors of single moves of positions."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from valuerepair.positions import Origin, Position, PositionBatch, decode_move, decode_moves, encode_move
+from valuerepair.store.connect import store_errors
+from valuerepair.store.rows import FULL, unsigned
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from valuerepair.store.store import Store
+
+
+class Prior(NamedTuple):
+    """The prior of one move (UCI) of a position: `p` among the legal moves, `rank` 1 for the net's first choice."""
+
+    position_id: int
+    move: str
+    p: float
+    rank: int
+
+
+class Question(NamedTuple):
+    """Which moves of a position are of interest: the one played and the oracle's best, None where there is none."""
+
+    position_id: int
+    position: Position
+    played: str | None
+    deep_best: str | None
+
+
+def add(store: Store, net_id: int, rows: Iterable[Prior]) -> None:
+    """Keeps priors; those of the same net, position and move are replaced. The caller commits."""
+    with store.writing() as connection:
+        connection.executemany(
+            "INSERT OR REPLACE INTO priors (net_id, position_id, move, p, rank) VALUES (?, ?, ?, ?, ?)",
+            [(net_id, row.position_id, encode_move(row.move), row.p, row.rank) for row in rows],
+        )
+
+
+def of(store: Store, net_id: int, position_ids: Sequence[int]) -> pd.DataFrame:
+    """The stored priors of these positions: columns position_id, move (UCI), p, rank; by position and rank."""
+    import pandas as pd
+
+    query = (
+        "SELECT position_id, move, p, rank FROM priors "
+        "WHERE net_id = ? AND position_id IN (SELECT value FROM json_each(?)) ORDER BY position_id, rank, move"
+    )
+    with store_errors(store.path):
+        rows = store.connection.execute(query, (net_id, _listed(position_ids))).fetchall()
+    columns = {
+        "position_id": np.array([row[0] for row in rows], np.int64),
+        "move": [decode_move(row[1]) for row in rows],
+        "p": np.array([row[2] for row in rows], np.float64),
+        "rank": np.array([row[3] for row in rows], np.int64),
+    }
+    found: pd.DataFrame = pd.DataFrame(columns)
+    return found
+
+
+def questions(store: Store, oracle_id: int, position_ids: Sequence[int]) -> list[Question]:
+    """These positions, with the history the store keeps, and their moves of interest; in the order of their numbers."""
+    query = """
+        SELECT p.id, p.fen, p.start_fen, p.moves, p.ply, p.key, p.history_known, p.played, v.best_move
+        FROM positions p
+        LEFT JOIN deep_values v ON v.oracle_id = ? AND v.stage = ? AND v.position_id = p.id
+        WHERE p.id IN (SELECT value FROM json_each(?)) ORDER BY p.id
+    """
+    with store_errors(store.path):
+        rows = store.connection.execute(query, (oracle_id, FULL, _listed(position_ids))).fetchall()
+    keys = unsigned([row[5] for row in rows]).tolist()
+    found = []
+    for (number, fen, start, moves, ply, _, known, played, best), key in zip(rows, keys, strict=True):
+        history = decode_moves(np.frombuffer(moves, "<u2"))
+        found.append(Question(number, Position(fen, start, history, ply, key, bool(known), Origin()), played, best))
+    return found
+
+
+def batch_of(asked: Sequence[Question]) -> PositionBatch:
+    """The positions of the questions."""
+    return PositionBatch.from_positions([question.position for question in asked])
+
+
+def _listed(numbers: Sequence[int]) -> str:
+    return json.dumps([int(number) for number in numbers])
