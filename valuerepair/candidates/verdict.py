@@ -114,7 +114,7 @@ def alpha_of_second(
         return values.Alpha(of_first.value, "the search's own Q")
     if frame.attrs.get("q_from") == "wdl":
         return values.Alpha(of_first.value, "the engine's WDL")
-    if (first.kind, first.engine) == (second.kind, second.engine):
+    if first.engine == second.engine:  # the kind says only how it was named: stockfish: or uci:/usr/games/stockfish
         return of_first
     own = store.alpha(net_id, second.id)
     if has_own_q(first) or not own.origin.startswith("default"):
