@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from valuerepair.board import in_check as _in_check
 from valuerepair.board import legal_moves, parse_fens
 from valuerepair.candidates.expected_line import ExpectedLines, expected_lines
+from valuerepair.candidates.families import material_family
 from valuerepair.candidates.material import balances, signatures
 from valuerepair.candidates.openings import family, openings_of
 
@@ -57,7 +58,7 @@ def label_frame(frame: pd.DataFrame, priors: pd.DataFrame | None = None) -> pd.D
     | repetition                            | bool   | `repetition`                                               |
     | in_check, forced                      | bool   | in check; one legal move only                              |
     | phase                                 | word   | as in the frame                                            |
-    | material                              | word   | `material.material_signature`                              |
+    | material, material_family             | word   | `material.material_signature`, `families.material_family`  |
     | opening_family, opening, eco          | word   | `openings.opening_of`; None where unknown                  |
     | balance                               | int    | pawns, `material.balances`                                 |
     | legal_moves                           | int    | their number                                               |
@@ -90,6 +91,7 @@ def label_frame(frame: pd.DataFrame, priors: pd.DataFrame | None = None) -> pd.D
         "forced": choices == 1,
         "phase": _words(frame["phase"].tolist()),
         "material": _words(signatures(fens)),
+        "material_family": _words([material_family({"fen": fen}) for fen in fens]),
         "opening_family": _words([family(opening.eco) if opening.eco else None for opening in openings]),
         "opening": _words([opening.name or None for opening in openings]),
         "eco": _words([opening.eco or None for opening in openings]),

@@ -1,0 +1,71 @@
+"""The labels of a store's candidates: its frame, the priors it keeps and the headers of its games put together."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+from valuerepair.candidates.labels import label_frame
+from valuerepair.store import priors
+from valuerepair.store.connect import store_errors
+from valuerepair.store.game_headers import header
+from valuerepair.store.second_looks import net_number
+
+if TYPE_CHECKING:
+    from valuerepair.store import Store
+
+# Prefixes of names of which there are many -> the column.
+KINDS = {"family": "opening_family", "eco": "eco", "pieces": "material_family", "material": "material"}
+# What else `names` can say of a row.
+NAMES = (
+    "optimistic",
+    "pessimistic",
+    "value-blind",
+    "partly-blind",
+    "policy-blind",
+    "missed-mate",
+    "missed-mate:mates",
+    "missed-mate:mated",
+    "repetition",
+    "fortress-like",
+    "fortress-like:held",
+    "fortress-like:no-progress",
+    "in-check",
+    "forced",
+    "opening",
+    "middlegame",
+    "endgame",
+)
+
+
+def net_id_of(store: Store, frame: pd.DataFrame) -> int:
+    """The number in the store of the net that a frame is of."""
+    net = frame.attrs["net"]
+    with store_errors(store.path):
+        return net_number(store.connection, net["sha256"], net["history_fill"])
+
+
+def labels_of(store: Store, frame: pd.DataFrame) -> pd.DataFrame:
+    """`labels.label_frame` of rows of `Store.frame` or `Store.candidates`, with the priors and headers of the store."""
+    known = priors.of(store, net_id_of(store, frame), frame["position_id"].tolist())
+    headers = pd.Series(header(store, frame["game_id"].tolist(), "ECO"), frame.index, dtype=object)
+    return label_frame(frame.assign(eco_header=headers), known)
+
+
+def names(labels: pd.DataFrame) -> list[frozenset[str]]:
+    """What each row of `labels` is: words of `NAMES`, and of `KINDS` (``family:French Defense``)."""
+    return [frozenset(_names(row)) for row in labels.to_dict("records")]
+
+
+def _names(row: Mapping[Hashable, Any]) -> list[str]:
+    found = [row["sign"], row["phase"]]
+    if row["blind"]:
+        found.append(f"{row['blind']}-blind")
+    for column, name in (("missed_mate", "missed-mate"), ("fortress_like", "fortress-like")):
+        if row[column]:
+            found += [name, f"{name}:{row[column].replace(' ', '-')}"]
+    found += [column.replace("_", "-") for column in ("repetition", "in_check", "forced") if row[column]]
+    found += [f"{name}:{row[column]}" for name, column in KINDS.items() if row[column]]
+    return [name for name in found if name]
