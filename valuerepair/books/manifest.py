@@ -19,6 +19,8 @@ from valuerepair.books.select import Selection
 from valuerepair.candidates.parents import parent_weight
 from valuerepair.candidates.weights import describe, described
 
+_NAMED = 6  # held families in the summary
+
 
 @dataclass(frozen=True, slots=True)
 class BookFile:
@@ -87,6 +89,10 @@ class Manifest:
         if self.left_out:
             lines.append("left out: " + ", ".join(f"{reason} {n:,}" for reason, n in self.left_out.items()))
         lines += self._parent_lines()
+        if self.held_families:
+            lines.append(
+                f"held out: {len(self.held_families):,} {self.holdout_by} families, {_some(self.held_families)}"
+            )
         for name, file in pgn.items():
             sides = f"{file.white_to_move:,} white and {file.black_to_move:,} black to move"
             entries = "" if file.positions == file.distinct else f"{file.positions:,} entries of "
@@ -102,6 +108,12 @@ class Manifest:
             return []
         reasons = "".join(f", {reason} {n:,}" for reason, n in left_out.items())
         return [f"parents: {written:,} written of {asked:,}{reasons}"]
+
+
+def _some(names: Sequence[str]) -> str:
+    """A list of names, cut where it gets long: the manifest has all."""
+    shown = ", ".join(names[:_NAMED])
+    return f"{shown} and {len(names) - _NAMED:,} more" if len(names) > _NAMED else shown
 
 
 def make_manifest(

@@ -6,7 +6,7 @@ can keep whole families apart, and its diversity is counted in them.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from valuerepair.candidates.material import material_signature
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _PIECES = "QRBN"
 
 
-def opening_family(row: Mapping[Hashable, Any]) -> str:
+def opening_family(row: Mapping[Any, Any]) -> str:
     """The family of the opening (`candidates.openings`): by the row's `eco_header`, or else by its moves.
 
     `row` has `start_fen` and `moves` (UCI, joined by blanks) as `Store.frame` has them.
@@ -26,7 +26,7 @@ def opening_family(row: Mapping[Hashable, Any]) -> str:
     return _opening_families([row.get("eco_header")], [row["start_fen"]], [row["moves"]])[0]
 
 
-def material_family(row: Mapping[Hashable, Any]) -> str:
+def material_family(row: Mapping[Any, Any]) -> str:
     """Which kinds of pieces each side has, pawns and numbers aside: ``KRvKR`` for all rook endings, ``KvK`` for pawns.
 
     The side with the higher kinds comes first (queen, rook, bishop, knight), so neither colour nor move matters.

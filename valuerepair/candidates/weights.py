@@ -124,11 +124,10 @@ def lines(found: dict[str, Any]) -> list[str]:
 def described(found: dict[str, Any]) -> list[str]:
     """What `describe` gives, as text."""
     shown = [
-        f"{found['positions']:,} positions count for {found['effective_positions']:,.1f}, "
+        f"by weight {found['positions']:,} positions count for {found['effective_positions']:,.1f}, "
         f"their games for {found['effective_games']:,.1f}"
     ]
     for kind in ("opening", "material"):
-        each = found[kind]
-        hill = ", ".join(f"{number:,.1f}" for number in each["hill"])
-        shown.append(f"{each['families']:,} {kind} families, {hill} effective (Hill numbers of order 1, 2, 3)")
+        hill = ", ".join(f"{number:,.1f}" for number in found[kind]["hill"])
+        shown.append(f"{found[kind]['families']:,} {kind} families count for {hill} (Hill numbers of order 1, 2, 3)")
     return shown

@@ -1,0 +1,115 @@
+"""Families, near-duplicates and parents of positions, against python-chess."""
+
+from __future__ import annotations
+
+import random
+
+import chess
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from valuerepair.candidates.duplicates import near_keys
+from valuerepair.candidates.families import add_families, material_family, opening_family
+from valuerepair.candidates.parents import parent_weight, parents_of, same_positions
+from valuerepair.errors import ValueRepairError
+from valuerepair.positions import STARTPOS_FEN
+
+# No deadline: kernels may be compiled in a test, and the machine may be busy.
+CASES = settings(max_examples=60, deadline=None)
+STARTS = (
+    STARTPOS_FEN,
+    "r3k2r/p1ppqpb1/bn2pnp1/3PN3/1p2P3/2N2Q1p/PPPBBPPP/R3K2R b KQkq - 3 12",
+    "rnbqkbnr/ppp1pppp/8/8/3pP3/5N2/PPPP1PPP/RNBQKB1R b KQkq e3 0 3",
+    "8/2p5/3p4/KP5r/1R3p1k/8/4P1P1/8 w - - 0 40",
+)
+
+
+def _line(seed: int, plies: int) -> chess.Board:
+    """A board with some random moves behind it."""
+    dice = random.Random(seed)
+    board = chess.Board(dice.choice(STARTS))
+    while len(board.move_stack) < plies and (legal := list(board.legal_moves)):
+        board.push(dice.choice(legal))
+    return board
+
+
+@CASES
+@given(st.lists(st.tuples(st.integers(0, 10_000), st.integers(0, 30)), min_size=1, max_size=6), st.integers(0, 8))
+def test_parents_are_the_boards_that_python_chess_takes_back_to(lines: list[tuple[int, int]], plies: int) -> None:
+    boards = [_line(*line) for line in lines]
+    starts = [board.root().fen(en_passant="fen") for board in boards]
+    found = parents_of(starts, [[m.uci() for m in board.move_stack] for board in boards], plies)
+    for board, parents in zip(boards, found, strict=True):
+        assert len(parents) == min(plies, len(board.move_stack))
+        for before, parent in enumerate(parents, 1):
+            board.pop()
+            assert (parent.fen, parent.ply, parent.plies_before) == (board.fen(), board.ply(), before)
+            assert parent.moves == tuple(m.uci() for m in board.move_stack)
+            assert [parent.key] == same_positions([board.fen()])
+
+
+def test_parents_weigh_a_half_and_a_quarter_as_katagos_do() -> None:
+    assert [parent_weight(0.8, before) for before in (1, 2)] == [0.4, 0.2]
+
+
+def test_a_line_that_cannot_be_played_is_an_error() -> None:
+    with pytest.raises(ValueRepairError, match=r"row 1, move 1 \(e7e4\): not legal; mine its game again"):
+        parents_of([STARTPOS_FEN] * 2, [["e2e4"], ["e2e4", "e7e4", "d2d4"]], 1)
+
+
+def test_positions_are_the_same_but_for_clocks_and_idle_ep_squares() -> None:
+    ep, idle = "rnbqkbnr/ppp1pppp/8/8/3pP3/5N2/PPPP1PPP/RNBQKB1R b KQkq {} {} 3", "k7/8/8/8/4P3/8/8/K7 b - {} 0 9"
+    one, other, without = same_positions([ep.format("e3", 0), ep.format("e3", 7), ep.format("-", 0)])
+    assert one == other != without
+    assert len(set(same_positions([idle.format("e3"), idle.format("-")]))) == 1
+
+
+@CASES
+@given(st.integers(0, 10_000), st.integers(0, 120))
+def test_the_material_family_is_of_both_sides_whatever_the_colours(seed: int, plies: int) -> None:
+    board = _line(seed, plies)
+    family = material_family({"fen": board.fen()})
+    assert family == material_family({"fen": board.mirror().fen()})
+    sides = sorted(side.removeprefix("K") for side in family.split("v"))
+    letters = [
+        "".join(letter for letter in "QRBN" if board.pieces(chess.Piece.from_symbol(letter).piece_type, colour))
+        for colour in chess.COLORS
+    ]
+    assert sides == sorted(letters)
+
+
+@pytest.mark.parametrize(
+    ("fen", "family"),
+    [
+        (STARTPOS_FEN, "KQRBNvKQRBN"),
+        ("4k3/8/8/8/8/8/4P3/4K3 w - - 0 1", "KvK"),
+        ("4k3/r7/8/8/8/8/4P3/R3K3 w - - 0 1", "KRvKR"),
+        ("4k3/bn6/8/8/8/8/4P3/R3K3 b - - 0 1", "KRvKBN"),
+        ("4k3/q7/8/8/8/8/4P3/RR2K3 b - - 0 1", "KQvKR"),
+    ],
+)
+def test_material_families_by_name(fen: str, family: str) -> None:
+    assert material_family({"fen": fen}) == family
+
+
+def test_the_opening_family_is_the_headers_or_that_of_the_moves() -> None:
+    row = {"start_fen": STARTPOS_FEN, "moves": "e2e4 c7c5", "fen": "x"}
+    assert opening_family(row) == opening_family(row | {"eco_header": "?"}) == "Sicilian Defense"
+    assert opening_family(row | {"eco_header": "C02"}) == "French Defense"
+    after_e4 = "rnbqkbnr/pppppppp/8/8/4P3/8/PPPP1PPP/RNBQKBNR b KQkq - 0 1"
+    rows = [row | {"fen": STARTPOS_FEN}, {"start_fen": after_e4, "moves": "c7c5", "fen": STARTPOS_FEN}]
+    assert add_families(pd.DataFrame(rows))["opening_family"].tolist() == ["Sicilian Defense"] * 2
+
+
+@CASES
+@given(st.integers(0, 10_000), st.integers(0, 60))
+def test_near_keys_change_exactly_with_men_and_pawns(seed: int, plies: int) -> None:
+    board = _line(seed, plies)
+    for move in list(board.legal_moves)[:8]:
+        before = near_keys([board.fen()])
+        quiet = not board.is_capture(move) and board.piece_type_at(move.from_square) != chess.PAWN
+        board.push(move)
+        assert (near_keys([board.fen()]) == before) == quiet
+        board.pop()
