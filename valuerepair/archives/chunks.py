@@ -195,7 +195,7 @@ def _chunk(block: ChunkBlock, i: int, options: SampleOptions, rows: Rows) -> Chu
     if broken or rest:
         where = f"{source.name}: {name}" if name else source.name
         how = broken or f"{rest:,} bytes behind the last whole record"
-        rows.truncated.append((where, f"{how}; the {whole:,} records before were used"))
+        rows.truncated.append((where, f"{how} ({whole:,} whole records)"))
     reason = _bad_records(data, whole) or (
         OTHER_KIND if options.recorded is not None and options.recorded.kind != CHUNKS else None
     )

@@ -23,6 +23,7 @@ from valuerepair.archives.sniff import counts_as_chunk
 from valuerepair.errors import UsageError, ValueRepairError
 
 COMPRESSIONS = (".gz", ".bz2", ".xz", ".zst")
+PACKED_TARS = (".tgz", ".tbz2", ".txz", ".tzst")
 ENDINGS = (".pgn", ".epd", ".fen", ".jsonl", ".tar")
 READ_SIZE = 1 << 18
 # Archives made with `zstd --long=31` need a window of two gigabytes; the decompressor takes only what a frame asks for.
@@ -73,6 +74,8 @@ def _is_archive(path: Path) -> bool:
 def bare_name(name: str) -> str:
     """The name without the ending of a compression, in lower case: ``Games.PGN.zst`` is ``games.pgn``."""
     lowered = name.lower()
+    if lowered.endswith(PACKED_TARS):
+        return lowered[: lowered.rindex(".")] + ".tar"
     return next((lowered[: -len(e)] for e in COMPRESSIONS if lowered.endswith(e)), lowered)
 
 
