@@ -145,6 +145,9 @@ class _Looking:
         self._events: SimpleQueue[tuple[_Look, Future[DeepOutcome]] | None] = SimpleQueue()
         self._searching: dict[tuple[int, str], Future[DeepOutcome]] = {}
         self._rows = {int(number): row for row, number in enumerate(frame["position_id"])}
+        # Where there is no move, a frame may hold None or NaN.
+        moves = ([move if isinstance(move, str) else "" for move in frame[f"{who}_best"]] for who in ("net", "deep"))
+        self._preferred = list(zip(*moves, strict=True))
         self._failed = self._searches = self._nodes = 0
         self._any_scored = False
         self._held_failures: list[tuple[_Look, DeepFailure]] = []
@@ -179,13 +182,9 @@ class _Looking:
 
     def _stages(self, row: int, second_best: str | None) -> list[str]:
         """All searches of a candidate; of the second look's own move, where the first look named none."""
-        net_best, deep_best = (self._text(row, column) for column in ("net_best", "deep_best"))
+        net_best, deep_best = self._preferred[row]
         moves = dict.fromkeys(move for move in (net_best, deep_best or second_best) if move)
         return [SECOND, *(AFTER + move for move in moves)]
-
-    def _text(self, row: int, column: str) -> str | None:
-        cell = self._frame[column].iloc[row]
-        return cell if isinstance(cell, str) and cell else None
 
     def _looks(self, work: list[_Work]) -> Iterator[_Look]:
         """The searches to be made, made up as they are needed; ends of games are recorded and not searched."""
