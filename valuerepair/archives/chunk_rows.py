@@ -19,6 +19,7 @@ from valuerepair.archives.options import SampleOptions
 from valuerepair.archives.recorded_options import CHUNKS, RecordedOptions
 from valuerepair.archives.rows import Rows, cuts_of
 from valuerepair.archives.select import game_hashes, lowest_of_each, ply_priorities
+from valuerepair.archives.sieve import Sieve
 from valuerepair.positions import STARTPOS_FEN, Recorded, decode_move
 
 Index = NDArray[np.int64]
@@ -192,7 +193,7 @@ def draw(chunks: Sequence[Chunk], options: SampleOptions, rows: Rows) -> None:
 
 def _eligible(decoded: _Decoded, options: SampleOptions, rows: Rows) -> Index:
     """The records whose positions pass all filters; each filter counts what it rejects of what it is given."""
-    sieve = _Sieve(decoded, rows)
+    sieve = _Records(decoded, rows)
     for code, reason in enumerate(chunk_boards.REASONS[1:], 1):
         sieve.keep(decoded.wrong[sieve.at] != code, reason)
     sieve.keep(sieve.fact("invariance_info") & v6.DELETED == 0, "deleted by lc0's rescorer")
@@ -202,43 +203,30 @@ def _eligible(decoded: _Decoded, options: SampleOptions, rows: Rows) -> Index:
     sieve.keep(decoded.ply(sieve.at) >= options.min_ply, f"before ply {options.min_ply}")
     if options.max_ply is not None:
         sieve.keep(decoded.ply(sieve.at) <= options.max_ply, f"after ply {options.max_ply}")
-    least, most = options.min_pieces, options.max_pieces
-    if least is not None:
-        sieve.keep(board.piece_counts(sieve.boards()) >= least, f"fewer than {least} pieces")
-    if most is not None:
-        sieve.keep(board.piece_counts(sieve.boards()) <= most, f"more than {most} pieces")
+    sieve.keep_pieces(lambda at: board.piece_counts(decoded.rows[at]), options)
     if options.quiet:
         forcing = np.empty(len(sieve.at), np.bool_)
         chunk_boards.forcing_moves(decoded.rows, sieve.at, decoded.played, forcing)
         sieve.keep(~forcing, "capture or promotion played")
     if options.quiet or options.no_check:
-        sieve.keep(~board.in_check(sieve.boards()), "in check")
+        sieve.keep(~board.in_check(decoded.rows[sieve.at]), "in check")
     return sieve.at
 
 
-class _Sieve:
-    """The records that passed all filters so far, `at`; what a filter rejects is counted in the rows."""
+class _Records(Sieve):
+    """The records that passed all filters so far."""
 
     def __init__(self, decoded: _Decoded, rows: Rows) -> None:
-        self.at = np.arange(len(decoded.facts))
-        self._decoded, self._rejected = decoded, rows.rejected_positions
-
-    def keep(self, fits: NDArray[np.bool_], reason: str) -> None:
-        """Goes on with the records that fit, one entry of `fits` each."""
-        if not fits.all():
-            self._rejected[reason] += len(fits) - int(fits.sum())
-            self.at = self.at[fits]
+        super().__init__(np.arange(len(decoded.facts)), rows.rejected_positions)
+        self._decoded = decoded
 
     def fact(self, name: str) -> NDArray[Any]:
         """A field of the records."""
         values: NDArray[Any] = self._decoded.facts[name][self.at]
         return values
 
-    def boards(self) -> board.Boards:
-        return self._decoded.rows[self.at]
 
-
-def _keep_recorded(sieve: _Sieve, wanted: RecordedOptions) -> None:
+def _keep_recorded(sieve: _Records, wanted: RecordedOptions) -> None:
     """Leaves out records without both values, and searches that were too short."""
     sieve.keep(~np.isnan(sieve.fact("orig_q")), "no value of the net (NaN)")
     q, d = (np.stack([sieve.fact(f"{who}_{what}") for who in ("orig", "best")], 1) for what in "qd")

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field, replace
 from itertools import accumulate
 
 import numpy as np
-from numpy.typing import NDArray
 
 from valuerepair import board
 from valuerepair.archives.headers import header_reject
@@ -20,6 +19,7 @@ from valuerepair.archives.open import Source, read_text
 from valuerepair.archives.options import SampleOptions
 from valuerepair.archives.recorded_options import EPD, OTHER_KIND, RecordedOptions
 from valuerepair.archives.rows import Rejected, Rows
+from valuerepair.archives.sieve import Sieve
 from valuerepair.positions import Recorded
 
 _PLACEMENT = re.compile(r"[pnbrqkPNBRQK1-8]+(?:/[pnbrqkPNBRQK1-8]+){7}\s+[wb](?:\s|$)")
@@ -149,32 +149,24 @@ def _number(text: str | None) -> int | None:
     return int(text) if text is not None and re.fullmatch(r"[+-]?\d+", text) else None
 
 
+def bare_sieve(boards: board.Boards, options: SampleOptions, rows: Rows) -> Sieve:
+    """The rows of positions without a game that pass the filters of boards."""
+    sieve = Sieve(np.arange(len(boards)), rows.rejected_positions)
+    sieve.keep(board.has_legal_move(boards), "no legal move")
+    sieve.keep_pieces(lambda at: board.piece_counts(boards[at]), options)
+    if options.quiet or options.no_check:
+        sieve.keep(~board.in_check(boards[sieve.at]), "in check")
+    return sieve
+
+
 def _fill(rows: Rows, lines: list[_Line], options: SampleOptions) -> None:
     boards = board.parse_fens([line.fen for line in lines])
-    fits = np.ones(len(lines), np.bool_)
-
-    def keep(passing: NDArray[np.bool_], reason: str) -> None:
-        nonlocal fits
-        rejected = int((fits & ~passing).sum())
-        if rejected:
-            rows.rejected_positions[reason] += rejected
-            fits = fits & passing
-
-    keep(board.has_legal_move(boards), "no legal move")
-    men = board.piece_counts(boards)
-    if options.min_pieces is not None:
-        keep(men >= options.min_pieces, f"fewer than {options.min_pieces} pieces")
-    if options.max_pieces is not None:
-        keep(men <= options.max_pieces, f"more than {options.max_pieces} pieces")
-    if options.quiet or options.no_check:
-        keep(~board.in_check(boards), "in check")
-    if options.recorded is not None:
+    sieve = bare_sieve(boards, options, rows)
+    if (wanted := options.recorded) is not None:
         for line in lines:
-            line.recorded = _seen_from_mover(line, options.recorded)
-        reasons = np.array([_reject(line.recorded, options.recorded) for line in lines])
-        for reason in sorted({reason for reason in reasons.tolist() if reason}):
-            keep(reasons != reason, reason)
-    chosen = np.flatnonzero(fits)
+            line.recorded = _seen_from_mover(line, wanted)
+        sieve.keep_unless(_reject(lines[i].recorded, wanted) for i in sieve.at.tolist())
+    chosen = sieve.at
     picked = [lines[i] for i in chosen.tolist()]
     rows.boards = boards[chosen]
     rows.keys = board.keys(rows.boards)
@@ -193,9 +185,9 @@ def _seen_from_mover(line: _Line, wanted: RecordedOptions) -> Recorded | None:
     return replace(found, cp=None if found.cp is None else -found.cp, mate=None if found.mate is None else -found.mate)
 
 
-def _reject(found: Recorded | None, wanted: RecordedOptions) -> str:
-    """Why a line's evaluation is not to be used, empty when it is."""
-    return OTHER_KIND if found and wanted.kind != EPD else wanted.reject(found) or ""
+def _reject(found: Recorded | None, wanted: RecordedOptions) -> str | None:
+    """Why a line's evaluation is not to be used; None when it is."""
+    return OTHER_KIND if found and wanted.kind != EPD else wanted.reject(found)
 
 
 def _ply(fen: str) -> int:

@@ -10,8 +10,8 @@ most nodes.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from typing import Any, overload
 
@@ -21,11 +21,12 @@ from numpy.typing import NDArray
 
 from valuerepair import board
 from valuerepair.archives.dump_lines import play_line, standard_castling
-from valuerepair.archives.epd import LineBlock
+from valuerepair.archives.epd import LineBlock, bare_sieve
 from valuerepair.archives.headers import header_reject
 from valuerepair.archives.options import SampleOptions
 from valuerepair.archives.recorded_options import DUMP, NONE_RECORDED, OTHER_KIND, RecordedOptions
 from valuerepair.archives.rows import Rejected, Rows
+from valuerepair.archives.sieve import Sieve
 from valuerepair.board.batch import read_fens
 from valuerepair.board.bits import ONE
 from valuerepair.board.fen import BAD_CASTLING, REASONS
@@ -138,25 +139,10 @@ def _boards(fens: list[bytes], rows: Rows) -> tuple[board.Boards, list[int]]:
 
 def _fill(rows: Rows, boards: board.Boards, entries: _Entries, options: SampleOptions) -> None:
     """Filters the positions and fills the rows."""
-    fits = np.ones(len(boards), np.bool_)
-
-    def keep(passing: NDArray[np.bool_], reason: str) -> None:
-        nonlocal fits
-        rejected = int((fits & ~passing).sum())
-        if rejected:
-            rows.rejected_positions[reason] += rejected
-            fits = fits & passing
-
-    keep(board.has_legal_move(boards), "no legal move")
-    if options.min_pieces is not None:
-        keep(board.piece_counts(boards) >= options.min_pieces, f"fewer than {options.min_pieces} pieces")
-    if options.max_pieces is not None:
-        keep(board.piece_counts(boards) <= options.max_pieces, f"more than {options.max_pieces} pieces")
-    if options.quiet or options.no_check:
-        keep(~board.in_check(boards), "in check")
+    sieve = bare_sieve(boards, options, rows)
     if options.recorded is not None:
-        _keep_recorded(entries, keep, options.recorded)
-    chosen = np.flatnonzero(fits)
+        _keep_recorded(entries, sieve, options.recorded)
+    chosen = sieve.at
     rows.boards = boards[chosen]
     rows.keys = board.keys(rows.boards)
     rows.ply = (rows.boards[:, STATE] >> BLACK_SHIFT & ONE).astype(np.int32)
@@ -165,20 +151,19 @@ def _fill(rows: Rows, boards: board.Boards, entries: _Entries, options: SampleOp
     rows.recorded = _Evaluations(entries.take(chosen.tolist()), rows.boards, options.recorded or RecordedOptions(DUMP))
 
 
-def _keep_recorded(entries: _Entries, keep: Callable[[NDArray[np.bool_], str], None], wanted: RecordedOptions) -> None:
+def _keep_recorded(entries: _Entries, sieve: Sieve, wanted: RecordedOptions) -> None:
     if wanted.kind != DUMP:
-        keep(np.zeros(len(entries.lines), np.bool_), OTHER_KIND)
+        sieve.keep(np.zeros(len(sieve.at), np.bool_), OTHER_KIND)
         return
-    keep(np.array(entries.scored), NONE_RECORDED)
-    if wanted.min_depth is None and wanted.min_nodes is None:
-        return
-    best = [_best(_object(line)) for line in entries.lines]
-    depth = np.array([one.get("depth", 0) for one in best])
-    nodes = np.array([1000 * one.get("knodes", 0) for one in best])
-    if wanted.min_depth is not None:
-        keep(depth >= wanted.min_depth, f"evaluation of less than depth {wanted.min_depth}")
-    if wanted.min_nodes is not None:
-        keep(nodes >= wanted.min_nodes, f"evaluation of fewer than {wanted.min_nodes:,} nodes")
+    sieve.keep(np.array(entries.scored)[sieve.at], NONE_RECORDED)
+    if wanted.min_depth is not None or wanted.min_nodes is not None:
+        best = (_best(_object(entries.lines[i])) for i in sieve.at.tolist())
+        sieve.keep_unless(wanted.reject(_extent(one)) for one in best)
+
+
+def _extent(found: dict[str, Any]) -> Recorded:
+    """Only how deep an evaluation looked."""
+    return Recorded(DUMP, depth=int(found.get("depth", 0)), nodes=1000 * int(found.get("knodes", 0)))
 
 
 def _has_score(entry: dict[str, Any]) -> bool:
@@ -218,12 +203,10 @@ class _Evaluations(Sequence[Recorded | None]):
         first = found["pvs"][0]
         sign = self._wanted.sign(not self._boards[i, STATE] >> BLACK_SHIFT & ONE)
         line = _line(self._boards[i], first.get("line", ""))
-        return Recorded(
-            DUMP,
+        return replace(
+            _extent(found),
             cp=None if first.get("cp") is None else sign * int(first["cp"]),
             mate=None if first.get("mate") is None else sign * int(first["mate"]),
-            depth=int(found.get("depth", 0)),
-            nodes=1000 * int(found.get("knodes", 0)),
             best_move=line[0] if line else None,
             pv=line,
         )

@@ -25,6 +25,7 @@ from valuerepair.archives.recorded_options import COMMENT_KINDS, EVAL, RecordedO
 from valuerepair.archives.reread import rewrite
 from valuerepair.archives.rows import Rejected, Rows, cuts_of
 from valuerepair.archives.select import game_hashes, lowest_of_each, ply_priorities
+from valuerepair.archives.sieve import Sieve
 from valuerepair.errors import ValueRepairError
 from valuerepair.positions import Recorded
 
@@ -244,36 +245,21 @@ def _draw(parsed: _Parsed, options: SampleOptions, rows: Rows) -> None:
 
 def _eligible(parsed: _Parsed, moves: Index, options: SampleOptions, rows: Rows) -> Index:
     """The moves whose positions pass all filters; each filter counts what it rejects of what it is given."""
-
-    def keep(fits: NDArray[np.bool_], reason: str) -> None:
-        nonlocal moves
-        rejected = len(moves) - int(fits.sum())
-        if rejected:
-            rows.rejected_positions[reason] += rejected
-            moves = moves[fits]
-
-    at = moves + parsed.game_of_move[moves]
-    ply = 2 * (parsed.numbers(moves) - 1) + ~parsed.chunk.turn[at]
-    keep(ply >= options.min_ply, f"before ply {options.min_ply}")
+    sieve = Sieve(moves, rows.rejected_positions)
+    ply = 2 * (parsed.numbers(moves) - 1) + ~parsed.chunk.turn[moves + parsed.game_of_move[moves]]
+    sieve.keep(ply >= options.min_ply, f"before ply {options.min_ply}")
     if options.max_ply is not None:
-        keep(ply[ply >= options.min_ply] <= options.max_ply, f"after ply {options.max_ply}")
-    if options.min_pieces is not None or options.max_pieces is not None:
-        men = np.count_nonzero(parsed.squares(moves + parsed.game_of_move[moves]), axis=1)
-        least, most = options.min_pieces or 0, options.max_pieces or 64
-        keep(men >= least, f"fewer than {least} pieces")
-        keep(men[men >= least] <= most, f"more than {most} pieces")
+        sieve.keep(ply[ply >= options.min_ply] <= options.max_ply, f"after ply {options.max_ply}")
+    sieve.keep_pieces(
+        lambda at: np.count_nonzero(parsed.squares(at + parsed.game_of_move[at]), axis=1).astype(np.int64), options
+    )
     if options.quiet:
-        keep(~_forcing(parsed, moves), "capture or promotion played")
+        sieve.keep(~_forcing(parsed, sieve.at), "capture or promotion played")
     if options.quiet or options.no_check:
-        keep(~board.in_check(parsed.boards(moves)), "in check")
+        sieve.keep(~board.in_check(parsed.boards(sieve.at)), "in check")
     if options.recorded is not None:
-        found = _recorded(parsed, moves, options.recorded)
-        reasons = np.array([options.recorded.reject(each) or "" for each in found])
-        for reason in sorted(set(reasons.tolist()) - {""}):
-            fits = reasons != reason
-            keep(fits, reason)
-            reasons = reasons[fits]
-    return moves
+        sieve.keep_unless(map(options.recorded.reject, _recorded(parsed, sieve.at, options.recorded)))
+    return sieve.at
 
 
 def _forcing(parsed: _Parsed, moves: Index) -> NDArray[np.bool_]:
