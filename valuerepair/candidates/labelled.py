@@ -54,6 +54,15 @@ def labels_of(store: Store, frame: pd.DataFrame) -> pd.DataFrame:
     return label_frame(frame.assign(eco_header=headers), known)
 
 
+def with_labels(store: Store, frame: pd.DataFrame) -> pd.DataFrame:
+    """The frame with its labels as further columns; columns that it has already stay as they are."""
+    labels = labels_of(store, frame)
+    added = labels[[column for column in labels.columns if column not in frame.columns]]
+    joined: pd.DataFrame = pd.concat([frame, added], axis=1)
+    joined.attrs.update(frame.attrs)
+    return joined
+
+
 def names(labels: pd.DataFrame) -> list[frozenset[str]]:
     """What each row of `labels` is: words of `NAMES`, and of `KINDS` (``family:French Defense``)."""
     return [frozenset(_names(row)) for row in labels.to_dict("records")]

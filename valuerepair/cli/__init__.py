@@ -16,6 +16,7 @@ from valuerepair.errors import ValueRepairError
 COMMANDS: dict[str, tuple[str, str]] = {
     "mine": ("mine", "Find the positions a net misjudges in game archives."),
     "confirm": ("confirm", "Look again at the candidates, deeper: was the search right, or the net?"),
+    "label": ("label", "Label the candidates: what kind of position, which way the net errs."),
     "books": ("books", "Write opening books from the candidates, or check a book."),
     "stats": ("stats", "Say what is in the store: counts, candidate rates, costs."),
     "remeasure": ("remeasure", "Compare nets on the same positions: who repaired what."),

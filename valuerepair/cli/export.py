@@ -12,6 +12,7 @@ from valuerepair.store import DEFAULT_PATH
 @click.option("--format", "kind", help="parquet, jsonl or csv.  [default: by the name of FILE, else jsonl]")
 @click.option("-o", "--output", metavar="FILE", help="The file to write.  [default: standard output]")
 @click.option("--threshold", type=float, help="Only candidates at this threshold, the largest first.")
+@click.option("--labels", is_flag=True, help="Columns of labels too (vr label; docs/methods.md).")
 @click.option("--net", help="Net: its name, file or SHA-256.  [default: that of the most scored positions]")
 @click.option("--oracle", "--deep", help="Deep search: its label or digest.  [default: that of the most]")
 @click.option("--alpha", default="auto", show_default=True, help="Centipawns of the logistic to Q.")
@@ -21,6 +22,7 @@ def command(
     kind: str | None,
     output: str | None,
     threshold: float | None,
+    labels: bool,
     net: str | None,
     oracle: str | None,
     alpha: str,
@@ -31,7 +33,7 @@ def command(
     \b
     Example:
       vr export --format csv | head
-      vr export -o candidates.parquet --threshold 0.55
+      vr export -o candidates.parquet --threshold 0.55 --labels
     """
     import sys
 
@@ -49,6 +51,10 @@ def command(
             frame = store.frame(net, oracle, number, source)
         else:
             frame = store.candidates(threshold, net, oracle, number, source)
+        if labels:
+            from valuerepair.candidates.labelled import with_labels
+
+            frame = with_labels(store, frame)
     if output is None:
         write_stream(frame, chosen, sys.stdout.buffer)
     else:

@@ -20,6 +20,9 @@ def command(
 ) -> None:
     """Say what is in the store: positions, nets, oracles, candidate rates with 95 % intervals, and what it cost.
 
+    Of the candidates at the threshold also: which labels they have (vr label), how often the second look says that the
+    search was right (vr confirm), and how diverse they are.
+
     \b
     Example:
       vr stats
@@ -27,10 +30,17 @@ def command(
     """
     import json
 
+    from valuerepair.candidates import summary
     from valuerepair.store import Store
     from valuerepair.store.queries import alpha_option, q_from_option
     from valuerepair.store.statistics import lines
 
+    number, source, known = alpha_option(alpha), q_from_option(q_from), {}
     with Store.open(db) as store:
-        figures = store.stats(net, oracle, alpha_option(alpha), q_from_option(q_from), threshold)
-    click.echo(json.dumps(figures, indent=2) if as_json else "\n".join(lines(figures)))
+        figures = store.stats(net, oracle, number, source, threshold)
+        if figures["scored"] is not None:
+            known = summary.sections(store, store.candidates(threshold, net, oracle, number, source), threshold)
+    if as_json:
+        click.echo(json.dumps({**figures, **known}, indent=2))
+    else:
+        click.echo("\n".join([*lines(figures), *(summary.lines(known) if known else [])]))
