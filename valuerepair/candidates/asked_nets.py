@@ -148,6 +148,21 @@ def _missing(store: Store, net_id: int, oracle_id: int) -> int:
         return int(store.connection.execute(query, {"net": net_id, "oracle": oracle_id}).fetchone()[0])
 
 
+def words_for(store: Store, net: AskedNet, oracle: AskedOracle) -> str:
+    """The words by which the store's own questions mean exactly this net.
+
+    Raises ValueRepairError when it has no value of any scored position, or when another set of values of the same net,
+    with another history fill, hides it.
+    """
+    for words in (net.key, net.name):
+        if store.pick(words, oracle.digest)[0] == net.id:
+            return words
+    raise ValueRepairError(
+        f"{store.path} has values of {net.name} with several history fills, and more of another than of "
+        f"{net.history_fill}; keep them in separate stores"
+    )
+
+
 # -- values that are missing ------------------------------------------------------------------------------------------
 
 

@@ -10,15 +10,16 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from valuerepair import values
-from valuerepair.candidates.asked_nets import AskedNet, AskedOracle
+from valuerepair.candidates.asked_nets import AskedNet, AskedOracle, words_for
 from valuerepair.candidates.label_changes import LabelChange, label_changes
 from valuerepair.candidates.paired import Flags, Floats, Interval, bootstrap, cross, mcnemar, newcombe
+from valuerepair.candidates.remeasure_labels import candidate_labels, without_policy
 from valuerepair.errors import ValueRepairError
 from valuerepair.store.queries import QFrom, check_threshold
 from valuerepair.store.rates import Rate, weighted, wilson
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from valuerepair.store import Store
+
+_Labelled: TypeAlias = tuple[dict[int, frozenset[str]], bool]
 
 # By code: whether the first and the second net are wrong, 2 * first + second.
 CATEGORIES = ("right both", "newly wrong", "repaired", "still wrong")
@@ -89,7 +92,8 @@ class Comparison:
     McNemar's exact one, None where rows have unequal weights. `mean_abs` is the difference of the mean |disagreement|,
     over resampled games. `of_first` and `of_second` are the candidates of one net alone; the second repaired something
     only if the first is right on fewer of the second's than the other way round. `newly` are the second's candidates
-    among the positions that are not the first's.
+    among the positions that are not the first's. `policies`: both nets' priors are in the store, and so `labels` has
+    what needs them.
     """
 
     first: str
@@ -103,6 +107,7 @@ class Comparison:
     of_second: Selected
     newly: Rate
     at_own_alpha: AtOtherAlpha | None
+    policies: bool
     labels: list[LabelChange] = field(default_factory=list)
 
 
@@ -172,7 +177,7 @@ def compare(store: Store, nets: Sequence[AskedNet], oracle: AskedOracle, options
     if not len(scores.position_id):
         raise ValueRepairError(_nothing_common(store, names, oracle, without_q, options.q_from))
     wrong = np.abs(scores.disagreement) >= options.threshold
-    labels = [_labels(store, each, oracle, alpha.value, options) for each in words]
+    labels = [candidate_labels(store, each, oracle, options.threshold, alpha.value, options.q_from) for each in words]
     comparisons = []
     for i in range(1, len(nets)):
         own = None
@@ -206,21 +211,6 @@ def unique_names(nets: Sequence[AskedNet]) -> list[str]:
             for name, net in zip(names, nets, strict=True)
         ]
     return names
-
-
-def words_for(store: Store, net: AskedNet, oracle: AskedOracle) -> str:
-    """The words by which the store's own questions mean exactly this net.
-
-    Raises ValueRepairError when it has no value of any scored position, or when another set of values of the same net,
-    with another history fill, hides it.
-    """
-    for words in (net.key, net.name):
-        if store.pick(words, oracle.digest)[0] == net.id:
-            return words
-    raise ValueRepairError(
-        f"{store.path} has values of {net.name} with several history fills, and more of another than of "
-        f"{net.history_fill}; keep them in separate stores"
-    )
 
 
 def _read(store: Store, words: Sequence[str], oracle: AskedOracle, alpha: float, q_from: QFrom) -> tuple[Scores, int]:
@@ -271,7 +261,7 @@ def _compare(
     i: int,
     names: Sequence[str],
     own: AtOtherAlpha | None,
-    labels: tuple[pd.DataFrame, pd.DataFrame],
+    labels: tuple[_Labelled, _Labelled],
     options: RemeasureOptions,
 ) -> Comparison:
     """The comparison of net i with net 0."""
@@ -283,7 +273,9 @@ def _compare(
     moved = np.stack([size[i] - size[0], second.astype(np.float64) - first], 1)
     mean_abs, by_games = bootstrap(moved, weight, scores.game_id, seed=options.seed)
     weights = pd.Series(weight, scores.position_id)
-    known = [each[each.index.isin(weights.index)] for each in labels]
+    policies = all(known for _, known in labels)
+    named = [found if policies else without_policy(found) for found, _ in labels]
+    compared = [{number: each for number, each in found.items() if number in weights.index} for found in named]
     return Comparison(
         first=names[0],
         second=names[i],
@@ -296,7 +288,8 @@ def _compare(
         of_second=_selected(second, first, size[i], size[0], weight),
         newly=_rate(second[~first], weight[~first]),
         at_own_alpha=own,
-        labels=label_changes(known[0], known[1], weights),
+        policies=policies,
+        labels=label_changes(compared[0], compared[1], weights),
     )
 
 
@@ -322,11 +315,3 @@ def _at_own_alpha(
     first, second = np.abs(scores.disagreement) >= options.threshold
     table = cross(first, second, scores.weight)
     return AtOtherAlpha(own.value, own.origin, table.shares, newcombe(table))
-
-
-def _labels(store: Store, words: str, oracle: AskedOracle, alpha: float, options: RemeasureOptions) -> pd.DataFrame:
-    """The labels of a net's candidates, by position_id."""
-    frame = store.candidates(options.threshold, words, oracle.digest, alpha, options.q_from)
-    labels = frame[["phase"]].assign(sign=np.where(frame["disagreement"] > 0, "optimistic", "pessimistic"))
-    labelled: pd.DataFrame = labels.set_index(frame["position_id"].to_numpy())
-    return labelled

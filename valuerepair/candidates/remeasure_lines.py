@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from valuerepair.candidates.label_changes import LabelChange
+from valuerepair.candidates.labelled import KINDS
 from valuerepair.candidates.paired import Interval
 from valuerepair.candidates.remeasure import Comparison, Remeasured, Selected
 
 # Labels with fewer candidates of both nets together say nothing on a terminal; JSON has them all.
 FEWEST_SHOWN = 3
-MOST_VALUES = 8
+MOST_FAMILIES = 5
+_FAMILIES = ("family", "pieces")
 
 
 def lines(found: Remeasured) -> list[str]:
@@ -68,6 +70,8 @@ def _comparison(pair: Comparison) -> Iterator[str]:
     shown = shown_labels(pair.labels)
     if shown:
         yield from _labels(shown)
+        if not pair.policies:
+            yield "  value- and policy-blindness are left out: the policy of both nets is needed (vr label --net FILE)"
 
 
 def _selected(chosen: Selected) -> str:
@@ -77,24 +81,27 @@ def _selected(chosen: Selected) -> str:
 
 
 def shown_labels(labels: list[LabelChange]) -> list[LabelChange]:
-    """The labels with enough candidates, of each column the largest."""
+    """The labels with enough candidates; of families the most frequent. ECO codes and exact material are too fine."""
     rows: list[LabelChange] = []
-    taken: dict[str, int] = {}
+    taken: dict[str, list[LabelChange]] = {kind: [] for kind in _FAMILIES}
     for change in labels:
-        if change.first + change.second - change.both < FEWEST_SHOWN or taken.get(change.label, 0) >= MOST_VALUES:
+        if change.first + change.second - change.both < FEWEST_SHOWN:
             continue
-        taken[change.label] = taken.get(change.label, 0) + 1
-        rows.append(change)
-    return rows
+        kind = change.label.partition(":")[0]
+        if kind in taken:
+            taken[kind].append(change)
+        elif kind not in KINDS:
+            rows.append(change)
+    return rows + [change for kind in _FAMILIES for change in taken[kind][:MOST_FAMILIES]]
 
 
 def _labels(rows: list[LabelChange]) -> Iterator[str]:
-    width = max(20, *(len(row.name) for row in rows))
+    width = max(20, *(len(row.label) for row in rows))
     yield "by label of the error, counted over all positions (many rows: some differ by chance)"
     yield f"  {'':{width}} {'A wrong':>8} {'repaired':>8} {'still':>6} {'newly':>6} {'B wrong':>8}  B - A"
     for row in rows:
         yield (
-            f"  {row.name:{width}} {row.first:>8,} {row.repaired:>8,} {row.both:>6,} {row.newly:>6,} {row.second:>8,}"
+            f"  {row.label:{width}} {row.first:>8,} {row.repaired:>8,} {row.both:>6,} {row.newly:>6,} {row.second:>8,}"
             f"  {_points(row.change)}"
         )
 

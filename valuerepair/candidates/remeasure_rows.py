@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from valuerepair.candidates.asked_nets import AskedNet, AskedOracle
-from valuerepair.candidates.remeasure import CATEGORIES, Remeasured, words_for
+from valuerepair.candidates.asked_nets import AskedNet, AskedOracle, words_for
+from valuerepair.candidates.remeasure import CATEGORIES, Remeasured
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -197,8 +197,9 @@ def _scale(store: Store, options: SimilarOptions) -> Scale | None:
             raise
         return None
     alpha = store.alpha(net_id, oracle_id, options.alpha)
-    nets, oracles = store.nets().set_index("id"), store.oracles().set_index("id")
-    net, oracle = str(nets.at[net_id, "name"]), str(oracles.at[oracle_id, "label"])
+    with store_errors(store.path):
+        (net,) = store.connection.execute("SELECT name FROM nets WHERE id = ?", (net_id,)).fetchone()
+        (oracle,) = store.connection.execute("SELECT label FROM oracles WHERE id = ?", (oracle_id,)).fetchone()
     return Scale(net_id, oracle_id, net, oracle, alpha, options.q_from)
 
 

@@ -49,6 +49,7 @@ def command(
 
     from valuerepair.candidates.asked_nets import find_nets, find_oracle, measure_missing
     from valuerepair.candidates.remeasure import RemeasureOptions, compare
+    from valuerepair.candidates.remeasure_labels import complete_policies
     from valuerepair.candidates.remeasure_lines import lines
     from valuerepair.candidates.remeasure_rows import wrong_positions
     from valuerepair.store import Store
@@ -75,6 +76,8 @@ def command(
     measure_missing(db, asked, chosen, command=shlex.join(["vr", *sys.argv[1:]]), quiet=quiet, say=say, **net_options)
     with Store.open(db) as store:
         asked = find_nets(store, nets, chosen)
+    complete_policies(db, asked, chosen, options.threshold, alpha, q_from, quiet=quiet, say=say, **net_options)
+    with Store.open(db) as store:
         found = compare(store, asked, chosen, options)
         rows = wrong_positions(store, asked, chosen, found) if output is not None else None
     if rows is not None and kind is not None and output is not None:

@@ -112,7 +112,7 @@ def _point(positions: int) -> tuple[float, float]:
 
 def _draw_changes(axes: Axes, pair: Comparison, suffix: str) -> None:
     rows: list[tuple[str, Interval]] = [("all candidates", pair.share)]
-    rows += [(label.name, label.change) for label in shown_labels(pair.labels)]
+    rows += [(label.label, label.change) for label in shown_labels(pair.labels)]
     axes.axvline(0, color=style.GREY, lw=0.8)
     for i, (_, interval) in enumerate(rows):
         colour, marker = _verdict(interval)
