@@ -150,3 +150,5 @@ def test_described_figures_are_those_of_the_families_and_games(rows: list[tuple[
     assert found["material"] == {"families": 1, "hill": [1.0, 1.0, 1.0], "largest": {"one": pytest.approx(1.0)}}
     assert found["effective_games"] == pytest.approx(effective_sample_size(list(masses.values())))
     assert sum(found["opening"]["largest"].values()) <= 1 + 1e-9
+    turned = names[::-1]
+    assert describe(weights[::-1], turned, {"opening": turned, "material": ["one"] * len(names)}) == found

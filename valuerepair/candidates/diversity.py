@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from math import fsum
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -30,10 +31,14 @@ def hill_numbers(abundances: ArrayLike, orders: Sequence[float] = ORDERS) -> tup
 
 
 def family_masses(families: Iterable[str], weights: ArrayLike) -> dict[str, float]:
-    """The sum of `weights` [n] of each of the `families` [n], the heaviest first, equal ones by name."""
-    masses: dict[str, float] = {}
+    """The sum of `weights` [n] of each of the `families` [n], the heaviest first, equal ones by name.
+
+    Exactly rounded, so that the order of the rows changes nothing.
+    """
+    members: dict[str, list[float]] = {}
     for family, weight in zip(families, np.asarray(weights, np.float64).tolist(), strict=True):
-        masses[family] = masses.get(family, 0.0) + weight
+        members.setdefault(family, []).append(weight)
+    masses = {family: fsum(each) for family, each in members.items()}
     return dict(sorted(masses.items(), key=lambda item: (-item[1], item[0])))
 
 

