@@ -36,7 +36,8 @@ def weights_of(disagreement: ArrayLike, threshold: float, softness: float = DEFA
     if softness == 0:
         return np.asarray(beyond >= 0, np.float64)
     # exp of what is never positive: no overflow, and the same value to the last bits on both branches.
-    small = np.exp(-np.abs(beyond) / softness)
+    with np.errstate(over="ignore"):  # a softness near 0 divides into infinity, whose weight is right
+        small = np.exp(-np.abs(beyond) / softness)
     weights = np.where(beyond >= 0, 1 / (1 + small), small / (1 + small))
     return np.where(np.isnan(beyond), 0.0, weights)
 
