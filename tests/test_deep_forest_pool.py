@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 from concurrent.futures import CancelledError, Future, wait
 
 import pytest
@@ -45,7 +46,7 @@ class CountingForest:
         self.growing[tag] = position.ply
         return 0
 
-    def step(self) -> list[tuple[object, SearchResult]]:
+    def step(self, more: Callable[[object, SearchResult], int]) -> list[tuple[object, SearchResult]]:
         assert self.growing
         self.sizes.append(len(self.growing))
         self.rounds.set()

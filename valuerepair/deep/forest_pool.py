@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import CancelledError, Future
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Generic, Protocol, TypeVar
 
 from valuerepair.errors import ValueRepairError
@@ -25,7 +26,7 @@ class Trees(Protocol):
     @property
     def busy(self) -> int: ...
     def add(self, position: Position, nodes: int, tag: object = None) -> int: ...
-    def step(self) -> list[tuple[object, SearchResult]]: ...
+    def step(self, more: Callable[[object, SearchResult], int]) -> list[tuple[object, SearchResult]]: ...
 
 
 @dataclass(eq=False, slots=True)
@@ -35,6 +36,7 @@ class _Job(Generic[T]):
     take: Callable[[SearchResult, float], T]
     fail: Callable[[str], T]
     future: Future[T]
+    more: Callable[[SearchResult, float], int]
     begun: float = 0.0
 
 
@@ -60,16 +62,22 @@ class ForestPool:
             thread.start()
 
     def submit(
-        self, position: Position, nodes: int, take: Callable[[SearchResult, float], T], fail: Callable[[str], T]
+        self,
+        position: Position,
+        nodes: int,
+        take: Callable[[SearchResult, float], T],
+        fail: Callable[[str], T],
+        more: Callable[[SearchResult, float], int] = lambda result, seconds: 0,
     ) -> Future[T]:
         """Queues a search. The future holds what `take` makes of the result and of the seconds it cost.
 
         A round's time is shared among its trees, so that the seconds of all searches add up to those of the threads.
         A position that cannot be searched (illegal, game over) gives what `fail` makes of the reason. The future can
         be cancelled until the search begins, and raises ValueRepairError when the net or the search broke as a whole.
-        `take`, `fail` and callbacks run in a forest's thread: keep them short.
+        When the tree has its visits, `more` is asked up to how many it is to grow on, 0 for no further.
+        `take`, `fail`, `more` and callbacks run in a forest's thread: keep them short.
         """
-        job = _Job(position, nodes, take, fail, Future())
+        job = _Job(position, nodes, take, fail, Future(), more)
         with self._wake:
             if self._broken is not None:
                 job.future.set_exception(self._broken)
@@ -108,7 +116,7 @@ class ForestPool:
                 if not growing:
                     continue
                 begun, trees = time.perf_counter(), len(growing)
-                finished = forest.step()
+                finished = forest.step(partial(self._more, clock))
                 clock += (time.perf_counter() - begun) / trees
                 for job, result in finished:
                     assert isinstance(job, _Job)
@@ -146,6 +154,10 @@ class ForestPool:
                 growing.discard(job)
                 self._leave()
                 job.future.set_result(job.fail(str(error)))
+
+    def _more(self, clock: float, job: object, result: SearchResult) -> int:
+        assert isinstance(job, _Job)
+        return int(job.more(result, clock - job.begun))
 
     def _finish(self, job: _Job[Any], result: SearchResult, growing: set[_Job[Any]], clock: float) -> None:
         growing.discard(job)

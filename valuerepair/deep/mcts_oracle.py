@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +17,15 @@ from valuerepair import __version__
 from valuerepair.board import status_error
 from valuerepair.deep.forest_pool import ForestPool
 from valuerepair.deep.memory import available_memory
-from valuerepair.deep.oracle import DeepFailure, DeepOutcome, DeepResult, OracleIdentity
+from valuerepair.deep.oracle import (
+    Climb,
+    ClimbOutcome,
+    DeepFailure,
+    DeepOutcome,
+    DeepResult,
+    GoOn,
+    OracleIdentity,
+)
 from valuerepair.errors import UsageError
 from valuerepair.mcts.compiling import warm_up
 from valuerepair.mcts.forest import Forest, forest_bytes
@@ -95,6 +103,28 @@ class MctsOracle:
         future.set_result(_failure(reason))
         return future
 
+    def climb(self, position: Position, rungs: Sequence[int], go_on: GoOn) -> Future[ClimbOutcome]:
+        """Queues a search in steps; see `deep.Climber`. The tree grows on, so the whole search is as `submit`'s."""
+        future: Future[ClimbOutcome] = Future()
+        if reason := cannot_be_searched(position):
+            future.set_result(DeepFailure(reason, 0))
+            return future
+        results: list[DeepResult] = []
+        to_come = [*rungs, self._nodes]
+
+        def more(result: SearchResult, seconds: float) -> int:
+            results.append(self._result(result, seconds))
+            del to_come[0]
+            return to_come[0] if to_come and go_on(results) else 0
+
+        def take(result: SearchResult, seconds: float) -> ClimbOutcome:
+            return Climb(tuple(results), whole=not to_come)
+
+        def fail(reason: str) -> ClimbOutcome:
+            return DeepFailure(reason, 0)
+
+        return self._pool.submit(position, to_come[0], take, fail, more)
+
     def close(self, *, cancel: bool = False) -> None:
         """Cancels what has not begun; finishes the searches in flight, or with `cancel` abandons them."""
         self._pool.close(cancel=cancel)
@@ -109,7 +139,7 @@ class MctsOracle:
     ) -> None:
         self.close(cancel=kind is not None)
 
-    def _result(self, result: SearchResult, seconds: float) -> DeepOutcome:
+    def _result(self, result: SearchResult, seconds: float) -> DeepResult:
         best = result.best
         has_wdl = self._net.identity.value_head == "wdl"
         score = score_of(best, result, has_wdl=has_wdl, lc0_floats=self._params.lc0_floats)

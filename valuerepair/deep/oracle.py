@@ -132,8 +132,8 @@ class Climber(Oracle, Protocol):
     """An oracle that can search in steps, each going on with what the one before left in hash tables or tree."""
 
     def climb(self, position: Position, rungs: Sequence[int], go_on: GoOn) -> Future[ClimbOutcome]:
-        """Queues searches of `rungs` nodes, ascending and below the oracle's own, and then the whole search.
+        """Queues a search that stops at each of `rungs`, total nodes, ascending and below the oracle's own.
 
-        After each rung `go_on`, called in another thread, says whether to go on; keep it short. The future is as that
-        of `submit`.
+        There `go_on`, called in another thread, says whether to go on; keep it short. Nodes and time of results are
+        those of all searches of the position so far. The future is as that of `submit`.
         """

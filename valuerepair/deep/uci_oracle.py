@@ -6,7 +6,7 @@ import hashlib
 import re
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from types import TracebackType
 from typing import Any
@@ -120,12 +120,17 @@ class UciOracle:
         return self._pool.submit(position.uci, partial(self._steps, board, rungs, go_on), DeepFailure)
 
     def _steps(self, board: chess.Board, rungs: Sequence[int], go_on: GoOn) -> Plan[ClimbOutcome]:
-        whole = self._setup.limits.get("nodes", 0)
+        limits, whole = self._setup.limits, self._setup.limits["nodes"]
         results: list[DeepResult] = []
-        for nodes in (*rungs, whole):
-            report = yield _go({**self._setup.limits, "nodes": nodes})
-            results.append(self._result(report, board, nodes))
-            if nodes != whole and not go_on(results):
+        nodes = time_ms = 0
+        for rung in (*rungs, whole):
+            # lc0 counts the visits that its tree has already, others the nodes of this search only.
+            asked = rung if self._setup.kind == "lc0" else max(1, rung - nodes)
+            result = self._result((yield _go({**limits, "nodes": asked})), board, asked)
+            nodes = result.nodes if self._setup.kind == "lc0" else nodes + result.nodes
+            time_ms += result.time_ms
+            results.append(replace(result, nodes=nodes, time_ms=time_ms))
+            if rung != whole and not go_on(results):
                 return Climb(tuple(results), whole=False)
         return Climb(tuple(results), whole=True)
 

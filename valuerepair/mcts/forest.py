@@ -6,7 +6,7 @@ Every tree's visits are exactly those that it would get alone: trees share nothi
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import count
 
 import numpy as np
@@ -47,6 +47,11 @@ from valuerepair.mcts.tree import (
 )
 from valuerepair.nets.planes import is_initial
 from valuerepair.positions import STARTPOS_FEN, Position, encode_moves
+
+
+def no_more(tag: object, result: SearchResult) -> int:
+    """A finished tree is not to grow on."""
+    return 0
 
 
 class Forest:
@@ -121,13 +126,20 @@ class Forest:
         put_game(self._trees, self._rules, slot, game, initial)
         return True
 
-    def step(self) -> list[tuple[object, SearchResult]]:
-        """One round: a leaf of every busy tree, one call of the evaluator. Returns tag and result of finished trees."""
+    def step(self, more: Callable[[object, SearchResult], int] = no_more) -> list[tuple[object, SearchResult]]:
+        """One round: a leaf of every busy tree, one call of the evaluator. Returns tag and result of finished trees.
+
+        `more` is asked, with both, up to how many visits a tree that has its visits is to grow on; 0 for no further.
+        """
         finished: list[tuple[object, SearchResult]] = []
         if not self.play_round():
             return finished
         for slot in np.flatnonzero(self._trees.slots[:, STATE] == DONE).tolist():
-            finished.append((self._tags[slot], self.result(slot, self._lines)))
+            tag, result = self._tags[slot], self.result(slot, self._lines)
+            if nodes := more(tag, result):
+                self.go_on(slot, nodes)
+                continue
+            finished.append((tag, result))
             self.release(slot)
         return finished
 

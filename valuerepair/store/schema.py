@@ -155,7 +155,45 @@ CREATE TABLE priors (                   -- the net's policy, of single moves
 ) WITHOUT ROWID;
 """
 
-MIGRATIONS: Sequence[str] = (_VERSION_1, _VERSION_2, _VERSION_3)
+# The screening ladder: what it was cut by, and what became of each position on it.
+_VERSION_4 = """
+CREATE TABLE signals (                  -- of a net beside its value, from the side to move of the position
+    net_id INTEGER NOT NULL REFERENCES nets (id),
+    position_id INTEGER NOT NULL REFERENCES positions (id),
+    before REAL, before_2 REAL,         -- its value one and two plies earlier
+    after REAL,                         -- after the move played
+    search REAL,                        -- Q of a small search
+    in_check INTEGER NOT NULL,
+    PRIMARY KEY (net_id, position_id)
+) WITHOUT ROWID;
+CREATE TABLE screens (
+    id INTEGER PRIMARY KEY,
+    net_id INTEGER NOT NULL REFERENCES nets (id),
+    oracle_id INTEGER NOT NULL REFERENCES oracles (id),
+    threshold REAL NOT NULL,
+    alpha REAL NOT NULL,
+    alpha_given INTEGER NOT NULL,       -- 1: asked for, 0: what auto was then
+    q_from TEXT NOT NULL,
+    recall REAL NOT NULL,
+    model TEXT NOT NULL,                -- JSON
+    fitted TEXT NOT NULL                -- UTC, ISO 8601
+);
+CREATE TABLE screened (
+    net_id INTEGER NOT NULL REFERENCES nets (id),
+    oracle_id INTEGER NOT NULL REFERENCES oracles (id),
+    position_id INTEGER NOT NULL REFERENCES positions (id),
+    screen_id INTEGER REFERENCES screens (id),  -- NULL: there was none yet
+    cut_at INTEGER,                     -- nodes where it left the ladder, or would have; NULL: nowhere
+    chance REAL,                        -- of a candidate, as estimated there
+    nodes INTEGER NOT NULL,             -- spent on it
+    searched INTEGER NOT NULL,          -- 1: in full
+    probability REAL NOT NULL,          -- of being searched in full, for one like this
+    run_id INTEGER NOT NULL REFERENCES runs (id),
+    PRIMARY KEY (net_id, oracle_id, position_id)
+) WITHOUT ROWID;
+"""
+
+MIGRATIONS: Sequence[str] = (_VERSION_1, _VERSION_2, _VERSION_3, _VERSION_4)
 SCHEMA_VERSION = len(MIGRATIONS)
 
 

@@ -1,0 +1,176 @@
+"""What the store keeps of the screening ladder: signals, screens, and what became of each position."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from valuerepair.store.rows import FULL, Run, now, or_none
+
+if TYPE_CHECKING:
+    from valuerepair.store.store import Store
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """A position's way up the ladder; the fields are the columns of the table ``screened``."""
+
+    position_id: int
+    screen_id: int | None
+    cut_at: int | None
+    chance: float | None
+    nodes: int
+    searched: bool
+    probability: float
+
+
+class ScreenFacts(NamedTuple):
+    """A stored screen: what it was fitted for, and its model as JSON."""
+
+    id: int
+    threshold: float
+    alpha: float
+    alpha_given: bool
+    q_from: str
+    recall: float
+    model: str
+    fitted: str
+
+
+def add_signals(store: Store, net_id: int, ids: NDArray[np.int64], signals: Floats) -> None:
+    """Records before, before_2, after, search, in_check (columns of `signals` [n, 5]) of positions."""
+    rows = zip(
+        [net_id] * len(ids), ids.tolist(), *(or_none(column) for column in signals[:, :4].T), signals[:, 4], strict=True
+    )
+    with store.writing() as connection:
+        connection.executemany("INSERT OR REPLACE INTO signals VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
+
+
+def add_screen(store: Store, net_id: int, oracle_id: int, facts: ScreenFacts) -> int:
+    """Records a screen; its number (that of `facts` is not used)."""
+    with store.writing() as connection:
+        cursor = connection.execute(
+            "INSERT INTO screens (net_id, oracle_id, threshold, alpha, alpha_given, q_from, recall, model, fitted) "
+            "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (net_id, oracle_id, *facts[1:7], now()),
+        )
+        return int(cursor.lastrowid or 0)
+
+
+def screens(store: Store, net_id: int, oracle_id: int) -> list[ScreenFacts]:
+    """All screens of a net and an oracle, the newest first."""
+    query = """
+        SELECT id, threshold, alpha, alpha_given, q_from, recall, model, fitted FROM screens
+        WHERE net_id = ? AND oracle_id = ? ORDER BY id DESC
+    """
+    return [
+        ScreenFacts(number, threshold, alpha, bool(given), *rest)
+        for number, threshold, alpha, given, *rest in store.connection.execute(query, (net_id, oracle_id))
+    ]
+
+
+def add_passage(store: Store, net_id: int, oracle_id: int, passage: Passage, run: Run) -> None:
+    """Records a position's way up the ladder."""
+    with store.writing() as connection:
+        connection.execute(
+            "INSERT OR REPLACE INTO screened VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (
+                net_id,
+                oracle_id,
+                passage.position_id,
+                passage.screen_id,
+                passage.cut_at,
+                passage.chance,
+                passage.nodes,
+                passage.searched,
+                passage.probability,
+                run.id,
+            ),
+        )
+
+
+def passages(store: Store, net_id: int, oracle_id: int) -> list[Passage]:
+    """What became of all positions that went up the ladder, by position."""
+    query = """
+        SELECT position_id, screen_id, cut_at, chance, nodes, searched, probability FROM screened
+        WHERE net_id = ? AND oracle_id = ? ORDER BY position_id
+    """
+    return [
+        Passage(position, screen, cut, chance, nodes, bool(searched), probability)
+        for position, screen, cut, chance, nodes, searched, probability in store.connection.execute(
+            query, (net_id, oracle_id)
+        )
+    ]
+
+
+def forget_passage(store: Store, oracle_id: int, position_id: int) -> None:
+    """Takes back that a position was screened: it is searched in full whatever its chances."""
+    with store.writing() as connection:
+        connection.execute("DELETE FROM screened WHERE oracle_id = ? AND position_id = ?", (oracle_id, position_id))
+
+
+def cut_before(
+    store: Store, net_id: int, oracle_id: int, ids: NDArray[np.int64], screen_ids: Sequence[int]
+) -> set[int]:
+    """Those of the positions that one of these screens cut and nobody searched in full since."""
+    query = """
+        SELECT s.position_id FROM json_each(?) j JOIN screened s ON s.position_id = j.value
+        WHERE s.net_id = ? AND s.oracle_id = ? AND NOT s.searched AND s.screen_id IN (SELECT value FROM json_each(?))
+    """
+    asked = (json.dumps(ids.tolist()), net_id, oracle_id, json.dumps(list(screen_ids)))
+    return {position for (position,) in store.connection.execute(query, asked)}
+
+
+class CalibrationRows(NamedTuple):
+    """Positions with all rungs and the whole search, for `valuerepair.deep.screen_fit`; NaN where there is nothing.
+
+    `net` [n, 12]: q, d, entropy, best_p, best_move, before, before_2, after, search, pieces, ply, in_check. `scores`
+    [n, k + 1, 6]: cp, mate, w, d, l, own q at each rung and in full; `best` [n][k + 1] UCI moves. `probability` [n].
+    """
+
+    net: Floats
+    scores: Floats
+    best: list[list[str | None]]
+    probability: Floats
+
+
+def calibration_rows(store: Store, net_id: int, oracle_id: int, rungs: Sequence[int]) -> CalibrationRows:
+    """The positions that were searched in full by way of all these rungs, by position."""
+    facts = store.connection.execute(
+        """
+        SELECT c.position_id, c.probability, n.q, n.d, n.entropy, n.best_p, n.best_move,
+               s.before, s.before_2, s.after, s.search, p.pieces, p.ply, s.in_check
+        FROM screened c
+        JOIN net_values n ON n.net_id = c.net_id AND n.position_id = c.position_id
+        JOIN signals s ON s.net_id = c.net_id AND s.position_id = c.position_id
+        JOIN positions p ON p.id = c.position_id
+        WHERE c.net_id = ? AND c.oracle_id = ? AND c.searched ORDER BY c.position_id
+        """,
+        (net_id, oracle_id),
+    ).fetchall()
+    stages = [*map(str, rungs), FULL]
+    place = {stage: i for i, stage in enumerate(stages)}
+    row_of = {row[0]: i for i, row in enumerate(facts)}
+    scores = np.full((len(facts), len(stages), 6), np.nan)
+    best: list[list[str | None]] = [[None] * len(stages) for _ in facts]
+    found = np.zeros((len(facts), len(stages)), np.bool_)
+    query = """
+        SELECT v.position_id, v.stage, v.cp, v.mate, v.w, v.d, v.l, v.q, v.best_move FROM deep_values v
+        JOIN screened c ON c.net_id = ? AND c.oracle_id = v.oracle_id AND c.position_id = v.position_id AND c.searched
+        WHERE v.oracle_id = ? AND v.stage IN (SELECT value FROM json_each(?))
+    """
+    for position, stage, *numbers, move in store.connection.execute(query, (net_id, oracle_id, json.dumps(stages))):
+        if (i := row_of.get(position)) is not None:
+            k = place[stage]
+            scores[i, k] = [np.nan if number is None else number for number in numbers]
+            best[i][k], found[i, k] = move, True
+    whole = np.flatnonzero(found.all(1))
+    numbers = np.array([row[1:] for row in facts], np.float64).reshape(len(facts), 13)
+    return CalibrationRows(numbers[whole, 1:], scores[whole], [best[i] for i in whole.tolist()], numbers[whole, 0])
