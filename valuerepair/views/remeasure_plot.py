@@ -124,7 +124,16 @@ def _draw_changes(axes: Axes, pair: Comparison, suffix: str) -> None:
     axes.set_ylim(len(rows) - 0.5, -0.5)
     axes.spines["left"].set_visible(False)
     axes.set_xlabel("difference in percentage points of all positions (left: repaired)")
-    style.title(axes, "Candidates by label", "second net less first, paired 95 % intervals (Newcombe)")
+    words = ["second net less first, paired 95 % intervals (Newcombe)"]
+    if pair.at_own_alpha is not None:
+        other = pair.at_own_alpha
+        low, middle, high = (
+            100 * x for x in (other.difference.low, other.difference.difference, other.difference.high)
+        )
+        words.append(
+            f"all candidates at the second's own alpha {other.alpha:.0f}: {middle:+.2f} ({low:+.2f} to {high:+.2f})"
+        )
+    style.title(axes, "Candidates by label", *words)
 
 
 def _verdict(interval: Interval) -> tuple[str, str]:
