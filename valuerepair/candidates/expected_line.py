@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from valuerepair.board import fens, keys
+from valuerepair.board import Boards, fens, in_check, keys
 from valuerepair.candidates.material import balances
 from valuerepair.candidates.replaying import plies
 
@@ -19,12 +19,19 @@ class ExpectedLines(NamedTuple):
     `plies` int64[n] are the legal moves in the line. `repeats`: a position of the line was there before, in the line or
     in the game. `lead` int64[n] is the least advantage in pawns (`material.balances`) that the side which is ahead at
     the beginning has anywhere in the line, 0 where none is ahead. `quiet`: no capture and no pawn move in the line.
+    `checks` int64[n, 2] are the moves that give check, of the side to move at the beginning and of the other.
     """
 
     plies: NDArray[np.int64]
     repeats: NDArray[np.bool_]
     lead: NDArray[np.int64]
     quiet: NDArray[np.bool_]
+    checks: NDArray[np.int64]
+
+    @property
+    def moves(self) -> NDArray[np.int64]:
+        """[n, 2] moves of the side to move at the beginning and of the other."""
+        return np.stack([(self.plies + 1) // 2, self.plies // 2], 1)
 
 
 def expected_lines(
@@ -37,16 +44,17 @@ def expected_lines(
     """
     n = len(start_fens)
     begins = np.array([len(history) for history in moves], np.int64)
-    facts = ExpectedLines(np.zeros(n, np.int64), np.zeros(n, np.bool_), np.zeros(n, np.int64), np.ones(n, np.bool_))
+    whole, flags = np.zeros(n, np.int64), np.zeros(n, np.bool_)
+    facts = ExpectedLines(whole.copy(), flags.copy(), whole.copy(), ~flags, np.zeros((n, 2), np.int64))
+    ahead = whole.copy()
     met: list[set[int]] = [set() for _ in range(n)]
-    whole = [[*history, *line] for history, line in zip(moves, lines, strict=True)]
-    ahead = np.zeros(n, np.int64)
-    for depth, (rows, boards) in enumerate(plies(start_fens, whole)):
+    games = [[*history, *line] for history, line in zip(moves, lines, strict=True)]
+    for depth, (rows, boards) in enumerate(plies(start_fens, games)):
         reached = keys(boards).tolist()
         _note_repeats(facts.repeats, met, rows, reached, begins, depth)
         there = np.flatnonzero(depth >= begins[rows])
         if len(there):
-            _follow(facts, ahead, rows[there], fens(boards[there]), depth - begins[rows[there]])
+            _follow(facts, ahead, rows[there], boards[there], depth - begins[rows[there]])
     return facts
 
 
@@ -65,15 +73,17 @@ def _note_repeats(
 
 
 def _follow(
-    facts: ExpectedLines, ahead: NDArray[np.int64], rows: NDArray[np.int64], texts: list[str], into: NDArray[np.int64]
+    facts: ExpectedLines, ahead: NDArray[np.int64], rows: NDArray[np.int64], boards: Boards, into: NDArray[np.int64]
 ) -> None:
-    """Takes in the boards `texts` of `rows`, which are `into` plies into their lines."""
+    """Takes in the boards of `rows`, which are `into` plies into their lines."""
     facts.plies[rows] = into
+    texts, first = fens(boards), into == 0
     whites_turn = np.array([text.split(" ", 2)[1] == "w" for text in texts], np.bool_)
     whites = np.where(whites_turn, 1, -1) * balances(texts)
-    first = into == 0
     ahead[rows[first]] = np.sign(whites[first])
     leads = whites * ahead[rows]
     facts.lead[rows] = np.where(first, leads, np.minimum(facts.lead[rows], leads))
     clocks = np.array([int(text.split(" ")[4]) for text in texts], np.int64)
     facts.quiet[rows] &= first | (clocks > 0)
+    given = np.flatnonzero(in_check(boards) & ~first)
+    facts.checks[rows[given], (into[given] - 1) % 2] += 1

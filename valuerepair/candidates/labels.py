@@ -33,12 +33,16 @@ VALUE_BLIND = 0.1
 MATE_MISSED = 0.5
 # Q of a drawn score: a repetition is worth 0 but for some centipawns of dither.
 DRAWN = 0.05
-# A fortress: a piece more, which neither wins nor gets lost in a line of some length; or an advantage without progress.
+# A perpetual check: so many checks, with every move of a side. An engine's line often ends before it repeats.
+PERPETUAL_CHECKS = 2
+# A fortress: a piece more, which neither wins nor gets lost in the line; or an advantage without progress. The line of
+# a draw is often cut short by the engine's hash table, so the first asks for no more than excludes an exchange.
 FORTRESS_LEAD = 3
 FORTRESS_KEPT = 2
 FORTRESS_DRAWISH = 0.2
 FORTRESS_WINNING = 0.5
-FORTRESS_PLIES = 8
+FORTRESS_KEPT_PLIES = 4
+FORTRESS_STUCK_PLIES = 8
 # Half a count in each of three classes of thousand (Krichevsky and Trofimov), so that no class is impossible.
 _COUNTS, _HALF = 1000.0, 0.5
 
@@ -77,16 +81,16 @@ def label_frame(frame: pd.DataFrame, priors: pd.DataFrame | None = None) -> pd.D
     choices = np.diff(legal_moves(boards)[1])
     balance = balances(fens)
     net_q, deep_q = frame["net_q"].to_numpy(np.float64), frame["deep_q"].to_numpy(np.float64)
+    mate, endgame = frame["mate"].to_numpy(np.float64), (frame["phase"] == "endgame").to_numpy(np.bool_)
     headers = frame["eco_header"].tolist() if "eco_header" in frame else [None] * len(frame)
     openings = openings_of(headers, frame["start_fen"].tolist(), moves)
     measures = _prior_columns(frame, priors)
-    repeats = repetition(deep_q, lines.repeats)
     columns: dict[str, NDArray[Any]] = {
         "sign": sign(frame["disagreement"].to_numpy(np.float64)),
         "blind": blindness(measures["oracle_move_p"], measures["oracle_move_rank"]),
-        "missed_mate": missed_mate(frame["mate"].to_numpy(np.float64), net_q),
-        "fortress_like": fortress_like(net_q, deep_q, frame["mate"].to_numpy(np.float64), balance, lines, repeats),
-        "repetition": repeats,
+        "missed_mate": missed_mate(mate, net_q),
+        "fortress_like": fortress_like(net_q, deep_q, mate, balance, lines, endgame),
+        "repetition": repetition(deep_q, lines),
         "in_check": _in_check(boards),
         "forced": choices == 1,
         "phase": _words(frame["phase"].tolist()),
@@ -133,9 +137,13 @@ def missed_mate(mate: Floats, net_q: Floats) -> Words:
     return _pick(((mate > 0) & (net_q < MATE_MISSED), "mates"), ((mate <= 0) & (net_q > -MATE_MISSED), "mated"))
 
 
-def repetition(deep_q: Floats, repeats: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """The deep score is a draw, within `DRAWN`, and its expected line comes to a board that was there before."""
-    return np.asarray((np.abs(deep_q) <= DRAWN) & repeats)
+def repetition(deep_q: Floats, lines: ExpectedLines) -> NDArray[np.bool_]:
+    """The deep score is a draw, within `DRAWN`, and its expected line comes to a position that was there before.
+
+    Or one side gives check with all its moves in the line, `PERPETUAL_CHECKS` at least.
+    """
+    relentless = (lines.checks >= PERPETUAL_CHECKS) & (lines.checks == lines.moves)
+    return np.asarray((np.abs(deep_q) <= DRAWN) & (lines.repeats | relentless.any(1)))
 
 
 def fortress_like(
@@ -144,20 +152,23 @@ def fortress_like(
     mate: Floats,
     balance: NDArray[np.int64],
     lines: ExpectedLines,
-    repetition: NDArray[np.bool_],
+    endgame: NDArray[np.bool_],
 ) -> Words:
-    """Whether value and material do not go together, and the expected line (`FORTRESS_PLIES` at least) keeps it so.
+    """Whether value and material do not go together, and the expected line keeps it so.
 
-    ``held``: a side is `FORTRESS_LEAD` pawns ahead or more and in the whole line `FORTRESS_KEPT`, yet the search calls
-    it a draw within `FORTRESS_DRAWISH`, not by repetition. ``no progress``: the search sees an advantage of
-    `FORTRESS_WINNING` or more and no mate, the net a draw within `FORTRESS_DRAWISH`, and in the line nothing is taken
-    and no pawn moves.
+    ``held``, in endgames: a side is `FORTRESS_LEAD` pawns ahead or more and in the whole line `FORTRESS_KEPT`, yet the
+    search calls it a draw within `FORTRESS_DRAWISH`, and the other side gives check with less than half of its moves.
+    ``no progress``: the search sees an advantage of `FORTRESS_WINNING` or more and no mate, the net a draw within
+    `FORTRESS_DRAWISH`, and in the line nothing is taken and no pawn moves. The lines have `FORTRESS_KEPT_PLIES` and
+    `FORTRESS_STUCK_PLIES` at least.
     """
-    long = lines.plies >= FORTRESS_PLIES
-    held = (np.abs(balance) >= FORTRESS_LEAD) & (lines.lead >= FORTRESS_KEPT)
-    held &= long & (np.abs(deep_q) <= FORTRESS_DRAWISH) & ~repetition
+    behind = np.arange(len(balance)), (balance > 0).astype(np.int64)
+    checking = 2 * lines.checks[behind] >= np.maximum(lines.moves[behind], 1)
+    held = endgame & (np.abs(balance) >= FORTRESS_LEAD) & (lines.lead >= FORTRESS_KEPT) & ~checking
+    held &= (lines.plies >= FORTRESS_KEPT_PLIES) & (np.abs(deep_q) <= FORTRESS_DRAWISH)
     stuck = (np.abs(deep_q) >= FORTRESS_WINNING) & np.isnan(mate) & (np.abs(net_q) <= FORTRESS_DRAWISH)
-    return _pick((held, "held"), (stuck & lines.quiet & long, "no progress"))
+    stuck &= lines.quiet & (lines.plies >= FORTRESS_STUCK_PLIES)
+    return _pick((held, "held"), (stuck, "no progress"))
 
 
 def wdl_divergence(net: Floats, deep: Floats) -> Floats:
