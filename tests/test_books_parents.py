@@ -201,6 +201,26 @@ def test_the_command_says_all_that_it_left_out(db: Path, tmp_path: Path) -> None
     assert {weight for _, weight in _weights(tmp_path / "holdout.epd")} == {1.0}
 
 
+def test_parents_end_where_the_known_history_begins(tmp_path: Path) -> None:
+    start = "r3k2r/p1ppqpb1/bn2pnp1/3PN3/1p2P3/2N2Q1p/PPPBBPPP/R3K2R b KQkq - 3 12"
+    found = DeepResult(cp=-300)
+    rows = [Candidate(position_of(start.replace("b KQkq", "w KQkq")), 0.9, found)]
+    rows += [Candidate(position_of(start, *moves), 0.9, found) for moves in (("e8g8",), ("a6b5", "e2b5", "b4c3"))]
+    path = make_store(tmp_path / "a.db", rows)
+    with Store.open(path) as store:
+        manifest = write_books(store, BookOptions(parents=2, near_duplicates="keep"), tmp_path)
+    assert manifest.parents == {
+        "plies": 2,
+        "asked": 6,
+        "written": 3,
+        "left_out": {"no earlier move is known": 3},
+    }
+    named = [board.epd() for board, tags in _entries(tmp_path / "book.pgn") if "ParentOf" in tags]
+    assert len(named) == 3
+    assert chess.Board(start).epd() in named
+    assert check_book(tmp_path / "book.pgn") == []
+
+
 # -- verdicts and labels ----------------------------------------------------------------------------------------------
 
 
