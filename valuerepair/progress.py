@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import signal
 import sys
+import threading
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import TracebackType
 from typing import NoReturn
 
@@ -100,3 +104,32 @@ def format_duration(seconds: float) -> str:
     minutes, rest = divmod(whole, 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
+
+
+class Interruptions:
+    """Counts SIGINT and SIGTERM instead of raising them, so that work can end cleanly; `wake` is called at each."""
+
+    def __init__(self, wake: Callable[[], None] = lambda: None) -> None:
+        self.count = 0
+        self._wake = wake
+
+    def __bool__(self) -> bool:
+        return self.count > 0
+
+    @contextmanager
+    def counted(self) -> Iterator[None]:
+        """Within, signals are counted, where that is possible: in the main thread."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+
+        def take(signum: int, frame: object) -> None:
+            self.count += 1
+            self._wake()
+
+        before = {number: signal.signal(number, take) for number in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)

@@ -47,6 +47,12 @@ from valuerepair.store import DEFAULT_PATH
 @click.option("--history-fill", type=click.Choice(["fen_only", "always", "no"]), default="fen_only", show_default=True)
 @click.option("--winograd", is_flag=True, help="Convolve as Winograd does: faster on a CPU; Q moves by some 1e-5.")
 @click.option("--limit", type=int, help="Stop after so many deep searches; the same command goes on.")
+@click.option("--screen", default="auto", show_default=True, help="auto, off, or the nodes of the rungs: 5000,50000.")
+@click.option("--recall", type=float, default=0.98, show_default=True, help="Share of candidates to keep in screening.")
+@click.option("--audit", type=float, default=0.02, show_default=True, help="Share of the cut searched all the same.")
+@click.option(
+    "--screen-search", type=int, help="Nodes of a small search by the net as a signal.  [default: 0; GPU: 50]"
+)
 @click.option("--retry-failed", is_flag=True, help="Search again what the engine failed on before.")
 @click.option("-q", "--silent", is_flag=True, help="No progress, only the summary.")
 def command(archives: tuple[str, ...], db: str, net: str | None, deep: str | None, **given: Any) -> None:
@@ -64,7 +70,7 @@ def command(archives: tuple[str, ...], db: str, net: str | None, deep: str | Non
       vr mine training-run.tar --deep recorded
     """
     from valuerepair.archives import total_bytes
-    from valuerepair.mining import MineOptions, mine, open_evaluators
+    from valuerepair.mining import MineOptions, fitting_screen, mine, open_evaluators, parse_screen
     from valuerepair.progress import Progress
     from valuerepair.store import Store
     from valuerepair.store.queries import alpha_option
@@ -73,6 +79,7 @@ def command(archives: tuple[str, ...], db: str, net: str | None, deep: str | Non
         sample=_sample_options(given),
         command=shlex.join(["vr", *sys.argv[1:]]),
         alpha=alpha_option(given["alpha"]),
+        screen=parse_screen(*(given[name] for name in ("screen", "recall", "audit", "screen_search"))),
         **{name: given[name] for name in ("threshold", "q_from", "limit", "retry_failed")},
     )
     total_bytes(archives)  # Raises for a missing file, before anything is made or loaded.
@@ -85,12 +92,10 @@ def command(archives: tuple[str, ...], db: str, net: str | None, deep: str | Non
     net_options = {name: given[name] for name in ("device", "threads", "history_fill", "winograd")}
     with (
         Store.open(db, create=True) as store,
-        open_evaluators(
-            archives, options.sample, deep, net, workers=given["workers"], say=say, **net_options
-        ) as opened,
+        open_evaluators(archives, options.sample, deep, net, given["workers"], say, **net_options) as opened,
         Progress("mining", unit="positions", quiet=silent) as progress,
     ):
-        options = replace(options, sample=opened.sample)
+        options = replace(options, sample=opened.sample, screen=fitting_screen(opened, options.screen, say))
         summary = mine(archives, options, store, opened.net, opened.oracle, progress=progress, say=say)
     click.echo("\n".join(summary.lines()))
     if summary.state == "interrupted":

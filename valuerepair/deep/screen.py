@@ -18,8 +18,8 @@ from valuerepair.deep.signals import COLUMN
 
 Floats = NDArray[np.float64]
 
-# Rungs, as shares of the oracle's nodes: 5,000, 10,000, 20,000, 50,000 ... of a million. A search goes on where the last
-# rung left it, so a further rung costs next to nothing.
+# Rungs, as shares of the oracle's nodes: 5,000, 10,000, 20,000, 50,000 ... of a million. A search goes on where the
+# last rung left it, so a further rung costs next to nothing.
 SHARES = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5)
 # The position is judged before any search too.
 NO_NODES = 0
@@ -128,7 +128,7 @@ class RungModel:
 
 @dataclass(frozen=True)
 class Screen:
-    """A fitted ladder for one net and oracle, alpha and threshold. `rungs` begin with the one before any search.
+    """A ladder fitted for one net and oracle, alpha and threshold. `rungs` begin with the one before any search.
 
     `positions` and `positives` (candidates) are those of its calibration; `expected_share` and `expected_recall` what
     it made of them, by models that had not seen them: nodes against searching everything in full, and candidates kept.

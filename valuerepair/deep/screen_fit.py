@@ -1,9 +1,9 @@
 """Learning the screening ladder: positions that nothing was cut of say what each cut would have lost.
 
 At every rung a logistic model (statsmodels) gives the chance that a position is a candidate at full nodes. Candidates
-are rare, so it learns from several thresholds around the one asked for at once: each position is a row for each of them,
-with the margins to that threshold. The cuts are then the cheapest that keep the wanted share of the expected candidates,
-found backward from the last rung on chances that come from models which have not seen the position.
+are rare, so it learns from several thresholds around the one asked for at once: each position is a row for each of
+them, with the margins to that threshold. The cuts are then the cheapest that keep the wanted share of the expected
+candidates, found backward from the last rung on chances by models which have not seen the position.
 """
 
 from __future__ import annotations

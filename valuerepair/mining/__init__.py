@@ -6,13 +6,24 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from valuerepair.mining.opening import fitting_screen as fitting_screen
     from valuerepair.mining.opening import open_evaluators as open_evaluators
     from valuerepair.mining.options import MineOptions as MineOptions
+    from valuerepair.mining.options import ScreenOptions as ScreenOptions
+    from valuerepair.mining.options import parse_screen as parse_screen
     from valuerepair.mining.pipeline import mine as mine
     from valuerepair.mining.summary import MineSummary as MineSummary
 
-_HOMES = {"MineOptions": "options", "MineSummary": "summary", "mine": "pipeline", "open_evaluators": "opening"}
-__all__ = ["MineOptions", "MineSummary", "mine", "open_evaluators"]
+_HOMES = {
+    "MineOptions": "options",
+    "MineSummary": "summary",
+    "ScreenOptions": "options",
+    "mine": "pipeline",
+    "open_evaluators": "opening",
+    "fitting_screen": "opening",
+    "parse_screen": "options",
+}
+__all__ = ["MineOptions", "MineSummary", "ScreenOptions", "fitting_screen", "mine", "open_evaluators", "parse_screen"]
 
 
 def __getattr__(name: str) -> object:

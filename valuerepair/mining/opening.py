@@ -12,7 +12,7 @@ from valuerepair.archives.recorded_options import CHUNKS
 from valuerepair.deep.oracle import Oracle
 from valuerepair.deep.spec import RECORDED, parse_spec
 from valuerepair.errors import UsageError
-from valuerepair.mining.options import Evaluator
+from valuerepair.mining.options import GPU_SEARCH_NODES, Evaluator, ScreenOptions
 
 
 class Opened(NamedTuple):
@@ -29,7 +29,6 @@ def open_evaluators(
     sample: SampleOptions,
     deep: str | None,
     net: str | None,
-    *,
     workers: int | None = None,
     say: Callable[[str], None] = lambda line: None,
     **net_options: Any,
@@ -67,3 +66,29 @@ def open_evaluators(
         with open_oracle(deep, net_path=path, net=opened, workers=workers, say=say) as searching:
             say(f"net: {opened.identity.name} on {opened.where}")
             yield Opened(opened, searching, sample)
+
+
+def fitting_screen(
+    opened: Opened, asked: ScreenOptions | None, say: Callable[[str], None] = lambda line: None
+) -> ScreenOptions | None:
+    """The screening asked for, as far as the oracle allows it; None: everything is searched in full.
+
+    A ladder needs a limit of nodes and nothing else: without one the usual ladder is off, and `say` is told. Raises
+    UsageError for rungs that the oracle has no use for.
+    """
+    from valuerepair.deep.screen import rungs_of
+    from valuerepair.nets.providers import CPU
+
+    limits, kind = opened.oracle.identity.limits, opened.oracle.identity.kind
+    if asked is None or kind == RECORDED:
+        return None
+    if set(limits) != {"nodes"}:
+        if asked.rungs is not None:
+            raise UsageError("--screen with rungs: the deep search is not limited by nodes alone, so it has no rungs")
+        say("screening is off: it needs a deep search that is limited by nodes alone")
+        return None
+    if asked.rungs is not None and asked.rungs[-1] >= limits["nodes"]:
+        raise UsageError(f"--screen: rungs lie below the {limits['nodes']:,} nodes of the whole search")
+    if asked.search is None:
+        asked = replace(asked, search=0 if opened.net.provider == CPU else GPU_SEARCH_NODES)
+    return asked if asked.rungs or rungs_of(limits["nodes"]) else None

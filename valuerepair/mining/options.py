@@ -6,6 +6,7 @@ import hashlib
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from itertools import pairwise
 from typing import Any, Literal, Protocol
 
 from valuerepair.archives import SampleOptions
@@ -29,13 +30,55 @@ class Evaluator(Protocol):
     def evaluate(self, batch: PositionBatch) -> NetValues: ...
 
 
+GPU_SEARCH_NODES = 50
+
+
+@dataclass(frozen=True)
+class ScreenOptions:
+    """How to screen: the share of candidates to keep, the share of cut positions to search in full all the same.
+
+    `rungs` are node counts below the oracle's own, None for the usual shares of it. `search` nodes of a small search
+    with the net are one of its signals, 0 for none, None where a graphics card does that for next to nothing. Raises
+    UsageError for values that make no sense.
+    """
+
+    recall: float = 0.98
+    audit: float = 0.02
+    rungs: tuple[int, ...] | None = None
+    search: int | None = 0
+
+    def __post_init__(self) -> None:
+        if not 0.5 <= self.recall < 1:
+            raise UsageError(f"--recall {self.recall:g}: give a share from 0.5 to below 1; --screen off loses nothing")
+        if not 0 <= self.audit <= 1:
+            raise UsageError(f"--audit {self.audit:g}: give a share from 0 to 1")
+        if self.rungs is not None and (self.rungs[0] < 1 or any(b <= a for a, b in pairwise(self.rungs))):
+            raise UsageError(f"--screen {','.join(map(str, self.rungs))}: give ascending numbers of nodes")
+        if self.search is not None and (self.search < 0 or self.search == 1):
+            raise UsageError(f"--screen-search {self.search}: one node is the net's own value; give 2 or more, or 0")
+
+
+def parse_screen(screen: str, recall: float, audit: float, search: int | None) -> ScreenOptions | None:
+    """``--screen`` (``auto``, ``off``, or nodes of the rungs, ``5000,50000``) and what goes with it; None is off."""
+    if screen == "off":
+        return None
+    if screen == "auto":
+        return ScreenOptions(recall, audit, None, search)
+    try:
+        rungs = tuple(int(nodes) for nodes in screen.split(","))
+    except ValueError:
+        raise UsageError(f"--screen {screen}: give auto, off, or nodes of the rungs as 5000,50000") from None
+    return ScreenOptions(recall, audit, rungs, search)
+
+
 @dataclass(frozen=True)
 class MineOptions:
     """Options of one run of mining.
 
     `sample`: which positions. `threshold`, `alpha` (None: auto), `q_from`: how candidates are counted; they change
     nothing in the store. `limit`: at most so many deep searches this time. `retry_failed`: search positions again that
-    the oracle failed on before. `command`: the command line, kept in the store for the reader of it.
+    the oracle failed on before. `screen`: only what may be a candidate is searched in full; None: everything is.
+    `command`: the command line, kept in the store for the reader of it.
 
     Raises UsageError for values that make no sense.
     """
@@ -46,6 +89,7 @@ class MineOptions:
     q_from: Literal["cp", "wdl"] = "cp"
     limit: int | None = None
     retry_failed: bool = False
+    screen: ScreenOptions | None = None
     command: str = ""
 
     def __post_init__(self) -> None:

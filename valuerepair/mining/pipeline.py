@@ -4,23 +4,28 @@ from __future__ import annotations
 
 import contextlib
 import platform
-import signal
-import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from contextlib import contextmanager
+from functools import partial
 from queue import Empty
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
 
 from valuerepair import __version__, values
-from valuerepair.archives import total_bytes
-from valuerepair.deep.oracle import OWN_Q, DeepFailure
+from valuerepair.deep.oracle import OWN_Q, Climb, ClimbOutcome, DeepFailure
+from valuerepair.deep.signals import SignalReader
 from valuerepair.deep.spec import RECORDED
 from valuerepair.errors import ValueRepairError
+from valuerepair.mining.ending import closing_remarks, keep_priors
+from valuerepair.mining.failures import Failures
 from valuerepair.mining.options import Evaluator, MineOptions, recorded_options, run_identity
-from valuerepair.mining.recorded import has_own_q, remarks
+from valuerepair.mining.outlook import TICK_S, Outlook
+from valuerepair.mining.recorded import has_own_q
+from valuerepair.mining.screening import Ladder
 from valuerepair.mining.summary import MineSummary, nothing_sampled, resume_line
 from valuerepair.mining.tally import Pairs, Tally, numbers
 from valuerepair.mining.workers import (
@@ -36,21 +41,20 @@ from valuerepair.mining.workers import (
     Woken,
 )
 from valuerepair.positions import Position
-from valuerepair.progress import Progress, format_rate
+from valuerepair.progress import Interruptions, Progress
 from valuerepair.store import Store
-from valuerepair.store.rows import Run, RunRecord
+from valuerepair.store.rows import Known, Run, RunRecord
+from valuerepair.store.screening import forget_passage
 
 if TYPE_CHECKING:
     from valuerepair.deep import DeepOutcome, Oracle
+    from valuerepair.deep.oracle import Climber
 
 # A new chunk is asked for when fewer positions wait for an engine: enough for the time it takes to come.
 _FEW_WAITING = 64
 # One at work and one to go on with, so that a slow net never rests; the engines do not wait for it.
 _CHUNKS_IN_NET = 2
 _GRACE_S = 10.0
-_TICK_S = 0.5
-# An engine that fails on so many positions and has not scored one is broken as a whole.
-_HOPELESS_FAILURES = 10
 
 
 def mine(
@@ -81,11 +85,14 @@ def mine(
         store.commit()
         if run.resumed:
             say(resume_line(run))
-        pipeline = _Pipeline(reader, options, store, net, oracle, run, progress or Progress("mining", quiet=True))
+        progress = progress or Progress("mining", quiet=True)
+        pipeline = _Pipeline(reader, options, store, net, oracle, run, progress, say)
         try:
-            with pipeline.signals():
+            with pipeline.interruptions.counted():
                 state = pipeline.work()
                 summary = pipeline.summary(state)
+                if state != "interrupted" and summary.scored:
+                    keep_priors(store, net, *pipeline.pair, options, summary.alpha.value)
         except BaseException:
             # The error that ended the run is the one to tell, not that its end could not be recorded either.
             with contextlib.suppress(ValueRepairError):
@@ -109,20 +116,28 @@ class _Pipeline:
         oracle: Oracle,
         run: Run,
         progress: Progress,
+        say: Callable[[str], None],
     ) -> None:
         self._options, self._store, self._net, self._oracle = options, store, net, oracle
         self._run, self._progress = run, progress
         self._net_id = store.add_net(net.identity, net.history_fill)
         self._oracle_id = store.add_oracle(oracle.identity)
+        self.pair = self._net_id, self._oracle_id
         self._recorded = oracle.identity.kind == RECORDED  # nothing is searched
         self._reader, self._events = reader, reader.events
-        self._evaluator = NetThread(net, self._events)
-        self._bytes = total_bytes(reader.paths)
+        self._ladder, signals = None, None
+        if options.screen is not None:
+            self._ladder = Ladder(store, *self.pair, cast("Climber", oracle), options, run, say)
+            signals = SignalReader(net, options.screen.search or 0)
+        self._evaluator = NetThread(net, self._events, signals)
+        self._outlook = Outlook(progress, reader, options.limit)
         self._tally = Tally(options.threshold, options.q_from)
         self._alpha = values.Alpha(options.alpha or values.DEFAULT_ALPHA, "given" if options.alpha else "default")
         self._refit_at = 0
         self._waiting: deque[tuple[int, Position]] = deque()
-        self._searching: dict[int, Future[DeepOutcome]] = {}
+        self._to_screen: dict[int, Position] = {}  # they wait for the net first
+        self._signals: dict[int, NDArray[np.float64]] = {}
+        self._searching: dict[int, Future[DeepOutcome] | Future[ClimbOutcome]] = {}
         self._pairs = Pairs(self._tally)
         self._capacity = 2 * oracle.workers
         self._asked = False
@@ -130,32 +145,32 @@ class _Pipeline:
         self._reading = True
         self._read_error: Exception | None = None
         self._seen = bytearray()
-        self._held_failures: list[tuple[int, str, int]] = []
-        self._sampled = self._earlier = self._failed = self._failed_before = 0
+        self._failures = Failures(oracle.identity.label)
+        self._sampled = self._earlier = self._cut = self._cut_before = 0
         self._submitted = self._done = self._nodes = 0
-        self._last_failure = ""
-        self._signals = 0
-        self._started = self._ticked = time.monotonic()
+        self.interruptions = Interruptions(lambda: self._events.put(Woken()))
+        self._started = time.monotonic()
 
     # -- the loop -----------------------------------------------------------------------------------------------------
 
     def work(self) -> str:
         """Works until all is done, or the limit or a signal ends it; gives the run's state."""
         with self._evaluator:
-            while not self._signals and (self._searching or self._pairs.open or not self._exhausted):
+            while not self.interruptions and (self._searching or self._pairs.open or not self._exhausted):
                 self._feed()
                 self._handle_next()
             return self._end()
 
     def _end(self) -> str:
-        if self._signals:
+        if self.interruptions:
             self._wind_down()
             return "interrupted"
         if self._read_error is not None:
-            self._flush_failures()
+            if self._any_scored:
+                self._failures.record(self._store, self._oracle_id, self._run)
             raise self._read_error
-        if self._failed and not self._any_scored:
-            raise self._hopeless()
+        if self._failures.count and not self._any_scored:
+            raise self._failures.hopeless()
         return "limited" if self._limit_reached and not self._drained else "finished"
 
     @property
@@ -184,27 +199,33 @@ class _Pipeline:
     def _feed(self) -> None:
         """Keeps the engines busy, and asks for a chunk when few positions wait for them."""
         while self._waiting and len(self._searching) < self._capacity and not self._limit_reached:
+            if self._ladder is not None and not self._ladder.ready(len(self._searching)):
+                break
             position_id, position = self._waiting.popleft()
-            future = self._oracle.submit(position)
+            future = self._begin(position_id, position)
             self._searching[position_id] = future
             self._submitted += 1
-            future.add_done_callback(self._announcement(position_id))
+            future.add_done_callback(partial(self._announce, position_id))
         # What lies beyond the limit would be sampled and evaluated beside the engines, at their cost.
         few = len(self._waiting) < min(max(_FEW_WAITING, 2 * self._capacity), self._allowed)
         if self._reading and few and not self._asked and self._in_net < _CHUNKS_IN_NET:
             self._asked = True
             self._reader.ask()
 
-    def _announcement(self, position_id: int) -> Callable[[Future[DeepOutcome]], None]:
-        return lambda done: self._events.put(Searched(position_id, done))
+    def _announce(self, position_id: int, done: Future[Any]) -> None:
+        self._events.put(Searched(position_id, done))
+
+    def _begin(self, position_id: int, position: Position) -> Future[Any]:
+        if self._ladder is None:
+            return self._oracle.submit(position)
+        return self._ladder.climb(position_id, position, self._signals.pop(position_id))
 
     def _handle_next(self) -> None:
         """Waits a moment for an event, handles it, and commits and shows figures when that is due."""
         with contextlib.suppress(Empty):
-            self._handle(self._events.get(timeout=_TICK_S))
+            self._handle(self._events.get(timeout=TICK_S))
         self._store.commit_if_due()
-        if time.monotonic() - self._ticked >= _TICK_S:
-            self._show()
+        self._show()
 
     def _handle(self, event: Event) -> None:
         if isinstance(event, Searched):
@@ -223,39 +244,56 @@ class _Pipeline:
     def _take_chunk(self, event: Sampled) -> None:
         """Records sampled positions; those without a net value go to the net, those without a deep one to the engines.
 
-        What is scored or has failed before is only counted.
+        What is scored, cut or has failed before is only counted. With a ladder the net, and its signals, come first.
         """
         self._asked = False
         ids, batch = self._store.add_positions(event.batch, self._run)
         rows = [i for i, position_id in enumerate(ids.tolist()) if self._is_first(position_id)]
         ids, batch = ids[rows], batch.take(rows)
         self._sampled += len(ids)
+        cut = self._ladder.cut_before(ids) if self._ladder is not None else set()
         fresh = []
         for i, known in enumerate(self._store.known(ids, self._net_id, self._oracle_id)):
             position_id = int(ids[i])
-            if known.net_q is None:
+            wanted = self._is_wanted(position_id, known, position_id in cut)
+            if known.net_q is None or (wanted and self._ladder is not None):
                 fresh.append(i)
             if known.deep is not None:
-                self._earlier += 1
-                self._pairs.add_deep(position_id, known.deep)
-            elif known.failure is not None and not self._options.retry_failed:
-                self._failed += 1
-                self._failed_before += 1
-                self._last_failure = known.failure
-                continue
-            else:
+                self._pairs.add_deep(position_id, known.deep, known.weight)
+            elif wanted and self._ladder is not None:
+                self._to_screen[position_id] = batch[i]
+            elif wanted:
                 self._waiting.append((position_id, batch[i]))
+            else:
+                continue
             if known.net_q is not None:
                 self._pairs.add_net(position_id, known.net_q)
         if fresh:
             self._in_net += 1
             self._evaluator.submit(ids[fresh], batch.take(fresh))
 
+    def _is_wanted(self, position_id: int, known: Known, cut: bool) -> bool:
+        """Whether a position is to be searched; counts what was done before."""
+        if known.deep is not None:
+            self._earlier += 1
+        elif known.failure is not None and not self._options.retry_failed:
+            self._failures.add_earlier(known.failure)
+        elif cut:
+            self._cut += 1
+            self._cut_before += 1
+        else:
+            return True
+        return False
+
     def _take_values(self, event: Evaluated) -> None:
         self._in_net -= 1
         self._store.add_net_values(event.ids, self._net_id, event.values, self._run)
-        for position_id, net_q in zip(event.ids.tolist(), event.values.q.tolist(), strict=True):
+        for i, (position_id, net_q) in enumerate(zip(event.ids.tolist(), event.values.q.tolist(), strict=True)):
             self._pairs.add_net(position_id, net_q)
+            position = self._to_screen.pop(position_id, None)
+            if position is not None and event.signals is not None:
+                self._signals[position_id] = event.signals[i]
+                self._waiting.append((position_id, position))
 
     def _is_first(self, position_id: int) -> bool:
         """Whether this run meets the position for the first time. One byte a position of the store."""
@@ -269,55 +307,43 @@ class _Pipeline:
         """Records a search; failures are held back until one succeeds, for an engine that fails always is broken."""
         del self._searching[event.id]
         if event.future.cancelled():
+            if self._ladder is not None:
+                self._ladder.drop(event.id)
             return
         outcome = event.future.result()
         self._done += 1
         self._progress.advance()
         if isinstance(outcome, DeepFailure):
-            self._failed += 1
-            self._last_failure = outcome.reason
-            self._pairs.drop(event.id)
-            self._held_failures.append((event.id, outcome.reason, outcome.attempts))
-            if not self._any_scored and len(self._held_failures) >= _HOPELESS_FAILURES:
-                raise self._hopeless()
+            self._take_failure(event.id, outcome)
+        elif isinstance(outcome, Climb):
+            self._take_climb(event.id, outcome)
         else:
             self._store.add_deep(event.id, self._oracle_id, outcome, self._run)
+            forget_passage(self._store, self._oracle_id, event.id)
             self._pairs.add_deep(event.id, numbers(outcome))
             self._nodes += 0 if self._recorded else outcome.nodes
-        self._flush_failures()
-
-    def _flush_failures(self) -> None:
         if self._any_scored:
-            for position_id, reason, attempts in self._held_failures:
-                self._store.add_failure(position_id, self._oracle_id, reason, attempts, self._run)
-            self._held_failures.clear()
+            self._failures.record(self._store, self._oracle_id, self._run)
 
-    def _hopeless(self) -> ValueRepairError:
-        return ValueRepairError(
-            f"the deep search ({self._oracle.identity.label}) failed on each of the {self._failed} positions it was "
-            f"given, at last: {self._last_failure}; mend the engine or choose another with --deep"
-            + (", then --retry-failed" if self._failed_before else "")
-        )
+    def _take_failure(self, position_id: int, failure: DeepFailure) -> None:
+        self._pairs.drop(position_id)
+        if self._ladder is not None:
+            self._ladder.drop(position_id)
+        self._failures.add(position_id, failure)
+        if not self._any_scored:
+            self._failures.check()
+
+    def _take_climb(self, position_id: int, climb: Climb) -> None:
+        assert self._ladder is not None
+        passage = self._ladder.take(position_id, climb)
+        self._nodes += passage.nodes
+        if passage.searched:
+            self._pairs.add_deep(position_id, numbers(climb.results[-1]), 1 / passage.probability)
+        else:
+            self._cut += 1
+            self._pairs.drop(position_id)
 
     # -- the end ------------------------------------------------------------------------------------------------------
-
-    @contextmanager
-    def signals(self) -> Iterator[None]:
-        """Within, SIGINT and SIGTERM are counted instead of raised, where that is possible: in the main thread."""
-        if threading.current_thread() is not threading.main_thread():
-            yield
-            return
-
-        def count(signum: int, frame: object) -> None:
-            self._signals += 1
-            self._events.put(Woken())
-
-        before = {number: signal.signal(number, count) for number in (signal.SIGINT, signal.SIGTERM)}
-        try:
-            yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
 
     def _wind_down(self) -> None:
         """After a signal: no new search begins, those in flight get a short while, a second signal gives them up."""
@@ -326,7 +352,7 @@ class _Pipeline:
         running = sum(not future.cancelled() for future in self._searching.values())
         self._progress.say(f"stopping: waiting for {running} searches in flight; Ctrl-C again gives them up")
         deadline = time.monotonic() + _GRACE_S
-        while (self._searching or self._pairs.open) and self._signals < 2 and time.monotonic() < deadline:
+        while (self._searching or self._pairs.open) and self.interruptions.count < 2 and time.monotonic() < deadline:
             with contextlib.suppress(Empty):
                 event = self._events.get(timeout=0.1)
                 if isinstance(event, Searched | Evaluated):
@@ -347,7 +373,8 @@ class _Pipeline:
             sampled=max(self._sampled, self._reader.report.positions),
             scored=len(self._tally),
             earlier=self._earlier,
-            failed=self._failed,
+            cut=self._cut,
+            failed=self._failures.count,
             candidates=self._tally.candidates(alpha.value),
             threshold=self._options.threshold,
             alpha=alpha,
@@ -359,44 +386,17 @@ class _Pipeline:
             own_q=self._oracle.identity.kind in OWN_Q or has_own_q(self._oracle.identity),
             nodes=self._nodes,
             seconds=time.monotonic() - self._started,
-            remarks=self._remarks(),
+            recorded=self._recorded,
+            remarks=closing_remarks(self._store, *self.pair, self._oracle.identity, self._run, self._options),
         )
 
-    def _remarks(self) -> Sequence[str]:
-        if not self._recorded:
-            return ()
-        return remarks(self._store, self._run.id, self._net_id, self._oracle_id, self._oracle.identity)
-
-    # -- figures ------------------------------------------------------------------------------------------------------
-
     def _show(self) -> None:
-        """Brings the progress bar up to date: what is to come, candidates so far, speed."""
-        self._ticked = time.monotonic()
+        """Brings the progress up to date, when that is due."""
+        if not self._outlook.due:
+            return
         if len(self._tally) >= self._refit_at:
             self._alpha = self._store.alpha(self._net_id, self._oracle_id, self._options.alpha)
             self._refit_at = len(self._tally) + max(50, len(self._tally) // 2)
-        expected = self._expected()
-        if expected != self._progress.total:
-            self._progress.set_total(expected)
-        notes = []
-        if len(self._tally):
-            notes.append(f"{self._tally.candidates(self._alpha.value).count:,} candidates")
-        if self._nodes:
-            notes.append(format_rate(self._nodes / (time.monotonic() - self._started)))
-        if self._reading and self._bytes:
-            notes.append(f"read {100 * self._reader.bytes_read / self._bytes:.0f} %")
-        self._progress.note(", ".join(notes))
-        # A plain log gets its line also while nothing finishes.
-        self._progress.advance(0)
-
-    def _expected(self) -> int | None:
-        """Searches of this run, done and to come; while archives are read, as many more as the bytes left promise."""
-        found = float(self._reader.report.positions)
-        if self._reading and self._bytes is None:
-            return None
-        if self._reading and self._bytes and 0 < self._reader.bytes_read < self._bytes:
-            found *= self._bytes / self._reader.bytes_read
-        new = round(found) - self._earlier - self._failed_before
-        if self._options.limit is not None:
-            new = min(new, self._options.limit)
-        return max(new, self._done + len(self._searching)) or None
+        candidates = self._tally.candidates(self._alpha.value).count if len(self._tally) else None
+        before = self._earlier + self._cut_before + self._failures.earlier
+        self._outlook.show(candidates, self._nodes, before, self._done + len(self._searching), reading=self._reading)

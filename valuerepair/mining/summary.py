@@ -36,8 +36,9 @@ class MineSummary:
     """The end of one run.
 
     `sampled` positions were drawn; `scored` of them have net and deep value, `earlier` of these from before; `failed`
-    could not be searched. `candidates` are those at the threshold, at `alpha`. `nodes` and `seconds` are of this time
-    only. `own_q`: the oracle gives Q itself. `remarks` is what else there is to say of recorded evaluations. `state` is
+    could not be searched, `cut` left the screening ladder before the whole search. `candidates` are those at the
+    threshold, at `alpha`. `nodes` and `seconds` are of this time only. `own_q`: the oracle gives Q itself; `recorded`:
+    it has recorded evaluations only. `remarks` is what else there is to say of these, or of the ladder. `state` is
     ``finished``, ``interrupted`` (by a signal) or ``limited`` (by ``--limit``).
     """
 
@@ -48,6 +49,7 @@ class MineSummary:
     sampled: int
     scored: int
     earlier: int
+    cut: int
     failed: int
     candidates: Rate
     threshold: float
@@ -60,6 +62,7 @@ class MineSummary:
     own_q: bool
     nodes: int
     seconds: float
+    recorded: bool = False
     remarks: Sequence[str] = ()
 
     def counts(self) -> dict[str, Any]:
@@ -67,6 +70,7 @@ class MineSummary:
         return {
             "sampled": self.sampled,
             "scored": self.scored,
+            "cut": self.cut,
             "failed": self.failed,
             "games": self.report.games,
             "games_rejected": dict(self.report.rejected),
@@ -77,14 +81,15 @@ class MineSummary:
     def lines(self) -> list[str]:
         """The summary for a terminal, with what to do next."""
         speed = f", {format_rate(self.nodes / self.seconds)}" if self.seconds and self.nodes else ""
-        if self.remarks and self.seconds:
+        if self.recorded and self.seconds:
             speed = f", {self.report.looked_at / self.seconds:,.0f} positions looked at a second"
-        scored = f"scored: {self.scored:,} of {self.sampled:,}, {self.failed:,} failed"
+        cut = f"{self.cut:,} cut by screening, " if self.cut else ""
+        scored = f"scored: {self.scored:,} of {self.sampled:,}, {cut}{self.failed:,} failed"
         earlier = f", {self.earlier:,} of them before" if self.earlier else ""
         source = "the engine's WDL" if self.q_from == "wdl" else f"alpha {self.alpha.value:.1f} ({self.alpha.origin})"
         if self.own_q:
             source = "the search's own Q"
-        at_once = "" if self.remarks else f", {self.workers} at once"
+        at_once = "" if self.recorded else f", {self.workers} at once"
         return [
             *self.report.lines(),
             f"net: {self.net} on {self.provider}",

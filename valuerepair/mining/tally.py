@@ -8,11 +8,11 @@ from typing import Literal, TypeAlias
 import numpy as np
 
 from valuerepair import values
-from valuerepair.store.rates import Rate, wilson
+from valuerepair.store.rates import Rate, WeightedCount
 from valuerepair.store.rows import DeepScore
 
 _NOTHING = float("nan")
-_COLUMNS = 7  # net_q, cp, mate, w, d, l, q
+_COLUMNS = 8  # weight, net_q, cp, mate, w, d, l, q
 
 Deep: TypeAlias = tuple[float | None, ...]  # cp, mate, win, draw, loss, own Q
 
@@ -25,35 +25,35 @@ def numbers(score: DeepScore) -> Deep:
 class Tally:
     """The raw scores of a run's positions, so that candidates can be counted again when alpha changes.
 
-    56 bytes a position.
+    64 bytes a position.
     """
 
     def __init__(self, threshold: float, q_from: Literal["cp", "wdl"]) -> None:
         self._threshold, self._q_from = threshold, q_from
         self._rows = array("d")
-        self._counted, self._candidates, self._usable = 0, 0, 0
+        self._counted, self._count = 0, WeightedCount()
         self._alpha: float | None = None
 
     def __len__(self) -> int:
         return len(self._rows) // _COLUMNS
 
-    def add(self, net_q: float, deep: Deep) -> None:
-        """Adds one scored position."""
-        self._rows.append(net_q)
+    def add(self, net_q: float, deep: Deep, weight: float = 1.0) -> None:
+        """Adds one scored position; with screening it stands for `weight` of them."""
+        self._rows.extend((weight, net_q))
         self._rows.extend(_NOTHING if value is None else value for value in deep)
 
     def candidates(self, alpha: float) -> Rate:
         """Candidates among the positions that have a Q, at this alpha."""
         if alpha != self._alpha:
-            self._counted, self._candidates, self._usable, self._alpha = 0, 0, 0, alpha
+            self._counted, self._count, self._alpha = 0, WeightedCount(), alpha
         # The copy is of new rows only: an array that numpy looks into could not grow.
         fresh = np.array(self._rows[self._counted * _COLUMNS :], np.float64).reshape(-1, _COLUMNS)
-        net_q, cp, mate, own = fresh[:, 0], fresh[:, 1], fresh[:, 2], fresh[:, 6]
-        off = np.abs(net_q - values.deep_q(cp, mate, fresh[:, 3:6], own, alpha, self._q_from))
+        weight, net_q, cp, mate, own = fresh[:, 0], fresh[:, 1], fresh[:, 2], fresh[:, 3], fresh[:, 7]
+        off = np.abs(net_q - values.deep_q(cp, mate, fresh[:, 4:7], own, alpha, self._q_from))
         self._counted += len(fresh)
-        self._usable += int((~np.isnan(off)).sum())
-        self._candidates += int((off >= self._threshold).sum())
-        return wilson(self._candidates, self._usable)
+        usable = ~np.isnan(off)
+        self._count = self._count.plus(off[usable] >= self._threshold, weight[usable])
+        return self._count.rate()
 
 
 class Pairs:
@@ -62,7 +62,7 @@ class Pairs:
     def __init__(self, tally: Tally) -> None:
         self._tally = tally
         self._net: dict[int, float] = {}
-        self._deep: dict[int, Deep] = {}
+        self._deep: dict[int, tuple[Deep, float]] = {}
 
     @property
     def open(self) -> int:
@@ -75,15 +75,15 @@ class Pairs:
         if deep is None:
             self._net[position_id] = net_q
         else:
-            self._tally.add(net_q, deep)
+            self._tally.add(net_q, *deep)
 
-    def add_deep(self, position_id: int, deep: Deep) -> None:
-        """Adds the deep value of a position."""
+    def add_deep(self, position_id: int, deep: Deep, weight: float = 1.0) -> None:
+        """Adds the deep value of a position, which stands for `weight` of them."""
         net_q = self._net.pop(position_id, None)
         if net_q is None:
-            self._deep[position_id] = deep
+            self._deep[position_id] = deep, weight
         else:
-            self._tally.add(net_q, deep)
+            self._tally.add(net_q, deep, weight)
 
     def drop(self, position_id: int) -> None:
         """Forgets a position that gets no deep value."""

@@ -19,7 +19,8 @@ from valuerepair.nets import NetValues
 from valuerepair.positions import PositionBatch
 
 if TYPE_CHECKING:
-    from valuerepair.deep import DeepOutcome
+    from valuerepair.deep.oracle import ClimbOutcome, DeepOutcome
+    from valuerepair.deep.signals import SignalReader
 
 # Positions that go through the net together: few at first, so that the engines start at once, then as many as the net
 # likes. The sizes are the same in every run, so that a resumed one has the batches, and the rounding, of one not cut.
@@ -44,11 +45,12 @@ class ReadingEnded:
 
 @dataclass(frozen=True)
 class Evaluated:
-    """The net has evaluated positions `ids`."""
+    """The net has evaluated positions `ids`; `signals` are theirs where a ladder asks for them."""
 
     ids: NDArray[np.int64]
     batch: PositionBatch
     values: NetValues
+    signals: NDArray[np.float64] | None = None
 
 
 @dataclass(frozen=True)
@@ -63,7 +65,7 @@ class Searched:
     """The oracle is done with position `id`; `future` is done."""
 
     id: int
-    future: Future[DeepOutcome]
+    future: Future[DeepOutcome] | Future[ClimbOutcome]
 
 
 @dataclass(frozen=True)
@@ -135,11 +137,11 @@ class Reader(threading.Thread):
 
 
 class NetThread(threading.Thread):
-    """Within its context, runs the net on what `submit` hands it, in order."""
+    """Within its context, runs the net on what `submit` hands it, in order, and reads signals where that is asked."""
 
-    def __init__(self, net: Evaluator, events: Events) -> None:
+    def __init__(self, net: Evaluator, events: Events, reader: SignalReader | None = None) -> None:
         super().__init__(name="mine-net", daemon=True)
-        self._net, self._events = net, events
+        self._net, self._events, self._reader = net, events, reader
         self._jobs: SimpleQueue[tuple[NDArray[np.int64], PositionBatch] | None] = SimpleQueue()
 
     def submit(self, ids: NDArray[np.int64], batch: PositionBatch) -> None:
@@ -158,7 +160,8 @@ class NetThread(threading.Thread):
         while (job := self._jobs.get()) is not None:
             try:
                 values = self._net.evaluate(job[1])
+                signals = self._reader.read(job[1], values) if self._reader else None
             except Exception as error:
                 self._events.put(NetBroke(error))
                 return
-            self._events.put(Evaluated(*job, values))
+            self._events.put(Evaluated(*job, values, signals))

@@ -29,8 +29,11 @@ FROM deep_values v
 JOIN net_values n ON n.net_id = :net AND n.position_id = v.position_id
 JOIN positions p ON p.id = v.position_id
 JOIN games g ON g.id = p.game_id
+LEFT JOIN screened c ON c.net_id = :net AND c.oracle_id = :oracle AND c.position_id = v.position_id
 WHERE v.oracle_id = :oracle AND v.stage = 'full'
 """
+# What stands for the positions like this one that the screening ladder cut.
+_WEIGHT = "1.0 / coalesce(c.probability, 1.0)"
 # Column of the frame -> SQL. Numbers come as float64 (NaN for nothing) where they may be missing.
 _NUMBERS = {
     "position_id": "p.id",
@@ -56,6 +59,7 @@ _NUMBERS = {
     "deep_d": "v.d",
     "deep_l": "v.l",
     "deep_own_q": "v.q",
+    "weight": _WEIGHT,
 }
 _WORDS = {"side": "p.side", "phase": "p.phase", "source": "g.source"}
 _TEXTS = {
@@ -115,6 +119,7 @@ COLUMNS = [
     "pv",
     "deep_q",
     "disagreement",
+    "weight",
 ]
 
 
@@ -177,17 +182,19 @@ def known(
 ) -> list[Known]:
     """What is there of each position, in the order of `ids`."""
     query = """
-        SELECT n.q, v.position_id IS NOT NULL, v.cp, v.mate, v.w, v.d, v.l, v.q, f.reason
+        SELECT n.q, v.position_id IS NOT NULL, v.cp, v.mate, v.w, v.d, v.l, v.q, f.reason,
+               1.0 / coalesce(c.probability, 1.0)
         FROM json_each(:ids) j
         LEFT JOIN net_values n ON n.net_id = :net AND n.position_id = j.value
         LEFT JOIN deep_values v ON v.oracle_id = :oracle AND v.stage = :stage AND v.position_id = j.value
         LEFT JOIN failures f ON f.oracle_id = :oracle AND f.stage = :stage AND f.position_id = j.value
+        LEFT JOIN screened c ON c.net_id = :net AND c.oracle_id = :oracle AND c.position_id = j.value
         ORDER BY j.key
     """
     asked = {"ids": json.dumps(ids.tolist()), "net": net_id, "oracle": oracle_id, "stage": stage}
     return [
-        Known(net_q, (cp, mate, w, d, loss, q) if scored else None, failure)
-        for net_q, scored, cp, mate, w, d, loss, q, failure in connection.execute(query, asked)
+        Known(net_q, (cp, mate, w, d, loss, q) if scored else None, failure, weight)
+        for net_q, scored, cp, mate, w, d, loss, q, failure, weight in connection.execute(query, asked)
     ]
 
 
@@ -233,16 +240,17 @@ def alpha(connection: sqlite3.Connection, net_id: int, oracle_id: int, requested
     if stored is not None:
         return values.Alpha(stored[0], f"stored fit of {stored[3][:10]} on {stored[2]:,} positions ({stored[1]})")
     rows = connection.execute(
-        f"SELECT n.q, v.cp {_SCORED} AND v.cp IS NOT NULL ORDER BY p.id", {"net": net_id, "oracle": oracle_id}
+        f"SELECT n.q, v.cp, {_WEIGHT} {_SCORED} AND v.cp IS NOT NULL ORDER BY p.id",
+        {"net": net_id, "oracle": oracle_id},
     ).fetchall()
     default = f"default {values.DEFAULT_ALPHA:g}"
     if len(rows) < values.AUTO_MIN_POSITIONS:
         reason = f"fewer than {values.AUTO_MIN_POSITIONS} positions scored, {len(rows)} so far"
         return values.Alpha(values.DEFAULT_ALPHA, f"{default}: {reason}")
-    net_q, cp = np.array(rows[:: -(-len(rows) // _AUTO_FIT_ROWS)], np.float64).T
+    net_q, cp, weights = np.array(rows[:: -(-len(rows) // _AUTO_FIT_ROWS)], np.float64).T
     if np.count_nonzero(cp) < 2:
         return values.Alpha(values.DEFAULT_ALPHA, f"{default}: nearly all scores are 0")
-    fit = values.fit_alpha(net_q, cp, bootstrap=0)
+    fit = values.fit_alpha(net_q, cp, weights, bootstrap=0)
     if fit.at_bound:
         return values.Alpha(values.DEFAULT_ALPHA, f"{default}: the {fit.n:,} scored positions determine no alpha")
     of_all = "" if fit.n == len(rows) else f" of {len(rows):,}"
@@ -268,8 +276,9 @@ def frame(
     All scores and moves' values are from the side to move. net_q, deep_q and disagreement = net_q - deep_q are in
     [-1, 1] and [-2, 2]; net_w/d/l are fractions, deep_w/d/l per mille, cp centipawns, mate moves, net_entropy nats.
     Missing numbers are NaN, missing words None. deep_q is NaN where the engine gave no score of the kind `q_from`
-    asks for. `moves`, `net_best`, `deep_best`, `played` and `pv` are UCI. Without `text` the columns `_TEXTS` are left
-    out, for plots of many rows. With `threshold` only rows with ``|disagreement| >= threshold`` are read whole.
+    asks for. `weight` is the inverse of the probability that a position like it was searched in full, 1 where nothing
+    was screened. `moves`, `net_best`, `deep_best`, `played` and `pv` are UCI. Without `text` the columns `_TEXTS` are
+    left out, for plots of many rows. With `threshold` only rows with ``|disagreement| >= threshold`` are read whole.
 
     attrs: net {name, sha256, history_fill}, oracle {label, digest}, alpha {value, origin}, q_from.
     """

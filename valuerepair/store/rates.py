@@ -44,13 +44,36 @@ def weighted(hits: NDArray[np.bool_], weights: NDArray[np.float64]) -> Rate:
     `count` and `total` are of the rows themselves. The interval is Wilson's with Kish's effective sample size,
     ``sum(w)^2 / sum(w^2)``, for the number of rows (L. Kish, Survey Sampling, 1965); equal weights give `wilson`.
     """
-    count, total, mass = int(hits.sum()), len(hits), float(weights.sum())
-    if not mass > 0:
-        return wilson(0, 0)
-    rate = float(weights[hits].sum()) / mass
-    if count in (0, total):
-        rate = float(count == total)
-    return Rate(count, total, rate, *_interval(rate, mass**2 / float((weights**2).sum())))
+    return WeightedCount().plus(hits, weights).rate()
+
+
+@dataclass(frozen=True, slots=True)
+class WeightedCount:
+    """The sums that a `weighted` rate is made of; rows can be added."""
+
+    count: int = 0
+    total: int = 0
+    mass: float = 0.0
+    squares: float = 0.0
+    hit_mass: float = 0.0
+
+    def plus(self, hits: NDArray[np.bool_], weights: NDArray[np.float64]) -> WeightedCount:
+        """With rows added: `hits` [n] and their `weights` [n]."""
+        return WeightedCount(
+            self.count + int(hits.sum()),
+            self.total + len(hits),
+            self.mass + float(weights.sum()),
+            self.squares + float((weights**2).sum()),
+            self.hit_mass + float(weights[hits].sum()),
+        )
+
+    def rate(self) -> Rate:
+        """The rate of what was added."""
+        if not self.mass > 0:
+            return wilson(0, 0)
+        # Of all or of none is exact, whatever rounding the sums have.
+        rate = float(self.count == self.total) if self.count in (0, self.total) else self.hit_mass / self.mass
+        return Rate(self.count, self.total, rate, *_interval(rate, self.mass**2 / self.squares))
 
 
 def _interval(p: float, total: float) -> tuple[float, float]:

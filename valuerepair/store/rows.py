@@ -97,11 +97,14 @@ class Admission(NamedTuple):
 
 
 class Known(NamedTuple):
-    """What the store has of one position for a net and an oracle; None where it has nothing. `failure` is a reason."""
+    """What the store has of one position for a net and an oracle; None where it has nothing. `failure` is a reason,
+    `weight` what the position stands for where it was screened.
+    """
 
     net_q: float | None
     deep: tuple[float | None, float | None, float | None, float | None, float | None, float | None] | None
     failure: str | None
+    weight: float = 1.0
 
 
 def signed(keys: NDArray[np.uint64]) -> list[int]:

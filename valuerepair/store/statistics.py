@@ -7,12 +7,13 @@ from math import isnan
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from valuerepair.progress import format_duration, format_rate
-from valuerepair.store import schema
+from valuerepair.store import recall, schema
 from valuerepair.store.phases import PHASES
 from valuerepair.store.queries import QFrom, check_threshold, load_json
-from valuerepair.store.rates import Rate, wilson
+from valuerepair.store.rates import Rate, weighted
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -85,7 +86,8 @@ def _scored(
     """
     frame = store.frame(net, oracle, alpha, q_from, text=False)
     usable = frame[~np.isnan(frame["disagreement"])]
-    off = usable["disagreement"].abs() >= threshold
+    size, weight = usable["disagreement"].abs().to_numpy(), usable["weight"].to_numpy()
+    net_id, oracle_id = store.pick(frame.attrs["net"]["sha256"], frame.attrs["oracle"]["digest"])
     seconds, nodes = float(frame["time_ms"].sum()) / 1000, int(frame["nodes"].sum())
     return {
         **{str(name): value for name, value in frame.attrs.items()},
@@ -93,17 +95,15 @@ def _scored(
         "without_q": len(frame) - len(usable),
         "failed": int(_failures(store, frame.attrs["oracle"]["digest"])),
         "threshold": threshold,
-        "by_threshold": [
-            {"threshold": each, **_rate(int((usable["disagreement"].abs() >= each).sum()), len(usable))}
-            for each in thresholds
-        ],
-        "by_phase": _by(usable, off, "phase", PHASES),
-        "by_side": _by(usable, off, "side", ("w", "b")),
+        "by_threshold": [{"threshold": each, **_rate(size >= each, weight)} for each in thresholds],
+        "by_phase": _by(usable, size >= threshold, "phase", PHASES),
+        "by_side": _by(usable, size >= threshold, "side", ("w", "b")),
         "by_sign": [
-            {"sign": "optimistic", **_rate(int((usable["disagreement"] >= threshold).sum()), len(usable))},
-            {"sign": "pessimistic", **_rate(int((usable["disagreement"] <= -threshold).sum()), len(usable))},
+            {"sign": "optimistic", **_rate((usable["disagreement"] >= threshold).to_numpy(), weight)},
+            {"sign": "pessimistic", **_rate((usable["disagreement"] <= -threshold).to_numpy(), weight)},
         ],
-        "mean_abs_disagreement": float(usable["disagreement"].abs().mean()) if len(usable) else None,
+        "mean_abs_disagreement": float(size @ weight / weight.sum()) if len(usable) else None,
+        "screening": recall.figures(store, net_id, oracle_id, frame, threshold),
         "nodes": nodes,
         "search_seconds": seconds,
         "nodes_per_second": nodes / seconds if seconds else None,
@@ -115,16 +115,17 @@ def _failures(store: Store, digest: str) -> int:
     return int(store.connection.execute(query, (digest,)).fetchone()[0])
 
 
-def _by(frame: pd.DataFrame, off: pd.Series[bool], column: str, groups: Iterable[str]) -> list[dict[str, Any]]:
-    rows = []
+def _by(frame: pd.DataFrame, off: NDArray[np.bool_], column: str, groups: Iterable[str]) -> list[dict[str, Any]]:
+    rows, weight = [], frame["weight"].to_numpy()
     for group in groups:
-        members = frame[column] == group
-        rows.append({column: group, **_rate(int((off & members).sum()), int(members.sum()))})
+        members = (frame[column] == group).to_numpy()
+        rows.append({column: group, **_rate(off[members], weight[members])})
     return rows
 
 
-def _rate(count: int, total: int) -> dict[str, Any]:
-    found = wilson(count, total)
+def _rate(hits: NDArray[np.bool_], weight: NDArray[np.float64]) -> dict[str, Any]:
+    """Weighted, so that a ladder's cuts bend nothing; `candidates` and `scored` count rows."""
+    found = weighted(hits, weight)
     return {
         "candidates": found.count,
         "scored": found.total,
@@ -174,6 +175,8 @@ def _scored_lines(scored: dict[str, Any]) -> list[str]:
     shown += _table(f"phase {at}", scored["by_phase"], lambda row: str(row["phase"]))
     shown += _table(f"side {at}", scored["by_side"], lambda row: sides[row["side"]])
     shown += _table(f"sign {at}", scored["by_sign"], lambda row: str(row["sign"]))
+    if scored["screening"] is not None:
+        shown += recall.lines(scored["screening"])
     return shown
 
 

@@ -125,9 +125,8 @@ class Store:
             ).fetchone()
             if row is not None:
                 connection.execute("UPDATE runs SET state = 'running', finished = NULL WHERE id = ?", (row[0],))
-                scored = connection.execute("SELECT count(*) FROM deep_values WHERE run_id = ?", (row[0],)).fetchone()[
-                    0
-                ]
+                query = "SELECT count(*) FROM deep_values WHERE run_id = ? AND stage = 'full'"
+                (scored,) = connection.execute(query, (row[0],)).fetchone()
                 return Run(row[0], True, row[1], scored, queries.load_json(row[2]))
             cursor = connection.execute(
                 "INSERT INTO runs (identity, command, options, seed, versions, started, state) "
@@ -291,6 +290,13 @@ class Store:
         """One row an oracle: id, label, digest, kind, engine, sha256, limits, options, scored, failed (positions)."""
         with store_errors(self.path):
             return queries.oracles(self.connection)
+
+    def names(self, net_id: int, oracle_id: int) -> tuple[str, str]:
+        """What `pick` knows a net and an oracle by for sure: the net's SHA-256 and the oracle's digest."""
+        with store_errors(self.path):
+            query = "SELECT n.sha256, o.digest FROM nets n, oracles o WHERE n.id = ? AND o.id = ?"
+            sha256, digest = self.connection.execute(query, (net_id, oracle_id)).fetchone()
+            return str(sha256), str(digest)
 
     def pick(self, net: str | None = None, oracle: str | None = None) -> tuple[int, int]:
         """(net_id, oracle_id) of the pair with most scored positions among those that the given words fit.

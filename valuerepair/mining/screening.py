@@ -1,0 +1,235 @@
+"""The screening ladder at work: who calibrates, who is cut, who is searched in full all the same, and what is learned.
+
+The first positions are searched in full. From them a screen is fitted; later ones leave the ladder where it cuts,
+except a share drawn by the position's key alone: some to calibrate with (their number grows with the root of all), and
+some, for as long as there is a ladder, to audit. Everything fitted follows from positions in the order in which they
+came, so a run gives the same whatever the speed of its engines.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from valuerepair import values
+from valuerepair.deep.oracle import Climb, Climber, ClimbOutcome, DeepResult
+from valuerepair.deep.screen import NO_NODES, Screen, Verdict, judge, rungs_of
+from valuerepair.deep.screen_fit import Calibration, enough, fit_screen
+from valuerepair.deep.signals import COLUMN
+from valuerepair.mining.options import MineOptions
+from valuerepair.positions import Position, encode_move
+from valuerepair.store import Store
+from valuerepair.store import screening as rows
+from valuerepair.store.rows import FULL, Run
+from valuerepair.store.screening import Passage, ScreenFacts
+
+Floats = NDArray[np.float64]
+
+# Positions before the first fit; fits then follow whenever their number has grown by half.
+FIRST_FIT = 64
+_GROWTH = 1.5
+# About so many times the root of all positions calibrate: 64 of 256, 280 of 5,000, 4,000 of a million.
+_ROOTS = 4.0
+_FEW = 20
+_STORED_SIGNALS = [COLUMN[name] for name in ("before", "before_2", "after", "search", "check")]
+
+
+@dataclass
+class _Ascent:
+    """One position on its way up. `kept`: it is searched in full whatever its chances."""
+
+    position_id: int
+    signals: Floats
+    screen: Screen | None
+    screen_id: int | None
+    kept: bool
+    probability: float
+    verdict: Verdict = field(default_factory=Verdict)
+
+    def go_on(self, results: Sequence[DeepResult]) -> bool:
+        """Whether to search deeper after these rungs."""
+        if self.screen is None:
+            return True
+        if self.verdict.cut_at is None:
+            q = q_of(results, self.screen.alpha, self.screen.q_from)
+            if np.isnan(q).any():
+                return True  # without a value of the kind asked for nothing can be said
+            self.verdict = judge(self.screen, self.signals, q.tolist(), [_move(r.best_move) for r in results])
+        return self.verdict.cut_at is None or self.kept
+
+
+def q_of(results: Sequence[DeepResult], alpha: float, q_from: str) -> Floats:
+    """[k] Q of deep results."""
+    numbers = [(r.cp, r.mate, *(r.wdl or (None,) * 3), r.q) for r in results]
+    return _q_of_scores(np.array(numbers, np.float64).reshape(-1, 6), alpha, q_from)
+
+
+def _q_of_scores(scores: Floats, alpha: float, q_from: str) -> Floats:
+    cp, mate, own = scores[..., 0], scores[..., 1], scores[..., 5]
+    return values.deep_q(cp, mate, scores[..., 2:5], own, alpha, "wdl" if q_from == "wdl" else "cp")
+
+
+def _move(uci: str | None) -> int:
+    return encode_move(uci) if uci else 0
+
+
+class Ladder:
+    """The ladder of one net and oracle. Used by the thread that owns the store; searches run elsewhere."""
+
+    def __init__(
+        self,
+        store: Store,
+        net_id: int,
+        oracle_id: int,
+        oracle: Climber,
+        options: MineOptions,
+        run: Run,
+        say: Callable[[str], None],
+    ) -> None:
+        assert options.screen is not None
+        self._store, self._net_id, self._oracle, self._oracle_id = store, net_id, oracle, oracle_id
+        self._options, self._chosen, self._run, self._say = options, options.screen, run, say
+        self._nodes = oracle.identity.limits["nodes"]
+        self.rungs = self._chosen.rungs or rungs_of(self._nodes)
+        self._ascents: dict[int, _Ascent] = {}
+        self._screen: Screen | None = None
+        self._screen_id: int | None = None
+        self._given = len(rows.passages(store, net_id, oracle_id))
+        self._fit_at = FIRST_FIT
+        self._fitting = self._load()
+        while self._screen is not None and self._fit_at <= self._given:
+            self._fit_at = math.ceil(_GROWTH * self._fit_at)
+
+    def _load(self) -> list[int]:
+        """Takes up the newest screen that was fitted for what is asked now; the numbers of all such screens."""
+        options, known = self._options, rows.screens(self._store, self._net_id, self._oracle_id)
+        fitting = [facts for facts in known if self._fits(facts)]
+        if fitting:
+            self._screen, self._screen_id = Screen.from_json(fitting[0].model), fitting[0].id
+        elif known:
+            last = known[0]
+            alpha = f"alpha {last.alpha:.0f}" if last.alpha_given else "alpha auto"
+            asked = "alpha auto" if options.alpha is None else f"alpha {options.alpha:.0f}"
+            self._say(
+                f"screening: the store's ladder is for threshold {last.threshold:g}, {alpha}, recall {last.recall:g}; "
+                f"this run is for {options.threshold:g}, {asked}, {self._chosen.recall:g}: fitted anew, and what that "
+                "one cut is judged again"
+            )
+        return [facts.id for facts in fitting]
+
+    def _fits(self, facts: ScreenFacts) -> bool:
+        options = self._options
+        same_alpha = facts.alpha_given == (options.alpha is not None) and options.alpha in (None, facts.alpha)
+        model_rungs = tuple(rung.nodes for rung in Screen.from_json(facts.model).rungs[1:])
+        return (
+            same_alpha
+            and facts.threshold == options.threshold
+            and facts.q_from == options.q_from
+            and facts.recall == self._chosen.recall
+            and model_rungs == self.rungs
+        )
+
+    def cut_before(self, ids: NDArray[np.int64]) -> set[int]:
+        """Positions that this ladder has cut already."""
+        return rows.cut_before(self._store, self._net_id, self._oracle_id, ids, self._fitting)
+
+    # -- positions ----------------------------------------------------------------------------------------------------
+
+    def ready(self, searching: int) -> bool:
+        """Whether a position may be given now: a fit waits for the searches in flight, so timing decides nothing."""
+        if self._given < self._fit_at:
+            return True
+        if searching:
+            return False
+        self._fit()
+        return True
+
+    def climb(self, position_id: int, position: Position, signals: Floats) -> Future[ClimbOutcome]:
+        """Sends a position with its row of signals up the ladder."""
+        calibrating = min(1.0, _ROOTS / 2 / math.sqrt(max(self._given, 1)))
+        kept_share = calibrating + (1 - calibrating) * self._chosen.audit
+        kept = _uniform(self._options.sample.seed, position.key) < kept_share
+        self._given += 1
+        ascent = _Ascent(position_id, signals, self._screen, self._screen_id, kept, kept_share)
+        self._ascents[position_id] = ascent
+        if not ascent.go_on([]):
+            future: Future[ClimbOutcome] = Future()
+            future.set_result(Climb((), whole=False))
+            return future
+        return self._oracle.climb(position, self.rungs, ascent.go_on)
+
+    def take(self, position_id: int, climb: Climb) -> Passage:
+        """Records how far a position came; its whole search, if there was one, is the last of the results."""
+        ascent = self._ascents.pop(position_id)
+        for rung, result in zip(self.rungs, climb.results, strict=False):
+            self._store.add_deep(position_id, self._oracle_id, result, self._run, str(rung))
+        if climb.whole:
+            self._store.add_deep(position_id, self._oracle_id, climb.results[-1], self._run, FULL)
+        rows.add_signals(self._store, self._net_id, np.array([position_id]), ascent.signals[None, _STORED_SIGNALS])
+        cut = ascent.verdict
+        spent = climb.results[-1].nodes if climb.results else NO_NODES
+        probability = ascent.probability if cut.cut_at is not None else 1.0
+        passage = Passage(position_id, ascent.screen_id, cut.cut_at, cut.chance, spent, climb.whole, probability)
+        rows.add_passage(self._store, self._net_id, self._oracle_id, passage, self._run)
+        return passage
+
+    def drop(self, position_id: int) -> None:
+        """Forgets a position whose search failed or was given up."""
+        self._ascents.pop(position_id, None)
+
+    # -- fitting ------------------------------------------------------------------------------------------------------
+
+    def _fit(self) -> None:
+        """Fits the screen to all that was searched in full so far, if that is enough to learn from."""
+        options = self._options
+        self._store.commit()
+        self._fit_at = max(FIRST_FIT, math.ceil(_GROWTH * max(self._given, 1)))
+        alpha = self._store.alpha(self._net_id, self._oracle_id, options.alpha)
+        data = read_calibration(
+            self._store, self._net_id, self._oracle_id, self.rungs, self._nodes, alpha.value, options.q_from
+        )
+        if not enough(data, options.threshold):
+            near = f"{len(data):,} positions searched in full, too few of them near the threshold of a candidate"
+            self._say(f"screening: {near}; nothing is cut yet")
+            return
+        self._screen = fit_screen(data, options.threshold, self._chosen.recall, alpha.value, options.q_from)
+        given = options.alpha is not None
+        facts = ScreenFacts(
+            0, options.threshold, alpha.value, given, options.q_from, self._chosen.recall, self._screen.to_json(), ""
+        )
+        self._screen_id = rows.add_screen(self._store, self._net_id, self._oracle_id, facts)
+        self._fitting.append(self._screen_id)
+        self._say(f"screening: {fit_line(self._screen)}")
+
+
+def fit_line(screen: Screen) -> str:
+    """What a fit says of itself."""
+    few = "; few candidates: it cuts with caution" if screen.positives < _FEW else ""
+    return (
+        f"fitted on {screen.positions:,} positions searched in full ({screen.positives:,} candidates at "
+        f"{screen.threshold:g}, alpha {screen.alpha:.0f}); expected: 1/{1 / screen.expected_share:.1f} of the nodes"
+    ) + few
+
+
+def read_calibration(
+    store: Store, net_id: int, oracle_id: int, rungs: Sequence[int], nodes: int, alpha: float, q_from: str
+) -> Calibration:
+    """What a store has to fit a ladder to: all positions that went up these rungs to the whole search."""
+    found = rows.calibration_rows(store, net_id, oracle_id, rungs)
+    q = _q_of_scores(found.scores, alpha, q_from)
+    known = np.isnan(q).sum(axis=1) == 0
+    best = np.array([[_move(move) for move in moves[:-1]] for moves in found.best], np.int64).reshape(-1, len(rungs))
+    whole = Calibration(tuple(rungs), nodes, found.net, q, best, 1 / found.probability)
+    return whole.take(known)
+
+
+def _uniform(seed: int, key: int) -> float:
+    """A number in [0, 1) that follows from the position alone."""
+    digest = hashlib.blake2b(f"screening {seed} {key}".encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "big") / 2**64

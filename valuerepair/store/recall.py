@@ -1,0 +1,111 @@
+"""What the screening ladder saved and what it missed, by those of its cuts that were searched in full all the same."""
+
+from __future__ import annotations
+
+from math import isnan
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from valuerepair.store import screening
+from valuerepair.store.rates import weighted
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from valuerepair.store.queries import QFrom
+    from valuerepair.store.store import Store
+
+
+def figures(store: Store, net_id: int, oracle_id: int, frame: pd.DataFrame, threshold: float) -> dict[str, Any] | None:
+    """The ladder's figures, JSON-able; None where nothing was screened. `frame` is that of this net and oracle.
+
+    `positions` went up the ladder, `cut` left it; `audited` would have, but were searched in full, and `audit_hits` of
+    these are candidates. Their rate, weighted by inverse probability, times all that left or would have is what such
+    positions hold; less `audit_hits`, which are found, it is `missed`, with Wilson's 95 % bounds of the rate. `recall`
+    is found / (found + missed). `nodes` were spent on all, `brute_nodes` are as many whole searches.
+    """
+    passages = screening.passages(store, net_id, oracle_id)
+    if not passages:
+        return None
+    off = frame["disagreement"].abs()
+    candidates = set(frame.loc[off >= threshold, "position_id"].tolist())
+    known = set(frame.loc[~off.isna(), "position_id"].tolist())
+    leaving = [p for p in passages if p.cut_at is not None]
+    audited = [p for p in leaving if p.searched and p.position_id in known]
+    hits = np.array([p.position_id in candidates for p in audited], np.bool_)
+    rate = weighted(hits, np.array([1 / p.probability for p in audited], np.float64))
+    found = len(candidates & {p.position_id for p in passages})
+    cut = sum(not p.searched for p in leaving)
+    missed = {
+        name: max(0.0, value * len(leaving) - int(hits.sum())) if cut else 0.0
+        for name, value in (("missed", rate.rate), ("missed_low", rate.low), ("missed_high", rate.high))
+    }
+    whole = [p.nodes for p in passages if p.searched]
+    brute = round(float(np.median(whole)) * len(passages)) if whole else None
+    spent = sum(p.nodes for p in passages)
+    return {
+        "positions": len(passages),
+        "cut": cut,
+        "audited": len(audited),
+        "audit_hits": int(hits.sum()),
+        "found": found,
+        **{name: None if isnan(value) else value for name, value in missed.items()},
+        "recall": _recall(found, missed["missed"]),
+        "recall_low": _recall(found, missed["missed_high"]),
+        "recall_high": _recall(found, missed["missed_low"]),
+        "nodes": spent,
+        "brute_nodes": brute,
+        "saving": brute / spent if brute and spent else None,
+        "left_at": _left_at(passages),
+        "screens": [
+            {"threshold": s.threshold, "alpha": s.alpha, "recall": s.recall, "fitted": s.fitted}
+            for s in screening.screens(store, net_id, oracle_id)
+        ],
+    }
+
+
+def _recall(found: int, missed: float) -> float | None:
+    return None if isnan(missed) or found + missed == 0 else found / (found + missed)
+
+
+def _left_at(passages: list[screening.Passage]) -> list[dict[str, int]]:
+    """How many left at each rung, those searched in full all the same not counted."""
+    left: dict[int, int] = {}
+    for passage in passages:
+        if passage.cut_at is not None and not passage.searched:
+            left[passage.cut_at] = left.get(passage.cut_at, 0) + 1
+    return [{"nodes": nodes, "positions": count} for nodes, count in sorted(left.items())]
+
+
+def recall_line(
+    store: Store, net_id: int, oracle_id: int, threshold: float, alpha: float | None, q_from: QFrom
+) -> str | None:
+    """The ladder's figures in one line, for the end of a run; None where nothing was screened."""
+    if not screening.passages(store, net_id, oracle_id):
+        return None
+    net, oracle = store.names(net_id, oracle_id)
+    frame = store.frame(net, oracle, alpha, q_from, text=False)
+    found = figures(store, net_id, oracle_id, frame, threshold)
+    return None if found is None else "screening: " + one_line(found)
+
+
+def one_line(found: dict[str, Any]) -> str:
+    """Nodes and recall, with the interval."""
+    saving = f"1/{found['saving']:.1f} of the nodes of searching all in full" if found["saving"] else "no search yet"
+    if not found["cut"]:
+        return f"nothing was cut; {saving}"
+    of = f"{found['audit_hits']:,} of {found['audited']:,} cut positions searched all the same are candidates"
+    if found["recall"] is None:
+        return f"{found['cut']:,} of {found['positions']:,} positions cut; {saving}; recall unknown: {of}"
+    low, high = (100 * found[name] for name in ("recall_low", "recall_high"))
+    return f"{saving}; recall {100 * found['recall']:.1f} % (95 %: {low:.1f} to {high:.1f}): {of}"
+
+
+def lines(found: dict[str, Any]) -> list[str]:
+    """The figures as text for a terminal."""
+    shown = ["", f"screening of {found['positions']:,} positions", f"  {one_line(found)}"]
+    for left in found["left_at"]:
+        at = "before any search" if left["nodes"] == 0 else f"at {left['nodes']:,} nodes"
+        shown.append(f"  left {at:<22}{left['positions']:>9,}")
+    return shown
