@@ -8,10 +8,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from valuerepair.board import Boards, Moves, legal_moves, parse_fens, replay
+from valuerepair.board import Boards, legal_moves, parse_fens, replay
 from valuerepair.positions import encode_move
-
-_MOVE_BITS = 16
 
 
 class Ply(NamedTuple):
@@ -53,9 +51,7 @@ def _move(line: Sequence[str], ply: int) -> int:
 def _legal(boards: Boards, moves: NDArray[np.int64]) -> NDArray[np.bool_]:
     """[n] whether each board's move is among its legal ones."""
     listed, offsets = legal_moves(boards)
-    of_row = np.repeat(np.arange(len(boards)), np.diff(offsets))
-    return np.isin(_numbered(np.arange(len(boards)), moves), _numbered(of_row, listed)) & (moves >= 0)
-
-
-def _numbered(rows: NDArray[np.int64], moves: NDArray[np.int64] | Moves) -> NDArray[np.int64]:
-    return (rows << _MOVE_BITS) + moves
+    hits = np.flatnonzero(listed == np.repeat(moves, np.diff(offsets)))
+    legal = np.zeros(len(boards), np.bool_)
+    legal[np.searchsorted(offsets, hits, "right") - 1] = True
+    return legal
