@@ -26,7 +26,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "search": ("search", "Search positions with a net: the built-in MCTS, move by move."),
     "uci": ("uci", "The built-in MCTS as a UCI engine."),
     "export": ("export", "Write the store's rows as Parquet, JSONL or CSV."),
-    "fit": ("fit", "Fit alpha, the logistic from centipawns to Q."),
+    "fit": ("fit", "Fit alpha, the logistic from centipawns to Q; show the screening ladder."),
     "nets": ("nets", "List, pull and describe nets."),
     "doctor": ("doctor", "Say what is installed, what is missing, and what to do."),
     "selftest": ("selftest", "Check the rules of chess as compiled for this machine."),

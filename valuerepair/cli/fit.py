@@ -9,11 +9,12 @@ from valuerepair.store import DEFAULT_PATH
 
 @click.group()
 def command() -> None:
-    """Fit alpha, the logistic from centipawns to Q, to what a store has.
+    """Fit constants to what a store has: alpha, the logistic from centipawns to Q; the cuts of the screening ladder.
 
     \b
     Example:
       vr fit alpha --save
+      vr fit screen
     """
 
 
@@ -69,3 +70,48 @@ def alpha(
         click.echo(f"saved: alpha {fit.alpha:.0f} ({norm}) for this net and oracle")
     else:
         click.echo("not saved; vr fit alpha --save keeps it for this net and oracle")
+
+
+@command.command()
+@click.option("--threshold", type=float, default=0.55, show_default=True, help="Of a candidate.")
+@click.option("--recall", type=float, default=0.98, show_default=True, help="Share of candidates to keep.")
+@click.option("--features", is_flag=True, help="Also what each kind of feature brings (slow).")
+@click.option("--db", default=DEFAULT_PATH, show_default=True, help="The store.")
+@click.option("--net", help="Net: its name, file or SHA-256.  [default: that of the most scored positions]")
+@click.option("--oracle", "--deep", help="Deep search: its label or digest.  [default: that of the most]")
+@click.option("--alpha", "centipawns", default="auto", show_default=True, help="Centipawns of the logistic to Q.")
+@click.option("--q-from", type=click.Choice(["cp", "wdl"]), default="cp", show_default=True, help="Deep Q's source.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+def screen(
+    threshold: float,
+    recall: float,
+    features: bool,
+    db: str,
+    net: str | None,
+    oracle: str | None,
+    centipawns: str,
+    q_from: str,
+    as_json: bool,
+) -> None:
+    """Show the screening ladder: its cuts, and nodes against recall, cross-validated on what was searched in full.
+
+    vr mine fits the ladder by itself, and again as positions come; this shows what it has learned.
+
+    \b
+    Example:
+      vr fit screen
+      vr fit screen --threshold 0.4 --recall 0.95 --features
+    """
+    import json
+
+    from valuerepair.mining import ScreenOptions
+    from valuerepair.store import Store
+    from valuerepair.store.queries import alpha_option, check_threshold, q_from_option
+    from valuerepair.views.screen_table import screen_table
+
+    check_threshold(threshold)
+    ScreenOptions(recall)
+    chosen = alpha_option(centipawns), q_from_option(q_from)
+    with Store.open(db) as store:
+        table = screen_table(store, net, oracle, *chosen, threshold, recall, features=features)
+    click.echo(json.dumps(table.as_dict(), indent=2) if as_json else "\n".join(table.lines()))

@@ -27,9 +27,12 @@ NO_NODES = 0
 # ladder cuts less.
 CAUTION = 1.0
 
-NET_FEATURES = ("entropy", "draws", "men", "plies", "in check", "jump before", "jump 2 before", "jump after")
+NET_FEATURES = (
+    *("entropy", "draws", "men", "plies", "in check", "runners"),
+    *("jump before", "jump 2 before", "jump after"),
+)
 SEARCH_FEATURES = ("search change", "search away")
-AHEAD = ("margin", "log-odds margin", "other margin", "out of reach")
+AHEAD = ("margin", "log-odds margin", "root of log-odds margin", "other margin", "out of reach")
 RUNG_FEATURES = ("change", "away", "slope", "new best move", "other than net's")
 # Far beyond any distance that a search bridges, in log odds.
 _FAR = 3.0
@@ -52,12 +55,15 @@ def features(signals: Floats, q: Floats, best: NDArray[np.int64], threshold: flo
     `signals` are [n, len(SIGNALS)], `q` [n, k] the oracle's values of the rungs so far (side to move), `best` [n, k]
     its best moves as numbers. The *margin* is how much further from the net's value the oracle has to come for a
     candidate, negative where it is there; beside it the same in log odds (half of ``cp / alpha``), where a search moves
-    more evenly, and for the other side of the net's value. *Away* is how far the last rung moved from the net's value.
+    more evenly, its root (with its sign: chances fall more slowly than a search far from the border suggests), and the
+    same for the other side of the net's value. *Away* is how far the last rung moved from the net's value.
     """
     net = signals[:, COLUMN["q"]]
     now = q[:, -1] if q.shape[1] else net
     side = np.where(net >= now, 1.0, -1.0)  # 1: the net is optimistic
-    columns = [threshold - np.abs(net - now), *_log_odds_margins(side * net, side * now, threshold)]
+    margin = threshold - np.abs(net - now)
+    near, far, unreachable = _log_odds_margins(side * net, side * now, threshold)
+    columns = [margin, near, np.sign(near) * np.sqrt(np.abs(near)), far, unreachable]
     if q.shape[1]:
         before = q[:, -2] if q.shape[1] > 1 else now
         other = best[:, -2] if q.shape[1] > 1 else best[:, -1]
@@ -74,6 +80,7 @@ def features(signals: Floats, q: Floats, best: NDArray[np.int64], threshold: flo
         signals[:, COLUMN["pieces"]] / 32,
         signals[:, COLUMN["ply"]] / 100,
         signals[:, COLUMN["check"]],
+        signals[:, COLUMN["runners"]],
         *(np.abs(net - signals[:, COLUMN[name]]) for name in ("before", "before_2", "after")),
     ]
     searched = signals[:, COLUMN["search"]]

@@ -121,12 +121,16 @@ def _fit_rung(calibration: Calibration, k: int, threshold: float, without: Seque
     prior[:, 1:] = np.eye(x.shape[1] - 1)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # chances of 0 and 1 are what perfect separation gives
-        fitted = sm.GLM(
+        model_of_all = sm.GLM(
             np.concatenate([y.astype(np.float64), np.full(len(prior), 0.5)]),
             np.concatenate([x, prior]),
             family=sm.families.Binomial(),
             var_weights=np.concatenate([weights, np.full(len(prior), _PRIOR_WEIGHT)]),
-        ).fit(method="newton")
+        )
+        # Newton's method is several times faster, and may run away where iterated least squares does not.
+        fitted = model_of_all.fit(method="newton")
+        if not (np.isfinite(fitted.params).all() and fitted.mle_retvals["converged"]):
+            fitted = model_of_all.fit()
     return replace(model, coefficients=np.asarray(fitted.params), covariance=np.asarray(fitted.normalized_cov_params))
 
 

@@ -21,9 +21,10 @@ Floats = NDArray[np.float64]
 #   before, before_2, after            its value one and two plies earlier in the game, and after the move played there
 #   search                             the root's Q of a small search with the net
 #   pieces, ply, check                 men on the board, half-moves since move 1, 1 where the side to move is in check
+#   runners                            pawns of both sides that are one or two moves from promotion
 SIGNALS = (
     *("q", "d", "entropy", "best_p", "best_move", "before", "before_2", "after", "search"),
-    *("pieces", "ply", "check"),
+    *("pieces", "ply", "check", "runners"),
 )
 COLUMN = {name: i for i, name in enumerate(SIGNALS)}
 NEIGHBOURS = ("before", "before_2", "after", "search")
@@ -62,6 +63,7 @@ class SignalReader:
             ("ply", batch.ply),
             ("pieces", [sum(map(str.isalpha, fen.split(" ", 1)[0])) for fen in batch.fen]),
             ("check", in_check(parse_fens(batch.fen))),
+            ("runners", [runners(fen) for fen in batch.fen]),
         ):
             found[:, COLUMN[name]] = column
         for name, plies in (("before", -1), ("before_2", -2), ("after", 1)):
@@ -73,6 +75,12 @@ class SignalReader:
             for i, result in self._forest.search(batch, self._nodes):
                 found[i, COLUMN["search"]] = result.q
         return found
+
+
+def runners(fen: str) -> int:
+    """Pawns of both sides that are one or two moves from promotion."""
+    ranks = fen.split(" ", 1)[0].split("/")
+    return ranks[1].count("P") + ranks[2].count("P") + ranks[5].count("p") + ranks[6].count("p")
 
 
 def neighbours(batch: PositionBatch, plies: int) -> tuple[NDArray[np.int64], PositionBatch]:

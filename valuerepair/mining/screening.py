@@ -21,7 +21,7 @@ from valuerepair import values
 from valuerepair.deep.oracle import Climb, Climber, ClimbOutcome, DeepResult
 from valuerepair.deep.screen import NO_NODES, Screen, Verdict, judge, rungs_of
 from valuerepair.deep.screen_fit import Calibration, enough, fit_screen
-from valuerepair.deep.signals import COLUMN
+from valuerepair.deep.signals import COLUMN, runners
 from valuerepair.mining.options import MineOptions
 from valuerepair.positions import Position, encode_move
 from valuerepair.store import Store
@@ -53,10 +53,11 @@ class _Ascent:
     verdict: Verdict = field(default_factory=Verdict)
 
     def go_on(self, results: Sequence[DeepResult]) -> bool:
-        """Whether to search deeper after these rungs."""
+        """Whether to search deeper after these rungs; asked from the first again where an engine failed meanwhile."""
         if self.screen is None:
             return True
-        if self.verdict.cut_at is None:
+        if self.verdict.cut_at is None or self.verdict.cut_at >= self.screen.rungs[len(results)].nodes:
+            self.verdict = Verdict()
             q = q_of(results, self.screen.alpha, self.screen.q_from)
             if np.isnan(q).any():
                 return True  # without a value of the kind asked for nothing can be said
@@ -100,28 +101,39 @@ class Ladder:
         self._ascents: dict[int, _Ascent] = {}
         self._screen: Screen | None = None
         self._screen_id: int | None = None
-        self._given = len(rows.passages(store, net_id, oracle_id))
-        self._fit_at = FIRST_FIT
-        self._fitting = self._load()
-        while self._screen is not None and self._fit_at <= self._given:
-            self._fit_at = math.ceil(_GROWTH * self._fit_at)
-
-    def _load(self) -> list[int]:
-        """Takes up the newest screen that was fitted for what is asked now; the numbers of all such screens."""
-        options, known = self._options, rows.screens(self._store, self._net_id, self._oracle_id)
+        self._cut_by: dict[int, int] = {}  # by other ladders' screens: these positions are judged again
+        before = rows.passages(store, net_id, oracle_id)
+        self._given = len(before) + rows.failed(store, oracle_id)
+        # A run that goes on fits where it would have without the stop.
+        self._fit_at = _first_fit_from(self._given)
+        known = rows.screens(store, net_id, oracle_id)
         fitting = [facts for facts in known if self._fits(facts)]
+        self._fitting = [facts.id for facts in fitting]
+        self._other = known[0] if known and not fitting else None
         if fitting:
             self._screen, self._screen_id = Screen.from_json(fitting[0].model), fitting[0].id
-        elif known:
-            last = known[0]
-            alpha = f"alpha {last.alpha:.0f}" if last.alpha_given else "alpha auto"
-            asked = "alpha auto" if options.alpha is None else f"alpha {options.alpha:.0f}"
-            self._say(
-                f"screening: the store's ladder is for threshold {last.threshold:g}, {alpha}, recall {last.recall:g}; "
-                f"this run is for {options.threshold:g}, {asked}, {self._chosen.recall:g}: fitted anew, and what that "
-                "one cut is judged again"
-            )
-        return [facts.id for facts in fitting]
+            if self._given == self._fit_at and all(p.screen_id != self._screen_id for p in before):
+                self._fit_at = _first_fit_from(self._given + 1)  # it was fitted to just these
+        elif self._other is not None:
+            self._say(self._another(self._other))
+            self._fit()
+
+    def _another(self, last: ScreenFacts) -> str:
+        """What to say of a store whose ladder is another one."""
+        rungs = Screen.from_json(last.model).rungs[1:]
+
+        def told(threshold: float, alpha: float | None, q_from: str, recall: float, nodes: Sequence[int]) -> str:
+            source = "the engine's WDL" if q_from == "wdl" else f"alpha {'auto' if alpha is None else f'{alpha:g}'}"
+            at = "" if self.rungs == tuple(rung.nodes for rung in rungs) else f", rungs {','.join(map(str, nodes))}"
+            return f"threshold {threshold:g}, {source}, recall {recall:g}{at}"
+
+        options = self._options
+        theirs = last.threshold, last.alpha if last.alpha_given else None, last.q_from, last.recall
+        asked = options.threshold, options.alpha, options.q_from, self._chosen.recall
+        return (
+            f"screening: the store's ladder is for {told(*theirs, [rung.nodes for rung in rungs])}; this run is for "
+            f"{told(*asked, self.rungs)}: fitted anew, and what that one cut is judged again"
+        )
 
     def _fits(self, facts: ScreenFacts) -> bool:
         options = self._options
@@ -136,8 +148,13 @@ class Ladder:
         )
 
     def cut_before(self, ids: NDArray[np.int64]) -> set[int]:
-        """Positions that this ladder has cut already."""
-        return rows.cut_before(self._store, self._net_id, self._oracle_id, ids, self._fitting)
+        """Positions that this ladder has cut already. What another one cut is to be judged again, and those of these
+        that were searched all the same stand for themselves only from now on."""
+        rows.settle(self._store, self._oracle_id, ids, self._net_id, self._fitting)
+        found = rows.cut_before(self._store, self._net_id, self._oracle_id, ids)
+        own = {position for position, screen in found.items() if screen in self._fitting}
+        self._cut_by.update((position, screen) for position, screen in found.items() if position not in own)
+        return own
 
     # -- positions ----------------------------------------------------------------------------------------------------
 
@@ -154,7 +171,7 @@ class Ladder:
         """Sends a position with its row of signals up the ladder."""
         calibrating = min(1.0, _ROOTS / 2 / math.sqrt(max(self._given, 1)))
         kept_share = calibrating + (1 - calibrating) * self._chosen.audit
-        kept = _uniform(self._options.sample.seed, position.key) < kept_share
+        kept = _uniform(self._options.sample.seed, position.key, self._cut_by.pop(position_id, 0)) < kept_share
         self._given += 1
         ascent = _Ascent(position_id, signals, self._screen, self._screen_id, kept, kept_share)
         self._ascents[position_id] = ascent
@@ -189,7 +206,7 @@ class Ladder:
         """Fits the screen to all that was searched in full so far, if that is enough to learn from."""
         options = self._options
         self._store.commit()
-        self._fit_at = max(FIRST_FIT, math.ceil(_GROWTH * max(self._given, 1)))
+        self._fit_at = _first_fit_from(self._given + 1)
         alpha = self._store.alpha(self._net_id, self._oracle_id, options.alpha)
         data = read_calibration(
             self._store, self._net_id, self._oracle_id, self.rungs, self._nodes, alpha.value, options.q_from
@@ -197,6 +214,8 @@ class Ladder:
         if not enough(data, options.threshold):
             near = f"{len(data):,} positions searched in full, too few of them near the threshold of a candidate"
             self._say(f"screening: {near}; nothing is cut yet")
+            if self._other is not None:
+                self._fit_at = self._given + FIRST_FIT
             return
         self._screen = fit_screen(data, options.threshold, self._chosen.recall, alpha.value, options.q_from)
         given = options.alpha is not None
@@ -211,9 +230,10 @@ class Ladder:
 def fit_line(screen: Screen) -> str:
     """What a fit says of itself."""
     few = "; few candidates: it cuts with caution" if screen.positives < _FEW else ""
+    share = f"1/{1 / screen.expected_share:.1f}" if screen.expected_share else "none"
     return (
         f"fitted on {screen.positions:,} positions searched in full ({screen.positives:,} candidates at "
-        f"{screen.threshold:g}, alpha {screen.alpha:.0f}); expected: 1/{1 / screen.expected_share:.1f} of the nodes"
+        f"{screen.threshold:g}, alpha {screen.alpha:.0f}); expected: {share} of the nodes"
     ) + few
 
 
@@ -225,11 +245,20 @@ def read_calibration(
     q = _q_of_scores(found.scores, alpha, q_from)
     known = np.isnan(q).sum(axis=1) == 0
     best = np.array([[_move(move) for move in moves[:-1]] for moves in found.best], np.int64).reshape(-1, len(rungs))
-    whole = Calibration(tuple(rungs), nodes, found.net, q, best, 1 / found.probability)
+    signals = np.concatenate([found.net, np.array([[runners(fen)] for fen in found.fens]).reshape(-1, 1)], 1)
+    whole = Calibration(tuple(rungs), nodes, signals, q, best, 1 / found.probability)
     return whole.take(known)
 
 
-def _uniform(seed: int, key: int) -> float:
-    """A number in [0, 1) that follows from the position alone."""
-    digest = hashlib.blake2b(f"screening {seed} {key}".encode(), digest_size=8).digest()
+def _first_fit_from(given: int) -> int:
+    """How many positions the first fit is due at that is not due at fewer than `given`."""
+    due = FIRST_FIT
+    while due < given:
+        due = math.ceil(_GROWTH * due)
+    return due
+
+
+def _uniform(seed: int, key: int, cut_by: int) -> float:
+    """A number in [0, 1) that follows from the position alone, and from the screen that cut it before."""
+    digest = hashlib.blake2b(f"screening {seed} {key} {cut_by}".encode(), digest_size=8).digest()
     return int.from_bytes(digest, "big") / 2**64

@@ -113,29 +113,66 @@ def passages(store: Store, net_id: int, oracle_id: int) -> list[Passage]:
 def forget_passage(store: Store, oracle_id: int, position_id: int) -> None:
     """Takes back that a position was screened: it is searched in full whatever its chances."""
     with store.writing() as connection:
-        connection.execute("DELETE FROM screened WHERE oracle_id = ? AND position_id = ?", (oracle_id, position_id))
+        # By way of the nets the table's key is of use.
+        connection.execute(
+            "DELETE FROM screened WHERE net_id IN (SELECT id FROM nets) AND oracle_id = ? AND position_id = ?",
+            (oracle_id, position_id),
+        )
 
 
-def cut_before(
-    store: Store, net_id: int, oracle_id: int, ids: NDArray[np.int64], screen_ids: Sequence[int]
-) -> set[int]:
-    """Those of the positions that one of these screens cut and nobody searched in full since."""
-    query = """
-        SELECT s.position_id FROM json_each(?) j JOIN screened s ON s.position_id = j.value
-        WHERE s.net_id = ? AND s.oracle_id = ? AND NOT s.searched AND s.screen_id IN (SELECT value FROM json_each(?))
+def settle(
+    store: Store, oracle_id: int, ids: NDArray[np.int64], net_id: int | None = None, screen_ids: Sequence[int] = ()
+) -> None:
+    """Has those of the positions that were searched in full stand for themselves only, for one net or for all.
+
+    That is due where a run judges anew, or searches, those like them that a ladder cut. What the screens `screen_ids`
+    cut is left as it is.
     """
-    asked = (json.dumps(ids.tolist()), net_id, oracle_id, json.dumps(list(screen_ids)))
-    return {position for (position,) in store.connection.execute(query, asked)}
+    these = """
+        net_id IN (SELECT id FROM nets WHERE id = coalesce(:net, id)) AND oracle_id = :oracle
+        AND position_id IN (SELECT value FROM json_each(:ids)) AND cut_at IS NOT NULL
+        AND screen_id NOT IN (SELECT value FROM json_each(:screens))
+    """
+    asked = {"net": net_id, "oracle": oracle_id, "ids": json.dumps(ids.tolist()), "screens": json.dumps([*screen_ids])}
+    with store.writing() as connection:
+        connection.execute(
+            f"UPDATE screened SET cut_at = NULL, chance = NULL, probability = 1 WHERE searched AND {these}", asked
+        )
+        connection.execute(
+            f"""
+            DELETE FROM screened WHERE NOT searched AND {these} AND EXISTS (
+                SELECT 1 FROM deep_values v WHERE v.oracle_id = :oracle AND v.stage = '{FULL}'
+                AND v.position_id = screened.position_id)
+            """,
+            asked,
+        )
+
+
+def cut_before(store: Store, net_id: int, oracle_id: int, ids: NDArray[np.int64]) -> dict[int, int]:
+    """Those of the positions that the ladder cut, and the screens that did."""
+    query = """
+        SELECT s.position_id, s.screen_id FROM json_each(?) j JOIN screened s ON s.position_id = j.value
+        WHERE s.net_id = ? AND s.oracle_id = ? AND NOT s.searched
+    """
+    return dict(store.connection.execute(query, (json.dumps(ids.tolist()), net_id, oracle_id)).fetchall())
+
+
+def failed(store: Store, oracle_id: int) -> int:
+    """How many positions the oracle failed on."""
+    query = "SELECT count(*) FROM failures WHERE oracle_id = ? AND stage = ?"
+    return int(store.connection.execute(query, (oracle_id, FULL)).fetchone()[0])
 
 
 class CalibrationRows(NamedTuple):
     """Positions with all rungs and the whole search, for `valuerepair.deep.screen_fit`; NaN where there is nothing.
 
-    `net` [n, 12]: q, d, entropy, best_p, best_move, before, before_2, after, search, pieces, ply, in_check. `scores`
+    `net` [n, 12]: q, d, entropy, best_p, best_move, before, before_2, after, search, pieces, ply, in_check; `fens`
+    [n]. `scores`
     [n, k + 1, 6]: cp, mate, w, d, l, own q at each rung and in full; `best` [n][k + 1] UCI moves. `probability` [n].
     """
 
     net: Floats
+    fens: list[str]
     scores: Floats
     best: list[list[str | None]]
     probability: Floats
@@ -145,7 +182,7 @@ def calibration_rows(store: Store, net_id: int, oracle_id: int, rungs: Sequence[
     """The positions that were searched in full by way of all these rungs, by position."""
     facts = store.connection.execute(
         """
-        SELECT c.position_id, c.probability, n.q, n.d, n.entropy, n.best_p, n.best_move,
+        SELECT c.position_id, p.fen, c.probability, n.q, n.d, n.entropy, n.best_p, n.best_move,
                s.before, s.before_2, s.after, s.search, p.pieces, p.ply, s.in_check
         FROM screened c
         JOIN net_values n ON n.net_id = c.net_id AND n.position_id = c.position_id
@@ -172,5 +209,15 @@ def calibration_rows(store: Store, net_id: int, oracle_id: int, rungs: Sequence[
             scores[i, k] = [np.nan if number is None else number for number in numbers]
             best[i][k], found[i, k] = move, True
     whole = np.flatnonzero(found.all(1))
-    numbers = np.array([row[1:] for row in facts], np.float64).reshape(len(facts), 13)
-    return CalibrationRows(numbers[whole, 1:], scores[whole], [best[i] for i in whole.tolist()], numbers[whole, 0])
+    numbers = np.array([row[2:] for row in facts], np.float64).reshape(len(facts), 13)
+    chosen = whole.tolist()
+    return CalibrationRows(
+        numbers[whole, 1:], [facts[i][1] for i in chosen], scores[whole], [best[i] for i in chosen], numbers[whole, 0]
+    )
+
+
+def stored_rungs(store: Store, oracle_id: int) -> tuple[int, ...]:
+    """The nodes of the rungs below the whole search that an oracle has results of."""
+    query = "SELECT DISTINCT stage FROM deep_values WHERE oracle_id = ?"
+    stages = [stage for (stage,) in store.connection.execute(query, (oracle_id,))]
+    return tuple(sorted(int(stage) for stage in stages if stage.isdecimal()))
