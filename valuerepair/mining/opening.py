@@ -80,7 +80,11 @@ def fitting_screen(
     from valuerepair.nets.providers import CPU
 
     limits, kind = opened.oracle.identity.limits, opened.oracle.identity.kind
-    if asked is None or kind == RECORDED:
+    if asked is None:
+        return None
+    if kind == RECORDED:
+        if asked.rungs is not None:
+            raise UsageError("--screen with rungs: recorded evaluations are read, not searched, so there are no rungs")
         return None
     if set(limits) != {"nodes"}:
         if asked.rungs is not None:

@@ -8,7 +8,6 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from functools import partial
 from queue import Empty
 from typing import TYPE_CHECKING, Any, cast
 
@@ -44,7 +43,7 @@ from valuerepair.positions import Position
 from valuerepair.progress import Interruptions, Progress
 from valuerepair.store import Store
 from valuerepair.store.rows import Known, Run, RunRecord
-from valuerepair.store.screening import forget_passage
+from valuerepair.store.screening import forget_passage, settle
 
 if TYPE_CHECKING:
     from valuerepair.deep import DeepOutcome, Oracle
@@ -133,21 +132,17 @@ class _Pipeline:
         self._outlook = Outlook(progress, reader, options.limit)
         self._tally = Tally(options.threshold, options.q_from)
         self._alpha = values.Alpha(options.alpha or values.DEFAULT_ALPHA, "given" if options.alpha else "default")
-        self._refit_at = 0
         self._waiting: deque[tuple[int, Position]] = deque()
         self._to_screen: dict[int, Position] = {}  # they wait for the net first
         self._signals: dict[int, NDArray[np.float64]] = {}
         self._searching: dict[int, Future[DeepOutcome] | Future[ClimbOutcome]] = {}
         self._pairs = Pairs(self._tally)
         self._capacity = 2 * oracle.workers
-        self._asked = False
-        self._in_net = 0
-        self._reading = True
+        self._asked, self._in_net, self._refit_at, self._reading = False, 0, 0, True
         self._read_error: Exception | None = None
         self._seen = bytearray()
         self._failures = Failures(oracle.identity.label)
-        self._sampled = self._earlier = self._cut = self._cut_before = 0
-        self._submitted = self._done = self._nodes = 0
+        self._sampled = self._earlier = self._cut = self._cut_before = self._submitted = self._done = self._nodes = 0
         self.interruptions = Interruptions(lambda: self._events.put(Woken()))
         self._started = time.monotonic()
 
@@ -190,7 +185,7 @@ class _Pipeline:
     @property
     def _allowed(self) -> float:
         """Searches that may still begin."""
-        return float("inf") if self._options.limit is None else self._options.limit - self._submitted
+        return (self._options.limit or float("inf")) - self._submitted
 
     @property
     def _any_scored(self) -> bool:
@@ -201,24 +196,22 @@ class _Pipeline:
         while self._waiting and len(self._searching) < self._capacity and not self._limit_reached:
             if self._ladder is not None and not self._ladder.ready(len(self._searching)):
                 break
-            position_id, position = self._waiting.popleft()
-            future = self._begin(position_id, position)
-            self._searching[position_id] = future
-            self._submitted += 1
-            future.add_done_callback(partial(self._announce, position_id))
+            self._begin(*self._waiting.popleft())
         # What lies beyond the limit would be sampled and evaluated beside the engines, at their cost.
         few = len(self._waiting) < min(max(_FEW_WAITING, 2 * self._capacity), self._allowed)
         if self._reading and few and not self._asked and self._in_net < _CHUNKS_IN_NET:
             self._asked = True
             self._reader.ask()
 
-    def _announce(self, position_id: int, done: Future[Any]) -> None:
-        self._events.put(Searched(position_id, done))
-
-    def _begin(self, position_id: int, position: Position) -> Future[Any]:
+    def _begin(self, position_id: int, position: Position) -> None:
+        future: Future[Any]
         if self._ladder is None:
-            return self._oracle.submit(position)
-        return self._ladder.climb(position_id, position, self._signals.pop(position_id))
+            future = self._oracle.submit(position)
+        else:
+            future = self._ladder.climb(position_id, position, self._signals.pop(position_id))
+        self._searching[position_id] = future
+        self._submitted += 1
+        future.add_done_callback(lambda done: self._events.put(Searched(position_id, done)))
 
     def _handle_next(self) -> None:
         """Waits a moment for an event, handles it, and commits and shows figures when that is due."""
@@ -251,7 +244,11 @@ class _Pipeline:
         rows = [i for i, position_id in enumerate(ids.tolist()) if self._is_first(position_id)]
         ids, batch = ids[rows], batch.take(rows)
         self._sampled += len(ids)
-        cut = self._ladder.cut_before(ids) if self._ladder is not None else set()
+        cut: set[int] = set()
+        if self._ladder is not None:
+            cut = self._ladder.cut_before(ids)
+        elif not self._recorded:  # all that was cut is searched now
+            settle(self._store, self._oracle_id, ids)
         fresh = []
         for i, known in enumerate(self._store.known(ids, self._net_id, self._oracle_id)):
             position_id = int(ids[i])
@@ -319,9 +316,10 @@ class _Pipeline:
             self._take_climb(event.id, outcome)
         else:
             self._store.add_deep(event.id, self._oracle_id, outcome, self._run)
-            forget_passage(self._store, self._oracle_id, event.id)
             self._pairs.add_deep(event.id, numbers(outcome))
-            self._nodes += 0 if self._recorded else outcome.nodes
+            if not self._recorded:
+                forget_passage(self._store, self._oracle_id, event.id)
+                self._nodes += outcome.nodes
         if self._any_scored:
             self._failures.record(self._store, self._oracle_id, self._run)
 

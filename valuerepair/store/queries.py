@@ -32,8 +32,8 @@ JOIN games g ON g.id = p.game_id
 LEFT JOIN screened c ON c.net_id = :net AND c.oracle_id = :oracle AND c.position_id = v.position_id
 WHERE v.oracle_id = :oracle AND v.stage = 'full'
 """
-# What stands for the positions like this one that the screening ladder cut.
-_WEIGHT = "1.0 / coalesce(c.probability, 1.0)"
+# One that the ladder would have cut but had searched all the same stands for all like it, also for one searched later.
+_WEIGHT = "CASE WHEN c.cut_at IS NULL THEN 1.0 WHEN c.searched THEN 1.0 / c.probability ELSE 0.0 END"
 # Column of the frame -> SQL. Numbers come as float64 (NaN for nothing) where they may be missing.
 _NUMBERS = {
     "position_id": "p.id",
@@ -181,9 +181,8 @@ def known(
     connection: sqlite3.Connection, ids: NDArray[np.int64], net_id: int, oracle_id: int, stage: str = FULL
 ) -> list[Known]:
     """What is there of each position, in the order of `ids`."""
-    query = """
-        SELECT n.q, v.position_id IS NOT NULL, v.cp, v.mate, v.w, v.d, v.l, v.q, f.reason,
-               1.0 / coalesce(c.probability, 1.0)
+    query = f"""
+        SELECT n.q, v.position_id IS NOT NULL, v.cp, v.mate, v.w, v.d, v.l, v.q, f.reason, {_WEIGHT}
         FROM json_each(:ids) j
         LEFT JOIN net_values n ON n.net_id = :net AND n.position_id = j.value
         LEFT JOIN deep_values v ON v.oracle_id = :oracle AND v.stage = :stage AND v.position_id = j.value
@@ -276,9 +275,10 @@ def frame(
     All scores and moves' values are from the side to move. net_q, deep_q and disagreement = net_q - deep_q are in
     [-1, 1] and [-2, 2]; net_w/d/l are fractions, deep_w/d/l per mille, cp centipawns, mate moves, net_entropy nats.
     Missing numbers are NaN, missing words None. deep_q is NaN where the engine gave no score of the kind `q_from`
-    asks for. `weight` is the inverse of the probability that a position like it was searched in full, 1 where nothing
-    was screened. `moves`, `net_best`, `deep_best`, `played` and `pv` are UCI. Without `text` the columns `_TEXTS` are
-    left out, for plots of many rows. With `threshold` only rows with ``|disagreement| >= threshold`` are read whole.
+    asks for. `weight` is the inverse probability that a position like it was searched in full: 1 without screening, 0
+    where the ladder cut it and something else had it searched. `moves`, `net_best`, `deep_best`, `played`, `pv`: UCI.
+    Without `text` the columns `_TEXTS` are left out. With `threshold` only rows with ``|disagreement| >= threshold``
+    are read whole.
 
     attrs: net {name, sha256, history_fill}, oracle {label, digest}, alpha {value, origin}, q_from.
     """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from math import isnan
 from typing import TYPE_CHECKING, Any
 
@@ -22,8 +23,8 @@ def figures(store: Store, net_id: int, oracle_id: int, frame: pd.DataFrame, thre
 
     `positions` went up the ladder, `cut` left it; `audited` would have, but were searched in full, and `audit_hits` of
     these are candidates. Their rate, weighted by inverse probability, times all that left or would have is what such
-    positions hold; less `audit_hits`, which are found, it is `missed`, with Wilson's 95 % bounds of the rate. `recall`
-    is found / (found + missed). `nodes` were spent on all, `brute_nodes` are as many whole searches.
+    positions hold; less the candidates known among these it is `missed`, with Wilson's 95 % bounds of the rate.
+    `recall` is found / (found + missed). `nodes` were spent on all, `brute_nodes` are as many whole searches.
     """
     passages = screening.passages(store, net_id, oracle_id)
     if not passages:
@@ -36,9 +37,10 @@ def figures(store: Store, net_id: int, oracle_id: int, frame: pd.DataFrame, thre
     hits = np.array([p.position_id in candidates for p in audited], np.bool_)
     rate = weighted(hits, np.array([1 / p.probability for p in audited], np.float64))
     found = len(candidates & {p.position_id for p in passages})
-    cut = sum(not p.searched for p in leaving)
-    missed = {
-        name: max(0.0, value * len(leaving) - int(hits.sum())) if cut else 0.0
+    cut = [p for p in leaving if not p.searched and p.position_id not in known]
+    known_hits = len(candidates & {p.position_id for p in leaving})
+    missed = {  # NaN where nothing was audited
+        name: float(np.clip(value * len(leaving) - known_hits, 0, len(cut))) if cut else 0.0
         for name, value in (("missed", rate.rate), ("missed_low", rate.low), ("missed_high", rate.high))
     }
     whole = [p.nodes for p in passages if p.searched]
@@ -46,7 +48,7 @@ def figures(store: Store, net_id: int, oracle_id: int, frame: pd.DataFrame, thre
     spent = sum(p.nodes for p in passages)
     return {
         "positions": len(passages),
-        "cut": cut,
+        "cut": len(cut),
         "audited": len(audited),
         "audit_hits": int(hits.sum()),
         "found": found,
@@ -57,7 +59,7 @@ def figures(store: Store, net_id: int, oracle_id: int, frame: pd.DataFrame, thre
         "nodes": spent,
         "brute_nodes": brute,
         "saving": brute / spent if brute and spent else None,
-        "left_at": _left_at(passages),
+        "left_at": _left_at(cut),
         "screens": [
             {"threshold": s.threshold, "alpha": s.alpha, "recall": s.recall, "fitted": s.fitted}
             for s in screening.screens(store, net_id, oracle_id)
@@ -69,12 +71,9 @@ def _recall(found: int, missed: float) -> float | None:
     return None if isnan(missed) or found + missed == 0 else found / (found + missed)
 
 
-def _left_at(passages: list[screening.Passage]) -> list[dict[str, int]]:
-    """How many left at each rung, those searched in full all the same not counted."""
-    left: dict[int, int] = {}
-    for passage in passages:
-        if passage.cut_at is not None and not passage.searched:
-            left[passage.cut_at] = left.get(passage.cut_at, 0) + 1
+def _left_at(cut: list[screening.Passage]) -> list[dict[str, int]]:
+    """How many left at each rung."""
+    left = Counter(passage.cut_at for passage in cut if passage.cut_at is not None)
     return [{"nodes": nodes, "positions": count} for nodes, count in sorted(left.items())]
 
 

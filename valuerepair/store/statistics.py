@@ -45,7 +45,7 @@ def stats(
         "SELECT (SELECT count(*) FROM positions), (SELECT count(*) FROM games), "
         "(SELECT count(DISTINCT source) FROM games)"
     ).fetchone()
-    any_scored = connection.execute("SELECT EXISTS (SELECT 1 FROM deep_values)").fetchone()[0]
+    any_scored = connection.execute("SELECT EXISTS (SELECT 1 FROM deep_values WHERE stage = 'full')").fetchone()[0]
     scored = None
     if any_scored or net or oracle:
         scored = _scored(store, net, oracle, alpha, q_from, threshold, thresholds or THRESHOLDS)
