@@ -82,7 +82,7 @@ def search(
             while chunk := rows.fetchmany(CHUNK_ROWS):
                 ids, fens = zip(*chunk, strict=True)
                 nearest.add(np.array(ids, np.int64), fens)
-            if nearest.worst <= high:
+            if nearest.worst < high + 1:  # what is not read is that far at least
                 break
             low, high = high + 1, int(min(nearest.worst, _MOST_MEN))
     return *nearest.found(), int(choice)

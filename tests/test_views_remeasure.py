@@ -1,0 +1,129 @@
+"""The plot of a comparison as matplotlib holds it, and the files it makes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.text import Text
+
+from valuerepair.candidates.label_changes import LabelChange
+from valuerepair.candidates.paired import Interval, Table, newcombe
+from valuerepair.candidates.remeasure import (
+    CATEGORIES,
+    AtOtherAlpha,
+    Comparison,
+    NetRate,
+    Remeasured,
+    Scores,
+    Selected,
+)
+from valuerepair.errors import UsageError
+from valuerepair.store.rates import wilson
+from valuerepair.values import Alpha
+from valuerepair.views import remeasure_plot
+
+
+def found(nets: int = 2, positions: int = 800) -> Remeasured:
+    rng = np.random.default_rng(0)
+    first = rng.normal(0, 0.35, positions)
+    off = np.stack([first, *(0.6 * first + rng.normal(0, 0.25, positions) for _ in range(nets - 1))])
+    wrong = np.abs(off) >= 0.55
+    pairs = []
+    for i in range(1, nets):
+        counts = np.bincount(2 * wrong[0] + wrong[i], minlength=4).tolist()
+        table = Table(counts[3], counts[2], counts[1], counts[0])
+        label = LabelChange("endgame", 9, 4, 3, 6, 1, Interval(-0.01, -0.02, -0.001), 0.1)
+        worse = LabelChange("in-check", 1, 6, 1, 0, 5, Interval(0.01, 0.002, 0.02), 0.1)
+        own = AtOtherAlpha(500.0, "fitted", (0.1, 0.2), Interval(0.1, 0.05, 0.15))
+        chosen = Selected(9, wilson(3, 9), 0.7, 0.5)
+        interval = newcombe(table)
+        pairs.append(
+            Comparison(
+                "one",
+                f"net-{i}",
+                dict(zip(CATEGORIES, counts, strict=True)),
+                interval,
+                interval,
+                0.01,
+                interval,
+                chosen,
+                chosen,
+                wilson(3, 100),
+                own,
+                True,
+                [label, worse],
+            )
+        )
+    return Remeasured(
+        oracle="stockfish 15.1 nodes=5000",
+        alpha=Alpha(349.2, "fitted"),
+        alpha_of="one",
+        q_from="cp",
+        threshold=0.55,
+        positions=positions,
+        games=100,
+        effective=float(positions),
+        without_q=0,
+        left_out={},
+        nets=[NetRate("one", "ab", wilson(1, positions), 0.2)],
+        comparisons=pairs,
+        scores=Scores(np.arange(positions), np.arange(positions) % 100, np.ones(positions), off),
+    )
+
+
+def points(figure: Figure, gid: str) -> Line2D:
+    (artist,) = figure.findobj(lambda a: isinstance(a, Line2D) and a.get_gid() == gid)
+    assert isinstance(artist, Line2D)
+    return artist
+
+
+@pytest.mark.parametrize("nets", [2, 3])
+def test_every_position_is_in_its_category(nets: int) -> None:
+    data = found(nets)
+    figure = remeasure_plot.draw(data)
+    for i, pair in enumerate(data.comparisons):
+        suffix = f"-{i + 1}" if i else ""
+        for category, count in pair.counts.items():
+            line = points(figure, category.replace(" ", "-") + suffix)
+            x, y = np.abs(np.asarray(line.get_xdata(), float)), np.abs(np.asarray(line.get_ydata(), float))
+            assert len(x) == count
+            assert ((x >= 0.55) == (category in ("repaired", "still wrong"))).all()
+            assert ((y >= 0.55) == (category in ("newly wrong", "still wrong"))).all()
+
+
+def test_differences_and_words() -> None:
+    data = found()
+    figure = remeasure_plot.draw(data)
+    middles = [float(np.asarray(points(figure, f"change-{i}").get_xdata(), float)[0]) for i in range(3)]
+    assert middles == pytest.approx([100 * data.comparisons[0].share.difference, -1.0, 1.0])
+    markers = [points(figure, f"change-{i}").get_marker() for i in (1, 2)]
+    assert markers == ["v", "^"]
+    text = "\n".join(a.get_text() for a in figure.findobj(Text) if isinstance(a, Text))
+    assert "net-1 against one" in text
+    assert "stockfish 15.1 nodes=5000 · alpha 349 for all nets" in text
+    assert "all candidates at the second's own alpha 500: +10.00 (+5.00 to +15.00)" in text
+    assert "endgame" in text
+
+
+@pytest.mark.parametrize(("ending", "magic"), [("png", b"\x89PNG"), ("svg", b"<?xml"), ("pdf", b"%PDF-")])
+def test_files(tmp_path: Path, ending: str, magic: bytes) -> None:
+    path = tmp_path / f"plot.{ending}"
+    remeasure_plot.plot(found(), path)
+    content = path.read_bytes()
+    assert content.startswith(magic)
+    if ending == "svg":
+        ids = {element.get("id") for element in ElementTree.fromstring(content).iter()}
+        assert {"diagonal", "change-0"} <= ids
+    remeasure_plot.plot(found(), path)
+    assert path.read_bytes() == content
+
+
+def test_another_ending_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"ends in \.png, \.svg or \.pdf"):
+        remeasure_plot.plot(found(), tmp_path / "plot.gif")
+    assert not list(tmp_path.iterdir())
