@@ -84,7 +84,7 @@ def find_oracle(store: Store, words: str | None, nets: Sequence[str]) -> AskedOr
     Raises ValueRepairError for an empty store and for words that fit no oracle.
     """
     number = store.pick(None, words)[1]
-    if words is None:
+    if words is None and nets:
         with contextlib.suppress(ValueRepairError):
             number = store.pick(nets[0])[1]
     row = store.oracles().set_index("id").loc[number]

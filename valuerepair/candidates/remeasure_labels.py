@@ -23,8 +23,9 @@ def candidate_labels(
     """The labels (`labelled.names`) of a net's candidates by position_id, and whether its policy is known for all."""
     frame = store.candidates(threshold, words, oracle.digest, alpha, q_from)
     labels = labels_of(store, frame)
-    known = bool(labels["oracle_move_p"].notna().all())
-    return dict(zip(frame["position_id"].tolist(), names(labels), strict=True)), known
+    numbers = frame["position_id"].tolist()
+    known = not missing_priors(store, net_id_of(store, frame), oracle.id, numbers)
+    return dict(zip(numbers, names(labels), strict=True)), known
 
 
 def without_policy(labels: dict[int, frozenset[str]]) -> dict[int, frozenset[str]]:

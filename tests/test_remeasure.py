@@ -1,0 +1,382 @@
+"""Nets compared on a store: counts against pandas, values computed and gone on with, chance, weights, bad input."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from click.testing import CliRunner
+from numpy.typing import ArrayLike, NDArray
+
+from tests.mining_doubles import KeyNet, KeyOracle, key_outcome, mine_by_key, random_games
+from valuerepair.archives import SampleOptions
+from valuerepair.candidates.asked_nets import find_nets, find_oracle, measure
+from valuerepair.candidates.remeasure import CATEGORIES, Remeasured, RemeasureOptions, compare
+from valuerepair.candidates.remeasure_lines import lines
+from valuerepair.cli import cli
+from valuerepair.deep import DeepOutcome, DeepResult
+from valuerepair.errors import UsageError, ValueRepairError
+from valuerepair.mining import MineOptions
+from valuerepair.nets import NetIdentity, NetValues, open_net
+from valuerepair.nets.registry import KNOWN_NETS
+from valuerepair.positions import Position, PositionBatch
+from valuerepair.progress import Progress
+from valuerepair.store import Store
+
+OPTIONS = RemeasureOptions(alpha=300.0)
+QUIET = Progress("test", quiet=True)
+
+
+class OtherNet(KeyNet):
+    """A net of another name and file, whose Q is a function of the first one's."""
+
+    def __init__(self, name: str, digit: str, q: Callable[[NDArray[np.float32]], ArrayLike]) -> None:
+        super().__init__()
+        self.identity = NetIdentity(name, digit * 64, "wdl", 1, 1000)
+        self._q = q
+
+    def evaluate(self, batch: PositionBatch) -> NetValues:
+        found = super().evaluate(batch)
+        return NetValues(
+            np.asarray(self._q(found.q), np.float32), found.wdl, *(getattr(found, n) for n in found.__slots__[2:])
+        )
+
+
+def never_fails(position: Position) -> DeepOutcome:
+    outcome = key_outcome(position)
+    return outcome if isinstance(outcome, DeepResult) else DeepResult(cp=0, depth=1, nodes=1)
+
+
+@pytest.fixture(scope="module")
+def mined(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """480 positions of 120 games under key-net, and under half-net, which is half as bold."""
+    folder = tmp_path_factory.mktemp("remeasure")
+    db = folder / "mined.db"
+    oracle = KeyOracle(answer=never_fails)
+    mine_by_key(
+        random_games(folder / "random.pgn", 120),
+        db,
+        oracle=oracle,
+        options=MineOptions(sample=SampleOptions(per_game=4)),
+    )
+    add(db, OtherNet("half-net", "b", lambda q: q / 2))
+    return db
+
+
+@pytest.fixture
+def db(mined: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copy(mined, tmp_path / "valuerepair.db"))
+
+
+def add(db: Path, net: KeyNet) -> int:
+    """Measures a net; says of how many positions."""
+    with Store.open(db, write=True) as store:
+        return measure(store, net, find_oracle(store, None, ["key-net"]), QUIET)
+
+
+def compared(db: Path, *words: str, options: RemeasureOptions = OPTIONS) -> Remeasured:
+    with Store.open(db) as store:
+        oracle = find_oracle(store, None, words)
+        return compare(store, find_nets(store, words, oracle), oracle, options)
+
+
+def frames(db: Path, *words: str) -> list[pd.DataFrame]:
+    with Store.open(db) as store:
+        return [store.frame(each, alpha=300.0).set_index("position_id") for each in words]
+
+
+# -- what is counted --------------------------------------------------------------------------------------------------
+
+
+def test_counts_are_those_of_the_frames(db: Path) -> None:
+    found = compared(db, "key-net", "half-net")
+    one, other = frames(db, "key-net", "half-net")
+    a, b = (frame["disagreement"].abs() >= 0.55 for frame in (one, other))
+    (pair,) = found.comparisons
+    assert found.positions == len(one) == len(other) == sum(pair.counts.values())
+    assert found.games == one["game_id"].nunique()
+    assert pair.counts == {
+        "right both": (~a & ~b).sum(),
+        "newly wrong": (~a & b).sum(),
+        "repaired": (a & ~b).sum(),
+        "still wrong": (a & b).sum(),
+    }
+    assert pair.counts["repaired"] > pair.counts["newly wrong"] > 0
+    assert pair.share.difference == pytest.approx(b.mean() - a.mean())
+    assert pair.share_by_games.difference == pytest.approx(b.mean() - a.mean())
+    change = other["disagreement"].abs() - one["disagreement"].abs()
+    assert pair.mean_abs.difference == pytest.approx(change.mean())
+    assert pair.mean_abs.low < change.mean() < pair.mean_abs.high < 0
+    assert [net.candidates.count for net in found.nets] == [a.sum(), b.sum()]
+    assert (pair.of_first.count, pair.of_first.other_right.count) == (a.sum(), (a & ~b).sum())
+    assert (pair.newly.count, pair.newly.total) == ((~a & b).sum(), (~a).sum())
+    labels = {row.label: row for row in pair.labels}
+    for sign, wrong in (("optimistic", 1), ("pessimistic", -1)):
+        signed = [frame["disagreement"] * wrong >= 0.55 for frame in (one, other)]
+        row = labels[sign]
+        assert (row.first, row.second) == (signed[0].sum(), signed[1].sum())
+        assert (row.repaired, row.newly) == ((signed[0] & ~signed[1]).sum(), (~signed[0] & signed[1]).sum())
+    for phase in ("opening", "middlegame", "endgame"):
+        if phase in labels:
+            assert labels[phase].first == (a & (one["phase"] == phase)).sum()
+    assert (
+        sum(row.repaired for row in pair.labels if row.label in ("opening", "middlegame", "endgame")) == (a & ~b).sum()
+    )
+
+
+def test_a_net_against_itself_changed_nothing(db: Path) -> None:
+    pair = compared(db, "key-net", "key-net").comparisons[0]
+    assert pair.counts["repaired"] == pair.counts["newly wrong"] == 0
+    assert pair.share.difference == 0
+    assert (pair.mean_abs.difference, pair.mean_abs.low, pair.mean_abs.high) == (0, 0, 0)
+    assert (pair.share_by_games.low, pair.share_by_games.high) == (0, 0)
+    assert pair.p == 1
+    assert pair.of_first == pair.of_second
+    assert pair.of_first.other_right.count == 0
+    assert all(row.change.difference == 0 for row in pair.labels)
+
+
+def test_one_alpha_for_all_and_the_other_nets_own_beside_it(db: Path) -> None:
+    found = compared(db, "half-net", "key-net", options=RemeasureOptions())
+    with Store.open(db) as store:
+        own, others = (store.frame(net).attrs["alpha"] for net in ("half-net", "key-net"))
+        frame = store.frame("key-net", alpha=others["value"])
+    assert (found.alpha.value, found.alpha_of) == (own["value"], "half-net")
+    beside = found.comparisons[0].at_own_alpha
+    if own["value"] == pytest.approx(others["value"], rel=0.001):
+        assert beside is None
+    else:
+        assert beside is not None
+        assert beside.alpha == others["value"]
+        assert beside.shares[1] == pytest.approx((frame["disagreement"].abs() >= 0.55).mean())
+    given = compared(db, "half-net", "key-net")
+    assert given.alpha.origin == "given"
+    assert given.comparisons[0].at_own_alpha is None
+
+
+def test_two_nets_as_good_as_each_other_look_better_on_each_others_candidates(db: Path) -> None:
+    """Regression to the mean: it shows on what one net chose, and not on all positions."""
+    deep = dict(frames(db, "key-net")[0]["deep_q"])
+    with Store.open(db, write=True) as store:
+        rng = np.random.default_rng(2)  # with one seed in twenty the nets differ by chance
+        for net in (1, 2):
+            drawn = [(float(np.clip(q + rng.normal(0, 0.4), -1, 1)), net, i) for i, q in deep.items()]
+            store.connection.executemany("UPDATE net_values SET q = ? WHERE net_id = ? AND position_id = ?", drawn)
+        store.commit()
+    pair = compared(db, "key-net", "half-net", options=RemeasureOptions(alpha=300.0, threshold=0.5)).comparisons[0]
+    assert pair.of_first.other_right.low > 0.5
+    assert pair.of_second.other_right.low > 0.5
+    assert pair.of_first.mean_other < pair.of_first.mean_own - 0.2
+    assert not pair.share.clear
+    assert not pair.mean_abs.clear
+    assert pair.p is not None
+    assert pair.p > 0.05
+
+
+def test_screened_rows_count_by_their_weights(db: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = Store.frame
+
+    def weighted(store: Store, *args: object, **options: object) -> pd.DataFrame:
+        frame = plain(store, *args, **options)  # type: ignore[arg-type]  # what was given, as it was
+        frame["weight"] = np.where(frame["position_id"] % 3 == 0, 1.0, 40.0)
+        return frame
+
+    monkeypatch.setattr(Store, "frame", weighted)
+    found = compared(db, "key-net", "half-net")
+    one, other = (frame.reset_index() for frame in frames(db, "key-net", "half-net"))
+    weight = np.where(one["position_id"] % 3 == 0, 1.0, 40.0)
+    a, b = (np.average(frame["disagreement"].abs() >= 0.55, weights=weight) for frame in (one, other))
+    pair = found.comparisons[0]
+    assert [net.candidates.rate for net in found.nets] == pytest.approx([a, b])
+    assert pair.share.difference == pytest.approx(b - a)
+    assert pair.p is None
+    assert found.effective == pytest.approx(weight.sum() ** 2 / (weight**2).sum())
+    assert found.effective < found.positions
+    assert "weighted by inverse probability" in "\n".join(lines(found))
+
+
+# -- values -----------------------------------------------------------------------------------------------------------
+
+
+def test_values_are_computed_once_and_gone_on_with(db: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("valuerepair.candidates.asked_nets.BATCH_ROWS", 100)
+
+    class Interrupted(OtherNet):
+        def evaluate(self, batch: PositionBatch) -> NetValues:
+            if self.rows >= 200:
+                raise KeyboardInterrupt
+            return super().evaluate(batch)
+
+    with pytest.raises(KeyboardInterrupt):
+        add(db, Interrupted("third", "c", np.negative))
+    with Store.open(db) as store:
+        oracle = find_oracle(store, None, ["key-net"])
+        (_, third) = find_nets(store, ["key-net", "third"], oracle)
+        assert third.missing == oracle.scored - 200
+        assert store.stats()["runs"][-1]["state"] == "interrupted"
+    part = compared(db, "key-net", "third")
+    assert (part.positions, part.left_out) == (200, {"third": oracle.scored - 200})
+    assert f"third: {oracle.scored - 200:,} scored positions have no value of it" in "\n".join(lines(part))
+    net = OtherNet("third", "c", np.negative)
+    assert add(db, net) == net.rows == oracle.scored - 200
+    assert add(db, net) == 0
+    one, other = frames(db, "key-net", "third")
+    assert (other["net_q"] == -one["net_q"]).all()
+    with Store.open(db) as store:
+        last = store.stats()["runs"][-1]
+    assert (last["state"], last["counts"]) == ("finished", {"evaluated": 0})
+
+
+def test_nets_of_one_name_are_told_apart(db: Path) -> None:
+    add(db, OtherNet("key-net", "c", np.negative))
+    found = compared(db, "abababab", "cccccccc")
+    assert [net.name for net in found.nets] == ["key-net (ababababab)", "key-net (cccccccccc)"]
+    assert found.comparisons[0].counts["repaired"] > 0
+
+
+def test_three_nets_are_each_compared_with_the_first(db: Path) -> None:
+    add(db, OtherNet("third", "c", np.negative))
+    found = compared(db, "half-net", "key-net", "third")
+    assert [(pair.first, pair.second) for pair in found.comparisons] == [("half-net", "key-net"), ("half-net", "third")]
+    assert found.comparisons[0].counts == compared(db, "half-net", "key-net").comparisons[0].counts
+    back = compared(db, "key-net", "half-net").comparisons[0]
+    assert back.counts["repaired"] == found.comparisons[0].counts["newly wrong"]
+    assert back.share.low == pytest.approx(-found.comparisons[0].share.high)
+
+
+def test_values_without_a_policy(db: Path) -> None:
+    """Such as those recorded in training chunks: they are compared, only blindness stays unknown."""
+    with Store.open(db, write=True) as store:
+        store.connection.execute(
+            "UPDATE net_values SET best_move = NULL, best_p = NULL, entropy = NULL WHERE net_id = 2"
+        )
+        store.commit()
+    found = compared(db, "key-net", "half-net")
+    assert not found.comparisons[0].policies
+    assert not {row.label for row in found.comparisons[0].labels} & {"value-blind", "policy-blind"}
+    assert any("vr label" in line for line in lines(found))
+    json.dumps(found.as_dict(), allow_nan=False)
+
+
+# -- real nets --------------------------------------------------------------------------------------------------------
+
+
+def test_real_nets_from_their_files(db: Path, shared_data: Path, tmp_path: Path) -> None:
+    maia = shared_data / "nets" / "maia-1900.pb.gz"
+    # The name lies: a file is known by its content.
+    other = Path(shutil.copy(shared_data / "nets" / "meangirl-8.pb.gz", tmp_path / "maia-1900.pb.gz"))
+    asked = ["remeasure", "--db", str(db), "--net", str(maia), "--net", str(other), "--threads", "1"]
+    found = json.loads(vr(*asked, "-q", "--json", "--plot", str(tmp_path / "a.svg"), "-o", str(tmp_path / "a.jsonl")))
+    with Store.open(db) as store:
+        nets = store.nets().set_index("sha256")
+        scored = len(store.frame("key-net"))
+        digests = [net["sha256"] for net in found["nets"]]
+        assert digests[0] == KNOWN_NETS["maia-1900"].sha256 != digests[1]
+        assert nets.loc[digests, "evaluated"].tolist() == [scored, scored]
+        values = [store.frame(digest).sort_values("position_id") for digest in digests]
+    fens = values[0]["fen"].tolist()[:12]
+    for path, frame in zip((maia, other), values, strict=True):
+        with open_net(str(path), threads=1) as net:
+            alone = [net.evaluate(PositionBatch.from_positions([position_of(row)])).q[0] for row in rows_of(frame, 12)]
+        assert len(fens) == len(alone)
+        np.testing.assert_allclose(alone, frame["net_q"].to_numpy()[:12], atol=1e-5)
+    pair = found["comparisons"][0]
+    assert sum(pair["counts"].values()) == found["positions"] == scored
+    assert pair["policies"]
+    blind = [row for row in pair["labels"] if row["label"].endswith("-blind")]
+    wrong = values[0][(values[0]["net_q"] - values[0]["deep_q"]).abs() >= 0.55]
+    assert sum(row["first"] for row in blind) == wrong["deep_best"].notna().sum() > 0
+    written = [json.loads(line) for line in (tmp_path / "a.jsonl").read_text().splitlines()]
+    expected = {name: pair["counts"][name] for name in CATEGORIES[1:]}
+    assert {name: sum(row["category_2"] == name for row in written) for name in expected} == expected
+    assert (tmp_path / "a.svg").read_bytes().startswith(b"<?xml")
+    again = json.loads(vr(*asked, "-q", "--json"))  # nothing to compute: the same answer
+    assert again == found
+
+
+def rows_of(frame: pd.DataFrame, count: int) -> list[dict[str, str]]:
+    rows: list[dict[str, str]] = frame[["fen", "start_fen", "moves"]].head(count).to_dict("records")
+    return rows
+
+
+def position_of(row: dict[str, str]) -> Position:
+    return Position(row["fen"], row["start_fen"], tuple(row["moves"].split()), 0, 0, True)
+
+
+# -- the command ------------------------------------------------------------------------------------------------------
+
+
+def vr(*arguments: str) -> str:
+    result = CliRunner().invoke(cli, arguments, catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+def test_the_table(db: Path) -> None:
+    said = vr("remeasure", "--db", str(db), "--net", "key-net", "--net", "half-net", "--alpha", "300", "-q")
+    found = compared(db, "key-net", "half-net")
+    pair = found.comparisons[0]
+    assert said.splitlines() == lines(found)
+    assert "alpha 300.0 for all nets (given)" in said
+    assert (
+        f"repaired (only A wrong) {pair.counts['repaired']}, newly wrong (only B) {pair.counts['newly wrong']}" in said
+    )
+    assert "regression to the mean" in said
+    assert f"{100 * pair.share.difference:+.2f} points" in said
+    assert "by label of the error" in said
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words", "code"),
+    [
+        (["--net", "key-net"], "give at least two nets to compare: --net A --net B (1 given)", 2),
+        ([], "give at least two nets", 2),
+        (["--net", "key-net", "--net", "nosuch"], "--net nosuch: no net file, no net known by name", 2),
+        (["--net", "key-net", "--net", "half-net", "--threshold", "3"], "a threshold lies above 0", 2),
+        (["--net", "key-net", "--net", "half-net", "--alpha", "-1"], "alpha must be a positive number", 2),
+        (["--net", "key-net", "--net", "half-net", "--plot", "a.gif"], "a.gif: a plot's name ends in", 2),
+        (["--net", "key-net", "--net", "half-net", "-o", "a.txt"], "the name a.txt does not say a format", 2),
+        (["--net", "key-net", "--net", "half-net", "--oracle", "nosuch"], "no oracle nosuch in", 1),
+        (["--net", "key-net", "--net", "a.pb.gz"], "a.pb.gz: is no net", 1),
+        (["--net", "key-net", "--net", "half-net", "--db", "none.db"], "there is no store at none.db", 1),
+    ],
+)
+def test_bad_input(db: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], words: str, code: int) -> None:
+    monkeypatch.chdir(db.parent)
+    Path("a.pb.gz").write_text("hello")
+    message, exit_code = refused("remeasure", "-q", *arguments)
+    assert words in message
+    assert exit_code == code
+
+
+def refused(*arguments: str) -> tuple[str, int]:
+    with pytest.raises(ValueRepairError) as caught:
+        CliRunner().invoke(cli, arguments, catch_exceptions=False)
+    assert "\n" not in str(caught.value)
+    return str(caught.value), caught.value.exit_code
+
+
+def test_nothing_to_compare(db: Path, tmp_path: Path) -> None:
+    with Store.open(db, write=True) as store:
+        oracle = find_oracle(store, None, ["key-net"])
+        store.connection.execute("DELETE FROM net_values WHERE net_id = 2 AND position_id % 2")
+        store.connection.execute("DELETE FROM net_values WHERE net_id = 1 AND position_id % 2 = 0")
+        store.commit()
+        with pytest.raises(ValueRepairError, match="has a value of each of key-net, half-net; give the nets' files"):
+            compare(store, find_nets(store, ["key-net", "half-net"], oracle), oracle, OPTIONS)
+        store.connection.execute("UPDATE deep_values SET w = NULL, d = NULL, l = NULL, mate = NULL")
+        store.connection.execute("UPDATE net_values SET position_id = position_id WHERE net_id = 1")
+        store.commit()
+        wdl = RemeasureOptions(q_from="wdl")
+        with pytest.raises(ValueRepairError, match="has a deep score from wdl; try --q-from cp"):
+            compare(store, find_nets(store, ["key-net", "key-net"], oracle), oracle, wdl)
+    with Store.open(tmp_path / "empty.db", create=True) as store:
+        with pytest.raises(ValueRepairError, match=r"nothing is scored in .*; run vr mine first"):
+            find_oracle(store, None, ["key-net", "half-net"])
+        with pytest.raises(UsageError, match="threshold"):
+            RemeasureOptions(threshold=0)
