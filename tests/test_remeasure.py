@@ -27,6 +27,8 @@ from valuerepair.nets.registry import KNOWN_NETS
 from valuerepair.positions import Position, PositionBatch
 from valuerepair.progress import Progress
 from valuerepair.store import Store
+from valuerepair.store.rows import Run
+from valuerepair.store.screening import Passage, add_passage
 
 OPTIONS = RemeasureOptions(alpha=300.0)
 QUIET = Progress("test", quiet=True)
@@ -178,26 +180,35 @@ def test_two_nets_as_good_as_each_other_look_better_on_each_others_candidates(db
     assert pair.p > 0.05
 
 
-def test_screened_rows_count_by_their_weights(db: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    plain = Store.frame
-
-    def weighted(store: Store, *args: object, **options: object) -> pd.DataFrame:
-        frame = plain(store, *args, **options)  # type: ignore[arg-type]  # what was given, as it was
-        frame["weight"] = np.where(frame["position_id"] % 3 == 0, 1.0, 40.0)
-        return frame
-
-    monkeypatch.setattr(Store, "frame", weighted)
-    found = compared(db, "key-net", "half-net")
-    one, other = (frame.reset_index() for frame in frames(db, "key-net", "half-net"))
-    weight = np.where(one["position_id"] % 3 == 0, 1.0, 40.0)
+@pytest.mark.parametrize("nets", [("key-net", "half-net"), ("half-net", "key-net")])
+def test_screened_rows_count_by_their_weights(db: Path, nets: tuple[str, str]) -> None:
+    """The ladder followed key-net; what it chose is no plain sample for the other net either, in whichever order."""
+    one, other = (frame.reset_index() for frame in frames(db, *nets))
+    ids = one["position_id"].to_numpy()
+    with Store.open(db, write=True) as store:
+        for position in ids.tolist():
+            kept, audited = position % 3 == 0, position % 3 == 1
+            cut = None if kept else 5000
+            passage = Passage(position, None, cut, 0.1, 5000, kept or audited, 1.0 if kept else 0.025)
+            add_passage(store, 1, 1, passage, Run(1))
+        store.commit()
+    weight = np.choose(ids % 3, [1.0, 40.0, 0.0])
+    found = compared(db, *nets)
     a, b = (np.average(frame["disagreement"].abs() >= 0.55, weights=weight) for frame in (one, other))
     pair = found.comparisons[0]
+    assert found.scores.weight.tolist() == weight.tolist()
     assert [net.candidates.rate for net in found.nets] == pytest.approx([a, b])
     assert pair.share.difference == pytest.approx(b - a)
+    assert pair.share_by_games.difference == pytest.approx(b - a)
     assert pair.p is None
     assert found.effective == pytest.approx(weight.sum() ** 2 / (weight**2).sum())
     assert found.effective < found.positions
     assert "weighted by inverse probability" in "\n".join(lines(found))
+    with Store.open(db, write=True) as store:  # a second ladder, which cut nothing
+        for position in ids.tolist():
+            add_passage(store, 2, 1, Passage(position, None, None, 0.1, 9000, True, 1.0), Run(1))
+        store.commit()
+    assert (compared(db, *nets).scores.weight == 1).all()
 
 
 # -- values -----------------------------------------------------------------------------------------------------------

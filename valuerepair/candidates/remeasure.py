@@ -20,6 +20,7 @@ from valuerepair.candidates.asked_nets import AskedNet, AskedOracle, words_for
 from valuerepair.candidates.label_changes import LabelChange, label_changes
 from valuerepair.candidates.paired import Flags, Floats, Interval, bootstrap, cross, mcnemar, newcombe
 from valuerepair.candidates.remeasure_labels import candidate_labels, without_policy
+from valuerepair.candidates.selection import selection_weights
 from valuerepair.errors import ValueRepairError
 from valuerepair.store.queries import QFrom, check_threshold
 from valuerepair.store.rates import Rate, weighted, wilson
@@ -174,7 +175,7 @@ def compare(store: Store, nets: Sequence[AskedNet], oracle: AskedOracle, options
     words = [words_for(store, net, oracle) for net in nets]
     alpha = store.alpha(nets[0].id, oracle.id, options.alpha)
     scores, without_q = _read(store, words, oracle, alpha.value, options.q_from)
-    if not len(scores.position_id):
+    if not scores.weight.any():
         raise ValueRepairError(_nothing_common(store, names, oracle, without_q, options.q_from))
     wrong = np.abs(scores.disagreement) >= options.threshold
     labels = [candidate_labels(store, each, oracle, options.threshold, alpha.value, options.q_from) for each in words]
@@ -222,7 +223,7 @@ def _read(store: Store, words: Sequence[str], oracle: AskedOracle, alpha: float,
         frame = store.frame(each, oracle.digest, alpha, q_from, text=False).set_index("position_id")
         own = pd.DataFrame({i: frame["disagreement"]})
         if joined is None:
-            joined = own.assign(game_id=frame["game_id"], weight=frame.get("weight", 1.0))
+            joined = own.assign(game_id=frame["game_id"])
         else:
             joined = joined.join(own, how="inner")
     assert joined is not None
@@ -230,7 +231,7 @@ def _read(store: Store, words: Sequence[str], oracle: AskedOracle, alpha: float,
     scores = Scores(
         usable.index.to_numpy(np.int64),
         usable["game_id"].to_numpy(np.int64),
-        usable["weight"].to_numpy(np.float64),
+        selection_weights(store, oracle.id, usable.index.to_numpy(np.int64)),
         usable[list(range(len(words)))].to_numpy(np.float64).T,
     )
     return scores, len(joined) - len(usable)
