@@ -11,6 +11,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,13 +19,17 @@ from numpy.typing import NDArray
 from valuerepair.deep.screen import CAUTION, NO_NODES, RungModel, Screen, feature_names, features
 
 Floats = NDArray[np.float64]
+# Models of other data, each with the share of the nodes that its rung is at.
+Prior: TypeAlias = "Sequence[tuple[float, RungModel]]"
 
 # The threshold's neighbours that help to learn, as its multiples; a row of each counts less than a position.
 _SPREAD = (0.55, 0.64, 0.73, 0.82, 0.91, 1.0, 1.09, 1.18, 1.27)
 _ROW_WEIGHT = 0.25
-# Each coefficient begins as if rows of half a candidate had been seen a standard deviation from the mean: a weak prior
-# that keeps coefficients finite where few positions separate perfectly (S. Greenland, Int. J. Epidemiol. 36, 2007).
-_PRIOR_WEIGHT = 4.0
+# What is learned begins at the models that come with the package, as if so many rows a standard deviation from the mean
+# of each feature agreed with them; without these, at nothing, with a weaker pull that only keeps coefficients finite
+# where few positions separate perfectly (S. Greenland, Int. J. Epidemiol. 36, 2007).
+_PRIOR_WEIGHT = 60.0
+_PULL = 4.0
 FOLDS = 5
 MIN_POSITIONS = 48
 # Positions with a disagreement at or above the lowest neighbour of the threshold.
@@ -76,14 +81,12 @@ def enough(calibration: Calibration, threshold: float) -> bool:
 
 
 def fit_screen(
-    calibration: Calibration, threshold: float, recall: float, alpha: float, q_from: str, without: Sequence[str] = ()
+    calibration: Calibration, threshold: float, recall: float, alpha: float, q_from: str, prior: Prior = ()
 ) -> Screen:
-    """The ladder that is expected to keep `recall` of the candidates at the least nodes.
-
-    Features named in `without` are not used.
-    """
-    models = fit_rungs(calibration, threshold, without)
-    chances = cross_fitted(calibration, threshold, without)
+    """The ladder that is expected to keep `recall` of the candidates at the least nodes; it begins at `prior`."""
+    learner = Learner(prior)
+    models = fit_rungs(calibration, threshold, learner)
+    chances = cross_fitted(calibration, threshold, learner)
     cuts = choose_cuts(calibration, chances, recall)
     point = survivors(calibration, chances, cuts, threshold)
     return Screen(
@@ -98,40 +101,71 @@ def fit_screen(
     )
 
 
-def fit_rungs(calibration: Calibration, threshold: float, without: Sequence[str] = ()) -> list[RungModel]:
+@dataclass(frozen=True)
+class Learner:
+    """How models are fitted: beginning at `prior`, models of other data by share of the nodes; features `without`."""
+
+    prior: Prior = ()
+    without: Sequence[str] = ()
+
+    def start(self, share: float, names: tuple[str, ...]) -> RungModel | None:
+        """The model to begin with for a rung at this share of the nodes, if there is one with the same features."""
+        fitting = [
+            (abs(np.log(known / share)) if share and known else abs(known - share), m) for known, m in self.prior
+        ]
+        near = [(distance, model) for distance, model in fitting if model.names == names]
+        return min(near, key=lambda pair: pair[0])[1] if near else None
+
+
+FROM_NOTHING = Learner()
+
+
+def fit_rungs(calibration: Calibration, threshold: float, learner: Learner = FROM_NOTHING) -> list[RungModel]:
     """The models of all rungs, which cut nothing yet."""
-    return [_fit_rung(calibration, k, threshold, without) for k in range(len(calibration.rungs) + 1)]
+    return [_fit_rung(calibration, k, threshold, learner) for k in range(len(calibration.rungs) + 1)]
 
 
-def _fit_rung(calibration: Calibration, k: int, threshold: float, without: Sequence[str]) -> RungModel:
+def _fit_rung(calibration: Calibration, k: int, threshold: float, learner: Learner) -> RungModel:
+    names = feature_names(k > 0)
+    shares = [share for share in _SPREAD if share * threshold < 2]
+    rows = np.concatenate([_rows(calibration, k, share * threshold) for share in shares])
+    y = np.concatenate([calibration.disagreement >= share * threshold for share in shares]).astype(np.float64)
+    weights = np.tile(_ROW_WEIGHT * np.minimum(calibration.weights, LARGEST_WEIGHT), len(shares))
+    nodes = NO_NODES if k == 0 else calibration.rungs[k - 1]
+    start = learner.start(nodes / calibration.nodes, names)
+    if start is None:
+        centre, scale = _standard(rows)
+        scale[[name in learner.without for name in names]] = np.inf  # the column becomes 0, and its coefficient too
+        start = RungModel(nodes, names, centre, scale, np.zeros(len(names) + 1), np.empty(0), 0.0)
+        pull = _PULL
+    else:
+        start, pull = replace(start, nodes=nodes), _PRIOR_WEIGHT
+    step, covariance = _logistic(start.design(rows), y, weights, start.coefficients, pull)
+    return replace(start, coefficients=start.coefficients + step, covariance=covariance)
+
+
+def _logistic(x: Floats, y: Floats, weights: Floats, start: Floats, pull: float) -> tuple[Floats, Floats]:
+    """Steps from `start`, the coefficients [k] of a logistic model, and their covariance.
+
+    One row of half a candidate for each column of `x` [n, k] but the first pulls its step to 0 with weight `pull`.
+    """
     import statsmodels.api as sm
 
-    names = feature_names(k > 0)
-    stacked = [_rows(calibration, k, share * threshold) for share in _SPREAD if share * threshold < 2]
-    rows = np.concatenate(stacked)
-    y = np.concatenate([calibration.disagreement >= share * threshold for share in _SPREAD if share * threshold < 2])
-    weights = np.tile(_ROW_WEIGHT * np.minimum(calibration.weights, LARGEST_WEIGHT), len(stacked))
-    centre, scale = _standard(rows)
-    scale[[name in without for name in names]] = np.inf  # the column becomes 0, and its coefficient too
-    model = RungModel(
-        NO_NODES if k == 0 else calibration.rungs[k - 1], names, centre, scale, np.empty(0), np.empty(0), 0.0
-    )
-    x = model.design(rows)
-    prior = np.zeros((x.shape[1] - 1, x.shape[1]))
-    prior[:, 1:] = np.eye(x.shape[1] - 1)
+    held = np.eye(x.shape[1])[1:]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # chances of 0 and 1 are what perfect separation gives
-        model_of_all = sm.GLM(
-            np.concatenate([y.astype(np.float64), np.full(len(prior), 0.5)]),
-            np.concatenate([x, prior]),
+        model = sm.GLM(
+            np.concatenate([y, np.full(len(held), 0.5)]),
+            np.concatenate([x, held]),
             family=sm.families.Binomial(),
-            var_weights=np.concatenate([weights, np.full(len(prior), _PRIOR_WEIGHT)]),
+            offset=np.concatenate([x @ start, np.zeros(len(held))]),
+            var_weights=np.concatenate([weights, np.full(len(held), pull)]),
         )
         # Newton's method is several times faster, and may run away where iterated least squares does not.
-        fitted = model_of_all.fit(method="newton")
+        fitted = model.fit(method="newton")
         if not (np.isfinite(fitted.params).all() and fitted.mle_retvals["converged"]):
-            fitted = model_of_all.fit()
-    return replace(model, coefficients=np.asarray(fitted.params), covariance=np.asarray(fitted.normalized_cov_params))
+            fitted = model.fit()
+    return np.asarray(fitted.params), np.asarray(fitted.normalized_cov_params)
 
 
 def _rows(calibration: Calibration, k: int, threshold: float) -> Floats:
@@ -156,14 +190,14 @@ class Chances:
     cautious: Floats
 
 
-def cross_fitted(calibration: Calibration, threshold: float, without: Sequence[str] = (), seed: int = 0) -> Chances:
+def cross_fitted(calibration: Calibration, threshold: float, learner: Learner = FROM_NOTHING, seed: int = 0) -> Chances:
     """Chances of every row at every rung by models of the other folds."""
     fold = np.random.default_rng(seed).permutation(np.arange(len(calibration)) % FOLDS)
     plain = np.empty((len(calibration), len(calibration.rungs) + 1))
     cautious = plain.copy()
     for held in range(FOLDS):
         rows = fold == held
-        for k, model in enumerate(fit_rungs(calibration.take(~rows), threshold, without)):
+        for k, model in enumerate(fit_rungs(calibration.take(~rows), threshold, learner)):
             unseen = _rows(calibration.take(rows), k, threshold)
             plain[rows, k] = model.chances(unseen, 0.0)
             cautious[rows, k] = model.chances(unseen, CAUTION)
@@ -240,13 +274,13 @@ class CurvePoint:
 
 
 def curve(
-    calibration: Calibration, threshold: float, recalls: Sequence[float], without: Sequence[str] = ()
+    calibration: Calibration, threshold: float, recalls: Sequence[float], learner: Learner = FROM_NOTHING
 ) -> list[CurvePoint]:
     """Nodes against recall, out of sample in models and cuts alike.
 
     Chances come from models of the other folds, and the cuts used on a fold are chosen on the chances of the others.
     """
-    chances = cross_fitted(calibration, threshold, without)
+    chances = cross_fitted(calibration, threshold, learner)
     fold = np.random.default_rng(1).permutation(np.arange(len(calibration)) % FOLDS)
     points = []
     positive = calibration.disagreement >= threshold

@@ -19,8 +19,9 @@ from numpy.typing import NDArray
 
 from valuerepair import values
 from valuerepair.deep.oracle import Climb, Climber, ClimbOutcome, DeepResult
-from valuerepair.deep.screen import NO_NODES, Screen, Verdict, judge, rungs_of
+from valuerepair.deep.screen import NO_NODES, Screen, Verdict, feature_names, judge, rungs_of
 from valuerepair.deep.screen_fit import Calibration, enough, fit_screen
+from valuerepair.deep.screen_prior import package_prior
 from valuerepair.deep.signals import COLUMN, runners
 from valuerepair.mining.options import MineOptions
 from valuerepair.positions import Position, encode_move
@@ -138,13 +139,15 @@ class Ladder:
     def _fits(self, facts: ScreenFacts) -> bool:
         options = self._options
         same_alpha = facts.alpha_given == (options.alpha is not None) and options.alpha in (None, facts.alpha)
-        model_rungs = tuple(rung.nodes for rung in Screen.from_json(facts.model).rungs[1:])
+        rungs = Screen.from_json(facts.model).rungs
+        same_features = all(rung.names == feature_names(k > 0) for k, rung in enumerate(rungs))
         return (
             same_alpha
             and facts.threshold == options.threshold
             and facts.q_from == options.q_from
             and facts.recall == self._chosen.recall
-            and model_rungs == self.rungs
+            and tuple(rung.nodes for rung in rungs[1:]) == self.rungs
+            and same_features  # other versions may have had others
         )
 
     def cut_before(self, ids: NDArray[np.int64]) -> set[int]:
@@ -169,7 +172,8 @@ class Ladder:
 
     def climb(self, position_id: int, position: Position, signals: Floats) -> Future[ClimbOutcome]:
         """Sends a position with its row of signals up the ladder."""
-        calibrating = min(1.0, _ROOTS / 2 / math.sqrt(max(self._given, 1)))
+        # The first ones are more than the rule asks for, for a while.
+        calibrating = _ROOTS / 2 / math.sqrt(self._given) if self._given >= (FIRST_FIT / _ROOTS) ** 2 else 0.0
         kept_share = calibrating + (1 - calibrating) * self._chosen.audit
         kept = _uniform(self._options.sample.seed, position.key, self._cut_by.pop(position_id, 0)) < kept_share
         self._given += 1
@@ -217,7 +221,9 @@ class Ladder:
             if self._other is not None:
                 self._fit_at = self._given + FIRST_FIT
             return
-        self._screen = fit_screen(data, options.threshold, self._chosen.recall, alpha.value, options.q_from)
+        self._screen = fit_screen(
+            data, options.threshold, self._chosen.recall, alpha.value, options.q_from, package_prior()
+        )
         given = options.alpha is not None
         facts = ScreenFacts(
             0, options.threshold, alpha.value, given, options.q_from, self._chosen.recall, self._screen.to_json(), ""

@@ -6,7 +6,8 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from valuerepair.deep.screen import AHEAD, NET_FEATURES, RUNG_FEATURES, SEARCH_FEATURES, Screen
-from valuerepair.deep.screen_fit import Calibration, CurvePoint, curve, enough, fit_screen
+from valuerepair.deep.screen_fit import Calibration, CurvePoint, Learner, curve, enough, fit_screen
+from valuerepair.deep.screen_prior import package_prior
 from valuerepair.errors import ValueRepairError
 from valuerepair.mining.screening import read_calibration
 from valuerepair.store import Store
@@ -77,10 +78,6 @@ class ScreenTable:
             shown += [f"  {name:<30}{_short(point)}" for name, point in self.without.items()]
         return shown
 
-    @property
-    def _at_recall(self) -> CurvePoint:
-        return min(self.points, key=lambda point: abs(point.wanted - self.screen.recall))
-
 
 def _point(point: CurvePoint) -> str:
     return f"{point.wanted:>6g}  1/{1 / point.share:<6.1f}{point.recall:>6.3f}  {point.found:,} of {point.positives:,}"
@@ -100,8 +97,11 @@ def screen_table(
     recall: float,
     *,
     features: bool = False,
+    from_nothing: bool = False,
 ) -> ScreenTable:
     """Fits the ladder to what the store has and measures it. With `features` every kind of them is left out once.
+
+    It begins at the package's models, as in `vr mine`, or `from_nothing`, as it does without a kind of features.
 
     Raises ValueRepairError where too little was searched in full by way of the rungs.
     """
@@ -121,11 +121,14 @@ def screen_table(
             f"threshold {threshold:g} to fit a ladder; mine more, or give a lower --threshold"
         )
     stored = next((s.fitted for s in screens(store, net_id, oracle_id) if s.threshold == threshold), None)
-    screen = fit_screen(data, threshold, recall, used.value, q_from)
+    prior = () if from_nothing else package_prior()
+    screen = fit_screen(data, threshold, recall, used.value, q_from, prior)
     recalls = sorted({*RECALLS, recall})
-    return ScreenTable(screen, stored, curve(data, threshold, recalls), _ablations(data, threshold, recall, features))
+    return ScreenTable(
+        screen, stored, curve(data, threshold, recalls, Learner(prior)), _ablations(data, threshold, recall, features)
+    )
 
 
 def _ablations(data: Calibration, threshold: float, recall: float, wanted: bool) -> dict[str, CurvePoint]:
-    groups = _GROUPS if wanted else {}
-    return {name: curve(data, threshold, [recall], without)[0] for name, without in groups.items()}
+    groups = {"nothing": (), **_GROUPS} if wanted else {}
+    return {name: curve(data, threshold, [recall], Learner((), without))[0] for name, without in groups.items()}
