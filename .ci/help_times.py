@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import time
@@ -20,7 +21,8 @@ def best_of_three(command: list[str]) -> float:
 
 vr = sys.argv[1]
 listing = subprocess.run([vr, "--help"], check=True, capture_output=True, text=True).stdout
-commands = [line.split()[0] for line in listing.split("Commands:")[1].splitlines() if line.startswith("  ")]
+# A command's line begins after two spaces; a help text that is wrapped goes on further in.
+commands = re.findall(r"^  (\S+)", listing.split("Commands:")[1], flags=re.MULTILINE)
 slow = False
 for arguments in [[], *([name] for name in commands)]:
     seconds = best_of_three([vr, *arguments, "--help"])
