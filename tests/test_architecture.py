@@ -26,6 +26,8 @@ ROOMS = (
     "candidates",
     "mining",
     "books",
+    "play",
+    "training",
     "views",
     "doctor",
     "selftest",

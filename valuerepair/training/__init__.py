@@ -1,0 +1,1 @@
+"""What a trainer reads: lc0's training records of own games, mixtures of games, weights of positions."""
