@@ -1,0 +1,158 @@
+"""The lines of a book: where games begin."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import re
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import chess
+import chess.pgn
+
+from valuerepair.board import keys, parse_fens
+from valuerepair.books.check import BookCheck, ReadEntry
+from valuerepair.books.epd_reader import epd_board
+from valuerepair.books.lc0_reader import Refused
+from valuerepair.errors import ValueRepairError
+from valuerepair.positions import STARTPOS_FEN
+
+_GZIP_MAGIC = b"\x1f\x8b"
+_TAG = re.compile(r"\[\s*(\w+)\s+\"((?:[^\"\\]|\\.)*)\"\s*\]")
+_ESCAPED = re.compile(r"\\(.)")
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """One line of a book: the games from it begin at `start_fen` with `moves` (UCI), which lead to `fen`.
+
+    `number` counts the lines from 0, `key` is the 64-bit key of `fen` (as in `Position.key`), `tags` are those of PGN.
+    """
+
+    number: int
+    start_fen: str
+    moves: tuple[str, ...]
+    fen: str
+    key: int
+    tags: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def white_to_move(self) -> bool:
+        """Whether White makes the first move after the book."""
+        return self.fen.split(" ", 2)[1] == "w"
+
+
+_Line = tuple[str, tuple[str, ...], str, Mapping[str, str]]  # start_fen, moves, fen, tags
+
+
+def read_openings(path: str | Path, *, strict: bool = False) -> list[Opening]:
+    """The lines of a book: PGN (its main lines; .pgn, .pgn.gz), else EPD or FEN, one position a line.
+
+    With `strict` the book must be one that lc0's reader takes and reads as it is written, and from which a game can be
+    played (`vr books check`); EPD, which lc0 does not read at all, must be legal positions. Raises ValueRepairError
+    that names the first line at fault, also for a book without lines.
+    """
+    name = str(path)
+    content = _content(Path(path))
+    suffix = Path(path).name.lower().removesuffix(".gz")
+    if suffix.endswith(".pgn"):
+        lines = list(_strict_lines(name, content) if strict else _pgn_lines(name, content))
+    else:
+        if strict and suffix.endswith(".epd"):
+            _check(name)
+        lines = list(_epd_lines(name, content))
+    if not lines:
+        raise ValueRepairError(f"{name}: no opening in it")
+    found = keys(parse_fens([fen for _, _, fen, _ in lines])).tolist()
+    return [Opening(i, *line[:3], key, line[3]) for i, (line, key) in enumerate(zip(lines, found, strict=True))]
+
+
+def initial_opening() -> Opening:
+    """The initial position, for games without a book."""
+    return Opening(0, STARTPOS_FEN, (), STARTPOS_FEN, int(keys(parse_fens([STARTPOS_FEN]))[0]))
+
+
+def _content(path: Path) -> str:
+    if path.is_dir():
+        raise ValueRepairError(f"{path}: is a directory, not a book")
+    if not path.exists():
+        raise ValueRepairError(f"{path}: no such file")
+    raw = path.read_bytes()
+    if raw.startswith(_GZIP_MAGIC):
+        try:
+            raw = gzip.decompress(raw)
+        except (EOFError, gzip.BadGzipFile, zlib.error):
+            raise ValueRepairError(f"{path}: the compressed data is cut off or damaged") from None
+    return raw.removeprefix(b"\xef\xbb\xbf").decode("utf-8", "replace")
+
+
+def _check(name: str, on_entry: Callable[[ReadEntry], None] | None = None) -> None:
+    """Raises ValueRepairError for a book that lc0 would refuse or misread."""
+    problem = next(iter(BookCheck(name, on_entry)), None)
+    if problem is not None:
+        where = f"{name}:{problem.line}" if problem.line else name
+        raise ValueRepairError(f"{where}: {problem.reason}; `vr books check {name}` names all that is wrong")
+
+
+def _strict_lines(name: str, content: str) -> Iterator[_Line]:
+    """The entries of a book without problems, as lc0 reads them."""
+    entries: list[ReadEntry] = []
+    _check(name, entries.append)
+    text = content.split("\n")
+    for entry in entries:
+        yield _normal(entry.start_fen), entry.moves, entry.fen, _tags_above(text, entry.line)
+
+
+def _tags_above(text: list[str], line: int) -> dict[str, str]:
+    """The tags of the entry whose moves begin at this 1-based line: they and empty lines are all above it."""
+    at, tags = line - 2, []
+    while at >= 0 and (not text[at].strip() or text[at].startswith("[")):
+        tags += _TAG.findall(text[at])
+        at -= 1
+    return _unescaped(reversed(tags))
+
+
+def _unescaped(tags: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """python-chess leaves the backslashes of tags in place, too."""
+    return {name: _ESCAPED.sub(r"\1", value) for name, value in tags}
+
+
+def _pgn_lines(name: str, content: str) -> Iterator[_Line]:
+    text, number = io.StringIO(content), 0
+    while (game := chess.pgn.read_game(text)) is not None:
+        number += 1
+        if game.errors:
+            raise ValueRepairError(f"{name}: game {number}: {str(game.errors[0]).splitlines()[0]}")
+        try:
+            board = game.board()
+        except ValueError as error:
+            raise ValueRepairError(f"{name}: game {number}: {error}") from None
+        if board.status() != chess.STATUS_VALID or type(board) is not chess.Board or board.chess960:
+            raise ValueRepairError(f"{name}: game {number}: {board.fen()}: not a legal position of standard chess")
+        start, moves = board.fen(), []
+        for move in game.mainline_moves():
+            if not move:
+                raise ValueRepairError(f"{name}: game {number}: a null move")
+            moves.append(move.uci())
+            board.push(move)
+        yield start, tuple(moves), board.fen(), _unescaped(game.headers.items())
+
+
+def _epd_lines(name: str, content: str) -> Iterator[_Line]:
+    for number, line in enumerate(content.split("\n"), 1):
+        text = line.strip(" \t\r")
+        if not text or text[0] == "#":
+            continue
+        try:
+            fen = epd_board(text).fen()
+        except Refused as reason:
+            raise ValueRepairError(f"{name}:{number}: {reason}") from None
+        yield fen, (), fen, {}
+
+
+def _normal(fen: str) -> str:
+    """The FEN with six fields and an e.p. square only where a capture is legal."""
+    return chess.Board(fen).fen()
