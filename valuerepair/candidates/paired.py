@@ -137,7 +137,9 @@ def bootstrap(
     if not len(differences):
         return [Interval(float("nan"), float("nan"), float("nan"))] * differences.shape[1]
     means = (weights @ differences) / weights.sum()
-    names, place = np.unique(groups, return_inverse=True)
+    standing = weights > 0  # games that stand for nothing would only dilute the draws
+    names, place = np.unique(groups[standing], return_inverse=True)
+    differences, weights = differences[standing], weights[standing]
     count = len(names)
     if count < 2:
         return [Interval(float(mean), float("nan"), float("nan")) for mean in means]

@@ -222,10 +222,7 @@ def _read(store: Store, words: Sequence[str], oracle: AskedOracle, alpha: float,
     for i, each in enumerate(words):
         frame = store.frame(each, oracle.digest, alpha, q_from, text=False).set_index("position_id")
         own = pd.DataFrame({i: frame["disagreement"]})
-        if joined is None:
-            joined = own.assign(game_id=frame["game_id"])
-        else:
-            joined = joined.join(own, how="inner")
+        joined = own.assign(game_id=frame["game_id"]) if joined is None else joined.join(own, how="inner")
     assert joined is not None
     usable = joined[joined[0].notna()]
     scores = Scores(

@@ -14,6 +14,7 @@ import numpy as np
 from valuerepair.board import fens, in_check, keys, legal_moves, parse_fens, replay, status_error
 from valuerepair.board.rows import Boards
 from valuerepair.errors import UsageError, ValueRepairError
+from valuerepair.mcts.backup import solved
 from valuerepair.mcts.check import check_trees
 from valuerepair.mcts.evaluator import Evaluator, Leaves
 from valuerepair.mcts.noise import add_noise
@@ -27,6 +28,7 @@ from valuerepair.mcts.syzygy import Tables
 from valuerepair.mcts.tree import (
     DONE,
     FREE,
+    LIMIT,
     MOST_MOVES,
     NEEDS_EDGES,
     NEEDS_NODES,
@@ -129,18 +131,22 @@ class Forest:
     def step(self, more: Callable[[object, SearchResult], int] = no_more) -> list[tuple[object, SearchResult]]:
         """One round: a leaf of every busy tree, one call of the evaluator. Returns tag and result of finished trees.
 
-        `more` is asked, with both, up to how many visits a tree that has its visits is to grow on; 0 for no further.
+        `more` is asked, with both, up to how many visits a tree that has its visits is to grow on; 0 for no further. A
+        tree that is proven does not grow, and `more` is asked again.
         """
         finished: list[tuple[object, SearchResult]] = []
         if not self.play_round():
             return finished
         for slot in np.flatnonzero(self._trees.slots[:, STATE] == DONE).tolist():
             tag, result = self._tags[slot], self.result(slot, self._lines)
-            if nodes := more(tag, result):
-                self.go_on(slot, nodes)
-                continue
-            finished.append((tag, result))
-            self.release(slot)
+            while nodes := more(tag, result):
+                if not self._is_proven(slot):  # what is proven is as long as any search of it
+                    self._make_room_for(nodes)
+                    self._trees.slots[slot, [LIMIT, STATE]] = nodes, SEARCHING  # the same search: its counts go on
+                    break
+            else:
+                finished.append((tag, result))
+                self.release(slot)
         return finished
 
     def play_round(self) -> bool:
@@ -154,6 +160,12 @@ class Forest:
     def is_done(self, slot: int) -> bool:
         """The tree has its visits, or is proven."""
         return bool(self._trees.slots[slot, STATE] == DONE)
+
+    def _is_proven(self, slot: int) -> bool:
+        """A tree that is done is so because its root is proven."""
+        if self._trees.slots[slot, LIMIT] > self.visits(slot):
+            return True
+        return self._rules.certainty and bool(solved(self._trees, slot * self._rules.node_room))
 
     def visits(self, slot: int) -> int:
         """Visits of the root so far."""

@@ -6,6 +6,7 @@ from valuerepair.deep.oracle import DeepFailure
 from valuerepair.errors import ValueRepairError
 from valuerepair.store import Store
 from valuerepair.store.rows import Run
+from valuerepair.store.screening import forget_passage
 
 # An engine that fails on so many positions and has not scored one is broken as a whole.
 HOPELESS = 10
@@ -40,6 +41,7 @@ class Failures:
         """Records what is held back."""
         for position_id, failure in self._held:
             store.add_failure(position_id, oracle_id, failure.reason, failure.attempts, run)
+            forget_passage(store, oracle_id, position_id)  # an earlier ladder may have cut it
         self._held.clear()
 
     def hopeless(self) -> ValueRepairError:

@@ -70,11 +70,7 @@ class ScreenTable:
         shown += ["", "nodes against recall, cross-validated", "  wanted   nodes   recall  candidates"]
         shown += [f"  {_point(point)}" for point in self.points]
         if self.without:
-            shown += [
-                "",
-                f"at a wanted recall of {screen.recall:g}, without",
-                f"  {'nothing':<30}{_short(self._at_recall)}",
-            ]
+            shown += ["", f"learned from nothing, at a wanted recall of {screen.recall:g}, without"]
             shown += [f"  {name:<30}{_short(point)}" for name, point in self.without.items()]
         return shown
 

@@ -1,0 +1,316 @@
+"""The ladder at work with stand-ins: what ends where, the same whatever the speed, resuming, weights, other ladders."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from dataclasses import astuple, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner, Result
+
+from tests.climbing_doubles import (
+    ALPHA,
+    FAILS_EVERY,
+    NODES,
+    THRESHOLD,
+    ClimbingOracle,
+    climb_by_key,
+    fixed_screen,
+    ladder_options,
+    options_for,
+    true_q,
+)
+from tests.climbing_doubles import net_q as q_of_net
+from tests.mining_doubles import dump, random_games
+from valuerepair.archives import SampleOptions
+from valuerepair.cli import cli
+from valuerepair.mining import screening as ladder
+from valuerepair.mining.options import parse_screen
+from valuerepair.store import Store
+from valuerepair.store.recall import figures
+from valuerepair.store.screening import passages, screens
+
+ARCHIVE = Path(__file__).parents[1] / "data" / "games.pgn.zst"
+
+
+@pytest.fixture(scope="module")
+def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return random_games(tmp_path_factory.mktemp("archive") / "random.pgn", 90)
+
+
+@pytest.fixture
+def db(tmp_path: Path) -> Path:
+    return tmp_path / "a.db"
+
+
+@pytest.fixture
+def fixed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fits give one screen always, at once."""
+    monkeypatch.setattr(ladder, "enough", lambda data, threshold: True)
+    monkeypatch.setattr(
+        ladder,
+        "fit_screen",
+        lambda data, threshold, recall, alpha, q_from, prior: replace(
+            fixed_screen(), threshold=threshold, recall=recall, alpha=alpha
+        ),
+    )
+
+
+OPTIONS = options_for(ladder_options())
+
+
+def keys(db: Path, where: str) -> set[int]:
+    connection = sqlite3.connect(db)
+    found = connection.execute(f"SELECT key FROM positions WHERE id IN (SELECT position_id FROM {where})").fetchall()
+    connection.close()
+    return {key % 2**64 for (key,) in found}
+
+
+def test_every_position_is_scored_or_cut_or_has_failed(archive: Path, db: Path) -> None:
+    oracle, said = ClimbingOracle(), list[str]()
+    summary = climb_by_key(archive, db, OPTIONS, oracle, said)
+    assert summary.state == "finished"
+    assert summary.scored + summary.cut + summary.failed == summary.sampled > 330
+    whole, cut = keys(db, "deep_values WHERE stage = 'full'"), keys(db, "screened WHERE NOT searched")
+    failed = keys(db, "failures")
+    assert (len(whole), len(cut), len(failed)) == (summary.scored, summary.cut, summary.failed)
+    assert len(whole | cut | failed) == summary.sampled
+    assert all(key % FAILS_EVERY == 0 for key in failed)
+    assert len(cut) > 0.3 * summary.sampled
+    # Nothing was searched twice, nor deeper than the ladder let it.
+    assert all(len(tops) == 1 for tops in oracle.tops.values())
+    assert whole == {key for key, (top,) in oracle.tops.items() if top == NODES and key not in failed}
+    assert any(line.startswith("screening: fitted on 6") for line in said)
+    assert any(f"{summary.cut} cut by screening" in line for line in summary.lines())
+    assert any(line.startswith("screening: 1/") and "recall" in line for line in summary.lines())
+    # Most of what it found is all there is.
+    sampled = keys(db, "screened")
+    true = {key for key in sampled if abs(q_of_net(key) - true_q(key)) >= THRESHOLD + 0.01}
+    assert len(true & whole) >= 0.8 * len(true) > 10
+
+
+def test_the_store_is_the_same_whatever_the_speed(archive: Path, tmp_path: Path) -> None:
+    stores = []
+    for workers, delay in ((1, 0.0), (5, 0.004)):
+        db = tmp_path / f"{workers}.db"
+        climb_by_key(archive, db, OPTIONS, ClimbingOracle(workers, delay))
+        stores.append(dump(db))
+    assert stores[0] == stores[1]
+    assert len(stores[0]["screens"]) >= 3
+
+
+@pytest.mark.parametrize("limits", [(30, 64, 96), (200,)])
+def test_a_run_that_was_stopped_and_goes_on_ends_as_one_that_was_not(
+    archive: Path, tmp_path: Path, limits: tuple[int, ...]
+) -> None:
+    done, whole = tmp_path / "stopped.db", tmp_path / "whole.db"
+    for limit in limits:
+        state = climb_by_key(archive, done, options_for(ladder_options(), limit=limit)).state
+        assert state == "limited"
+    climb_by_key(archive, done, OPTIONS)
+    climb_by_key(archive, whole, OPTIONS)
+    assert dump(done) == dump(whole)
+
+
+def test_the_same_command_again_does_nothing(archive: Path, db: Path, fixed: None) -> None:
+    first = climb_by_key(archive, db, OPTIONS)
+    before, oracle = dump(db), ClimbingOracle()
+    again = climb_by_key(archive, db, OPTIONS, oracle)
+    assert oracle.tops == {}
+    assert dump(db) == before
+    assert (again.scored, again.cut) == (first.scored, first.cut)
+    assert astuple(again.candidates) == pytest.approx(astuple(first.candidates))  # sums in another order
+
+
+def test_an_audit_of_all_searches_all(archive: Path, db: Path, fixed: None) -> None:
+    summary = climb_by_key(archive, db, options_for(ladder_options(audit=1.0)))
+    assert (summary.cut, summary.scored + summary.failed) == (0, summary.sampled)
+    with Store.open(db) as store:
+        assert (store.frame(alpha=ALPHA)["weight"] == 1).all()
+        assert any(p.cut_at is not None for p in passages(store, 1, 1))
+
+
+def weights(db: Path) -> set[float]:
+    with Store.open(db) as store:
+        return set(store.frame(alpha=ALPHA)["weight"].tolist())
+
+
+def test_screen_off_searches_what_was_cut_and_nothing_weighs_more(archive: Path, db: Path, fixed: None) -> None:
+    first = climb_by_key(archive, db, OPTIONS)
+    assert first.cut > 0
+    assert max(weights(db)) > 1
+    oracle = ClimbingOracle()
+    after = climb_by_key(archive, db, options_for(None), oracle)
+    assert len(oracle.tops) == first.cut
+    assert (after.cut, after.scored + after.failed) == (0, after.sampled)
+    assert weights(db) == {1.0}
+    assert after.candidates.rate == after.candidates.count / after.scored
+    # The ladder finds nothing to do after that.
+    again = climb_by_key(archive, db, OPTIONS, oracle := ClimbingOracle())
+    assert (again.cut, oracle.tops) == (0, {})
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"threshold": 0.3}, "threshold 0.5, alpha 200, recall 0.9; this run is for threshold 0.3, alpha 200"),
+        ({"alpha": 300.0}, "alpha 200, recall 0.9; this run is for threshold 0.5, alpha 300"),
+        ({"alpha": None}, "alpha 200, recall 0.9; this run is for threshold 0.5, alpha auto"),
+        ({"screen": ladder_options(recall=0.99)}, "recall 0.9; this run is for threshold 0.5, alpha 200, recall 0.99"),
+        ({"screen": ladder_options(rungs=(10, 200))}, "recall 0.9, rungs 10,100; this run is for threshold 0.5"),
+    ],
+    ids=["threshold", "alpha", "auto", "recall", "rungs"],
+)  # fmt: skip
+def test_another_ladder_says_so_and_judges_again(
+    archive: Path, db: Path, fixed: None, changes: dict[str, Any], told: str
+) -> None:
+    first = climb_by_key(archive, db, OPTIONS)
+    with Store.open(db) as store:
+        last = max(facts.id for facts in screens(store, 1, 1))
+    said, oracle = list[str](), ClimbingOracle()
+    second = climb_by_key(archive, db, replace(OPTIONS, **changes), oracle, said)
+    lines = [line for line in said if "the store's ladder is for" in line]
+    assert len(lines) == 1
+    assert told in lines[0]
+    assert lines[0].endswith("fitted anew, and what that one cut is judged again")
+    assert 0 < len(oracle.tops) <= first.cut
+    assert second.scored + second.cut + second.failed == second.sampled == first.sampled
+    with Store.open(db) as store:
+        found = passages(store, 1, 1)
+        newest = max(p.screen_id or 0 for p in found)
+        assert all((p.screen_id or 0) > last for p in found if not p.searched)
+        again = [p for p in found if (p.screen_id or 0) == newest and p.cut_at is not None]
+        assert any(p.searched for p in again) or len(again) < 40
+
+
+def test_another_threshold_leaves_rates_unbiased(archive: Path, tmp_path: Path, fixed: None) -> None:
+    """A ladder for 0.5, then one for 0.3 on the same positions: rates at 0.3 are those of all."""
+    off = []
+    for seed in range(5):
+        db = tmp_path / f"{seed}.db"
+        sample = SampleOptions(per_game=4, seed=seed)
+        for threshold in (0.5, 0.3):
+            climb_by_key(archive, db, replace(OPTIONS, sample=sample, threshold=threshold), ClimbingOracle(fails=False))
+        off.append(_off(db, 0.3))
+    assert abs(np.mean(off)) < 3 * max(float(np.std(off, ddof=1)), 0.005) / np.sqrt(len(off))
+
+
+def _off(db: Path, threshold: float) -> float:
+    """How far the weighted rate is from that of all positions sampled."""
+    with Store.open(db) as store:
+        frame = store.frame(alpha=ALPHA)
+    every = keys(db, "screened") | set(frame["key"].tolist())
+    truth = np.mean([abs(q_of_net(key) - np.tanh(_cp(key) / (2 * ALPHA))) >= threshold for key in every])
+    hits = frame["disagreement"].abs() >= threshold
+    return float((hits * frame["weight"]).sum() / frame["weight"].sum() - truth)
+
+
+def _cp(key: int) -> int:
+    return round(2 * ALPHA * float(np.arctanh(true_q(key))))
+
+
+@pytest.mark.slow
+def test_weighted_rates_are_unbiased_and_recall_is_within_its_interval(
+    archive: Path, tmp_path: Path, fixed: None
+) -> None:
+    """Over many samples, also at a threshold far below that which the ladder is for: most of it is cut there."""
+    off: dict[float, list[float]] = {0.5: [], 0.2: []}
+    held = []
+    for seed in range(40):
+        db = tmp_path / f"{seed}.db"
+        sample = SampleOptions(per_game=4, seed=seed)
+        climb_by_key(archive, db, replace(OPTIONS, sample=sample), ClimbingOracle(fails=False))
+        for threshold, found in off.items():
+            found.append(_off(db, threshold))
+        with Store.open(db) as store:
+            frame = store.frame(alpha=ALPHA)
+            said = figures(store, 1, 1, frame, 0.2)
+        assert said is not None
+        every = keys(db, "screened")
+        true = sum(abs(q_of_net(key) - np.tanh(_cp(key) / (2 * ALPHA))) >= 0.2 for key in every)
+        held.append(said["recall_low"] <= said["found"] / true <= said["recall_high"])
+    for found in off.values():
+        assert abs(np.mean(found)) < 3 * max(float(np.std(found, ddof=1)), 0.002) / np.sqrt(len(found))
+    assert np.mean(held) >= 0.85
+
+
+# -- command line -----------------------------------------------------------------------------------------------------
+
+
+def vr(*arguments: str | Path) -> Result:
+    return CliRunner().invoke(cli, [str(each) for each in arguments], standalone_mode=False)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (("--recall", "1"), "--recall 1: give a share from 0.5 to below 1"),
+        (("--recall", "0.2"), "--recall 0.2: give a share from 0.5 to below 1"),
+        (("--recall", "nan"), "--recall nan: give a share"),
+        (("--audit", "2"), "--audit 2: give a share from 0 to 1"),
+        (("--audit", "-0.1"), "--audit -0.1: give a share from 0 to 1"),
+        (("--screen", "5000,100"), "--screen 5000,100: give ascending numbers of nodes"),
+        (("--screen", "100,100"), "--screen 100,100: give ascending numbers of nodes"),
+        (("--screen", "0,100"), "--screen 0,100: give ascending numbers of nodes"),
+        (("--screen", "some"), "--screen some: give auto, off, or nodes of the rungs"),
+        (("--screen", "5000,"), "--screen 5000,: give auto, off, or nodes of the rungs"),
+        (("--screen-search", "1"), "--screen-search 1: one node is the net's own value"),
+        (("--screen-search", "-5"), "--screen-search -5: one node is"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_before_anything_is_made(db: Path, given: tuple[str, ...], message: str) -> None:
+    done = vr("mine", ARCHIVE, "--db", db, *given)
+    assert message in str(done.exception)
+    assert not db.exists()
+
+
+def test_off_needs_nothing_and_auto_is_the_default() -> None:
+    assert parse_screen("off", 0.98, 0.02, None) is None
+    chosen = parse_screen("auto", 0.98, 0.02, None)
+    assert chosen is not None
+    assert chosen.rungs is None
+    assert parse_screen("5,10", 0.9, 0.1, 0) == ladder_options(rungs=(5, 10), audit=0.1)
+
+
+@pytest.fixture
+def net(shared_data: Path) -> Path:
+    return shared_data / "nets" / "maia-1900.pb.gz"
+
+
+def test_rungs_that_the_oracle_has_no_use_for(db: Path, net: Path, stockfish: str) -> None:
+    for deep, message in (
+        ("stockfish:nodes=4000", "--screen: rungs lie below the 4,000 nodes of the whole search"),
+        ("stockfish:depth=3", "--screen with rungs: the deep search is not limited by nodes alone"),
+    ):
+        done = vr("mine", ARCHIVE, "--db", db, "--net", net, "--deep", deep, "--screen", "1000,4000", "-q")
+        assert message in str(done.exception)
+
+
+def test_a_search_without_nodes_is_not_screened(db: Path, net: Path, stockfish: str) -> None:
+    done = vr("mine", ARCHIVE, "--db", db, "--net", net, "--deep", "stockfish:depth=2", "--limit", "10")
+    assert done.exception is None
+    assert "screening is off: it needs a deep search that is limited by nodes alone" in done.stderr
+    with Store.open(db) as store:
+        assert passages(store, 1, 1) == []
+
+
+def test_a_real_run_is_screened_and_vr_stats_says_so(db: Path, net: Path, stockfish: str) -> None:
+    words = ("--db", db, "--net", net, "--deep", "stockfish:nodes=4000", "--positions", "150", "--seed", "3")
+    done = vr("mine", ARCHIVE, *words, "--threshold", "0.3", "--recall", "0.8")
+    assert done.exception is None, done.stderr
+    assert "screening: fitted on 64 positions searched in full" in done.stderr
+    said = vr("stats", "--db", db, "--threshold", "0.3").stdout
+    assert "screening of 150 positions" in said
+    scored = json.loads(vr("stats", "--db", db, "--threshold", "0.3", "--json").stdout)["scored"]
+    told = scored["screening"]
+    assert told["positions"] == 150
+    assert told["cut"] == sum(left["positions"] for left in told["left_at"]) == 150 - scored["positions"]
+    with Store.open(db) as store:
+        stages = {stage for (stage,) in store.connection.execute("SELECT DISTINCT stage FROM deep_values")}
+        whole = store.frame()["nodes"]
+    assert stages == {"20", "40", "80", "200", "400", "800", "2000", "full"}
+    assert (whole >= 3500).mean() > 0.9

@@ -1,0 +1,202 @@
+"""What the store makes of the ladder's records: weights, rates, recall, and stores of older versions."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from tests.mining_doubles import mine_by_key, random_games
+from valuerepair.store import Store, recall, schema, screening
+from valuerepair.store.rates import weighted, wilson
+from valuerepair.store.recall import figures, one_line
+from valuerepair.store.rows import Run
+from valuerepair.store.screening import Passage, ScreenFacts
+
+SCREEN = 1
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store of some hundred positions searched in full without a ladder."""
+    folder = tmp_path_factory.mktemp("screening")
+    mine_by_key(random_games(folder / "random.pgn", 30), folder / "a.db")
+    return folder / "a.db"
+
+
+@pytest.fixture
+def store(made: Path, tmp_path: Path) -> Any:
+    (tmp_path / "b.db").write_bytes(made.read_bytes())
+    with Store.open(tmp_path / "b.db", write=True) as opened:
+        screening.add_screen(opened, 1, 1, ScreenFacts(0, 0.5, 200.0, True, "cp", 0.98, "{}", ""))
+        yield opened
+
+
+def add(store: Store, position: int, cut_at: int | None, searched: bool, probability: float = 1.0) -> None:
+    passage = Passage(position, SCREEN, cut_at, None if cut_at is None else 0.01, 100, searched, probability)
+    screening.add_passage(store, 1, 1, passage, Run(1))
+
+
+def unsearched(store: Store, position: int) -> None:
+    store.connection.execute("DELETE FROM deep_values WHERE position_id = ?", (position,))
+
+
+# -- rates ------------------------------------------------------------------------------------------------------------
+
+
+def test_equal_weights_are_wilsons_interval() -> None:
+    for hits, total in ((0, 7), (3, 7), (7, 7), (20, 900)):
+        mask = np.arange(total) < hits
+        for weight in (1.0, 4.5):
+            found, expected = weighted(mask, np.full(total, weight)), wilson(hits, total)
+            assert (found.count, found.total) == (hits, total)
+            assert (found.rate, found.low, found.high) == pytest.approx((expected.rate, expected.low, expected.high))
+
+
+def test_weighted_rates_by_hand() -> None:
+    found = weighted(np.array([True, False, True, False]), np.array([1.0, 1.0, 10.0, 10.0]))
+    assert found.rate == pytest.approx(11 / 22)
+    effective = 22**2 / 202
+    assert (found.low, found.high) == pytest.approx(_wilson(0.5, effective))
+    # A row of weight 0 is a row, and weighs nothing.
+    more = weighted(np.array([True, False, True, False, True]), np.array([1.0, 1.0, 10.0, 10.0, 0.0]))
+    assert (more.count, more.total, more.rate, more.low) == (3, 5, found.rate, found.low)
+
+
+def _wilson(p: float, n: float) -> tuple[float, float]:
+    z = 1.959963984540054
+    half = z * np.sqrt(p * (1 - p) / n + z * z / (4 * n * n))
+    return (p + z * z / (2 * n) - half) / (1 + z * z / n), (p + z * z / (2 * n) + half) / (1 + z * z / n)
+
+
+# -- weights ----------------------------------------------------------------------------------------------------------
+
+
+def test_weights_of_the_frame(store: Store) -> None:
+    a, b, c, d = store.frame(alpha=200.0)["position_id"].tolist()[:4]
+    add(store, a, None, True)
+    add(store, b, 20, True, 0.05)
+    add(store, c, 20, False, 0.05)  # cut, and searched for another net: b stands for it already
+    add(store, d, 20, False, 0.05)
+    unsearched(store, d)
+    frame = store.frame(alpha=200.0).set_index("position_id")
+    assert frame.loc[[a, b, c], "weight"].tolist() == pytest.approx([1, 20, 0])
+    assert d not in frame.index
+    known = store.known(np.array([a, b, c, d]), 1, 1)
+    assert [k.weight for k in known[:3]] == pytest.approx([1, 20, 0])
+    assert (frame["weight"].sum(), len(frame)) == (pytest.approx(len(frame) - 2 + 20), len(frame))
+
+
+def test_positions_that_are_settled_stand_for_themselves(store: Store) -> None:
+    a, b, c, d, e = store.frame(alpha=200.0)["position_id"].tolist()[:5]
+    for position, searched in ((a, True), (b, True), (c, False), (d, False)):
+        add(store, position, 20, searched, 0.1)
+    add(store, e, None, True)
+    unsearched(store, d)
+    screening.settle(store, 1, np.array([a, c, d, e]), 1, [SCREEN])
+    assert [p.probability for p in screening.passages(store, 1, 1)] == [0.1] * 4 + [1.0]
+    screening.settle(store, 1, np.array([a, c, d, e]), 2)
+    assert [p.probability for p in screening.passages(store, 1, 1)] == [0.1] * 4 + [1.0]
+    screening.settle(store, 1, np.array([a, c, d, e]))
+    left = {p.position_id: p for p in screening.passages(store, 1, 1)}
+    assert c not in left
+    assert (left[a].cut_at, left[a].chance, left[a].probability) == (None, None, 1.0)
+    assert (left[b].cut_at, left[b].probability) == (20, 0.1)
+    assert screening.cut_before(store, 1, 1, np.array([a, b, d, e])) == {d: SCREEN}
+    assert store.frame(alpha=200.0).set_index("position_id").loc[[a, b, c, e], "weight"].tolist() == [1, 10, 1, 1]
+    screening.forget_passage(store, 1, b)
+    assert b not in {p.position_id for p in screening.passages(store, 1, 1)}
+
+
+# -- recall -----------------------------------------------------------------------------------------------------------
+
+
+def frame_of(values: dict[int, float]) -> pd.DataFrame:
+    frame: pd.DataFrame = pd.DataFrame({"position_id": list(values), "disagreement": list(values.values())})
+    return frame
+
+
+def figures_of(monkeypatch: pytest.MonkeyPatch, passages: list[Passage], values: dict[int, float]) -> Any:
+    monkeypatch.setattr(screening, "passages", lambda *_: passages)
+    monkeypatch.setattr(screening, "screens", lambda *_: [])
+    return figures(None, 1, 1, frame_of(values), 0.5)  # type: ignore[arg-type]  # what it asks the store is replaced
+
+
+def test_recall_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
+    """20 go through, 4 of these candidates; of 80 that leave 10 are searched, 1 of these a candidate: 7 are missed."""
+    through = [Passage(i, 1, None, None, 1000, True, 1.0) for i in range(20)]
+    leave = [Passage(i, 1, 10, 0.01, 1000 if i < 30 else 10, i < 30, 0.125) for i in range(20, 100)]
+    values = {i: 0.9 if i < 4 or i == 20 else -0.1 for i in range(30)}
+    found = figures_of(monkeypatch, through + leave, values)
+    assert (found["positions"], found["cut"], found["audited"], found["audit_hits"]) == (100, 70, 10, 1)
+    assert (found["found"], found["missed"]) == (5, pytest.approx(80 * 0.1 - 1))
+    assert found["recall"] == pytest.approx(5 / 12)
+    low, high = _wilson(0.1, 10)
+    assert found["recall_low"] == pytest.approx(5 / (5 + 80 * high - 1))
+    assert found["recall_high"] == pytest.approx(5 / (5 + max(0, 80 * low - 1)))
+    assert (found["nodes"], found["brute_nodes"]) == (30 * 1000 + 70 * 10, 100_000)
+    assert found["saving"] == pytest.approx(100_000 / 30_700)
+    assert found["left_at"] == [{"nodes": 10, "positions": 70}]
+    # One of the cut was searched for another net, and is a candidate: one less is missed.
+    found = figures_of(monkeypatch, through + leave, {**values, 50: 0.9})
+    assert (found["cut"], found["found"], found["missed"]) == (69, 6, pytest.approx(6))
+    assert recall.lines(found)[-1].split() == ["left", "at", "10", "nodes", "69"]
+
+
+def test_without_audits_recall_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
+    passages = [Passage(0, 1, None, None, 1000, True, 1.0), Passage(1, 1, 0, 0.01, 0, False, 0.02)]
+    found = figures_of(monkeypatch, passages, {0: 0.9})
+    assert (found["recall"], found["recall_low"], found["missed"]) == (None, None, None)
+    assert "recall unknown: 0 of 0 cut positions" in one_line(found)
+    assert "before any search" in recall.lines(found)[-1]
+
+
+def test_where_nothing_was_cut_nothing_is_missed(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = figures_of(monkeypatch, [Passage(0, None, None, None, 1000, True, 1.0)], {0: 0.9})
+    assert (found["recall"], found["missed"]) == (1.0, 0)
+    assert one_line(found).startswith("nothing was cut")
+    assert figures_of(monkeypatch, [], {}) is None
+
+
+def test_the_interval_holds_the_true_recall(monkeypatch: pytest.MonkeyPatch) -> None:
+    """2,000 positions that leave with 1.5 % candidates among them, audited by falling shares: 95 % hold."""
+    rng, held, inside = np.random.default_rng(8), 0, 200
+    for _ in range(inside):
+        share = 0.03 + 0.3 / np.sqrt(np.arange(1, 2001))
+        hit, kept = rng.random(2000) < 0.015, rng.random(2000) < share
+        through = [Passage(-i - 1, 1, None, None, 1000, True, 1.0) for i in range(100)]
+        leave = [Passage(i, 1, 10, 0.0, 10, bool(kept[i]), float(share[i])) for i in range(2000)]
+        values = {-i - 1: 0.9 for i in range(100)} | {i: 0.9 * bool(hit[i]) for i in np.flatnonzero(kept).tolist()}
+        found = figures_of(monkeypatch, through + leave, values)
+        known = 100 + int((hit & kept).sum())
+        truth = known / (known + int((hit & ~kept).sum()))
+        held += found["recall_low"] <= truth <= found["recall_high"]
+    assert held / inside >= 0.91
+
+
+# -- older stores -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_stores_from_before_the_ladder_go_on(made: Path, tmp_path: Path, version: int) -> None:
+    path = tmp_path / "old.db"
+    path.write_bytes(made.read_bytes())
+    with Store.open(path) as opened:
+        before = opened.frame(alpha=200.0)
+    connection = sqlite3.connect(path)
+    for table in ("screened", "screens", "signals", *(["priors"] if version == 2 else [])):
+        connection.execute(f"DROP TABLE {table}")
+    connection.execute(f"PRAGMA user_version = {version}")
+    connection.commit()
+    connection.close()
+    with Store.open(path) as opened:
+        assert opened.connection.execute("PRAGMA user_version").fetchone()[0] == schema.SCHEMA_VERSION
+        after = opened.frame(alpha=200.0)
+        assert screening.passages(opened, 1, 1) == []
+        assert opened.stats()["scored"]["screening"] is None
+    pd.testing.assert_frame_equal(before, after)
+    assert (after["weight"] == 1).all()
