@@ -1,0 +1,161 @@
+"""Elo, LOS, verdicts and pairs: against published lines, fastchess's own tests, and laws."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from valuerepair.play.elo import (
+    LEVELS,
+    Pentanomial,
+    Score,
+    elo_interval,
+    elo_of,
+    los,
+    normalized_elo,
+    share_interval,
+    share_of,
+    verdict,
+    verdicts,
+)
+from valuerepair.play.pairs import Tally, score_of_white, tally
+from valuerepair.play.record import GameRecord
+
+counts = st.integers(0, 5000)
+scores = st.builds(Score, counts, counts, counts)
+pentanomials = st.builds(Pentanomial, st.tuples(counts, counts, counts, counts, counts))
+
+
+@pytest.mark.parametrize(("score", "elo", "superior"), [
+    (Score(2974, 4101, 2925), 1.70, 73.8),
+    (Score(2937, 4214, 2849), 3.06, 87.6),
+])  # fmt: skip
+def test_lines_that_lc0_selfplay_printed(score: Score, elo: float, superior: float) -> None:
+    assert round(elo_interval(score).value, 2) == elo
+    assert round(100 * los(score), 1) == superior
+    assert verdict(score, 0.90) == "not shown"
+
+
+def test_a_published_match_of_5000_games() -> None:
+    """1940/1723/1337 are wins, losses, draws: no other order gives the Elo and the interval published with it."""
+    score = Score(wins=1940, losses=1723, draws=1337)
+    assert [round(x, 2) for x in elo_interval(score, 0.95)] == [15.09, 6.85, 23.35]
+    assert {level: found for level, (_, found) in verdicts(score).items()} == dict.fromkeys(LEVELS, "better")
+    assert round(elo_interval(Score(wins=1940, draws=1723, losses=1337)).value, 2) != 15.09
+
+
+@pytest.mark.parametrize(("results", "normalized", "error", "elo", "elo_error"), [
+    (Score(76, 123, 89), -20.76, 40.13, None, None),
+    (Score(136, 111, 96), 49.77, 36.77, 40.70, 30.43),
+    (Score(34, 0, 356), -508.44, 34.48, None, None),
+    (Pentanomial((34, 54, 63, 64, 75)), 57.94, 28.28, 55.58, 27.65),
+    (Pentanomial((332, 433, 498, 333, 334)), -9.17, 10.96, -8.64, 10.33),
+    (Pentanomial((7895, 8757, 5685, 568, 9999)), -19.01, 2.65, -21.04, 2.95),
+])  # fmt: skip
+def test_figures_of_fastchess(
+    results: Score | Pentanomial, normalized: float, error: float, elo: float | None, elo_error: float | None
+) -> None:
+    """app/tests/elo_test.cpp; its error is half the width of the interval at 0.95."""
+    value, low, high = normalized_elo(results)
+    assert (round(value, 2), round((high - low) / 2, 2)) == (normalized, error)
+    if elo is not None:
+        value, low, high = elo_interval(results)
+        assert (round(value, 2), round((high - low) / 2, 2)) == (elo, elo_error)
+
+
+def test_los_of_pairs_is_that_of_fastchess() -> None:
+    assert round(100 * los(Pentanomial((332, 433, 498, 333, 334))), 2) == 5.05
+    assert round(100 * los(Pentanomial((34, 54, 63, 64, 75))), 2) == 100
+
+
+@given(scores | pentanomials, st.sampled_from(LEVELS))
+def test_laws_of_intervals(results: Score | Pentanomial, level: float) -> None:
+    value, low, high = share_interval(results, level)
+    if math.isnan(value):
+        assert math.isnan(low)
+        assert verdict(results, level) == "not shown"
+        assert los(results) == 0.5
+        return
+    assert 0 <= low <= value <= high <= 1
+    turned = elo_interval(results.reversed, level)
+    assert (-turned.value, -turned.high, -turned.low) == pytest.approx(elo_interval(results, level), abs=1e-6)
+    assert los(results) + los(results.reversed) == pytest.approx(1)
+    opposite = {"better": "worse", "worse": "better", "not shown": "not shown"}
+    assert verdict(results.reversed, level) == opposite[verdict(results, level)]
+
+
+@given(st.floats(-800, 800))
+def test_elo_and_share_are_inverse(elo: float) -> None:
+    assert elo_of(share_of(elo)) == pytest.approx(elo, abs=1e-6)
+
+
+@pytest.mark.parametrize("results", [Score(), Pentanomial()])
+def test_nothing_is_said_of_no_games(results: Score | Pentanomial) -> None:
+    assert all(math.isnan(x) for x in (*elo_interval(results), *normalized_elo(results)))
+    assert verdict(results, 0.9) == "not shown"
+
+
+def test_few_games_with_one_outcome_are_no_certainty() -> None:
+    """Two wins of two: at 0.95 the other outcomes may still have a rate of 1 - sqrt(0.05)."""
+    value, low, high = share_interval(Score(wins=2), 0.95)
+    assert (value, high) == (1, 1)
+    assert low == pytest.approx(math.sqrt(0.05))
+    assert verdict(Score(wins=2), 0.95) == "not shown"
+    assert verdict(Score(wins=20), 0.95) == "better"
+    assert verdict(Score(draws=1000), 0.95) == "not shown"
+
+
+def test_intervals_hold_the_truth_as_often_as_they_say() -> None:
+    import numpy as np
+
+    rng = np.random.default_rng(3)
+    games = rng.multinomial(400, (0.35, 0.4, 0.25), size=4000)
+    for level in LEVELS:
+        held = [low <= 0.55 <= high for w, d, x in games for _, low, high in [share_interval(Score(w, d, x), level)]]
+        assert np.mean(held) == pytest.approx(level, abs=0.015)
+
+
+@pytest.mark.parametrize("level", [0, 1, 1.5])
+def test_a_level_is_a_probability(level: float) -> None:
+    with pytest.raises(ValueError, match="between 0 and 1"):
+        share_interval(Score(1, 1, 1), level)
+
+
+def _game(number: int, white: str, black: str, result: str) -> GameRecord:
+    return GameRecord(number, number // 2, "", (), (), white, black, result, "checkmate")
+
+
+def test_tally_by_colour_and_by_pairs_in_any_order() -> None:
+    games = [
+        _game(0, "A", "B", "1-0"), _game(1, "B", "A", "0-1"),  # 2 points
+        _game(2, "B", "A", "1/2-1/2"), _game(3, "A", "B", "0-1"),  # 1/2
+        _game(4, "A", "B", "1/2-1/2"), _game(5, "B", "A", "*"),  # no pair: one is undecided
+        _game(6, "A", "B", "1-0"), _game(7, "B", "A", "1-0"),  # 1
+        _game(9, "B", "A", "0-1"),  # its other game is still to come
+    ]  # fmt: skip
+    counted = tally(reversed(games), "A")
+    assert counted.as_white == Score(2, 1, 1)
+    assert counted.as_black == Score(2, 1, 1)
+    assert counted.score == Score(4, 2, 2)
+    assert counted.pairs == Pentanomial((0, 1, 1, 0, 1))
+    assert counted.undecided == 1
+    assert tally(games, "B").pairs == counted.pairs.reversed
+    assert tally(games, "B").score == counted.score.reversed
+    assert score_of_white(games) == Score(3, 2, 3)
+
+
+def test_tally_of_a_player_against_its_like() -> None:
+    """Where both have one name, whose colour it is is said by the caller."""
+    counted = Tally("A")
+    counted.add_result(0, True, "1-0")
+    counted.add_result(1, False, "1-0")
+    assert counted.pairs == Pentanomial((0, 0, 1, 0, 0))
+
+
+def test_decisive_ratio() -> None:
+    assert Score(3, 4, 1).decisive_ratio == 1
+    assert math.isinf(Score(3, 0, 1).decisive_ratio)
+    assert math.isnan(Score().decisive_ratio)

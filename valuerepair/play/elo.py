@@ -1,0 +1,188 @@
+"""What the results of games say: Elo with its interval, likelihood of superiority, a verdict at each level.
+
+All is said from one player's side, the first: wins are its wins, Elo above 0 means that it is the stronger one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import NormalDist
+from typing import NamedTuple, Protocol
+
+LEVELS = (0.90, 0.95, 0.97, 0.99)
+BETTER, WORSE, NOT_SHOWN = "better", "worse", "not shown"
+# Normalized Elo of a difference of one standard deviation of a game's result ("Comments on normalized Elo", fastchess).
+NORMALIZED_UNIT = 800 / math.log(10)
+
+
+class Results(Protocol):
+    """Counts of outcomes, each worth a share of the points: what an interval is made of."""
+
+    @property
+    def outcomes(self) -> Sequence[tuple[float, int]]:
+        """(share of the points in [0, 1], how often), from the worst to the best outcome."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """Games by their result for the first player."""
+
+    wins: int = 0
+    draws: int = 0
+    losses: int = 0
+
+    @property
+    def games(self) -> int:
+        return self.wins + self.draws + self.losses
+
+    @property
+    def points(self) -> float:
+        """1 for a win, 1/2 for a draw."""
+        return self.wins + self.draws / 2
+
+    @property
+    def outcomes(self) -> Sequence[tuple[float, int]]:
+        return (0.0, self.losses), (0.5, self.draws), (1.0, self.wins)
+
+    @property
+    def reversed(self) -> Score:
+        """The same games from the other player's side."""
+        return Score(self.losses, self.draws, self.wins)
+
+    @property
+    def decisive_ratio(self) -> float:
+        """(w + l) / d; infinite without a draw, NaN without a game."""
+        if self.draws:
+            return (self.wins + self.losses) / self.draws
+        return math.inf if self.games else math.nan
+
+    def __add__(self, other: Score) -> Score:
+        return Score(self.wins + other.wins, self.draws + other.draws, self.losses + other.losses)
+
+    def __str__(self) -> str:
+        return f"+{self.wins:,} -{self.losses:,} ={self.draws:,}"
+
+
+@dataclass(frozen=True, slots=True)
+class Pentanomial:
+    """Pairs of games, one opening with both colours, by the first player's points of the two: 0, 1/2, 1, 3/2, 2."""
+
+    counts: tuple[int, int, int, int, int] = (0, 0, 0, 0, 0)
+
+    @property
+    def pairs(self) -> int:
+        return sum(self.counts)
+
+    @property
+    def outcomes(self) -> Sequence[tuple[float, int]]:
+        return tuple(zip((0.0, 0.25, 0.5, 0.75, 1.0), self.counts, strict=True))
+
+    @property
+    def reversed(self) -> Pentanomial:
+        """The same pairs from the other player's side."""
+        a, b, c, d, e = self.counts
+        return Pentanomial((e, d, c, b, a))
+
+    def __str__(self) -> str:
+        return ", ".join(f"{count:,}" for count in self.counts)
+
+
+class Interval(NamedTuple):
+    """An estimate and the bounds that hold the true value with the level's probability."""
+
+    value: float
+    low: float
+    high: float
+
+
+def elo_of(share: float) -> float:
+    """The Elo difference that expects this share of the points: ``400 log10(s / (1 - s))``, ±inf at 0 and 1."""
+    if share <= 0:
+        return -math.inf
+    return math.inf if share >= 1 else -400 * math.log10(1 / share - 1)
+
+
+def share_of(elo: float) -> float:
+    """The share of the points that an Elo difference expects, the inverse of `elo_of`."""
+    return 1 / (1 + math.pow(10, -elo / 400))
+
+
+def share_interval(results: Results, level: float = 0.95) -> Interval:
+    """The share of the points with its interval, within [0, 1]; NaN without a game.
+
+    The normal interval, ``share ± z sqrt(variance / n)``, with the variance found, as fastchess and cutechess make it.
+    Where all outcomes are the same the variance found is 0 and that interval a point; then the bound is that of the
+    rate of any other outcome, which is less than ``1 - (1 - level)^(1/n)`` at the level.
+    """
+    _check_level(level)
+    n, mean, variance = moments(results)
+    if not n:
+        return Interval(math.nan, math.nan, math.nan)
+    if variance == 0:
+        other = 1 - (1 - level) ** (1 / n)
+        return Interval(mean, mean * (1 - other), mean + (1 - mean) * other)
+    margin = NormalDist().inv_cdf((1 + level) / 2) * math.sqrt(variance / n)
+    return Interval(mean, max(mean - margin, 0.0), min(mean + margin, 1.0))
+
+
+def elo_interval(results: Results, level: float = 0.95) -> Interval:
+    """Elo with its interval: that of the share of the points, each bound taken to Elo, so it is not symmetric."""
+    return Interval(*(bound if math.isnan(bound) else elo_of(bound) for bound in share_interval(results, level)))
+
+
+def normalized_elo(results: Results, level: float = 0.95) -> Interval:
+    """Normalized Elo with its interval: the share above one half in standard deviations of a game, times 347.4.
+
+    Of pairs the deviation of a game is that of the pair times sqrt(2). NaN where all outcomes are the same.
+    """
+    variance = moments(results)[2] * (2 if isinstance(results, Pentanomial) else 1)
+    if not variance > 0:
+        return Interval(math.nan, math.nan, math.nan)
+    unit = NORMALIZED_UNIT / math.sqrt(variance)
+    return Interval(*((bound - 0.5) * unit for bound in share_interval(results, level)))
+
+
+def los(results: Score | Pentanomial) -> float:
+    """Likelihood that the first player is the stronger one, in [0, 1]; 1/2 where nothing speaks for either.
+
+    Of games ``Phi((w - l) / sqrt(w + l))``, as lc0's self-play prints it; of pairs the normal distribution of the mean,
+    ``Phi((share - 1/2) / sqrt(variance / pairs))``, as fastchess does.
+    """
+    if isinstance(results, Score):
+        decisive = results.wins + results.losses
+        deviations = (results.wins - results.losses) / math.sqrt(decisive) if decisive else 0.0
+        return NormalDist().cdf(deviations)
+    n, mean, variance = moments(results)
+    if not n or mean == 0.5:
+        return 0.5
+    return NormalDist().cdf((mean - 0.5) / math.sqrt(variance / n)) if variance else float(mean > 0.5)
+
+
+def verdict(results: Results, level: float) -> str:
+    """`BETTER` where the whole interval of that level is above 0 Elo, `WORSE` below, else `NOT_SHOWN`."""
+    _, low, high = share_interval(results, level)
+    if low > 0.5:
+        return BETTER
+    return WORSE if high < 0.5 else NOT_SHOWN
+
+
+def verdicts(results: Results) -> dict[float, tuple[Interval, str]]:
+    """Elo with its interval, and the verdict, at each of `LEVELS`."""
+    return {level: (elo_interval(results, level), verdict(results, level)) for level in LEVELS}
+
+
+def moments(results: Results) -> tuple[int, float, float]:
+    """(how many outcomes, mean share of the points, variance of one outcome); NaN for the last two without any."""
+    n = sum(count for _, count in results.outcomes)
+    if not n:
+        return 0, math.nan, math.nan
+    mean = sum(share * count for share, count in results.outcomes) / n
+    return n, mean, sum(count * (share - mean) ** 2 for share, count in results.outcomes) / n
+
+
+def _check_level(level: float) -> None:
+    if not 0 < level < 1:
+        raise ValueError(f"a level is between 0 and 1, not {level!r}")

@@ -1,0 +1,138 @@
+"""The sequential probability ratio test: when to stop a match.
+
+The generalised log-likelihood ratio of a multinomial distribution, exact in the sense of Michel Van den Bergh,
+"Comparing the approximations for the generalized log likelihood ratio of a multinomial distribution" and "Comments on
+normalized Elo" (cantate.be/Fishtest), as fastchess computes it: of games (trinomial) or of pairs (pentanomial).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from valuerepair.errors import UsageError
+from valuerepair.play.elo import NORMALIZED_UNIT, Pentanomial, Score, share_of
+
+MODELS = ("normalized", "logistic", "bayesian")
+# What the test found: the first player is not stronger than elo0, is at least elo1, or nothing yet.
+H0, H1, GO_ON = "H0", "H1", ""
+# An outcome that never came counts as this much, so that no logarithm of 0 arises (fastchess takes the same).
+_NEVER = 1e-3
+
+
+@dataclass(frozen=True, slots=True)
+class Sprt:
+    """A test of H1 (Elo is `elo1`) against H0 (Elo is `elo0`), from the first player's side.
+
+    `alpha` is the chance to accept H1 when H0 holds, `beta` the reverse. `model` says what Elo means: `normalized`
+    (in standard deviations of a game, so that draws do not matter), `logistic`, or `bayesian` (BayesElo, with a draw
+    Elo found from the games; trinomial only). Raises UsageError for values that make no test.
+    """
+
+    elo0: float
+    elo1: float
+    alpha: float = 0.05
+    beta: float = 0.05
+    model: str = "normalized"
+
+    def __post_init__(self) -> None:
+        if self.model not in MODELS:
+            raise UsageError(f"SPRT model {self.model!r}: must be one of {', '.join(MODELS)}")
+        if not self.elo0 < self.elo1 or not math.isfinite(self.elo1 - self.elo0):
+            raise UsageError(f"SPRT: elo0={self.elo0:g} must be less than elo1={self.elo1:g}")
+        for name, value in (("alpha", self.alpha), ("beta", self.beta)):
+            if not 0 < value < 1:
+                raise UsageError(f"SPRT: {name}={value:g} must be between 0 and 1")
+        if self.alpha + self.beta >= 1:
+            raise UsageError(f"SPRT: alpha={self.alpha:g} and beta={self.beta:g} must add up to less than 1")
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """(lower, upper): at or below the lower H0 is accepted, at or above the upper H1 (Wald)."""
+        return math.log(self.beta / (1 - self.alpha)), math.log((1 - self.beta) / self.alpha)
+
+    def llr(self, results: Score | Pentanomial) -> float:
+        """log(likelihood under H1 / likelihood under H0), of games or of pairs; 0 without any.
+
+        Raises UsageError for pairs under the bayesian model, which knows games only.
+        """
+        counts = [count for _, count in results.outcomes]
+        if not any(counts):
+            return 0.0
+        shares = [share for share, _ in results.outcomes]
+        weights = [count or _NEVER for count in counts]
+        total = float(sum(weights))
+        found = [weight / total for weight in weights]
+        if self.model == "normalized":
+            per_outcome = math.sqrt(2.0) if isinstance(results, Pentanomial) else 1.0
+            ends = [_normalized(shares, found, per_outcome * e / NORMALIZED_UNIT) for e in (self.elo0, self.elo1)]
+        elif self.model == "logistic":
+            ends = [_with_mean(shares, found, share_of(elo)) for elo in (self.elo0, self.elo1)]
+        else:
+            if isinstance(results, Pentanomial):
+                raise UsageError("SPRT: the bayesian model knows games only, not pairs; use normalized or logistic")
+            if not results.wins or not results.losses:
+                return 0.0
+            ends = [_with_mean(shares, found, _bayesian_share(elo, found)) for elo in (self.elo0, self.elo1)]
+        under_h0, under_h1 = ends
+        return total * math.fsum(p * math.log(b / a) for p, a, b in zip(found, under_h0, under_h1, strict=True))
+
+    def verdict(self, results: Score | Pentanomial) -> str:
+        """`H0`, `H1` or `GO_ON`, from all games so far."""
+        llr, (low, high) = self.llr(results), self.bounds
+        if llr >= high:
+            return H1
+        return H0 if llr <= low else GO_ON
+
+    def __str__(self) -> str:
+        low, high = self.bounds
+        return f"SPRT [{self.elo0:g}, {self.elo1:g}] {self.model} Elo, LLR from {low:.2f} to {high:.2f}"
+
+
+def _bayesian_share(elo: float, found: Sequence[float]) -> float:
+    """The share of the points of a BayesElo difference, with the draw Elo of the games found (loss, draw, win)."""
+    loss, _, win = found
+    draw_elo = 200 * math.log10((1 - loss) / loss * (1 - win) / win)
+    return (share_of(elo - draw_elo) + 1 - share_of(-elo - draw_elo)) / 2
+
+
+def _with_mean(shares: Sequence[float], found: Sequence[float], mean: float) -> list[float]:
+    """The most likely distribution of outcomes with this mean, given what was found (first paper, proposition 1.1)."""
+    return _tilted([share - mean for share in shares], found)
+
+
+def _normalized(shares: Sequence[float], found: Sequence[float], t: float) -> list[float]:
+    """The most likely distribution whose mean is `t` standard deviations above 1/2 (second paper, section 4.1).
+
+    Solved again and again with mean and deviation of the last solution, from the uniform distribution on.
+    """
+    solved = [1 / len(shares)] * len(shares)
+    for _ in range(50):
+        mean = sum(p * share for p, share in zip(solved, shares, strict=True))
+        deviation = math.sqrt(sum(p * (share - mean) ** 2 for p, share in zip(solved, shares, strict=True)))
+        slopes = [s - 0.5 - 0.5 * t * deviation * (1 + ((s - mean) / deviation) ** 2) for s in shares]
+        before, solved = solved, _tilted(slopes, found)
+        if max(abs(a - b) for a, b in zip(before, solved, strict=True)) < 1e-9:
+            break
+    return solved
+
+
+def _tilted(slopes: Sequence[float], found: Sequence[float]) -> list[float]:
+    """``found / (1 + theta slope)`` with the theta for which the mean slope is 0."""
+
+    def mean_slope(theta: float) -> float:
+        return sum(p * slope / (1 + theta * slope) for p, slope in zip(found, slopes, strict=True))
+
+    theta = _falling_root(mean_slope, -1 / max(slopes), -1 / min(slopes))
+    return [p / (1 + theta * slope) for p, slope in zip(found, slopes, strict=True)]
+
+
+def _falling_root(f: Callable[[float], float], low: float, high: float) -> float:
+    """Where `f`, which falls from infinity at `low` to minus infinity at `high`, is 0: by halving."""
+    for _ in range(200):
+        middle = (low + high) / 2
+        if middle in (low, high):
+            break
+        low, high = (middle, high) if f(middle) > 0 else (low, middle)
+    return (low + high) / 2
