@@ -1,0 +1,111 @@
+"""How long a side may think: so many nodes, so long a move, or a clock with increment."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass, replace
+
+from valuerepair.errors import UsageError
+from valuerepair.play.player import Clock
+
+# How far a side may go over its time: what our own threads need on a busy machine is not the engine's fault.
+MARGIN_MS = 100
+_MOST_NODES = 2**62
+_MOST_MS = 2**31 - 1  # engines keep times in 32 bits, too
+_SUFFIX = {"": 1, "k": 1_000, "M": 1_000_000}
+_COUNT = re.compile(r"(\d[\d_]*)([kM]?)")
+_TIME = re.compile(r"(\d+(?:\.\d+)?)(ms|s|)")
+_CLOCK = re.compile(r"(?:(?P<minutes>\d+):)?(?P<seconds>\d+(?:\.\d+)?)(?:\+(?P<increment>\d+(?:\.\d+)?))?")
+_FORMS = "nodes=800, movetime=100ms or a clock as 10+0.1 (seconds and increment)"
+
+
+@dataclass(frozen=True, slots=True)
+class TimeControl:
+    """One of three: `nodes` a move, `movetime` a move (ms), or a clock of `base` and `increment` (ms).
+
+    The clock of a game is a `Clock` that `start` makes and `after` moves on. `margin` (ms) is how far a time may be
+    overdrawn; with the clock the time left is then 0.
+    """
+
+    nodes: int | None = None
+    movetime: int | None = None
+    base: int | None = None
+    increment: int = 0
+    margin: int = MARGIN_MS
+
+    @property
+    def by_clock(self) -> bool:
+        """Whether games are played by the clock."""
+        return self.base is not None
+
+    def start(self) -> Clock:
+        """The clock before the first move. Without a base the first move has the increment. Only `by_clock`."""
+        if self.base is None:
+            raise ValueError(f"{self} has no clock")
+        begin = self.base or self.increment
+        return Clock(begin, begin, self.increment, self.increment)
+
+    def after(self, clock: Clock, white_moved: bool, seconds: float) -> Clock | None:
+        """The clock after a move that took `seconds`; None when the side was out of time by more than the margin."""
+        left = (clock.white if white_moved else clock.black) - round(1000 * seconds)
+        if left < -self.margin:
+            return None
+        if white_moved:
+            return replace(clock, white=max(0, left) + clock.white_increment)
+        return replace(clock, black=max(0, left) + clock.black_increment)
+
+    @property
+    def tag(self) -> str:
+        """PGN's TimeControl: ``10+0.1``, ``0.1/move``, and ``-`` (none) by nodes."""
+        if self.base is not None:
+            return f"{self.base / 1000:g}" + (f"+{self.increment / 1000:g}" if self.increment else "")
+        return f"{self.movetime / 1000:g}/move" if self.movetime is not None else "-"
+
+    def __str__(self) -> str:
+        """As `parse_time_control` reads it."""
+        if self.nodes is not None:
+            return f"nodes={self.nodes}"
+        return f"movetime={self.movetime}ms" if self.movetime is not None else self.tag
+
+
+def parse_time_control(text: str, margin: int = MARGIN_MS) -> TimeControl:
+    """Reads ``nodes=800`` (k, M), ``movetime=100ms`` (or ``0.1s``; plain numbers are ms), ``10+0.1`` or ``1:30+1``.
+
+    Raises UsageError that says what was wrong.
+    """
+    if not 0 <= margin <= _MOST_MS:
+        raise UsageError(f"margin {margin}: must be milliseconds, 0 or more")
+    name, equals, value = (part.strip() for part in text.partition("="))
+    if equals and name == "nodes":
+        return TimeControl(nodes=count(value, f"nodes={value}"), margin=margin)
+    if equals and name == "movetime":
+        return TimeControl(movetime=milliseconds(value, f"movetime={value}"), margin=margin)
+    if "/" in text:
+        raise UsageError(f"time control {text!r}: moves in a period are not known here; give {_FORMS}")
+    match = _CLOCK.fullmatch(text.strip())
+    if match is None:
+        raise UsageError(f"time control {text!r}: give {_FORMS}")
+    base = round(1000 * (60 * int(match["minutes"] or 0) + float(match["seconds"])))
+    increment = round(1000 * float(match["increment"] or 0))
+    if not 0 < base + increment <= _MOST_MS:
+        raise UsageError(f"time control {text!r}: there must be some time, and at most {_MOST_MS // 1000:,} seconds")
+    return TimeControl(base=base, increment=increment, margin=margin)
+
+
+def count(text: str, where: str) -> int:
+    """A whole number of at least 1, with k or M behind it. Raises UsageError that begins with `where`."""
+    match = _COUNT.fullmatch(text)
+    number = int(match[1]) * _SUFFIX[match[2]] if match else 0
+    if not 0 < number <= _MOST_NODES:
+        raise UsageError(f"{where}: must be a whole number of at least 1")
+    return number
+
+
+def milliseconds(text: str, where: str) -> int:
+    """Milliseconds of ``100ms``, ``0.1s`` or ``100``. Raises UsageError that begins with `where`."""
+    match = _TIME.fullmatch(text)
+    number = float(match[1]) * (1000 if match[2] == "s" else 1) if match else math.nan
+    if not 1 <= number <= _MOST_MS:
+        raise UsageError(f"{where}: must be a time of at least 1 ms, as 100ms or 0.1s")
+    return round(number)
