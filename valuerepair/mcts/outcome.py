@@ -10,19 +10,25 @@ from numpy.typing import NDArray
 from valuerepair.board.jit import allocating_kernel, kernel
 from valuerepair.board.make import black_to_move
 from valuerepair.board.rows import FLIP, Moves
-from valuerepair.mcts.result import RootMove, SearchResult
+from valuerepair.mcts.fastmath import NO_PRIOR
+from valuerepair.mcts.result import NAN, RootMove, SearchResult
 from valuerepair.mcts.tree import (
     COUNT,
     DEEPEST,
     DEPTHS,
+    DRAW_UNIT,
     ENDED,
     EVALUATIONS,
     FIRST,
     KIND,
     LEAVES,
     LEFT,
+    LEFT_UNIT,
     OPEN,
     OPENED,
+    OWN_DRAW,
+    OWN_LEFT,
+    POLICY,
     ROOT_ROW,
     TABLEBASE,
     TWO_FOLD,
@@ -36,7 +42,7 @@ from valuerepair.positions import decode_moves
 
 LOSS, TABLE_LOSS, UNDECIDED, TABLE_WIN, WIN = range(5)
 LONGEST_LINE = 128
-NAN = float("nan")
+LOST = float(NO_PRIOR)  # what a proven loss has for a prior
 
 
 @kernel
@@ -155,38 +161,59 @@ def read_result(trees: Trees, rules: Rules, tree: int, lines: int = 1) -> Search
         d,
         m,
         -own,
-        tuple(_root_moves(trees, root, black, draw_score, lines)),
+        tuple(_root_moves(trees, tree, root, black, draw_score, lines)),
         round(slots[DEPTHS] / leaves),
         slots[DEEPEST],
+        *_own_draw_and_left(trees, root, own),
     )
 
 
-def _root_moves(trees: Trees, root: int, black: int, draw_score: float, lines: int) -> Iterator[RootMove]:
+def _own_draw_and_left(trees: Trees, root: int, own: float) -> tuple[float, float]:
+    """What the net itself said of the root beside Q: share of draws, plies to the end."""
+    draw, left = trees.nodes[root, [OWN_DRAW, OWN_LEFT]].tolist()
+    return (NAN, NAN) if own != own or left < 0 else (draw / DRAW_UNIT, left / LEFT_UNIT)
+
+
+def _root_moves(trees: Trees, tree: int, root: int, black: int, draw_score: float, lines: int) -> Iterator[RootMove]:
     """The moves of a root, the best first; `black` is 1 when Black is to move."""
     order, line = ordered(trees, root), np.empty(LONGEST_LINE, np.uint16)
     last_opened = int(trees.nodes[root, FIRST] + trees.nodes[root, OPENED])
     moves, priors = decode_moves(trees.move[order] ^ np.uint16(FLIP * black)), trees.prior[order].tolist()
-    for i, (edge, move, prior) in enumerate(zip(order.tolist(), moves, priors, strict=True)):
+    policy = _own_policy(trees, tree, order)
+    for i, (edge, move, prior, own) in enumerate(zip(order.tolist(), moves, priors, policy, strict=True)):
         pv: tuple[str, ...] = (move,)
         if i < lines:
             pv = decode_moves(line[: principal_line(trees, root, edge, black, line)])
         visits = int(trees.visits[edge]) if edge < last_opened else 0
         if visits == 0:
-            yield _unvisited(trees, edge, move, prior, draw_score)
+            yield _unvisited(trees, edge, move, prior, draw_score, own)
             continue
         child = int(trees.child[edge])
         wl, d, m, _ = trees.means[child].tolist()
         kind = int(trees.nodes[child, KIND])
         certain = None if kind in (OPEN, TWO_FOLD) else round(wl)
         mate = certain * (round(m) // 2 + 1) if certain and kind == ENDED else None
-        yield RootMove(move, visits, prior, wl + draw_score * d, wl, d, m, certain, mate, pv)
+        yield RootMove(move, visits, prior, wl + draw_score * d, wl, d, m, certain, mate, pv, own)
 
 
-def _unvisited(trees: Trees, edge: int, move: str, prior: float, draw_score: float) -> RootMove:
+def _own_policy(trees: Trees, tree: int, order: NDArray[np.int64]) -> list[float]:
+    """The net's own priors of these edges of a root, NaN where they are not known any more.
+
+    The root of a kept tree was evaluated as a node: only the priors of proven losses are lost.
+    """
+    known = int(trees.slots[tree, POLICY])
+    if not known:
+        return [prior if prior > LOST else NAN for prior in trees.prior[order].tolist()]
+    own = dict(zip(trees.policy_move[tree, :known].tolist(), trees.policy[tree, :known].tolist(), strict=True))
+    return [own[move] for move in trees.move[order].tolist()]
+
+
+def _unvisited(trees: Trees, edge: int, move: str, prior: float, draw_score: float, own: float) -> RootMove:
     """A move without visits; look-ahead may know that it ends the game."""
     certain = int(trees.certain[edge]) if len(trees.certain) else UNPROVEN
     if certain == UNPROVEN:
-        return RootMove(move, 0, prior, NAN, NAN, NAN, NAN, None, None, (move,))
+        return RootMove(move, 0, prior, NAN, NAN, NAN, NAN, None, None, (move,), own)
     drawn = float(certain == 0)
     mate = 1 if certain > 0 else None
-    return RootMove(move, 0, prior, certain + draw_score * drawn, float(certain), drawn, 0.0, certain, mate, (move,))
+    wl = float(certain)
+    return RootMove(move, 0, prior, wl + draw_score * drawn, wl, drawn, 0.0, certain, mate, (move,), own)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+NAN = float("nan")  # one object, so that equal results compare as such
+
 
 @dataclass(frozen=True, slots=True)
 class RootMove:
@@ -13,7 +15,9 @@ class RootMove:
     score * d is what the search compares, `wl` = W - L and `d` the share of draws, `m` the mean number of plies to the
     end of the lines below; all NaN for a move without visits that is not proven. `certain` is 1, 0 or -1 when
     the game is proven a win, draw or loss after the move, else None; `mate` full moves to mate (negative: we are mated)
-    where the proven line ends in mate. `pv` begins with the move.
+    where the proven line ends in mate. `pv` begins with the move. `net_prior` is the net's own P after policy
+    temperature: without noise, and whatever was proven since; NaN where it is not known any more (a proven loss in a
+    tree kept from an earlier search).
     """
 
     move: str
@@ -26,6 +30,7 @@ class RootMove:
     certain: int | None
     mate: int | None
     pv: tuple[str, ...]
+    net_prior: float = NAN
 
     @property
     def wdl(self) -> tuple[float, float, float]:
@@ -38,9 +43,11 @@ class SearchResult:
     """The outcome of the search of one root.
 
     `nodes` is the root's visits N, its own evaluation and re-used visits included; `evaluations` how often the net was
-    asked in this search. `q`, `wl`, `d`, `m` are the root's means, `net_q` its own evaluation before search. `moves`
-    are all legal moves in the order of root selection: certain wins (shortest first), then by visits, Q, prior, last
-    certain losses; the first is `best_move`. `certain` and `mate` are those of the best move. `depth` is the mean and
+    asked in this search. `q`, `wl`, `d`, `m` are the root's means, `net_q` its own evaluation before search, with
+    `net_d`, the share of draws, and `net_m`, plies to the end (0 of nets that do not say), which are both NaN where the
+    net did not evaluate the root itself. `moves` are all legal moves in the order of root selection: certain wins
+    (shortest first), then by visits, Q, prior, last certain losses; the first is `best_move`. `certain` and `mate` are
+    those of the best move. `depth` is the mean and
     `seldepth` the largest depth of the leaves of this search.
     """
 
@@ -54,6 +61,8 @@ class SearchResult:
     moves: tuple[RootMove, ...]
     depth: int
     seldepth: int
+    net_d: float = NAN
+    net_m: float = NAN
 
     @property
     def best(self) -> RootMove:

@@ -33,7 +33,9 @@ from valuerepair.mcts.tree import (
     OPEN,
     OPENED,
     OWN,
+    OWN_LEFT,
     PARENT,
+    POLICY,
     RANDOM,
     ROOT_ROW,
     SEARCHING,
@@ -79,7 +81,7 @@ def put_game(trees: Trees, rules: Rules, tree: int, game: Boards, initial: bool)
 @kernel
 def plant_root(trees: Trees, rules: Rules, tree: int, limit: int, seed: int) -> None:
     """Begins a tree anew with a root that has no visits yet; its game is put already."""
-    for column in (USED_NODES, USED_EDGES):
+    for column in (USED_NODES, USED_EDGES, POLICY):
         trees.slots[tree, column] = 0
     new_node(trees, rules, tree, -1, -1)
     start_search(trees, tree, limit, seed)
@@ -142,6 +144,7 @@ def make_root(trees: Trees, rules: Rules, tree: int, move: int) -> bool:
         return False
     step_down(trees, tree, edge, trees.slots[tree, ROOT_ROW])
     trees.slots[tree, ROOT_ROW] += 1
+    trees.slots[tree, POLICY] = 0
     depths = compact(trees, rules, tree, root)
     for node in range(base + 1, base + len(depths)):
         if trees.nodes[node, KIND] == TWO_FOLD and depths[node - base] < trees.means[node, LEFT]:
@@ -261,7 +264,7 @@ def reopen(trees: Trees, root: int) -> None:
     wl, draw, visits = 0.0, 0.0, 1
     if trees.nodes[root, FORCED]:
         trees.means[root, WL], trees.means[root, DRAW], visits = 0.0, 0.0, 0
-    trees.means[root, OWN] = trees.means[root, WL]
+    trees.means[root, OWN], trees.nodes[root, OWN_LEFT] = trees.means[root, WL], -1
     first = np.int64(trees.nodes[root, FIRST])
     for edge in range(first, first + trees.nodes[root, OPENED]):
         child, n = np.int64(trees.child[edge]), trees.visits[edge]

@@ -25,7 +25,9 @@ from valuerepair.mcts.tree import (
     INITIAL,
     KIND,
     LEFT,
+    LEFT_UNIT,
     LIMIT,
+    MOST_LEFT,
     NEEDS_EDGES,
     NEEDS_NODES,
     NEEDS_PROBE,
@@ -33,8 +35,10 @@ from valuerepair.mcts.tree import (
     OPEN,
     OWN,
     OWN_DRAW,
+    OWN_LEFT,
     PARENT,
     PENDING,
+    POLICY,
     PROBED,
     PROBED_DEPTH,
     ROOT_ROW,
@@ -211,14 +215,25 @@ def answer_probe(trees: Trees, rules: Rules, tree: int, known: bool, wl: int, as
 
 
 @kernel
-def set_own_value(trees: Trees, node: int, own: float, draw: np.float32) -> None:
+def set_own_value(trees: Trees, node: int, own: float, draw: np.float32, left: np.float32) -> None:
     """Notes the net's value of a node, which is also that of the chain of forced moves that leads there."""
-    trees.means[node, OWN], trees.nodes[node, OWN_DRAW] = own, np.int64(draw * np.float64(DRAW_UNIT))
-    parent = np.int64(trees.nodes[node, PARENT])
-    while parent >= 0 and trees.nodes[parent, FORCED]:
-        own = -own
-        trees.means[parent, OWN] = own
-        parent = np.int64(trees.nodes[parent, PARENT])
+    drawn, plies = np.int64(draw * np.float64(DRAW_UNIT)), min(np.float64(left), np.float64(MOST_LEFT))
+    while True:
+        trees.means[node, OWN], trees.nodes[node, OWN_DRAW] = own, drawn
+        trees.nodes[node, OWN_LEFT] = np.int64(plies * LEFT_UNIT)
+        node = np.int64(trees.nodes[node, PARENT])
+        if node < 0 or not trees.nodes[node, FORCED]:
+            break
+        own, plies = -own, min(plies + 1, np.float64(MOST_LEFT))
+
+
+@inlined_kernel
+def keep_policy(trees: Trees, tree: int, root: int) -> None:
+    """Notes the priors that a root has from the net, before noise and proofs change them."""
+    first, count = trees.nodes[root, FIRST], trees.nodes[root, COUNT]
+    for i in range(count):
+        trees.policy[tree, i], trees.policy_move[tree, i] = trees.prior[first + i], trees.move[first + i]
+    trees.slots[tree, POLICY] = count
 
 
 @kernel
@@ -236,7 +251,9 @@ def absorb(
     for i in range(n):
         tree, node, depth = asked.leaf[i, 0], asked.leaf[i, 1], asked.leaf[i, 2]
         set_priors(trees, rules, node, logits, asked.offsets[i])
-        set_own_value(trees, node, -np.float64(q[i]), d[i])
+        set_own_value(trees, node, -np.float64(q[i]), d[i], m[i])
+        if depth == 0:
+            keep_policy(trees, tree, node)
         trees.slots[tree, EVALUATIONS] += 1
         back_up(trees, rules, tree, node, depth, -q[i], d[i], m[i])
     done = False

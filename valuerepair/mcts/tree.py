@@ -24,13 +24,16 @@ from valuerepair.mcts.params import SearchParams
 FIRST, COUNT, OPENED, ARRANGED, PARENT, EDGE, VISITS, PENDING, KIND, LOWER, UPPER, FORCED, FROZEN = range(13)
 OWN_DRAW = 13  # the net's own share of draws, in parts of DRAW_UNIT
 DRAW_UNIT = 1 << 30
+OWN_LEFT = 14  # the net's own plies to the end, in parts of LEFT_UNIT; -1 where OWN is not what the net said
+LEFT_UNIT = 1 << 20
+MOST_LEFT = 2047  # plies that fit
 NODE = 16  # 64 bytes: a line of the cache
 # Columns of Trees.means, seen by the player who moved: W - L, the share of draws, plies to the end; the net's own Q.
 WL, DRAW, LEFT, OWN = range(4)
 MEAN = 4
 # Columns of Trees.slots.
 STATE, USED_NODES, USED_EDGES, FIRST_ROW, ROOT_ROW, INITIAL, LIMIT = range(7)
-EVALUATIONS, LEAVES, DEPTHS, DEEPEST, RANDOM, PROBED, PROBED_DEPTH, ASKED = range(7, 15)
+EVALUATIONS, LEAVES, DEPTHS, DEEPEST, RANDOM, PROBED, PROBED_DEPTH, ASKED, POLICY = range(7, 16)
 SLOT = 16
 # Values of the column STATE.
 FREE, SEARCHING, DONE, NEEDS_NODES, NEEDS_EDGES, NEEDS_ROWS, NEEDS_PROBE = range(7)
@@ -51,7 +54,7 @@ class Trees(NamedTuple):
     | field   | type                 |                                                                     |
     |---------|----------------------|---------------------------------------------------------------------|
     | rows    | uint64[T * R, ROW]   | boards: the game up to the root, then the line being searched       |
-    | nodes   | int32[T * N, NODE]   | columns FIRST (edge) to OWN_DRAW; FROZEN: edges opened at freezing  |
+    | nodes   | int32[T * N, NODE]   | columns FIRST (edge) to OWN_LEFT; FROZEN: edges opened at freezing  |
     | means   | float64[T * N, MEAN] | over all visits: WL, DRAW, LEFT (plies); OWN is the net's Q of it   |
     | move    | uint16[T * E]        | seen from the side to move                                          |
     | prior   | float32[T * E]       | P                                                                   |
@@ -60,7 +63,9 @@ class Trees(NamedTuple):
     | q       | float32[T * E]       | of the child, draw score included                                   |
     | certain | int8[T * E] or [0]   | proven value, else `UNPROVEN`; kept with certainty or look-ahead    |
     | frozen  | int32[T * E] or [0]  | visits when its node was frozen; kept with search-contempt          |
-    | slots   | int64[T, SLOT]       | columns STATE to ASKED (leaves in this round)                       |
+    | slots   | int64[T, SLOT]       | columns STATE to POLICY; ASKED: leaves in this round                |
+    | policy  | float32[T, MAX_MOVES] | the net's own priors of the root, without noise or proofs          |
+    | policy_move | uint16[T, MAX_MOVES] | their moves; the column POLICY of slots says how many, 0: unknown |
     """
 
     rows: Boards
@@ -74,6 +79,8 @@ class Trees(NamedTuple):
     certain: NDArray[np.int8]
     frozen: NDArray[np.int32]
     slots: NDArray[np.int64]
+    policy: NDArray[np.float32]
+    policy_move: NDArray[np.uint16]
 
 
 class Rules(NamedTuple):
@@ -159,6 +166,8 @@ def plant(trees: int, rules: Rules) -> Trees:
         np.empty(total if keeps_proofs else 0, np.int8),
         np.empty(total if rules.n_scl else 0, np.int32),
         np.zeros((trees, SLOT), np.int64),
+        np.empty((trees, MAX_MOVES), np.float32),
+        np.empty((trees, MAX_MOVES), np.uint16),
     )
 
 
@@ -170,13 +179,14 @@ def room_for(nodes: int) -> tuple[int, int]:
 def tree_bytes(rules: Rules) -> int:
     """Memory of one tree in bytes; it grows where positions have more moves."""
     an_edge = 2 + 4 * 4 + (rules.certainty or rules.lookahead) + 4 * (rules.n_scl > 0)
-    return rules.node_room * (4 * NODE + 8 * MEAN) + rules.edge_room * an_edge + rules.row_room * 8 * ROW
+    of_root = 6 * MAX_MOVES + 8 * SLOT
+    return rules.node_room * (4 * NODE + 8 * MEAN) + rules.edge_room * an_edge + rules.row_room * 8 * ROW + of_root
 
 
 def grown(trees: Trees, old: Rules, new: Rules) -> Trees:
     """The same forest with the greater room of the new rules."""
     larger = plant(len(trees.slots), new)
-    larger.slots[:] = trees.slots
+    larger.slots[:], larger.policy[:], larger.policy_move[:] = trees.slots, trees.policy, trees.policy_move
     for t in np.flatnonzero(trees.slots[:, STATE] != FREE).tolist():
         used_nodes, used_edges = int(trees.slots[t, USED_NODES]), int(trees.slots[t, USED_EDGES])
         more_nodes, more_edges = t * (new.node_room - old.node_room), t * (new.edge_room - old.edge_room)

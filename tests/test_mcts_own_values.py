@@ -1,0 +1,93 @@
+"""What a result says of the net itself: its values and priors, whatever the search made of them."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from tests.mcts_doubles import FakeNet
+from valuerepair.board import legal_moves, parse_fens
+from valuerepair.mcts.evaluator import Evaluations, Leaves
+from valuerepair.mcts.forest import Forest
+from valuerepair.mcts.params import SearchParams
+from valuerepair.mcts.result import SearchResult
+from valuerepair.nets.planes import PLANES, encode
+from valuerepair.nets.policy import policy_indices
+from valuerepair.positions import STARTPOS_FEN, Position, PositionBatch, decode_moves
+
+OPEN_GAME = Position(
+    "r1bqkbnr/pppp1ppp/2n5/4p3/2B1P3/5Q2/PPPP1PPP/RNB1K1NR b KQkq - 3 3",
+    "r1bqkbnr/pppp1ppp/2n5/4p3/2B1P3/5Q2/PPPP1PPP/RNB1K1NR b KQkq - 3 3",
+)
+# Most moves of White are answered by mate on b2.
+NEARLY_MATED = Position("7k/8/8/8/8/1q6/2r5/K5R1 w - - 0 1", "7k/8/8/8/8/1q6/2r5/K5R1 w - - 0 1")
+POSITIONS = (Position(STARTPOS_FEN), OPEN_GAME, NEARLY_MATED)
+
+
+def asked(position: Position) -> tuple[Evaluations, tuple[str, ...]]:
+    """What the fake net answers to a root, with the moves that the logits are of."""
+    batch = PositionBatch.from_positions([position])
+    boards = parse_fens([position.fen])
+    moves, offsets = legal_moves(boards)
+    planes = encode(batch)[0].reshape(PLANES, 64)
+    masks = np.packbits(planes != 0, axis=1, bitorder="little").view("<u8")[:, 0]
+    rule50 = planes[109].max()
+    masks[109] = np.uint64(2**64 - 1)
+    indices = policy_indices(boards, moves, offsets).astype(np.uint16)
+    leaves = Leaves(masks[None, :].copy(), np.array([rule50], np.float32), indices, offsets)
+    return FakeNet()(leaves), decode_moves(moves)
+
+
+def searched(position: Position, nodes: int = 60, settings: str = "") -> SearchResult:
+    params = SearchParams().with_settings(dict(pair.split("=") for pair in settings.split()))
+    return next(iter(Forest(FakeNet(), params, trees=1, nodes=nodes).search([position], nodes)))[1]
+
+
+@pytest.mark.parametrize("settings", ["", "noise_epsilon=0.5", "certainty=1 lookahead=1"])
+@pytest.mark.parametrize("position", POSITIONS, ids=["start", "open", "nearly mated"])
+def test_they_are_the_nets_answer(position: Position, settings: str) -> None:
+    answer, moves = asked(position)
+    result = searched(position, settings=settings)
+    assert result.net_q == pytest.approx(float(answer.q[0]), abs=1e-7)
+    assert result.net_d == pytest.approx(float(answer.d[0]), abs=1e-8)
+    assert result.net_m == pytest.approx(float(answer.m[0]), abs=1e-5)
+    powers = np.exp(answer.logits.astype(float) / SearchParams().policy_softmax_temp)
+    wanted = dict(zip(moves, (powers / powers.sum()).tolist(), strict=True))
+    assert {m.move: m.net_prior for m in result.moves} == pytest.approx(wanted, rel=1e-5)
+
+
+def test_priors_with_noise_are_others() -> None:
+    noisy = searched(OPEN_GAME, settings="noise_epsilon=0.5")
+    assert max(abs(m.prior - m.net_prior) for m in noisy.moves) > 0.01
+    plain = searched(OPEN_GAME)
+    assert [m.prior for m in plain.moves] == [m.net_prior for m in plain.moves]
+
+
+def test_a_move_proven_lost_keeps_what_the_net_said_of_it() -> None:
+    lost = [m for m in searched(NEARLY_MATED, 200).moves if m.certain == -1]
+    assert lost
+    assert all(m.prior < 1e-6 < m.net_prior for m in lost)
+
+
+def test_a_kept_tree_says_what_is_known() -> None:
+    """The new root was evaluated as a node: its value is there, and the priors of all that is not proven lost."""
+    forest = Forest(FakeNet(), trees=1, nodes=400)
+    slot = forest.add(Position(STARTPOS_FEN), 300)
+    while not forest.is_done(slot):
+        forest.play_round()
+    move = forest.result(slot).best_move
+    after = Position("", STARTPOS_FEN, (move,))
+    assert forest.advance(slot, after, [move])
+    kept, new = forest.result(slot), searched(after)
+    assert (kept.net_q, kept.net_d, kept.net_m) == (new.net_q, new.net_d, new.net_m)
+    assert {m.move: m.net_prior for m in kept.moves} == {m.move: m.net_prior for m in new.moves}
+
+
+def test_results_without_them_say_so() -> None:
+    result = SearchResult(1, 1, 0.0, 0.0, 0.0, 0.0, 0.0, (), 0, 0)
+    assert math.isnan(result.net_d)
+    assert math.isnan(result.net_m)
+    assert result == replace(result)
