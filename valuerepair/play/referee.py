@@ -1,0 +1,151 @@
+"""Who has won: the rules of chess, tablebases, adjudication by both sides' values, resignation, too many moves."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from valuerepair import values
+from valuerepair.errors import UsageError
+from valuerepair.mcts.syzygy import Tables
+from valuerepair.play.game import Game
+from valuerepair.play.record import DRAW_AGREED, RESIGNED, TABLEBASE, TOO_LONG, WIN_AGREED, Thought
+
+MAX_PLIES = 450  # lc0's, selfplay/game.cc
+DRAW, WHITE_WON, BLACK_WON, UNDECIDED = "1/2-1/2", "1-0", "0-1", "*"
+
+
+@dataclass(frozen=True, slots=True)
+class DrawRule:
+    """A draw when from the game's move `from_move` on, |Q| of `plies` moves in a row was at most `q`."""
+
+    from_move: int
+    plies: int
+    q: float
+
+
+@dataclass(frozen=True, slots=True)
+class WinRule:
+    """A win when `plies` moves in a row, of both sides, gave the same side a Q of at least `q`."""
+
+    plies: int
+    q: float
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What ends a game beside the rules of chess.
+
+    - `max_plies`: moves of a game, those of the book included, after which it is left undecided; 0 for no limit.
+    - `draw`, `win`: adjudication by the players' own values.
+    - `syzygy`: folders of tables, separated as in PATH; a game ends where they know its value, which is right after a
+      capture or a pawn move without castling rights.
+    - `resign`: a side gives up instead of moving when its chance, 100 (1 + Q) / 2, is below this many per cent (lc0's
+      ``--resign-percentage``). In a share `no_resign_share` of the games nobody may: there the first resignation that
+      was due is noted, for the rate of wrong ones.
+    """
+
+    max_plies: int = MAX_PLIES
+    draw: DrawRule | None = None
+    win: WinRule | None = None
+    syzygy: str = ""
+    resign: float = 0.0
+    no_resign_share: float = 0.0
+
+    def __post_init__(self) -> None:
+        """Raises UsageError for values that make no sense."""
+        if self.max_plies < 0:
+            raise UsageError(f"max_plies {self.max_plies}: must be at least 0 (no limit)")
+        if not 0 <= self.resign < 50:
+            raise UsageError(f"resign {self.resign:g}: per cent of winning chance, at least 0 and below 50")
+        if not 0 <= self.no_resign_share <= 1:
+            raise UsageError(f"no_resign_share {self.no_resign_share:g}: must be from 0 to 1")
+        for rule in (self.draw, self.win):
+            if rule is not None and not (rule.plies >= 1 and 0 <= rule.q <= 1):
+                raise UsageError(f"{rule}: at least 1 ply, and Q from 0 to 1")
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """How a game ended: `result` as in PGN, `ending` one of the words of `record`."""
+
+    result: str
+    ending: str
+    detail: str = ""
+
+
+def own_q(thought: Thought) -> float | None:
+    """The player's Q for itself: its own, of a mate, of its WDL, of centipawns by the default logistic; else None."""
+    if thought.q is not None:
+        return thought.q
+    if thought.mate is not None:
+        return float(values.mate_to_q(thought.mate))
+    if thought.wdl is not None:
+        return float(values.wdl_to_q(thought.wdl))
+    return None if thought.cp is None else float(values.cp_to_q(thought.cp, values.DEFAULT_ALPHA))
+
+
+class Referee:
+    """Applies `Rules` to games. `seed` draws the games in which nobody resigns."""
+
+    def __init__(self, rules: Rules, seed: int) -> None:
+        """Raises UsageError where there are no tables in the folders named."""
+        self.rules, self._seed = rules, seed
+        self._tables = Tables(rules.syzygy)
+
+    def plays_on(self, number: int) -> bool:
+        """Whether nobody resigns in the game of this number: a draw of its own, whatever the order of the games."""
+        word = hashlib.sha256(f"resign {self._seed} {number}".encode()).digest()[:8]
+        return int.from_bytes(word, "big") < self.rules.no_resign_share * 2**64
+
+    def resigns(self, thought: Thought) -> bool:
+        """Whether the side to move gives the game up rather than play its move."""
+        q = own_q(thought)
+        return self.rules.resign > 0 and q is not None and 50 * (1 + q) < self.rules.resign
+
+    def verdict(self, game: Game, white_qs: Sequence[float | None]) -> Verdict | None:
+        """How the game ends here; None: it goes on. `white_qs` are the values of the moves played, for White."""
+        over = game.ending()
+        if over is not None:
+            return Verdict(*over)
+        known = self._table_value(game)
+        if known is not None:
+            return Verdict(known, TABLEBASE)
+        agreed = self._agreed(game, white_qs)
+        if agreed is not None:
+            return agreed
+        if self.rules.max_plies and len(game.moves) >= self.rules.max_plies:
+            return Verdict(UNDECIDED, TOO_LONG, f"{len(game.moves)} plies")
+        return None
+
+    def _table_value(self, game: Game) -> str | None:
+        if not self._tables.men or not game.fresh or game.men > self._tables.men:
+            return None
+        value = self._tables.probe(game.fen)
+        if value is None:
+            return None
+        return DRAW if value == 0 else winner((value > 0) == game.white_to_move)
+
+    def _agreed(self, game: Game, white_qs: Sequence[float | None]) -> Verdict | None:
+        win, draw = self.rules.win, self.rules.draw
+        if win is not None and len(white_qs) >= win.plies:
+            last = white_qs[-win.plies :]
+            for sign in (1, -1):
+                if all(q is not None and sign * q >= win.q for q in last):
+                    return Verdict(winner(sign > 0), WIN_AGREED, f"Q {win.q:g} for {win.plies} plies")
+        if draw is None or len(white_qs) < draw.plies or len(game.moves) < 2 * (draw.from_move - 1):
+            return None
+        if all(q is not None and abs(q) <= draw.q for q in white_qs[-draw.plies :]):
+            return Verdict(DRAW, DRAW_AGREED, f"|Q| at most {draw.q:g} for {draw.plies} plies")
+        return None
+
+
+def winner(white: bool) -> str:
+    """The result that this side has won."""
+    return WHITE_WON if white else BLACK_WON
+
+
+def resignation(white_to_move: bool) -> Verdict:
+    """The side to move gives up."""
+    return Verdict(winner(not white_to_move), RESIGNED)

@@ -1,0 +1,224 @@
+"""The one loop that plays games, of self-play and of matches: many at once, players answer with futures.
+
+All game logic runs in the caller's thread; players have threads or processes of their own. What happens in a game
+depends on its opening, its players and its own seed, not on the games beside it nor on who is faster.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from queue import Empty, SimpleQueue
+from typing import Protocol
+
+from valuerepair.errors import UsageError
+from valuerepair.play.game import Game
+from valuerepair.play.openings import Opening
+from valuerepair.play.player import Clock, Fault, Player
+from valuerepair.play.record import ILLEGAL_MOVE, OUT_OF_TIME, GameRecord, Thought
+from valuerepair.play.referee import Referee, Rules, Verdict, own_q, resignation, winner
+
+POLL_S = 0.2  # how soon a halt is noticed while no move comes
+_MASK = 2**64 - 1
+
+
+class Clocks(Protocol):
+    """What is asked of a time control; `play.time_control.TimeControl` is one."""
+
+    def start(self) -> Clock | None: ...
+    def after(self, clock: Clock, white_moved: bool, seconds: float) -> Clock | None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Pairing:
+    """A game to be played: its number in the run, its opening, and which of the players has which side."""
+
+    number: int
+    opening: Opening
+    white: int
+    black: int
+
+
+def game_seed(seed: int, number: int) -> int:
+    """The seed of a game, from 0 to 2^63 - 1, of the run's and the game's number (splitmix64, Steele et al. 2014)."""
+    word = (seed * 0xD1342543DE82EF95 + (number + 1) * 0x9E3779B97F4A7C15) & _MASK
+    word = (word ^ word >> 30) * 0xBF58476D1CE4E5B9 & _MASK
+    word = (word ^ word >> 27) * 0x94D049BB133111EB & _MASK
+    return (word ^ word >> 31) >> 1
+
+
+@dataclass(eq=False, slots=True)
+class _Live:
+    """A game being played, and what it waits for."""
+
+    pairing: Pairing
+    game: Game
+    seed: int
+    plays_on: bool
+    clock: Clock | None
+    begun: float
+    asked: float = 0.0
+    thoughts: list[Thought] = field(default_factory=list)
+    white_qs: list[float | None] = field(default_factory=list)
+    would_resign: tuple[int, str] | None = None
+
+
+class Games(Iterator[GameRecord]):
+    """Games being played; iterating gives each as it ends. See `play_games`."""
+
+    def __init__(
+        self,
+        pairings: Iterable[Pairing],
+        players: Sequence[Player],
+        rules: Rules,
+        jobs: int,
+        seed: int,
+        clock: Clocks | None,
+        on_move: Callable[[Pairing, Thought], None] | None,
+        halted: Callable[[], bool],
+    ) -> None:
+        if jobs < 1:
+            raise UsageError(f"{jobs} games at once: must be at least 1")
+        self._coming, self._players, self._jobs = iter(pairings), players, jobs
+        self._referee, self._seed, self._clock = Referee(rules, seed), seed, clock
+        self._on_move, self._halted = on_move, halted
+        self._live: set[_Live] = set()
+        self._answers: SimpleQueue[tuple[_Live, Future[Thought], float]] = SimpleQueue()
+        self._ended: list[GameRecord] = []
+        self._exhausted = False
+
+    def __next__(self) -> GameRecord:
+        while not self._ended:
+            self._begin_games()
+            if self._ended:
+                break
+            if not self._live or self._halted():
+                self.close()
+                raise StopIteration
+            try:
+                self._take(*self._answers.get(timeout=POLL_S))
+            except Empty:
+                continue
+            except BaseException:
+                self.close()
+                raise
+        return self._ended.pop(0)
+
+    def running(self) -> list[float]:
+        """Seconds since each of the games being played began."""
+        now = time.monotonic()
+        return [now - live.begun for live in self._live]
+
+    def close(self) -> None:
+        """Gives up the games being played; the players stay open."""
+        self._exhausted = True
+        for live in self._live:
+            self._forget(live)
+        self._live.clear()
+
+    def _begin_games(self) -> None:
+        while not self._exhausted and len(self._live) < self._jobs and not self._halted():
+            pairing = next(self._coming, None)
+            if pairing is None:
+                self._exhausted = True
+                return
+            live = _Live(
+                pairing,
+                Game(pairing.opening),
+                game_seed(self._seed, pairing.number),
+                self._referee.plays_on(pairing.number),
+                self._clock.start() if self._clock is not None else None,
+                time.monotonic(),
+            )
+            self._live.add(live)
+            self._go_on(live)
+
+    def _go_on(self, live: _Live) -> None:
+        """Asks for the next move, or ends the game."""
+        verdict = self._referee.verdict(live.game, live.white_qs)
+        if verdict is not None:
+            self._end(live, verdict)
+            return
+        live.asked = time.perf_counter()
+        player = self._player(live)
+        future = player.think(live.pairing.number, live.game.position(), live.seed, live.clock)
+        future.add_done_callback(lambda done: self._answers.put((live, done, time.perf_counter())))
+
+    def _take(self, live: _Live, answer: Future[Thought], at: float) -> None:
+        if live not in self._live:
+            return  # given up meanwhile
+        white = live.game.white_to_move
+        try:
+            thought = answer.result()
+        except Fault as fault:
+            self._end(live, Verdict(winner(not white), fault.ending, str(fault)))
+            return
+        if self._clock is not None and live.clock is not None:
+            live.clock = self._clock.after(live.clock, white, at - live.asked)
+            if live.clock is None:
+                self._end(live, Verdict(winner(not white), OUT_OF_TIME, f"{at - live.asked:.2f} s for the move"))
+                return
+        if self._referee.resigns(thought):
+            if not live.plays_on:
+                self._end(live, resignation(white))
+                return
+            live.would_resign = live.would_resign or (len(live.game.moves), "white" if white else "black")
+        if not live.game.push(thought.move):
+            self._end(live, Verdict(winner(not white), ILLEGAL_MOVE, f"{thought.move} in {live.game.fen}"))
+            return
+        q = own_q(thought)
+        live.thoughts.append(thought)
+        live.white_qs.append(q if q is None or white else -q)
+        if self._on_move is not None:
+            self._on_move(live.pairing, thought)
+        self._go_on(live)
+
+    def _player(self, live: _Live) -> Player:
+        return self._players[live.pairing.white if live.game.white_to_move else live.pairing.black]
+
+    def _end(self, live: _Live, verdict: Verdict) -> None:
+        self._live.discard(live)
+        self._forget(live)
+        pairing = live.pairing
+        self._ended.append(
+            GameRecord(
+                pairing.number,
+                pairing.opening.number,
+                pairing.opening.start_fen,
+                pairing.opening.moves,
+                tuple(live.thoughts),
+                self._players[pairing.white].name,
+                self._players[pairing.black].name,
+                verdict.result,
+                verdict.ending,
+                verdict.detail,
+                live.would_resign,
+            )
+        )
+
+    def _forget(self, live: _Live) -> None:
+        for player in {live.pairing.white, live.pairing.black}:
+            self._players[player].forget(live.pairing.number)
+
+
+def play_games(
+    pairings: Iterable[Pairing],
+    players: Sequence[Player],
+    rules: Rules,
+    jobs: int,
+    *,
+    seed: int,
+    clock: Clocks | None = None,
+    on_move: Callable[[Pairing, Thought], None] | None = None,
+    halted: Callable[[], bool] = lambda: False,
+) -> Games:
+    """Plays the games, `jobs` at once, and yields each as it ends; a game that is over in its opening has no thoughts.
+
+    A player's Fault, an illegal move and a used-up clock lose the game. Moves of games played by `clock` are timed
+    here, from the question to the answer. `on_move` hears of every move; once `halted` says so no more games are
+    yielded, and those being played are given up. Raises what a player's future raises but Fault, and UsageError for
+    less than one job. Close the result (or use it up) before the players.
+    """
+    return Games(pairings, players, rules, jobs, seed, clock, on_move, halted)
