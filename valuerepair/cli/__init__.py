@@ -18,6 +18,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "confirm": ("confirm", "Look again at the candidates, deeper: was the search right, or the net?"),
     "label": ("label", "Label the candidates: what kind of position, which way the net errs."),
     "books": ("books", "Write opening books from the candidates, or check a book."),
+    "mix": ("mix", "Mix repair games with normal ones: training data in a given share."),
     "stats": ("stats", "Say what is in the store: counts, candidate rates, costs."),
     "remeasure": ("remeasure", "Compare nets on the same positions: who repaired what."),
     "similar": ("similar", "Find more positions like this one."),

@@ -1,0 +1,54 @@
+"""`vr mix`: repair games and normal games in one set of training data."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+
+@click.command()
+@click.option("--repair", multiple=True, required=True, metavar="DIR", help="Chunks of games from repair books.")
+@click.option("--normal", multiple=True, required=True, metavar="DIR", help="Chunks of other self-play.")
+@click.option("--share", type=float, default=0.40, show_default=True, help="Of the repair games in the mixture.")
+@click.option(
+    "--by", type=click.Choice(["games", "positions"]), default="games", show_default=True, help="What --share counts."
+)
+@click.option("-o", "--out", required=True, metavar="DIR", help="A new or empty folder.")
+@click.option(
+    "--form",
+    type=click.Choice(["tar", "links"]),
+    default="tar",
+    show_default=True,
+    help="Tars for lczero-training's loader, or folders of hard links for its older tf/train.py.",
+)
+@click.option("--total", type=int, help="Games or positions (see --by) in all.  [default: as many as the share allows]")
+@click.option("--shard-games", type=int, default=10_000, show_default=True, help="Games in a tar or folder, at most.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Chooses and shuffles the games.")
+@click.option("--json", "as_json", is_flag=True, help="Print the manifest.")
+@click.option("-q", "--quiet", is_flag=True, help="Print nothing but errors.")
+def command(
+    repair: tuple[str, ...], normal: tuple[str, ...], out: str, as_json: bool, quiet: bool, **chosen: Any
+) -> None:
+    """Mix training chunks of repair games with those of normal games, in a given share.
+
+    DIR is a folder of lc0 training chunks of version 6 (.gz) and plain tars of them, or one such tar. Repair games have
+    fewer positions, as the book's plies are not recorded: the share is reported by games and by positions. Games are
+    drawn and shuffled by seed and content; manifest.json says what is in the mixture, games.parquet where each game
+    comes from.
+
+    \b
+    Example:
+      vr mix --repair repair-chunks --normal lc0-data --share 0.40 --out mixture
+      vr mix --repair repair-chunks --normal lc0-data --share 0.05 --by positions --form links --out mixture
+    """
+    import json
+
+    from valuerepair.training.mix import MixOptions, mix, summary
+
+    manifest = mix(MixOptions(repair, normal, **chosen), out, quiet=quiet or as_json)
+    if as_json:
+        click.echo(json.dumps(manifest, indent=2, ensure_ascii=False))
+    elif not quiet:
+        for line in summary(manifest, out):
+            click.echo(line)

@@ -1,0 +1,215 @@
+"""Training chunks as they lie in folders and tars: found in a fixed order, checked, counted, read again at random.
+
+A chunk is one game: a gzip stream of records of version 6 (`valuerepair.v6`). Only plain tars are taken, since chunks
+are later read in another order than they lie in.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import os
+import zlib
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from valuerepair import v6
+from valuerepair.archives.open import COMPRESSIONS, bare_name
+from valuerepair.archives.sniff import chunk_version
+from valuerepair.archives.tar import TarError, members
+from valuerepair.engines import usable_cores
+from valuerepair.errors import UsageError, ValueRepairError
+
+MAX_PACKED = 1 << 24  # bytes of a packed chunk
+MAX_RECORDS = 8192  # of one game; lc0 ends one at ply 450
+_OPEN_TARS = 64
+_AHEAD = 8  # chunks in flight for each thread that unpacks
+
+Records = NDArray[np.void]  # [n] of v6.RECORD
+
+
+class BrokenChunk(ValueError):
+    """A file that is no usable chunk; the message says why in few words, the same for all of a kind."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkFile:
+    """A packed chunk. `archive` is a number in its `Archives`; `name` is that of a tar's member."""
+
+    archive: int
+    name: str
+    offset: int
+    content: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Archives:
+    """Files that hold chunks, in reading order: `paths` as they are opened, `names` relative to what was given."""
+
+    paths: list[str]
+    names: list[str]
+
+    def is_tar(self, archive: int) -> bool:
+        """Whether it holds many chunks; else it is one."""
+        return self.paths[archive].lower().endswith(".tar")
+
+    def total_bytes(self) -> int:
+        """On disk, for progress."""
+        return sum(os.path.getsize(path) for path in self.paths)
+
+
+def find_archives(given: Sequence[str]) -> Archives:
+    """The ``.gz`` and ``.tar`` files in folders, searched recursively in sorted order, or such files themselves.
+
+    Raises UsageError for what is not there, and ValueRepairError for packed tars and where there is nothing to read.
+    """
+    found = Archives([], [])
+    for path in given:
+        if os.path.isdir(path):
+            before = len(found.paths)
+            for name in _inside(path, ""):
+                _add(found, os.path.join(path, name), name)
+            if len(found.paths) == before:
+                raise ValueRepairError(f"{path}: no chunks (.gz) and no .tar files in this folder")
+        elif os.path.exists(path):
+            _add(found, path, os.path.basename(path))
+        else:
+            raise UsageError(f"{path}: no such file or folder")
+    return found
+
+
+def _inside(root: str, below: str) -> Iterator[str]:
+    """Names relative to `root`, sorted folder by folder; hidden ones are none of ours, as for lc0's loader."""
+    with os.scandir(os.path.join(root, below)) as entries:
+        ordered = sorted(entries, key=lambda entry: entry.name)
+    for entry in ordered:
+        name = os.path.join(below, entry.name)
+        if entry.name.startswith("."):
+            continue
+        if entry.is_dir():
+            yield from _inside(root, name)
+        elif bare_name(entry.name).endswith(".tar") or entry.name.lower().endswith(".gz"):
+            yield name
+
+
+def _add(found: Archives, path: str, name: str) -> None:
+    lowered = path.lower()
+    if bare_name(path).endswith(".tar") and not lowered.endswith(".tar"):
+        raise ValueRepairError(f"{path}: a packed tar cannot be read in any order; unpack it (its chunks are packed)")
+    if not lowered.endswith((".tar", *COMPRESSIONS)):
+        raise UsageError(f"{path}: a chunk's name ends in .gz, an archive's in .tar")
+    found.paths.append(path)
+    found.names.append(name)
+
+
+def read_archives(archives: Archives, broken: Callable[[str, str], None]) -> Iterator[ChunkFile]:
+    """All chunk files in order, packed. `broken(name, reason)` hears of tars that break off."""
+    for number, path in enumerate(archives.paths):
+        if not archives.is_tar(number):
+            with open(path, "rb") as file:
+                yield ChunkFile(number, "", 0, file.read(MAX_PACKED + 1))
+            continue
+        with open(path, "rb") as file:
+            try:
+                for member in members(file.read, MAX_PACKED + 1):
+                    if not _is_note(member.name):
+                        yield ChunkFile(number, member.name, member.offset, member.content)
+            except TarError as error:
+                broken(archives.names[number], str(error))
+
+
+def _is_note(name: str) -> bool:
+    """lc0's archives carry their licence along."""
+    return os.path.basename(name) == "LICENSE"
+
+
+class RandomReader:
+    """Reads chunks again by archive, offset and size; keeps the last tars open."""
+
+    def __init__(self, archives: Archives) -> None:
+        self._archives = archives
+        self._open: OrderedDict[int, int] = OrderedDict()
+
+    def read(self, archive: int, offset: int, size: int) -> bytes:
+        """The packed chunk; shorter where the file has shrunk."""
+        if not self._archives.is_tar(archive):
+            with open(self._archives.paths[archive], "rb") as file:
+                return file.read(size)
+        if archive not in self._open:
+            if len(self._open) >= _OPEN_TARS:
+                os.close(self._open.popitem(last=False)[1])
+            self._open[archive] = os.open(self._archives.paths[archive], os.O_RDONLY)
+        self._open.move_to_end(archive)
+        return os.pread(self._open[archive], size, offset)
+
+    def close(self) -> None:
+        """Closes all tars."""
+        while self._open:
+            os.close(self._open.popitem()[1])
+
+
+# -- content ----------------------------------------------------------------------------------------------------------
+
+
+def digest_of(content: bytes) -> int:
+    """64 bits of BLAKE2b of a packed chunk: its name in all seeded choices, wherever it lies."""
+    return int.from_bytes(hashlib.blake2b(content, digest_size=8).digest(), "little")
+
+
+def unpack(content: bytes) -> Records:
+    """The records of a packed chunk, all of one input format. Raises BrokenChunk."""
+    if len(content) > MAX_PACKED:
+        raise BrokenChunk("longer than a game")
+    if content[:2] != b"\x1f\x8b":
+        raise BrokenChunk("not packed with gzip" if chunk_version(content[:8]) else "no training chunk")
+    member = zlib.decompressobj(wbits=31)
+    most = MAX_RECORDS * v6.RECORD.itemsize
+    try:
+        data = member.decompress(content, most + 1)
+    except zlib.error:
+        raise BrokenChunk("damaged gzip stream") from None
+    version = chunk_version(data[:8])
+    if version != v6.VERSION:
+        raise BrokenChunk(f"training data of version {version}" if version else "no training chunk")
+    if len(data) > most:
+        raise BrokenChunk("longer than a game")
+    if not member.eof:
+        raise BrokenChunk("cut off")
+    if member.unused_data.strip(b"\0"):
+        raise BrokenChunk("bytes behind its end")
+    if len(data) % v6.RECORD.itemsize:
+        raise BrokenChunk("not a whole number of records")
+    records = np.frombuffer(data, v6.RECORD)
+    if (records["version"] != v6.VERSION).any() or (records["input_format"] != records["input_format"][0]).any():
+        raise BrokenChunk("damaged records")
+    return records
+
+
+def pack(records: Records) -> bytes:
+    """A chunk of these records, the same bytes at any time."""
+    return gzip.compress(records.tobytes(), 6, mtime=0)
+
+
+def in_order(work: Callable[[ChunkFile], Any], chunks: Iterable[ChunkFile]) -> Iterator[tuple[ChunkFile, Any]]:
+    """Each chunk with what `work` makes of it, in order, on all cores (unpacking leaves Python's lock alone)."""
+    cores = usable_cores()
+    waiting: deque[tuple[ChunkFile, Future[Any]]] = deque()
+    with ThreadPoolExecutor(cores) as pool:
+        try:
+            for chunk in chunks:
+                waiting.append((chunk, pool.submit(work, chunk)))
+                if len(waiting) >= _AHEAD * cores:
+                    done, future = waiting.popleft()
+                    yield done, future.result()
+            while waiting:
+                done, future = waiting.popleft()
+                yield done, future.result()
+        finally:
+            for _, future in waiting:
+                future.cancel()

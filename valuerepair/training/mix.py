@@ -1,0 +1,251 @@
+"""The mixture that a net is repaired with: a share of games from repair books, the rest from normal self-play.
+
+Which games are taken, and which shard each goes to, follows from the seed and the content of the chunks alone: not
+from names, dates or the order of folders. A smaller mixture of the same seed is part of a larger one.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from valuerepair import __version__
+from valuerepair.archives.select import mix as scrambled
+from valuerepair.archives.select import salt
+from valuerepair.errors import UsageError, ValueRepairError
+from valuerepair.nets.header import INPUT_FORMATS
+from valuerepair.progress import Progress
+from valuerepair.training.chunk_files import find_archives
+from valuerepair.training.chunk_index import ChunkIndex, read_index
+from valuerepair.training.mix_files import Written, write_links, write_tars
+from valuerepair.training.out_folder import check_empty, check_room, whole_folder
+
+MANIFEST = "manifest.json"
+SIDES = ("repair", "normal")
+TOLERANCE = 0.01  # by so much the share may differ from the one asked for
+SHARD_GAMES = 10_000
+
+By = Literal["games", "positions"]
+Form = Literal["tar", "links"]
+Index = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class MixOptions:
+    """What to mix. `share` is that of the repair games, counted by `by`; `total` bounds the mixture, in the same unit.
+
+    Without `total` the mixture is the largest of that share. `form` is ``tar`` (shards as lczero-training's new loader
+    reads them) or ``links`` (folders of loose chunks, as its older one does).
+    """
+
+    repair: tuple[str, ...]
+    normal: tuple[str, ...]
+    share: float
+    by: By = "games"
+    form: Form = "tar"
+    total: int | None = None
+    shard_games: int = SHARD_GAMES
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if not 0 < self.share < 1:
+            raise UsageError(f"--share {self.share:g}: must lie between 0 and 1")
+        if self.total is not None and self.total < 2:
+            raise UsageError(f"--total {self.total}: must be at least 2")
+        if self.shard_games < 1:
+            raise UsageError(f"--shard-games {self.shard_games}: must be at least 1")
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """The chosen chunks of one side, as indices into its `ChunkIndex`."""
+
+    index: ChunkIndex
+    chosen: Index
+
+    @property
+    def games(self) -> int:
+        return len(self.chosen)
+
+    @property
+    def positions(self) -> int:
+        return int(self.index.records[self.chosen].sum(dtype=np.int64))
+
+
+def mix(options: MixOptions, out: str | Path, *, quiet: bool = False) -> dict[str, Any]:
+    """Writes the mixture and its manifest.json to `out`, which appears whole or not at all; returns the manifest.
+
+    Raises UsageError when `out` is not empty, ValueRepairError for a share that the inputs cannot give, chunks of
+    different input formats, and a disk without room.
+    """
+    check_empty(Path(out).absolute(), out)
+    sides = _read_sides(options, quiet)
+    choices = choose(sides, options)
+    with whole_folder(out) as partial:
+        sizes = sum(int(c.index.size[c.chosen].sum(dtype=np.int64)) + 1024 * c.games for c in choices)
+        check_room(partial, sizes)
+        order = _order(choices, options.seed)
+        write = write_tars if options.form == "tar" else write_links
+        games = sum(choice.games for choice in choices)
+        with Progress("Writing", games, "games", quiet=quiet) as progress:
+            indices = [choice.index for choice in choices]
+            written = write(partial, indices, SIDES, order, options.shard_games, progress.advance)
+        manifest = _manifest(options, choices, written)
+        (partial / MANIFEST).write_text(json.dumps(manifest, indent=2, ensure_ascii=False) + "\n", "utf-8")
+    return manifest
+
+
+def _read_sides(options: MixOptions, quiet: bool) -> list[ChunkIndex]:
+    given = (options.repair, options.normal)
+    total = sum(find_archives(paths).total_bytes() for paths in given)
+    with Progress("Reading", total, "bytes", quiet=quiet) as progress:
+        sides = [read_index(paths, progress.advance) for paths in given]
+    repair, normal = (side.input_format for side in sides)
+    if repair != normal:
+        one, other = (INPUT_FORMATS.get(n, f"unknown, {n}") for n in (repair, normal))
+        raise ValueRepairError(
+            f"the repair games have input format {one}, the normal ones {other}: a net is trained on one of them"
+        )
+    return sides
+
+
+# -- choosing ---------------------------------------------------------------------------------------------------------
+
+
+def choose(sides: Sequence[ChunkIndex], options: MixOptions) -> list[Choice]:
+    """The chunks of the repair and of the normal side; raises ValueRepairError when the share is not to be had."""
+    units = [side.records if options.by == "positions" else np.ones(side.games, np.int32) for side in sides]
+    there = [int(unit.sum(dtype=np.int64)) for unit in units]
+    shares = (options.share, 1 - options.share)
+    total = min(n / share for n, share in zip(there, shares, strict=True))
+    if options.total is not None:
+        # A whole game may lie on either side of the bound.
+        if options.total > total + max(int(unit.max()) for unit in units) - 1:
+            raise ValueRepairError(_impossible(options, there, total))
+        total = min(total, options.total)
+    choices = []
+    for name, side, unit, share in zip(SIDES, sides, units, shares, strict=True):
+        order = np.argsort(_priority(side.digest, options.seed, name), kind="stable")
+        count = _nearest(np.cumsum(unit[order], dtype=np.int64), total * share)
+        choices.append(Choice(side, np.sort(order[:count])))
+    amounts = [choice.games if options.by == "games" else choice.positions for choice in choices]
+    got = amounts[0] / sum(amounts) if sum(amounts) else 0.0
+    if abs(got - options.share) > TOLERANCE:
+        raise ValueRepairError(
+            f"--share {options.share:g}: whole games give {got:.4f} at the nearest, {amounts[0]:,} repair and "
+            f"{amounts[1]:,} normal {options.by}; use that, or have more games"
+        )
+    return choices
+
+
+def _impossible(options: MixOptions, there: Sequence[int], most: float) -> str:
+    assert options.total is not None
+    lacking = int(options.total * (1 - options.share) > there[1] and options.total * options.share <= there[0])
+    needed = options.total * (options.share, 1 - options.share)[lacking]
+    possible = f"at this share --total {int(most):,} is the most"
+    low, high = 1 - there[1] / options.total, there[0] / options.total
+    if high >= low and high > 0 and low < 1:
+        possible += f", at this total --share {max(low, 0):.4f} to {min(high, 1):.4f}"
+    return (
+        f"--share {options.share:g} of {options.total:,} {options.by} needs {needed:,.0f} {SIDES[lacking]} "
+        f"{options.by}, there are {there[lacking]:,}; {possible}"
+    )
+
+
+def _priority(digest: NDArray[np.uint64], seed: int, purpose: str) -> NDArray[np.uint64]:
+    return scrambled(digest ^ salt(seed, "mixture", purpose))
+
+
+def _nearest(cumulated: Index, wanted: float) -> int:
+    """How many from the beginning come nearest to `wanted`; at least one."""
+    i = int(np.searchsorted(cumulated, wanted))
+    if i == len(cumulated) or (i > 0 and wanted - cumulated[i - 1] <= cumulated[i] - wanted):
+        i -= 1
+    return i + 1
+
+
+def _order(choices: Sequence[Choice], seed: int) -> Index:
+    """[n, 2] side and index of all chosen chunks, shuffled."""
+    pairs = np.concatenate(
+        [np.stack([np.full(c.games, s), c.chosen], 1) for s, c in enumerate(choices)], dtype=np.int64
+    )
+    digests = np.concatenate([choice.index.digest[choice.chosen] for choice in choices])
+    ordered: Index = pairs[np.argsort(_priority(digests, seed, "order"), kind="stable")]
+    return ordered
+
+
+# -- the manifest -----------------------------------------------------------------------------------------------------
+
+
+def _manifest(options: MixOptions, choices: Sequence[Choice], written: Written) -> dict[str, Any]:
+    """No time stamp: the same question gives the same bytes."""
+    games, positions = (sum(amounts) for amounts in ([c.games for c in choices], [c.positions for c in choices]))
+    digests = [np.unique(choice.index.digest[choice.chosen]) for choice in choices]
+    return {
+        "version": f"valuerepair {__version__}",
+        "seed": options.seed,
+        "by": options.by,
+        "share": {
+            "asked": options.share,
+            "games": choices[0].games / games,
+            "positions": choices[0].positions / positions,
+        },
+        "total_asked": options.total,
+        "games": games,
+        "positions": positions,
+        "input_format": choices[0].index.input_format,
+        "inputs": {name: _input(choice) for name, choice in zip(SIDES, choices, strict=True)},
+        "same_content": {
+            "within_repair": choices[0].games - len(digests[0]),
+            "within_normal": choices[1].games - len(digests[1]),
+            "in_both": len(np.intersect1d(digests[0], digests[1])),
+        },
+        "form": options.form,
+        **written.as_dict(),
+    }
+
+
+def _input(choice: Choice) -> dict[str, Any]:
+    index = choice.index
+    return {
+        "given": list(index.given),
+        "archives": len(index.archives.paths),
+        "sha256": index.sha256,
+        "games": index.games,
+        "positions": index.positions,
+        "used_games": choice.games,
+        "used_positions": choice.positions,
+        "left_out": index.left_out.reasons,
+        "left_out_first": index.left_out.examples,
+    }
+
+
+def summary(manifest: dict[str, Any], out: str) -> list[str]:
+    """What was written, in lines for a terminal."""
+    share, inputs = manifest["share"], manifest["inputs"]
+    lines = [
+        f"{out}: {manifest['games']:,} games, {manifest['positions']:,} positions in {len(manifest['files']):,} "
+        f"{'tars' if manifest['form'] == 'tar' else 'folders'}",
+        f"repair share: {share['games']:.2%} of the games, {share['positions']:.2%} of the positions "
+        f"(asked: {share['asked']:.2%} of the {manifest['by']})",
+    ]
+    for name, side in inputs.items():
+        mean = side["used_positions"] / side["used_games"]
+        lines.append(f"{name}: {side['used_games']:,} of {side['games']:,} games, {mean:.1f} positions a game")
+        if side["left_out"]:
+            counts = ", ".join(f"{reason} {n:,}" for reason, n in side["left_out"].items())
+            lines.append(f"  left out: {counts}; first: {side['left_out_first'][0]}")
+    same = manifest["same_content"]
+    if same["in_both"]:
+        lines.append(f"warning: {same['in_both']:,} chunks are among both the repair and the normal games")
+    if twice := same["within_repair"] + same["within_normal"]:
+        lines.append(f"{twice:,} chunks have the same content as another of their side, and are kept")
+    if manifest.get("copied"):
+        lines.append(f"{manifest['copied']:,} chunks were copied: they lie in tars, or on another disk")
+    return lines
