@@ -1,7 +1,8 @@
 """A UCI engine that misbehaves as told on its command line: ``fake_engine.py WHAT[=VALUE]...``.
 
 It knows no chess: its best move is e2e4 (or ``best=MOVE``), its score the length of the position line, so that an
-answer can be told from another's. ``x-on=TEXT`` does x when the position line contains TEXT.
+answer can be told from another's. ``x-on=TEXT`` does x when the position line contains TEXT, with ``at=N`` once it has
+at least N moves. With ``play`` (and python-chess) it plays legal moves: mate if it can, else one by the position.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import signal
 import subprocess
 import sys
 import time
+import zlib
 
 OPTIONS = dict(a.partition("=")[::2] for a in sys.argv[1:])
 
@@ -21,7 +23,8 @@ def say(text: str) -> None:
 
 
 def wanted(what: str, position: str) -> bool:
-    return what in OPTIONS and OPTIONS[what] in position
+    moves = position.partition(" moves ")[2].split()
+    return what in OPTIONS and OPTIONS[what] in position and len(moves) >= int(OPTIONS.get("at", 0))
 
 
 def once(path: str) -> bool:
@@ -59,6 +62,8 @@ def misbehave(position: str) -> None:
         os.kill(os.getpid(), signal.SIGSEGV)
     if wanted("exit-on", position):
         sys.exit(3)
+    if wanted("slow-on", position):
+        time.sleep(float(OPTIONS["slow"]))
     if wanted("hang-on", position) or (wanted("hang-once-on", position) and once(OPTIONS["mark"])):
         time.sleep(600)
     while wanted("flood-on", position):
@@ -69,6 +74,31 @@ def misbehave(position: str) -> None:
     if wanted("error-on", position):
         say("error The file seems to be unparseable.")
         time.sleep(600)
+
+
+def legal_move(position: str) -> str:
+    """The first move that mates, else a capture or any move, by a hash of the position: the same every time."""
+    import chess
+
+    start, _, played = position.removeprefix("position ").partition(" moves ")
+    board = chess.Board() if start == "startpos" else chess.Board(start.removeprefix("fen "))
+    for text in played.split():
+        board.push_uci(text)
+    legal = sorted(board.legal_moves, key=chess.Move.uci)
+    for move in filter(board.gives_check, legal):
+        board.push(move)
+        mate = board.is_checkmate()
+        board.pop()
+        if mate:
+            return move.uci()
+    legal = [move for move in legal if board.is_capture(move) or move.promotion] or legal
+    return legal[zlib.crc32(f"{OPTIONS.get('salt')} {position}".encode()) % len(legal)].uci()
+
+
+def best_move(position: str) -> str:
+    if wanted("illegal-on", position):
+        return "e2e5"
+    return legal_move(position) if "play" in OPTIONS else OPTIONS.get("best", "e2e4")
 
 
 def search(position: str, nodes: int) -> None:
@@ -86,7 +116,7 @@ def search(position: str, nodes: int) -> None:
     if wanted("garble-best-on", position):
         say("bestmove e2-e4")
     elif not wanted("no-best-on", position):
-        say("bestmove " + ("e2e5" if wanted("illegal-on", position) else OPTIONS.get("best", "e2e4")))
+        say("bestmove " + best_move(position))
 
 
 def main() -> None:

@@ -4,7 +4,7 @@ from valuerepair.engines.find import find_engine, usable_cores
 from valuerepair.engines.info import SearchReport
 from valuerepair.engines.pool import BadAnswer, EnginePool, Plan, PoolCounts, TimeLimit, single
 from valuerepair.engines.process import EngineExited, EngineFailure, EngineTimeout
-from valuerepair.engines.uci import BadOption, EngineOption, EngineSetup, UciEngine
+from valuerepair.engines.uci import BadOption, EngineOption, EngineSetup, GarbledAnswer, UciEngine
 
 __all__ = [
     "BadAnswer",
@@ -15,6 +15,7 @@ __all__ = [
     "EnginePool",
     "EngineSetup",
     "EngineTimeout",
+    "GarbledAnswer",
     "Plan",
     "PoolCounts",
     "SearchReport",

@@ -106,10 +106,10 @@ class SearchReader:
         elif " nodes " in line:
             self._unscored = line
 
-    def report(self, bestmove: str, elapsed_ms: int) -> SearchReport:
+    def report(self, bestmove: str, elapsed_ms: int, *, unscored: bool = False) -> SearchReport:
         """The report, given the `bestmove` line. Raises ValueError when there is no move or no score in it all.
 
-        A bound counts as the score only when the engine never gave an exact one.
+        A bound counts as the score only when the engine never gave an exact one. With `unscored` a move will do.
         """
         words = bestmove.split()
         if len(words) < 2 or not (_MOVE.match(words[1]) or words[1] == "(none)"):
@@ -117,7 +117,9 @@ class SearchReader:
         latest: dict[str, int] = {}
         info = self._score(latest)
         if info is None:
-            raise ValueError("gave a best move without a score")
+            if not unscored:
+                raise ValueError("gave a best move without a score")
+            info = Info()
         return SearchReport(
             info.cp,
             info.mate,

@@ -20,6 +20,10 @@ class BadOption(EngineFailure):
     """The engine has no such option, or not that value of it."""
 
 
+class GarbledAnswer(EngineFailure):
+    """The engine ended its search with a line that is no best move, or said nothing of the value where it must."""
+
+
 @dataclass(frozen=True, slots=True)
 class EngineOption:
     """An option as the engine offers it: `kind` is check, spin, combo, button or string."""
@@ -127,14 +131,19 @@ class UciEngine:
             self.settings[option.name] = value
         return [f"setoption name {name} value {value}" for name, value in self.settings.items()]
 
-    def search(self, position: str, go: str, seconds: float) -> SearchReport:
+    def ready(self, seconds: float) -> None:
+        """Waits until what `clear` began is done, at most `seconds`: then EngineTimeout."""
+        if not self._ready:
+            self._await("readyok", time.monotonic() + seconds)
+            self._ready = True
+
+    def search(self, position: str, go: str, seconds: float, *, unscored: bool = False) -> SearchReport:
         """Sends the ``position ...`` and ``go ...`` lines; the report of the search, or EngineFailure.
 
-        Raises EngineTimeout when there is no best move after `seconds`.
+        Raises EngineTimeout when there is no best move after `seconds`, and GarbledAnswer when it is garbled or comes
+        without a score; with `unscored` a move will do.
         """
-        if not self._ready:
-            self._await("readyok", time.monotonic() + max(seconds, 30.0))
-            self._ready = True
+        self.ready(max(seconds, 30.0))
         started = time.monotonic()
         self._process.send(position, go)
         reader = SearchReader()
@@ -143,9 +152,9 @@ class UciEngine:
         except EngineTimeout:
             raise EngineTimeout(f"gave no best move in {seconds:.4g} s") from None
         try:
-            report = reader.report(line, round((time.monotonic() - started) * 1000))
+            report = reader.report(line, round((time.monotonic() - started) * 1000), unscored=unscored)
         except ValueError as error:
-            raise EngineFailure(str(error)) from None
+            raise GarbledAnswer(str(error)) from None
         return report
 
     def clear(self) -> None:

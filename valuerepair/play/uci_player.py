@@ -1,0 +1,341 @@
+"""UCI engines as a player: a process for each running game, used again for later games, replaced when it fails."""
+
+from __future__ import annotations
+
+import contextlib
+import queue
+import threading
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import CancelledError, Future
+from dataclasses import dataclass
+from functools import partial
+
+import chess
+
+from valuerepair.engines import (
+    BadOption,
+    EngineFailure,
+    EngineSetup,
+    EngineTimeout,
+    GarbledAnswer,
+    SearchReport,
+    TimeLimit,
+    UciEngine,
+)
+from valuerepair.errors import UsageError, ValueRepairError
+from valuerepair.play.player import Clock, Fault
+from valuerepair.play.record import CRASHED, ILLEGAL_MOVE, OUT_OF_TIME, Thought
+from valuerepair.play.time_control import MARGIN_MS
+from valuerepair.positions import Position
+
+_START_PAUSES = (0.2, 1.0)  # seconds between attempts to start an engine during a match
+_READY_SECONDS = 60.0
+_PROBE_SECONDS = 60.0
+_PROBE = {"nodes": 1, "depth": 1, "movetime": 10}
+_INCIDENTS_SAID = 10
+
+
+@dataclass(frozen=True, slots=True)
+class _Task:
+    """A move to be found: the position, the ``go`` line, and milliseconds that it may take (None: by experience)."""
+
+    position: Position
+    go: str
+    milliseconds: int | None
+    future: Future[Thought]
+
+
+class UciPlayer:
+    """Plays with as many processes of one engine as it has games running. Each game has one of its own.
+
+    `limits` are those of ``go`` (nodes, depth, movetime in ms) in games without a clock. A time (movetime, clock) may
+    be overdrawn by `margin` ms, then the game is lost and the engine, if it has not answered, is killed; without a
+    time a search counts as hung by `limit`. A crash loses the game, too. A failed engine is started anew for its next
+    game, between which it gets ``ucinewgame``. `say` gets one line for each of the first ten incidents.
+    """
+
+    def __init__(
+        self,
+        setup: EngineSetup,
+        limits: Mapping[str, int],
+        limit: TimeLimit,
+        *,
+        name: str | None = None,
+        margin: int = MARGIN_MS,
+        say: Callable[[str], None] = lambda line: None,
+    ) -> None:
+        """Starts one engine and has it search the initial position a little.
+
+        Raises ValueRepairError when that does not work, UsageError for an option that the engine refuses.
+        """
+        self._setup, self._limits, self._limit, self._margin, self._say = setup, dict(limits), limit, margin, say
+        self._lock = threading.Lock()
+        self._incidents = 0
+        self.abandoned = False
+        first = _Seat(self)
+        self._free, self._games, self._seats = [first], dict[int, _Seat](), [first]
+        try:
+            engine = first.begin(_go(self._limits, _PROBE) if limits else "go wtime 100 btime 100").result()
+        except BaseException as error:
+            self.close(cancel=True)
+            if isinstance(error, BadOption):
+                raise UsageError(f"{setup.path} {error}") from None
+            if isinstance(error, EngineFailure):
+                raise ValueRepairError(f"{setup.path}: the engine {error}") from None
+            raise
+        self.engine_name, self.settings = engine.name, dict(engine.settings)
+        self._name = name or engine.name
+
+    @property
+    def name(self) -> str:
+        """The name given, or what the engine calls itself."""
+        return self._name
+
+    def think(self, game: int, position: Position, seed: int, clock: Clock | None = None) -> Future[Thought]:
+        """Queues the search of a move; see `Player`. The seed is not used: UCI has none."""
+        if (seat := self._games.get(game)) is None:
+            if not self._free:
+                self._seats.append(seat := _Seat(self))
+            else:
+                seat = self._free.pop()
+            self._games[game] = seat
+        future: Future[Thought] = Future()
+        allowed = self._limits.get("movetime")
+        if clock is None:
+            go = _go(self._limits)
+        else:
+            go, allowed = _go_by_clock(clock), clock.white if position.white_to_move else clock.black
+        seat.find_move(_Task(position, go, allowed, future))
+        return future
+
+    def forget(self, game: int) -> None:
+        """The game is over: its engine is free for another one."""
+        seat = self._games.pop(game, None)
+        if seat is not None:
+            seat.new_game()
+            self._free.append(seat)
+
+    def close(self, *, cancel: bool = False) -> None:
+        """Ends all engines, after the searches in flight; with `cancel` those are given up and raise CancelledError."""
+        self.abandoned = self.abandoned or cancel
+        for seat in self._seats:
+            seat.end(kill=cancel)
+        for seat in self._seats:
+            seat.join()
+
+    def seconds(self, task: _Task) -> float:
+        """How long the engine may take for a task before it is killed."""
+        if task.milliseconds is not None:
+            return (task.milliseconds + self._margin) / 1000
+        with self._lock:
+            return self._limit.seconds(1)
+
+    def overdrawn(self, task: _Task, seconds: float) -> bool:
+        """Whether a search that did end took longer than its time and the margin."""
+        return task.milliseconds is not None and round(1000 * seconds) > task.milliseconds + self._margin
+
+    def learn(self, nodes: int, seconds: float) -> None:
+        """Notes how long a search took."""
+        with self._lock:
+            self._limit.learn(nodes, seconds)
+
+    def new_engine(self) -> UciEngine:
+        """An engine that is not started yet; to be made by the thread that uses it."""
+        return UciEngine(self._setup)
+
+    def no_longer_starts(self, error: Exception) -> ValueRepairError:
+        """What a game without an engine fails with."""
+        return ValueRepairError(f"{self._setup.path} no longer starts: {error}")
+
+    def incident(self, text: str) -> None:
+        """Says that an engine failed; the tenth time that it says no more."""
+        with self._lock:
+            self._incidents += 1
+            said = self._incidents
+        if said <= _INCIDENTS_SAID:
+            more = "; further failures are only counted" if said == _INCIDENTS_SAID else ""
+            self._say(f"{self._name} {text}{more}")
+
+
+class _Seat:
+    """A thread with an engine process, which must not outlive the thread that started it."""
+
+    def __init__(self, player: UciPlayer) -> None:
+        self._player = player
+        self._work: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._engine: UciEngine | None = None
+        self._lock = threading.Lock()
+        self._thread = threading.Thread(target=self._run, name="player", daemon=True)
+        self._thread.start()
+
+    def find_move(self, task: _Task) -> None:
+        """Queues a move."""
+        self._work.put(partial(self._answer, task))
+
+    def new_game(self) -> None:
+        """Readies the engine for another game; one that failed is started anew."""
+        self._work.put(self._ready_again)
+
+    def begin(self, probe: str) -> Future[UciEngine]:
+        """Starts the engine now, and searches a little; the future raises EngineFailure."""
+        future: Future[UciEngine] = Future()
+        self._work.put(partial(self._first, future, probe))
+        return future
+
+    def end(self, *, kill: bool) -> None:
+        """Ends the thread when what is queued is done; with `kill` the search in flight fails at once."""
+        self._work.put(None)
+        with self._lock:
+            engine = self._engine
+        if kill and engine is not None:
+            engine.kill()
+
+    def join(self) -> None:
+        """Waits for the thread's end."""
+        self._thread.join()
+
+    def _run(self) -> None:
+        while (work := self._work.get()) is not None:
+            work()
+        self._drop(0.0 if self._player.abandoned else 1.0)
+
+    def _first(self, future: Future[UciEngine], probe: str) -> None:
+        try:
+            engine = self._start()
+            seconds = _PROBE_SECONDS
+            try:
+                engine.search("position startpos", probe, seconds, unscored=True)
+            except EngineTimeout as error:
+                raise EngineTimeout(f"{error} for {probe!r}: does it know this limit?") from None
+            engine.clear()
+        except BaseException as error:
+            self._drop()
+            future.set_exception(error)
+        else:
+            future.set_result(engine)
+
+    def _answer(self, task: _Task) -> None:
+        if not task.future.set_running_or_notify_cancel():
+            return
+        try:
+            thought = self._think(task)
+        except BaseException as error:  # whatever it is, it belongs to whoever waits for this future
+            task.future.set_exception(error)
+        else:
+            task.future.set_result(thought)
+
+    def _think(self, task: _Task) -> Thought:
+        engine = self._engine or self._restart()
+        try:
+            engine.ready(_READY_SECONDS)  # not at the cost of its time
+        except EngineFailure:
+            self._drop()
+            engine = self._restart()
+        started = time.monotonic()
+        try:
+            report = engine.search(task.position.uci, task.go, self._player.seconds(task), unscored=True)
+        except EngineFailure as error:
+            self._drop()
+            if self._player.abandoned:
+                raise CancelledError from None
+            self._player.incident(f"{error}; restarted for its next game")
+            raise Fault(_ending(error), str(error)) from None
+        seconds = time.monotonic() - started
+        if self._player.overdrawn(task, seconds):
+            raise Fault(OUT_OF_TIME, f"took {seconds:.3f} s")
+        self._player.learn(report.nodes, seconds)
+        return _thought(task.position, report, seconds)
+
+    def _ready_again(self) -> None:
+        """Between games. An engine that failed starts now, so that the next game need not wait for it."""
+        if self._player.abandoned:
+            return
+        try:
+            if self._engine is None:
+                self._start()
+            else:
+                self._engine.clear()
+            assert self._engine is not None
+            self._engine.ready(_READY_SECONDS)
+        except (EngineFailure, OSError, CancelledError) as error:
+            self._drop()
+            if not self._player.abandoned:
+                self._player.incident(f"{error} between games")
+
+    def _start(self) -> UciEngine:
+        engine = self._player.new_engine()
+        with self._lock:
+            self._engine = engine  # from here on it can be killed
+        if self._player.abandoned:
+            raise CancelledError
+        engine.start()
+        return engine
+
+    def _restart(self) -> UciEngine:
+        """Starts an engine during the match. Memory may be short for a moment, so it is tried three times."""
+        for pause in (*_START_PAUSES, None):
+            try:
+                return self._start()
+            except (EngineFailure, OSError) as error:
+                self._drop()
+                if self._player.abandoned:
+                    raise CancelledError from None
+                if pause is None:
+                    raise self._player.no_longer_starts(error) from None
+                time.sleep(pause)
+        raise AssertionError
+
+    def _drop(self, grace: float = 0.0) -> None:
+        with self._lock:
+            engine, self._engine = self._engine, None
+        if engine is not None:
+            with contextlib.suppress(EngineFailure):
+                engine.close(grace)
+
+
+def _go(limits: Mapping[str, int], most: Mapping[str, int] | None = None) -> str:
+    values = {name: min(value, most[name]) if most else value for name, value in limits.items()}
+    return "go " + " ".join(f"{name} {value}" for name, value in values.items())
+
+
+def _go_by_clock(clock: Clock) -> str:
+    """Engines take a time of 0 for none at all."""
+    times = {
+        "wtime": max(1, clock.white),
+        "btime": max(1, clock.black),
+        "winc": clock.white_increment,
+        "binc": clock.black_increment,
+    }
+    return _go(times)
+
+
+def _ending(error: EngineFailure) -> str:
+    if isinstance(error, EngineTimeout):
+        return OUT_OF_TIME
+    if isinstance(error, GarbledAnswer):
+        return ILLEGAL_MOVE
+    return CRASHED
+
+
+def _thought(position: Position, report: SearchReport, seconds: float) -> Thought:
+    """The engine's answer. Raises Fault for a move that is none there; castling may be king takes rook."""
+    board = chess.Board(position.fen)
+    if report.best_move is None:
+        raise Fault(ILLEGAL_MOVE, "gave no move although there are legal ones")
+    try:
+        move = board.parse_uci(report.best_move)
+    except ValueError:
+        raise Fault(ILLEGAL_MOVE, f"gave the illegal move {report.best_move}") from None
+    wdl = report.wdl
+    return Thought(
+        move.uci(),
+        q=(wdl[0] - wdl[2]) / 1000 if wdl is not None else None,
+        wdl=wdl,
+        cp=None if report.mate is not None else report.cp,
+        mate=report.mate,
+        depth=report.depth,
+        nodes=report.nodes,
+        seconds=seconds,
+        pv=report.pv,
+    )
