@@ -19,6 +19,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "label": ("label", "Label the candidates: what kind of position, which way the net errs."),
     "books": ("books", "Write opening books from the candidates, or check a book."),
     "mix": ("mix", "Mix repair games with normal ones: training data in a given share."),
+    "weights": ("weights", "Weigh training positions by what the search changed; draw by weight."),
     "stats": ("stats", "Say what is in the store: counts, candidate rates, costs."),
     "remeasure": ("remeasure", "Compare nets on the same positions: who repaired what."),
     "similar": ("similar", "Find more positions like this one."),

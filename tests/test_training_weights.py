@@ -1,0 +1,360 @@
+"""Training weights: lczero-training's formulas as its own code computes them, figures, side files, drawn chunks."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import subprocess
+import tarfile
+from dataclasses import astuple
+from pathlib import Path
+from typing import Any
+
+import chess
+import numpy as np
+import pandas as pd
+import pytest
+from click.testing import CliRunner
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.lczero_training import compile_position_sampling, run_python
+from tests.v6_records import positions_of, records_of
+from valuerepair import v6
+from valuerepair.candidates.weights import effective_sample_size, weights_of
+from valuerepair.cli.weights import command
+from valuerepair.errors import UsageError, ValueRepairError
+from valuerepair.store.phases import PHASES, boards, phases
+from valuerepair.training.chunk_files import pack
+from valuerepair.training.weight_tally import WeightTally, lines
+from valuerepair.training.weighted import measure, write_sampled
+from valuerepair.training.weights import (
+    DiffFocus,
+    Formula,
+    PositionSampling,
+    Soft,
+    parse_formula,
+    phases_of,
+    written,
+)
+
+Records = np.ndarray[Any, np.dtype[np.void]]
+
+
+def records(n: int, seed: int = 0) -> Records:
+    """Records with values as in self-play, some without the net's, one in ten without the policy's divergence."""
+    draw = np.random.default_rng(seed)
+    found = np.zeros(n, v6.RECORD)
+    found["version"], found["input_format"] = 6, 1
+    found["best_q"] = draw.uniform(-1, 1, n)
+    found["orig_q"] = np.clip(found["best_q"] + draw.normal(0, 0.3, n), -1, 1)
+    found["orig_q"][draw.random(n) < 0.1] = np.nan
+    found["policy_kld"] = draw.exponential(0.2, n) * (draw.random(n) > 0.1)
+    found["visits"] = np.arange(n)
+    return found
+
+
+# -- the trainers' own code -------------------------------------------------------------------------------------------
+
+_SAMPLE = """
+import json, random, sys
+import chunkparser
+path, *parameters = sys.argv[1:]
+parser = chunkparser.ChunkParserInner.__new__(chunkparser.ChunkParserInner)
+parser.init_structs()
+parser.sample = 1
+(parser.diff_focus_min, parser.diff_focus_slope, parser.diff_focus_q_weight,
+ parser.diff_focus_pol_scale) = map(float, parameters)
+data, kept = open(path, "rb").read(), []
+for i in range(200):
+    random.random = lambda: (i + 0.5) / 200
+    kept.append([int.from_bytes(r[8340:8344], "little") for r in parser.sample_record(data)])
+print(json.dumps(kept))
+"""
+
+
+@pytest.mark.parametrize("formula", [DiffFocus(), DiffFocus(0.3, 1.5, 2.0, 8.0), DiffFocus(1, 0), DiffFocus(-0.1, 2)])
+def test_diff_focus_keeps_what_the_older_trainer_keeps(formula: DiffFocus, tmp_path: Path) -> None:
+    sample = records(400)
+    (tmp_path / "records").write_bytes(sample.tobytes())
+    kept = run_python(tmp_path, _SAMPLE, str(tmp_path / "records"), *map(repr, astuple(formula)))
+    weights = formula.weigh(sample)
+    for i, names in enumerate(kept):
+        assert names == np.flatnonzero((i + 0.5) / 200 <= weights).tolist()
+    assert len(set(weights.tolist())) > 1 or formula.slope == 0
+
+
+@pytest.fixture(scope="module")
+def theirs_compiled(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return compile_position_sampling(tmp_path_factory.mktemp("trainer"))
+
+
+@pytest.mark.parametrize(
+    "formula",
+    [
+        PositionSampling(),
+        PositionSampling(q_weight=6.0, pol_scale=3.5),
+        PositionSampling(6.0, 3.5, alpha=3.0, beta=0.025, gamma=0.5, tau=0.8, default_weight=0.3),
+        PositionSampling(1.0, 0.0, alpha=2.0, beta=0.1, gamma=2.0, tau=5.0),
+    ],
+)
+def test_position_sampling_is_that_of_the_newer_trainer(formula: PositionSampling, theirs_compiled: Path) -> None:
+    sample = records(500, seed=1)
+    frames = np.stack([sample[name] for name in ("best_q", "orig_q", "policy_kld")], 1).astype("<f4")
+    program = [str(theirs_compiled), *map(repr, astuple(formula))]
+    done = subprocess.run(program, input=frames.tobytes(), capture_output=True, check=True)
+    theirs = np.array(done.stdout.split(), np.float64)
+    np.testing.assert_allclose(formula.weigh(sample), theirs, rtol=2e-6, atol=1e-7)
+
+
+# -- formulas ---------------------------------------------------------------------------------------------------------
+
+
+def test_soft_is_the_weight_of_books() -> None:
+    sample = records(300)
+    known = ~np.isnan(sample["orig_q"])
+    gap = sample["orig_q"][known].astype(float) - sample["best_q"][known]
+    np.testing.assert_allclose(Soft(0.3, 0.05).weigh(sample)[known], weights_of(gap, 0.3, 0.05))
+    floored = Soft(0.3, 0.05, floor=0.2, unknown=0.7).weigh(sample)
+    np.testing.assert_allclose(floored[known], 0.2 + 0.8 * weights_of(gap, 0.3, 0.05))
+    assert (floored[~known] == 0.7).all()
+    assert (Soft().weigh(sample)[~known] == 0).all()
+
+
+@pytest.mark.parametrize("formula", [DiffFocus(0.1, 2), PositionSampling(6, 3.5, 3, 0.025, 0.5), Soft(0.4, 0.2, 0.1)])
+@given(best=st.floats(-1, 1), gaps=st.tuples(st.floats(0, 2), st.floats(0, 2)), kld=st.floats(1e-6, 5))
+@settings(max_examples=100, deadline=None)
+def test_more_disagreement_never_weighs_less(
+    formula: Formula, best: float, gaps: tuple[float, float], kld: float
+) -> None:
+    sample = np.zeros(4, v6.RECORD)
+    sample["best_q"], sample["policy_kld"] = best, kld
+    sample["orig_q"] = [best + min(gaps), best + max(gaps), best - min(gaps), best - max(gaps)]
+    weights = formula.weigh(sample)
+    assert ((weights >= 0) & (weights <= 1)).all()
+    assert weights[0] <= weights[1] + 1e-6
+    assert weights[2] <= weights[3] + 1e-6
+    np.testing.assert_allclose(weights[:2], weights[2:], atol=1e-5)
+
+
+@given(st.sampled_from([DiffFocus(0.5, 2, 1, 3), PositionSampling(alpha=0.25), Soft(0.75, 0.5, 0.125, 1.0)]))
+def test_formulas_are_read_as_they_are_written(formula: Formula) -> None:
+    assert parse_formula(written(formula)) == formula
+
+
+def test_formulas_by_name() -> None:
+    assert parse_formula("soft") == Soft()
+    assert parse_formula("diff-focus:slope=2,q-weight=1") == DiffFocus(slope=2, q_weight=1)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("hard", "must be one of diff-focus, position-sampling, soft"),
+        ("soft:slope=1", "soft has no slope=1; it has threshold, softness, floor, unknown"),
+        ("soft:threshold", "threshold must be a number"),
+        ("diff-focus:slope=nan", "slope must be a number"),
+        ("diff-focus:q-weight=0,pol-scale=0", "must not be negative, nor both 0"),
+        ("soft:softness=-1", "softness must not be negative"),
+        ("position-sampling:tau=0", "tau must be above 0"),
+    ],
+)
+def test_wrong_formulas(text: str, message: str) -> None:
+    with pytest.raises(UsageError, match=f"--formula {text}: .*{message}"):
+        parse_formula(text)
+
+
+def test_phases_of_records_are_those_of_the_boards() -> None:
+    """A game of python-chess to its end, both colours to move, in a plain and in a canonical format."""
+    board, draw = chess.Board(), np.random.default_rng(3)
+    moves: list[str] = []
+    while not board.is_game_over() and len(moves) < 300:
+        legal = sorted(board.legal_moves, key=lambda move: (not board.is_capture(move), move.uci()))
+        move = legal[0] if draw.random() < 0.5 else legal[int(draw.integers(len(legal)))]
+        moves.append(move.uci())
+        board.push(move)
+    positions = positions_of(moves)
+    expected = phases(boards([position.fen for position in positions])).tolist()
+    assert set(expected) == {0, 1, 2}
+    for input_format in (1, 3):
+        assert phases_of(records_of(positions, moves, input_format)).tolist() == expected
+
+
+# -- figures ----------------------------------------------------------------------------------------------------------
+
+
+def tally_of(games: list[np.ndarray[Any, Any]]) -> WeightTally:
+    tally = WeightTally()
+    for weights in games:
+        tally.add(weights, np.zeros(len(weights)), np.zeros(len(weights), np.int64))
+    return tally
+
+
+def test_figures_are_those_of_all_weights_at_once() -> None:
+    draw = np.random.default_rng(0)
+    games = [draw.beta(0.3, 2, int(n)) for n in draw.integers(1, 90, 200)]
+    every, tally = np.concatenate(games), tally_of(games)
+    found = tally.figures()
+    assert found["positions"] == len(every)
+    assert found["mean"] == pytest.approx(every.mean())
+    assert found["effective_positions"] == pytest.approx(effective_sample_size(every))
+    assert found["effective_games"] == pytest.approx(effective_sample_size([game.sum() for game in games]))
+    for share, value in found["quantiles"].items():
+        assert value == pytest.approx(np.quantile(every, float(share), method="inverted_cdf"), rel=0.004, abs=2e-6)
+    for factor in (0.3, 1.0, 2.5, 40.0):
+        assert tally.kept(factor) == pytest.approx(np.minimum(factor * every, 1).mean(), abs=1e-4)
+    for keep in (0.01, 0.2, 0.9):
+        reached = tally.factor(keep)
+        assert reached is not None
+        assert np.minimum(reached * every, 1).mean() == pytest.approx(keep, abs=2e-4)
+
+
+def test_what_weighs_nothing_cannot_be_kept() -> None:
+    tally = tally_of([np.array([0.0, 0.0, 0.0, 0.5])])
+    assert tally.factor(0.3) is None
+    assert tally.factor(0.25) == pytest.approx(2.0, rel=1e-6)
+    assert tally.histogram()[2] == 3
+    assert tally_of([np.zeros(3)]).figures()["effective_positions"] == 0
+
+
+def test_bands_add_up(chunks: Path) -> None:
+    found = measure([str(chunks)], Soft(floor=0.01), quiet=True).tally.figures()
+    for rows in (found["phases"], found["disagreement"]):
+        assert sum(row["positions"] for row in rows) == found["positions"]
+        assert sum(row["share_of_weight"] for row in rows) == pytest.approx(1)
+    assert found["disagreement"][-1]["from"] is None
+    assert found["disagreement"][-1]["positions"] == found["net_unknown"] > 0
+    assert [row["phase"] for row in found["phases"]] == list(PHASES)
+    assert any("not known" in line for line in lines(found, 0.5))
+
+
+# -- chunks -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def chunks(tmp_path: Path) -> Path:
+    """Twenty loose games, and twenty in a tar."""
+    folder = tmp_path / "chunks"
+    (folder / "sub").mkdir(parents=True)
+    for i in range(20):
+        (folder / "sub" / f"game_{i:06d}.gz").write_bytes(pack(records(30 + i, seed=i)))
+    with tarfile.open(folder / "run.tar", "w") as tar:
+        for i in range(20):
+            path = tmp_path / f"training.{i}.gz"
+            path.write_bytes(pack(records(40, seed=100 + i)))
+            tar.add(path, f"run/{path.name}")
+    return folder
+
+
+def read_all(folder: Path) -> dict[str, Records]:
+    found = {
+        str(path.relative_to(folder)): np.frombuffer(gzip.decompress(path.read_bytes()), v6.RECORD)
+        for path in sorted(folder.rglob("*.gz"))
+    }
+    for path in sorted(folder.rglob("*.tar")):
+        with tarfile.open(path) as tar:
+            for member in tar:
+                file = tar.extractfile(member)
+                assert file is not None
+                found[Path(member.name).name] = np.frombuffer(gzip.decompress(file.read()), v6.RECORD)
+    return found
+
+
+def test_side_file(chunks: Path, tmp_path: Path) -> None:
+    formula = DiffFocus()
+    found = measure([str(chunks)], formula, tmp_path / "side.parquet", quiet=True)
+    side = pd.read_parquet(tmp_path / "side.parquet")
+    assert side.columns.tolist() == ["chunk", "record", "weight"]
+    assert len(side) == found.tally.positions == sum(len(game) for game in read_all(chunks).values())
+    for name, game in read_all(chunks).items():
+        rows = side[side.chunk == (f"run.tar: run/{name}" if name.startswith("training") else name)]
+        assert rows.record.tolist() == list(range(len(game)))
+        np.testing.assert_allclose(rows.weight, formula.weigh(game), rtol=1e-6)
+
+
+def test_sampled_chunks_keep_order_and_records(chunks: Path, tmp_path: Path) -> None:
+    found = measure([str(chunks)], DiffFocus(0.05, 1.0), quiet=True)
+    manifest = write_sampled(found, tmp_path / "out", quiet=True)
+    before, after = read_all(chunks), read_all(tmp_path / "out")
+    assert set(after) <= set(before)
+    for name, game in after.items():
+        kept = game["visits"].tolist()
+        assert kept == sorted(set(kept))
+        assert game.tobytes() == before[name][kept].tobytes()
+    assert manifest["kept"] == {"games": len(after), "positions": sum(map(len, after.values()))}
+    assert (tmp_path / "out" / "run.tar").exists()
+
+
+def test_sampled_shares_are_as_expected(chunks: Path, tmp_path: Path) -> None:
+    formula = DiffFocus(0.05, 1.0)
+    found = measure([str(chunks)], formula, quiet=True)
+    counts: dict[tuple[str, int], int] = {}
+    for seed in range(12):
+        out = tmp_path / str(seed)
+        write_sampled(found, out, keep=0.4, seed=seed, quiet=True)
+        for name, game in read_all(out).items():
+            for record in game["visits"].tolist():
+                counts[name, record] = counts.get((name, record), 0) + 1
+    factor = found.tally.factor(0.4)
+    assert factor is not None
+    chances, drawn = [], []
+    for name, game in read_all(chunks).items():
+        chances += np.minimum(factor * formula.weigh(game), 1).tolist()
+        drawn += [counts.get((name, i), 0) for i in range(len(game))]
+    chance, share = np.array(chances), np.array(drawn) / 12
+    assert abs(share.mean() - 0.4) < 0.015
+    for low in np.arange(0.1, 1.0, 0.1):
+        part = (chance >= low) & (chance < low + 0.1)
+        if part.sum() > 50:
+            deviation = (chance[part] * (1 - chance[part]) / 12).sum() ** 0.5 / part.sum()
+            assert abs(share[part].mean() - chance[part].mean()) < 4 * deviation
+    assert (share[chance >= 1] == 1).all()
+
+
+def test_sampling_is_reproducible(chunks: Path, tmp_path: Path) -> None:
+    found = measure([str(chunks)], Soft(floor=0.1), quiet=True)
+    outs = [tmp_path / name for name in "abc"]
+    for out, seed in zip(outs, (5, 5, 6), strict=True):
+        write_sampled(found, out, seed=seed, quiet=True)
+    a, b, c = ({p.name: p.read_bytes() for p in out.rglob("*") if p.is_file()} for out in outs)
+    assert a == b
+    assert a != c
+
+
+def test_refusals(chunks: Path, tmp_path: Path) -> None:
+    found = measure([str(chunks)], Soft(threshold=3.0, softness=0), quiet=True)
+    with pytest.raises(ValueRepairError, match=r"--keep 0.5: only 0.0000 of the positions weigh anything"):
+        write_sampled(found, tmp_path / "out", keep=0.5, quiet=True)
+    with pytest.raises(UsageError, match="not empty"):
+        write_sampled(found, chunks, quiet=True)
+    with pytest.raises(UsageError, match=r"ends in .parquet"):
+        measure([str(chunks)], Soft(), tmp_path / "side.csv", quiet=True)
+    twice = measure([str(chunks), str(chunks)], Soft(), quiet=True)
+    with pytest.raises(UsageError, match=r"two of the inputs have a file run.tar"):
+        write_sampled(twice, tmp_path / "out", quiet=True)
+    (tmp_path / "bad").mkdir()
+    (tmp_path / "bad" / "game_1.gz").write_bytes(b"\x1f\x8bnothing")
+    with pytest.raises(ValueRepairError, match="no usable chunk"):
+        measure([str(tmp_path / "bad")], Soft(), tmp_path / "side.parquet", quiet=True)
+    assert not (tmp_path / "side.parquet").exists()
+    assert not list(tmp_path.glob(".*"))
+
+
+def test_command_line(chunks: Path, tmp_path: Path) -> None:
+    def run(*arguments: str) -> Any:
+        return CliRunner().invoke(command, [str(chunks), *arguments], catch_exceptions=False)
+
+    (chunks / "broken_game.gz").write_bytes(gzip.compress(b"not a chunk"))
+    text = run("--plot", str(tmp_path / "weights.svg")).output
+    assert text.startswith("diff-focus:min=0.025,slope=3,q_weight=6,pol_scale=3.5\n")
+    assert "left out: no training chunk 1; first: broken_game.gz" in text
+    plot = (tmp_path / "weights.svg").read_text()
+    assert all(f'id="{gid}"' in plot for gid in ("positions", "weight", "weights", "phase-weight"))
+    out = str(tmp_path / "out")
+    found = json.loads(run("--formula", "soft:floor=0.1", "--sampled", out, "--keep", "0.2", "--json").stdout)
+    assert found["formula"]["floor"] == 0.1
+    assert found["kept"]["positions"] == sum(map(len, read_all(tmp_path / "out").values()))
+    with pytest.raises(UsageError, match="goes with --sampled"):
+        run("--keep", "0.2")
+    with pytest.raises(UsageError, match=r"ends in .png, .svg or .pdf"):
+        run("--plot", "weights.txt")

@@ -1,0 +1,83 @@
+"""`vr weights`: how much each training position counts."""
+
+from __future__ import annotations
+
+import click
+
+
+@click.command()
+@click.argument("chunks", nargs=-1, required=True, metavar="DIR...")
+@click.option(
+    "--formula",
+    default="diff-focus",
+    show_default=True,
+    metavar="NAME[:PARAMETER=VALUE,...]",
+    help="diff-focus, position-sampling (lczero-training's) or soft (that of the books).",
+)
+@click.option("--plot", metavar="FILE", help="Draw it: .png, .svg or .pdf.")
+@click.option("--side", metavar="FILE", help="Write the weights to a Parquet file: chunk, record, weight.")
+@click.option("--sampled", metavar="DIR", help="Write chunks of records drawn by weight to a new folder.")
+@click.option("--keep", type=float, help="Scale weights so that --sampled keeps this share of the positions.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Of --sampled.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+@click.option("-q", "--quiet", is_flag=True, help="Print nothing but errors.")
+def command(
+    chunks: tuple[str, ...],
+    formula: str,
+    plot: str | None,
+    side: str | None,
+    sampled: str | None,
+    keep: float | None,
+    seed: int,
+    as_json: bool,
+    quiet: bool,
+) -> None:
+    """Weigh training positions by what the search changed in the net's judgement.
+
+    Says how the weights are spread, for how many positions they count, and whom they favour, before anything is
+    written. DIR is a folder of lc0 training chunks of version 6 (.gz) and plain tars of them, or one such tar. With
+    --sampled a record is kept with a chance of its weight; such chunks are no whole games any more, so rescore before
+    and not after, and turn the trainer's own weighting off.
+
+    \b
+    Example:
+      vr weights mixture --plot weights.png
+      vr weights mixture --formula diff-focus:min=0.1,slope=2 --side weights.parquet
+      vr weights mixture --formula soft:threshold=0.3,floor=0.05 --keep 0.25 --sampled focused
+    """
+    import json
+    from pathlib import Path
+
+    from valuerepair.errors import UsageError
+    from valuerepair.training.out_folder import check_empty
+    from valuerepair.training.weight_tally import lines
+    from valuerepair.training.weighted import measure, write_sampled
+    from valuerepair.training.weights import parse_formula, written
+
+    chosen = parse_formula(formula)
+    if keep is not None and (sampled is None or not 0 < keep <= 1):
+        raise UsageError(f"--keep {keep:g}: goes with --sampled, and lies above 0 and not above 1")
+    # What is wrong with the command line is said before many games are read.
+    if sampled is not None:
+        check_empty(Path(sampled).absolute(), sampled)
+    if plot is not None:
+        from valuerepair.views import style
+
+        style.format_of(plot)
+    found = measure(chunks, chosen, side, quiet=quiet or as_json)
+    if plot is not None:
+        from valuerepair.views import weights_plot
+
+        weights_plot.plot(found.tally, written(chosen), plot)
+    result = found.as_dict()
+    if sampled is not None:
+        result = write_sampled(found, sampled, keep=keep, seed=seed, quiet=quiet or as_json)
+    if as_json:
+        click.echo(json.dumps(result, indent=2, ensure_ascii=False))
+    elif not quiet:
+        for line in (written(chosen), *lines(result, found.tally.kept(result.get("factor", 1.0)))):
+            click.echo(line)
+        if found.left_out.reasons:
+            click.echo(f"left out: {found.left_out}; first: {found.left_out.examples[0]}")
+        if sampled is not None:
+            click.echo(f"{sampled}: {result['kept']['positions']:,} positions of {result['kept']['games']:,} games")

@@ -1,0 +1,264 @@
+"""Weights of all positions in training chunks: measured, written beside the chunks, or used to draw from them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from valuerepair import __version__
+from valuerepair.archives.select import mix as scrambled
+from valuerepair.archives.select import ply_priorities, salt
+from valuerepair.errors import UsageError, ValueRepairError
+from valuerepair.nets.cache import written_whole
+from valuerepair.progress import Progress
+from valuerepair.training.chunk_files import (
+    Archives,
+    BrokenChunk,
+    ChunkFile,
+    digest_of,
+    find_archives,
+    in_order,
+    pack,
+    read_archives,
+    unpack,
+)
+from valuerepair.training.chunk_index import LeftOut, name_of
+from valuerepair.training.mix_files import TarShard
+from valuerepair.training.out_folder import whole_folder
+from valuerepair.training.weight_tally import SMALLEST, WeightTally
+from valuerepair.training.weights import Formula, Records, described, disagreement, phases_of, written
+
+MANIFEST = "manifest.json"
+_BLOCK_GAMES = 256
+_SCHEMA = pa.schema([("chunk", pa.string()), ("record", pa.int32()), ("weight", pa.float32())])
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(slots=True)
+class Measured:
+    """What the weights of some chunks look like: figures, files left out, and the identity of the chunks."""
+
+    formula: Formula
+    given: tuple[str, ...]
+    tally: WeightTally = field(default_factory=WeightTally)
+    left_out: LeftOut = field(default_factory=LeftOut)
+    sha256: str = ""
+
+    def as_dict(self) -> dict[str, Any]:
+        """JSON-able."""
+        return {
+            "formula": described(self.formula),
+            "chunks": {"given": list(self.given), "sha256": self.sha256, "left_out": self.left_out.reasons},
+            **self.tally.figures(),
+        }
+
+
+def measure(
+    given: Sequence[str], formula: Formula, side_file: str | Path | None = None, *, quiet: bool = False
+) -> Measured:
+    """Weighs every position of some folders or tars; with `side_file` also writes the weights to a Parquet file.
+
+    The file has a row a record, in reading order: chunk (as named in its folder; ``tar: member``), record (from 0),
+    weight. It appears whole or not at all. Raises ValueRepairError where no chunk can be used.
+    """
+    found, sha = Measured(formula, tuple(given)), hashlib.sha256()
+    archives = find_archives(given)
+    with _SideFile(side_file, formula) as side:
+        for chunk, content in _weighed(archives, formula, found.left_out, quiet):
+            found.tally.add(content.weights, content.gap, content.phases)
+            sha.update(content.sha256)
+            side.add(name_of(archives, chunk), content.weights)
+        if not found.tally.games:
+            raise ValueRepairError(f"{', '.join(given)}: no usable chunk: {found.left_out or 'the archives are empty'}")
+    found.sha256 = sha.hexdigest()
+    return found
+
+
+def write_sampled(
+    found: Measured, out: str | Path, *, keep: float | None = None, seed: int = 0, quiet: bool = False
+) -> dict[str, Any]:
+    """Draws records by weight into a new folder of chunks and returns its manifest.
+
+    A record is kept with the chance ``min(1, factor * weight)``; `factor` is 1, or such that the share `keep` of all
+    is expected to be kept. Records stay in order and unchanged; chunks that lose all are not written. Loose chunks and
+    tars keep their names. Which records are kept follows from the seed and the chunk's content. Raises as `mix`.
+    """
+    factor = 1.0
+    if keep is not None:
+        reached = found.tally.factor(keep)
+        if reached is None:
+            most = found.tally.kept(1 / SMALLEST)
+            raise ValueRepairError(
+                f"--keep {keep:g}: only {most:.4f} of the positions weigh anything; keep that or less"
+            )
+        factor = reached
+    archives = find_archives(found.given)
+    _refuse_equal_names(archives)
+    drawn = _Drawn(factor, salt(seed, "weights"))
+    with whole_folder(out) as partial, _Shelf(partial, archives) as shelf:
+        for chunk, content in _weighed(archives, found.formula, LeftOut(), quiet):
+            rows = drawn.rows(content)
+            if len(rows):
+                shelf.put(chunk, pack(content.records[rows]))
+        shelf.finish()
+        manifest = {
+            "version": f"valuerepair {__version__}",
+            "seed": seed,
+            "factor": factor,
+            "keep_asked": keep,
+            **found.as_dict(),
+            "kept": drawn.kept,
+        }
+        (partial / MANIFEST).write_text(json.dumps(manifest, indent=2, ensure_ascii=False) + "\n", "utf-8")
+    return manifest
+
+
+@dataclass(frozen=True, slots=True)
+class _Content:
+    """A chunk, unpacked and weighed."""
+
+    records: Records
+    weights: Floats
+    gap: Floats
+    phases: NDArray[np.int64]
+    digest: int
+    sha256: bytes
+
+
+def _weighed(
+    archives: Archives, formula: Formula, left_out: LeftOut, quiet: bool
+) -> Iterator[tuple[ChunkFile, _Content]]:
+    def look(chunk: ChunkFile) -> _Content | str:
+        try:
+            records = unpack(chunk.content)
+        except BrokenChunk as reason:
+            return str(reason)
+        own = hashlib.sha256(chunk.content).digest()
+        weights = formula.weigh(records)
+        return _Content(records, weights, disagreement(records), phases_of(records), digest_of(chunk.content), own)
+
+    with Progress("Weighing", archives.total_bytes(), "bytes", quiet=quiet) as progress:
+        for chunk, content in in_order(look, read_archives(archives, left_out.add)):
+            progress.advance(len(chunk.content))
+            if isinstance(content, str):
+                left_out.add(name_of(archives, chunk), content)
+            else:
+                yield chunk, content
+
+
+class _Drawn:
+    """Draws records; counts what was drawn."""
+
+    def __init__(self, factor: float, seed: NDArray[np.uint64]) -> None:
+        self._factor, self._seed = factor, seed
+        self.kept = {"games": 0, "positions": 0}
+
+    def rows(self, content: _Content) -> NDArray[np.int64]:
+        """The records of a chunk that are kept, in order."""
+        n = len(content.weights)
+        game = scrambled(np.array([content.digest], np.uint64) ^ self._seed)
+        chance = ply_priorities(np.repeat(game, n), np.arange(n)) / 2.0**64
+        rows = np.flatnonzero(chance < self._factor * content.weights)
+        self.kept["games"] += len(rows) > 0
+        self.kept["positions"] += len(rows)
+        return rows
+
+
+class _SideFile:
+    """The Parquet file of weights, written a few hundred games at a time; none for a path of None."""
+
+    def __init__(self, path: str | Path | None, formula: Formula) -> None:
+        self._path = Path(path) if path is not None else None
+        if self._path is not None and self._path.suffix.lower() != ".parquet":
+            raise UsageError(f"{path}: the file of weights ends in .parquet")
+        self._schema = _SCHEMA.with_metadata({"formula": written(formula)})
+        self._names: list[str] = []
+        self._weights: list[Floats] = []
+
+    def __enter__(self) -> _SideFile:
+        if self._path is not None:
+            try:
+                self._whole = written_whole(self._path.absolute())
+                self._writer = pq.ParquetWriter(self._whole.__enter__(), self._schema, compression="zstd")
+            except OSError as error:
+                raise ValueRepairError(f"{self._path}: cannot be written: {error.strerror or error}") from None
+        return self
+
+    def add(self, name: str, weights: Floats) -> None:
+        """The weights of one chunk."""
+        if self._path is not None:
+            self._names.append(name)
+            self._weights.append(weights)
+            if len(self._names) >= _BLOCK_GAMES:
+                self._flush()
+
+    def _flush(self) -> None:
+        lengths = [len(weights) for weights in self._weights]
+        columns = [
+            pa.array(np.repeat(np.array(self._names, object), lengths), pa.string()),
+            pa.array(np.concatenate([np.arange(n, dtype=np.int32) for n in lengths])),
+            pa.array(np.concatenate(self._weights).astype(np.float32)),
+        ]
+        self._writer.write_table(pa.Table.from_arrays(columns, schema=self._schema))
+        self._names, self._weights = [], []
+
+    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
+        if self._path is None:
+            return
+        if kind is None and self._names:
+            self._flush()
+        self._writer.close()
+        self._whole.__exit__(kind, error, trace)
+
+
+class _Shelf:
+    """Puts drawn chunks where they were: loose ones under their names, those of a tar into a tar of its name."""
+
+    def __init__(self, folder: Path, archives: Archives) -> None:
+        self._folder, self._archives = folder, archives
+        self._tar: TarShard | None = None
+        self._number = -1
+
+    def __enter__(self) -> _Shelf:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.finish()
+
+    def put(self, chunk: ChunkFile, content: bytes) -> None:
+        target = self._folder / self._archives.names[chunk.archive]
+        if chunk.archive != self._number:
+            self.finish()
+            self._number = chunk.archive
+            target.parent.mkdir(parents=True, exist_ok=True)
+            if self._archives.is_tar(chunk.archive):
+                self._tar = TarShard(target)
+        if self._tar is None:
+            target.write_bytes(content)
+        else:
+            # The folder within the tar goes: the loader looks at the first 100 bytes of a name only.
+            self._tar.add(Path(chunk.name).name[-100:], content)
+
+    def finish(self) -> None:
+        """Ends the open tar."""
+        tar, self._tar = self._tar, None
+        if tar is not None:
+            tar.close()
+
+
+def _refuse_equal_names(archives: Archives) -> None:
+    seen: set[str] = set()
+    for name in archives.names:
+        if name in seen:
+            raise UsageError(f"two of the inputs have a file {name}: draw from one after the other")
+        seen.add(name)
