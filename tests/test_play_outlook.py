@@ -1,0 +1,150 @@
+"""Remaining time: against simulated matches, with durations of several kinds."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from valuerepair.play.outlook import Outlook
+
+Floats = NDArray[np.float64]
+Draw = Callable[[np.random.Generator, int], Floats]
+
+# Spreads (standard deviation over mean) of 0.3 to 0.55, as games of chess have them, in several shapes.
+DURATIONS: dict[str, Draw] = {
+    "gamma": lambda rng, n: rng.gamma(4, 20, n),
+    "lognormal": lambda rng, n: 80 * rng.lognormal(0, 0.5, n),
+    "uniform": lambda rng, n: rng.uniform(8, 160, n),
+    "normal": lambda rng, n: rng.normal(80, 24, n).clip(5),
+}
+
+
+def without_memory(rng: np.random.Generator, n: int) -> Floats:
+    return rng.exponential(80, n)
+
+
+class Moment(NamedTuple):
+    """One look at a match: errors over the true time left, ours and that of time by count, and whether it was held."""
+
+    ours: float
+    naive: float
+    held: bool
+
+
+def play(durations: Floats, jobs: int) -> Floats:
+    """[games, 2] begins and ends: each game is begun by the worker that is free first."""
+    free, games = [0.0] * jobs, []
+    for duration in durations:
+        begin = heapq.heappop(free)
+        games.append((begin, begin + duration))
+        heapq.heappush(free, begin + duration)
+    return np.array(games)
+
+
+def look(games: Floats, jobs: int, at: float) -> Moment | None:
+    """What is said at a time of the match, None before the first game has ended."""
+    done, running = games[games[:, 1] <= at], games[(games[:, 0] <= at) & (games[:, 1] > at)]
+    outlook = Outlook(jobs)
+    for begin, end in done:
+        outlook.finished(end - begin)
+    found = outlook.remaining(len(games) - len(done), list(at - running[:, 0]))
+    if found is None:
+        return None
+    truth = games[:, 1].max() - at
+    naive = at / len(done) * len(games) - at
+    return Moment(found.seconds / truth - 1, naive / truth - 1, found.low <= truth <= found.high)
+
+
+def looks(draw: Draw, jobs: int, *, matches: int = 12, games: int = 400, until: float = 0.1) -> list[Moment]:
+    """Looks at four times of the first tenth of each of the matches."""
+    rng, seen = np.random.default_rng(5), []
+    for _ in range(matches):
+        match = play(draw(rng, games), jobs)
+        times = match[:, 1].max() * until * np.array([0.25, 0.5, 0.75, 1.0])
+        seen += [moment for at in times if (moment := look(match, jobs, float(at)))]
+    return seen
+
+
+def size(errors: list[float]) -> float:
+    return float(np.mean(np.abs(errors)))
+
+
+@pytest.mark.parametrize("jobs", [8, 16])
+@pytest.mark.parametrize("kind", DURATIONS)
+def test_half_the_error_of_time_by_count_in_the_first_tenth(kind: str, jobs: int) -> None:
+    seen = looks(DURATIONS[kind], jobs)
+    assert size([m.ours for m in seen]) <= 0.5 * size([m.naive for m in seen])
+    assert np.mean([m.held for m in seen]) > 0.7
+
+
+@pytest.mark.parametrize("kind", ["gamma", "lognormal"])
+def test_one_job(kind: str) -> None:
+    """One after another, chance is most of any error, and no estimate is without it; what errs to one side is less."""
+    seen = looks(DURATIONS[kind], 1, matches=60)
+    assert abs(np.mean([m.ours for m in seen])) <= 0.7 * abs(np.mean([m.naive for m in seen]))
+    assert size([m.ours for m in seen]) <= size([m.naive for m in seen])
+
+
+def test_where_age_says_nothing_it_is_about_as_good_as_time_by_count() -> None:
+    """Exponential durations have no memory: then time by count is the best estimate there is."""
+    seen = looks(without_memory, 8)
+    assert size([m.ours for m in seen]) <= 1.2 * size([m.naive for m in seen])
+
+
+@pytest.mark.parametrize("jobs", [1, 8])
+def test_late_in_a_match_of_two_kinds_of_games(jobs: int) -> None:
+    """What no Weibull distribution resembles is learnt from the games."""
+    rng = np.random.default_rng(2)
+    durations = np.where(rng.random(400) < 0.4, rng.normal(20, 3, 400), rng.normal(120, 15, 400)).clip(1)
+    match = play(durations, jobs)
+    moments = [look(match, jobs, match[:, 1].max() * share) for share in (0.5, 0.7, 0.8)]
+    assert all(m is not None and abs(m.ours) < 0.15 for m in moments)
+
+
+def test_the_end_waits_for_the_last_game() -> None:
+    """Games of equal length: three more of them on two workers, of which one runs half way."""
+    outlook = Outlook(2)
+    for _ in range(60):
+        outlook.finished(100)
+    found = outlook.remaining(3, [50.0])
+    assert found is not None
+    assert found.seconds == pytest.approx(150, rel=0.03)
+    assert found.low > 120
+    assert found.high < 180
+
+
+def test_games_that_last_longer_than_any_before() -> None:
+    outlook = Outlook(4)
+    outlook.finished(10)
+    found = outlook.remaining(4, [1000.0] * 4)
+    assert found is not None
+    assert 0 < found.low < found.seconds < found.high < 1e9
+
+
+def test_what_can_be_said_of_nothing() -> None:
+    assert Outlook(4).remaining(10, [1.0, 2.0]) is None
+    assert Outlook(4).remaining(0, []) == (0, 0, 0)
+    with pytest.raises(ValueError, match="at least one worker"):
+        Outlook(0)
+
+
+def test_the_same_state_gives_the_same_answer() -> None:
+    outlook = Outlook(4)
+    for seconds in (30, 50, 80):
+        outlook.finished(seconds)
+    assert outlook.remaining(20, [10, 20, 30, 40]) == outlook.remaining(20, [40, 30, 20, 10])
+
+
+def test_many_games_take_no_longer_to_foresee() -> None:
+    """A million games ahead are a sum, not a million draws."""
+    outlook = Outlook(8)
+    for i in range(600):
+        outlook.finished(50 + i % 7)
+    found = outlook.remaining(1_000_000, [5.0] * 8)
+    assert found is not None
+    assert found.seconds == pytest.approx(53 * 1e6 / 8, rel=0.02)
