@@ -1,0 +1,318 @@
+"""The built-in MCTS as a player: the searches of many games share the net's batches."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable
+from concurrent.futures import CancelledError, Future
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from valuerepair.errors import UsageError, ValueRepairError
+from valuerepair.mcts.choice import choose_move
+from valuerepair.mcts.compiling import warm_up
+from valuerepair.mcts.forest import Forest
+from valuerepair.mcts.net_evaluator import NetEvaluator
+from valuerepair.mcts.params import SearchParams
+from valuerepair.mcts.result import SearchResult
+from valuerepair.mcts.select import random_word
+from valuerepair.mcts.tree import RANDOM
+from valuerepair.mcts.uci.score import score_of
+from valuerepair.play.evaluation_cache import DEFAULT_ENTRIES, CachedEvaluator
+from valuerepair.play.player import Clock
+from valuerepair.play.record import Thought
+from valuerepair.positions import Position
+
+if TYPE_CHECKING:
+    from valuerepair.nets import Net
+
+
+class Fill(NamedTuple):
+    """How a player's net was used: `leaves` asked for, those that were `known`, and its `runs` of `batch` at most."""
+
+    leaves: int
+    known: int
+    runs: int
+    batch: int
+
+    @property
+    def share(self) -> float:
+        """How full the batches were, from 0 to 1; NaN before the first."""
+        return (self.leaves - self.known) / (self.runs * self.batch) if self.runs else float("nan")
+
+
+class ForestPlayer:
+    """Plays with a net and search parameters, each move by `nodes` visits of its root; see `Player`.
+
+    Searches of one game run in the same thread, one of as many as the net has streams. What a game's moves are depends
+    on its positions and its seed only: the seed is for temperature, noise and search-contempt. With `reuse` the tree is
+    kept from move to move and its visits count (lc0's ``--reuse-tree``, which is off by default there, too).
+    """
+
+    def __init__(
+        self,
+        net: Net,
+        params: SearchParams,
+        nodes: int,
+        *,
+        trees: int,
+        name: str = "",
+        reuse: bool = False,
+        owned: bool = False,
+        cache: int = DEFAULT_ENTRIES,
+        say: Callable[[str], None] = lambda line: None,
+    ) -> None:
+        """`trees` in all can be searched at once: the number of games this plays in at the same time.
+
+        `cache` evaluations are kept, see `CachedEvaluator`; with `owned` the net is closed with this. Raises UsageError
+        for parameters, trees or nodes that make no sense or do not fit in memory.
+        """
+        if trees < 1:
+            raise UsageError(f"{trees} games at once: must be at least 1")
+        self._net, self._owned = net, owned
+        self._name = name or net.identity.name
+        self.params, self.nodes, self.reuse = params, nodes, reuse
+        evaluator = NetEvaluator(net)
+        streams = min(evaluator.streams, trees)
+        warm_up(evaluator, params, evaluator.input_format, say)
+        self._streams = [
+            _Stream(
+                CachedEvaluator(evaluator, cache // streams),
+                evaluator.input_format,
+                -(-trees // streams),
+                self,
+            )
+            for _ in range(streams)
+        ]
+        self._games: dict[int, _Stream] = {}
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    @property
+    def net(self) -> Net:
+        return self._net
+
+    @property
+    def fill(self) -> Fill:
+        """How full the net's batches have been so far."""
+        every = [stream.evaluator for stream in self._streams]
+        rows, hits, runs = (sum(getattr(e, what) for e in every) for what in ("rows", "hits", "runs"))
+        return Fill(rows, hits, runs, min(self._net.batch_size, self._streams[0].trees))
+
+    def think(self, game: int, position: Position, seed: int, clock: Clock | None = None) -> Future[Thought]:
+        """Queues a search; the player's nodes are its only limit, whatever the clock."""
+        stream = self._games.get(game)
+        if stream is None:
+            stream = self._games[game] = min(self._streams, key=lambda each: each.games)
+            stream.games += 1
+        asked = _Asked(game, position, seed, Future())
+        stream.put(asked)
+        return asked.future
+
+    def forget(self, game: int) -> None:
+        stream = self._games.pop(game, None)
+        if stream is not None:
+            stream.games -= 1
+            stream.forget(game)
+
+    def close(self, *, cancel: bool = False) -> None:
+        for stream in self._streams:
+            stream.close(cancel)
+        for stream in self._streams:
+            stream.thread.join()
+        if self._owned:
+            self._net.close()
+
+    def thought(self, position: Position, seed: int, result: SearchResult, seconds: float) -> Thought:
+        """The move to play and what there is to say of it; q, wdl, cp, mate and pv are those of the best move."""
+        best, has_wdl = result.best, self._net.identity.value_head == "wdl"
+        score = score_of(best, result, has_wdl=has_wdl, lc0_floats=self.params.lc0_floats)
+        return Thought(
+            choose_move(result, self.params, position.ply, seed),
+            q=best.q if best.q == best.q else result.q,  # not a number: never visited
+            wdl=score.wdl if has_wdl else None,
+            cp=score.cp,
+            mate=score.mate,
+            depth=result.depth,
+            nodes=result.nodes,
+            seconds=seconds,
+            pv=best.pv,
+            search=result,
+        )
+
+
+@dataclass(eq=False, slots=True)
+class _Asked:
+    """A move that is asked for; `slot` is its tree, `begun` the stream's clock when the search began."""
+
+    game: int
+    position: Position
+    seed: int
+    future: Future[Thought]
+    slot: int = -1
+    begun: float = 0.0
+
+
+class _SeededForest(Forest):
+    def plant(self, position: Position, nodes: int, seed: int) -> int:
+        """`add`, with a seed of its own."""
+        slot = self.add(position, nodes)
+        self.reseed(slot, position, seed)
+        return slot
+
+    def reseed(self, slot: int, position: Position, seed: int) -> None:
+        word = np.uint64(self.params.seed ^ seed) ^ np.uint64(position.key)
+        self._trees.slots[slot, RANDOM] = np.uint64(random_word(word)).astype(np.int64)
+
+
+class _Stream:
+    """A thread with a forest and a cache of its own."""
+
+    def __init__(self, evaluator: CachedEvaluator, input_format: int, trees: int, player: ForestPlayer) -> None:
+        self.evaluator, self.trees, self.games = evaluator, trees, 0
+        self._player, self._nodes = player, player.nodes
+        self._forest = _SeededForest(
+            evaluator, player.params, input_format=input_format, trees=trees, nodes=player.nodes
+        )
+        self._wake = threading.Condition()
+        self._waiting: deque[_Asked] = deque()
+        self._forgotten: list[int] = []
+        self._closed = self._abandoned = False
+        self._broken: ValueRepairError | None = None
+        self._kept: dict[int, tuple[int, Position]] = {}  # game -> the tree of its last search, with `reuse`
+        self._clock = 0.0  # seconds, each round's divided by the number of its trees
+        self.thread = threading.Thread(target=self._work, name="play", daemon=True)
+        self.thread.start()
+
+    def put(self, asked: _Asked) -> None:
+        with self._wake:
+            if self._broken is not None:
+                asked.future.set_exception(self._broken)
+                return
+            if self._closed:
+                raise RuntimeError("the player is closed")
+            self._waiting.append(asked)
+            self._wake.notify()
+
+    def forget(self, game: int) -> None:
+        if self._player.reuse:
+            with self._wake:
+                self._forgotten.append(game)
+
+    def close(self, cancel: bool) -> None:
+        with self._wake:
+            self._closed = True
+            self._abandoned |= cancel
+            self._wake.notify()
+
+    # -- the thread ---------------------------------------------------------------------------------------------------
+
+    def _work(self) -> None:
+        growing: list[_Asked] = []
+        try:
+            while (coming := self._next(len(growing))) is not None:
+                growing += self._begin(coming)
+                if not growing:
+                    continue
+                begun = time.perf_counter()
+                some_done = self._forest.play_round()
+                self._clock += (time.perf_counter() - begun) / len(growing)
+                if some_done:
+                    growing = self._finish(growing)
+        except BaseException as error:  # whatever it is, it belongs to those who wait for moves
+            self._break(error, growing)
+            return
+        _refuse([*growing, *self._waiting], CancelledError())
+
+    def _next(self, busy: int) -> list[_Asked] | None:
+        """What is to be begun now; waits while there is nothing to search at all. None: the end."""
+        with self._wake:
+            while True:
+                if self._abandoned or (self._closed and not busy and not self._waiting):
+                    return None
+                for game in self._forgotten:
+                    self._drop(game)
+                self._forgotten.clear()
+                count = min(len(self._waiting), self.trees - busy)
+                if count or busy:
+                    return [self._waiting.popleft() for _ in range(count)]
+                self._wake.wait()
+
+    def _begin(self, coming: Iterable[_Asked]) -> list[_Asked]:
+        begun = []
+        for asked in coming:
+            if not asked.future.set_running_or_notify_cancel():
+                continue
+            asked.begun = self._clock
+            try:
+                asked.slot = self._kept_tree(asked) if self._player.reuse else -1
+                if asked.slot < 0:
+                    asked.slot = self._plant(asked)
+            except ValueRepairError as error:  # an illegal position, which no game has
+                asked.future.set_exception(error)
+            else:
+                begun.append(asked)
+        return begun
+
+    def _plant(self, asked: _Asked) -> int:
+        if not self._forest.free:
+            self._drop(next(iter(self._kept)))
+        return self._forest.plant(asked.position, self._nodes, asked.seed)
+
+    def _kept_tree(self, asked: _Asked) -> int:
+        """The tree of this game's last search with the present position as its root; -1 where there is none."""
+        slot, before = self._kept.pop(asked.game, (-1, None))
+        if slot < 0 or before is None:
+            return -1
+        further = asked.position.moves[len(before.moves) :]
+        if not self._forest.advance(slot, asked.position, further):
+            self._forest.release(slot)
+            return -1
+        self._forest.go_on(slot, self._nodes)
+        self._forest.reseed(slot, asked.position, asked.seed)
+        return slot
+
+    def _finish(self, growing: list[_Asked]) -> list[_Asked]:
+        """Answers for the trees that are done; those that are not."""
+        left = []
+        for asked in growing:
+            if not self._forest.is_done(asked.slot):
+                left.append(asked)
+                continue
+            result = self._forest.result(asked.slot)
+            if self._player.reuse:
+                self._kept[asked.game] = asked.slot, asked.position
+            else:
+                self._forest.release(asked.slot)
+            thought = self._player.thought(asked.position, asked.seed, result, self._clock - asked.begun)
+            asked.future.set_result(thought)
+        return left
+
+    def _drop(self, game: int) -> None:
+        slot, _ = self._kept.pop(game, (-1, None))
+        if slot >= 0:
+            self._forest.release(slot)
+
+    def _break(self, error: BaseException, growing: list[_Asked]) -> None:
+        reason = str(error).strip().splitlines() or [""]
+        broken = error if isinstance(error, ValueRepairError) else None
+        if broken is None:
+            broken = ValueRepairError(f"the search broke: {type(error).__name__}: {reason[0]}".rstrip(": "))
+            broken.__cause__ = error
+        with self._wake:
+            self._broken = broken
+            waiting = list(self._waiting)
+            self._waiting.clear()
+        _refuse([*growing, *waiting], broken)
+
+
+def _refuse(asked: Iterable[_Asked], error: BaseException) -> None:
+    for each in asked:
+        if not each.future.done():
+            each.future.set_exception(error)
