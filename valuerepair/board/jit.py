@@ -20,7 +20,7 @@ import numba
 
 PACKAGE = Path(__file__).parents[1]
 # Every module that defines a kernel or a table that kernels read, relative to the package. A test holds it complete.
-KERNEL_SOURCES = ("board/*.py", "nets/planes.py", "nets/policy.py", "mcts/*.py")
+KERNEL_SOURCES = ("board/*.py", "nets/planes.py", "nets/policy.py", "mcts/*.py", "training/record_planes.py")
 KEEP_DAYS = 30.0
 
 F = TypeVar("F", bound=Callable[..., Any])

@@ -1,0 +1,211 @@
+"""Training records of games of the project's own search, field by field as lc0's self-play fills them.
+
+From lc0's src/trainingdata/trainingdata.cc (V6TrainingDataArray) and src/selfplay/game.cc. A record is a position in
+which a move was searched: book moves have none, nor have moves of engines that do not hand out their search.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from valuerepair import v6
+from valuerepair.board import parse_fens
+from valuerepair.errors import UsageError, ValueRepairError
+from valuerepair.mcts.params import SearchParams
+from valuerepair.mcts.result import RootMove, SearchResult
+from valuerepair.mcts.roots import play_game
+from valuerepair.nets.planes import CANONICAL, FILLS, INPUT_FORMATS, PLANES, HistoryFill, is_initial
+from valuerepair.play.record import ADJUDICATIONS, LOSSES, RESIGNED, GameRecord
+from valuerepair.positions import encode_moves
+from valuerepair.training import record_planes
+from valuerepair.training.record_planes import BLACK, RULE50, STM_OR_EP, TRANSFORM, write_boards, write_policies
+
+Records = NDArray[np.void]  # of v6.RECORD
+_WORDS = v6.RECORD.itemsize // 4
+_POLICY = slice(2, 2 + len(v6.POLICY_MOVES))  # of a record in 32-bit words
+_CASTLING = ("castling_us_ooo", "castling_us_oo", "castling_them_ooo", "castling_them_oo")
+_ADJUDICATED = (*ADJUDICATIONS, RESIGNED)
+_FAILURES = tuple(ending for ending in LOSSES if ending != RESIGNED)
+
+
+@dataclass(frozen=True, slots=True)
+class NetFacts:
+    """What records depend on beside the game: the net's input, and how it was asked.
+
+    `input_format` is lc0's id of the planes, `history_fill` what stands where no earlier board is known,
+    `policy_temperature` the softmax temperature that the search's priors have (`SearchParams.policy_softmax_temp`).
+    """
+
+    input_format: int = 1
+    history_fill: HistoryFill = "fen_only"
+    policy_temperature: float = 1.359
+
+    def __post_init__(self) -> None:
+        if self.input_format not in INPUT_FORMATS:
+            known = ", ".join(map(str, INPUT_FORMATS))
+            raise UsageError(f"input format {self.input_format}: no training records for it; known: {known}")
+        if self.history_fill not in FILLS:
+            raise UsageError(f"history fill {self.history_fill!r}: must be one of {', '.join(FILLS)}")
+
+    @staticmethod
+    def of(input_format: int, params: SearchParams) -> NetFacts:
+        """Those of a search with `params` by a net of that input format."""
+        fill = next(fill for fill in FILLS if fill == params.history_fill)
+        return NetFacts(input_format, fill, params.policy_softmax_temp)
+
+
+def has_records(game: GameRecord) -> bool:
+    """Whether a game is one to learn from: decided, and not by an engine's failure.
+
+    lc0 drops undecided games too (those that it stops after 450 plies, and aborted ones).
+    """
+    return game.z is not None and game.ending not in _FAILURES and any(t.search for t in game.thoughts)
+
+
+def game_records(game: GameRecord, facts: NetFacts) -> Records:
+    """v6.RECORD[n]: one a searched move, in order; empty for a game without any (`has_records`).
+
+    Raises ValueRepairError for a search of a single visit, which has no shares of visits, and ValueError for a game
+    whose played moves are not among those searched.
+    """
+    if not has_records(game):
+        return np.zeros(0, v6.RECORD)
+    begin = len(game.book)
+    searched = [(begin + i, t.move, t.search) for i, t in enumerate(game.thoughts) if t.search is not None]
+    at = np.array([ply for ply, _, _ in searched], np.int64)
+    searches = [search for _, _, search in searched]
+    _check_visits(game, at, searches)
+    picked = [_find(search, move) for _, move, search in searched]
+    records = np.zeros(len(at), v6.RECORD)
+    records["version"], records["input_format"] = v6.VERSION, facts.input_format
+    start = parse_fens([game.start_fen])
+    rows = play_game(start, encode_moves(game.moves))
+    black = _fill_boards(records, rows, bool(is_initial(start)[0]), facts, at)
+    _fill_policies(records, rows, facts, at, searches, picked)
+    _fill_values(records, searches, picked)
+    _fill_outcome(records, game, at, black)
+    return records
+
+
+def _check_visits(game: GameRecord, at: NDArray[np.int64], searches: Sequence[SearchResult]) -> None:
+    """lc0 refuses such data too: "Search generated invalid data!"."""
+    for ply, search in zip(at.tolist(), searches, strict=True):
+        if search.nodes < 2 and len(search.moves) > 1 and search.certain is None:
+            raise ValueRepairError(
+                f"game {game.number}, ply {ply}: a search of one visit has no shares of visits to learn from; training "
+                "records need at least 2 visits a move"
+            )
+
+
+def _find(search: SearchResult, move: str) -> int:
+    """Where the played move stands among those searched."""
+    for i, other in enumerate(search.moves):
+        if other.move == move:
+            return i
+    raise ValueError(f"{move} was played, but is none of the moves searched")
+
+
+def _fill_boards(
+    records: Records, rows: NDArray[np.uint64], initial: bool, facts: NetFacts, at: NDArray[np.int64]
+) -> NDArray[np.bool_]:
+    """What comes from the board and its history; returns where Black is to move."""
+    planes = np.empty((len(at), v6.HISTORY_PLANES), np.uint64)
+    small = np.empty((len(at), record_planes.FACTS), np.uint8)
+    scratch = np.empty((1, PLANES), np.uint64)
+    write_boards(rows, initial, FILLS.index(facts.history_fill), facts.input_format, at, scratch, planes, small)
+    records["planes"] = planes
+    for column, name in enumerate(_CASTLING):
+        records[name] = small[:, column]
+    records["side_to_move_or_enpassant"], records["rule50_count"] = small[:, STM_OR_EP], small[:, RULE50]
+    records["invariance_info"] = small[:, TRANSFORM]
+    if facts.input_format >= CANONICAL:
+        records["invariance_info"] |= small[:, BLACK] * np.uint8(v6.BLACK_TO_MOVE)
+    black: NDArray[np.bool_] = small[:, BLACK] != 0
+    return black
+
+
+def _fill_policies(
+    records: Records,
+    rows: NDArray[np.uint64],
+    facts: NetFacts,
+    at: NDArray[np.int64],
+    searches: Sequence[SearchResult],
+    picked: Sequence[int],
+) -> None:
+    """Shares of visits, their divergence from the net's policy, and which moves are best and played."""
+    moves = [move for search in searches for move in search.moves]
+    cuts = np.zeros(len(at) + 1, np.int64)
+    np.cumsum([len(search.moves) for search in searches], out=cuts[1:])
+    indices, divergence = np.empty(len(moves), np.uint16), np.empty(len(at), np.float32)
+    write_policies(
+        rows,
+        facts.input_format,
+        at,
+        cuts,
+        encode_moves([move.move for move in moves]),
+        np.array([move.visits for move in moves], np.int64),
+        np.array([move.net_prior for move in moves], np.float32),
+        float(facts.policy_temperature),
+        indices,
+        records.view("<f4").reshape(len(at), _WORDS)[:, _POLICY],
+        divergence,
+    )
+    records["policy_kld"] = divergence
+    records["best_idx"] = indices[cuts[:-1]]
+    records["played_idx"] = indices[cuts[:-1] + np.array(picked)]
+
+
+def _fill_values(records: Records, searches: Sequence[SearchResult], picked: Sequence[int]) -> None:
+    """The values of the root, its best and its played move, and the net's own, from the side to move."""
+    best = [_value(search, search.best) for search in searches]
+    played = [_value(search, search.moves[i]) for search, i in zip(searches, picked, strict=True)]
+    root = [(search.wl, search.d, search.m) for search in searches]
+    # A root that the net did not evaluate itself (one that was proven in an earlier search) has no value of it.
+    own = [(s.net_q if s.net_d == s.net_d else s.net_d, s.net_d, s.net_m) for s in searches]
+    for name, values in (("root", root), ("best", best), ("played", played), ("orig", own)):
+        q, d, m = np.array(values, np.float32).T
+        if name != "orig":
+            q, d = _without_drift(q, d)
+        records[f"{name}_q"], records[f"{name}_d"], records[f"{name}_m"] = q, d, m
+    records["visits"] = [search.nodes for search in searches]
+    proven = [_is_proven_best(search) for search in searches]
+    records["invariance_info"] |= np.where(proven, v6.BEST_PROVEN, 0).astype(np.uint8)
+
+
+def _value(search: SearchResult, move: RootMove) -> tuple[float, float, float]:
+    """Of a move: W - L, D and plies left, the move itself counted; the root's for a move that was never visited."""
+    if move.visits == 0 and move.certain is None:
+        return search.wl, search.d, search.m
+    return move.wl, move.d, move.m + 1
+
+
+def _is_proven_best(search: SearchResult) -> bool:
+    """The best move is proven, and no other can turn out better."""
+    best = search.certain
+    if best is None:
+        return False
+    return best == 1 or all(m.certain is not None and m.certain <= best for m in search.moves)
+
+
+def _without_drift(q: Any, d: Any) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """q and d brought where win, draw and loss are probabilities; sums of 32 bits drift (lc0's DriftCorrect)."""
+    one, two = np.float32(1), np.float32(2)
+    q, d = np.clip(q, -one, one), np.clip(d, 0, one)
+    win = (one - d + q) / two
+    return q, np.maximum(d + np.minimum(two * np.minimum(win, win - q), 0), 0).astype(np.float32)
+
+
+def _fill_outcome(records: Records, game: GameRecord, at: NDArray[np.int64], black: NDArray[np.bool_]) -> None:
+    """The result from the side to move, and the plies left: from the last record's, counted backwards."""
+    z = game.z
+    assert z is not None
+    records["result_q"] = np.where(black, -z, z)
+    records["result_d"] = float(z == 0)
+    records["plies_left"] = records["best_m"][-1] + np.float32(1) * (at[-1] - at)
+    if game.ending in _ADJUDICATED:
+        records["invariance_info"] |= np.uint8(v6.ADJUDICATED)
