@@ -1,10 +1,10 @@
-"""What is known about the candidates of a store, in sections: labels, second looks, diversity."""
+"""What is known about the candidates of a store, in sections: labels, second looks, diversity, games."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from valuerepair.candidates import label_rates, verdict, weights
+from valuerepair.candidates import label_rates, outcomes, verdict, weights
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def sections(store: Store, frame: pd.DataFrame, threshold: float) -> dict[str, Any]:
-    """The sections `labels`, `confirmed` and `diversity` of `vr stats`, JSON-able.
+    """The sections `labels`, `confirmed`, `diversity` and `played` of `vr stats`, JSON-able.
 
     `frame` holds the candidates at `threshold` (`Store.candidates`).
     """
@@ -21,6 +21,7 @@ def sections(store: Store, frame: pd.DataFrame, threshold: float) -> dict[str, A
         "labels": label_rates.figures(store, frame, threshold),
         "confirmed": verdict.figures(store, frame, threshold),
         "diversity": weights.figures(store, frame, threshold),
+        "played": outcomes.figures(store, frame),
     }
 
 
@@ -32,4 +33,5 @@ def lines(sections: dict[str, Any]) -> list[str]:
         *([""] if confirmed and confirmed[0] else []),
         *confirmed,
         *weights.lines(sections["diversity"]),
+        *outcomes.lines(sections["played"]),
     ]

@@ -193,7 +193,25 @@ CREATE TABLE screened (
 ) WITHOUT ROWID;
 """
 
-MIGRATIONS: Sequence[str] = (_VERSION_1, _VERSION_2, _VERSION_3, _VERSION_4)
+# Games that were played from positions of books; a position is known by its key, whether or not it was mined here.
+_VERSION_5 = """
+CREATE TABLE plays (
+    run_id INTEGER NOT NULL REFERENCES runs (id),
+    number INTEGER NOT NULL,            -- of the game in its run, from 0
+    opening INTEGER NOT NULL,           -- the line of the book, from 0
+    key INTEGER NOT NULL,               -- of the position at the end of the line, as positions.key
+    fen TEXT NOT NULL,                  -- that position
+    white TEXT NOT NULL, black TEXT NOT NULL,
+    result TEXT NOT NULL,               -- 1-0, 0-1, 1/2-1/2, *
+    z REAL,                             -- for the side to move of that position; NULL: undecided
+    plies INTEGER NOT NULL,             -- played after the book
+    ending TEXT NOT NULL,
+    PRIMARY KEY (run_id, number)
+) WITHOUT ROWID;
+CREATE INDEX plays_by_key ON plays (key);
+"""
+
+MIGRATIONS: Sequence[str] = (_VERSION_1, _VERSION_2, _VERSION_3, _VERSION_4, _VERSION_5)
 SCHEMA_VERSION = len(MIGRATIONS)
 
 

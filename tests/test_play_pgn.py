@@ -1,0 +1,176 @@
+"""Games as PGN: read back by python-chess and by the archive reader, and kept whole through kills and full disks."""
+
+from __future__ import annotations
+
+import io
+import math
+import os
+import random
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import chess.pgn
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.test_play_rules import opening
+from valuerepair.archives import ReadReport, SampleOptions, sample
+from valuerepair.errors import ValueRepairError
+from valuerepair.play.game import Game
+from valuerepair.play.openings import Opening, initial_opening
+from valuerepair.play.pgn import WRAP_COLUMNS, PgnWriter, WrittenGame, game_text, read_written
+from valuerepair.play.record import GameRecord, Thought
+from valuerepair.play.report import PlayedGame, figures, lines, played
+
+TAGS = {"Event": 'a "b" \\c', "Run": "12ab"}
+BLACK = opening("r1bqkbnr/pppp1ppp/2n5/4p3/2B1P3/5Q2/PPPP1PPP/RNB1K1NR b KQkq - 3 3", "g8f6", "g1e2")
+
+
+def random_game(seed: int, number: int = 0, start: Opening | None = None, plies: int = 60) -> GameRecord:
+    chance, start = random.Random(seed), start or initial_opening()
+    game, thoughts = Game(start), list[Thought]()
+    while game.ending() is None and len(thoughts) < plies:
+        move = chance.choice(sorted(move.uci() for move in chess.Board(game.fen).legal_moves))
+        game.push(move)
+        win, loss = chance.randrange(500), chance.randrange(500)
+        cp: dict[str, Any] = {"mate": 3} if chance.random() < 0.2 else {"cp": chance.randrange(-900, 900)}
+        thoughts.append(Thought(move, q=chance.uniform(-1, 1), wdl=(win, 1000 - win - loss, loss), nodes=100, **cp))
+    result, how = game.ending() or ("*", "too long")
+    return GameRecord(number, 4, start.start_fen, start.moves, tuple(thoughts), "a", "b", result, how, "60 plies")
+
+
+@settings(max_examples=12, deadline=None)
+@given(st.integers(0, 10**9), st.booleans())
+def test_python_chess_reads_what_was_played_and_thought(seed: int, from_black: bool) -> None:
+    record = random_game(seed, start=BLACK if from_black else None)
+    text = game_text(record, TAGS)
+    game = chess.pgn.read_game(io.StringIO(text))
+    assert game is not None
+    assert not game.errors
+    assert [move.uci() for move in game.mainline_moves()] == list(record.moves)
+    assert (game.headers["Result"], game.headers["PlyCount"]) == (record.result, str(len(record.moves)))
+    assert game.headers["BookPlies"] == str(len(record.book))
+    nodes = list(game.mainline())
+    assert all(node.comment == "book" for node in nodes[: len(record.book)])
+    for node, thought in zip(nodes[len(record.book) :], record.thoughts, strict=True):
+        words = dict(re.findall(r"(\w+)=(\S+)", node.comment))
+        assert float(words["q"]) == pytest.approx(thought.q, abs=6e-5)
+        assert tuple(map(int, words["wdl"].split("/"))) == thought.wdl
+        assert words["n"] == "100"
+        score = node.eval()
+        assert score is not None
+        by_mover = score.pov(not node.board().turn)
+        assert (by_mover.score(), by_mover.mate()) == (thought.cp, thought.mate)
+    body = text.split("\n\n", 1)[1].splitlines()
+    assert all(len(line) <= WRAP_COLUMNS and line[:1] != "[" for line in body)
+
+
+def test_the_archive_reader_takes_games_and_evaluations(tmp_path: Path) -> None:
+    records = [random_game(seed, seed, BLACK if seed % 2 else None) for seed in range(6)]
+    (tmp_path / "games.pgn").write_text("".join(game_text(record, TAGS) for record in records))
+    options = SampleOptions(per_game=None, min_ply=0)
+    found = [row for batch in sample([str(tmp_path / "games.pgn")], options, ReadReport()) for row in batch]
+    assert {position.origin.game for position in found} == set(range(1, 7))
+    for position in found:
+        record = records[position.origin.game - 1]
+        assert record.moves[: len(position.moves)] == position.moves
+        after = len(position.moves) - len(record.book) - 1
+        if position.origin.eval_cp is not None:  # of the position after the move before, so from the other side
+            cp = record.thoughts[after].cp
+            assert cp is not None
+            assert position.origin.eval_cp == -cp
+    assert any(position.origin.eval_cp is not None for position in found)
+
+
+def test_games_are_appended_whole_and_a_cut_one_is_dropped(tmp_path: Path) -> None:
+    texts = [game_text(random_game(n, n), TAGS) for n in range(5)]
+    whole = "".join(texts).encode()
+    for cut in [*range(0, len(whole), 997), len(whole) - 1, len(whole)]:
+        path = tmp_path / "games.pgn"
+        path.write_bytes(whole[:cut])
+        games, keep = read_written(path)
+        assert "".join(game.text for game in games).encode() == whole[:keep]
+        assert [game.number for game in games] == list(range(len(games)))
+        assert cut - keep < max(len(text) for text in texts)
+        writer = PgnWriter(path, keep)
+        for text in texts[len(games) :]:
+            writer.write(text)
+        writer.close()
+        assert path.read_bytes() == whole
+
+
+def test_what_is_not_ours_is_not_touched(tmp_path: Path) -> None:
+    path = tmp_path / "games.pgn"
+    for text in ('[Event "x"]\n\n1. e4 *\n\n', "no game\n\nat all\n\n"):
+        path.write_text(text)
+        with pytest.raises(ValueRepairError, match="is no game of vr selfplay"):
+            read_written(path)
+    with pytest.raises(ValueRepairError, match="No such file or directory; the games so far are kept"):
+        PgnWriter(tmp_path / "none" / "games.pgn")
+
+
+def test_a_full_disk_keeps_whole_games(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    texts = [game_text(random_game(n, n), TAGS) for n in range(3)]
+    writer, write, room = PgnWriter(tmp_path / "games.pgn"), os.write, [len(texts[0]) + 300]
+
+    def limited(file: int, data: Any) -> int:
+        if not room[0]:
+            raise OSError(28, "No space left on device")
+        done = write(file, data[: room[0]])
+        room[0] -= done
+        return done
+
+    monkeypatch.setattr("valuerepair.play.pgn.os.write", limited)
+    writer.write(texts[0])
+    with pytest.raises(ValueRepairError, match="No space left on device; the games so far are kept"):
+        writer.write(texts[1])
+    assert (tmp_path / "games.pgn").read_text() == texts[0]
+    room[0] = 10**6
+    writer.write(texts[1])
+    assert (tmp_path / "games.pgn").read_text() == texts[0] + texts[1]
+    writer.close()
+
+
+def read_back(*records: GameRecord) -> Iterator[PlayedGame]:
+    for record in records:
+        text = game_text(record, TAGS)
+        tags = dict(chess.pgn.read_headers(io.StringIO(text)) or {})
+        yield played(WrittenGame(tags, text))
+
+
+def test_reports_count_what_was_written() -> None:
+    records = [random_game(seed % 4, seed) for seed in range(8)]  # every game twice
+    games = list(read_back(*records))
+    for game, record in zip(games, records, strict=True):
+        assert (game.number, game.opening, game.result, game.ending) == (record.number, 4, record.result, record.ending)
+        assert game.plies == len(record.thoughts)
+    told = figures(games)
+    assert told["repeated"]["whole"] == 0.5
+    assert told["repeated"]["10"] == 0.5
+    assert told["games"] == 8
+    assert "50.0 % whole" in "\n".join(lines(told))
+
+
+def made(result: str, would_resign: tuple[int, str] | None = None, ending: str = "checkmate") -> PlayedGame:
+    return PlayedGame(0, 0, "", "a", "b", result, ending, 0, ("e4",), would_resign)
+
+
+def test_the_ratio_and_the_rate_of_wrong_resignations() -> None:
+    due = [made("1-0", (40, "white")), made("1/2-1/2", (40, "black")), *[made("1-0", (40, "black"))] * 6]
+    told = figures([*due, made("*", (3, "white")), *[made("0-1", None, "resigned")] * 5])
+    assert told["resign"]["due"] == 8
+    assert (told["resign"]["won"], told["resign"]["drawn"], told["resign"]["taken"]) == (1, 1, 5)
+    assert told["resign"]["rate"] == 0.25
+    assert told["resign"]["low"] < 0.25 < told["resign"]["high"]
+    assert (told["wins"], told["draws"], told["losses"], told["undecided"]) == (7, 1, 5, 1)
+    assert told["decisive_ratio"] == 12
+    assert told["decisive_ratio_low"] < 12 < told["decisive_ratio_high"]
+    none = figures([made("1-0")])
+    assert none["resign"] is None
+    assert none["decisive_ratio"] is None
+    assert "infinite" in lines(none)[0]
+    assert lines(figures([])) == ["no game is finished"]
+    assert math.isclose(figures([made("1/2-1/2")])["decisive_ratio"], 0)

@@ -1,0 +1,184 @@
+"""Games as PGN, with what was thought of every move; written so that a crash costs the game being written at most."""
+
+from __future__ import annotations
+
+import os
+import textwrap
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import chess
+
+from valuerepair.books.emit import tag_value
+from valuerepair.errors import ValueRepairError
+from valuerepair.play.record import (
+    CRASHED,
+    ILLEGAL_MOVE,
+    OUT_OF_TIME,
+    RULES,
+    STOPPED,
+    TOO_LONG,
+    GameRecord,
+    Thought,
+)
+from valuerepair.positions import STARTPOS_FEN
+
+WRAP_COLUMNS = 100
+# PGN's own words (supplement to the standard, 1994); whatever is not here is an adjudication.
+_TERMINATION = {
+    **dict.fromkeys((*RULES, "resigned"), "normal"),
+    OUT_OF_TIME: "time forfeit",
+    ILLEGAL_MOVE: "rules infraction",
+    CRASHED: "abandoned",
+    TOO_LONG: "unterminated",
+    STOPPED: "unterminated",
+}
+
+
+def game_text(game: GameRecord, tags: Mapping[str, str]) -> str:
+    """One game: the seven tags of the standard, `tags`, how it ended, then moves with comments; ends in a blank line.
+
+    Moves of the book have the comment ``book``. Of a played move it says, of the position before it and from its side
+    to move: ``q`` in [-1, 1], ``wdl`` per mille and ``n``, nodes. Where the move is the one that the search prefers
+    there is ``[%eval]``, too: as lichess writes it, pawns or moves to mate for White after the move.
+    """
+    every = {
+        "Event": tags.get("Event", "?"),
+        "Site": tags.get("Site", "?"),
+        "Date": tags.get("Date", "????.??.??"),
+        "Round": str(game.number + 1),
+        "White": game.white,
+        "Black": game.black,
+        "Result": game.result,
+        **{name: text for name, text in tags.items() if name not in ("Event", "Site", "Date")},
+    }
+    every |= {
+        "BookLine": str(game.opening + 1),
+        "BookPlies": str(len(game.book)),
+        "PlyCount": str(len(game.moves)),
+        "Termination": _TERMINATION.get(game.ending, "adjudication"),
+        "Ending": game.ending + (f": {game.detail}" if game.detail else ""),
+    }
+    if game.would_resign is not None:
+        every["WouldResign"] = "{} {}".format(*game.would_resign)
+    lines = [f'[{name} "{tag_value(text)}"]' for name, text in every.items()]
+    if game.start_fen != STARTPOS_FEN:
+        lines += ['[SetUp "1"]', f'[FEN "{game.start_fen}"]']
+    return "\n".join([*lines, "", *_movetext(game), "", ""])
+
+
+def _movetext(game: GameRecord) -> list[str]:
+    board, words = chess.Board(game.start_fen), []
+    for i, uci in enumerate(game.moves):
+        if board.turn or not i:
+            words.append(f"{board.fullmove_number}{'.' if board.turn else '...'}")
+        move = chess.Move.from_uci(uci)
+        words.append(board.san(move))
+        board.push(move)
+        words.append("{book}" if i < len(game.book) else _comment(game.thoughts[i - len(game.book)], not board.turn))
+    return _wrapped(" ".join([*(word for word in words if word), game.result]))
+
+
+def _wrapped(text: str) -> list[str]:
+    """Lines of at most `WRAP_COLUMNS`, none of which begins with ``[``: `[%eval 0.3]` stays with its brace."""
+    joined = text.replace("{[%eval ", "{[%eval\0")
+    lines = textwrap.wrap(joined, WRAP_COLUMNS, break_on_hyphens=False, break_long_words=False)
+    return [line.replace("\0", " ") for line in lines]
+
+
+def _comment(thought: Thought, white: bool) -> str:
+    words = []
+    if thought.search is None or thought.move == thought.search.best_move:
+        words += _eval(thought, white)
+    if thought.q is not None:
+        words.append(f"q={thought.q:+.4f}")
+    if thought.wdl is not None:
+        words.append("wdl={}/{}/{}".format(*thought.wdl))
+    if thought.nodes:
+        words.append(f"n={thought.nodes}")
+    return "{" + " ".join(words) + "}" if words else ""
+
+
+def _eval(thought: Thought, white: bool) -> list[str]:
+    sign = 1 if white else -1
+    if thought.mate is not None:
+        return [f"[%eval #{sign * thought.mate}]"]
+    return [] if thought.cp is None else [f"[%eval {sign * thought.cp / 100:.2f}]"]
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenGame:
+    """A whole game as it stands in a file: its tags, and its text from there to the blank line at its end."""
+
+    tags: Mapping[str, str]
+    text: str
+
+    @property
+    def number(self) -> int:
+        """The game's number in its run, from 0."""
+        return int(self.tags["Round"]) - 1
+
+
+def read_written(path: Path) -> tuple[list[WrittenGame], int]:
+    """The whole games of a file that `PgnWriter` wrote, and the bytes that they take; what follows is a game cut off.
+
+    Raises ValueRepairError where there is something else in it.
+    """
+    raw = path.read_bytes()
+    games, end = [], 0
+    while end < len(raw):
+        moves = raw.find(b"\n\n", end)
+        stop = raw.find(b"\n\n", moves + 2) if moves >= 0 else -1
+        if stop < 0:
+            break
+        text = raw[end : stop + 2].decode("utf-8", "replace")
+        tags = dict(line[1:-2].split(' "', 1) for line in text.split("\n\n", 1)[0].split("\n") if line[-2:] == '"]')
+        if not text.startswith("[Event ") or not tags.get("Round", "").isdecimal() or "Run" not in tags:
+            raise ValueRepairError(f"{path}: at byte {end} is no game of vr selfplay or vr match; give another -o FILE")
+        games.append(WrittenGame(tags, text))
+        end = stop + 2
+    return games, end
+
+
+class PgnWriter:
+    """Appends games to a file, each with one write; the file is made with the first."""
+
+    def __init__(self, path: str | os.PathLike[str], keep: int = 0) -> None:
+        """The first `keep` bytes stay, what follows them is cut off. Raises ValueRepairError."""
+        self.path = Path(path)
+        self._file = -1
+        with _disk(self.path):
+            self._file = os.open(self.path, os.O_WRONLY | os.O_CREAT, 0o666)
+            os.ftruncate(self._file, keep)
+            os.lseek(self._file, 0, os.SEEK_END)
+
+    def write(self, text: str) -> None:
+        """Appends a game, or nothing of it: what a full disk left of it is cut off again. Raises ValueRepairError."""
+        begin, rest = os.lseek(self._file, 0, os.SEEK_CUR), memoryview(text.encode())
+        with _disk(self.path):
+            try:
+                while rest:
+                    rest = rest[os.write(self._file, rest) :]
+            except BaseException:
+                os.ftruncate(self._file, begin)
+                os.lseek(self._file, begin, os.SEEK_SET)
+                raise
+
+    def close(self) -> None:
+        if self._file >= 0:
+            os.close(self._file)
+            self._file = -1
+
+
+@contextmanager
+def _disk(path: Path) -> Iterator[None]:
+    """Says what became of a file that cannot be written, in a line."""
+    try:
+        yield
+    except OSError as error:
+        raise ValueRepairError(
+            f"{path}: {error.strerror}; the games so far are kept: make room (or give another -o FILE), and give the "
+            "same command again to go on"
+        ) from None

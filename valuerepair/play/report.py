@@ -1,0 +1,165 @@
+"""What the games of a run come to: results, length, repetition, resignations that would have been wrong."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from valuerepair.play.pgn import WrittenGame
+from valuerepair.play.record import RESIGNED
+from valuerepair.store.plays import Play
+from valuerepair.store.rates import Rate, wilson
+
+# Plies after the book to which games are compared.
+DEPTHS = (10, 20, 40, 80)
+_COMMENT = re.compile(r"\{[^}]*\}")
+
+
+@dataclass(frozen=True, slots=True)
+class PlayedGame:
+    """A finished game as its PGN tells it: `sans` are all moves in SAN, those of the book first.
+
+    `would_resign` is the ply of the first resignation that was due and not taken and the colour whose it was.
+    """
+
+    number: int
+    opening: int
+    start_fen: str
+    white: str
+    black: str
+    result: str
+    ending: str
+    book_plies: int
+    sans: tuple[str, ...]
+    would_resign: tuple[int, str] | None
+
+    @property
+    def plies(self) -> int:
+        """Moves played after the book."""
+        return len(self.sans) - self.book_plies
+
+    @property
+    def z(self) -> float | None:
+        """For White; None for an undecided game."""
+        return {"1-0": 1.0, "0-1": -1.0, "1/2-1/2": 0.0}.get(self.result)
+
+    def play(self, key: int, fen: str) -> Play:
+        """As the store has it; `key` and `fen` are those of the position where the book ends."""
+        white = fen.split(" ", 2)[1] == "w"
+        z = self.z if self.z is None or white else 0.0 - self.z
+        ending = self.ending
+        return Play(self.number, self.opening, key, fen, self.white, self.black, self.result, z, self.plies, ending)
+
+
+def played(game: WrittenGame) -> PlayedGame:
+    """Reads a game that was written."""
+    tags = game.tags
+    words = _COMMENT.sub(" ", game.text.split("\n\n", 1)[1]).split()
+    due = tags.get("WouldResign", "").split()
+    return PlayedGame(
+        game.number,
+        int(tags["BookLine"]) - 1,
+        tags.get("FEN", ""),
+        tags["White"],
+        tags["Black"],
+        tags["Result"],
+        tags["Ending"].split(":", 1)[0],
+        int(tags["BookPlies"]),
+        tuple(word for word in words[:-1] if not word.endswith(".")),
+        (int(due[0]), due[1]) if len(due) == 2 else None,
+    )
+
+
+def figures(games: Sequence[PlayedGame]) -> dict[str, Any]:
+    """Figures of the games of a run, JSON-able; rates are fractions with Wilson's 95 % interval.
+
+    `decisive_ratio` is (wins + losses) / draws, None without draws, its bounds from the interval of the share of draws.
+    `repeated` are shares of games that are the same as an earlier one: to so many plies after the book (a game that
+    ended before counts with all its moves), and `whole`. `resign` holds how many of the games in which a resignation
+    was due and not taken were not lost after all; None where there were none.
+    """
+    decided = [game for game in games if game.z is not None]
+    counts = Counter(game.result for game in games)
+    wins, draws, losses = counts["1-0"], counts["1/2-1/2"], counts["0-1"]
+    share = wilson(draws, len(decided))
+    length = [game.plies for game in games]
+    return {
+        "games": len(games),
+        "wins": wins,
+        "draws": draws,
+        "losses": losses,
+        "undecided": len(games) - len(decided),
+        "decisive_ratio": (wins + losses) / draws if draws else None,
+        "decisive_ratio_low": _odds(share.high) if decided else None,
+        "decisive_ratio_high": _odds(share.low) if decided and draws else None,
+        "mean_plies": sum(length) / len(length) if length else None,
+        "longest": max(length, default=None),
+        "endings": dict(sorted(Counter(game.ending for game in games).items())),
+        "repeated": {**{str(depth): repeated(games, depth) for depth in DEPTHS}, "whole": repeated(games)},
+        "resign": _resignations(games),
+    }
+
+
+def _odds(share: float) -> float | None:
+    return (1 - share) / share if share else None
+
+
+def repeated(games: Sequence[PlayedGame], depth: int | None = None) -> float | None:
+    """The share of games that begin as an earlier one does, to `depth` plies after the book, or are it to the end."""
+    if not games:
+        return None
+    seen = {(g.start_fen, g.sans if depth is None else g.sans[: g.book_plies + depth]) for g in games}
+    return 1 - len(seen) / len(games)
+
+
+def _resignations(games: Sequence[PlayedGame]) -> dict[str, Any] | None:
+    due = [game for game in games if game.would_resign is not None and game.z is not None]
+    if not due:
+        return None
+    signs = [1 if game.would_resign and game.would_resign[1] == "white" else -1 for game in due]
+    outcomes = [sign * (game.z or 0.0) for sign, game in zip(signs, due, strict=True)]
+    wrong = wilson(sum(z >= 0 for z in outcomes), len(due))
+    return {
+        "due": len(due),
+        "taken": sum(game.ending == RESIGNED for game in games),
+        "won": sum(z > 0 for z in outcomes),
+        "drawn": sum(z == 0 for z in outcomes),
+        "rate": wrong.rate,
+        "low": wrong.low,
+        "high": wrong.high,
+    }
+
+
+def lines(figures: dict[str, Any]) -> list[str]:
+    """The figures as text for a terminal."""
+    games = figures["games"]
+    if not games:
+        return ["no game is finished"]
+    ratio, low, high = (_number(figures[f"decisive_ratio{end}"]) for end in ("", "_low", "_high"))
+    undecided = f", {figures['undecided']:,} undecided" if figures["undecided"] else ""
+    endings = ", ".join(f"{how} {count:,}" for how, count in figures["endings"].items())
+    repeats = ", ".join(
+        f"{100 * share:.1f} % {'whole' if depth == 'whole' else f'to ply {depth}'}"
+        for depth, share in figures["repeated"].items()
+    )
+    shown = [
+        f"{games:,} game{'s' * (games != 1)}: White won {figures['wins']:,}, drew {figures['draws']:,}, lost "
+        f"{figures['losses']:,}{undecided}; (w+l)/d {ratio} (95 %: {low} to {high})",
+        f"  {figures['mean_plies']:.1f} plies after the book on average, {figures['longest']:,} at most; {endings}",
+        f"  the same as an earlier game: {repeats}",
+    ]
+    resign = figures["resign"]
+    if resign is not None:
+        wrong = Rate(resign["won"] + resign["drawn"], resign["due"], resign["rate"], resign["low"], resign["high"])
+        shown.append(
+            f"  resignations due but not taken: {resign['due']:,}; wrong: {wrong} "
+            f"({resign['won']:,} won, {resign['drawn']:,} drawn)"
+        )
+    return shown
+
+
+def _number(value: float | None) -> str:
+    return "infinite" if value is None else f"{value:.3g}"
