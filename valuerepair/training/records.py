@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -21,7 +23,7 @@ from valuerepair.mcts.result import RootMove, SearchResult
 from valuerepair.mcts.roots import play_game
 from valuerepair.nets.planes import CANONICAL, FILLS, INPUT_FORMATS, PLANES, HistoryFill, is_initial
 from valuerepair.play.record import ADJUDICATIONS, LOSSES, RESIGNED, GameRecord
-from valuerepair.positions import encode_moves
+from valuerepair.positions import encode_move, encode_moves
 from valuerepair.training import record_planes
 from valuerepair.training.record_planes import BLACK, RULE50, STM_OR_EP, TRANSFORM, write_boards, write_policies
 
@@ -138,7 +140,7 @@ def _fill_policies(
     picked: Sequence[int],
 ) -> None:
     """Shares of visits, their divergence from the net's policy, and which moves are best and played."""
-    moves = [move for search in searches for move in search.moves]
+    moves = list(chain.from_iterable(search.moves for search in searches))
     cuts = np.zeros(len(at) + 1, np.int64)
     np.cumsum([len(search.moves) for search in searches], out=cuts[1:])
     indices, divergence = np.empty(len(moves), np.uint16), np.empty(len(at), np.float32)
@@ -147,9 +149,9 @@ def _fill_policies(
         facts.input_format,
         at,
         cuts,
-        encode_moves([move.move for move in moves]),
-        np.array([move.visits for move in moves], np.int64),
-        np.array([move.net_prior for move in moves], np.float32),
+        np.fromiter(map(encode_move, map(attrgetter("move"), moves)), np.uint16, len(moves)),
+        np.fromiter(map(attrgetter("visits"), moves), np.int64, len(moves)),
+        np.fromiter(map(attrgetter("net_prior"), moves), np.float32, len(moves)),
         float(facts.policy_temperature),
         indices,
         records.view("<f4").reshape(len(at), _WORDS)[:, _POLICY],
@@ -168,7 +170,7 @@ def _fill_values(records: Records, searches: Sequence[SearchResult], picked: Seq
     # A root that the net did not evaluate itself (one that was proven in an earlier search) has no value of it.
     own = [(s.net_q if s.net_d == s.net_d else s.net_d, s.net_d, s.net_m) for s in searches]
     for name, values in (("root", root), ("best", best), ("played", played), ("orig", own)):
-        q, d, m = np.array(values, np.float32).T
+        q, d, m = np.fromiter(chain.from_iterable(values), np.float32, 3 * len(values)).reshape(-1, 3).T
         if name != "orig":
             q, d = _without_drift(q, d)
         records[f"{name}_q"], records[f"{name}_d"], records[f"{name}_m"] = q, d, m

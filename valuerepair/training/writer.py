@@ -7,6 +7,8 @@ import os
 import zlib
 from pathlib import Path
 
+import numpy as np
+
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.play.record import GameRecord
 from valuerepair.training.records import NetFacts, game_records
@@ -58,7 +60,7 @@ class ChunkWriter:
         partial = path.with_name(f".{path.name}.part")
         try:
             with open(partial, "wb", buffering=0) as file:
-                _write_all(file.fileno(), compressed(records.tobytes(), self._level))
+                _write_all(file.fileno(), compressed(records.view(np.uint8).data, self._level))
             os.replace(partial, path)
         except OSError as error:
             raise ValueRepairError(
@@ -73,7 +75,7 @@ class ChunkWriter:
         return path
 
 
-def compressed(records: bytes, level: int = LEVEL) -> bytes:
+def compressed(records: bytes | memoryview, level: int = LEVEL) -> bytes:
     """Records as a chunk: one gzip member without name or time."""
     packer = zlib.compressobj(level, zlib.DEFLATED, _GZIP, _MEMORY)
     return packer.compress(records) + packer.flush()
