@@ -78,11 +78,11 @@ def test_games_are_those_that_lc0_plays_by_itself(lc0: str, maia: Path, book: Pa
         lc0,
         book,
         f"--weights={maia}",
-        *("--visits=3", "--minibatch-size=1", "--history-fill-new=fen_only", "--training"),
+        *("--visits=3", "--resign-percentage=25", "--minibatch-size=1", "--history-fill-new=fen_only", "--training"),
     )
     assert theirs is not None
     openings = read_openings(book, strict=True)
-    settings = Lc0Settings(maia, visits=3, parallel=1, lc0=lc0, name="maia")
+    settings = Lc0Settings(maia, visits=3, resign=25, parallel=1, lc0=lc0, name="maia")
     ours = list(play_with_lc0(openings, settings, chunks=tmp_path / "chunks"))
     assert [game.number for game in ours] == [game.opening for game in ours] == [0, 1, 2, 3]
     for game, other, opening in zip(ours, theirs, openings, strict=True):
@@ -96,17 +96,19 @@ def test_games_are_those_that_lc0_plays_by_itself(lc0: str, maia: Path, book: Pa
         outcome = board.outcome(claim_draw=True)
         assert (game.ending in RULES) == (outcome is not None)
         assert outcome is None or outcome.result() == game.result
-        assert other.chunk is not None
         chunk = tmp_path / "chunks" / f"game_{game.number:06d}.gz"
-        assert records(chunk).tobytes() == records(other.chunk).tobytes()
-    assert sorted(path.name for path in (tmp_path / "chunks").iterdir()) == [f"game_{i:06d}.gz" for i in range(4)]
+        assert chunk.exists() == (other.chunk is not None) == (len(game.thoughts) > 0)
+        if other.chunk is not None:
+            assert records(chunk).tobytes() == records(other.chunk).tobytes()
+    assert sum(game.ending in RULES for game in ours) < 4
+    assert len(list((tmp_path / "chunks").iterdir())) >= 2
 
 
 def test_thoughts_are_the_records_values(lc0: str, maia: Path, book: Path, tmp_path: Path) -> None:
-    settings = Lc0Settings(maia, visits=4, parallel=4, resign=5, lc0=lc0)
+    settings = Lc0Settings(maia, visits=4, parallel=4, resign=15, lc0=lc0)
     games = list(play_with_lc0(read_openings(book), settings, numbers=[7, 9, 11, 20], chunks=tmp_path / "chunks"))
     assert {game.number: game.opening for game in games} == {7: 0, 9: 1, 11: 2, 20: 3}
-    for game in games:
+    for game in filter(lambda each: each.thoughts, games):
         own = records(tmp_path / "chunks" / f"game_{game.number:06d}.gz")
         assert [t.nodes for t in game.thoughts] == own["visits"].tolist()
         np.testing.assert_allclose([t.q or 0.0 for t in game.thoughts], own["best_q"])
