@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
+from typing import Any
 
 import chess
 import numpy as np
@@ -88,7 +89,7 @@ BOARD_FIELDS = (
 )
 
 
-def en_passant_masks(game: GameRecord, flipped: NDArray[np.uint8]) -> list[int]:
+def en_passant_masks(game: GameRecord, flipped: NDArray[np.integer[Any]]) -> list[int]:
     """The file as a bit where a pawn stands to capture, be it pinned (lc0's board.cc); from a FEN as it is written."""
     board, masks = chess.Board(game.start_fen), []
     for ply, move in enumerate(game.moves):
