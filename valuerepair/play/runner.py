@@ -156,9 +156,11 @@ class Games(Iterator[GameRecord]):
             self._end(live, Verdict(winner(not white), fault.ending, str(fault)))
             return
         if self._clock is not None and live.clock is not None:
-            live.clock = self._clock.after(live.clock, white, at - live.asked)
+            # An engine that had to be started first has timed itself.
+            seconds = thought.seconds or at - live.asked
+            live.clock = self._clock.after(live.clock, white, seconds)
             if live.clock is None:
-                self._end(live, Verdict(winner(not white), OUT_OF_TIME, f"{at - live.asked:.2f} s for the move"))
+                self._end(live, Verdict(winner(not white), OUT_OF_TIME, f"{seconds:.2f} s for the move"))
                 return
         if self._referee.resigns(thought):
             if not live.plays_on:
@@ -216,9 +218,10 @@ def play_games(
 ) -> Games:
     """Plays the games, `jobs` at once, and yields each as it ends; a game that is over in its opening has no thoughts.
 
-    A player's Fault, an illegal move and a used-up clock lose the game. Moves of games played by `clock` are timed
-    here, from the question to the answer. `on_move` hears of every move; once `halted` says so no more games are
-    yielded, and those being played are given up. Raises what a player's future raises but Fault, and UsageError for
-    less than one job. Close the result (or use it up) before the players.
+    A player's Fault, an illegal move and a used-up clock lose the game. Moves of games played by `clock` take what
+    their thoughts say, and of those that say nothing the time from the question to the answer. `on_move` hears of
+    every move; once `halted` says so no more games are yielded, and those being played are given up. Raises what a
+    player's future raises but Fault, and UsageError for less than one job. Close the result (or use it up) before the
+    players.
     """
     return Games(pairings, players, rules, jobs, seed, clock, on_move, halted)

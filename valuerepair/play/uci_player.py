@@ -49,6 +49,7 @@ class _Task:
 class UciPlayer:
     """Plays with as many processes of one engine as it has games running. Each game has one of its own.
 
+    `name` is the one given, or what the engine calls itself (`engine_name`); `settings` are the options made.
     `limits` are those of ``go`` (nodes, depth, movetime in ms) in games without a clock. A time (movetime, clock) may
     be overdrawn by `margin` ms, then the game is lost and the engine, if it has not answered, is killed; without a
     time a search counts as hung by `limit`. A crash loses the game, too. A failed engine is started anew for its next
@@ -72,7 +73,7 @@ class UciPlayer:
         self._setup, self._limits, self._limit, self._margin, self._say = setup, dict(limits), limit, margin, say
         self._lock = threading.Lock()
         self._incidents = 0
-        self.abandoned = False
+        self.name, self.abandoned = name or setup.path, False
         first = _Seat(self)
         self._free, self._games, self._seats = [first], dict[int, _Seat](), [first]
         try:
@@ -85,12 +86,7 @@ class UciPlayer:
                 raise ValueRepairError(f"{setup.path}: the engine {error}") from None
             raise
         self.engine_name, self.settings = engine.name, dict(engine.settings)
-        self._name = name or engine.name
-
-    @property
-    def name(self) -> str:
-        """The name given, or what the engine calls itself."""
-        return self._name
+        self.name = name or engine.name
 
     def think(self, game: int, position: Position, seed: int, clock: Clock | None = None) -> Future[Thought]:
         """Queues the search of a move; see `Player`. The seed is not used: UCI has none."""
@@ -155,7 +151,7 @@ class UciPlayer:
             said = self._incidents
         if said <= _INCIDENTS_SAID:
             more = "; further failures are only counted" if said == _INCIDENTS_SAID else ""
-            self._say(f"{self._name} {text}{more}")
+            self._say(f"{self.name} {text}{more}")
 
 
 class _Seat:

