@@ -115,6 +115,15 @@ class WrittenGame:
     tags: Mapping[str, str]
     text: str
 
+    @staticmethod
+    def of_text(text: str) -> WrittenGame:
+        """A game as `game_text` makes it."""
+        lines = text.split("\n\n", 1)[0].split("\n")
+        tags = dict(line[1:-2].split(' "', 1) for line in lines if line[-2:] == '"]' and ' "' in line)
+        return WrittenGame(
+            {name: value.replace('\\"', '"').replace("\\\\", "\\") for name, value in tags.items()}, text
+        )
+
     @property
     def number(self) -> int:
         """The game's number in its run, from 0."""
@@ -133,11 +142,10 @@ def read_written(path: Path) -> tuple[list[WrittenGame], int]:
         stop = raw.find(b"\n\n", moves + 2) if moves >= 0 else -1
         if stop < 0:
             break
-        text = raw[end : stop + 2].decode("utf-8", "replace")
-        tags = dict(line[1:-2].split(' "', 1) for line in text.split("\n\n", 1)[0].split("\n") if line[-2:] == '"]')
-        if not text.startswith("[Event ") or not tags.get("Round", "").isdecimal() or "Run" not in tags:
+        game = WrittenGame.of_text(raw[end : stop + 2].decode("utf-8", "replace"))
+        if not game.text.startswith("[Event ") or not game.tags.get("Round", "").isdecimal() or "Run" not in game.tags:
             raise ValueRepairError(f"{path}: at byte {end} is no game of vr selfplay or vr match; give another -o FILE")
-        games.append(WrittenGame(tags, text))
+        games.append(game)
         end = stop + 2
     return games, end
 

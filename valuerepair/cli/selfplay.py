@@ -1,0 +1,123 @@
+"""`vr selfplay`: games from the lines of a book."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+from contextlib import ExitStack
+from pathlib import Path, PurePath
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from valuerepair.cli.selfplay_options import params_of, rules_of, selfplay_options
+
+if TYPE_CHECKING:
+    from valuerepair.mcts.params import SearchParams
+    from valuerepair.play.referee import Rules
+    from valuerepair.play.selfplay_sources import ForestSource, Lc0Source
+
+
+@click.command()
+@click.argument("book", metavar="BOOK")
+@selfplay_options
+def command(book: str, **given: Any) -> None:
+    """Play a game from each line of a book, by default at temperature 0, so that results are as accurate as can be.
+
+    BOOK is a PGN book that lc0 would read, too (vr books check), or an EPD file. Games go to a PGN file as they end,
+    with Q, W/D/L and nodes of each move, and to the store; vr stats then compares results with the values. The same
+    command goes on with a run that was stopped.
+
+    \b
+    Example:
+      vr selfplay valuerepair-books/book.pgn --nodes 800 -o games.pgn
+      vr selfplay book.pgn --nodes 200 --repeat 4 --temperature 0.5 --resign 2 --no-resign-share 0.2
+      vr selfplay book.pgn --nodes 800 --training chunks --syzygy ~/syzygy
+      vr selfplay book.pgn --engine lc0 --nodes 800 --training chunks
+    """
+    params, rules = params_of(given), rules_of(given)
+
+    from valuerepair.play.openings import read_openings
+    from valuerepair.play.report import figures, lines
+    from valuerepair.play.selfplay import SelfplayPlan, play_selfplay
+    from valuerepair.progress import Progress
+    from valuerepair.store import Store
+
+    openings = read_openings(book, strict=True)
+    quiet = given["quiet"] or given["as_json"]
+    with ExitStack() as stack:
+        progress = stack.enter_context(Progress("Self-play", None, "games", quiet=quiet))
+        source = _source(given, params, rules, len(openings), progress.say)
+        stack.push(source)
+        plan = SelfplayPlan(
+            openings, PurePath(book).name, source.sides, source.facts, rules, repeat=given["repeat"], seed=given["seed"]
+        )
+        store = None if given["no_db"] else stack.enter_context(Store.open(given["db"], create=True))
+        end = play_selfplay(
+            plan,
+            source,
+            given["output"],
+            store=store,
+            chunks=_chunks(given, source),
+            command=shlex.join(["vr", *sys.argv[1:]]),
+            progress=progress,
+            say=progress.say,
+        )
+    told = {**figures(end.games), "planned": end.planned, "interrupted": end.interrupted, **end.speed}
+    if given["as_json"]:
+        click.echo(json.dumps(told))
+    else:
+        click.echo("\n".join([*lines(told), *_speed(told, end.before)]))
+    if end.interrupted:
+        click.echo(
+            f"{given['output']}: {len(end.games):,} of {end.planned:,} games; give the same command again to go on"
+        )
+        click.get_current_context().exit(130)
+
+
+def _source(
+    given: dict[str, Any], params: SearchParams, rules: Rules, openings: int, say: Any
+) -> ForestSource | Lc0Source:
+    from valuerepair.errors import UsageError
+    from valuerepair.play.selfplay_sources import Contestant, ForestSource, Lc0Source, lc0_settings
+
+    if given["engine"] == "lc0":
+        if given["net2"] or given["reuse_tree"]:
+            raise UsageError("--engine lc0: --net2 and --reuse-tree are for --engine mcts")
+        settings = lc0_settings(given["net_spec"], params, given["nodes"], given["parallel"], rules, say)
+        return Lc0Source(settings, given["training"], resume=_goes_on(given["output"]))
+    how = {name: given[name] for name in ("device", "threads", "winograd", "history_fill")}
+    nets = (given["net_spec"], given["net2"]) if given["net2"] else (given["net_spec"],)
+    who = Contestant(nets, params, given["nodes"], given["parallel"], given["reuse_tree"], how)
+    return ForestSource(who, rules, given["seed"], openings * max(given["repeat"], 1), say)
+
+
+def _goes_on(output: str) -> bool:
+    """Whether there are games of an earlier run: then the folder of training records is not empty."""
+    return Path(output).is_file() and Path(output).stat().st_size > 0
+
+
+def _chunks(given: dict[str, Any], source: ForestSource | Lc0Source) -> Any:
+    """What writes the training records of the built-in MCTS; lc0 writes its own."""
+    if given["training"] is None or given["engine"] == "lc0":
+        return None
+    from valuerepair.play.selfplay_sources import ForestSource
+    from valuerepair.training.records import NetFacts
+    from valuerepair.training.writer import ChunkWriter
+
+    assert isinstance(source, ForestSource)
+    facts = NetFacts.of(source.nets[0].identity.input_format, source.params)
+    return ChunkWriter(given["training"], facts, resume=_goes_on(given["output"]))
+
+
+def _speed(told: dict[str, Any], before: int) -> list[str]:
+    if told["games"] == before or not told["nodes_per_second"]:
+        return []
+    from valuerepair.progress import format_duration, format_rate
+
+    fill = f", batches {100 * told['batch_fill']:.0f} % full" if told["batch_fill"] is not None else ""
+    known = told["known_evaluations"]
+    fill += f", {100 * known:.0f} % of evaluations known from before" if known is not None else ""
+    rate, hours = format_rate(told["nodes_per_second"]), told["games_per_hour"]
+    return [f"  {told['games'] - before:,} in {format_duration(told['seconds'])}: {hours:,.0f} games/h, {rate}{fill}"]

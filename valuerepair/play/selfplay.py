@@ -1,0 +1,305 @@
+"""Self-play from the lines of a book: games to a PGN file and a store as they end, resumed where they stopped."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import platform
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+from valuerepair import __version__
+from valuerepair.errors import UsageError, ValueRepairError
+from valuerepair.play.forest_player import Fill
+from valuerepair.play.openings import Opening
+from valuerepair.play.outlook import Outlook
+from valuerepair.play.pgn import PgnWriter, WrittenGame, game_text, read_written
+from valuerepair.play.record import GameRecord
+from valuerepair.play.referee import Rules
+from valuerepair.play.report import PlayedGame, played
+from valuerepair.play.runner import Pairing
+from valuerepair.play.schedule import book_digest
+from valuerepair.progress import Interruptions, Progress, format_duration
+from valuerepair.store import Store
+from valuerepair.store.plays import add_plays
+from valuerepair.store.rows import RunRecord
+
+TICK_S = 1.0
+
+
+class Source(Protocol):
+    """Who plays: gives games as they end, whatever their order; `running` are the seconds of those being played."""
+
+    def games(self, coming: Iterable[Pairing], halted: Callable[[], bool]) -> Iterator[GameRecord]: ...
+    def running(self) -> Sequence[float]: ...
+    @property
+    def fill(self) -> Fill | None: ...
+    @property
+    def jobs(self) -> int: ...
+
+
+class Chunks(Protocol):
+    """Where training records go; `training.writer.ChunkWriter` is one."""
+
+    def write(self, game: GameRecord) -> Path | None: ...
+    def path(self, number: int) -> Path: ...
+
+
+@dataclass(frozen=True)
+class SelfplayPlan:
+    """What is played: each of the openings `repeat` times, the whole book before any line for the second time.
+
+    `sides` names what plays White and Black of even games, both alike or changing places; `facts` are tags that every
+    game has and that must not change from run to run (the search, and whatever else its moves depend on).
+    """
+
+    openings: Sequence[Opening]
+    book: str
+    sides: tuple[str, str]
+    facts: Mapping[str, str]
+    rules: Rules = field(default_factory=Rules)
+    repeat: int = 1
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        """Raises UsageError for less than one game a line."""
+        if self.repeat < 1:
+            raise UsageError(f"--repeat {self.repeat}: must be at least 1")
+
+    @property
+    def games(self) -> int:
+        return len(self.openings) * self.repeat
+
+    def pairing(self, number: int) -> Pairing:
+        """Game `number` of the run. With two players each has both colours, of a line in turn."""
+        turn, line = divmod(number, len(self.openings))
+        white = (turn + line) % 2
+        return Pairing(number, self.openings[line], white, 1 - white)
+
+    @property
+    def common(self) -> dict[str, str]:
+        """Tags that all games of this run share: what says that a file is of this run."""
+        rules = " ".join(f"{name}={value}" for name, value in asdict(self.rules).items() if value)
+        book = f"{self.book} {len(self.openings)} lines sha256:{book_digest(self.openings)}"
+        return {"Book": book, "Seed": str(self.seed), "Rules": rules or "-", **self.facts}
+
+    @property
+    def run(self) -> str:
+        """The digest of all that games depend on."""
+        return hashlib.sha256(json.dumps([self.common, self.sides]).encode()).hexdigest()[:16]
+
+    def tags(self, number: int) -> dict[str, str]:
+        """The tags of a game beside those of its own."""
+        pairing = self.pairing(number)
+        nets = {"WhiteNet": self.sides[pairing.white], "BlackNet": self.sides[pairing.black]}
+        named = {name: text for name, text in pairing.opening.tags.items() if name in ("ECO", "Opening", "Source")}
+        head = {"Event": "vr selfplay", "Site": f"valuerepair {__version__}", "Run": self.run}
+        return {**head, **nets, **self.common, **named}
+
+
+@dataclass(frozen=True)
+class SelfplayEnd:
+    """How a run stands: all `games` of it so far, `before` of them played by earlier runs; the rest is of this one."""
+
+    games: Sequence[PlayedGame]
+    planned: int
+    before: int
+    interrupted: bool
+    nodes: int
+    seconds: float
+    fill: Fill | None
+
+    @property
+    def speed(self) -> dict[str, Any]:
+        """Nodes and games of this run by time, how full the net's batches were, what it knew already; JSON-able."""
+        new, fill = len(self.games) - self.before, self.fill
+        return {
+            "seconds": self.seconds,
+            "nodes_per_second": self.nodes / self.seconds if self.seconds else None,
+            "games_per_hour": 3600 * new / self.seconds if self.seconds else None,
+            "batch_fill": fill.share if fill is not None and fill.runs else None,
+            "known_evaluations": fill.known / fill.leaves if fill is not None and fill.leaves else None,
+        }
+
+
+def play_selfplay(
+    plan: SelfplayPlan,
+    source: Source,
+    path: str | Path,
+    *,
+    store: Store | None = None,
+    chunks: Chunks | None = None,
+    command: str = "vr selfplay",
+    progress: Progress,
+    say: Callable[[str], None],
+) -> SelfplayEnd:
+    """Plays what of the plan is not in the PGN file `path` yet.
+
+    A game that ends goes to `chunks`, then to the file, then to `store`, so that what a file has is everywhere. SIGINT
+    and SIGTERM end the run; games being played are given up, and played again by the next one. Raises ValueRepairError
+    for a file of another run (a net swapped, another book) and where it cannot be written.
+    """
+    with claimed(Path(path)):
+        written, size = _resumed(Path(path), plan, chunks)
+        if written:
+            say(f"{path}: {len(written):,} of {plan.games:,} games are played already; going on")
+        keeper = _Keeper(plan, PgnWriter(path, size), store, chunks, command)
+        try:
+            keeper.begin(written)
+            return _play(plan, source, keeper, len(written), progress)
+        finally:
+            keeper.close()
+
+
+class _Timing(NamedTuple):
+    began: dict[int, float]
+    outlook: Outlook
+
+
+def _play(plan: SelfplayPlan, source: Source, keeper: _Keeper, before: int, progress: Progress) -> SelfplayEnd:
+    interruptions, begun = Interruptions(), time.monotonic()
+    done, timing = {game.number for game in keeper.games}, _Timing({}, Outlook(source.jobs))
+    shown, nodes = 0.0, 0
+
+    def coming() -> Iterator[Pairing]:
+        for number in range(plan.games):
+            if number not in done:
+                timing.began[number] = time.monotonic()
+                yield plan.pairing(number)
+
+    progress.set_total(plan.games)
+    progress.advance(before)
+    with interruptions.counted():
+        for record in source.games(coming(), lambda: bool(interruptions)):
+            keeper.keep(record)
+            nodes += sum(thought.nodes for thought in record.thoughts)
+            now = time.monotonic()
+            timing.outlook.finished(now - timing.began.pop(record.number, begun))
+            if now - shown >= TICK_S:
+                shown = now
+                progress.note(_note(keeper.games, plan.games, nodes / (now - begun), timing.outlook, source.running()))
+            progress.advance()
+    interrupted = bool(interruptions)
+    keeper.end("interrupted" if interrupted else "finished")
+    seconds = time.monotonic() - begun
+    return SelfplayEnd(keeper.games, plan.games, before, interrupted, nodes, seconds, source.fill)
+
+
+def _note(games: Sequence[PlayedGame], planned: int, rate: float, outlook: Outlook, running: Sequence[float]) -> str:
+    """Results so far, nodes a second, and the time left by the model of games side by side."""
+    wins, losses = (sum(game.result == result for game in games) for result in ("1-0", "0-1"))
+    left = outlook.remaining(planned - len(games), running)
+    about = f", about {format_duration(left.seconds)} left" if left is not None else ""
+    draws = sum(game.z == 0 for game in games)
+    return f"+{wins:,} ={draws:,} -{losses:,}, {rate:,.0f} nodes/s{about}"
+
+
+class _Keeper:
+    """Keeps games: training records, PGN, store."""
+
+    def __init__(
+        self, plan: SelfplayPlan, writer: PgnWriter, store: Store | None, chunks: Chunks | None, command: str
+    ) -> None:
+        self.games: list[PlayedGame] = []
+        self._plan, self._writer, self._store, self._chunks = plan, writer, store, chunks
+        self._run = None
+        if store is not None:
+            versions = {"valuerepair": __version__, "python": platform.python_version()}
+            options = {**plan.common, "sides": plan.sides, "repeat": plan.repeat}
+            self._run = store.begin_run(RunRecord(plan.run, command, options, plan.seed, versions))
+
+    def begin(self, written: Sequence[PlayedGame]) -> None:
+        """Takes over the games of earlier runs; the store may lack the last of them."""
+        self._note(written)
+
+    def keep(self, record: GameRecord) -> None:
+        """A game has ended."""
+        if self._chunks is not None:
+            self._chunks.write(record)
+        tags = self._plan.tags(record.number)
+        text = game_text(record, tags)
+        self._writer.write(text)
+        self._note([played(WrittenGame.of_text(text))])
+
+    def end(self, state: str) -> None:
+        """The run ends."""
+        if self._store is not None and self._run is not None:
+            self._store.end_run(self._run, state, {"games": len(self.games), "planned": self._plan.games})
+
+    def close(self) -> None:
+        self._writer.close()
+
+    def _note(self, games: Sequence[PlayedGame]) -> None:
+        self.games += games
+        if self._store is not None and self._run is not None and games:
+            openings = [self._plan.openings[game.opening] for game in games]
+            add_plays(
+                self._store,
+                self._run,
+                [game.play(opening.key, opening.fen) for game, opening in zip(games, openings, strict=True)],
+            )
+            self._store.commit_if_due()
+
+
+def _resumed(path: Path, plan: SelfplayPlan, chunks: Chunks | None) -> tuple[list[PlayedGame], int]:
+    """The games that the file has, and its bytes without a game cut off."""
+    written, size = read_written(path)
+    for game in written:
+        if game.tags.get("Run") != plan.run:
+            raise ValueRepairError(
+                f"{path}: its games are of another run: {_difference(game, plan)}; give another -o FILE"
+            )
+    games = [played(game) for game in written]
+    if any(game.number >= plan.games for game in games):
+        raise ValueRepairError(f"{path}: has more than {plan.games} games; give more --repeat or another -o FILE")
+    if chunks is not None:
+        missing = [g for g in games if g.z is not None and g.plies and not chunks.path(g.number).exists()]
+        if missing:
+            raise ValueRepairError(
+                f"{chunks.path(missing[0].number)} is not there, but game {missing[0].number + 1} is in {path}: give "
+                "the folder of its training records, or another -o FILE"
+            )
+    return games, size
+
+
+def _difference(game: WrittenGame, plan: SelfplayPlan) -> str:
+    """What a written game has otherwise, in words."""
+    now = plan.tags(game.number)
+    for name in ("WhiteNet", "BlackNet"):
+        if game.tags.get(name) != now[name]:
+            was = game.tags.get(name, "not given")
+            return f"the net was {was}, now it is {now[name]}, and must not change within a run"
+    for name in plan.common:
+        if game.tags.get(name) != now[name]:
+            return f"its {name} is {game.tags.get(name, 'not given')!r}, now it is {now[name]!r}"
+    return "they were not played by vr selfplay"
+
+
+@contextmanager
+def claimed(path: Path) -> Iterator[None]:
+    """Holds the file, which is made where there is none, against other processes; the kernel lets go of it.
+
+    Raises ValueRepairError where it cannot be had. An empty file is removed again.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+    except OSError as error:
+        raise ValueRepairError(f"{path}: {error.strerror}; give another -o FILE") from None
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise ValueRepairError(f"{path}: another vr writes it; wait for its end, or give another -o FILE") from None
+        try:
+            yield
+        finally:
+            if os.fstat(descriptor).st_size == 0:
+                path.unlink(missing_ok=True)
+    finally:
+        os.close(descriptor)
