@@ -17,11 +17,16 @@ import psutil
 import pytest
 
 from tests.lc0_selfplay import play
+from tests.v6_records import positions_of
 from valuerepair import v6
 from valuerepair.errors import UsageError, ValueRepairError
+from valuerepair.mcts.forest import Forest
+from valuerepair.mcts.net_evaluator import NetEvaluator
+from valuerepair.mcts.params import SearchParams
+from valuerepair.nets import open_net
 from valuerepair.nets.weights import find_lc0
 from valuerepair.play.lc0_games import parse_ready
-from valuerepair.play.lc0_options import Lc0Settings, arguments
+from valuerepair.play.lc0_options import Lc0Settings, arguments, search_options
 from valuerepair.play.lc0_selfplay import play_with_lc0, write_book
 from valuerepair.play.openings import Opening, read_openings
 from valuerepair.play.record import CHECKMATE, DRAW_AGREED, RESIGNED, RULES, TOO_LONG
@@ -149,6 +154,32 @@ def test_options_of_the_real_lc0(lc0: str, maia: Path) -> None:
     ):
         with pytest.raises(UsageError, match=message):
             arguments(Lc0Settings(maia, lc0=lc0, extra=(option,)), 5)
+
+
+def test_the_options_of_a_search_are_all_known(lc0: str, maia: Path) -> None:
+    options = search_options(SearchParams(cpuct=2.5, two_fold_draws=False))
+    assert {"cpuct=2.5", "no-two-fold-draws", "policy-softmax-temp=1.359", "sticky-endgames"} < set(options)
+    assert not {"temperature", "certainty", "n-scl"} & {option.partition("=")[0] for option in options}
+    assert len(arguments(Lc0Settings(maia, lc0=lc0, extra=options), 1)) == len(options) + 13
+
+
+@pytest.mark.slow
+def test_the_same_search_plays_the_same_moves(lc0: str, maia: Path, book: Path) -> None:
+    """Move by move, of the real lc0 with these options and of the built-in MCTS, which is exact where lc0 is."""
+    params = SearchParams(temp_visit_offset=0)
+    settings = Lc0Settings(
+        maia, visits=30, parallel=1, resign=40, lc0=lc0, extra=(*search_options(params), "nncache=0")
+    )
+    (game,) = play_with_lc0(read_openings(book)[:1], settings)
+    assert len(game.thoughts) >= 4
+    with open_net(str(maia), say=print) as net:
+        evaluator = NetEvaluator(net)
+        forest = Forest(evaluator, params, input_format=evaluator.input_format, trees=8, nodes=30)
+        played = [len(game.book) + i for i in range(len(game.thoughts))]
+        positions = [positions_of(game.moves, game.start_fen)[i] for i in played]
+        found = {i: result.best_move for i, result in forest.search(positions, 30)}
+    agreed = sum(found[i] == thought.move for i, thought in enumerate(game.thoughts))
+    assert agreed >= len(game.thoughts) - 1  # sums in another order may turn a tie
 
 
 def test_settings_that_make_no_sense(maia: Path, tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from valuerepair.engines import find_engine
 from valuerepair.errors import UsageError, ValueRepairError
+from valuerepair.mcts.params import PARAMETERS, SearchParams
 from valuerepair.nets.weights import find_lc0, read_net_file
 
 PARALLEL_GAMES = 8  # lc0's own default
@@ -95,6 +96,26 @@ def arguments(settings: Lc0Settings, games: int) -> list[str]:
     given |= {"backend": settings.backend} if settings.backend else {}
     options = [f"--{name}={value}" for name, value in given.items()]
     return [program, "selfplay", "--training", *options, *(_extra(text, known) for text in settings.extra)]
+
+
+def search_options(params: SearchParams) -> tuple[str, ...]:
+    """All parameters of a search that lc0 has, as `Lc0Settings.extra`: `lc0 selfplay` has other defaults than ours.
+
+    Ours are those of lc0 in its UCI mode. What is `Lc0Settings`' own (temperature, noise, batch, history) is left out,
+    and so is what lc0 has not.
+    """
+    own = ("temperature", "noise_epsilon", "minibatch_size", "history_fill", "syzygy", "seed", "lc0_floats")
+    foreign = ("certainty", "lookahead", "auto_extend", "n_scl", "self_check")
+    options = []
+    for name in PARAMETERS:
+        if name in own or name in foreign:
+            continue
+        value, option = getattr(params, name), name.replace("_", "-")
+        if isinstance(value, bool):
+            options.append(option if value else f"no-{option}")
+        else:
+            options.append(f"{option}={value:g}" if isinstance(value, float) else f"{option}={value}")
+    return tuple(options)
 
 
 def _extra(text: str, known: frozenset[str]) -> str:
