@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
 from pathlib import Path
 from typing import Any
@@ -60,11 +61,29 @@ def test_equal_weights_are_wilsons_interval() -> None:
 def test_weighted_rates_by_hand() -> None:
     found = weighted(np.array([True, False, True, False]), np.array([1.0, 1.0, 10.0, 10.0]))
     assert found.rate == pytest.approx(11 / 22)
-    effective = 22**2 / 202
-    assert (found.low, found.high) == pytest.approx(_wilson(0.5, effective))
+    # Each stratum is 1 of 2; the bounds of both together are recovered from theirs.
+    off = 0.5 - _wilson(0.5, 2)[0]
+    spread = np.hypot(2 / 22 * off, 20 / 22 * off)
+    assert (found.low, found.high) == pytest.approx((0.5 - spread, 0.5 + spread))
+    # What ten drawn rows say of nothing but misses leaves the lower bound to the others.
+    rare = weighted(np.arange(110) < 20, np.repeat([1.0, 9.0], [100, 10]))
+    assert (rare.rate, rare.low) == pytest.approx((20 / 190, 100 / 190 * _wilson(0.2, 100)[0]))
+    assert rare.high > 100 / 190 * _wilson(0.2, 100)[1]
     # A row of weight 0 is a row, and weighs nothing.
     more = weighted(np.array([True, False, True, False, True]), np.array([1.0, 1.0, 10.0, 10.0, 0.0]))
     assert (more.count, more.total, more.rate, more.low) == (3, 5, found.rate, found.low)
+
+
+def test_intervals_of_drawn_rows_hold_the_truth() -> None:
+    """300 rows of 2,000 at 0.3, the others at 0.01, of which one in twenty is drawn."""
+    rng, held = np.random.default_rng(4), 0
+    for _ in range(2000):
+        single, others = rng.random(300) < 0.3, rng.random(1700) < 0.01
+        drawn = others[rng.random(1700) < 0.05]
+        hits = np.concatenate([single, drawn])
+        found = weighted(hits, np.repeat([1.0, 1700 / len(drawn)], [300, len(drawn)]))
+        held += found.low <= (300 * 0.3 + 1700 * 0.01) / 2000 <= found.high
+    assert 0.93 <= held / 2000 <= 0.99
 
 
 def _wilson(p: float, n: float) -> tuple[float, float]:
@@ -84,11 +103,11 @@ def test_weights_of_the_frame(store: Store) -> None:
     add(store, d, 20, False, 0.05)
     unsearched(store, d)
     frame = store.frame(alpha=200.0).set_index("position_id")
-    assert frame.loc[[a, b, c], "weight"].tolist() == pytest.approx([1, 20, 0])
+    assert frame.loc[[a, b, c], "weight"].tolist() == pytest.approx([1, 3, 0])  # b, c and d
     assert d not in frame.index
     known = store.known(np.array([a, b, c, d]), 1, 1)
-    assert [k.weight for k in known[:3]] == pytest.approx([1, 20, 0])
-    assert (frame["weight"].sum(), len(frame)) == (pytest.approx(len(frame) - 2 + 20), len(frame))
+    assert [k.weight for k in known[:3]] == pytest.approx([1, 3, 0])
+    assert (frame["weight"].sum(), len(frame)) == (pytest.approx(len(frame) - 2 + 3), len(frame))
 
 
 def test_positions_that_are_settled_stand_for_themselves(store: Store) -> None:
@@ -107,7 +126,12 @@ def test_positions_that_are_settled_stand_for_themselves(store: Store) -> None:
     assert (left[a].cut_at, left[a].chance, left[a].probability) == (None, None, 1.0)
     assert (left[b].cut_at, left[b].probability) == (20, 0.1)
     assert screening.cut_before(store, 1, 1, np.array([a, b, d, e])) == {d: SCREEN}
-    assert store.frame(alpha=200.0).set_index("position_id").loc[[a, b, c, e], "weight"].tolist() == [1, 10, 1, 1]
+    assert store.frame(alpha=200.0).set_index("position_id").loc[[a, b, c, e], "weight"].tolist() == [
+        1,
+        2,
+        1,
+        1,
+    ]  # b and d
     screening.forget_passage(store, 1, b)
     assert b not in {p.position_id for p in screening.passages(store, 1, 1)}
 
@@ -188,7 +212,7 @@ def test_stores_from_before_the_ladder_go_on(made: Path, tmp_path: Path, version
     with Store.open(path) as opened:
         before = opened.frame(alpha=200.0)
     connection = sqlite3.connect(path)
-    for table in ("screened", "screens", "signals", *(["priors"] if version == 2 else [])):
+    for table in reversed(re.findall(r"CREATE TABLE (\w+)", "".join(schema.MIGRATIONS[version:]))):
         connection.execute(f"DROP TABLE {table}")
     connection.execute(f"PRAGMA user_version = {version}")
     connection.commit()

@@ -373,7 +373,7 @@ class _Pipeline:
             earlier=self._earlier,
             cut=self._cut,
             failed=self._failures.count,
-            candidates=self._tally.candidates(alpha.value),
+            candidates=self._tally.candidates(alpha.value, self._cut),
             threshold=self._options.threshold,
             alpha=alpha,
             q_from=self._options.q_from,

@@ -42,8 +42,8 @@ class Tally:
         self._rows.extend((weight, net_q))
         self._rows.extend(_NOTHING if value is None else value for value in deep)
 
-    def candidates(self, alpha: float) -> Rate:
-        """Candidates among the positions that have a Q, at this alpha."""
+    def candidates(self, alpha: float, cut: int = 0) -> Rate:
+        """Candidates among the positions that have a Q, at this alpha; those that stand for more do for `cut` too."""
         if alpha != self._alpha:
             self._counted, self._count, self._alpha = 0, WeightedCount(), alpha
         # The copy is of new rows only: an array that numpy looks into could not grow.
@@ -53,7 +53,7 @@ class Tally:
         self._counted += len(fresh)
         usable = ~np.isnan(off)
         self._count = self._count.plus(off[usable] >= self._threshold, weight[usable])
-        return self._count.rate()
+        return self._count.rate(self._count.drawn.total + cut if cut else None)
 
 
 class Pairs:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 QFrom = Literal["cp", "wdl"]
 
-# Every further row would sharpen alpha by less than its use is worth, and takes its time at each question.
+# Every further row would sharpen alpha by less than its time is worth.
 _AUTO_FIT_ROWS = 100_000
 _SCORED = """
 FROM deep_values v
@@ -32,9 +32,11 @@ JOIN games g ON g.id = p.game_id
 LEFT JOIN screened c ON c.net_id = :net AND c.oracle_id = :oracle AND c.position_id = v.position_id
 WHERE v.oracle_id = :oracle AND v.stage = 'full'
 """
-# One that the ladder would have cut but had searched all the same stands for all like it, also for one searched later.
-_WEIGHT = "CASE WHEN c.cut_at IS NULL THEN 1.0 WHEN c.searched THEN 1.0 / c.probability ELSE 0.0 END"
-# Column of the frame -> SQL. Numbers come as float64 (NaN for nothing) where they may be missing.
+# One that the ladder would have cut but had searched all the same stands for all like it; together for all there are.
+_WEIGHT = """CASE WHEN c.cut_at IS NULL THEN 1.0 WHEN NOT c.searched THEN 0.0 ELSE (SELECT count(*) /
+    sum(searched / probability) FROM screened WHERE net_id = :net AND oracle_id = :oracle AND cut_at NOT NULL)
+    / c.probability END"""
+# Column of the frame -> SQL. Numbers are float64 (NaN for nothing) where they may be missing.
 _NUMBERS = {
     "position_id": "p.id",
     "key": "p.key",
@@ -238,10 +240,8 @@ def alpha(connection: sqlite3.Connection, net_id: int, oracle_id: int, requested
     ).fetchone()
     if stored is not None:
         return values.Alpha(stored[0], f"stored fit of {stored[3][:10]} on {stored[2]:,} positions ({stored[1]})")
-    rows = connection.execute(
-        f"SELECT n.q, v.cp, {_WEIGHT} {_SCORED} AND v.cp IS NOT NULL ORDER BY p.id",
-        {"net": net_id, "oracle": oracle_id},
-    ).fetchall()
+    query = f"SELECT n.q, v.cp, {_WEIGHT} {_SCORED} AND v.cp IS NOT NULL ORDER BY p.id"
+    rows = connection.execute(query, {"net": net_id, "oracle": oracle_id}).fetchall()
     default = f"default {values.DEFAULT_ALPHA:g}"
     if len(rows) < values.AUTO_MIN_POSITIONS:
         reason = f"fewer than {values.AUTO_MIN_POSITIONS} positions scored, {len(rows)} so far"
@@ -275,10 +275,10 @@ def frame(
     All scores and moves' values are from the side to move. net_q, deep_q and disagreement = net_q - deep_q are in
     [-1, 1] and [-2, 2]; net_w/d/l are fractions, deep_w/d/l per mille, cp centipawns, mate moves, net_entropy nats.
     Missing numbers are NaN, missing words None. deep_q is NaN where the engine gave no score of the kind `q_from`
-    asks for. `weight` is the inverse probability that a position like it was searched in full: 1 without screening, 0
-    where the ladder cut it and something else had it searched. `moves`, `net_best`, `deep_best`, `played`, `pv`: UCI.
-    Without `text` the columns `_TEXTS` are left out. With `threshold` only rows with ``|disagreement| >= threshold``
-    are read whole.
+    asks for. `weight` is how many positions a row stands for: 1 without screening; where the ladder would have cut it
+    the inverse probability of its search, scaled to the number of all such; 0 if something else had it searched.
+    `moves`, `net_best`, `deep_best`, `played`, `pv`: UCI. Without `text` the columns `_TEXTS` are left out. With
+    `threshold` only rows with ``|disagreement| >= threshold`` are read whole.
 
     attrs: net {name, sha256, history_fill}, oracle {label, digest}, alpha {value, origin}, q_from.
     """

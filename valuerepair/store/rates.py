@@ -41,15 +41,14 @@ def wilson(count: int, total: int) -> Rate:
 def weighted(hits: NDArray[np.bool_], weights: NDArray[np.float64]) -> Rate:
     """The rate of `hits` [n] among rows of inverse-probability `weights` [n], as Hajek's ratio of weighted sums.
 
-    `count` and `total` are of the rows themselves. The interval is Wilson's with Kish's effective sample size,
-    ``sum(w)^2 / sum(w^2)``, for the number of rows (L. Kish, Survey Sampling, 1965); equal weights give `wilson`.
+    `count` and `total` are of the rows themselves; see `WeightedCount.rate`. Equal weights give `wilson`.
     """
     return WeightedCount().plus(hits, weights).rate()
 
 
 @dataclass(frozen=True, slots=True)
-class WeightedCount:
-    """The sums that a `weighted` rate is made of; rows can be added."""
+class _Stratum:
+    """The sums that the rate of some rows is made of."""
 
     count: int = 0
     total: int = 0
@@ -57,9 +56,8 @@ class WeightedCount:
     squares: float = 0.0
     hit_mass: float = 0.0
 
-    def plus(self, hits: NDArray[np.bool_], weights: NDArray[np.float64]) -> WeightedCount:
-        """With rows added: `hits` [n] and their `weights` [n]."""
-        return WeightedCount(
+    def plus(self, hits: NDArray[np.bool_], weights: NDArray[np.float64]) -> _Stratum:
+        return _Stratum(
             self.count + int(hits.sum()),
             self.total + len(hits),
             self.mass + float(weights.sum()),
@@ -67,13 +65,54 @@ class WeightedCount:
             self.hit_mass + float(weights[hits].sum()),
         )
 
-    def rate(self) -> Rate:
-        """The rate of what was added."""
-        if not self.mass > 0:
-            return wilson(0, 0)
+    def bounds(self) -> tuple[float, float, float]:
+        """The rate, and Wilson's interval with Kish's effective sample size for the number of rows."""
         # Of all or of none is exact, whatever rounding the sums have.
         rate = float(self.count == self.total) if self.count in (0, self.total) else self.hit_mass / self.mass
-        return Rate(self.count, self.total, rate, *_interval(rate, self.mass**2 / self.squares))
+        return rate, *_interval(rate, self.mass**2 / self.squares)
+
+
+@dataclass(frozen=True, slots=True)
+class WeightedCount:
+    """The sums that a `weighted` rate is made of; rows can be added.
+
+    Rows that stand for themselves only (weight 1) and those drawn to stand for more are strata of their own.
+    """
+
+    single: _Stratum = _Stratum()
+    drawn: _Stratum = _Stratum()
+
+    def plus(self, hits: NDArray[np.bool_], weights: NDArray[np.float64]) -> WeightedCount:
+        """With rows added: `hits` [n] and their `weights` [n]."""
+        alone = weights == 1
+        return WeightedCount(
+            self.single.plus(hits[alone], weights[alone]), self.drawn.plus(hits[~alone], weights[~alone])
+        )
+
+    def rate(self, drawn_of: int | None = None) -> Rate:
+        """The rate of what was added. `drawn_of`: how many all drawn rows together stand for, where that is known.
+
+        Each stratum has Wilson's 95 % interval with Kish's effective sample size, ``sum(w)^2 / sum(w^2)`` (L. Kish,
+        Survey Sampling, 1965); that of both is recovered from theirs (MOVER: G. Y. Zou & A. Donner, Statistics in
+        Medicine 27, 2008), so what few drawn rows leave open widens only the side that they leave open.
+        """
+        total = self.single.total + self.drawn.total
+        count = self.single.count + self.drawn.count
+        sizes = [self.single.mass, self.drawn.mass]
+        if drawn_of is not None and self.drawn.mass > 0:
+            sizes[1] = drawn_of
+        if not sum(sizes) > 0:
+            return wilson(0, 0)
+        rate = below = above = 0.0
+        for stratum, size in zip((self.single, self.drawn), sizes, strict=True):
+            if size > 0:
+                share = size / sum(sizes)
+                p, low, high = stratum.bounds()
+                rate += share * p
+                below, above = below + (share * (p - low)) ** 2, above + (share * (high - p)) ** 2
+        if count == total:
+            rate = 1.0
+        return Rate(count, total, rate, max(rate - sqrt(below), 0.0), min(rate + sqrt(above), 1.0))
 
 
 def _interval(p: float, total: float) -> tuple[float, float]:
