@@ -18,7 +18,7 @@ from valuerepair.nets import Net, open_net
 from valuerepair.nets.registry import locate
 from valuerepair.nets.weights import read_net_file
 from valuerepair.play.forest_player import Fill, ForestPlayer
-from valuerepair.play.lc0_options import PARALLEL_GAMES, Lc0Settings
+from valuerepair.play.lc0_options import PARALLEL_GAMES, Lc0Settings, search_options
 from valuerepair.play.lc0_selfplay import play_with_lc0
 from valuerepair.play.openings import Opening
 from valuerepair.play.record import GameRecord
@@ -131,10 +131,11 @@ class Lc0Source:
         side = f"{net.name} sha256:{net.sha256[:16]}"
         self.sides, self.jobs = (side, side), settings.parallel
         plain = Lc0Settings(settings.weights)
-        names = ("visits", "minibatch", "temperature", "noise", "history_fill", "resign", "syzygy", "extra")
+        names = ("minibatch", "temperature", "noise", "history_fill", "resign", "syzygy")
         words = [
             f"{name}={getattr(settings, name)}" for name in names if getattr(settings, name) != getattr(plain, name)
         ]
+        words += [option for option in settings.extra if option not in search_options(SearchParams())]
         self.facts = {"Engine": "lc0", "Search": " ".join([f"visits={settings.visits}", *words])}
         self._settings, self._chunks, self._resume = settings, chunks, resume
 
@@ -167,8 +168,6 @@ def lc0_settings(
         raise UsageError(f"--engine lc0: it has no {foreign[0]}; leave it out, or play with --engine mcts")
     if rules.draw or rules.win or rules.no_resign_share or rules.max_plies != Rules().max_plies:
         raise UsageError("--engine lc0: it ends games its own way; of the rules only --resign can be given")
-    own = ("temperature", "noise_epsilon", "history_fill", "syzygy", "minibatch_size", "seed", "lc0_floats")
-    changed = {name: text for name, text in params.changes().items() if name not in own}
     return Lc0Settings(
         locate(net, say),
         nodes,
@@ -179,6 +178,6 @@ def lc0_settings(
         params.history_fill,
         rules.resign,
         params.syzygy or rules.syzygy,
-        extra=tuple(f"{name.replace('_', '-')}={text}" for name, text in changed.items()),
+        extra=search_options(params),
         name=f"lc0 {Path(net).name if net else 'maia-1900'}",
     )
