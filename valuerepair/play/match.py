@@ -211,20 +211,23 @@ class _Facts:
         return {**self._head, "Run": self.run, **sides, **self.common, **named}
 
     def difference(self, number: int, tags: dict[str, str]) -> str | None:
-        """How a written game is not one of this match, or None."""
+        """What of a written game is not as in this match, or None."""
         if tags.get("Run") == self.run:
             return None
         for name, now in {**self.sides(number), **self.common}.items():
-            if tags.get(name) != now:
-                return f"its {name} is {tags.get(name, 'not given')!r}, now it is {now!r}"
-        return "its limits are others"
+            before = tags.get(name, "not given")
+            if before != now:
+                colour = name.removesuffix("Side")
+                what = {("White", "Black")[number % 2]: "side A", ("Black", "White")[number % 2]: "side B"}.get(colour)
+                return f"{what or name} was {before!r} and now is {now!r}"
+        return "its limits were others"
 
 
 def _resumed(path: Path, facts: _Facts, schedule: Schedule) -> tuple[list[Played], int]:
     """The games that the file has, and its bytes without a game cut off."""
     games, size = read_written(path)
     played = []
-    for game in games:
+    for game in sorted(games, key=lambda game: game.number):
         difference = facts.difference(game.number, dict(game.tags))
         if difference is not None:
             raise ValueRepairError(

@@ -1,0 +1,256 @@
+"""Matches: every failure is counted and nothing hangs, each opening has both colours, resumed games are kept."""
+
+from __future__ import annotations
+
+import fcntl
+import math
+import random
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import chess
+import psutil
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.match_doubles import fake_side, read_games, write_book
+from valuerepair.errors import UsageError, ValueRepairError
+from valuerepair.play.elo import Pentanomial, Score, elo_interval
+from valuerepair.play.lineup import Device, Lineup
+from valuerepair.play.match import MatchEnd, MatchPlan, play_match
+from valuerepair.play.match_options import parse_control, parse_draw_rule, parse_sprt, parse_win_rule
+from valuerepair.play.match_report import progress_note, report_lines
+from valuerepair.play.openings import initial_opening, read_openings
+from valuerepair.play.outlook import Remaining
+from valuerepair.play.referee import DrawRule, Rules, WinRule
+from valuerepair.play.schedule import SHUFFLED, Schedule, built_in_openings, check_playable
+from valuerepair.play.side import parse_side
+from valuerepair.play.sprt import H0, Sprt
+from valuerepair.play.standing import Played, Standing
+from valuerepair.progress import Progress
+
+FAULTS = ("crashed", "out of time", "illegal move")
+
+
+@pytest.fixture(autouse=True)
+def no_process_left() -> Iterator[None]:
+    yield
+    assert psutil.Process().children(recursive=True) == []
+
+
+def run(tmp_path: Path, plan: MatchPlan, *sides: str, jobs: int = 2) -> MatchEnd:
+    parsed = [parse_side(side) for side in sides]
+    with (
+        Lineup(parsed, plan.control, jobs, plan.games, Device(), lambda line: None) as lineup,
+        Progress("match", quiet=True) as progress,
+    ):
+        return play_match(plan, lineup, tmp_path / "match.pgn", progress=progress, say=lambda line: None)
+
+
+def plan_of(tmp_path: Path, lines: int = 4, **changes: object) -> MatchPlan:
+    openings = read_openings(write_book(tmp_path / "book.pgn", lines))
+    control = parse_control("10", None, None, 100)
+    return MatchPlan(openings, 2 * lines, "book.pgn", **{"control": control, **changes})  # type: ignore[arg-type]  # as the test says
+
+
+def test_every_failure_is_counted_and_the_match_goes_to_its_end(tmp_path: Path) -> None:
+    """In the second opening one crashes, in the third one moves illegally, in the fourth one hangs."""
+    bad = fake_side("bad", "crash-on=moves d2d4", "illegal-on=moves c2c4", "hang-on=moves g1f3", settings="timeout=0.5")
+    end = run(tmp_path, plan_of(tmp_path), fake_side("good"), bad)
+    standing = end.standing
+    assert (standing.games, end.interrupted) == (8, False)
+    assert standing.faults == (Counter(), Counter(dict.fromkeys(FAULTS, 2)))
+    games = read_games(tmp_path / "match.pgn")
+    failed = [game for game in games if game.headers["Ending"].partition(":")[0] in FAULTS]
+    assert {(g.headers["White"], g.headers["Result"]) for g in failed} == {("good", "1-0"), ("bad", "0-1")}
+    assert Counter(game.headers["Termination"] for game in failed) == {
+        "abandoned": 2,
+        "time forfeit": 2,
+        "rules infraction": 2,
+    }
+    assert "faults: crashes 2 (bad 2), losses on time 2 (bad 2), illegal moves 2 (bad 2)" in report_lines(standing)
+
+
+def test_each_opening_is_played_with_both_colours_once_and_results_are_those_of_the_boards(tmp_path: Path) -> None:
+    end = run(tmp_path, plan_of(tmp_path), fake_side("one"), fake_side("two"))
+    games = read_games(tmp_path / "match.pgn")
+    starts = [(" ".join(m.uci() for m in list(g.mainline_moves())[:2]), g.headers["White"]) for g in games]
+    book = [" ".join(move.uci() for move in game.mainline_moves()) for game in read_games(tmp_path / "book.pgn")]
+    expected = {(line, white) for line in book for white in ("one", "two")}
+    assert len(starts) == 8
+    assert set(starts) == expected
+    assert sorted(int(game.headers["Round"]) for game in games) == list(range(1, 9))
+    points = Counter[str]()
+    for game in games:
+        outcome = game.end().board().outcome(claim_draw=True)
+        assert outcome is not None
+        assert outcome.result() == game.headers["Result"]
+        winner = game.headers["White" if outcome.winner else "Black"] if outcome.winner is not None else "draw"
+        points[winner] += 1
+    assert end.standing.tally.score == Score(points["one"], points["draw"], points["two"])
+    share = (points["one"] + points["draw"] / 2) / 8
+    elo = elo_interval(end.standing.results).value
+    assert elo == pytest.approx(-400 * math.log10(1 / share - 1) if 0 < share < 1 else elo)
+
+
+def test_a_match_goes_on_where_it_was_and_keeps_every_game(tmp_path: Path) -> None:
+    sides = fake_side("one"), fake_side("two")
+    run(tmp_path, plan_of(tmp_path, lines=1), *sides)
+    path = tmp_path / "match.pgn"
+    with pytest.raises(ValueRepairError, match=r"game 1 is of another match: Book was 'book\.pgn 1 lines"):
+        run(tmp_path, plan_of(tmp_path), *sides)
+    path.unlink()
+    first = run(tmp_path, _fewer(plan_of(tmp_path), 4), *sides)
+    before = path.read_text()
+    path.write_text(before + '[Event "vr match"]\n[Round "7"]\n\n1. e4 cut o')
+    second = run(tmp_path, plan_of(tmp_path), *sides)
+    assert (first.standing.games, second.before, second.standing.games) == (4, 4, 8)
+    assert path.read_text().startswith(before)
+    assert sorted(int(game.headers["Round"]) for game in read_games(path)) == list(range(1, 9))
+    again = run(tmp_path, plan_of(tmp_path), *sides)
+    assert again.standing.as_json() == second.standing.as_json()
+
+
+def test_another_side_is_refused_and_nothing_is_lost(tmp_path: Path) -> None:
+    plan = plan_of(tmp_path, lines=1)
+    run(tmp_path, plan, fake_side("one"), fake_side("two"))
+    before = (tmp_path / "match.pgn").read_text()
+    with pytest.raises(ValueRepairError, match="game 1 is of another match: side B was 'two' and now is 'three'"):
+        run(tmp_path, plan, fake_side("one"), fake_side("three"))
+    with pytest.raises(ValueRepairError, match="must be even and at least 2"):
+        run(tmp_path, _fewer(plan, 0), fake_side("one"), fake_side("two"))
+    four = _fewer(plan, 4)
+    run(tmp_path, four, fake_side("one"), fake_side("two"))
+    before = (tmp_path / "match.pgn").read_text()
+    with pytest.raises(ValueRepairError, match="has more than 2 games; give more --games"):
+        run(tmp_path, plan, fake_side("one"), fake_side("two"))
+    assert (tmp_path / "match.pgn").read_text() == before
+
+
+def test_a_file_that_is_no_match_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "match.pgn").write_text('[Event "World Championship"]\n\n1. e4 e5 *\n\n')
+    with pytest.raises(ValueRepairError, match="no game of vr selfplay or vr match"):
+        run(tmp_path, plan_of(tmp_path, lines=1), fake_side("one"), fake_side("two"))
+    assert "World" in (tmp_path / "match.pgn").read_text()
+
+
+def test_two_runs_do_not_write_one_file(tmp_path: Path) -> None:
+    with (tmp_path / "match.pgn").open("w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        with pytest.raises(ValueRepairError, match="another vr writes it"):
+            run(tmp_path, plan_of(tmp_path, lines=1), fake_side("one"), fake_side("two"))
+
+
+def test_the_test_ends_the_match(tmp_path: Path) -> None:
+    """One engine loses every game at once, so H0 of the other's loss is accepted long before the end."""
+    bad = fake_side("bad", "illegal-on=")
+    plan = _fewer(plan_of(tmp_path, sprt=Sprt(0, 200, 0.2, 0.2, "logistic")), 400)
+    end = run(tmp_path, plan, bad, fake_side("good"))
+    assert end.standing.verdict == H0
+    assert end.standing.games < 60
+    assert any("H0 accepted" in line for line in report_lines(end.standing))
+
+
+def test_by_the_clock_the_slow_one_loses_on_time(tmp_path: Path) -> None:
+    plan = plan_of(tmp_path, lines=1, control=parse_control(None, None, "0.6+0.01", 50))
+    end = run(tmp_path, plan, fake_side("slow", "slow-on=", "slow=0.25"), fake_side("quick"))
+    assert end.standing.faults == (Counter({"out of time": 2}), Counter())
+    assert {game.headers["TimeControl"] for game in read_games(tmp_path / "match.pgn")} == {"0.6+0.01"}
+
+
+@settings(deadline=None)  # the first one reads the openings
+@given(st.integers(1, 12), st.integers(1, 40), st.integers(0, 5), st.sampled_from(["sequential", SHUFFLED]))
+def test_schedules_go_through_the_book_evenly_with_both_colours(lines: int, pairs: int, seed: int, order: str) -> None:
+    openings = built_in_openings()[:lines]
+    pairings = list(Schedule(openings, 2 * pairs, order, seed).pairings())
+    assert [pairing.number for pairing in pairings] == list(range(2 * pairs))
+    count = Counter((p.opening.number, p.white) for p in pairings)
+    for number in range(lines):
+        assert count[number, 0] == count[number, 1]
+    most = max(count.values())
+    assert min(count[number, 0] for number in range(lines)) >= most - 1
+    assert all(p.white + p.black == 1 for p in pairings)
+
+
+def test_built_in_openings_are_even_different_and_playable() -> None:
+    openings = built_in_openings()
+    assert len({opening.key for opening in openings}) == len(openings) > 200
+    check_playable(openings, "built-in")
+    for opening in random.Random(1).sample(openings, 40):
+        board = chess.Board()
+        for move in opening.moves:
+            board.push(board.parse_uci(move))
+        assert board.fen() == opening.fen
+        assert not board.is_game_over()
+
+
+def test_a_book_line_without_a_move_left_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "mate.pgn").write_text('[Event "a"]\n\n1. e4 *\n\n[Event "b"]\n\n1. f3 e5 2. g4 Qh4# 0-1\n\n')
+    with pytest.raises(ValueRepairError, match=r"mate\.pgn: line 2 ends with mate or stalemate"):
+        check_playable(read_openings(tmp_path / "mate.pgn"), "mate.pgn")
+
+
+@pytest.mark.parametrize("games", [0, 1, 3, -2])
+def test_games_are_pairs(games: int) -> None:
+    with pytest.raises(UsageError, match="must be even"):
+        Schedule([initial_opening()], games)
+
+
+def test_counts_in_any_order_are_the_same() -> None:
+    games = [
+        Played(n, n // 2, ("1-0", "0-1", "1/2-1/2", "*")[n % 7 % 4], ("checkmate", "crashed")[n % 2], n)
+        for n in range(40)
+    ]
+    shuffled = random.Random(0).sample(games, len(games))
+    standings = []
+    for order in (games, shuffled):
+        standing = Standing(("a", "b"), Sprt(0, 5))
+        for game in order:
+            standing.add(game)
+        standings.append(standing.as_json())
+    assert standings[0] == standings[1]
+    assert standings[0]["games"] == 40
+    assert sum(standings[0]["score"].values()) + standings[0]["undecided"] == 40
+
+
+def test_what_the_progress_line_says() -> None:
+    standing = Standing(("a", "b"), Sprt(0, 5))
+    for n, result in enumerate(("1-0", "0-1", "1-0", "1/2-1/2")):
+        standing.add(Played(n, n // 2, result, "crashed" if n == 1 else "checkmate", 10))
+    note = progress_note(standing, 100, Remaining(65, 50, 3700))
+    assert note.startswith("of 100, +3 -0 =1, Elo +")
+    assert "(-2.94 to 2.94)" in note
+    assert note.endswith("1 faults, at most 1:05 left (0:50 to 1:01:40)")
+    assert standing.tally.pairs == Pentanomial((0, 0, 0, 1, 1))
+
+
+def test_what_the_options_read() -> None:
+    assert parse_sprt("elo0=-1.5,elo1=5,model=logistic") == Sprt(-1.5, 5, 0.05, 0.05, "logistic")
+    assert parse_sprt("elo0=0, elo1=5, alpha=0.1, beta=0.2") == Sprt(0, 5, 0.1, 0.2)
+    assert parse_draw_rule("40,8,0.05") == DrawRule(40, 8, 0.05)
+    assert parse_win_rule("6,0.95") == WinRule(6, 0.95)
+    assert parse_control(None, None, None, 0) is None
+    assert Rules(draw=parse_draw_rule("1,1,0")).draw == DrawRule(1, 1, 0.0)
+
+
+@pytest.mark.parametrize("text", ["", "elo0=0", "elo0=0,elo1=x", "elo0=0,elo1=5,gamma=1", "elo0=5,elo1=0", "0,5",
+                                  "elo0=0,elo1=5,alpha=2", "elo0=0,elo1=5,model=best"])  # fmt: skip
+def test_a_test_that_is_none_is_refused(text: str) -> None:
+    with pytest.raises(UsageError):
+        parse_sprt(text)
+
+
+def test_one_limit_only() -> None:
+    with pytest.raises(UsageError, match="--nodes and --tc: give one of them"):
+        parse_control("1", None, "10+0.1", 0)
+    with pytest.raises(UsageError, match="is a clock as"):
+        parse_control(None, None, "nodes=3", 0)
+    with pytest.raises(UsageError, match="MOVE,PLIES,Q"):
+        parse_draw_rule("8,0.05")
+
+
+def _fewer(plan: MatchPlan, games: int) -> MatchPlan:
+    return replace(plan, games=games)

@@ -1,0 +1,113 @@
+"""Sides of a match as text, and the players that come of it."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+
+from valuerepair.errors import UsageError, ValueRepairError
+from valuerepair.mcts.params import SearchParams
+from valuerepair.play.lineup import Device, Lineup, distinct, limits_of
+from valuerepair.play.side import LC0, NET, STOCKFISH, UCI, Side, parse_side
+from valuerepair.play.time_control import parse_time_control
+
+FAKE = str(Path(__file__).with_name("fake_engine.py"))
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "path", "net", "limits"),
+    [
+        ("net=maia-1900,nodes=800", NET, None, "maia-1900", {"nodes": 800}),
+        ("nodes=10k,certainty=1", NET, None, None, {"nodes": 10_000}),
+        ("mcts:weights=maia-1900,nodes=5", NET, None, "maia-1900", {"nodes": 5}),
+        ("stockfish", STOCKFISH, None, None, {}),
+        ("stockfish:nodes=1M", STOCKFISH, None, None, {"nodes": 1_000_000}),
+        ("lc0:weights=x.pb.gz,movetime=0.1s", LC0, None, "x.pb.gz", {"movetime": 100}),
+        ("/opt/engine,depth=3", UCI, "/opt/engine", None, {"depth": 3}),
+        ("./engine", UCI, "./engine", None, {}),
+        ("uci:fruit,nodes=3", UCI, "fruit", None, {"nodes": 3}),
+        ("/opt/a=b,nodes=1", UCI, "/opt/a=b", None, {"nodes": 1}),
+        ("/opt/with\\,comma,nodes=1", UCI, "/opt/with,comma", None, {"nodes": 1}),
+    ],
+)
+def test_kinds_of_sides(text: str, kind: str, path: str | None, net: str | None, limits: dict[str, int]) -> None:
+    side = parse_side(text)
+    assert (side.kind, side.path, side.net, side.limits) == (kind, path, net, limits)
+
+
+def test_contempt_is_n_scl() -> None:
+    assert parse_side("net=x,contempt=5,name=C").params == SearchParams(n_scl=5)
+    assert parse_side("net=x,contempt=inf").params == SearchParams()
+    assert parse_side("net=x,contempt=5,name=C").name == "C"
+
+
+def test_options_of_engines() -> None:
+    side = parse_side("/e,option.Style=very wild,hash=32,arg=-x,arg=y=z,timeout=5,start-timeout=9,name=My engine")
+    assert side.options == {"Style": "very wild", "Hash": "32"}
+    assert (side.arguments, side.timeout, side.start_timeout, side.name) == (("-x", "y=z"), 5.0, 9.0, "My engine")
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("", "says nothing"),
+        ("net=x,nods=3", "did you mean nodes?"),
+        ("net=x,cpuct=high", "must be a number"),
+        ("net=x,contempt=0", "at least 1, or inf"),
+        ("net=x,depth=3", "no setting 'depth'"),
+        ("nodes=0", "at least 1"),
+        ("stockfish:nodes", "is not NAME=VALUE"),
+        ("stockfish:weights=x", "weights= is for lc0"),
+        ("stockfish:movetime=soon", "at least 1 ms"),
+        ("uci:nodes=3", "say which engine"),
+        ("maia.pb.gz,nodes=3", "a net is given as net=maia.pb.gz"),
+        ("/e,timeout=-1", "seconds above 0"),
+        ("net=x,name=a\nb", "printable"),
+    ],
+)
+def test_nonsense_is_refused_in_one_line(text: str, complaint: str) -> None:
+    with pytest.raises(UsageError, match=complaint.replace("?", r"\?")) as refused:
+        parse_side(text)
+    assert len(str(refused.value).split("\\n")[0].splitlines()) == 1
+
+
+def test_whose_limit_holds() -> None:
+    nodes, clock = parse_time_control("nodes=7"), parse_time_control("10+0.1")
+    assert limits_of(parse_side("stockfish"), nodes) == {"nodes": 7}
+    assert limits_of(parse_side("stockfish:nodes=9"), nodes) == {"nodes": 9}
+    assert limits_of(parse_side("stockfish:movetime=9"), None) == {"movetime": 9}
+    assert limits_of(parse_side("stockfish"), parse_time_control("movetime=5")) == {"movetime": 5}
+    assert limits_of(parse_side("net=x"), clock) == {}
+    with pytest.raises(UsageError, match="how long does it think"):
+        limits_of(parse_side("stockfish"), None)
+    with pytest.raises(UsageError, match="nodes= has no place in a match by the clock"):
+        limits_of(parse_side("stockfish:nodes=9"), clock)
+
+
+def test_names_can_be_told_apart() -> None:
+    a, b = Side("a", NET, options={"n_scl": "5"}), Side("b", NET)
+    assert distinct(["x", "y"], [a, b], [{}, {}]) == ["x", "y"]
+    assert distinct(["x", "x"], [a, b], [{"nodes": 1}, {"nodes": 1}]) == ["x nodes=1,n_scl=5", "x nodes=1"]
+    assert distinct(["x", "x"], [b, b], [{"nodes": 1}, {"nodes": 1}]) == ["x", "x (2)"]
+    assert distinct(["", ""], [a, b], [{}, {}]) == ["", ""]
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("no-such-engine,nodes=1", "no such engine; give its path"),
+        ("/,nodes=1", "is a folder"),
+        (f"{FAKE},nodes=1", "is not executable"),
+        (f"{sys.executable},arg={FAKE},option.Hsh=1,nodes=1", "has no option 'Hsh'; did you mean Hash"),
+        (f"{sys.executable},arg={FAKE},arg=exit-at-once,nodes=1", "the engine exited with code 7"),
+        (f"{sys.executable},arg={FAKE},arg=silent,start-timeout=0.5,nodes=1", "did not answer 'uci'"),
+    ],
+)
+def test_engines_that_do_not_work_are_known_before_the_first_game(text: str, complaint: str) -> None:
+    good = f"{sys.executable},arg={FAKE},nodes=1"
+    with pytest.raises(ValueRepairError, match=complaint):
+        Lineup([parse_side(good), parse_side(text)], None, 1, 2, Device(), lambda line: None)
+    assert psutil.Process().children(recursive=True) == []
