@@ -306,6 +306,9 @@ def test_real_nets_from_their_files(db: Path, shared_data: Path, tmp_path: Path)
     expected = {name: pair["counts"][name] for name in CATEGORIES[1:]}
     assert {name: sum(row["category_2"] == name for row in written) for name in expected} == expected
     assert (tmp_path / "a.svg").read_bytes().startswith(b"<?xml")
+    with Store.open(db, write=True) as store:  # what was only compared is not what is meant without --net
+        store.connection.execute("UPDATE runs SET command = 'vr remeasure --net a --net b' WHERE id > 1")
+        assert nets["id"].tolist()[0] == store.pick()[0] == 1
     again = json.loads(vr(*asked, "-q", "--json"))  # nothing to compute: the same answer
     assert again == found
 

@@ -27,7 +27,8 @@ def pick(connection: sqlite3.Connection, path: str, net: str | None, oracle: str
     if not fitting_oracles:
         raise ValueRepairError(f"no oracle {oracle} in {path}; it has {_listed(label for _, label, _ in oracles)}")
     counts = {(i, j): _scored(connection, i, j) for i in fitting_nets for j in fitting_oracles}
-    best = max(counts, key=lambda pair: (counts[pair], pair))
+    most = [pair for pair, count in counts.items() if count == max(counts.values())]
+    best = most[0] if len(most) == 1 else max(most, key=lambda pair: (_last_mined(connection, pair[0]), pair))
     if counts[best] == 0:
         asked = f" by {net or 'any net'} and {oracle or 'any oracle'}" if net or oracle else ""
         raise ValueRepairError(f"no position in {path} is scored{asked} yet; run vr mine first")
@@ -40,6 +41,15 @@ def _scored(connection: sqlite3.Connection, net_id: int, oracle_id: int) -> int:
         WHERE v.oracle_id = ? AND v.stage = 'full'
     """
     return int(connection.execute(query, (net_id, oracle_id)).fetchone()[0])
+
+
+def _last_mined(connection: sqlite3.Connection, net_id: int) -> int:
+    """The newest run that was for this net, 0 for none: one that was only compared is not the one that is mined for."""
+    query = """
+        SELECT coalesce(max(run_id), 0) FROM net_values
+        WHERE net_id = ? AND run_id NOT IN (SELECT id FROM runs WHERE command LIKE 'vr remeasure %')
+    """
+    return int(connection.execute(query, (net_id,)).fetchone()[0])
 
 
 def _is_net(words: str, name: str, sha256: str) -> bool:
