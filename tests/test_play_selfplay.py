@@ -1,0 +1,265 @@
+"""`vr selfplay` from end to end: a real net, kills, resume, what is refused, and what the store has of it."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import chess
+import chess.pgn
+import numpy as np
+import pandas as pd
+import pytest
+from click.testing import CliRunner, Result
+
+from valuerepair.candidates import outcomes
+from valuerepair.cli import cli
+from valuerepair.errors import ValueRepairError
+from valuerepair.play.openings import read_openings
+from valuerepair.play.pgn import read_written
+from valuerepair.play.report import played
+from valuerepair.play.selfplay import SelfplayPlan, claimed
+from valuerepair.store import Store
+from valuerepair.store.plays import outcomes as outcomes_of
+
+BOOK = """1. e4 c5 2. Nf3 {a comment} d6 *
+
+[FEN "r1bqkbnr/pppp1ppp/2n5/4p3/2B1P3/5Q2/PPPP1PPP/RNB1K1NR b KQkq - 3 3"]
+
+*
+
+[FEN "4k3/8/8/8/8/8/4P3/4K3 w - - 5 39"]
+
+1. e4 Kd7 *
+
+1. d4 d5 2. c4 e6 1-0
+"""
+
+
+@pytest.fixture
+def net(shared_data: Path) -> str:
+    return str(shared_data / "nets" / "maia-1900.pb.gz")
+
+
+@pytest.fixture
+def book(tmp_path: Path) -> Path:
+    path = tmp_path / "book.pgn"
+    path.write_text(BOOK)
+    return path
+
+
+def arguments(folder: Path, net: str, *more: str) -> list[str]:
+    common = [
+        "selfplay",
+        str(folder / "book.pgn"),
+        "--net",
+        net,
+        "--nodes",
+        "5",
+        "--max-plies",
+        "60",
+        "--device",
+        "cpu",
+    ]
+    return [*common, "-o", str(folder / "games.pgn"), "--db", str(folder / "a.db"), "--temperature", "0.8", *more]
+
+
+def run(folder: Path, net: str, *more: str) -> Result:
+    return CliRunner().invoke(cli, arguments(folder, net, *more))
+
+
+def texts(path: Path) -> list[str]:
+    return sorted(game.text for game in read_written(path)[0])
+
+
+def plays(path: Path) -> list[tuple[Any, ...]]:
+    with Store.open(path) as store:
+        return store.connection.execute("SELECT * FROM plays ORDER BY number").fetchall()
+
+
+def test_games_from_a_book(tmp_path: Path, net: str, book: Path) -> None:
+    done = run(tmp_path, net, "--repeat", "2", "--json", "--training", str(tmp_path / "chunks"), "--parallel", "3")
+    assert done.exit_code == 0, done.output
+    told = json.loads(done.stdout)
+    assert (told["games"], told["planned"], told["interrupted"]) == (8, 8, False)
+    assert 0 < told["batch_fill"] <= 1
+    openings = read_openings(book, strict=True)
+    with (tmp_path / "games.pgn").open() as file:
+        games = [game for _ in range(8) if (game := chess.pgn.read_game(file)) is not None]
+    assert sorted(int(game.headers["Round"]) for game in games) == list(range(1, 9))
+    for game in games:
+        assert not game.errors
+        line = openings[int(game.headers["BookLine"]) - 1]
+        moves = [move.uci() for move in game.mainline_moves()]
+        assert tuple(moves[: len(line.moves)]) == line.moves
+        assert game.headers["BookPlies"] == str(len(line.moves))
+        end = game.end().board()
+        outcome = end.outcome(claim_draw=True)
+        expected = outcome.result() if outcome and game.headers["Ending"] != "too long: 60 plies" else "*"
+        assert game.headers["Result"] == expected
+        chunk = tmp_path / "chunks" / f"game_{int(game.headers['Round']) - 1:06d}.gz"
+        assert chunk.exists() == (expected != "*")
+    kept = plays(tmp_path / "a.db")
+    assert len(kept) == 8
+    for row, game in zip(kept, sorted(games, key=lambda game: int(game.headers["Round"])), strict=True):
+        opening = openings[int(game.headers["BookLine"]) - 1]
+        sign = {"1-0": 1.0, "0-1": -1.0, "1/2-1/2": 0.0}.get(game.headers["Result"])
+        z = sign if sign is None or opening.white_to_move else -sign
+        assert (row[2], row[3] % 2**64, row[4], row[8]) == (opening.number, opening.key, opening.fen, z)
+
+
+def test_killed_at_any_moment_and_resumed_it_ends_as_if_never_killed(tmp_path: Path, net: str, book: Path) -> None:
+    whole = tmp_path / "whole"
+    whole.mkdir()
+    (whole / "book.pgn").write_text(BOOK)
+    assert run(whole, net, "--repeat", "6", "--parallel", "2").exit_code == 0
+    more = ["--repeat", "6", "--parallel", "5"]
+    command = [sys.executable, "-m", "valuerepair", *arguments(tmp_path, net, *more)]
+    path, kept = tmp_path / "games.pgn", 0
+    for how in (signal.SIGKILL, signal.SIGINT):
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        begun = time.monotonic()
+        while not (path.exists() and len(read_written(path)[0]) > kept) and time.monotonic() - begun < 60:
+            time.sleep(0.01)
+        process.send_signal(how)
+        said, errors = process.communicate(timeout=60)
+        kept = len(read_written(path)[0])
+        if how == signal.SIGINT and kept < 24:
+            assert process.returncode == 130, errors
+            assert "give the same command again to go on" in said
+            assert len(plays(tmp_path / "a.db")) == kept
+    with path.open("a") as file:
+        file.write('[Event "vr self')  # a game that a crash cut
+    done = run(tmp_path, net, *more)
+    assert done.exit_code == 0, done.output
+    assert texts(path) == texts(whole / "games.pgn")
+    assert plays(tmp_path / "a.db") == plays(whole / "a.db")
+    again = run(tmp_path, net, *more)
+    assert again.exit_code == 0
+    assert texts(path) == texts(whole / "games.pgn")
+
+
+def refused(done: Result) -> str:
+    assert isinstance(done.exception, ValueRepairError), done.output
+    assert "\n" not in str(done.exception)
+    return str(done.exception)
+
+
+def test_another_run_is_not_mixed_in(tmp_path: Path, net: str, book: Path, shared_data: Path) -> None:
+    assert run(tmp_path, net).exit_code == 0
+    before = (tmp_path / "games.pgn").read_bytes()
+    other = str(shared_data / "nets" / "maia-1100.pb.gz")
+    assert "the net was maia-1900 sha256:" in refused(run(tmp_path, other))
+    assert "its Search is 'nodes=5" in refused(run(tmp_path, net, "--nodes", "6"))
+    assert "its Seed is '0', now it is '1'" in refused(run(tmp_path, net, "--seed", "1"))
+    assert ".gz is not there, but game" in refused(run(tmp_path, net, "--training", str(tmp_path / "chunks")))
+    book.write_text("1. e4 *\n")
+    assert "its Book is" in refused(run(tmp_path, net))
+    assert (tmp_path / "games.pgn").read_bytes() == before
+    (tmp_path / "games.pgn").write_text("something else\n\nthat is mine\n\n")
+    assert "is no game of vr selfplay" in refused(run(tmp_path, net))
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "file").touch()
+    new = ["-o", str(tmp_path / "new.pgn"), "--training", str(tmp_path / "full")]
+    assert "not empty" in refused(run(tmp_path, net, *new))
+    assert not (tmp_path / "new.pgn").exists()
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (("--repeat", "0"), "--repeat 0: must be at least 1"),
+        (("--nodes", "0"), "--nodes 0: must be at least 1"),
+        (("--parallel", "0"), "--parallel 0: must be at least 1"),
+        (("--resign", "60"), "resign 60"),
+        (("--draw", "40,0.1"), "--draw 40,0.1: must be MOVE,PLIES,Q"),
+        (("--win", "x,1"), "--win x,1: must be PLIES,Q"),
+        (("--set", "cpuct"), "--set cpuct: must be NAME=VALUE"),
+        (("--set", "cpukt=1"), "did you mean cpuct?"),
+        (("--syzygy", "/none"), "/none: no such folder"),
+        (("--engine", "lc0", "--certainty"), "--engine lc0: it has no certainty"),
+        (("--engine", "lc0", "--draw", "40,8,0.01"), "--engine lc0: it ends games its own way"),
+        (("-o", "/none/games.pgn"), "/none/games.pgn: No such file or directory; give another -o FILE"),
+    ],
+)
+def test_wrong_options_are_named(tmp_path: Path, net: str, book: Path, more: tuple[str, ...], message: str) -> None:
+    assert message in refused(run(tmp_path, net, *more))
+    assert not (tmp_path / "games.pgn").exists()
+
+
+def test_a_book_that_lc0_would_refuse_is_refused(tmp_path: Path, net: str, book: Path) -> None:
+    book.write_text("1. e4 (1. d4) 1... e5 *\n")
+    assert "book.pgn:1: " in refused(run(tmp_path, net))
+    book.unlink()
+    assert "no such file" in refused(run(tmp_path, net))
+
+
+def test_a_file_has_one_writer(tmp_path: Path) -> None:
+    path = tmp_path / "games.pgn"
+    with claimed(path), pytest.raises(ValueRepairError, match="another vr writes it"), claimed(path):
+        pass
+    assert not (tmp_path / "games.pgn").exists()
+
+
+def test_two_nets_change_colours_and_every_line_comes_before_any_twice(book: Path) -> None:
+    plan = SelfplayPlan(read_openings(book), "book", ("a", "b"), {}, repeat=3)
+    pairings = [plan.pairing(number) for number in range(plan.games)]
+    assert [p.opening.number for p in pairings] == [0, 1, 2, 3] * 3
+    for line in range(4):
+        whites = [p.white for p in pairings if p.opening.number == line]
+        assert sorted(whites[:2]) == [0, 1]
+        assert whites[0] == whites[2]
+    assert all(p.white + p.black == 1 for p in pairings)
+    assert plan.run != SelfplayPlan(read_openings(book), "book", ("b", "a"), {}).run
+
+
+def test_two_nets_play_each_other(tmp_path: Path, net: str, book: Path, shared_data: Path) -> None:
+    done = run(tmp_path, net, "--net2", str(shared_data / "nets" / "maia-1100.pb.gz"), "--repeat", "2", "--no-db")
+    assert done.exit_code == 0, done.output
+    games = [played(game) for game in read_written(tmp_path / "games.pgn")[0]]
+    assert sorted((g.opening, g.white) for g in games) == [(i, n) for i in range(4) for n in ("maia-1100", "maia-1900")]
+    assert not (tmp_path / "a.db").exists()
+
+
+def test_z_against_the_values_of_the_store(tmp_path: Path, net: str, book: Path) -> None:
+    """By hand: three positions, of which games from two are decided."""
+    assert run(tmp_path, net, "--repeat", "2", "--temperature", "0").exit_code == 0
+    with Store.open(tmp_path / "a.db", write=True) as store:
+        connection = store.connection
+        connection.execute("PRAGMA foreign_keys = OFF")
+        keys = [key for (key,) in connection.execute("SELECT key FROM plays WHERE number < 3 ORDER BY number")]
+        for i, key in enumerate(keys, 1):
+            values = (i, key, "", "", b"", 0, 0, "w", "endgame", 5, 1, None, None, None, 1)
+            connection.execute(f"INSERT INTO positions VALUES ({','.join('?' * 15)})", values)
+            connection.execute("UPDATE plays SET z = ?, result = 'x' WHERE key = ?", ((1.0, 0.0, None)[i - 1], key))
+        connection.execute("UPDATE plays SET z = 0 WHERE key = ? AND number >= 4", (keys[0],))
+        found = outcomes_of(store)
+        assert (found.ids.tolist(), found.games.tolist(), found.z.tolist()) == ([1, 2], [2, 2], [0.5, 0.0])
+        columns = {"position_id": [1, 2, 3], "net_q": [0.9, 0.6, 0.0], "deep_q": [0.1, 0.5, 0.0]}
+        frame = pd.DataFrame({**columns, "disagreement": [0.8, 0.1, np.nan]})
+        told = outcomes.figures(store, frame)
+        assert told is not None
+        assert (told["positions"], told["games"], told["deep_nearer"]["count"]) == (2, 4, 1)
+        assert told["net_error"] == pytest.approx((0.4**2 + 0.6**2) / 2)
+        assert told["deep_error"] == pytest.approx((0.4**2 + 0.5**2) / 2)
+        assert told["gain"] == pytest.approx(0.055)
+        assert told["gain_low"] < told["gain"] < told["gain_high"]
+        assert "1 of 2, 50.00 %" in "\n".join(outcomes.lines(told))
+        assert outcomes.figures(store, frame.iloc[2:]) is None
+        assert outcomes.lines(None) == []
+
+
+@pytest.mark.slow
+def test_the_real_lc0_plays_too(tmp_path: Path, net: str, book: Path) -> None:
+    more = ["--engine", "lc0", "--temperature", "0", "--max-plies", "450", "--training", str(tmp_path / "chunks")]
+    done = run(tmp_path, net, *more)
+    assert done.exit_code == 0, done.output
+    assert len(read_written(tmp_path / "games.pgn")[0]) == 4
+    assert len(plays(tmp_path / "a.db")) == 4
+    assert run(tmp_path, net, *more, "--repeat", "2").exit_code == 0
+    assert len(read_written(tmp_path / "games.pgn")[0]) == 8
