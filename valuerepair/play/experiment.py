@@ -1,0 +1,253 @@
+"""Experiments: settings of the search that play games, each kept as it ends, so that the same command goes on.
+
+A trial is a setting that plays itself, or two that play each other. Its games lie in one file of JSON lines, whose
+first line says what they were played with; no game is ever played twice, and more games can be asked for later.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from valuerepair.deep.mcts_oracle import SEARCH_REVISION
+from valuerepair.errors import UsageError, ValueRepairError
+from valuerepair.mcts.params import SearchParams
+from valuerepair.play.openings import Opening
+from valuerepair.play.player import Player
+from valuerepair.play.record import GameRecord
+from valuerepair.play.referee import Rules
+from valuerepair.play.runner import Pairing, play_games
+
+Opener = Callable[["Contestant"], Player]
+
+
+@dataclass(frozen=True, slots=True)
+class Contestant:
+    """A setting of the search under its name: parameters and nodes a move."""
+
+    name: str
+    params: SearchParams
+    nodes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """Games of one contestant with itself, or of two: the first is the one whose wins count.
+
+    Self-play takes the openings in turn, again and again. Two contestants play each opening with both colours, games 2k
+    and 2k + 1; with `first_is_weaker` each opening once, the first one with the side that has less material.
+    """
+
+    name: str
+    sides: tuple[Contestant, ...]
+    openings: Sequence[Opening]
+    games: int
+    first_is_weaker: bool = False
+
+    def pairing(self, number: int) -> Pairing:
+        """Who plays what in the game of this number."""
+        if len(self.sides) == 1:
+            return Pairing(number, self.openings[number % len(self.openings)], 0, 0)
+        if self.first_is_weaker:
+            opening = self.openings[number % len(self.openings)]
+            white_has_less = white_material(opening.fen) < 0
+            return Pairing(number, opening, int(not white_has_less), int(white_has_less))
+        return Pairing(number, self.openings[number // 2 % len(self.openings)], number % 2, 1 - number % 2)
+
+
+@dataclass(frozen=True, slots=True)
+class Played:
+    """A game as it is kept. `moves` are those after the book.
+
+    `gaps` are, for each of them, the net's own value less that of the search (Q of the best move), for the side to
+    move, to three digits; None where the player is no search of ours. `nodes` are those of the whole game.
+    """
+
+    number: int
+    opening: int
+    white: str
+    black: str
+    result: str
+    ending: str
+    moves: tuple[str, ...]
+    gaps: tuple[float | None, ...]
+    nodes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Conditions:
+    """What all trials of an experiment have in common; `net` is the net's key."""
+
+    net: str
+    rules: Rules
+    seed: int
+    jobs: int
+
+
+class GameFile:
+    """The games of a trial in a file. Only one at a time may write; closing it lets another one.
+
+    A line that was cut off by a crash is dropped. Raises UsageError for a file of other conditions.
+    """
+
+    def __init__(self, path: Path, identity: dict[str, Any]) -> None:
+        self.path, self.games = path, dict[int, Played]()
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if path.exists() and path.stat().st_size:
+            self._read(identity)
+        else:
+            path.write_text(_line(identity), "utf-8")
+        self._file = path.open("a", encoding="utf-8")
+
+    def add(self, played: Played) -> None:
+        """Keeps a game: it is on disk when this returns."""
+        row = {name: getattr(played, name) for name in Played.__slots__}
+        row["moves"] = " ".join(played.moves)
+        try:
+            self._file.write(_line(row))
+            self._file.flush()
+        except OSError as error:
+            raise ValueRepairError(f"{self.path}: {error.strerror}; all games before are kept") from None
+        self.games[played.number] = played
+
+    def close(self) -> None:
+        self._file.close()
+
+    def __enter__(self) -> GameFile:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _read(self, identity: dict[str, Any]) -> None:
+        content = self.path.read_bytes()
+        whole = content[: content.rfind(b"\n") + 1]
+        lines = whole.decode("utf-8").splitlines()
+        kept = _parsed(lines[0]) if lines else None
+        if kept != json.loads(_line(identity)):
+            named = {
+                name for name in identity if not isinstance(kept, dict) or kept.get(name) != _plain(identity[name])
+            }
+            raise UsageError(
+                f"{self.path}: its games were played otherwise ({', '.join(sorted(named)) or 'other fields'}); "
+                "give another folder with --out"
+            )
+        for number, line in enumerate(lines[1:], 2):
+            row = _parsed(line)
+            if not isinstance(row, dict) or set(row) != set(Played.__slots__):
+                raise ValueRepairError(f"{self.path}:{number}: not a game of an experiment")
+            row |= {"moves": tuple(row["moves"].split()), "gaps": tuple(row["gaps"])}
+            played = Played(**row)
+            self.games[played.number] = played
+        if len(whole) < len(content):
+            os.truncate(self.path, len(whole))
+
+
+def game_file(folder: str | os.PathLike[str], trial: Trial, conditions: Conditions) -> GameFile:
+    """The file of a trial's games in the experiment's folder."""
+    return GameFile(trial_path(folder, trial.name), _identity(trial, conditions))
+
+
+def trial_path(folder: str | os.PathLike[str], name: str) -> Path:
+    """Where the games of the trial of this name are kept."""
+    return Path(folder) / "games" / f"{re.sub('[^A-Za-z0-9_.=+-]+', '-', name)}.jsonl"
+
+
+def kept_identity(folder: str | os.PathLike[str], name: str) -> dict[str, Any] | None:
+    """What the kept games of that name were played with; None where there are none."""
+    path = trial_path(folder, name)
+    if not path.exists():
+        return None
+    with path.open(encoding="utf-8") as lines:
+        found = _parsed(lines.readline())
+    return found if isinstance(found, dict) else None
+
+
+def play_trial(
+    trial: Trial,
+    kept: GameFile,
+    conditions: Conditions,
+    open_player: Opener,
+    halted: Callable[[], bool] = lambda: False,
+) -> Iterator[Played]:
+    """Plays the games that are missing, and yields each as it is kept; none is played when all are there."""
+    missing = [number for number in range(trial.games) if number not in kept.games]
+    if not missing or halted():
+        return
+    players: list[Player] = []
+    try:
+        players += [open_player(side) for side in trial.sides]
+        pairings = (trial.pairing(number) for number in missing)
+        rules, jobs = conditions.rules, min(conditions.jobs, len(missing))
+        for record in play_games(pairings, players, rules, jobs, seed=conditions.seed, halted=halted):
+            played = played_of(record)
+            kept.add(played)
+            yield played
+    finally:
+        for player in players:
+            player.close(cancel=True)
+
+
+def played_of(record: GameRecord) -> Played:
+    """What is kept of a game."""
+    return Played(
+        record.number,
+        record.opening,
+        record.white,
+        record.black,
+        record.result,
+        record.ending,
+        tuple(thought.move for thought in record.thoughts),
+        tuple(
+            None if thought.search is None or thought.q is None else round(thought.search.net_q - thought.q, 3)
+            for thought in record.thoughts
+        ),
+        sum(thought.nodes for thought in record.thoughts),
+    )
+
+
+def white_material(fen: str) -> int:
+    """White's material less Black's, in pawns (1, 3, 3, 5, 9)."""
+    worth = {"p": 1, "n": 3, "b": 3, "r": 5, "q": 9}
+    board = fen.split(" ", 1)[0]
+    return sum(worth.get(each.lower(), 0) * (1 if each.isupper() else -1) for each in board)
+
+
+def digest_of(openings: Iterable[Opening]) -> str:
+    """Which openings they are, in which order."""
+    lines = (f"{opening.start_fen} {' '.join(opening.moves)}\n" for opening in openings)
+    return hashlib.sha256("".join(lines).encode()).hexdigest()[:16]
+
+
+def _identity(trial: Trial, conditions: Conditions) -> dict[str, Any]:
+    return {
+        "trial": trial.name,
+        "sides": [{"name": s.name, "nodes": s.nodes, "params": s.params.changes()} for s in trial.sides],
+        "net": conditions.net,
+        "search": SEARCH_REVISION,
+        "openings": digest_of(trial.openings),
+        "weaker_first": trial.first_is_weaker,
+        "max_plies": conditions.rules.max_plies,
+        "seed": conditions.seed,
+    }
+
+
+def _line(row: dict[str, Any]) -> str:
+    return json.dumps(row, separators=(",", ":")) + "\n"
+
+
+def _plain(value: Any) -> Any:
+    return json.loads(json.dumps(value))
+
+
+def _parsed(line: str) -> Any:
+    try:
+        return json.loads(line)
+    except ValueError:
+        return None

@@ -1,0 +1,171 @@
+"""What the games of a setting show: W/D/L, (w + l) / d, repeated games, positions where net and search disagree."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from valuerepair.play.elo import Interval, Pentanomial, Score
+from valuerepair.play.experiment import Played
+from valuerepair.play.pairs import Tally
+
+Floats = NDArray[np.float64]
+
+# Games that are the same up to so many plies after the book; the whole game counts beside them.
+REPEAT_PLIES = (10, 20, 40)
+WHOLE = "whole"
+_RESAMPLES = 2000
+# With fewer openings than this they are too few to be drawn again, and games are.
+_FEWEST_OPENINGS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Sweep:
+    """The self-play games of one setting. Intervals are at 0.95.
+
+    `score` is White's. `ratio` is (w + l) / d. `repeats` are, to each of `REPEAT_PLIES` and `WHOLE`, the shares of the
+    games that are identical to an earlier one from the same opening, among those that have an earlier one.
+    `interesting` are positions a thousand, of those searched, in which the net's own value and the search's are at
+    least `threshold` apart. `plies` is the mean length after the book.
+    """
+
+    name: str
+    score: Score
+    undecided: int
+    openings: int
+    ratio: Interval
+    repeats: dict[str, float]
+    interesting: Interval
+    threshold: float
+    positions: int
+    plies: float
+    nodes: int
+
+    @property
+    def games(self) -> int:
+        return self.score.games + self.undecided
+
+    @property
+    def shares(self) -> tuple[float, float, float]:
+        """White's wins, draws and losses over the decided games; NaN without any."""
+        games = self.score.games or math.nan
+        return self.score.wins / games, self.score.draws / games, self.score.losses / games
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """The games of one contestant against another, from the first one's side; see `play.pairs.Tally`."""
+
+    name: str
+    first: str
+    second: str
+    score: Score
+    as_white: Score
+    as_black: Score
+    pairs: Pentanomial
+    undecided: int
+
+
+def sweep_of(name: str, games: Sequence[Played], threshold: float, seed: int = 0) -> Sweep:
+    """What self-play games show. Intervals are bootstrapped over openings, so that repeated games do not count twice.
+
+    Where there are fewer than 8 openings they are bootstrapped over games, which says too much if games repeat.
+    """
+    results = {result: sum(game.result == result for game in games) for result in ("1-0", "1/2-1/2", "0-1")}
+    gaps = [np.array([gap for gap in game.gaps if gap is not None]) for game in games]
+    hits = np.array([float((np.abs(gap) >= threshold).sum()) for gap in gaps])
+    positions = np.array([float(len(gap)) for gap in gaps])
+    draws = np.array([float(game.result == "1/2-1/2") for game in games])
+    decisive = np.array([float(game.result in ("1-0", "0-1")) for game in games])
+    groups = _groups(games)
+    return Sweep(
+        name,
+        Score(results["1-0"], results["1/2-1/2"], results["0-1"]),
+        len(games) - sum(results.values()),
+        len({game.opening for game in games}),
+        _ratio(decisive, draws, groups, seed),
+        repeats_of(games),
+        _ratio(1000 * hits, positions, groups, seed),
+        threshold,
+        int(positions.sum()),
+        float(np.mean([len(game.moves) for game in games])) if games else math.nan,
+        sum(game.nodes for game in games),
+    )
+
+
+def match_of(name: str, games: Sequence[Played], first: str, second: str) -> Match:
+    """What a match shows; undecided games are counted apart."""
+    tally = Tally(first)
+    for game in games:
+        tally.add_result(game.number, game.white == first, game.result)
+    return Match(name, first, second, tally.score, tally.as_white, tally.as_black, tally.pairs, tally.undecided)
+
+
+def repeats_of(games: Sequence[Played]) -> dict[str, float]:
+    """Shares of games that are identical to an earlier one of their opening, to so many plies and as a whole.
+
+    NaN where no opening was played twice. A game that ended before ply n is identical to ply n only as a whole.
+    """
+    again = sum(len(of_one) - 1 for of_one in _by_opening(games).values())
+
+    def share(beginning: Callable[[Played], tuple[str, ...]]) -> float:
+        distinct = len({(game.opening, beginning(game)) for game in games})
+        return (len(games) - distinct) / again if again else math.nan
+
+    found = {str(plies): share(lambda game, plies=plies: game.moves[:plies]) for plies in REPEAT_PLIES}  # type: ignore[misc]
+    return found | {WHOLE: share(lambda game: game.moves)}
+
+
+def equal_ratio_temperature(target: float, sweeps: Sequence[tuple[float, float]]) -> tuple[float, bool]:
+    """The temperature whose (w + l) / d is `target`, and whether it lies within those measured.
+
+    `sweeps` are (temperature, ratio). Between two of them the logarithm of the ratio is taken to be a straight line;
+    of several crossings the lowest counts. Outside, the temperature of the nearest ratio is given. Raises ValueError
+    without a ratio that is a number above 0.
+    """
+    points = sorted((tau, math.log(ratio)) for tau, ratio in sweeps if 0 < ratio < math.inf)
+    if not points or not 0 < target < math.inf:
+        raise ValueError("no temperature of equal ratio: a ratio is 0 or has no draws")
+    wanted = math.log(target)
+    for (tau, low), (next_tau, high) in pairwise(points):
+        if min(low, high) <= wanted <= max(low, high):
+            return (tau + (next_tau - tau) * (wanted - low) / (high - low) if high != low else tau), True
+    return min(points, key=lambda point: abs(point[1] - wanted))[0], False
+
+
+def _by_opening(games: Sequence[Played]) -> dict[int, list[int]]:
+    """The places of the games of each opening."""
+    places: dict[int, list[int]] = defaultdict(list)
+    for place, game in enumerate(games):
+        places[game.opening].append(place)
+    return dict(places)
+
+
+def _groups(games: Sequence[Played]) -> list[list[int]]:
+    """What is drawn again in a bootstrap: games of an opening together, or games where openings are few."""
+    by_opening = list(_by_opening(games).values())
+    return by_opening if len(by_opening) >= _FEWEST_OPENINGS else [[place] for place in range(len(games))]
+
+
+def _ratio(above: Floats, below: Floats, groups: Sequence[Sequence[int]], seed: int) -> Interval:
+    """sum(above) / sum(below), infinite for 0 below, with the percentile interval over resampled groups of games."""
+    tops = np.array([above[list(group)].sum() for group in groups])
+    bottoms = np.array([below[list(group)].sum() for group in groups])
+    if not len(tops):
+        return Interval(math.nan, math.nan, math.nan)
+    rng = np.random.default_rng(seed)
+    drawn = rng.multinomial(len(tops), np.full(len(tops), 1 / len(tops)), size=_RESAMPLES).astype(np.float64)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratios = (drawn @ tops) / (drawn @ bottoms)
+        value = float(tops.sum() / bottoms.sum())
+    ratios = ratios[~np.isnan(ratios)]
+    if not len(ratios):
+        return Interval(value, math.nan, math.nan)
+    low, high = np.quantile(ratios, [0.025, 0.975], method="inverted_cdf")
+    return Interval(value, float(low), float(high))

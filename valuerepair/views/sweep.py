@@ -1,0 +1,120 @@
+"""Plots of experiments: W/D/L and (w + l) / d by N_scl and by temperature, repeated games, Elo of matches."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Sequence
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from valuerepair.play.elo import elo_interval, share_interval
+from valuerepair.play.experiment_contempt import ContemptReport
+from valuerepair.play.experiment_measures import WHOLE, Match, Sweep
+from valuerepair.views import style
+from valuerepair.views.experiment_table import best_of
+
+_LOOKS = (("White wins", style.ORANGE, "o"), ("draws", style.GREY, "s"), ("Black wins", style.BLUE, "^"))
+Points = Sequence[tuple[float, Sweep]]
+
+
+def plot_contempt(report: ContemptReport, path: str | os.PathLike[str]) -> None:
+    """Draws `draw_contempt`'s figure into a .png, .svg or .pdf file. Raises UsageError for another ending."""
+    style.format_of(path)
+    style.save(draw_contempt(report), path)
+
+
+def draw_contempt(report: ContemptReport) -> Figure:
+    """Four plots: W/D/L against N_scl (infinity at the right), against temperature, repeated games, the match.
+
+    Bars are intervals at 0.95: of shares the normal one over games, of the ratio bootstrapped over openings.
+    """
+    with style.house_style():
+        figure = Figure(figsize=(11.5, 8.6), dpi=style.DPI, layout="constrained")
+        by_scl, by_tau, repeats, match = figure.subplots(2, 2).ravel()
+        finite = [n for n, _ in report.scl if not math.isinf(n)]
+        end = 4 * max(finite, default=1)  # where infinity stands
+        placed = [(end if math.isinf(n) else n, sweep) for n, sweep in report.scl]
+        _draw_results(by_scl, placed, "N_scl", report.nodes)
+        by_scl.set_xscale("log")
+        by_scl.set_xticks([x for x, _ in placed], [f"{n:g}" if not math.isinf(n) else "∞" for n, _ in report.scl])
+        by_scl.minorticks_off()
+        _draw_results(by_tau, _with_zero(report), "temperature", report.nodes)
+        _draw_repeats(repeats, [*report.scl, *report.temperatures])
+        _draw_matches(match, [report.match] if report.match is not None else [])
+    return figure
+
+
+def plot_matches(matches: Sequence[Match], path: str | os.PathLike[str]) -> None:
+    """Elo of each match with its intervals, into a .png, .svg or .pdf file. Raises UsageError for another ending."""
+    style.format_of(path)
+    with style.house_style():
+        figure, axes = style.new_figure(8.5, 1.8 + 0.5 * max(len(matches), 1))
+        _draw_matches(axes, matches)
+    style.save(figure, path)
+
+
+def _with_zero(report: ContemptReport) -> list[tuple[float, Sweep]]:
+    """The temperatures, with 0 where it was measured: that is N_scl = infinity."""
+    return [(0.0, sweep) for n, sweep in report.scl if math.isinf(n)] + report.temperatures
+
+
+def _draw_results(axes: Axes, points: Points, name: str, nodes: int) -> None:
+    """Shares of White's wins, draws and losses against the setting, and (w + l) / d above each."""
+    for which, (label, colour, marker) in enumerate(_LOOKS):
+        drawn = [(x, sweep.shares[which], _margin(sweep, which)) for x, sweep in points if sweep.score.games]
+        if not drawn:
+            continue
+        xs, shares, margins = (list(column) for column in zip(*drawn, strict=True))
+        axes.errorbar(
+            xs, shares, margins, color=colour, marker=marker, ms=5, lw=1.2, elinewidth=0.8, label=label, gid=label
+        )
+    for x, sweep in points:
+        if sweep.score.games:
+            axes.annotate(
+                f"{sweep.ratio.value:.2f}", (x, 1.0), ha="center", va="top", fontsize=7, color=style.INK, rotation=90
+            )
+    axes.set(ylim=(0, 1), xlabel=name, ylabel="share of games")
+    axes.legend(loc="center right")
+    games = sum(sweep.games for _, sweep in points)
+    style.title(axes, f"Results against {name}", f"self-play, {nodes} nodes, {games:,} games; above: (w + l) / d")
+
+
+def _margin(sweep: Sweep, which: int) -> float:
+    share, games = sweep.shares[which], sweep.score.games
+    return 1.96 * math.sqrt(share * (1 - share) / games)
+
+
+def _draw_repeats(axes: Axes, points: Points) -> None:
+    """Shares of repeated games, to 20 plies after the book and as a whole, one row a setting."""
+    rows = [(sweep.name, sweep.repeats) for _, sweep in points]
+    for offset, (key, colour, label) in enumerate((("20", style.SKY, "to 20 plies"), (WHOLE, style.BLUE, "whole"))):
+        widths = [0.0 if math.isnan(repeats[key]) else repeats[key] for _, repeats in rows]
+        places = [i + 0.38 * offset - 0.19 for i in range(len(rows))]
+        axes.barh(places, widths, 0.36, color=colour, label=label, gid=f"repeats-{key}")
+    axes.set_yticks(range(len(rows)), [name for name, _ in rows])
+    axes.set(xlim=(0, 1), ylim=(len(rows) - 0.4, -0.6), xlabel="share of games with an earlier one of their opening")
+    axes.legend(loc="lower right")
+    style.title(axes, "Repeated games", "identical to an earlier game from the same opening")
+
+
+def _draw_matches(axes: Axes, matches: Sequence[Match]) -> None:
+    """Elo of the first side with intervals: thick at 0.90, thin at 0.99; an all-won match is cut at its bound."""
+    axes.axvline(0, color=style.GREY, lw=0.8)
+    shown = [match for match in matches if match.score.games]
+    for i, match in enumerate(shown):
+        for level, width in ((0.99, 1.0), (0.90, 3.0)):
+            _, low, high = elo_interval(best_of(match), level)
+            axes.plot([max(low, -1200), min(high, 1200)], [i, i], color=style.GREEN, lw=width, solid_capstyle="butt")
+        value = elo_interval(best_of(match)).value
+        axes.plot(max(min(value, 1200), -1200), i, "o", color=style.INK, ms=5, gid=f"match-{i}")
+        points = share_interval(best_of(match)).value
+        axes.annotate(f"{match.score}, {100 * points:.1f} %", (0.99, i), xycoords=("axes fraction", "data"),
+                      xytext=(0, 6), textcoords="offset points", fontsize=7, ha="right")  # fmt: skip
+    axes.set_yticks(range(len(shown)), [match.first for match in shown])
+    axes.set(ylim=(len(shown) - 0.4, -0.6), xlabel="Elo of the first side")
+    seconds = sorted({match.second for match in shown})
+    against = f"against {seconds[0]}" if len(seconds) == 1 else "each against the other side"
+    style.title(axes, "Match" if len(shown) < 2 else "Matches", f"{against if shown else 'not played yet'}",
+                "thick: interval at 0.90, thin: at 0.99")  # fmt: skip
