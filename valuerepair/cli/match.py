@@ -1,0 +1,103 @@
+"""`vr match`: two sides play each other, and what the result says."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import click
+
+
+@click.command()
+@click.argument("side_a", metavar="A")
+@click.argument("side_b", metavar="B")
+@click.option("--games", type=int, help="Games in all, an even number.  [default: each opening with both colours]")
+@click.option(
+    "--openings", metavar="BOOK", help="PGN, EPD or FEN file.  [default: a built-in list, one for an ECO code]"
+)
+@click.option("--order", type=click.Choice(["sequential", "shuffled"]), default="sequential", show_default=True)
+@click.option("--nodes", metavar="N", help="Nodes a move, for sides without a limit of their own.")
+@click.option("--movetime", metavar="TIME", help="Time a move: 100ms, 0.1s.")
+@click.option("--tc", "clock", metavar="CLOCK", help="A clock with increment for both: 10+0.1 (seconds), 1:30+1.")
+@click.option("--margin", type=int, default=100, show_default=True, help="Milliseconds that a time may be overdrawn.")
+@click.option("--jobs", type=int, help="Games at once.  [default: as many as cores; of two nets, full batches]")
+@click.option("--sprt", metavar="TEST", help="Stop when decided: elo0=0,elo1=5,alpha=0.05,beta=0.05,model=normalized.")
+@click.option("-o", "output", default="match.pgn", show_default=True, help="PGN of all games; what is in it is kept.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Of the order, and of the own search's draws.")
+@click.option("--max-plies", type=int, default=0, show_default=True, help="Undecided after so many; 0: no limit.")
+@click.option("--draw", metavar="MOVE,PLIES,Q", help="Draw when from MOVE on |Q| was at most Q for PLIES.")
+@click.option("--win", metavar="PLIES,Q", help="Win when both sides gave one at least Q for PLIES.")
+@click.option("--resign", type=float, default=0.0, help="A side below this chance (per cent) gives up.")
+@click.option("--syzygy", metavar="PATH", default="", help="Tables that end games, folders separated as in PATH.")
+@click.option("--device", default="auto", show_default=True, metavar="auto|cpu|cuda|tensorrt", help="Where nets run.")
+@click.option("--threads", type=int, help="Cores for nets (default: all).")
+@click.option("--winograd", is_flag=True, help="Convolve by Winograd's algorithm, see `vr search`.")
+@click.option("--json", "as_json", is_flag=True, help="The result as one JSON object.")
+@click.option("-q", "--quiet", is_flag=True, help="No progress and no remarks, only the result.")
+def command(side_a: str, side_b: str, **given: Any) -> None:
+    """Play a match: nets with their search, or UCI engines, and say what the result shows.
+
+    A side is a search of this project, net=NET,nodes=N with any of its parameters (contempt=N is n_scl=N), or an
+    engine: stockfish, lc0:weights=NET or /path/engine, each with nodes=, depth=, movetime=, option.NAME=, arg=, name=.
+    Each opening is played with both colours. An engine that crashes, is out of time or moves illegally loses that game.
+    A match can be stopped at any time (Ctrl-C), and the same command goes on; with more --games it goes further.
+
+    \b
+    Example:
+      vr match net=maia-1900,nodes=100,certainty=1 net=maia-1900,nodes=100 --games 200
+      vr match net=maia-1900,nodes=400,contempt=5 stockfish:nodes=2000 --openings book.pgn -o contempt.pgn
+      vr match ./new ./old --tc 10+0.1 --jobs 2 --sprt elo0=0,elo1=5
+    """
+    from valuerepair.errors import UsageError
+    from valuerepair.play.lineup import Device, Lineup
+    from valuerepair.play.match import BUILT_IN, MatchPlan, play_match
+    from valuerepair.play.match_options import parse_control, parse_draw_rule, parse_sprt, parse_win_rule
+    from valuerepair.play.match_report import report_lines
+    from valuerepair.play.openings import read_openings
+    from valuerepair.play.referee import Rules
+    from valuerepair.play.schedule import built_in_openings, check_playable
+    from valuerepair.play.side import parse_side
+    from valuerepair.progress import Progress
+
+    quiet = given["quiet"]
+
+    def say(line: str) -> None:
+        if not quiet:
+            click.echo(line, err=True)
+
+    sides = [parse_side(side_a), parse_side(side_b)]
+    if given["seed"] < 0:
+        raise UsageError(f"--seed {given['seed']}: must be at least 0")
+    book = given["openings"]
+    openings = read_openings(book) if book is not None else built_in_openings()
+    check_playable(openings, book)
+    plan = MatchPlan(
+        openings,
+        given["games"] if given["games"] is not None else 2 * len(openings),
+        book.rpartition("/")[2] if book is not None else BUILT_IN,
+        given["order"],
+        parse_control(given["nodes"], given["movetime"], given["clock"], given["margin"]),
+        Rules(
+            max_plies=given["max_plies"],
+            draw=parse_draw_rule(given["draw"]) if given["draw"] is not None else None,
+            win=parse_win_rule(given["win"]) if given["win"] is not None else None,
+            syzygy=given["syzygy"],
+            resign=given["resign"],
+        ),
+        parse_sprt(given["sprt"]) if given["sprt"] is not None else None,
+        given["seed"],
+    )
+    remark = plan.remark()
+    device = Device(given["device"], given["threads"], given["winograd"])
+    with (
+        Lineup(sides, plan.control, given["jobs"], plan.games, device, say) as lineup,
+        Progress("match", unit="games", quiet=quiet) as progress,
+    ):
+        say("\n".join([*lineup.lines(), *remark]))
+        end = play_match(plan, lineup, given["output"], progress=progress, say=progress.say)
+    if given["as_json"]:
+        click.echo(json.dumps({**end.standing.as_json(), "planned": end.games, "pgn": str(end.path)}))
+    else:
+        click.echo("\n".join([*report_lines(end.standing), f"games in {end.path}"]))
+    if end.interrupted:
+        raise KeyboardInterrupt
