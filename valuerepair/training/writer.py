@@ -13,7 +13,7 @@ from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.play.record import GameRecord
 from valuerepair.training.records import NetFacts, game_records
 
-# zlib's. lc0 has 6, which makes files a third smaller and takes more than twice the time.
+# Of zlib. lc0 has 6, whose files are a third smaller and take twice the time.
 LEVEL = 3
 _GZIP, _MEMORY = 31, 8
 
@@ -36,7 +36,7 @@ class ChunkWriter:
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             if not resume and any(self.folder.iterdir()):
-                raise UsageError(f"{folder}: the folder is not empty; training records need one of their own")
+                raise UsageError(f"{folder}: the folder is not empty; training records need one of their own (or go on with the run they are of)")
             for left in self.folder.glob(".game_*.gz.part"):
                 left.unlink()
         except FileExistsError:
