@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import math
+import os
 import random
 from collections import Counter
 from collections.abc import Iterator
@@ -142,6 +144,29 @@ def test_two_runs_do_not_write_one_file(tmp_path: Path) -> None:
         fcntl.flock(held, fcntl.LOCK_EX)
         with pytest.raises(ValueRepairError, match="another vr writes it"):
             run(tmp_path, plan_of(tmp_path, lines=1), fake_side("one"), fake_side("two"))
+
+
+def test_a_full_disk_costs_no_finished_game(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The disk takes the first game and a part of the second."""
+    path, write = tmp_path / "match.pgn", os.write
+
+    def write_until_full(descriptor: int, data: bytes) -> int:
+        own = path.exists() and os.path.samestat(os.fstat(descriptor), path.stat())
+        if own and path.stat().st_size > 0:
+            write(descriptor, bytes(data)[:100])
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return write(descriptor, data)
+
+    sides = fake_side("one"), fake_side("two")
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "write", write_until_full)
+        with pytest.raises(ValueRepairError, match="No space left on device; the games so far are kept"):
+            run(tmp_path, plan_of(tmp_path, lines=2), *sides)
+    assert len(read_games(path)) == 1
+    kept = path.read_text()
+    end = run(tmp_path, plan_of(tmp_path, lines=2), *sides)
+    assert (end.before, end.standing.games) == (1, 4)
+    assert path.read_text().startswith(kept)
 
 
 def test_the_test_ends_the_match(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import fcntl
 import hashlib
 import json
 import os
+import stat
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -249,6 +250,8 @@ def _claimed(path: Path) -> Iterator[None]:
     except OSError as error:
         raise ValueRepairError(f"{path}: {error.strerror}; give another -o FILE") from None
     try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise ValueRepairError(f"{path}: is no plain file, and a match goes on from its file; give another -o FILE")
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         yield
     except BlockingIOError:

@@ -1,0 +1,166 @@
+"""`vr match` as a command: real engines, kill and resume, Ctrl-C, what it prints."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.match_doubles import FAKE, fake_side, read_games, write_book
+
+
+def vr(*arguments: str, cwd: Path) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "valuerepair", "match", *arguments]
+    return subprocess.Popen(command, cwd=cwd, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def finished(*arguments: str, cwd: Path) -> tuple[int, str, str]:
+    process = vr(*arguments, cwd=cwd)
+    out, err = process.communicate(timeout=120)
+    return process.returncode, out, err
+
+
+def wait_for_games(path: Path, count: int, process: subprocess.Popen[str]) -> None:
+    """Until so many games are written."""
+    deadline = time.monotonic() + 60
+    while not path.exists() or path.read_text().count('[Event "') < count:
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def engines(mark: str) -> list[int]:
+    """Processes of the scripted engine with this on their command line."""
+    found = []
+    for process in psutil.process_iter(["pid", "cmdline"]):
+        line = process.info["cmdline"] or []
+        if FAKE in line and mark in line:
+            found.append(process.info["pid"])
+    return found
+
+
+def wait_for_no_engine(mark: str) -> None:
+    deadline = time.monotonic() + 10
+    while engines(mark):
+        assert time.monotonic() < deadline, f"left behind: {engines(mark)}"
+        time.sleep(0.05)
+
+
+@pytest.mark.parametrize(
+    ("number", "code"),
+    [(signal.SIGKILL, -9), (signal.SIGINT, 130), pytest.param(signal.SIGTERM, 130, marks=pytest.mark.slow)],
+)
+def test_a_stopped_match_goes_on_and_all_games_are_kept(tmp_path: Path, number: signal.Signals, code: int) -> None:
+    write_book(tmp_path / "book.pgn", 3)
+    mark = f"mark={number.name}{os.getpid()}"
+    sides = fake_side("one", mark, "think=0.005"), fake_side("two", mark, "think=0.005")
+    command = (*sides, "--openings", "book.pgn", "--nodes", "9", "--jobs", "2", "-o", "m.pgn")
+    process = vr(*command, cwd=tmp_path)
+    wait_for_games(tmp_path / "m.pgn", 2, process)
+    process.send_signal(number)
+    out, err = process.communicate(timeout=30)
+    assert process.returncode == code
+    wait_for_no_engine(mark)
+    kept = (tmp_path / "m.pgn").read_text()
+    whole = kept[: kept.rindex("\n\n") + 2]
+    if number is not signal.SIGKILL:
+        assert kept == whole
+        assert "one against two: " in out
+        assert err.rstrip().endswith("vr: interrupted")
+    code, out, err = finished(*command, cwd=tmp_path)
+    assert code == 0, err
+    assert "games are played already; going on" in err
+    assert (tmp_path / "m.pgn").read_text().startswith(whole)
+    rounds = [int(game.headers["Round"]) for game in read_games(tmp_path / "m.pgn")]
+    assert sorted(rounds) == list(range(1, 7))
+    assert out.startswith("one against two: 6 games\n")
+    wait_for_no_engine(mark)
+
+
+def test_stockfish_against_itself(tmp_path: Path, stockfish: str) -> None:
+    code, out, err = finished(
+        f"{stockfish},nodes=300", "stockfish:nodes=20", "--games", "12", "--json", "--jobs", "2", cwd=tmp_path
+    )
+    assert code == 0, err
+    result = json.loads(out)
+    games = read_games(tmp_path / "match.pgn")
+    assert len(games) == result["games"] == result["planned"] == 12
+    assert result["faults"] == {name: {} for name in result["players"]}
+    first = result["players"][0]
+    colours = {"as_white": "White", "as_black": "Black"}
+    for key, colour in colours.items():
+        wins = {"White": "1-0", "Black": "0-1"}[colour]
+        own = [game.headers["Result"] for game in games if game.headers[colour] == first]
+        assert result[key] == {
+            "wins": own.count(wins),
+            "draws": own.count("1/2-1/2"),
+            "losses": len(own) - own.count(wins) - own.count("1/2-1/2"),
+        }
+    for game in games:
+        outcome = game.end().board().outcome(claim_draw=True)
+        assert outcome is not None
+        assert outcome.result() == game.headers["Result"]
+    assert result["score"]["wins"] > result["score"]["losses"], "300 nodes are better than 20"
+    assert [row["level"] for row in result["elo"]] == [0.9, 0.95, 0.97, 0.99]
+
+
+def test_a_net_against_stockfish(tmp_path: Path, stockfish: str, shared_data: Path) -> None:
+    """The net by nodes as a search here, and by time as an engine of its own."""
+    net = shared_data / "nets" / "maia-1900.pb.gz"
+    write_book(tmp_path / "book.pgn", 1)
+    common = ("--openings", "book.pgn", "--jobs", "2", "--json", "--max-plies", "60")
+    code, out, err = finished(f"net={net},nodes=4", f"{stockfish},nodes=50", *common, cwd=tmp_path)
+    assert code == 0, err
+    assert json.loads(out)["games"] == 2
+    assert {game.headers["White"] for game in read_games(tmp_path / "match.pgn")} >= {"maia-1900"}
+    code, out, err = finished(f"net={net}", stockfish, "--movetime", "10ms", "-o", "t.pgn", *common, cwd=tmp_path)
+    assert code == 0, err
+    assert json.loads(out)["games"] == 2
+    games = read_games(tmp_path / "t.pgn")
+    assert {game.headers["TimeControl"] for game in games} == {"0.01/move"}
+    assert Counter(game.headers["White"] for game in games)["maia-1900"] == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "complaint"),
+    [
+        (("net=x", "stockfish", "--games", "3", "--nodes", "1"), 2, "--games 3: must be even"),
+        (("nosuch", "nosuch", "--nodes", "1"), 1, "nosuch: no such engine"),
+        (("net=x,nods=1", "stockfish"), 2, "did you mean nodes?"),
+        (("nosuch", "nosuch", "--openings", "no.pgn"), 1, "no.pgn: no such file"),
+        (("nosuch", "nosuch", "--nodes", "1", "--sprt", "elo0=1"), 2, "elo0 and elo1 are needed"),
+        (("nosuch", "nosuch", "--nodes", "1", "--jobs", "0"), 2, "--jobs 0"),
+        (("nosuch", "nosuch", "--nodes", "1", "--tc", "1+1"), 2, "give one of them"),
+    ],
+)
+def test_what_is_wrong_is_said_in_one_line(
+    tmp_path: Path, arguments: tuple[str, ...], code: int, complaint: str
+) -> None:
+    got, out, err = finished(*arguments, cwd=tmp_path)
+    assert (got, out, err.count("\n")) == (code, "", 1), err
+    assert err.startswith("vr: ")
+    assert complaint in err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_that_cannot_be_written_is_said_in_one_line(tmp_path: Path) -> None:
+    write_book(tmp_path / "book.pgn", 1)
+    sides = fake_side("one"), fake_side("two")
+    code, _, err = finished(*sides, "--nodes", "1", "--openings", "book.pgn", "-o", "no/m.pgn", "-q", cwd=tmp_path)
+    assert (code, err) == (1, "vr: no/m.pgn: No such file or directory; give another -o FILE\n")
+
+
+def test_a_device_is_no_file_to_go_on_from(tmp_path: Path) -> None:
+    write_book(tmp_path / "book.pgn", 1)
+    sides = fake_side("one"), fake_side("two")
+    code, _, err = finished(*sides, "--nodes", "1", "--openings", "book.pgn", "-o", "/dev/full", "-q", cwd=tmp_path)
+    assert (code, err.count("\n")) == (1, 1), err
+    assert "is no plain file" in err
