@@ -50,7 +50,7 @@ def test_a_game_without_records_has_no_file(tmp_path: Path) -> None:
 
 def test_a_folder_with_anything_in_it_is_refused_but_to_go_on(tmp_path: Path) -> None:
     ChunkWriter(tmp_path, NetFacts()).write(GAMES[0])
-    with pytest.raises(UsageError, match="the folder is not empty"):
+    with pytest.raises(UsageError, match="not empty; training records need a folder"):
         ChunkWriter(tmp_path, NetFacts())
     (tmp_path / ".game_000007.gz.part").write_bytes(b"half")
     writer = ChunkWriter(tmp_path, NetFacts(), resume=True)

@@ -36,7 +36,9 @@ class ChunkWriter:
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             if not resume and any(self.folder.iterdir()):
-                raise UsageError(f"{folder}: the folder is not empty; training records need one of their own (or go on with the run they are of)")
+                raise UsageError(
+                    f"{folder}: not empty; training records need a folder of their own unless their run goes on"
+                )
             for left in self.folder.glob(".game_*.gz.part"):
                 left.unlink()
         except FileExistsError:
