@@ -60,7 +60,7 @@ def look(games: Floats, jobs: int, at: float) -> Moment | None:
     return Moment(found.seconds / truth - 1, naive / truth - 1, found.low <= truth <= found.high)
 
 
-def looks(draw: Draw, jobs: int, *, matches: int = 12, games: int = 400, until: float = 0.1) -> list[Moment]:
+def looks(draw: Draw, jobs: int, *, matches: int = 12, games: int = 240, until: float = 0.1) -> list[Moment]:
     """Looks at four times of the first tenth of each of the matches."""
     rng, seen = np.random.default_rng(5), []
     for _ in range(matches):
@@ -85,7 +85,7 @@ def test_half_the_error_of_time_by_count_in_the_first_tenth(kind: str, jobs: int
 @pytest.mark.parametrize("kind", ["gamma", "lognormal"])
 def test_one_job(kind: str) -> None:
     """One after another, chance is most of any error, and no estimate is without it; what errs to one side is less."""
-    seen = looks(DURATIONS[kind], 1, matches=60)
+    seen = looks(DURATIONS[kind], 1, matches=60, games=400)
     assert abs(np.mean([m.ours for m in seen])) <= 0.7 * abs(np.mean([m.naive for m in seen]))
     assert size([m.ours for m in seen]) <= size([m.naive for m in seen])
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import click
 
-from valuerepair.cli.experiment_options import lab, numbers, shared_options, visits_limit, write_out
+from valuerepair.cli.experiment_lab import hand_out, lab
+from valuerepair.cli.experiment_options import numbers, shared_options, visits_limit
 
 
 @click.group("experiment")
@@ -60,8 +62,8 @@ def contempt(out: str, book: str | None, nodes: int, n_scl: str, temperature: st
             plan, out, own.conditions, own.open_player, threshold,
             halted=own.halted, on_game=own.advance, say=own.say,
         )  # fmt: skip
-    write_out(out, contempt_rows(report), contempt_lines(report), options["as_json"])
-    sweep.plot_contempt(report, Path(out) / options["plot"])
+    draw = partial(sweep.plot_contempt, report)
+    hand_out(own, out, contempt_rows(report), contempt_lines(report), draw, options)
 
 
 @command.command("odds")
@@ -94,8 +96,8 @@ def odds(books: tuple[str, ...], out: str, nodes: str, n_scl: str, opponent_node
             lines = openings_for(book, own.net, options["most"])
             trials += odds_trials(Path(book).stem, lines, own.params, counts, values, opponent_nodes, games)
         matches = run_matches(trials, out, own.conditions, own.open_player, halted=own.halted, on_game=own.advance)
-    write_out(out, [match_row(match) for match in matches], odds_lines(matches), options["as_json"])
-    sweep.plot_matches(matches, Path(out) / options["plot"])
+    rows, draw = [match_row(match) for match in matches], partial(sweep.plot_matches, matches)
+    hand_out(own, out, rows, odds_lines(matches), draw, options)
 
 
 @command.command("options")
@@ -122,5 +124,5 @@ def switches(names: tuple[str, ...], out: str, book: str | None, nodes: int, gam
         trials = option_trials(chosen, own.openings, own.params, nodes, games)
         matches = run_matches(trials, out, own.conditions, own.open_player, halted=own.halted, on_game=own.advance)
     lines = [line for match in matches for line in match_lines(match)]
-    write_out(out, [match_row(match) for match in matches], lines, options["as_json"])
-    sweep.plot_matches(matches, Path(out) / options["plot"])
+    rows, draw = [match_row(match) for match in matches], partial(sweep.plot_matches, matches)
+    hand_out(own, out, rows, lines, draw, options)

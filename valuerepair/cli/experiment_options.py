@@ -1,21 +1,11 @@
-"""What the commands of `vr experiment` have in common: options, the net with its openings, playing with progress."""
+"""The options that the commands of `vr experiment` have in common, and their values."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import click
-
-if TYPE_CHECKING:
-    from valuerepair.mcts.params import SearchParams
-    from valuerepair.nets import Net
-    from valuerepair.play.experiment import Conditions, Contestant, Played
-    from valuerepair.play.openings import Opening
-    from valuerepair.play.player import Player
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -59,70 +49,3 @@ def visits_limit(text: str) -> int:
     from valuerepair.mcts.params import SearchParams
 
     return SearchParams().with_settings({"n_scl": text}, "--n-scl: ").n_scl
-
-
-@dataclass(frozen=True)
-class Lab:
-    """An open net and what is played with it; `advance` is called with each game that was kept."""
-
-    net: Net
-    params: SearchParams
-    openings: Sequence[Opening]
-    conditions: Conditions
-    halted: Callable[[], bool]
-    advance: Callable[[str, Played], None]
-    say: Callable[[str], None]
-
-    def open_player(self, contestant: Contestant) -> Player:
-        """The search that plays as the contestant."""
-        from valuerepair.play.forest_player import ForestPlayer
-
-        jobs = self.conditions.jobs
-        return ForestPlayer(self.net, contestant.params, contestant.nodes, trees=jobs, name=contestant.name)
-
-
-@contextmanager
-def lab(out: str, book: str | None, games: int, options: dict[str, Any]) -> Iterator[Lab]:
-    """Opens the net, reads or makes the openings, shows progress of so many games, and counts Ctrl-C."""
-    from dataclasses import replace
-
-    from valuerepair.errors import UsageError
-    from valuerepair.mcts.params import SearchParams
-    from valuerepair.nets import open_net
-    from valuerepair.play.experiment import Conditions
-    from valuerepair.play.experiment_openings import openings_for
-    from valuerepair.play.referee import Rules
-    from valuerepair.progress import Interruptions, Progress
-    from valuerepair.views import style
-
-    style.format_of(options["plot"])
-    if options["report"] and not (Path(out) / "games").is_dir():
-        raise UsageError(f"{out}: no games of an experiment there to report on")
-    if options["jobs"] < 1:
-        raise UsageError(f"--jobs {options['jobs']}: must be at least 1")
-    given = dict(setting.partition("=")[::2] for setting in options["settings"])
-    progress = Progress("Playing", games, "games", quiet=options["quiet"] or options["report"])
-    stop = Interruptions()
-    where = {name: options[name] for name in ("device", "threads")}
-    with open_net(options["net_spec"], **where, say=progress.say) as net, progress, stop.counted():
-        params = replace(SearchParams(), history_fill=net.history_fill).with_settings(given, "--set ")
-        conditions = Conditions(net.identity.key, Rules(options["max_plies"]), options["seed"], options["jobs"])
-
-        def advance(name: str, played: Played) -> None:
-            progress.note(name)
-            progress.advance()
-
-        openings = openings_for(book, net, options["most"])
-        yield Lab(net, params, openings, conditions, lambda: options["report"] or bool(stop), advance, progress.say)
-        if stop:
-            progress.say(f"stopped; all games that ended are kept in {out}, and the same command goes on")
-
-
-def write_out(out: str, rows: Sequence[dict[str, Any]], lines: Sequence[str], as_json: bool) -> None:
-    """Prints the table or its rows, and writes table.csv into the folder."""
-    import json
-
-    from valuerepair.views.experiment_table import to_csv
-
-    (Path(out) / "table.csv").write_text(to_csv(rows), "utf-8")
-    click.echo(json.dumps(list(rows)) if as_json else "\n".join(lines))

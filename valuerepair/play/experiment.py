@@ -6,6 +6,7 @@ first line says what they were played with; no game is ever played twice, and mo
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import json
 import os
@@ -13,7 +14,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from valuerepair.deep.mcts_oracle import SEARCH_REVISION
 from valuerepair.errors import UsageError, ValueRepairError
@@ -91,33 +92,46 @@ class Conditions:
 
 
 class GameFile:
-    """The games of a trial in a file. Only one at a time may write; closing it lets another one.
+    """The games of a trial in a file: reading it changes nothing, and any number may read while one writes.
 
-    A line that was cut off by a crash is dropped. Raises UsageError for a file of other conditions.
+    A line that was cut off by a crash is left out. Raises UsageError for a file of other conditions.
     """
 
     def __init__(self, path: Path, identity: dict[str, Any]) -> None:
-        self.path, self.games = path, dict[int, Played]()
-        path.parent.mkdir(parents=True, exist_ok=True)
-        if path.exists() and path.stat().st_size:
-            self._read(identity)
-        else:
-            path.write_text(_line(identity), "utf-8")
-        self._file = path.open("a", encoding="utf-8")
+        self.path, self._identity = path, identity
+        self.games: dict[int, Played] = {}
+        self._file: BinaryIO | None = None
+        self._read()
+
+    def begin(self) -> None:
+        """Takes the right to add games, until `close`. Raises ValueRepairError where another process has it."""
+        if self._file is not None:
+            return
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            file = self.path.open("ab")
+        except OSError as error:
+            raise ValueRepairError(f"{self.path}: {error.strerror}; give another folder with --out") from None
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            file.close()
+            raise ValueRepairError(f"{self.path}: another vr plays these games; wait until it is done") from None
+        self._file = file
+        file.truncate(self._read())
+        if not file.tell():
+            self._write(self._identity)
 
     def add(self, played: Played) -> None:
-        """Keeps a game: it is on disk when this returns."""
+        """Keeps a game: it is in the file when this returns. Only after `begin`."""
         row = {name: getattr(played, name) for name in Played.__slots__}
-        row["moves"] = " ".join(played.moves)
-        try:
-            self._file.write(_line(row))
-            self._file.flush()
-        except OSError as error:
-            raise ValueRepairError(f"{self.path}: {error.strerror}; all games before are kept") from None
+        self._write(row | {"moves": " ".join(played.moves)})
         self.games[played.number] = played
 
     def close(self) -> None:
-        self._file.close()
+        if self._file is not None:
+            self._file.close()
+            self._file = None
 
     def __enter__(self) -> GameFile:
         return self
@@ -125,19 +139,22 @@ class GameFile:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _read(self, identity: dict[str, Any]) -> None:
-        content = self.path.read_bytes()
+    def _write(self, row: dict[str, Any]) -> None:
+        if self._file is None:
+            raise RuntimeError("begin() before games are added")
+        try:
+            self._file.write(_line(row))
+            self._file.flush()
+        except OSError as error:
+            raise ValueRepairError(f"{self.path}: {error.strerror}; all games before are kept") from None
+
+    def _read(self) -> int:
+        """Reads the games; the bytes of whole lines."""
+        content = self.path.read_bytes() if self.path.exists() else b""
         whole = content[: content.rfind(b"\n") + 1]
-        lines = whole.decode("utf-8").splitlines()
-        kept = _parsed(lines[0]) if lines else None
-        if kept != json.loads(_line(identity)):
-            named = {
-                name for name in identity if not isinstance(kept, dict) or kept.get(name) != _plain(identity[name])
-            }
-            raise UsageError(
-                f"{self.path}: its games were played otherwise ({', '.join(sorted(named)) or 'other fields'}); "
-                "give another folder with --out"
-            )
+        lines = whole.splitlines()
+        if lines:
+            self._check(_parsed(lines[0]))
         for number, line in enumerate(lines[1:], 2):
             row = _parsed(line)
             if not isinstance(row, dict) or set(row) != set(Played.__slots__):
@@ -145,8 +162,17 @@ class GameFile:
             row |= {"moves": tuple(row["moves"].split()), "gaps": tuple(row["gaps"])}
             played = Played(**row)
             self.games[played.number] = played
-        if len(whole) < len(content):
-            os.truncate(self.path, len(whole))
+        return len(whole)
+
+    def _check(self, kept: Any) -> None:
+        wanted = json.loads(_line(self._identity))
+        if kept == wanted:
+            return
+        before = kept if isinstance(kept, dict) else {}
+        other = sorted(name for name in {*wanted, *before} if wanted.get(name) != before.get(name))
+        raise UsageError(
+            f"{self.path}: its games were played with other {', '.join(other)}; give another folder with --out"
+        )
 
 
 def game_file(folder: str | os.PathLike[str], trial: Trial, conditions: Conditions) -> GameFile:
@@ -164,7 +190,7 @@ def kept_identity(folder: str | os.PathLike[str], name: str) -> dict[str, Any] |
     path = trial_path(folder, name)
     if not path.exists():
         return None
-    with path.open(encoding="utf-8") as lines:
+    with path.open("rb") as lines:
         found = _parsed(lines.readline())
     return found if isinstance(found, dict) else None
 
@@ -180,6 +206,7 @@ def play_trial(
     missing = [number for number in range(trial.games) if number not in kept.games]
     if not missing or halted():
         return
+    kept.begin()
     players: list[Player] = []
     try:
         players += [open_player(side) for side in trial.sides]
@@ -238,15 +265,11 @@ def _identity(trial: Trial, conditions: Conditions) -> dict[str, Any]:
     }
 
 
-def _line(row: dict[str, Any]) -> str:
-    return json.dumps(row, separators=(",", ":")) + "\n"
+def _line(row: dict[str, Any]) -> bytes:
+    return json.dumps(row, separators=(",", ":")).encode() + b"\n"
 
 
-def _plain(value: Any) -> Any:
-    return json.loads(json.dumps(value))
-
-
-def _parsed(line: str) -> Any:
+def _parsed(line: bytes) -> Any:
     try:
         return json.loads(line)
     except ValueError:

@@ -97,6 +97,8 @@ def to_csv(rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _sweep_line(sweep: Sweep) -> str:
+    if not sweep.games:
+        return f"{sweep.name:<12} not played yet"
     ratio, found = sweep.ratio, sweep.interesting
     score = f"+{sweep.score.wins} ={sweep.score.draws} -{sweep.score.losses}"
     return (

@@ -76,7 +76,8 @@ def _draw_results(axes: Axes, points: Points, name: str, nodes: int) -> None:
                 f"{sweep.ratio.value:.2f}", (x, 1.0), ha="center", va="top", fontsize=7, color=style.INK, rotation=90
             )
     axes.set(ylim=(0, 1), xlabel=name, ylabel="share of games")
-    axes.legend(loc="center right")
+    if any(sweep.score.games for _, sweep in points):
+        axes.legend(loc="center right")
     games = sum(sweep.games for _, sweep in points)
     style.title(axes, f"Results against {name}", f"self-play, {nodes} nodes, {games:,} games; above: (w + l) / d")
 
