@@ -14,9 +14,7 @@ MATE = "f2f3 e7e5 g2g4 d8h4"
 
 def main() -> None:
     options = dict(word[2:].partition("=")[::2] for word in sys.argv[2:] if word.startswith("--"))
-    if "help" in options:
-        names = "weights visits games parallelism minibatch-size temperature noise-epsilon history-fill-new training"
-        print("".join(f"  --{name}=X\n" for name in f"{names} resign-percentage openings-pgn openings-mode".split()))
+    if "help" in options:  # it names no option, so that any may be given
         return
     script = os.environ.get("FAKE_LC0")
     lines = open(script).read().splitlines() if script else []  # noqa: SIM115  # the process ends soon

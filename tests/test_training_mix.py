@@ -19,6 +19,7 @@ from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.lczero_training import run_python
 from valuerepair import v6
 from valuerepair.cli.mix import command
 from valuerepair.errors import UsageError, ValueRepairError
@@ -70,6 +71,28 @@ def test_tars_are_such_as_the_loader_reads(sides: MixOptions, tmp_path: Path) ->
         at += 512 + (size + 511) // 512 * 512
     assert names == [f"game_{i:08d}.gz" for i in range(100)]
     assert len(data) >= at + 1024
+
+
+_READ = """
+import glob, json, random, sys
+import chunkparser
+parser = chunkparser.ChunkParserInner.__new__(chunkparser.ChunkParserInner)
+parser.init_structs()
+parser.sample, parser.diff_focus_min, parser.diff_focus_slope = 1, 1, 0
+parser.diff_focus_q_weight, parser.diff_focus_pol_scale = 6.0, 3.5
+files = [name for folder in glob.glob(sys.argv[1]) for name in glob.glob(folder + "*.gz")]
+read = [[int.from_bytes(r[8340:8344], "little") for r in parser.single_file_gen(name)] for name in files]
+print(json.dumps(read))
+"""
+
+
+def test_the_older_trainer_reads_the_links(sides: MixOptions, tmp_path: Path) -> None:
+    """lczero-training's own reader (tf/chunkparser.py), over the folders as its train.py globs them."""
+    manifest = mix(replace(sides, form="links", shard_games=40), tmp_path / "out", quiet=True)
+    read = run_python(tmp_path / "trainer", _READ, f"{tmp_path}/out/*/")
+    assert len(read) == manifest["games"]
+    assert sum(map(len, read)) == manifest["positions"]
+    assert sum(game[0] < 2000 for game in read) == 40
 
 
 def games_in(out: Path) -> dict[str, np.ndarray[Any, np.dtype[np.void]]]:

@@ -41,7 +41,7 @@ def draw(tally: WeightTally, formula: str) -> Figure:
             "Weights of training positions",
             formula,
             f"{tally.positions:,} positions of {tally.games:,} games count for "
-            f"{found['effective_positions']:,.0f} and {found['effective_games']:,.0f}",
+            f"{found['effective_positions']:,.0f} positions, {found['effective_games']:,.0f} games",
         )
     return figure
 
