@@ -96,7 +96,7 @@ def odds(books: tuple[str, ...], out: str, nodes: str, n_scl: str, opponent_node
             lines = openings_for(book, own.net, options["most"])
             trials += odds_trials(Path(book).stem, lines, own.params, counts, values, opponent_nodes, games)
         matches = run_matches(trials, out, own.conditions, own.open_player, halted=own.halted, on_game=own.advance)
-    rows, draw = [match_row(match) for match in matches], partial(sweep.plot_matches, matches)
+    rows, draw = [match_row(match) for match in matches], partial(sweep.plot_odds, trials, matches)
     hand_out(own, out, rows, odds_lines(matches), draw, options)
 
 

@@ -10,6 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from valuerepair.play.elo import elo_interval, share_interval
+from valuerepair.play.experiment import Trial
 from valuerepair.play.experiment_contempt import ContemptReport
 from valuerepair.play.experiment_measures import WHOLE, Match, Sweep
 from valuerepair.views import style
@@ -55,6 +56,42 @@ def plot_matches(matches: Sequence[Match], path: str | os.PathLike[str]) -> None
     style.save(figure, path)
 
 
+def plot_odds(trials: Sequence[Trial], matches: Sequence[Match], path: str | os.PathLike[str]) -> None:
+    """Points of the side that gives odds against its nodes, a plot for each kind of odds, a line for each N_scl.
+
+    `matches` are those of `trials`; bars are intervals at 0.95. Raises UsageError for another ending of the file.
+    """
+    style.format_of(path)
+    kinds = list(dict.fromkeys(_odds_of(trial) for trial in trials))
+    with style.house_style():
+        figure = Figure(figsize=(5.6 * len(kinds), 4.4), dpi=style.DPI, layout="constrained")
+        for axes, kind in zip(figure.subplots(1, len(kinds), squeeze=False)[0], kinds, strict=True):
+            of_kind = [(t, m) for t, m in zip(trials, matches, strict=True) if _odds_of(t) == kind and m.score.games]
+            _draw_odds(axes, kind, of_kind)
+    style.save(figure, path)
+
+
+def _odds_of(trial: Trial) -> str:
+    return trial.name.removesuffix(trial.sides[0].name).strip()
+
+
+def _draw_odds(axes: Axes, kind: str, played: Sequence[tuple[Trial, Match]]) -> None:
+    looks = ((style.GREY, "s"), (style.ORANGE, "o"), (style.BLUE, "^"), (style.GREEN, "v"), (style.VERMILLION, "D"))
+    for i, n_scl in enumerate(sorted({trial.sides[0].params.n_scl for trial, _ in played})):
+        line = [(t.sides[0].nodes, share_interval(m.score)) for t, m in played if t.sides[0].params.n_scl == n_scl]
+        nodes, points = [n for n, _ in line], [p.value for _, p in line]
+        bars = [[p.value - p.low for _, p in line], [p.high - p.value for _, p in line]]
+        label, (colour, marker) = f"N_scl = {n_scl or '∞'}", looks[i % len(looks)]
+        axes.errorbar(nodes, points, bars, color=colour, marker=marker, ms=5, lw=1.2, elinewidth=0.8, label=label)
+    axes.set_xscale("log")
+    axes.set(ylim=(0, 1), xlabel="nodes of the side that gives odds", ylabel="its share of the points")
+    if played:
+        axes.legend(loc="upper left")
+    second = played[0][1].second if played else "not played yet"
+    games = sum(match.score.games for _, match in played)
+    style.title(axes, kind, f"against {second}" if played else second, f"{games:,} games; intervals at 0.95")
+
+
 def _with_zero(report: ContemptReport) -> list[tuple[float, Sweep]]:
     """The temperatures, with 0 where it was measured: that is N_scl = infinity."""
     return [(0.0, sweep) for n, sweep in report.scl if math.isinf(n)] + report.temperatures
@@ -72,14 +109,12 @@ def _draw_results(axes: Axes, points: Points, name: str, nodes: int) -> None:
         )
     for x, sweep in points:
         if sweep.score.games:
-            axes.annotate(
-                f"{sweep.ratio.value:.2f}", (x, 1.0), ha="center", va="top", fontsize=7, color=style.INK, rotation=90
-            )
-    axes.set(ylim=(0, 1), xlabel=name, ylabel="share of games")
+            axes.annotate(f"{sweep.ratio.value:.2f}", (x, 1.0), ha="center", va="bottom", fontsize=7.5)
+    axes.set(ylim=(0, 1.2), yticks=[0, 0.2, 0.4, 0.6, 0.8, 1], xlabel=name, ylabel="share of games")
     if any(sweep.score.games for _, sweep in points):
-        axes.legend(loc="center right")
+        axes.legend(loc="upper center", ncols=3)
     games = sum(sweep.games for _, sweep in points)
-    style.title(axes, f"Results against {name}", f"self-play, {nodes} nodes, {games:,} games; above: (w + l) / d")
+    style.title(axes, f"Results against {name}", f"self-play, {nodes} nodes, {games:,} games; at 1.0: (w + l) / d")
 
 
 def _margin(sweep: Sweep, which: int) -> float:
@@ -113,9 +148,8 @@ def _draw_matches(axes: Axes, matches: Sequence[Match]) -> None:
         points = share_interval(best_of(match)).value
         axes.annotate(f"{match.score}, {100 * points:.1f} %", (0.99, i), xycoords=("axes fraction", "data"),
                       xytext=(0, 6), textcoords="offset points", fontsize=7, ha="right")  # fmt: skip
-    axes.set_yticks(range(len(shown)), [match.first for match in shown])
+    axes.set_yticks(range(len(shown)), ["" if len(shown) == 1 else match.first for match in shown])
     axes.set(ylim=(len(shown) - 0.4, -0.6), xlabel="Elo of the first side")
-    seconds = sorted({match.second for match in shown})
-    against = f"against {seconds[0]}" if len(seconds) == 1 else "each against the other side"
-    style.title(axes, "Match" if len(shown) < 2 else "Matches", f"{against if shown else 'not played yet'}",
-                "thick: interval at 0.90, thin: at 0.99")  # fmt: skip
+    which = f"{shown[0].first} against {shown[0].second}" if len(shown) == 1 else "each against the second side"
+    words = which if shown else "not played yet"
+    style.title(axes, "Match" if len(shown) < 2 else "Matches", words, "thick: interval at 0.90, thin: at 0.99")
