@@ -188,7 +188,7 @@ def test_no_temperature_of_equal_ratio() -> None:
 
 def plan(match_games: int = 4) -> ContemptPlan:
     """From endings that chance ends soon, by mate or stalemate."""
-    fens = ("7k/8/8/8/8/8/1QQ5/K7 w - - 0 1", "7K/8/8/8/8/8/1qq5/k7 w - - 0 1")
+    fens = ("7k/8/8/8/8/3Q4/2Q5/K7 w - - 0 1", "7K/8/8/8/8/3q4/2q5/k7 b - - 0 1")
     lines = [Opening(i, fen, (), fen, i) for i, fen in enumerate(fens)]
     return ContemptPlan(SearchParams(), 10, (0, 5), (0.5, 1.0), 6, match_games, 5, lines)
 
