@@ -172,5 +172,6 @@ def test_the_ratio_and_the_rate_of_wrong_resignations() -> None:
     assert none["resign"] is None
     assert none["decisive_ratio"] is None
     assert "infinite" in lines(none)[0]
+    assert "(w+l)/d unknown" in lines(figures([made("*")]))[0]
     assert lines(figures([])) == ["no game is finished"]
     assert math.isclose(figures([made("1/2-1/2")])["decisive_ratio"], 0)

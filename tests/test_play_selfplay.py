@@ -21,7 +21,7 @@ from valuerepair.candidates import outcomes
 from valuerepair.cli import cli
 from valuerepair.errors import ValueRepairError
 from valuerepair.play.openings import read_openings
-from valuerepair.play.pgn import read_written
+from valuerepair.play.pgn import PgnWriter, read_written
 from valuerepair.play.report import played
 from valuerepair.play.selfplay import SelfplayPlan, claimed
 from valuerepair.store import Store
@@ -117,8 +117,8 @@ def test_killed_at_any_moment_and_resumed_it_ends_as_if_never_killed(tmp_path: P
     whole = tmp_path / "whole"
     whole.mkdir()
     (whole / "book.pgn").write_text(BOOK)
-    assert run(whole, net, "--repeat", "6", "--parallel", "2").exit_code == 0
-    more = ["--repeat", "6", "--parallel", "5"]
+    assert run(whole, net, "--repeat", "4", "--parallel", "2").exit_code == 0
+    more = ["--repeat", "4", "--parallel", "5"]
     command = [sys.executable, "-m", "valuerepair", *arguments(tmp_path, net, *more)]
     path, kept = tmp_path / "games.pgn", 0
     for how in (signal.SIGKILL, signal.SIGINT):
@@ -129,7 +129,7 @@ def test_killed_at_any_moment_and_resumed_it_ends_as_if_never_killed(tmp_path: P
         process.send_signal(how)
         said, errors = process.communicate(timeout=60)
         kept = len(read_written(path)[0])
-        if how == signal.SIGINT and kept < 24:
+        if how == signal.SIGINT and kept < 16:
             assert process.returncode == 130, errors
             assert "give the same command again to go on" in said
             assert len(plays(tmp_path / "a.db")) == kept
@@ -184,6 +184,8 @@ def test_another_run_is_not_mixed_in(tmp_path: Path, net: str, book: Path, share
         (("--syzygy", "/none"), "/none: no such folder"),
         (("--engine", "lc0", "--certainty"), "--engine lc0: it has no certainty"),
         (("--engine", "lc0", "--draw", "40,8,0.01"), "--engine lc0: it ends games its own way"),
+        (("-o", "/dev/full"), "/dev/full: is no file that games could be kept in"),
+        (("-o", "/"), "/: Is a directory; give another -o FILE"),
         (("-o", "/none/games.pgn"), "/none/games.pgn: No such file or directory; give another -o FILE"),
     ],
 )
@@ -252,6 +254,39 @@ def test_z_against_the_values_of_the_store(tmp_path: Path, net: str, book: Path)
         assert "1 of 2, 50.00 %" in "\n".join(outcomes.lines(told))
         assert outcomes.figures(store, frame.iloc[2:]) is None
         assert outcomes.lines(None) == []
+
+
+def test_a_run_that_breaks_keeps_its_games(
+    tmp_path: Path, net: str, book: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write, written = PgnWriter.write, list[str]()
+
+    def breaks(writer: PgnWriter, text: str) -> None:
+        if len(written) == 3:
+            raise ValueRepairError("games.pgn: No space left on device")
+        written.append(text)
+        write(writer, text)
+
+    monkeypatch.setattr(PgnWriter, "write", breaks)
+    assert "No space left" in refused(run(tmp_path, net))
+    assert texts(tmp_path / "games.pgn") == sorted(written)
+    assert len(plays(tmp_path / "a.db")) == 3
+    with Store.open(tmp_path / "a.db") as store:
+        assert store.connection.execute("SELECT state FROM runs").fetchall() == [("interrupted",)]
+    monkeypatch.undo()
+    done = run(tmp_path, net)
+    assert "3 of 4 games are played already" in done.stderr
+    assert len(plays(tmp_path / "a.db")) == 4
+
+
+def test_resignations_are_measured(tmp_path: Path, net: str, book: Path) -> None:
+    more = ["--resign", "20", "--no-resign-share", "0.5", "--repeat", "5", "--json", "--max-plies", "120"]
+    told = json.loads(run(tmp_path, net, *more).stdout)
+    games = [played(game) for game in read_written(tmp_path / "games.pgn")[0]]
+    assert told["resign"]["taken"] == sum(game.ending == "resigned" for game in games) > 0
+    due = [game for game in games if game.would_resign is not None and game.z is not None]
+    assert told["resign"]["due"] == len(due) > 0
+    assert all(game.ending != "resigned" for game in due)
 
 
 @pytest.mark.slow

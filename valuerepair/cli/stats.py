@@ -21,7 +21,8 @@ def command(
     """Say what is in the store: positions, nets, oracles, candidate rates with 95 % intervals, and what it cost.
 
     Of the candidates at the threshold also: which labels they have (vr label), how often the second look says that the
-    search was right (vr confirm), and how diverse they are.
+    search was right (vr confirm), how diverse they are, and whose values the games played from them (vr selfplay) agree
+    with.
 
     \b
     Example:

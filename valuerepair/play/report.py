@@ -138,7 +138,10 @@ def lines(figures: dict[str, Any]) -> list[str]:
     games = figures["games"]
     if not games:
         return ["no game is finished"]
-    ratio, low, high = (_number(figures[f"decisive_ratio{end}"]) for end in ("", "_low", "_high"))
+    if figures["undecided"] == games:
+        ratio, low, high = "unknown", "0", "infinite"
+    else:
+        ratio, low, high = (_number(figures[f"decisive_ratio{end}"]) for end in ("", "_low", "_high"))
     undecided = f", {figures['undecided']:,} undecided" if figures["undecided"] else ""
     endings = ", ".join(f"{how} {count:,}" for how, count in figures["endings"].items())
     repeats = ", ".join(

@@ -7,9 +7,10 @@ import hashlib
 import json
 import os
 import platform
+import stat
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -153,6 +154,10 @@ def play_selfplay(
         try:
             keeper.begin(written)
             return _play(plan, source, keeper, len(written), progress)
+        except BaseException:
+            with suppress(ValueRepairError):
+                keeper.end("interrupted")
+            raise
         finally:
             keeper.close()
 
@@ -292,6 +297,8 @@ def claimed(path: Path) -> Iterator[None]:
     except OSError as error:
         raise ValueRepairError(f"{path}: {error.strerror}; give another -o FILE") from None
     try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise ValueRepairError(f"{path}: is no file that games could be kept in; give another -o FILE")
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
