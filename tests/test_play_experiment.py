@@ -16,7 +16,16 @@ from tests.play_doubles import ScriptedPlayer
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.mcts.params import SearchParams
 from valuerepair.play.elo import Pentanomial, Score
-from valuerepair.play.experiment import Conditions, Contestant, Played, Trial, game_file, play_trial, white_material
+from valuerepair.play.experiment import (
+    Conditions,
+    Contestant,
+    Played,
+    Trial,
+    game_file,
+    play_trial,
+    trial_path,
+    white_material,
+)
 from valuerepair.play.experiment_contempt import ContemptPlan, ContemptReport, run_contempt
 from valuerepair.play.experiment_matches import odds_trials, option_trials, run_matches
 from valuerepair.play.experiment_measures import (
@@ -28,7 +37,14 @@ from valuerepair.play.experiment_measures import (
 from valuerepair.play.openings import Opening
 from valuerepair.play.referee import Rules
 from valuerepair.positions import STARTPOS_FEN
-from valuerepair.views.experiment_table import contempt_lines, contempt_rows, match_lines, odds_lines, to_csv
+from valuerepair.views.experiment_table import (
+    UNFINISHED,
+    contempt_lines,
+    contempt_rows,
+    match_lines,
+    odds_lines,
+    to_csv,
+)
 from valuerepair.views.sweep import draw_contempt, plot_contempt, plot_matches, plot_odds
 
 CONDITIONS = Conditions("a net", Rules(max_plies=12), seed=7, jobs=4)
@@ -226,6 +242,18 @@ def test_the_match_stays_with_its_temperature(tmp_path: Path) -> None:
     assert report.match is not None
     assert (report.match.first, report.match.second) == (side.name, other.name)
     assert report.match.score.games + report.match.undecided == 4
+
+
+def test_settings_that_are_not_finished_are_marked(tmp_path: Path) -> None:
+    contempt(tmp_path)
+    path = trial_path(tmp_path, "tau=1")
+    path.write_text("\n".join(path.read_text().splitlines()[:4]) + "\n")
+    report = contempt(tmp_path, report=True)
+    text = "\n".join(contempt_lines(report))
+    assert "tau=1* " in text
+    assert "tau=0.5 " in text
+    assert UNFINISHED in text
+    assert [row["planned"] - row["games"] for row in contempt_rows(report)] == [0, 0, 0, 3, 0]
 
 
 def test_plots_before_any_game(tmp_path: Path) -> None:

@@ -125,7 +125,7 @@ def run_contempt(
         with game_file(folder, trial, conditions) as kept:
             for played in play_trial(trial, kept, conditions, open_player, halted):
                 on_game(trial.name, played)
-            sweeps[trial.name] = sweep_of(trial.name, _first(kept.games, trial.games), threshold)
+            sweeps[trial.name] = sweep_of(trial.name, _first(kept.games, trial.games), threshold, planned=trial.games)
     scl = [(trial.sides[0].params.n_scl or math.inf, sweeps[trial.name]) for trial in plan.scl_trials]
     taus = [(trial.sides[0].params.temperature, sweeps[trial.name]) for trial in plan.temperature_trials]
     match, inside = None, True
@@ -139,8 +139,8 @@ def run_contempt(
             with game_file(folder, trial, conditions) as kept:
                 for played in play_trial(trial, kept, conditions, open_player, halted):
                     on_game(trial.name, played)
-                names = [side.name for side in trial.sides]
-                match = match_of(trial.name, _first(kept.games, trial.games), names[0], names[1])
+                first, second = (side.name for side in trial.sides)
+                match = match_of(trial.name, _first(kept.games, trial.games), first, second, trial.games)
     return ContemptReport(scl, taus, match, inside, plan.nodes)
 
 

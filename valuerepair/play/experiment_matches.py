@@ -85,5 +85,5 @@ def run_matches(
             for played in play_trial(trial, kept, conditions, open_player, halted):
                 on_game(trial.name, played)
             games = [kept.games[number] for number in sorted(kept.games) if number < trial.games]
-            found.append(match_of(trial.name, games, trial.sides[0].name, trial.sides[1].name))
+            found.append(match_of(trial.name, games, trial.sides[0].name, trial.sides[1].name, trial.games))
     return found

@@ -32,7 +32,8 @@ class Sweep:
     `score` is White's. `ratio` is (w + l) / d. `repeats` are, to each of `REPEAT_PLIES` and `WHOLE`, the shares of the
     games that are identical to an earlier one from the same opening, among those that have an earlier one.
     `interesting` are positions a thousand, of those searched, in which the net's own value and the search's are at
-    least `threshold` apart. `plies` is the mean length after the book.
+    least `threshold` apart. `plies` is the mean length after the book. `planned` games are to be played: as long as
+    some of them are not over, those that are over are the shorter ones.
     """
 
     name: str
@@ -46,6 +47,7 @@ class Sweep:
     positions: int
     plies: float
     nodes: int
+    planned: int
 
     @property
     def games(self) -> int:
@@ -60,7 +62,7 @@ class Sweep:
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """The games of one contestant against another, from the first one's side; see `play.pairs.Tally`."""
+    """The games of one contestant against another, from the first one's side; see `play.pairs.Tally` and `Sweep`."""
 
     name: str
     first: str
@@ -70,10 +72,13 @@ class Match:
     as_black: Score
     pairs: Pentanomial
     undecided: int
+    planned: int
 
 
-def sweep_of(name: str, games: Sequence[Played], threshold: float, seed: int = 0) -> Sweep:
-    """What self-play games show. Intervals are bootstrapped over openings, so that repeated games do not count twice.
+def sweep_of(name: str, games: Sequence[Played], threshold: float, *, planned: int = 0, seed: int = 0) -> Sweep:
+    """What self-play games show; `planned` of them unless there are more.
+
+    Intervals are bootstrapped over openings, so that repeated games do not count twice.
 
     Where there are fewer than 8 openings they are bootstrapped over games, which says too much if games repeat.
     """
@@ -96,15 +101,26 @@ def sweep_of(name: str, games: Sequence[Played], threshold: float, seed: int = 0
         int(positions.sum()),
         float(np.mean([len(game.moves) for game in games])) if games else math.nan,
         sum(game.nodes for game in games),
+        max(planned, len(games)),
     )
 
 
-def match_of(name: str, games: Sequence[Played], first: str, second: str) -> Match:
+def match_of(name: str, games: Sequence[Played], first: str, second: str, planned: int = 0) -> Match:
     """What a match shows; undecided games are counted apart."""
     tally = Tally(first)
     for game in games:
         tally.add_result(game.number, game.white == first, game.result)
-    return Match(name, first, second, tally.score, tally.as_white, tally.as_black, tally.pairs, tally.undecided)
+    return Match(
+        name,
+        first,
+        second,
+        tally.score,
+        tally.as_white,
+        tally.as_black,
+        tally.pairs,
+        tally.undecided,
+        max(planned, len(games)),
+    )
 
 
 def repeats_of(games: Sequence[Played]) -> dict[str, float]:

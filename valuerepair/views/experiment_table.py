@@ -12,6 +12,8 @@ from valuerepair.play.elo import LEVELS, Interval, Pentanomial, Score, elo_inter
 from valuerepair.play.experiment_contempt import ContemptReport
 from valuerepair.play.experiment_measures import WHOLE, Match, Sweep
 
+# Games of a setting run side by side, and what is said of it before the last one is over leans to the short ones.
+UNFINISHED = "* not all games of the setting are over: those that are over are the shorter ones"
 _HEAD = (
     f"{'setting':<12} {'games':>6} {'White +W =D -L':>20} {'(w+l)/d':>8} {'95 %':>15} "
     f"{'same to 20':>11} {'whole':>7} {'interesting/1000':>17} {'95 %':>13} {'plies':>6}"
@@ -23,6 +25,8 @@ def contempt_lines(report: ContemptReport) -> list[str]:
     lines = [f"Self-play at {report.nodes} nodes a move", "", _HEAD]
     lines += [_sweep_line(sweep) for _, sweep in report.scl]
     lines += [_sweep_line(sweep) for _, sweep in report.temperatures]
+    if any(0 < sweep.games < sweep.planned for _, sweep in [*report.scl, *report.temperatures]):
+        lines.append(UNFINISHED)
     if report.match is not None:
         lines += ["", *match_lines(report.match)]
         if not report.matched_inside:
@@ -34,6 +38,8 @@ def match_lines(match: Match) -> list[str]:
     """A match: W/D/L, by colour, pairs, Elo with the interval and the verdict at each level."""
     games = match.score.games
     lines = [f"{match.first} against {match.second}: {match.score} of {games:,} games"]
+    if games + match.undecided < match.planned:
+        lines[0] += f" ({match.planned:,} to be played: those that are over are the shorter ones)"
     if match.undecided:
         lines[0] += f", {match.undecided:,} undecided"
     if not games:
@@ -49,13 +55,15 @@ def match_lines(match: Match) -> list[str]:
 
 def odds_lines(matches: Sequence[Match]) -> list[str]:
     """A line a setting: what the side that gives odds scored."""
-    lines = [f"{'odds':<34} {'games':>6} {'+W -L =D':>18} {'points':>8} {'Elo at 0.95':>28}"]
-    for match in matches:
+    unfinished = [match.score.games + match.undecided < match.planned for match in matches]
+    lines = [f"{'odds':<40} {'games':>6} {'+W -L =D':>18} {'points':>8} {'Elo at 0.95':>28}"]
+    for match, marked in zip(matches, unfinished, strict=True):
         share, elo = share_interval(match.score), elo_interval(match.score)
+        name = match.name + "*" * marked
         lines.append(
-            f"{match.name:<34} {match.score.games:>6,} {match.score!s:>18} {100 * share.value:>6.1f} % {_elo(elo):>28}"
+            f"{name:<40} {match.score.games:>6,} {match.score!s:>18} {100 * share.value:>6.1f} % {_elo(elo):>28}"
         )
-    return lines
+    return lines + [UNFINISHED] * any(unfinished)
 
 
 def best_of(match: Match) -> Score | Pentanomial:
@@ -75,7 +83,7 @@ def match_row(match: Match) -> dict[str, Any]:
     """A match as a row."""
     results = best_of(match)
     row: dict[str, Any] = {"kind": "match", "setting": match.name, "first": match.first, "second": match.second}
-    row |= {"games": match.score.games, "undecided": match.undecided}
+    row |= {"games": match.score.games, "undecided": match.undecided, "planned": match.planned}
     row |= {"wins": match.score.wins, "draws": match.score.draws, "losses": match.score.losses}
     row |= {"pairs": " ".join(str(count) for count in match.pairs.counts), "los": _number(los(results))}
     row["elo"] = _number(elo_interval(results).value)
@@ -100,16 +108,18 @@ def _sweep_line(sweep: Sweep) -> str:
     if not sweep.games:
         return f"{sweep.name:<12} not played yet"
     ratio, found = sweep.ratio, sweep.interesting
+    name = sweep.name + "*" * (sweep.games < sweep.planned)
     score = f"+{sweep.score.wins} ={sweep.score.draws} -{sweep.score.losses}"
     return (
-        f"{sweep.name:<12} {sweep.games:>6,} {score:>20} {ratio.value:>8.2f} {_bounds(ratio, 2):>15} "
+        f"{name:<12} {sweep.games:>6,} {score:>20} {ratio.value:>8.2f} {_bounds(ratio, 2):>15} "
         f"{_percent(sweep.repeats['20']):>11} {_percent(sweep.repeats[WHOLE]):>7} {found.value:>17.1f} "
         f"{_bounds(found, 1):>13} {sweep.plies:>6.0f}"
     )
 
 
 def _sweep_row(kind: str, value: float, sweep: Sweep) -> dict[str, Any]:
-    row: dict[str, Any] = {"kind": kind, "setting": sweep.name, "value": _number(value), "games": sweep.games}
+    row: dict[str, Any] = {"kind": kind, "setting": sweep.name, "value": _number(value)}
+    row |= {"games": sweep.games, "planned": sweep.planned}
     row |= {"undecided": sweep.undecided, "openings": sweep.openings}
     row |= {"wins": sweep.score.wins, "draws": sweep.score.draws, "losses": sweep.score.losses}
     for name, interval in (("ratio", sweep.ratio), ("interesting", sweep.interesting)):
