@@ -14,24 +14,31 @@ from typing import NoReturn
 from tqdm import tqdm
 
 PLAIN_INTERVAL_S = 10.0
+_WITHOUT_ETA = "{l_bar}{bar}| {n_fmt}/{total_fmt} [{elapsed}{postfix}]"
 
 
 class Progress:
     """Counts work done towards `total` (None: unknown) and shows it on standard error with an ETA.
 
     On a terminal this is a tqdm bar; elsewhere a plain line at most every ten seconds, so that logs stay short.
-    `quiet` shows nothing. Use as a context manager.
+    `quiet` shows nothing. With `own_eta` the time left is not that of equal pieces one after another: the caller
+    knows better and says it in its `note`. Use as a context manager.
     """
 
-    def __init__(self, label: str, total: int | None = None, unit: str = "", *, quiet: bool = False) -> None:
+    def __init__(
+        self, label: str, total: int | None = None, unit: str = "", *, quiet: bool = False, own_eta: bool = False
+    ) -> None:
         self._label, self._unit, self._quiet = label, unit, quiet
         self._terminal = sys.stderr.isatty() and not quiet
         self._started = self._shown = time.monotonic()
-        self._note = ""
+        self._note, self._own_eta = "", own_eta
         self.total, self.done = total, 0
         self._bar: tqdm[NoReturn] | None = None
         if self._terminal:
-            self._bar = tqdm(total=total, desc=label, unit=f" {unit}", smoothing=0.1, dynamic_ncols=True)
+            shape = _WITHOUT_ETA if own_eta else None
+            self._bar = tqdm(
+                total=total, desc=label, unit=f" {unit}", smoothing=0.1, dynamic_ncols=True, bar_format=shape
+            )
 
     def advance(self, amount: int = 1) -> None:
         """Adds finished work."""
@@ -73,7 +80,7 @@ class Progress:
         elapsed = self._shown - self._started
         share = f"{self.done}/{self.total}" if self.total else f"{self.done}"
         left = ""
-        if self.total and self.done:
+        if self.total and self.done and not self._own_eta:
             left = f", {format_duration(elapsed * (self.total - self.done) / self.done)} left"
         note = f", {self._note}" if self._note else ""
         print(

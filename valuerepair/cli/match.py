@@ -91,7 +91,7 @@ def command(side_a: str, side_b: str, **given: Any) -> None:
     device = Device(given["device"], given["threads"], given["winograd"])
     with (
         Lineup(sides, plan.control, given["jobs"], plan.games, device, say) as lineup,
-        Progress("match", unit="games", quiet=quiet) as progress,
+        Progress("match", unit="games", quiet=quiet, own_eta=True) as progress,
     ):
         say("\n".join([*lineup.lines(), *remark]))
         end = play_match(plan, lineup, given["output"], progress=progress, say=progress.say)

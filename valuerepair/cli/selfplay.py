@@ -47,7 +47,7 @@ def command(book: str, **given: Any) -> None:
     openings = read_openings(book, strict=True)
     quiet = given["quiet"] or given["as_json"]
     with ExitStack() as stack:
-        progress = stack.enter_context(Progress("Self-play", None, "games", quiet=quiet))
+        progress = stack.enter_context(Progress("Self-play", None, "games", quiet=quiet, own_eta=True))
         source = _source(given, params, rules, len(openings), progress.say)
         stack.push(source)
         plan = SelfplayPlan(
