@@ -10,7 +10,9 @@ import sys
 import time
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
+import chess.pgn
 import psutil
 import pytest
 
@@ -113,20 +115,34 @@ def test_stockfish_against_itself(tmp_path: Path, stockfish: str) -> None:
 
 
 def test_a_net_against_stockfish(tmp_path: Path, stockfish: str, shared_data: Path) -> None:
-    """The net by nodes as a search here, and by time as an engine of its own."""
-    net = shared_data / "nets" / "maia-1900.pb.gz"
-    write_book(tmp_path / "book.pgn", 1)
-    common = ("--openings", "book.pgn", "--jobs", "2", "--json", "--max-plies", "60")
-    code, out, err = finished(f"net={net},nodes=4", f"{stockfish},nodes=50", *common, cwd=tmp_path)
-    assert code == 0, err
-    assert json.loads(out)["games"] == 2
-    assert {game.headers["White"] for game in read_games(tmp_path / "match.pgn")} >= {"maia-1900"}
-    code, out, err = finished(f"net={net}", stockfish, "--movetime", "10ms", "-o", "t.pgn", *common, cwd=tmp_path)
-    assert code == 0, err
-    assert json.loads(out)["games"] == 2
-    games = read_games(tmp_path / "t.pgn")
-    assert {game.headers["TimeControl"] for game in games} == {"0.01/move"}
+    """By nodes the net is a search here, in the same process."""
+    result, games = net_match(tmp_path, f"{net_of(shared_data)},nodes=4", f"{stockfish},nodes=50")
+    assert result["games"] == len(games) == 2
     assert Counter(game.headers["White"] for game in games)["maia-1900"] == 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("limit", "tag"), [(("--movetime", "10ms"), "0.01/move"), (("--tc", "2+0.05"), "2+0.05")])
+def test_a_net_by_time_is_an_engine_of_its_own(
+    tmp_path: Path, stockfish: str, shared_data: Path, limit: tuple[str, str], tag: str
+) -> None:
+    result, games = net_match(tmp_path, net_of(shared_data), stockfish, *limit)
+    assert result["games"] == len(games) == 2
+    assert {game.headers["TimeControl"] for game in games} == {tag}
+    assert Counter(game.headers["White"] for game in games)["maia-1900"] == 1
+
+
+def net_of(shared_data: Path) -> str:
+    return f"net={shared_data / 'nets' / 'maia-1900.pb.gz'}"
+
+
+def net_match(folder: Path, *arguments: str) -> tuple[dict[str, Any], list[chess.pgn.Game]]:
+    """One opening with both colours: the result as JSON, and the games."""
+    write_book(folder / "book.pgn", 1)
+    common = ("--openings", "book.pgn", "--jobs", "2", "--json", "--max-plies", "60", "-q")
+    code, out, err = finished(*arguments, *common, cwd=folder)
+    assert (code, err) == (0, "")
+    return json.loads(out), read_games(folder / "match.pgn")
 
 
 @pytest.mark.parametrize(
@@ -135,10 +151,17 @@ def test_a_net_against_stockfish(tmp_path: Path, stockfish: str, shared_data: Pa
         (("net=x", "stockfish", "--games", "3", "--nodes", "1"), 2, "--games 3: must be even"),
         (("nosuch", "nosuch", "--nodes", "1"), 1, "nosuch: no such engine"),
         (("net=x,nods=1", "stockfish"), 2, "did you mean nodes?"),
-        (("nosuch", "nosuch", "--openings", "no.pgn"), 1, "no.pgn: no such file"),
-        (("nosuch", "nosuch", "--nodes", "1", "--sprt", "elo0=1"), 2, "elo0 and elo1 are needed"),
-        (("nosuch", "nosuch", "--nodes", "1", "--jobs", "0"), 2, "--jobs 0"),
-        (("nosuch", "nosuch", "--nodes", "1", "--tc", "1+1"), 2, "give one of them"),
+        pytest.param(("nosuch", "nosuch", "--openings", "no.pgn"), 1, "no.pgn: no such file", marks=pytest.mark.slow),
+        pytest.param(
+            ("nosuch", "nosuch", "--nodes", "1", "--sprt", "elo0=1"),
+            2,
+            "elo0 and elo1 are needed",
+            marks=pytest.mark.slow,
+        ),
+        pytest.param(("nosuch", "nosuch", "--nodes", "1", "--jobs", "0"), 2, "--jobs 0", marks=pytest.mark.slow),
+        pytest.param(
+            ("nosuch", "nosuch", "--nodes", "1", "--tc", "1+1"), 2, "give one of them", marks=pytest.mark.slow
+        ),
     ],
 )
 def test_what_is_wrong_is_said_in_one_line(
