@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 from pathlib import Path
 
 import pytest
+
+# A shell that starts the tests in the background has them, and all that they start, ignore Ctrl-C; tests send it.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 SHARED_DATA = Path(os.environ.get("VALUEREPAIR_TEST_DATA", Path(__file__).parents[2] / "shared" / "data"))
 
