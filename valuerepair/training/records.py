@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
-from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -106,10 +105,12 @@ def _check_visits(game: GameRecord, at: NDArray[np.int64], searches: Sequence[Se
 
 def _find(search: SearchResult, move: str) -> int:
     """Where the played move stands among those searched."""
-    for i, other in enumerate(search.moves):
-        if other.move == move:
-            return i
-    raise ValueError(f"{move} was played, but is none of the moves searched")
+    if search.best_move == move:
+        return 0
+    try:
+        return [other.move for other in search.moves].index(move)
+    except ValueError:
+        raise ValueError(f"{move} was played, but is none of the moves searched") from None
 
 
 def _fill_boards(
@@ -149,9 +150,9 @@ def _fill_policies(
         facts.input_format,
         at,
         cuts,
-        np.fromiter(map(encode_move, map(attrgetter("move"), moves)), np.uint16, len(moves)),
-        np.fromiter(map(attrgetter("visits"), moves), np.int64, len(moves)),
-        np.fromiter(map(attrgetter("net_prior"), moves), np.float32, len(moves)),
+        np.array([encode_move(move.move) for move in moves], np.uint16),
+        np.array([move.visits for move in moves], np.int64),
+        np.array([move.net_prior for move in moves], np.float32),
         float(facts.policy_temperature),
         indices,
         records.view("<f4").reshape(len(at), _WORDS)[:, _POLICY],
