@@ -8,7 +8,8 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import chess
 import chess.pgn
@@ -19,11 +20,13 @@ from click.testing import CliRunner, Result
 
 from valuerepair.candidates import outcomes
 from valuerepair.cli import cli
-from valuerepair.errors import ValueRepairError
+from valuerepair.errors import UsageError, ValueRepairError
+from valuerepair.nets import Net
 from valuerepair.play.openings import read_openings
 from valuerepair.play.pgn import PgnWriter, read_written
 from valuerepair.play.report import played
 from valuerepair.play.selfplay import SelfplayPlan, claimed
+from valuerepair.play.selfplay_sources import ForestSource
 from valuerepair.store import Store
 from valuerepair.store.plays import outcomes as outcomes_of
 
@@ -142,6 +145,32 @@ def test_killed_at_any_moment_and_resumed_it_ends_as_if_never_killed(tmp_path: P
     again = run(tmp_path, net, *more)
     assert again.exit_code == 0
     assert texts(path) == texts(whole / "games.pgn")
+
+
+def test_a_run_killed_between_records_and_game_goes_on(tmp_path: Path, net: str, book: Path) -> None:
+    chunks, path = tmp_path / "chunks", tmp_path / "games.pgn"
+    whole = run(tmp_path, net, "--training", str(chunks))
+    assert whole.exit_code == 0, whole.output
+    games, first = texts(path), {file.name: file.read_bytes() for file in chunks.iterdir()}
+    path.write_text("")  # as a killed run leaves it that had written the first game's records
+    for name in sorted(first)[1:]:
+        (chunks / name).unlink()
+    (tmp_path / "a.db").unlink()
+    again = run(tmp_path, net, "--training", str(chunks))
+    assert again.exit_code == 0, again.output
+    assert texts(path) == games
+    assert {file.name: file.read_bytes() for file in chunks.iterdir()} == first
+
+
+def test_records_of_nets_of_two_input_formats_are_refused() -> None:
+    source = ForestSource.__new__(ForestSource)
+    for formats in ([1], [1, 1], [1, 5]):
+        source.nets = cast("list[Net]", [SimpleNamespace(identity=SimpleNamespace(input_format=i)) for i in formats])
+        if len(set(formats)) == 1:
+            assert source.input_format() == 1
+        else:
+            with pytest.raises(UsageError, match="input formats 1 and 5"):
+                source.input_format()
 
 
 def refused(done: Result) -> str:

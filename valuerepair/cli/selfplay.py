@@ -94,8 +94,11 @@ def _source(
 
 
 def _goes_on(output: str) -> bool:
-    """Whether there are games of an earlier run: then the folder of training records is not empty."""
-    return Path(output).is_file() and Path(output).stat().st_size > 0
+    """Whether an earlier run was here: then the folder of training records is not empty.
+
+    A run that was killed leaves its file, be it empty: a game's records come before the game.
+    """
+    return Path(output).is_file()
 
 
 def _chunks(given: dict[str, Any], source: ForestSource | Lc0Source) -> Any:
@@ -107,7 +110,7 @@ def _chunks(given: dict[str, Any], source: ForestSource | Lc0Source) -> Any:
     from valuerepair.training.writer import ChunkWriter
 
     assert isinstance(source, ForestSource)
-    facts = NetFacts.of(source.nets[0].identity.input_format, source.params)
+    facts = NetFacts.of(source.input_format(), source.params)
     return ChunkWriter(given["training"], facts, resume=_goes_on(given["output"]))
 
 

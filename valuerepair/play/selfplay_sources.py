@@ -76,6 +76,13 @@ class ForestSource:
             self._games = games
             yield from games
 
+    def input_format(self) -> int:
+        """Of the planes of training records. Raises UsageError where two nets differ: the records are of one format."""
+        first, *others = (net.identity.input_format for net in self.nets)
+        if others not in ([], [first]):
+            raise UsageError(f"--training: the nets have input formats {first} and {others[0]}; records are of one")
+        return first
+
     def running(self) -> Sequence[float]:
         return self._games.running() if self._games is not None else []
 
