@@ -98,8 +98,9 @@ class Manifest:
             entries = "" if file.positions == file.distinct else f"{file.positions:,} entries of "
             lines.append(f"{directory}/{name}: {entries}{file.distinct:,} positions of {file.games:,} games, {sides}")
             lines += [f"  {line}" for line in described(self.diversity[name.removesuffix(".pgn")])]
-        book = f"--weights=NET.pb.gz --openings-pgn={directory}/book.pgn --games=-2"  # once through the book
-        lines.append(f"next: lc0 selfplay {book} --history-fill-new={self.net['history_fill']} --visits=800 --training")
+        fill = "" if self.net["history_fill"] == "fen_only" else f" --history-fill {self.net['history_fill']}"
+        book = f"{directory}/book.pgn --net {self.net['name']}{fill}"
+        lines.append(f"next: vr selfplay {book} --nodes 800 --training chunks (with --engine lc0 Leela itself plays)")
         return lines
 
     def _parent_lines(self) -> list[str]:
