@@ -6,6 +6,7 @@ import hashlib
 import json
 import random
 import re
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -231,7 +232,10 @@ def test_the_command_writes_a_checked_book(vr: Vr, db: Path, tmp_path: Path) -> 
     assert manifest["alpha"] == {"value": 170.0, "origin": "given"}
     assert (manifest["threshold"], manifest["seed"], manifest["holdout"]) == (0.55, 0, 0.0)
     assert manifest["version"].startswith("valuerepair ")
-    assert "--openings-pgn=valuerepair-books/book.pgn" in result.output
+    hint = next(line for line in result.output.splitlines() if line.startswith("next: vr selfplay "))
+    words = shlex.split(hint.removeprefix("next: vr selfplay ").partition(" (")[0])
+    given = selfplay.make_context("selfplay", words).params  # the command line takes it as it stands
+    assert (given["book"], given["net_spec"], given["training"]) == ("valuerepair-books/book.pgn", "key-net", "chunks")
 
 
 def test_pgn_and_epd_name_the_same_positions_in_order(vr: Vr, db: Path, tmp_path: Path) -> None:
