@@ -21,6 +21,7 @@ from tests.mining_doubles import mine_by_key, random_games
 from valuerepair.archives import SampleOptions
 from valuerepair.books import BookOptions, check_book, choose_rows
 from valuerepair.cli.books import command
+from valuerepair.cli.selfplay import command as selfplay
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.mining import MineOptions
 from valuerepair.positions import STARTPOS_FEN
