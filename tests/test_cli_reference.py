@@ -14,7 +14,7 @@ from valuerepair.cli.reference import render, walk
 
 ROOT = Path(__file__).parents[1]
 HEAVY = ("numpy", "pandas", "numba", "onnxruntime", "chess", "matplotlib", "statsmodels", "pyarrow")
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 
 def test_reference_is_current() -> None:
