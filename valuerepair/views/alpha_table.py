@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from valuerepair.errors import ValueRepairError
-from valuerepair.store.rates import Rate, wilson
+from valuerepair.store.rates import Rate, weighted
 from valuerepair.values import ALPHA_BOUNDS, DEFAULT_ALPHA, Alpha, AlphaFit, Norm, fit_alpha
 
 if TYPE_CHECKING:
@@ -97,19 +97,20 @@ def alpha_table(
 ) -> AlphaTable:
     """Fits alpha in both norms to what `net` and `oracle` (default: the pair with most) have scored.
 
-    Raises ValueRepairError when there is nothing to fit.
+    Fits and rates have the rows' weights, as `Store.alpha` has. Raises ValueRepairError when there is nothing to fit.
     """
     net_id, oracle_id = store.pick(net, oracle)
     now = store.alpha(net_id, oracle_id)
     frame = store.frame(net, oracle, DEFAULT_ALPHA, text=False)
     q, cp = frame["net_q"].to_numpy(np.float64), frame["cp"].to_numpy(np.float64)
-    fits = {norm: fit_alpha(q, cp, norm=norm, bootstrap=bootstrap, seed=seed) for norm in NORMS}
+    weight = frame["weight"].to_numpy(np.float64)
+    fits = {norm: fit_alpha(q, cp, weight, norm=norm, bootstrap=bootstrap, seed=seed) for norm in NORMS}
     alphas: dict[str, float] = {"default": DEFAULT_ALPHA, "now": now.value}
     alphas.update((norm, fit.alpha) for norm, fit in fits.items())
     rates = {}
     for name, value in alphas.items():
         differences = store.frame(net, oracle, value, text=False)["disagreement"].to_numpy(np.float64)
         scored = ~np.isnan(differences)
-        rates[name] = wilson(int((np.abs(differences[scored]) >= threshold).sum()), int(scored.sum()))
+        rates[name] = weighted(np.abs(differences[scored]) >= threshold, weight[scored])
     attrs = frame.attrs
     return AlphaTable(attrs["net"]["name"], attrs["oracle"]["label"], threshold, now, fits, rates)
