@@ -1,0 +1,142 @@
+"""What the kinds of plots have in common: what is asked of a store, the rows they draw, the words below a title."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+
+from valuerepair.errors import ValueRepairError
+from valuerepair.store.queries import QFrom, check_threshold
+from valuerepair.store.rates import Rate, weighted
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from valuerepair.store import Store
+
+Floats = NDArray[np.float64]
+Flags = NDArray[np.bool_]
+
+DEFAULT_THRESHOLD = 0.55
+
+
+class Drawing(NamedTuple):
+    """A figure, and in one line what it shows."""
+
+    figure: Figure
+    said: str
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What is asked of a store: `net`, `oracle`, `alpha` and `q_from` as in `Store.frame`.
+
+    `weighted`: rows that a screening ladder searched for many stand for as many. Raises UsageError for a threshold
+    outside (0, 2].
+    """
+
+    threshold: float = DEFAULT_THRESHOLD
+    net: str | None = None
+    oracle: str | None = None
+    alpha: float | None = None
+    q_from: QFrom = "cp"
+    weighted: bool = True
+
+    def __post_init__(self) -> None:
+        check_threshold(self.threshold)
+
+    def frame(self, store: Store, *, text: bool = False) -> pd.DataFrame:
+        """The scored positions, see `Store.frame`."""
+        return store.frame(self.net, self.oracle, self.alpha, self.q_from, text=text)
+
+
+@dataclass(frozen=True, slots=True)
+class Scored:
+    """The rows of a frame that have both values: `net`, `deep` (Q, side to move) and `weight` are [n].
+
+    `rows` [m] says which of the frame's they are. `weight` is 1 where there are none, or none are wanted.
+    """
+
+    net: Floats
+    deep: Floats
+    weight: Floats
+    rows: Flags
+    weighted: bool
+
+    @property
+    def disagreement(self) -> Floats:
+        """[n] net Q - deep Q."""
+        return self.net - self.deep
+
+    @property
+    def left_out(self) -> int:
+        """Rows without a deep Q."""
+        return int((~self.rows).sum())
+
+    def rate(self, hits: Flags) -> Rate:
+        """The share of `hits` [n], by weight."""
+        return weighted(hits, self.weight)
+
+
+def scored(frame: pd.DataFrame, *, by_weight: bool = True) -> Scored:
+    """The rows of `frame` that can be drawn. Raises ValueRepairError when there is none."""
+    deep = frame["deep_q"].to_numpy(np.float64)
+    net = frame["net_q"].to_numpy(np.float64)
+    usable = ~(np.isnan(deep) | np.isnan(net))
+    if not usable.any():
+        kind = frame.attrs.get("q_from", "cp")
+        raise ValueRepairError(
+            f"nothing to plot: none of the {len(frame):,} positions has a deep score from {kind}; "
+            f"try --q-from {'wdl' if kind == 'cp' else 'cp'}"
+        )
+    weight = np.ones(len(frame))
+    if by_weight and "weight" in frame:
+        weight = frame["weight"].to_numpy(np.float64)
+    return Scored(net[usable], deep[usable], weight[usable], usable, bool((weight[usable] != 1).any()))
+
+
+def names(frame: pd.DataFrame) -> tuple[str, str]:
+    """The net and the oracle of a frame."""
+    attrs = frame.attrs
+    return attrs.get("net", {}).get("name", "net"), attrs.get("oracle", {}).get("label", "deep search")
+
+
+def scale(frame: pd.DataFrame) -> str:
+    """Where deep Q comes from."""
+    attrs = frame.attrs
+    if attrs.get("q_from") == "wdl":
+        return "deep Q from the engine's WDL"
+    return f"alpha {attrs['alpha']['value']:.0f}, {attrs['alpha']['origin']}" if "alpha" in attrs else "alpha unknown"
+
+
+def made_from(frame: pd.DataFrame) -> str:
+    """Net, oracle and alpha, for the line below a title."""
+    return " · ".join((*names(frame), scale(frame)))
+
+
+def short_scale(frame: pd.DataFrame) -> str:
+    """Where deep Q comes from, for the line that `vr plot` says."""
+    chosen = frame.attrs["alpha"]
+    if frame.attrs["q_from"] == "wdl":
+        return "Q from WDL"
+    return f"alpha {chosen['value']:.0f} ({chosen['origin']})"
+
+
+def counted(rows: Scored, threshold: float) -> str:
+    """How many positions and candidates, their share by weight, and what was left out."""
+    off = np.abs(rows.disagreement) >= threshold
+    by = " by weight" if rows.weighted else ""
+    left_out = f"; {rows.left_out:,} without a deep score left out" if rows.left_out else ""
+    return (
+        f"{len(off):,} positions, {int(off.sum()):,} candidates ({100 * rows.rate(off).rate:.2f} %{by}) "
+        f"with |net Q − deep Q| ≥ {threshold:g}{left_out}"
+    )
+
+
+def percent(rate: Rate) -> str:
+    """A rate with its interval."""
+    return f"{100 * rate.rate:.2f} % (95 %: {100 * rate.low:.2f} to {100 * rate.high:.2f})"
