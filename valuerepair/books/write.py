@@ -48,9 +48,9 @@ def write_books(
         lines, records = _lines(rows, options, on_entry), rows.to_dict("records")
         order = _entries(records)
         texts = {
-            f"{name}.pgn": [pgn_entry(line, _tags(row)) for line, row in zip(lines, records, strict=True)],
+            f"{name}.pgn": [pgn_entry(line, pgn_tags(row)) for line, row in zip(lines, records, strict=True)],
             f"{name}.epd": [
-                epd_entry(line.fen, _operations(row)) + "\n" for line, row in zip(lines, records, strict=True)
+                epd_entry(line.fen, epd_operations(row)) + "\n" for line, row in zip(lines, records, strict=True)
             ],
         }
         for file, entries in texts.items():
@@ -83,7 +83,7 @@ def _lines(rows: pd.DataFrame, options: BookOptions, on_entry: Callable[[], None
     return [line for line in lines if line is not None]
 
 
-def _tags(row: dict[Hashable, Any]) -> dict[str, str]:
+def pgn_tags(row: dict[Hashable, Any]) -> dict[str, str]:
     """The seven of the standard, then where the position is from, how the values differ and how much it counts."""
     tags = {
         "Event": _text(row, "event"),
@@ -107,7 +107,7 @@ def _tags(row: dict[Hashable, Any]) -> dict[str, str]:
     return tags
 
 
-def _operations(row: dict[Hashable, Any]) -> dict[str, str | int]:
+def epd_operations(row: dict[Hashable, Any]) -> dict[str, str | int]:
     """`id`; comments `c0` (the values), `c1` (the weight) and `c2` (parent of what); `ce` or `dm` of the oracle.
 
     `ce` is in centipawns, `dm` stands where the side to move mates. A parent has no values.
