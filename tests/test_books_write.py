@@ -20,7 +20,7 @@ from click.testing import CliRunner, Result
 from tests.mining_doubles import mine_by_key, random_games
 from valuerepair.archives import SampleOptions
 from valuerepair.books import BookOptions, check_book, choose_rows
-from valuerepair.cli.books import command
+from valuerepair.cli import cli
 from valuerepair.cli.selfplay import command as selfplay
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.mining import MineOptions
@@ -209,7 +209,9 @@ Vr = Callable[..., Result]
 @pytest.fixture
 def vr(db: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Vr:
     monkeypatch.chdir(tmp_path)
-    return lambda *words: CliRunner().invoke(command, [*words, *(["--db", str(db)] if "check" not in words else [])])
+    return lambda *words: CliRunner().invoke(
+        cli, ["books", *words, *(["--db", str(db)] if "check" not in words else [])]
+    )
 
 
 def test_the_command_writes_a_checked_book(vr: Vr, db: Path, tmp_path: Path) -> None:

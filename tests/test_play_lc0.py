@@ -20,7 +20,7 @@ from click.testing import CliRunner
 from tests.lc0_selfplay import play
 from tests.v6_records import positions_of
 from valuerepair import v6
-from valuerepair.cli.selfplay import command
+from valuerepair.cli import cli
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.mcts.forest import Forest
 from valuerepair.mcts.net_evaluator import NetEvaluator
@@ -300,19 +300,29 @@ def test_the_command_goes_on_after_a_death(fake: Lc0Settings, tmp_path: Path, mo
     (tmp_path / "book.epd").write_text(f"{STARTPOS_FEN}\n" * 5)
     (tmp_path / "script").write_text("die-after 2")
     output, chunks = tmp_path / "games.pgn", tmp_path / "chunks"
-    words = [str(tmp_path / "book.epd"), "--engine", "lc0", "--net", str(fake.weights), "--nodes", "4", "--no-db"]
+    words = [
+        "selfplay",
+        str(tmp_path / "book.epd"),
+        "--engine",
+        "lc0",
+        "--net",
+        str(fake.weights),
+        "--nodes",
+        "4",
+        "--no-db",
+    ]
     words += ["-o", str(output), "--training", str(chunks), "-q"]
-    died = CliRunner().invoke(command, words)
+    died = CliRunner().invoke(cli, words)
     assert isinstance(died.exception, ValueRepairError)
     assert "after 2 of 5 games; they are kept, and the same command goes on" in str(died.exception)
     assert output.read_text().count('[Result "0-1"]') == 2
     (tmp_path / "script").write_text("")
-    done = CliRunner().invoke(command, words, catch_exceptions=False)
+    done = CliRunner().invoke(cli, words, catch_exceptions=False)
     assert done.exit_code == 0
     assert output.read_text().count('[Result "0-1"]') == 5
     assert sorted(path.name for path in chunks.iterdir()) == [f"game_{i:06d}.gz" for i in range(5)]
     (tmp_path / "book.pgn").write_text("1. e4 (1. d4) e5 *\n")
-    refused = CliRunner().invoke(command, [str(tmp_path / "book.pgn"), *words[1:]])
+    refused = CliRunner().invoke(cli, ["selfplay", str(tmp_path / "book.pgn"), *words[2:]])
     assert isinstance(refused.exception, ValueRepairError)
     assert str(refused.exception).startswith(f"{tmp_path}/book.pgn:1: ")
 

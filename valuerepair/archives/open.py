@@ -7,6 +7,7 @@ cut, and says so afterwards in `Stream.broken`.
 from __future__ import annotations
 
 import bz2
+import logging
 import lzma
 import os
 import sys
@@ -22,6 +23,7 @@ from valuerepair.archives.frames import ZstdOutline
 from valuerepair.archives.sniff import counts_as_chunk
 from valuerepair.errors import UsageError, ValueRepairError
 
+log = logging.getLogger(__name__)
 COMPRESSIONS = (".gz", ".bz2", ".xz", ".zst")
 PACKED_TARS = (".tgz", ".tbz2", ".txz", ".tzst")
 ENDINGS = (".pgn", ".epd", ".fen", ".jsonl", ".tar")
@@ -110,6 +112,9 @@ class Stream:
             raise ValueRepairError(f"{source.name}: {error.strerror or error}") from None
         self._raw = raw
         self._given = 0
+        # Of chunks there may be millions, a game each.
+        level = logging.DEBUG if counts_as_chunk(source.path, source.name) else logging.INFO
+        log.log(level, "reading %s", source.name)
 
     def read_into(self, target: memoryview) -> int:
         """Fills `target` and returns the number of bytes; fewer than its size only at the end of the stream."""

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import importlib
-import os
-import signal
 import sys
+from typing import Any
 
 import click
 
 from valuerepair import __version__
-from valuerepair.errors import ValueRepairError
+from valuerepair.cli.ending import run
+from valuerepair.cli.group import LazyGroup
 
 # Name -> (module below valuerepair.cli, one-line help). The help stands here so that `vr --help` imports no command.
 COMMANDS: dict[str, tuple[str, str]] = {
@@ -37,27 +36,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "selftest": ("selftest", "Check the rules of chess as compiled for this machine."),
     "bench": ("bench", "Measure speed against the alternatives, as ratios."),
 }
+CONTEXT: dict[str, Any] = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
 
 
-class LazyGroup(click.Group):
-    """A group whose commands are modules of this package, each with a `command`, imported on first use."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(COMMANDS)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in COMMANDS:
-            return None
-        module = importlib.import_module(f"valuerepair.cli.{COMMANDS[cmd_name][0]}")
-        command: click.Command = module.command
-        return command
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
-
-
-@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.group(cls=LazyGroup, modules=COMMANDS, context_settings=CONTEXT)
 @click.version_option(__version__, prog_name="vr")
 def cli() -> None:
     """Find the positions a chess net judges badly wrong, and turn them into the games that repair it.
@@ -71,33 +53,4 @@ def cli() -> None:
 
 def main() -> None:
     """Runs `vr`; errors a user can mend become one line on standard error and their exit code."""
-    signal.signal(signal.SIGTERM, _terminate)
-    try:
-        code = cli.main(standalone_mode=False)
-    except click.exceptions.Exit as stop:
-        code = stop.exit_code
-    except click.ClickException as error:
-        error.show()
-        code = error.exit_code
-    except ValueRepairError as error:
-        click.echo(f"vr: {error}", err=True)
-        code = error.exit_code
-    except BrokenPipeError:
-        # The reader of our output went away (`vr export | head`): nothing to say, and nothing to flush to.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        code = 0
-    except (KeyboardInterrupt, click.Abort):
-        click.echo("vr: interrupted", err=True)
-        code = 130
-    except MemoryError:
-        click.echo("vr: out of memory; try a smaller --batch or fewer --workers", err=True)
-        code = 1
-    except OSError as error:
-        where = f"{error.filename}: " if error.filename else ""
-        click.echo(f"vr: {where}{error.strerror or error}", err=True)
-        code = 1
-    sys.exit(code if isinstance(code, int) else 0)
-
-
-def _terminate(signum: int, frame: object) -> None:
-    raise KeyboardInterrupt
+    sys.exit(run(cli))

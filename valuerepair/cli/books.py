@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from valuerepair.cli.book_options import book_options
+from valuerepair.cli.verbosity import is_quiet
 from valuerepair.store import DEFAULT_PATH
 
 
@@ -16,11 +17,8 @@ from valuerepair.store import DEFAULT_PATH
 @click.option("--db", default=DEFAULT_PATH, show_default=True, help="The store.")
 @click.option("--alpha", default="auto", show_default=True, help="Centipawns of the logistic to Q.")
 @click.option("--json", "as_json", is_flag=True, help="Print the manifest.")
-@click.option("-q", "--quiet", is_flag=True, help="Print nothing but errors.")
 @click.pass_context
-def command(
-    context: click.Context, /, output: str, db: str, alpha: str, as_json: bool, quiet: bool, **chosen: Any
-) -> None:
+def command(context: click.Context, /, output: str, db: str, alpha: str, as_json: bool, **chosen: Any) -> None:
     """Write opening books from the candidates in the store, or check a book (vr books check FILE).
 
     Writes book.pgn for lc0 self-play, book.epd for other tools, and manifest.json, which says what they are made of.
@@ -41,11 +39,11 @@ def command(
     from valuerepair.store.queries import alpha_option
 
     options = BookOptions(alpha=alpha_option(alpha), **chosen)
-    with Store.open(db) as store, Progress("Writing", None, "positions", quiet=quiet or as_json) as progress:
+    with Store.open(db) as store, Progress("Writing", None, "positions", quiet=is_quiet() or as_json) as progress:
         manifest = write_books(store, options, output, progress.advance)
     if as_json:
         click.echo(manifest.to_json(), nl=False)
-    elif not quiet:
+    elif not is_quiet():
         for line in manifest.summary(output):
             click.echo(line)
 
@@ -53,8 +51,7 @@ def command(
 @command.command("check")
 @click.argument("file")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object a problem, then the counts.")
-@click.option("-q", "--quiet", is_flag=True, help="Print problems only.")
-def check(file: str, as_json: bool, quiet: bool) -> None:
+def check(file: str, as_json: bool) -> None:
     """Check a book (.pgn, .pgn.gz, .epd) by the rules of lc0's reader and of chess.
 
     Names the line and the reason of each place that lc0 refuses or misreads. Exit code 1 when there is any.
@@ -82,7 +79,7 @@ def check(file: str, as_json: bool, quiet: bool) -> None:
     }
     if as_json:
         click.echo(json.dumps(counts))
-    elif not quiet:
+    elif not is_quiet():
         entries = f"{book.entries:,} entr{'y' if book.entries == 1 else 'ies'}"
         sides = f"{book.white_to_move:,} white and {book.black_to_move:,} black to move"
         click.echo(f"{file}: {entries}, {sides}; {problems or 'no'} problem{'s' * (problems != 1)}")

@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from valuerepair.cli.verbosity import is_quiet, say
 from valuerepair.store import DEFAULT_PATH
 
 
@@ -26,7 +27,6 @@ from valuerepair.store import DEFAULT_PATH
 @click.option("--workers", type=int, help="Searches at once.  [default: an engine a core; mcts: full batches]")
 @click.option("--show", type=click.IntRange(0), default=5, show_default=True, help="Worst cases of each verdict.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
-@click.option("-q", "--quiet", is_flag=True, help="No progress, only the result.")
 def command(db: str, net: str | None, oracle: str | None, threshold: float, **given: Any) -> None:
     """Look again at the candidates, and say who was right: the search, the net, or neither for certain.
 
@@ -53,11 +53,6 @@ def command(db: str, net: str | None, oracle: str | None, threshold: float, **gi
 
     options = ConfirmOptions(given["limit"], given["retry_failed"], shlex.join(["vr", *sys.argv[1:]]))
     depth = Depth(given["deep"], given["nodes"], given["times"])
-    quiet = given["quiet"]
-
-    def say(line: str) -> None:
-        if not quiet:
-            click.echo(line, err=True)
 
     with Store.open(db, write=True) as store:
         alpha, q_from = alpha_option(given["alpha"]), q_from_option(given["q_from"])
@@ -67,7 +62,7 @@ def command(db: str, net: str | None, oracle: str | None, threshold: float, **gi
         first = oracle_of(store.connection, frame.attrs["oracle"]["digest"])
         with (
             open_second(first, depth, frame.attrs["net"], net_file=net, workers=given["workers"], say=say) as second,
-            Progress("confirming", unit="searches", quiet=quiet) as progress,
+            Progress("confirming", unit="searches", quiet=is_quiet()) as progress,
         ):
             summary = confirm(store, frame, second, options, progress=progress, say=say)
         found = report(store, frame, threshold, summary, second.identity.digest, given["show"])

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import click
 
+from valuerepair.cli.verbosity import is_quiet
+
 
 @click.command()
 @click.option(
@@ -31,6 +33,8 @@ def command(db: Path, as_json: bool) -> None:
         bad |= finding.state == "broken" or (finding.state == "missing" and finding.part in ("packages", "lc0"))
         if as_json:
             click.echo(json.dumps(asdict(finding)))
+            continue
+        if is_quiet() and finding.state in ("ok", "absent"):
             continue
         click.echo(f"{finding.part:<26} {marks[finding.state]:<8} {finding.detail}")
         if finding.advice:

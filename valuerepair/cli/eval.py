@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from valuerepair.cli.verbosity import say
 from valuerepair.errors import ValueRepairError
 
 if TYPE_CHECKING:
@@ -38,7 +39,6 @@ LINES_AT_ONCE = 4096
     help="Convolve by Winograd's algorithm: faster on a CPU, the more the larger the net; Q moves by some 1e-5.",
 )
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
-@click.option("-q", "--quiet", is_flag=True, help="No remarks on standard error.")
 def command(position: tuple[str, ...], moves: str, net_spec: str | None, **options: Any) -> None:
     """Evaluate positions by the net alone (1 node).
 
@@ -53,10 +53,6 @@ def command(position: tuple[str, ...], moves: str, net_spec: str | None, **optio
     """
     from valuerepair.nets import open_net
     from valuerepair.nets.position_text import read_source
-
-    def say(line: str) -> None:
-        if not options["quiet"]:
-            click.echo(line, err=True)
 
     positions = read_source(" ".join(position), moves.split())
     first = next(positions, None)  # a wrong position should be told before a net is pulled and loaded

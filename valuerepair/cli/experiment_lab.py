@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from valuerepair.cli.verbosity import is_quiet
+
 if TYPE_CHECKING:
     from valuerepair.mcts.params import SearchParams
     from valuerepair.nets import Net
@@ -59,7 +61,7 @@ def lab(out: str, book: str | None, games: int, options: dict[str, Any]) -> Iter
     if options["jobs"] < 1:
         raise UsageError(f"--jobs {options['jobs']}: must be at least 1")
     given = dict(setting.partition("=")[::2] for setting in options["settings"])
-    progress = Progress("Playing", games, "games", quiet=options["quiet"] or options["report"])
+    progress = Progress("Playing", games, "games", quiet=is_quiet() or options["report"])
     stop = Interruptions()
     where = {name: options[name] for name in ("device", "threads")}
     with open_net(options["net_spec"], **where, say=progress.say) as net, progress, stop.counted():

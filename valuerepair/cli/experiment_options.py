@@ -23,7 +23,6 @@ _SHARED = (
     click.option("--plot", default="plot.png", show_default=True, help="The plot's file in the folder."),
     click.option("--report", is_flag=True, help="Play nothing: say what the games there show."),
     click.option("--json", "as_json", is_flag=True, help="Print the table as one JSON array."),
-    click.option("-q", "--quiet", is_flag=True, help="No progress or remarks on standard error."),
 )
 
 

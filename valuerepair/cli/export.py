@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from valuerepair.cli.verbosity import say
 from valuerepair.store import DEFAULT_PATH
 
 
@@ -59,4 +60,4 @@ def command(
         write_stream(frame, chosen, sys.stdout.buffer)
     else:
         write_file(frame, chosen, output)
-        click.echo(f"{output}: {len(frame):,} positions", err=True)
+        say(f"{output}: {len(frame):,} positions")

@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from valuerepair.cli.verbosity import is_quiet, say
 from valuerepair.store import DEFAULT_PATH
 
 
@@ -20,7 +21,6 @@ from valuerepair.store import DEFAULT_PATH
 @click.option("--threads", type=int, help="Threads of the net.  [default: all cores]")
 @click.option("--show", type=click.IntRange(0), default=10, show_default=True, help="Candidates listed, worst first.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
-@click.option("-q", "--quiet", is_flag=True, help="No progress, only the result.")
 def command(db: str, net: str | None, oracle: str | None, threshold: float, **given: Any) -> None:
     """Say what kind of positions the candidates are, and in which way the net errs there.
 
@@ -41,18 +41,12 @@ def command(db: str, net: str | None, oracle: str | None, threshold: float, **gi
     from valuerepair.store import Store
     from valuerepair.store.queries import alpha_option, q_from_option
 
-    quiet = given["quiet"]
-
-    def say(line: str) -> None:
-        if not quiet:
-            click.echo(line, err=True)
-
     with Store.open(db, write=True) as store:
         frame = store.candidates(threshold, net, oracle, alpha_option(given["alpha"]), q_from_option(given["q_from"]))
         if not len(frame):
             raise ValueRepairError(f"{db}: no candidates at {threshold:g} to label; mine more, or lower --threshold")
         net_options = {name: given[name] for name in ("device", "threads")}
-        asked = complete(store, frame, net, quiet=quiet, say=say, **net_options)
+        asked = complete(store, frame, net, quiet=is_quiet(), say=say, **net_options)
         figures = label_rates.figures(store, frame, threshold)
         shown = rows_of(store, frame.head(given["show"]))
     if given["as_json"]:

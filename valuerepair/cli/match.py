@@ -7,6 +7,8 @@ from typing import Any
 
 import click
 
+from valuerepair.cli.verbosity import is_quiet, say
+
 
 @click.command()
 @click.argument("side_a", metavar="A")
@@ -33,7 +35,6 @@ import click
 @click.option("--threads", type=int, help="Cores for nets (default: all).")
 @click.option("--winograd", is_flag=True, help="Convolve by Winograd's algorithm, see `vr search`.")
 @click.option("--json", "as_json", is_flag=True, help="The result as one JSON object.")
-@click.option("-q", "--quiet", is_flag=True, help="No progress and no remarks, only the result.")
 def command(side_a: str, side_b: str, **given: Any) -> None:
     """Play a match: nets with their search, or UCI engines, and say what the result shows.
 
@@ -58,12 +59,6 @@ def command(side_a: str, side_b: str, **given: Any) -> None:
     from valuerepair.play.schedule import built_in_openings, check_playable
     from valuerepair.play.side import parse_side
     from valuerepair.progress import Progress
-
-    quiet = given["quiet"]
-
-    def say(line: str) -> None:
-        if not quiet:
-            click.echo(line, err=True)
 
     sides = [parse_side(side_a), parse_side(side_b)]
     if given["seed"] < 0:
@@ -91,7 +86,7 @@ def command(side_a: str, side_b: str, **given: Any) -> None:
     device = Device(given["device"], given["threads"], given["winograd"])
     with (
         Lineup(sides, plan.control, given["jobs"], plan.games, device, say) as lineup,
-        Progress("match", unit="games", quiet=quiet, own_eta=True) as progress,
+        Progress("match", unit="games", quiet=is_quiet(), own_eta=True) as progress,
     ):
         say("\n".join([*lineup.lines(), *remark]))
         end = play_match(plan, lineup, given["output"], progress=progress, say=progress.say)

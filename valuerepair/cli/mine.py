@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from valuerepair.archives.options import RESULTS, SampleOptions
+from valuerepair.cli.verbosity import is_quiet, say
 from valuerepair.errors import TruncatedInput
 from valuerepair.store import DEFAULT_PATH
 
@@ -34,7 +35,9 @@ from valuerepair.store import DEFAULT_PATH
 @click.option("--time-control", help="Games at these speeds (blitz,rapid) or clocks (180+2).")
 @click.option("--player", help="Games with this in either player's name.")
 @click.option("--no-check", is_flag=True, help="Side to move is not in check.")
-@click.option("--quiet", "--quiet-positions", is_flag=True, help="Nor is the played move a capture or promotion.")
+@click.option(
+    "--quiet-positions", "--quiet", "quiet", is_flag=True, help="Nor is the played move a capture or promotion."
+)
 @click.option("--min-pieces", type=int, help="At least so many men on the board.")
 @click.option("--max-pieces", type=int, help="At most so many men on the board.")
 @click.option("--seed", type=int, default=0, show_default=True, help="The same seed draws the same positions.")
@@ -54,7 +57,6 @@ from valuerepair.store import DEFAULT_PATH
     "--screen-search", type=int, help="Nodes of a small search by the net as a signal.  [default: 0; GPU: 50]"
 )
 @click.option("--retry-failed", is_flag=True, help="Search again what the engine failed on before.")
-@click.option("-q", "--silent", is_flag=True, help="No progress, only the summary.")
 def command(archives: tuple[str, ...], db: str, net: str | None, deep: str | None, **given: Any) -> None:
     """Find the positions a net misjudges.
 
@@ -83,17 +85,11 @@ def command(archives: tuple[str, ...], db: str, net: str | None, deep: str | Non
         **{name: given[name] for name in ("threshold", "q_from", "limit", "retry_failed")},
     )
     total_bytes(archives)  # Raises for a missing file, before anything is made or loaded.
-    silent = given["silent"]
-
-    def say(line: str) -> None:
-        if not silent:
-            click.echo(line, err=True)
-
     net_options = {name: given[name] for name in ("device", "threads", "history_fill", "winograd")}
     with (
         Store.open(db, create=True) as store,
         open_evaluators(archives, options.sample, deep, net, given["workers"], say, **net_options) as opened,
-        Progress("mining", unit="positions", quiet=silent) as progress,
+        Progress("mining", unit="positions", quiet=is_quiet()) as progress,
     ):
         options = replace(options, sample=opened.sample, screen=fitting_screen(opened, options.screen, say))
         summary = mine(archives, options, store, opened.net, opened.oracle, progress=progress, say=say)

@@ -6,6 +6,8 @@ from typing import Any
 
 import click
 
+from valuerepair.cli.verbosity import is_quiet
+
 
 @click.command()
 @click.option("--repair", multiple=True, required=True, metavar="DIR", help="Chunks of games from repair books.")
@@ -26,10 +28,7 @@ import click
 @click.option("--shard-games", type=int, default=10_000, show_default=True, help="Games in a tar or folder, at most.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Chooses and shuffles the games.")
 @click.option("--json", "as_json", is_flag=True, help="Print the manifest.")
-@click.option("-q", "--quiet", is_flag=True, help="Print nothing but errors.")
-def command(
-    repair: tuple[str, ...], normal: tuple[str, ...], out: str, as_json: bool, quiet: bool, **chosen: Any
-) -> None:
+def command(repair: tuple[str, ...], normal: tuple[str, ...], out: str, as_json: bool, **chosen: Any) -> None:
     """Mix training chunks of repair games with those of normal games, in a given share.
 
     DIR is a folder of lc0 training chunks of version 6 (.gz) and plain tars of them, or one such tar. Repair games have
@@ -46,9 +45,9 @@ def command(
 
     from valuerepair.training.mix import MixOptions, mix, summary
 
-    manifest = mix(MixOptions(repair, normal, **chosen), out, quiet=quiet or as_json)
+    manifest = mix(MixOptions(repair, normal, **chosen), out, quiet=is_quiet() or as_json)
     if as_json:
         click.echo(json.dumps(manifest, indent=2, ensure_ascii=False))
-    elif not quiet:
+    elif not is_quiet():
         for line in summary(manifest, out):
             click.echo(line)

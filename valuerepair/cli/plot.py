@@ -1,54 +1,87 @@
-"""`vr plot`: net Q against deep Q."""
+"""`vr plot`: every kind of picture of a store, a match, an experiment."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
+from click.core import ParameterSource
 
+from valuerepair.cli.verbosity import is_quiet
 from valuerepair.store import DEFAULT_PATH
+from valuerepair.views.figures import KINDS
+
+# Option -> what a kind calls it, where that is not its name.
+_KINDS_WORD = {"unweighted": "weighted", "db": "db"}
+HELP = """Draw a store, a match or an experiment: KIND is one of those below, scatter unless given.
+
+elo reads the PGN of a match and wdl the folder of an experiment, given as SOURCE; all others read the store. What each
+shows and how to read it: docs/plots.md.
+
+\b
+{kinds}
+
+\b
+Example:
+  vr plot
+  vr plot hexbin -o density.svg --threshold 0.8
+  vr plot by-phase --unweighted
+  vr plot elo match.pgn -o elo.png
+""".format(kinds="\n".join(f"{name:<12} {kind.help}" for name, kind in KINDS.items()))
 
 
-@click.command()
+@click.command(help=HELP, short_help="Plot a store, a match or an experiment.")
+@click.argument("kind", default="scatter", metavar="[KIND]")
+@click.argument("source", required=False, metavar="[SOURCE]")
 @click.option("-o", "--output", default="plot.png", show_default=True, help="The file: .png, .svg or .pdf.")
 @click.option("--threshold", type=float, default=0.55, show_default=True, help="|net Q - deep Q| of a candidate.")
+@click.option("--unweighted", is_flag=True, help="Rows as they are, without the weights of screening.")
 @click.option("--db", default=DEFAULT_PATH, show_default=True, help="The store.")
 @click.option("--net", help="Net: its name, file or SHA-256.  [default: that of the most scored positions]")
 @click.option("--oracle", "--deep", help="Deep search: its label or digest.  [default: that of the most]")
 @click.option("--alpha", default="auto", show_default=True, help="Centipawns of the logistic to Q.")
 @click.option("--q-from", type=click.Choice(["cp", "wdl"]), default="cp", show_default=True, help="Deep Q's source.")
-@click.option("-q", "--quiet", is_flag=True, help="Say nothing.")
-def command(
-    output: str,
-    threshold: float,
-    db: str,
-    net: str | None,
-    oracle: str | None,
-    alpha: str,
-    q_from: str,
-    quiet: bool,
-) -> None:
-    """Plot net Q against deep Q: every scored position, the candidates in colour, and a lowess line.
-
-    The grey band holds the positions that net and deep search agree on within the threshold. Where the line leaves the
-    diagonal, the net errs in one direction.
-
-    \b
-    Example:
-      vr plot
-      vr plot -o candidates.svg --threshold 0.8
-    """
-    from valuerepair.store import Store
-    from valuerepair.store.queries import alpha_option, check_threshold, q_from_option
-    from valuerepair.views import scatter, style
+@click.pass_context
+def command(context: click.Context, kind: str, source: str | None, output: str, db: str, **given: Any) -> None:
+    """Options -> `figures.drawing` -> a file; the help is `HELP`."""
+    from valuerepair.store.queries import alpha_option, q_from_option
+    from valuerepair.views import figures, style
 
     # What is wrong with the command line is said before a large store is read.
+    chosen = _check(context, kind, source)
     style.format_of(output)
-    check_threshold(threshold)
-    with Store.open(db) as store:
-        frame = store.frame(net, oracle, alpha_option(alpha), q_from_option(q_from), text=False)
-    counts = scatter.plot(frame, threshold, output)
-    if not quiet:
-        chosen = frame.attrs["alpha"]
-        scale = "Q from WDL" if q_from == "wdl" else f"alpha {chosen['value']:.0f} ({chosen['origin']})"
-        click.echo(
-            f"{output}: {counts.positions:,} positions, {counts.candidates:,} candidates at {threshold:g}; {scale}"
-        )
+    words = {
+        "threshold": given["threshold"],
+        "weighted": not given["unweighted"],
+        "net": given["net"],
+        "oracle": given["oracle"],
+        "alpha": alpha_option(given["alpha"]),
+        "q_from": q_from_option(given["q_from"]),
+    }
+    options = {name: value for name, value in words.items() if name in chosen.options}
+    drawn = figures.drawing(kind, source if source is not None else db, **options)
+    style.save(drawn.figure, output)
+    if not is_quiet():
+        click.echo(f"{output}: {drawn.said}")
+
+
+def _check(context: click.Context, name: str, source: str | None) -> Any:
+    """The kind. Raises UsageError for an option on the command line, or a source, that it has no use for."""
+    from valuerepair.errors import UsageError
+    from valuerepair.views.figures import STORE, kind_of
+
+    kind = kind_of(name)
+    for option in context.params:
+        # A default of a config file is for every kind; only what was typed is taken at its word.
+        if (
+            option in ("kind", "source", "output")
+            or context.get_parameter_source(option) != ParameterSource.COMMANDLINE
+        ):
+            continue
+        if _KINDS_WORD.get(option, option) not in kind.options and not (option == "db" and kind.reads == STORE):
+            raise UsageError(f"vr plot {name} has no use for --{option.replace('_', '-')}; it reads {kind.reads}")
+    if kind.reads == STORE and source is not None:
+        raise UsageError(f"vr plot {name} reads a store: give it with --db {source}")
+    if kind.reads != STORE and source is None:
+        raise UsageError(f"vr plot {name} reads {kind.reads}: give it, vr plot {name} SOURCE")
+    return kind

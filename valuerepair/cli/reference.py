@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from valuerepair.cli import cli
+from valuerepair.cli import CONTEXT, cli
 
 HEAD = """# Command line reference
 
@@ -20,7 +20,9 @@ Exit codes: 0 done; 1 something failed (one line says what); 2 the command line 
 
 def walk(command: click.Command, name: str, parent: click.Context | None = None) -> Iterator[tuple[str, str]]:
     """(full name, help text) of a command and of everything below it."""
-    ctx = click.Context(command, info_name=name, parent=parent, max_content_width=100, terminal_width=100)
+    ctx = click.Context(
+        command, info_name=name, parent=parent, **{**CONTEXT, "max_content_width": 100}, terminal_width=100
+    )
     yield ctx.command_path, command.get_help(ctx)
     if isinstance(command, click.Group):
         for child in command.list_commands(ctx):

@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from valuerepair.cli.verbosity import is_quiet, say
 from valuerepair.store import DEFAULT_PATH
 
 
@@ -21,7 +22,6 @@ from valuerepair.store import DEFAULT_PATH
 @click.option("--device", type=click.Choice(["auto", "cpu", "cuda", "tensorrt"]), default="auto", show_default=True)
 @click.option("--threads", type=int, help="Threads of the net.  [default: all cores]")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
-@click.option("-q", "--quiet", is_flag=True, help="No progress, only the result.")
 def command(
     nets: tuple[str, ...],
     db: str,
@@ -29,7 +29,6 @@ def command(
     plot: str | None,
     output: str | None,
     as_json: bool,
-    quiet: bool,
     **given: Any,
 ) -> None:
     """Compare nets on the positions of a store: who repaired what, by label, with paired intervals.
@@ -65,18 +64,16 @@ def command(
 
         style.format_of(plot)
 
-    def say(line: str) -> None:
-        if not quiet:
-            click.echo(line, err=True)
-
     with Store.open(db) as store:
         chosen = find_oracle(store, oracle, nets)
         asked = find_nets(store, nets, chosen, say)
     net_options = {"device": given["device"], "threads": given["threads"]}
-    measure_missing(db, asked, chosen, command=shlex.join(["vr", *sys.argv[1:]]), quiet=quiet, say=say, **net_options)
+    measure_missing(
+        db, asked, chosen, command=shlex.join(["vr", *sys.argv[1:]]), quiet=is_quiet(), say=say, **net_options
+    )
     with Store.open(db) as store:
         asked = find_nets(store, nets, chosen)
-    complete_policies(db, asked, chosen, options.threshold, alpha, q_from, quiet=quiet, say=say, **net_options)
+    complete_policies(db, asked, chosen, options.threshold, alpha, q_from, quiet=is_quiet(), say=say, **net_options)
     with Store.open(db) as store:
         found = compare(store, asked, chosen, options)
         rows = wrong_positions(store, asked, chosen, found) if output is not None else None

@@ -7,6 +7,8 @@ from typing import Any
 
 import click
 
+from valuerepair.cli.verbosity import say
+
 
 @click.command()
 @click.argument("position", nargs=-1, metavar="[FEN|FILE|-]")
@@ -37,7 +39,6 @@ import click
     help="Convolve by Winograd's algorithm: faster on a CPU, the more the larger the net; Q moves by some 1e-5.",
 )
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
-@click.option("-q", "--quiet", is_flag=True, help="No remarks on standard error.")
 def command(position: tuple[str, ...], moves: str, net_spec: str | None, **options: Any) -> None:
     """Search positions with a net: the built-in MCTS, exact where lc0 is.
 
@@ -65,10 +66,6 @@ def command(position: tuple[str, ...], moves: str, net_spec: str | None, **optio
     from valuerepair.nets import open_net
     from valuerepair.nets.position_text import read_source
     from valuerepair.views.search_table import row, table
-
-    def say(line: str) -> None:
-        if not options["quiet"]:
-            click.echo(line, err=True)
 
     positions = read_source(" ".join(position), moves.split())
     first = next(positions, None)  # a wrong position should be told before a net is pulled and loaded

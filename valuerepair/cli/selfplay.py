@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from valuerepair.cli.selfplay_options import params_of, rules_of, selfplay_options
+from valuerepair.cli.verbosity import is_quiet
 
 if TYPE_CHECKING:
     from valuerepair.mcts.params import SearchParams
@@ -45,7 +46,7 @@ def command(book: str, **given: Any) -> None:
     from valuerepair.store import Store
 
     openings = read_openings(book, strict=True)
-    quiet = given["quiet"] or given["as_json"]
+    quiet = is_quiet() or given["as_json"]
     with ExitStack() as stack:
         progress = stack.enter_context(Progress("Self-play", None, "games", quiet=quiet, own_eta=True))
         source = _source(given, params, rules, len(openings), progress.say)

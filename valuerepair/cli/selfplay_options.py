@@ -50,7 +50,6 @@ _OPTIONS = (
     click.option("--threads", type=int, help="Cores to use (default: all)."),
     click.option("--winograd", is_flag=True, help="Convolve by Winograd's algorithm: faster on a CPU."),
     click.option("--json", "as_json", is_flag=True, help="The report as one JSON object."),
-    click.option("-q", "--quiet", is_flag=True, help="No progress, only the report."),
 )
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import click
 
+from valuerepair.cli.verbosity import is_quiet
+
 SHOWN = 5
 
 
@@ -12,7 +14,8 @@ SHOWN = 5
     "--positions", type=click.IntRange(0, 1_000_000), default=2000, show_default=True, help="How many random positions."
 )
 @click.option("--seed", default=0, show_default=True, help="Another seed draws other positions.")
-def command(positions: int, seed: int) -> None:
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a check and line.")
+def command(positions: int, seed: int, as_json: bool) -> None:
     """Check the rules of chess as compiled for this machine.
 
     Counts the move sequences of the well-known test positions (perft) and compares with the published figures, then
@@ -24,6 +27,9 @@ def command(positions: int, seed: int) -> None:
       vr selftest
       vr selftest --positions 100000 --seed 7
     """
+    import json
+    from dataclasses import asdict
+
     from valuerepair import selftest
     from valuerepair.board.jit import CACHE_FOLDER
     from valuerepair.errors import ValueRepairError
@@ -31,8 +37,11 @@ def command(positions: int, seed: int) -> None:
     done = failed = 0
     for check in selftest.checks(positions, seed):
         verdict = f"{len(check.wrong)} WRONG" if check.wrong else "ok"
-        click.echo(f"{check.what:<38}{check.amount:<30}{check.seconds:>7.2f} s  {verdict}")
-        for line in check.wrong[:SHOWN]:
+        if as_json:
+            click.echo(json.dumps(asdict(check)))
+        elif check.wrong or not is_quiet():
+            click.echo(f"{check.what:<38}{check.amount:<30}{check.seconds:>7.2f} s  {verdict}")
+        for line in () if as_json else check.wrong[:SHOWN]:
             click.echo(f"  {line}")
         done, failed = done + 1, failed + bool(check.wrong)
     if failed:

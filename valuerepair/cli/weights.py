@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import click
 
+from valuerepair.cli.verbosity import is_quiet
+
 
 @click.command()
 @click.argument("chunks", nargs=-1, required=True, metavar="DIR...")
@@ -20,7 +22,6 @@ import click
 @click.option("--keep", type=float, help="Scale weights so that --sampled keeps this share of the positions.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Of --sampled.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
-@click.option("-q", "--quiet", is_flag=True, help="Print nothing but errors.")
 def command(
     chunks: tuple[str, ...],
     formula: str,
@@ -30,7 +31,6 @@ def command(
     keep: float | None,
     seed: int,
     as_json: bool,
-    quiet: bool,
 ) -> None:
     """Weigh training positions by what the search changed in the net's judgement.
 
@@ -64,17 +64,17 @@ def command(
         from valuerepair.views import style
 
         style.format_of(plot)
-    found = measure(chunks, chosen, side, quiet=quiet or as_json)
+    found = measure(chunks, chosen, side, quiet=is_quiet() or as_json)
     if plot is not None:
         from valuerepair.views import weights_plot
 
         weights_plot.plot(found.tally, written(chosen), plot)
     result = found.as_dict()
     if sampled is not None:
-        result = write_sampled(found, sampled, keep=keep, seed=seed, quiet=quiet or as_json)
+        result = write_sampled(found, sampled, keep=keep, seed=seed, quiet=is_quiet() or as_json)
     if as_json:
         click.echo(json.dumps(result, indent=2, ensure_ascii=False))
-    elif not quiet:
+    elif not (is_quiet() and (side or sampled or plot)):
         for line in (written(chosen), *lines(result, found.tally.kept(result.get("factor", 1.0)))):
             click.echo(line)
         if found.left_out.reasons:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import select
+import shlex
 import signal
 import subprocess
 import threading
@@ -14,6 +16,7 @@ from collections.abc import Sequence
 from valuerepair.engines.guard import CANNOT_RUN
 from valuerepair.engines.reaper import REAPER
 
+log = logging.getLogger(__name__)
 _CHUNK = 1 << 16
 _LONGEST_LINE = 1 << 20
 _STDERR_KEPT = 4000
@@ -39,6 +42,7 @@ class LineProcess:
     def __init__(self, command: Sequence[str]) -> None:
         self._popen = REAPER.start_engine(list(command))
         self.pid = self._popen.pid
+        log.info("engine %d: %s", self.pid, shlex.join(command))
         assert self._popen.stdin is not None
         assert self._popen.stdout is not None
         assert self._popen.stderr is not None
@@ -58,6 +62,8 @@ class LineProcess:
 
     def send(self, *lines: str, seconds: float = 30.0) -> None:
         """Writes lines. Raises EngineExited, or EngineTimeout when the engine does not read for `seconds`."""
+        for line in lines if log.isEnabledFor(logging.DEBUG) else ():
+            log.debug("%d < %s", self.pid, line)
         data = "".join(f"{line}\n" for line in lines).encode()
         deadline = time.monotonic() + seconds
         while data:
@@ -78,7 +84,9 @@ class LineProcess:
         """
         while not self._lines:
             self._fill(deadline)
-        return self._lines.pop().decode("utf-8", "replace").rstrip("\r")
+        line = self._lines.pop().decode("utf-8", "replace").rstrip("\r")
+        log.debug("%d > %s", self.pid, line)
+        return line
 
     def _fill(self, deadline: float) -> None:
         left = deadline - time.monotonic()

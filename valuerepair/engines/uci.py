@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import logging
 import re
 import time
 from collections.abc import Mapping
@@ -11,6 +12,7 @@ from dataclasses import dataclass, field
 from valuerepair.engines.info import SearchReader, SearchReport
 from valuerepair.engines.process import EngineFailure, EngineTimeout, LineProcess
 
+log = logging.getLogger(__name__)
 UCIOK_SECONDS = 20.0
 _OPTION = re.compile(r"option name (?P<name>.+?) type (?P<type>\w+)(?P<rest>.*)")
 _RANGE = re.compile(r"\b(min|max) (-?\d+)")
@@ -117,6 +119,8 @@ class UciEngine:
         except EngineTimeout:
             raise EngineTimeout(f"was not ready in {setup.start_seconds:g} s") from None
         self._ready = True
+        chosen = " ".join(f"{name}={value}" for name, value in self.settings.items())
+        log.info("engine %d: %s is ready with %s", self.pid, self.name, chosen or "its defaults")
 
     def _option_lines(self, setup: EngineSetup) -> list[str]:
         wanted = {k: v for k, v in setup.if_offered.items() if k.lower() in self.offered} | dict(setup.options)

@@ -8,6 +8,7 @@ few such streams keep the device fed.
 from __future__ import annotations
 
 import json
+import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -22,10 +23,11 @@ from numpy.typing import NDArray
 from valuerepair.errors import ValueRepairError
 from valuerepair.nets.cache import cache_folder, written_whole
 from valuerepair.nets.heads import PLANES_SHAPE, find_tensors
+from valuerepair.nets import openvino_session
+from valuerepair.nets.bound import BoundSession
+from valuerepair.nets.devices import CPU, CUDA, NAMES, ON_CPU, OPENVINO, TENSORRT, Device, Precision
+from valuerepair.nets.openvino_session import OpenVinoSession
 from valuerepair.nets.providers import (
-    CPU,
-    NAMES,
-    TENSORRT,
     first_line,
     new_session,
     preload_libraries,
@@ -33,7 +35,8 @@ from valuerepair.nets.providers import (
     quiet_options,
 )
 
-DEFAULT_BATCH = {CPU: 64}
+log = logging.getLogger(__name__)
+DEFAULT_BATCH = {CPU: 64, OPENVINO: 64}
 DEFAULT_GPU_BATCH = 512
 CPU_BATCHES = (16, 32, 64, 128, 256)
 GPU_BATCHES = (64, 128, 256, 512, 1024, 2048)
@@ -57,11 +60,16 @@ class RawOutputs:
     mlh: NDArray[np.float32] | None
 
 
-def load(onnx: Path, provider: str, sha256: str) -> Any:
-    """An onnxruntime.InferenceSession of the file that really is on the provider. Raises ValueRepairError."""
+def load(onnx: Path, provider: str, sha256: str, precision: Precision = "f32", threads: int = 1) -> Any:
+    """An onnxruntime.InferenceSession of the file that really is on the provider, or what works like one.
+
+    On a GPU its inputs are bound, OpenVINO has its own session of `threads` streams. Raises ValueRepairError.
+    """
+    if provider == OPENVINO:
+        return OpenVinoSession(onnx, precision, threads)
     preload_libraries(provider)
     try:
-        session = new_session(str(onnx), quiet_options(1), provider_list(provider, sha256))
+        session = new_session(str(onnx), quiet_options(1), provider_list(provider, sha256, precision))
     except Exception as error:  # ONNX Runtime raises a dozen classes of its own for this
         raise ValueRepairError(f"{onnx}: ONNX Runtime cannot load it: {first_line(error)}") from None
     if (first := session.get_providers()[0]) != provider:
@@ -69,21 +77,41 @@ def load(onnx: Path, provider: str, sha256: str) -> Any:
             f"{onnx}: was to run on {NAMES[provider]} but ONNX Runtime fell back to {NAMES.get(first, first)}; "
             "see `vr doctor`, or use --device cpu"
         )
-    return session
+    return BoundSession(session, "cuda") if provider in (CUDA, TENSORRT) else session
 
 
 class Session:
     """A net ready to run on one provider. `run` may be called from several threads at once."""
 
-    def __init__(self, onnx: Path, provider: str, threads: int, sha256: str, variant: str = "") -> None:
-        """`variant` tells files made of one net apart, where they give other values: ``-winograd1`` (else empty)."""
+    def __init__(
+        self,
+        onnx: Path,
+        provider: str,
+        threads: int,
+        sha256: str,
+        variant: str = "",
+        precision: Precision = "f32",
+    ) -> None:
+        """`variant` tells values of one net apart: ``-winograd1``, that of `devices.Device`, else empty."""
         self.onnx, self.provider, self.threads, self.sha256, self.variant = onnx, provider, threads, sha256, variant
+        self.precision: Precision = precision
         self._batch: int | None = None
-        self.streams = threads if provider == CPU else min(threads, GPU_STREAMS)
-        self._session = load(onnx, provider, sha256)
+        self.streams = threads if self.on_cpu else min(threads, GPU_STREAMS)
+        self._session = load(onnx, provider, sha256, precision, threads)
+        log.info("%s on %s, threads %d, streams %d", onnx, provider, threads, self.streams)
         self.tensors = find_tensors(self._session, onnx)
         self.wanted = [n for n in (self.tensors.policy, self.tensors.wdl, self.tensors.value, self.tensors.mlh) if n]
         self._check_answer(onnx)
+
+    @property
+    def device(self) -> Device:
+        """What computes the net."""
+        return Device(self.provider, self.precision)
+
+    @property
+    def on_cpu(self) -> bool:
+        """True when the processor computes the net: each stream keeps a core busy."""
+        return self.provider in ON_CPU
 
     def run(self, planes: NDArray[np.float32]) -> RawOutputs:
         """One batch through the net; planes float32[n, 112, 8, 8]."""
@@ -95,7 +123,11 @@ class Session:
 
     def full_rows(self, n: int) -> int:
         """The rows that are run for n of them: TensorRT builds an engine for each new shape, some files fix it."""
-        return self.tensors.fixed_batch or (self.batch_size if self.provider == TENSORRT else n)
+        if self.tensors.fixed_batch:
+            return self.tensors.fixed_batch
+        if self.provider == OPENVINO:
+            return openvino_session.padded_rows(n)
+        return self.batch_size if self.provider == TENSORRT else n
 
     def read(self, answers: Sequence[Any], n: int) -> RawOutputs:
         """The first n rows of ONNX Runtime's answers, which are in the order of `wanted`."""
@@ -144,30 +176,38 @@ class Session:
         return bool(self.tensors.fixed_batch or self._batch)
 
     def _tuning_file(self) -> Path:
-        name = f"{self.sha256[:32]}{self.variant}-{NAMES[self.provider].lower()}-{self.threads}.json"
+        word = self.device.word.replace(":", "-")
+        name = f"{self.sha256[:32]}{self.variant}-{word}-{self.threads}.json"
         return cache_folder("tuning") / name
+
+    def _version(self) -> str:
+        """Of the runtime, which a measured batch size is of."""
+        import onnxruntime
+
+        own = f"openvino {openvino_session.version()}" if self.provider == OPENVINO else onnxruntime.__version__
+        return str(own)
 
     def tune(self, say: Callable[[str], None]) -> None:
         """Finds the best batch size by measuring, once for net, provider and threads; later from the cache."""
-        import onnxruntime
-
         if self.tuned:
             return
-        path = self._tuning_file()
+        path, version = self._tuning_file(), self._version()
         try:
             known = json.loads(path.read_text())
-            if known["onnxruntime"] == onnxruntime.__version__:
+            if known["onnxruntime"] == version:
                 self._batch = int(known["batch"])
+                log.info("batches of %d, as measured before: %s", self._batch, path)
                 return
         except (OSError, ValueError, KeyError, TypeError):
             pass  # not measured yet, or by another version
         say("measuring the best batch size; this is done once for this net and device")
-        rates = self.measure(GPU_BATCHES if self.provider != CPU else CPU_BATCHES)
+        rates = self.measure(CPU_BATCHES if self.on_cpu else GPU_BATCHES)
         best = max(rates.values())
         self._batch = max(batch for batch, rate in rates.items() if rate >= GOOD_ENOUGH * best)
-        found = {"batch": self._batch, "rates": rates, "onnxruntime": onnxruntime.__version__}
+        found = {"batch": self._batch, "rates": rates, "onnxruntime": version}
         with written_whole(path) as temporary:
             temporary.write_text(json.dumps(found))
+        log.info("batches of %d, measured now: %s", self._batch, path)
 
     def measure(self, batches: tuple[int, ...]) -> dict[int, float]:
         """Rows a second for each batch size, all streams busy; the better of two rounds, against a noisy machine."""

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 import os
+import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,6 +17,7 @@ from valuerepair.errors import ValueRepairError
 from valuerepair.nets.cache import cache_folder, written_whole
 from valuerepair.nets.header import LC0_MAGIC, NetHeader, read_header, unpack
 
+log = logging.getLogger(__name__)
 CONVERSION_LIMIT_S = 600
 # First bytes of an ONNX file: `ir_version` (field 1 of ModelProto) as a varint.
 ONNX_MAGIC = b"\x08"
@@ -77,16 +80,22 @@ def _bare_name(path: Path) -> str:
     return name
 
 
-def to_onnx(net: NetFile, say: Callable[[str], None]) -> Path:
+def to_onnx(net: NetFile, say: Callable[[str], None], *, half: bool = False) -> Path:
     """The ONNX file of a net: itself, or its cached conversion, made now if it is not there yet.
 
-    The conversion is cached by the SHA-256 of the file as given. Raises ValueRepairError when there is no `lc0` to
-    convert with, or it fails.
+    The conversion is cached by the SHA-256 of the file as given; with `half` it is one of float16. Raises
+    ValueRepairError when there is no `lc0` to convert with, or it fails, and for an ONNX file with `half`.
     """
     if net.header is None:
+        if half:
+            raise ValueRepairError(
+                f"{net.path}: an ONNX file is run in the precision it has; "
+                "for float16 give the .pb.gz it was made of, or an f16 export of lc0 and a device without :f16"
+            )
         return net.path
-    target = cache_folder("onnx") / f"{net.sha256}.onnx"
+    target = cache_folder("onnx") / f"{net.sha256}{'-f16' if half else ''}.onnx"
     if target.exists():
+        log.info("%s: converted before, %s", net.path, target)
         return target
     lc0 = find_lc0()
     if lc0 is None:
@@ -96,12 +105,13 @@ def to_onnx(net: NetFile, say: Callable[[str], None]) -> Path:
         )
     say(f"converting {net.path.name} to ONNX with {lc0}")
     with written_whole(target) as temporary:
-        _convert(lc0, net.path, temporary)
+        _convert(lc0, net.path, temporary, ["--onnx-data-type=f16"] if half else [])
     return target
 
 
-def _convert(lc0: str, source: Path, target: Path) -> None:
-    command = [lc0, "leela2onnx", f"--input={source.absolute()}", f"--output={target}"]
+def _convert(lc0: str, source: Path, target: Path, options: Sequence[str] = ()) -> None:
+    command = [lc0, "leela2onnx", f"--input={source.absolute()}", f"--output={target}", *options]
+    log.info("%s", shlex.join(command))
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=CONVERSION_LIMIT_S, check=False)
     except subprocess.TimeoutExpired:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sqlite3
 from collections.abc import Iterator
@@ -12,7 +13,14 @@ from valuerepair.errors import ValueRepairError
 from valuerepair.store import schema
 from valuerepair.store.locking import WriteLock
 
+log = logging.getLogger(__name__)
 _BUSY_S = 30.0
+_MODES = {
+    "rwc": "for writing",
+    "rw": "for reading",
+    "ro": "for reading",
+    "ro&immutable=1": "for reading, it cannot change",
+}
 
 
 @contextmanager
@@ -72,6 +80,7 @@ def connect(path: str, write: bool) -> sqlite3.Connection:
 
 
 def _open(path: str, mode: str) -> sqlite3.Connection:
+    log.info("%s: %s", path, _MODES[mode])
     address = f"file:{quote(os.path.abspath(path))}?mode={mode}"
     return sqlite3.connect(address, uri=True, isolation_level=None, timeout=_BUSY_S)
 

@@ -1,0 +1,67 @@
+"""How `vr` ends: errors become one line on standard error, and every ending has its exit code (docs/conventions.md)."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+
+import click
+
+from valuerepair.errors import ValueRepairError
+
+
+def run(group: click.Group) -> int:
+    """Runs the command line of this process; its exit code."""
+    signal.signal(signal.SIGTERM, _terminate)
+    try:
+        code = group.main(prog_name="vr", standalone_mode=False)
+    except click.exceptions.Exit as stop:
+        code = stop.exit_code
+    except click.ClickException as error:
+        click.echo(_complaint(error), err=True)
+        code = error.exit_code
+    except ValueRepairError as error:
+        click.echo(f"vr: {error}", err=True)
+        code = error.exit_code
+    except BrokenPipeError:
+        # The reader of our output went away (`vr export | head`): nothing to say, and nothing to flush to.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = 0
+    except (KeyboardInterrupt, click.Abort):
+        click.echo("vr: interrupted", err=True)
+        code = 130
+    except MemoryError:
+        click.echo("vr: out of memory; try a smaller --batch or fewer --workers", err=True)
+        code = 1
+    except OSError as error:
+        where = f"{error.filename}: " if error.filename else ""
+        click.echo(f"vr: {where}{error.strerror or error}", err=True)
+        code = 1
+    return code if isinstance(code, int) else 0
+
+
+def _terminate(signum: int, frame: object) -> None:
+    raise KeyboardInterrupt
+
+
+def _complaint(error: click.ClickException) -> str:
+    """Click's complaint as one line: the command it is about, what is wrong, where to read on.
+
+    A group without a command says its help instead, which is click's complaint too.
+    """
+    if not error.format_message().strip() or type(error).__name__ == "NoArgsIsHelpError":
+        return error.format_message()
+    message = error.message
+    if isinstance(error, click.NoSuchOption) and error.possibilities:
+        message = f"{message.rstrip('.')}. Did you mean {error.possibilities[0]}?"
+    elif not isinstance(error, click.NoSuchOption):
+        message = error.format_message()
+    message = " ".join(message.split())
+    context = error.ctx if isinstance(error, click.UsageError) else None
+    if context is None:
+        return f"vr: {message}"
+    command = context.command_path
+    within = command.partition(" ")[2]
+    end = "" if message.endswith(("?", ".")) else "."
+    return f"vr: {within + ': ' if within else ''}{message}{end} See {command} --help"

@@ -1,0 +1,94 @@
+"""-q and -v, the same for every command: what is said on standard error beside errors.
+
+-q: nothing. Without either: remarks and progress. -v: also what is done, from the logger ``valuerepair``: files,
+engines with their options, nets and providers, what caches gave, times. -vv: also every line between `vr` and engines.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+
+import click
+from click.core import ParameterSource
+
+log = logging.getLogger("valuerepair")
+# Who wins where one asks for quiet and another for more: what is nearer to the user.
+_NEARNESS = {ParameterSource.COMMANDLINE: 0, ParameterSource.ENVIRONMENT: 1, ParameterSource.DEFAULT_MAP: 2}
+_NOBODY = 3
+
+
+class _ToStandardError(logging.Handler):
+    """Writes lines to standard error as it is at that moment, without breaking a progress bar."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        where = record.name.partition(".")[2] or "vr"
+        line = f"[{record.relativeCreated / 1000:8.3f} s] {where}: {record.getMessage()}"
+        if "tqdm" in sys.modules:
+            from tqdm import tqdm
+
+            tqdm.write(line, file=sys.stderr)
+        else:
+            print(line, file=sys.stderr)
+        sys.stderr.flush()
+
+
+_handler = _ToStandardError()
+_quiet = False
+
+
+def say(line: str) -> None:
+    """A remark on standard error; with -q there are none. May be called from any thread."""
+    if not _quiet:
+        click.echo(line, err=True)
+
+
+def is_quiet() -> bool:
+    """Whether -q holds: for `Progress`, and for accounts of files that were written."""
+    return _quiet
+
+
+def options() -> list[click.Option]:
+    """The two options, new ones: a command owns its parameters."""
+    quiet, verbose = ("be_quiet", "-q", "--quiet"), ("be_verbose", "-v", "--verbose")
+    return [
+        click.Option(
+            quiet, is_flag=True, is_eager=True, expose_value=False, callback=_take, help="Say nothing but errors."
+        ),
+        click.Option(
+            verbose, count=True, is_eager=True, expose_value=False, callback=_take,
+            help="Say what is done; -vv: with the lines of engines.",
+        ),
+    ]  # fmt: skip
+
+
+def add_options(command: click.Command) -> None:
+    """Gives a command the two options.
+
+    Where `--quiet` is taken (`vr mine` had it for positions first), the long name of -q is `--silent`.
+    """
+    taken = {name for parameter in command.params for name in parameter.opts}
+    for option in options():
+        if "--quiet" in option.opts and "--quiet" in taken:
+            option.opts[option.opts.index("--quiet")] = "--silent"
+        if not taken.intersection(option.opts):
+            command.params.append(option)
+
+
+def _take(context: click.Context, parameter: click.Parameter, value: int) -> None:
+    """Sets what holds for the process, from what is known so far of the command line, before and after the command."""
+    global _quiet
+    if parameter.name is not None and value:
+        nearness = _NEARNESS.get(context.get_parameter_source(parameter.name) or ParameterSource.DEFAULT, _NOBODY)
+        known, level = context.meta.get(parameter.name, (_NOBODY, 0))
+        context.meta[parameter.name] = (nearness, value + level if known == nearness else value)
+    quiet, _ = context.meta.get("be_quiet", (_NOBODY, 0))
+    verbose, level = context.meta.get("be_verbose", (_NOBODY, 0))
+    if quiet == verbose != _NOBODY:
+        raise click.UsageError("-q and -v exclude each other", context)
+    _quiet = quiet < verbose
+    log.removeHandler(_handler)
+    log.setLevel(logging.NOTSET)
+    if verbose < quiet:
+        log.addHandler(_handler)
+        log.setLevel(logging.INFO if level == 1 else logging.DEBUG)
