@@ -29,6 +29,7 @@ ROOMS = (
     "play",
     "training",
     "views",
+    "api",
     "doctor",
     "selftest",
     "bench",

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 
     from valuerepair.nets import NetIdentity, NetValues
 
+S = TypeVar("S", bound="Store")
+
 
 class Store:
     """One store, open for reading, or for reading and writing by one writer at a time.
@@ -55,7 +57,7 @@ class Store:
         self._committed = time.monotonic()
 
     @classmethod
-    def open(cls, path: str | os.PathLike[str], *, create: bool = False, write: bool = False) -> Store:
+    def open(cls: type[S], path: str | os.PathLike[str], *, create: bool = False, write: bool = False) -> S:
         """Opens the store at `path`; `create` (which implies `write`) makes it if it is not there.
 
         Older versions are migrated. Raises ValueRepairError, one line each: no such file, not a store, a newer version,
@@ -95,7 +97,7 @@ class Store:
                 self._lock.release()
                 self._lock = None
 
-    def __enter__(self) -> Store:
+    def __enter__(self: S) -> S:
         return self
 
     def __exit__(

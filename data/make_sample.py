@@ -1,0 +1,94 @@
+"""Makes data/sample.db, the store that the notebooks, the tests and the examples of docs/python.md read.
+
+    python data/make_sample.py --other maia-1100.pb.gz --other meangirl-8.pb.gz
+
+It is mined from data/games.pgn.zst by the commands in `COMMANDS`, as a user would give them, in a folder of its own, so
+that no path of the machine gets into the store. Nets of other strengths are asked about the same positions; their
+values are stored, not they. Then the file is made fit to be kept: one file, no write-ahead log, no free pages.
+
+Stockfish must be installed, maia-1900 is pulled by itself. Stockfish searches by nodes with one thread and an emptied
+hash table, but two machines may round a net's value differently, and screening then cuts other positions: the figures
+move a little.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shlex
+import shutil
+import sqlite3
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+DATA = Path(__file__).resolve().parent
+STORE = "sample.db"
+# maia-1900 plays as people do, and against Stockfish its alpha is twice the default; so Q of both lie closer together,
+# and at the usual 0.55 a store of this size would have ten candidates.
+THRESHOLD = "0.35"
+# Each audited position stands for ten that were cut: with the usual 2 % it would stand for fifty, and there would be
+# hardly any of them.
+COMMANDS = (
+    "mine data/games.pgn.zst --positions 1500 --deep stockfish:nodes=50000 --audit 0.1 "
+    f"--threshold {THRESHOLD} --db {STORE} --silent",
+    f"fit alpha --save --threshold {THRESHOLD} --db {STORE}",
+    f"label --threshold {THRESHOLD} --show 0 --db {STORE} --quiet",
+    f"confirm --threshold {THRESHOLD} --nodes 200000 --show 0 --db {STORE} --quiet",
+    f"books --threshold {THRESHOLD} --order shuffled --limit 50 --db {STORE} -o book --quiet",
+    f"selfplay book/book.pgn --net maia-1900 --nodes 50 --certainty --db {STORE} -o games.pgn --quiet",
+)
+
+
+def vr(words: str, folder: Path) -> None:
+    """Runs one command of this project in `folder`; what it says goes to standard output."""
+    print(f"$ vr {words}", flush=True)
+    subprocess.run([sys.executable, "-m", "valuerepair", *shlex.split(words)], cwd=folder, check=True)
+
+
+def make(folder: Path, others: list[Path]) -> Path:
+    """The store, in `folder`, which is empty; `others` are files of nets."""
+    (folder / "data").mkdir()
+    shutil.copy(DATA / "games.pgn.zst", folder / "data")
+    for command in COMMANDS:
+        vr(command, folder)
+    for net in others:
+        shutil.copy(net, folder)
+        vr(f"remeasure --net maia-1900 --net {net.name} --threshold {THRESHOLD} --db {STORE} --quiet", folder)
+    return folder / STORE
+
+
+def settle(path: Path) -> None:
+    """One file without a log beside it, which reading leaves as it is.
+
+    Of the screens that were fitted as positions came only the last is read again: the others lose their covariances,
+    which were half of the file.
+    """
+    connection = sqlite3.connect(path, isolation_level=None)
+    for number, text in connection.execute("SELECT id, model FROM screens ORDER BY id DESC").fetchall()[1:]:
+        model = json.loads(text)
+        model["rungs"] = [{**rung, "covariance": []} for rung in model["rungs"]]
+        connection.execute("UPDATE screens SET model = ? WHERE id = ?", (json.dumps(model), number))
+    connection.execute("PRAGMA journal_mode = DELETE")
+    connection.execute("VACUUM")
+    connection.close()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Makes data/sample.db.")
+    parser.add_argument("--other", action="append", type=Path, default=[], metavar="FILE", help="another net")
+    parser.add_argument("-o", "--output", type=Path, default=DATA / STORE)
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as name:
+        store = make(Path(name), options.other)
+        settle(store)
+        partial = options.output.with_name(f".{options.output.name}.{os.getpid()}")
+        shutil.copy(store, partial)
+        os.replace(partial, options.output)
+    print(f"{options.output}: {options.output.stat().st_size:,} bytes")
+
+
+if __name__ == "__main__":
+    main()
