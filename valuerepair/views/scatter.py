@@ -25,7 +25,7 @@ from valuerepair.views.drawing import (
     scored,
     short_scale,
 )
-from valuerepair.views.smoothing import lowess_line
+from valuerepair.views.smoothing import lowess_line as lowess_line
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -95,12 +95,12 @@ def said(frame: pd.DataFrame, positions: int, candidates: int, threshold: float)
     return f"{positions:,} positions, {candidates:,} candidates at {threshold:g}; {short_scale(frame)}"
 
 
-def draw_line(axes: Axes, rows: Scored, y: Floats, label: str) -> None:
+def draw_line(axes: Axes, rows: Scored, y: Floats, label: str, colour: str = style.INK) -> None:
     """The lowess line of `y` [n] over deep Q, where there are positions enough."""
     line = lowess_line(rows.deep, y, rows.weight)
     if line is not None:
         words = label + (", weighted" if rows.weighted else "")
-        axes.plot(*line, color=style.INK, lw=1.8, gid="lowess", label=words)
+        axes.plot(*line, color=colour, lw=1.8, gid="lowess", label=words)
 
 
 def label_axes(axes: Axes, frame: pd.DataFrame) -> None:

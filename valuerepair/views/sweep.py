@@ -14,7 +14,9 @@ from valuerepair.play.experiment import Trial
 from valuerepair.play.experiment_contempt import ContemptReport
 from valuerepair.play.experiment_measures import WHOLE, Match, Sweep
 from valuerepair.views import style
+from valuerepair.views.drawing import Drawing
 from valuerepair.views.experiment_table import best_of
+from valuerepair.views.sweep_table import read_sweeps
 
 _LOOKS = (("White wins", style.ORANGE, "o"), ("draws", style.GREY, "s"), ("Black wins", style.BLUE, "^"))
 Points = Sequence[tuple[float, Sweep]]
@@ -34,17 +36,29 @@ def draw_contempt(report: ContemptReport) -> Figure:
     with style.house_style():
         figure = Figure(figsize=(11.5, 8.6), dpi=style.DPI, layout="constrained")
         by_scl, by_tau, repeats, match = figure.subplots(2, 2).ravel()
-        finite = [n for n, _ in report.scl if not math.isinf(n)]
-        end = 4 * max(finite, default=1)  # where infinity stands
-        placed = [(end if math.isinf(n) else n, sweep) for n, sweep in report.scl]
-        _draw_results(by_scl, placed, "N_scl", report.nodes)
-        by_scl.set_xscale("log")
-        by_scl.set_xticks([x for x, _ in placed], [f"{n:g}" if not math.isinf(n) else "∞" for n, _ in report.scl])
-        by_scl.minorticks_off()
+        _draw_scl(by_scl, report)
         _draw_results(by_tau, _with_zero(report), "temperature", report.nodes)
         _draw_repeats(repeats, [*report.scl, *report.temperatures])
         _draw_matches(match, [report.match] if report.match is not None else [])
     return figure
+
+
+def drawing(path: str) -> Drawing:
+    """W/D/L against N_scl and against temperature, from the table that `vr experiment contempt` left in its folder.
+
+    Artists carry the gid of their line: ``White wins``, ``draws``, ``Black wins``. Raises ValueRepairError for a folder
+    or a table.csv that is none of such an experiment.
+    """
+    report = read_sweeps(path)
+    with style.house_style():
+        figure = Figure(figsize=(11.5, 4.5), dpi=style.DPI, layout="constrained")
+        by_scl, by_tau = figure.subplots(1, 2)
+        _draw_scl(by_scl, report)
+        _draw_results(by_tau, _with_zero(report), "temperature", report.nodes)
+    games = sum(sweep.games for _, sweep in [*report.scl, *report.temperatures])
+    return Drawing(
+        figure, f"{games:,} games at {len(report.scl)} settings of N_scl and {len(report.temperatures)} temperatures"
+    )
 
 
 def plot_matches(matches: Sequence[Match], path: str | os.PathLike[str]) -> None:
@@ -92,6 +106,17 @@ def _draw_odds(axes: Axes, kind: str, played: Sequence[tuple[Trial, Match]]) -> 
     style.title(axes, kind, f"against {second}" if played else second, f"{games:,} games; intervals at 0.95")
 
 
+def _draw_scl(axes: Axes, report: ContemptReport) -> None:
+    """Results against N_scl, infinity at the right."""
+    finite = [n for n, _ in report.scl if not math.isinf(n)]
+    end = 4 * max(finite, default=1)  # where infinity stands
+    placed = [(end if math.isinf(n) else n, sweep) for n, sweep in report.scl]
+    _draw_results(axes, placed, "N_scl", report.nodes)
+    axes.set_xscale("log")
+    axes.set_xticks([x for x, _ in placed], [f"{n:g}" if not math.isinf(n) else "∞" for n, _ in report.scl])
+    axes.minorticks_off()
+
+
 def _with_zero(report: ContemptReport) -> list[tuple[float, Sweep]]:
     """The temperatures, with 0 where it was measured: that is N_scl = infinity."""
     return [(0.0, sweep) for n, sweep in report.scl if math.isinf(n)] + report.temperatures
@@ -114,7 +139,8 @@ def _draw_results(axes: Axes, points: Points, name: str, nodes: int) -> None:
     if any(sweep.score.games for _, sweep in points):
         axes.legend(loc="upper center", ncols=3)
     games = sum(sweep.games for _, sweep in points)
-    style.title(axes, f"Results against {name}", f"self-play, {nodes} nodes, {games:,} games; at 1.0: (w + l) / d")
+    searched = f" {nodes} nodes," if nodes else ""
+    style.title(axes, f"Results against {name}", f"self-play,{searched} {games:,} games; at 1.0: (w + l) / d")
 
 
 def _margin(sweep: Sweep, which: int) -> float:

@@ -1,0 +1,136 @@
+"""The screening ladder as plots: what recall costs, and who is still on it at each rung."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.ticker import FuncFormatter
+
+from valuerepair.deep.screen_fit import CurvePoint
+from valuerepair.errors import ValueRepairError
+from valuerepair.store import Store, screening
+from valuerepair.store.rates import Rate, weighted
+from valuerepair.store.recall import figures
+from valuerepair.views import style
+from valuerepair.views.drawing import Asked, Drawing, Flags, Floats, made_from, names, scored
+
+_WANTED = 0.95  # of the table; the curve itself has no use for it
+
+
+def recall(store: Store, asked: Asked) -> Drawing:
+    """Share of candidates kept (y) against nodes, as a share of searching all in full (x).
+
+    The curve is cross-validated on what was searched in full by way of all rungs (`deep.screen_fit.curve`), for a row
+    of wanted recalls; its intervals are Wilson's for as many candidates. The diamond is what the store's runs had, with
+    recall estimated from audited cuts. Artists carry a gid: ``curve``, ``curve-intervals``, ``runs``, ``brute-force``.
+    Raises ValueRepairError where nothing was screened, or too little to fit.
+    """
+    from valuerepair.views.screen_table import screen_table
+
+    table = screen_table(store, asked.net, asked.oracle, asked.alpha, asked.q_from, asked.threshold, _WANTED)
+    frame = asked.frame(store)
+    net_id, oracle_id = store.pick(frame.attrs["net"]["sha256"], frame.attrs["oracle"]["digest"])
+    found = figures(store, net_id, oracle_id, frame, asked.threshold)
+    points = table.points
+    with style.house_style():
+        figure, axes = style.new_figure(7.0, 5.2)
+        _draw_curve(axes, points)
+        axes.plot(1, 1, "s", color=style.GREY, ms=6, gid="brute-force", label="all in full", clip_on=False)
+        at_work = ""
+        if found is not None and found["saving"] and found["recall"] is not None:
+            share, kept = 1 / found["saving"], found["recall"]
+            low, high = kept - found["recall_low"], found["recall_high"] - kept
+            axes.errorbar(share, kept, [[low], [high]], fmt="D", color=style.VERMILLION, ms=6, elinewidth=0.9,
+                          gid="runs", label="the store's runs, by audits")  # fmt: skip
+            at_work = f"; runs: 1/{found['saving']:.1f} of the nodes, recall {100 * kept:.1f} %"
+        axes.set_xscale("log")
+        ticks = [t for t in (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1) if t >= 0.8 * min(point.share for point in points)]
+        axes.set_xticks(ticks, [f"1/{1 / t:g}" if t < 1 else "1" for t in ticks])
+        axes.minorticks_off()
+        axes.yaxis.set_major_formatter(FuncFormatter(lambda share, _: f"{100 * share:g} %"))
+        axes.set(xlabel="nodes, as a share of searching all in full", ylabel="recall of candidates")
+        axes.legend(loc="lower right")
+        screen = table.screen
+        words = (
+            f"{screen.positions:,} positions searched in full, {screen.positives:,} candidates at {asked.threshold:g}"
+        )
+        style.title(axes, "Recall against cost", made_from(frame), f"{words}; numbers: recall wanted")
+    return Drawing(figure, f"{words}{at_work}")
+
+
+def _draw_curve(axes: Axes, points: Sequence[CurvePoint]) -> None:
+    from statsmodels.stats.proportion import proportion_confint
+
+    known = [point for point in points if not math.isnan(point.recall) and point.positives]
+    x, y = [point.share for point in known], [point.recall for point in known]
+    bounds = [proportion_confint(p.recall * p.positives, p.positives, method="wilson") for p in known]
+    margins = [[v - b[0] for v, b in zip(y, bounds, strict=True)], [b[1] - v for v, b in zip(y, bounds, strict=True)]]
+    axes.errorbar(x, y, np.maximum(margins, 0), fmt="none", ecolor=style.SKY, elinewidth=0.9, gid="curve-intervals")
+    axes.plot(x, y, "o", ls="-", lw=1.2, ms=5, color=style.BLUE, gid="curve", label="ladder, cross-validated")
+    for point in known:
+        axes.annotate(f"{point.wanted:g}", (point.share, point.recall), xytext=(4, -9), textcoords="offset points",
+                      fontsize=7)  # fmt: skip
+
+
+# -- survival ---------------------------------------------------------------------------------------------------------
+
+
+def survival(store: Store, asked: Asked) -> Drawing:
+    """Share of the positions still on the ladder after the cut at each rung: candidates and the others.
+
+    Of what is known to be one or the other, by weight: cut positions that were audited stand for all that were cut.
+    Positions from before there was a ladder are left out. Bars are 95 % intervals. Artists carry a gid:
+    ``candidates``, ``others``. Raises ValueRepairError where no ladder was in use.
+    """
+    frame = asked.frame(store)
+    net_id, oracle_id = store.pick(frame.attrs["net"]["sha256"], frame.attrs["oracle"]["digest"])
+    left = {p.position_id: p.cut_at for p in screening.passages(store, net_id, oracle_id) if p.screen_id is not None}
+    rows = scored(frame, by_weight=asked.weighted)
+    ids = frame["position_id"].to_numpy()[rows.rows]
+    on_ladder = np.isin(ids, list(left))
+    if not on_ladder.any():
+        raise ValueRepairError(
+            f"{store.path}: no ladder was in use with {names(frame)[1]}; vr mine --screen auto learns one and uses it"
+        )
+    cut_at = np.array([math.inf if (c := left[i]) is None else c for i in ids[on_ladder].tolist()])
+    off = np.abs(rows.disagreement[on_ladder]) >= asked.threshold
+    weight = rows.weight[on_ladder]
+    # A cut before any search is at 0 nodes; a rung that cut nothing is a rung all the same.
+    rungs = sorted({0, *screening.stored_rungs(store, oracle_id), *(int(c) for c in cut_at if c < math.inf)})
+    with style.house_style():
+        figure, axes = style.new_figure(7.2, 4.9)
+        for gid, members, colour, marker in (
+            ("candidates", off, style.VERMILLION, "^"),
+            ("others", ~off, style.BLUE, "o"),
+        ):
+            if members.any():
+                label = f"{gid}: {int(members.sum()):,} known"
+                _draw_survival(axes, survivors(cut_at[members], weight[members], rungs), colour, marker, gid, label)
+        shown = ["all", *("before\nany search" if rung == 0 else f"{rung:,}" for rung in rungs)]
+        axes.set_xticks(range(len(shown)), shown)
+        axes.yaxis.set_major_formatter(FuncFormatter(lambda share, _: f"{100 * share:g} %"))
+        by = ", by weight" if rows.weighted else ""
+        axes.set(ylim=(0, 1.05), xlabel="after the cut at so many nodes", ylabel=f"still on the ladder{by}")
+        axes.legend(loc="lower left")
+        words = f"{len(off):,} positions of known outcome, {int(off.sum()):,} candidates at {asked.threshold:g}"
+        style.title(axes, "Survival on the screening ladder", made_from(frame), f"{words}; bars: 95 % intervals")
+    return Drawing(figure, words)
+
+
+def survivors(cut_at: Floats, weight: Floats, rungs: Sequence[int]) -> list[Rate]:
+    """The share still on the ladder before it and after each of the `rungs`, by weight.
+
+    `cut_at` [n] are nodes where each left the ladder or would have, infinity where nowhere.
+    """
+    stays: list[Flags] = [np.ones(len(cut_at), np.bool_), *(cut_at > rung for rung in rungs)]
+    return [weighted(each, weight) for each in stays]
+
+
+def _draw_survival(axes: Axes, rates: Sequence[Rate], colour: str, marker: str, gid: str, label: str) -> None:
+    x, y = range(len(rates)), [rate.rate for rate in rates]
+    margins = [[max(r.rate - r.low, 0) for r in rates], [max(r.high - r.rate, 0) for r in rates]]
+    axes.errorbar(x, y, margins, fmt="none", ecolor=colour, elinewidth=0.9, gid=f"{gid}-intervals")
+    axes.plot(x, y, marker, ls="-", lw=1.2, ms=5, color=colour, gid=gid, label=label)
