@@ -23,7 +23,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "stats": ("stats", "Say what is in the store: counts, candidate rates, costs."),
     "remeasure": ("remeasure", "Compare nets on the same positions: who repaired what."),
     "similar": ("similar", "Find more positions like this one."),
-    "plot": ("plot", "Plot net Q against deep Q with a lowess line."),
+    "plot": ("plot", "Draw it: scatter, rates, calibration, recall, Elo and more."),
     "eval": ("eval", "Evaluate positions by the net alone (1 node)."),
     "search": ("search", "Search positions with a net: the built-in MCTS, move by move."),
     "uci": ("uci", "The built-in MCTS as a UCI engine."),

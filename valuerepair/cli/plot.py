@@ -6,13 +6,12 @@ from typing import Any
 
 import click
 from click.core import ParameterSource
+from click.shell_completion import CompletionItem
 
 from valuerepair.cli.verbosity import is_quiet
 from valuerepair.store import DEFAULT_PATH
-from valuerepair.views.figures import KINDS
+from valuerepair.views.figures import KINDS, STORE, Kind, kind_of
 
-# Option -> what a kind calls it, where that is not its name.
-_KINDS_WORD = {"unweighted": "weighted", "db": "db"}
 HELP = """Draw a store, a match or an experiment: KIND is one of those below, scatter unless given.
 
 elo reads the PGN of a match and wdl the folder of an experiment, given as SOURCE; all others read the store. What each
@@ -30,8 +29,12 @@ Example:
 """.format(kinds="\n".join(f"{name:<12} {kind.help}" for name, kind in KINDS.items()))
 
 
-@click.command(help=HELP, short_help="Plot a store, a match or an experiment.")
-@click.argument("kind", default="scatter", metavar="[KIND]")
+def _complete(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    return [CompletionItem(name, help=kind.help) for name, kind in KINDS.items() if name.startswith(incomplete)]
+
+
+@click.command(help=HELP, short_help="Draw it: scatter, rates, calibration, recall, Elo and more.")
+@click.argument("kind", default="scatter", metavar="[KIND]", shell_complete=_complete)
 @click.argument("source", required=False, metavar="[SOURCE]")
 @click.option("-o", "--output", default="plot.png", show_default=True, help="The file: .png, .svg or .pdf.")
 @click.option("--threshold", type=float, default=0.55, show_default=True, help="|net Q - deep Q| of a candidate.")
@@ -42,7 +45,7 @@ Example:
 @click.option("--alpha", default="auto", show_default=True, help="Centipawns of the logistic to Q.")
 @click.option("--q-from", type=click.Choice(["cp", "wdl"]), default="cp", show_default=True, help="Deep Q's source.")
 @click.pass_context
-def command(context: click.Context, kind: str, source: str | None, output: str, db: str, **given: Any) -> None:
+def command(context: click.Context, /, kind: str, source: str | None, output: str, db: str, **given: Any) -> None:
     """Options -> `figures.drawing` -> a file; the help is `HELP`."""
     from valuerepair.store.queries import alpha_option, q_from_option
     from valuerepair.views import figures, style
@@ -65,21 +68,18 @@ def command(context: click.Context, kind: str, source: str | None, output: str, 
         click.echo(f"{output}: {drawn.said}")
 
 
-def _check(context: click.Context, name: str, source: str | None) -> Any:
+def _check(context: click.Context, name: str, source: str | None) -> Kind:
     """The kind. Raises UsageError for an option on the command line, or a source, that it has no use for."""
     from valuerepair.errors import UsageError
-    from valuerepair.views.figures import STORE, kind_of
 
     kind = kind_of(name)
+    takes = {"unweighted" if option == "weighted" else option for option in kind.options}
+    takes |= {"kind", "source", "output"} | ({"db"} if kind.reads == STORE else set())
     for option in context.params:
         # A default of a config file is for every kind; only what was typed is taken at its word.
-        if (
-            option in ("kind", "source", "output")
-            or context.get_parameter_source(option) != ParameterSource.COMMANDLINE
-        ):
-            continue
-        if _KINDS_WORD.get(option, option) not in kind.options and not (option == "db" and kind.reads == STORE):
-            raise UsageError(f"vr plot {name} has no use for --{option.replace('_', '-')}; it reads {kind.reads}")
+        if option not in takes and context.get_parameter_source(option) == ParameterSource.COMMANDLINE:
+            flag = f"--{option.replace('_', '-')}"
+            raise UsageError(f"vr plot {name} has no use for {flag}; see vr plot --help for what it takes")
     if kind.reads == STORE and source is not None:
         raise UsageError(f"vr plot {name} reads a store: give it with --db {source}")
     if kind.reads != STORE and source is None:
