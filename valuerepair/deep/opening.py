@@ -37,14 +37,14 @@ _GPU_WORKERS = 2
 
 
 def open_oracle(
-    spec: str | None,
+    spec: str | DeepSpec | None,
     *,
     net_path: str | None,
     net: Net | None = None,
     workers: int | None = None,
     say: Callable[[str], None] = lambda line: None,
 ) -> Oracle:
-    """Opens the deep evaluator of a ``--deep`` text, with `workers` searches at once.
+    """Opens the deep evaluator of a ``--deep``, text or parsed, with `workers` searches at once.
 
     None is Stockfish at 1,000,000 nodes where it is on the machine, else the project's own search with the net at
     1,000 nodes. `net_path` is the net of lc0 and of the own search where the text gives no weights; `net`, that
@@ -54,7 +54,7 @@ def open_oracle(
     """
     if workers is not None and workers < 1:
         raise UsageError(f"--workers {workers}: must be at least 1")
-    parsed = parse_spec(spec) if spec is not None else _default_spec(say)
+    parsed = chosen_spec(spec, say)
     if parsed.kind == RECORDED:
         raise UsageError("--deep recorded: recorded evaluations belong to archives, and only vr mine reads those")
     if parsed.kind == "mcts":
@@ -62,7 +62,10 @@ def open_oracle(
     return _engines(parsed, net_path, workers, say)
 
 
-def _default_spec(say: Callable[[str], None]) -> DeepSpec:
+def chosen_spec(spec: str | DeepSpec | None, say: Callable[[str], None] = lambda line: None) -> DeepSpec:
+    """What a ``--deep`` asks for; for None what this machine has. Raises UsageError."""
+    if spec is not None:
+        return parse_spec(spec) if isinstance(spec, str) else spec
     if find_engine("stockfish") is not None:
         return DeepSpec("stockfish", {"nodes": DEFAULT_NODES["stockfish"]})
     say(
@@ -78,7 +81,6 @@ def _mcts(
     """The project's own search, with the net that is open already unless another is named."""
     from valuerepair.deep.mcts_oracle import open_mcts, search_params
     from valuerepair.nets import open_net
-    from valuerepair.nets.providers import NAMES
     from valuerepair.nets.registry import locate
     from valuerepair.nets.weights import read_net_file
 
@@ -87,9 +89,7 @@ def _mcts(
     elif spec.weights is None or read_net_file(locate(spec.weights, say)).sha256 == shared.identity.sha256:
         net = shared
     else:
-        device, threads = NAMES[shared.provider].lower(), shared.session.threads
-        winograd, fill = bool(shared.identity.variant), shared.history_fill
-        net = open_net(spec.weights, device=device, threads=threads, history_fill=fill, winograd=winograd, say=say)
+        net = open_net(spec.weights, history_fill=shared.history_fill, say=say, **shared.opened_with)
     own = net is not shared
     try:
         params = search_params(spec.options, net)

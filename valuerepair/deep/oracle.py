@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Protocol, TypeAlias
+from typing import Protocol, TypeAlias, runtime_checkable
 
 from valuerepair.positions import Position
 
@@ -137,3 +137,16 @@ class Climber(Oracle, Protocol):
         There `go_on`, called in another thread, says whether to go on; keep it short. Nodes and time of results are
         those of all searches of the position so far. The future is as that of `submit`.
         """
+
+
+@runtime_checkable
+class Elastic(Protocol):
+    """An oracle that says how many searches to have submitted: where workers come and go that changes by the minute."""
+
+    @property
+    def capacity(self) -> int: ...
+
+
+def capacity_of(oracle: Oracle) -> int:
+    """Searches worth having submitted at once."""
+    return oracle.capacity if isinstance(oracle, Elastic) else 2 * oracle.workers

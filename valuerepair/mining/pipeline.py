@@ -15,8 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from valuerepair import __version__, values
-from valuerepair.deep.oracle import OWN_Q, Climb, ClimbOutcome, DeepFailure
-from valuerepair.deep.signals import SignalReader
+from valuerepair.deep.oracle import OWN_Q, Climb, ClimbOutcome, DeepFailure, capacity_of
 from valuerepair.deep.spec import RECORDED
 from valuerepair.errors import ValueRepairError
 from valuerepair.mining.ending import closing_remarks, keep_priors
@@ -32,12 +31,12 @@ from valuerepair.mining.workers import (
     Evaluated,
     Event,
     NetBroke,
-    NetThread,
     Reader,
     ReadingEnded,
     Sampled,
     Searched,
     Woken,
+    net_line,
 )
 from valuerepair.positions import Position
 from valuerepair.progress import Interruptions, Progress
@@ -51,8 +50,6 @@ if TYPE_CHECKING:
 
 # A new chunk is asked for when fewer positions wait for an engine: enough for the time it takes to come.
 _FEW_WAITING = 64
-# One at work and one to go on with, so that a slow net never rests; the engines do not wait for it.
-_CHUNKS_IN_NET = 2
 _GRACE_S = 10.0
 
 
@@ -124,11 +121,11 @@ class _Pipeline:
         self.pair = self._net_id, self._oracle_id
         self._recorded = oracle.identity.kind == RECORDED  # nothing is searched
         self._reader, self._events = reader, reader.events
-        self._ladder, signals = None, None
+        self._ladder, search = None, None
         if options.screen is not None:
             self._ladder = Ladder(store, *self.pair, cast("Climber", oracle), options, run, say)
-            signals = SignalReader(net, options.screen.search or 0)
-        self._evaluator = NetThread(net, self._events, signals)
+            search = options.screen.search or 0
+        self._evaluator = net_line(net, self._events, search)
         self._outlook = Outlook(progress, reader, options.limit)
         self._tally = Tally(options.threshold, options.q_from)
         self._alpha = values.Alpha(options.alpha or values.DEFAULT_ALPHA, "given" if options.alpha else "default")
@@ -137,7 +134,6 @@ class _Pipeline:
         self._signals: dict[int, NDArray[np.float64]] = {}
         self._searching: dict[int, Future[DeepOutcome] | Future[ClimbOutcome]] = {}
         self._pairs = Pairs(self._tally)
-        self._capacity = 2 * oracle.workers
         self._asked, self._in_net, self._refit_at, self._reading = False, 0, 0, True
         self._read_error: Exception | None = None
         self._seen = bytearray()
@@ -193,13 +189,14 @@ class _Pipeline:
 
     def _feed(self) -> None:
         """Keeps the engines busy, and asks for a chunk when few positions wait for them."""
-        while self._waiting and len(self._searching) < self._capacity and not self._limit_reached:
+        capacity = capacity_of(self._oracle)
+        while self._waiting and len(self._searching) < capacity and not self._limit_reached:
             if self._ladder is not None and not self._ladder.ready(len(self._searching)):
                 break
             self._begin(*self._waiting.popleft())
         # What lies beyond the limit would be sampled and evaluated beside the engines, at their cost.
-        few = len(self._waiting) < min(max(_FEW_WAITING, 2 * self._capacity), self._allowed)
-        if self._reading and few and not self._asked and self._in_net < _CHUNKS_IN_NET:
+        few = len(self._waiting) < min(max(_FEW_WAITING, 2 * capacity), self._allowed)
+        if self._reading and few and not self._asked and self._in_net < self._evaluator.at_once:
             self._asked = True
             self._reader.ask()
 
@@ -367,8 +364,7 @@ class _Pipeline:
             state=state,
             store=self._store.path,
             report=self._reader.report,
-            # The sampler is ahead of a run that was stopped.
-            sampled=max(self._sampled, self._reader.report.positions),
+            sampled=max(self._sampled, self._reader.report.positions),  # the sampler is ahead where a run was stopped
             scored=len(self._tally),
             earlier=self._earlier,
             cut=self._cut,

@@ -12,7 +12,7 @@ import hashlib
 import math
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,29 +41,48 @@ _FEW = 20
 _STORED_SIGNALS = [COLUMN[name] for name in ("before", "before_2", "after", "search", "check")]
 
 
-@dataclass
-class _Ascent:
-    """One position on its way up. `kept`: it is searched in full whatever its chances."""
+@dataclass(frozen=True)
+class Judge:
+    """Says at each rung whether one position is searched deeper. Plain data: it may be asked on another machine.
 
-    position_id: int
+    `screen` None: nothing is cut yet. `kept`: the position is searched in full whatever its chances.
+    """
+
     signals: Floats
     screen: Screen | None
-    screen_id: int | None
     kept: bool
-    probability: float
-    verdict: Verdict = field(default_factory=Verdict)
 
-    def go_on(self, results: Sequence[DeepResult]) -> bool:
-        """Whether to search deeper after these rungs; asked from the first again where an engine failed meanwhile."""
+    def __call__(self, results: Sequence[DeepResult]) -> bool:
+        """Whether to search deeper after these rungs."""
+        return self.kept or self._at(results).cut_at is None
+
+    def verdict(self, climb: Climb) -> Verdict:
+        """Where the ladder cuts, or would have cut, a position with this climb: at the first rung that does."""
+        rungs = climb.results[:-1] if climb.whole else climb.results
+        verdicts = (self._at(rungs[:k]) for k in range(len(rungs) + 1))
+        found = next((verdict for verdict in verdicts if verdict.cut_at is not None), Verdict())
+        if climb.whole or found.cut_at is not None or self.screen is None:
+            return found
+        # Cut on a machine that rounds otherwise, with a chance that is the cut to the last bit.
+        rung = self.screen.rungs[len(rungs)]
+        return Verdict(rung.nodes, rung.cut)
+
+    def _at(self, results: Sequence[DeepResult]) -> Verdict:
         if self.screen is None:
-            return True
-        if self.verdict.cut_at is None or self.verdict.cut_at >= self.screen.rungs[len(results)].nodes:
-            self.verdict = Verdict()
-            q = q_of(results, self.screen.alpha, self.screen.q_from)
-            if np.isnan(q).any():
-                return True  # without a value of the kind asked for nothing can be said
-            self.verdict = judge(self.screen, self.signals, q.tolist(), [_move(r.best_move) for r in results])
-        return self.verdict.cut_at is None or self.kept
+            return Verdict()
+        q = q_of(results, self.screen.alpha, self.screen.q_from)
+        if np.isnan(q).any():
+            return Verdict()  # without a value of the kind asked for nothing can be said
+        return judge(self.screen, self.signals, q.tolist(), [_move(r.best_move) for r in results])
+
+
+@dataclass(frozen=True)
+class _Ascent:
+    """One position on its way up; it stands for one in `probability` of those that are cut."""
+
+    judge: Judge
+    screen_id: int | None
+    probability: float
 
 
 def q_of(results: Sequence[DeepResult], alpha: float, q_from: str) -> Floats:
@@ -177,13 +196,13 @@ class Ladder:
         kept_share = calibrating + (1 - calibrating) * self._chosen.audit
         kept = _uniform(self._options.sample.seed, position.key, self._cut_by.pop(position_id, 0)) < kept_share
         self._given += 1
-        ascent = _Ascent(position_id, signals, self._screen, self._screen_id, kept, kept_share)
-        self._ascents[position_id] = ascent
-        if not ascent.go_on([]):
+        ask = Judge(signals, self._screen, kept)
+        self._ascents[position_id] = _Ascent(ask, self._screen_id, kept_share)
+        if not ask([]):
             future: Future[ClimbOutcome] = Future()
             future.set_result(Climb((), whole=False))
             return future
-        return self._oracle.climb(position, self.rungs, ascent.go_on)
+        return self._oracle.climb(position, self.rungs, ask)
 
     def take(self, position_id: int, climb: Climb) -> Passage:
         """Records how far a position came; its whole search, if there was one, is the last of the results."""
@@ -192,8 +211,10 @@ class Ladder:
             self._store.add_deep(position_id, self._oracle_id, result, self._run, str(rung))
         if climb.whole:
             self._store.add_deep(position_id, self._oracle_id, climb.results[-1], self._run, FULL)
-        rows.add_signals(self._store, self._net_id, np.array([position_id]), ascent.signals[None, _STORED_SIGNALS])
-        cut = ascent.verdict
+        rows.add_signals(
+            self._store, self._net_id, np.array([position_id]), ascent.judge.signals[None, _STORED_SIGNALS]
+        )
+        cut = ascent.judge.verdict(climb)
         spent = climb.results[-1].nodes if climb.results else NO_NODES
         probability = ascent.probability if cut.cut_at is not None else 1.0
         passage = Passage(position_id, ascent.screen_id, cut.cut_at, cut.chance, spent, climb.whole, probability)

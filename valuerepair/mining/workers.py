@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import threading
+from collections import deque
 from collections.abc import Generator, Sequence
 from concurrent.futures import Future
 from contextlib import closing
 from dataclasses import dataclass
 from queue import SimpleQueue
-from typing import TYPE_CHECKING, TypeAlias, cast
+from typing import TYPE_CHECKING, Protocol, TypeAlias, cast, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -136,8 +137,44 @@ class Reader(threading.Thread):
         return False
 
 
+Answer: TypeAlias = "tuple[NetValues, NDArray[np.float64] | None]"
+
+
+@runtime_checkable
+class FarNet(Protocol):
+    """A net that runs elsewhere, on many chunks at once: a cluster's."""
+
+    @property
+    def at_once(self) -> int:
+        """Chunks worth having submitted at once; it may change at any time."""
+
+    def answer(self, batch: PositionBatch, search: int | None) -> Future[Answer]:
+        """Values, and where `search` is not None signals with a small search of so many nodes (0: none)."""
+
+
+class NetLine(Protocol):
+    """What the writer hands positions to, within its context; each is answered by one event, in order."""
+
+    @property
+    def at_once(self) -> int: ...
+    def submit(self, ids: NDArray[np.int64], batch: PositionBatch) -> None: ...
+    def __enter__(self) -> object: ...
+    def __exit__(self, *error: object) -> None: ...
+
+
+def net_line(net: Evaluator, events: Events, search: int | None) -> NetLine:
+    """The line to a net, here or elsewhere. With `search` not None signals are read too (see `FarNet.answer`)."""
+    if isinstance(net, FarNet):
+        return FarLine(net, events, search)
+    from valuerepair.deep.signals import SignalReader
+
+    return NetThread(net, events, None if search is None else SignalReader(net, search))
+
+
 class NetThread(threading.Thread):
     """Within its context, runs the net on what `submit` hands it, in order, and reads signals where that is asked."""
+
+    at_once = 2  # one at work and one to go on with, so that a slow net never rests; the engines do not wait for it
 
     def __init__(self, net: Evaluator, events: Events, reader: SignalReader | None = None) -> None:
         super().__init__(name="mine-net", daemon=True)
@@ -165,3 +202,43 @@ class NetThread(threading.Thread):
                 self._events.put(NetBroke(error))
                 return
             self._events.put(Evaluated(*job, values, signals))
+
+
+class FarLine:
+    """Passes chunks to a net elsewhere. Events come in the order of the chunks, whichever is answered first."""
+
+    def __init__(self, net: FarNet, events: Events, search: int | None) -> None:
+        self._net, self._events, self._search = net, events, search
+        self._open: deque[tuple[NDArray[np.int64], PositionBatch, Future[Answer]]] = deque()
+        self._lock = threading.Lock()
+
+    @property
+    def at_once(self) -> int:
+        return self._net.at_once
+
+    def submit(self, ids: NDArray[np.int64], batch: PositionBatch) -> None:
+        """Sends positions; an `Evaluated` event answers. The writer bounds how many."""
+        future = self._net.answer(batch, self._search)
+        with self._lock:
+            self._open.append((ids, batch, future))
+        future.add_done_callback(self._deliver)
+
+    def _deliver(self, _: Future[Answer]) -> None:
+        with self._lock:
+            while self._open and self._open[0][2].done():
+                ids, batch, future = self._open.popleft()
+                if future.cancelled():
+                    continue
+                error = future.exception()
+                if isinstance(error, Exception):
+                    self._events.put(NetBroke(error))
+                else:
+                    self._events.put(Evaluated(ids, batch, *future.result()))
+
+    def __enter__(self) -> FarLine:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        """No event comes any more."""
+        with self._lock:
+            self._open.clear()
