@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from valuerepair import __version__
+from valuerepair.cli.beginning import begin
 from valuerepair.cli.ending import run
 from valuerepair.cli.group import LazyGroup
 
@@ -22,6 +23,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "selfplay": ("selfplay", "Play games from the lines of a book: PGN, results in the store, training records."),
     "stats": ("stats", "Say what is in the store: counts, candidate rates, costs."),
     "remeasure": ("remeasure", "Compare nets on the same positions: who repaired what."),
+    "show": ("show", "Show one position: board, values, labels, where it came from."),
     "similar": ("similar", "Find more positions like this one."),
     "plot": ("plot", "Draw it: scatter, rates, calibration, recall, Elo and more."),
     "eval": ("eval", "Evaluate positions by the net alone (1 node)."),
@@ -32,6 +34,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "fit": ("fit", "Fit alpha, the logistic from centipawns to Q; show the screening ladder."),
     "match": ("match", "Play a match of nets or UCI engines, with Elo, LOS and SPRT."),
     "nets": ("nets", "List, pull and describe nets."),
+    "config": ("config", "Say which values of options are in force, and where each comes from."),
     "doctor": ("doctor", "Say what is installed, what is missing, and what to do."),
     "selftest": ("selftest", "Check the rules of chess as compiled for this machine."),
     "bench": ("bench", "Measure speed against the alternatives, as ratios."),
@@ -41,7 +44,11 @@ CONTEXT: dict[str, Any] = {"help_option_names": ["-h", "--help"], "max_content_w
 
 @click.group(cls=LazyGroup, modules=COMMANDS, context_settings=CONTEXT)
 @click.version_option(__version__, prog_name="vr")
-def cli() -> None:
+@click.option(
+    "--config", metavar="FILE", envvar="VALUEREPAIR_CONFIG", help="Defaults of options.  [default: ./valuerepair.toml]"
+)
+@click.pass_context
+def cli(context: click.Context, config: str | None) -> None:
     """Find the positions a chess net judges badly wrong, and turn them into the games that repair it.
 
     \b
@@ -49,6 +56,7 @@ def cli() -> None:
       vr mine games.pgn
       vr books --threshold 0.55
     """
+    begin(context, config)
 
 
 def main() -> None:

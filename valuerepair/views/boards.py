@@ -47,6 +47,49 @@ def sheet(frame: pd.DataFrame, columns: int = 4, size: int = 200) -> str:
     return ElementTree.tostring(root, encoding="unicode")
 
 
+def single(
+    fen: str,
+    *,
+    played: str | None = None,
+    net: str | None = None,
+    deep: str | None = None,
+    white_below: bool = True,
+    size: int = 480,
+) -> str:
+    """A position as SVG with an arrow for each of the moves (UCI) and a line below that says which is whose.
+
+    The move played is orange, the net's vermillion, the search's blue; what net and search agree on is green. Several
+    who chose the same move have one arrow. Moves that are not legal have none.
+    """
+    board = chess.Board(fen)
+    legal = {move.uci(): move for move in board.legal_moves}
+    whose: dict[chess.Move, list[str]] = {}
+    for name, uci in (("net", net), ("search", deep), ("played", played)):
+        if uci in legal:
+            whose.setdefault(legal[uci], []).append(name)
+    chosen = [(move, _WHOSE[who[0] if who[:2] != ["net", "search"] else "both"], who) for move, who in whose.items()]
+    arrows = [chess.svg.Arrow(move.from_square, move.to_square, color=colour) for move, colour, _ in chosen]
+    drawn = ElementTree.fromstring(chess.svg.board(board, orientation=white_below, arrows=arrows))
+    drawn.attrib.update(x="0", y="0", width=str(size), height=str(size))
+    below = 22 * max(len(chosen), 1) + 8
+    for prefix, uri in (("", _SVG), ("xlink", _XLINK)):
+        ElementTree.register_namespace(prefix, uri)
+    box = {"viewBox": f"0 0 {size} {size + below}", "width": str(size), "height": str(size + below)}
+    root = ElementTree.Element(_tag("svg"), box)
+    ElementTree.SubElement(root, _tag("rect"), {"width": "100%", "height": "100%", "fill": "#ffffff"})
+    root.append(drawn)
+    for line, (move, colour, who) in enumerate(chosen):
+        y = size + 22 * line + 18
+        patch = {"x": "12", "y": str(y - 10), "width": "22", "height": "8", "fill": colour}
+        ElementTree.SubElement(root, _tag("rect"), patch)
+        place = {"x": "42", "y": str(y), "font-family": "sans-serif", "font-size": "14", "fill": style.INK}
+        ElementTree.SubElement(root, _tag("text"), place).text = f"{' and '.join(who)}: {board.san(move)}"
+    return ElementTree.tostring(root, encoding="unicode")
+
+
+_WHOSE = {"net": style.VERMILLION, "search": style.BLUE, "both": style.GREEN, "played": style.ORANGE}
+
+
 def _board(cell: dict[Any, Any]) -> str:
     board = chess.Board(cell["fen"])
     legal = {move.uci(): move for move in board.legal_moves}

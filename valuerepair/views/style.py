@@ -12,7 +12,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from matplotlib import rc_context, rcdefaults, rcParams
 from matplotlib.axes import Axes
@@ -84,16 +84,27 @@ def save(figure: Figure, path: str | os.PathLike[str]) -> None:
 
     Raises UsageError for another ending, OSError when the folder cannot be written.
     """
-    kind, target = format_of(path), Path(path)
+    kind = format_of(path)
     # No time of writing: the same store gives the same file.
     metadata = {"png": {}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}[kind]
+    with whole_file(path) as stream, house_style():
+        figure.savefig(stream, format=kind, dpi=DPI, metadata=metadata)
+
+
+@contextmanager
+def whole_file(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
+    """A file to write to that takes its name when all is written; after an error nothing is left of it.
+
+    Raises OSError, with the file's name, when the folder cannot be written.
+    """
+    target = Path(path)
     try:
         handle, partial = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.absolute().parent)
     except OSError as error:
         raise type(error)(error.errno, error.strerror, os.fspath(path)) from None
     try:
-        with os.fdopen(handle, "wb") as stream, house_style():
-            figure.savefig(stream, format=kind, dpi=DPI, metadata=metadata)
+        with os.fdopen(handle, "wb") as stream:
+            yield stream
         umask = os.umask(0)
         os.umask(umask)
         os.chmod(partial, 0o666 & ~umask)  # mkstemp makes private files

@@ -1,0 +1,107 @@
+"""`vr show`: one position in the terminal, with all that the store knows of it."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from valuerepair.store import DEFAULT_PATH
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+@click.command()
+@click.argument("position", nargs=-1, required=True, metavar="ID|FEN")
+@click.option("--white", is_flag=True, help="White at the bottom.  [default: the side to move]")
+@click.option(
+    "--color",
+    type=click.Choice(["auto", "always", "never"]),
+    default="auto",
+    show_default=True,
+    help="Coloured squares; auto: on a terminal that can, unless NO_COLOR is set.",
+)
+@click.option("--svg", metavar="FILE", help="Also draw it: a board with arrows, as SVG.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object, and no board.")
+@click.option("--threshold", type=float, default=0.55, show_default=True, help="|net Q - deep Q| of a candidate.")
+@click.option("--db", default=DEFAULT_PATH, show_default=True, help="The store.")
+@click.option("--net", help="Net: its name, file or SHA-256.  [default: that of the most scored positions]")
+@click.option("--oracle", "--deep", help="Deep search: its label or digest.  [default: that of the most]")
+@click.option("--alpha", default="auto", show_default=True, help="Centipawns of the logistic to Q.")
+@click.option("--q-from", type=click.Choice(["cp", "wdl"]), default="cp", show_default=True, help="Deep Q's source.")
+def command(
+    position: tuple[str, ...], white: bool, color: str, svg: str | None, as_json: bool, db: str, **given: Any
+) -> None:
+    """Show a position of the store: the board, what net and search say of it, and where it came from.
+
+    The position is its number (position_id in vr export) or a FEN, quoted or not. Values are from the side to move.
+    The squares of the net's best move are orange on a coloured board, the search's blue, those of both green; in the
+    SVG these are arrows, with the move played.
+
+    \b
+    Example:
+      vr show 17
+      vr show 17 --white --svg board.svg
+      vr show "r1bqkbnr/pppp1ppp/2n5/4p3/2B1P3/5Q2/PPPP1PPP/RNB1K1NR b KQkq - 3 3" --json
+    """
+    import json
+
+    from valuerepair.store import Store
+    from valuerepair.store.queries import alpha_option, q_from_option
+    from valuerepair.views.drawing import Asked
+    from valuerepair.views.show import describe
+    from valuerepair.views.show_lines import lines
+    from valuerepair.views.terminal_board import encodable
+
+    if svg is not None and not svg.lower().endswith(".svg"):
+        from valuerepair.errors import UsageError
+
+        raise UsageError(f"--svg {svg}: its name ends in .svg")
+    asked = Asked(given["threshold"], given["net"], given["oracle"], alpha_option(given["alpha"]),
+                  q_from_option(given["q_from"]))  # fmt: skip
+    with Store.open(db) as store:
+        shown = describe(store, " ".join(position), asked)
+    white_below = white or shown["side"] == "w"
+    if svg is not None:
+        _write_svg(shown, white_below, svg)
+    if as_json:
+        click.echo(json.dumps(shown, indent=2))
+        return
+    coloured = _can_colour(color)
+    # click is told to leave the escape sequences: they are the board's alone.
+    click.echo(encodable("\n".join([*_board(shown, white_below, coloured), "", *lines(shown)])), color=coloured)
+
+
+def _can_colour(asked: str) -> bool:
+    """`asked`, or what the environment says (NO_COLOR and its like), or whether standard output is a terminal."""
+    if asked != "auto":
+        return asked == "always"
+    of_environment = click.get_current_context().color
+    return sys.stdout.isatty() if of_environment is None else of_environment
+
+
+def _best(shown: Mapping[str, Any], who: str) -> str | None:
+    """The best move of net or search (UCI)."""
+    move: Mapping[str, str] = (shown[who] or {}).get("best") or {}
+    return move.get("uci")
+
+
+def _board(shown: Mapping[str, Any], white_below: bool, coloured: bool) -> list[str]:
+    from valuerepair.views.terminal_board import board_lines, can_show
+
+    net, deep = _best(shown, "net"), _best(shown, "deep")
+    unicode = can_show("♔♚·")
+    return board_lines(shown["fen"], white_below=white_below, colours=coloured, unicode=unicode, net=net, deep=deep)
+
+
+def _write_svg(shown: Mapping[str, Any], white_below: bool, path: str) -> None:
+    from valuerepair.views.boards import single
+    from valuerepair.views.style import whole_file
+
+    played = (shown["origin"]["played"] or {}).get("uci")
+    net, deep = _best(shown, "net"), _best(shown, "deep")
+    drawn = single(shown["fen"], played=played, net=net, deep=deep, white_below=white_below)
+    with whole_file(path) as stream:
+        stream.write(drawn.encode())

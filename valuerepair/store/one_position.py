@@ -1,0 +1,110 @@
+"""One position as the store has it: the row behind `vr show`."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from valuerepair.positions import decode_move, decode_moves
+from valuerepair.store import queries
+from valuerepair.store.connect import store_errors
+from valuerepair.store.rows import FULL
+
+if TYPE_CHECKING:
+    from valuerepair.store.store import Store
+
+# Name, as in `Store.frame` where that has it -> SQL.
+_COLUMNS = {
+    "position_id": "p.id",
+    "fen": "p.fen",
+    "start_fen": "p.start_fen",
+    "moves": "p.moves",
+    "history_known": "p.history_known",
+    "ply": "p.ply",
+    "side": "p.side",
+    "phase": "p.phase",
+    "pieces": "p.pieces",
+    "played": "p.played",
+    "eval_cp": "p.eval_cp",
+    "eval_mate": "p.eval_mate",
+    "game_id": "g.id",
+    "source": "g.source",
+    "game": "g.number",
+    "white": "g.white",
+    "black": "g.black",
+    "event": "g.event",
+    "date": "g.date",
+    "result": "g.result",
+    "headers": "g.headers",
+    "net_q": "n.q",
+    "net_w": "n.w",
+    "net_d": "n.d",
+    "net_l": "n.l",
+    "net_best": "n.best_move",
+    "net_best_p": "n.best_p",
+    "net_entropy": "n.entropy",
+    "cp": "v.cp",
+    "mate": "v.mate",
+    "deep_w": "v.w",
+    "deep_d": "v.d",
+    "deep_l": "v.l",
+    "deep_own_q": "v.q",
+    "deep_best": "v.best_move",
+    "pv": "v.pv",
+    "nodes": "v.nodes",
+    "depth": "v.depth",
+    "time_ms": "v.time_ms",
+    "failure": "f.reason",
+    "cut_at": "CASE WHEN NOT c.searched THEN c.cut_at END",
+    "chance": "c.chance",
+}
+
+
+class PlayedFrom(NamedTuple):
+    """A game that was played from a position; `z` is its result for the side to move there, None: undecided."""
+
+    white: str
+    black: str
+    result: str
+    z: float | None
+    plies: int
+    ending: str
+
+
+def one_position(store: Store, position_id: int, net_id: int, oracle_id: int) -> dict[str, Any]:
+    """What the store has of a position that is there, for a net and an oracle (0: none): the keys of `_COLUMNS`.
+
+    Values as in `Store.frame`, None where there is nothing; `weight` beside them. `moves` and `pv` are lists of UCI
+    moves. `failure`: why the oracle has no value, `cut_at` and `chance`: where the screening ladder cut it, and its
+    chance of a candidate there.
+    """
+    query = f"""
+        SELECT {", ".join(_COLUMNS.values())} FROM positions p JOIN games g ON g.id = p.game_id
+        LEFT JOIN net_values n ON n.net_id = :net AND n.position_id = p.id
+        LEFT JOIN deep_values v ON v.oracle_id = :oracle AND v.stage = '{FULL}' AND v.position_id = p.id
+        LEFT JOIN failures f ON f.oracle_id = :oracle AND f.stage = '{FULL}' AND f.position_id = p.id
+        LEFT JOIN screened c ON c.net_id = :net AND c.oracle_id = :oracle AND c.position_id = p.id
+        WHERE p.id = :id
+    """
+    with store_errors(store.path):
+        cells = store.connection.execute(query, {"net": net_id, "oracle": oracle_id, "id": position_id}).fetchone()
+        row: dict[str, Any] = dict(zip(_COLUMNS, cells, strict=True))
+        known = queries.known(store.connection, np.array([position_id], np.int64), net_id, oracle_id)
+    row["moves"] = list(decode_moves(np.frombuffer(row["moves"], "<u2")))
+    row["pv"] = (row["pv"] or "").split()
+    row["net_best"] = decode_move(row["net_best"]) if row["net_best"] else None
+    row["headers"] = json.loads(row["headers"])
+    row["history_known"] = bool(row["history_known"])
+    return row | {"weight": float(known[0].weight)}
+
+
+def played_from(store: Store, position_id: int) -> list[PlayedFrom]:
+    """The games of all runs that began at a position of the store, in their order."""
+    query = """
+        SELECT g.white, g.black, g.result, g.z, g.plies, g.ending FROM plays g JOIN positions p ON p.key = g.key
+        WHERE p.id = ? ORDER BY g.run_id, g.number
+    """
+    with store_errors(store.path):
+        return [PlayedFrom(*row) for row in store.connection.execute(query, (position_id,))]
