@@ -36,8 +36,10 @@ def random_game(seed: int, number: int = 0, start: Opening | None = None, plies:
         move = chance.choice(sorted(move.uci() for move in chess.Board(game.fen).legal_moves))
         game.push(move)
         win, loss = chance.randrange(500), chance.randrange(500)
-        cp: dict[str, Any] = {"mate": 3} if chance.random() < 0.2 else {"cp": chance.randrange(-900, 900)}
-        thoughts.append(Thought(move, q=chance.uniform(-1, 1), wdl=(win, 1000 - win - loss, loss), nodes=100, **cp))
+        mate, cp = chance.choice([3, 1, -1, -2]), chance.randrange(-900, 900)
+        more: dict[str, Any] = {"mate": mate} if chance.random() < 0.2 else {"cp": cp}
+        more |= {"depth": chance.randrange(1, 40), "seconds": chance.choice([0.001, 0.0625, 59.9996, 3601.5])}
+        thoughts.append(Thought(move, q=chance.uniform(-1, 1), wdl=(win, 1000 - win - loss, loss), nodes=100, **more))
     result, how = game.ending() or ("*", "too long")
     return GameRecord(number, 4, start.start_fen, start.moves, tuple(thoughts), "a", "b", result, how, "60 plies")
 
@@ -46,7 +48,7 @@ def random_game(seed: int, number: int = 0, start: Opening | None = None, plies:
 @given(st.integers(0, 10**9), st.booleans())
 def test_python_chess_reads_what_was_played_and_thought(seed: int, from_black: bool) -> None:
     record = random_game(seed, start=BLACK if from_black else None)
-    text = game_text(record, TAGS)
+    text = game_text(record, TAGS, timed=True)
     game = chess.pgn.read_game(io.StringIO(text))
     assert game is not None
     assert not game.errors
@@ -61,11 +63,26 @@ def test_python_chess_reads_what_was_played_and_thought(seed: int, from_black: b
         assert tuple(map(int, words["wdl"].split("/"))) == thought.wdl
         assert words["n"] == "100"
         score = node.eval()
+        assert node.emt() == pytest.approx(thought.seconds, abs=6e-4)
+        if thought.mate == 1:  # nothing is left to say after it
+            assert score is None
+            continue
         assert score is not None
+        assert node.eval_depth() == thought.depth
         by_mover = score.pov(not node.board().turn)
-        assert (by_mover.score(), by_mover.mate()) == (thought.cp, thought.mate)
+        left = thought.mate - 1 if thought.mate is not None and thought.mate > 0 else thought.mate
+        assert (by_mover.score(), by_mover.mate()) == (thought.cp, left)
     body = text.split("\n\n", 1)[1].splitlines()
     assert all(len(line) <= WRAP_COLUMNS and line[:1] != "[" for line in body)
+
+
+def test_the_mate_said_after_a_move_is_the_one_that_the_board_then_has() -> None:
+    """Both sides see the mate: 1. f3 e5 2. g4 Qh4#; and without `timed` nothing depends on the machine."""
+    moves = [("f2f3", None), ("e7e5", None), ("g2g4", -1), ("d8h4", 1)]
+    thoughts = tuple(Thought(move, cp=0 if mate is None else None, mate=mate, seconds=0.2) for move, mate in moves)
+    text = game_text(GameRecord(0, 0, chess.STARTING_FEN, (), thoughts, "a", "b", "0-1", "checkmate"), TAGS)
+    assert "2. g4 {[%eval #-1]} Qh4# 0-1" in text
+    assert "%emt" not in text
 
 
 def test_the_archive_reader_takes_games_and_evaluations(tmp_path: Path) -> None:

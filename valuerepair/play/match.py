@@ -139,7 +139,7 @@ def _play(
         )
         try:
             for record in games:
-                writer.write(game_text(record, facts.tags(record)))
+                writer.write(game_text(record, facts.tags(record), timed=True))
                 standing.add(Played.of_record(record))
                 ticker.finished(time.monotonic() - began.pop(record.number))
                 ticker.tick(games, 1)

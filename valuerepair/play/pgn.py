@@ -26,6 +26,7 @@ from valuerepair.play.record import (
 from valuerepair.positions import STARTPOS_FEN
 
 WRAP_COLUMNS = 100
+_JOINED = "\0"  # a blank at which no line ends
 # PGN's own words (supplement to the standard, 1994); whatever is not here is an adjudication.
 _TERMINATION = {
     **dict.fromkeys((*RULES, "resigned"), "normal"),
@@ -37,12 +38,14 @@ _TERMINATION = {
 }
 
 
-def game_text(game: GameRecord, tags: Mapping[str, str]) -> str:
+def game_text(game: GameRecord, tags: Mapping[str, str], *, timed: bool = False) -> str:
     """One game: the seven tags of the standard, `tags`, how it ended, then moves with comments; ends in a blank line.
 
     Moves of the book have the comment ``book``. Of a played move it says, of the position before it and from its side
     to move: ``q`` in [-1, 1], ``wdl`` per mille and ``n``, nodes. Where the move is the one that the search prefers
-    there is ``[%eval]``, too: as lichess writes it, pawns or moves to mate for White after the move.
+    there is ``[%eval]``, too: as lichess writes it, pawns or moves to mate for White after the move (none where that
+    is mate), then the depth of the search where it has one. With `timed` there is ``[%emt]``, what the move took, as
+    h:mm:ss.sss: games that should be the same from run to run cannot have it.
     """
     every = {
         "Event": tags.get("Event", "?"),
@@ -66,10 +69,10 @@ def game_text(game: GameRecord, tags: Mapping[str, str]) -> str:
     lines = [f'[{name} "{tag_value(text)}"]' for name, text in every.items()]
     if game.start_fen != STARTPOS_FEN:
         lines += ['[SetUp "1"]', f'[FEN "{game.start_fen}"]']
-    return "\n".join([*lines, "", *_movetext(game), "", ""])
+    return "\n".join([*lines, "", *_movetext(game, timed), "", ""])
 
 
-def _movetext(game: GameRecord) -> list[str]:
+def _movetext(game: GameRecord, timed: bool) -> list[str]:
     board, words = chess.Board(game.start_fen), []
     for i, uci in enumerate(game.moves):
         if board.turn or not i:
@@ -77,21 +80,27 @@ def _movetext(game: GameRecord) -> list[str]:
         move = chess.Move.from_uci(uci)
         words.append(board.san(move))
         board.push(move)
-        words.append("{book}" if i < len(game.book) else _comment(game.thoughts[i - len(game.book)], not board.turn))
+        if i < len(game.book):
+            words.append("{book}")
+        else:
+            words.append(_comment(game.thoughts[i - len(game.book)], not board.turn, timed))
     return _wrapped(" ".join([*(word for word in words if word), game.result]))
 
 
 def _wrapped(text: str) -> list[str]:
-    """Lines of at most `WRAP_COLUMNS`, none of which begins with ``[``: `[%eval 0.3]` stays with its brace."""
-    joined = text.replace("{[%eval ", "{[%eval\0")
-    lines = textwrap.wrap(joined, WRAP_COLUMNS, break_on_hyphens=False, break_long_words=False)
-    return [line.replace("\0", " ") for line in lines]
+    """Lines of at most `WRAP_COLUMNS`, none of which begins with ``[``: what is in brackets stays with its brace."""
+    lines = textwrap.wrap(text, WRAP_COLUMNS, break_on_hyphens=False, break_long_words=False)
+    return [line.replace(_JOINED, " ") for line in lines]
 
 
-def _comment(thought: Thought, white: bool) -> str:
-    words = []
+def _comment(thought: Thought, white: bool, timed: bool) -> str:
+    marks, words = [], []
     if thought.search is None or thought.move == thought.search.best_move:
-        words += _eval(thought, white)
+        marks += _eval(thought, white)
+    if timed and thought.seconds:
+        marks.append(f"[%emt {_clock_time(thought.seconds)}]")
+    if marks:
+        words.append(" ".join(marks).replace(" ", _JOINED))
     if thought.q is not None:
         words.append(f"q={thought.q:+.4f}")
     if thought.wdl is not None:
@@ -102,10 +111,19 @@ def _comment(thought: Thought, white: bool) -> str:
 
 
 def _eval(thought: Thought, white: bool) -> list[str]:
-    sign = 1 if white else -1
+    sign, depth = 1 if white else -1, f",{thought.depth}" if thought.depth else ""
     if thought.mate is not None:
-        return [f"[%eval #{sign * thought.mate}]"]
-    return [] if thought.cp is None else [f"[%eval {sign * thought.cp / 100:.2f}]"]
+        # The mover's mate is one move nearer after its move, that of the other side is not.
+        left = thought.mate - (thought.mate > 0)
+        return [f"[%eval #{sign * left}{depth}]"] if left else []
+    return [] if thought.cp is None else [f"[%eval {sign * thought.cp / 100:.2f}{depth}]"]
+
+
+def _clock_time(seconds: float) -> str:
+    """h:mm:ss.sss."""
+    whole, thousandths = divmod(round(1000 * seconds), 1000)
+    minutes, rest = divmod(whole, 60)
+    return f"{minutes // 60}:{minutes % 60:02}:{rest:02}.{thousandths:03}"
 
 
 @dataclass(frozen=True, slots=True)
