@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import resource
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -70,6 +71,41 @@ def run(trial: Trial, folder: Path, conditions: Conditions = CONDITIONS) -> tupl
     with game_file(folder, trial, conditions) as kept:
         new = list(play_trial(trial, kept, conditions, lambda side: ScriptedPlayer(side.name)))
         return new, dict(kept.games)
+
+
+@pytest.mark.parametrize("cut", [1, 40])
+def test_what_was_cut_off_before_the_first_game_is_written_anew(tmp_path: Path, cut: int) -> None:
+    """A kill or a full disk while the first line was written: it is the line that says what the games are of."""
+    trial = self_play(3)
+    run(trial, tmp_path)
+    path = trial_path(tmp_path, trial.name)
+    whole = path.read_bytes()
+    path.write_bytes(whole[:cut])
+    run(trial, tmp_path)
+    assert sorted(path.read_bytes().splitlines()) == sorted(whole.splitlines())
+    assert run(trial, tmp_path)[0] == []
+
+
+def test_a_full_disk_leaves_whole_games_only(tmp_path: Path) -> None:
+    trial = self_play(6)
+    run(trial, tmp_path)
+    path = trial_path(tmp_path, trial.name)
+    whole = path.read_bytes()
+    path.unlink()
+    # In the third game a write takes what fits, and the next one nothing, as on a full disk.
+    room = len(b"".join(whole.splitlines(keepends=True)[:3])) + 30
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (room, before[1]))
+    try:
+        with pytest.raises(ValueRepairError, match="all games before are kept: make room"):
+            run(trial, tmp_path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    kept = path.read_bytes()
+    assert kept.endswith(b"}\n")
+    assert kept.count(b"\n") >= 3
+    run(trial, tmp_path)
+    assert sorted(path.read_bytes().splitlines()) == sorted(whole.splitlines())
 
 
 def test_games_are_kept_and_more_can_be_asked_for(tmp_path: Path) -> None:

@@ -13,8 +13,9 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from io import FileIO
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 from valuerepair.deep.mcts_oracle import SEARCH_REVISION
 from valuerepair.errors import UsageError, ValueRepairError
@@ -100,7 +101,7 @@ class GameFile:
     def __init__(self, path: Path, identity: dict[str, Any]) -> None:
         self.path, self._identity = path, identity
         self.games: dict[int, Played] = {}
-        self._file: BinaryIO | None = None
+        self._file: FileIO | None = None
         self._read()
 
     def begin(self) -> None:
@@ -109,7 +110,7 @@ class GameFile:
             return
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            file = self.path.open("ab")
+            file = self.path.open("ab", buffering=0)
         except OSError as error:
             raise ValueRepairError(f"{self.path}: {error.strerror}; give another folder with --out") from None
         try:
@@ -118,8 +119,9 @@ class GameFile:
             file.close()
             raise ValueRepairError(f"{self.path}: another vr plays these games; wait until it is done") from None
         self._file = file
-        file.truncate(self._read())
-        if not file.tell():
+        whole = self._read()
+        file.truncate(whole)
+        if not whole:
             self._write(self._identity)
 
     def add(self, played: Played) -> None:
@@ -140,13 +142,18 @@ class GameFile:
         self.close()
 
     def _write(self, row: dict[str, Any]) -> None:
+        """The whole line or nothing of it: what a full disk left of it is cut off again."""
         if self._file is None:
             raise RuntimeError("begin() before games are added")
+        end, rest = os.fstat(self._file.fileno()).st_size, memoryview(_line(row))
         try:
-            self._file.write(_line(row))
-            self._file.flush()
+            while rest:
+                rest = rest[self._file.write(rest) :]
         except OSError as error:
-            raise ValueRepairError(f"{self.path}: {error.strerror}; all games before are kept") from None
+            self._file.truncate(end)
+            raise ValueRepairError(
+                f"{self.path}: {error.strerror}; all games before are kept: make room, and give the same command again"
+            ) from None
 
     def _read(self) -> int:
         """Reads the games; the bytes of whole lines."""
