@@ -1,0 +1,186 @@
+"""What the pages say can be done: commands that parse, Python that compiles and imports, links that lead somewhere.
+
+Links are those of a code host, where README.md and docs/ are read as files; the site is built from the same pages by
+`mkdocs build --strict` (.ci/run), which checks them again in its own way.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import re
+import shlex
+from contextlib import suppress
+from functools import cache
+from itertools import pairwise
+from pathlib import Path
+
+import click
+import pytest
+
+from valuerepair.cli import cli
+
+ROOT = Path(__file__).parents[1]
+PAGES = [
+    *(ROOT / name for name in ("README.md", "CHANGELOG.md", "data/README.md")),
+    *sorted((ROOT / "docs").rglob("*.md")),
+]
+FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.M | re.S)
+# Shell words that begin another command.
+_NEXT = {"|", "||", "&", "&&", ";"}
+
+
+def name(page: Path) -> str:
+    return str(page.relative_to(ROOT))
+
+
+def blocks(page: Path, *languages: str) -> list[str]:
+    return [text for language, text in FENCE.findall(page.read_text("utf-8")) if language in languages]
+
+
+def prose(page: Path) -> str:
+    """The page without its code."""
+    return re.sub(r"`[^`\n]+`", "`code`", FENCE.sub("", page.read_text("utf-8")))
+
+
+# -- commands ---------------------------------------------------------------------------------------------------------
+
+
+def split_calls(line: str) -> list[list[str]]:
+    """The arguments of every `vr` in a line of shell."""
+    lexer = shlex.shlex(line.replace("\\\n", " "), posix=True, punctuation_chars="|&;<>()")
+    lexer.whitespace_split = True
+    calls: list[list[str]] = [[]]
+    for word in lexer:
+        if word in _NEXT or set(word) <= set("()"):
+            calls.append([])
+        else:
+            calls[-1].append(word)
+    found = [call for call in calls if call and call[0].rpartition("/")[2] == "vr"]
+    return [call[1 : next((i for i, word in enumerate(call) if word in ("<", ">", ">>")), None)] for call in found]
+
+
+def block_calls() -> list[tuple[str, list[str]]]:
+    found = []
+    for page in PAGES:
+        lines = [
+            line for text in blocks(page, "sh", "bash", "console") for line in text.replace("\\\n", " ").splitlines()
+        ]
+        lines += [line[2:] for text in blocks(page, "text") for line in text.splitlines() if line.startswith("$ vr ")]
+        found += [(name(page), call) for line in lines for call in split_calls(line)]
+    return found
+
+
+def inline_calls() -> list[tuple[str, list[str]]]:
+    """Commands within a sentence, which may leave out what is not spoken of."""
+    found = []
+    for page in PAGES:
+        for text in re.findall(r"`(vr [^`\n]+)`", FENCE.sub("", page.read_text("utf-8"))):
+            found += [(name(page), call) for call in split_calls(re.sub(r"\|.*|…", "", text).replace("'", ""))]
+    return found
+
+
+def parse(call: list[str], command: click.Command = cli, parent: click.Context | None = None) -> None:
+    """Parses as `vr` would, without doing anything. Raises click.UsageError."""
+    if command is cli and call[:1] == ["--version"]:
+        return
+    word = call[0] if call else ""
+    if isinstance(command, click.Group) and word and not word.startswith("-"):
+        sub = command.get_command(click.Context(command, parent=parent), word)
+        assert sub is not None, f"no command {word!r}"
+        parse(call[1:], sub, click.Context(command, parent=parent))
+        return
+    command.make_context("vr", list(call), parent=parent)
+
+
+@pytest.mark.parametrize(
+    ("page", "call"), block_calls(), ids=lambda value: value if isinstance(value, str) else " ".join(value)[:60]
+)
+def test_commands_of_blocks_parse(page: str, call: list[str]) -> None:
+    parse(call)
+
+
+@pytest.mark.parametrize(
+    ("page", "call"), inline_calls(), ids=lambda value: value if isinstance(value, str) else " ".join(value)[:60]
+)
+def test_commands_in_sentences_exist_with_their_options(page: str, call: list[str]) -> None:
+    with suppress(click.MissingParameter, click.exceptions.NoArgsIsHelpError):
+        try:
+            parse(call)
+        except click.BadOptionUsage as wrong:
+            if "requires an argument" not in wrong.message:  # an option may be named without its value
+                raise
+
+
+def test_a_wrong_command_is_found_out() -> None:
+    for call, error in (
+        (["mine", "x.pgn", "--oracel", "y"], click.NoSuchOption),
+        (["books", "--limit", "few"], click.BadParameter),
+    ):
+        with pytest.raises(error):
+            parse(call)
+    with pytest.raises(AssertionError, match="no command"):
+        parse(["mien"])
+
+
+# -- Python -----------------------------------------------------------------------------------------------------------
+
+
+def python_blocks() -> list[tuple[str, str]]:
+    return [(name(page), text) for page in PAGES for text in blocks(page, "python", "py", "pycon")]
+
+
+@pytest.mark.parametrize(("page", "text"), python_blocks())
+def test_python_compiles_and_finds_what_it_imports(page: str, text: str) -> None:
+    if text.lstrip().startswith(">>>"):
+        text = "".join(line[4:] + "\n" for line in text.splitlines() if line.startswith((">>>", "...")))
+    tree = ast.parse(text, page)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("valuerepair"):
+            module = importlib.import_module(str(node.module))
+            missing = [alias.name for alias in node.names if not hasattr(module, alias.name)]
+            assert not missing, f"{node.module} has no {missing}"
+        elif isinstance(node, ast.Import):
+            for alias in node.names:
+                importlib.import_module(alias.name)
+
+
+# -- links ------------------------------------------------------------------------------------------------------------
+
+
+@cache
+def anchors(page: Path) -> frozenset[str]:
+    """The anchors that a code host gives the headings of a page."""
+    found: list[str] = []
+    for heading in re.findall(r"^#+ +(.+?)\s*$", FENCE.sub("", page.read_text("utf-8")), re.M):
+        text = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading).replace("`", "")
+        slug = re.sub(r"[^\w\- ]", "", text.lower()).replace(" ", "-")
+        times = sum(re.fullmatch(re.escape(slug) + r"(-\d+)?", known) is not None for known in found)
+        found.append(f"{slug}-{times}" if times else slug)
+    return frozenset(found)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_links_and_anchors_lead_somewhere(page: Path) -> None:
+    broken = []
+    for target in re.findall(r"\]\(([^)\s]+)\)", prose(page)):
+        if re.match(r"[a-z]+:", target):
+            continue
+        path, _, anchor = target.partition("#")
+        there = (page.parent / path) if path else page
+        inside = there.resolve().is_relative_to(ROOT) and there.exists()
+        if not inside or (anchor and anchor not in anchors(there.resolve())):
+            broken.append(target)
+    assert not broken
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_lists_have_a_blank_line_before_them(page: Path) -> None:
+    """Without it a code host shows a list and the site does not."""
+    lines = FENCE.sub("\n", page.read_text("utf-8")).splitlines()
+    glued = [
+        line
+        for before, line in pairwise(lines)
+        if re.match(r"(- |\d+\. )", line) and before.strip() and not re.match(r"\s*(- |\d+\. )|\s{2,}", before)
+    ]
+    assert not glued
