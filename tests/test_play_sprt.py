@@ -37,6 +37,8 @@ def test_llr_of_fastchess(results: Score | Pentanomial, elo0: float, elo1: float
 def test_bounds_and_verdicts() -> None:
     test = Sprt(0, 5)
     assert test.bounds == pytest.approx((-2.944, 2.944), abs=5e-4)
+    # Wald's, with unequal risks: log(beta / (1 - alpha)) and log((1 - beta) / alpha).
+    assert Sprt(0, 5, alpha=0.01, beta=0.2).bounds == pytest.approx((-1.5994, 4.3820), abs=5e-5)
     assert test.verdict(Score()) == ""
     assert test.verdict(Score(600, 500, 400)) == "H1"
     assert test.verdict(Score(400, 500, 600)) == "H0"
