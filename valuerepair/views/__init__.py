@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from valuerepair.views import boards as boards
+    from valuerepair.views import report as report
     from valuerepair.views import scatter as scatter
 
-__all__ = ["boards", "scatter"]
+__all__ = ["boards", "report", "scatter"]
 
 
 def __getattr__(name: str) -> Any:

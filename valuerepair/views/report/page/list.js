@@ -1,0 +1,74 @@
+// @ts-check
+// The positions one by one: worst boards, the list, the selection and its books.
+import { draw, parseFen } from "./board.js";
+import { bookOf, download } from "./book.js";
+import { element } from "./filters.js";
+import { counted } from "./rates.js";
+import { describe, make, signed, values } from "./words.js";
+
+const BOARDS = 8;
+const PAGE = 50;
+
+export class List {
+  /** @param {any} points @param {{onOpen: (row: number, focus: boolean) => void, onForget: () => void}} events */
+  constructor(points, events) {
+    this.points = points;
+    this.events = events;
+    /** @type {number[]} */
+    this.rows = [];
+    this.shown = 0;
+    element("more").addEventListener("click", () => this.more());
+    element("unselect").addEventListener("click", () => events.onForget());
+    for (const kind of ["pgn", "epd"]) element(`download-${kind}`).addEventListener("click", () => this.download(kind));
+  }
+
+  /** @param {Uint32Array} visible @param {number} threshold @param {Set<number> | null} selected */
+  draw(visible, threshold, selected) {
+    const { size } = this.points;
+    const worst = (rows) => Array.from(rows).sort((a, b) => size[b] - size[a] || a - b);
+    this.candidates = worst(visible.filter((row) => size[row] >= threshold));
+    this.rows = selected ? worst(visible.filter((row) => selected.has(row))) : this.candidates;
+    const what = selected ? "selected positions" : "candidates";
+    element("list-what").textContent = `${counted(this.rows.length)} ${what}, the largest disagreement first`;
+    element("unselect").hidden = !selected;
+    element("positions").replaceChildren();
+    this.shown = 0;
+    this.more();
+    element("worst").replaceChildren(...this.candidates.slice(0, BOARDS).map((row) => make("li", {}, this.small(row))));
+  }
+
+  more() {
+    const next = this.rows.slice(this.shown, this.shown + PAGE);
+    this.shown += next.length;
+    element("positions").append(...next.map((row) => make("li", {}, this.button(row))));
+    element("more").hidden = this.shown >= this.rows.length;
+  }
+
+  /** @param {number} row */
+  button(row) {
+    const { points } = this;
+    const mark = points.off[row] > 0 ? "▲" : "▼";
+    const made = make("button", { type: "button", onclick: () => this.events.onOpen(row, true) });
+    made.dataset.position = String(points.columns.position_id[row]);
+    made.append(make("b", {}, `${mark} ${signed(points.off[row])}`), ` ${values(points, row)} · ${describe(points, row)}`);
+    return made;
+  }
+
+  /** @param {number} row */
+  small(row) {
+    const { points } = this;
+    const arrows = [["deep", points.move("deep_best", row)], ["net", points.move("net_best", row)]];
+    const board = draw(parseFen(points.rows[row][0]), { flipped: points.word("side", row) === "b", arrows, label: describe(points, row) });
+    const made = make("button", { type: "button", className: "small-board", onclick: () => this.events.onOpen(row, true) }, board, values(points, row));
+    made.dataset.position = String(points.columns.position_id[row]);
+    return made;
+  }
+
+  /** @param {"pgn" | "epd"} kind */
+  download(kind) {
+    const { text, entries, leftOut } = bookOf(this.points, this.rows, kind);
+    const said = leftOut ? `; ${counted(leftOut)} left out: lc0 plays no game from there` : "";
+    element("download-what").textContent = `${counted(entries)} positions${said}`;
+    if (entries) download(`selection.${kind}`, text);
+  }
+}

@@ -1,0 +1,168 @@
+// @ts-check
+// Net Q against deep Q: every position a point (WebGL where there is any), chosen by click, keys, box or lasso.
+import { PLAIN, colours, layout } from "./charts.js";
+import { element } from "./filters.js";
+import { lowess } from "./lowess.js";
+
+// Without WebGL each point is an element of its own.
+const MOST_WITHOUT_WEBGL = 5000;
+
+function hasWebGL() {
+  const canvas = document.createElement("canvas");
+  return Boolean(canvas.getContext("webgl2") || canvas.getContext("webgl"));
+}
+
+export class Scatter {
+  /** @param {any} points @param {any} line of all positions @param {{onOpen: (row: number) => void, onSelect: (rows: number[] | null) => void}} events */
+  constructor(points, line, events) {
+    this.points = points;
+    this.line = line;
+    this.events = events;
+    this.box = element("scatter");
+    this.webgl = hasWebGL();
+    /** @type {Uint32Array[]} rows of each trace of points */
+    this.traces = [];
+    this.marked = -1;
+    /** @type {Set<number> | null} */
+    this.selected = null;
+    this.drag = matchMedia("(pointer: coarse)").matches ? "" : "zoom";
+    for (const button of document.querySelectorAll("[data-drag]")) {
+      button.addEventListener("click", () => this.setDrag(/** @type {HTMLElement} */ (button).dataset.drag ?? ""));
+    }
+    element("whole").addEventListener("click", () => Plotly.relayout(this.box, { "xaxis.range": RANGE, "yaxis.range": RANGE }));
+  }
+
+  /** @param {string} drag */
+  setDrag(drag) {
+    this.drag = drag;
+    this.sayDrag();
+    Plotly.relayout(this.box, { dragmode: drag || false });
+  }
+
+  sayDrag() {
+    for (const button of document.querySelectorAll("[data-drag]")) {
+      button.setAttribute("aria-pressed", String(/** @type {HTMLElement} */ (button).dataset.drag === this.drag));
+    }
+  }
+
+  /** @param {Uint32Array} rows @param {number} threshold @param {boolean} whole whether no filter is set */
+  draw(rows, threshold, whole) {
+    this.rows = rows;
+    this.whole = whole;
+    this.threshold = threshold;
+    const { off } = this.points;
+    this.traces = [
+      rows.filter((row) => off[row] < threshold && off[row] > -threshold),
+      rows.filter((row) => off[row] >= threshold),
+      rows.filter((row) => off[row] <= -threshold),
+    ];
+    if (!this.webgl) this.traces = this.traces.map((rows) => rows.filter((_, i) => i % Math.ceil(rows.length / (MOST_WITHOUT_WEBGL / 3)) === 0));
+    this.current = null;
+    this.react();
+    // The line takes longer than the points; while a slider moves only its last place counts.
+    clearTimeout(this.waiting);
+    if (!whole) this.waiting = setTimeout(() => this.drawLine(), 120);
+  }
+
+  drawLine() {
+    this.current = lowess(this.points, this.rows);
+    this.react();
+  }
+
+  react() {
+    const { ink, grey, optimistic, pessimistic, band } = colours();
+    const crowd = Math.max(Math.log10(Math.max(this.rows.length, 100)) - 2, 0);
+    const [size, opacity] = [Math.max(6 - crowd, 3), Math.max(0.75 - 0.15 * crowd, 0.2)];
+    const looks = [
+      { color: grey, symbol: "circle", size, opacity },
+      { color: optimistic, symbol: "triangle-up", size: size + 2, opacity: Math.min(opacity + 0.3, 0.95) },
+      { color: pessimistic, symbol: "triangle-down", size: size + 2, opacity: Math.min(opacity + 0.3, 0.95) },
+    ];
+    const traces = this.traces.map((rows, i) => this.trace(rows, looks[i]));
+    const line = (this.whole ? this.line : this.current) ?? [[], []];
+    traces.push({ type: "scatter", mode: "lines", x: line[0], y: line[1], line: { color: ink, width: 2.5 }, hoverinfo: "skip" });
+    traces.push(this.mark());
+    const t = this.threshold;
+    const corners = [[-1, -1 - t], [1, 1 - t], [1, 1 + t], [-1, -1 + t]].map((corner) => corner.join(",")).join(" L ");
+    const shapes = [
+      { type: "path", path: `M ${corners} Z`, fillcolor: band, line: { width: 0 }, layer: "below" },
+      { type: "line", x0: -1, y0: -1, x1: 1, y1: 1, line: { color: grey, width: 1, dash: "dash" }, layer: "below" },
+    ];
+    const axes = {
+      xaxis: { title: { text: "deep Q, side to move" }, range: RANGE, constrain: "domain" },
+      yaxis: { title: { text: "net Q, side to move" }, range: RANGE, scaleanchor: "x", constrain: "domain" },
+    };
+    const how = { ...axes, shapes, dragmode: this.drag || false, hovermode: "closest", uirevision: "kept", clickmode: "event" };
+    Plotly.react(this.box, traces, layout(how), PLAIN).then(() => this.listen());
+  }
+
+  /** Draws without WebGL where the library finds that it cannot use it, or the browser takes it away. */
+  withoutWebGL() {
+    if (!this.webgl) return;
+    this.webgl = false;
+    Plotly.purge(this.box);
+    this.listening = false;
+    this.draw(this.rows, this.threshold, this.whole);
+  }
+
+  /** @param {Uint32Array} rows @param {any} marker @returns {any} */
+  trace(rows, marker) {
+    const { deepQ, netQ } = this.points;
+    const { selected } = this;
+    return {
+      type: this.webgl ? "scattergl" : "scatter",
+      mode: "markers",
+      x: Float64Array.from(rows, (row) => deepQ[row]),
+      y: Float64Array.from(rows, (row) => netQ[row]),
+      marker: { ...marker, line: { width: 0 } },
+      selectedpoints: selected ? Array.from(rows.keys()).filter((i) => selected.has(rows[i])) : null,
+      hovertemplate: "net %{y:+.3f}, deep %{x:+.3f}<extra></extra>",
+    };
+  }
+
+  /** A ring around the position whose board is open. @returns {any} */
+  mark() {
+    const known = this.marked >= 0;
+    return {
+      type: "scatter",
+      mode: "markers",
+      x: known ? [this.points.deepQ[this.marked]] : [],
+      y: known ? [this.points.netQ[this.marked]] : [],
+      marker: { symbol: "circle-open", size: 17, color: colours().ink, line: { width: 3 } },
+      hoverinfo: "skip",
+    };
+  }
+
+  listen() {
+    if (this.listening) return;
+    this.listening = true;
+    this.sayDrag();
+    if (this.box.querySelector(".no-webgl")) return this.withoutWebGL();
+    this.box.on("plotly_webglcontextlost", () => this.withoutWebGL());
+    this.box.on("plotly_click", (event) => {
+      const point = event.points.find((each) => each.curveNumber < 3);
+      if (point) this.events.onOpen(this.traces[point.curveNumber][point.pointIndex]);
+    });
+    this.box.on("plotly_selected", (event) => {
+      if (!event?.points) return;
+      const found = event.points.filter((each) => each.curveNumber < 3);
+      this.events.onSelect(found.map((each) => this.traces[each.curveNumber][each.pointIndex]));
+    });
+    this.box.on("plotly_deselect", () => this.events.onSelect(null));
+  }
+
+  /** @param {number} row */
+  markRow(row) {
+    this.marked = row;
+    const { x, y } = this.mark();
+    Plotly.restyle(this.box, { x: [x], y: [y] }, [4]);
+  }
+
+  /** @param {number[] | null} rows */
+  select(rows) {
+    this.selected = rows && new Set(rows);
+    Plotly.relayout(this.box, { selections: [] }).then(() => this.react());
+  }
+}
+
+const RANGE = [-1.05, 1.05];

@@ -1,0 +1,71 @@
+// @ts-check
+// What the store holds, as vr stats says it.
+import { element } from "./filters.js";
+import { counted, percent } from "./rates.js";
+import { make, table } from "./words.js";
+
+/** A number of seconds as hours, minutes and seconds. @param {number} seconds */
+function duration(seconds) {
+  const whole = Math.round(seconds);
+  const two = (part) => String(part).padStart(2, "0");
+  const [hours, minutes] = [Math.floor(whole / 3600), Math.floor(whole / 60) % 60];
+  return hours ? `${hours}:${two(minutes)}:${two(whole % 60)}` : `${minutes}:${two(whole % 60)}`;
+}
+
+/** @param {any} words */
+export function drawSummary(words) {
+  const { stats, lines, sources } = words.figures;
+  const { scored } = stats;
+  const at = scored.by_threshold.find((row) => row.threshold === scored.threshold) ?? total(scored);
+  const cards = [
+    ["Archives", sources.map((each) => `${each.name}: ${counted(each.positions)} positions of ${counted(each.games)} games`).join("; ")],
+    ["Net", `${scored.net.name} (${scored.net.sha256.slice(0, 12)})`],
+    ["Deep search", scored.oracle.label],
+    ["Deep Q from", scored.q_from === "wdl" ? "the engine's W/D/L" : `centipawns, alpha ${scored.alpha.value.toFixed(1)} (${scored.alpha.origin})`],
+    ["Scored", `${counted(scored.positions)} positions${scored.without_q ? `, ${counted(scored.without_q)} of them without a deep Q` : ""}`],
+    [`Candidates at ${scored.threshold}`, at ? `${counted(at.candidates)}: ${percent(at)}` : ""],
+    ["Mean |difference|", scored.mean_abs_disagreement.toFixed(4)],
+    ["Recall", recall(scored.screening)],
+    ["Cost", `${counted(scored.nodes)} nodes in ${duration(scored.search_seconds)} of searching`],
+    ["Second looks", looks(stats.confirmed)],
+  ];
+  element("cards").replaceChildren(...cards.filter(([, text]) => text).map(([name, text]) => make("div", {}, make("dt", {}, name), make("dd", {}, text))));
+  element("about").textContent = `${scored.net.name} against ${scored.oracle.label}, from ${stats.store}`;
+  document.title = `${scored.net.name}: valuerepair report`;
+  element("stats").textContent = lines.join("\n");
+  const rows = scored.by_threshold.map((row) => [String(row.threshold), counted(row.candidates), percent(row)]);
+  element("thresholds").replaceChildren(table("Candidates by threshold", ["|net Q − deep Q| ≥", "candidates", "share"], rows));
+  sampled(words.shown, scored);
+}
+
+/** At a threshold that is not in the table: both signs together are not a rate with an interval, so only the count. */
+function total(scored) {
+  const candidates = scored.by_sign.reduce((sum, row) => sum + row.candidates, 0);
+  return { candidates, rate: NaN };
+}
+
+/** @param {any} screening */
+function recall(screening) {
+  if (!screening) return "all positions were searched in full";
+  if (screening.recall === null) return `not known: ${counted(screening.audited)} audits`;
+  const [rate, low, high] = ["recall", "recall_low", "recall_high"].map((name) => (100 * screening[name]).toFixed(1));
+  return `${rate} % (95 %: ${low} to ${high}), screening ${screening.saving ? `at 1/${screening.saving.toFixed(1)} of the nodes` : ""}`;
+}
+
+/** @param {any} confirmed */
+function looks(confirmed) {
+  if (!confirmed?.looked) return "none yet (vr confirm)";
+  const right = confirmed.rates["search right"];
+  return `${counted(confirmed.looked)} by ${confirmed.second.label}: search right ${percent(right)}`;
+}
+
+/** @param {any} shown @param {any} scored */
+function sampled(shown, scored) {
+  if (shown.complete) return;
+  const parts = shown.strata.map((name, i) => `${counted(shown.shown[i])} of ${counted(shown.of[i])} (${name})`);
+  const note = element("sampled");
+  note.hidden = false;
+  note.textContent =
+    `This page shows a sample of the ${counted(scored.positions - scored.without_q)} positions one by one: ${parts.join(", ")}. ` +
+    "In charts and rates each counts for as many as it stands for, so they estimate what all positions would give; the figures of the store below are of all.";
+}
