@@ -16,7 +16,7 @@ from valuerepair.errors import ValueRepairError
 from valuerepair.mcts import net_evaluator
 from valuerepair.mcts.evaluator import Leaves
 from valuerepair.mcts.net_evaluator import NetEvaluator
-from valuerepair.nets import Net, RawOutputs, onnx_model, open_net, providers
+from valuerepair.nets import Net, RawOutputs, devices, onnx_model, open_net
 from valuerepair.nets.compact import LOGITS, MASKS, MOVES, RULE50, CompactSession, compact_file, compact_model
 from valuerepair.nets.heads import Tensors
 from valuerepair.nets.session import Session
@@ -117,7 +117,7 @@ def test_a_gpu_gets_bitboards_unless_that_fails(net: Net, monkeypatch: pytest.Mo
     net.say = said.append
     cpu = net.session
     compact = CompactSession(cpu)
-    monkeypatch.setattr(cpu, "provider", providers.CUDA)
+    monkeypatch.setattr(cpu, "provider", devices.CUDA)
     monkeypatch.setattr(net_evaluator, "CompactSession", lambda session: compact)
     evaluator = NetEvaluator(net)
     assert evaluator.compact
@@ -151,11 +151,11 @@ def test_a_gpu_gets_bitboards_unless_that_fails(net: Net, monkeypatch: pytest.Mo
 
 def test_shapes_are_few_on_gpus(shared_data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     net = read_net_file(shared_data / "nets" / "maia-1900.pb.gz")
-    session = Session(to_onnx(net, print), providers.CPU, 1, net.sha256)
+    session = Session(to_onnx(net, print), devices.CPU, 1, net.sha256)
     compact = CompactSession(session)
     assert [compact.rows(n) for n in (1, 64, 100, 500)] == [1, 64, 100, 500]
     assert [compact.width(k) for k in (0, 1, 32, 33, 218)] == [32, 32, 32, 64, 224]
-    monkeypatch.setattr(session, "provider", providers.CUDA)
+    monkeypatch.setattr(session, "provider", devices.CUDA)
     assert [compact.rows(n) for n in (1, 8, 64, 100, 128, 129, 256, 500, 512)] == [
         8,
         8,
@@ -168,7 +168,7 @@ def test_shapes_are_few_on_gpus(shared_data: Path, monkeypatch: pytest.MonkeyPat
         512,
     ]
     assert len({compact.rows(n) for n in range(1, 513)}) == 32
-    monkeypatch.setattr(session, "provider", providers.TENSORRT)
+    monkeypatch.setattr(session, "provider", devices.TENSORRT)
     session.set_batch(256)
     assert {compact.rows(n) for n in range(1, 257)} == {256}
     assert {compact.width(k) for k in range(219)} == {224}

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from tests import lc0_oracle
 from valuerepair.errors import UsageError, ValueRepairError
-from valuerepair.nets import Net, onnx_model, onnx_providers_usable, open_net, providers
+from valuerepair.nets import Net, devices, onnx_model, onnx_providers_usable, open_net, providers
 from valuerepair.nets.heads import find_tensors
 from valuerepair.nets.net import interpret
 from valuerepair.nets.planes import encode
@@ -234,7 +234,7 @@ def test_wdl_that_is_none_is_refused(maia_onnx: Path, monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(Session, "run", logits)
     with pytest.raises(ValueRepairError, match="output /output/wdl gives no probabilities"):
-        Session(maia_onnx, providers.CPU, 1, "0" * 64)
+        Session(maia_onnx, devices.CPU, 1, "0" * 64)
 
 
 def test_best_batch_is_measured_once(maia_onnx: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -248,37 +248,37 @@ def test_best_batch_is_measured_once(maia_onnx: Path, tmp_path: Path, monkeypatc
     monkeypatch.setattr(Session, "measure", measured)
     said: list[str] = []
     for _ in range(2):
-        session = Session(maia_onnx, providers.CPU, 2, "ab" * 32)
+        session = Session(maia_onnx, devices.CPU, 2, "ab" * 32)
         session.tune(said.append)
         assert session.batch_size == 128  # the largest that is as good as the best
     assert calls == [CPU_BATCHES]
     assert said == ["measuring the best batch size; this is done once for this net and device"]
-    other = Session(maia_onnx, providers.CPU, 1, "ab" * 32)
+    other = Session(maia_onnx, devices.CPU, 1, "ab" * 32)
     other.tune(said.append)
     assert len(calls) == 2  # other threads, other answer
     (path,) = (tmp_path / "tuning").glob("*-2.json")
     path.write_text(json.dumps({"batch": "?", "onnxruntime": "0.1"}))
-    Session(maia_onnx, providers.CPU, 2, "ab" * 32).tune(said.append)
+    Session(maia_onnx, devices.CPU, 2, "ab" * 32).tune(said.append)
     assert len(calls) == 3  # by another version, so measured again
 
 
 def test_measuring_gives_rates(maia_onnx: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("valuerepair.nets.session.TUNE_S", 0.02)
-    rates = Session(maia_onnx, providers.CPU, 2, "0" * 64).measure((1, 16))
+    rates = Session(maia_onnx, devices.CPU, 2, "0" * 64).measure((1, 16))
     assert set(rates) == {1, 16}
     assert min(rates.values()) > 1
 
 
 def test_cpu_is_usable_and_others_say_why() -> None:
     usable = {name: (ok, reason) for name, ok, reason in onnx_providers_usable()}
-    assert usable[providers.CPU] == (True, "")
-    assert set(usable) == {providers.CPU, providers.CUDA, providers.TENSORRT}
+    assert usable[devices.CPU] == (True, "")
+    assert set(usable) == {devices.CPU, devices.CUDA, devices.TENSORRT, devices.OPENVINO}
     assert all(ok or reason for ok, reason in usable.values())
 
 
 @pytest.fixture
 def no_cuda() -> None:
-    if providers.why_not(providers.CUDA) is None:
+    if providers.why_not(devices.CUDA) is None:
         pytest.skip("CUDA runs on this machine")
 
 
@@ -296,11 +296,11 @@ def test_a_listed_provider_must_run_the_canary(monkeypatch: pytest.MonkeyPatch) 
     """A package built with CUDA lists it even where it cannot run."""
     import onnxruntime
 
-    monkeypatch.setattr(onnxruntime, "get_available_providers", lambda: [providers.CUDA, providers.CPU])
+    monkeypatch.setattr(onnxruntime, "get_available_providers", lambda: [devices.CUDA, devices.CPU])
     providers.why_not.cache_clear()
     try:
-        assert providers.why_not(providers.CUDA)
-        assert providers.choose_provider("auto") == providers.CPU
+        assert providers.why_not(devices.CUDA)
+        assert providers.choose_device("auto") == devices.Device(devices.CPU)
     finally:
         providers.why_not.cache_clear()
 
@@ -311,11 +311,11 @@ def test_a_session_that_falls_back_is_an_error(maia_onnx: Path) -> None:
     with pytest.raises(
         ValueRepairError, match=r"was to run on CUDA but ONNX Runtime fell back to CPU; see `vr doctor`"
     ):
-        Session(maia_onnx, providers.CUDA, 1, "0" * 64)
+        Session(maia_onnx, devices.CUDA, 1, "0" * 64)
 
 
 def test_wrong_arguments(maia_file: Path) -> None:
-    with pytest.raises(UsageError, match="--device 'gpu': must be one of auto, cpu, cuda, tensorrt"):
+    with pytest.raises(UsageError, match="--device 'gpu': must be one of auto, cpu, openvino, openvino:f32, "):
         open_net(str(maia_file), device="gpu")
     with pytest.raises(UsageError, match="--history-fill 'yes': must be one of no, fen_only, always"):
         open_net(str(maia_file), history_fill="yes")  # type: ignore[arg-type]  # what a user may type

@@ -18,7 +18,7 @@ from valuerepair.cli import cli
 from valuerepair.deep.mcts_oracle import identity_of
 from valuerepair.mcts.params import SearchParams
 from valuerepair.mining import MineOptions, mine
-from valuerepair.nets import Net, NetIdentity, onnx_model, open_net, providers
+from valuerepair.nets import Net, NetIdentity, devices, onnx_model, open_net, providers
 from valuerepair.nets import net as net_module
 from valuerepair.nets.compact import compact_file
 from valuerepair.nets.planes import encode
@@ -176,7 +176,7 @@ def test_one_convolution_by_itself() -> None:
     content = convolution(3, back, pads=(1, 1, 1, 1))
     planes = np.random.default_rng(0).normal(size=(3, 112, 8, 8)).astype(np.float32)
     expected, found = (
-        providers.new_session(model, providers.quiet_options(1), [providers.CPU]).run(None, {"x": planes})[0]
+        providers.new_session(model, providers.quiet_options(1), [devices.CPU]).run(None, {"x": planes})[0]
         for model in (content, winograd_model(content))
     )
     assert found == pytest.approx(expected, abs=1e-3)
@@ -221,14 +221,14 @@ def test_on_a_gpu_it_is_said_to_do_nothing(shared_data: Path, monkeypatch: pytes
     """No GPU is needed: the session is made on the CPU."""
 
     def on_the_cpu(onnx: Path, provider: str, *others: Any) -> Session:
-        return Session(onnx, providers.CPU, *others)
+        return Session(onnx, devices.CPU, *others)
 
-    monkeypatch.setattr(net_module, "choose_provider", lambda device: providers.CUDA)
+    monkeypatch.setattr(net_module, "choose_device", lambda word: devices.Device(devices.CUDA))
     monkeypatch.setattr(net_module, "Session", on_the_cpu)
     said: list[str] = []
     with opened(net_path(shared_data, "meangirl-8"), say=said.append) as net:
         assert not net.identity.variant
-    assert said == ["--winograd does nothing on CUDA: it is for the CPU"]
+    assert said == ["--winograd does nothing on CUDA: it is for --device cpu"]
 
 
 def test_a_store_keeps_both_sets_of_values(tmp_path: Path, shared_data: Path) -> None:

@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 from valuerepair.bench.ratio import Comparison, compare
 from valuerepair.errors import ValueRepairError
 from valuerepair.nets import DEFAULT_NET, Net, open_net
+from valuerepair.nets.devices import CPU
 from valuerepair.nets.planes import encode
-from valuerepair.nets.providers import CPU, new_session, quiet_options
+from valuerepair.nets.providers import new_session, quiet_options
 from valuerepair.nets.registry import locate
 from valuerepair.nets.weights import read_net_file, to_onnx
 from valuerepair.positions import PositionBatch

@@ -68,7 +68,6 @@ def _open(settings: EngineSettings, say: Callable[[str], None]) -> OpenedNet:
     from valuerepair.mcts.uci.server import OpenedNet
     from valuerepair.mcts.uci.split import SplitEvaluator, good_minibatch
     from valuerepair.nets import open_net
-    from valuerepair.nets.providers import CPU
 
     net = open_net(
         settings.weights or None,
@@ -78,7 +77,7 @@ def _open(settings: EngineSettings, say: Callable[[str], None]) -> OpenedNet:
         say=say,
     )
     evaluator = NetEvaluator(net)
-    on_cpu = net.provider == CPU
+    on_cpu = net.on_cpu
     minibatch = good_minibatch(evaluator.streams, on_cpu)
     split = SplitEvaluator(evaluator, evaluator.streams if on_cpu else 1)
     say(f"{net.identity.name} on {net.where}; MinibatchSize 0 is {minibatch}")

@@ -173,13 +173,16 @@ def cannot_be_searched(position: Position) -> str | None:
 
 def identity_of(net: Net, params: SearchParams, nodes: int) -> OracleIdentity:
     """What the values depend on: the net, the nodes, every parameter that is not at its default, and the device."""
-    from valuerepair.nets.providers import NAMES
+    from valuerepair.nets.devices import NAMES
+    from valuerepair.nets.winograd import VARIANT
 
     options = {k: v for k, v in params.changes().items() if not k.startswith(_WITHOUT_EFFECT)}
     if params.syzygy:
         options["syzygy"] = _tables(params.syzygy)
     options["device"] = NAMES[net.provider]
-    if net.identity.variant:
+    if net.session.precision != "f32":
+        options["precision"] = net.session.precision
+    if net.identity.variant == VARIANT:
         options["winograd"] = net.identity.variant.removeprefix("-winograd")
     return OracleIdentity(
         "mcts",
@@ -189,7 +192,7 @@ def identity_of(net: Net, params: SearchParams, nodes: int) -> OracleIdentity:
         options,
         net.identity.name,
         # The net's name says it too.
-        plain={"device": "CPU", "winograd": options.get("winograd", "")},
+        plain={"device": "CPU", **{name: options[name] for name in ("winograd", "precision") if name in options}},
     )
 
 

@@ -20,7 +20,6 @@ from valuerepair.mcts.result import SearchResult
 from valuerepair.mcts.search import Search
 from valuerepair.mcts.uci.split import SplitEvaluator
 from valuerepair.nets import Net, NetIdentity
-from valuerepair.nets.providers import CPU
 from valuerepair.positions import Position
 
 _ALL_LINES = 256
@@ -71,7 +70,7 @@ Work = Callable[[Net, Iterator[Position]], Iterator[Searched]]
 
 def _by_search(evaluator: NetEvaluator, params: SearchParams, nodes: int | None, seconds: float | None) -> Work:
     def work(net: Net, positions: Iterator[Position]) -> Iterator[Searched]:
-        split = SplitEvaluator(evaluator, evaluator.streams if net.provider == CPU else 1)
+        split = SplitEvaluator(evaluator, evaluator.streams if net.session.on_cpu else 1)
         for position in positions:
             if reason := cannot_be_searched(position):
                 yield Searched(position, net.identity, None, reason)

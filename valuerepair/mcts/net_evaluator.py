@@ -20,7 +20,7 @@ from valuerepair.nets.heads import PLANES_SHAPE
 from valuerepair.nets.net import Net
 from valuerepair.nets.planes import FILL_FEN_ONLY, PLANES, unpack_masks, write_masks
 from valuerepair.nets.policy import policy_indices
-from valuerepair.nets.providers import CPU, first_line
+from valuerepair.nets.providers import first_line
 from valuerepair.nets.session import RawOutputs
 
 Floats = NDArray[np.float32]
@@ -73,7 +73,7 @@ class NetEvaluator:
         self._session = net.session
         self._room = threading.local()
         self._compact: CompactSession | None = None
-        if net.provider != CPU if compact is None else compact:
+        if not net.session.on_cpu if compact is None else compact:
             try:
                 self._compact = self._checked(CompactSession(net.session))
             except ValueRepairError as error:

@@ -77,7 +77,7 @@ def fitting_screen(
     UsageError for rungs that the oracle has no use for.
     """
     from valuerepair.deep.screen import rungs_of
-    from valuerepair.nets.providers import CPU
+    from valuerepair.nets.devices import ON_CPU
 
     limits, kind = opened.oracle.identity.limits, opened.oracle.identity.kind
     if asked is None:
@@ -94,5 +94,5 @@ def fitting_screen(
     if asked.rungs is not None and asked.rungs[-1] >= limits["nodes"]:
         raise UsageError(f"--screen: rungs lie below the {limits['nodes']:,} nodes of the whole search")
     if asked.search is None:
-        asked = replace(asked, search=0 if opened.net.provider == CPU else GPU_SEARCH_NODES)
+        asked = replace(asked, search=0 if opened.net.provider in ON_CPU else GPU_SEARCH_NODES)
     return asked if asked.rungs or rungs_of(limits["nodes"]) else None

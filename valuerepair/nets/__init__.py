@@ -9,8 +9,9 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from valuerepair.nets.devices import DEVICES
     from valuerepair.nets.net import Net, NetIdentity, NetValues, open_net
-    from valuerepair.nets.providers import DEVICES, onnx_providers_usable
+    from valuerepair.nets.providers import onnx_providers_usable
     from valuerepair.nets.registry import DEFAULT_NET, KNOWN_NETS, pull
     from valuerepair.nets.session import RawOutputs
     from valuerepair.nets.weights import find_lc0
@@ -31,7 +32,7 @@ __all__ = [
 
 _HOMES = {
     "DEFAULT_NET": "registry",
-    "DEVICES": "providers",
+    "DEVICES": "devices",
     "KNOWN_NETS": "registry",
     "Net": "net",
     "NetIdentity": "net",

@@ -18,9 +18,10 @@ from numpy.typing import NDArray
 from valuerepair.errors import ValueRepairError
 from valuerepair.nets import onnx_model as om
 from valuerepair.nets.cache import cache_folder, written_whole
+from valuerepair.nets.devices import CUDA, TENSORRT
 from valuerepair.nets.header import fields
 from valuerepair.nets.heads import Tensors
-from valuerepair.nets.providers import CUDA, TENSORRT, first_line
+from valuerepair.nets.providers import first_line
 from valuerepair.nets.session import RawOutputs, Session, join_outputs, load
 
 VERSION = 1  # of the nodes below: in the name of the cached file
@@ -122,7 +123,8 @@ class CompactSession:
 
     def __init__(self, session: Session) -> None:
         self._plain = session
-        self._session = load(compact_file(session), session.provider, session.sha256)
+        onnx, device = compact_file(session), session.device
+        self._session = load(onnx, device.provider, session.sha256, device.precision, session.threads)
         self._wanted = [LOGITS if name == session.tensors.policy else name for name in session.wanted]
 
     def width(self, moves: int) -> int:

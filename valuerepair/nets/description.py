@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from valuerepair.nets.devices import CPU
 from valuerepair.nets.header import INPUT_FORMATS
-from valuerepair.nets.providers import CPU
 from valuerepair.nets.session import Session
 from valuerepair.nets.weights import read_net_file
 

@@ -8,19 +8,21 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from valuerepair.errors import UsageError, ValueRepairError
+from valuerepair.nets import canary, openvino_session
+from valuerepair.nets.devices import CPU, Device
 from valuerepair.nets.heads import PLANES_SHAPE
 from valuerepair.nets.planes import FILLS, INPUT_FORMATS, HistoryFill, encode
 from valuerepair.nets.policy import legal_priors
-from valuerepair.nets.providers import CPU, NAMES, available_threads, choose_provider
+from valuerepair.nets.providers import available_threads, choose_device
 from valuerepair.nets.registry import locate
 from valuerepair.nets.session import RawOutputs, Session, join_outputs
-from valuerepair.nets.weights import read_net_file, to_onnx
+from valuerepair.nets.weights import NetFile, read_net_file, to_onnx
 from valuerepair.nets.winograd import VARIANT, winograd_file
 from valuerepair.positions import Moves, PositionBatch
 
@@ -37,7 +39,8 @@ class NetIdentity:
     """Which net it is: `sha256` and `size` (bytes) are those of the file as given, before any conversion.
 
     `input_format` is lc0's id of the planes it wants (1 = classical); an ``.onnx`` file does not say, 1 is assumed.
-    `variant` is empty, or how its values are computed otherwise than usual: ``-winograd1``; `name` says that too.
+    `variant` is empty, or how its values are computed otherwise than usual: ``-winograd1``, ``-bf16``, ``-f16``;
+    `name` says that too.
     """
 
     name: str
@@ -97,8 +100,19 @@ class Net:
 
     @property
     def provider(self) -> str:
-        """The ONNX Runtime provider that runs it: ``CPUExecutionProvider``, ``CUDAExecutionProvider`` ..."""
+        """What runs it: the ONNX Runtime provider (``CPUExecutionProvider`` ...) or ``OpenVINO``."""
         return self.session.provider
+
+    @property
+    def on_cpu(self) -> bool:
+        """True when the processor computes it."""
+        return self.session.on_cpu
+
+    @property
+    def opened_with(self) -> dict[str, Any]:
+        """Options of `open_net` by which another net runs as this one does."""
+        winograd = self.identity.variant == VARIANT
+        return {"device": self.session.device.word, "threads": self.session.threads, "winograd": winograd}
 
     @property
     def batch_size(self) -> int:
@@ -109,7 +123,7 @@ class Net:
     def where(self) -> str:
         """Where it runs, for a user: ``CPU, 2 threads``."""
         threads = self.session.threads
-        return f"{NAMES[self.provider]}, {threads} thread{'s' if threads > 1 else ''}"
+        return f"{self.session.device.name}, {threads} thread{'s' if threads > 1 else ''}"
 
     def evaluate(self, batch: PositionBatch) -> NetValues:
         """Value, best move and entropy of every position (see `NetValues`). Positions without moves are allowed."""
@@ -226,38 +240,61 @@ def open_net(
 ) -> Net:
     """Opens a net by registry name or path (.pb.gz, .pb, .onnx); None is the default net, pulled the first time.
 
-    `device` is auto, cpu, cuda or tensorrt; `threads` the cores used (default: all this process may use); `batch`
+    `device` is a word of `devices.DEVICES`; `threads` the cores used (default: all this process may use); `batch`
     rows a run (default: measured once, then remembered); `history_fill` is lc0's ``--history-fill``. `winograd` does
     3x3 convolutions by Winograd's algorithm (see `winograd`), on the CPU only and only in nets that have them; the
-    identity says whether it is so. `say` gets a sentence when something slow happens once, and when `winograd` does
-    nothing. Raises ValueRepairError or UsageError with one line for the user.
+    identity says whether it is so, and the precision of the device. A device other than the CPU must agree with it on
+    a few positions (see `canary`); ``auto`` takes the CPU where it does not. `say` gets a sentence when something slow
+    happens once, when `winograd` does nothing, and when ``auto`` falls back. Raises ValueRepairError or UsageError
+    with one line for the user.
     """
     if history_fill not in FILLS:
         raise UsageError(f"--history-fill {history_fill!r}: must be one of {', '.join(FILLS)}")
     for option, number in (("--threads", threads), ("--batch", batch)):
         if number is not None and number < 1:
             raise UsageError(f"{option} {number}: must be at least 1")
-    provider = choose_provider(device)
+    chosen = choose_device(device)
     file = read_net_file(locate(spec, say))
     input_format = file.header.input_format if file.header else 1
     if input_format not in INPUT_FORMATS:
         raise ValueRepairError(f"{file.path}: wants input planes of format {input_format}, which is not known here")
-    onnx, variant = to_onnx(file, say), ""
-    if winograd:
-        onnx, variant = _by_winograd(onnx, file.sha256, provider, say)
-    session = Session(onnx, provider, threads or available_threads(), file.sha256, variant)
+    count = threads or available_threads()
+    try:
+        session = _open_session(file, chosen, count, winograd, input_format, say)
+    except ValueRepairError as error:
+        if device != "auto" or chosen.provider == CPU:
+            raise
+        say(f"{error}; so the CPU runs it")
+        session = _open_session(file, Device(CPU), count, winograd, input_format, say)
     if batch is not None:
         session.set_batch(batch)
     head: ValueHead = "wdl" if session.tensors.wdl else "scalar"
-    name = f"{file.name}-winograd" if variant else file.name
-    identity = NetIdentity(name, file.sha256, head, input_format, file.size, variant)
+    name = file.name + ("-winograd" if session.variant == VARIANT else session.variant)
+    identity = NetIdentity(name, file.sha256, head, input_format, file.size, session.variant)
     return Net(identity, session, history_fill, say)
 
 
-def _by_winograd(onnx: Path, sha256: str, provider: str, say: Callable[[str], None]) -> tuple[Path, str]:
+def _open_session(
+    file: NetFile, device: Device, threads: int, winograd: bool, input_format: int, say: Callable[[str], None]
+) -> Session:
+    """A session that computes the net as the CPU does. Raises ValueRepairError."""
+    plain = onnx = to_onnx(file, say)
+    variant = device.variant
+    if device.precision == "f16":
+        onnx = to_onnx(file, say, half=True)
+    if winograd and device.provider != CPU:
+        say(f"--winograd does nothing on {device.name}: it is for --device cpu")
+    elif winograd:
+        onnx, variant = _by_winograd(onnx, file.sha256, say)
+    if device.precision == "bf16" and openvino_session.has_amx() is False:
+        say("this processor has no AMX, so that bf16 is no faster here than --device cpu, and less exact")
+    session = Session(onnx, device.provider, threads, file.sha256, variant, device.precision)
+    if device.provider != CPU:
+        canary.check(session, plain, input_format)
+    return session
+
+
+def _by_winograd(onnx: Path, sha256: str, say: Callable[[str], None]) -> tuple[Path, str]:
     """The rewritten file and its variant, or the file as it is and none."""
-    if provider != CPU:
-        say(f"--winograd does nothing on {NAMES[provider]}: it is for the CPU")
-        return onnx, ""
     rewritten = winograd_file(onnx, sha256, say)
     return (onnx, "") if rewritten is None else (rewritten, VARIANT)

@@ -1,4 +1,4 @@
-"""Which ONNX Runtime providers really run here, shown by a canary and not by what a list says.
+"""Which devices really run here, shown by a canary and not by what a list says.
 
 `onnxruntime.get_available_providers()` names what the package was built with. A provider whose libraries are missing
 is dropped with a warning and the CPU computes instead, so each is asked to run a small convolution alone.
@@ -6,8 +6,11 @@ is dropped with a warning and the CPU computes instead, so each is asked to run 
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import functools
+import importlib.metadata
+import logging
 import os
 import sys
 import warnings
@@ -19,14 +22,15 @@ import numpy as np
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.nets import onnx_model
 from valuerepair.nets.cache import cache_folder
+from valuerepair.nets.devices import BY_WORD, CPU, CUDA, DEVICES, NAMES, OPENVINO, TENSORRT, Device, Precision
+from valuerepair.nets.openvino_session import why_no_openvino
 
-CPU, CUDA, TENSORRT = "CPUExecutionProvider", "CUDAExecutionProvider", "TensorrtExecutionProvider"
-NAMES = {CPU: "CPU", CUDA: "CUDA", TENSORRT: "TensorRT"}
-DEVICES = ("auto", "cpu", "cuda", "tensorrt")
 REMEDY = {
+    OPENVINO: "install it with `pip install valuerepair[openvino]`, or use --device cpu",
     CUDA: "install it with `pip install valuerepair[gpu]` on a machine with an NVIDIA GPU, or use --device cpu",
     TENSORRT: "install onnxruntime-gpu and TensorRT (`pip install tensorrt`), or use --device cuda or cpu",
 }
+log = logging.getLogger(__name__)
 QUIET = 3  # ONNX Runtime's severities: 3 = errors only
 
 
@@ -38,35 +42,41 @@ def available_threads() -> int:
         return os.cpu_count() or 1
 
 
-def choose_provider(device: str) -> str:
-    """The ONNX Runtime provider for ``--device auto|cpu|cuda|tensorrt``.
+def choose_device(word: str) -> Device:
+    """What ``--device`` means here.
 
-    ``auto`` is CUDA when it really runs, else the CPU. Raises UsageError for another word, ValueRepairError when the
-    device asked for by name does not run: never a silent fall back.
+    ``auto`` is CUDA when it really runs, else the CPU, at float32 either way: which machine it is must not change what
+    values mean. Raises UsageError for another word, ValueRepairError when the device asked for by name does not run:
+    never a silent fall back.
     """
-    if device not in DEVICES:
-        raise UsageError(f"--device {device!r}: must be one of {', '.join(DEVICES)}")
-    if device == "cpu":
-        return CPU
-    if device == "auto":
-        return CUDA if why_not(CUDA) is None else CPU
-    provider = CUDA if device == "cuda" else TENSORRT
-    if reason := why_not(provider):
-        raise ValueRepairError(f"--device {device}: {NAMES[provider]} cannot be used: {reason}; {REMEDY[provider]}")
-    return provider
+    if word not in DEVICES:
+        raise UsageError(f"--device {word!r}: must be one of {', '.join(DEVICES)}")
+    if word == "auto":
+        reason = why_not(CUDA)
+        log.info("--device auto: %s", "CUDA" if reason is None else f"the CPU, as CUDA cannot be used: {reason}")
+        return Device(CUDA if reason is None else CPU)
+    device = BY_WORD[word]
+    if device.provider != CPU and (reason := why_not(device.provider, device.precision)):
+        name, remedy = NAMES[device.provider], REMEDY[device.provider]
+        if device.precision == "bf16" and why_not(device.provider) is None:
+            remedy = "use --device openvino:f32 or cpu"
+        raise ValueRepairError(f"--device {word}: {name} cannot be used: {reason}; {remedy}")
+    return device
 
 
 def onnx_providers_usable() -> list[tuple[str, bool, str]]:
-    """(name, runs here, why not) of the providers this project can use: CPU, CUDA and TensorRT."""
-    reasons = [(name, why_not(name)) for name in (CPU, CUDA, TENSORRT)]
+    """(name, runs here, why not) of what this project can use: CPU, CUDA, TensorRT, and OpenVINO."""
+    reasons = [(name, why_not(name)) for name in (CPU, CUDA, TENSORRT, OPENVINO)]
     return [(name, reason is None, reason or "") for name, reason in reasons]
 
 
 @functools.cache
-def why_not(provider: str) -> str | None:
+def why_not(provider: str, precision: Precision = "f32") -> str | None:
     """Why a provider does not run here, None when it ran the canary right."""
     import onnxruntime
 
+    if provider == OPENVINO:
+        return why_no_openvino(precision)
     if provider not in onnxruntime.get_available_providers():
         return f"the installed onnxruntime {onnxruntime.__version__} is built without it"
     if provider != CPU and not _has_nvidia_driver():
@@ -135,14 +145,40 @@ def quiet_options(threads: int) -> Any:
     return options
 
 
-def provider_list(provider: str, sha256: str) -> Sequence[str | tuple[str, dict[str, str]]]:
+def provider_list(
+    provider: str, sha256: str, precision: Precision = "f32"
+) -> Sequence[str | tuple[str, dict[str, str]]]:
     """The providers a session is made with: the chosen one and those it may hand single operators to."""
     if provider == CPU:
         return [CPU]
+    # Else cards since Ampere round the inputs of float32 products to 10 bits (TF32), unasked.
+    cuda = (CUDA, {"use_tf32": "0"})
     if provider == CUDA:
-        return [CUDA, CPU]
-    engines = {"trt_engine_cache_enable": "1", "trt_engine_cache_path": str(cache_folder("tensorrt") / sha256)}
-    return [(TENSORRT, engines), CUDA, CPU]
+        return [cuda, CPU]
+    folder = str(cache_folder("tensorrt") / engine_key(sha256, precision))
+    engines = {
+        "trt_engine_cache_enable": "1",
+        "trt_engine_cache_path": folder,
+        "trt_timing_cache_enable": "1",
+        "trt_timing_cache_path": folder,
+        "trt_fp16_enable": "1" if precision == "f16" else "0",
+    }
+    return [(TENSORRT, engines), cuda, CPU]
+
+
+def engine_key(sha256: str, precision: Precision) -> str:
+    """The folder of a net's TensorRT engines: an engine is of one net, precision, TensorRT and ONNX Runtime.
+
+    That it is of one kind of graphics card, too, is in the names that ONNX Runtime gives the files.
+    """
+    import onnxruntime
+
+    versions = [f"ort{onnxruntime.__version__}"]
+    for package in ("tensorrt", "tensorrt-cu13", "tensorrt-cu12"):
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            versions.append(f"trt{importlib.metadata.version(package)}")
+            break
+    return "-".join([sha256, precision, *versions])
 
 
 def first_line(error: BaseException) -> str:

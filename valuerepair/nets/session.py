@@ -21,11 +21,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from valuerepair.errors import ValueRepairError
-from valuerepair.nets.cache import cache_folder, written_whole
-from valuerepair.nets.heads import PLANES_SHAPE, find_tensors
 from valuerepair.nets import openvino_session
 from valuerepair.nets.bound import BoundSession
+from valuerepair.nets.cache import cache_folder, written_whole
 from valuerepair.nets.devices import CPU, CUDA, NAMES, ON_CPU, OPENVINO, TENSORRT, Device, Precision
+from valuerepair.nets.heads import PLANES_SHAPE, find_tensors
 from valuerepair.nets.openvino_session import OpenVinoSession
 from valuerepair.nets.providers import (
     first_line,

@@ -9,6 +9,7 @@ from typing import Any
 
 from valuerepair.errors import UsageError
 from valuerepair.mcts.params import SearchParams, parameter_choices, parameter_range
+from valuerepair.nets.devices import DEVICES
 
 # Names of lc0 (search/classic/params.cc, neural/shared_params.cc); the last seven are our own. MinibatchSize is below.
 PARAMETER_NAMES = {
@@ -47,7 +48,6 @@ PARAMETER_NAMES = {
     "seed": "Seed",
 }
 _MOST_SPIN = 2**31 - 1  # GUIs keep numbers in 32 bits
-DEVICES = ("auto", "cpu", "cuda", "tensorrt")
 
 
 @dataclass(frozen=True)

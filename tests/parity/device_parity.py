@@ -1,0 +1,110 @@
+"""A device's values against ONNX Runtime's CPU at float32, on real positions: the table of docs/performance.md.
+
+    python -m tests.parity.device_parity --device openvino:f32 --device openvino --net maia-1900
+
+How many candidates become others, from a store that was mined twice, with the device and without:
+
+    vr mine data/games.pgn.zst --positions 5000 --screen off --deep stockfish:nodes=5000 --db five.db
+    vr mine data/games.pgn.zst --positions 5000 --screen off --deep stockfish:nodes=5000 --db five.db --device openvino
+    python -m tests.parity.device_parity --db five.db --net maia-1900 --net maia-1900-bf16
+"""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from valuerepair.archives import ReadReport, SampleOptions, sample
+from valuerepair.nets import DEVICES, NetValues, open_net
+from valuerepair.nets.net import Priors
+from valuerepair.positions import PositionBatch
+from valuerepair.store import Store
+
+GAMES = Path(__file__).parents[2] / "data" / "games.pgn.zst"
+POSITIONS = 5000
+THRESHOLD = 0.55
+HEADER = (
+    "| net | device | positions | largest \\|ΔQ\\| | 99.9 % | mean | largest \\|Δprior\\| | other best moves |\n"
+    "|---|---|---|---|---|---|---|---|"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Apart:
+    """Differences over n positions: of Q (largest, 99.9th percentile, mean), of a legal prior; shares of positions."""
+
+    positions: int
+    largest: float
+    percentile: float
+    mean: float
+    prior: float
+    best_moves: float
+
+    def row(self, net: str, device: str) -> str:
+        return (
+            f"| {net} | `{device}` | {self.positions:,} | {self.largest:.2g} | {self.percentile:.2g} | {self.mean:.2g} "
+            f"| {self.prior:.2g} | {self.best_moves:.2%} |"
+        )
+
+
+def real_positions(archive: str, count: int) -> PositionBatch:
+    """The first `count` positions drawn from an archive, with their history."""
+    found: list[PositionBatch] = []
+    for batch in sample([archive], SampleOptions(per_game=40), ReadReport()):
+        found.append(batch)
+        if sum(map(len, found)) >= count:
+            break
+    rows = PositionBatch.concat(found)
+    return rows.take(np.arange(min(count, len(rows))))
+
+
+def differences(ours: tuple[NetValues, Priors], theirs: tuple[NetValues, Priors]) -> Apart:
+    """How far two sets of values and priors of the same positions are apart."""
+    (values, (_, _, priors)), (other, (_, _, other_priors)) = ours, theirs
+    q = np.abs(values.q.astype(np.float64) - other.q)
+    prior = float(np.abs(priors.astype(np.float64) - other_priors).max())
+    moved = float(np.mean(values.best_move != other.best_move))
+    return Apart(len(q), float(q.max()), float(np.quantile(q, 0.999)), float(q.mean()), prior, moved)
+
+
+def flipped(db: str, net: str, other: str) -> tuple[int, int, int]:
+    """(positions with both values, candidates by the first, those of which only one of both makes a candidate).
+
+    The nets are named as the store has them: ``maia-1900``, ``maia-1900-bf16``; alpha is the first one's for both.
+    """
+    with Store.open(db) as store:
+        first = store.frame(net)
+        second = store.frame(other, alpha=first.attrs["alpha"]["value"])
+    both = first.merge(second, on="position_id", suffixes=("", "_other"))
+    wrong = [np.abs(both[name].to_numpy()) >= THRESHOLD for name in ("disagreement", "disagreement_other")]
+    return len(both), int(wrong[0].sum()), int((wrong[0] != wrong[1]).sum())
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--device", action="append", choices=DEVICES)
+    parser.add_argument("--net", action="append")
+    parser.add_argument("--archive", default=str(GAMES))
+    parser.add_argument("--positions", type=int, default=POSITIONS)
+    parser.add_argument("--db")
+    given = parser.parse_args()
+    if given.db is not None:
+        scored, candidates, other = flipped(given.db, *given.net)
+        print(f"{scored:,} positions, {candidates:,} candidates at {THRESHOLD}; {other:,} decided otherwise")
+        return
+    batch = real_positions(given.archive, given.positions)
+    print(HEADER)
+    for name in given.net or ["maia-1900"]:
+        with open_net(name, device="cpu", batch=64) as net:
+            reference = net.evaluate_with_priors(batch)
+        for device in given.device or ["openvino"]:
+            with open_net(name, device=device, batch=64) as net:
+                found = differences(net.evaluate_with_priors(batch), reference)
+            print(found.row(net.identity.name, device), flush=True)
+
+
+if __name__ == "__main__":
+    main()

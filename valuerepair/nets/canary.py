@@ -1,0 +1,83 @@
+"""Does a device compute this net? A few fixed positions through it and through the CPU at float32, compared.
+
+A device can load a net, name itself, be fast and give noise: a driver that does not fit, an engine cached for another
+card, an operator that overflows in half precision.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from valuerepair.errors import ValueRepairError
+from valuerepair.nets.devices import CPU, Precision
+from valuerepair.nets.planes import encode
+from valuerepair.nets.policy import legal_priors
+from valuerepair.nets.position_text import read_position
+from valuerepair.positions import PositionBatch
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from valuerepair.nets.session import RawOutputs, Session
+
+
+class Bound(NamedTuple):
+    """How far Q and a prior may be from those of the CPU at float32."""
+
+    q: float
+    prior: float
+
+
+# A hundred times what rounding makes at float32, else some two to four times the largest that was measured on 5,000
+# positions (docs/performance.md): what is wrong is wrong by much more.
+BOUNDS: Mapping[Precision, Bound] = {"f32": Bound(5e-4, 5e-4), "bf16": Bound(0.15, 0.15), "f16": Bound(0.04, 0.04)}
+
+_LINES = (
+    "startpos",
+    "startpos moves e2e4 e7e5 g1f3 b8c6 f1b5 a7a6 b5a4 g8f6 e1g1",
+    "startpos moves d2d4 g8f6 c2c4 e7e6 b1c3 f8b4 e2e3 e8g8 f1d3 d7d5 g1f3 c7c5 e1g1",
+    "r3k2r/pp1n1ppp/2p1bn2/q2pp3/1b1PP3/2NB1N2/PPPQ1PPP/R3K2R b Kq - 34 28",
+    "8/5pk1/6p1/7p/1p5P/1P3KP1/5P2/8 w - - 0 45 moves f3e4 f7f5 e4d4",
+    "6k1/5ppp/8/8/8/8/5PPP/3R2K1 w - - 0 30",
+    "8/1P4k1/8/8/8/8/6K1/8 w - - 3 60",
+    "r1bq1rk1/ppp2ppp/2n5/3np3/1b6/2NP1NP1/PPQBPPBP/R3K2R b KQ - 5 9 moves d8d6 e1g1",
+)
+
+
+def positions() -> PositionBatch:
+    """The positions compared: of openings and endgames, of both sides, with history and without."""
+    return PositionBatch.from_positions([read_position(line) for line in _LINES])
+
+
+def apart(session: Session, reference: Session, input_format: int) -> Bound:
+    """The largest differences of Q and of a legal prior between two sessions of one net; NaN where one gives NaN."""
+    batch = positions()
+    planes = encode(batch, input_format=input_format)
+    ours, theirs = session.run(planes), reference.run(planes)
+    priors = [legal_priors(batch, raw.policy, 1.0, input_format)[2].astype(np.float64) for raw in (ours, theirs)]
+    return Bound(float(np.abs(_q(ours) - _q(theirs)).max()), float(np.abs(priors[0] - priors[1]).max()))
+
+
+def _q(raw: RawOutputs) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+    values = raw.value if raw.wdl is None else raw.wdl[:, 0] - raw.wdl[:, 2]
+    assert values is not None, "find_tensors takes no net without a value"
+    return values.astype(np.float64)
+
+
+def check(session: Session, reference: Path, input_format: int) -> None:
+    """Compares a session with the CPU at float32, which runs the file `reference`.
+
+    Raises ValueRepairError where they are further apart than `BOUNDS`.
+    """
+    from valuerepair.nets.session import Session
+
+    found = apart(session, Session(reference, CPU, 1, session.sha256), input_format)
+    bound = BOUNDS[session.precision]
+    if not (found.q <= bound.q and found.prior <= bound.prior):  # not a number is apart, too
+        raise ValueRepairError(
+            f"{session.onnx.name}: {session.device.name} computes it wrongly: Q is up to {found.q:.2g} and priors are "
+            f"up to {found.prior:.2g} from the CPU's (at most {bound.q:g}); use --device cpu"
+        )

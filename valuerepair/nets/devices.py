@@ -1,0 +1,66 @@
+"""The words of ``--device``: what computes a net, and in which precision. Light: the command line reads them at start.
+
+The reference is float32. Values of another precision belong to another `variant` of the net: a store keeps them apart.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+Precision = Literal["f32", "bf16", "f16"]
+
+CPU, CUDA, TENSORRT = "CPUExecutionProvider", "CUDAExecutionProvider", "TensorrtExecutionProvider"
+OPENVINO = "OpenVINO"  # not a provider of ONNX Runtime: the package openvino itself
+NAMES = {CPU: "CPU", OPENVINO: "OpenVINO", CUDA: "CUDA", TENSORRT: "TensorRT"}
+ON_CPU = (CPU, OPENVINO)
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """What computes a net: an ONNX Runtime provider or `OPENVINO`, and the precision of its sums' inputs."""
+
+    provider: str
+    precision: Precision = "f32"
+
+    @property
+    def word(self) -> str:
+        """The word of ``--device`` that means this."""
+        plain = NAMES[self.provider].lower()
+        usual: Precision = "bf16" if self.provider == OPENVINO else "f32"
+        return plain if self.precision == usual else f"{plain}:{self.precision}"
+
+    @property
+    def variant(self) -> str:
+        """What tells its values apart from those of float32: empty, ``-bf16`` or ``-f16``."""
+        return "" if self.precision == "f32" else f"-{self.precision}"
+
+    @property
+    def name(self) -> str:
+        """For a user: ``CPU``, ``OpenVINO at bf16``."""
+        return NAMES[self.provider] + ("" if self.precision == "f32" else f" at {self.precision}")
+
+
+BY_WORD = {
+    "cpu": Device(CPU),
+    "openvino": Device(OPENVINO, "bf16"),
+    "openvino:f32": Device(OPENVINO),
+    "cuda": Device(CUDA),
+    "cuda:f16": Device(CUDA, "f16"),
+    "tensorrt": Device(TENSORRT),
+    "tensorrt:f16": Device(TENSORRT, "f16"),
+}
+DEVICES = ("auto", *BY_WORD)
+# Those whose values are the net's own, as a store means them: the others are of float16 or bfloat16.
+REFERENCE_DEVICES = tuple(word for word in DEVICES if word == "auto" or BY_WORD[word].precision == "f32")
+
+
+def split_key(key: str) -> tuple[str, str]:
+    """The SHA-256 of a net and the variant of its values, from the key that a store knows them by."""
+    sha256, dash, variant = key.partition("-")
+    return sha256, dash + variant
+
+
+def device_of(variant: str) -> str | None:
+    """The word of a device that computes values of this variant; None for float32, which every device can."""
+    return {"bf16": "openvino", "f16": "cuda:f16"}.get(variant.rpartition("-")[2])
