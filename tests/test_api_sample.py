@@ -1,0 +1,106 @@
+"""data/sample.db: what it holds, that it names nothing of the machine it was made on, that reading leaves it alone."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import re
+import shutil
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import valuerepair as vr
+from valuerepair.views.alpha_table import alpha_table
+
+DATA = Path(__file__).parents[1] / "data"
+SAMPLE = DATA / "sample.db"
+
+
+@pytest.fixture(scope="module")
+def sql() -> Iterator[sqlite3.Connection]:
+    connection = sqlite3.connect(f"file:{SAMPLE}?mode=ro", uri=True)
+    yield connection
+    connection.close()
+
+
+def count(sql: sqlite3.Connection, query: str) -> int:
+    return int(sql.execute(f"SELECT count(*) FROM {query}").fetchone()[0])
+
+
+def test_it_is_small_and_names_no_place() -> None:
+    content = SAMPLE.read_bytes()
+    assert len(content) <= 2 << 20
+    # What is neither an option's value nor a piece placement: a path from the root of some machine.
+    paths = re.findall(rb"(?<![\w./])/(?:home|root|tmp|usr|work|Users|var|opt|mnt|etc|srv|data)\b[\w./-]*", content)
+    assert paths == []
+    assert not re.search(rb"(?i)https?://|@[a-z]+\.", content)
+
+
+def test_it_has_what_figures_report_and_notebooks_read(sql: sqlite3.Connection) -> None:
+    assert count(sql, "positions") == 1500
+    assert [row[0] for row in sql.execute("SELECT DISTINCT source FROM games")] == ["data/games.pgn.zst"]
+    assert {row[0] for row in sql.execute("SELECT name FROM nets")} == {"maia-1900", "maia-1100", "meangirl-8"}
+    for table in ("screens", "alpha_fits", "priors", "signals"):
+        assert count(sql, table) > 0, table
+    assert count(sql, "screened WHERE cut_at IS NOT NULL AND searched") > 100  # audited
+    assert count(sql, "screened WHERE NOT searched") > 500
+    assert count(sql, "deep_values WHERE stage = 'second'") > 50
+    assert count(sql, "deep_values WHERE stage LIKE 'after:%'") > 50
+    assert count(sql, "plays WHERE z IS NOT NULL") >= 40
+    per_net = sql.execute("SELECT count(*) FROM net_values GROUP BY net_id").fetchall()
+    assert min(n for (n,) in per_net) >= count(sql, "deep_values WHERE stage = 'full'") - 100
+
+
+def test_it_was_made_by_the_commands_of_its_script(sql: sqlite3.Connection) -> None:
+    spec = importlib.util.spec_from_file_location("make_sample", DATA / "make_sample.py")
+    assert spec is not None
+    assert spec.loader is not None
+    script = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(script)
+    kept = [row[0] for row in sql.execute("SELECT command FROM runs ORDER BY id")]
+    # Only commands that run long leave a run; a program's path before the words would be one of the machine.
+    words = [command.split(" ", 1)[1] for command in kept]
+    expected = [c for c in script.COMMANDS if c.split()[0] in ("mine", "confirm", "selfplay")]
+    assert words[: len(expected)] == expected
+    assert {command.split()[0] for command in words[len(expected) :]} == {"remeasure"}
+    states = {row[0] for row in sql.execute("SELECT state FROM runs")}
+    assert states == {"finished"}
+
+
+def test_reading_writes_nothing_beside_it(tmp_path: Path) -> None:
+    path = Path(shutil.copy(SAMPLE, tmp_path))
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    with vr.open_store(path) as store:
+        frame = store.frame(labels=True, verdicts=True, outcomes=True)
+        assert list(tmp_path.iterdir()) == [path]
+        store.stats()
+    vr.plot("scatter", path, threshold=0.35)
+    vr.remeasure(path, ["maia-1900", "maia-1100", "meangirl-8"], vr.RemeasureOptions(threshold=0.35))
+    assert list(tmp_path.iterdir()) == [path]
+    assert hashlib.sha256(path.read_bytes()).hexdigest() == digest
+    assert len(frame)
+
+
+def test_weights_stand_for_all_positions(sql: sqlite3.Connection) -> None:
+    with vr.open_store(SAMPLE) as store:
+        assert store.frame(text=False)["weight"].sum() == pytest.approx(count(sql, "positions"))
+
+
+def test_the_fit_of_alpha_has_the_weights_of_screening() -> None:
+    with vr.open_store(SAMPLE) as store:
+        table = alpha_table(store, threshold=0.35, bootstrap=0)
+        frame = store.frame(text=False)
+    scored = frame[frame["cp"].notna()]
+    grid = np.arange(100.0, 700.0, 0.5)
+    q = np.tanh(scored["cp"].to_numpy()[:, None] / (2 * grid))
+    off = np.abs(scored["net_q"].to_numpy()[:, None] - q)
+    by_weight = grid[(off * scored["weight"].to_numpy()[:, None]).sum(0).argmin()]
+    without = grid[off.sum(0).argmin()]
+    assert table.fits["l1"].alpha == pytest.approx(by_weight, abs=1)
+    assert abs(by_weight - without) > 3  # else this would show nothing
+    share = frame["weight"][frame["disagreement"].abs() >= 0.35].sum() / frame["weight"].sum()
+    assert table.rates["now"].rate == pytest.approx(share)
