@@ -11,6 +11,8 @@ import click
 from valuerepair.cli.experiment_lab import hand_out, lab
 from valuerepair.cli.experiment_options import numbers, shared_options, visits_limit
 
+_folder = partial(click.option, "-o", "--output", "--out", "out", show_default=True, help="Folder for all that is own.")
+
 
 @click.group("experiment")
 def command() -> None:
@@ -27,7 +29,7 @@ def command() -> None:
 
 
 @command.command("contempt")
-@click.option("-o", "--out", default="experiment-contempt", show_default=True, help="Folder for all that is own.")
+@_folder(default="experiment-contempt")
 @click.option("--book", metavar="FILE", help="Openings (default: named lines that the net calls balanced).")
 @click.option("--nodes", default=200, show_default=True, help="Nodes a move, the same for all settings.")
 @click.option("--n-scl", default="5,10,32,100,inf", show_default=True, help="Search-contempt settings to sweep.")
@@ -68,7 +70,7 @@ def contempt(out: str, book: str | None, nodes: int, n_scl: str, temperature: st
 
 @command.command("odds")
 @click.argument("books", nargs=-1, required=True, metavar="EPD...")
-@click.option("-o", "--out", default="experiment-odds", show_default=True, help="Folder for all that is own.")
+@_folder(default="experiment-odds")
 @click.option("--nodes", default="10,30,100,300,1000", show_default=True, help="Nodes of the side that gives odds.")
 @click.option("--n-scl", default="5,inf", show_default=True, help="Its search-contempt settings.")
 @click.option("--opponent-nodes", default=1, show_default=True, help="Nodes of the other side, always the same.")
@@ -102,7 +104,7 @@ def odds(books: tuple[str, ...], out: str, nodes: str, n_scl: str, opponent_node
 
 @command.command("options")
 @click.argument("names", nargs=-1, metavar="[OPTION]...")
-@click.option("-o", "--out", default="experiment-options", show_default=True, help="Folder for all that is own.")
+@_folder(default="experiment-options")
 @click.option("--book", metavar="FILE", help="Openings (default: named lines that the net calls balanced).")
 @click.option("--nodes", default=100, show_default=True, help="Nodes a move of both sides.")
 @click.option("--games", default=1000, show_default=True, help="Games of each match.")

@@ -11,6 +11,8 @@ import click
 from click.shell_completion import CompletionItem
 
 from valuerepair.cli import verbosity
+from valuerepair.cli.completion_values import add_completion
+from valuerepair.cli.config_values import first_name
 
 
 class LazyGroup(click.Group):
@@ -22,6 +24,8 @@ class LazyGroup(click.Group):
     def __init__(self, *given: Any, modules: Mapping[str, tuple[str, str]] | None = None, **named: Any) -> None:
         super().__init__(*given, **named)
         self.modules = modules or {}
+        verbosity.add_options(self)
+        add_completion(self)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(self.modules)
@@ -54,10 +58,20 @@ class LazyGroup(click.Group):
 
 
 def equipped(command: click.Command, path: str) -> click.Command:
-    """The command with -q and -v and environment variables for its options, and so all commands below it."""
+    """The command with -q and -v, completion, and variables for its options, and so all commands below it."""
     if isinstance(command, click.Group):
         for name, child in command.commands.items():
             equipped(child, f"{path} {name}")
     if not isinstance(command, click.Group) or command.invoke_without_command:
         verbosity.add_options(command)
+    add_completion(command)
+    for option in command.params:
+        if isinstance(option, click.Option) and option.envvar is None:
+            option.envvar = variables(path, first_name(option))
     return command
+
+
+def variables(path: str, option: str) -> list[str]:
+    """The environment variables of an option: ``VALUEREPAIR_FIT_ALPHA_NORM``; the store's also ``VALUEREPAIR_DB``."""
+    own = f"VALUEREPAIR_{path} {option}".upper().replace(" ", "_").replace("-", "_")
+    return [own, "VALUEREPAIR_DB"] if option == "db" else [own]

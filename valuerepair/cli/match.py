@@ -24,7 +24,7 @@ from valuerepair.cli.verbosity import is_quiet, say
 @click.option("--margin", type=int, default=100, show_default=True, help="Milliseconds that a time may be overdrawn.")
 @click.option("--jobs", type=int, help="Games at once.  [default: as many as cores; of two nets, full batches]")
 @click.option("--sprt", metavar="TEST", help="Stop when decided: elo0=0,elo1=5,alpha=0.05,beta=0.05,model=normalized.")
-@click.option("-o", "output", default="match.pgn", show_default=True, help="PGN of all games; what is in it is kept.")
+@click.option("-o", "--output", default="match.pgn", show_default=True, help="PGN of all games; what is in it is kept.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Of the order, and of the own search's draws.")
 @click.option("--max-plies", type=int, default=0, show_default=True, help="Undecided after so many; 0: no limit.")
 @click.option("--draw", metavar="MOVE,PLIES,Q", help="Draw when from MOVE on |Q| was at most Q for PLIES.")

@@ -16,7 +16,7 @@ from valuerepair.cli.verbosity import is_quiet
 @click.option(
     "--by", type=click.Choice(["games", "positions"]), default="games", show_default=True, help="What --share counts."
 )
-@click.option("-o", "--out", required=True, metavar="DIR", help="A new or empty folder.")
+@click.option("-o", "--output", "--out", "out", required=True, metavar="DIR", help="A new or empty folder.")
 @click.option(
     "--form",
     type=click.Choice(["tar", "links"]),

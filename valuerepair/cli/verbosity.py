@@ -16,6 +16,7 @@ log = logging.getLogger("valuerepair")
 # Who wins where one asks for quiet and another for more: what is nearer to the user.
 _NEARNESS = {ParameterSource.COMMANDLINE: 0, ParameterSource.ENVIRONMENT: 1, ParameterSource.DEFAULT_MAP: 2}
 _NOBODY = 3
+_WAITING = "lines to log"
 
 
 class _ToStandardError(logging.Handler):
@@ -75,6 +76,18 @@ def add_options(command: click.Command) -> None:
             command.params.append(option)
 
 
+def announce(context: click.Context, line: str) -> None:
+    """Logs a line as soon as it is known that anyone wants to read it: -v may stand behind the command."""
+    context.meta.setdefault(_WAITING, []).append(line)
+    if log.handlers:
+        _log_waiting(context)
+
+
+def _log_waiting(context: click.Context) -> None:
+    for line in context.meta.pop(_WAITING, []):
+        log.info(line)
+
+
 def _take(context: click.Context, parameter: click.Parameter, value: int) -> None:
     """Sets what holds for the process, from what is known so far of the command line, before and after the command."""
     global _quiet
@@ -92,3 +105,4 @@ def _take(context: click.Context, parameter: click.Parameter, value: int) -> Non
     if verbose < quiet:
         log.addHandler(_handler)
         log.setLevel(logging.INFO if level == 1 else logging.DEBUG)
+        _log_waiting(context)
