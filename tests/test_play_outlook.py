@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from valuerepair.play.outlook import Outlook
+from valuerepair.play.outlook import Outlook, Turns
 
 Floats = NDArray[np.float64]
 Draw = Callable[[np.random.Generator, int], Floats]
@@ -148,3 +148,43 @@ def test_many_games_take_no_longer_to_foresee() -> None:
     found = outlook.remaining(1_000_000, [5.0] * 8)
     assert found is not None
     assert found.seconds == pytest.approx(53 * 1e6 / 8, rel=0.02)
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+def test_games_handed_over_at_once_begin_one_after_another(at_once: bool) -> None:
+    """As to lc0's self-play, which gets the whole book and says of games only that they ended."""
+    time, jobs = 0.0, 4
+    games = play(np.random.default_rng(8).gamma(4, 20, 120), jobs)
+    turns = Turns(jobs, lambda: time)
+    last = games[:, 1].max()
+    ends, handed = np.argsort(games[:, 1]), 0
+
+    def hand_over(most: int) -> None:
+        nonlocal handed
+        while handed < min(most, len(games)):
+            turns.comes(handed)
+            handed += 1
+
+    hand_over(len(games) if at_once else jobs)
+    errors = []
+    for count, number in enumerate(ends.tolist(), 1):
+        time = float(games[number, 1])
+        turns.ended(number)
+        hand_over(handed + 1)
+        left = turns.remaining(len(games) - count)
+        assert left is not None
+        if count in (20, 40, 60, 80):
+            errors.append(left.seconds / (last - time) - 1)
+    assert size(errors) < 0.15
+    assert turns.remaining(0) == (0, 0, 0)
+
+
+def test_a_game_that_never_had_its_turn_says_nothing() -> None:
+    """lc0 drops long games without a word; they are known at the end only."""
+    turns = Turns(1, lambda: 5.0)
+    for number in range(3):
+        turns.comes(number)
+    turns.ended(2)
+    assert turns.remaining(2) is None
+    turns.ended(0)
+    assert turns.remaining(1) is not None

@@ -12,7 +12,9 @@ says what is beyond the longest game seen; later, the games themselves do, whate
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -72,6 +74,41 @@ class Outlook:
         ends = _last_end(durations, ages, games_left - len(ages), self._jobs)
         low, middle, high = np.quantile(ends, [(1 - level) / 2, 0.5, (1 + level) / 2])
         return Remaining(float(middle), float(low), float(high))
+
+
+class Turns:
+    """The `Outlook` of games that begin in their order, as many at once as there are workers; it keeps the time.
+
+    That order is all that is needed, also where the games are handed over at once and begin elsewhere: the next one
+    begins when one has ended.
+    """
+
+    def __init__(self, jobs: int, now: Callable[[], float] = time.monotonic) -> None:
+        self._outlook, self._jobs, self._now = Outlook(jobs), jobs, now
+        self._waiting: deque[int] = deque()
+        self._began: dict[int, float] = {}
+
+    def comes(self, number: int) -> None:
+        """The game with this number is next: it begins now, or waits for its turn."""
+        if len(self._began) < self._jobs:
+            self._began[number] = self._now()
+        else:
+            self._waiting.append(number)
+
+    def ended(self, number: int) -> None:
+        """A game is over. One that did not have its turn says nothing of durations."""
+        now, began = self._now(), self._began.pop(number, None)
+        if began is None:
+            self._waiting = deque(each for each in self._waiting if each != number)
+            return
+        self._outlook.finished(now - began)
+        if self._waiting:
+            self._began[self._waiting.popleft()] = now
+
+    def remaining(self, games_left: int) -> Remaining | None:
+        """As `Outlook.remaining`."""
+        now = self._now()
+        return self._outlook.remaining(games_left, [now - began for began in self._began.values()])
 
 
 class _Durations:

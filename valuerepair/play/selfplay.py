@@ -13,13 +13,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 from valuerepair import __version__
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.play.forest_player import Fill
 from valuerepair.play.openings import Opening
-from valuerepair.play.outlook import Outlook
+from valuerepair.play.outlook import Remaining, Turns
 from valuerepair.play.pgn import PgnWriter, WrittenGame, game_text, read_written
 from valuerepair.play.record import GameRecord
 from valuerepair.play.referee import Rules
@@ -35,10 +35,9 @@ TICK_S = 1.0
 
 
 class Source(Protocol):
-    """Who plays: gives games as they end, whatever their order; `running` are the seconds of those being played."""
+    """Who plays: begins games in their order, `jobs` at once, and gives each as it ends, whatever their order."""
 
     def games(self, coming: Iterable[Pairing], halted: Callable[[], bool]) -> Iterator[GameRecord]: ...
-    def running(self) -> Sequence[float]: ...
     @property
     def fill(self) -> Fill | None: ...
     @property
@@ -162,20 +161,15 @@ def play_selfplay(
             keeper.close()
 
 
-class _Timing(NamedTuple):
-    began: dict[int, float]
-    outlook: Outlook
-
-
 def _play(plan: SelfplayPlan, source: Source, keeper: _Keeper, before: int, progress: Progress) -> SelfplayEnd:
     interruptions, begun = Interruptions(), time.monotonic()
-    done, timing = {game.number for game in keeper.games}, _Timing({}, Outlook(source.jobs))
+    done, turns = {game.number for game in keeper.games}, Turns(source.jobs)
     shown, nodes = 0.0, 0
 
     def coming() -> Iterator[Pairing]:
         for number in range(plan.games):
             if number not in done:
-                timing.began[number] = time.monotonic()
+                turns.comes(number)
                 yield plan.pairing(number)
 
     progress.set_total(plan.games)
@@ -185,10 +179,11 @@ def _play(plan: SelfplayPlan, source: Source, keeper: _Keeper, before: int, prog
             keeper.keep(record)
             nodes += sum(thought.nodes for thought in record.thoughts)
             now = time.monotonic()
-            timing.outlook.finished(now - timing.began.pop(record.number, begun))
+            turns.ended(record.number)
             if now - shown >= TICK_S:
                 shown = now
-                progress.note(_note(keeper.games, plan.games, nodes / (now - begun), timing.outlook, source.running()))
+                left = turns.remaining(plan.games - len(keeper.games))
+                progress.note(_note(keeper.games, nodes / (now - begun), left))
             progress.advance()
     interrupted = bool(interruptions)
     keeper.end("interrupted" if interrupted else "finished")
@@ -196,10 +191,9 @@ def _play(plan: SelfplayPlan, source: Source, keeper: _Keeper, before: int, prog
     return SelfplayEnd(keeper.games, plan.games, before, interrupted, nodes, seconds, source.fill)
 
 
-def _note(games: Sequence[PlayedGame], planned: int, rate: float, outlook: Outlook, running: Sequence[float]) -> str:
+def _note(games: Sequence[PlayedGame], rate: float, left: Remaining | None) -> str:
     """Results so far, nodes a second, and the time left by the model of games side by side."""
     wins, losses = (sum(game.result == result for game in games) for result in ("1-0", "0-1"))
-    left = outlook.remaining(planned - len(games), running)
     about = f", about {format_duration(left.seconds)} left" if left is not None else ""
     draws = sum(game.z == 0 for game in games)
     return f"+{wins:,} ={draws:,} -{losses:,}, {rate:,.0f} nodes/s{about}"

@@ -23,7 +23,7 @@ from valuerepair.play.lc0_selfplay import play_with_lc0
 from valuerepair.play.openings import Opening
 from valuerepair.play.record import GameRecord
 from valuerepair.play.referee import Rules
-from valuerepair.play.runner import Games, Pairing, play_games
+from valuerepair.play.runner import Pairing, play_games
 
 # Of the searches that go on at once some wait for what is known already: more of them keep the batches full.
 TREES_A_BATCH = 2
@@ -55,7 +55,6 @@ class ForestSource:
         if who.parallel is not None and who.parallel < 1:
             raise UsageError(f"--parallel {who.parallel}: must be at least 1")
         self._rules, self._seed = rules, seed
-        self._games: Games | None = None
         self._stack = ExitStack()
         try:
             nets = [self._stack.enter_context(open_net(spec, **who.how, say=say)) for spec in who.nets]
@@ -73,7 +72,6 @@ class ForestSource:
     def games(self, coming: Iterable[Pairing], halted: Callable[[], bool]) -> Iterator[GameRecord]:
         two = [self._players[0], self._players[-1]]
         with closing(play_games(coming, two, self._rules, self.jobs, seed=self._seed, halted=halted)) as games:
-            self._games = games
             yield from games
 
     def input_format(self) -> int:
@@ -82,9 +80,6 @@ class ForestSource:
         if others not in ([], [first]):
             raise UsageError(f"--training: the nets have input formats {first} and {others[0]}; records are of one")
         return first
-
-    def running(self) -> Sequence[float]:
-        return self._games.running() if self._games is not None else []
 
     @property
     def fill(self) -> Fill:
@@ -153,9 +148,6 @@ class Lc0Source:
         yield from play_with_lc0(
             openings, self._settings, numbers=numbers, chunks=self._chunks, resume=self._resume, stop=halted
         )
-
-    def running(self) -> Sequence[float]:
-        return []
 
     def __enter__(self) -> Lc0Source:
         return self
