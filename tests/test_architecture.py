@@ -25,6 +25,7 @@ ROOMS = (
     "deep",
     "candidates",
     "mining",
+    "cluster",
     "books",
     "play",
     "training",

@@ -1,0 +1,134 @@
+"""Dask as the driver uses it: a client, workers on this machine, and one task on one worker."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+from valuerepair.cluster.address import ClusterAddress
+from valuerepair.errors import ValueRepairError
+
+CONNECT_S = 15.0
+# A scheduler that was there and is gone may come back within this time: its supervisor starts it anew.
+RETURN_S = 120.0
+_ATTEMPT_S = 3.0
+_ANSWER_S = 30.0
+
+
+class SchedulerGone(Exception):
+    """The scheduler does not answer, has forgotten us, or is another one."""
+
+
+class Connection:
+    """A connected client. Its methods raise SchedulerGone when the scheduler is lost."""
+
+    def __init__(self, client: Any) -> None:
+        self._client = client
+        self._id = ""
+
+    async def workers(self) -> dict[str, dict[str, Any]]:
+        """The scheduler's facts of each worker, by address."""
+        if self._client.status != "running":
+            raise SchedulerGone
+        try:
+            facts = await asyncio.wait_for(self._client.scheduler.identity(n_workers=-1), _ANSWER_S)
+        except (OSError, asyncio.TimeoutError):
+            raise SchedulerGone from None
+        if facts["id"] != (self._id or facts["id"]):
+            raise SchedulerGone
+        self._id = facts["id"]
+        found: dict[str, dict[str, Any]] = facts["workers"]
+        return found
+
+    async def task(self, address: str, gpu: bool, priority: int, function: Callable[..., Any], *given: Any) -> Any:
+        """What a function gives on one worker, and never on another; the result is released there at once.
+
+        With `gpu` it counts against the worker's resource GPU. Raises what the function raises, SchedulerGone, and
+        KilledWorker where the scheduler saw the worker go.
+        """
+        from concurrent.futures import CancelledError
+
+        future = self._client.submit(
+            function,
+            *given,
+            pure=False,
+            retries=0,
+            workers=[address],
+            allow_other_workers=False,
+            priority=priority,
+            resources={"GPU": 1} if gpu else None,
+        )
+        try:
+            return await future
+        except CancelledError:
+            raise SchedulerGone from None
+        finally:
+            future.release()
+
+    async def close(self) -> None:
+        """Ends the connection, whatever state it is in."""
+        with contextlib.suppress(Exception):
+            await asyncio.wait_for(self._client.close(timeout=2), 10)
+
+
+def quiet() -> None:
+    """Dask's own lines would stand between ours; what they say is said in ours."""
+    import distributed  # noqa: F401  # it sets levels when it is imported
+
+    for name in ("distributed", "distributed.client", "distributed.scheduler", "distributed.nanny", "distributed.core"):
+        logging.getLogger(name).setLevel(logging.CRITICAL)
+    logging.getLogger("tornado.application").setLevel(logging.CRITICAL)
+
+
+async def connect(address: str, patience: float) -> Connection:
+    """Connects, trying for so many seconds. Raises SchedulerGone. TLS is as Dask's configuration says."""
+    from distributed import Client
+
+    deadline = time.monotonic() + patience
+    while True:
+        try:
+            client = await Client(address, asynchronous=True, timeout=_ATTEMPT_S, set_as_default=False)  # type: ignore[no-untyped-call]
+        except (OSError, asyncio.TimeoutError):
+            if time.monotonic() > deadline:
+                raise SchedulerGone from None
+            await asyncio.sleep(0.5)
+        except (ValueError, RuntimeError, TypeError) as error:
+            raise ValueRepairError(f"--cluster {address}: {error}") from None
+        else:
+            return Connection(client)
+
+
+@asynccontextmanager
+async def scheduler_of(where: ClusterAddress) -> AsyncIterator[str]:
+    """The scheduler's address; workers on this machine are started here, and ended with the block."""
+    if not where.local:
+        yield where.scheduler
+        return
+    import dask
+    from distributed import LocalCluster
+
+    calm = {
+        "logging": {"distributed": "critical"},
+        "distributed.worker.profile.enabled": False,
+        "distributed.scheduler.allowed-failures": 0,
+        # Another machine's preloads and plugins have no business here.
+        "distributed.scheduler.preload": [],
+    }
+    dashboard = None if where.dashboard is None else f"127.0.0.1:{where.dashboard}"
+    with dask.config.set(calm):
+        async with LocalCluster(  # type: ignore[no-untyped-call]
+            n_workers=where.local,
+            threads_per_worker=1,
+            processes=True,
+            host="127.0.0.1",
+            dashboard_address=dashboard,
+            worker_dashboard_address=None,
+            memory_limit=0,
+            asynchronous=True,
+        ) as cluster:
+            yield str(cluster.scheduler_address)
