@@ -67,7 +67,7 @@ def asked(folder: Path, line: str) -> list[tuple[str, str]]:
         ("vr stats --db none.db --net ", ["maia-1900"]),
         ("vr stats --oracle ", ["0123456789ab", "fedcba987654"]),
         ("vr stats --oracle f", ["fedcba987654"]),
-        ("vr eval --device c", ["cpu", "cuda"]),
+        ("vr eval --device c", ["cpu", "cuda", "cuda:f16"]),
         ("vr mine --result 1", ["1-0", "1/2-1/2"]),
         ("vr mine --deep l", ["lc0:nodes="]),
         ("vr nets pull m", ["maia-1900"]),

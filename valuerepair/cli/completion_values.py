@@ -99,14 +99,12 @@ def _configured() -> Any:
     return None
 
 
-DEVICES = of_words("auto", "cpu", "cuda", "tensorrt")
 # By the name that an option or argument has in its command; what is not here is completed by its own type, or not.
 BY_NAME: Mapping[str, Completer] = {
     "--net": nets,
     "--net2": nets,
     "--oracle": oracles,
     "--deep": of_words("stockfish:nodes=", "lc0:nodes=", "mcts:nodes=", "uci:", "recorded"),
-    "--device": DEVICES,
     "--history-fill": of_words("fen_only", "always", "no"),
     "--order": of_words("sequential", "shuffled"),
     "--format": of_words("parquet", "jsonl", "csv"),

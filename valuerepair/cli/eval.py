@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from valuerepair.cli.device import device_option
 from valuerepair.cli.verbosity import say
 from valuerepair.errors import ValueRepairError
 
@@ -24,7 +25,7 @@ LINES_AT_ONCE = 4096
 @click.option("--moves", default="", help="Moves played from the position (UCI or SAN), so the net sees the history.")
 @click.option("--net", "net_spec", metavar="NET", help="Net by name or file (default: maia-1900).")
 @click.option("--top", type=click.IntRange(0), default=5, show_default=True, help="How many moves to show.")
-@click.option("--device", default="auto", show_default=True, metavar="auto|cpu|cuda|tensorrt", help="Where it runs.")
+@device_option()
 @click.option("--threads", type=int, help="Cores to use (default: all).")
 @click.option(
     "--history-fill",

@@ -7,6 +7,8 @@ from typing import Any, TypeVar
 
 import click
 
+from valuerepair.cli.device import device_option
+
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 _SHARED = (
@@ -16,9 +18,7 @@ _SHARED = (
     click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="A search parameter of all sides."),
     click.option("--max-plies", default=450, show_default=True, help="Moves after which a game stays undecided."),
     click.option("--seed", default=0, show_default=True, help="Of the whole experiment."),
-    click.option(
-        "--device", default="auto", show_default=True, metavar="auto|cpu|cuda|tensorrt", help="Where it runs."
-    ),
+    device_option(),
     click.option("--threads", type=int, help="Cores to use (default: all)."),
     click.option("--plot", default="plot.png", show_default=True, help="The plot's file in the folder."),
     click.option("--report", is_flag=True, help="Play nothing: say what the games there show."),

@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from valuerepair.cli.device import device_option
 from valuerepair.cli.verbosity import is_quiet, say
 from valuerepair.store import DEFAULT_PATH
 
@@ -17,7 +18,7 @@ from valuerepair.store import DEFAULT_PATH
 @click.option("--oracle", "--deep", help="Deep search: its label or digest.  [default: that of the most]")
 @click.option("--alpha", default="auto", show_default=True, help="Centipawns of the logistic to Q.")
 @click.option("--q-from", type=click.Choice(["cp", "wdl"]), default="cp", show_default=True, help="Deep Q's source.")
-@click.option("--device", type=click.Choice(["auto", "cpu", "cuda", "tensorrt"]), default="auto", show_default=True)
+@device_option(reference=True)
 @click.option("--threads", type=int, help="Threads of the net.  [default: all cores]")
 @click.option("--show", type=click.IntRange(0), default=10, show_default=True, help="Candidates listed, worst first.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")

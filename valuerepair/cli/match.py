@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from valuerepair.cli.device import device_option
 from valuerepair.cli.verbosity import is_quiet, say
 
 
@@ -31,7 +32,7 @@ from valuerepair.cli.verbosity import is_quiet, say
 @click.option("--win", metavar="PLIES,Q", help="Win when both sides gave one at least Q for PLIES.")
 @click.option("--resign", type=float, default=0.0, help="A side below this chance (per cent) gives up.")
 @click.option("--syzygy", metavar="PATH", default="", help="Tables that end games, folders separated as in PATH.")
-@click.option("--device", default="auto", show_default=True, metavar="auto|cpu|cuda|tensorrt", help="Where nets run.")
+@device_option()
 @click.option("--threads", type=int, help="Cores for nets (default: all).")
 @click.option("--winograd", is_flag=True, help="Convolve by Winograd's algorithm, see `vr search`.")
 @click.option("--json", "as_json", is_flag=True, help="The result as one JSON object.")

@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from valuerepair.cli.device import device_option
 from valuerepair.cli.verbosity import is_quiet, say
 from valuerepair.store import DEFAULT_PATH
 
@@ -19,7 +20,7 @@ from valuerepair.store import DEFAULT_PATH
 @click.option("--threshold", type=float, default=0.55, show_default=True, help="|net Q - deep Q| of a candidate.")
 @click.option("--plot", metavar="FILE", help="Draw it: .png, .svg or .pdf.")
 @click.option("-o", "--output", metavar="FILE", help="Positions that any net is wrong on: .parquet, .jsonl or .csv.")
-@click.option("--device", type=click.Choice(["auto", "cpu", "cuda", "tensorrt"]), default="auto", show_default=True)
+@device_option(reference=True)
 @click.option("--threads", type=int, help="Threads of the net.  [default: all cores]")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 def command(

@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from valuerepair.cli.device import device_option
 from valuerepair.cli.verbosity import say
 
 
@@ -24,7 +25,7 @@ from valuerepair.cli.verbosity import say
 @click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="Any other search parameter; repeatable.")
 @click.option("--list-settings", is_flag=True, help="Only name the parameters and their defaults.")
 @click.option("--top", type=click.IntRange(1), help="How many moves to show.  [default: all with visits]")
-@click.option("--device", default="auto", show_default=True, metavar="auto|cpu|cuda|tensorrt", help="Where it runs.")
+@device_option()
 @click.option("--threads", type=int, help="Cores to use (default: all).")
 @click.option(
     "--history-fill",

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from valuerepair.cli.device import device_option
 from valuerepair.store import DEFAULT_PATH
 
 if TYPE_CHECKING:
@@ -44,9 +45,7 @@ _OPTIONS = (
     click.option("--db", default=DEFAULT_PATH, show_default=True, help="The store; made if it is not there."),
     click.option("--no-db", is_flag=True, help="Keep nothing in a store."),
     click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Of temperature and noise."),
-    click.option(
-        "--device", default="auto", show_default=True, metavar="auto|cpu|cuda|tensorrt", help="Where it runs."
-    ),
+    device_option(),
     click.option("--threads", type=int, help="Cores to use (default: all)."),
     click.option("--winograd", is_flag=True, help="Convolve by Winograd's algorithm: faster on a CPU."),
     click.option("--json", "as_json", is_flag=True, help="The report as one JSON object."),
