@@ -48,7 +48,7 @@ from valuerepair.store import DEFAULT_PATH
 @click.option("--workers", type=int, help="Searches at once.  [default: an engine a core; mcts: full batches]")
 @click.option("--threads", type=int, help="Threads of reading and of the net.  [default: 2, all cores]")
 @device_option()
-@click.option("--history-fill", type=click.Choice(["fen_only", "always", "no"]), default="fen_only", show_default=True)
+@click.option("--history-fill", type=click.Choice(["fen_only", "always", "no"]), default="fen_only", help="As in lc0.")
 @click.option("--winograd", is_flag=True, help="Convolve as Winograd does: faster on a CPU; Q moves by some 1e-5.")
 @click.option("--limit", type=int, help="Stop after so many deep searches; the same command goes on.")
 @click.option("--screen", default="auto", show_default=True, help="auto, off, or the nodes of the rungs: 5000,50000.")
@@ -57,6 +57,7 @@ from valuerepair.store import DEFAULT_PATH
 @click.option(
     "--screen-search", type=int, help="Nodes of a small search by the net as a signal.  [default: 0; GPU: 50]"
 )
+@click.option("--cluster", help="Run net and searches on Dask: tcp://HOST:8786, tls://..., a .json file or local:4.")
 @click.option("--retry-failed", is_flag=True, help="Search again what the engine failed on before.")
 def command(archives: tuple[str, ...], db: str, net: str | None, deep: str | None, **given: Any) -> None:
     """Find the positions a net misjudges.
@@ -71,9 +72,11 @@ def command(archives: tuple[str, ...], db: str, net: str | None, deep: str | Non
       vr mine games.pgn.zst
       vr mine lichess.pgn.zst --positions 1000 --min-elo 2000 --deep stockfish:nodes=200000
       vr mine training-run.tar --deep recorded
+      vr mine games.pgn.zst --cluster tcp://scheduler:8786
     """
     from valuerepair.archives import total_bytes
-    from valuerepair.mining import MineOptions, fitting_screen, mine, open_evaluators, parse_screen
+    from valuerepair.cluster import evaluators
+    from valuerepair.mining import MineOptions, fitting_screen, mine, parse_screen
     from valuerepair.progress import Progress
     from valuerepair.store import Store
     from valuerepair.store.queries import alpha_option
@@ -85,11 +88,12 @@ def command(archives: tuple[str, ...], db: str, net: str | None, deep: str | Non
         screen=parse_screen(*(given[name] for name in ("screen", "recall", "audit", "screen_search"))),
         **{name: given[name] for name in ("threshold", "q_from", "limit", "retry_failed")},
     )
+    opening = evaluators(given["cluster"])
     total_bytes(archives)  # Raises for a missing file, before anything is made or loaded.
     net_options = {name: given[name] for name in ("device", "threads", "history_fill", "winograd")}
     with (
         Store.open(db, create=True) as store,
-        open_evaluators(archives, options.sample, deep, net, given["workers"], say, **net_options) as opened,
+        opening(archives, options.sample, deep, net, given["workers"], say, **net_options) as opened,
         Progress("mining", unit="positions", quiet=is_quiet()) as progress,
     ):
         options = replace(options, sample=opened.sample, screen=fitting_screen(opened, options.screen, say))
