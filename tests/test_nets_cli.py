@@ -145,7 +145,6 @@ def test_the_key_does_not_depend_on_the_way(shared_data: Path) -> None:
         (("--moves", "e4 e6 Ke3"), 2, "position 'startpos': move 'Ke3' is not legal in rnbqkbnr/pppp1ppp/4p3/8/4P3/"),
         (("--net", "maya"), 2, "net 'maya': neither a known net (maia-1900) nor a file; give a path to a .pb.gz or"),
         (("--net", "./gone.pb.gz"), 1, "gone.pb.gz: no such net file; `vr nets list` shows the nets known by name"),
-        (("--device", "gpu"), 2, "eval: Invalid value for '--device': 'gpu' is not one of 'auto', 'cpu', 'openvino', '"),
     ],
 )
 def test_error_lines(words: tuple[str, ...], code: int, message: str) -> None:

@@ -11,8 +11,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
 from valuerepair.archives import ReadReport, SampleOptions, sample
+from valuerepair.cli import cli
 from valuerepair.errors import ValueRepairError
 from valuerepair.mcts.net_evaluator import NetEvaluator
 from valuerepair.nets import Net, RawOutputs, canary, open_net, openvino_session, providers
@@ -103,6 +105,19 @@ def test_values_of_another_precision_are_another_nets() -> None:
     names = [NetIdentity("n", "ab" * 32, "wdl", 1, 9, device.variant).key for device in BY_WORD.values()]
     assert len(set(names)) == 3
     assert {BY_WORD[word].variant for word in ("openvino", "cuda:f16", "tensorrt:f16")} == {"-bf16", "-f16"}
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["eval", "--device", "gpu"], "'gpu' is not one of 'auto', 'cpu', 'openvino', 'openvino:f32', 'cuda', "),
+        (["label", "--device", "openvino"], "'openvino' is not one of 'auto', 'cpu', 'openvino:f32', 'cuda', 'tens"),
+    ],
+)
+def test_a_word_that_is_none_is_told(words: list[str], said: str) -> None:
+    done = CliRunner().invoke(cli, words)
+    assert done.exit_code == 2
+    assert f"Invalid value for '--device': {said}" in done.stderr
 
 
 # -- OpenVINO ---------------------------------------------------------------------------------------------------------
