@@ -134,7 +134,7 @@ def test_killed_at_any_moment_and_resumed_it_ends_as_if_never_killed(tmp_path: P
         kept = len(read_written(path)[0])
         if how == signal.SIGINT and kept < 16:
             assert process.returncode == 130, errors
-            assert "give the same command again to go on" in said
+            assert "give the same command again to go on" in errors
             assert len(plays(tmp_path / "a.db")) == kept
     with path.open("a") as file:
         file.write('[Event "vr self')  # a game that a crash cut

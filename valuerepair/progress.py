@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 import threading
@@ -20,7 +21,7 @@ _WITHOUT_ETA = "{l_bar}{bar}| {n_fmt}/{total_fmt} [{elapsed}{postfix}]"
 class Progress:
     """Counts work done towards `total` (None: unknown) and shows it on standard error with an ETA.
 
-    On a terminal this is a tqdm bar; elsewhere a plain line at most every ten seconds, so that logs stay short.
+    On a terminal that can move its cursor this is a tqdm bar; elsewhere (TERM=dumb too) a plain line at most every ten seconds, so that logs stay short.
     `quiet` shows nothing. With `own_eta` the time left is not that of equal pieces one after another: the caller
     knows better and says it in its `note`. Use as a context manager.
     """
@@ -29,7 +30,7 @@ class Progress:
         self, label: str, total: int | None = None, unit: str = "", *, quiet: bool = False, own_eta: bool = False
     ) -> None:
         self._label, self._unit, self._quiet = label, unit, quiet
-        self._terminal = sys.stderr.isatty() and not quiet
+        self._terminal = sys.stderr.isatty() and os.environ.get("TERM") != "dumb" and not quiet
         self._started = self._shown = time.monotonic()
         self._note, self._own_eta = "", own_eta
         self.total, self.done = total, 0

@@ -65,7 +65,8 @@ def pull(name: str) -> None:
 
 @command.command()
 @click.argument("net", required=False)
-def describe(net: str | None) -> None:
+@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+def describe(net: str | None, as_json: bool) -> None:
     """Say what a net is: planes, heads, tower, SHA-256.
 
     \b
@@ -73,8 +74,11 @@ def describe(net: str | None) -> None:
       vr nets describe maia-1900
       vr nets describe my-net.onnx
     """
+    import json
+
+    from valuerepair.nets.description import describe as description
     from valuerepair.nets.description import describe_lines
     from valuerepair.nets.registry import locate
 
-    for line in describe_lines(locate(net, say)):
-        click.echo(line)
+    found = description(locate(net, say))
+    click.echo(json.dumps(found) if as_json else "\n".join(describe_lines(found)))

@@ -72,7 +72,8 @@ def command(book: str, **given: Any) -> None:
         click.echo("\n".join([*lines(told), *_speed(told, end.before)]))
     if end.interrupted:
         click.echo(
-            f"{given['output']}: {len(end.games):,} of {end.planned:,} games; give the same command again to go on"
+            f"{given['output']}: {len(end.games):,} of {end.planned:,} games; give the same command again to go on",
+            err=True,
         )
         click.get_current_context().exit(130)
 

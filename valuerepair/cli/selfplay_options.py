@@ -31,7 +31,9 @@ _OPTIONS = (
     click.option("--temperature", metavar="T", help="Moves are drawn by visits^(1/T).  [default: 0, the best move]"),
     click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="Any other search parameter."),
     click.option("--reuse-tree", is_flag=True, help="Keep a game's tree from move to move; its visits count."),
-    click.option("--history-fill", default="fen_only", show_default=True, metavar="no|fen_only|always"),
+    click.option(
+        "--history-fill", default="fen_only", show_default=True, metavar="no|fen_only|always", help="As in lc0."
+    ),
     click.option("--syzygy", metavar="PATH", help="Folders of tables, for the search and to end games."),
     click.option(
         "--resign", type=float, default=0.0, show_default=True, help="Per cent of winning chance to resign at."
