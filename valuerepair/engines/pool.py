@@ -186,6 +186,7 @@ class EnginePool:
                     engine.search("position startpos", probe, min(_PROBE_SECONDS, self._setup.start_seconds))
                 except EngineTimeout as error:
                     raise EngineTimeout(f"{error} for {probe!r}: does it know this limit?") from None
+                engine.clear()  # else the first position is searched with what the probe left, and no other is
         except BaseException as error:
             self._drop(0)
             first.set_exception(error)
