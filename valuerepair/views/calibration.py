@@ -90,8 +90,7 @@ def drawing(store: Store, asked: Asked) -> Drawing:
 
 def _draw_bins(axes: Axes, bins: list[Bin], colour: str, marker: str, gid: str, label: str) -> None:
     x, y = [each.q for each in bins], [each.z for each in bins]
-    margins = [[each.z - each.low for each in bins], [each.high - each.z for each in bins]]
-    axes.errorbar(x, y, margins, fmt="none", ecolor=colour, elinewidth=0.9, gid=f"{gid}-intervals")
+    axes.vlines(x, [each.low for each in bins], [each.high for each in bins], colour, lw=0.9, gid=f"{gid}-intervals")
     axes.plot(x, y, marker, color=colour, ms=6, ls="-", lw=0.8, gid=gid, label=label)
     for each in bins:
         axes.annotate(f"{each.positions:,}", (each.q, each.z), xytext=(5, 4 if gid == "net" else -10),

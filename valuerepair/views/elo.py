@@ -94,6 +94,8 @@ def _names(games: Sequence[WrittenGame], path: str) -> tuple[str, str]:
     if "White" not in tags or "Black" not in tags:
         raise _no_match(path)
     names = (tags["White"], tags["Black"])
+    if names[0] == names[1]:  # self-play: nobody's Elo
+        raise _no_match(path)
     return names if games[0].number % 2 == 0 else (names[1], names[0])
 
 

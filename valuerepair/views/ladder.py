@@ -25,8 +25,8 @@ def recall(store: Store, asked: Asked) -> Drawing:
 
     The curve is cross-validated on what was searched in full by way of all rungs (`deep.screen_fit.curve`), for a row
     of wanted recalls; its intervals are Wilson's for as many candidates. The diamond is what the store's runs had, with
-    recall estimated from audited cuts. Artists carry a gid: ``curve``, ``curve-intervals``, ``runs``, ``brute-force``.
-    Raises ValueRepairError where nothing was screened, or too little to fit.
+    recall estimated from audited cuts. Artists carry a gid: ``curve``, ``curve-intervals``, ``runs``,
+    ``runs-interval``, ``brute-force``. Raises ValueRepairError where nothing was screened, or too little to fit.
     """
     from valuerepair.views.screen_table import screen_table
 
@@ -42,9 +42,8 @@ def recall(store: Store, asked: Asked) -> Drawing:
         at_work = ""
         if found is not None and found["saving"] and found["recall"] is not None:
             share, kept = 1 / found["saving"], found["recall"]
-            low, high = kept - found["recall_low"], found["recall_high"] - kept
-            axes.errorbar(share, kept, [[low], [high]], fmt="D", color=style.VERMILLION, ms=6, elinewidth=0.9,
-                          gid="runs", label="the store's runs, by audits")  # fmt: skip
+            axes.vlines(share, found["recall_low"], found["recall_high"], style.VERMILLION, lw=0.9, gid="runs-interval")
+            axes.plot(share, kept, "D", color=style.VERMILLION, ms=6, gid="runs", label="the store's runs, by audits")
             at_work = f"; runs: 1/{found['saving']:.1f} of the nodes, recall {100 * kept:.1f} %"
         axes.set_xscale("log")
         ticks = [t for t in (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1) if t >= 0.8 * min(point.share for point in points)]
@@ -67,8 +66,7 @@ def _draw_curve(axes: Axes, points: Sequence[CurvePoint]) -> None:
     known = [point for point in points if not math.isnan(point.recall) and point.positives]
     x, y = [point.share for point in known], [point.recall for point in known]
     bounds = [proportion_confint(p.recall * p.positives, p.positives, method="wilson") for p in known]
-    margins = [[v - b[0] for v, b in zip(y, bounds, strict=True)], [b[1] - v for v, b in zip(y, bounds, strict=True)]]
-    axes.errorbar(x, y, np.maximum(margins, 0), fmt="none", ecolor=style.SKY, elinewidth=0.9, gid="curve-intervals")
+    axes.vlines(x, [low for low, _ in bounds], [high for _, high in bounds], style.SKY, lw=0.9, gid="curve-intervals")
     axes.plot(x, y, "o", ls="-", lw=1.2, ms=5, color=style.BLUE, gid="curve", label="ladder, cross-validated")
     for point in known:
         axes.annotate(f"{point.wanted:g}", (point.share, point.recall), xytext=(4, -9), textcoords="offset points",
@@ -83,7 +81,7 @@ def survival(store: Store, asked: Asked) -> Drawing:
 
     Of what is known to be one or the other, by weight: cut positions that were audited stand for all that were cut.
     Positions from before there was a ladder are left out. Bars are 95 % intervals. Artists carry a gid:
-    ``candidates``, ``others``. Raises ValueRepairError where no ladder was in use.
+    ``candidates``, ``others``, and ``candidates-intervals``. Raises ValueRepairError where no ladder was in use.
     """
     frame = asked.frame(store)
     net_id, oracle_id = store.pick(frame.attrs["net"]["sha256"], frame.attrs["oracle"]["digest"])
@@ -131,6 +129,5 @@ def survivors(cut_at: Floats, weight: Floats, rungs: Sequence[int]) -> list[Rate
 
 def _draw_survival(axes: Axes, rates: Sequence[Rate], colour: str, marker: str, gid: str, label: str) -> None:
     x, y = range(len(rates)), [rate.rate for rate in rates]
-    margins = [[max(r.rate - r.low, 0) for r in rates], [max(r.high - r.rate, 0) for r in rates]]
-    axes.errorbar(x, y, margins, fmt="none", ecolor=colour, elinewidth=0.9, gid=f"{gid}-intervals")
+    axes.vlines(x, [r.low for r in rates], [r.high for r in rates], colour, lw=0.9, gid=f"{gid}-intervals")
     axes.plot(x, y, marker, ls="-", lw=1.2, ms=5, color=colour, gid=gid, label=label)

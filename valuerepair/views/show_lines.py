@@ -6,6 +6,7 @@ from typing import Any
 
 import chess
 
+from valuerepair.candidates.labelled import KINDS
 from valuerepair.views.plain import printable
 
 _NAME = 60  # characters of a player or an event that are shown
@@ -94,7 +95,9 @@ def _verdict(shown: dict[str, Any]) -> list[str]:
 
 
 def _labels(shown: dict[str, Any]) -> list[str]:
-    found = [_line("labels", ", ".join(shown["labels"]))] if shown["labels"] else []
+    # Families and signatures are for picking; a reader has the board and the opening's name.
+    words = [word for word in shown["labels"] if word.partition(":")[0] not in KINDS]
+    found = [_line("labels", ", ".join(words))] if words else []
     return found + ([_line("opening", shown["opening"])] if shown["opening"] else [])
 
 

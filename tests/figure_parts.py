@@ -1,0 +1,62 @@
+"""What a matplotlib figure holds, found by the gid of its artists."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from matplotlib.artist import Artist
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Rectangle
+from matplotlib.text import Text
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+
+
+def artist(figure: Figure, gid: str) -> Any:
+    """The one artist with that gid."""
+    (found,) = figure.findobj(lambda each: isinstance(each, Artist) and each.get_gid() == gid)
+    return found
+
+
+def has(figure: Figure, gid: str) -> bool:
+    return bool(figure.findobj(lambda each: isinstance(each, Artist) and each.get_gid() == gid))
+
+
+def line(figure: Figure, gid: str) -> tuple[Floats, Floats]:
+    """x and y of a line."""
+    found = artist(figure, gid)
+    assert isinstance(found, Line2D)
+    return np.asarray(found.get_xdata(), float), np.asarray(found.get_ydata(), float)
+
+
+def margins(figure: Figure, gid: str) -> Floats:
+    """[n, 2] lower and upper ends of vertical bars."""
+    return np.array([[segment[0][1], segment[-1][1]] for segment in artist(figure, gid).get_segments()])
+
+
+def band(figure: Figure, gid: str) -> dict[float, tuple[float, float]]:
+    """x -> lower and upper end of a `fill_between`."""
+    (path,) = artist(figure, gid).get_paths()
+    ends: dict[float, list[float]] = {}
+    for x, y in path.vertices:
+        ends.setdefault(round(float(x), 9), []).append(float(y))
+    return {x: (min(ys), max(ys)) for x, ys in ends.items()}
+
+
+def bars(figure: Figure) -> dict[str, tuple[float, float, float]]:
+    """Name of each horizontal bar -> its length and the ends of its interval."""
+    (axes,) = figure.axes
+    found = {}
+    for i, name in enumerate(label.get_text() for label in axes.get_yticklabels()):
+        bar = artist(figure, f"bar-{i}")
+        assert isinstance(bar, Rectangle)
+        low, high = line(figure, f"interval-{i}")[0]
+        found[name] = (float(bar.get_width()), float(low), float(high))
+    return found
+
+
+def words(figure: Figure) -> str:
+    return "\n".join(each.get_text() for each in figure.findobj(Text) if isinstance(each, Text))
