@@ -10,6 +10,8 @@ import click
 from valuerepair.cli.device import device_option
 from valuerepair.cli.verbosity import is_quiet, say
 
+_ORDER = click.Choice(["sequential", "shuffled"])
+
 
 @click.command()
 @click.argument("side_a", metavar="A")
@@ -18,7 +20,7 @@ from valuerepair.cli.verbosity import is_quiet, say
 @click.option(
     "--openings", metavar="BOOK", help="PGN, EPD or FEN file.  [default: a built-in list, one for an ECO code]"
 )
-@click.option("--order", type=click.Choice(["sequential", "shuffled"]), default="sequential", help="Of the openings.")
+@click.option("--order", type=_ORDER, default="sequential", show_default=True, help="Of the openings.")
 @click.option("--nodes", metavar="N", help="Nodes a move, for sides without a limit of their own.")
 @click.option("--movetime", metavar="TIME", help="Time a move: 100ms, 0.1s.")
 @click.option("--tc", "clock", metavar="CLOCK", help="A clock with increment for both: 10+0.1 (seconds), 1:30+1.")
