@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from valuerepair.api.asking import search as search
     from valuerepair.api.making import mine as mine
     from valuerepair.api.making import plot as plot
+    from valuerepair.api.making import plot_remeasured as plot_remeasured
     from valuerepair.api.making import remeasure as remeasure
     from valuerepair.api.making import write_books as write_books
     from valuerepair.api.making import write_report as write_report
@@ -27,9 +28,13 @@ if TYPE_CHECKING:
     from valuerepair.mcts.params import SearchParams as SearchParams
     from valuerepair.nets import open_net as open_net
     from valuerepair.positions import Position as Position
+    from valuerepair.values import cp_to_q as cp_to_q
+    from valuerepair.values import fit_alpha as fit_alpha
+    from valuerepair.views.boards import sheet as draw_boards
 
 __version__ = "0.1.0"
 
+# Name -> where it is; behind a colon what it is called there, if that differs.
 _HOMES = {
     "BookOptions": "books.options",
     "Candidate": "api.mined",
@@ -40,11 +45,15 @@ _HOMES = {
     "SearchParams": "mcts.params",
     "UsageError": "errors",
     "ValueRepairError": "errors",
+    "cp_to_q": "values",
+    "draw_boards": "views.boards:sheet",
     "evaluate": "api.asking",
+    "fit_alpha": "values",
     "mine": "api.making",
     "open_net": "nets",
     "open_store": "api.mined",
     "plot": "api.making",
+    "plot_remeasured": "api.making",
     "remeasure": "api.making",
     "search": "api.asking",
     "write_books": "api.making",
@@ -61,11 +70,15 @@ __all__ = [
     "UsageError",
     "ValueRepairError",
     "__version__",
+    "cp_to_q",
+    "draw_boards",
     "evaluate",
+    "fit_alpha",
     "mine",
     "open_net",
     "open_store",
     "plot",
+    "plot_remeasured",
     "remeasure",
     "search",
     "write_books",
@@ -73,14 +86,17 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> object:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module
+if not TYPE_CHECKING:  # a checker that saw it would let any name pass
 
-    value: object = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
-    globals()[name] = value
-    return value
+    def __getattr__(name: str) -> object:
+        if name not in _HOMES:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from importlib import import_module
+
+        home, _, there = _HOMES[name].partition(":")
+        value: object = getattr(import_module(f"{__name__}.{home}"), there or name)
+        globals()[name] = value
+        return value
 
 
 def __dir__() -> list[str]:

@@ -133,20 +133,34 @@ def write_books(store: Stored, directory: Path, options: BookOptions | None = No
         return _write_books(opened, options or BookOptions(), os.fspath(directory))
 
 
-def plot(kind: str, store: Stored, path: Path | None = None, **options: Any) -> Figure:
-    """Draws one of the project's figures of a store: `vr plot`. `path` also writes it (.png, .svg or .pdf).
+def plot(kind: str, source: Stored, path: Path | None = None, **options: Any) -> Figure:
+    """Draws one of the project's figures: `vr plot`. `path` also writes it (.png, .svg or .pdf).
 
-    `kind` is one of `valuerepair.views.figures.KINDS` (``scatter``, ``calibration``, ...); `options` are those of its
-    kind, as `threshold`, `net`, `oracle`, `alpha`. The figure is matplotlib's, made without pyplot: as the last line of
-    a notebook's cell it is shown. Raises UsageError for another kind or ending, ValueRepairError where there is nothing
-    to draw.
+    `kind` is one of `valuerepair.views.figures.KINDS` (``scatter``, ``calibration``, ...), `source` a store, open or by
+    its path, or the file that the kind reads. `options` are those of the kind, as `threshold`, `net`, `oracle`,
+    `alpha`, `weighted`. The figure is matplotlib's, made without pyplot: as the last line of a notebook's cell it is
+    shown. Raises UsageError for another kind, option or ending, ValueRepairError where there is nothing to draw.
     """
     from valuerepair.views import figures, style
 
     if path is not None:
         style.format_of(path)
-    with _open(store) as opened:
-        figure: Figure = figures.draw(kind, opened, **options)
+    figure = figures.draw(kind, source, **options)
+    if path is not None:
+        style.save(figure, path)
+    return figure
+
+
+def plot_remeasured(found: Remeasured, path: Path | None = None) -> Figure:
+    """Draws a comparison of nets (`remeasure`): `vr remeasure --plot`. `path` also writes it (.png, .svg or .pdf).
+
+    Left every position, one net's disagreement against the other's; right what changed by label, with intervals.
+    """
+    from valuerepair.views import remeasure_plot, style
+
+    if path is not None:
+        style.format_of(path)
+    figure = remeasure_plot.draw(found)
     if path is not None:
         style.save(figure, path)
     return figure

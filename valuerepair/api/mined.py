@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from valuerepair.candidates import verdict
-from valuerepair.candidates.labelled import names, with_labels
 from valuerepair.positions import Origin, Position
 from valuerepair.store import plays
 from valuerepair.store.queries import QFrom
@@ -152,9 +150,13 @@ class MinedStore(Store):
 
         joined = frame
         if labels:
+            from valuerepair.candidates.labelled import names, with_labels
+
             joined = with_labels(self, frame)
             joined = joined.assign(labels=pd.Series(names(joined), joined.index, object))
         if verdicts:
+            from valuerepair.candidates import verdict
+
             joined = joined.join(verdict.evidence(self, frame))
         if results:
             found = plays.outcomes(self)

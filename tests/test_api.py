@@ -1,0 +1,306 @@
+"""The public Python interface does what the commands do, on data/sample.db, and is typed and lazy."""
+
+from __future__ import annotations
+
+import ast
+import json
+import math
+import shutil
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import chess
+import numpy as np
+import pandas as pd
+import pytest
+from click.testing import CliRunner
+
+import valuerepair as vr
+from valuerepair.cli import cli
+from valuerepair.deep.searching import Searched
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from typing_extensions import assert_type
+
+ROOT = Path(__file__).parents[1]
+SAMPLE = ROOT / "data" / "sample.db"
+THRESHOLD = 0.35
+HEAVY = ("numpy", "pandas", "matplotlib", "numba", "chess", "onnxruntime", "scipy", "click", "sqlite3", "tqdm")
+FEN = "r1bqkbnr/pppp1ppp/2n5/4p3/2B1P3/5Q2/PPPP1PPP/RNB1K1NR b KQkq - 3 3"
+
+
+@pytest.fixture
+def store() -> Iterator[vr.MinedStore]:
+    with vr.open_store(SAMPLE) as opened:
+        yield opened
+
+
+@pytest.fixture
+def sql() -> Iterator[sqlite3.Connection]:
+    connection = sqlite3.connect(f"file:{SAMPLE}?mode=ro", uri=True)
+    yield connection
+    connection.close()
+
+
+def command(*words: str) -> str:
+    result = CliRunner().invoke(cli, words, catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+# -- the package's own names ------------------------------------------------------------------------------------------
+
+
+def test_importing_the_package_imports_nothing_heavy() -> None:
+    code = (
+        "import sys, time; before = time.process_time(); import valuerepair; spent = time.process_time() - before\n"
+        f"print(spent, [name for name in {HEAVY!r} if name in sys.modules])"
+    )
+    runs = [subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True) for _ in range(3)]
+    said = [run.stdout.split(" ", 1) for run in runs]
+    assert {modules.strip() for _, modules in said} == {"[]"}
+    assert min(float(spent) for spent, _ in said) < 0.05
+
+
+def test_reading_a_store_loads_neither_engines_nor_plots() -> None:
+    code = (
+        f"import sys, valuerepair as vr\nvr.open_store({str(SAMPLE)!r}).frame()\n"
+        "print([name for name in ('matplotlib', 'onnxruntime', 'numba', 'chess') if name in sys.modules])"
+    )
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
+
+
+def test_every_public_name_is_there_and_seen_by_type_checkers() -> None:
+    tree = ast.parse(Path(vr.__file__).read_text("utf-8"))
+    typed = {
+        alias.asname or alias.name
+        for node in tree.body
+        if isinstance(node, ast.If)
+        for statement in node.body
+        if isinstance(statement, ast.ImportFrom)
+        for alias in statement.names
+    }
+    assert typed == set(vr.__all__) - {"__version__"}
+    for name in vr.__all__:
+        assert getattr(vr, name).__doc__, name
+    assert set(vr.__all__) <= set(dir(vr))
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        vr.nothing  # type: ignore[attr-defined]  # noqa: B018  # what is not there, is not there
+
+
+def test_types_are_those_that_are_said(store: vr.MinedStore) -> None:
+    candidate, searched = next(store.iter_candidates(THRESHOLD)), vr.search(FEN, 2)
+    assert (type(candidate), type(searched[0])) == (vr.Candidate, Searched)
+    if TYPE_CHECKING:  # mypy fails where a name of the package is not typed
+        assert_type(vr.open_store(SAMPLE), vr.MinedStore)
+        assert_type(store.frame(), pd.DataFrame)
+        assert_type(candidate, vr.Candidate)
+        assert_type(searched, list[Searched])
+
+
+# -- frames and candidates --------------------------------------------------------------------------------------------
+
+
+def test_labels_are_those_of_vr_export(store: vr.MinedStore, tmp_path: Path) -> None:
+    out = tmp_path / "rows.jsonl"
+    command("export", "--db", str(SAMPLE), "--labels", "-o", str(out))
+    rows = {row["position_id"]: row for row in map(json.loads, out.read_text("utf-8").splitlines())}
+    frame = store.frame(labels=True)
+    assert set(rows) == set(frame["position_id"])
+    for row in frame.to_dict("records"):
+        there = rows[row["position_id"]]
+        assert [row[name] for name in ("sign", "blind", "material_family")] == [
+            there[name] for name in ("sign", "blind", "material_family")
+        ]
+
+
+def test_labels_follow_from_raw_rows(store: vr.MinedStore, sql: sqlite3.Connection) -> None:
+    query = (
+        "SELECT p.position_id, p.p, p.rank FROM priors p JOIN nets n ON n.id = p.net_id AND n.name = 'maia-1900' "
+        "JOIN deep_values v ON v.position_id = p.position_id AND v.stage = 'full' "
+        "WHERE p.move = (instr('abcdefgh', substr(v.best_move, 1, 1)) - 1) + 8 * (substr(v.best_move, 2, 1) - 1) "
+        "+ 64 * ((instr('abcdefgh', substr(v.best_move, 3, 1)) - 1) + 8 * (substr(v.best_move, 4, 1) - 1)) "
+        "AND length(v.best_move) = 4"
+    )
+    priors = {position: (p, rank) for position, p, rank in sql.execute(query)}
+    checked = 0
+    for candidate in store.iter_candidates(THRESHOLD):
+        if candidate.position_id in priors:
+            p, rank = priors[candidate.position_id]
+            blind = "value-blind" if rank == 1 or p >= 0.1 else "policy-blind" if p < 0.01 else "partly-blind"
+            assert blind in candidate.labels
+            checked += 1
+        assert ("optimistic" in candidate.labels) == (candidate.net_q > candidate.deep_q)
+        assert ("in-check" in candidate.labels) == chess.Board(candidate.fen).is_check()
+    assert checked > 30
+
+
+def test_candidates_are_whole_records(store: vr.MinedStore) -> None:
+    found = list(store.iter_candidates(THRESHOLD))
+    alpha = store.frame(text=False).attrs["alpha"]["value"]
+    assert [abs(c.disagreement) for c in found] == sorted((abs(c.disagreement) for c in found), reverse=True)
+    assert len(found) == len(store.candidates(THRESHOLD)) > 40
+    for candidate in found:
+        board = chess.Board(candidate.start_fen)
+        for move in candidate.moves:
+            board.push_uci(move)
+        assert board.fen() == candidate.fen
+        assert candidate.white_to_move == board.turn
+        assert candidate.ply == board.ply()
+        assert candidate.source == "data/games.pgn.zst"
+        if candidate.mate is not None:
+            assert candidate.deep_q == math.copysign(1, candidate.mate)
+        elif candidate.cp is not None:
+            assert candidate.deep_q == pytest.approx(2 / (1 + math.exp(-candidate.cp / alpha)) - 1)
+        assert abs(candidate.disagreement) >= THRESHOLD
+        assert candidate.position.moves == candidate.moves
+
+
+def test_verdicts_are_those_that_vr_stats_counts(store: vr.MinedStore) -> None:
+    counted = json.loads(command("stats", "--db", str(SAMPLE), "--threshold", str(THRESHOLD), "--json"))
+    verdicts = store.candidates(THRESHOLD, verdicts=True)["verdict"].value_counts()
+    said = {word: rate["count"] for word, rate in counted["confirmed"]["rates"].items()}
+    assert verdicts.to_dict() == {word: count for word, count in said.items() if count}
+    assert verdicts.sum() > 40
+
+
+def test_outcomes_are_the_games_results(store: vr.MinedStore, sql: sqlite3.Connection) -> None:
+    points = {"1-0": 1.0, "0-1": -1.0, "1/2-1/2": 0.0}
+    results: dict[int, list[float]] = {}
+    query = "SELECT p.id, g.result, p.side FROM plays g JOIN positions p ON p.key = g.key WHERE g.result <> '*'"
+    for number, result, side in sql.execute(query):
+        results.setdefault(number, []).append(points[result] * (1 if side == "w" else -1))
+    frame = store.frame(text=False, outcomes=True).set_index("position_id")
+    assert frame["z_games"].to_dict() == {number: len(results.get(number, ())) for number in frame.index}
+    played = frame[frame["z_games"] > 0]
+    assert len(played) >= 40
+    for number, z in played["z"].items():
+        assert z == pytest.approx(np.mean(results[int(str(number))]))
+    assert frame["z"].isna().sum() == len(frame) - len(played)
+
+
+# -- nets -------------------------------------------------------------------------------------------------------------
+
+
+def test_evaluating_a_frame_gives_the_values_that_were_mined(store: vr.MinedStore) -> None:
+    frame = store.frame().sample(40, random_state=1)
+    found = vr.evaluate(frame)
+    assert found.index.equals(frame.index)
+    assert np.abs(found["q"] - frame["net_q"]).max() < 1e-4
+    assert (found["best"] == frame["net_best"]).mean() > 0.95
+    assert np.allclose(found[["w", "d", "l"]].sum(axis=1), 1, atol=1e-5)
+    assert found.attrs["net"]["name"] == "maia-1900"
+    # The history is part of it: a bare FEN is another question.
+    bare = vr.evaluate(frame["fen"].tolist())
+    assert np.abs(bare["q"].to_numpy() - frame["net_q"].to_numpy()).max() > 0.01
+
+
+def test_all_ways_to_give_a_position_are_one(store: vr.MinedStore) -> None:
+    candidate = next(store.iter_candidates(THRESHOLD))
+    text = f"startpos moves {' '.join(candidate.moves)}"
+    with vr.open_net(threads=1) as net:
+        found = vr.evaluate([candidate, candidate.position, text], net)
+        one = vr.evaluate(candidate, net)
+        assert np.allclose(found["q"], candidate.net_q, atol=1e-4)
+        assert np.allclose(one["q"], candidate.net_q, atol=1e-4)
+        [searched] = vr.search(candidate, 20, net)
+        assert searched.result is not None
+        assert searched.result.net_q == pytest.approx(candidate.net_q, abs=1e-4)
+        assert len(vr.evaluate([], net)) == 0
+
+
+def test_searching_is_what_vr_search_does() -> None:
+    said = json.loads(command("search", FEN, "--nodes", "60", "--certainty", "--json", "-q"))
+    [found] = vr.search(FEN, 60, params=vr.SearchParams(certainty=True))
+    assert found.result is not None
+    assert found.result.best_move == said["best"]
+    assert [(m.move, m.visits) for m in found.result.moves] == [(m["uci"], m["n"]) for m in said["root_moves"]]
+    assert found.result.q == pytest.approx(said["q"])
+
+
+def test_a_finished_game_is_not_searched() -> None:
+    [mated, other] = vr.search(["7k/6Q1/6K1/8/8/8/8/8 b - - 0 1", FEN], 10)
+    assert mated.result is None
+    assert mated.reason == "game over: checkmate"
+    assert other.result is not None
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda: vr.evaluate("nonsense"), "position 'nonsense'"),
+        (lambda: vr.evaluate(FEN, net="nowhere.pb.gz"), "nowhere.pb.gz"),
+        (lambda: vr.evaluate([3]), "give a FEN"),  # type: ignore[list-item]  # what is refused
+        (lambda: vr.evaluate(pd.DataFrame({"fen": [FEN]})), "no column 'start_fen'"),
+        (lambda: vr.search(FEN, 0), "nodes=0"),
+        (lambda: vr.search(FEN, seconds=-1), "seconds=-1"),
+        (lambda: vr.search(FEN, params=vr.SearchParams(cpuct=-1)), "cpuct=-1"),
+        (lambda: vr.open_store("nowhere.db"), "there is no store at nowhere.db"),
+        (lambda: vr.plot("scattered", SAMPLE), "scattered"),
+        (lambda: vr.plot("scatter", SAMPLE, "plot.doc"), "plot.doc"),
+        (lambda: vr.mine("nowhere.pgn", "x.db"), "nowhere.pgn"),
+        (lambda: vr.remeasure(SAMPLE, ["maia-1900"]), "at least two nets"),
+    ],
+)
+def test_what_is_wrong_is_said_in_one_line(
+    call: Callable[[], object], words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises((vr.ValueRepairError, FileNotFoundError)) as caught:
+        call()
+    assert words in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert list(tmp_path.iterdir()) == []
+
+
+# -- making things ----------------------------------------------------------------------------------------------------
+
+
+def test_books_are_those_of_vr_books(store: vr.MinedStore, tmp_path: Path) -> None:
+    command("books", "--db", str(SAMPLE), "--threshold", "0.35", "--holdout", "0.2", "-o", str(tmp_path / "said"), "-q")
+    manifest = vr.write_books(store, tmp_path / "made", vr.BookOptions(threshold=0.35, holdout=0.2))
+    for name in ("book.pgn", "book.epd", "holdout.pgn", "holdout.epd", "manifest.json"):
+        assert (tmp_path / "made" / name).read_bytes() == (tmp_path / "said" / name).read_bytes()
+    assert set(manifest.files) == {"book.pgn", "book.epd", "holdout.pgn", "holdout.epd"}
+
+
+def test_a_figure_is_drawn_and_written(store: vr.MinedStore, tmp_path: Path) -> None:
+    figure = vr.plot("scatter", store, tmp_path / "scatter.svg", threshold=THRESHOLD)
+    assert f"{len(store.candidates(THRESHOLD))} candidates" in (tmp_path / "scatter.svg").read_text("utf-8")
+    by_path = vr.plot("scatter", SAMPLE, threshold=THRESHOLD)
+    lines = [{line.get_gid(): line.get_xydata() for line in each.axes[0].lines} for each in (figure, by_path)]
+    assert np.array_equal(lines[0]["optimistic"], lines[1]["optimistic"])
+
+
+def test_mining_is_what_vr_mine_does(tmp_path: Path) -> None:
+    games = ROOT / "data" / "games.pgn.zst"
+    words = ["--positions", "6", "--deep", "mcts:nodes=8", "--screen", "off", "--silent"]
+    command("mine", str(games), "--db", str(tmp_path / "said.db"), *words)
+    summary = vr.mine(
+        games, tmp_path / "made.db", vr.SampleOptions(per_game=None, positions=6), deep="mcts:nodes=8", screen="off"
+    )
+    assert (summary.state, summary.scored) == ("finished", 6)
+    with vr.open_store(tmp_path / "said.db") as said, vr.open_store(tmp_path / "made.db") as made:
+        columns = ["fen", "net_q", "deep_q", "moves", "nodes"]
+        pd.testing.assert_frame_equal(said.frame()[columns], made.frame()[columns])
+    again = vr.mine(
+        games, tmp_path / "made.db", vr.SampleOptions(per_game=None, positions=6), deep="mcts:nodes=8", screen="off"
+    )
+    assert again.earlier == 6
+
+
+def test_remeasuring_is_what_vr_remeasure_does(tmp_path: Path) -> None:
+    path = Path(shutil.copy(SAMPLE, tmp_path))
+    words = ["--net", "maia-1900", "--net", "maia-1100", "--threshold", "0.35", "--json", "-q"]
+    said = json.loads(command("remeasure", "--db", str(path), *words))
+    found = vr.remeasure(path, ["maia-1900", "maia-1100"], vr.RemeasureOptions(threshold=0.35))
+    assert json.loads(json.dumps(found.as_dict())) == said
+    figure = vr.plot_remeasured(found, tmp_path / "pair.png")
+    assert (tmp_path / "pair.png").stat().st_size > 10_000
+    assert len(figure.axes) == 2
