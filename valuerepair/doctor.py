@@ -120,7 +120,10 @@ def _providers() -> Iterator[Finding]:
     from valuerepair.nets.providers import REMEDY
 
     for name, usable, reason in onnx_providers_usable():
-        advice = "" if usable else f"{REMEDY[name].partition(', or use')[0]}; the CPU works without"
+        advice = "pip install --force-reinstall onnxruntime"
+        if name in REMEDY:
+            advice = f"{REMEDY[name].partition(', or use')[0]}; the CPU works without"
+        advice = "" if usable else advice
         yield Finding(NAMES[name], "ok" if usable else "absent", reason or "works", advice)
 
 
