@@ -32,7 +32,7 @@ _LC0_PLAIN = {
     "VerboseMoveStats": "true",
     "UCI_ShowWDL": "true",
 }
-_CPU_BACKENDS = ("eigen", "blas", "dnnl", "mkl", "trivial", "random", "onnx-cpu")
+CPU_BACKENDS = ("eigen", "blas", "dnnl", "mkl", "trivial", "random", "onnx-cpu")
 _GPU_WORKERS = 2
 
 
@@ -107,7 +107,7 @@ def _engines(spec: DeepSpec, net_path: str | None, workers: int | None, say: Cal
     count = workers or max(1, usable_cores() // max(1, int(threads) if threads.isdecimal() else 1))
     oracle = UciOracle(setup, count, say)
     backend = oracle.identity.options.get("Backend", "eigen")
-    if workers is None and count > _GPU_WORKERS and backend not in _CPU_BACKENDS:
+    if workers is None and count > _GPU_WORKERS and backend not in CPU_BACKENDS:
         # Each process on a graphics card takes its own share of memory there.
         oracle.close(cancel=True)
         count = _GPU_WORKERS
