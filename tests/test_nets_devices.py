@@ -6,6 +6,7 @@ import importlib.metadata
 import importlib.util
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +15,12 @@ import pytest
 from click.testing import CliRunner
 
 from valuerepair.archives import ReadReport, SampleOptions, sample
+from valuerepair.candidates.labelling import open_stored
 from valuerepair.cli import cli
+from valuerepair.deep.mcts_oracle import identity_of
 from valuerepair.errors import ValueRepairError
 from valuerepair.mcts.net_evaluator import NetEvaluator
+from valuerepair.mcts.params import SearchParams
 from valuerepair.nets import Net, RawOutputs, canary, open_net, openvino_session, providers
 from valuerepair.nets import net as net_module
 from valuerepair.nets import session as session_module
@@ -156,6 +160,22 @@ def test_rows_do_not_depend_on_the_batch(device: str, maia_file: str, games: Pos
             assert part.policy.shape == (n, 1858)
             assert np.abs(part.wdl - whole.wdl[:n]).max() <= 2e-6
             assert np.abs(part.policy - whole.policy[:n]).max() <= 2e-5
+
+
+@openvino_here
+@pytest.mark.parametrize("variant", ["", "-bf16"])
+def test_a_stores_net_is_opened_as_its_values_were_computed(variant: str, maia_file: str) -> None:
+    if variant:
+        bf16_here()
+    key = read_net_file(maia_file).sha256 + variant
+    which = {"name": f"maia-1900{variant}", "sha256": key, "history_fill": "fen_only"}
+    with open_stored(which, maia_file, device="auto", threads=1) as net:
+        assert net.identity.key == key
+    options = {"precision": "bf16", "device": "OpenVINO"} if variant else {"device": "CPU"}
+    with open_net(maia_file, device="openvino" if variant else "cpu") as net:
+        oracle = identity_of(net, SearchParams(), 100)
+        assert oracle.options == options
+        assert oracle.digest != replace(oracle, options={}).digest
 
 
 @openvino_here

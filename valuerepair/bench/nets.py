@@ -87,10 +87,37 @@ def bench_winograd(data: BenchData) -> Comparison:
         )
 
 
+def _bench_openvino(data: BenchData, device: str, target: float) -> Comparison:
+    batch = _positions(data.archive)
+    with open_net(data.net, device=device) as theirs, open_net(data.net, device="cpu") as plain:
+        theirs.tune()
+        plain.tune()
+        return compare(
+            f"positions to Q, {theirs.session.device.name}",
+            "positions",
+            f"ONNX Runtime's CPU at float32, on the same {plain.session.threads} cores",
+            lambda: for_seconds(data.seconds, lambda: _evaluate(theirs, batch)),
+            lambda: for_seconds(data.seconds, lambda: _evaluate(plain, batch)),
+            target=target,
+        )
+
+
+def bench_openvino(data: BenchData) -> Comparison:
+    """The same by OpenVINO at bfloat16, against ONNX Runtime; the goal is for a processor with AMX."""
+    return _bench_openvino(data, "openvino", 1.5)
+
+
+def bench_openvino_f32(data: BenchData) -> Comparison:
+    """The same by OpenVINO at float32: what the other runtime alone brings."""
+    return _bench_openvino(data, "openvino:f32", 1.0)
+
+
 BENCHES: dict[str, Callable[[BenchData], Comparison]] = {
     "net-session": bench_session,
     "net-lc0": bench_lc0,
     "net-winograd": bench_winograd,
+    "net-openvino": bench_openvino,
+    "net-openvino-f32": bench_openvino_f32,
 }
 
 

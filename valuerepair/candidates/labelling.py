@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from valuerepair.candidates.labelled import net_id_of
 from valuerepair.candidates.priors import add_priors, missing_priors
 from valuerepair.errors import UsageError, ValueRepairError
+from valuerepair.nets.devices import device_of, split_key
 from valuerepair.nets.registry import KNOWN_NETS, locate
 from valuerepair.nets.winograd import VARIANT
 from valuerepair.progress import Progress
@@ -65,8 +66,11 @@ def open_stored(
     from valuerepair.nets import open_net
 
     key, name = str(which["sha256"]), str(which["name"])
-    winograd = key.endswith(VARIANT)
-    path = _file_of(name, key.removesuffix(VARIANT), net_file, say)
+    sha256, variant = split_key(key)
+    winograd = variant == VARIANT
+    path = _file_of(name, sha256, net_file, say)
+    if (device := device_of(variant)) is not None:  # of another precision, which only some devices have
+        net_options["device"] = device
     net = open_net(path, history_fill=which["history_fill"], winograd=winograd, say=say, **net_options)
     if net.identity.key != key:
         found = net.identity.key

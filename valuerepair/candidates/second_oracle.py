@@ -14,6 +14,7 @@ from valuerepair.deep.oracle import Oracle, OracleIdentity
 from valuerepair.deep.spec import DEFAULT_NODES, RECORDED, parse_spec
 from valuerepair.engines import find_engine
 from valuerepair.errors import UsageError
+from valuerepair.nets.devices import device_of, split_key
 from valuerepair.store.second_looks import StoredOracle
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ DEFAULT_TIMES = 10.0
 # Settings that follow from the number of nodes, or are always set: left to what is usual for the deeper search.
 _USUAL = {"Threads": ("1",), "Hash": ("16", "64"), "UCI_ShowWDL": ("true",)}
 # Of a search with a net: what is set by opening it.
-_NET_SETTINGS = ("device", "winograd", "WeightsFile", "VerboseMoveStats")
+_NET_SETTINGS = ("device", "precision", "winograd", "WeightsFile", "VerboseMoveStats")
 
 
 @dataclass(frozen=True)
@@ -160,11 +161,12 @@ def _net_path(
     from valuerepair.nets.registry import KNOWN_NETS, locate
     from valuerepair.nets.weights import read_net_file
 
-    wanted = str(net["sha256"])
+    wanted = split_key(str(net["sha256"]))[0]
     if depth.deep is None and first.kind != RECORDED:
         wanted = first.sha256 if first.kind == "mcts" else str(first.options["WeightsFile"]).removeprefix("sha256:")
     known = [each.name for each in KNOWN_NETS.values() if each.sha256 == wanted]
-    for name in [net_file, *known, str(net["name"]).removesuffix("-winograd")]:
+    bare = str(net["name"]).removesuffix("-winograd").removesuffix(split_key(str(net["sha256"]))[1])
+    for name in [net_file, *known, bare]:
         if name is not None and (name in KNOWN_NETS or os.path.isfile(name)):
             path = Path(locate(name, say))
             if read_net_file(path).sha256 == wanted:
@@ -182,4 +184,5 @@ def _open_net(path: str, first: StoredOracle, net: Mapping[str, Any], say: Calla
     from valuerepair.nets.planes import FILLS, HistoryFill
 
     fill: HistoryFill = next((each for each in FILLS if each == net["history_fill"]), "fen_only")
-    return open_net(path, history_fill=fill, winograd="winograd" in first.options, say=say)
+    device = device_of(str(first.options.get("precision", ""))) or "auto"
+    return open_net(path, device=device, history_fill=fill, winograd="winograd" in first.options, say=say)
