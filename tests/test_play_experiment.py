@@ -35,6 +35,7 @@ from valuerepair.play.experiment_measures import (
     repeats_of,
     sweep_of,
 )
+from valuerepair.play.experiment_outlook import ExperimentOutlook
 from valuerepair.play.openings import Opening
 from valuerepair.play.referee import Rules
 from valuerepair.positions import STARTPOS_FEN
@@ -347,3 +348,55 @@ def test_a_match_says_it_at_every_level() -> None:
     assert match.pairs == Pentanomial((0, 0, 0, 20, 0))
     text = "\n".join(match_lines(match))
     assert all(f"at {level:.2f}: better" in text for level in (0.90, 0.95, 0.97, 0.99))
+
+
+def test_the_time_left_of_an_experiment_is_known_in_the_middle_of_a_trial() -> None:
+    """40 games of 10 nodes a move, then 80 of 30: what is to come costs six times as much."""
+    first, second = self_play(40), Trial("b", (Contestant("b", SearchParams(), 30),), openings("e2e4"), 80)
+    rng, now, jobs, later = np.random.default_rng(3), 0.0, 4, 80 * 30.0
+    lengths = rng.gamma(4, 20, 120)
+    free, ends = [0.0] * jobs, list[tuple[float, int, Trial]]()
+    for trial, numbers, nodes in ((first, range(40), 10), (second, range(40, 120), 30)):
+        free = [max(free)] * jobs
+        for number in numbers:
+            worker = free.index(min(free))
+            free[worker] += lengths[number] * nodes
+            ends.append((free[worker], number % 40 if trial is first else number - 40, trial))
+    outlook = ExperimentOutlook(jobs, lambda: now)
+    outlook.begins(self_play(9, "kept"), [], later)  # all its games were played by an earlier run
+    assert outlook.note() == "kept"
+    outlook.begins(first, range(40), later)
+    assert outlook.note() == "a"
+    errors, last = [], max(free)
+    for count, (now, number, trial) in enumerate(sorted(ends, key=lambda end: end[0]), 1):
+        outlook.ended(number)
+        found = outlook.remaining()
+        if found is not None and count in (20, 70, 90):
+            errors.append(found[1] / (last - now) - 1)
+            assert found[1] >= found[0]
+            assert ("in all" in outlook.note()) == (trial is first)
+        if count == 40:
+            outlook.begins(second, range(80), 0.0)
+    assert len(errors) == 3
+    assert max(map(abs, errors)) < 0.3
+
+
+def test_who_watches_hears_of_every_game_or_that_it_is_kept(tmp_path: Path) -> None:
+    trials = option_trials(["certainty", "lookahead"], openings("e2e4", "d2d4"), SearchParams(), 2, 6)
+    heard: list[tuple[str, int, float]] = []
+
+    def watched(some: Sequence[Trial]) -> int:
+        games: list[Played] = []
+        run_matches(
+            some,
+            tmp_path,
+            CONDITIONS,
+            lambda side: ScriptedPlayer(side.name),
+            on_trial=lambda trial, missing, later: heard.append((trial.name, len(missing), later)),
+            on_game=games.append,
+        )
+        return len(games)
+
+    assert watched([replace(trials[0], games=4)]) == 4
+    assert watched(trials) == 8
+    assert heard == [("option certainty", 4, 0), ("option certainty", 2, 12), ("option lookahead", 6, 0)]

@@ -62,7 +62,7 @@ def contempt(out: str, book: str | None, nodes: int, n_scl: str, temperature: st
         plan = ContemptPlan(own.params, nodes, values, taus, games, match_games, visits_limit(matched), own.openings)
         report = run_contempt(
             plan, out, own.conditions, own.open_player, threshold,
-            halted=own.halted, on_game=own.advance, say=own.say,
+            **own.watching, say=own.say,
         )  # fmt: skip
     draw = partial(sweep.plot_contempt, report)
     hand_out(own, out, contempt_rows(report), contempt_lines(report), draw, options)
@@ -97,7 +97,7 @@ def odds(books: tuple[str, ...], out: str, nodes: str, n_scl: str, opponent_node
         for book in books:
             lines = openings_for(book, own.net, options["most"])
             trials += odds_trials(Path(book).stem, lines, own.params, counts, values, opponent_nodes, games)
-        matches = run_matches(trials, out, own.conditions, own.open_player, halted=own.halted, on_game=own.advance)
+        matches = run_matches(trials, out, own.conditions, own.open_player, **own.watching)
     rows, draw = [match_row(match) for match in matches], partial(sweep.plot_odds, trials, matches)
     hand_out(own, out, rows, odds_lines(matches), draw, options)
 
@@ -124,7 +124,7 @@ def switches(names: tuple[str, ...], out: str, book: str | None, nodes: int, gam
     chosen = names or tuple(OPTIONS)
     with lab(out, book, games * len(chosen), options) as own:
         trials = option_trials(chosen, own.openings, own.params, nodes, games)
-        matches = run_matches(trials, out, own.conditions, own.open_player, halted=own.halted, on_game=own.advance)
+        matches = run_matches(trials, out, own.conditions, own.open_player, **own.watching)
     lines = [line for match in matches for line in match_lines(match)]
     rows, draw = [match_row(match) for match in matches], partial(sweep.plot_matches, matches)
     hand_out(own, out, rows, lines, draw, options)

@@ -15,14 +15,14 @@ from valuerepair.cli.verbosity import is_quiet
 if TYPE_CHECKING:
     from valuerepair.mcts.params import SearchParams
     from valuerepair.nets import Net
-    from valuerepair.play.experiment import Conditions, Contestant, Played
+    from valuerepair.play.experiment import Conditions, Contestant, OnTrial, Played, Trial
     from valuerepair.play.openings import Opening
     from valuerepair.play.player import Player
 
 
 @dataclass(frozen=True)
 class Lab:
-    """An open net and what is played with it; `advance` is called with each game that was kept."""
+    """An open net and what is played with it; `begins` hears of each trial, `advance` of each game that was kept."""
 
     net: Net
     params: SearchParams
@@ -30,8 +30,14 @@ class Lab:
     conditions: Conditions
     stopped: Callable[[], bool]
     halted: Callable[[], bool]
-    advance: Callable[[str, Played], None]
+    begins: OnTrial
+    advance: Callable[[Played], None]
     say: Callable[[str], None]
+
+    @property
+    def watching(self) -> dict[str, Any]:
+        """What every experiment is run with: whether to stop, and who hears of trials and games."""
+        return {"halted": self.halted, "on_trial": self.begins, "on_game": self.advance}
 
     def open_player(self, contestant: Contestant) -> Player:
         """The search that plays as the contestant."""
@@ -51,6 +57,7 @@ def lab(out: str, book: str | None, games: int, options: dict[str, Any]) -> Iter
     from valuerepair.nets import open_net
     from valuerepair.play.experiment import Conditions
     from valuerepair.play.experiment_openings import openings_for
+    from valuerepair.play.experiment_outlook import ExperimentOutlook
     from valuerepair.play.referee import Rules
     from valuerepair.progress import Interruptions, Progress
     from valuerepair.views import style
@@ -61,15 +68,23 @@ def lab(out: str, book: str | None, games: int, options: dict[str, Any]) -> Iter
     if options["jobs"] < 1:
         raise UsageError(f"--jobs {options['jobs']}: must be at least 1")
     given = dict(setting.partition("=")[::2] for setting in options["settings"])
-    progress = Progress("Playing", games, "games", quiet=is_quiet() or options["report"])
+    progress = Progress("Playing", games, "games", quiet=is_quiet() or options["report"], own_eta=True)
     stop = Interruptions()
     where = {name: options[name] for name in ("device", "threads")}
     with open_net(options["net_spec"], **where, say=progress.say) as net, progress, stop.counted():
         params = replace(SearchParams(), history_fill=net.history_fill).with_settings(given, "--set ")
         conditions = Conditions(net.identity.key, Rules(options["max_plies"]), options["seed"], options["jobs"])
 
-        def advance(name: str, played: Played) -> None:
-            progress.note(name)
+        outlook = ExperimentOutlook(options["jobs"])
+
+        def begins(trial: Trial, missing: Sequence[int], later: float) -> None:
+            outlook.begins(trial, missing, later)
+            progress.note(outlook.note())
+            progress.advance(trial.games - len(missing))
+
+        def advance(played: Played) -> None:
+            outlook.ended(played.number)
+            progress.note(outlook.note())
             progress.advance()
 
         openings = openings_for(book, net, options["most"])
@@ -80,6 +95,7 @@ def lab(out: str, book: str | None, games: int, options: dict[str, Any]) -> Iter
             conditions,
             stop.__bool__,
             lambda: options["report"] or bool(stop),
+            begins,
             advance,
             progress.say,
         )

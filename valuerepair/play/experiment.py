@@ -27,6 +27,8 @@ from valuerepair.play.referee import Rules
 from valuerepair.play.runner import Pairing, play_games
 
 Opener = Callable[["Contestant"], Player]
+# Hears of each trial before it is played: its games that are missing, and the work (`work_of`) of the trials after it.
+OnTrial = Callable[["Trial", Sequence[int], float], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +63,11 @@ class Trial:
             white_has_less = white_material(opening.fen) < 0
             return Pairing(number, opening, int(not white_has_less), int(white_has_less))
         return Pairing(number, self.openings[number // 2 % len(self.openings)], number % 2, 1 - number % 2)
+
+
+def work_of(trial: Trial, games: int) -> float:
+    """What so many games of a trial cost, in nodes a move: games of one experiment are about equally long."""
+    return games * sum(side.nodes for side in trial.sides) / len(trial.sides)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +130,10 @@ class GameFile:
         file.truncate(whole)
         if not whole:
             self._write(self._identity)
+
+    def missing(self, trial: Trial) -> list[int]:
+        """The numbers of the trial's games that are not kept yet."""
+        return [number for number in range(trial.games) if number not in self.games]
 
     def add(self, played: Played) -> None:
         """Keeps a game: it is in the file when this returns. Only after `begin`."""
@@ -210,7 +221,7 @@ def play_trial(
     halted: Callable[[], bool] = lambda: False,
 ) -> Iterator[Played]:
     """Plays the games that are missing, and yields each as it is kept; none is played when all are there."""
-    missing = [number for number in range(trial.games) if number not in kept.games]
+    missing = kept.missing(trial)
     if not missing or halted():
         return
     kept.begin()

@@ -16,6 +16,7 @@ from valuerepair.mcts.params import SearchParams
 from valuerepair.play.experiment import (
     Conditions,
     Contestant,
+    OnTrial,
     Opener,
     Played,
     Trial,
@@ -23,6 +24,7 @@ from valuerepair.play.experiment import (
     kept_identity,
     play_trial,
     trial_path,
+    work_of,
 )
 from valuerepair.play.experiment_measures import Match, Sweep, equal_ratio_temperature, match_of, sweep_of
 from valuerepair.play.openings import Opening
@@ -112,7 +114,8 @@ def run_contempt(
     threshold: float,
     *,
     halted: Callable[[], bool] = lambda: False,
-    on_game: Callable[[str, Played], None] = lambda name, played: None,
+    on_trial: OnTrial = lambda trial, missing, later: None,
+    on_game: Callable[[Played], None] = lambda played: None,
     say: Callable[[str], None] = lambda line: None,
 ) -> ContemptReport:
     """Plays what is missing, keeps it in the folder, and says what all games there show.
@@ -121,10 +124,13 @@ def run_contempt(
     UsageError for a folder with games of other conditions.
     """
     sweeps: dict[str, Sweep] = {}
-    for trial in [*plan.scl_trials, *plan.temperature_trials]:
+    trials = [*plan.scl_trials, *plan.temperature_trials]
+    for i, trial in enumerate(trials):
         with game_file(folder, trial, conditions) as kept:
+            later = sum(work_of(each, each.games) for each in trials[i + 1 :]) + plan.match_games * plan.nodes
+            on_trial(trial, kept.missing(trial), later)
             for played in play_trial(trial, kept, conditions, open_player, halted):
-                on_game(trial.name, played)
+                on_game(played)
             sweeps[trial.name] = sweep_of(trial.name, _first(kept.games, trial.games), threshold, planned=trial.games)
     scl = [(trial.sides[0].params.n_scl or math.inf, sweeps[trial.name]) for trial in plan.scl_trials]
     taus = [(trial.sides[0].params.temperature, sweeps[trial.name]) for trial in plan.temperature_trials]
@@ -137,8 +143,9 @@ def run_contempt(
         else:
             trial = plan.match(chosen)
             with game_file(folder, trial, conditions) as kept:
+                on_trial(trial, kept.missing(trial), 0.0)
                 for played in play_trial(trial, kept, conditions, open_player, halted):
-                    on_game(trial.name, played)
+                    on_game(played)
                 first, second = (side.name for side in trial.sides)
                 match = match_of(trial.name, _first(kept.games, trial.games), first, second, trial.games)
     return ContemptReport(scl, taus, match, inside, plan.nodes)

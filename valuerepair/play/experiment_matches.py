@@ -11,12 +11,14 @@ from valuerepair.mcts.params import SearchParams
 from valuerepair.play.experiment import (
     Conditions,
     Contestant,
+    OnTrial,
     Opener,
     Played,
     Trial,
     game_file,
     play_trial,
     white_material,
+    work_of,
 )
 from valuerepair.play.experiment_contempt import scl_name
 from valuerepair.play.experiment_measures import Match, match_of
@@ -76,14 +78,16 @@ def run_matches(
     open_player: Opener,
     *,
     halted: Callable[[], bool] = lambda: False,
-    on_game: Callable[[str, Played], None] = lambda name, played: None,
+    on_trial: OnTrial = lambda trial, missing, later: None,
+    on_game: Callable[[Played], None] = lambda played: None,
 ) -> list[Match]:
     """Plays what is missing of each match, keeps it in the folder, and says what all games there show."""
     found = []
-    for trial in trials:
+    for i, trial in enumerate(trials):
         with game_file(folder, trial, conditions) as kept:
+            on_trial(trial, kept.missing(trial), sum(work_of(each, each.games) for each in trials[i + 1 :]))
             for played in play_trial(trial, kept, conditions, open_player, halted):
-                on_game(trial.name, played)
+                on_game(played)
             games = [kept.games[number] for number in sorted(kept.games) if number < trial.games]
             found.append(match_of(trial.name, games, trial.sides[0].name, trial.sides[1].name, trial.games))
     return found
