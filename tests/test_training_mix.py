@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 from hypothesis import given, settings
@@ -166,6 +167,19 @@ def test_shards_are_shuffled(sides: MixOptions, tmp_path: Path) -> None:
     assert all(3 <= n <= 17 for n in shares)  # 10 expected; beyond with a chance of 1e-3 had the seed not been fixed
 
 
+def test_the_seed_draws_the_games_of_both_sides(sides: MixOptions, tmp_path: Path) -> None:
+    """Not only their order: of 40 repair and 100 normal games 20 and 30 are taken."""
+    taken = []
+    for seed in (0, 1):
+        mix(replace(sides, total=50, seed=seed), tmp_path / str(seed), quiet=True)
+        rows = pq.read_table(tmp_path / str(seed) / "games.parquet").to_pylist()
+        taken.append({(row["side"], row["archive"], row["offset"]) for row in rows})
+    for name in ("repair", "normal"):
+        first, second = ({row for row in rows if row[0] == name} for rows in taken)
+        assert len(first) == len(second) > 0
+        assert first != second
+
+
 def test_same_seed_same_bytes_whatever_the_dates_and_places(sides: MixOptions, tmp_path: Path) -> None:
     first, second, other = tmp_path / "a", tmp_path / "b", tmp_path / "c"
     mix(replace(sides, total=50), first, quiet=True)
@@ -234,7 +248,7 @@ def test_too_large_a_total_says_what_is_possible(sides: MixOptions, tmp_path: Pa
 
 def test_too_few_games_for_the_share(tmp_path: Path) -> None:
     sides = MixOptions((folder_of(tmp_path / "r", [2]),), (folder_of(tmp_path / "n", [2, 2], seed=9),), 0.4)
-    with pytest.raises(ValueRepairError, match=r"whole games give 0.5000 at the nearest, 1 repair and 1 normal games"):
+    with pytest.raises(ValueRepairError, match=r"a mixture of 2 games has 0.5000 at the nearest, 1 repair and 1 normal games"):
         mix(sides, tmp_path / "out", quiet=True)
 
 
@@ -380,7 +394,7 @@ def test_nothing_is_left_when_it_fails(sides: MixOptions, tmp_path: Path, monkey
     assert not list(tmp_path.glob(".*"))
     monkeypatch.undo()
     monkeypatch.setattr(shutil, "disk_usage", lambda path: shutil._ntuple_diskusage(10, 0, 10))
-    with pytest.raises(ValueRepairError, match=r"GB are needed, 0.00 GB are free"):
+    with pytest.raises(ValueRepairError, match=r": 0\.\d*[1-9]\d* MB are needed, 0.00 MB are free"):
         mix(sides, tmp_path / "out", quiet=True)
 
 

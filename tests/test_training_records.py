@@ -222,7 +222,15 @@ def proven(move: RootMove, certain: int | None, visits: int = 3) -> RootMove:
 
 @pytest.mark.parametrize(
     ("best", "others", "wanted"),
-    [(1, None, True), (1, -1, True), (0, None, False), (0, -1, True), (-1, -1, True), (None, -1, False)],
+    [
+        (1, None, True),
+        (1, -1, True),
+        (0, None, False),
+        (0, -1, True),
+        (-1, -1, True),
+        (-1, 0, False),
+        (None, -1, False),
+    ],
 )
 def test_the_best_move_is_proven_where_no_other_can_be_better(
     best: int | None, others: int | None, wanted: bool

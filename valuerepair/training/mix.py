@@ -138,8 +138,8 @@ def choose(sides: Sequence[ChunkIndex], options: MixOptions) -> list[Choice]:
     got = amounts[0] / sum(amounts) if sum(amounts) else 0.0
     if abs(got - options.share) > TOLERANCE:
         raise ValueRepairError(
-            f"--share {options.share:g}: whole games give {got:.4f} at the nearest, {amounts[0]:,} repair and "
-            f"{amounts[1]:,} normal {options.by}; use that, or have more games"
+            f"--share {options.share:g}: a mixture of {sum(amounts):,} {options.by} has {got:.4f} at the nearest, "
+            f"{amounts[0]:,} repair and {amounts[1]:,} normal {options.by}; use that, another --total, or more games"
         )
     return choices
 

@@ -51,7 +51,11 @@ def check_room(target: Path, needed: int) -> None:
     """Raises ValueRepairError when `needed` bytes do not fit on the disk of `target`."""
     free = shutil.disk_usage(target).free
     if needed > free:
-        raise ValueRepairError(f"{target.parent}: {needed / 1e9:,.2f} GB are needed, {free / 1e9:,.2f} GB are free")
+        raise ValueRepairError(f"{target.parent}: {_size(needed)} are needed, {_size(free)} are free")
+
+
+def _size(number: int) -> str:
+    return f"{number / 1e9:,.2f} GB" if number >= 1e9 else f"{number / 1e6:,.2f} MB"
 
 
 def _clear_left(target: Path) -> None:
