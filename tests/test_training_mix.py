@@ -248,7 +248,9 @@ def test_too_large_a_total_says_what_is_possible(sides: MixOptions, tmp_path: Pa
 
 def test_too_few_games_for_the_share(tmp_path: Path) -> None:
     sides = MixOptions((folder_of(tmp_path / "r", [2]),), (folder_of(tmp_path / "n", [2, 2], seed=9),), 0.4)
-    with pytest.raises(ValueRepairError, match=r"a mixture of 2 games has 0.5000 at the nearest, 1 repair and 1 normal games"):
+    with pytest.raises(
+        ValueRepairError, match=r"a mixture of 2 games has 0.5000 at the nearest, 1 repair and 1 normal games"
+    ):
         mix(sides, tmp_path / "out", quiet=True)
 
 
