@@ -18,6 +18,7 @@ from valuerepair.archives import ReadReport, SampleOptions, sample
 from valuerepair.candidates.labelling import open_stored
 from valuerepair.cli import cli
 from valuerepair.deep.mcts_oracle import identity_of
+from valuerepair.doctor import examine
 from valuerepair.errors import ValueRepairError
 from valuerepair.mcts.net_evaluator import NetEvaluator
 from valuerepair.mcts.params import SearchParams
@@ -251,6 +252,24 @@ def test_amx_is_looked_up(text: str, expected: bool, tmp_path: Path, monkeypatch
         assert openvino_session.has_amx() is None
     finally:
         openvino_session.has_amx.cache_clear()
+
+
+@pytest.mark.parametrize(
+    ("reason", "amx", "said"),
+    [
+        (None, True, "works, at bf16 too (with AMX: faster than CPU)"),
+        (None, False, "works, at bf16 too (no AMX, so no faster than CPU)"),
+        ("no bfloat16", False, "works at float32 (--device openvino:f32); no bfloat16"),
+    ],
+)
+def test_vr_doctor_says_what_openvino_is_good_for(
+    reason: str | None, amx: bool, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(openvino_session, "why_no_openvino", lambda precision: reason)
+    monkeypatch.setattr(openvino_session, "has_amx", lambda: amx)
+    monkeypatch.setattr(providers, "why_not", lambda *_: None)
+    finding = next(each for each in examine(tmp_path / "no.db") if each.part == "OpenVINO")
+    assert (finding.state, finding.detail, finding.advice) == ("ok", said, "")
 
 
 def test_padded_rows_are_few_and_enough() -> None:

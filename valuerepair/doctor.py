@@ -116,7 +116,8 @@ def _net() -> Iterator[Finding]:
 
 def _providers() -> Iterator[Finding]:
     from valuerepair.nets import onnx_providers_usable
-    from valuerepair.nets.devices import NAMES
+    from valuerepair.nets.devices import NAMES, OPENVINO
+    from valuerepair.nets.openvino_session import describe
     from valuerepair.nets.providers import REMEDY
 
     for name, usable, reason in onnx_providers_usable():
@@ -124,7 +125,8 @@ def _providers() -> Iterator[Finding]:
         if name in REMEDY:
             advice = f"{REMEDY[name].partition(', or use')[0]}; the CPU works without"
         advice = "" if usable else advice
-        yield Finding(NAMES[name], "ok" if usable else "absent", reason or "works", advice)
+        works = describe() if usable and name == OPENVINO else "works"
+        yield Finding(NAMES[name], "ok" if usable else "absent", reason or works, advice)
 
 
 def _store(db: Path) -> Iterator[Finding]:

@@ -66,6 +66,14 @@ def has_amx() -> bool | None:
     return None if flags is None else "amx_bf16" in flags.split()
 
 
+def describe() -> str:
+    """What OpenVINO computes here, and whether bfloat16 is of use: for a machine on which float32 runs."""
+    if (reason := why_no_openvino("bf16")) is not None:
+        return f"works at float32 (--device openvino:f32); {reason}"
+    speed = {True: "with AMX: faster than CPU", False: "no AMX, so no faster than CPU", None: "AMX is not known"}
+    return f"works, at bf16 too ({speed[has_amx()]})"
+
+
 @functools.cache
 def _core() -> Any:
     import openvino
