@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from valuerepair.errors import ValueRepairError
 from valuerepair.store.queries import QFrom, check_threshold
 from valuerepair.store.rates import Rate, weighted
+from valuerepair.views.plain import for_figure
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -100,9 +101,10 @@ def scored(frame: pd.DataFrame, *, by_weight: bool = True) -> Scored:
 
 
 def names(frame: pd.DataFrame) -> tuple[str, str]:
-    """The net and the oracle of a frame."""
+    """The net and the oracle of a frame, as they may stand in a figure."""
     attrs = frame.attrs
-    return attrs.get("net", {}).get("name", "net"), attrs.get("oracle", {}).get("label", "deep search")
+    net, oracle = attrs.get("net", {}).get("name", "net"), attrs.get("oracle", {}).get("label", "deep search")
+    return for_figure(net), for_figure(oracle)
 
 
 def scale(frame: pd.DataFrame) -> str:

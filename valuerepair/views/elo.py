@@ -16,7 +16,7 @@ from valuerepair.play.pgn import WrittenGame, read_written
 from valuerepair.play.standing import Played, Standing
 from valuerepair.views import style
 from valuerepair.views.drawing import Drawing
-from valuerepair.views.plain import printable
+from valuerepair.views.plain import for_figure, printable
 
 _LEVELS = ((0.99, 0.12), (0.95, 0.22))  # level, opacity of its band
 
@@ -36,7 +36,7 @@ def drawing(path: str) -> Drawing:
     ``band-0.99``, ``zero``. Raises ValueRepairError for a file that is no match's, or without a decided game.
     """
     standing, course = course_of(path)
-    first, second = (printable(name) for name in standing.names)
+    first, second = (for_figure(name) for name in standing.names)
     last = elo_interval(standing.results, 0.95)
     score = standing.tally.score
     words = f"{standing.games:,} games, {score}: Elo {_signed(last)} at 0.95"
@@ -47,6 +47,7 @@ def drawing(path: str) -> Drawing:
         axes.set(xlabel="games", ylabel=f"Elo of {first}")
         axes.legend(loc="best")
         style.title(axes, "Elo over the games of a match", f"{first} against {second}", words)
+    first, second = (printable(name) for name in standing.names)
     return Drawing(figure, f"{first} against {second}: {words}")
 
 

@@ -1,4 +1,4 @@
-"""Text that anybody may have written (headers of games, names of engines), made safe to print."""
+"""Text that anybody may have written (headers of games, names of engines), made safe to print and to draw."""
 
 from __future__ import annotations
 
@@ -11,6 +11,11 @@ def printable(text: str, longest: int = 200) -> str:
     """
     shown = "".join(_shown(c) for c in text[:longest])
     return shown + "…" if len(text) > longest else shown
+
+
+def for_figure(text: str, longest: int = 80) -> str:
+    """`printable`, with every ``$`` as itself: between two of them matplotlib would read mathematics, and may fail."""
+    return printable(text, longest).replace("$", r"\$")
 
 
 def _shown(character: str) -> str:

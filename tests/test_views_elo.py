@@ -1,0 +1,224 @@
+"""Elo over a match's games against formulas written out and `play.elo`; the sweep's table read back."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from xml.etree import ElementTree
+
+import numpy as np
+import pandas as pd
+import pytest
+from click.testing import CliRunner
+
+from tests.figure_parts import band, line, words
+from valuerepair.cli import cli
+from valuerepair.errors import ValueRepairError
+from valuerepair.play.elo import Pentanomial, Score, elo_interval
+from valuerepair.play.experiment import Played
+from valuerepair.play.experiment_contempt import ContemptReport
+from valuerepair.play.experiment_measures import sweep_of
+from valuerepair.play.pgn import game_text
+from valuerepair.play.record import CHECKMATE, TOO_LONG, GameRecord, Thought
+from valuerepair.positions import STARTPOS_FEN
+from valuerepair.views import figures
+from valuerepair.views.experiment_table import contempt_rows, to_csv
+from valuerepair.views.sweep_table import read_sweeps
+
+_MOVES = (Thought("f2f3"), Thought("e7e5"))
+
+
+def write_match(
+    path: Path, points: list[float | None], order: list[int] | None = None, names: tuple[str, str] = ("A", "B")
+) -> None:
+    """A match's PGN by the project's own writer: the first player's points of each game, None undecided.
+
+    `order`: the numbers of the games as they ended.
+    """
+    texts = []
+    for number in order if order is not None else range(len(points)):
+        white, black = names if number % 2 == 0 else names[::-1]
+        point = points[number]
+        of_white = point if number % 2 == 0 or point is None else 1 - point
+        result = {None: "*", 0.0: "0-1", 0.5: "1/2-1/2", 1.0: "1-0"}[of_white]
+        ending = TOO_LONG if point is None else CHECKMATE
+        game = GameRecord(number, number // 2, STARTPOS_FEN, (), _MOVES, white, black, result, ending)
+        texts.append(game_text(game, {"Event": "vr match", "Run": "00"}))
+    path.write_text("".join(texts))
+
+
+def some_points(games: int, seed: int = 0) -> list[float | None]:
+    rng = np.random.default_rng(seed)
+    return [float(x) for x in rng.choice([0, 0.5, 1], games, p=[0.25, 0.4, 0.35])]
+
+
+def normal_interval(pairs: np.ndarray, z: float) -> tuple[float, float, float]:
+    """Elo of the mean share of pairs and the normal interval's ends, written out."""
+    mean, margin = pairs.mean(), z * pairs.std() / math.sqrt(len(pairs))
+    value, low, high = (-400 * math.log10(1 / s - 1) for s in (mean, mean - margin, mean + margin))
+    return value, low, high
+
+
+def test_every_point_is_the_interval_of_the_pairs_so_far(tmp_path: Path) -> None:
+    points = some_points(400)
+    order = np.random.default_rng(1).permutation(400).tolist()
+    write_match(tmp_path / "match.pgn", points, order)
+    figure = figures.draw("elo", tmp_path / "match.pgn")
+    x, y = line(figure, "elo")
+    pairs = (np.array(points[::2], float) + np.array(points[1::2], float)) / 2
+    assert x.tolist() == [1, *range(2, 401, 2)]
+    bands = {level: band(figure, f"band-{level}") for level in (0.95, 0.99)}
+    for games in (60, 150, 280, 400):
+        for level, z in ((0.95, 1.959964), (0.99, 2.575829)):
+            value, low, high = normal_interval(pairs[: games // 2], z)
+            assert y[x == games][0] == pytest.approx(value)
+            assert bands[level][games] == pytest.approx((low, high), abs=1e-3)
+    # The end is what play/elo says of the whole match.
+    counts = [int((pairs == share).sum()) for share in (0, 0.25, 0.5, 0.75, 1)]
+    last = elo_interval(Pentanomial((counts[0], counts[1], counts[2], counts[3], counts[4])), 0.95)
+    assert (y[-1], *bands[0.95][400]) == pytest.approx(last)
+    assert f"Elo {last.value:+.1f} ({last.low:+.1f} to {last.high:+.1f}) at 0.95" in words(figure)
+
+
+def test_one_game_and_a_match_without_a_loss(tmp_path: Path) -> None:
+    write_match(tmp_path / "one.pgn", [0.5])
+    x, y = line(figures.draw("elo", tmp_path / "one.pgn"), "elo")
+    assert (x.tolist(), y.tolist()) == ([1], [0])
+    write_match(tmp_path / "won.pgn", [1.0] * 40)
+    drawn = figures.drawing("elo", tmp_path / "won.pgn")
+    low = elo_interval(Pentanomial((0, 0, 0, 0, 20)), 0.95).low
+    assert f"Elo +inf ({low:+.1f} to +inf)" in drawn.said
+    ends = band(drawn.figure, "band-0.95")[40]
+    assert ends[0] == pytest.approx(low, abs=0.01)
+    assert ends[1] == drawn.figure.axes[0].get_ylim()[1] < math.inf
+
+
+def test_undecided_games_and_a_half_pair(tmp_path: Path) -> None:
+    points = [1.0, None, 0.0, 0.5, None, 1.0, 1.0]
+    write_match(tmp_path / "match.pgn", points)
+    drawn = figures.drawing("elo", str(tmp_path / "match.pgn"))
+    assert f"7 games, {Score(3, 1, 1)}" in drawn.said
+    assert line(drawn.figure, "elo")[1][-1] == pytest.approx(elo_interval(Pentanomial((0, 1, 0, 0, 0))).value)
+
+
+def test_names_are_anybodys_text(tmp_path: Path) -> None:
+    write_match(tmp_path / "match.pgn", some_points(8), names=(r"evil$\nothing$ESC", "B<script>"))
+    # The project's writer leaves control characters out; another's might not.
+    raw = (tmp_path / "match.pgn").read_text().replace("ESC", "\x1b[31m")
+    (tmp_path / "match.pgn").write_text(raw)
+    done = CliRunner().invoke(cli, ["plot", "elo", str(tmp_path / "match.pgn"), "-o", str(tmp_path / "a.svg")])
+    assert done.exit_code == 0, done.output
+    assert "\x1b" not in done.output
+    text = (tmp_path / "a.svg").read_text()
+    assert "<script>" not in text
+    assert r"evil$\nothing$\x1b[31m" in "".join(ElementTree.fromstring(text).itertext())
+    assert "\x1b" not in text
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (None, "there is no match.pgn; give the PGN of a vr match"),
+        ("", "match.pgn: no whole game in it"),
+        ('[Event "Casual"]\n[White "A"]\n\n1. e4 e5 *\n\n', "match.pgn: not the games of one vr match"),
+        ("self-play", "match.pgn: not the games of one vr match"),
+        ("undecided", "match.pgn: none of its 4 games is decided; vr match goes on with more"),
+        ("two matches", "match.pgn: not the games of one vr match"),
+    ],
+)
+def test_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: str | None, said: str) -> None:
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "match.pgn"
+    if content == "self-play":
+        write_match(path, [1.0, 0.0], names=("own", "own"))
+    elif content == "undecided":
+        write_match(path, [None] * 4)
+    elif content == "two matches":
+        write_match(tmp_path / "b", [1.0, 1.0, 1.0], [2], names=("C", "B"))
+        write_match(path, [1.0, 0.0])
+        path.write_text(path.read_text() + (tmp_path / "b").read_text())
+        (tmp_path / "b").unlink()
+    elif content is not None:
+        path.write_text(content)
+    before = sorted(tmp_path.iterdir())
+    with pytest.raises(ValueRepairError) as caught:
+        CliRunner().invoke(cli, ["plot", "elo", "match.pgn"], catch_exceptions=False)
+    assert said in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert sorted(tmp_path.iterdir()) == before
+
+
+# -- the sweep --------------------------------------------------------------------------------------------------------
+
+
+def report() -> ContemptReport:
+    """Games of known results at three settings of N_scl, one without draws, and two temperatures."""
+    rng = np.random.default_rng(0)
+
+    def played(results: list[str]) -> list[Played]:
+        return [
+            Played(i, i // 2, "own", "own", result, CHECKMATE, ("e2e4",) * int(rng.integers(20, 60)), (0.1, 0.7), 100)
+            for i, result in enumerate(results)
+        ]
+
+    def sweep(name: str, wins: int, draws: int, losses: int) -> tuple[str, list[Played]]:
+        return name, played(["1-0"] * wins + ["1/2-1/2"] * draws + ["0-1"] * losses + ["*"])
+
+    settings = [sweep("N_scl=5", 12, 5, 9), sweep("N_scl=100", 7, 0, 9), sweep("N_scl=inf", 3, 20, 2)]
+    taus = [sweep("tau=0.5", 6, 12, 5), sweep("tau=1", 9, 5, 11)]
+    found = [sweep_of(name, games, 0.55, planned=40) for name, games in settings + taus]
+    return ContemptReport(
+        list(zip((5, 100, math.inf), found[:3], strict=True)),
+        list(zip((0.5, 1), found[3:], strict=True)),
+        None,
+        True,
+        50,
+    )
+
+
+def test_the_table_is_read_as_it_was_written(tmp_path: Path) -> None:
+    rows = contempt_rows(report())
+    (tmp_path / "table.csv").write_text(to_csv(rows))
+    again = read_sweeps(str(tmp_path))
+    pd.testing.assert_frame_equal(pd.DataFrame(contempt_rows(again)), pd.DataFrame(rows), check_dtype=False)
+    assert again.nodes == 0  # no games beside it that say so
+
+
+def test_the_sweeps_lines_are_the_tables_shares(tmp_path: Path) -> None:
+    (tmp_path / "table.csv").write_text(to_csv(contempt_rows(report())))
+    table = pd.read_csv(tmp_path / "table.csv")
+    figure = figures.draw("wdl", tmp_path)
+    by_scl, by_tau = figure.axes
+    zero = table[(table["kind"] == "n_scl") & table["value"].isna()]  # infinity is temperature 0, too
+    for axes, rows in (
+        (by_scl, table[table["kind"] == "n_scl"]),
+        (by_tau, pd.concat([zero, table[table["kind"] == "temperature"]])),
+    ):
+        decided = rows[["wins", "draws", "losses"]].sum(axis=1)
+        for column, label in (("wins", "White wins"), ("draws", "draws"), ("losses", "Black wins")):
+            (drawn,) = (each for each in axes.containers if each.get_label() == label)
+            drawn_shares = drawn.lines[0].get_ydata()  # type: ignore[attr-defined]  # an ErrorbarContainer
+            np.testing.assert_allclose(np.array(drawn_shares, np.float64), rows[column] / decided)
+        ratios = [text.get_text() for text in axes.texts]
+        assert [f"{ratio:.2f}" for ratio in (rows["wins"] + rows["losses"]) / rows["draws"]] == [
+            text for text in ratios if text.replace(".", "").isdigit() or text == "inf"
+        ]
+    assert words(figure).count("self-play,") == 2
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (None, "table.csv; vr experiment contempt --out FOLDER makes it"),
+        ("a,b\n1,2\n", "no sweeps in it; give the folder of a vr experiment contempt"),
+        ("kind,setting,value\nn_scl,x,5\n", "table.csv: line 2 is no row of vr experiment contempt"),
+        ("kind,setting,first\nmatch,x,5\n", "no sweeps in it"),
+    ],
+)
+def test_a_table_that_is_none(tmp_path: Path, content: str | None, said: str) -> None:
+    if content is not None:
+        (tmp_path / "table.csv").write_text(content)
+    with pytest.raises(ValueRepairError, match=r"table\.csv") as caught:
+        figures.draw("wdl", tmp_path)
+    assert said in str(caught.value)
+    assert "\n" not in str(caught.value)
