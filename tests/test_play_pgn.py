@@ -8,6 +8,7 @@ import os
 import random
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -169,6 +170,28 @@ def test_reports_count_what_was_written() -> None:
     assert told["repeated"]["10"] == 0.5
     assert told["games"] == 8
     assert "50.0 % whole" in "\n".join(lines(told))
+
+
+@pytest.mark.parametrize("start", [initial_opening(), BLACK])
+def test_repeated_games_are_those_that_some_earlier_game_begins_like(start: Opening) -> None:
+    """Counted game by game, of moves after the book; the third game is the first one to its 12th move."""
+    long = random_game(3, start=start, plies=30)
+    other = random_game(4, start=start, plies=30)
+    short = replace(long, thoughts=long.thoughts[:12])
+    records = [long, other, short, long, other, other, random_game(5, start=start, plies=30)]
+    told = figures(list(read_back(*records)))["repeated"]
+    for name, depth in (("10", 10), ("20", 20), ("40", 40), ("80", 80), ("whole", 450)):
+        lines_of = [tuple(thought.move for thought in record.thoughts[:depth]) for record in records]
+        again = sum(any(line == before for before in lines_of[:i]) for i, line in enumerate(lines_of))
+        assert told[name] == pytest.approx(again / len(records))
+    assert told["10"] == pytest.approx(4 / 7)
+    assert told["whole"] == pytest.approx(3 / 7)
+
+
+def test_z_in_the_store_is_that_of_the_side_to_move_where_the_book_ends() -> None:
+    white, black = chess.STARTING_FEN, "rnbqkbnr/pppppppp/8/8/4P3/8/PPPP1PPP/RNBQKBNR b KQkq - 0 1"
+    found = [[made(result).play(1, fen).z for result in ("1-0", "1/2-1/2", "0-1", "*")] for fen in (white, black)]
+    assert found == [[1, 0, -1, None], [-1, 0, 1, None]]
 
 
 def made(result: str, would_resign: tuple[int, str] | None = None, ending: str = "checkmate") -> PlayedGame:

@@ -130,7 +130,7 @@ def test_killed_at_any_moment_and_resumed_it_ends_as_if_never_killed(tmp_path: P
         while not (path.exists() and len(read_written(path)[0]) > kept) and time.monotonic() - begun < 60:
             time.sleep(0.01)
         process.send_signal(how)
-        said, errors = process.communicate(timeout=60)
+        _, errors = process.communicate(timeout=60)
         kept = len(read_written(path)[0])
         if how == signal.SIGINT and kept < 16:
             assert process.returncode == 130, errors
@@ -190,6 +190,9 @@ def test_another_run_is_not_mixed_in(tmp_path: Path, net: str, book: Path, share
     book.write_text("1. e4 *\n")
     assert "its Book is" in refused(run(tmp_path, net))
     assert (tmp_path / "games.pgn").read_bytes() == before
+    (tmp_path / "games.pgn").write_bytes(2 * before)
+    book.write_text(BOOK)
+    assert "has a game twice" in refused(run(tmp_path, net))
     (tmp_path / "games.pgn").write_text("something else\n\nthat is mine\n\n")
     assert "is no game of vr selfplay" in refused(run(tmp_path, net))
     (tmp_path / "full").mkdir()

@@ -255,6 +255,8 @@ def _resumed(path: Path, plan: SelfplayPlan, chunks: Chunks | None) -> tuple[lis
                 f"{path}: its games are of another run: {_difference(game, plan)}; give another -o FILE"
             )
     games = [played(game) for game in written]
+    if len({game.number for game in games}) < len(games):
+        raise ValueRepairError(f"{path}: has a game twice; give another -o FILE")
     if any(game.number >= plan.games for game in games):
         raise ValueRepairError(f"{path}: has more than {plan.games} games; give more --repeat or another -o FILE")
     if chunks is not None:
