@@ -92,6 +92,10 @@ def test_elo_and_share_are_inverse(elo: float) -> None:
     assert elo_of(share_of(elo)) == pytest.approx(elo, abs=1e-6)
 
 
+def test_an_even_score_is_zero_without_a_sign() -> None:
+    assert f"{elo_interval(Score(3, 0, 3)).value:+.1f}" == "+0.0"
+
+
 @pytest.mark.parametrize("results", [Score(), Pentanomial()])
 def test_nothing_is_said_of_no_games(results: Score | Pentanomial) -> None:
     assert all(math.isnan(x) for x in (*elo_interval(results), *normalized_elo(results)))

@@ -102,7 +102,7 @@ def elo_of(share: float) -> float:
     """The Elo difference that expects this share of the points: ``400 log10(s / (1 - s))``, ±inf at 0 and 1."""
     if share <= 0:
         return -math.inf
-    return math.inf if share >= 1 else -400 * math.log10(1 / share - 1)
+    return math.inf if share >= 1 else 0.0 - 400 * math.log10(1 / share - 1)  # 0 of an even share, not -0
 
 
 def share_of(elo: float) -> float:
