@@ -278,6 +278,17 @@ def test_a_figure_is_drawn_and_written(store: vr.MinedStore, tmp_path: Path) -> 
     assert np.array_equal(lines[0]["optimistic"], lines[1]["optimistic"])
 
 
+def test_the_report_is_written(store: vr.MinedStore, tmp_path: Path) -> None:
+    written = vr.write_report(store, tmp_path / "report.html", threshold=THRESHOLD)
+    assert (written.positions, written.candidates) == (len(store.frame(text=False)), len(store.candidates(THRESHOLD)))
+    page = (tmp_path / "report.html").read_text("utf-8")
+    assert page.lower().startswith("<!doctype html>")
+    assert len(page.encode()) == written.size
+    with pytest.raises(vr.UsageError):
+        vr.write_report(SAMPLE, tmp_path / "other.html", threshold=3)
+    assert [path.name for path in tmp_path.iterdir()] == ["report.html"]
+
+
 def test_mining_is_what_vr_mine_does(tmp_path: Path) -> None:
     games = ROOT / "data" / "games.pgn.zst"
     words = ["--positions", "6", "--deep", "mcts:nodes=8", "--screen", "off", "--silent"]

@@ -25,7 +25,7 @@ NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 SAVED_LIMIT = 300_000
 THRESHOLD = 0.35
 NUMBER = re.compile(r"[-+]?\d[\d,]*\.?\d*")
-SLOW = {"04-search-options"}  # it searches
+SLOW = {"04-search-options", "05-before-after"}  # these search, and compare nets
 NAMES = [pytest.param(p.stem, marks=pytest.mark.slow) if p.stem in SLOW else p.stem for p in NOTEBOOKS]
 
 
@@ -244,6 +244,7 @@ def positions_of(ids: list[int]) -> list[str]:
     return [f"startpos moves {moves}" for moves in rows["moves"]]
 
 
+@pytest.mark.slow
 def test_before_and_after(run: Callable[[str], Any]) -> None:
     notebook = run("05-before-after")
     text, first = said(notebook), read_facts(SAMPLE)

@@ -12,6 +12,7 @@ from valuerepair.archives import SampleOptions
 from valuerepair.books.options import BookOptions
 from valuerepair.books.write import write_books as _write_books
 from valuerepair.candidates.remeasure import Remeasured, RemeasureOptions
+from valuerepair.store.queries import QFrom
 from valuerepair.store.store import Store
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
     from valuerepair.books.manifest import Manifest
     from valuerepair.mining import MineOptions, MineSummary
+    from valuerepair.views.report import Written
 
 Path: TypeAlias = "str | os.PathLike[str]"
 # A store that is open, or the path of one.
@@ -166,15 +168,25 @@ def plot_remeasured(found: Remeasured, path: Path | None = None) -> Figure:
     return figure
 
 
-def write_report(store: Stored, path: Path = "report.html", **options: Any) -> None:
+def write_report(
+    store: Stored,
+    path: Path = "report.html",
+    *,
+    threshold: float = 0.55,
+    net: str | None = None,
+    oracle: str | None = None,
+    alpha: float | None = None,
+    q_from: QFrom = "cp",
+) -> Written:
     """Writes the report on a store, one HTML file that needs no network: `vr report`. It appears whole or not at all.
 
-    `options` are those of `valuerepair.views.report.write`. Raises ValueRepairError where nothing is scored.
+    The options are those of `MinedStore.candidates`. Returns how many positions and candidates it holds, and its size.
+    Raises UsageError for a threshold outside (0, 2], ValueRepairError where nothing is scored.
     """
     from valuerepair.views import report
 
     with _open(store) as opened:
-        report.write(opened, path, **options)
+        return report.write(opened, path, threshold=threshold, net=net, oracle=oracle, alpha=alpha, q_from=q_from)
 
 
 @contextmanager
