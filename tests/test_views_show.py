@@ -1,0 +1,371 @@
+"""`vr show`: what it says against pandas and python-chess on the same store; hostile headers; files; refusals."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import chess
+import pandas as pd
+import pytest
+from click.testing import CliRunner, Result
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.mining_doubles import mine_by_key, random_games
+from valuerepair.candidates.labelled import labels_of, names
+from valuerepair.candidates.verdict import verdicts
+from valuerepair.cli import cli
+from valuerepair.errors import ValueRepairError
+from valuerepair.store import Store
+from valuerepair.store.plays import Play, add_plays
+from valuerepair.store.rows import RunRecord
+from valuerepair.views.plain import printable
+from valuerepair.views.terminal_board import board_lines
+
+ESCAPES = "\x1b]0;owned\x07\x1b[2J\x1b[31mred\x9b31m\x00\x08\x7f\u202egnp.exe\u2066\r\nPWNED\u2028x"
+
+
+@pytest.fixture(scope="module")
+def mined(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("show")
+    mine_by_key(random_games(folder / "random.pgn", 12), folder / "mined.db")
+    return folder / "mined.db"
+
+
+@pytest.fixture
+def db(mined: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copy(mined, tmp_path / "valuerepair.db"))
+
+
+@pytest.fixture
+def frame(db: Path) -> pd.DataFrame:
+    with Store.open(db) as store:
+        return store.frame()
+
+
+def show(db: Path, *arguments: object, **environment: str) -> Result:
+    done = CliRunner(env=environment).invoke(cli, ["show", *map(str, arguments), "--db", str(db)])
+    assert done.exit_code == 0, done.output
+    return done
+
+
+def told(db: Path, *arguments: object) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(show(db, *arguments, "--json").stdout)
+    return found
+
+
+def refused(*arguments: object) -> tuple[str, int]:
+    with pytest.raises(ValueRepairError) as caught:
+        CliRunner().invoke(cli, ["show", *map(str, arguments)], catch_exceptions=False)
+    assert "\n" not in str(caught.value)
+    return str(caught.value), caught.value.exit_code
+
+
+# -- what it says -----------------------------------------------------------------------------------------------------
+
+
+def test_json_is_the_row_of_the_frame(db: Path, frame: pd.DataFrame) -> None:
+    with Store.open(db) as store:
+        for i in range(0, len(frame), 5):
+            row = frame.iloc[i]
+            found = told(db, row["position_id"])
+            assert found["fen"] == row["fen"]
+            assert " ".join(found["moves"]) == row["moves"]
+            assert found["net"]["q"] == row["net_q"]
+            assert found["net"]["wdl"] == [row["net_w"], row["net_d"], row["net_l"]]
+            assert found["deep"]["q"] == pytest.approx(row["deep_q"])
+            assert found["disagreement"] == pytest.approx(row["disagreement"])
+            assert found["candidate"] == (abs(row["disagreement"]) >= 0.55)
+            assert (found["weight"], found["phase"], found["ply"]) == (row["weight"], row["phase"], row["ply"])
+            for name in ("source", "game", "white", "black", "event", "date", "result"):
+                assert found["origin"][name] == row[name]
+            expected = names(labels_of(store, frame.iloc[[i]]))[0] if found["candidate"] else frozenset()
+            assert set(found["labels"]) == expected
+            board = chess.Board(row["fen"])
+            assert found["origin"]["played"]["san"] == board.san(chess.Move.from_uci(row["played"]))
+            assert found["deep"]["pv"] == row["pv"].split()
+            assert found["deep"]["pv_san"] == board.variation_san([chess.Move.from_uci(m) for m in row["pv"].split()])
+
+
+def test_text_has_the_numbers_and_the_moves(db: Path, frame: pd.DataFrame) -> None:
+    rows = frame[frame["disagreement"].abs() >= 0.55]
+    row = rows[rows["cp"].notna()].iloc[0]
+    text = show(db, row["position_id"]).stdout
+    best = chess.Board(row["fen"]).san(chess.Move.from_uci(row["deep_best"]))
+    assert row["fen"] in text
+    assert f"Q {row['net_q']:+.3f}" in text
+    assert f"Q {row['deep_q']:+.3f}, {int(row['cp']):+d} cp" in text
+    assert f"best {best}" in text
+    assert f"{row['disagreement']:+.3f}, a candidate at 0.55: the net is too" in text
+    assert f"{row['white']} - {row['black']}" in text
+    assert f"game {row['game']}, ply {row['ply']}" in text
+    assert "not looked at again (vr confirm)" in text
+    mate = frame[frame["mate"] > 0].iloc[0]
+    assert f"mate in {int(mate['mate'])}" in show(db, mate["position_id"]).stdout
+
+
+def test_a_fen_is_known_by_its_board_key_whatever_its_clocks(db: Path, frame: pd.DataFrame) -> None:
+    row = frame.iloc[3]
+    fields = row["fen"].split()
+    other = " ".join([*fields[:4], "37", "81"])
+    for words in ([row["fen"]], fields, [other]):
+        assert told(db, *words)["position_id"] == row["position_id"]
+
+
+def test_what_was_not_searched_says_why(db: Path, frame: pd.DataFrame) -> None:
+    connection = sqlite3.connect(db)
+    failed = connection.execute("SELECT position_id FROM failures").fetchone()[0]
+    net, oracle, run = connection.execute("SELECT net_id, oracle_id, 1 FROM net_values, deep_values").fetchone()
+    cut = int(frame["position_id"].iloc[0])
+    connection.execute("DELETE FROM deep_values WHERE position_id = ?", (cut,))
+    connection.execute(
+        "INSERT INTO screened VALUES (?, ?, ?, NULL, 1500, 0.012, 1500, 0, 0.02, ?)", (net, oracle, cut, run)
+    )
+    connection.commit()
+    connection.close()
+    assert "search    the search failed: crashed" in show(db, failed).stdout
+    assert "cut by the screening ladder at 1,500 nodes, with a chance of 1.20 % of a candidate" in show(db, cut).stdout
+    assert told(db, cut)["deep"] is None
+
+
+def test_games_played_from_it(db: Path, frame: pd.DataFrame) -> None:
+    row = frame.iloc[0]
+    with Store.open(db, write=True) as store:
+        run = store.begin_run(RunRecord("played", "selfplay", {}, 0, {}))
+        results = (("1-0", 1.0), ("1/2-1/2", 0.0), ("0-1", -1.0), ("0-1", -1.0), ("*", None))
+        add_plays(
+            store,
+            run,
+            [Play(i, 0, int(row.key), row.fen, "own", "own", r, z, 9, "x") for i, (r, z) in enumerate(results)],
+        )
+        store.commit()
+    assert told(db, row.position_id)["games"] == {
+        "games": 5, "undecided": 1, "wins": 1, "draws": 1, "losses": 2, "z": -0.25, "players": ["own"],
+    }  # fmt: skip
+    said = "5 played from here by own: +1 -2 =1 for the side to move, mean Z -0.25, 1 undecided"
+    assert said in show(db, row.position_id).stdout
+
+
+def test_the_verdict_is_that_of_vr_confirm(db: Path, frame: pd.DataFrame) -> None:
+    row = frame[(frame["disagreement"].abs() >= 0.55) & frame["cp"].notna()].iloc[0]
+    connection = sqlite3.connect(db)
+    connection.execute(
+        "INSERT INTO deep_values SELECT oracle_id, 'second', position_id, cp, mate, w, d, l, q, depth, seldepth, 999, "
+        "time_ms, best_move, pv, run_id FROM deep_values WHERE position_id = ? AND stage = 'full'",
+        (int(row["position_id"]),),
+    )
+    connection.commit()
+    connection.close()
+    with Store.open(db) as store:
+        (verdict,) = verdicts(store, frame[frame["position_id"] == row["position_id"]])
+    found = told(db, row["position_id"])["verdict"]
+    assert found["verdict"] == verdict == "search right"
+    assert f"search right, says {row['oracle']}: Q {row['deep_q']:+.3f}" in show(db, row["position_id"]).stdout
+
+
+def test_a_store_that_scored_nothing_still_shows_positions(db: Path) -> None:
+    connection = sqlite3.connect(db)
+    connection.executescript("DELETE FROM deep_values; DELETE FROM net_values; DELETE FROM failures;")
+    connection.close()
+    text = show(db, 1).stdout
+    assert "net       has not evaluated it" in text
+    assert "from " in text
+
+
+# -- the board --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("white_below", [True, False])
+@pytest.mark.parametrize("unicode", [True, False])
+def test_the_board_is_python_chess_s(frame: pd.DataFrame, white_below: bool, unicode: bool) -> None:
+    for fen in frame["fen"][:20]:
+        board = chess.Board(fen)
+        lines = board_lines(fen, white_below=white_below, unicode=unicode)
+        flat = [line[3:].split() for line in lines[:8]]
+        if unicode:
+            expected = board.unicode(orientation=white_below, empty_square="·")
+        else:
+            expected = str(
+                board if white_below else board.transform(chess.flip_vertical).transform(chess.flip_horizontal)
+            )
+        assert flat == [line.split() for line in expected.splitlines()]
+        assert lines[8].split() == list("abcdefgh" if white_below else "hgfedcba")
+        assert [line[1] for line in lines[:8]] == list("87654321" if white_below else "12345678")
+
+
+def test_the_side_to_move_is_below_unless_white_is_asked_for(db: Path, frame: pd.DataFrame) -> None:
+    for side, files, asked in (("w", "a", ()), ("b", "h", ()), ("b", "a", ("--white",))):
+        row = frame[frame["side"] == side].iloc[0]
+        assert show(db, row["position_id"], *asked).stdout.splitlines()[8].split()[0] == files
+
+
+def test_colours(db: Path, frame: pd.DataFrame) -> None:
+    """Escape sequences only where they are wanted, and taking them away leaves the plain board."""
+    number = frame["position_id"].iloc[0]
+    plain = show(db, number).stdout
+    assert "\x1b" not in plain
+    coloured = show(db, number, "--color", "always", NO_COLOR="1").stdout
+    assert "\x1b[38;5;16;48;5;" in coloured
+    assert all("\x1b" not in line for line in coloured.splitlines()[8:])
+    assert re.sub(r"\x1b\[[0-9;]*m", "", coloured).replace("   ", " · ").split() == plain.replace("   ", " · ").split()
+    assert "\x1b" not in show(db, number, FORCE_COLOR="1", NO_COLOR="1").stdout
+    assert "\x1b" in show(db, number, FORCE_COLOR="1").stdout
+    assert "\x1b" not in show(db, number, "--color", "never", FORCE_COLOR="1").stdout
+
+
+def on_a_terminal(db: Path, number: int, **environment: str) -> str:
+    """What `vr show` writes to a terminal of its own."""
+    kept = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "FORCE_COLOR", "TERM")}
+    ours, theirs = os.openpty()
+    command = [sys.executable, "-m", "valuerepair", "show", str(number), "--db", str(db)]
+    with subprocess.Popen(
+        command, stdout=theirs, stderr=theirs, env={**kept, "TERM": "xterm", **environment}
+    ) as process:
+        os.close(theirs)
+        written = b""
+        try:
+            while chunk := os.read(ours, 65536):
+                written += chunk
+        except OSError:  # the other end is closed: Linux says so by an error
+            pass
+        assert process.wait() == 0
+    os.close(ours)
+    return written.decode()
+
+
+def test_a_terminal_has_colours_unless_it_says_no(db: Path) -> None:
+    assert "\x1b[38;5;16" in on_a_terminal(db, 1)
+    for name, value in (("NO_COLOR", "1"), ("TERM", "dumb")):
+        # Where colorama is installed, numba has it end every terminal session with a reset, which colours nothing.
+        assert "\x1b" not in on_a_terminal(db, 1, **{name: value}).removesuffix("\x1b[0m")
+
+
+def test_an_output_without_unicode_gets_letters(db: Path) -> None:
+    command = [sys.executable, "-m", "valuerepair", "show", "1", "--db", str(db)]
+    done = subprocess.run(command, capture_output=True, env={**os.environ, "PYTHONIOENCODING": "ascii"}, check=True)
+    assert done.stdout.isascii()
+    fen = chess.Board(told(db, 1)["fen"])
+    assert done.stdout.decode().splitlines()[0].split()[1:] in (
+        str(fen).splitlines()[0].split(),
+        str(fen).splitlines()[7].split()[::-1],
+    )
+
+
+# -- hostile text -----------------------------------------------------------------------------------------------------
+
+
+def test_headers_reach_no_terminal_as_commands(db: Path) -> None:
+    connection = sqlite3.connect(db)
+    connection.execute(
+        "UPDATE games SET white = ?, black = ?, event = ?, date = ?, result = ?, source = ?", (ESCAPES,) * 6
+    )
+    connection.execute("UPDATE nets SET name = ?", (ESCAPES,))
+    connection.execute("UPDATE oracles SET label = ?", (ESCAPES,))
+    connection.execute("UPDATE failures SET reason = ?", (ESCAPES,))
+    failed = connection.execute("SELECT position_id FROM failures").fetchone()[0]
+    connection.commit()
+    connection.close()
+    for number in (1, 2, failed):
+        text = show(db, number).stdout
+        assert all(character.isprintable() for character in text.replace("\n", ""))
+        assert not any(line.startswith("PWNED") for line in text.splitlines())
+        assert r"\x1b[31mred" in text
+        raw = show(db, number, "--json").stdout
+        assert "\x1b" not in raw
+        assert "\x9b" not in raw
+    assert json.loads(show(db, 1, "--json").stdout)["origin"]["white"] == ESCAPES
+
+
+@given(st.text(max_size=300))
+def test_printable_is_printable_and_keeps_what_was(text: str) -> None:
+    shown = printable(text)
+    assert shown.isprintable()
+    if text.isprintable() and len(text) <= 200:
+        assert shown == text
+
+
+def test_long_names_are_cut(db: Path) -> None:
+    connection = sqlite3.connect(db)
+    connection.execute("UPDATE games SET white = ?", ("W" * 100_000,))
+    connection.commit()
+    connection.close()
+    assert len(show(db, 1).stdout) < 4000
+
+
+# -- files and refusals -----------------------------------------------------------------------------------------------
+
+
+def test_svg_has_an_arrow_for_each_move(db: Path, frame: pd.DataFrame, tmp_path: Path) -> None:
+    row = frame[frame["deep_best"].notna() & (frame["deep_best"] != frame["played"])].iloc[0]
+    path = tmp_path / "board.svg"
+    show(db, row["position_id"], "--svg", path, "--white")
+    root = ElementTree.parse(path).getroot()
+    text = [each.strip() for each in root.itertext() if each.strip()]
+    board = chess.Board(row["fen"])
+    found = told(db, row["position_id"])
+    for who, move in (
+        ("net", found["net"]["best"]),
+        ("search", found["deep"]["best"]),
+        ("played", found["origin"]["played"]),
+    ):
+        if move is not None:
+            assert any(who in line and line.endswith(f": {move['san']}") for line in text)
+    arrows = [each for each in root.iter("{http://www.w3.org/2000/svg}line") if each.get("class") == "arrow"]
+    moves = {move["uci"] for move in (found["net"]["best"], found["deep"]["best"], found["origin"]["played"]) if move}
+    assert len(arrows) == len(moves) >= 2
+    assert len(list(root.iter("{http://www.w3.org/2000/svg}use"))) == len(board.piece_map())
+    assert sorted(p.name for p in tmp_path.iterdir() if "svg" in p.name) == ["board.svg"]
+
+
+def test_refused(db: Path, tmp_path: Path) -> None:
+    at = ("--db", db)
+    assert refused(99999, *at) == (f"no position 99999 in {db}; the last one's number is {told_last(db)}", 1)
+    message, code = refused("8/8/8/8/8/8/8/8 w - - 0 1", *at)
+    assert "not a legal position" in message
+    assert code == 2
+    message, code = refused("nonsense\nof two lines", *at)
+    assert code == 2
+    fen = "8/8/8/k7/8/8/8/K7 w - - 0 1"
+    message, code = refused(fen, *at)
+    assert message == (
+        f'the position is not in {db}; vr eval "{fen}" asks a net, '
+        f'vr similar "{fen}" --db {db} finds the nearest ones there'
+    )
+    assert code == 1
+    assert refused(1, "--db", tmp_path / "none.db")[0].startswith(f"there is no store at {tmp_path / 'none.db'}")
+    assert refused(1, *at, "--svg", "board.png") == ("--svg board.png: its name ends in .svg", 2)
+    assert refused(1, *at, "--net", "nonesuch")[1] == 1
+    assert refused(1, *at, "--threshold", "5")[1] == 2
+
+
+def told_last(db: Path) -> int:
+    with Store.open(db) as store:
+        return int(store.connection.execute("SELECT max(id) FROM positions").fetchone()[0])
+
+
+def test_what_it_offers_are_commands_that_run(db: Path) -> None:
+    import shlex
+
+    fen = "8/8/8/k7/8/8/8/K7 w - - 0 1"
+    similar = refused(fen, "--db", db)[0].split("vr similar ")[1].split(" finds")[0]
+    done = CliRunner().invoke(cli, ["similar", *shlex.split(similar)])
+    assert done.exit_code == 0, done.output
+
+
+def test_help_loads_nothing_heavy() -> None:
+    program = (
+        "import sys\nsys.argv = ['vr', 'show', '--help']\nfrom valuerepair.cli import main\n"
+        "try:\n    main()\nexcept SystemExit:\n    pass\n"
+        "heavy = {'numpy', 'pandas', 'matplotlib', 'chess', 'scipy'} & set(sys.modules)\nassert not heavy, heavy\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert "Example:" in done.stdout
