@@ -18,13 +18,19 @@ from pathlib import Path
 import numpy as np
 
 from valuerepair.archives import ReadReport, SampleOptions, sample
-from valuerepair.nets import DEVICES, NetValues, open_net
+from valuerepair.nets import DEVICES, Net, NetIdentity, NetValues, open_net
+from valuerepair.nets.devices import CPU
 from valuerepair.nets.net import Priors
+from valuerepair.nets.providers import available_threads
+from valuerepair.nets.registry import locate
+from valuerepair.nets.session import Session
+from valuerepair.nets.weights import read_net_file, to_onnx
 from valuerepair.positions import PositionBatch
 from valuerepair.store import Store
 
 GAMES = Path(__file__).parents[2] / "data" / "games.pgn.zst"
 POSITIONS = 5000
+HALF = "f16-on-cpu"
 THRESHOLD = 0.55
 HEADER = (
     "| net | device | positions | largest \\|ΔQ\\| | 99.9 % | mean | largest \\|Δprior\\| | other best moves |\n"
@@ -83,9 +89,19 @@ def flipped(db: str, net: str, other: str) -> tuple[int, int, int]:
     return len(both), int(wrong[0].sum()), int((wrong[0] != wrong[1]).sum())
 
 
+def on_the_cpu(name: str) -> Net:
+    """The file that GPUs get at f16, run by the CPU: weights and the output of every layer are float16 there, too."""
+    file = read_net_file(locate(name, print))
+    session = Session(to_onnx(file, print, half=True), CPU, available_threads(), file.sha256, "-f16", "f16")
+    session.set_batch(64)
+    input_format = file.header.input_format if file.header else 1
+    identity = NetIdentity(f"{file.name}-f16", file.sha256, "wdl", input_format, file.size, "-f16")
+    return Net(identity, session)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--device", action="append", choices=DEVICES)
+    parser.add_argument("--device", action="append", choices=[*DEVICES, HALF])
     parser.add_argument("--net", action="append")
     parser.add_argument("--archive", default=str(GAMES))
     parser.add_argument("--positions", type=int, default=POSITIONS)
@@ -101,7 +117,7 @@ def main() -> None:
         with open_net(name, device="cpu", batch=64) as net:
             reference = net.evaluate_with_priors(batch)
         for device in given.device or ["openvino"]:
-            with open_net(name, device=device, batch=64) as net:
+            with on_the_cpu(name) if device == HALF else open_net(name, device=device, batch=64) as net:
                 found = differences(net.evaluate_with_priors(batch), reference)
             print(found.row(net.identity.name, device), flush=True)
 

@@ -23,6 +23,11 @@ class BoundSession:
         self._session, self._device = session, device
         self._rooms = threading.local()
 
+    @property
+    def unbound(self) -> Any:
+        """The session itself: it copies its inputs at each run."""
+        return self._session
+
     def get_inputs(self) -> Any:
         return self._session.get_inputs()
 

@@ -1,0 +1,81 @@
+"""On a machine with an NVIDIA GPU: `pytest -m gpu tests/gpu`. What a GPU computes, against the CPU at float32."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.parity.device_parity import GAMES, differences, real_positions
+from tests.test_mcts_net_evaluator import first_rows, leaves_of
+from valuerepair.mcts.net_evaluator import NetEvaluator
+from valuerepair.nets import Net, canary, open_net, providers
+from valuerepair.nets.bound import BoundSession
+from valuerepair.nets.cache import cache_folder
+from valuerepair.nets.devices import BY_WORD, TENSORRT
+from valuerepair.nets.providers import engine_key
+from valuerepair.positions import PositionBatch
+
+pytestmark = pytest.mark.gpu
+POSITIONS = 1000
+ON_GPU = ("cuda", "cuda:f16", "tensorrt", "tensorrt:f16")
+
+
+@pytest.fixture(scope="module")
+def games() -> PositionBatch:
+    return real_positions(str(GAMES), POSITIONS)
+
+
+@pytest.fixture(scope="module", params=["maia-1900", "meangirl-8"])
+def net_file(request: pytest.FixtureRequest, shared_data: Path) -> str:
+    return str(shared_data / "nets" / f"{request.param}.pb.gz")
+
+
+@pytest.fixture(params=ON_GPU)
+def net(request: pytest.FixtureRequest, net_file: str) -> Iterator[Net]:
+    device = BY_WORD[request.param]
+    if (reason := providers.why_not(device.provider)) is not None:
+        pytest.skip(f"{request.param} does not run here: {reason}")
+    with open_net(net_file, device=request.param, threads=3, batch=256) as opened:
+        yield opened
+
+
+def test_values_stay_within_the_bound(net: Net, net_file: str, games: PositionBatch) -> None:
+    with open_net(net_file, device="cpu", batch=64) as reference:
+        found = differences(net.evaluate_with_priors(games), reference.evaluate_with_priors(games))
+    bound = canary.BOUNDS[net.session.precision]
+    assert found.largest <= bound.q
+    assert found.prior <= bound.prior
+    # Half precision that changes nothing would be float32 under another name, and slower.
+    assert (found.mean > 1e-5) == (net.session.precision == "f16")
+
+
+def test_any_batch_gives_the_same(net: Net, games: PositionBatch) -> None:
+    whole = net.evaluate(games.take(np.arange(64))).q
+    most = canary.BOUNDS[net.session.precision].q
+    for n in (1, 2, 3, 7, 8, 9, 31, 63):
+        assert np.abs(net.evaluate(games.take(np.arange(n))).q - whole[:n]).max() <= most
+
+
+def test_a_search_gives_it_bitboards(net: Net, games: PositionBatch) -> None:
+    said: list[str] = []
+    net.say = said.append
+    leaves = leaves_of(games.take(np.arange(300)))
+    evaluator = NetEvaluator(net)
+    assert evaluator.compact, said
+    assert isinstance(net.session._session, BoundSession)
+    planes = NetEvaluator(net, compact=False)
+    most = 2 * canary.BOUNDS[net.session.precision].q
+    for n in (1, 8, 300):
+        some = first_rows(leaves, n)
+        assert np.abs(evaluator(some).q - planes(some).q).max() <= most
+
+
+def test_engines_of_tensorrt_are_kept(net: Net, games: PositionBatch) -> None:
+    if net.provider != TENSORRT:
+        pytest.skip("of TensorRT only")
+    net.evaluate(games.take(np.arange(16)))
+    folder = cache_folder("tensorrt") / engine_key(net.identity.sha256, net.session.precision)
+    assert list(folder.glob("*.engine"))

@@ -1,0 +1,231 @@
+"""GPUs without one: bound inputs, the files and settings they get, the canary, falling back and refusing to."""
+
+from __future__ import annotations
+
+import importlib.metadata
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.parity.device_parity import GAMES, real_positions
+from valuerepair.errors import ValueRepairError
+from valuerepair.nets import Net, RawOutputs, canary, open_net, providers
+from valuerepair.nets import net as net_module
+from valuerepair.nets import session as session_module
+from valuerepair.nets.bound import SHAPES_KEPT, BoundSession
+from valuerepair.nets.compact import CompactSession
+from valuerepair.nets.devices import (
+    CPU,
+    CUDA,
+    TENSORRT,
+    Device,
+)
+from valuerepair.nets.planes import encode
+from valuerepair.nets.providers import engine_key, provider_list
+from valuerepair.nets.session import Session
+from valuerepair.nets.weights import read_net_file, to_onnx
+from valuerepair.positions import PositionBatch
+
+
+@pytest.fixture(scope="module", params=["maia-1900", "meangirl-8"])
+def net_file(request: pytest.FixtureRequest, shared_data: Path) -> str:
+    return str(shared_data / "nets" / f"{request.param}.pb.gz")
+
+
+@pytest.fixture(scope="module")
+def maia_file(shared_data: Path) -> str:
+    return str(shared_data / "nets" / "maia-1900.pb.gz")
+
+
+@pytest.fixture(scope="module")
+def maia_onnx(maia_file: str) -> Path:
+    return to_onnx(read_net_file(maia_file), print)
+
+
+@pytest.fixture(scope="module")
+def reference(net_file: str) -> Iterator[Net]:
+    with open_net(net_file, device="cpu", threads=2, batch=64) as net:
+        yield net
+
+
+@pytest.fixture(scope="module")
+def games() -> PositionBatch:
+    return real_positions(str(GAMES), 64)
+
+
+# -- bound inputs -----------------------------------------------------------------------------------------------------
+
+
+def test_bound_inputs_give_the_same(maia_onnx: Path, maia_file: str, games: PositionBatch) -> None:
+    """On the CPU, which runs the same code of ONNX Runtime but for the copies."""
+    file = read_net_file(maia_file)
+    session = Session(maia_onnx, CPU, 2, file.sha256)
+    planes = encode(games.take(np.arange(40)))
+    sizes = [*range(1, SHAPES_KEPT + 5), 3, 1, 40, 40]
+    expected = [session.run(planes[-n:]) for n in sizes]
+    session._session = BoundSession(session._session, "cpu")
+    kept = [session.run(planes[-n:]) for n in sizes]
+    for one, other in zip(kept, expected, strict=True):  # all of them: no later run writes into an earlier answer
+        assert np.array_equal(one.policy, other.policy)
+        assert np.array_equal(one.wdl, other.wdl)  # type: ignore[arg-type]  # maia has WDL
+    with ThreadPoolExecutor(4) as pool:
+        for n, raw in zip(sizes, pool.map(lambda n: session.run(planes[-n:]), sizes), strict=True):
+            assert np.array_equal(raw.policy, expected[sizes.index(n)].policy)
+
+
+def test_a_session_on_a_gpu_has_bound_inputs(maia_onnx: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No GPU is needed: ONNX Runtime's session is made on the CPU and says that it is elsewhere."""
+    asked: list[Any] = []
+    honest = providers.new_session
+
+    class Elsewhere:
+        def __init__(self, inner: Any) -> None:
+            self._inner = inner
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self._inner, name)
+
+        def get_providers(self) -> list[str]:
+            return [CUDA, CPU]
+
+    def made(model: Any, options: Any, wanted: Any) -> Any:
+        asked.append(wanted)
+        return Elsewhere(honest(model, options, [CPU]))
+
+    monkeypatch.setattr(session_module, "new_session", made)
+    assert isinstance(session_module.load(maia_onnx, CUDA, "ab", "f32"), BoundSession)
+    assert asked == [[(CUDA, {"use_tf32": "0"}), CPU]]  # TF32 is no float32
+    monkeypatch.undo()
+    assert not isinstance(session_module.load(maia_onnx, CPU, "ab"), BoundSession)
+
+
+def test_engines_of_tensorrt_are_kept_by_net_precision_and_versions(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import onnxruntime
+
+    monkeypatch.setenv("VALUEREPAIR_CACHE", str(tmp_path))
+
+    def settings(precision: Any) -> dict[str, str]:
+        first = provider_list(TENSORRT, "ab" * 32, precision)[0]
+        assert isinstance(first, tuple)
+        assert first[0] == TENSORRT
+        return first[1]
+
+    half, single = settings("f16"), settings("f32")
+    assert (half["trt_fp16_enable"], single["trt_fp16_enable"]) == ("1", "0")
+    folders = {found["trt_engine_cache_path"] for found in (half, single)}
+    assert len(folders) == 2
+    assert all(Path(folder).is_relative_to(tmp_path / "tensorrt") for folder in folders)
+    assert all(f"ort{onnxruntime.__version__}" in folder and "ab" * 32 in folder for folder in folders)
+    before = engine_key("ab" * 32, "f16")
+    monkeypatch.setattr(importlib.metadata, "version", lambda package: "99.1")
+    assert engine_key("ab" * 32, "f16") not in (before, "")
+    assert engine_key("ab" * 32, "f16").endswith("-trt99.1")
+
+
+# -- float16 ----------------------------------------------------------------------------------------------------------
+
+
+def test_float16_weights_stay_within_the_canarys_bound(net_file: str, reference: Net) -> None:
+    """The file that CUDA and TensorRT get at f16, run by the CPU, which rounds each layer's output to float16 too."""
+    file = read_net_file(net_file)
+    half = Session(to_onnx(file, print, half=True), CPU, 1, file.sha256, "-f16", "f16")
+    found = canary.apart(half, reference.session, 1)
+    assert 1e-5 < found.q <= canary.BOUNDS["f16"].q
+    assert found.prior <= canary.BOUNDS["f16"].prior
+    assert to_onnx(file, print).name == f"{file.sha256}.onnx"
+
+
+def test_an_onnx_file_has_its_own_precision(maia_onnx: Path) -> None:
+    with pytest.raises(ValueRepairError, match="an ONNX file is run in the precision it has"):
+        to_onnx(read_net_file(maia_onnx), print, half=True)
+
+
+# -- the canary -------------------------------------------------------------------------------------------------------
+
+
+def test_the_canarys_positions_are_unlike() -> None:
+    batch = canary.positions()
+    planes = encode(batch)
+    assert len(batch) == 8
+    assert {fen.split()[1] for fen in batch.fen} == {"w", "b"}
+    assert len({plane.tobytes() for plane in planes}) == len(batch)
+
+
+class NoiseSession:
+    """Computes, and gives noise, zeros, or not a number."""
+
+    def __init__(self, inner: Any, kind: str) -> None:
+        self._inner, self._kind = inner, kind
+        self.get_inputs, self.get_outputs = inner.get_inputs, inner.get_outputs
+
+    def run(self, wanted: Any, fed: Any) -> list[Any]:
+        chance = np.random.default_rng(1)
+        answers = []
+        for name, honest in zip(wanted, self._inner.run(wanted, fed), strict=True):
+            found = {
+                "noise": honest + chance.normal(0, 0.5, honest.shape),
+                "one answer": np.broadcast_to(honest[:1], honest.shape),
+                "not a number": np.where(np.arange(len(honest))[:, None] == 3, np.nan, honest),
+                "honest": honest,
+            }[self._kind]
+            if "wdl" in name and self._kind == "noise":
+                found = np.abs(found) / np.abs(found).sum(1, keepdims=True)
+            answers.append(np.asarray(found, np.float32))
+        return answers
+
+
+def gpu_like(kind: str, monkeypatch: pytest.MonkeyPatch, precision: Any = "f32") -> None:
+    """A GPU by name: ONNX Runtime's CPU session behind a `NoiseSession`."""
+    honest = session_module.load
+
+    def loaded(onnx: Path, provider: str, *others: Any) -> Any:
+        inner = honest(onnx, CPU, *others[:1])
+        return inner if provider == CPU else NoiseSession(inner, kind)
+
+    monkeypatch.setattr(session_module, "load", loaded)
+    monkeypatch.setattr(net_module, "choose_device", lambda word: Device(CPU if word == "cpu" else CUDA, precision))
+
+
+@pytest.mark.parametrize("kind", ["noise", "one answer", "not a number"])
+def test_a_device_that_computes_wrongly_is_refused(kind: str, maia_file: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    gpu_like(kind, monkeypatch)
+    with pytest.raises(ValueRepairError, match=r"CUDA computes it wrongly: Q is .*; use --device cpu$") as error:
+        open_net(maia_file, device="cuda")
+    assert "\n" not in str(error.value)
+
+
+def test_auto_falls_back_and_says_so(maia_file: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    gpu_like("noise", monkeypatch)
+    said: list[str] = []
+    with open_net(maia_file, device="auto", say=said.append) as net:
+        assert net.provider == CPU
+    assert len(said) == 1
+    assert "CUDA computes it wrongly" in said[0]
+    assert said[0].endswith("; so the CPU runs it")
+
+
+def test_a_device_that_computes_is_taken(maia_file: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    gpu_like("honest", monkeypatch, "f16")
+    with open_net(maia_file, device="cuda:f16") as net:
+        assert net.identity.name == "maia-1900-f16"
+        assert net.identity.variant == "-f16"
+        assert net.session.onnx.name.endswith("-f16.onnx")
+        assert net.opened_with == {"device": "cuda:f16", "threads": net.session.threads, "winograd": False}
+
+
+def test_bitboards_are_checked_and_kept_by_variant(maia_file: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The net of float16 has a wrapped file of its own."""
+    gpu_like("honest", monkeypatch, "f16")
+    with open_net(maia_file, device="cuda:f16") as net:
+        monkeypatch.undo()
+        monkeypatch.setattr(net.session, "provider", CPU)
+        compact = CompactSession(net.session)
+        raw = compact.run(np.zeros((2, 112), np.uint64), np.zeros(2, np.float32), np.zeros((2, 32), np.int32))
+        assert isinstance(raw, RawOutputs)
+        assert list(net.session.onnx.parent.glob(f"{net.identity.sha256}-f16-compact*.onnx"))
