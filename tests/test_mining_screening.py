@@ -260,6 +260,8 @@ def vr(*arguments: str | Path) -> Result:
         (("--screen", "5000,"), "--screen 5000,: give auto, off, or nodes of the rungs"),
         (("--screen-search", "1"), "--screen-search 1: one node is the net's own value"),
         (("--screen-search", "-5"), "--screen-search -5: one node is"),
+        (("--screen-search", "5,gpu"), "--screen-search 5,gpu: give nodes, or nodes and a device: 50,openvino"),
+        (("--screen-search", "some"), "--screen-search some: give nodes, or nodes and a device: 50,openvino"),
     ],
 )
 def test_what_makes_no_sense_is_refused_before_anything_is_made(db: Path, given: tuple[str, ...], message: str) -> None:
@@ -274,6 +276,9 @@ def test_off_needs_nothing_and_auto_is_the_default() -> None:
     assert chosen is not None
     assert chosen.rungs is None
     assert parse_screen("5,10", 0.9, 0.1, 0) == ladder_options(rungs=(5, 10), audit=0.1)
+    fast = parse_screen("auto", 0.98, 0.02, "50,openvino")
+    assert fast is not None
+    assert (fast.search, fast.search_device) == (50, "openvino")
 
 
 @pytest.fixture

@@ -54,7 +54,7 @@ from valuerepair.store import DEFAULT_PATH
 @click.option("--screen", default="auto", show_default=True, help="auto, off, or the nodes of the rungs: 5000,50000.")
 @click.option("--recall", type=float, default=0.98, show_default=True, help="Share of candidates to keep in screening.")
 @click.option("--audit", type=float, default=0.02, show_default=True, help="Share of the cut searched all the same.")
-@click.option("--screen-search", type=int, help="Nodes of a search by the net as a signal.  [default: 0; GPU: 50]")
+@click.option("--screen-search", metavar="N[,DEVICE]", help="A net's search as a signal.  [default: 0 nodes; GPU: 50]")
 @click.option("--cluster", help="Run net and searches on Dask: tcp://HOST:8786, tls://..., a .json file or local:4.")
 @click.option("--retry-failed", is_flag=True, help="Search again what the engine failed on before.")
 def command(archives: tuple[str, ...], db: str, net: str | None, deep: str | None, **given: Any) -> None:

@@ -40,15 +40,19 @@ class SignalReader:
     """Reads the signals of batches; for one thread."""
 
     def __init__(self, net: Evaluating, search_nodes: int = 0) -> None:
-        """With `search_nodes` every position gets a search of so many visits, all of a batch together."""
+        """With `search_nodes` every position gets a search of so many visits, all of a batch together.
+
+        It is made by `Net.searching`, which may be of less precision: values never are.
+        """
         self._net, self._nodes = net, search_nodes
         self._forest: Forest | None = None
         if search_nodes:
             assert isinstance(net, Net)
-            evaluator = NetEvaluator(net)
+            searching = net.searching
+            evaluator = NetEvaluator(searching)
             params = SearchParams(history_fill=net.history_fill)
             self._forest = Forest(
-                evaluator, params, input_format=evaluator.input_format, trees=net.batch_size, nodes=search_nodes
+                evaluator, params, input_format=evaluator.input_format, trees=searching.batch_size, nodes=search_nodes
             )
 
     def read(self, batch: PositionBatch, values: NetValues) -> Floats:

@@ -13,6 +13,7 @@ from valuerepair.archives import SampleOptions
 from valuerepair.archives.open import find_sources
 from valuerepair.errors import UsageError
 from valuerepair.nets import NetIdentity, NetValues
+from valuerepair.nets.devices import DEVICES
 from valuerepair.positions import PositionBatch
 from valuerepair.store.queries import check_threshold
 from valuerepair.store.rows import OracleFacts, json_text
@@ -38,14 +39,16 @@ class ScreenOptions:
     """How to screen: the share of candidates to keep, the share of cut positions to search in full all the same.
 
     `rungs` are node counts below the oracle's own, None for the usual shares of it. `search` nodes of a small search
-    with the net are one of its signals, 0 for none, None where a graphics card does that for next to nothing. Raises
-    UsageError for values that make no sense.
+    with the net are one of its signals, 0 for none, None where a graphics card does that for next to nothing;
+    `search_device` does it where that is not to be the net's own device. Raises UsageError for values that make no
+    sense.
     """
 
     recall: float = 0.98
     audit: float = 0.02
     rungs: tuple[int, ...] | None = None
     search: int | None = 0
+    search_device: str | None = None
 
     def __post_init__(self) -> None:
         if not 0.5 <= self.recall < 1:
@@ -58,17 +61,34 @@ class ScreenOptions:
             raise UsageError(f"--screen-search {self.search}: one node is the net's own value; give 2 or more, or 0")
 
 
-def parse_screen(screen: str, recall: float, audit: float, search: int | None) -> ScreenOptions | None:
-    """``--screen`` (``auto``, ``off``, or nodes of the rungs, ``5000,50000``) and what goes with it; None is off."""
+def parse_screen(screen: str, recall: float, audit: float, search: str | int | None) -> ScreenOptions | None:
+    """``--screen`` (``auto``, ``off``, or nodes of the rungs, ``5000,50000``) and what goes with it; None is off.
+
+    `search` is of ``--screen-search NODES[,DEVICE]``.
+    """
     if screen == "off":
         return None
+    nodes, device = _small_search(search)
     if screen == "auto":
-        return ScreenOptions(recall, audit, None, search)
+        return ScreenOptions(recall, audit, None, nodes, device)
     try:
-        rungs = tuple(int(nodes) for nodes in screen.split(","))
+        rungs = tuple(int(rung) for rung in screen.split(","))
     except ValueError:
         raise UsageError(f"--screen {screen}: give auto, off, or nodes of the rungs as 5000,50000") from None
-    return ScreenOptions(recall, audit, rungs, search)
+    return ScreenOptions(recall, audit, rungs, nodes, device)
+
+
+def _small_search(text: str | int | None) -> tuple[int | None, str | None]:
+    """(nodes, device) of ``--screen-search``; None for what is not said."""
+    if text is None or isinstance(text, int):
+        return text, None
+    nodes, comma, device = text.partition(",")
+    try:
+        if comma and device not in DEVICES:
+            raise ValueError
+        return int(nodes), device or None
+    except ValueError:
+        raise UsageError(f"--screen-search {text}: give nodes, or nodes and a device: 50,openvino") from None
 
 
 @dataclass(frozen=True)

@@ -75,6 +75,8 @@ def mine(
     """
     recorded = recorded_options(options.sample)
     versions = {"valuerepair": __version__, "python": platform.python_version(), "provider": net.provider}
+    if (searching := getattr(net, "searching", net)) is not net:
+        versions["screen_search"] = f"{searching.identity.key} {searching.provider}"
     with Reader(paths, options.sample) as reader:  # it samples from now on
         identity = run_identity(paths, recorded, net, oracle.identity)
         run = store.begin_run(RunRecord(identity, options.command, recorded, options.sample.seed, versions))
