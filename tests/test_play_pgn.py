@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import chess.pgn
@@ -84,6 +85,14 @@ def test_the_mate_said_after_a_move_is_the_one_that_the_board_then_has() -> None
     text = game_text(GameRecord(0, 0, chess.STARTING_FEN, (), thoughts, "a", "b", "0-1", "checkmate"), TAGS)
     assert "2. g4 {[%eval #-1]} Qh4# 0-1" in text
     assert "%emt" not in text
+
+
+def test_a_move_that_was_drawn_has_no_evaluation_after_it() -> None:
+    """The value is that of the move that the search prefers."""
+    search: Any = SimpleNamespace(best_move="e2e4")
+    moves = (Thought("e2e4", q=0.1, cp=20, search=search), Thought("g8f6", q=-0.1, cp=-20, search=search))
+    text = game_text(GameRecord(0, 0, chess.STARTING_FEN, (), moves, "a", "b", "*", "stopped"), TAGS)
+    assert "1. e4 {[%eval 0.20] q=+0.1000} Nf6 {q=-0.1000} *" in text
 
 
 def test_the_archive_reader_takes_games_and_evaluations(tmp_path: Path) -> None:
@@ -174,18 +183,19 @@ def test_reports_count_what_was_written() -> None:
 
 @pytest.mark.parametrize("start", [initial_opening(), BLACK])
 def test_repeated_games_are_those_that_some_earlier_game_begins_like(start: Opening) -> None:
-    """Counted game by game, of moves after the book; the third game is the first one to its 12th move."""
+    """Counted game by game, of moves after the book; the third game is the first one to its 12th move, the last one to its 9th."""
     long = random_game(3, start=start, plies=30)
     other = random_game(4, start=start, plies=30)
     short = replace(long, thoughts=long.thoughts[:12])
-    records = [long, other, short, long, other, other, random_game(5, start=start, plies=30)]
+    shorter = replace(long, thoughts=long.thoughts[:9])
+    records = [long, other, short, long, other, other, random_game(5, start=start, plies=30), shorter]
     told = figures(list(read_back(*records)))["repeated"]
     for name, depth in (("10", 10), ("20", 20), ("40", 40), ("80", 80), ("whole", 450)):
         lines_of = [tuple(thought.move for thought in record.thoughts[:depth]) for record in records]
         again = sum(any(line == before for before in lines_of[:i]) for i, line in enumerate(lines_of))
         assert told[name] == pytest.approx(again / len(records))
-    assert told["10"] == pytest.approx(4 / 7)
-    assert told["whole"] == pytest.approx(3 / 7)
+    assert told["10"] == pytest.approx(4 / 8)
+    assert told["whole"] == pytest.approx(3 / 8)
 
 
 def test_z_in_the_store_is_that_of_the_side_to_move_where_the_book_ends() -> None:
