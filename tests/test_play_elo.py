@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from valuerepair.play.elo import (
     LEVELS,
+    ByOpening,
     Pentanomial,
     Score,
     elo_interval,
@@ -23,6 +24,7 @@ from valuerepair.play.elo import (
 )
 from valuerepair.play.pairs import Tally, score_of_white, tally
 from valuerepair.play.record import GameRecord
+from valuerepair.play.standing import Played, Standing
 
 counts = st.integers(0, 5000)
 scores = st.builds(Score, counts, counts, counts)
@@ -90,6 +92,36 @@ def test_laws_of_intervals(results: Score | Pentanomial, level: float) -> None:
 @given(st.floats(-800, 800))
 def test_elo_and_share_are_inverse(elo: float) -> None:
     assert elo_of(share_of(elo)) == pytest.approx(elo, abs=1e-6)
+
+
+def test_copies_of_games_make_no_interval_narrower() -> None:
+    """Pairs of 40 openings, then the same pairs ten times: as pairs they would say sqrt(10) times too much."""
+    import numpy as np
+
+    points = np.random.default_rng(2).choice([0.0, 0.5, 1.0], size=(40, 2), p=[0.2, 0.4, 0.4])
+    once = [(opening, not i, float(points[opening, i])) for opening in range(40) for i in range(2)]
+    assert ByOpening.of(once) is None
+    found = ByOpening.of(once * 10)
+    assert found is not None
+    counts = [0] * 5
+    for pair in points.sum(axis=1):
+        counts[round(2 * pair)] += 1
+    a, b, c, d, e = counts
+    pairs = Pentanomial((a, b, c, d, e))
+    assert share_interval(found) == pytest.approx(share_interval(pairs))
+    assert los(found) == pytest.approx(los(pairs))
+    again = ByOpening.of([*once, once[0]])  # one game more makes hardly any difference
+    assert again is not None
+    assert share_interval(again) == pytest.approx(share_interval(pairs), abs=0.01)
+
+
+def test_a_match_whose_openings_come_again_is_counted_by_openings() -> None:
+    standing = Standing(("A", "B"))
+    for number in range(12):
+        standing.add(Played(number, number // 2 % 3, "1-0" if number % 6 else "1/2-1/2", "checkmate", 40))
+        assert standing.of == ("games" if number == 0 else "pairs" if number < 6 else "openings")
+    assert standing.as_json()["intervals_of"] == "openings"
+    assert standing.results.outcomes == ((0.25, 1), (0.5, 1), (0.5, 1))
 
 
 def test_an_even_score_is_zero_without_a_sign() -> None:

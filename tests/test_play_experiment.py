@@ -400,3 +400,14 @@ def test_who_watches_hears_of_every_game_or_that_it_is_kept(tmp_path: Path) -> N
     assert watched([replace(trials[0], games=4)]) == 4
     assert watched(trials) == 8
     assert heard == [("option certainty", 4, 0), ("option certainty", 2, 12), ("option lookahead", 6, 0)]
+
+
+def test_openings_that_come_again_make_no_interval_narrower() -> None:
+    """Three openings with both colours, eight times the same six games."""
+    results = ["1-0", "0-1", "1-0", "1-0", "1/2-1/2", "0-1"]
+    games = [replace(played(n, n % 6 // 2, results[n % 6]), white="ab"[n % 2], black="ba"[n % 2]) for n in range(48)]
+    once, often = match_of("m", games[:6], "a", "b"), match_of("m", games, "a", "b")
+    assert once.openings is None
+    assert often.pairs.pairs == 24
+    assert match_lines(often)[-4:] == match_lines(once)[-4:]
+    assert any("over the 3 openings" in line for line in match_lines(often))

@@ -6,7 +6,7 @@ All is said from one player's side, the first: wins are its wins, Elo above 0 me
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
 from typing import NamedTuple, Protocol
@@ -90,6 +90,33 @@ class Pentanomial:
         return ", ".join(f"{count:,}" for count in self.counts)
 
 
+@dataclass(frozen=True, slots=True)
+class ByOpening:
+    """Openings, each with the mean share of the points of its decided games: for openings that come again.
+
+    Games that come again may be copies, as those by nodes and without temperature are: these add nothing, and counted
+    as games or pairs they would make intervals as narrow as one likes. Each opening counts once, however often played.
+    """
+
+    shares: tuple[float, ...]
+
+    @staticmethod
+    def of(games: Iterable[tuple[int, bool, float]]) -> ByOpening | None:
+        """Of (opening, whether the first player is White, its points); None where no opening comes again."""
+        points: dict[int, list[float]] = {}
+        seen: set[tuple[int, bool]] = set()
+        again = False
+        for opening, white, share in games:
+            points.setdefault(opening, []).append(share)
+            again = again or (opening, white) in seen
+            seen.add((opening, white))
+        return ByOpening(tuple(sorted(sum(each) / len(each) for each in points.values()))) if again else None
+
+    @property
+    def outcomes(self) -> Sequence[tuple[float, int]]:
+        return tuple((share, 1) for share in self.shares)
+
+
 class Interval(NamedTuple):
     """An estimate and the bounds that hold the true value with the level's probability."""
 
@@ -145,10 +172,10 @@ def normalized_elo(results: Results, level: float = 0.95) -> Interval:
     return Interval(*((bound - 0.5) * unit for bound in share_interval(results, level)))
 
 
-def los(results: Score | Pentanomial) -> float:
+def los(results: Score | Pentanomial | ByOpening) -> float:
     """Likelihood that the first player is the stronger one, in [0, 1]; 1/2 where nothing speaks for either.
 
-    Of games ``Phi((w - l) / sqrt(w + l))``, as lc0's self-play prints it; of pairs the normal distribution of the mean,
+    Of games ``Phi((w - l) / sqrt(w + l))``, as lc0's self-play prints it; of pairs (and openings) that of the mean,
     ``Phi((share - 1/2) / sqrt(variance / pairs))``, as fastchess does.
     """
     if isinstance(results, Score):

@@ -11,7 +11,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from valuerepair.play.elo import Interval, Pentanomial, Score
+from valuerepair.play.elo import ByOpening, Interval, Pentanomial, Score
 from valuerepair.play.experiment import Played
 from valuerepair.play.pairs import Tally
 
@@ -62,7 +62,10 @@ class Sweep:
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """The games of one contestant against another, from the first one's side; see `play.pairs.Tally` and `Sweep`."""
+    """The games of one contestant against another, from the first one's side; see `play.pairs.Tally` and `Sweep`.
+
+    `openings` is what intervals are made from where openings come again, None where none does.
+    """
 
     name: str
     first: str
@@ -73,6 +76,7 @@ class Match:
     pairs: Pentanomial
     undecided: int
     planned: int
+    openings: ByOpening | None = None
 
 
 def sweep_of(name: str, games: Sequence[Played], threshold: float, *, planned: int = 0, seed: int = 0) -> Sweep:
@@ -120,7 +124,13 @@ def match_of(name: str, games: Sequence[Played], first: str, second: str, planne
         tally.pairs,
         tally.undecided,
         max(planned, len(games)),
+        ByOpening.of((game.opening, game.white == first, _points(game, first)) for game in games if game.result != "*"),
     )
+
+
+def _points(game: Played, first: str) -> float:
+    white = {"1-0": 1.0, "0-1": 0.0}.get(game.result, 0.5)
+    return white if game.white == first else 1 - white
 
 
 def repeats_of(games: Sequence[Played]) -> dict[str, float]:

@@ -67,7 +67,7 @@ class MatchPlan:
         if passes > 1:
             lines.append(
                 f"{len(self.openings):,} openings for {self.games:,} games, so they come again: games by nodes and "
-                "without temperature are the same then, and intervals too narrow"
+                "without temperature are the same then; intervals are over openings, an SPRT takes copies for new games"
             )
         return lines
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 
-from valuerepair.play.elo import Pentanomial, Score, elo_interval, los
+from valuerepair.play.elo import Score, elo_interval, los
 from valuerepair.play.outlook import Remaining
 from valuerepair.play.sprt import H0, H1, Sprt
 from valuerepair.play.standing import FAULTS, Standing
@@ -40,9 +40,8 @@ def report_lines(standing: Standing) -> list[str]:
     lines += [_row(what, score) for what, score in _by_colour(standing)]
     pairs = tally.pairs
     lines.append(f"{pairs.pairs:,} {'pair' if pairs.pairs == 1 else 'pairs'} with 0, 1/2, 1, 3/2, 2 points: {pairs}")
-    of = "pairs" if isinstance(results, Pentanomial) else "games"
     if tally.score.games:
-        lines.append(f"Elo {elo_text(elo_interval(results).value)}, LOS {100 * los(results):.1f} % (of {of})")
+        lines.append(f"Elo {elo_text(elo_interval(results).value)}, LOS {100 * los(results):.1f} % (of {standing.of})")
         for level, (interval, verdict) in standing.levels.items():
             low, high = elo_text(interval.low), elo_text(interval.high)
             lines.append(f"  at {level:.2f}: {low:>8} to {high:>8}  {_said(first, verdict)}")

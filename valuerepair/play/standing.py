@@ -6,12 +6,13 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
-from valuerepair.play.elo import Interval, Pentanomial, Score, los, verdicts
+from valuerepair.play.elo import ByOpening, Interval, Pentanomial, Score, los, verdicts
 from valuerepair.play.pairs import Tally
 from valuerepair.play.pgn import WrittenGame
 from valuerepair.play.record import CRASHED, ILLEGAL_MOVE, OUT_OF_TIME, GameRecord
 from valuerepair.play.sprt import GO_ON, Sprt
 
+POINTS = {"1-0": 1.0, "1/2-1/2": 0.5, "0-1": 0.0}  # of White
 FAULTS = (CRASHED, OUT_OF_TIME, ILLEGAL_MOVE)
 
 
@@ -47,11 +48,15 @@ class Standing:
         self.endings: Counter[str] = Counter()
         self.faults: tuple[Counter[str], Counter[str]] = (Counter(), Counter())
         self.games = self.plies = 0
+        self._decided: list[tuple[int, bool, float]] = []  # opening, whether the first is White, its points
         self.verdict = GO_ON  # what the SPRT has found
 
     def add(self, game: Played) -> None:
         """Counts a game."""
         first_is_white = game.number % 2 == 0
+        if game.result in POINTS:
+            white = POINTS[game.result]
+            self._decided.append((game.opening, first_is_white, white if first_is_white else 1 - white))
         self.tally.add_result(game.number, first_is_white, game.result)
         self.games += 1
         self.plies += game.plies
@@ -63,9 +68,16 @@ class Standing:
             self.verdict = self.sprt.verdict(self.tested)
 
     @property
-    def results(self) -> Score | Pentanomial:
-        """What intervals are made of: pairs, or games as long as no pair is complete."""
+    def results(self) -> Score | Pentanomial | ByOpening:
+        """What intervals are made of: openings, where some came again; pairs, or games while no pair is complete."""
+        if (openings := ByOpening.of(self._decided)) is not None:
+            return openings
         return self.tally.pairs if self.tally.pairs.pairs else self.tally.score
+
+    @property
+    def of(self) -> str:
+        """The word for what intervals are made of: openings, pairs, games."""
+        return {ByOpening: "openings", Pentanomial: "pairs", Score: "games"}[type(self.results)]
 
     @property
     def tested(self) -> Score | Pentanomial:
@@ -89,7 +101,7 @@ class Standing:
             "as_white": _score(tally.as_white),
             "as_black": _score(tally.as_black),
             "pentanomial": list(tally.pairs.counts),
-            "intervals_of": "pairs" if isinstance(self.results, Pentanomial) else "games",
+            "intervals_of": self.of,
             "elo": [
                 {"level": level, **{k: _finite(v) for k, v in interval._asdict().items()}, "verdict": verdict}
                 for level, (interval, verdict) in self.levels.items()

@@ -8,7 +8,17 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from valuerepair.play.elo import LEVELS, Interval, Pentanomial, Score, elo_interval, los, share_interval, verdict
+from valuerepair.play.elo import (
+    LEVELS,
+    ByOpening,
+    Interval,
+    Pentanomial,
+    Score,
+    elo_interval,
+    los,
+    share_interval,
+    verdict,
+)
 from valuerepair.play.experiment_contempt import ContemptReport
 from valuerepair.play.experiment_measures import WHOLE, Match, Sweep
 
@@ -47,6 +57,8 @@ def match_lines(match: Match) -> list[str]:
     lines.append(f"  as White {match.as_white}, as Black {match.as_black}; LOS {100 * los(best_of(match)):.1f} %")
     if match.pairs.pairs:
         lines.append(f"  pairs by points 0, 1/2, 1, 3/2, 2: {match.pairs}")
+    if match.openings is not None:
+        lines.append(f"  openings come again: intervals are over the {len(match.openings.shares):,} openings")
     for level in LEVELS:
         elo = elo_interval(best_of(match), level)
         lines.append(f"  Elo {_elo(elo)} at {level:.2f}: {verdict(best_of(match), level)}")
@@ -58,7 +70,8 @@ def odds_lines(matches: Sequence[Match]) -> list[str]:
     unfinished = [match.score.games + match.undecided < match.planned for match in matches]
     lines = [f"{'odds':<40} {'games':>6} {'+W -L =D':>18} {'points':>8} {'Elo at 0.95':>28}"]
     for match, marked in zip(matches, unfinished, strict=True):
-        share, elo = share_interval(match.score), elo_interval(match.score)
+        results = match.openings or match.score
+        share, elo = share_interval(results), elo_interval(results)
         name = match.name + "*" * marked
         lines.append(
             f"{name:<40} {match.score.games:>6,} {match.score!s:>18} {100 * share.value:>6.1f} % {_elo(elo):>28}"
@@ -66,8 +79,10 @@ def odds_lines(matches: Sequence[Match]) -> list[str]:
     return lines + [UNFINISHED] * any(unfinished)
 
 
-def best_of(match: Match) -> Score | Pentanomial:
-    """What the intervals are made from: pairs, where all games but a few at the end are in pairs."""
+def best_of(match: Match) -> Score | Pentanomial | ByOpening:
+    """What intervals are made from: openings that come again, else pairs, where all games but a few are in pairs."""
+    if match.openings is not None:
+        return match.openings
     paired = 2 * match.pairs.pairs
     return match.pairs if paired and paired >= 0.9 * match.score.games else match.score
 
