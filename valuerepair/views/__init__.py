@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from valuerepair.views import boards as boards
+    from valuerepair.views import figures as figures
     from valuerepair.views import report as report
     from valuerepair.views import scatter as scatter
 

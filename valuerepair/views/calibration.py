@@ -75,7 +75,7 @@ def drawing(store: Store, asked: Asked) -> Drawing:
             _draw_bins(axes, bins_of(q, z), colour, marker, gid, f"{name}; mean (Z − Q)²: {error:.3f}")
         axes.set(xlim=(-1.04, 1.04), ylim=(-1.04, 1.04), aspect="equal")
         axes.set(xlabel="Q of the position, mean of each bin", ylabel="Z of its games, mean of each bin")
-        axes.legend(loc="upper left")
+        figure.legend(loc="outside lower center", ncols=2)  # inside, it would hide the bins at the ends
         style.title(
             axes,
             "Results of games against Q",

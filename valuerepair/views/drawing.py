@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from valuerepair.errors import ValueRepairError
@@ -16,6 +15,7 @@ from valuerepair.views.plain import for_figure
 
 if TYPE_CHECKING:
     import pandas as pd
+    from matplotlib.figure import Figure
 
     from valuerepair.store import Store
 

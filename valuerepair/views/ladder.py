@@ -129,5 +129,7 @@ def survivors(cut_at: Floats, weight: Floats, rungs: Sequence[int]) -> list[Rate
 
 def _draw_survival(axes: Axes, rates: Sequence[Rate], colour: str, marker: str, gid: str, label: str) -> None:
     x, y = range(len(rates)), [rate.rate for rate in rates]
-    axes.vlines(x, [r.low for r in rates], [r.high for r in rates], colour, lw=0.9, gid=f"{gid}-intervals")
+    # All begin on it: that share has no interval.
+    low, high = [rate.low for rate in rates[1:]], [rate.high for rate in rates[1:]]
+    axes.vlines(x[1:], low, high, colour, lw=0.9, gid=f"{gid}-intervals")
     axes.plot(x, y, marker, ls="-", lw=1.2, ms=5, color=colour, gid=gid, label=label)
