@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
+import numba
 import pytest
+from numba.core import event
 
 from valuerepair.board import jit
 
@@ -108,3 +114,35 @@ def test_folders_of_other_versions_go_when_old(tmp_path: Path) -> None:
     made = jit.open_cache(tmp_path, "f" * 64)
     assert made == tmp_path / ("f" * 32)
     assert sorted(p.name for p in tmp_path.iterdir()) == sorted(["1" * 32, "f" * 32, "other"])
+
+
+@contextmanager
+def listening(notice: jit.CompilingNotice) -> Iterator[None]:
+    """With this notice in place of the process's own."""
+    numba_event: Any = event
+    numba_event.unregister("numba:compile", jit.NOTICE)
+    numba_event.register("numba:compile", notice)
+    try:
+        yield
+    finally:
+        numba_event.unregister("numba:compile", notice)
+        numba_event.register("numba:compile", jit.NOTICE)
+
+
+@pytest.mark.parametrize(("terminal", "level"), [(True, logging.WARNING), (False, logging.INFO)])
+def test_long_compiling_is_said_once(
+    terminal: bool, level: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: terminal)
+    caplog.set_level(logging.INFO)
+    with listening(jit.CompilingNotice(patience_s=0.0)):
+        inner = numba.njit(lambda x: x + 1)
+        assert numba.njit(lambda x: inner(x) + inner(x + 1.5))(1) == 5.5
+    assert [record.levelno for record in caplog.records if "compiling" in record.message] == [level]
+
+
+def test_short_compiling_is_not_said(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    with listening(jit.CompilingNotice(patience_s=1e9)):
+        assert numba.njit(lambda x: x + 1)(1) == 2
+    assert not [record for record in caplog.records if "compiling" in record.message]

@@ -8,8 +8,10 @@ sources; a change anywhere compiles everything anew, and folders of other versio
 from __future__ import annotations
 
 import hashlib
+import logging
 import os
 import shutil
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable
@@ -17,11 +19,15 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import numba
+from numba.core import event
 
 PACKAGE = Path(__file__).parents[1]
 # Every module that defines a kernel or a table that kernels read, relative to the package. A test holds it complete.
 KERNEL_SOURCES = ("board/*.py", "nets/planes.py", "nets/policy.py", "mcts/*.py", "training/record_planes.py")
 KEEP_DAYS = 30.0
+PATIENCE_S = 2.0
+
+log = logging.getLogger(__name__)
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -81,6 +87,37 @@ try:
     CACHE_FOLDER = open_cache(cache_root(), source_key())
 except (OSError, RuntimeError):  # unreadable sources (a zipped package), or no home folder
     CACHE_FOLDER = None
+
+
+class CompilingNotice(event.Listener):
+    """Says once that compiling is what takes so long; what comes from the cache is no such event.
+
+    On a terminal it is a warning, elsewhere an information: logs and pipes are not for remarks about this machine.
+    """
+
+    def __init__(self, patience_s: float = PATIENCE_S) -> None:
+        self._patience_s, self._depth, self._began, self._spent, self._said = patience_s, 0, 0.0, 0.0, False
+
+    def on_start(self, event: object) -> None:
+        if not self._depth:
+            self._began = time.monotonic()
+        self._depth += 1
+
+    def on_end(self, event: object) -> None:
+        """One kernel is compiled; callers of it may go on to be."""
+        self._depth -= 1
+        spent = self._spent + time.monotonic() - self._began
+        if not self._depth:
+            self._spent = spent
+        if spent >= self._patience_s and not self._said:
+            self._said = True
+            level = logging.WARNING if sys.stderr.isatty() else logging.INFO
+            log.log(level, "compiling for this machine; only the first time, up to a minute or two")
+
+
+NOTICE = CompilingNotice()
+_event: Any = event
+_event.register("numba:compile", NOTICE)
 
 
 def kernel(function: F) -> F:

@@ -101,7 +101,7 @@ def _take(context: click.Context, parameter: click.Parameter, value: int) -> Non
         raise click.UsageError("-q and -v exclude each other", context)
     _quiet = quiet < verbose
     log.removeHandler(_handler)
-    log.setLevel(logging.NOTSET)
+    log.setLevel(logging.ERROR if _quiet else logging.NOTSET)
     if verbose < quiet:
         log.addHandler(_handler)
         log.setLevel(logging.INFO if level == 1 else logging.DEBUG)
