@@ -18,8 +18,10 @@ from valuerepair.play.elo import Pentanomial, Score, elo_interval
 from valuerepair.play.experiment import Played
 from valuerepair.play.experiment_contempt import ContemptReport
 from valuerepair.play.experiment_measures import sweep_of
-from valuerepair.play.pgn import game_text
+from valuerepair.play.pgn import game_text, read_written
 from valuerepair.play.record import CHECKMATE, TOO_LONG, GameRecord, Thought
+from valuerepair.play.standing import Played as Written
+from valuerepair.play.standing import Standing
 from valuerepair.positions import STARTPOS_FEN
 from valuerepair.views import figures
 from valuerepair.views.experiment_table import contempt_rows, to_csv
@@ -29,11 +31,15 @@ _MOVES = (Thought("f2f3"), Thought("e7e5"))
 
 
 def write_match(
-    path: Path, points: list[float | None], order: list[int] | None = None, names: tuple[str, str] = ("A", "B")
+    path: Path,
+    points: list[float | None],
+    order: list[int] | None = None,
+    names: tuple[str, str] = ("A", "B"),
+    lines: int = 10**6,
 ) -> None:
     """A match's PGN by the project's own writer: the first player's points of each game, None undecided.
 
-    `order`: the numbers of the games as they ended.
+    `order`: the numbers of the games as they ended; `lines`: of the book, which comes again.
     """
     texts = []
     for number in order if order is not None else range(len(points)):
@@ -42,7 +48,7 @@ def write_match(
         of_white = point if number % 2 == 0 or point is None else 1 - point
         result = {None: "*", 0.0: "0-1", 0.5: "1/2-1/2", 1.0: "1-0"}[of_white]
         ending = TOO_LONG if point is None else CHECKMATE
-        game = GameRecord(number, number // 2, STARTPOS_FEN, (), _MOVES, white, black, result, ending)
+        game = GameRecord(number, number // 2 % lines, STARTPOS_FEN, (), _MOVES, white, black, result, ending)
         texts.append(game_text(game, {"Event": "vr match", "Run": "00"}))
     path.write_text("".join(texts))
 
@@ -78,6 +84,25 @@ def test_every_point_is_the_interval_of_the_pairs_so_far(tmp_path: Path) -> None
     last = elo_interval(Pentanomial((counts[0], counts[1], counts[2], counts[3], counts[4])), 0.95)
     assert (y[-1], *bands[0.95][400]) == pytest.approx(last)
     assert f"Elo {last.value:+.1f} ({last.low:+.1f} to {last.high:+.1f}) at 0.95" in words(figure)
+
+
+def test_a_long_match_whose_openings_come_again_ends_with_what_vr_match_says(tmp_path: Path) -> None:
+    """Intervals are over openings there, and not every pair has a point."""
+    write_match(tmp_path / "match.pgn", some_points(3000, 2), lines=20)
+    standing = Standing(("A", "B"))
+    for game in read_written(tmp_path / "match.pgn")[0]:
+        standing.add(Written.of_written(game))
+    figure = figures.draw("elo", tmp_path / "match.pgn")
+    x, y = line(figure, "elo")
+    assert x[-1] == 3000
+    assert 300 < len(x) < 800
+    assert (np.diff(x) > 0).all()
+    for level in (0.95, 0.99):
+        said = elo_interval(standing.results, level)
+        assert (y[-1], *band(figure, f"band-{level}")[3000]) == pytest.approx(said)
+    told = {row["level"]: row for row in standing.as_json()["elo"]}[0.95]
+    assert standing.as_json()["intervals_of"] == "openings"
+    assert f"Elo {told['value']:+.1f} ({told['low']:+.1f} to {told['high']:+.1f})" in words(figure)
 
 
 def test_one_game_and_a_match_without_a_loss(tmp_path: Path) -> None:

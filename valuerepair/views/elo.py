@@ -18,6 +18,7 @@ from valuerepair.views import style
 from valuerepair.views.drawing import Drawing
 from valuerepair.views.plain import for_figure, printable
 
+_POINTS = 300
 _LEVELS = ((0.99, 0.12), (0.95, 0.22))  # level, opacity of its band
 
 
@@ -52,7 +53,10 @@ def drawing(path: str) -> Drawing:
 
 
 def course_of(path: str) -> tuple[Standing, list[Course]]:
-    """The standing after all games of a PGN of `vr match`, and the course to it: a point a pair, and the end."""
+    """The standing after all games of a PGN of `vr match`, and the course to it: a point a pair, and the end.
+
+    After the first `_POINTS` games of a long match there are about as many points more, not one a pair.
+    """
     games = _games(path)
     standing = Standing(_names(games, path))
     course = []
@@ -66,9 +70,11 @@ def course_of(path: str) -> tuple[Standing, list[Course]]:
             raise _no_match(path)
         pairs = standing.tally.pairs.pairs
         standing.add(played)
-        new_pair = standing.tally.pairs.pairs > pairs
-        if standing.tally.score.games and (new_pair or not standing.tally.pairs.pairs or i + 1 == len(games)):
-            course.append(Course(i + 1, tuple(elo_interval(standing.results, level) for level, _ in _LEVELS)))
+        whole = standing.tally.pairs.pairs > pairs or not standing.tally.pairs.pairs
+        due = i < _POINTS or pairs % (1 + len(games) // (2 * _POINTS)) == 0
+        if standing.tally.score.games and ((whole and due) or i + 1 == len(games)):
+            results = standing.results  # counted anew each time
+            course.append(Course(i + 1, tuple(elo_interval(results, level) for level, _ in _LEVELS)))
     if not course:
         raise ValueRepairError(f"{path}: none of its {len(games):,} games is decided; vr match goes on with more")
     return standing, course
