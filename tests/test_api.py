@@ -312,6 +312,11 @@ def test_remeasuring_is_what_vr_remeasure_does(tmp_path: Path) -> None:
     said = json.loads(command("remeasure", "--db", str(path), *words))
     found = vr.remeasure(path, ["maia-1900", "maia-1100"], vr.RemeasureOptions(threshold=0.35))
     assert json.loads(json.dumps(found.as_dict())) == said
+    with sqlite3.connect(path) as writer:  # as if it had been asked for from Python, or with options before the command
+        writer.execute("UPDATE runs SET command = 'valuerepair' WHERE command LIKE 'vr remeasure%'")
+    writer.close()
+    with vr.open_store(path) as after:
+        assert after.frame(text=False).attrs["net"]["name"] == "maia-1900"  # mined for, not only compared
     figure = vr.plot_remeasured(found, tmp_path / "pair.png")
     assert (tmp_path / "pair.png").stat().st_size > 10_000
     assert len(figure.axes) == 2

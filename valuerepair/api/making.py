@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -62,7 +63,7 @@ def mine(
         threshold=threshold,
         limit=limit,
         screen=parse_screen(screen, recall, audit, 0),
-        command="valuerepair.mine()",
+        command=f"{shlex.join(['vr', 'mine', *paths])} (from Python)",
     )
     total_bytes(paths)  # raises for a missing file, before anything is made or loaded
     summary = _mine(paths, store, options, net, deep, workers, quiet)
@@ -113,10 +114,11 @@ def remeasure(
     from valuerepair.candidates.remeasure_labels import complete_policies
 
     path, chosen = os.fspath(store), options or RemeasureOptions()
+    command = f"{shlex.join(['vr', 'remeasure', *(f'--net={net}' for net in nets)])} (from Python)"
     with Store.open(path) as opened:
         which = find_oracle(opened, oracle, nets)
         asked = find_nets(opened, nets, which)
-    measure_missing(path, asked, which, command="valuerepair.remeasure()", quiet=quiet)
+    measure_missing(path, asked, which, command=command, quiet=quiet)
     with Store.open(path) as opened:
         asked = find_nets(opened, nets, which)
     complete_policies(path, asked, which, chosen.threshold, chosen.alpha, chosen.q_from, quiet=quiet)
