@@ -14,6 +14,10 @@ from typing import NoReturn
 
 from tqdm import tqdm
 
+# tqdm starts colorama where that is installed, which would take escape sequences out of pipes, FORCE_COLOR or not.
+if (_colorama := sys.modules.get("colorama.initialise")) is not None:
+    _colorama.deinit()
+
 PLAIN_INTERVAL_S = 10.0
 _WITHOUT_ETA = "{l_bar}{bar}| {n_fmt}/{total_fmt} [{elapsed}{postfix}]"
 
@@ -21,7 +25,8 @@ _WITHOUT_ETA = "{l_bar}{bar}| {n_fmt}/{total_fmt} [{elapsed}{postfix}]"
 class Progress:
     """Counts work done towards `total` (None: unknown) and shows it on standard error with an ETA.
 
-    On a terminal that can move its cursor this is a tqdm bar; elsewhere (TERM=dumb too) a plain line at most every ten seconds, so that logs stay short.
+    On a terminal that can move its cursor this is a tqdm bar; elsewhere (TERM=dumb too) a plain line at most every ten
+    seconds, so that logs stay short.
     `quiet` shows nothing. With `own_eta` the time left is not that of equal pieces one after another: the caller
     knows better and says it in its `note`. Use as a context manager.
     """

@@ -84,6 +84,8 @@ def _below(context: click.Context, config: Config | None) -> Iterator[InForce]:
     for option in context.command.params:
         if isinstance(option, click.Option):
             value, source = option.consume_value(context, {})
+            if source == ParameterSource.ENVIRONMENT:
+                value = option.type_cast_value(context, value)
             if source == ParameterSource.DEFAULT:
                 value = option.get_default(context)
             yield InForce(path, f"--{long_names(option)[0]}", _plain(value), _source(option, source, path, config))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import signal
 import sys
@@ -38,6 +39,9 @@ def run(group: click.Group) -> int:
         where = f"{error.filename}: " if error.filename else ""
         click.echo(f"vr: {where}{error.strerror or error}", err=True)
         code = 1
+    # Numba and tqdm start colorama where it is installed, and that ends with an escape sequence, NO_COLOR or not.
+    if (colorama := sys.modules.get("colorama.initialise")) is not None:
+        atexit.unregister(colorama.reset_all)
     return code if isinstance(code, int) else 0
 
 

@@ -1,0 +1,228 @@
+"""valuerepair.toml: what it sets, who wins, and what is said of what is wrong in it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+
+from tests.cli_tree import LEAVES, SAMPLE, options_of, vr
+from valuerepair.cli import COMMANDS
+from valuerepair.cli.config_file import Config, find
+from valuerepair.cli.config_values import first_name, long_names
+from valuerepair.errors import UsageError
+
+Captured = pytest.CaptureFixture[str]
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    shutil.copy(SAMPLE, tmp_path / "own.db")
+    return tmp_path
+
+
+def in_force(words: str, captured: Captured) -> dict[str, tuple[Any, str]]:
+    """Option -> (value, source), as `vr config ... --json` says."""
+    code, out, err = vr([*words.split(), "--json"], captured)
+    assert code == 0, err
+    rows = [json.loads(line) for line in out.splitlines()]
+    return {row["option"]: (row["value"], row["source"]) for row in rows}
+
+
+def test_the_file_of_the_working_directory_is_used_and_said(folder: Path, capsys: Captured) -> None:
+    assert vr(["stats"], capsys)[0] == 1
+    (folder / "valuerepair.toml").write_text('[defaults]\ndb = "own.db"\n[stats]\nthreshold = 0.7\njson = true\n')
+    code, out, err = vr(["stats"], capsys)
+    assert (code, err) == (0, "")
+    assert json.loads(out)["scored"]["threshold"] == 0.7
+    assert "defaults from valuerepair.toml" in vr(["stats", "-v"], capsys)[2]
+
+
+def test_command_line_over_environment_over_table_over_defaults_over_built_in(
+    folder: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = folder / "valuerepair.toml"
+
+    def threshold(*words: str) -> float:
+        code, out, err = vr(["stats", "--db", "own.db", "--json", *words], capsys)
+        assert code == 0, err
+        return float(json.loads(out)["scored"]["threshold"])
+
+    assert threshold() == 0.55
+    file.write_text("[defaults]\nthreshold = 0.6\n")
+    assert threshold() == 0.6
+    assert in_force("config stats", capsys)["--threshold"] == (0.6, "valuerepair.toml [defaults]")
+    file.write_text("[defaults]\nthreshold = 0.6\n[stats]\nthreshold = 0.7\n")
+    assert threshold() == 0.7
+    assert in_force("config stats", capsys)["--threshold"] == (0.7, "valuerepair.toml [stats]")
+    monkeypatch.setenv("VALUEREPAIR_STATS_THRESHOLD", "0.8")
+    assert threshold() == 0.8
+    assert in_force("config stats", capsys)["--threshold"] == (0.8, "VALUEREPAIR_STATS_THRESHOLD")
+    assert threshold("--threshold", "0.9") == 0.9
+
+
+def test_which_file(folder: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, alpha in (("valuerepair.toml", 1), ("env.toml", 2), ("given.toml", 3)):
+        (folder / name).write_text(f"[stats]\nalpha = {alpha}\n")
+    assert in_force("config stats", capsys)["--alpha"] == ("1", "valuerepair.toml [stats]")
+    monkeypatch.setenv("VALUEREPAIR_CONFIG", "env.toml")
+    assert in_force("config stats", capsys)["--alpha"] == ("2", "env.toml [stats]")
+    assert in_force("--config given.toml config stats", capsys)["--alpha"] == ("3", "given.toml [stats]")
+
+
+def test_the_store_of_the_environment_is_that_of_all_commands(
+    folder: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("VALUEREPAIR_DB", "own.db")
+    assert vr(["stats"], capsys)[0] == 0
+    assert in_force("config fit alpha", capsys)["--db"] == ("own.db", "VALUEREPAIR_DB")
+
+
+def test_commands_below_a_command_have_tables_below_its_table(folder: Path, capsys: Captured) -> None:
+    (folder / "valuerepair.toml").write_text(
+        '[fit.alpha]\nnorm = "l2"\n[books]\nlimit = 3\n[books.check]\njson = true\n'
+    )
+    assert in_force("config fit alpha", capsys)["--norm"] == ("l2", "valuerepair.toml [fit.alpha]")
+    assert in_force("config books", capsys)["--limit"] == (3, "valuerepair.toml [books]")
+    assert in_force("config books check", capsys)["--json"] == (True, "valuerepair.toml [books.check]")
+    code, out, _ = vr(["config"], capsys)
+    assert code == 0
+    rows = out.splitlines()
+    assert rows[0] == "file: valuerepair.toml"
+    assert [row.split()[:-2] for row in rows[1:]] == [
+        ["books", "--limit", "3"],
+        ["books", "check", "--json", "true"],
+        ["fit", "alpha", "--norm", "l2"],
+    ]
+
+
+def test_quiet_for_all_is_no_filter_of_mine(folder: Path, capsys: Captured) -> None:
+    """`vr mine --quiet` is about positions; [defaults] quiet is -q there too."""
+    (folder / "valuerepair.toml").write_text("[defaults]\nquiet = true\n")
+    found = in_force("config mine", capsys)
+    assert found["--silent"] == (True, "valuerepair.toml [defaults]")
+    assert found["--quiet-positions"] == (False, "built in")
+    (folder / "valuerepair.toml").write_text("[mine]\nquiet = true\n")
+    assert in_force("config mine", capsys)["--quiet-positions"] == (True, "valuerepair.toml [mine]")
+
+
+def test_a_nearer_verbose_wins_over_the_quiet_of_the_file(folder: Path, capsys: Captured) -> None:
+    (folder / "valuerepair.toml").write_text('[defaults]\nquiet = true\ndb = "own.db"\n')
+    assert vr(["export", "-o", "a.csv"], capsys)[2] == ""
+    assert "s in all" in vr(["export", "-o", "b.csv", "-v"], capsys)[2]
+
+
+def test_an_option_that_may_be_repeated_takes_an_array_or_one(folder: Path, capsys: Captured) -> None:
+    (folder / "valuerepair.toml").write_text('[remeasure]\nnet = ["maia-1900", "maia-1100"]\n[mix]\nrepair = "a"\n')
+    assert in_force("config remeasure", capsys)["--net"][0] == ["maia-1900", "maia-1100"]
+    assert in_force("config mix", capsys)["--repair"][0] == ["a"]
+    code, out, err = vr(["remeasure", "--db", "own.db", "-q"], capsys)
+    assert code == 0, err
+    assert "maia-1100" in out
+
+
+WRONG = [
+    ("[mine]\nthrshold = 1", "[mine] thrshold: no such option; did you mean threshold?"),
+    ('[mine]\nthreshold = "1"', '[mine] threshold = "1": must be a number'),
+    ("[mine]\nlimit = 1.5", "[mine] limit = 1.5: must be a whole number"),
+    ("[mine]\nlimit = true", "[mine] limit = true: must be a whole number"),
+    ("[mine]\nwinograd = 1", "[mine] winograd = 1: must be true or false"),
+    ("[mine]\nnet = false", "[mine] net = false: must be text"),
+    ("[mine]\nnet = 1979-05-27", "[mine] net = 1979-05-27: must be text"),
+    ('[mine]\nresult = "won"', "[mine] result = \"won\": 'won' is not one of '1-0', '0-1', '1/2-1/2', 'decisive'"),
+    ("[mine.alpha]\nx = 1", "[mine] alpha = {'x': 1}: must be text"),
+    ("[mine.alpah]\nx = 1", "[mine] alpah: no such command or option; did you mean alpha?"),
+    ("[defaults]\nthrshold = 1", "[defaults] thrshold: no command has such an option; did you mean threshold?"),
+    ("[defaults]\nthreshold = [1]", "[defaults] threshold = [1]: must be a number"),
+    ("[mien]\nthreshold = 1", "[mien]: no such command; did you mean mine?"),
+    ('db = "a"', "db: stands outside a table; put it under [defaults] or a command, as [mine]"),
+    ("[mine", "is no TOML file: Expected ']' at the end of a table declaration (at line 1, column 6)"),
+]
+
+
+@pytest.mark.parametrize(("text", "line"), WRONG)
+def test_what_is_wrong_is_one_line_with_file_and_key(text: str, line: str, folder: Path, capsys: Captured) -> None:
+    (folder / "own.toml").write_text(text + "\n")
+    for words in (["mine", "games.pgn"], ["config"]):
+        code, out, err = vr(["--config", "own.toml", *words], capsys)
+        assert (code, out, err) == (2, "", f"vr: own.toml: {line}\n")
+
+
+def test_a_fault_in_the_table_of_another_command_stops_no_command_but_vr_config_says_it(
+    folder: Path, capsys: Captured
+) -> None:
+    (folder / "valuerepair.toml").write_text("[mine]\nthreshold = true\n")
+    assert vr(["stats", "--db", "own.db"], capsys)[0] == 0
+    assert vr(["config", "stats"], capsys)[0] == 2
+
+
+def test_a_file_that_is_not_there_or_not_to_be_read(folder: Path, capsys: Captured) -> None:
+    assert vr(["--config", "none.toml", "stats"], capsys)[2] == "vr: --config none.toml: No such file or directory\n"
+    (folder / "valuerepair.toml").write_bytes(b"[mine]\nnet = '\xff'\n")
+    code, _, err = vr(["stats"], capsys)
+    assert (code, err.count("\n")) == (2, 1)
+    assert err.startswith("vr: valuerepair.toml: is no TOML file: 'utf-8' codec")
+
+
+def sample_of(option: click.Option) -> tuple[Any, Any]:
+    """A value that an option takes, and one of a wrong type."""
+    value: Any = "some"
+    wrong: Any = True
+    if option.is_flag:
+        value, wrong = True, "yes"
+    elif isinstance(option.type, click.Choice):
+        value = option.type.choices[-1]
+    elif isinstance(option.type, click.IntRange):
+        value = option.type.max or (option.type.min or 0) + 1
+    elif option.count or option.type is click.INT:
+        value = 3
+    elif option.type is click.FLOAT:
+        value = 0.5
+    return value, wrong
+
+
+OPTIONS = [
+    (path, option, name) for path in LEAVES for option in options_of(LEAVES[path]) for name in long_names(option)
+]
+
+
+@pytest.mark.parametrize(("path", "option", "name"), OPTIONS, ids=lambda v: v if isinstance(v, str) else "")
+def test_every_option_by_each_of_its_long_names(path: str, option: click.Option, name: str) -> None:
+    words = path.split()[1:]
+    value, wrong = sample_of(option)
+
+    def mapped(table: dict[str, Any]) -> Any:
+        for word in reversed(words[1:]):
+            table = {word: table}
+        found: Any = Config("own.toml", {words[0]: table}).of(_top(words[0]), words[0])
+        for word in words[1:]:
+            found = found[word]
+        return found[option.name]
+
+    expected = str(value) if option.type is click.STRING else value
+    assert mapped({name: value}) == ([expected] if option.multiple else expected)
+    with pytest.raises(UsageError, match=r"^own.toml: \[" + r"\.".join(words) + rf"\] {name} = .*: must be "):
+        mapped({name: wrong})
+
+
+def _top(name: str) -> click.Command:
+    from tests.cli_tree import TREE
+
+    return TREE[f"vr {name}"]
+
+
+def test_no_option_takes_the_name_of_a_command_below_its_own() -> None:
+    for path, command in LEAVES.items():
+        if isinstance(command, click.Group):
+            taken = {name for option in options_of(command) for name in long_names(option)}
+            assert not taken.intersection(command.commands), path
+
+
+def test_without_a_file_there_is_none(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert find(None, COMMANDS) is None
+    assert {first_name(option) for option in options_of(LEAVES["vr stats"])} >= {"oracle", "db", "quiet", "verbose"}

@@ -1,0 +1,269 @@
+"""What all commands have in common (docs/conventions.md), asked of every command of the tree."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import click
+import pytest
+
+from tests.cli_tree import LEAVES, SAMPLE, TREE, options_of, vr
+
+ROOT = Path(__file__).parents[1]
+MEANING = {"-o": "--output", "-q": "--quiet", "-v": "--verbose", "-h": "--help"}
+Captured = pytest.CaptureFixture[str]
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The working directory, with a copy of the sample store as its store."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("NO_COLOR", "FORCE_COLOR", "CLICOLOR", "CLICOLOR_FORCE"):
+        monkeypatch.delenv(name, raising=False)
+    shutil.copy(SAMPLE, tmp_path / "valuerepair.db")
+    return tmp_path
+
+
+@pytest.mark.parametrize("path", TREE)
+@pytest.mark.parametrize("flag", ["-h", "--help"])
+def test_help_of_every_command(path: str, flag: str, capsys: Captured) -> None:
+    code, out, err = vr([*path.split()[1:], flag], capsys)
+    assert (code, err) == (0, "")
+    assert "Example:" in out
+    assert path in out.partition("Example:")[2]
+
+
+@pytest.mark.parametrize("path", TREE)
+def test_an_unknown_option_is_one_line_and_code_2(path: str, capsys: Captured) -> None:
+    code, out, err = vr([*path.split()[1:], "--nosuch"], capsys)
+    assert (code, out) == (2, "")
+    within = path.partition(" ")[2]
+    assert err.startswith(f"vr: {within}: No such option" if within else "vr: No such option")
+    assert err.endswith(f"See {path} --help\n")
+    assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize("path", LEAVES)
+def test_a_slip_in_an_option_is_understood(path: str, capsys: Captured) -> None:
+    code, _, err = vr([*path.split()[1:], "--verbos"], capsys)
+    assert code == 2
+    assert "Did you mean --verbose?" in err
+
+
+@pytest.mark.parametrize(
+    ("words", "meant"), [(["stat"], "stats"), (["books", "chek"], "check"), (["nets", "lis"], "list")]
+)
+def test_a_slip_in_a_command_is_understood(words: list[str], meant: str, capsys: Captured) -> None:
+    code, out, err = vr(words, capsys)
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert f"Did you mean '{meant}'?" in err
+
+
+@pytest.mark.parametrize("path", TREE)
+def test_every_option_has_help_and_short_ones_mean_the_same(path: str) -> None:
+    for option in options_of(TREE[path]):
+        assert option.help, f"{path} {option.opts}"
+        for short in (name for name in option.opts if not name.startswith("--")):
+            # The one exception is old: `vr mine --quiet` is about positions.
+            assert MEANING[short] in option.opts or (path, short) == ("vr mine", "-q"), f"{path} {option.opts}"
+
+
+@pytest.mark.parametrize("path", LEAVES)
+def test_every_command_can_be_quiet_and_verbose(path: str) -> None:
+    names = {name for option in options_of(LEAVES[path]) for name in option.opts}
+    assert {"-q", "-v"} <= names
+
+
+# Odds and matches take a list of numbers of nodes, or none; of experiments --openings is how many.
+OTHER_KINDS = {("--nodes", "text"), ("--openings", "integer")}
+
+
+def test_an_option_of_one_name_takes_the_same_kind_of_value_everywhere() -> None:
+    kinds: dict[str, set[str]] = {}
+    for command in LEAVES.values():
+        for option in options_of(command):
+            kind = "flag" if option.is_flag else option.type.name.removesuffix(" range")
+            # A choice is a text that is checked early, a path one that is a file.
+            kind = "text" if kind in ("choice", "path") else kind
+            for name in option.opts:
+                kinds.setdefault(name, set()).update({kind} - {k for n, k in OTHER_KINDS if n == name})
+    assert not {name: kind for name, kind in kinds.items() if len(kind) > 1}
+
+
+MISSING = {
+    "mine": "mine missing.pgn",
+    "mix": "mix --repair missing --normal missing -o out",
+    "weights": "weights missing",
+    "selfplay": "selfplay missing.pgn",
+    "eval": "eval missing.pgn",
+    "search": "search missing.pgn",
+    "match": "match nodes=1 nodes=2 --openings missing.pgn",
+    "books check": "books check missing.pgn",
+    "nets describe": "nets describe missing.onnx",
+    "bench": "bench --archive missing.pgn",
+    "experiment odds": "experiment odds missing.epd",
+    "similar": "similar 1 --db missing.db",
+    "show": "show 1 --db missing.db",
+    "remeasure": "remeasure --net a --net b --db missing.db",
+    **{
+        name: f"{name} --db missing.db"
+        for name in ("confirm", "label", "books", "stats", "report", "export", "fit alpha", "fit screen")
+    },
+    "plot": "plot --db missing.db",
+}
+# Nothing they read can be missing, or missing is an answer (doctor, experiments that report).
+READ_NOTHING = {"uci", "nets list", "nets pull", "config", "completion", "doctor", "selftest"} | {
+    "experiment contempt",
+    "experiment options",
+}
+
+
+def test_the_table_of_missing_files_is_whole() -> None:
+    assert {path.partition(" ")[2] for path in LEAVES} == set(MISSING) | READ_NOTHING
+
+
+@pytest.mark.parametrize("name", MISSING)
+def test_a_missing_file_is_one_line_that_names_it(name: str, folder: Path, capsys: Captured) -> None:
+    code, out, err = vr(MISSING[name].split(), capsys)
+    assert code in (1, 2), err
+    assert out == ""
+    assert err.splitlines()[-1].startswith("vr: ")
+    assert "missing" in err.splitlines()[-1]
+    assert [path.name for path in folder.iterdir() if path.name != "valuerepair.db"] == []
+
+
+JSON_WHOLE = ["stats", "fit alpha --bootstrap 0", "similar 1", "show 1", "label", "books", "nets describe"]
+JSON_LINES = ["nets list", "config stats", "doctor", "eval startpos", "search startpos --nodes 4"]
+
+
+@pytest.mark.parametrize("call", [*JSON_WHOLE, *JSON_LINES])
+def test_json_is_alone_on_standard_output(call: str, folder: Path, capsys: Captured) -> None:
+    code, out, err = vr([*call.split(), "--json", "-q"], capsys)
+    assert (code, err) == (0, "")
+    for text in [out] if call in JSON_WHOLE else out.splitlines():
+        assert isinstance(json.loads(text), dict)
+
+
+# What they print is no figures, or has a form of its own.
+NO_JSON = {"mine", "plot", "report", "uci", "export", "nets pull", "completion"}
+
+
+def test_every_command_with_figures_has_json() -> None:
+    without = {
+        path.partition(" ")[2]
+        for path, command in LEAVES.items()
+        if not any("--json" in option.opts for option in options_of(command))
+    }
+    assert without == NO_JSON
+
+
+RESULTS = ["stats", "similar 1", "fit alpha --bootstrap 0", "show 1", "export --format csv", "eval startpos", "label"]
+
+
+@pytest.mark.parametrize("call", RESULTS)
+def test_quiet_says_nothing_but_the_result(call: str, folder: Path, capsys: Captured) -> None:
+    plain = vr(call.split(), capsys)
+    quiet = vr([*call.split(), "-q"], capsys)
+    verbose = vr([*call.split(), "-v"], capsys)
+    before = vr(["-v", *call.split()], capsys)
+    assert [each[0] for each in (plain, quiet, verbose, before)] == [0] * 4
+    assert quiet[1:] == (plain[1], "")
+    assert verbose[1] == before[1] == plain[1]
+    assert re.search(r"^\[ +[0-9.]+ s\] vr: valuerepair .*: vr ", verbose[2], re.MULTILINE)
+    assert re.search(r"^\[ +[0-9.]+ s\] vr: [0-9.]+ s in all$", verbose[2], re.MULTILINE)
+    assert len(before[2].splitlines()) == len(verbose[2].splitlines())
+
+
+@pytest.mark.parametrize("call", ["books -o out", "plot -o out.png"])
+def test_quiet_commands_that_write_files_say_nothing_at_all(call: str, folder: Path, capsys: Captured) -> None:
+    assert vr([*call.split(), "-q"], capsys) == (0, "", "")
+    assert [path for path in folder.iterdir() if path.name.startswith("out")]
+
+
+def test_quiet_and_verbose_exclude_each_other(folder: Path, capsys: Captured) -> None:
+    for words in (["stats", "-q", "-v"], ["-q", "stats", "-v"], ["-v", "stats", "--quiet"]):
+        code, out, err = vr(words, capsys)
+        assert (code, out) == (2, "")
+        assert err.splitlines()[-1] == "vr: stats: -q and -v exclude each other. See vr stats --help"
+
+
+@pytest.mark.usefixtures("stockfish")
+def test_verbose_shows_files_and_engines_and_very_verbose_their_lines(folder: Path, capsys: Captured) -> None:
+    mine = ["mine", str(ROOT / "data" / "games.pgn.zst"), "--positions", "1", "--deep", "stockfish:nodes=500"]
+    mine += ["--screen", "off", "--workers", "1", "--seed"]
+    code, _, once = vr([*mine, "1", "-v"], capsys)
+    assert code == 0, once
+    for said in (
+        "valuerepair.db: for writing",
+        "games.pgn.zst",
+        "Threads=1",
+        "CPUExecutionProvider",
+        "converted before",
+    ):
+        assert said in once
+    assert "> bestmove" not in once
+    code, _, twice = vr([*mine, "2", "-v", "-v"], capsys)
+    assert code == 0
+    assert re.search(r"process: (\d+) < go nodes 500\n(.*\n)*?.*process: \1 > bestmove ", twice)
+    assert vr([*mine, "3", "-q"], capsys)[2] == ""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_interrupted_work_ends_with_130(number: signal.Signals, folder: Path) -> None:
+    command = [sys.executable, "-m", "valuerepair", "eval", "-", "-v"]
+    process = subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stderr is not None
+    assert "vr: valuerepair" in process.stderr.readline()
+    time.sleep(0.5)
+    process.send_signal(number)
+    out, err = process.communicate(timeout=120)
+    assert (process.returncode, out, err.splitlines()[-1]) == (130, "", "vr: interrupted")
+
+
+def test_a_reader_that_goes_away_is_no_failure(folder: Path) -> None:
+    shell = f"{sys.executable} -m valuerepair export --format csv | head -n 1; echo ${{PIPESTATUS[0]}}"
+    done = subprocess.run(["bash", "-c", shell], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "0"
+    assert done.stderr == ""
+
+
+def test_the_page_lists_every_environment_variable() -> None:
+    page = (ROOT / "docs" / "conventions.md").read_text("utf-8")
+    files = [
+        *ROOT.glob("valuerepair/**/*.py"),
+        *ROOT.glob("tests/**/*.py"),
+        *ROOT.glob(".ci/*"),
+        *ROOT.glob("data/*.py"),
+    ]
+    used = {name for path in files for name in re.findall(r"VALUEREPAIR_[A-Z_]*[A-Z]", path.read_text("utf-8"))}
+    of_options = {name for command in LEAVES.values() for option in options_of(command) for name in option.envvar or ()}
+    assert {"VALUEREPAIR_CACHE", "VALUEREPAIR_CONFIG"} <= used
+    assert not {name for name in used - of_options if f"`{name}`" not in page}
+
+
+def test_every_option_has_a_variable_of_its_own() -> None:
+    names = [
+        option.envvar[0]
+        for command in LEAVES.values()
+        for option in options_of(command)
+        if isinstance(option.envvar, list)
+    ]
+    assert len(names) == len(set(names)) > 300
+    assert not {"VALUEREPAIR_CACHE", "VALUEREPAIR_CONFIG", "VALUEREPAIR_DB"}.intersection(names)
+
+
+def test_a_group_without_a_command_says_its_help_and_is_a_usage_error(capsys: Captured) -> None:
+    for words in ([], ["fit"], ["nets"], ["experiment"]):
+        code, out, err = vr(words, capsys)
+        assert (code, out) == (2, "")
+        assert err.startswith("Usage: vr")
+        assert isinstance(TREE[" ".join(["vr", *words])], click.Group)

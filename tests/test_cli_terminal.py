@@ -1,0 +1,115 @@
+"""Colours and bars on real (pseudo) terminals and without one."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import pty
+import struct
+import subprocess
+import sys
+import termios
+from pathlib import Path
+
+import pytest
+
+from tests.cli_tree import SAMPLE
+from valuerepair.cli.beginning import wants_colour
+
+ESCAPE = "\x1b["
+PLAIN = ("NO_COLOR", "FORCE_COLOR", "CLICOLOR", "CLICOLOR_FORCE")
+BAR = (
+    "from valuerepair.progress import Progress\nwith Progress('Mining', 3, 'positions') as p:\n"
+    "    p.advance(); p.say('a remark'); p.advance(2)"
+)
+
+
+def environment(**extra: str) -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if name not in PLAIN} | extra
+
+
+def on_a_terminal(command: list[str], **extra: str) -> str:
+    """What a command shows when all its streams are a terminal."""
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 120, 0, 0))
+    process = subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, env=environment(**extra))
+    os.close(theirs)
+    shown = b""
+    with contextlib.suppress(OSError):  # Linux says EIO where all that wrote to it is gone
+        while data := os.read(ours, 65536):
+            shown += data
+    os.close(ours)
+    assert process.wait(60) == 0, shown
+    return shown.decode()
+
+
+def show() -> list[str]:
+    return [sys.executable, "-m", "valuerepair", "show", "1", "--db", str(SAMPLE)]
+
+
+@pytest.mark.parametrize(
+    ("extra", "coloured"),
+    [
+        ({}, None),
+        ({"TERM": "xterm"}, None),
+        ({"NO_COLOR": "1"}, False),
+        ({"NO_COLOR": ""}, None),
+        ({"CLICOLOR": "0"}, False),
+        ({"CLICOLOR": "1"}, None),
+        ({"TERM": "dumb"}, False),
+        ({"TERM": "dumb", "FORCE_COLOR": "1"}, True),
+        ({"CLICOLOR_FORCE": "1"}, True),
+        ({"CLICOLOR_FORCE": "0"}, None),
+        ({"FORCE_COLOR": "1", "CLICOLOR": "0"}, True),
+        ({"FORCE_COLOR": "1", "NO_COLOR": "1"}, False),
+    ],
+)
+def test_what_the_environment_says_of_colours(
+    extra: dict[str, str], coloured: bool | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in (*PLAIN, "TERM"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in extra.items():
+        monkeypatch.setenv(name, value)
+    assert wants_colour() is coloured
+
+
+def test_colours_on_a_terminal_unless_they_are_not_wanted() -> None:
+    assert ESCAPE in on_a_terminal(show(), TERM="xterm-256color")
+    assert ESCAPE not in on_a_terminal(show(), TERM="xterm-256color", NO_COLOR="1")
+
+
+def test_colours_in_a_pipe_where_they_are_forced() -> None:
+    done = subprocess.run(show(), capture_output=True, text=True, env=environment(FORCE_COLOR="1"), check=True)
+    assert ESCAPE in done.stdout
+    assert done.stderr == ""
+
+
+@pytest.mark.parametrize("call", ["show 1", "nets list"])
+def test_no_command_writes_escapes_into_a_pipe(call: str, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "valuerepair", *call.split()]
+    own = environment(TERM="xterm-256color", VALUEREPAIR_DB=str(SAMPLE))
+    done = subprocess.run(command, capture_output=True, text=True, env=own, cwd=tmp_path, check=True)
+    assert ESCAPE not in done.stdout + done.stderr
+
+
+def test_bars_need_a_terminal_that_can() -> None:
+    command = [sys.executable, "-c", BAR]
+    assert "3/3" in (able := on_a_terminal(command, TERM="xterm"))
+    assert "\r" in able.replace("\r\n", "")
+    dumb = on_a_terminal(command, TERM="dumb")
+    assert dumb == "a remark\r\n"
+
+
+def test_remarks_of_verbose_leave_the_bar_whole() -> None:
+    program = BAR.replace("p.advance();", "p.advance(); logging.getLogger('valuerepair.x').info('a file');")
+    program = (
+        "import click, logging\nfrom valuerepair.cli import verbosity\n"
+        "c = click.Command('c', callback=lambda: None)\nverbosity.add_options(c)\n"
+        "c.main(['-v'], standalone_mode=False)\n" + program
+    )
+    shown = on_a_terminal([sys.executable, "-c", program], TERM="xterm")
+    line = next(line for line in shown.split("\n") if "a file" in line)
+    assert line.rstrip("\r").rpartition("\r")[2].endswith("x: a file")
+    assert "Mining" not in line.rstrip("\r").rpartition("\r")[2]
