@@ -60,6 +60,8 @@ def misbehave(position: str) -> None:
         sys.stderr.write("assertion failed: king\n")
         sys.stderr.flush()
         os.kill(os.getpid(), signal.SIGSEGV)
+    if wanted("kill-parent-on", position):
+        os.kill(os.getppid(), signal.SIGKILL)
     if wanted("exit-on", position):
         sys.exit(3)
     if wanted("slow-on", position):

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from valuerepair.bench.ratio import BenchData, Comparison
 
 Bench = Callable[[BenchData], Comparison]
-MODULES = ("archives", "board", "nets", "search", "engines", "mining", "recorded", "selfplay", "training")
+MODULES = ("archives", "board", "nets", "search", "engines", "mining", "cluster", "recorded", "selfplay", "training")
 
 
 def benches() -> dict[str, Bench]:

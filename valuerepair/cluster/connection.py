@@ -85,14 +85,18 @@ def quiet() -> None:
     logging.getLogger("tornado.application").setLevel(logging.CRITICAL)
 
 
-async def connect(address: str, patience: float) -> Connection:
-    """Connects, trying for so many seconds. Raises SchedulerGone. TLS is as Dask's configuration says."""
+async def _client(address: str) -> Any:
     from distributed import Client
 
+    return await Client(address, asynchronous=True, timeout=_ATTEMPT_S, set_as_default=False)  # type: ignore[no-untyped-call]
+
+
+async def connect(address: str, patience: float) -> Connection:
+    """Connects, trying for so many seconds. Raises SchedulerGone. TLS is as Dask's configuration says."""
     deadline = time.monotonic() + patience
     while True:
         try:
-            client = await Client(address, asynchronous=True, timeout=_ATTEMPT_S, set_as_default=False)  # type: ignore[no-untyped-call]
+            client = await asyncio.wait_for(_client(address), 3 * _ATTEMPT_S)
         except (OSError, asyncio.TimeoutError):
             if time.monotonic() > deadline:
                 raise SchedulerGone from None
