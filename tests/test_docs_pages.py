@@ -76,7 +76,7 @@ def inline_calls() -> list[tuple[str, list[str]]]:
     found = []
     for page in PAGES:
         for text in re.findall(r"`(vr [^`\n]+)`", FENCE.sub("", page.read_text("utf-8"))):
-            found += [(name(page), call) for call in split_calls(re.sub(r"\|.*|…", "", text).replace("'", ""))]
+            found += [(name(page), call) for call in split_calls(re.sub(r"\\?\|.*|…", "", text).replace("'", ""))]
     return found
 
 
