@@ -60,7 +60,7 @@ def plan_of(tmp_path: Path, lines: int = 4, **changes: object) -> MatchPlan:
 
 def test_every_failure_is_counted_and_the_match_goes_to_its_end(tmp_path: Path) -> None:
     """In the second opening one crashes, in the third one moves illegally, in the fourth one hangs."""
-    bad = fake_side("bad", "crash-on=moves d2d4", "illegal-on=moves c2c4", "hang-on=moves g1f3", settings="timeout=0.5")
+    bad = fake_side("bad", "crash-on=moves d2d4", "illegal-on=moves c2c4", "hang-on=moves g1f3", settings="timeout=3")
     end = run(tmp_path, plan_of(tmp_path), fake_side("good"), bad)
     standing = end.standing
     assert (standing.games, end.interrupted) == (8, False)
