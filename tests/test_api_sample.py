@@ -9,6 +9,7 @@ import shutil
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 import pytest
@@ -55,12 +56,17 @@ def test_it_has_what_figures_report_and_notebooks_read(sql: sqlite3.Connection) 
     assert min(n for (n,) in per_net) >= count(sql, "deep_values WHERE stage = 'full'") - 100
 
 
-def test_it_was_made_by_the_commands_of_its_script(sql: sqlite3.Connection) -> None:
+@pytest.fixture
+def script() -> ModuleType:
     spec = importlib.util.spec_from_file_location("make_sample", DATA / "make_sample.py")
     assert spec is not None
     assert spec.loader is not None
-    script = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(script)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_it_was_made_by_the_commands_of_its_script(sql: sqlite3.Connection, script: ModuleType) -> None:
     kept = [row[0] for row in sql.execute("SELECT command FROM runs ORDER BY id")]
     # Only commands that run long leave a run; a program's path before the words would be one of the machine.
     words = [command.split(" ", 1)[1] for command in kept]
@@ -71,6 +77,24 @@ def test_it_was_made_by_the_commands_of_its_script(sql: sqlite3.Connection) -> N
     assert states == {"finished"}
 
 
+@pytest.mark.slow
+def test_the_script_makes_a_store(
+    script: ModuleType, stockfish: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    smaller = {"1500": "60", "=50000": "=3000", "200000": "9000", "--limit 50": "--limit 2", "--nodes 50": "--nodes 4"}
+    commands = [re.sub("|".join(smaller), lambda found: smaller[found[0]], each) for each in script.COMMANDS]
+    monkeypatch.setattr(script, "COMMANDS", [each.replace("0.35", "0.15").replace("--save ", "") for each in commands])
+    path = script.make(tmp_path, [])
+    script.settle(path)
+    with vr.open_store(path) as store:
+        assert store.stats()["positions"] == 60
+        found = store.candidates(0.15, labels=True, verdicts=True, outcomes=True)
+    assert found["verdict"].notna().all()
+    assert found["z_games"].sum() == 2
+    assert found["blind"].notna().any()
+    assert not Path(f"{path}-wal").exists()
+
+
 def test_reading_writes_nothing_beside_it(tmp_path: Path) -> None:
     path = Path(shutil.copy(SAMPLE, tmp_path))
     digest = hashlib.sha256(path.read_bytes()).hexdigest()
@@ -79,7 +103,7 @@ def test_reading_writes_nothing_beside_it(tmp_path: Path) -> None:
         assert list(tmp_path.iterdir()) == [path]
         store.stats()
     vr.plot("scatter", path, threshold=0.35)
-    vr.remeasure(path, ["maia-1900", "maia-1100", "meangirl-8"], vr.RemeasureOptions(threshold=0.35))
+    vr.remeasure(path, ["maia-1900", "maia-1100"], vr.RemeasureOptions(threshold=0.35))
     assert list(tmp_path.iterdir()) == [path]
     assert hashlib.sha256(path.read_bytes()).hexdigest() == digest
     assert len(frame)
