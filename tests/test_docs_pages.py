@@ -18,6 +18,7 @@ from pathlib import Path
 import click
 import pytest
 
+import valuerepair
 from valuerepair.cli import cli
 
 ROOT = Path(__file__).parents[1]
@@ -143,6 +144,11 @@ def test_python_compiles_and_finds_what_it_imports(page: str, text: str) -> None
         elif isinstance(node, ast.Import):
             for alias in node.names:
                 importlib.import_module(alias.name)
+
+
+def test_all_public_names_are_in_the_reference() -> None:
+    text = (ROOT / "docs" / "modules.md").read_text("utf-8")
+    assert not [public for public in valuerepair.__all__ if public[0] != "_" and not re.search(rf"\b{public}\b", text)]
 
 
 # -- links ------------------------------------------------------------------------------------------------------------
