@@ -140,7 +140,7 @@ def test_a_missing_file_is_one_line_that_names_it(name: str, folder: Path, capsy
 
 
 JSON_WHOLE = ["stats", "fit alpha --bootstrap 0", "similar 1", "show 1", "label", "books", "nets describe"]
-JSON_LINES = ["nets list", "config stats", "doctor", "eval startpos", "search startpos --nodes 4"]
+JSON_LINES = ["nets list", "config stats", "doctor", "eval startpos"]
 
 
 @pytest.mark.parametrize("call", [*JSON_WHOLE, *JSON_LINES])
