@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from valuerepair.views.report.points import Shown, choose
 from valuerepair.views.report.writing import Written, write
 
-__all__ = ["Written", "write"]
+__all__ = ["Shown", "Written", "choose", "write"]

@@ -18,7 +18,7 @@ from valuerepair.store.statistics import lines as statistics_lines
 from valuerepair.views.report.columns import Columns, moves_column
 from valuerepair.views.report.entries import entries_of
 from valuerepair.views.report.points import STRATA, Shown
-from valuerepair.views.scatter import lowess_line
+from valuerepair.views.smoothing import lowess_line
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -93,7 +93,6 @@ def _add_numbers(columns: Columns, rows: pd.DataFrame, shown: Shown) -> None:
     for name in _PER_MILLE:
         columns.add(name, rows[name].to_numpy(np.float64) / 1000)
     factor = np.array(shown.factors)[shown.stratum]
-    columns.add("factor", factor)
     columns.add("weight", rows["weight"].to_numpy(np.float64) * factor)
     columns.add("position_id", rows["position_id"].to_numpy(np.float64))
     columns.add("depth", rows["depth"].to_numpy().astype(np.uint16))
@@ -129,7 +128,7 @@ def _games(rows: list[dict[Hashable, Any]], tags: list[str]) -> tuple[list[list[
 
 
 def _lowess(every: pd.DataFrame) -> list[list[float]] | None:
-    line = lowess_line(every["deep_q"].to_numpy(np.float64), every["net_q"].to_numpy(np.float64))
+    line = lowess_line(*(every[name].to_numpy(np.float64) for name in ("deep_q", "net_q", "weight")))
     return None if line is None else [axis.round(5).tolist() for axis in line]
 
 

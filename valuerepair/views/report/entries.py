@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import chess
 
-from valuerepair.books.emit import BookLine, LineWriter, epd_entry, pgn_entry
+from valuerepair.books.emit import LineWriter, epd_entry, pgn_entry, tag_value
 from valuerepair.books.rows import can_go_on
 from valuerepair.books.write import epd_operations, pgn_tags
 from valuerepair.candidates.weights import weights_of
@@ -54,14 +54,10 @@ def entries_of(frame: pd.DataFrame, threshold: float, on_row: Callable[[], None]
 
 def _entry(row: dict[Hashable, Any], movetext: str) -> Entry:
     fen = chess.Board(row["fen"]).fen()
-    tags = [f"{line}\n" for line in _tag_lines(pgn_tags(row))]
+    tags = [f'[{name} "{tag_value(text)}"]\n' for name, text in pgn_tags(row).items()]
     operations = epd_entry(fen, epd_operations(row)).split(" ", 4)[4]
     playable = can_go_on(row["fen"], row["start_fen"], row["moves"])
     return Entry(fen, "".join(tags[:_OF_GAME]), "".join(tags[_OF_GAME:]), operations, movetext, playable)
-
-
-def _tag_lines(tags: dict[str, str]) -> list[str]:
-    return pgn_entry(BookLine(chess.STARTING_FEN, (), chess.STARTING_FEN), tags).splitlines()[: len(tags)]
 
 
 def _movetexts(frame: pd.DataFrame) -> dict[int, str]:

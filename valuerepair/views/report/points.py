@@ -57,8 +57,9 @@ def choose(frame: pd.DataFrame, threshold: float, limit: int = DEFAULT_POINTS, s
     worst = candidates[np.argsort(-size[candidates], kind="stable")[:WORST]]
     others = np.setdiff1d(candidates, worst)
     room = max(limit - len(worst), 0)
-    for_rest = min(len(rest), max(room - len(others), round(REST_SHARE * limit)))
-    strata = (worst, _sample(others, max(room - for_rest, 0), dice), _sample(rest, for_rest, dice))
+    # Never none of a stratum that has any: nothing would stand for its rows.
+    for_rest = min(len(rest), max(room - len(others), round(REST_SHARE * limit), 1))
+    strata = (worst, _sample(others, max(room - for_rest, 1), dice), _sample(rest, for_rest, dice))
     rows = np.concatenate(strata)
     stratum = np.repeat(np.arange(len(STRATA), dtype=np.uint8), [len(part) for part in strata])
     order = np.argsort(rows, kind="stable")

@@ -41,6 +41,8 @@ def with_texts(store: Store, frame: pd.DataFrame) -> pd.DataFrame:
     Reads only what the rows need: a frame of a million positions with texts would take gigabytes. What comes from a
     game's headers is text that anybody may have written.
     """
+    import pandas as pd
+
     net = frame.attrs["net"]
     query = f"""
         SELECT {", ".join(_COLUMNS.values())} FROM json_each(:ids) j
@@ -67,5 +69,6 @@ def with_texts(store: Store, frame: pd.DataFrame) -> pd.DataFrame:
     for name in _HEADERS:
         key = name.lower() if name in ("Site", "Round") else f"{name[:5].lower()}_elo"
         columns[key] = np.array([*(each.get(name) for each in headers), None], object)[:-1]
-    whole: pd.DataFrame = frame.assign(**columns)
+    # As objects: pandas would turn the None among texts into NaN.
+    whole: pd.DataFrame = frame.assign(**{name: pd.Series(each, frame.index, object) for name, each in columns.items()})
     return whole

@@ -36,7 +36,6 @@ export class Points {
     this.netQ = this.columns.net_q;
     this.deepQ = this.columns.deep_q;
     this.weight = this.columns.weight;
-    this.factor = this.columns.factor;
     this.off = Float64Array.from(this.netQ, (q, i) => q - this.deepQ[i]);
     this.size = this.off.map(Math.abs);
   }

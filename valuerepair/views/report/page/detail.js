@@ -82,10 +82,10 @@ export class Detail {
     const tools = make(
       "div",
       { className: "tools", role: "group", "aria-label": "Step through the line (arrow keys)" },
-      go(() => 0, "⏮", "to the position"),
+      go(() => 0, "|◀", "to the position"),
       go(() => this.ply - 1, "◀", "one move back"),
       go(() => this.ply + 1, "▶", "one move on"),
-      go(() => this.line.length, "⏭", "to the end of the line"),
+      go(() => this.line.length, "▶|", "to the end of the line"),
       make("span", { id: "pv-at", role: "status" }),
     );
     return make("div", {}, tools, moves);

@@ -1,5 +1,6 @@
 // @ts-check
-// The lowess line of what the filters leave: Cleveland's robust local linear fit, with the factors of a sample.
+// The lowess line of what the filters leave: Cleveland's robust local linear fit, by weight,
+// as valuerepair.views.smoothing fits that of all positions.
 
 const PLACES = 101;
 const FRACTION = 0.3;
@@ -8,11 +9,12 @@ const ROBUST_ROUNDS = 3;
 
 /** Net Q over deep Q of the rows; null where there are too few. @param {any} points @param {Uint32Array} rows */
 export function lowess(points, rows) {
-  if (rows.length < LEAST) return null;
-  const order = Float64Array.from(rows).sort((a, b) => points.deepQ[a] - points.deepQ[b]);
+  const usable = rows.filter((row) => points.weight[row] > 0);
+  if (usable.length < LEAST) return null;
+  const order = Float64Array.from(usable).sort((a, b) => points.deepQ[a] - points.deepQ[b]);
   const x = Float64Array.from(order, (row) => points.deepQ[row]);
   const y = Float64Array.from(order, (row) => points.netQ[row]);
-  const mass = Float64Array.from(order, (row) => points.factor[row]);
+  const mass = Float64Array.from(order, (row) => points.weight[row]);
   const [first, last] = [x[0], x[x.length - 1]];
   if (last - first < 0.005) return null;
   const grid = Float64Array.from({ length: PLACES }, (_, i) => first + ((last - first) * i) / (PLACES - 1));

@@ -98,7 +98,7 @@ class Page {
 
   /** @param {KeyboardEvent} event */
   onKey(event) {
-    const steps = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 };
+    const steps = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1, Home: -this.points.length, End: this.points.length };
     if (event.key in steps) this.step(steps[event.key]);
     else if (event.key === "Enter" && this.detail.row >= 0) this.open(this.detail.row, true);
     else return;

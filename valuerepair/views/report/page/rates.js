@@ -57,10 +57,19 @@ export class Rate {
   }
 }
 
+/** With so many decimals; a tie goes to the even digit, as Python rounds. @param {number} number @param {number} digits */
+export function fixed(number, digits) {
+  const exact = Math.abs(number).toFixed(60); // all digits of a double of this size
+  const cut = exact.indexOf(".") + digits + 1;
+  const tie = /^50*$/.test(exact.slice(cut)) && Number(exact[cut - 1]) % 2 === 0;
+  const size = tie ? exact.slice(0, cut) : Math.abs(number).toFixed(digits);
+  return (number < 0 || Object.is(number, -0) ? "-" : "") + size;
+}
+
 /** As `vr stats` writes it. @param {{rate: number, low: number, high: number}} value */
 export function percent(value) {
   if (Number.isNaN(value.rate)) return "none";
-  const [rate, low, high] = [value.rate, value.low, value.high].map((part) => (100 * part).toFixed(2));
+  const [rate, low, high] = [value.rate, value.low, value.high].map((part) => fixed(100 * part, 2));
   return `${rate} % (95 %: ${low} to ${high})`;
 }
 

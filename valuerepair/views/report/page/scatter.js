@@ -93,7 +93,7 @@ export class Scatter {
       yaxis: { title: { text: "net Q, side to move" }, range: RANGE, scaleanchor: "x", constrain: "domain" },
     };
     const how = { ...axes, shapes, dragmode: this.drag || false, hovermode: "closest", uirevision: "kept", clickmode: "event" };
-    Plotly.react(this.box, traces, layout(how), PLAIN).then(() => this.listen());
+    return Plotly.react(this.box, traces, layout(how), PLAIN).then(() => this.listen());
   }
 
   /** Draws without WebGL where the library finds that it cannot use it, or the browser takes it away. */
@@ -144,11 +144,13 @@ export class Scatter {
       if (point) this.events.onOpen(this.traces[point.curveNumber][point.pointIndex]);
     });
     this.box.on("plotly_selected", (event) => {
-      if (!event?.points) return;
+      if (this.settling || !event?.points) return;
       const found = event.points.filter((each) => each.curveNumber < 3);
       this.events.onSelect(found.map((each) => this.traces[each.curveNumber][each.pointIndex]));
     });
-    this.box.on("plotly_deselect", () => this.events.onSelect(null));
+    this.box.on("plotly_deselect", () => {
+      if (!this.settling && this.selected) this.events.onSelect(null);
+    });
   }
 
   /** @param {number} row */
@@ -158,10 +160,13 @@ export class Scatter {
     Plotly.restyle(this.box, { x: [x], y: [y] }, [4]);
   }
 
-  /** @param {number[] | null} rows */
-  select(rows) {
+  /** Shows a selection; the outline that was dragged goes, since the library would select by it again. */
+  async select(rows) {
     this.selected = rows && new Set(rows);
-    Plotly.relayout(this.box, { selections: [] }).then(() => this.react());
+    this.settling = true;
+    await Plotly.relayout(this.box, { selections: [] });
+    await this.react();
+    this.settling = false;
   }
 }
 

@@ -1,7 +1,7 @@
 // @ts-check
 // What the store holds, as vr stats says it.
 import { element } from "./filters.js";
-import { counted, percent } from "./rates.js";
+import { counted, fixed, percent } from "./rates.js";
 import { make, table } from "./words.js";
 
 /** A number of seconds as hours, minutes and seconds. @param {number} seconds */
@@ -21,10 +21,10 @@ export function drawSummary(words) {
     ["Archives", sources.map((each) => `${each.name}: ${counted(each.positions)} positions of ${counted(each.games)} games`).join("; ")],
     ["Net", `${scored.net.name} (${scored.net.sha256.slice(0, 12)})`],
     ["Deep search", scored.oracle.label],
-    ["Deep Q from", scored.q_from === "wdl" ? "the engine's W/D/L" : `centipawns, alpha ${scored.alpha.value.toFixed(1)} (${scored.alpha.origin})`],
+    ["Deep Q from", scored.q_from === "wdl" ? "the engine's W/D/L" : `centipawns, alpha ${fixed(scored.alpha.value, 1)} (${scored.alpha.origin})`],
     ["Scored", `${counted(scored.positions)} positions${scored.without_q ? `, ${counted(scored.without_q)} of them without a deep Q` : ""}`],
     [`Candidates at ${scored.threshold}`, at ? `${counted(at.candidates)}: ${percent(at)}` : ""],
-    ["Mean |difference|", scored.mean_abs_disagreement.toFixed(4)],
+    ["Mean |difference|", fixed(scored.mean_abs_disagreement, 4)],
     ["Recall", recall(scored.screening)],
     ["Cost", `${counted(scored.nodes)} nodes in ${duration(scored.search_seconds)} of searching`],
     ["Second looks", looks(stats.confirmed)],
@@ -48,8 +48,8 @@ function total(scored) {
 function recall(screening) {
   if (!screening) return "all positions were searched in full";
   if (screening.recall === null) return `not known: ${counted(screening.audited)} audits`;
-  const [rate, low, high] = ["recall", "recall_low", "recall_high"].map((name) => (100 * screening[name]).toFixed(1));
-  return `${rate} % (95 %: ${low} to ${high}), screening ${screening.saving ? `at 1/${screening.saving.toFixed(1)} of the nodes` : ""}`;
+  const [rate, low, high] = ["recall", "recall_low", "recall_high"].map((name) => fixed(100 * screening[name], 1));
+  return `${rate} % (95 %: ${low} to ${high}), screening ${screening.saving ? `at 1/${fixed(screening.saving, 1)} of the nodes` : ""}`;
 }
 
 /** @param {any} confirmed */

@@ -1,5 +1,6 @@
 // @ts-check
 // Making elements. Text is always set as text: what archives say never becomes markup.
+import { fixed } from "./rates.js";
 
 /**
  * An element with properties and children; strings among the children are text.
@@ -17,7 +18,7 @@ export function make(tag, properties = {}, ...children) {
 
 /** A Q with its sign. @param {number} q */
 export function signed(q) {
-  return Number.isNaN(q) ? "?" : (q < 0 ? "−" : "+") + Math.abs(q).toFixed(3);
+  return Number.isNaN(q) ? "?" : (q < 0 ? "−" : "+") + fixed(Math.abs(q), 3);
 }
 
 /** A table with a caption and heads. @param {string} caption @param {string[]} heads @param {string[][]} rows */
