@@ -6,7 +6,7 @@ import json
 import re
 import shutil
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -46,28 +46,46 @@ def by_type(notebook: Any, kind: str) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Any]:
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with data/sample.db and notebooks/ in it, as in the repository."""
+    folder = tmp_path_factory.mktemp("repository")
+    for name in ("data", "notebooks"):
+        (folder / name).mkdir()
+    shutil.copy(SAMPLE, folder / "data")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def kernel(place: Path) -> Iterator[Any]:
+    """One kernel for all notebooks, for each loads what is slow to load; what one defines, the next does not see."""
+    from jupyter_client.manager import start_new_kernel
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("VALUEREPAIR_DB", raising=False)
+        manager, client = start_new_kernel(kernel_name="python3", cwd=str(place / "notebooks"))
+    client.stop_channels()
+    yield manager
+    manager.shutdown_kernel(now=True)
+
+
+@pytest.fixture(scope="module")
+def run(place: Path, kernel: Any) -> Callable[[str], Any]:
     """Runs a notebook from its first cell to its last on a copy of the sample store, once for all tests."""
     from nbclient import NotebookClient
 
     @cache
     def executed(name: str) -> Any:
-        folder = tmp_path_factory.mktemp(name)
-        (folder / "data").mkdir()
-        (folder / "notebooks").mkdir()
-        store = Path(shutil.copy(SAMPLE, folder / "data"))
-        content = store.read_bytes()
         notebook = read(ROOT / "notebooks" / f"{name}.ipynb")
         for cell in notebook.cells:
             if cell.cell_type == "code":
                 cell.outputs = []
-        where = {"metadata": {"path": folder / "notebooks"}}
-        with pytest.MonkeyPatch.context() as patch:
-            patch.delenv("VALUEREPAIR_DB", raising=False)
-            NotebookClient(notebook, timeout=300, kernel_name="python3", resources=where).execute()
+        fresh = nbformat.v4.new_code_cell("%reset -f")  # type: ignore[no-untyped-call]  # as above
+        notebook.cells.insert(0, fresh)
+        NotebookClient(notebook, km=kernel, timeout=300).execute()
+        del notebook.cells[0]
         # Reading leaves the store as it was, and nothing beside it.
-        assert store.read_bytes() == content
-        assert [path.name for path in folder.rglob("*") if path.is_file()] == [SAMPLE.name]
+        assert (place / "data" / SAMPLE.name).read_bytes() == SAMPLE.read_bytes()
+        assert [path.name for path in place.rglob("*") if path.is_file()] == [SAMPLE.name]
         return notebook
 
     return executed
