@@ -170,6 +170,7 @@ def test_alpha(run: Callable[[str], Any]) -> None:
     notebook, facts = run("02-alpha"), read_facts(SAMPLE)
     text, scored = said(notebook), ~np.isnan(facts.cp)
     assert numbers(text, r"(\d+) of (\d+) positions have a centipawn score") == [scored.sum(), len(scored)]
+    assert numbers(text, r"in use: alpha ([\d.]+)") == [pytest.approx(facts.alpha, abs=0.05)]
     grid = np.arange(150.0, 600.0, 0.25)
     off = np.abs(facts.q[scored] - np.tanh(facts.cp[scored] / (2 * grid[:, None])))
     weight = facts.weight[scored] / facts.weight[scored].sum()
