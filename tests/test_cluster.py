@@ -209,10 +209,10 @@ def test_net_files_come_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setenv("VALUEREPAIR_CACHE", str(tmp_path))
     digest = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"  # FIPS 180-2: "abc"
     file = NetFileFacts("/elsewhere/n.pb.gz", "../../n.pb.gz", digest, 3)
-    assert keep(file, 0, b"ab", False) == ""
-    assert keep(file, 2, b"x", True).startswith("../../n.pb.gz came with SHA-256")
+    assert keep("s", file, 0, b"ab", False) == ""
+    assert keep("s", file, 2, b"x", True).startswith("../../n.pb.gz came with SHA-256")
     assert not list(tmp_path.glob("cluster/*/*"))
-    assert keep(file, 0, b"ab", False) == ""
-    assert keep(file, 2, b"c", True) == ""
+    assert keep("s", file, 0, b"ab", False) == ""
+    assert keep("s", file, 2, b"c", True) == ""
     assert (tmp_path / "cluster" / digest[:32] / "n.pb.gz").read_bytes() == b"abc"
     assert len(list(tmp_path.glob("cluster/*/*"))) == 1

@@ -120,8 +120,6 @@ async def scheduler_of(where: ClusterAddress) -> AsyncIterator[str]:
         "logging": {"distributed": "critical"},
         "distributed.worker.profile.enabled": False,
         "distributed.scheduler.allowed-failures": 0,
-        # Another machine's preloads and plugins have no business here.
-        "distributed.scheduler.preload": [],
     }
     dashboard = None if where.dashboard is None else f"127.0.0.1:{where.dashboard}"
     with dask.config.set(calm):
@@ -133,6 +131,7 @@ async def scheduler_of(where: ClusterAddress) -> AsyncIterator[str]:
             dashboard_address=dashboard,
             worker_dashboard_address=None,
             memory_limit=0,
+            preload=["valuerepair.cluster.shield"],
             asynchronous=True,
         ) as cluster:
             yield str(cluster.scheduler_address)

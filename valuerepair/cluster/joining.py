@@ -84,7 +84,9 @@ class Usher:
         with Path(file.path).open("rb") as stream:
             for start in range(0, file.size, _PIECE):
                 piece, last = stream.read(_PIECE), start + _PIECE >= file.size
-                reason = await connection.task(address, False, _PRIORITY, worker.keep, file, start, piece, last)
+                reason = await connection.task(
+                    address, False, _PRIORITY, worker.keep, self._terms.session, file, start, piece, last
+                )
         return reason
 
     def refuse(self, lane: Lane, reason: str) -> None:

@@ -64,7 +64,7 @@ class Member:
     @staticmethod
     def from_scheduler(address: str, facts: Mapping[str, Any]) -> Member:
         """A worker as the scheduler describes it."""
-        gpu = float(facts.get("resources", {}).get("GPU", 0)) > 0
+        gpu = float(facts.get("resources", {}).get("GPU", 0)) >= 1
         name = str(facts.get("name", "")) or address
         return Member(address, name, str(facts.get("host", address)), gpu)
 

@@ -208,10 +208,10 @@ def look(terms: Terms, role: Role, gpu: bool) -> Answer:
     return offer
 
 
-def keep(file: NetFileFacts, part: int, content: bytes, last: bool) -> str:
+def keep(session: str, file: NetFileFacts, part: int, content: bytes, last: bool) -> str:
     """Adds a piece of a net file to the cache; after the last one says what is wrong with it, or nothing."""
     target = _cached(file)
-    growing = target.with_name(f".{target.name}.growing")
+    growing = target.with_name(f".{target.name}.{session}")
     with growing.open("ab" if part else "wb") as stream:
         stream.write(content)
     if not last:
