@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import chess
@@ -53,11 +54,19 @@ def entries_of(frame: pd.DataFrame, threshold: float, on_row: Callable[[], None]
 
 
 def _entry(row: dict[Hashable, Any], movetext: str) -> Entry:
-    fen = chess.Board(row["fen"]).fen()
-    tags = [f'[{name} "{tag_value(text)}"]\n' for name, text in pgn_tags(row).items()]
+    fen = row["fen"]
+    # A replayed board's FEN is as python-chess writes it, but for an e.p. square that nobody can take on.
+    if not row["history_known"] or fen.split(" ", 4)[3] != "-":
+        fen = chess.Board(fen).fen()
+    tags = [_tag(name, text) for name, text in pgn_tags(row).items()]
     operations = epd_entry(fen, epd_operations(row)).split(" ", 4)[4]
-    playable = can_go_on(row["fen"], row["start_fen"], row["moves"])
+    playable = can_go_on(fen, row["start_fen"], row["moves"])
     return Entry(fen, "".join(tags[:_OF_GAME]), "".join(tags[_OF_GAME:]), operations, movetext, playable)
+
+
+@lru_cache(65_536)  # players and events come again and again
+def _tag(name: str, text: str) -> str:
+    return f'[{name} "{tag_value(text)}"]\n'
 
 
 def _movetexts(frame: pd.DataFrame) -> dict[int, str]:

@@ -1,0 +1,43 @@
+"""Makes the pictures of docs/report.md from data/sample.db: ``python docs/make_report_pictures.py`` (with chromium)."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+sys.path.insert(0, str(ROOT))
+
+from tests.browser import Visit, browser, visit  # noqa: E402  # found only from the project's root
+from valuerepair.store import Store  # noqa: E402
+from valuerepair.views import report  # noqa: E402
+
+# Low enough for the sample's few hundred positions to have candidates of every kind.
+THRESHOLD = 0.4
+
+
+def main() -> None:
+    """Writes docs/report-light.png (a desktop) and docs/report-dark.png (a phone)."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "report.html"
+        with Store.open(ROOT / "data" / "sample.db") as store:
+            report.write(store, path, threshold=THRESHOLD)
+        with browser() as started:
+            with visit(started, path, width=1180, height=1010) as page:
+                shoot(page, ".look", ROOT / "docs" / "report-light.png")
+            with visit(started, path, width=390, height=844, scheme="dark", touch=True) as page:
+                shoot(page, "#detail", ROOT / "docs" / "report-dark.png")
+
+
+def shoot(page: Visit, selector: str, path: Path) -> None:
+    """A picture of the window with that part of the page at its top, and the worst position open."""
+    page.page.click("#positions button >> nth=0")
+    page.evaluate("(part) => document.querySelector(part).scrollIntoView()", selector)
+    page.evaluate("() => document.activeElement.blur()")
+    page.page.wait_for_timeout(1500)  # until WebGL has drawn
+    page.page.screenshot(path=path)
+
+
+if __name__ == "__main__":
+    main()

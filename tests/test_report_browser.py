@@ -1,0 +1,285 @@
+"""The report in a real browser: hostile games do nothing, points open boards, keys and phones do too."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import chess
+import numpy as np
+import pandas as pd
+import pytest
+
+from tests.browser import Visit, browser, visit
+from tests.report_page import (
+    THRESHOLD,
+    Report,
+    change,
+    made_report,
+    nothing_happened,
+    pixel,
+    put_back,
+    set_filter,
+    show_in_list,
+)
+from tests.report_store import ARCHIVE, ATTACKS
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
+
+@pytest.fixture(scope="module")
+def made() -> Report:
+    return made_report()
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Browser]:
+    with browser() as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def opened(chromium: Browser, made: Report) -> Iterator[Visit]:
+    """One window for all tests, which put back what they change."""
+    with visit(chromium, made.path) as found:
+        yield found
+
+
+@pytest.fixture
+def page(opened: Visit) -> Iterator[Visit]:
+    yield opened
+    put_back(opened)
+
+
+# -- hostile text
+
+
+def test_what_headers_say_is_text_wherever_it_is_shown(page: Visit, made: Report) -> None:
+    rows = made.frame[made.frame["disagreement"].abs() >= THRESHOLD].drop_duplicates("game")
+    assert len(rows) >= len(ATTACKS), "not every attack would be shown"
+    seen = ""
+    for position in rows["position_id"]:
+        show_in_list(page, position)
+        # Over what was put there too, for handlers of the mouse.
+        page.page.hover(".facts")
+        seen += page.evaluate("() => document.getElementById('detail').textContent")
+    whole = " ".join(seen.split())
+    for attack in (*ATTACKS, ARCHIVE):
+        assert " ".join(attack.split()) in whole
+    set_filter(page, "text", "<script>window.pwned")
+    assert (
+        page.evaluate("() => document.querySelectorAll('main script, main iframe, main img, main style').length") == 0
+    )
+    assert (
+        page.evaluate("() => document.querySelectorAll('base, meta[http-equiv=refresh], a[href^=javascript]').length")
+        == 0
+    )
+    nothing_happened(page, made.path)
+
+
+def test_archives_are_only_in_the_packed_part_of_the_file(made: Report) -> None:
+    text = made.path.read_text("utf-8")
+    for attack in (*ATTACKS, ARCHIVE, "pwned"):
+        assert attack not in text
+    # What looks like a placeholder in a header was not filled in.
+    assert text.count("<script") == 4
+
+
+def test_the_policy_refuses_what_would_get_into_the_page(chromium: Browser, made: Report) -> None:
+    with visit(chromium, made.path) as page:
+        tried = page.evaluate(
+            """async () => {
+                const tries = {
+                    markup: () => (document.body.innerHTML += "<img src=x onerror='window.pwned=1'>"),
+                    evaluated: () => (0, eval)("window.pwned = 2"),
+                    made: () => new Function("window.pwned = 3")(),
+                    element: () => { document.body.appendChild(document.createElement("script")).text = "pwned = 4"; },
+                    fetched: () => fetch("https://example.com/5"),
+                    timed: () => setTimeout("window.pwned = 6", 0),
+                };
+                const refused = [];
+                // What the debugger asks for may evaluate; what comes later is the page's own.
+                await new Promise((resolve) => setTimeout(resolve, 50));
+                for (const [name, attempt] of Object.entries(tries)) {
+                    try { await attempt(); } catch { refused.push(name); }
+                }
+                return refused;
+            }"""
+        )
+        assert tried == ["markup", "evaluated", "made", "element", "fetched", "timed"]
+        page.page.wait_for_timeout(200)
+        assert page.evaluate("() => 'pwned' in window") is False
+        assert page.requests == [made.path.absolute().as_uri()]
+
+
+# -- points and boards
+
+
+def loneliest(frame: pd.DataFrame) -> pd.Series[Any]:
+    """The candidate that is farthest from all other points."""
+    places = frame[["deep_q", "net_q"]].to_numpy()
+    apart = np.linalg.norm(places[:, None] - places[None], axis=2) + 9 * np.eye(len(places))
+    nearest = pd.Series(apart.min(1), frame.index)
+    found: pd.Series[Any] = frame.loc[nearest[frame["disagreement"].abs() >= THRESHOLD].idxmax()]
+    return found
+
+
+def test_a_click_on_a_point_opens_its_board(page: Visit, made: Report) -> None:
+    row = loneliest(made.frame)
+    page.page.mouse.move(*pixel(page, row))
+    page.page.mouse.click(*pixel(page, row))
+    page.page.wait_for_function(
+        "(id) => document.getElementById('detail-title').textContent.endsWith(` ${id}`)", arg=str(row.position_id)
+    )
+    said = page.text("#detail")
+    assert row.fen in said
+    assert f"{row.net_q:+.3f}".replace("-", "−") in said
+    assert f"{row.deep_q:+.3f}".replace("-", "−") in said
+    assert f"game {row.game}, ply {row.ply}" in said
+    board = chess.Board(row.fen)
+    drawn = page.evaluate(
+        """() => Array.from(document.querySelectorAll("#board use"), (piece) => [
+            piece.getAttribute("href"), piece.getAttribute("transform").match(/\\d+/g).map((n) => Number(n) / 45)])"""
+    )
+    found = {}
+    for name, (x, y) in drawn:
+        colour, _, piece = name[1:].partition("-")
+        square = chess.square(int(x), 7 - int(y)) if board.turn else chess.square(7 - int(x), int(y))
+        found[square] = chess.Piece(chess.PIECE_NAMES.index(piece), colour == "white")
+    assert found == board.piece_map()
+    link = page.page.get_attribute("#detail a", "href")
+    assert link == "https://lichess.org/analysis/standard/" + row.fen.replace(" ", "_")
+
+
+def test_copied_fen_and_moves(page: Visit, made: Report) -> None:
+    row = loneliest(made.frame)
+    page.page.evaluate("() => document.getElementById('positions').scrollIntoView()")
+    while not page.page.is_visible(f"#positions [data-position='{row.position_id}']"):
+        page.page.click("#more")
+    page.page.click(f"#positions [data-position='{row.position_id}']")
+    for button, wanted in (("Copy FEN", row.fen), ("Copy UCI moves", f"position startpos moves {row.moves}")):
+        page.page.click(f"#detail button:text-is('{button}')")
+        page.page.wait_for_function(
+            "(what) => document.getElementById('copied').textContent.startsWith(what)", arg=button[5:]
+        )
+        assert page.evaluate("() => navigator.clipboard.readText()") == wanted
+
+
+def test_by_keyboard_alone(page: Visit, made: Report) -> None:
+    worst = made.frame.loc[made.frame["disagreement"].abs().sort_values(ascending=False, kind="stable").index]
+    press = page.page.keyboard.press
+    page.page.focus("#scatter")
+    press("End")
+    press("Home")
+    press("ArrowRight")
+    press("ArrowRight")
+    press("ArrowLeft")
+    title = page.text("#detail-title")
+    assert page.evaluate("() => document.activeElement.id") == "scatter"
+    press("Enter")
+    assert page.evaluate("() => document.activeElement.id") == "detail"
+    shown = float(made.frame.loc[made.frame["position_id"] == int(title.split()[1]), "disagreement"].iloc[0])
+    assert abs(shown) == pytest.approx(worst["disagreement"].abs().iloc[1])
+    assert page.text("#pv-at").startswith("move 0 of")
+    press("ArrowRight")
+    assert page.text("#pv-at").startswith("move 1 of")
+    assert page.page.locator("#board .lit").count() == 2
+    press("Home")
+    assert page.text("#pv-at").startswith("move 0 of")
+    press("Escape")
+    assert page.evaluate("() => document.activeElement.id") == "scatter"
+
+
+def test_everything_can_be_reached_by_tab_and_has_a_name(page: Visit) -> None:
+    page.page.evaluate("() => document.querySelector('.skip').focus()")
+    reached = set()
+    for _ in range(60):
+        page.page.keyboard.press("Tab")
+        reached.add(page.evaluate("() => document.activeElement.id || document.activeElement.dataset.drag || ''"))
+    for wanted in (
+        "theme",
+        "threshold",
+        "sign",
+        "phase",
+        "side",
+        "label",
+        "family",
+        "text",
+        "scatter",
+        "lasso",
+        "deep-low",
+    ):
+        assert wanted in reached
+    nameless = page.evaluate(
+        """() => Array.from(document.querySelectorAll("main button, main select, main input, main [tabindex='0']"))
+            .filter((each) => !(each.textContent.trim() || each.labels?.length || each.ariaLabel))
+            .filter((each) => !each.hasAttribute("aria-describedby"))
+            .map((each) => each.outerHTML)"""
+    )
+    assert nameless == []
+
+
+def test_a_list_button_gives_the_focus_back(page: Visit) -> None:
+    page.page.focus("#positions li:nth-child(3) button")
+    page.page.keyboard.press("Enter")
+    assert page.evaluate("() => document.activeElement.id") == "detail"
+    page.page.keyboard.press("Escape")
+    assert page.evaluate("() => document.activeElement === document.querySelector('#positions li:nth-child(3) button')")
+
+
+# -- looks
+
+
+def test_on_a_phone_in_the_dark(chromium: Browser, made: Report) -> None:
+    with visit(chromium, made.path, width=390, height=844, scheme="dark", touch=True) as page:
+        assert page.evaluate("() => document.documentElement.scrollWidth") <= 390
+        page.page.tap("#positions li:nth-child(1) button")
+        page.page.wait_for_selector("#board svg:visible")
+        box = page.page.locator("#board svg").bounding_box()
+        assert box is not None
+        assert 300 < box["width"] <= 390
+        assert page.evaluate("() => document.documentElement.scrollWidth") <= 390
+        paper = "() => getComputedStyle(document.querySelector('main section')).backgroundColor"
+        assert page.evaluate(paper) == "rgb(28, 30, 33)"
+        assert page.evaluate("() => document.getElementById('scatter')._fullLayout.paper_bgcolor") == "#1c1e21"
+        page.page.select_option("#theme", "light")
+        assert page.evaluate(paper) == "rgb(255, 255, 255)"
+        page.page.wait_for_function("() => document.getElementById('scatter')._fullLayout.paper_bgcolor === '#ffffff'")
+        nothing_happened(page, made.path)
+
+
+def contrast(one: str, other: str) -> float:
+    """The ratio of WCAG 2.1 for two colours ``#rrggbb``."""
+
+    def luminance(colour: str) -> float:
+        parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+        linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in parts]
+        return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+    light, dark = sorted((luminance(one), luminance(other)), reverse=True)
+    return (light + 0.05) / (dark + 0.05)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_colours_stand_out(page: Visit, scheme: str) -> None:
+    change(
+        page,
+        """(name) => {
+            const theme = document.getElementById("theme");
+            theme.value = name;
+            theme.dispatchEvent(new Event("change"));
+        }""",
+        scheme,
+    )
+    names = ["ink", "paper", "ground", "optimistic", "pessimistic", "accent"]
+    found = page.evaluate(
+        """(names) => names.map(
+            (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim())""",
+        names,
+    )
+    colours = dict(zip(names, found, strict=True))
+    assert contrast(colours["ink"], colours["paper"]) > 7
+    assert contrast(colours["ink"], colours["ground"]) > 7
+    for name in ("optimistic", "pessimistic", "accent"):
+        assert contrast(colours[name], colours["paper"]) > 3

@@ -1,0 +1,155 @@
+"""Filters of the report act on all charts, and its figures are those of vr stats."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from tests.browser import Visit, browser, visit
+from tests.report_page import THRESHOLD, Report, drawn_counts, made_report, put_back, set_filter, table
+from valuerepair.store import Store
+from valuerepair.store.rates import weighted
+from valuerepair.store.statistics import lines
+from valuerepair.views import report
+from valuerepair.views.smoothing import lowess_line
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
+
+@pytest.fixture(scope="module")
+def made() -> Report:
+    return made_report()
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Browser]:
+    with browser() as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def opened(chromium: Browser, made: Report) -> Iterator[Visit]:
+    """One window for all tests, which put back what they change."""
+    with visit(chromium, made.path) as found:
+        yield found
+
+
+@pytest.fixture
+def page(opened: Visit) -> Iterator[Visit]:
+    yield opened
+    put_back(opened)
+
+
+# -- filters
+
+
+def expect(page: Visit, rows: pd.DataFrame, threshold: float = THRESHOLD) -> None:
+    off = int((rows["disagreement"].abs() >= threshold).sum())
+    assert len(rows) > 0
+    wanted: dict[str, float] = dict.fromkeys(("positions", "scatter", "phases", "sides"), len(rows))
+    wanted |= dict.fromkeys(("candidates", "scatterOff", "phasesOff", "sidesOff", "listed"), off)
+    weight = rows["weight"]
+    wanted |= {"histogram": weight.sum(), "histogramOff": weight[rows["disagreement"].abs() >= threshold].sum()}
+    assert drawn_counts(page) == pytest.approx(wanted)
+
+
+@pytest.mark.parametrize("phase", ["opening", "middlegame", "endgame"])
+def test_phases(page: Visit, made: Report, phase: str) -> None:
+    rows = made.frame[made.frame["phase"] == phase]
+    if rows.empty:
+        assert page.page.locator(f"#phase option[value={phase}]").count() == 1
+        return
+    set_filter(page, "phase", phase)
+    expect(page, rows)
+
+
+def test_each_other_filter_and_all_together(page: Visit, made: Report) -> None:
+    frame = made.frame
+    expect(page, frame)
+    family = frame["opening_family"].value_counts().index[0]
+    material = frame["material_family"].value_counts().index[0]
+    chosen = {
+        "side": ("b", frame["side"] == "b"),
+        "sign": ("pessimistic", frame["disagreement"] < 0),
+        "label": ("missed-mate", pd.Series(["missed-mate" in each for each in frame["labels"]], frame.index)),
+        "family": (family, frame["opening_family"] == family),
+        "material": (material, frame["material_family"] == material),
+        "verdict": ("unresolved", frame["verdict"] == "unresolved"),
+    }
+    for name, (value, mask) in chosen.items():
+        set_filter(page, name, value)
+        expect(page, frame[mask])
+        set_filter(page, name, "")
+    set_filter(page, "threshold", "1.2")
+    expect(page, frame, 1.2)
+    set_filter(page, "side", "b")
+    set_filter(page, "sign", "optimistic")
+    set_filter(page, "text", "WINDOW.PWNED=3")
+    with Store.open(made.db) as store:
+        headers = {
+            number: json.loads(text) for number, text in store.connection.execute("SELECT id, headers FROM games")
+        }
+    searched = ("White", "Black", "WhiteElo", "BlackElo", "Event", "Site", "Date", "Round")
+    inside = pd.Series(
+        [any("window.pwned=3" in headers[number].get(name, "") for name in searched) for number in frame["game_id"]],
+        frame.index,
+    )
+    expect(page, frame[(frame["side"] == "b") & (frame["disagreement"] > 0) & inside], 1.2)
+
+
+def test_the_line_of_filtered_positions_is_lowess(page: Visit, made: Report) -> None:
+    set_filter(page, "text", "/")  # in every FEN
+    expect(page, made.frame)
+    page.page.wait_for_function("() => document.getElementById('scatter').data[3].x.length === 101")
+    x, y = page.evaluate("() => { const line = document.getElementById('scatter').data[3]; return [line.x, line.y]; }")
+    wanted = lowess_line(*(made.frame[name].to_numpy(np.float64) for name in ("deep_q", "net_q", "weight")))
+    assert wanted is not None
+    assert np.interp(wanted[0], x, y) == pytest.approx(wanted[1], abs=0.02)
+
+
+# -- figures
+
+
+def test_figures_are_those_of_vr_stats(page: Visit, made: Report) -> None:
+    shown = page.evaluate("() => document.getElementById('stats').textContent")
+    wanted = lines({**made.stats, "store": made.db.name})
+    assert shown.splitlines()[: len(wanted)] == wanted
+    for name, key in (("phase", "by_phase"), ("side", "by_side")):
+        cells = table(page, name)
+        rates = [row for row in made.stats["scored"][key] if row["scored"]]
+        assert [row[1:] for row in cells] == [
+            [
+                f"{rate['candidates']:,}",
+                f"{rate['scored']:,}",
+                f"{100 * rate['rate']:.2f} % (95 %: {100 * rate['low']:.2f} to {100 * rate['high']:.2f})",
+            ]
+            for rate in rates
+        ]
+
+
+def test_rates_of_a_sample_have_the_intervals_of_weighted_rows(chromium: Browser, made: Report, tmp_path: Path) -> None:
+    with Store.open(made.db) as store:
+        written = report.write(store, tmp_path / "r.html", threshold=1.5, points=60, seed=3)
+        every = store.frame()
+        every = every[every["disagreement"].notna()]
+    shown = report.choose(every, 1.5, 60, 3)
+    assert (written.positions, written.shown) == (len(every), len(shown.rows))
+    assert len(shown.rows) < len(every)
+    rows = every.iloc[shown.rows]
+    weights = rows["weight"].to_numpy() * np.array(shown.factors)[shown.stratum]
+    with visit(chromium, tmp_path / "r.html") as page:
+        assert f"{shown.shown[2]:,} of {shown.of[2]:,} (rest)" in page.text("#sampled")
+        cells = [row[-1] for row in table(page, "side")]
+    wanted = []
+    for side in "wb":
+        of_side = (rows["side"] == side).to_numpy()
+        rate = weighted((rows["disagreement"].abs() >= 1.5).to_numpy()[of_side], weights[of_side])
+        wanted.append(f"{100 * rate.rate:.2f} % (95 %: {100 * rate.low:.2f} to {100 * rate.high:.2f})")
+    assert cells == wanted
