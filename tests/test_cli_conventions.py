@@ -111,6 +111,7 @@ MISSING = {
     "experiment odds": "experiment odds missing.epd",
     "similar": "similar 1 --db missing.db",
     "show": "show 1 --db missing.db",
+    "merge": "merge missing.db",
     "remeasure": "remeasure --net a --net b --db missing.db",
     **{
         name: f"{name} --db missing.db"

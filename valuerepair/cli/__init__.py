@@ -22,6 +22,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "weights": ("weights", "Weigh training positions by what the search changed; draw by weight."),
     "selfplay": ("selfplay", "Play games from the lines of a book: PGN, results in the store, training records."),
     "stats": ("stats", "Say what is in the store: counts, candidate rates, costs."),
+    "merge": ("merge", "Merge stores, those of shards say, into one."),
     "remeasure": ("remeasure", "Compare nets on the same positions: who repaired what."),
     "show": ("show", "Show one position: board, values, labels, where it came from."),
     "similar": ("similar", "Find more positions like this one."),

@@ -111,8 +111,10 @@ BY_NAME: Mapping[str, Completer] = {
     "--screen": of_words("auto", "off"),
     "--alpha": of_words("auto"),
     **dict.fromkeys(("--repair", "--normal", "--training", "--sampled", "--syzygy"), folders),
-    **dict.fromkeys(("--db", "--output", "--plot", "--side", "--book", "--openings", "--archive", "--config"), files),
-    **dict.fromkeys(("archives", "chunks", "book", "books", "file", "position"), files),
+    **dict.fromkeys(
+        ("--db", "--output", "--plot", "--side", "--book", "--openings", "--archive", "--config", "--into"), files
+    ),
+    **dict.fromkeys(("archives", "chunks", "book", "books", "file", "position", "stores"), files),
     "net": nets,
     "name": known_nets,
     **dict.fromkeys(("side_a", "side_b"), of_words("net=", "stockfish:", "lc0:")),

@@ -1,0 +1,285 @@
+"""`vr merge`: stores of shards into one, by what things are and not by their numbers.
+
+Streaming: SQLite copies rows from file to file, in pieces; numbers are mapped by tables in a file beside the merged
+store. What is kept where stores contradict each other: docs/methods.md, "Merging".
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from valuerepair.errors import ValueRepairError
+from valuerepair.progress import Progress
+from valuerepair.store import schema
+from valuerepair.store.merge_catalogue import Parts, add_catalogue, map_numbers
+from valuerepair.store.merge_positions import add_positions, id_ranges, map_positions
+from valuerepair.store.merge_rules import RULES, SCREENED
+from valuerepair.store.merge_sources import Source, address_of, open_sources
+from valuerepair.store.merge_values import merge_values
+from valuerepair.store.store import Store
+
+_CACHE_KIB = 64 * 1024
+HISTORY = "another history"
+_COUNTED = ("runs", "games", "positions", "nets", "oracles", "screens", SCREENED.table, *(rule.table for rule in RULES))
+
+
+@dataclass
+class Contradiction:
+    """Rows of stores that contradict each other: of which kind, how many, and the position (FEN) of one, if any."""
+
+    kind: str
+    count: int = 0
+    example: str = ""
+
+
+@dataclass
+class Merged:
+    """What was merged: rows of each table in the result, rows that were new in it, and contradictions by kind."""
+
+    output: str
+    sources: list[str]
+    rows: dict[str, int] = field(default_factory=dict)
+    added: dict[str, int] = field(default_factory=dict)
+    contradictions: list[Contradiction] = field(default_factory=list)
+
+    def found(self, kind: str, count: int, example: str | None) -> None:
+        """Adds contradictions."""
+        known = {each.kind: each for each in self.contradictions}
+        if kind not in known:
+            self.contradictions.append(known.setdefault(kind, Contradiction(kind, 0, example or "")))
+        known[kind].count += count
+
+
+def merge(
+    paths: Sequence[str],
+    *,
+    output: str | None = None,
+    into: str | None = None,
+    strict: bool = False,
+    progress: Progress | None = None,
+    say: Callable[[str], None] = lambda line: None,
+) -> Merged:
+    """Merges the stores at `paths` into a new one, `output`, or into one that is there, `into`.
+
+    The sources are not written. The result is there whole, or nothing has changed. With `strict` contradictions are an
+    error. Raises UsageError for a store that is named twice, ValueRepairError for what is no store, an output that is
+    there already, and a full disk.
+    """
+    target = into or output
+    if target is None or (into is not None and output is not None):
+        raise ValueError("give one of output and into")
+    merged = Merged(target, [*paths])
+    _check_target(target, new=into is None)
+    progress = progress or Progress("merging", quiet=True)
+    with _one_line(target), open_sources(paths, target) as sources:
+        if into is None:
+            with _new_file(target) as partial:
+                _merge_new(sources, partial, merged, progress, strict)
+        else:
+            _merge_into(sources, into, merged, progress, strict)
+    _tell(merged, say)
+    return merged
+
+
+def _check_target(target: str, *, new: bool) -> None:
+    folder = os.path.dirname(os.path.abspath(target))
+    if new and os.path.exists(target):
+        raise ValueRepairError(f"{target} is there already; give --into {target} to add to it, or another --output")
+    if not os.path.isdir(folder):
+        raise ValueRepairError(f"the folder {folder} does not exist; make it, or give another --output")
+    if not os.access(folder, os.W_OK):
+        raise ValueRepairError(f"{target} cannot be written: no permission for the folder {folder}")
+
+
+@contextmanager
+def _one_line(target: str) -> Iterator[None]:
+    """Turns what SQLite says into one line for the user."""
+    try:
+        yield
+    except sqlite3.DatabaseError as error:
+        said = str(error)
+        if "disk is full" in said or "disk I/O" in said:
+            room = "the disk is full or failing: make room, about as much as the stores take together"
+            raise ValueRepairError(f"{target}: {room}; nothing was kept") from error
+        if "malformed" in said or "not a database" in said:
+            raise ValueRepairError(
+                f"one of the stores is damaged ({said}): vr verify-store tells which; nothing was kept"
+            ) from error
+        raise ValueRepairError(f"{target}: {said}; nothing was kept") from error
+
+
+@contextmanager
+def _new_file(target: str) -> Iterator[str]:
+    """A name for a file that becomes `target` when it is done."""
+    folder = os.path.dirname(os.path.abspath(target))
+    descriptor, partial = tempfile.mkstemp(prefix=os.path.basename(target) + ".", suffix=".part", dir=folder)
+    os.close(descriptor)
+    try:
+        yield partial
+        with open(partial, "rb+") as file:
+            os.fsync(file.fileno())
+        umask = os.umask(0)
+        os.umask(umask)
+        os.chmod(partial, 0o666 & ~umask)
+        if os.path.exists(target):
+            raise ValueRepairError(f"{target} was made by somebody else meanwhile; nothing was kept")
+        os.rename(partial, target)
+    finally:
+        Path(partial).unlink(missing_ok=True)
+
+
+def _merge_new(sources: Sequence[Source], path: str, merged: Merged, progress: Progress, strict: bool) -> None:
+    """Merges into a new file, in many transactions: nobody sees it before it is done."""
+    connection = sqlite3.connect(f"{address_of(path)}?mode=rw", uri=True, isolation_level=None)
+    try:
+        schema.migrate(connection, path)
+        # A crash leaves a file that is thrown away, so nothing has to be undone.
+        connection.execute("PRAGMA journal_mode = OFF")
+        connection.execute("PRAGMA synchronous = OFF")
+        with _workspace(connection, path):
+            _merge(connection, sources, merged, progress, begin=lambda: _begin(connection))
+            _finish(connection, sources, merged, strict)
+    finally:
+        connection.close()
+
+
+def _merge_into(sources: Sequence[Source], into: str, merged: Merged, progress: Progress, strict: bool) -> None:
+    """Merges into a store in one transaction, for which all sources are made one first."""
+    if len(sources) > 1:
+        folder = os.path.dirname(os.path.abspath(into))
+        with tempfile.TemporaryDirectory(prefix=os.path.basename(into) + ".", suffix=".part", dir=folder) as scratch:
+            whole = os.path.join(scratch, "all.db")
+            Path(whole).touch()
+            # What they contradict each other in is part of the account.
+            _merge_new(sources, whole, merged, progress, strict)
+            merged.rows, merged.added = {}, {}
+            _merge_into([Source(whole, address_of(whole, fixed=True))], into, merged, progress, strict)
+        return
+    with Store.open(into, write=True) as store, _workspace(store.connection, into):
+        connection = store.connection
+        # Attached before the transaction begins, and as long as it lasts.
+        parts = Parts(connection, sources)
+        parts.use(0)
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            _merge(connection, sources, merged, progress, begin=lambda: None, parts=parts)
+            _finish(connection, sources, merged, strict)
+        except BaseException:
+            connection.execute("ROLLBACK")
+            raise
+        store.commit()
+        connection.execute("DETACH part")
+
+
+@contextmanager
+def _workspace(connection: sqlite3.Connection, target: str) -> Iterator[None]:
+    """A file beside the target for maps of numbers, as ``work``: they grow with the stores, and memory does not."""
+    folder = os.path.dirname(os.path.abspath(target))
+    with tempfile.TemporaryDirectory(prefix=os.path.basename(target) + ".", suffix=".part", dir=folder) as scratch:
+        connection.execute("ATTACH ? AS work", (address_of(os.path.join(scratch, "work.db")) + "?mode=rwc",))
+        try:
+            connection.execute("PRAGMA work.journal_mode = OFF")
+            connection.execute("PRAGMA work.synchronous = OFF")
+            connection.execute("PRAGMA foreign_keys = OFF")
+            connection.execute(f"PRAGMA main.cache_size = -{_CACHE_KIB}")
+            connection.execute(f"PRAGMA work.cache_size = -{_CACHE_KIB // 4}")
+            yield
+        finally:
+            if not connection.in_transaction:
+                connection.execute("DETACH work")
+
+
+def _begin(connection: sqlite3.Connection) -> None:
+    """Ends the transaction, and begins another."""
+    if connection.in_transaction:
+        connection.execute("COMMIT")
+    connection.execute("BEGIN")
+
+
+def _merge(
+    connection: sqlite3.Connection,
+    sources: Sequence[Source],
+    merged: Merged,
+    progress: Progress,
+    *,
+    begin: Callable[[], None],
+    parts: Parts | None = None,
+) -> None:
+    parts = parts or Parts(connection, sources)
+    before = _counts(connection, "main")
+    connection.execute(
+        "CREATE TABLE work.alone (net_id INTEGER, oracle_id INTEGER, position_id INTEGER, "
+        "PRIMARY KEY (net_id, oracle_id, position_id)) WITHOUT ROWID"
+    )
+    total = 0
+    for number in range(len(sources)):
+        counts = _counts(connection, parts.use(number))
+        total += sum(counts[table] for table in ("positions", SCREENED.table, *(rule.table for rule in RULES)))
+    progress.set_total((progress.total or 0) + total)
+    begin()
+    add_catalogue(parts)
+    several, example = add_positions(parts, begin, progress.advance)
+    if several:
+        merged.found(HISTORY, several, example)
+    for number in range(len(sources)):
+        parts.use(number)
+        begin()
+        map_numbers(connection)
+        connection.execute("DROP TABLE IF EXISTS work.positions")
+        connection.execute("CREATE TABLE work.positions (src INTEGER PRIMARY KEY, dst INTEGER NOT NULL)")
+        for low, high, _ in id_ranges(connection, "part.positions"):
+            map_positions(connection, low, high)
+        merge_values(connection, begin, progress.advance, merged.found)
+    merged.rows = _counts(connection, "main")
+    merged.added = {table: count - before[table] for table, count in merged.rows.items()}
+
+
+def _finish(connection: sqlite3.Connection, sources: Sequence[Source], merged: Merged, strict: bool) -> None:
+    """The last word before the result is made permanent."""
+    for source in sources:
+        source.check_unchanged()
+    if strict and merged.contradictions:
+        kinds = "; ".join(f"{each.count:,} of {each.kind!r}" for each in merged.contradictions)
+        raise ValueRepairError(
+            f"the stores contradict each other: {kinds}; nothing was kept. Without --strict: by rule"
+        )
+    if connection.in_transaction and not connection.execute("PRAGMA main.synchronous").fetchone()[0]:
+        connection.execute("COMMIT")
+
+
+def _counts(connection: sqlite3.Connection, name: str) -> dict[str, int]:
+    return {table: int(connection.execute(f"SELECT count(*) FROM {name}.{table}").fetchone()[0]) for table in _COUNTED}
+
+
+def _tell(merged: Merged, say: Callable[[str], None]) -> None:
+    if merged.rows.get("alpha_fits") and len(merged.sources) > 1:
+        say("alpha is that of a part, as it was stored: vr fit alpha --save fits it to all")
+
+
+def as_dict(merged: Merged) -> dict[str, Any]:
+    """JSON-able."""
+    plain = vars(merged)
+    return {**plain, "contradictions": [vars(each) for each in merged.contradictions]}
+
+
+def lines(merged: Merged) -> list[str]:
+    """The account for a terminal."""
+    rows, added = merged.rows, merged.added
+    shown = [
+        f"{merged.output}: {rows['positions']:,} positions, {added['positions']:,} of them new; {rows['runs']:,} runs"
+    ]
+    names = {"deep_values": "deep values", "net_values": "net values", "failures": "failures", "plays": "games played"}
+    shown += [f"  {rows[t]:>12,} {name} ({added[t]:,} new)" for t, name in names.items() if rows[t]]
+    for each in merged.contradictions:
+        example = f"  e.g. {each.example}" if each.example else ""
+        shown.append(f"  {each.count:>12,} contradictions: {each.kind}{example}")
+    if merged.contradictions:
+        shown.append("  what was kept of them: docs/methods.md, Merging")
+    return shown

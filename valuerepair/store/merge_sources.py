@@ -1,0 +1,133 @@
+"""The stores that are merged: checked, read as they are, never written.
+
+A store that nobody writes to is read in place, as a file that cannot change, so that reading leaves nothing beside it;
+whether it changed all the same is asked at the end. One that is being written, or of an older version, is copied first:
+SQLite's backup gives the state of one moment.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from tempfile import TemporaryDirectory
+from typing import TypeAlias
+from urllib.parse import quote
+
+from valuerepair.errors import UsageError, ValueRepairError
+from valuerepair.store import schema
+
+Fingerprint: TypeAlias = tuple[int, int, int, bool]
+# What a writer that is at work, or was killed, leaves beside a store.
+_LOGS = ("-wal", "-journal")
+
+
+@dataclass(frozen=True)
+class Source:
+    """A store to be merged: its file as the user named it, and what SQLite attaches for it."""
+
+    path: str
+    address: str
+    before: Fingerprint | None = None
+
+    def check_unchanged(self) -> None:
+        """Raises ValueRepairError where somebody wrote to the store since it was opened."""
+        if self.before is not None and _fingerprint(self.path) != self.before:
+            raise ValueRepairError(
+                f"{self.path} was written while it was merged; nothing is kept: give the command again"
+            )
+
+
+@contextmanager
+def open_sources(paths: Sequence[str], target: str) -> Iterator[list[Source]]:
+    """The stores at `paths`, to be attached by their addresses; copies lie beside `target` as long as this is open.
+
+    Raises UsageError for a store that is named twice and ValueRepairError for what is no store, one line each.
+    """
+    known: dict[tuple[int, int], str] = {}
+    for path in paths:
+        _check(path)
+        found = os.stat(path)
+        same = known.setdefault((found.st_dev, found.st_ino), path)
+        if same is not path:
+            raise UsageError(f"{path} is given twice" + ("" if same == path else f": {same} is the same file"))
+    if os.path.exists(target):
+        found = os.stat(target)
+        if (same := known.get((found.st_dev, found.st_ino), "")) != "":
+            raise UsageError(f"{same} is both merged and merged into; name it once")
+    folder = os.path.dirname(os.path.abspath(target))
+    with TemporaryDirectory(prefix=os.path.basename(target) + ".", suffix=".part", dir=folder) as copies:
+        yield [_open(path, os.path.join(copies, f"{i}.db")) for i, path in enumerate(paths)]
+
+
+def address_of(path: str, *, fixed: bool = False) -> str:
+    """What SQLite's ATTACH takes for a file; `fixed`: it is read only, and taken for one that cannot change."""
+    return f"file:{quote(os.path.abspath(path))}" + ("?mode=ro&immutable=1" if fixed else "")
+
+
+def _check(path: str) -> None:
+    if os.path.isdir(path):
+        raise ValueRepairError(f"{path} is a folder, not a valuerepair store; give the stores' files")
+    if not os.path.exists(path):
+        raise ValueRepairError(f"there is no store at {path}; give the files of stores that vr mine made")
+    if os.path.getsize(path) == 0:
+        raise ValueRepairError(f"{path} is an empty file, not a valuerepair store")
+    if not os.access(path, os.R_OK):
+        raise ValueRepairError(f"{path} cannot be read: no permission")
+
+
+def _open(path: str, copy: str) -> Source:
+    before = _fingerprint(path)
+    # A lock that a killed writer left behind costs a copy, no more.
+    written = before[-1] or os.path.exists(path + ".lock")
+    if not written:
+        with closing(sqlite3.connect(address_of(path, fixed=True), uri=True)) as connection:
+            version = _version(connection, path)
+        if version == schema.SCHEMA_VERSION:
+            return Source(path, address_of(path, fixed=True), before)
+    _check_room(path, copy)
+    with closing(_reader(path, written)) as connection, closing(sqlite3.connect(copy, isolation_level=None)) as into:
+        _version(connection, path)
+        connection.backup(into, pages=10_000)
+        into.execute("PRAGMA journal_mode = DELETE")
+        schema.migrate(into, path)
+    return Source(path, address_of(copy, fixed=True))
+
+
+def _version(connection: sqlite3.Connection, path: str) -> int:
+    """The version of a store; raises ValueRepairError for what is none."""
+    try:
+        found = schema.version(connection, path)
+    except sqlite3.DatabaseError as error:
+        if "unable to open" in str(error):
+            raise ValueRepairError(f"{path} is being written and its log cannot be read here: no permission") from None
+        raise ValueRepairError(f"{path} is not a valuerepair store, or damaged ({error})") from None
+    if found == 0:
+        raise ValueRepairError(f"{path} is an empty database, not a valuerepair store")
+    return found
+
+
+def _reader(path: str, written: bool) -> sqlite3.Connection:
+    """A connection that reads the store, the log of its writer included, and never moves that log into it."""
+    address = f"file:{quote(os.path.abspath(path))}?mode=ro" if written else address_of(path, fixed=True)
+    return sqlite3.connect(address, uri=True, timeout=30.0)
+
+
+def _check_room(path: str, copy: str) -> None:
+    size = sum(os.path.getsize(path + end) for end in ("", *_LOGS) if os.path.exists(path + end))
+    free = shutil.disk_usage(os.path.dirname(copy)).free
+    if free < size:
+        raise ValueRepairError(
+            f"{path} has to be copied first (it is being written, or of an older version): {size >> 20:,} MiB, and "
+            f"there are {free >> 20:,} MiB in {os.path.dirname(os.path.dirname(copy))}; make room"
+        )
+
+
+def _fingerprint(path: str) -> Fingerprint:
+    """What changes when somebody writes to the store."""
+    found = os.stat(path)
+    log = any(os.path.exists(path + end) and os.path.getsize(path + end) > 0 for end in _LOGS)
+    return found.st_ino, found.st_size, found.st_mtime_ns, log
