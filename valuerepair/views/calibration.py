@@ -40,7 +40,8 @@ def bins_of(q: Floats, z: Floats) -> list[Bin]:
 def _bins(q: Floats, z: Floats) -> Iterator[Bin]:
     from statsmodels.stats.proportion import proportion_confint
 
-    part = np.clip(((q + 1) / 2 * BINS).astype(np.int64), 0, BINS - 1)
+    edges = np.linspace(-1, 1, BINS + 1)
+    part = np.clip(np.digitize(q, edges) - 1, 0, BINS - 1)  # 1 itself belongs to the last
     for k in np.unique(part):
         of_bin = part == k
         n, mean = int(of_bin.sum()), float(z[of_bin].mean())
