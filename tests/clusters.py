@@ -36,10 +36,14 @@ def free_port() -> int:
 class Machines:
     """A scheduler and its workers; all of them are killed at the end. `cache` is the workers' cache of nets."""
 
-    def __init__(self, folder: Path, host: str = "127.0.0.1", enter: Sequence[str] = ()) -> None:
-        self.folder, self.host, self._enter = folder, host, list(enter)
+    def __init__(
+        self, folder: Path, host: str = "127.0.0.1", protocol: str = "tcp", config: Path | None = None
+    ) -> None:
+        """`config` is a folder of Dask's configuration, beside which nothing is read."""
+        self.folder, self.host, self._protocol = folder, host, protocol
+        self._environment = {} if config is None else {"DASK_CONFIG": str(config)}
         self.port = free_port()
-        self.address = f"tcp://{host}:{self.port}"
+        self.address = f"{protocol}://{host}:{self.port}"
         self.cache = folder / "worker-cache"
         self.cache.mkdir()
         # Compiled kernels and converted nets are those of this user: to make them takes a minute.
@@ -51,7 +55,8 @@ class Machines:
 
     def start_scheduler(self) -> None:
         options = ["--host", self.host, "--port", str(self.port), "--no-dashboard", "--no-show"]
-        self.scheduler = self._start("scheduler", ["distributed.cli.dask_scheduler", *options], self._enter)
+        options += ["--protocol", self._protocol]
+        self.scheduler = self._start("scheduler", ["distributed.cli.dask_scheduler", *options])
         deadline = time.monotonic() + START_S
         while time.monotonic() < deadline:
             with contextlib.suppress(OSError), socket.create_connection((self.host, self.port), 1):
@@ -70,14 +75,14 @@ class Machines:
         """Starts one; it need not be there yet when this returns. `enter` is put before its command line."""
         command = ["distributed.cli.dask_worker", self.address, "--name", name, "--nthreads", "1", "--no-dashboard"]
         command += ["--nanny" if nanny else "--no-nanny", "--memory-limit", "0", "--local-directory", str(self.folder)]
-        process = self._start(name, [*command, *options], enter or self._enter, environment)
+        process = self._start(name, [*command, *options], enter, environment)
         self.workers[name] = process
         return process
 
     def _start(
-        self, name: str, module: list[str], enter: Sequence[str], environment: Mapping[str, str] | None = None
+        self, name: str, module: list[str], enter: Sequence[str] = (), environment: Mapping[str, str] | None = None
     ) -> subprocess.Popen[bytes]:
-        own = {**os.environ, **CALM, "VALUEREPAIR_CACHE": str(self.cache), **(environment or {})}
+        own = {**os.environ, **CALM, "VALUEREPAIR_CACHE": str(self.cache), **self._environment, **(environment or {})}
         own["PYTHONPATH"] = str(Path(__file__).parents[1])
         with (self.folder / f"{name}.log").open("ab") as log:
             return subprocess.Popen(

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
+import subprocess
+import sys
 from collections.abc import Iterator
 from concurrent.futures import Future
 from pathlib import Path
@@ -106,6 +109,30 @@ def test_recorded_evaluations_need_no_cluster() -> None:
     opening = open_on_cluster("local:2", [GAMES], SampleOptions(), "recorded", None)
     with pytest.raises(UsageError, match="leave --cluster out"), opening:
         raise AssertionError
+
+
+@pytest.mark.slow
+def test_tls(tmp_path: Path) -> None:
+    """With the page's own commands and configuration, but for the folder."""
+    page = (Path(__file__).parents[1] / "docs" / "cluster.md").read_text("utf-8")
+    (commands,) = [text for text in re.findall(r"^```sh\n(.*?)^```$", page, re.M | re.S) if "openssl" in text]
+    made = "\n".join(line for line in commands.splitlines() if line.startswith("openssl"))
+    subprocess.run(["bash", "-ec", made], cwd=tmp_path, check=True, capture_output=True)
+    (config,) = [text for text in re.findall(r"^```yaml\n(.*?)^```$", page, re.M | re.S) if "ca-file" in text]
+    (tmp_path / "dask").mkdir()
+    (tmp_path / "dask" / "tls.yaml").write_text(config.replace("/etc/valuerepair", str(tmp_path)))
+    command = [sys.executable, "-m", "valuerepair", "mine", GAMES, "--positions", "20", "--db", str(tmp_path / "a.db")]
+    command += ["--deep", "stockfish:nodes=1000"]
+    with Machines(tmp_path, protocol="tls", config=tmp_path / "dask") as found:
+        found.start_worker("w0")
+        certified = {**os.environ, "DASK_CONFIG": str(tmp_path / "dask")}
+        command += ["--cluster", found.address]
+        done = subprocess.run(command, env=certified, capture_output=True, text=True, timeout=200, check=False)
+        assert done.returncode == 0, done.stderr
+        assert "scored: 20 of 20" in done.stdout
+        stranger = subprocess.run(command, capture_output=True, text=True, timeout=200, check=False)
+    assert stranger.returncode == 1
+    assert stranger.stderr.splitlines()[-1].endswith("name yours in Dask's configuration (distributed.comm.tls)")
 
 
 # -- parts ------------------------------------------------------------------------------------------------------------

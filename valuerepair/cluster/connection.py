@@ -85,6 +85,21 @@ def quiet() -> None:
     logging.getLogger("tornado.application").setLevel(logging.CRITICAL)
 
 
+def _check_certificates(address: str) -> None:
+    from distributed.security import Security
+
+    if not address.startswith(("tls:", "wss:")):
+        return
+    try:
+        certified = Security().get_connection_args("client").get("ssl_context") is not None  # type: ignore[no-untyped-call]
+    except OSError as error:
+        raise ValueRepairError(f"--cluster {address}: the certificates cannot be read: {error}") from None
+    if not certified:
+        raise ValueRepairError(
+            f"--cluster {address}: no certificate is set; name yours in Dask's configuration (distributed.comm.tls)"
+        )
+
+
 async def _client(address: str) -> Any:
     from distributed import Client
 
@@ -93,6 +108,7 @@ async def _client(address: str) -> Any:
 
 async def connect(address: str, patience: float) -> Connection:
     """Connects, trying for so many seconds. Raises SchedulerGone. TLS is as Dask's configuration says."""
+    _check_certificates(address)
     deadline = time.monotonic() + patience
     while True:
         try:

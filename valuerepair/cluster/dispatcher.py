@@ -201,7 +201,7 @@ class Dispatcher:
             self._usher.settle(role, lanes)
             ready = self._members.ready(role, self._gpu_work[role])
             self._at_once[role] = sum(lane.at_once for lane in ready)
-            self._capacity[role] = max(2, sum((IN_FLIGHT + 1) * lane.pace.size for lane in ready))
+            self._capacity[role] = max(2, sum(2 * IN_FLIGHT * lane.pace.size for lane in ready))
             if ready:
                 self._settled[role].set()
 
@@ -258,9 +258,10 @@ class Dispatcher:
             if not lane.member.in_hand:
                 self._launch(lane, self._guests.pop(lane))
         pending = self._pending[role]
-        while pending and (room := sum(lane.room for lane in lanes)):
+        while pending and any(lane.room for lane in lanes):
             lane = max(lanes, key=lambda lane: lane.room)
-            chunk = _take(pending, min(lane.pace.size, -(-len(pending) // room)))
+            # Towards the end chunks get smaller and smaller, so that all workers end at the same time.
+            chunk = _take(pending, min(lane.pace.size, -(-len(pending) // (IN_FLIGHT * len(lanes)))))
             if chunk.jobs:
                 self._launch(lane, chunk)
 

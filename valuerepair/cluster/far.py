@@ -71,7 +71,7 @@ class ClusterOracle:
 
     @property
     def capacity(self) -> int:
-        """Searches worth having submitted: the chunks in flight, and one more a worker."""
+        """Searches worth having submitted: the chunks in flight, and as many more."""
         return self._dispatcher.capacity(Role.SEARCH)
 
     def submit(self, position: Position) -> Future[DeepOutcome]:
