@@ -15,6 +15,7 @@ import numpy as np
 
 from valuerepair import board
 from valuerepair.archives.headers import header_reject
+from valuerepair.archives.numbers import fits, whole
 from valuerepair.archives.open import Source, read_text
 from valuerepair.archives.options import SampleOptions
 from valuerepair.archives.recorded_options import EPD, OTHER_KIND, RecordedOptions
@@ -136,17 +137,18 @@ def _read_line(text: str) -> tuple[_Line | None, str]:
 
 
 def _recorded(opcodes: dict[str, str]) -> Recorded | None:
-    found = _MATE.search(opcodes.get("bm", ""))
-    mate = int(found[1]) if found else _number(opcodes.get("dm"))
+    mates = _MATE.search(opcodes.get("bm", ""))
+    mate = whole(mates[1]) if mates else _number(opcodes.get("dm"))
     cp = _number(opcodes.get("ce"))
     if cp is None and mate is None:
         return None
     depth, nodes, seconds = (_number(opcodes.get(name)) or 0 for name in ("acd", "acn", "acs"))
-    return Recorded(EPD, cp, mate, depth=depth, nodes=nodes, time_ms=1000 * seconds)
+    found = Recorded(EPD, cp, mate, depth=depth, nodes=nodes, time_ms=1000 * seconds)
+    return found if fits(found) else None
 
 
 def _number(text: str | None) -> int | None:
-    return int(text) if text is not None and re.fullmatch(r"[+-]?\d+", text) else None
+    return None if text is None else whole(text)
 
 
 def bare_sieve(boards: board.Boards, options: SampleOptions, rows: Rows) -> Sieve:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+from valuerepair.archives.numbers import fits
 from valuerepair.archives.recorded_options import CUTECHESS, EVAL, NONE_RECORDED, OTHER_KIND, TCEC
 from valuerepair.positions import Recorded
 
@@ -45,8 +46,16 @@ def game_reject(text: bytes, kind: str) -> str | None:
 
 def read_comments(kind: str, comments: Iterable[str | None], signs: Iterable[int]) -> list[Recorded | None]:
     """What the comments say of their positions; a sign turns a score as written into the side to move's."""
-    read = {EVAL: _read_eval, CUTECHESS: _read_cutechess, TCEC: _read_tcec}[kind]
-    return [read(text, sign) if text else None for text, sign in zip(comments, signs, strict=True)]
+    return [_read(kind, text, sign) if text else None for text, sign in zip(comments, signs, strict=True)]
+
+
+def _read(kind: str, text: str, sign: int) -> Recorded | None:
+    """What a comment says; None where it says nothing, or numbers that are none, as of five thousand digits."""
+    try:
+        found = _READERS[kind](text, sign)
+    except (ValueError, OverflowError):
+        return None
+    return found if found is not None and fits(found) else None
 
 
 def _read_eval(text: str, sign: int) -> Recorded | None:
@@ -95,3 +104,6 @@ def _score(match: re.Match[str], sign: int) -> tuple[int | None, int | None]:
     if match["plies"]:
         return None, sign * ((int(match["plies"]) + 1) // 2)
     return sign * round(100 * float(match["pawns"])), None
+
+
+_READERS = {EVAL: _read_eval, CUTECHESS: _read_cutechess, TCEC: _read_tcec}

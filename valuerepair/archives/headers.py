@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+from valuerepair.archives.numbers import whole
 from valuerepair.archives.open import read_text
 from valuerepair.archives.options import SampleOptions
 from valuerepair.archives.time_control import matches
@@ -128,8 +129,8 @@ def _castles_960(fen: str) -> bool:
 
 
 def _rating(text: str) -> int | None:
-    digits = text.strip()
-    return int(digits) if digits.isdecimal() and int(digits) > 0 else None
+    rating = whole(text.strip())
+    return rating if rating is not None and rating > 0 else None
 
 
 def _result(headers: Mapping[str, str], text: bytes) -> str | None:

@@ -19,6 +19,7 @@ from valuerepair import board
 from valuerepair.archives import census
 from valuerepair.archives.evaluations import game_reject, read_comments
 from valuerepair.archives.headers import kept_headers, read_headers, variant_reject
+from valuerepair.archives.numbers import fits, whole
 from valuerepair.archives.open import Source, read_text
 from valuerepair.archives.options import SampleOptions
 from valuerepair.archives.recorded_options import COMMENT_KINDS, EVAL, RecordedOptions
@@ -38,6 +39,7 @@ _TEXT_REJECTS = (
     (census.MOVES_AFTER_RESULT, "moves after the result"),
     (census.NULL_MOVE, "null move"),
 )
+MAX_NUMBER = 60_000  # of a full move at the start of a game: boards count to 65,535
 _UCI = re.compile(rb"\s*[a-h][1-8][a-h][1-8]\b")
 _RESULTS = {"White": "1-0", "Black": "0-1", "Draw": "1/2-1/2"}
 
@@ -136,7 +138,8 @@ def _census(texts: list[bytes], joined: bytes) -> tuple[Index, Index, Index]:
 class _Parsed:
     """What the reader made of the readable games, as arrays over games (g), over their moves (m), over positions.
 
-    A game has one position more than moves: move m of game g is played in position m + g.
+    A game has one position more than moves, or none at all where its start position is illegal: `at` says in which
+    position a move is played.
     """
 
     def __init__(self, block: GameBlock, readable: _Readable, recorded: RecordedOptions | None) -> None:
@@ -167,7 +170,9 @@ class _Parsed:
         starts = self.chunk.position_offsets[:-1].astype(np.int64)
         self.first_positions = starts
         # A game without a legal start has no positions, and none of its rows is ever looked at.
-        self.black_start = ~self.chunk.turn[np.minimum(starts, len(self.chunk.turn) - 1)]
+        self.black_start = np.zeros(len(games), np.bool_)
+        legal = np.diff(self.chunk.position_offsets) > 0
+        self.black_start[legal] = ~self.chunk.turn[starts[legal]]
         self.start_numbers = np.array([_start_number(headers) for headers in self.headers], np.int64)
 
     def length(self, g: int) -> int:
@@ -188,9 +193,13 @@ class _Parsed:
                 reason = "not a game"
             rows.rejected.append(Rejected(reason, self.block.offsets[self.games[g]], detail))
 
+    def at(self, moves: Index) -> Index:
+        """The positions in which these moves are played."""
+        return self.first_positions[self.game_of_move[moves]] + self.ply_in_game[moves]
+
     def boards(self, moves: Index) -> board.Boards:
         """The boards in which these moves are played."""
-        return self._boards(moves + self.game_of_move[moves], self.numbers(moves))
+        return self._boards(self.at(moves), self.numbers(moves))
 
     def numbers(self, moves: Index) -> Index:
         """The full-move numbers of these moves."""
@@ -228,7 +237,7 @@ def _draw(parsed: _Parsed, options: SampleOptions, rows: Rows) -> None:
     g = parsed.game_of_move[moves]
     rows.boards = parsed.boards(moves)
     rows.keys = board.keys(rows.boards)
-    rows.ply = (2 * (parsed.numbers(moves) - 1) + ~parsed.chunk.turn[moves + g]).astype(np.int32)
+    rows.ply = (2 * (parsed.numbers(moves) - 1) + ~parsed.chunk.turn[parsed.at(moves)]).astype(np.int32)
     rows.moves, rows.begin, rows.end = parsed.moves, parsed.cuts[g], moves
     rows.game = g
     rows.played = parsed.moves[moves]
@@ -246,13 +255,11 @@ def _draw(parsed: _Parsed, options: SampleOptions, rows: Rows) -> None:
 def _eligible(parsed: _Parsed, moves: Index, options: SampleOptions, rows: Rows) -> Index:
     """The moves whose positions pass all filters; each filter counts what it rejects of what it is given."""
     sieve = Sieve(moves, rows.rejected_positions)
-    ply = 2 * (parsed.numbers(moves) - 1) + ~parsed.chunk.turn[moves + parsed.game_of_move[moves]]
+    ply = 2 * (parsed.numbers(moves) - 1) + ~parsed.chunk.turn[parsed.at(moves)]
     sieve.keep(ply >= options.min_ply, f"before ply {options.min_ply}")
     if options.max_ply is not None:
         sieve.keep(ply[ply >= options.min_ply] <= options.max_ply, f"after ply {options.max_ply}")
-    sieve.keep_pieces(
-        lambda at: np.count_nonzero(parsed.squares(at + parsed.game_of_move[at]), axis=1).astype(np.int64), options
-    )
+    sieve.keep_pieces(lambda at: np.count_nonzero(parsed.squares(parsed.at(at)), axis=1).astype(np.int64), options)
     if options.quiet:
         sieve.keep(~_forcing(parsed, sieve.at), "capture or promotion played")
     if options.quiet or options.no_check:
@@ -265,7 +272,7 @@ def _eligible(parsed: _Parsed, moves: Index, options: SampleOptions, rows: Rows)
 def _forcing(parsed: _Parsed, moves: Index) -> NDArray[np.bool_]:
     """bool[n]: the move is a capture, en passant included, or a promotion."""
     chunk = parsed.chunk
-    squares = parsed.squares(moves + parsed.game_of_move[moves])
+    squares = parsed.squares(parsed.at(moves))
     row = np.arange(len(moves))
     origin, target = chunk.from_squares[moves], chunk.to_squares[moves]
     pawn = np.isin(squares[row, origin], (1, 7))
@@ -291,9 +298,10 @@ def _moves(chunk: rust.PyChunkView) -> NDArray[np.uint16]:
 
 
 def _start_number(headers: dict[str, str]) -> int:
-    """The full-move number of the game's start position, 1 where its FEN says nothing or zero."""
+    """The full-move number of the game's start position, 1 where its FEN says nothing, or what no game reaches."""
     fields = headers.get("FEN", "").split()
-    return max(int(fields[5]), 1) if len(fields) > 5 and fields[5].isdecimal() else 1
+    number = whole(fields[5]) if len(fields) > 5 else None
+    return number if number is not None and 0 < number <= MAX_NUMBER else 1
 
 
 def _reason(error: str | None) -> tuple[str, str]:
@@ -316,7 +324,7 @@ def _result(headers: dict[str, str], outcome: str | None) -> str:
 
 def _recorded(parsed: _Parsed, moves: Index, wanted: RecordedOptions) -> list[Recorded | None]:
     """The evaluations recorded of the positions in which these moves are played."""
-    white = parsed.chunk.turn[moves + parsed.game_of_move[moves]].tolist()
+    white = parsed.chunk.turn[parsed.at(moves)].tolist()
     signs = [wanted.sign(side) for side in white]
     comments: list[str | None] = parsed.chunk.comments
     if wanted.kind != EVAL:
@@ -333,5 +341,6 @@ def _recorded(parsed: _Parsed, moves: Index, wanted: RecordedOptions) -> list[Re
     apart = parsed.chunk.evals[np.maximum(moves - 1, 0)]
     for i in np.flatnonzero(np.isfinite(apart)).tolist():
         if found[i] is None and not first[i]:
-            found[i] = Recorded(EVAL, cp=signs[i] * round(100 * float(apart[i])))
+            pawns = Recorded(EVAL, cp=signs[i] * round(100 * float(apart[i])))
+            found[i] = pawns if fits(pawns) else None
     return found
