@@ -23,6 +23,7 @@ from valuerepair import board
 from valuerepair.archives.dump_lines import play_line, standard_castling
 from valuerepair.archives.epd import LineBlock, bare_sieve
 from valuerepair.archives.headers import header_reject
+from valuerepair.archives.numbers import whole_of
 from valuerepair.archives.options import SampleOptions
 from valuerepair.archives.recorded_options import DUMP, NONE_RECORDED, OTHER_KIND, RecordedOptions
 from valuerepair.archives.rows import Rejected, Rows
@@ -35,6 +36,7 @@ from valuerepair.positions import Recorded, decode_moves, encode_moves
 
 _FIRST_LINE = re.compile(rb'\{[^\n]*"fen"\s*:')
 _CHESS960 = "Chess960"
+_MOST_KNODES = 10**15
 _PREFIX, _BACKSLASH = b'{"fen":"', 92
 
 
@@ -90,7 +92,7 @@ def _entries(block: LineBlock, rows: Rows, reason: str | None) -> _Entries:
         usual = line.startswith(_PREFIX) and line.endswith(b"}]}") and (b'"cp":' in line or b'"mate":' in line)
         if not usual or _BACKSLASH in fen:
             entry = _object(line)
-            fen, scored = str(entry.get("fen", "")).encode("ascii", "replace"), _has_score(entry)
+            fen, scored = str(entry.get("fen", "")).encode("ascii", "replace"), bool(_scored(entry))
         why = reason or (None if fen else "not a position")
         if why is None:
             entries.lines.append(line)
@@ -163,22 +165,34 @@ def _keep_recorded(entries: _Entries, sieve: Sieve, wanted: RecordedOptions) -> 
 
 def _extent(found: dict[str, Any]) -> Recorded:
     """Only how deep an evaluation looked."""
-    return Recorded(DUMP, depth=int(found.get("depth", 0)), nodes=1000 * int(found.get("knodes", 0)))
+    depth, knodes = _extent_of(found)
+    return Recorded(DUMP, depth=depth, nodes=1000 * knodes)
 
 
-def _has_score(entry: dict[str, Any]) -> bool:
+def _extent_of(found: dict[str, Any]) -> tuple[int, int]:
+    """The depth, and thousands of nodes; 0 where the dump does not say, or no number that an engine could mean."""
+    depth, knodes = (whole_of(found.get(name)) or 0 for name in ("depth", "knodes"))
+    return depth, knodes if abs(knodes) < _MOST_KNODES else 0
+
+
+def _score(found: object) -> tuple[int | None, int | None]:
+    """Centipawns and moves to mate, as written, of the first line of an evaluation."""
     try:
-        return any("cp" in one["pvs"][0] or "mate" in one["pvs"][0] for one in entry["evals"])
-    except (KeyError, IndexError, TypeError):
-        return False
+        first = found["pvs"][0]  # type: ignore[index]  # whatever JSON holds: what cannot be indexed has no score
+        return whole_of(first.get("cp")), whole_of(first.get("mate"))
+    except (KeyError, IndexError, TypeError, AttributeError):
+        return None, None
+
+
+def _scored(entry: dict[str, Any]) -> list[dict[str, Any]]:
+    """The evaluations of a position that have a score."""
+    evaluations = entry.get("evals")
+    return [one for one in evaluations if _score(one) != (None, None)] if isinstance(evaluations, list) else []
 
 
 def _best(entry: dict[str, Any]) -> dict[str, Any]:
     """The deepest evaluation of a position, of equally deep ones that of most nodes; empty when there is none."""
-    if not _has_score(entry):
-        return {}
-    evaluations: list[dict[str, Any]] = entry["evals"]
-    return max(evaluations, key=lambda one: (one.get("depth", 0), one.get("knodes", 0)))
+    return max(_scored(entry), key=_extent_of, default={})
 
 
 class _Evaluations(Sequence[Recorded | None]):
@@ -202,11 +216,12 @@ class _Evaluations(Sequence[Recorded | None]):
             return None
         first = found["pvs"][0]
         sign = self._wanted.sign(not self._boards[i, STATE] >> BLACK_SHIFT & ONE)
-        line = _line(self._boards[i], first.get("line", ""))
+        cp, mate = _score(found)
+        line = _line(self._boards[i], str(first.get("line", "")))
         return replace(
             _extent(found),
-            cp=None if first.get("cp") is None else sign * int(first["cp"]),
-            mate=None if first.get("mate") is None else sign * int(first["mate"]),
+            cp=None if cp is None else sign * cp,
+            mate=None if mate is None else sign * mate,
             best_move=line[0] if line else None,
             pv=line,
         )
