@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 _MOVE = re.compile(r"[a-h][1-8][a-h][1-8][nbrqk]?\Z|0000\Z")
+_DIGITS = 18  # of a number at most: the store has room for no more
 _NUMBERS = ("depth", "seldepth", "multipv", "nodes", "time", "nps")
 
 
@@ -66,15 +67,15 @@ def parse_info(line: str) -> Info | None:
 def _field(info: Info, word: str, words: Iterator[str]) -> tuple[Info, str | None]:
     """Reads the field that begins with `word`; returns the word after it."""
     if word in _NUMBERS:
-        return replace(info, numbers={**info.numbers, word: int(next(words))}), next(words, None)
+        return replace(info, numbers={**info.numbers, word: _whole(next(words))}), next(words, None)
     if word == "cp":
-        return replace(info, cp=int(next(words))), next(words, None)
+        return replace(info, cp=_whole(next(words))), next(words, None)
     if word == "mate":
-        return replace(info, mate=int(next(words))), next(words, None)
+        return replace(info, mate=_whole(next(words))), next(words, None)
     if word in ("lowerbound", "upperbound"):
         return replace(info, bounded=True), next(words, None)
     if word == "wdl":
-        win, draw, loss = [int(next(words)) for _ in range(3)]
+        win, draw, loss = [_whole(next(words)) for _ in range(3)]
         return replace(info, wdl=(win, draw, loss)), next(words, None)
     if word == "pv":
         moves: list[str] = []
@@ -86,6 +87,13 @@ def _field(info: Info, word: str, words: Iterator[str]) -> tuple[Info, str | Non
     if word == "string":
         return info, None
     return info, next(words, None)  # "score" itself, and fields we do not use
+
+
+def _whole(word: str) -> int:
+    """Raises ValueError for what is no number, or one that no search comes to."""
+    if len(word.lstrip("+-")) > _DIGITS:
+        raise ValueError("a number of more than eighteen digits")
+    return int(word)
 
 
 class SearchReader:
