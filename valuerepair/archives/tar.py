@@ -5,10 +5,12 @@ The standard library's reader takes a tar that breaks off between two files for 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 _BLOCK = 512
+_OCTAL = re.compile(rb"[0-7]*")
 _MAX_NAME = 1 << 16
 _REGULAR, _LONG_NAME, _PAX = (b"0", b"\0", b"7"), b"L", b"x"
 
@@ -81,10 +83,7 @@ def _number(field: bytes) -> int | None:
     if field[0] & 0x80:
         return int.from_bytes(bytes([field[0] & 0x7F]) + field[1:], "big")
     text = field.strip(b"\0 ")
-    try:
-        return int(text or b"0", 8)
-    except ValueError:
-        return None
+    return int(text or b"0", 8) if _OCTAL.fullmatch(text) else None
 
 
 def _checksum(head: bytes) -> int:
