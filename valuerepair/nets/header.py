@@ -7,6 +7,7 @@ say what the net is are read; the weights are skipped over, so this takes millis
 from __future__ import annotations
 
 import gzip
+import io
 import struct
 import zlib
 from collections.abc import Iterator
@@ -16,6 +17,7 @@ Field = tuple[int, int | bytes]  # field number; varints and fixed32 as int, len
 
 # Field 1, fixed32, value 0x1c0: how every lc0 net begins.
 LC0_MAGIC = b"\x0d\xc0\x01\x00\x00"
+MAX_NET = 1 << 31  # bytes: protobufs have no more
 GZIP_MAGIC = b"\x1f\x8b"
 
 INPUT_FORMATS = {
@@ -61,9 +63,13 @@ def unpack(content: bytes) -> bytes:
     if not content.startswith(GZIP_MAGIC):
         return content
     try:
-        return gzip.decompress(content)
+        with gzip.open(io.BytesIO(content)) as packed:
+            message = packed.read(MAX_NET + 1)
     except (OSError, EOFError, zlib.error) as error:
         raise ValueError(f"damaged gzip data ({error})") from None
+    if len(message) > MAX_NET:
+        raise ValueError(f"it unpacks to more than {MAX_NET >> 30} GiB, which no protobuf has")
+    return message
 
 
 def read_header(message: bytes) -> NetHeader:
@@ -154,3 +160,5 @@ def _varint(message: bytes, at: int) -> tuple[int, int]:
         at, shift = at + 1, shift + 7
         if byte < 128:
             return value, at
+        if shift >= 70:  # no number of a protobuf is longer; a run of megabytes would take hours
+            raise ValueError("its protobuf is damaged")
