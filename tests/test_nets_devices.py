@@ -228,7 +228,7 @@ def test_without_the_package_openvino_is_refused_and_auto_is_not(
         providers.why_not.cache_clear()
     assert str(error.value) == (
         "--device openvino: OpenVINO cannot be used: the package openvino is not installed; "
-        "install it with `pip install valuerepair[openvino]`, or use --device cpu"
+        "install it with `pip install 'valuerepair[openvino]'`, or use --device cpu"
     )
 
 

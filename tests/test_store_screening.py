@@ -58,6 +58,14 @@ def test_equal_weights_are_wilsons_interval() -> None:
             assert (found.rate, found.low, found.high) == pytest.approx((expected.rate, expected.low, expected.high))
 
 
+def test_a_rate_says_whether_it_is_weighted() -> None:
+    """9 of 88 rows are no 4.5 %: the words must not let it read as their quotient."""
+    hits = np.arange(88) < 9
+    assert str(weighted(hits, np.ones(88))).startswith("9 of 88, 10.23 %")
+    cut = np.where(hits, 1.0, 191 / 79)
+    assert str(weighted(hits, cut)).startswith("9 of 88, weighted 4.50 %")
+
+
 def test_weighted_rates_by_hand() -> None:
     found = weighted(np.array([True, False, True, False]), np.array([1.0, 1.0, 10.0, 10.0]))
     assert found.rate == pytest.approx(11 / 22)

@@ -26,8 +26,8 @@ from valuerepair.nets.devices import BY_WORD, CPU, CUDA, DEVICES, NAMES, OPENVIN
 from valuerepair.nets.openvino_session import why_no_openvino
 
 REMEDY = {
-    OPENVINO: "install it with `pip install valuerepair[openvino]`, or use --device cpu",
-    CUDA: "install it with `pip install valuerepair[gpu]` on a machine with an NVIDIA GPU, or use --device cpu",
+    OPENVINO: "install it with `pip install 'valuerepair[openvino]'`, or use --device cpu",
+    CUDA: "install it with `pip install 'valuerepair[gpu]'` on a machine with an NVIDIA GPU, or use --device cpu",
     TENSORRT: "install onnxruntime-gpu and TensorRT (`pip install tensorrt`), or use --device cuda or cpu",
 }
 log = logging.getLogger(__name__)

@@ -10,11 +10,16 @@ from numpy.typing import NDArray
 
 # The 97.5 % quantile of the normal distribution: two-sided 95 %.
 _Z = 1.959963984540054
+# A rate that differs more from count / total is a weighted one; less is rounding.
+_UNEQUAL = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """`count` of `total`; `rate`, `low` and `high` are fractions, NaN when `total` is 0."""
+    """`count` of `total`; `rate`, `low` and `high` are fractions, NaN when `total` is 0.
+
+    Of rows that a screening ladder weighted, `rate` is that of all positions, those it cut included.
+    """
 
     count: int
     total: int
@@ -25,8 +30,10 @@ class Rate:
     def __str__(self) -> str:
         if self.total == 0:
             return "0 of 0"
+        # A weighted rate is not that of the rows: without a word 9 of 88 with 4.5 % would read as an error.
+        among = ", weighted" if abs(self.rate - self.count / self.total) > _UNEQUAL else ","
         return (
-            f"{self.count:,} of {self.total:,}, {100 * self.rate:.2f} % "
+            f"{self.count:,} of {self.total:,}{among} {100 * self.rate:.2f} % "
             f"(95 %: {100 * self.low:.2f} to {100 * self.high:.2f})"
         )
 

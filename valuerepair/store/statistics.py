@@ -141,8 +141,8 @@ def _rate(hits: NDArray[np.bool_], weight: NDArray[np.float64]) -> dict[str, Any
 def lines(figures: dict[str, Any]) -> list[str]:
     """The figures as text for a terminal."""
     shown = [
-        f"{figures['store']}: {figures['positions']:,} positions from {figures['games']:,} games in "
-        f"{figures['sources']:,} files; {len(figures['runs'])} runs"
+        f"{figures['store']}: {figures['positions']:,} positions from {figures['games']:,} games; "
+        f"files: {figures['sources']:,}, runs: {len(figures['runs'])}"
     ]
     shown += [
         f"  net     {net['name']}  {net['sha256'][:12]}  {net['evaluated']:,} evaluated" for net in figures["nets"]
