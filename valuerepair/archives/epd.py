@@ -131,6 +131,10 @@ def _read_line(text: str) -> tuple[_Line | None, str]:
     reason = board.status_error(fen)
     if reason:
         return None, f"illegal position: {reason}"
+    try:
+        board.parse_fens([fen])
+    except ValueError as error:  # what python-chess takes and boards have no room for: counters above 65,535
+        return None, f"illegal position: {str(error).split(': ')[1]}"
     opcodes = {name: value.strip().strip('"') for name, value in _OPCODE.findall(text)}
     headers = {"id": opcodes["id"]} if opcodes.get("id") else {}
     return _Line(fen, headers, _recorded(opcodes)), ""
