@@ -15,7 +15,7 @@ from valuerepair.engines.process import EngineFailure, EngineTimeout, LineProces
 log = logging.getLogger(__name__)
 UCIOK_SECONDS = 20.0
 _OPTION = re.compile(r"option name (?P<name>.+?) type (?P<type>\w+)(?P<rest>.*)")
-_RANGE = re.compile(r"\b(min|max) (-?\d+)")
+_RANGE = re.compile(r"\b(min|max) (-?\d{1,18})\b")  # Python reads no more than 4,300 digits, and engines mean fewer
 
 
 class BadOption(EngineFailure):
@@ -44,7 +44,7 @@ class EngineOption:
         if self.kind == "combo" and self.choices and value not in self.choices:
             return f"is one of {', '.join(self.choices)}"
         if self.kind == "spin":
-            number = int(value) if re.fullmatch(r"-?\d+", value) else None
+            number = int(value) if re.fullmatch(r"-?\d{1,18}", value) else None
             if number is None or not (self.low or 0) <= number <= (self.high or number):
                 return f"is a number from {self.low} to {self.high}"
         return None
