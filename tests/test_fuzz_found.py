@@ -12,6 +12,7 @@ from tests.fuzz.targets import read_archive
 from valuerepair.archives.recorded_options import RecordedOptions
 from valuerepair.archives.tar import TarError, members
 from valuerepair.engines.info import SearchReader
+from valuerepair.engines.uci import parse_option
 from valuerepair.nets import header
 from valuerepair.nets.header import LC0_MAGIC, read_header
 from valuerepair.positions import Recorded
@@ -118,3 +119,19 @@ def test_a_net_that_unpacks_without_end_is_refused(monkeypatch: pytest.MonkeyPat
     assert len(header.unpack(gzip.compress(bytes(1 << 20)))) == 1 << 20
     with pytest.raises(ValueError, match="unpacks to more than"):
         header.unpack(gzip.compress(bytes(1 << 21)))
+
+
+def test_counters_that_boards_have_no_room_for_are_no_position() -> None:
+    line = b"4k3/8/8/8/8/8/8/4K2R w K - 0 %d\n"
+    found, report = read_archive(line % 65535 + line % 65536 + line % 2**64, "a.epd")
+    assert len(found) == 1
+    assert report.rejected == {"illegal position": 2}
+    assert "a move counter is not a number below 65536" in report.examples[0][2]
+
+
+def test_options_of_an_engine_with_numbers_of_many_digits() -> None:
+    option = parse_option(f"option name Hash type spin default 1 min 1 max {'9' * 5000}")
+    assert option is not None
+    assert (option.low, option.high) == (1, None)
+    assert option.problem("9" * 5000) == "is a number from 1 to None"
+    assert option.problem("16") is None
