@@ -139,10 +139,10 @@ def _merge_new(sources: Sequence[Source], path: str, merged: Merged, progress: P
     """Merges into a new file, in many transactions: nobody sees it before it is done."""
     connection = sqlite3.connect(f"{address_of(path)}?mode=rw", uri=True, isolation_level=None)
     try:
-        schema.migrate(connection, path)
         # A crash leaves a file that is thrown away, so nothing has to be undone.
         connection.execute("PRAGMA journal_mode = OFF")
         connection.execute("PRAGMA synchronous = OFF")
+        schema.migrate(connection, path)
         with _workspace(connection, path):
             _merge(connection, sources, merged, progress, begin=lambda: _begin(connection))
             _finish(connection, sources, merged, strict)
@@ -214,10 +214,6 @@ def _merge(
 ) -> None:
     parts = parts or Parts(connection, sources)
     before = _counts(connection, "main")
-    connection.execute(
-        "CREATE TABLE work.alone (net_id INTEGER, oracle_id INTEGER, position_id INTEGER, "
-        "PRIMARY KEY (net_id, oracle_id, position_id)) WITHOUT ROWID"
-    )
     total = 0
     for number in range(len(sources)):
         counts = _counts(connection, parts.use(number))

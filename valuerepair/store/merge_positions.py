@@ -100,6 +100,14 @@ def _add_new(connection: sqlite3.Connection, low: int, high: int, *, first: bool
             f"ON d.key = s.key WHERE s.id > ? AND s.id <= ? AND (g.dst <> d.game_id OR {differs})",
             (low, high),
         )
+        # Whatever its history is in the end, a position belongs to the oldest run that met it.
+        connection.execute(
+            f"UPDATE main.positions SET run_id = x.run FROM (SELECT s.key AS key, a.id AS run FROM {rows} "
+            "CROSS JOIN main.positions d ON d.key = s.key CROSS JOIN main.runs a ON a.id = r.dst "
+            "CROSS JOIN main.runs b ON b.id = d.run_id WHERE s.id > ? AND s.id <= ? AND a.id <> b.id "
+            "AND (a.started, a.identity) < (b.started, b.identity)) x WHERE main.positions.key = x.key",
+            (low, high),
+        )
     connection.execute(
         f"INSERT OR IGNORE INTO main.positions ({', '.join(columns)}) SELECT {', '.join(picked)} FROM {rows} "
         "WHERE s.id > ? AND s.id <= ? ORDER BY s.id",
@@ -152,9 +160,9 @@ def _take_over(connection: sqlite3.Connection, number: int, newest: int) -> None
     )
     plain = (*HISTORY, "ply", *_OF_GAME)
     connection.execute(
-        f"UPDATE main.positions SET ({', '.join(plain)}, game_id, run_id) = (SELECT "
-        f"{', '.join('s.' + name for name in plain)}, (SELECT dst FROM work.games WHERE src = s.game_id), "
-        "(SELECT dst FROM work.runs WHERE src = s.run_id) FROM part.positions s WHERE s.key = main.positions.key) "
+        f"UPDATE main.positions SET ({', '.join(plain)}, game_id) = (SELECT "
+        f"{', '.join('s.' + name for name in plain)}, (SELECT dst FROM work.games WHERE src = s.game_id) "
+        "FROM part.positions s WHERE s.key = main.positions.key) "
         "WHERE key IN (SELECT key FROM work.winners WHERE number = ?)",
         (number,),
     )

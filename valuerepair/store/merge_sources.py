@@ -51,12 +51,12 @@ def open_sources(paths: Sequence[str], target: str) -> Iterator[list[Source]]:
     for path in paths:
         _check(path)
         found = os.stat(path)
-        same = known.setdefault((found.st_dev, found.st_ino), path)
-        if same is not path:
+        if (same := known.get((found.st_dev, found.st_ino))) is not None:
             raise UsageError(f"{path} is given twice" + ("" if same == path else f": {same} is the same file"))
+        known[found.st_dev, found.st_ino] = path
     if os.path.exists(target):
         found = os.stat(target)
-        if (same := known.get((found.st_dev, found.st_ino), "")) != "":
+        if (same := known.get((found.st_dev, found.st_ino))) is not None:
             raise UsageError(f"{same} is both merged and merged into; name it once")
     folder = os.path.dirname(os.path.abspath(target))
     with TemporaryDirectory(prefix=os.path.basename(target) + ".", suffix=".part", dir=folder) as copies:

@@ -10,32 +10,44 @@ from valuerepair.store.merge_rules import RULES, SCREENED, Rule
 
 CHUNK = 20_000
 Found = Callable[[str, int, str], None]
-# A ladder's cuts of positions that another store searched in full without a ladder: each of these stands for itself.
-# Which they are does not depend on who was audited, so those left stand for those left (`screening.settle`).
-_ALONE_HERE = """
-INSERT OR IGNORE INTO work.alone
+# A ladder's cut of a position that another store searched in full without the help of chance, where no ladder cut it:
+# such a position stands for itself. Which they are does not depend on who was audited, so the audited ones among the
+# others stand for these others (`screening.settle` does the same within a store).
+_WHOLE = """
+EXISTS (SELECT 1 FROM {s}.deep_values v
+        WHERE v.oracle_id = {oracle} AND v.stage = 'full' AND v.position_id = {position})
+AND NOT EXISTS (SELECT 1 FROM {s}.nets n CROSS JOIN {s}.screened k WHERE k.net_id = n.id
+                AND k.oracle_id = {oracle} AND k.position_id = {position} AND k.cut_at NOT NULL)
+"""
+_WHOLE_HERE = f"""
+INSERT INTO work.whole_here
 SELECT c.net_id, c.oracle_id, c.position_id FROM work.oracles o
 CROSS JOIN main.screened c ON c.oracle_id = o.dst AND c.cut_at NOT NULL
 CROSS JOIN main.positions p ON p.id = c.position_id
 CROSS JOIN part.positions s ON s.key = p.key
 CROSS JOIN work.positions m ON m.src = s.id
-CROSS JOIN part.deep_values v ON v.oracle_id = o.src AND v.stage = 'full' AND v.position_id = s.id
-WHERE NOT EXISTS (SELECT 1 FROM part.nets n CROSS JOIN part.screened k
-                  WHERE k.net_id = n.id AND k.oracle_id = o.src AND k.position_id = s.id)
+WHERE {_WHOLE.format(s="part", oracle="o.src", position="s.id")}
 """
-_ALONE_THERE = """
-EXISTS (SELECT 1 FROM main.deep_values v
-        WHERE v.oracle_id = {oracle} AND v.stage = 'full' AND v.position_id = {position})
-AND NOT EXISTS (SELECT 1 FROM main.nets n CROSS JOIN main.screened k
-                WHERE k.net_id = n.id AND k.oracle_id = {oracle} AND k.position_id = {position})
+_WHOLE_THERE = f"""
+INSERT OR IGNORE INTO work.whole_there
+SELECT o.dst, p.dst FROM part.screened c
+CROSS JOIN work.oracles o ON o.src = c.oracle_id CROSS JOIN work.positions p ON p.src = c.position_id
+WHERE c.cut_at NOT NULL AND {_WHOLE.format(s="main", oracle="o.dst", position="p.dst")}
 """
+# Cuts of the merged store that the source searched (net, oracle, position), and the other way round.
+_TABLES = (
+    "CREATE TABLE work.whole_here (net_id INTEGER, oracle_id INTEGER, position_id INTEGER, "
+    "PRIMARY KEY (net_id, oracle_id, position_id)) WITHOUT ROWID",
+    "CREATE TABLE work.whole_there (oracle_id INTEGER, position_id INTEGER, "
+    "PRIMARY KEY (oracle_id, position_id)) WITHOUT ROWID",
+)
 
 
 def merge_values(connection: sqlite3.Connection, begin: Callable[[], None], advance: Callable[[int], None],
                  found: Found) -> None:  # fmt: skip
     """Adds all rows of the source that is attached; contradictions are told to `found` (kind, how many, an example)."""
     begin()
-    _settle_here(connection)
+    _settle(connection)
     # Screening first: what it says of whole searches concerns those that are there before this source's come.
     for rule in (SCREENED, *RULES):
         merged = _Merging(connection, rule)
@@ -46,11 +58,16 @@ def merge_values(connection: sqlite3.Connection, begin: Callable[[], None], adva
     _values_beat_failures(connection, found)
 
 
-def _settle_here(connection: sqlite3.Connection) -> None:
-    """Settles the cuts of the merged store that this source searched in full without a ladder."""
-    connection.execute("DELETE FROM work.alone")
-    connection.execute(_ALONE_HERE)
-    these = "(net_id, oracle_id, position_id) IN (SELECT net_id, oracle_id, position_id FROM work.alone)"
+def _settle(connection: sqlite3.Connection) -> None:
+    """Settles the cuts of the merged store that the source searched in full, and notes those of the source.
+
+    Both are found out before anything of the source is added: what is added changes the answer.
+    """
+    for name in ("whole_here", "whole_there"):
+        connection.execute(f"DROP TABLE IF EXISTS work.{name}")
+    for statement in (*_TABLES, _WHOLE_HERE, _WHOLE_THERE):
+        connection.execute(statement)
+    these = "(net_id, oracle_id, position_id) IN (SELECT net_id, oracle_id, position_id FROM work.whole_here)"
     connection.execute(
         f"UPDATE main.screened SET cut_at = NULL, chance = NULL, probability = 1 WHERE searched AND {these}"
     )
@@ -111,14 +128,14 @@ class _Merging:
         if not self._empty and self._rule.differs:
             self._count_contradictions(low, high, found)
         where, values = self._range(low, high)
-        screened = self._rule.table == "screened"
         new = {**self._new}
-        if screened:
-            alone = _ALONE_THERE.format(oracle="m_oracle_id.dst", position="m_position_id.dst")
-            alone = f"(n.cut_at NOT NULL AND {alone})"
-            new["cut_at"], new["chance"] = (f"CASE WHEN NOT {alone} THEN n.{c} END" for c in ("cut_at", "chance"))
-            new["probability"] = f"CASE WHEN {alone} THEN 1.0 ELSE n.probability END"
-            where += f" AND (n.searched OR NOT {alone})"
+        if self._rule is SCREENED:
+            settled = "EXISTS (SELECT 1 FROM work.whole_there a "
+            settled += "WHERE a.oracle_id = m_oracle_id.dst AND a.position_id = m_position_id.dst)"
+            settled = f"(n.cut_at NOT NULL AND {settled})"
+            new["cut_at"], new["chance"] = (f"CASE WHEN NOT {settled} THEN n.{c} END" for c in ("cut_at", "chance"))
+            new["probability"] = f"CASE WHEN {settled} THEN 1.0 ELSE n.probability END"
+            where += f" AND (n.searched OR NOT {settled})"
         update = ", ".join(f"{name} = excluded.{name}" for name in self._columns if name not in self._rule.key)
         self._connection.execute(
             f"INSERT INTO main.{self._rule.table} AS t ({', '.join(self._columns)}) "

@@ -1,0 +1,174 @@
+"""Laws of merging, on stores drawn at random: idempotence, any order, union of keys; nothing points nowhere."""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+import tempfile
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.merge_stores import NETS, NODES, ORACLES, RUNS, Row, contents, write_store
+from valuerepair.store import Store, schema
+from valuerepair.store.merge import merge
+from valuerepair.store.merge_rules import OTHERS, RULES
+
+some = st.integers(1, 2)
+deep = st.tuples(
+    st.sampled_from(["full", "full", "failed", ""]), st.integers(-300, 300), st.sampled_from([NODES, 2 * NODES])
+)
+passage = st.tuples(st.booleans(), st.booleans(), st.sampled_from([0.02, 0.1]))
+rows = st.builds(
+    Row,
+    key=st.integers(1, 6),
+    history=st.integers(0, 2),
+    game=st.integers(1, 3),
+    run=st.integers(1, len(RUNS)),
+    net_q=st.dictionaries(some, st.floats(-1, 1)),
+    deep=st.dictionaries(some, deep),
+    passages=st.dictionaries(st.tuples(some, some), passage),
+)  # fmt: skip
+fits = st.dictionaries(st.tuples(some, some), st.tuples(st.sampled_from([150.0, 200.0]), st.integers(300, 302)))
+stores = st.tuples(st.lists(rows, max_size=6, unique_by=lambda row: row.key), fits, st.integers(0, 2))
+law = settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+Drawn = tuple[list[Row], dict[tuple[int, int], tuple[float, int]], int]
+
+
+class Folder:
+    """Stores in a folder of their own."""
+
+    def __init__(self, path: Path) -> None:
+        self.path, self._made = path, 0
+
+    def _name(self) -> Path:
+        self._made += 1
+        return self.path / f"{self._made}.db"
+
+    def store(self, drawn: Drawn) -> Path:
+        return write_store(self._name(), *drawn)
+
+    def merged(self, *parts: Path) -> Path:
+        name = self._name()
+        merge([str(part) for part in parts], output=str(name))
+        return name
+
+    def copy(self, part: Path) -> Path:
+        return Path(shutil.copy(part, self._name()))
+
+
+def in_folder(check: Any) -> Any:
+    """Runs a law in a folder of its own for each example."""
+
+    def run(*drawn: Drawn) -> None:
+        with tempfile.TemporaryDirectory() as name:
+            check(Folder(Path(name)), *drawn)
+
+    return run
+
+
+def test_every_table_is_merged() -> None:
+    with closing(sqlite3.connect(":memory:")) as connection:
+        schema.migrate(connection, "store")
+        tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+    assert tables == {*OTHERS, *(rule.table for rule in RULES)}
+
+
+@law
+@given(stores)
+def test_one_store_merged_is_itself(drawn: Drawn) -> None:
+    def check(folder: Folder, drawn: Drawn) -> None:
+        a = folder.store(drawn)
+        before = a.read_bytes()
+        assert contents(folder.merged(a)) == contents(a)
+        assert contents(folder.merged(a, folder.copy(a))) == contents(a)
+        assert a.read_bytes() == before
+
+    in_folder(check)(drawn)
+
+
+@law
+@given(stores, stores)
+def test_any_order_and_again_is_the_same(first: Drawn, second: Drawn) -> None:
+    def check(folder: Folder, first: Drawn, second: Drawn) -> None:
+        a, b = folder.store(first), folder.store(second)
+        both = folder.merged(a, b)
+        assert contents(folder.merged(b, a)) == contents(both)
+        assert contents(folder.merged(both, a)) == contents(both)
+        assert contents(folder.merged(b, both)) == contents(both)
+        into = folder.copy(a)
+        merge([str(b)], into=str(into))
+        assert contents(into) == contents(both)
+        merge([str(b), str(a)], into=str(into))
+        assert contents(into) == contents(both)
+
+    in_folder(check)(first, second)
+
+
+@law
+@given(stores, stores, stores)
+def test_three_stores_have_one_history_in_any_order(first: Drawn, second: Drawn, third: Drawn) -> None:
+    def check(folder: Folder, *drawn: Drawn) -> None:
+        parts = [folder.store(each) for each in drawn]
+        merged = [contents(folder.merged(*(parts[i] for i in order))) for order in ((0, 1, 2), (2, 0, 1), (1, 0, 2))]
+        for table in ("positions", "net_values", "deep_values", "failures", "alpha_fits", "plays", "runs", "priors"):
+            assert merged[0][table] == merged[1][table] == merged[2][table], table
+
+    in_folder(check)(first, second, third)
+
+
+@law
+@given(stores, stores)
+def test_all_keys_are_there_and_nothing_points_nowhere(first: Drawn, second: Drawn) -> None:
+    def check(folder: Folder, first: Drawn, second: Drawn) -> None:
+        a, b = folder.store(first), folder.store(second)
+        both = folder.merged(a, b)
+        with closing(sqlite3.connect(both)) as connection:
+            keys = {key for (key,) in connection.execute("SELECT key FROM positions")}
+            assert keys == {row.key for row in (*first[0], *second[0])}
+            assert connection.execute("PRAGMA foreign_key_check").fetchall() == []
+            assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+            same = "v.oracle_id = f.oracle_id AND v.stage = f.stage AND v.position_id = f.position_id"
+            query = f"SELECT count(*) FROM failures f JOIN deep_values v ON {same}"
+            assert connection.execute(query).fetchone() == (0,)
+            # Each value is one that a store had with the history that is kept.
+            query = (
+                "SELECT p.key, length(p.moves) / 2, n.net_id, n.q FROM net_values n "
+                "JOIN positions p ON p.id = n.position_id"
+            )
+            had = {(r.key, r.history, net, q) for r in (*first[0], *second[0]) for net, q in r.net_q.items()}
+            names = dict(connection.execute("SELECT id, sha256 FROM nets"))
+            numbers = {sha256: number for number, (_, sha256) in enumerate(NETS, 1)}
+            for key, history, net, q in connection.execute(query):
+                assert (key, history, numbers[names[net]], q) in had
+
+    in_folder(check)(first, second)
+
+
+@settings(law, max_examples=4)
+@given(stores, stores)
+def test_frames_are_the_same_in_any_order(first: Drawn, second: Drawn) -> None:
+    def check(folder: Folder, first: Drawn, second: Drawn) -> None:
+        a, b = folder.store(first), folder.store(second)
+        frames = []
+        for parts in ((a, b), (b, a)):
+            with Store.open(folder.merged(*parts)) as store:
+                for sha256 in ("aa", "bb"):
+                    for digest in ("pp", "qq"):
+                        net = NETS[[s for _, s in NETS].index(sha256)][0]
+                        oracle = ORACLES[[d for _, d in ORACLES].index(digest)][0]
+                        scored = store.connection.execute(
+                            "SELECT count(*) FROM deep_values v JOIN net_values n ON n.position_id = v.position_id "
+                            "JOIN nets ON nets.id = n.net_id JOIN oracles o ON o.id = v.oracle_id "
+                            "WHERE nets.sha256 = ? AND o.digest = ?", (sha256, digest)
+                        ).fetchone()[0]  # fmt: skip
+                        if scored:
+                            frame = store.frame(net, oracle, 200.0).drop(columns=["position_id", "game_id"])
+                            frames.append((parts == (a, b), net, oracle, frame.sort_values("key").to_csv(index=False)))
+        ahead = [each[1:] for each in frames if each[0]]
+        assert ahead == [each[1:] for each in frames if not each[0]]
+
+    in_folder(check)(first, second)
