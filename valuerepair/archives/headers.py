@@ -43,8 +43,9 @@ STANDARD_VARIANTS = (
     "fromposition",
 )
 _HEADER = re.compile(rb"(?:\s*(?:\xef\xbb\xbf)?(?:\[[^\n]*|%[^\n]*)(?:\n|\Z))*")
-# To the last quote of the line: many archives have names in quotes, unescaped, where the Rust reader stops.
-_TAG = re.compile(r'\[\s*(\w+)\s+"([^\n]*)"\s*\]')
+# To the last quote of the line: many archives have names in quotes, unescaped, where the Rust reader stops. One tag a
+# line, at its beginning: a line of megabytes of beginnings of tags would be read over from each of them.
+_TAG = re.compile(r'^[^\S\n\ufeff]*\ufeff?[^\S\n]*\[\s*(\w+)\s+"([^\n]*)"\s*\]', re.MULTILINE)
 _LAST_RESULT = re.compile(rb"(1-0|0-1|1/2-1/2)\s*\Z")
 
 
