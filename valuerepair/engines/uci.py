@@ -52,7 +52,7 @@ class EngineOption:
 
 def parse_option(line: str) -> EngineOption | None:
     """An ``option name ... type ...`` line of the handshake, or None."""
-    match = _OPTION.match(line)
+    match = _OPTION.match(" ".join(line.split()))  # runs of blanks would be looked at from each of them
     if match is None:
         return None
     rest, *choices = re.split(r"\s+var ", match["rest"])
