@@ -29,6 +29,8 @@ _COUNTER = re.compile(r"\d+;?")
 _OPCODE = re.compile(r'\b(id|ce|dm|bm|acd|acn|acs)\s+("[^"]*"|[^;]*)')
 _MARK = b"\xef\xbb\xbf"  # a byte-order mark, also where files were joined
 _HASH = 35
+MAX_LINE = 1 << 20  # bytes; a longer line is none
+OVERLONG = b"(a line of more than a mebibyte)"
 _MATE = re.compile(r"#\s*([+-]?\d+)")
 
 
@@ -57,21 +59,31 @@ class LineSplitter:
     def __init__(self, source: Source, block: type[LineBlock] = LineBlock) -> None:
         self._source, self._block = source, block
         self._rest, self._offset, self._line = b"", 0, 0
+        self._passed = 0  # bytes of an unfinished line that is too long to be kept
 
     @property
     def unfinished(self) -> int | None:
         """The offset of a line whose end has not come; None when there is no such line."""
-        return self._offset if self._rest.strip() else None
+        return self._offset if self._passed or self._rest.strip() else None
 
     def feed(self, data: bytes, *, last: bool) -> LineBlock:
         """The lines that are complete now. `number` counts all lines of the file, from 1."""
         lines = (self._rest + data).split(b"\n")
-        self._rest = b"" if last else lines.pop()
+        lengths = [len(line) for line in lines]
+        lengths[0] += self._passed
+        starts = list(accumulate((length + 1 for length in lengths), initial=self._offset))
+        if max(lengths) > MAX_LINE:
+            lines = [OVERLONG if n > MAX_LINE else line for n, line in zip(lengths, lines, strict=True)]
+        self._rest, self._passed = b"", 0
+        if not last:
+            self._rest = lines.pop()
+            if lengths[-1] > MAX_LINE:
+                self._rest, self._passed = b"", lengths[-1]
+            starts.pop()
         texts = [line.strip() for line in lines]
         if data.find(_MARK) >= 0:
             texts = [line.removeprefix(_MARK).strip() for line in lines]
         kept = [i for i, text in enumerate(texts) if text and text[0] != _HASH]
-        starts = list(accumulate((len(line) + 1 for line in lines), initial=self._offset))
         numbers = range(self._line + 1, self._line + 1 + len(lines))
         self._offset, self._line = starts[-1], self._line + len(lines)
         if len(kept) == len(lines):
