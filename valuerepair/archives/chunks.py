@@ -97,7 +97,7 @@ def _chunks(
     source: Source, options: SampleOptions, report: ReadReport, on_bytes: OnBytes | None
 ) -> Iterator[tuple[int, Member]]:
     """The chunks of one archive in the share to look at, with their numbers."""
-    for number, member in enumerate(_members(source, report, on_bytes), 1):
+    for number, member in enumerate(_members(source, options, report, on_bytes), 1):
         report.games += 1
         version = chunk_version(unpacked(member.content[:HEAD]))
         if version is None and (broken := _unpack(member.content)[1]):
@@ -121,7 +121,7 @@ def _is_drawn(source: Source, number: int, options: SampleOptions) -> bool:
     return bool(in_share(game_hashes(options.seed, source.identity, np.array([number])), options.game_share)[0])
 
 
-def _members(source: Source, report: ReadReport, on_bytes: OnBytes | None) -> Iterator[Member]:
+def _members(source: Source, options: SampleOptions, report: ReadReport, on_bytes: OnBytes | None) -> Iterator[Member]:
     """The files of a tar archive, or the one file that is a chunk itself."""
     with open(source.path, "rb") as file:
         content = file.read(HEAD)
@@ -133,7 +133,7 @@ def _members(source: Source, report: ReadReport, on_bytes: OnBytes | None) -> It
             on_bytes(len(content))
         yield Member("", 0, len(content), content)
         return
-    with Stream(source, on_bytes) as stream:
+    with Stream(source, on_bytes, options.max_bytes) as stream:
         try:
             yield from members(_reader(stream), MAX_PACKED)
         except TarError as error:

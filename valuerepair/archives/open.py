@@ -7,6 +7,7 @@ cut, and says so afterwards in `Stream.broken`.
 from __future__ import annotations
 
 import bz2
+import contextlib
 import logging
 import lzma
 import os
@@ -30,6 +31,9 @@ ENDINGS = (".pgn", ".epd", ".fen", ".jsonl", ".tar")
 READ_SIZE = 1 << 18
 # Archives made with `zstd --long=31` need a window of two gigabytes; the decompressor takes only what a frame asks for.
 MAX_WINDOW = 1 << 31
+
+# What decoders say of damaged streams.
+_DAMAGE = (zlib.error, lzma.LZMAError, zstandard.ZstdError, EOFError, OSError, ValueError)
 
 OnBytes = Callable[[int], None]
 
@@ -98,11 +102,12 @@ class _Decoder(Protocol):
 class Stream:
     """The decompressed bytes of one archive; a context manager.
 
-    `broken` is None, or after the end of the stream one line that says how it broke off.
+    `broken` is None, or after the end of the stream one line that says how it broke off. At most `most` bytes are
+    given; when there are more, the stream broke off there.
     """
 
-    def __init__(self, source: Source, on_bytes: OnBytes | None = None) -> None:
-        self.source = source
+    def __init__(self, source: Source, on_bytes: OnBytes | None = None, most: int | None = None) -> None:
+        self.source, self._most = source, most
         self.broken: str | None = None
         try:
             self._file: BinaryIO = sys.stdin.buffer if source.path == "-" else open(source.path, "rb")  # noqa: SIM115  # closed in __exit__
@@ -120,9 +125,13 @@ class Stream:
         """Fills `target` and returns the number of bytes; fewer than its size only at the end of the stream."""
         filled = 0
         while filled < len(target):
+            if self._most is not None and self._given + filled >= self._most:
+                self._given += filled
+                self._end()
+                return filled
             try:
-                count = self._decoder.readinto(target[filled:])
-            except (zlib.error, lzma.LZMAError, zstandard.ZstdError, EOFError, OSError, ValueError) as error:
+                count = self._decoder.readinto(target[filled : self._room(filled)])
+            except _DAMAGE as error:
                 self.broken = self._broke(str(error))
                 break
             if count == 0:
@@ -130,6 +139,17 @@ class Stream:
             filled += count
         self._given += filled
         return filled
+
+    def _room(self, filled: int) -> int | None:
+        """Where a piece must end that is filled so far, for the bytes that may be given; None: it may be full."""
+        return None if self._most is None else self._most - self._given
+
+    def _end(self) -> None:
+        """As many bytes as may be given were given: says so when there are more."""
+        if self.broken is None:
+            with contextlib.suppress(*_DAMAGE):
+                if self._decoder.readinto(memoryview(bytearray(1))):
+                    self.broken = self._broke(f"there are more than the {self._most:,} bytes asked for")
 
     def _broke(self, why: str) -> str:
         return (
@@ -160,7 +180,8 @@ class _Counted:
 
     def read(self, size: int = -1) -> bytes:
         if self._ahead:
-            data, self._ahead = self._ahead, b""
+            size = len(self._ahead) if size < 0 else size
+            data, self._ahead = self._ahead[:size], self._ahead[size:]
         else:
             data = self._file.read(READ_SIZE if size < 0 else size)
         self.count += len(data)

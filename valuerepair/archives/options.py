@@ -25,6 +25,7 @@ class SampleOptions:
     no_check: the side to move is not in check. quiet: nor is the move played a capture or a promotion.
     min_pieces, max_pieces: men on the board, kings and pawns included, inclusive.
     recorded: only positions with a recorded evaluation of this kind; None asks for none.
+    max_bytes: at most so many unpacked bytes of each archive are read, the rest counts as broken off; None: all.
     seed: the same seed gives the same positions, whatever `threads` (parsing threads) is.
 
     Raises UsageError for values that make no sense.
@@ -44,11 +45,12 @@ class SampleOptions:
     min_pieces: int | None = None
     max_pieces: int | None = None
     recorded: RecordedOptions | None = None
+    max_bytes: int | None = None
     seed: int = 0
     threads: int = 2
 
     def __post_init__(self) -> None:
-        for name in ("per_game", "positions", "threads"):
+        for name in ("per_game", "positions", "max_bytes", "threads"):
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise UsageError(f"{_option(name)} {value}: give at least 1")

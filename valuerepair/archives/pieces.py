@@ -28,10 +28,12 @@ class Piece:
 
 
 class Pieces:
-    """The pieces of all sources in order; a context manager that ends its thread."""
+    """The pieces of all sources in order, of each at most `most` bytes; a context manager that ends its thread."""
 
-    def __init__(self, sources: Sequence[Source], on_bytes: OnBytes | None = None, piece: int = PIECE) -> None:
-        self._sources, self._on_bytes, self._size = sources, on_bytes, piece
+    def __init__(
+        self, sources: Sequence[Source], on_bytes: OnBytes | None = None, piece: int = PIECE, most: int | None = None
+    ) -> None:
+        self._sources, self._on_bytes, self._size, self._most = sources, on_bytes, piece, most
         self._full: queue.Queue[Piece | BaseException | None] = queue.Queue()
         self._free: queue.Queue[Bytes | None] = queue.Queue()
         for _ in range(AHEAD):
@@ -73,7 +75,7 @@ class Pieces:
             self._full.put(error)
 
     def _read(self, source: Source) -> None:
-        with Stream(source, self._on_bytes) as stream:
+        with Stream(source, self._on_bytes, self._most) as stream:
             first, last = True, False
             while not last:
                 buffer = self._free.get()

@@ -89,7 +89,7 @@ def _blocks(
         if packed:
             yield from read_blocks(together, options, report, on_bytes)
         else:
-            with Pieces(list(together), on_bytes) as pieces:
+            with Pieces(list(together), on_bytes, most=options.max_bytes) as pieces:
                 yield from _text_blocks(pieces, options, report)
 
 

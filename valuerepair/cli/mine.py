@@ -41,6 +41,7 @@ from valuerepair.store import DEFAULT_PATH
 )
 @click.option("--min-pieces", type=int, help="At least so many men on the board.")
 @click.option("--max-pieces", type=int, help="At most so many men on the board.")
+@click.option("--max-bytes", type=int, help="Of each archive, at most so many bytes, unpacked.  [default: no limit]")
 @click.option("--seed", type=int, default=0, show_default=True, help="The same seed draws the same positions.")
 @click.option("--alpha", default="auto", show_default=True, help="Centipawns of the logistic to Q.")
 @click.option("--q-from", type=click.Choice(["cp", "wdl"]), default="cp", show_default=True, help="Deep Q's source.")
@@ -119,7 +120,7 @@ def _leave_blocked_reader() -> None:
 def _sample_options(given: dict[str, Any]) -> SampleOptions:
     names = (
         "positions game_share min_ply max_ply min_elo result time_control player no_check quiet "
-        "min_pieces max_pieces seed"
+        "min_pieces max_pieces max_bytes seed"
     )
     chosen = {name: given[name] for name in names.split()}
     # A number of positions in all is drawn from all plies, unless a number a game is asked for too.
