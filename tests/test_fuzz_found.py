@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import gzip
 import tarfile
+import time
 from io import BytesIO
 
 import pytest
 
 from tests.fuzz.targets import read_archive
+from valuerepair.archives.epd import MAX_LINE, LineSplitter
+from valuerepair.archives.headers import kept_headers, read_headers
+from valuerepair.archives.open import Source
 from valuerepair.archives.recorded_options import RecordedOptions
 from valuerepair.archives.tar import TarError, members
 from valuerepair.engines.info import SearchReader
@@ -135,3 +139,40 @@ def test_options_of_an_engine_with_numbers_of_many_digits() -> None:
     assert (option.low, option.high) == (1, None)
     assert option.problem("9" * 5000) == "is a number from 1 to None"
     assert option.problem("16") is None
+
+
+def test_lines_without_end_are_one_rejected_line_and_no_memory() -> None:
+    fen = b"4k3/8/8/8/8/8/8/4K2R w K - 0 1"
+    endless = fen + b" id " + b"x" * (3 << 20)
+    whole = b"\n".join([fen, endless, fen.replace(b"R", b"Q").replace(b"K -", b"- -"), endless])
+    splitter = LineSplitter(Source("", "", ""))
+    blocks = []
+    for at in range(0, len(whole), 100_000):
+        blocks.append(splitter.feed(whole[at : at + 100_000], last=at + 100_000 >= len(whole)))
+        assert len(splitter._rest) <= MAX_LINE
+    assert [offset for block in blocks for offset in block.offsets] == [
+        0,
+        len(fen) + 1,
+        len(fen) + len(endless) + 2,
+        2 * len(fen) + len(endless) + 3,
+    ]
+    assert [number for block in blocks for number in block.numbers] == [1, 2, 3, 4]
+    found, report = read_archive(whole, "a.epd")
+    assert len(found) == 2
+    assert report.rejected == {"not a position": 2}
+
+
+def test_a_line_of_beginnings_of_tags_is_read_in_no_time() -> None:
+    started = time.monotonic()
+    text = b'[Event "a"]\n[White "b"]\n[x "' + b'[a "' * 500_000 + b"\n\n1. e4 *\n"
+    assert kept_headers(text)["White"] == "b"
+    assert read_headers(text)["Event"] == "a"
+    assert time.monotonic() - started < 10
+
+
+def test_an_option_with_a_run_of_blanks_is_read_in_no_time() -> None:
+    started = time.monotonic()
+    option = parse_option("option name A type string default" + " " * 500_000 + "b c")
+    assert option is not None
+    assert option.default == "b c"
+    assert time.monotonic() - started < 10
