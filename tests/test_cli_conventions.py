@@ -112,6 +112,7 @@ MISSING = {
     "similar": "similar 1 --db missing.db",
     "show": "show 1 --db missing.db",
     "merge": "merge missing.db",
+    "verify-store": "verify-store --db missing.db",
     "remeasure": "remeasure --net a --net b --db missing.db",
     **{
         name: f"{name} --db missing.db"

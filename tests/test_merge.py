@@ -170,6 +170,7 @@ def test_contradictions_are_told_and_settled_by_rule(kind: str, tmp_path: Path) 
     (position,), (net_value,), (deep,), (fit,) = (
         found[table] for table in ("positions", "net_values", "deep_values", "alpha_fits")
     )
+    assert isinstance(position[3], bytes)
     assert len(position[3]) // 2 == (1 if kind == "another history" else 0)  # the longer of two histories
     assert net_value[2] == 0.1  # the older run's
     assert (deep[3], deep[11]) == ((60, 2 * NODES) if kind == "another deep value" else (50, NODES))
@@ -290,10 +291,14 @@ def test_ctrl_c_leaves_what_was_there(into: bool, tmp_path: Path) -> None:
             if self.done > 1:
                 raise KeyboardInterrupt
 
-    where = {"into": str(tmp_path / "target.db")} if into else {"output": str(tmp_path / "new.db")}
     before = contents(tmp_path / "target.db")
     with pytest.raises(KeyboardInterrupt):
-        merge([str(a), str(b)], progress=Interrupted("merging", quiet=True), **where)
+        merge(
+            [str(a), str(b)],
+            output=None if into else str(tmp_path / "new.db"),
+            into=str(tmp_path / "target.db") if into else None,
+            progress=Interrupted("merging", quiet=True),
+        )
     assert contents(tmp_path / "target.db") == before
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.db", "b.db", "target.db"]
 

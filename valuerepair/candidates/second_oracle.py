@@ -66,7 +66,7 @@ def second_spec(first: StoredOracle, depth: Depth) -> str | None:
             "--deep uci:/path/engine,nodes=N"
         )
     limits = ",".join(f"{name}={value}" for name, value in _deeper(first, depth).items())
-    options = [f"{name}={value}".replace(",", "\\,") for name, value in _options(first)]
+    options = [f"{name}={value}".replace(",", "\\,") for name, value in option_settings(first)]
     return f"{first.kind}:{','.join([limits, *options])}"
 
 
@@ -93,7 +93,7 @@ def _deeper(first: StoredOracle, depth: Depth) -> dict[str, int]:
     return {name: max(value + 1, round(times * value)) for name, value in limits.items()}
 
 
-def _options(first: StoredOracle) -> list[tuple[str, str]]:
+def option_settings(first: StoredOracle) -> list[tuple[str, str]]:
     """The first look's options as settings of a ``--deep`` text."""
     if "syzygy" in first.options:
         raise UsageError(

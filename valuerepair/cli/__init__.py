@@ -23,6 +23,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "selfplay": ("selfplay", "Play games from the lines of a book: PGN, results in the store, training records."),
     "stats": ("stats", "Say what is in the store: counts, candidate rates, costs."),
     "merge": ("merge", "Merge stores, those of shards say, into one."),
+    "verify-store": ("verify_store", "Check a store: the file, every row, a sample of values computed again."),
     "remeasure": ("remeasure", "Compare nets on the same positions: who repaired what."),
     "show": ("show", "Show one position: board, values, labels, where it came from."),
     "similar": ("similar", "Find more positions like this one."),

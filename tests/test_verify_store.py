@@ -1,0 +1,145 @@
+"""`vr verify-store`: the sample store passes, and each way to corrupt it is found by the check that is for it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from tests.cli_tree import SAMPLE, vr
+from valuerepair.candidates.verify import verify
+from valuerepair.nets.registry import DEFAULT_NET, KNOWN_NETS, is_pulled
+from valuerepair.store import Store
+from valuerepair.store.integrity import Check
+
+Captured = pytest.CaptureFixture[str]
+
+
+@pytest.fixture
+def db(tmp_path: Path) -> Path:
+    with Store.open(shutil.copy(SAMPLE, tmp_path / "v.db"), write=True):
+        pass  # brought to the present version
+    return tmp_path / "v.db"
+
+
+def corrupt(db: Path, statement: str) -> None:
+    with closing(sqlite3.connect(db)) as connection:
+        connection.execute("PRAGMA foreign_keys = OFF")
+        changed = connection.execute(statement).rowcount
+        connection.commit()
+        assert changed != 0 or statement.startswith(("DROP", "PRAGMA"))
+
+
+def wrong(db: Path, sample: int = 0) -> dict[str, Check]:
+    with Store.open(db) as store:
+        return {check.name: check for check in verify(store, sample=sample) if check.wrong}
+
+
+def test_the_sample_store_is_right_by_all_checks(db: Path) -> None:
+    with Store.open(db) as store:
+        checks = list(verify(store, sample=0))
+    assert [check for check in checks if check.wrong] == []
+    assert len(checks) > 20
+    assert {check.name for check in checks if not check.checked} <= {"a value or a failure, not both"}
+
+
+ONE = "(SELECT min(id) FROM positions)"
+FIRST = f"stage = 'full' AND position_id = {ONE}"
+CORRUPTIONS = [
+    ("DROP INDEX plays_by_key", "tables, indices and version", "index plays_by_key is missing"),
+    (f"DELETE FROM positions WHERE id = {ONE}", "rows that others point to", "without its row in positions"),
+    ("DELETE FROM runs WHERE id = 2", "rows that others point to", "without its row in runs"),
+    (f"UPDATE net_values SET w = w + 0.1 WHERE net_id = 1 AND position_id = {ONE}", "net values: W + D + L is 1", ""),
+    (f"UPDATE net_values SET q = q + 0.1 WHERE net_id = 1 AND position_id = {ONE}", "net values: W + D + L is 1", ""),
+    ("UPDATE net_values SET q = 1.5 WHERE net_id = 3 AND position_id = (SELECT min(position_id) FROM net_values "
+     "WHERE net_id = 3)", "net values: Q in [-1, 1]", "Q 1.5"),
+    (f"UPDATE deep_values SET d = d + 90 WHERE {FIRST}", "deep values: W + D + L is", ""),
+    (f"UPDATE deep_values SET cp = 1, mate = 3 WHERE {FIRST}", "deep values: a score", ""),
+    (f"INSERT INTO failures VALUES (1, 'full', {ONE}, 'crashed', 3, 1)", "a value or a failure", "crashed"),
+    ("UPDATE priors SET p = 1.5 WHERE rank = 1", "priors", ""),
+    ("DELETE FROM net_values WHERE net_id = 1 AND position_id IN (SELECT position_id FROM priors)", "priors", ""),
+    (f"DELETE FROM deep_values WHERE {FIRST}", "screening", ""),
+    (f"UPDATE screened SET probability = 0 WHERE position_id = {ONE}", "screening", ""),
+    ("UPDATE alpha_fits SET alpha = -3", "alpha fits", "alpha -3"),
+    ("UPDATE plays SET z = -z WHERE number = 0", "games played", "1-0"),
+    ("UPDATE runs SET counts = '{' WHERE id = 1", "runs: JSON", "run 1"),
+    ("UPDATE games SET headers = 'x' WHERE id = 1", "games: headers", ""),
+    ("UPDATE screens SET model = '' WHERE id = 1", "screens: models", "screen 1"),
+    (f"UPDATE positions SET fen = 'nonsense w - - 0 1' WHERE id = {ONE}", "positions: FEN", "nonsense"),
+    (f"UPDATE positions SET key = key + 1 WHERE id = {ONE}", "positions: key of the FEN", ""),
+    (f"UPDATE positions SET pieces = 3 WHERE id = {ONE}", "positions: side, phase, pieces", ""),
+    (f"UPDATE positions SET moves = substr(moves, 3) WHERE id = {ONE}", "positions: moves lead", "not legal"),
+    (f"UPDATE positions SET moves = substr(moves, 1, length(moves) - 4) WHERE id = {ONE}", "positions: moves lead",
+     "lead to"),
+    (f"UPDATE positions SET played = 'a1a1' WHERE id = {ONE}", "moves played are legal", "a1a1"),
+    (f"UPDATE net_values SET best_move = 65 WHERE net_id = 1 AND position_id = {ONE}", "net values: the best move", ""),
+    (f"UPDATE deep_values SET best_move = 'h1a8' WHERE {FIRST}", "deep values: best move", "h1a8"),
+    (f"UPDATE deep_values SET pv = pv || ' a1h7' WHERE {FIRST}", "deep values: best move", "not legal"),
+    ("UPDATE deep_values SET stage = 'after:a1a8' WHERE stage = 'after:a3b4'", "deep values: best move", "not legal"),
+    ("UPDATE oracles SET limits = '{\"nodes\":9}' WHERE id = 1", "oracles: digests", "stockfish"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("statement", "name", "example"), CORRUPTIONS)
+def test_each_corruption_is_found_by_its_check(statement: str, name: str, example: str, db: Path) -> None:
+    corrupt(db, statement)
+    found = [check for each, check in wrong(db).items() if each.startswith(name)]
+    assert len(found) == 1
+    assert found[0].wrong >= 1
+    assert example in found[0].example
+    assert found[0].example
+
+
+def test_a_damaged_file_is_found_and_asked_no_further(db: Path) -> None:
+    content = bytearray(db.read_bytes())
+    for page in range(20, 60):
+        content[4096 * page + 100 : 4096 * page + 300] = b"\xff" * 200
+    db.write_bytes(content)
+    with Store.open(db) as store:
+        checks = list(verify(store, sample=0))
+    assert [check.name for check in checks if check.wrong] == ["SQLite: the file is whole"]
+    assert len(checks) == 1
+
+
+def needs_the_net() -> None:
+    if not is_pulled(KNOWN_NETS[DEFAULT_NET]):
+        pytest.skip("the default net is not on this machine (vr nets pull maia-1900)")
+
+
+@pytest.mark.usefixtures("stockfish")
+def test_values_are_computed_again_and_changed_ones_are_found(db: Path) -> None:
+    needs_the_net()
+    corrupt(db, f"DELETE FROM deep_values WHERE stage NOT IN ('250', 'full') OR position_id > {ONE} + 40")
+    with Store.open(db) as store:
+        before = {check.name: check for check in verify(store, sample=4)}
+    net, deep = "net values computed again: maia-1900", "deep values made again: stockfish 15.1 nodes=50000"
+    assert (before[net].checked, before[net].wrong) == (4, 0)
+    other = before["net values computed again: meangirl-8"]
+    assert (other.checked, other.wrong, other.unchecked) == (0, 0, 4)
+    assert "give it by --net" in other.note
+    corrupt(db, "UPDATE net_values SET q = q + 0.002 WHERE net_id = 1")
+    corrupt(db, "UPDATE deep_values SET cp = cp + 1, w = 999, d = 1, l = 0")
+    after = wrong(db, 4)
+    assert after[net].wrong == 4
+    if before[deep].checked:
+        assert after[deep].wrong == before[deep].checked
+    else:  # another Stockfish than the one that made the sample
+        assert before[deep].unchecked == 4
+        assert "what is here is another" in before[deep].note
+
+
+def test_the_command(db: Path, capsys: Captured) -> None:
+    code, out, err = vr(["verify-store", "--db", str(db), "--sample", "0", "--json", "-q"], capsys)
+    assert (code, err) == (0, "")
+    assert all(json.loads(text)["wrong"] == 0 for text in out.splitlines())
+    assert vr(["verify-store", "--db", str(db), "--sample", "0", "-q"], capsys) == (0, "", "")
+    corrupt(db, "UPDATE alpha_fits SET alpha = -3")
+    code, out, err = vr(["verify-store", "--db", str(db), "--sample", "0", "-q"], capsys)
+    assert code == 1
+    assert out.startswith("alpha fits")
+    assert "1 WRONG" in out
+    assert err.splitlines()[-1].startswith(f"vr: {db}: 1 of ")

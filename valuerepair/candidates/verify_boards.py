@@ -1,0 +1,192 @@
+"""Whether what a store says of boards and moves is chess: keys, histories, moves, lines; by this project's kernels."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from valuerepair.board import fens, keys, legal_moves, parse_fens, replay
+from valuerepair.positions import encode_move
+from valuerepair.store.integrity import Check
+from valuerepair.store.phases import PHASES, boards, phases, piece_counts
+from valuerepair.store.rows import AFTER, unsigned
+from valuerepair.store.store import Store
+
+CHUNK = 5000
+_ROW = re.compile(r"row (\d+)")
+_POSITIONS = (
+    "SELECT id, key, fen, start_fen, moves, history_known, side, phase, pieces, played FROM positions "
+    "WHERE id > ? ORDER BY id LIMIT ?"
+)
+_NAMES = (
+    "positions: FEN",
+    "positions: key of the FEN",
+    "positions: side, phase, pieces",
+    "positions: moves lead to the FEN",
+    "moves played are legal",
+)
+
+
+class _Count:
+    """Counts what is wrong, and keeps the first."""
+
+    def __init__(self, name: str) -> None:
+        self.name, self.checked, self.wrong, self.example = name, 0, 0, ""
+
+    def take(self, checked: int, wrong: Sequence[str]) -> None:
+        self.checked += checked
+        self.wrong += len(wrong)
+        self.example = self.example or (wrong[0] if wrong else "")
+
+    @property
+    def check(self) -> Check:
+        return Check(self.name, self.checked, self.wrong, self.example)
+
+
+def sound(count: int, make: Callable[[list[int]], Any]) -> tuple[list[int], dict[int, str], Any]:
+    """Rows that `make` takes, the others with what it says of them, and what it makes of the former.
+
+    `make` raises ValueError ``row i: reason`` for the i-th of the rows that it is given.
+    """
+    rows, bad = list(range(count)), dict[int, str]()
+    while True:
+        try:
+            return rows, bad, make(rows)
+        except ValueError as error:
+            match = _ROW.match(str(error))
+            if match is None:
+                raise
+            at = int(match[1])
+            bad[rows[at]] = str(error)
+            del rows[at]
+
+
+def position_checks(store: Store, advance: Callable[[int], None] = lambda n: None) -> list[Check]:
+    """All positions: FEN, key, facts, history and the move played."""
+    counts = [_Count(name) for name in _NAMES]
+    after = 0
+    while rows := store.connection.execute(_POSITIONS, (after, CHUNK)).fetchall():
+        after = rows[-1][0]
+        _check_positions(rows, counts)
+        advance(len(rows))
+    return [count.check for count in counts]
+
+
+def _check_positions(rows: list[tuple[Any, ...]], counts: list[_Count]) -> None:
+    good, bad, found = sound(len(rows), lambda kept: parse_fens([rows[i][2] for i in kept]))
+    counts[0].take(len(rows), [f"position {rows[i][0]}: {why}" for i, why in bad.items()])
+    rows = [rows[i] for i in good]
+    if not rows:
+        return
+    named = [f"position {row[0]}: {row[2]}" for row in rows]
+    other = keys(found) != unsigned([row[1] for row in rows])
+    counts[1].take(len(rows), [named[i] for i in np.flatnonzero(other)])
+    men = boards([row[2] for row in rows])
+    facts = zip(
+        (row[2].split(" ", 2)[1] for row in rows), phases(men).tolist(), piece_counts(men).tolist(), strict=True
+    )
+    counts[2].take(
+        len(rows),
+        [
+            n
+            for n, row, (s, p, c) in zip(named, rows, facts, strict=True)
+            if (row[6], row[7], row[8]) != (s, PHASES[p], c)
+        ],
+    )
+    _check_histories(rows, fens(found), named, counts[3])
+    played = [(i, row[9]) for i, row in enumerate(rows) if row[9]]
+    counts[4].take(len(played), [f"{named[i]}: {m}" for i, m in _illegal(found, played)])
+
+
+def _check_histories(rows: list[tuple[Any, ...]], expected: list[str], named: list[str], count: _Count) -> None:
+    """Plays the moves from the start; what comes of them is the FEN, but for an en-passant square nobody can use."""
+    moves = [np.frombuffer(row[4], "<u2").astype(np.uint16) for row in rows]
+
+    def played(kept: list[int]) -> list[str]:
+        start = parse_fens([rows[i][3] for i in kept])
+        cuts = np.cumsum([0, *(len(moves[i]) for i in kept)]).astype(np.int64)
+        flat = np.concatenate([moves[i] for i in kept]) if kept else np.empty(0, np.uint16)
+        return fens(replay(start, flat, cuts)) if kept else []
+
+    good, bad, reached = sound(len(rows), played)
+    wrong = [f"{named[i]}: {why}" for i, why in bad.items()]
+    wrong += [
+        f"{named[i]}: the moves lead to {fen}" for i, fen in zip(good, reached, strict=True) if fen != expected[i]
+    ]
+    count.take(len(rows), wrong)
+
+
+def _illegal(found: Any, asked: list[tuple[int, str]]) -> list[tuple[int, str]]:
+    """Those of the moves (row, UCI) that are not legal on their boards."""
+    if not asked:
+        return []
+    moves, offsets = legal_moves(found[[i for i, _ in asked]])
+    wrong = []
+    for k, (i, uci) in enumerate(asked):
+        try:
+            legal = encode_move(uci) in moves[offsets[k] : offsets[k + 1]]
+        except ValueError:
+            legal = False
+        if not legal:
+            wrong.append((i, uci))
+    return wrong
+
+
+# -- moves of nets and searches ---------------------------------------------------------------------------------------
+
+
+def move_checks(store: Store, advance: Callable[[int], None] = lambda n: None) -> list[Check]:
+    """The best moves of nets and searches, and the searches' lines, of all rows: legal where they are made."""
+    net, line = _Count("net values: the best move is legal"), _Count("deep values: best move and line are legal")
+    for rows in _pages(store, "net_values", "net_id, position_id", "best_move, NULL, ''"):
+        _check_lines(rows, net, plain=True)
+        advance(len(rows))
+    for rows in _pages(store, "deep_values", "oracle_id, position_id, stage", "best_move, stage, pv"):
+        _check_lines(rows, line, plain=False)
+        advance(len(rows))
+    return [net.check, line.check]
+
+
+def _pages(store: Store, table: str, key: str, columns: str) -> Iterator[list[tuple[Any, ...]]]:
+    """Rows (position, FEN, move, stage, line), in pages."""
+    query = f"SELECT p.id, p.fen, {columns} FROM {table} t JOIN positions p ON p.id = t.position_id"
+    cursor = store.connection.execute(query)
+    while rows := cursor.fetchmany(CHUNK):
+        yield rows
+
+
+def _check_lines(rows: list[tuple[Any, ...]], count: _Count, *, plain: bool) -> None:
+    good, _, found = sound(len(rows), lambda kept: parse_fens([rows[i][1] for i in kept]))
+    lines = [np.array(_line(rows[i], plain), np.uint16) for i in good]
+
+    def played(kept: list[int]) -> None:
+        if kept:
+            cuts = np.cumsum([0, *(len(lines[k]) for k in kept)]).astype(np.int64)
+            replay(found[kept], np.concatenate([lines[k] for k in kept]), cuts)
+
+    _, bad, _ = sound(len(good), played)
+    wrong = [
+        f"position {rows[good[k]][0]}: {why.split(': ')[0].partition(', ')[2]} not legal" for k, why in bad.items()
+    ]
+    if not plain:
+        ahead = [k for k, i in enumerate(good) if not str(rows[i][3]).startswith(AFTER) and rows[i][2]]
+        bests = [(k, rows[good[k]][2]) for k in ahead if k not in bad]
+        wrong += [f"position {rows[good[k]][0]}: best move {move}" for k, move in _illegal(found, bests)]
+    count.take(len(good), wrong)
+
+
+def _line(row: tuple[Any, ...], plain: bool) -> list[int]:
+    """The moves to be played from the position: a net's best one, or a search's line, behind the move it is after."""
+    if plain:
+        return [row[2]] if row[2] else []
+    first = [row[3].removeprefix(AFTER)] if row[3].startswith(AFTER) else []
+    moves = []
+    for uci in (*first, *row[4].split()):
+        try:
+            moves.append(encode_move(uci))
+        except ValueError:
+            moves.append(0xFFFF)  # no move of chess: played, it is not legal
+    return moves

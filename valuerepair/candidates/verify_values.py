@@ -1,0 +1,276 @@
+"""Computing a sample of a store's values again: by the net itself, and by the oracle, where it can be had."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
+from typing import Any
+
+import numpy as np
+
+from valuerepair import values
+from valuerepair.candidates.confirm import after
+from valuerepair.candidates.second_oracle import option_settings
+from valuerepair.deep.opening import open_oracle
+from valuerepair.deep.oracle import Climb, DeepResult, Oracle, OracleIdentity
+from valuerepair.errors import ValueRepairError
+from valuerepair.nets import open_net
+from valuerepair.nets.devices import split_key
+from valuerepair.nets.planes import FILLS
+from valuerepair.nets.registry import KNOWN_NETS, is_pulled
+from valuerepair.nets.weights import read_net_file
+from valuerepair.positions import Position, PositionBatch, decode_moves
+from valuerepair.store.integrity import Check
+from valuerepair.store.queries import load_json
+from valuerepair.store.rows import AFTER, FULL, SECOND
+from valuerepair.store.second_looks import StoredOracle
+from valuerepair.store.store import Store
+
+# Float32 sums in another order on another machine; the same bound as for contradictions of stores that are merged.
+NET_BOUND = 1e-3
+_THRESHOLD = 0.55
+_POSITION = "p.fen, p.start_fen, p.moves, p.ply, p.key, p.history_known"
+
+
+def digest_check(store: Store) -> Check:
+    """Whether the digests of oracles are those of what the store says of them."""
+    rows = store.connection.execute(
+        "SELECT digest, label, kind, engine, sha256, limits, options FROM oracles"
+    ).fetchall()
+    wrong = [f"{label} ({digest[:12]})" for digest, label, *rest in rows if not _is_digest(digest, label, *rest)]
+    return Check("oracles: digests", len(rows), len(wrong), wrong[0] if wrong else "")
+
+
+def _is_digest(digest: str, label: str, kind: str, engine: str, sha256: str, limits: str, options: str) -> bool:
+    """The name of an oracle's net has no column: it stands in the label, behind the engine."""
+    words = label.removeprefix(engine.lower()).strip().split(" ")
+    for count in range(len(words) + 1):
+        net = " ".join(words[:count])
+        if OracleIdentity(kind, engine, sha256, load_json(limits), load_json(options), net).digest == digest:
+            return True
+    return False
+
+
+def net_files(given: Sequence[str]) -> dict[str, str]:
+    """The net files at hand by SHA-256: those given, and the known ones that were pulled."""
+    files = {net.sha256: str(net.cached) for net in KNOWN_NETS.values() if is_pulled(net)}
+    return files | {read_net_file(path).sha256: path for path in given}
+
+
+def _position(row: tuple[Any, ...]) -> Position:
+    fen, start, moves, ply, key, known = row
+    return Position(fen, start, decode_moves(np.frombuffer(moves, "<u2")), ply, key % 2**64, bool(known))
+
+
+def _drawn(numbers: Sequence[Any], sample: int, rng: np.random.Generator) -> list[Any]:
+    if len(numbers) <= sample:
+        return list(numbers)
+    return [numbers[i] for i in sorted(rng.choice(len(numbers), sample, replace=False).tolist())]
+
+
+# -- nets -------------------------------------------------------------------------------------------------------------
+
+
+def net_checks(
+    store: Store, sample: int, seed: int, files: Mapping[str, str], say: Callable[[str], None] = lambda line: None
+) -> list[Check]:
+    """A check a net: `sample` of its values computed again, on the CPU in float32."""
+    query = "SELECT id, name, sha256, history_fill FROM nets ORDER BY id"
+    return [_check_net(store, net, sample, seed, files, say) for net in store.connection.execute(query).fetchall()]
+
+
+def _check_net(
+    store: Store, net: tuple[Any, ...], sample: int, seed: int, files: Mapping[str, str], say: Callable[[str], None]
+) -> Check:
+    number, name, key, fill = net
+    title = f"net values computed again: {name}"
+    query = "SELECT position_id FROM net_values WHERE net_id = ? ORDER BY position_id"
+    ids = [row[0] for row in store.connection.execute(query, (number,))]
+    drawn = _drawn(ids, sample, np.random.default_rng(seed))
+    sha256, variant = split_key(key)
+    if sha256 not in files or variant not in ("", "-winograd") or fill not in FILLS:
+        why = f"no file of SHA-256 {sha256[:12]} at hand: give it by --net"
+        if variant not in ("", "-winograd"):
+            why = f"values of another precision ({variant[1:]}) belong to the device that made them"
+        elif fill not in FILLS:
+            why = "they came with their positions, and no net is known"
+        return Check(title, 0, note=why, unchecked=len(drawn))
+    rows = [
+        store.connection.execute(
+            f"SELECT {_POSITION}, n.q FROM positions p JOIN net_values n ON n.net_id = ? AND n.position_id = p.id "
+            "WHERE p.id = ?",
+            (number, i),
+        ).fetchone()
+        for i in drawn
+    ]
+    rows = [row for row in rows if row is not None]
+    if not rows:
+        return Check(title, 0)
+    with open_net(files[sha256], device="cpu", history_fill=fill, winograd=variant == "-winograd", say=say) as opened:
+        found = opened.evaluate(PositionBatch.from_positions([_position(row[:6]) for row in rows])).q
+    off = np.abs(found.astype(np.float64) - np.array([row[6] for row in rows]))
+    wrong = np.flatnonzero(~(off <= NET_BOUND))
+    example = f"{rows[wrong[0]][0]}: Q {rows[wrong[0]][6]:.4f}, now {found[wrong[0]]:.4f}" if len(wrong) else ""
+    return Check(title, len(rows), len(wrong), example, f"largest |dQ| {off.max():.1e}, bound {NET_BOUND:g}")
+
+
+# -- oracles ----------------------------------------------------------------------------------------------------------
+
+
+def deep_checks(
+    store: Store,
+    sample: int,
+    seed: int,
+    files: Mapping[str, str],
+    specs: Sequence[str] = (),
+    say: Callable[[str], None] = lambda line: None,
+    advance: Callable[[int], None] = lambda n: None,
+) -> list[Check]:
+    """A check an oracle: `sample` of its searches made again, by the same rungs where it climbed.
+
+    `specs` are ``--deep`` texts of engines that the store does not know the place of.
+    """
+    query = "SELECT id, label, digest, kind, engine, sha256, limits, options FROM oracles ORDER BY id"
+    checks = []
+    for row in store.connection.execute(query).fetchall():
+        number, label, digest, kind, engine, sha256, limits, options = row
+        oracle = StoredOracle(number, label, digest, kind, engine, sha256, load_json(limits), load_json(options))
+        checks.append(_check_oracle(store, oracle, sample, seed, files, specs, say, advance))
+    return checks
+
+
+def _check_oracle(
+    store: Store,
+    oracle: StoredOracle,
+    sample: int,
+    seed: int,
+    files: Mapping[str, str],
+    specs: Sequence[str],
+    say: Callable[[str], None],
+    advance: Callable[[int], None],
+) -> Check:
+    title = f"deep values made again: {oracle.label}"
+    keys = store.connection.execute(
+        "SELECT position_id, stage FROM deep_values WHERE oracle_id = ? AND (stage IN (?, ?) OR stage LIKE ?) "
+        "ORDER BY stage, position_id",
+        (oracle.id, FULL, SECOND, AFTER + "%"),
+    ).fetchall()
+    drawn = _drawn(keys, sample, np.random.default_rng(seed))
+    if not drawn:
+        return Check(title, 0)
+    opened, why = _open(oracle, files, specs, say)
+    if opened is None:
+        return Check(title, 0, note=why, unchecked=len(drawn))
+    pairs = []
+    with closing(opened):
+        for position_id, stage in drawn:
+            stored, position, rungs = _stored(store, oracle.id, position_id, stage)
+            pairs.append((position.fen, stage, stored, _again(opened, position, stage, rungs)))
+            advance(1)
+    return _compare(title, oracle, pairs)
+
+
+def _open(
+    oracle: StoredOracle, files: Mapping[str, str], specs: Sequence[str], say: Callable[[str], None]
+) -> tuple[Oracle | None, str]:
+    """The same oracle, running; or why it cannot be had."""
+    if oracle.kind == "recorded":
+        return None, "they were recorded in archives, nothing was searched"
+    net = oracle.sha256 if oracle.kind == "mcts" else str(oracle.options.get("WeightsFile", "")).removeprefix("sha256:")
+    path = files.get(split_key(net)[0])
+    if oracle.kind in ("mcts", "lc0") and path is None:
+        return None, f"no file of its net, SHA-256 {net[:12]}, at hand: give it by --net"
+    tried = [*specs]
+    if oracle.kind in ("stockfish", "lc0", "mcts"):
+        try:
+            tried.append(_spec(oracle))
+        except ValueRepairError as error:
+            say(str(error))
+    why = "the store does not know where this engine lies: give it by --deep"
+    for text in tried:
+        try:
+            found = open_oracle(text, net_path=path, workers=1, say=lambda line: None)
+        except ValueRepairError as error:
+            why = str(error)
+            continue
+        if found.identity.digest == oracle.digest:
+            return found, ""
+        why = f"what is here is another: {found.identity.label}, program or net {found.identity.sha256[:12]}"
+        found.close()
+    return None, why
+
+
+def _spec(oracle: StoredOracle) -> str:
+    limits = [f"{name}={value}" for name, value in oracle.limits.items()]
+    options = [f"{name}={value}".replace(",", "\\,") for name, value in option_settings(oracle)]
+    return f"{oracle.kind}:{','.join([*limits, *options])}"
+
+
+def _stored(store: Store, oracle_id: int, position_id: int, stage: str) -> tuple[DeepResult, Position, list[int]]:
+    """A row of deep values, its position, and the rungs that the search went by."""
+    columns = "cp, mate, w, d, l, q, depth, seldepth, nodes, time_ms, best_move, pv"
+    query = f"SELECT {columns} FROM deep_values WHERE oracle_id = ? AND stage = ? AND position_id = ?"
+    cp, mate, w, d, loss, q, depth, seldepth, nodes, time_ms, best, pv = store.connection.execute(
+        query, (oracle_id, stage, position_id)
+    ).fetchone()
+    wdl = None if w is None else (w, d, loss)
+    result = DeepResult(cp, mate, wdl, q, depth, seldepth, nodes, time_ms, best, tuple(pv.split()))
+    row = store.connection.execute(f"SELECT {_POSITION} FROM positions p WHERE id = ?", (position_id,)).fetchone()
+    query = "SELECT stage FROM deep_values WHERE oracle_id = ? AND position_id = ? AND stage GLOB '[0-9]*'"
+    rungs = (
+        []
+        if stage.startswith(AFTER)
+        else [int(s) for (s,) in store.connection.execute(query, (oracle_id, position_id))]
+    )
+    return result, _position(row), sorted(rungs)
+
+
+def _again(oracle: Oracle, position: Position, stage: str, rungs: list[int]) -> DeepResult | None:
+    """The search once more; None where it fails."""
+    at: Position | DeepResult | None = position
+    if stage.startswith(AFTER):
+        at = after(position, stage.removeprefix(AFTER))
+    if not isinstance(at, Position):
+        return at
+    climb = getattr(oracle, "climb", None)
+    outcome = climb(at, rungs, lambda _: True).result() if rungs and climb is not None else oracle.submit(at).result()
+    if isinstance(outcome, Climb):
+        outcome = outcome.results[-1]
+    return outcome if isinstance(outcome, DeepResult) else None
+
+
+def _compare(title: str, oracle: StoredOracle, pairs: list[tuple[str, str, DeepResult, DeepResult | None]]) -> Check:
+    """Exact where a search is by nodes in one thread, without anything that depends on time; else |dQ| is reported."""
+    exact = set(oracle.limits) == {"nodes"} and str(oracle.options.get("Threads", "1")) == "1"
+    differ = [
+        (fen, stage, old, new)
+        for fen, stage, old, new in pairs
+        if new is None or (old.cp, old.mate, old.wdl, old.best_move) != (new.cp, new.mate, new.wdl, new.best_move)
+    ]
+    off = np.array([np.nan if new is None else abs(_q(old) - _q(new)) for _, _, old, new in pairs])
+    known = off[~np.isnan(off)]
+    told = f"median |dQ| {np.median(known):.1e}, largest {known.max():.1e}" if len(known) else "no score"
+    told += f", {int((known >= _THRESHOLD).sum())} beyond {_THRESHOLD:g}"
+    wrong = differ if exact else [pair for pair, d in zip(pairs, off, strict=True) if not d < _THRESHOLD]
+    note = ("same searches: must be equal; " if exact else "not reproducible by nature; ") + told
+    example = ""
+    if wrong:
+        fen, stage, old, new = wrong[0]
+        example = f"{fen} ({stage}): {_score(old)}, now {_score(new)}"
+    return Check(title, len(pairs), len(wrong), example, note)
+
+
+def _q(result: DeepResult) -> float:
+    def nan(value: float | None) -> list[float]:
+        return [float("nan") if value is None else float(value)]
+
+    wdl = [[float("nan")] * 3 if result.wdl is None else list(result.wdl)]
+    return float(values.deep_q(nan(result.cp), nan(result.mate), wdl, nan(result.q), values.DEFAULT_ALPHA)[0])
+
+
+def _score(result: DeepResult | None) -> str:
+    if result is None:
+        return "failed"
+    score = f"mate {result.mate}" if result.mate is not None else f"cp {result.cp}"
+    return re.sub(r" None$", "", f"{score} {result.best_move}")

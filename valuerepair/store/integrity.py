@@ -1,0 +1,114 @@
+"""Whether a store is whole as a database: what SQLite, the schema and plain arithmetic say of its rows."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from valuerepair.store import schema
+from valuerepair.store.store import Store
+
+_SHOWN = 100
+# Sums of probabilities that a net gave in float32, and of per mille that engines round one by one.
+_SUM_OFF, _PER_MILLE_OFF = 1e-3, 3
+
+
+@dataclass(frozen=True)
+class Check:
+    """One thing that was looked at: how many rows, how many are wrong, one of these; `note` says more.
+
+    `unchecked` rows could not be looked at, for the reason in `note`.
+    """
+
+    name: str
+    checked: int
+    wrong: int = 0
+    example: str = ""
+    note: str = ""
+    unchecked: int = 0
+
+
+# Name, rows that are looked at, condition of a wrong one, what is shown of it.
+_RULES = (
+    ("net values: W + D + L is 1, Q is W - L", "net_values WHERE w NOT NULL",
+     f"abs(w + d + l - 1) > {_SUM_OFF} OR abs(w - l - q) > {_SUM_OFF} OR min(w, d, l) < -{_SUM_OFF}",
+     "'position ' || position_id || ': ' || w || ' ' || d || ' ' || l || ', Q ' || q"),
+    ("net values: Q in [-1, 1]", "net_values WHERE 1", "NOT abs(q) <= 1.000001",
+     "'position ' || position_id || ': Q ' || q"),
+    ("deep values: W + D + L is 1000", "deep_values WHERE w NOT NULL",
+     f"abs(w + d + l - 1000) > {_PER_MILLE_OFF} OR min(w, d, l) < 0",
+     "'position ' || position_id || ': ' || w || ' ' || d || ' ' || l"),
+    ("deep values: a score", "deep_values WHERE 1",
+     "(cp IS NULL AND mate IS NULL AND q IS NULL AND w IS NULL) OR (cp NOT NULL AND mate NOT NULL) OR NOT "
+     "coalesce(abs(q), 0) <= 1.000001 OR nodes < 0",
+     "'position ' || position_id || ', stage ' || stage"),
+    ("a value or a failure, not both", "failures f WHERE 1",
+     "EXISTS (SELECT 1 FROM deep_values v WHERE v.oracle_id = f.oracle_id AND v.stage = f.stage "
+     "AND v.position_id = f.position_id)", "'position ' || position_id || ': ' || reason"),
+    ("priors: probabilities of values that are there", "priors WHERE 1",
+     "NOT p BETWEEN 0 AND 1.000001 OR rank < 1 OR NOT EXISTS (SELECT 1 FROM net_values n "
+     "WHERE n.net_id = priors.net_id AND n.position_id = priors.position_id)", "'position ' || position_id"),
+    ("screening: chances, and searches that are there", "screened WHERE 1",
+     "NOT probability > 0 OR NOT probability <= 1 OR NOT coalesce(chance, 0) BETWEEN 0 AND 1 OR (NOT searched AND "
+     "cut_at IS NULL) OR (searched AND NOT EXISTS (SELECT 1 FROM deep_values v WHERE v.oracle_id = screened.oracle_id "
+     "AND v.stage = 'full' AND v.position_id = screened.position_id))", "'position ' || position_id"),
+    ("alpha fits", "alpha_fits WHERE 1", "NOT alpha > 0 OR n < 2 OR low > alpha OR high < alpha", "'alpha ' || alpha"),
+    ("games played: result and z", "plays WHERE 1",
+     "(result = '1/2-1/2' AND z IS NOT 0) OR (result = '*') <> (z IS NULL) OR NOT coalesce(abs(z), 0) <= 1 "
+     "OR (result IN ('1-0', '0-1') AND z IS NOT CASE WHEN (result = '1-0') = (fen LIKE '% w %') THEN 1 ELSE -1 END)",
+     "'game ' || number || ': ' || result || ', z ' || coalesce(z, 'missing')"),
+    ("runs: JSON", "runs WHERE 1", "NOT (json_valid(options) AND json_valid(versions) AND json_valid(counts))",
+     "'run ' || id"),
+    ("games: headers are JSON", "games WHERE 1", "NOT json_valid(headers)", "source || ' ' || number"),
+    # A model's JSON has infinities, which SQLite's own reader refuses.
+    ("screens: models", "screens WHERE 1", "NOT (model LIKE '{%}') OR NOT recall BETWEEN 0 AND 1 OR NOT threshold > 0",
+     "'screen ' || id"),
+)  # fmt: skip
+
+
+def integrity_checks(store: Store) -> Iterator[Check]:
+    """The checks that need the database only, in order; a store that SQLite calls damaged is not asked any further."""
+    connection = store.connection
+    told = [str(row[0]) for row in connection.execute(f"PRAGMA integrity_check({_SHOWN})")]
+    wrong = [line for line in told if line != "ok"]
+    yield Check("SQLite: the file is whole", 1, len(wrong), wrong[0] if wrong else "")
+    if wrong:
+        return
+    yield _form(connection)
+    yield _references(connection)
+    for name, rows, condition, example in _RULES:
+        (checked,) = connection.execute(f"SELECT count(*) FROM {rows}").fetchone()
+        count, shown = connection.execute(f"SELECT count(*), min({example}) FROM {rows} AND ({condition})").fetchone()
+        yield Check(name, checked, count, shown or "")
+
+
+def _form(connection: sqlite3.Connection) -> Check:
+    """Whether the store has the tables, columns and indices of its version."""
+
+    def form(of: sqlite3.Connection) -> dict[str, str]:
+        query = "SELECT type || ' ' || name, sql FROM sqlite_master WHERE sql NOT NULL AND name NOT LIKE 'sqlite_%'"
+        return {name: " ".join(sql.split()) for name, sql in of.execute(query)}
+
+    with sqlite3.connect(":memory:") as fresh:
+        schema.migrate(fresh, "store")
+        expected = form(fresh)
+    found = form(connection)
+    marks = [
+        f"{name} is {'other' if name in found else 'missing'}" for name in expected if found.get(name) != expected[name]
+    ]
+    (application,) = connection.execute("PRAGMA application_id").fetchone()
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    if (application, version) != (schema.APPLICATION_ID, schema.SCHEMA_VERSION):
+        marks.append(f"application_id {application:#x}, user_version {version}")
+    return Check("tables, indices and version", len(expected) + 1, len(marks), marks[0] if marks else "")
+
+
+def _references(connection: sqlite3.Connection) -> Check:
+    """Rows that point to a position, run, net, game, oracle or screen that is not there."""
+    wrong, example = 0, ""
+    for table, _, parent, _ in connection.execute("PRAGMA foreign_key_check"):
+        wrong, example = wrong + 1, example or f"a row of {table} without its row in {parent}"
+    tables = [row[0] for row in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+    rows = sum(connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0] for table in tables)
+    return Check("rows that others point to", rows, wrong, example)
