@@ -16,7 +16,7 @@ from valuerepair.store import Store, recall, schema, screening
 from valuerepair.store.rates import weighted, wilson
 from valuerepair.store.recall import figures, one_line
 from valuerepair.store.rows import Run
-from valuerepair.store.screening import Passage, ScreenFacts
+from valuerepair.store.screening import Passage, ScreenFacts, Ways
 
 SCREEN = 1
 
@@ -152,8 +152,30 @@ def frame_of(values: dict[int, float]) -> pd.DataFrame:
     return frame
 
 
+def ways_of(passages: list[Passage]) -> Ways:
+    """As columns, by position."""
+    rows = sorted(passages, key=lambda p: p.position_id)
+    cut_at = [np.nan if p.cut_at is None else p.cut_at for p in rows]
+    numbers = (np.array([getattr(p, name) for p in rows]) for name in ("nodes", "searched", "probability"))
+    nodes, searched, probability = numbers
+    ids = np.array([p.position_id for p in rows], np.int64)
+    return Ways(ids, np.array(cut_at, np.float64), nodes, searched.astype(np.bool_), probability)
+
+
+def test_ways_are_the_passages(store: Store) -> None:
+    a, b, c, d = store.frame(alpha=200.0)["position_id"].tolist()[:4]
+    add(store, d, None, True)
+    add(store, a, 20, True, 0.05)
+    add(store, c, 20, False, 0.05)
+    for found, expected in zip(screening.ways(store, 1, 1), ways_of(screening.passages(store, 1, 1)), strict=True):
+        np.testing.assert_array_equal(found, expected)
+    assert screening.any_passage(store, 1, 1)
+    assert not screening.any_passage(store, 1, 2)
+    assert b not in screening.ways(store, 1, 1).ids
+
+
 def figures_of(monkeypatch: pytest.MonkeyPatch, passages: list[Passage], values: dict[int, float]) -> Any:
-    monkeypatch.setattr(screening, "passages", lambda *_: passages)
+    monkeypatch.setattr(screening, "ways", lambda *_: ways_of(passages))
     monkeypatch.setattr(screening, "screens", lambda *_: [])
     return figures(None, 1, 1, frame_of(values), 0.5)  # type: ignore[arg-type]  # what it asks the store is replaced
 
@@ -222,6 +244,8 @@ def test_stores_from_before_the_ladder_go_on(made: Path, tmp_path: Path, version
     connection = sqlite3.connect(path)
     for table in reversed(re.findall(r"CREATE TABLE (\w+)", "".join(schema.MIGRATIONS[version:]))):
         connection.execute(f"DROP TABLE {table}")
+    for index in re.findall(r"CREATE INDEX (\w+) ON positions", "".join(schema.MIGRATIONS[version:])):
+        connection.execute(f"DROP INDEX {index}")
     connection.execute(f"PRAGMA user_version = {version}")
     connection.commit()
     connection.close()

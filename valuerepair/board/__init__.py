@@ -16,7 +16,22 @@ from numpy.typing import ArrayLike, NDArray
 from valuerepair.board import batch as _batch
 from valuerepair.board import fen as _fen
 from valuerepair.board.movegen import MAX_MOVES
-from valuerepair.board.rows import ROW, Boards, Moves
+from valuerepair.board.rows import (
+    BLACK_SHIFT,
+    CLOCK_SHIFT,
+    KINGS,
+    KNIGHTS,
+    PAWNS,
+    ROW,
+    SIXTEEN_BITS,
+    SLANTED,
+    STATE,
+    STRAIGHT,
+    THEM,
+    US,
+    Boards,
+    Moves,
+)
 from valuerepair.positions import decode_move
 
 __all__ = [
@@ -25,19 +40,23 @@ __all__ = [
     "Moves",
     "fens",
     "from_reader",
+    "halfmove_clocks",
     "has_legal_move",
     "in_check",
     "insufficient_material",
     "keys",
     "legal_moves",
+    "men",
     "parse_fens",
     "perft",
     "piece_counts",
     "replay",
     "status_error",
+    "white_to_move",
 ]
 
 Scalar = TypeVar("Scalar", bound=np.generic)
+_BITS = np.array([number.bit_count() for number in range(256)], np.uint8)  # of each byte
 
 
 def owned(array: ArrayLike, dtype: type[Scalar]) -> NDArray[Scalar]:
@@ -109,6 +128,32 @@ def piece_counts(boards: Boards) -> NDArray[np.int32]:
     out = np.empty(len(boards), np.int32)
     _batch.all_counts(owned(boards, np.uint64), out)
     return out
+
+
+def men(boards: Boards) -> NDArray[np.int64]:
+    """int64[n, 2, 6] men: the side to move's first, then the other's, in the order K, Q, R, B, N, P."""
+    slanted, straight = boards[:, SLANTED], boards[:, STRAIGHT]
+    of_kinds = (
+        boards[:, KINGS],
+        slanted & straight,
+        straight & ~slanted,
+        slanted & ~straight,
+        boards[:, KNIGHTS],
+        boards[:, PAWNS],
+    )
+    sides = boards[:, [US, THEM]]
+    placed = np.ascontiguousarray(sides[:, :, None] & np.stack(of_kinds, 1)[:, None, :])
+    return np.asarray(_BITS[placed.view(np.uint8).reshape(len(boards), 2, 6, 8)].sum(3, dtype=np.int64))
+
+
+def white_to_move(boards: Boards) -> NDArray[np.bool_]:
+    """bool[n]: it is White's move."""
+    return np.asarray(boards[:, STATE] >> BLACK_SHIFT & np.uint64(1) == 0)
+
+
+def halfmove_clocks(boards: Boards) -> NDArray[np.int64]:
+    """int64[n]: half-moves since the last capture or pawn move."""
+    return np.asarray(boards[:, STATE] >> CLOCK_SHIFT & SIXTEEN_BITS, np.int64)
 
 
 def has_legal_move(boards: Boards) -> NDArray[np.bool_]:

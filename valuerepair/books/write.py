@@ -35,8 +35,8 @@ def write_books(
     entry. Raises ValueRepairError when nothing is left to write or the folder cannot be written to.
     """
     which = (options.net, options.oracle, options.alpha, options.q_from)
-    # Numbers of all rows, for the counts; texts, which are what is large, of the candidates only.
-    scored = store.frame(*which, text=False)
+    # Of all rows the one column that is counted; the rest, which is what is large, of the candidates only.
+    scored = store.frame(*which, only=("disagreement",))
     candidates, known = add_knowledge(store, store.candidates(options.threshold, *which), options)
     selection = choose_rows(candidates, options, scored["disagreement"])
     contents: dict[str, bytes] = {}

@@ -8,9 +8,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from valuerepair.board import Boards, fens, in_check, keys
-from valuerepair.candidates.material import balances
+from valuerepair.board import Boards, halfmove_clocks, in_check, keys, white_to_move
+from valuerepair.candidates.material import balances_of
 from valuerepair.candidates.replaying import plies
+
+_AT_ONCE = 20_000  # lines: some hundred keys of each are held
 
 
 class ExpectedLines(NamedTuple):
@@ -37,39 +39,33 @@ class ExpectedLines(NamedTuple):
 def expected_lines(
     start_fens: Sequence[str], moves: Sequence[Sequence[str]], lines: Sequence[Sequence[str]]
 ) -> ExpectedLines:
-    """Follows `lines` [n] (UCI) from the positions that `moves` [n] lead to from `start_fens` [n].
+    """Follows `lines` [n] (UCI) from the positions that `moves` [n], which are legal, lead to from `start_fens` [n].
 
     Boards are the same if placement, side to move, castling rights and legal en passant are, as in the rule of the
     third repetition. Raises ValueError for a bad FEN.
     """
+    if len(start_fens) > _AT_ONCE:
+        parts = [slice(begin, begin + _AT_ONCE) for begin in range(0, len(start_fens), _AT_ONCE)]
+        found = [expected_lines(start_fens[part], moves[part], lines[part]) for part in parts]
+        return ExpectedLines(*(np.concatenate(columns) for columns in zip(*found, strict=True)))
     n = len(start_fens)
     begins = np.array([len(history) for history in moves], np.int64)
     whole, flags = np.zeros(n, np.int64), np.zeros(n, np.bool_)
     facts = ExpectedLines(whole.copy(), flags.copy(), whole.copy(), ~flags, np.zeros((n, 2), np.int64))
     ahead = whole.copy()
-    met: list[set[int]] = [set() for _ in range(n)]
+    met: list[NDArray[np.uint64]] = []  # by ply, the key of each line's board
     games = [[*history, *line] for history, line in zip(moves, lines, strict=True)]
-    for depth, (rows, boards) in enumerate(plies(start_fens, games)):
-        reached = keys(boards).tolist()
-        _note_repeats(facts.repeats, met, rows, reached, begins, depth)
+    for depth, (rows, boards) in enumerate(plies(start_fens, games, legal=begins)):
+        reached = keys(boards)
+        there = np.flatnonzero(depth > begins[rows])
+        for earlier in met:
+            facts.repeats[rows[there[earlier[rows[there]] == reached[there]]]] = True
+        met.append(np.zeros(n, np.uint64))
+        met[depth][rows] = reached
         there = np.flatnonzero(depth >= begins[rows])
         if len(there):
             _follow(facts, ahead, rows[there], boards[there], depth - begins[rows[there]])
     return facts
-
-
-def _note_repeats(
-    repeats: NDArray[np.bool_],
-    met: list[set[int]],
-    rows: NDArray[np.int64],
-    reached: list[int],
-    begins: NDArray[np.int64],
-    depth: int,
-) -> None:
-    for row, key, begin in zip(rows.tolist(), reached, begins[rows].tolist(), strict=True):
-        if depth > begin and key in met[row]:
-            repeats[row] = True
-        met[row].add(key)
 
 
 def _follow(
@@ -77,13 +73,11 @@ def _follow(
 ) -> None:
     """Takes in the boards of `rows`, which are `into` plies into their lines."""
     facts.plies[rows] = into
-    texts, first = fens(boards), into == 0
-    whites_turn = np.array([text.split(" ", 2)[1] == "w" for text in texts], np.bool_)
-    whites = np.where(whites_turn, 1, -1) * balances(texts)
+    first = into == 0
+    whites = np.where(white_to_move(boards), 1, -1) * balances_of(boards)
     ahead[rows[first]] = np.sign(whites[first])
     leads = whites * ahead[rows]
     facts.lead[rows] = np.where(first, leads, np.minimum(facts.lead[rows], leads))
-    clocks = np.array([int(text.split(" ")[4]) for text in texts], np.int64)
-    facts.quiet[rows] &= first | (clocks > 0)
+    facts.quiet[rows] &= first | (halfmove_clocks(boards) > 0)
     given = np.flatnonzero(in_check(boards) & ~first)
     facts.checks[rows[given], (into[given] - 1) % 2] += 1

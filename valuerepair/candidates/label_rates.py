@@ -22,17 +22,18 @@ _OF_POLICY = ("value-blind", "partly-blind", "policy-blind")
 _QUANTILES = (0.1, 0.5, 0.9)
 
 
-def figures(store: Store, frame: pd.DataFrame, threshold: float) -> dict[str, Any]:
+def figures(store: Store, frame: pd.DataFrame, threshold: float, known: pd.DataFrame | None = None) -> dict[str, Any]:
     """The shares of labels among the candidates at `threshold` in `frame` (see `Store.frame`, with texts), JSON-able.
 
     `rates`, `openings` and `pieces` (the most frequent families of both) have for each label `count`, `total`, `rate`,
     `low` and `high`: the share of the candidates with the label, weighted by the frame's weights, and its 95 %
     interval. The three of blindness are shares of the `with_priors` candidates that the policy is known of.
     `disagreement` (|net Q - deep Q|) and `wdl_kl` (nats)
-    have the 10th, 50th and 90th percentile over the `with_wdl` candidates that both have W/D/L of.
+    have the 10th, 50th and 90th percentile over the `with_wdl` candidates that both have W/D/L of. `known` are the
+    labels of the frame's rows (`labels_of`) where they were found before.
     """
     rows = frame[frame["disagreement"].abs() >= threshold]
-    labels = labels_of(store, rows)
+    labels = labels_of(store, rows) if known is None else known.loc[rows.index]
     weights = rows["weight"].to_numpy(np.float64) if "weight" in rows else np.ones(len(rows))
     found, asked = names(labels), labels["oracle_move_p"].notna().to_numpy()
     everywhere = np.ones(len(rows), np.bool_)

@@ -11,6 +11,8 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
+from valuerepair import board
+from valuerepair.board import Boards
 from valuerepair.store.phases import boards
 
 # The order of Syzygy's names, and the usual values in pawns (kings are never exchanged).
@@ -68,6 +70,12 @@ def men(fens: Sequence[str]) -> NDArray[np.int64]:
 def balances(fens: Sequence[str]) -> NDArray[np.int64]:
     """[n] material of the side to move less the other's, in pawns: queen 9, rook 5, bishop and knight 3, pawn 1."""
     counted = men(fens) @ VALUES
+    return np.asarray(counted[:, 0] - counted[:, 1])
+
+
+def balances_of(placed: Boards) -> NDArray[np.int64]:
+    """`balances` of boards."""
+    counted = board.men(placed) @ VALUES
     return np.asarray(counted[:, 0] - counted[:, 1])
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -19,31 +20,45 @@ class Ply(NamedTuple):
     boards: Boards
 
 
-def plies(fens: Sequence[str], lines: Sequence[Sequence[str]], most: int | None = None) -> Iterator[Ply]:
+def plies(
+    fens: Sequence[str],
+    lines: Sequence[Sequence[str]],
+    most: int | None = None,
+    legal: NDArray[np.int64] | int = 0,
+) -> Iterator[Ply]:
     """The boards of all lines after 0, 1, 2, … plies, at most `most`.
 
     Line i is `lines[i]` (UCI) from `fens[i]`. It ends before its first move that is not a legal one: expected lines
-    are other programs' words. Raises ValueError for a bad FEN.
+    are other programs' words. The first `legal` moves of each are known to be legal, as those of a
+    game that was read are. Raises ValueError for a bad FEN.
     """
     rows, boards = np.arange(len(fens)), parse_fens(fens)
-    depth = 0
+    moves, ends = _numbers(lines, most)
+    at, sure = ends[:-1].copy(), ends[:-1] + legal
     while len(rows):
         yield Ply(rows, boards)
-        if most is not None and depth >= most:
-            return
-        moves = np.array([_move(lines[i], depth) for i in rows.tolist()], np.int64)
-        going = np.flatnonzero(_legal(boards, moves))
+        going = np.flatnonzero(at[rows] < ends[rows + 1])
+        rows, boards = rows[going], boards[going]
+        next_moves = moves[at[rows]]
+        going = np.arange(len(rows))
+        if len(asked := np.flatnonzero(at[rows] >= sure[rows])):
+            going = np.delete(going, asked[~_legal(boards[asked], next_moves[asked])])
         rows = rows[going]
-        boards = replay(boards[going], moves[going].astype(np.uint16), np.arange(len(going) + 1))
-        depth += 1
+        boards = replay(boards[going], next_moves[going].astype(np.uint16), np.arange(len(going) + 1))
+        at[rows] += 1
 
 
-def _move(line: Sequence[str], ply: int) -> int:
-    """The line's move as its number, -1 where it has none."""
-    if ply >= len(line):
-        return -1
+def _numbers(lines: Sequence[Sequence[str]], most: int | None) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The moves of all lines as numbers, -1 for what is no move, and where each line begins, with the end."""
+    cut = [line[:most] for line in lines]
+    number_of = {move: _number(move) for move in set(chain.from_iterable(cut))}
+    flat = np.array([number_of[move] for move in chain.from_iterable(cut)], np.int64)
+    return flat, np.cumsum([0, *map(len, cut)])
+
+
+def _number(move: str) -> int:
     try:
-        return encode_move(line[ply])
+        return encode_move(move)
     except ValueError:
         return -1
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from valuerepair.candidates import label_rates, outcomes, verdict, weights
+from valuerepair.candidates.labelled import labels_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -12,15 +13,19 @@ if TYPE_CHECKING:
     from valuerepair.store import Store
 
 
-def sections(store: Store, frame: pd.DataFrame, threshold: float) -> dict[str, Any]:
+def sections(
+    store: Store, frame: pd.DataFrame, threshold: float, labels: pd.DataFrame | None = None
+) -> dict[str, Any]:
     """The sections `labels`, `confirmed`, `diversity` and `played` of `vr stats`, JSON-able.
 
-    `frame` holds the candidates at `threshold` (`Store.candidates`).
+    `frame` holds the candidates at `threshold` (`Store.candidates`), `labels` their labels (`labels_of`) where they
+    were found before.
     """
+    labels = labels_of(store, frame) if labels is None else labels
     return {
-        "labels": label_rates.figures(store, frame, threshold),
+        "labels": label_rates.figures(store, frame, threshold, labels),
         "confirmed": verdict.figures(store, frame, threshold),
-        "diversity": weights.figures(store, frame, threshold),
+        "diversity": weights.figures(store, frame, threshold, labels),
         "played": outcomes.figures(store, frame),
     }
 

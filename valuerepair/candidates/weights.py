@@ -92,23 +92,28 @@ def describe(weights: ArrayLike, games: Iterable[str], families: Mapping[str, It
 # -- vr stats ---------------------------------------------------------------------------------------------------------
 
 
-def figures(store: Store, frame: pd.DataFrame, threshold: float) -> dict[str, Any]:
+def figures(store: Store, frame: pd.DataFrame, threshold: float, labels: pd.DataFrame | None = None) -> dict[str, Any]:
     """Weights and diversity of the candidates at `threshold` in `frame` (see `Store.frame`), JSON-able.
 
     As a book of all of them would have them: by the weights of training, each found candidate once. The texts that
-    families need are read from the store where the frame has none.
+    families need are read from the store where the frame has none. `labels` are those of the frame's rows
+    (`labelled.labels_of`) where they were found before: families are among them.
     """
     from valuerepair.candidates.families import add_families
+    from valuerepair.candidates.openings import UNKNOWN
     from valuerepair.store.game_headers import header
 
     rows = frame[frame["disagreement"].abs() >= threshold]
-    if len(rows) and "moves" not in rows:
+    if len(rows) and labels is None and "moves" not in rows:
         which = frame.attrs
         rows = store.candidates(
             threshold, which["net"]["sha256"], which["oracle"]["digest"], which["alpha"]["value"], which["q_from"]
         )
     families: dict[str, list[str]] = {kind: [] for kind in ("opening", "material")}
-    if len(rows):
+    if labels is not None:
+        known = labels.loc[rows.index]
+        families = {kind: known[f"{kind}_family"].fillna(UNKNOWN).tolist() for kind in families}
+    elif len(rows):
         named = add_families(rows.assign(eco_header=header(store, rows["game_id"].tolist(), "ECO")))
         families = {kind: named[f"{kind}_family"].tolist() for kind in families}
     games = [f"{source}\n{game}" for source, game in zip(rows["source"], rows["game"], strict=True)]

@@ -11,6 +11,7 @@ from urllib.parse import quote
 
 from valuerepair.errors import ValueRepairError
 from valuerepair.store import schema
+from valuerepair.store.columns import KeepingConnection
 from valuerepair.store.locking import WriteLock
 
 log = logging.getLogger(__name__)
@@ -34,6 +35,18 @@ def store_errors(path: str) -> Iterator[None]:
         raise
     except sqlite3.DatabaseError as error:
         raise ValueRepairError(_explain(path, str(error))) from error
+    except UnicodeDecodeError as error:  # bytes in the file that SQLite takes for text
+        raise ValueRepairError(_explain(path, "malformed text")) from error
+
+
+@contextmanager
+def cell_errors(path: str) -> Iterator[None]:
+    """Turns what reading says of cells that are of no kind their column has, as damage makes them, into one line."""
+    with store_errors(path):
+        try:
+            yield
+        except (TypeError, ValueError, OverflowError) as error:
+            raise ValueRepairError(_explain(path, f"malformed cells: {error}")) from error
 
 
 def _explain(path: str, message: str) -> str:
@@ -82,7 +95,7 @@ def connect(path: str, write: bool) -> sqlite3.Connection:
 def _open(path: str, mode: str) -> sqlite3.Connection:
     log.info("%s: %s", path, _MODES[mode])
     address = f"file:{quote(os.path.abspath(path))}?mode={mode}"
-    return sqlite3.connect(address, uri=True, isolation_level=None, timeout=_BUSY_S)
+    return sqlite3.connect(address, uri=True, isolation_level=None, timeout=_BUSY_S, factory=KeepingConnection)
 
 
 def upgrade(path: str, connection: sqlite3.Connection, write: bool) -> None:

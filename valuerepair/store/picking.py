@@ -26,21 +26,29 @@ def pick(connection: sqlite3.Connection, path: str, net: str | None, oracle: str
         raise ValueRepairError(f"no net {net} in {path}; it has {_listed(name for _, name, _ in nets)}")
     if not fitting_oracles:
         raise ValueRepairError(f"no oracle {oracle} in {path}; it has {_listed(label for _, label, _ in oracles)}")
-    counts = {(i, j): _scored(connection, i, j) for i in fitting_nets for j in fitting_oracles}
-    most = [pair for pair, count in counts.items() if count == max(counts.values())]
-    best = most[0] if len(most) == 1 else max(most, key=lambda pair: (_last_mined(connection, pair[0]), pair))
-    if counts[best] == 0:
+    pairs = [(i, j) for i in fitting_nets for j in fitting_oracles if _any_scored(connection, i, j)]
+    if not pairs:
         asked = f" by {net or 'any net'} and {oracle or 'any oracle'}" if net or oracle else ""
         raise ValueRepairError(f"no position in {path} is scored{asked} yet; run vr mine first")
-    return best
+    if len(pairs) == 1:  # nearly always; counting takes a look at every row
+        return pairs[0]
+    counts = {pair: _scored(connection, *pair) for pair in pairs}
+    most = [pair for pair, count in counts.items() if count == max(counts.values())]
+    return most[0] if len(most) == 1 else max(most, key=lambda pair: (_last_mined(connection, pair[0]), pair))
+
+
+SCORED = """
+FROM deep_values v JOIN net_values n ON n.net_id = ? AND n.position_id = v.position_id
+WHERE v.oracle_id = ? AND v.stage = 'full'
+"""
+
+
+def _any_scored(connection: sqlite3.Connection, net_id: int, oracle_id: int) -> bool:
+    return bool(connection.execute(f"SELECT EXISTS (SELECT 1 {SCORED})", (net_id, oracle_id)).fetchone()[0])
 
 
 def _scored(connection: sqlite3.Connection, net_id: int, oracle_id: int) -> int:
-    query = """
-        SELECT count(*) FROM deep_values v JOIN net_values n ON n.net_id = ? AND n.position_id = v.position_id
-        WHERE v.oracle_id = ? AND v.stage = 'full'
-    """
-    return int(connection.execute(query, (net_id, oracle_id)).fetchone()[0])
+    return int(connection.execute(f"SELECT count(*) {SCORED}", (net_id, oracle_id)).fetchone()[0])
 
 
 def _last_mined(connection: sqlite3.Connection, net_id: int) -> int:

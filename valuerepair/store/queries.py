@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 from valuerepair import values
 from valuerepair.errors import UsageError
 from valuerepair.positions import Position, PositionBatch, decode_move, decode_moves
+from valuerepair.store.columns import NUMBERS, columns, some
 from valuerepair.store.picking import pick
-from valuerepair.store.rows import FULL, Known, signed, unsigned
+from valuerepair.store.rows import FULL, Known, signed
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -36,34 +37,6 @@ WHERE v.oracle_id = :oracle AND v.stage = 'full'
 _WEIGHT = """CASE WHEN c.cut_at IS NULL THEN 1.0 WHEN NOT c.searched THEN 0.0 ELSE (SELECT count(*) /
     sum(searched / probability) FROM screened WHERE net_id = :net AND oracle_id = :oracle AND cut_at NOT NULL)
     / c.probability END"""
-# Column of the frame -> SQL. Numbers are float64 (NaN for nothing) where they may be missing.
-_NUMBERS = {
-    "position_id": "p.id",
-    "key": "p.key",
-    "ply": "p.ply",
-    "pieces": "p.pieces",
-    "game": "g.number",
-    "game_id": "g.id",
-    "history_known": "p.history_known",
-    "eval_cp": "p.eval_cp",
-    "eval_mate": "p.eval_mate",
-    "net_q": "n.q",
-    "net_w": "n.w",
-    "net_d": "n.d",
-    "net_l": "n.l",
-    "net_entropy": "n.entropy",
-    "nodes": "v.nodes",
-    "depth": "v.depth",
-    "time_ms": "v.time_ms",
-    "cp": "v.cp",
-    "mate": "v.mate",
-    "deep_w": "v.w",
-    "deep_d": "v.d",
-    "deep_l": "v.l",
-    "deep_own_q": "v.q",
-    "weight": _WEIGHT,
-}
-_WORDS = {"side": "p.side", "phase": "p.phase", "source": "g.source"}
 _TEXTS = {
     "fen": "p.fen",
     "start_fen": "p.start_fen",
@@ -78,7 +51,8 @@ _TEXTS = {
     "deep_best": "v.best_move",
     "pv": "v.pv",
 }
-_INTEGERS = ("position_id", "ply", "pieces", "game", "game_id", "nodes", "depth", "time_ms")
+# What a difference is made of, beside the scores of the kind asked for.
+_VALUES = ("position_id", "net_q", "mate", "deep_own_q")
 COLUMNS = [
     "position_id",
     "key",
@@ -240,13 +214,14 @@ def alpha(connection: sqlite3.Connection, net_id: int, oracle_id: int, requested
     ).fetchone()
     if stored is not None:
         return values.Alpha(stored[0], f"stored fit of {stored[3][:10]} on {stored[2]:,} positions ({stored[1]})")
-    query = f"SELECT n.q, v.cp, {_WEIGHT} {_SCORED} AND v.cp IS NOT NULL ORDER BY p.id"
-    rows = connection.execute(query, {"net": net_id, "oracle": oracle_id}).fetchall()
+    found = columns(connection, net_id, oracle_id, ("net_q", "cp", "weight"))
+    rows = np.flatnonzero(~np.isnan(found["cp"]))
     default = f"default {values.DEFAULT_ALPHA:g}"
     if len(rows) < values.AUTO_MIN_POSITIONS:
         reason = f"fewer than {values.AUTO_MIN_POSITIONS} positions scored, {len(rows)} so far"
         return values.Alpha(values.DEFAULT_ALPHA, f"{default}: {reason}")
-    net_q, cp, weights = np.array(rows[:: -(-len(rows) // _AUTO_FIT_ROWS)], np.float64).T
+    every = rows[:: -(-len(rows) // _AUTO_FIT_ROWS)]
+    net_q, cp, weights = (found[name][every] for name in ("net_q", "cp", "weight"))
     if np.count_nonzero(cp) < 2:
         return values.Alpha(values.DEFAULT_ALPHA, f"{default}: nearly all scores are 0")
     fit = values.fit_alpha(net_q, cp, weights, bootstrap=0)
@@ -269,8 +244,9 @@ def frame(
     *,
     text: bool = True,
     threshold: float | None = None,
+    only: Sequence[str] | None = None,
 ) -> pd.DataFrame:
-    """All positions scored by both, one row each, by position_id; the columns are `COLUMNS`.
+    """All positions scored by both, one row each, by position_id; the columns are `COLUMNS`, or `only` some of them.
 
     All scores and moves' values are from the side to move. net_q, deep_q and disagreement = net_q - deep_q are in
     [-1, 1] and [-2, 2]; net_w/d/l are fractions, deep_w/d/l per mille, cp centipawns, mate moves, net_entropy nats.
@@ -278,7 +254,7 @@ def frame(
     asks for. `weight` is how many positions a row stands for: 1 without screening; where the ladder would have cut it
     the inverse probability of its search, scaled to the number of all such; 0 if something else had it searched.
     `moves`, `net_best`, `deep_best`, `played`, `pv`: UCI. Without `text` the columns `_TEXTS` are left out. With
-    `threshold` only rows with ``|disagreement| >= threshold`` are read whole.
+    `threshold` only rows with ``|disagreement| >= threshold`` are read whole. Fewer columns take less time and memory.
 
     attrs: net {name, sha256, history_fill}, oracle {label, digest}, alpha {value, origin}, q_from.
     """
@@ -286,17 +262,38 @@ def frame(
         net_id, oracle_id = pick(connection, path, net, oracle)
         chosen = alpha(connection, net_id, oracle_id, alpha_requested)
         asked = {"net": net_id, "oracle": oracle_id}
-        columns = _read_numbers(connection, asked)
-        own = columns.pop("deep_own_q")
-        wdl = np.stack([columns[f"deep_{name}"] for name in "wdl"], 1)
-        columns["deep_q"] = values.deep_q(columns["cp"], columns["mate"], wdl, own, chosen.value, q_from)
-        columns["disagreement"] = columns["net_q"] - columns["deep_q"]
+        wanted = [name for name in only or COLUMNS if text or name not in _TEXTS]
+        table = _differences(connection, net_id, oracle_id, chosen.value, q_from)
         if threshold is not None:
-            rows = np.flatnonzero(np.abs(columns["disagreement"]) >= threshold)
-            columns = {name: column[rows] for name, column in columns.items()}
-        if text:
-            columns.update(_read_texts(connection, asked, columns["position_id"], threshold is not None))
-        return _assemble(connection, columns, asked, chosen, q_from)
+            rows = np.flatnonzero(np.abs(table["disagreement"]) >= threshold)
+            table = {name: column[rows] for name, column in table.items()}
+        missing = [name for name in NUMBERS if name in wanted and name not in table]
+        if threshold is None:
+            table.update(columns(connection, net_id, oracle_id, missing))
+        else:
+            if "weight" in missing:
+                missing.remove("weight")
+                table["weight"] = columns(connection, net_id, oracle_id, ("weight",))["weight"][rows]
+            table.update(some(connection, net_id, oracle_id, missing, table["position_id"]))
+        if set(wanted) & set(_TEXTS):
+            table.update(_read_texts(connection, asked, table["position_id"], threshold is not None))
+        return _assemble(connection, table, wanted, asked, chosen, q_from)
+
+
+def _differences(
+    connection: sqlite3.Connection, net_id: int, oracle_id: int, alpha_value: float, q_from: QFrom
+) -> dict[str, NDArray[Any]]:
+    """position_id, net_q, deep_q and disagreement of all rows."""
+    wdl = ("deep_w", "deep_d", "deep_l") if q_from == "wdl" else ()
+    found = columns(connection, net_id, oracle_id, (*_VALUES, "cp", *wdl))
+    shares = np.stack([found[name] for name in wdl], 1) if wdl else np.full((1, 3), np.nan)
+    deep_q = values.deep_q(found["cp"], found["mate"], shares, found["deep_own_q"], alpha_value, q_from)
+    return {
+        "position_id": found["position_id"],
+        "net_q": found["net_q"],
+        "deep_q": deep_q,
+        "disagreement": found["net_q"] - deep_q,
+    }
 
 
 @contextmanager
@@ -337,44 +334,28 @@ def check_threshold(threshold: float) -> None:
         )
 
 
-def _read_numbers(connection: sqlite3.Connection, asked: dict[str, int]) -> dict[str, NDArray[Any]]:
-    """The columns of `_NUMBERS` and `_WORDS` as arrays, by position_id."""
-    picked = ", ".join([*_NUMBERS.values(), *_WORDS.values()])
-    rows = connection.execute(f"SELECT {picked} {_SCORED} ORDER BY p.id", asked).fetchall()
-    columns: dict[str, NDArray[Any]] = {}
-    for name, cells in zip([*_NUMBERS, *_WORDS], zip(*rows, strict=True) if rows else [()] * 99, strict=False):
-        if name == "key":
-            columns[name] = unsigned(list(cells))
-        elif name in _WORDS:
-            columns[name] = np.array(cells, object)
-        elif name == "history_known":
-            columns[name] = np.array(cells, np.bool_)
-        else:
-            columns[name] = np.array(cells, np.int64 if name in _INTEGERS else np.float64)
-    return columns
-
-
 def _read_texts(
     connection: sqlite3.Connection, asked: dict[str, int], ids: NDArray[np.int64], some: bool
 ) -> dict[str, NDArray[Any]]:
     """The columns of `_TEXTS` of the rows `ids`, which are in ascending order."""
     only = "AND v.position_id IN (SELECT value FROM json_each(:ids))" if some else ""
-    query = f"SELECT {', '.join(_TEXTS.values())} {_SCORED} {only} ORDER BY p.id"
+    query = f"SELECT {', '.join(_TEXTS.values())} {_SCORED} {only} ORDER BY v.position_id"
     # A column of objects per name, filled as rows arrive: no second copy of a million histories.
-    columns = {name: np.empty(len(ids), object) for name in _TEXTS}
-    filled = list(columns.values())
-    moves, best = list(columns).index("moves"), list(columns).index("net_best")
+    found = {name: np.empty(len(ids), object) for name in _TEXTS}
+    filled = list(found.values())
+    moves, best = list(found).index("moves"), list(found).index("net_best")
     for i, row in enumerate(connection.execute(query, {**asked, "ids": json.dumps(ids.tolist()) if some else ""})):
         for column, cell in zip(filled, row, strict=True):
             column[i] = cell
         filled[moves][i] = " ".join(decode_moves(np.frombuffer(row[moves], "<u2")))
         filled[best][i] = decode_move(row[best]) if row[best] else None
-    return columns
+    return found
 
 
 def _assemble(
     connection: sqlite3.Connection,
-    columns: dict[str, NDArray[Any]],
+    table: dict[str, Any],
+    wanted: Sequence[str],
     asked: dict[str, int],
     chosen: values.Alpha,
     q_from: str,
@@ -385,9 +366,9 @@ def _assemble(
         "SELECT name, sha256, history_fill FROM nets WHERE id = :net", asked
     ).fetchone()
     label, digest = connection.execute("SELECT label, digest FROM oracles WHERE id = :oracle", asked).fetchone()
-    rows = len(columns["position_id"])
-    table: dict[str, Any] = {**columns, "net": [name] * rows, "oracle": [label] * rows}
-    result: pd.DataFrame = pd.DataFrame({column: table[column] for column in COLUMNS if column in table})
+    rows = len(table["position_id"])
+    table |= {"net": [name] * rows, "oracle": [label] * rows}
+    result: pd.DataFrame = pd.DataFrame({column: table[column] for column in COLUMNS if column in wanted})
     result.attrs.update(
         net={"name": name, "sha256": sha256, "history_fill": fill},
         oracle={"label": label, "digest": digest},

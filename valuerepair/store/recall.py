@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from math import isnan
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from valuerepair.store import screening
 from valuerepair.store.rates import weighted
@@ -26,30 +26,29 @@ def figures(store: Store, net_id: int, oracle_id: int, frame: pd.DataFrame, thre
     positions hold; less the candidates known among these it is `missed`, with Wilson's 95 % bounds of the rate.
     `recall` is found / (found + missed). `nodes` were spent on all, `brute_nodes` are as many whole searches.
     """
-    passages = screening.passages(store, net_id, oracle_id)
-    if not passages:
+    ways = screening.ways(store, net_id, oracle_id)
+    if not len(ways.ids):
         return None
-    off = frame["disagreement"].abs()
-    candidates = set(frame.loc[off >= threshold, "position_id"].tolist())
-    known = set(frame.loc[~off.isna(), "position_id"].tolist())
-    leaving = [p for p in passages if p.cut_at is not None]
-    audited = [p for p in leaving if p.searched and p.position_id in known]
-    hits = np.array([p.position_id in candidates for p in audited], np.bool_)
-    rate = weighted(hits, np.array([1 / p.probability for p in audited], np.float64))
-    found = len(candidates & {p.position_id for p in passages})
-    cut = [p for p in leaving if not p.searched and p.position_id not in known]
-    known_hits = len(candidates & {p.position_id for p in leaving})
+    off, numbers = frame["disagreement"].abs().to_numpy(), frame["position_id"].to_numpy()
+    candidate, known = (np.isin(ways.ids, numbers[of]) for of in (off >= threshold, ~np.isnan(off)))
+    leaving = ~np.isnan(ways.cut_at)
+    audited = leaving & ways.searched & known
+    hits = candidate[audited]
+    rate = weighted(hits, 1 / ways.probability[audited])
+    found, left = int(candidate.sum()), int(leaving.sum())
+    cut = leaving & ~ways.searched & ~known
+    known_hits = int((candidate & leaving).sum())
     missed = {  # NaN where nothing was audited
-        name: float(np.clip(value * len(leaving) - known_hits, 0, len(cut))) if cut else 0.0
+        name: float(np.clip(value * left - known_hits, 0, cut.sum())) if cut.any() else 0.0
         for name, value in (("missed", rate.rate), ("missed_low", rate.low), ("missed_high", rate.high))
     }
-    whole = [p.nodes for p in passages if p.searched]
-    brute = round(float(np.median(whole)) * len(passages)) if whole else None
-    spent = sum(p.nodes for p in passages)
+    whole = ways.nodes[ways.searched]
+    brute = round(float(np.median(whole)) * len(ways.ids)) if len(whole) else None
+    spent = int(ways.nodes.sum())
     return {
-        "positions": len(passages),
-        "cut": len(cut),
-        "audited": len(audited),
+        "positions": len(ways.ids),
+        "cut": int(cut.sum()),
+        "audited": int(audited.sum()),
         "audit_hits": int(hits.sum()),
         "found": found,
         **{name: None if isnan(value) else value for name, value in missed.items()},
@@ -59,7 +58,7 @@ def figures(store: Store, net_id: int, oracle_id: int, frame: pd.DataFrame, thre
         "nodes": spent,
         "brute_nodes": brute,
         "saving": brute / spent if brute and spent else None,
-        "left_at": _left_at(cut),
+        "left_at": _left_at(ways.cut_at[cut]),
         "screens": [
             {"threshold": s.threshold, "alpha": s.alpha, "recall": s.recall, "fitted": s.fitted}
             for s in screening.screens(store, net_id, oracle_id)
@@ -71,20 +70,20 @@ def _recall(found: int, missed: float) -> float | None:
     return None if isnan(missed) or found + missed == 0 else found / (found + missed)
 
 
-def _left_at(cut: list[screening.Passage]) -> list[dict[str, int]]:
+def _left_at(nodes: NDArray[np.float64]) -> list[dict[str, int]]:
     """How many left at each rung."""
-    left = Counter(passage.cut_at for passage in cut if passage.cut_at is not None)
-    return [{"nodes": nodes, "positions": count} for nodes, count in sorted(left.items())]
+    rungs, counts = np.unique(nodes, return_counts=True)
+    return [{"nodes": int(rung), "positions": int(count)} for rung, count in zip(rungs, counts, strict=True)]
 
 
 def recall_line(
     store: Store, net_id: int, oracle_id: int, threshold: float, alpha: float | None, q_from: QFrom
 ) -> str | None:
     """The ladder's figures in one line, for the end of a run; None where nothing was screened."""
-    if not screening.passages(store, net_id, oracle_id):
+    if not screening.any_passage(store, net_id, oracle_id):
         return None
     net, oracle = store.names(net_id, oracle_id)
-    frame = store.frame(net, oracle, alpha, q_from, text=False)
+    frame = store.frame(net, oracle, alpha, q_from, only=("position_id", "disagreement"))
     found = figures(store, net_id, oracle_id, frame, threshold)
     return None if found is None else "screening: " + one_line(found)
 

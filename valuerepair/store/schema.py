@@ -211,7 +211,12 @@ CREATE TABLE plays (
 CREATE INDEX plays_by_key ON plays (key);
 """
 
-MIGRATIONS: Sequence[str] = (_VERSION_1, _VERSION_2, _VERSION_3, _VERSION_4, _VERSION_5)
+# Whose move it is and the phase of the game, of all positions, without reading their histories.
+_VERSION_6 = """
+CREATE INDEX positions_by_phase ON positions (phase, side);
+"""
+
+MIGRATIONS: Sequence[str] = (_VERSION_1, _VERSION_2, _VERSION_3, _VERSION_4, _VERSION_5, _VERSION_6)
 SCHEMA_VERSION = len(MIGRATIONS)
 
 

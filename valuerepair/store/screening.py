@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from valuerepair.store.columns import read_cells
 from valuerepair.store.rows import FULL, Run, now, or_none
 
 if TYPE_CHECKING:
@@ -108,6 +109,36 @@ def passages(store: Store, net_id: int, oracle_id: int) -> list[Passage]:
             query, (net_id, oracle_id)
         )
     ]
+
+
+class Ways(NamedTuple):
+    """The passages of n positions as columns, by position: `ids`, `cut_at` (NaN: nowhere), `nodes`, `searched`,
+    `probability`."""
+
+    ids: NDArray[np.int64]
+    cut_at: Floats
+    nodes: NDArray[np.int64]
+    searched: NDArray[np.bool_]
+    probability: Floats
+
+
+WAYS = """
+SELECT position_id, cut_at, nodes, searched, probability FROM screened
+WHERE net_id = :net AND oracle_id = :oracle ORDER BY position_id
+"""
+ANY_PASSAGE = "SELECT EXISTS (SELECT 1 FROM screened WHERE net_id = ? AND oracle_id = ?)"
+
+
+def ways(store: Store, net_id: int, oracle_id: int) -> Ways:
+    """`passages`, where they are many."""
+    cells = read_cells(store.connection, WAYS, {"net": net_id, "oracle": oracle_id}, 5)
+    ids, cut_at, nodes, searched, probability = cells.T
+    return Ways(ids.astype(np.int64), cut_at, nodes.astype(np.int64), searched != 0, probability)
+
+
+def any_passage(store: Store, net_id: int, oracle_id: int) -> bool:
+    """Whether any position went up a ladder."""
+    return bool(store.connection.execute(ANY_PASSAGE, (net_id, oracle_id)).fetchone()[0])
 
 
 def forget_passage(store: Store, oracle_id: int, position_id: int) -> None:
@@ -216,8 +247,19 @@ def calibration_rows(store: Store, net_id: int, oracle_id: int, rungs: Sequence[
     )
 
 
+# From each stage to the next one: DISTINCT would look at every row.
+STAGES = """
+WITH RECURSIVE stages(stage) AS (
+    SELECT min(stage) FROM deep_values WHERE oracle_id = :oracle
+    UNION ALL
+    SELECT (SELECT min(v.stage) FROM deep_values v WHERE v.oracle_id = :oracle AND v.stage > stages.stage)
+    FROM stages WHERE stage IS NOT NULL
+)
+SELECT stage FROM stages WHERE stage IS NOT NULL
+"""
+
+
 def stored_rungs(store: Store, oracle_id: int) -> tuple[int, ...]:
     """The nodes of the rungs below the whole search that an oracle has results of."""
-    query = "SELECT DISTINCT stage FROM deep_values WHERE oracle_id = ?"
-    stages = [stage for (stage,) in store.connection.execute(query, (oracle_id,))]
+    stages = [stage for (stage,) in store.connection.execute(STAGES, {"oracle": oracle_id})]
     return tuple(sorted(int(stage) for stage in stages if stage.isdecimal()))

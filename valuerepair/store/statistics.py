@@ -20,6 +20,11 @@ if TYPE_CHECKING:
 
     from valuerepair.store.store import Store
 
+# By way of the oracles the table's key is of use.
+ANY_SCORED = """
+SELECT EXISTS (SELECT 1 FROM oracles o CROSS JOIN deep_values v ON v.oracle_id = o.id AND v.stage = 'full')
+"""
+_COLUMNS = ("position_id", "disagreement", "weight", "phase", "side", "nodes", "time_ms")
 THRESHOLDS = (0.3, 0.4, 0.5, 0.55, 0.6, 0.7, 0.8, 0.9, 1.0)
 
 
@@ -45,7 +50,7 @@ def stats(
         "SELECT (SELECT count(*) FROM positions), (SELECT count(*) FROM games), "
         "(SELECT count(DISTINCT source) FROM games)"
     ).fetchone()
-    any_scored = connection.execute("SELECT EXISTS (SELECT 1 FROM deep_values WHERE stage = 'full')").fetchone()[0]
+    any_scored = connection.execute(ANY_SCORED).fetchone()[0]
     scored = None
     if any_scored or net or oracle:
         scored = _scored(store, net, oracle, alpha, q_from, threshold, thresholds or THRESHOLDS)
@@ -84,7 +89,7 @@ def _scored(
 
     Positions without a Q of the kind `q_from` asks for are counted in `without_q` and in nothing else.
     """
-    frame = store.frame(net, oracle, alpha, q_from, text=False)
+    frame = store.frame(net, oracle, alpha, q_from, only=_COLUMNS)
     usable = frame[~np.isnan(frame["disagreement"])]
     size, weight = usable["disagreement"].abs().to_numpy(), usable["weight"].to_numpy()
     net_id, oracle_id = store.pick(frame.attrs["net"]["sha256"], frame.attrs["oracle"]["digest"])

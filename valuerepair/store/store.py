@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from valuerepair import values
 from valuerepair.positions import PositionBatch
 from valuerepair.store import queries
-from valuerepair.store.connect import check_file, connect, store_errors, upgrade
+from valuerepair.store.connect import cell_errors, check_file, connect, store_errors, upgrade
 from valuerepair.store.locking import WriteLock
 from valuerepair.store.queries import QFrom
 from valuerepair.store.rows import (
@@ -344,10 +344,11 @@ class Store:
         q_from: QFrom = "cp",
         *,
         text: bool = True,
+        only: Sequence[str] | None = None,
     ) -> pd.DataFrame:
         """All positions scored by both net and oracle, one row each, by position_id; see `queries.frame`."""
-        with store_errors(self.path):
-            return queries.frame(self.connection, self.path, net, oracle, alpha, q_from, text=text)
+        with cell_errors(self.path):
+            return queries.frame(self.connection, self.path, net, oracle, alpha, q_from, text=text, only=only)
 
     def candidates(
         self,
@@ -361,7 +362,7 @@ class Store:
 
         Raises UsageError for a threshold outside (0, 2].
         """
-        with store_errors(self.path):
+        with cell_errors(self.path):
             return queries.candidates(self.connection, self.path, threshold, net, oracle, alpha, q_from)
 
     def stats(
@@ -376,7 +377,7 @@ class Store:
         """What is in the store, as JSON-able data; see `valuerepair.store.statistics`."""
         from valuerepair.store import statistics
 
-        with store_errors(self.path):
+        with cell_errors(self.path):
             return statistics.stats(self, net, oracle, alpha, q_from, threshold, thresholds)
 
     @contextmanager

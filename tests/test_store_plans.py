@@ -1,0 +1,143 @@
+"""The plans of a store's queries: no look at all rows of a large table where an index or the key serves, no large sort.
+
+Asked of the planner (``EXPLAIN QUERY PLAN``) for the statements that the commands really give to SQLite, recorded while
+they run: a query that is added or changed is checked without being named here.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import sqlite3
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from valuerepair.books.options import BookOptions
+from valuerepair.books.write import write_books
+from valuerepair.candidates import summary
+from valuerepair.store import Store, columns, picking, screening
+from valuerepair.store.one_position import one_position, played_from
+from valuerepair.views import figures, report
+
+SAMPLE = Path(__file__).parents[1] / "data" / "sample.db"
+THRESHOLD = 0.35
+# Tables of a row a position, or more.
+LARGE = frozenset({"positions", "net_values", "deep_values", "screened", "signals", "priors", "failures", "games"})
+# A walk over a whole table that is the question itself: its rows are all asked for, in the order of its key.
+WHOLE = {
+    "positions": (columns.POSITION_ROWS, "count(*) FROM positions", "FROM positions p JOIN games g"),
+    "games": (columns.GAMES, "count(*) FROM games"),
+}
+Work = Callable[[Store, Path], object]
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store that all commands find something in."""
+    copied = tmp_path_factory.mktemp("plans") / "store.db"
+    shutil.copy(SAMPLE, copied)
+    Store.open(copied, write=True).close()  # brings it to the present version
+    return copied
+
+
+def stats(store: Store, folder: Path) -> object:
+    found = store.stats(threshold=THRESHOLD)
+    return found, summary.sections(store, store.candidates(THRESHOLD), THRESHOLD)
+
+
+def books(store: Store, folder: Path) -> object:
+    return write_books(store, BookOptions(threshold=THRESHOLD, confirmed=True), folder / "book")
+
+
+def plots(store: Store, folder: Path) -> object:
+    kinds = ("scatter", "hexbin", "calibration", "by-phase", "by-men", "by-label", "recall", "survival")
+    return [figures.draw(kind, store, threshold=THRESHOLD) if "threshold" in figures.KINDS[kind].options
+            else figures.draw(kind, store) for kind in kinds]  # fmt: skip
+
+
+def page(store: Store, folder: Path) -> object:
+    return report.write(store, folder / "report.html", threshold=THRESHOLD, points=200)
+
+
+def show(store: Store, folder: Path) -> object:
+    net_id, oracle_id = store.pick()
+    return one_position(store, 3, net_id, oracle_id), played_from(store, 3)
+
+
+def export(store: Store, folder: Path) -> object:
+    return store.frame()
+
+
+WORKS: dict[str, Work] = {
+    "stats": stats, "books": books, "plots": plots, "report": page, "show": show, "export": export,
+}  # fmt: skip
+
+
+def statements(path: Path, work: Work, folder: Path) -> list[str]:
+    """What `work` asks the store, with its parameters filled in, each statement once."""
+    asked: dict[str, None] = {}
+    with Store.open(path) as store:
+        store.connection.set_trace_callback(lambda text: asked.setdefault(text))
+        work(store, folder)
+        store.connection.set_trace_callback(None)
+    return [text for text in asked if text.lstrip().upper().startswith(("SELECT", "WITH"))]
+
+
+def steps(connection: sqlite3.Connection, statement: str) -> Iterator[str]:
+    """The steps of the plan, tables by their own names."""
+    aliases = {alias: table for table, alias in re.findall(r"\b(?:FROM|JOIN)\s+(\w+)\s+(?:AS\s+)?(\w)\b", statement)}
+    for *_, detail in connection.execute(f"EXPLAIN QUERY PLAN {statement}"):
+        yield re.sub(r"^(SCAN|SEARCH) (\w+)", lambda m: f"{m[1]} {aliases.get(m[2], m[2])}", detail)
+
+
+def faults(connection: sqlite3.Connection, statement: str) -> list[str]:
+    """Steps that look at all rows of a large table for no reason, and sorts of such rows."""
+    plain = " ".join(statement.split())
+    found = []
+    for step in steps(connection, statement):
+        table = re.match(r"SCAN (\w+)", step)
+        if table and table[1] in LARGE and not any(" ".join(each.split()) in plain for each in WHOLE.get(table[1], ())):
+            found.append(step)
+        # Of the names of archives, and of rows found one by one through a list, there are few.
+        few = (
+            "DISTINCT source" in plain or "json_each" in plain or "GROUP BY g.source" in plain or "FROM plays" in plain
+        )
+        if "TEMP B-TREE" in step and not few:
+            found.append(step)
+    return found
+
+
+@pytest.mark.parametrize("name", WORKS)
+def test_no_command_looks_at_more_than_it_must(name: str, path: Path, tmp_path: Path) -> None:
+    asked = statements(path, WORKS[name], tmp_path)
+    assert len(asked) > 3
+    with Store.open(path) as store:
+        bad = {text: found for text in asked if (found := faults(store.connection, text))}
+    assert bad == {}
+
+
+def test_the_constants_of_the_modules_are_what_runs(path: Path, tmp_path: Path) -> None:
+    asked = [" ".join(text.split()) for name in ("stats", "plots") for text in statements(path, WORKS[name], tmp_path)]
+    of_columns = (columns.NET_ROWS, columns.DEEP_ROWS, columns.CUTS, columns.SOME_ROWS, columns.POSITION_ROWS,
+                  columns.GAMES, columns.WORD_ROWS)  # fmt: skip
+    for constant in (*of_columns, screening.WAYS, screening.STAGES, picking.SCORED):
+        pattern = re.escape(" ".join(constant.split()))
+        pattern = re.sub(r":\w+|\\\?", "('[^']*'|[0-9]+)", pattern)
+        assert any(re.search(pattern, text) for text in asked), constant
+
+
+def test_faults_are_found(path: Path) -> None:
+    with Store.open(path) as store:
+        assert faults(store.connection, "SELECT id FROM positions WHERE played = 'e2e4'") == ["SCAN positions"]
+        assert faults(store.connection, "SELECT position_id FROM deep_values v WHERE v.nodes > 5")[0].startswith("SCAN")
+        sorted_by = "SELECT position_id FROM net_values WHERE net_id = 1 ORDER BY q"
+        assert faults(store.connection, sorted_by) == ["USE TEMP B-TREE FOR ORDER BY"]
+        assert faults(store.connection, "SELECT q FROM net_values WHERE net_id = 1 AND position_id = 3") == []
+
+
+def test_words_come_from_their_index(path: Path) -> None:
+    with Store.open(path) as store:
+        plan = list(steps(store.connection, columns.WORD_ROWS.replace(":phase", "'endgame'").replace(":side", "'w'")))
+    assert plan == ["SEARCH positions USING COVERING INDEX positions_by_phase (phase=? AND side=?)"]

@@ -1,0 +1,263 @@
+"""The numbers of scored positions, a column at a time.
+
+Each table is walked once, in the order of its key, and put beside the others here: SQLite would look every position up
+in every other table, and a million rows of Python objects would take ten times the memory of the arrays.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain, product
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from valuerepair.store.phases import PHASES
+from valuerepair.store.rows import FULL, unsigned
+
+Floats = NDArray[np.float64]
+Ids = NDArray[np.int64]
+
+_CHUNK_ROWS = 20_000
+NET_ROWS = "FROM net_values WHERE net_id = :net ORDER BY position_id"
+DEEP_ROWS = f"FROM deep_values WHERE oracle_id = :oracle AND stage = '{FULL}' ORDER BY position_id"
+POSITION_ROWS = "FROM positions ORDER BY id"
+# By way of the index on both, whose entries are a few bytes: a position's row holds its whole history.
+WORD_ROWS = "SELECT id FROM positions WHERE phase = :phase AND side = :side ORDER BY id"
+GAMES = "SELECT id, number, source FROM games"
+CUTS = """
+SELECT position_id, searched, probability FROM screened
+WHERE net_id = :net AND oracle_id = :oracle AND cut_at IS NOT NULL ORDER BY position_id
+"""
+# Column -> what it is in its table.
+_NET = {"net_q": "q", "net_w": "w", "net_d": "d", "net_l": "l", "net_entropy": "entropy"}
+_DEEP = {
+    "nodes": "nodes", "depth": "depth", "time_ms": "time_ms", "cp": "cp", "mate": "mate",
+    "deep_w": "w", "deep_d": "d", "deep_l": "l", "deep_own_q": "q",
+}  # fmt: skip
+_POSITION = {
+    "ply": "ply", "pieces": "pieces", "history_known": "history_known", "eval_cp": "eval_cp", "eval_mate": "eval_mate",
+    "game_id": "game_id",
+}  # fmt: skip
+_WORDS = ("side", "phase")
+_GAME = ("game", "source")
+_SIDES = ("w", "b")
+_WHOLE = frozenset({"position_id", "ply", "pieces", "game", "game_id", "nodes", "depth", "time_ms"})
+NUMBERS = ("position_id", "key", *_POSITION, *_GAME, *_NET, *_DEEP, "weight", *_WORDS)
+
+
+class KeepingConnection(sqlite3.Connection):
+    """A connection that keeps the columns read last, for as long as the store is as it was."""
+
+    kept: _Kept | None = None
+
+
+class _Kept(NamedTuple):
+    """Columns by name of the rows scored by a net and an oracle, and the state of the store that they are of."""
+
+    state: tuple[int, int]
+    pair: tuple[int, int]
+    columns: dict[str, NDArray[Any]]
+
+
+def columns(
+    connection: sqlite3.Connection, net_id: int, oracle_id: int, names: Iterable[str]
+) -> Mapping[str, NDArray[Any]]:
+    """Columns by name, and position_id; [n] each, a row for each position scored by both, by position_id.
+
+    `names` are some of `NUMBERS`: those of `queries.frame`, with `deep_own_q`, the Q that an engine gives itself.
+    Whole numbers that may be missing are floats, NaN for nothing; side, phase and source are objects.
+    The arrays are not to be written to: they may be given again, as long as nothing in the store has changed.
+    """
+    kept = _kept(connection, (net_id, oracle_id))
+    wanted = [name for name in names if name not in kept]
+    if "position_id" not in kept:
+        wanted += [name for name in ("net_q",) if name not in wanted]
+    if wanted:
+        reader = _Reader(connection, {"net": net_id, "oracle": oracle_id}, kept)
+        for name, column in reader.read(wanted):
+            column.flags.writeable = False
+            kept[name] = column
+    return MappingProxyType(kept)
+
+
+def _kept(connection: sqlite3.Connection, pair: tuple[int, int]) -> dict[str, NDArray[Any]]:
+    """What is known already and still true."""
+    if not isinstance(connection, KeepingConnection):
+        return {}
+    # The first changes when another connection commits, the second when this one writes.
+    state = (int(connection.execute("PRAGMA data_version").fetchone()[0]), connection.total_changes)
+    if connection.kept is None or connection.kept.state != state or connection.kept.pair != pair:
+        connection.kept = _Kept(state, pair, {})
+    return connection.kept.columns
+
+
+class _Reader:
+    """Reads columns of the rows that both tables of values have; `known` are those that were read before."""
+
+    def __init__(
+        self, connection: sqlite3.Connection, asked: Mapping[str, int], known: Mapping[str, NDArray[Any]]
+    ) -> None:
+        self._connection, self._asked = connection, asked
+        self._ids: Ids | None = known.get("position_id")
+
+    def read(self, names: Sequence[str]) -> Iterator[tuple[str, NDArray[Any]]]:
+        net, deep = ([name for name in names if name in of] for of in (_NET, _DEEP))
+        if self._ids is None:
+            yield from self._both(net, deep)
+        else:
+            for of, chosen, rows in ((_NET, net, NET_ROWS), (_DEEP, deep, DEEP_ROWS)):
+                if chosen:
+                    ids, found = self._table("position_id", of, chosen, rows)
+                    yield from self._at(ids, found)
+        assert self._ids is not None
+        yield from self._of_positions(names)
+        if "weight" in names:
+            yield "weight", self._weights(self._ids)
+
+    def _both(self, net: Sequence[str], deep: Sequence[str]) -> Iterator[tuple[str, NDArray[Any]]]:
+        """The rows that both have, and their columns."""
+        net_ids, of_net = self._table("position_id", _NET, net, NET_ROWS)
+        deep_ids, of_deep = self._table("position_id", _DEEP, deep, DEEP_ROWS)
+        self._ids = deep_ids[_places(net_ids, deep_ids)[1]]
+        yield "position_id", self._ids
+        yield from self._at(net_ids, of_net)
+        yield from self._at(deep_ids, of_deep)
+
+    def _at(self, ids: Ids, found: Mapping[str, Floats]) -> Iterator[tuple[str, NDArray[Any]]]:
+        """Columns of the rows `ids`, brought into the order of the scored ones, which are all among them."""
+        assert self._ids is not None
+        same = len(ids) == len(self._ids)
+        places = None if same else np.searchsorted(ids, self._ids)
+        for name, column in found.items():
+            cells = column if places is None else column[places]
+            yield name, cells.astype(np.int64) if name in _WHOLE else cells.astype(np.float64)
+
+    def _of_positions(self, names: Sequence[str]) -> Iterator[tuple[str, NDArray[Any]]]:
+        assert self._ids is not None
+        if set(names) & set(_WORDS):
+            yield from zip(_WORDS, self._words(self._ids), strict=True)
+        if "key" in names:
+            ids, keys = _whole(self._connection, f"SELECT id, key {POSITION_ROWS}")
+            yield "key", keys[np.searchsorted(ids, self._ids)].view(np.uint64)
+        wanted = {name for name in names if name in _POSITION}
+        wanted |= {"game_id"} if set(names) & set(_GAME) else set()
+        if not wanted:
+            return
+        ids, cells = self._table("id", _POSITION, sorted(wanted), POSITION_ROWS)
+        for name, column in self._at(ids, cells):
+            yield name, column != 0 if name == "history_known" else column
+            if name == "game_id" and set(names) & set(_GAME):
+                yield from self._of_games(column)
+
+    def _words(self, ids: Ids) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Side to move and phase."""
+        side, phase = np.empty(len(ids), object), np.empty(len(ids), object)
+        for one, other in product(_SIDES, PHASES):
+            (found,) = _whole(self._connection, WORD_ROWS, {"side": one, "phase": other})
+            rows = _places(found, ids)[1]
+            side[rows], phase[rows] = one, other
+        return side, phase
+
+    def _of_games(self, game_ids: Ids) -> Iterator[tuple[str, NDArray[Any]]]:
+        rows = self._connection.execute(GAMES).fetchall()
+        ids, numbers = (np.array([row[i] for row in rows], np.int64) for i in (0, 1))
+        order = np.argsort(ids)
+        places = order[np.searchsorted(ids, game_ids, sorter=order)]
+        sources = np.empty(len(rows), object)
+        sources[:] = [row[2] for row in rows]
+        yield "game", numbers[places]
+        yield "source", sources[places]
+
+    def _weights(self, ids: Ids) -> Floats:
+        """How many positions each row stands for, see `queries.frame`.
+
+        One that the ladder would have cut but had searched all the same stands for all like it; together for all that
+        it cut or would have cut.
+        """
+        weights = np.ones(len(ids))
+        numbers, found = self._table("position_id", _CUT, tuple(_CUT), CUTS)
+        searched, probability = found["searched"] != 0, found["probability"]
+        standing = float((searched / probability).sum()) or 1.0  # where none was searched, none stands for any
+        each = np.where(searched, len(numbers) / standing / probability, 0.0)
+        of_cuts, of_rows = _places(numbers, ids)
+        weights[of_rows] = each[of_cuts]
+        return weights
+
+    def _table(
+        self, number: str, of: Mapping[str, str], names: Sequence[str], rows: str
+    ) -> tuple[Ids, dict[str, Floats]]:
+        """Positions' numbers, ascending, and columns of a table, or of what `rows` selects."""
+        query = rows if rows is CUTS else f"SELECT {', '.join([number, *(of[name] for name in names)])} {rows}"
+        cells = read_cells(self._connection, query, self._asked, 1 + len(names))
+        return cells[:, 0].astype(np.int64), dict(zip(names, cells[:, 1:].T, strict=True))
+
+
+_CUT = {"searched": "searched", "probability": "probability"}
+SOME_ROWS = f"""
+FROM json_each(:ids) j
+CROSS JOIN deep_values v ON v.oracle_id = :oracle AND v.stage = '{FULL}' AND v.position_id = j.value
+CROSS JOIN net_values n ON n.net_id = :net AND n.position_id = j.value
+CROSS JOIN positions p ON p.id = j.value
+CROSS JOIN games g ON g.id = p.game_id
+ORDER BY j.key
+"""
+_SOME = {
+    **{name: f"n.{cell}" for name, cell in _NET.items()},
+    **{name: f"v.{cell}" for name, cell in _DEEP.items()},
+    **{name: f"p.{cell}" for name, cell in _POSITION.items()},
+    "position_id": "p.id", "key": "p.key", "side": "p.side", "phase": "p.phase", "game": "g.number",
+    "source": "g.source",
+}  # fmt: skip
+
+
+def some(
+    connection: sqlite3.Connection, net_id: int, oracle_id: int, names: Sequence[str], ids: Ids
+) -> dict[str, NDArray[Any]]:
+    """`columns` of the rows `ids` [n] only, which are scored by both, in their order. All but the weight."""
+    asked = {"net": net_id, "oracle": oracle_id, "ids": json.dumps(ids.tolist())}
+    rows = connection.execute(f"SELECT {', '.join(_SOME[name] for name in names)} {SOME_ROWS}", asked).fetchall()
+    cells = zip(*rows, strict=True) if rows else [()] * len(names)
+    return {name: _column(name, column) for name, column in zip(names, cells, strict=True)}
+
+
+def _column(name: str, cells: Sequence[Any]) -> NDArray[Any]:
+    if name == "key":
+        return unsigned(list(cells))
+    if name in (*_WORDS, "source"):
+        words = np.empty(len(cells), object)
+        words[:] = cells
+        return words
+    kind = np.int64 if name in _WHOLE else np.bool_ if name == "history_known" else np.float64
+    return np.array(cells, kind)
+
+
+def _places(some: Ids, others: Ids) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Where the numbers that both have stand in each; both are ascending."""
+    if not len(some) or not len(others):
+        return np.empty(0, np.intp), np.empty(0, np.intp)
+    places = np.minimum(np.searchsorted(some, others), len(some) - 1)
+    there = np.flatnonzero(some[places] == others)
+    return places[there], there
+
+
+def read_cells(connection: sqlite3.Connection, query: str, asked: Mapping[str, Any], width: int) -> Floats:
+    """[n, width] cells of a query as floats, NaN for NULL. Whole numbers up to 2^53 stay exact: all but board keys."""
+    cursor, parts = connection.execute(query, asked), []
+    while rows := cursor.fetchmany(_CHUNK_ROWS):
+        flat = np.fromiter(chain.from_iterable(rows), np.float64, width * len(rows))
+        parts.append(flat.reshape(-1, width))
+    return np.concatenate(parts) if parts else np.empty((0, width))
+
+
+def _whole(connection: sqlite3.Connection, query: str, asked: Mapping[str, Any] = MappingProxyType({})) -> list[Ids]:
+    """The columns of a query of whole numbers, none of them missing."""
+    cursor, parts = connection.execute(query, dict(asked)), []
+    width = len(cursor.description)
+    while rows := cursor.fetchmany(_CHUNK_ROWS):
+        parts.append(np.fromiter(chain.from_iterable(rows), np.int64, width * len(rows)).reshape(-1, width))
+    return list(np.ascontiguousarray(np.concatenate(parts).T)) if parts else [np.empty(0, np.int64)] * width
