@@ -30,6 +30,9 @@ def launch(pipe: int, parent: int, command: list[str]) -> None:
         import ctypes
 
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    # Should memory run out, the kernel takes an engine, which is started again, and not us.
+    with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as score:
+        score.write("800")
     if os.getppid() != parent:
         sys.exit(CANNOT_RUN)  # our parent died before the request to be killed with it took effect
     # Python ignores SIGPIPE, and an ignored signal stays ignored in the program it becomes.
