@@ -8,6 +8,7 @@ at least N moves. With ``play`` (and python-chess) it plays legal moves: mate if
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -73,6 +74,11 @@ def misbehave(position: str) -> None:
     if wanted("endless-line-on", position):
         while True:
             sys.stdout.write("x" * 65536)
+    if wanted("leak-on", position):  # until the limit that it sets itself, as `ulimit -v` would
+        resource.setrlimit(resource.RLIMIT_AS, (1 << 28, 1 << 28))
+        held = []
+        while True:
+            held.append(bytearray(1 << 20))
     if wanted("error-on", position):
         say("error The file seems to be unparseable.")
         time.sleep(600)

@@ -1,0 +1,105 @@
+"""``python -m tests.soak [MINUTES]``: mining and matches with scripted engines, again and again, and nothing may grow.
+
+Every round mines a new archive into a new store with crashing engines, and plays a match with engines of its own; after
+each, memory, open files, threads and children are noted. After the first quarter of the time all must stay flat.
+"""
+
+from __future__ import annotations
+
+import gc
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+from tests.match_doubles import FAKE
+from tests.mining_doubles import KeyNet, random_games
+from valuerepair.archives import SampleOptions
+from valuerepair.deep.uci_oracle import UciOracle, UciOracleSetup
+from valuerepair.engines.uci import EngineSetup
+from valuerepair.mining import MineOptions, mine
+from valuerepair.play.pgn import read_written
+from valuerepair.store import Store
+
+MORE_MEMORY = 64 << 20  # bytes that may come after the first quarter: caches of compiled kernels, SQLite's pages
+MORE_FILES = 4
+
+
+@dataclass(frozen=True)
+class Sample:
+    """What the process holds after a round."""
+
+    seconds: float
+    memory: int
+    files: int
+    threads: int
+    children: int
+    zombies: int
+
+
+def look(started: float) -> Sample:
+    gc.collect()
+    process = psutil.Process()
+    children = process.children(recursive=True)
+    zombies = sum(child.status() == psutil.STATUS_ZOMBIE for child in children)
+    memory = process.memory_info().rss
+    return Sample(time.monotonic() - started, memory, process.num_fds(), process.num_threads(), len(children), zombies)
+
+
+def one_round(folder: Path, number: int) -> int:
+    """Mines a new archive with engines of which some crash; the positions scored or failed."""
+    archive = random_games(folder / f"{number}.pgn", 20, seed=number, plies=30)
+    setup = UciOracleSetup(
+        "uci", EngineSetup(sys.executable, (FAKE, "play", "crash-on=d7d6")), {"nodes": 9}, 5.0, timeout=2.0
+    )
+    with Store.open(folder / f"{number}.db", create=True) as store, UciOracle(setup, 2) as oracle:
+        options = MineOptions(sample=SampleOptions(per_game=3), screen=None)
+        found = mine([str(archive)], options, store, KeyNet(), oracle).report.positions
+        assert len(store.frame()) > 0
+    match(folder / f"{number}-match.pgn")
+    return found
+
+
+def match(path: Path) -> None:
+    """A match by the command, in this process, so that what it leaves behind is seen."""
+    from click.testing import CliRunner
+
+    from tests.match_doubles import fake_side, write_book
+    from valuerepair.cli import cli
+
+    book = write_book(path.with_suffix(".book.pgn"), 2)
+    arguments = ["match", fake_side("one"), fake_side("two"), "--openings", str(book), "--nodes", "9", "-o", str(path)]
+    done = CliRunner().invoke(cli, arguments)
+    assert done.exit_code == 0, done.output
+    assert len(read_written(path)[0]) == 4
+
+
+def soak(minutes: float) -> list[Sample]:
+    """Rounds for so long; raises AssertionError where something grew."""
+    started, samples = time.monotonic(), []
+    number = positions = 0
+    while not samples or samples[-1].seconds < 60 * minutes:
+        with tempfile.TemporaryDirectory() as folder:
+            positions += one_round(Path(folder), number)
+        samples.append(look(started))
+        number += 1
+    warm = [sample for sample in samples if sample.seconds >= 15 * minutes]
+    first, last = warm[0], warm[-1]
+    print(
+        f"{number} rounds in {last.seconds / 60:.1f} min, {positions:,} positions, {4 * number} games; after the first "
+        f"quarter: memory {first.memory >> 20} to {last.memory >> 20} MiB (most {max(s.memory for s in warm) >> 20}), "
+        f"files {first.files} to {last.files}, threads {first.threads} to {last.threads}, "
+        f"children {first.children} to {last.children}, zombies at most {max(s.zombies for s in warm)}"
+    )
+    assert max(sample.memory for sample in warm) < first.memory + MORE_MEMORY
+    assert max(sample.files for sample in warm) <= first.files + MORE_FILES
+    assert max(sample.children for sample in warm) <= first.children
+    assert not any(sample.zombies for sample in warm)
+    return samples
+
+
+if __name__ == "__main__":
+    soak(float((sys.argv[1:] or ["30"])[0]))

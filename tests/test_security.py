@@ -1,0 +1,91 @@
+"""What the program never does with what it is given: unpickle, evaluate, hand to a shell, write outside a folder."""
+
+from __future__ import annotations
+
+import ast
+import io
+import subprocess
+import tarfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from valuerepair.archives import ReadReport, SampleOptions, sample
+from valuerepair.engines.process import EngineFailure, LineProcess
+
+PACKAGE = Path(__file__).parents[1] / "valuerepair"
+FORBIDDEN_MODULES = {"pickle", "cPickle", "dill", "cloudpickle", "marshal", "shelve", "torch", "joblib", "yaml"}
+FORBIDDEN_CALLS = {"eval", "exec", "os.system", "os.popen", "subprocess.getoutput", "pd.read_pickle"}
+CLOCKS = {"time.time", "datetime.now", "datetime.datetime.now"}
+# The age of files of the cache is measured by the clock that dates files.
+MAY_LOOK_AT_THE_CLOCK = {"board/jit.py"}
+
+
+def called(tree: ast.AST) -> Iterator[tuple[str, ast.Call]]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call):
+            yield ast.unparse(node.func), node
+
+
+def imported(tree: ast.AST) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name.split(".")[0] for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            yield node.module.split(".")[0]
+
+
+@pytest.mark.parametrize("path", sorted(PACKAGE.rglob("*.py")), ids=lambda path: path.relative_to(PACKAGE).as_posix())
+def test_no_file_is_unpickled_and_no_text_is_run(path: Path) -> None:
+    tree = ast.parse(path.read_text("utf-8"))
+    assert not FORBIDDEN_MODULES & set(imported(tree))
+    for name, call in called(tree):
+        assert name not in FORBIDDEN_CALLS, f"line {call.lineno}"
+        assert not name.endswith((".extractall", ".extract")), f"line {call.lineno}: names of an archive are written to"
+        named = {keyword.arg: ast.unparse(keyword.value) for keyword in call.keywords}
+        assert named.get("shell", "False") == "False", f"line {call.lineno}: a shell"
+        assert named.get("allow_pickle", "False") == "False", f"line {call.lineno}: pickles"
+
+
+@pytest.mark.parametrize("path", sorted(PACKAGE.rglob("*.py")), ids=lambda path: path.relative_to(PACKAGE).as_posix())
+def test_intervals_are_measured_by_a_clock_that_does_not_jump(path: Path) -> None:
+    """The calendar is asked for dates that are written down, and subtracted nowhere."""
+    if path.relative_to(PACKAGE).as_posix() in MAY_LOOK_AT_THE_CLOCK:
+        return
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Sub | ast.Add):
+            names = {name for name, _ in called(node)}
+            assert not CLOCKS & names, f"line {node.lineno}"
+
+
+def test_the_path_of_an_engine_is_no_command_line(tmp_path: Path) -> None:
+    mark = tmp_path / "mark"
+    for path in (f"/bin/sh -c 'touch {mark}'", f"/bin/true; touch {mark}", f"$(touch {mark})"):
+        engine = LineProcess([path])
+        with pytest.raises(EngineFailure):
+            engine.read_line(time.monotonic() + 20)
+        engine.kill()
+    assert not mark.exists()
+
+
+def test_names_in_a_tar_write_nothing(tmp_path: Path) -> None:
+    """Members are read in memory only: names that lead elsewhere are names."""
+    inside = tmp_path / "inside"
+    inside.mkdir()
+    with tarfile.open(inside / "a.tar", "w") as tar:
+        for name in ("../escaped.gz", "/tmp/escaped-absolute.gz", "ok/game_1.gz"):
+            content = b"\6\0\0\0" + bytes(100)
+            info = tarfile.TarInfo(name)
+            info.size = len(content)
+            tar.addfile(info, io.BytesIO(content))
+        link = tarfile.TarInfo("link.gz")
+        link.type, link.linkname = tarfile.SYMTYPE, "/etc/passwd"
+        tar.addfile(link)
+    before = subprocess.run(["find", str(tmp_path)], capture_output=True, check=True).stdout
+    report = ReadReport()
+    list(sample([str(inside / "a.tar")], SampleOptions(), report))
+    assert report.games == 3
+    assert subprocess.run(["find", str(tmp_path)], capture_output=True, check=True).stdout == before
+    assert not Path("/tmp/escaped-absolute.gz").exists()
