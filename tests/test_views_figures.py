@@ -11,7 +11,9 @@ import numpy as np
 import pandas as pd
 import pytest
 from click.testing import CliRunner
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.text import Text
 from statsmodels.stats.proportion import proportion_confint
 
 from tests.climbing_doubles import THRESHOLD, ClimbingOracle, climb_by_key, ladder_options, options_for
@@ -19,12 +21,13 @@ from tests.figure_parts import artist, band, bars, has, line, margins, words
 from tests.mining_doubles import mine_by_key, random_games
 from valuerepair.candidates.labelled import labels_of, names
 from valuerepair.cli import cli
+from valuerepair.deep.screen_fit import CurvePoint
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.store import Store
 from valuerepair.store.plays import Play, add_plays
 from valuerepair.store.rates import weighted
 from valuerepair.store.rows import RunRecord
-from valuerepair.views import figures, style
+from valuerepair.views import figures, ladder, style
 from valuerepair.views.calibration import BINS
 
 OF_STORE = [name for name, kind in figures.KINDS.items() if kind.reads == figures.STORE]
@@ -110,7 +113,45 @@ def test_residuals_are_the_scatter_less_the_diagonal(db: Path, frame: pd.DataFra
     assert np.abs(unweighted - y).max() > 0.02
 
 
+def heading(axes: Axes) -> Text:
+    [found] = [text for text in axes.findobj(Text) if text.get_text() == axes.get_title("left") != ""]
+    assert isinstance(found, Text)
+    return found
+
+
+def test_words_below_a_title_stay_within_the_figure_and_leave_the_plot_its_width(db: Path) -> None:
+    """Names of nets and where alpha is from may be long."""
+    with style.house_style():
+        widths = []
+        for words in (
+            "short",
+            "a-net-with-a-long-name · stockfish 15.1 nodes=1000000 · alpha 170, default" + 9 * " as few so far",
+        ):
+            figure, axes = style.new_figure(6.4, 7.1)
+            axes.set(xlabel="x", ylabel="y")
+            style.title(axes, "Title", words, "and another line")
+            figure.draw_without_rendering()
+            assert " ".join(text.get_text() for text in axes.texts[::-1]).replace(" ·", "") == (
+                f"{words} and another line".replace(" ·", "")
+            )
+            ends = [text.get_window_extent().x1 for text in axes.texts]
+            assert max(ends) <= figure.bbox.width
+            assert heading(axes).get_window_extent().y1 <= figure.bbox.height
+            widths.append(axes.get_position().width)
+    assert widths[0] == pytest.approx(widths[1], abs=0.01)
+    for kind in OF_POSITIONS:
+        figure = draw(kind, db)
+        figure.draw_without_rendering()
+        assert all(text.get_window_extent().x1 <= figure.bbox.width for text in figure.axes[0].texts), kind
+        assert heading(figure.axes[0]).get_window_extent().y1 <= figure.bbox.height, kind
+
+
 # -- rates ------------------------------------------------------------------------------------------------------------
+
+
+def test_rates_end_where_the_disagreements_do(db: Path, frame: pd.DataFrame) -> None:
+    right = draw("rate", db).axes[0].get_xlim()[1]
+    assert right == pytest.approx(np.floor(frame["disagreement"].abs().max() * 20) / 20 + 0.1)
 
 
 def hajek(hits: pd.Series[bool], weight: pd.Series[float]) -> float:
@@ -203,6 +244,23 @@ def test_survival(db: Path, frame: pd.DataFrame) -> None:
     assert survived / mass == pytest.approx(passages[~failed]["cut_at"].isna().mean(), abs=0.02)
     candidates, others = line(figure, "candidates")[1][-1], line(figure, "others")[1][-1]
     assert candidates > others
+
+
+def test_numbers_of_recall_do_not_cover_one_another() -> None:
+    points = [
+        CurvePoint(wanted, share, 1.0, 3, 3)
+        for wanted, share in ((0.8, 0.2), (0.9, 0.201), (0.95, 0.21), (0.98, 0.25), (0.99, 0.27))
+    ]
+    with style.house_style():
+        figure, axes = style.new_figure(7.0, 5.2)
+        ladder._draw_curve(axes, points)
+        axes.plot(1, 1)
+        axes.set_xscale("log")
+        figure.draw_without_rendering()
+        boxes = [text.get_window_extent() for text in axes.texts]
+    assert axes.texts[0].get_text().startswith("0.8 to ")
+    assert axes.texts[-1].get_text().endswith("0.99")
+    assert not any(a.overlaps(b) for i, a in enumerate(boxes) for b in boxes[:i])
 
 
 def test_recall_is_that_of_vr_fit_screen_and_vr_stats(db: Path) -> None:

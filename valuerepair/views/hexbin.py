@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 from matplotlib.colors import LogNorm
+from matplotlib.ticker import FuncFormatter
 
 from valuerepair.store import Store
 from valuerepair.views import style
@@ -36,7 +37,7 @@ def drawing(store: Store, asked: Asked) -> Drawing:
             axes.plot(ends, ends + shift, color=style.GREY, lw=0.9, ls=":", gid=gid)
         draw_line(axes, rows, rows.net, "lowess of net Q", style.VERMILLION)
         label_axes(axes, frame)
-        bar = figure.colorbar(cells, ax=axes, shrink=0.8)
+        bar = figure.colorbar(cells, ax=axes, shrink=0.8, format=FuncFormatter(lambda count, _: f"{count:,g}"))
         bar.set_label("positions, by weight" if rows.weighted else "positions")
         lines = [line for line in axes.lines if line.get_gid() == "lowess"]
         if lines:

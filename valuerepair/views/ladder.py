@@ -51,7 +51,7 @@ def recall(store: Store, asked: Asked) -> Drawing:
         axes.minorticks_off()
         axes.yaxis.set_major_formatter(FuncFormatter(lambda share, _: f"{100 * share:g} %"))
         axes.set(xlabel="nodes, as a share of searching all in full", ylabel="recall of candidates")
-        axes.legend(loc="lower right")
+        figure.legend(loc="outside lower center", ncols=3)  # intervals may be anywhere in the axes
         screen = table.screen
         words = (
             f"{screen.positions:,} positions searched in full, {screen.positives:,} candidates at {asked.threshold:g}"
@@ -68,9 +68,29 @@ def _draw_curve(axes: Axes, points: Sequence[CurvePoint]) -> None:
     bounds = [proportion_confint(p.recall * p.positives, p.positives, method="wilson") for p in known]
     axes.vlines(x, [low for low, _ in bounds], [high for _, high in bounds], style.SKY, lw=0.9, gid="curve-intervals")
     axes.plot(x, y, "o", ls="-", lw=1.2, ms=5, color=style.BLUE, gid="curve", label="ladder, cross-validated")
-    for point in known:
-        axes.annotate(f"{point.wanted:g}", (point.share, point.recall), xytext=(4, -9), textcoords="offset points",
-                      fontsize=7)  # fmt: skip
+    height = max((1 - low for low, _ in bounds), default=1.0)
+    for words, point in _numbers(known, height):
+        axes.annotate(words, (point.share, point.recall), xytext=(4, -9), textcoords="offset points", fontsize=7)
+
+
+def _numbers(points: Sequence[CurvePoint], height: float) -> list[tuple[str, CurvePoint]]:
+    """The recalls wanted, each at its point; points of which the numbers would cover one another share a range.
+
+    `height` is what the vertical axis covers, the horizontal one is logarithmic and ends at 1.
+    """
+    written: list[tuple[str, CurvePoint]] = []
+    waiting = sorted(points, key=lambda point: point.share)
+    span = -math.log(waiting[0].share) if waiting else 1.0
+    while waiting:
+        first = last = waiting.pop(0)
+        room = 0.05  # of the width: one number
+        while waiting and math.log(waiting[0].share / first.share) < room * span:
+            if abs(waiting[0].recall - first.recall) > 0.04 * height:
+                break
+            last, room = waiting.pop(0), 0.12
+        number = f"{first.wanted:g}" if last is first else f"{first.wanted:g} to {last.wanted:g}"
+        written.append((number, first))
+    return written
 
 
 # -- survival ---------------------------------------------------------------------------------------------------------
@@ -114,7 +134,7 @@ def survival(store: Store, asked: Asked) -> Drawing:
         axes.set(ylim=(0, 1.05), xlabel="after the cut at so many nodes", ylabel=f"still on the ladder{by}")
         axes.legend(loc="lower left")
         words = f"{len(off):,} positions of known outcome, {int(off.sum()):,} candidates at {asked.threshold:g}"
-        style.title(axes, "Survival on the screening ladder", made_from(frame), f"{words}; bars: 95 % intervals")
+        style.title(axes, "Survival on the screening ladder", made_from(frame), f"{words}; lines: 95 % intervals")
     return Drawing(figure, words)
 
 
@@ -129,7 +149,8 @@ def survivors(cut_at: Floats, weight: Floats, rungs: Sequence[int]) -> list[Rate
 
 def _draw_survival(axes: Axes, rates: Sequence[Rate], colour: str, marker: str, gid: str, label: str) -> None:
     x, y = range(len(rates)), [rate.rate for rate in rates]
+    beside = 0.04 if gid == "others" else -0.04  # so that neither interval covers the other
     # All begin on it: that share has no interval.
     low, high = [rate.low for rate in rates[1:]], [rate.high for rate in rates[1:]]
-    axes.vlines(x[1:], low, high, colour, lw=0.9, gid=f"{gid}-intervals")
+    axes.vlines([at + beside for at in x[1:]], low, high, colour, lw=0.9, gid=f"{gid}-intervals")
     axes.plot(x, y, marker, ls="-", lw=1.2, ms=5, color=colour, gid=gid, label=label)

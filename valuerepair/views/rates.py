@@ -40,14 +40,16 @@ def by_threshold(store: Store, asked: Asked) -> Drawing:
     found = rows.rate(np.abs(off) >= asked.threshold)
     with style.house_style():
         figure, axes = style.new_figure(7.2, 5.2)
+        end = max(asked.threshold, 0.5)  # beyond the largest disagreement there is nothing to see
         for (gid, label, colour, marker), size in zip(_LINES, (np.abs(off), off, -off), strict=True):
             rates = [rows.rate(size >= threshold) for threshold in THRESHOLDS]
             seen = [(t, rate) for t, rate in zip(THRESHOLDS.tolist(), rates, strict=True) if rate.rate > 0]
+            end = max([end, *(t for t, _ in seen)])
             _draw_curve(axes, seen, colour, marker, gid, label)
         axes.axvline(asked.threshold, color=style.GREY, lw=0.8, ls="--", gid="threshold")
         axes.set_yscale("log")
         axes.yaxis.set_major_formatter(FuncFormatter(lambda share, _: f"{100 * share:g} %"))
-        axes.set(xlim=(0, 2), xlabel="threshold of |net Q − deep Q|", ylabel=f"share of {_of(rows)}")
+        axes.set(xlim=(0, min(end + 0.1, 2)), xlabel="threshold of |net Q − deep Q|", ylabel=f"share of {_of(rows)}")
         axes.legend(loc="upper right")
         at = f"at {asked.threshold:g}: {percent(found)}"
         style.title(axes, "Rate of candidates by threshold", made_from(frame), f"{len(off):,} positions; {at}")
@@ -153,7 +155,7 @@ def _bars(
             axes.axvline(every.rate, color=style.GREY, lw=0.9, ls="--", gid="every")
         axes.set_yticks(range(len(rates)), [name for name, _ in rates])
         axes.xaxis.set_major_formatter(FuncFormatter(lambda share, _: f"{100 * share:g} %"))
-        axes.set(xlim=(0, 1.25 * top), ylim=(len(rates) - 0.4, -0.6), xlabel=f"{label}; bars: 95 % intervals")
+        axes.set(xlim=(0, 1.25 * top), ylim=(len(rates) - 0.4, -0.6), xlabel=f"{label}; lines: 95 % intervals")
         style.title(axes, title, made_from(frame), words)
     return Drawing(figure, f"{words.removesuffix(', dashed')}; {short_scale(frame)}")
 

@@ -72,7 +72,7 @@ def draw(frame: pd.DataFrame, threshold: float = DEFAULT_THRESHOLD, *, weighted:
     above, below = rows.disagreement >= threshold, rows.disagreement <= -threshold
     counts = Counts(len(rows.net), int(above.sum()), int(below.sum()), rows.left_out)
     with style.house_style():
-        figure, axes = style.new_figure(6.4, 7.1)
+        figure, axes = style.new_figure(6.4, 7.25)
         _draw_ground(axes, threshold)
         draw_points(axes, rows.deep, rows.net, above, below)
         draw_line(axes, rows, rows.net, "lowess of net Q")

@@ -17,6 +17,7 @@ from typing import IO, Any
 from matplotlib import rc_context, rcdefaults, rcParams
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.textpath import TextPath
 
 from valuerepair.errors import UsageError
 
@@ -25,6 +26,7 @@ INK, GREY, PALE = "#222222", "#8A8A8A", "#EDEDED"
 
 FORMATS = ("png", "svg", "pdf")
 DPI = 150
+_SMALL = 7.5  # points, of the lines below a title
 RC: dict[Any, Any] = {
     "font.size": 9,
     "text.color": INK,
@@ -63,12 +65,45 @@ def new_figure(width: float, height: float) -> tuple[Figure, Axes]:
 
 
 def title(axes: Axes, text: str, *lines: str) -> None:
-    """The title at the left, and below it smaller lines that say what the plot was made from."""
-    axes.set_title(text, pad=8 + 11 * len(lines))
-    for i, line in enumerate(reversed(lines)):
-        axes.annotate(
-            line, (0, 1), xytext=(0, 5 + 11 * i), xycoords="axes fraction", textcoords="offset points", fontsize=7.5
+    """The title at the left, and below it smaller lines that say what the plot was made from.
+
+    A line that is wider than the figure goes on below; it would be cut, and take its width from the plot.
+    """
+    fitting = [part for line in lines for part in _wrapped(line, axes.figure.bbox.width / axes.figure.dpi * 72)]
+    axes.set_title(text, pad=8 + 11 * len(fitting))
+    for i, line in enumerate(reversed(fitting)):
+        words = axes.annotate(
+            line,
+            (0, 1),
+            xytext=(0, 5 + 11 * i),
+            xycoords="axes fraction",
+            textcoords="offset points",
+            fontsize=_SMALL,
         )
+        words.set_in_layout(False)  # the title's pad keeps their place, and their length is no width of the plot
+
+
+def _wrapped(line: str, figure_width: float) -> list[str]:
+    """A small line in parts that fit a figure of that width (points), broken at blanks, at dots and colons if it can.
+
+    What is left of the axes (their labels) is a tenth of the figure and rarely more than an inch.
+    """
+    room = figure_width - max(0.1 * figure_width, 72) if figure_width > 500 else 0.85 * figure_width
+    parts: list[str] = []
+    while _width(line) > room:
+        blanks = [i for i, letter in enumerate(line) if letter == " " and _width(line[:i]) <= room]
+        good = [i for i in blanks if line[i - 1] in "·,;:"]
+        if not blanks:
+            break  # one long word: a name is not torn
+        at = max(good or blanks)
+        parts.append(line[:at].removesuffix(" ·"))
+        line = line[at + 1 :]
+    return [*parts, line]
+
+
+def _width(line: str) -> float:
+    """In points, as a small line below a title."""
+    return float(TextPath((0, 0), line, size=_SMALL).get_extents().width) if line.strip() else 0.0
 
 
 def format_of(path: str | os.PathLike[str]) -> str:
