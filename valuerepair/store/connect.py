@@ -58,7 +58,7 @@ def _explain(path: str, message: str) -> str:
         return f"{path} cannot be opened for this: no permission for the file or its folder; give another --db"
     if "locked" in message:
         return f"{path} is locked by another program; wait until it is done"
-    if "malformed" in message:
+    if "malformed" in message or "Could not decode" in message:
         return f"{path} is damaged ({message}); `sqlite3 {path} .recover` may save what is left"
     return f"{path}: {message}"
 
