@@ -79,7 +79,8 @@ def match(path: Path) -> None:
 
 def soak(minutes: float) -> list[Sample]:
     """Rounds for so long; raises AssertionError where something grew."""
-    started, samples = time.monotonic(), []
+    started = time.monotonic()
+    samples: list[Sample] = []
     number = positions = 0
     while not samples or samples[-1].seconds < 60 * minutes:
         with tempfile.TemporaryDirectory() as folder:
