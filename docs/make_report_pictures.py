@@ -9,7 +9,7 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))
 
-from tests.browser import Visit, browser, visit  # noqa: E402  # found only from the project's root
+from tests.report.browser import Visit, browser, visit  # noqa: E402  # found only from the project's root
 from valuerepair.store import Store  # noqa: E402
 from valuerepair.views import report  # noqa: E402
 

@@ -10,7 +10,7 @@ import chess.engine
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy.stats import entropy
@@ -232,3 +232,28 @@ def test_words_that_are_missing_are_none_and_numbers_nan() -> None:
     assert [found[name] for name in words] == [None] * 7
     assert all(np.isnan(found[name]) for name in ("oracle_move_p", "played_move_rank", "top_move_p", "wdl_kl"))
     assert (found["material"], found["material_family"], found["balance"]) == ("KPvK", "KvK", 1)
+
+
+# -- which expected lines are followed
+
+
+@settings(deadline=None)
+@given(
+    st.floats(-1, 1),
+    st.one_of(st.floats(-1, 1), st.sampled_from([0.0, 0.05, -0.05, 0.2, -0.2, 0.5, -0.5])),
+    st.one_of(st.just(float("nan")), st.integers(-9, 9).map(float)),
+    st.integers(-9, 9),
+    st.booleans(),
+)
+def test_no_line_that_is_not_followed_would_give_a_label(
+    net_q: float, deep_q: float, mate: float, balance: int, endgame: bool
+) -> None:
+    net, deep, to_mate = (np.array([number], np.float64) for number in (net_q, deep_q, mate))
+    men, late = np.array([balance]), np.array([endgame])
+    # Lines that would give each label, were the values right.
+    whole, checks = np.array([20]), np.array([[10, 0]])
+    for repeats, lead, quiet, given_checks in ((True, 9, True, 0 * checks), (False, 0, True, checks)):
+        lines = labels.ExpectedLines(whole, np.array([repeats]), np.array([lead]), np.array([quiet]), given_checks)
+        (fortress,) = labels.fortress_like(net, deep, to_mate, men, lines, late)
+        labelled = labels.repetition(deep, lines)[0] or fortress is not None
+        assert labels.line_may_matter(net, deep, to_mate, men, late)[0] or not labelled

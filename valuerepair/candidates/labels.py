@@ -76,12 +76,12 @@ def label_frame(frame: pd.DataFrame, priors: pd.DataFrame | None = None) -> pd.D
     import pandas as pd
 
     fens, moves = frame["fen"].tolist(), _split(frame["moves"])
-    lines = expected_lines(frame["start_fen"].tolist(), moves, _split(frame["pv"]))
     boards = parse_fens(fens)
     choices = np.diff(legal_moves(boards)[1])
     balance = balances(fens)
     net_q, deep_q = frame["net_q"].to_numpy(np.float64), frame["deep_q"].to_numpy(np.float64)
     mate, endgame = frame["mate"].to_numpy(np.float64), (frame["phase"] == "endgame").to_numpy(np.bool_)
+    lines = _lines_that_matter(frame, moves, np.flatnonzero(line_may_matter(net_q, deep_q, mate, balance, endgame)))
     headers = frame["eco_header"].tolist() if "eco_header" in frame else [None] * len(frame)
     openings = openings_of(headers, frame["start_fen"].tolist(), moves)
     measures = _prior_columns(frame, priors)
@@ -171,6 +171,15 @@ def fortress_like(
     return _pick((held, "held"), (stuck, "no progress"))
 
 
+def line_may_matter(
+    net_q: Floats, deep_q: Floats, mate: Floats, balance: NDArray[np.int64], endgame: NDArray[np.bool_]
+) -> NDArray[np.bool_]:
+    """Whether `repetition` or `fortress_like` may hold by all but the expected line: only then is it followed."""
+    held = endgame & (np.abs(balance) >= FORTRESS_LEAD) & (np.abs(deep_q) <= FORTRESS_DRAWISH)
+    stuck = (np.abs(deep_q) >= FORTRESS_WINNING) & np.isnan(mate) & (np.abs(net_q) <= FORTRESS_DRAWISH)
+    return np.asarray((np.abs(deep_q) <= DRAWN) | held | stuck)
+
+
 def wdl_divergence(net: Floats, deep: Floats) -> Floats:
     """The Kullback-Leibler divergence KL(deep || net) of win, draw and loss, in nats; [n, 3] in any unit each.
 
@@ -182,6 +191,16 @@ def wdl_divergence(net: Floats, deep: Floats) -> Floats:
 
 
 # -- columns ----------------------------------------------------------------------------------------------------------
+
+
+def _lines_that_matter(frame: pd.DataFrame, moves: list[list[str]], rows: NDArray[np.int64]) -> ExpectedLines:
+    """The expected lines of `rows`; of the others, which no label asks for, lines without moves."""
+    starts, lines, chosen = frame["start_fen"].tolist(), _split(frame["pv"]), rows.tolist()
+    known = expected_lines([starts[i] for i in chosen], [moves[i] for i in chosen], [lines[i] for i in chosen])
+    every = ExpectedLines(*(np.zeros((len(frame), *column.shape[1:]), column.dtype) for column in known))
+    for column, found in zip(every, known, strict=True):
+        column[rows] = found
+    return every
 
 
 def _prior_columns(frame: pd.DataFrame, priors: pd.DataFrame | None) -> dict[str, Floats]:

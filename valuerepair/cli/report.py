@@ -45,7 +45,12 @@ def command(
     from valuerepair.store.queries import alpha_option, q_from_option
     from valuerepair.views import report
 
-    with Store.open(db) as store, Progress("Report", None, "positions", quiet=is_quiet()) as progress:
+    with Store.open(db) as store, Progress("Report", 100, "%", quiet=is_quiet()) as progress:
+
+        def show(step: str, done: float) -> None:
+            progress.note(step)
+            progress.advance(round(100 * done) - progress.done)
+
         written = report.write(
             store,
             output,
@@ -56,9 +61,9 @@ def command(
             threshold=threshold,
             points=points,
             seed=seed,
-            on_rows=progress.set_total,
-            on_row=progress.advance,
+            on_step=show,
         )
+        progress.advance(100 - progress.done)
     if not is_quiet():
         click.echo(
             f"{output}: {written.positions:,} positions, {written.shown:,} of them one by one, "

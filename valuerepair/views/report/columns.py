@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from valuerepair.positions import encode_moves
+from valuerepair.positions import encode_move, encode_moves
 
 _ALIGN = 8  # the largest number; a typed array begins at a multiple of its numbers' size
 
@@ -37,8 +37,12 @@ class Columns:
         """
         split = [line.split() if line else [] for line in lines]
         flat = encode_moves([move for line in split for move in line])
-        self.add(name, flat)
-        self.add(f"{name}_from", np.cumsum([0, *map(len, split)]).astype(np.uint32))
+        self.add_moves(name, flat, np.cumsum([0, *map(len, split)]))
+
+    def add_moves(self, name: str, moves: NDArray[np.uint16], begins: NDArray[np.int64]) -> None:
+        """Adds lines that are numbers already."""
+        self.add(name, moves)
+        self.add(f"{name}_from", begins.astype(np.uint32))
 
     def add_words(self, name: str, words: Sequence[str | None]) -> list[str]:
         """Adds words as numbers, 0 for none; returns the list that the numbers count in, its first word empty."""
@@ -54,4 +58,4 @@ class Columns:
 
 def moves_column(moves: Sequence[str | None]) -> NDArray[np.uint16]:
     """[n] single UCI moves as numbers, 0 for none (a1a1, which is no move)."""
-    return np.array([encode_moves([move])[0] if move else 0 for move in moves], np.uint16)
+    return np.array([encode_move(move) if move else 0 for move in moves], np.uint16)

@@ -17,7 +17,8 @@ from valuerepair.store.queries import QFrom, check_threshold
 from valuerepair.views.report.content import content_of
 from valuerepair.views.report.document import document
 from valuerepair.views.report.points import DEFAULT_POINTS, choose
-from valuerepair.views.report.texts import with_texts
+from valuerepair.views.report.steps import Steps
+from valuerepair.views.report.texts import OF_ALL, with_texts
 
 if TYPE_CHECKING:
     from valuerepair.store import Store
@@ -44,21 +45,22 @@ def write(
     threshold: float = 0.55,
     points: int = DEFAULT_POINTS,
     seed: int = 0,
-    on_rows: Callable[[int], None] = lambda total: None,
-    on_row: Callable[[], None] = lambda: None,
+    on_step: Callable[[str, float], None] = lambda step, done: None,
 ) -> Written:
     """Writes the report on what `net` and `oracle` (default: the pair with most) have scored as one HTML file.
 
-    At most about `points` positions are shown one by one (`points.choose`); figures are of all. `on_rows` is told how
-    many those are, `on_row` is called after each. Raises UsageError for a threshold outside (0, 2] or too few points,
-    ValueRepairError when nothing is scored, OSError when the folder cannot be written.
+    At most about `points` positions are shown one by one (`points.choose`); figures are of all. `on_step` is told what
+    comes next and the share of the work that is done (`steps`). Raises UsageError for a threshold outside (0, 2] or too
+    few points, ValueRepairError when nothing is scored, OSError when the folder cannot be written.
     """
     check_threshold(threshold)
     if points < 1:
         raise UsageError(f"--points {points}: must be at least 1")
     with _replaced(Path(path)) as partial:
         with _unchanging(store):
-            frame = store.frame(net, oracle, alpha, q_from, text=False)
+            begin = Steps(store, points, on_step).begin
+            begin("values")
+            frame = store.frame(net, oracle, alpha, q_from, only=OF_ALL)
             every = frame[~np.isnan(frame["disagreement"])]
             if every.empty:
                 other = "wdl" if q_from == "cp" else "cp"
@@ -67,13 +69,13 @@ def write(
                     f"try --q-from {other}"
                 )
             shown = choose(every, threshold, points, seed)
+            begin("positions")
             rows = with_texts(store, every.iloc[shown.rows])
-            on_rows(len(rows))
-            content = content_of(store, every, shown, rows, threshold, on_row)
+            content = content_of(store, every, shown, rows, threshold, begin)
         partial.write_bytes(document(content))
         size = partial.stat().st_size
     candidates = int((every["disagreement"].abs() >= threshold).sum())
-    return Written(len(every), len(rows), candidates, size)
+    return Written(len(every), len(shown.rows), candidates, size)
 
 
 @contextmanager

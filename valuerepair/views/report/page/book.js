@@ -1,18 +1,43 @@
 // @ts-check
-// Books of chosen positions. Every piece of text was written by valuerepair.books; here it is only put together.
+// Books of chosen positions, as valuerepair.books writes them. Text of games comes as tags and operands that are ready.
+import { fixed } from "./rates.js";
+
+const OPERAND = 200; // characters, as valuerepair.books.emit cuts them
+
+/** A Q with sign, in ASCII. @param {number} q */
+function tagged(q) {
+  return Number.isNaN(q) ? "?" : (q < 0 || Object.is(q, -0) ? "" : "+") + fixed(q, 3);
+}
+
+/** The weight for training. @param {any} points @param {number} row */
+function weightText(points, row) {
+  return (points.columns.book_weight[row] / points.weightSteps).toFixed(4);
+}
 
 /** @param {any} points @param {number} row */
 function pgnEntry(points, row) {
-  const [fen, tags] = points.rows[row];
-  const known = points.movetexts[row];
-  const rest = known ?? `[SetUp "1"]\n[FEN "${fen}"]\n\n*\n\n`;
-  return points.game(row).tags + tags + rest;
+  const { netQ, deepQ, off } = points;
+  const tags = { NetQ: tagged(netQ[row]), DeepQ: tagged(deepQ[row]), Disagreement: tagged(off[row]), Weight: weightText(points, row) };
+  const text = Object.entries(tags).map(([name, value]) => `[${name} "${value}"]\n`);
+  const rest = points.movetexts[row] ?? `[SetUp "1"]\n[FEN "${points.fens[row]}"]\n\n*\n\n`;
+  return points.game(row).tags + text.join("") + rest;
 }
 
 /** @param {any} points @param {number} row */
 function epdEntry(points, row) {
-  const [fen, , operations] = points.rows[row];
-  return `${fen.split(" ").slice(0, 4).join(" ")} ${operations}\n`;
+  const { netQ, deepQ, off, columns } = points;
+  const [placement, side, castling, passing, clock, number] = points.fens[row].split(" ");
+  const quoted = (text) => `"${Array.from(text).slice(0, OPERAND).join("")}"`;
+  const [cp, mate] = [columns.cp[row], columns.mate[row]];
+  const operations = [
+    `c0 ${quoted(`net_q ${tagged(netQ[row])} deep_q ${tagged(deepQ[row])} difference ${tagged(off[row])}`)};`,
+    `c1 ${quoted(`weight ${weightText(points, row)}`)};`,
+    ...(Number.isNaN(cp) ? (mate > 0 ? [`dm ${mate};`] : []) : [`ce ${cp};`]),
+    `fmvn ${number};`,
+    `hmvc ${clock};`,
+    `id ${quoted(`${points.game(row).operand} ply ${columns.ply[row]}`)};`,
+  ];
+  return `${[placement, side, castling, passing, ...operations].join(" ")}\n`;
 }
 
 /**

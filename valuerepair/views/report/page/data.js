@@ -22,7 +22,9 @@ export class Points {
   /** @param {any} words @param {ArrayBuffer} numbers */
   constructor(words, numbers) {
     this.words = words.words;
-    this.rows = words.rows;
+    /** @type {string[]} */
+    this.fens = words.fens;
+    this.weightSteps = words.weight_steps;
     this.games = words.games;
     this.gameFields = words.layout_of_games;
     this.starts = words.starts;

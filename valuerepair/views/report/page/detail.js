@@ -53,7 +53,7 @@ export class Detail {
   /** The positions along the line that the deep search expects. */
   follow() {
     this.line = this.points.line("pv", this.row);
-    this.boards = [parseFen(this.points.rows[this.row][0])];
+    this.boards = [parseFen(this.points.fens[this.row])];
     for (const move of this.line) this.boards.push(play(this.boards[this.boards.length - 1], move));
   }
 
@@ -118,14 +118,14 @@ export class Detail {
       ["Game", `${who("white")} – ${who("black")}, ${game.result ?? "*"}`],
       ["Event", [game.event, game.site, game.date, game.round].filter((word) => word && word !== "?").join(", ")],
       ["From", `${game.source}, game ${game.number}, ply ${columns.ply[row]}`],
-      ["FEN", points.rows[row][0]],
+      ["FEN", points.fens[row]],
     ];
     if (columns.weight[row] !== 1) facts.push(["Stands for", `${columns.weight[row].toFixed(2)} positions`]);
     return make("dl", { className: "facts" }, ...facts.filter(([, text]) => text).flatMap(([name, text]) => [make("dt", {}, name), make("dd", {}, text)]));
   }
 
   buttons() {
-    const fen = this.points.rows[this.row][0];
+    const fen = this.points.fens[this.row];
     const said = make("span", { role: "status", id: "copied" });
     const copy = (text, what) => make("button", { type: "button", onclick: () => copyText(text).then((done) => (said.textContent = done ? `${what} copied` : "copying is not allowed here")) }, `Copy ${what}`);
     const href = `https://lichess.org/analysis/standard/${encodeURI(fen.replaceAll(" ", "_"))}`;
@@ -154,7 +154,7 @@ export class Detail {
 
   show() {
     const arrows = this.ply ? [] : ARROWS.map(([kind, column]) => [kind, this.points.move(column, this.row)]);
-    const label = `${describe(this.points, this.row)}; ${values(this.points, this.row)}; FEN ${this.points.rows[this.row][0]}`;
+    const label = `${describe(this.points, this.row)}; ${values(this.points, this.row)}; FEN ${this.points.fens[this.row]}`;
     const last = this.ply ? this.line[this.ply - 1] : "";
     element("board").replaceChildren(draw(this.boards[this.ply], { flipped: this.flipped, arrows, last, label }));
     document.querySelectorAll("#pv button").forEach((button, i) => button.setAttribute("aria-current", String(i + 1 === this.ply)));

@@ -98,9 +98,9 @@ export class Filters {
   searched() {
     if (this.texts) return this.texts;
     const { points } = this;
-    const ofGames = points.games.map((cells) => cells.slice(0, -1).join("\n").toLowerCase());
-    this.texts = points.rows.map((row, i) =>
-      [ofGames[points.columns.game[i]], points.word("opening", i).toLowerCase(), row[0].toLowerCase()].join("\n"),
+    const ofGames = points.games.map((cells) => cells.slice(0, -2).join("\n").toLowerCase());
+    this.texts = points.fens.map((fen, i) =>
+      [ofGames[points.columns.game[i]], points.word("opening", i).toLowerCase(), fen.toLowerCase()].join("\n"),
     );
     return this.texts;
   }

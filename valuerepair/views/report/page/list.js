@@ -58,7 +58,7 @@ export class List {
   small(row) {
     const { points } = this;
     const arrows = [["deep", points.move("deep_best", row)], ["net", points.move("net_best", row)]];
-    const board = draw(parseFen(points.rows[row][0]), { flipped: points.word("side", row) === "b", arrows, label: describe(points, row) });
+    const board = draw(parseFen(points.fens[row]), { flipped: points.word("side", row) === "b", arrows, label: describe(points, row) });
     const made = make("button", { type: "button", className: "small-board", onclick: () => this.events.onOpen(row, true) }, board, values(points, row));
     made.dataset.position = String(points.columns.position_id[row]);
     return made;

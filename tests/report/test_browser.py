@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import chess
@@ -10,46 +9,20 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from tests.browser import Visit, browser, visit
-from tests.report_page import (
+from tests.report.attacking import ARCHIVE, ATTACKS
+from tests.report.browser import Visit, visit
+from tests.report.reading import (
     THRESHOLD,
     Report,
     change,
-    made_report,
     nothing_happened,
     pixel,
-    put_back,
     set_filter,
     show_in_list,
 )
-from tests.report_store import ARCHIVE, ATTACKS
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
-
-
-@pytest.fixture(scope="module")
-def made() -> Report:
-    return made_report()
-
-
-@pytest.fixture(scope="module")
-def chromium() -> Iterator[Browser]:
-    with browser() as started:
-        yield started
-
-
-@pytest.fixture(scope="module")
-def opened(chromium: Browser, made: Report) -> Iterator[Visit]:
-    """One window for all tests, which put back what they change."""
-    with visit(chromium, made.path) as found:
-        yield found
-
-
-@pytest.fixture
-def page(opened: Visit) -> Iterator[Visit]:
-    yield opened
-    put_back(opened)
 
 
 # -- hostile text
@@ -109,7 +82,8 @@ def test_the_policy_refuses_what_would_get_into_the_page(chromium: Browser, made
             }"""
         )
         assert tried == ["markup", "evaluated", "made", "element", "fetched", "timed"]
-        page.page.wait_for_timeout(200)
+        # Timers fire in order: what was to run has had its turn.
+        page.evaluate("() => new Promise((resolve) => setTimeout(resolve, 1))")
         assert page.evaluate("() => 'pwned' in window") is False
         assert page.requests == [made.path.absolute().as_uri()]
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser, Dialog, Page
 
 # Loaded machines: a page of two megabytes of script takes seconds there.
-PATIENCE_MS = 30_000
+PATIENCE_MS = 120_000
 _NAMES = ("chromium", "chromium-browser", "google-chrome")
 
 
@@ -77,8 +77,12 @@ def visit(
     height: int = 1000,
     scheme: Literal["light", "dark"] = "light",
     touch: bool = False,
+    before: str = "",
 ) -> Iterator[Visit]:
-    """Opens a file in a window of its own and waits until its page says that it is ready."""
+    """Opens a file in a window of its own and waits until its page says that it is ready.
+
+    `before` is a script that the browser runs before those of the page.
+    """
     context = started.new_context(
         viewport={"width": width, "height": height},
         color_scheme=scheme,
@@ -86,6 +90,8 @@ def visit(
         accept_downloads=True,
         permissions=["clipboard-read", "clipboard-write"],
     )
+    if before:
+        context.add_init_script(before)
     page = context.new_page()
     page.set_default_timeout(PATIENCE_MS)
     found = Visit(page)

@@ -1,16 +1,14 @@
-"""The report on `tests.report_store`, what pandas says of the same rows, and what the tests ask of the open page."""
+"""The report on `attacking`, what pandas says of the same rows, and what the tests ask of the open page."""
 
 from __future__ import annotations
 
-import tempfile
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from tests.browser import Visit
-from tests.report_store import attacking_store
+from tests.report.attacking import attacking_store
+from tests.report.browser import Visit
 from valuerepair.candidates.labelled import labels_of, names, with_labels
 from valuerepair.candidates.verdict import verdicts
 from valuerepair.store import Store
@@ -22,23 +20,15 @@ THRESHOLD = 0.55
 class Report:
     """A store, its report, and its rows with labels and verdicts."""
 
-    def __init__(self) -> None:
-        self._folder = tempfile.TemporaryDirectory()
-        folder = Path(self._folder.name)
+    def __init__(self, folder: Path) -> None:
         self.db, self.path = attacking_store(folder), folder / "report.html"
         with Store.open(self.db) as store:
             report.write(store, self.path, threshold=THRESHOLD)
             frame = store.frame()
             self.frame = with_labels(store, frame[frame["disagreement"].notna()])
-            self.frame["labels"] = names(labels_of(store, self.frame))
+            self.frame["labels"] = pd.Series(names(labels_of(store, self.frame)), self.frame.index, object)
             self.frame["verdict"] = verdicts(store, self.frame)
             self.stats = store.stats(threshold=THRESHOLD)
-
-
-@cache
-def made_report() -> Report:
-    """One for all tests: none of them changes it."""
-    return Report()
 
 
 def change(page: Visit, script: str, argument: Any = None) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import math
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,39 +12,15 @@ import chess.pgn
 import pandas as pd
 import pytest
 
-from tests.browser import Visit, browser, visit
-from tests.report_page import THRESHOLD, Report, made_report, pixel, put_back
+from tests.report.browser import Visit
+from tests.report.reading import THRESHOLD, Report, pixel
 from valuerepair.books.check import BookCheck
 from valuerepair.books.options import BookOptions
 from valuerepair.books.write import write_books
 from valuerepair.store import Store
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser
-
-
-@pytest.fixture(scope="module")
-def made() -> Report:
-    return made_report()
-
-
-@pytest.fixture(scope="module")
-def chromium() -> Iterator[Browser]:
-    with browser() as started:
-        yield started
-
-
-@pytest.fixture(scope="module")
-def opened(chromium: Browser, made: Report) -> Iterator[Visit]:
-    """One window for all tests, which put back what they change."""
-    with visit(chromium, made.path) as found:
-        yield found
-
-
-@pytest.fixture
-def page(opened: Visit) -> Iterator[Visit]:
-    yield opened
-    put_back(opened)
+    pass
 
 
 def downloaded(page: Visit, kind: str, folder: Path) -> Path:

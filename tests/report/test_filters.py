@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,8 +10,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from tests.browser import Visit, browser, visit
-from tests.report_page import THRESHOLD, Report, drawn_counts, made_report, put_back, set_filter, table
+from tests.report.browser import Visit, visit
+from tests.report.reading import THRESHOLD, Report, drawn_counts, set_filter, table
 from valuerepair.store import Store
 from valuerepair.store.rates import weighted
 from valuerepair.store.statistics import lines
@@ -21,30 +20,6 @@ from valuerepair.views.smoothing import lowess_line
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
-
-
-@pytest.fixture(scope="module")
-def made() -> Report:
-    return made_report()
-
-
-@pytest.fixture(scope="module")
-def chromium() -> Iterator[Browser]:
-    with browser() as started:
-        yield started
-
-
-@pytest.fixture(scope="module")
-def opened(chromium: Browser, made: Report) -> Iterator[Visit]:
-    """One window for all tests, which put back what they change."""
-    with visit(chromium, made.path) as found:
-        yield found
-
-
-@pytest.fixture
-def page(opened: Visit) -> Iterator[Visit]:
-    yield opened
-    put_back(opened)
 
 
 # -- filters

@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from click.testing import CliRunner
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.mining_doubles import mine_by_key, random_games
@@ -49,6 +49,7 @@ def blocks(path: Path) -> tuple[dict[str, object], bytes]:
 # -- what is shown ----------------------------------------------------------------------------------------------------
 
 
+@settings(deadline=None, max_examples=60)
 @given(st.integers(0, 3000), st.integers(0, 3000), st.integers(1, 4000), st.integers(0, 9))
 def test_shown_rows_stand_for_all_rows(candidates: int, rest: int, limit: int, seed: int) -> None:
     off = np.concatenate([np.linspace(0.6, 2, candidates), np.linspace(-0.5, 0.5, rest)])

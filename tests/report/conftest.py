@@ -1,0 +1,45 @@
+"""One browser and one open report for all tests here; they end with the last of them.
+
+A browser's driver keeps an event loop running, which tests elsewhere could not start one of their own beside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.report.browser import Visit, browser, visit
+from tests.report.reading import Report, put_back
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from playwright.sync_api import Browser
+
+
+@pytest.fixture(scope="package")
+def chromium() -> Iterator[Browser]:
+    with browser() as started:
+        yield started
+
+
+@pytest.fixture(scope="package")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Report:
+    """None of the tests changes it."""
+    folder: Path = tmp_path_factory.mktemp("report")
+    return Report(folder)
+
+
+@pytest.fixture(scope="package")
+def opened(chromium: Browser, made: Report) -> Iterator[Visit]:
+    with visit(chromium, made.path) as found:
+        yield found
+
+
+@pytest.fixture
+def page(opened: Visit) -> Iterator[Visit]:
+    """One window for all tests, which put back what they change."""
+    yield opened
+    put_back(opened)
