@@ -16,7 +16,7 @@ from hypothesis.extra.numpy import arrays
 from scipy.stats import entropy
 
 from valuerepair.candidates import labels
-from valuerepair.candidates.expected_line import expected_lines
+from valuerepair.candidates.expected_line import ExpectedLines, expected_lines
 from valuerepair.candidates.labels import label_frame
 
 WORTH = {chess.QUEEN: 9, chess.ROOK: 5, chess.BISHOP: 3, chess.KNIGHT: 3, chess.PAWN: 1, chess.KING: 0}
@@ -253,7 +253,7 @@ def test_no_line_that_is_not_followed_would_give_a_label(
     # Lines that would give each label, were the values right.
     whole, checks = np.array([20]), np.array([[10, 0]])
     for repeats, lead, quiet, given_checks in ((True, 9, True, 0 * checks), (False, 0, True, checks)):
-        lines = labels.ExpectedLines(whole, np.array([repeats]), np.array([lead]), np.array([quiet]), given_checks)
+        lines = ExpectedLines(whole, np.array([repeats]), np.array([lead]), np.array([quiet]), given_checks)
         (fortress,) = labels.fortress_like(net, deep, to_mate, men, lines, late)
         labelled = labels.repetition(deep, lines)[0] or fortress is not None
         assert labels.line_may_matter(net, deep, to_mate, men, late)[0] or not labelled
