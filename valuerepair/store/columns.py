@@ -62,6 +62,7 @@ class _Kept(NamedTuple):
     state: tuple[int, int]
     pair: tuple[int, int]
     columns: dict[str, NDArray[Any]]
+    facts: dict[str, Any]
 
 
 def columns(
@@ -73,7 +74,7 @@ def columns(
     Whole numbers that may be missing are floats, NaN for nothing; side, phase and source are objects.
     The arrays are not to be written to: they may be given again, as long as nothing in the store has changed.
     """
-    kept = _kept(connection, (net_id, oracle_id))
+    kept = _kept(connection, (net_id, oracle_id)).columns
     wanted = [name for name in names if name not in kept]
     if "position_id" not in kept:
         wanted += [name for name in ("net_q",) if name not in wanted]
@@ -85,15 +86,20 @@ def columns(
     return MappingProxyType(kept)
 
 
-def _kept(connection: sqlite3.Connection, pair: tuple[int, int]) -> dict[str, NDArray[Any]]:
+def facts(connection: sqlite3.Connection, net_id: int, oracle_id: int) -> dict[str, Any]:
+    """What was found out about these rows, to be added to; empty again once the store changes."""
+    return _kept(connection, (net_id, oracle_id)).facts
+
+
+def _kept(connection: sqlite3.Connection, pair: tuple[int, int]) -> _Kept:
     """What is known already and still true."""
     if not isinstance(connection, KeepingConnection):
-        return {}
+        return _Kept((0, 0), pair, {}, {})
     # The first changes when another connection commits, the second when this one writes.
     state = (int(connection.execute("PRAGMA data_version").fetchone()[0]), connection.total_changes)
     if connection.kept is None or connection.kept.state != state or connection.kept.pair != pair:
-        connection.kept = _Kept(state, pair, {})
-    return connection.kept.columns
+        connection.kept = _Kept(state, pair, {}, {})
+    return connection.kept
 
 
 class _Reader:

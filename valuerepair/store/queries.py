@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from valuerepair import values
 from valuerepair.errors import UsageError
 from valuerepair.positions import Position, PositionBatch, decode_move, decode_moves
-from valuerepair.store.columns import NUMBERS, columns, some
+from valuerepair.store.columns import NUMBERS, columns, facts, some
 from valuerepair.store.picking import pick
 from valuerepair.store.rows import FULL, Known, signed
 
@@ -214,6 +214,15 @@ def alpha(connection: sqlite3.Connection, net_id: int, oracle_id: int, requested
     ).fetchone()
     if stored is not None:
         return values.Alpha(stored[0], f"stored fit of {stored[3][:10]} on {stored[2]:,} positions ({stored[1]})")
+    known = facts(connection, net_id, oracle_id)
+    if "alpha" not in known:
+        known["alpha"] = _fitted(connection, net_id, oracle_id)
+    fitted: values.Alpha = known["alpha"]
+    return fitted
+
+
+def _fitted(connection: sqlite3.Connection, net_id: int, oracle_id: int) -> values.Alpha:
+    """Alpha by what is scored, or the default."""
     found = columns(connection, net_id, oracle_id, ("net_q", "cp", "weight"))
     rows = np.flatnonzero(~np.isnan(found["cp"]))
     default = f"default {values.DEFAULT_ALPHA:g}"
