@@ -263,6 +263,23 @@ def test_numbers_of_recall_do_not_cover_one_another() -> None:
     assert not any(a.overlaps(b) for i, a in enumerate(boxes) for b in boxes[:i])
 
 
+@pytest.mark.parametrize("terminal", [True, False])
+def test_on_a_terminal_cross_validation_says_that_it_takes_long(
+    db: Path, terminal: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    from valuerepair.views import screen_table
+
+    def stop(*_: object) -> None:
+        raise ValueRepairError("said before the work")
+
+    monkeypatch.setattr(screen_table, "fit_screen", stop)
+    monkeypatch.setattr("sys.stderr.isatty", lambda: terminal)
+    with caplog.at_level("INFO", "valuerepair"), pytest.raises(ValueRepairError, match="said before"):
+        figures.draw("recall", db, alpha=200.0, threshold=THRESHOLD)
+    [record] = [record for record in caplog.records if "cross-validating" in record.getMessage()]
+    assert record.levelname == ("WARNING" if terminal else "INFO")
+
+
 def test_recall_is_that_of_vr_fit_screen_and_vr_stats(db: Path) -> None:
     import json
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import sys
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -13,6 +15,8 @@ from valuerepair.mining.screening import read_calibration
 from valuerepair.store import Store
 from valuerepair.store.queries import QFrom
 from valuerepair.store.screening import screens, stored_rungs
+
+log = logging.getLogger(__name__)
 
 RECALLS = (0.8, 0.85, 0.9, 0.93, 0.95, 0.96, 0.97, 0.98, 0.99)
 _GROUPS = {
@@ -118,6 +122,10 @@ def screen_table(
         )
     stored = next((s.fitted for s in screens(store, net_id, oracle_id) if s.threshold == threshold), None)
     prior = () if from_nothing else package_prior()
+    # Nothing else is said until it is done; on a terminal somebody waits for it.
+    level = logging.WARNING if sys.stderr.isatty() else logging.INFO
+    times = f", {1 + len(_GROUPS)} times more without some features" if features else ""
+    log.log(level, "cross-validating the ladder on %d positions%s: up to a minute each time", len(data), times)
     screen = fit_screen(data, threshold, recall, used.value, q_from, prior)
     recalls = sorted({*RECALLS, recall})
     return ScreenTable(
