@@ -162,6 +162,18 @@ def test_candidates_are_whole_records(store: vr.MinedStore) -> None:
         assert candidate.position.moves == candidate.moves
 
 
+def test_stats_are_those_of_vr_stats(store: vr.MinedStore) -> None:
+    told = json.loads(command("stats", "--db", str(SAMPLE), "--threshold", str(THRESHOLD), "--json"))
+    assert store.stats(threshold=THRESHOLD)["scored"] == told["scored"]
+
+
+def test_a_frame_of_single_columns(store: vr.MinedStore) -> None:
+    found = store.frame(only=("net_q", "weight"))
+    pd.testing.assert_frame_equal(found[["net_q", "weight"]], store.frame()[["net_q", "weight"]], check_like=True)
+    with pytest.raises(vr.UsageError, match="joined to whole rows"):
+        store.frame(only=("net_q",), labels=True)
+
+
 def test_verdicts_are_those_that_vr_stats_counts(store: vr.MinedStore) -> None:
     counted = json.loads(command("stats", "--db", str(SAMPLE), "--threshold", str(THRESHOLD), "--json"))
     verdicts = store.candidates(THRESHOLD, verdicts=True)["verdict"].value_counts()

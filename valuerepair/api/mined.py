@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from valuerepair.errors import UsageError
 from valuerepair.positions import Origin, Position
 from valuerepair.store import plays
 from valuerepair.store.queries import QFrom
@@ -94,6 +95,7 @@ class MinedStore(Store):
         q_from: QFrom = "cp",
         *,
         text: bool = True,
+        only: Sequence[str] | None = None,
         labels: bool = False,
         verdicts: bool = False,
         outcomes: bool = False,
@@ -102,7 +104,7 @@ class MinedStore(Store):
 
         Values are from the side to move: `net_q`, `deep_q` in [-1, 1], `disagreement` = net_q - deep_q. `weight` is how
         many positions the row stands for: rates and means need it where screening cut. `text=False` leaves FENs, moves
-        and names out, which is faster.
+        and names out, which is faster; `only` reads the columns it names, which is fastest.
 
         - `labels` joins the columns of `candidates.labels.label_frame`, and ``labels``, their words as a frozenset.
         - `verdicts` joins ``verdict``, ``second_q`` and the other columns of `candidates.verdict.evidence`.
@@ -110,9 +112,12 @@ class MinedStore(Store):
           [-1, 1], NaN without any), and ``z_games``, their number.
 
         attrs: net, oracle, alpha {value, origin}, q_from. Raises ValueRepairError where nothing is scored or a word
-        fits nothing, UsageError for labels without text.
+        fits nothing, UsageError for `only` with anything to join.
         """
-        return self._joined(super().frame(net, oracle, alpha, q_from, text=text or labels), labels, verdicts, outcomes)
+        if only is not None and (labels or verdicts or outcomes):
+            raise UsageError("only= reads single columns, and labels, verdicts and outcomes are joined to whole rows")
+        found = super().frame(net, oracle, alpha, q_from, text=text or labels, only=only)
+        return self._joined(found, labels, verdicts, outcomes)
 
     def candidates(
         self,
