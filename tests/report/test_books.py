@@ -47,7 +47,7 @@ def test_all_candidates_are_the_book_that_vr_books_writes(page: Visit, made: Rep
         checked(path)
 
 
-@pytest.mark.parametrize("drag", ["select", "lasso"])
+@pytest.mark.parametrize("drag", ["select", pytest.param("lasso", marks=pytest.mark.slow)])
 def test_a_dragged_area_is_listed_and_downloads(page: Visit, made: Report, tmp_path: Path, drag: str) -> None:
     corners = pd.DataFrame({"deep_q": [-0.62, 0.04, 0.04, -0.62], "net_q": [0.93, 0.93, 0.11, 0.11]})
     places = [pixel(page, corner) for _, corner in corners.iterrows()]
@@ -56,7 +56,7 @@ def test_a_dragged_area_is_listed_and_downloads(page: Visit, made: Report, tmp_p
     page.page.mouse.down()
     path = [places[2]] if drag == "select" else [*places[1:], places[0]]
     for place in path:
-        page.page.mouse.move(*place, steps=12)
+        page.page.mouse.move(*place, steps=3)
     page.page.mouse.up()
     page.page.wait_for_selector("#unselect:visible")
     frame = made.frame

@@ -206,6 +206,7 @@ def test_a_list_button_gives_the_focus_back(page: Visit) -> None:
 # -- looks
 
 
+@pytest.mark.slow
 def test_on_a_phone_in_the_dark(chromium: Browser, made: Report) -> None:
     with visit(chromium, made.path, width=390, height=844, scheme="dark", touch=True) as page:
         assert page.evaluate("() => document.documentElement.scrollWidth") <= 390

@@ -25,6 +25,7 @@ HTMLCanvasElement.prototype.getContext = function (kind, ...rest) {
 FIRST = "(n) => { const { x, y } = document.getElementById('scatter').data[n]; return [x[0], y[0]]; }"
 
 
+@pytest.mark.slow
 def test_a_part_of_the_points_is_drawn(chromium: Browser, made: Report, tmp_path: Path) -> None:
     path = tmp_path / "r.html"
     points = crowded_report(made.db, path, POINTS, THRESHOLD)

@@ -32,7 +32,8 @@ export function layout(more) {
   };
 }
 
-export const PLAIN = { displayModeBar: false, responsive: true, doubleClick: false };
+// Points are drawn with the screen's own pixels: twice as many, as the library would, is four times the work.
+export const PLAIN = { displayModeBar: false, responsive: true, doubleClick: false, plotGlPixelRatio: devicePixelRatio };
 
 /** Positions by disagreement, each counting by its weight. */
 export function drawHistogram(points, rows, threshold) {
