@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -43,8 +44,13 @@ def test_kill_9_in_mining(tmp_path: Path, note: Note) -> None:
             assert store.connection.execute("PRAGMA integrity_check").fetchone()[0] == "ok"
 
     runs = killed_often(mining, check, KILLS, within=9.0, seed=1)
-    said = f"{runs} runs ended with the store of an undisturbed one, every position once"
-    note("`kill -9` of `vr mine` at random moments", KILLS, f"nothing can be said; {said}", "-9; 0 when it goes on")
+    said = f"each of {runs} stores in the end that of an undisturbed run, every position once"
+    note(
+        "`kill -9` of mining (stand-ins for net and engine) at random moments",
+        KILLS,
+        f"nothing can be said; {said}",
+        "-9; 0 when it goes on",
+    )
 
 
 def test_kill_9_in_self_play(tmp_path: Path, shared_data: Path, note: Note) -> None:
@@ -70,7 +76,7 @@ def test_kill_9_in_self_play(tmp_path: Path, shared_data: Path, note: Note) -> N
         assert chunks(run) == chunks("whole")
 
     runs = killed_often(playing, check, KILLS, within=12.0, seed=2)
-    said_of = f"{runs} runs ended with the games and records of an undisturbed one, each once"
+    said_of = f"{runs} times in the end the games and records of an undisturbed run, each once"
     note("`kill -9` of `vr selfplay` at random moments", KILLS, f"nothing can be said; {said_of}", "-9; 0 after")
 
 
@@ -95,7 +101,7 @@ def test_kill_9_in_matches(tmp_path: Path, note: Note) -> None:
         assert moves(run) == moves("whole")
 
     runs = killed_often(playing, check, KILLS, within=8.0, seed=3)
-    said_of = f"{runs} runs ended with the games of an undisturbed one, each once"
+    said_of = f"{runs} times in the end the games of an undisturbed run, each once"
     note("`kill -9` of `vr match` at random moments", KILLS, f"nothing can be said; {said_of}", "-9; 0 after")
 
 
@@ -118,5 +124,6 @@ def test_ctrl_c_held_down(tmp_path: Path, note: Note) -> None:
     assert start(*command, cwd=tmp_path).wait(timeout=300) == 0
     rounds = sorted(int(game.headers["Round"]) for game in read_games(tmp_path / "m.pgn"))
     assert rounds == list(range(1, 9))
-    shown = ", ".join(str(code) for code in sorted(codes))
-    note("20 SIGINTs within two seconds, in `vr match`", 5, "`vr: interrupted`; the same command goes on", shown)
+    last = Counter((errors.strip().splitlines() or [""])[-1] for errors in said).most_common(1)[0][0]
+    shown = ", ".join("ended by SIGINT, which a shell shows as 130" if c == -2 else str(c) for c in sorted(codes))
+    note("20 SIGINTs within two seconds, in `vr match`", 5, last, shown)
