@@ -85,6 +85,7 @@ def visit(
     """
     context = started.new_context(
         viewport={"width": width, "height": height},
+        device_scale_factor=0.5,  # a quarter of the pixels for software to draw
         color_scheme=scheme,
         has_touch=touch,
         accept_downloads=True,
