@@ -192,11 +192,14 @@ def test_screened_rows_count_by_their_weights(db: Path, nets: tuple[str, str]) -
             passage = Passage(position, None, cut, 0.1, 5000, kept or audited, 1.0 if kept else 0.025)
             add_passage(store, 1, 1, passage, Run(1))
         store.commit()
-    weight = np.choose(ids % 3, [1.0, 40.0, 0.0])
+    # The audited ones together stand for all that left the ladder or would have.
+    weight = np.choose(ids % 3, [1.0, (ids % 3 != 0).sum() / (ids % 3 == 1).sum(), 0.0])
+    with Store.open(db) as store:
+        assert store.frame("key-net", alpha=300.0)["weight"].to_numpy() == pytest.approx(weight)
     found = compared(db, *nets)
     a, b = (np.average(frame["disagreement"].abs() >= 0.55, weights=weight) for frame in (one, other))
     pair = found.comparisons[0]
-    assert found.scores.weight.tolist() == weight.tolist()
+    assert found.scores.weight == pytest.approx(weight)
     assert [net.candidates.rate for net in found.nets] == pytest.approx([a, b])
     assert pair.share.difference == pytest.approx(b - a)
     assert pair.share_by_games.difference == pytest.approx(b - a)

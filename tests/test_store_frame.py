@@ -109,7 +109,7 @@ def test_alpha_is_given_or_stored_or_fitted_or_the_default(path: Path) -> None:
         assert fitted.value == pytest.approx(TRUE_ALPHA, rel=0.05)
         assert fitted.origin == "fitted on 480 positions (l1)"
         assert store.frame().attrs["alpha"] == {"value": fitted.value, "origin": fitted.origin}
-        assert store.alpha(*few) == values.Alpha(170.0, "default 170: fewer than 300 positions scored, 60 so far")
+        assert store.alpha(*few) == values.Alpha(170.0, "default 170: fewer than 300 scores in centipawns, 60 so far")
         store.set_alpha(*few, values.AlphaFit(333.0, 300.0, 366.0, "l2", 60, 0.1))
         assert store.alpha(*few).value == 333.0
         assert store.alpha(*few).origin.startswith("stored fit of 20")
@@ -166,7 +166,11 @@ def test_statistics_are_those_of_the_frame(path: Path) -> None:
     assert signs["optimistic"] == int((frame["net_q"] >= frame["deep_q"] + 0.4).sum())
     assert sum(signs.values()) == int((off >= 0.4).sum())
     assert (scored["nodes"], scored["search_seconds"]) == (480_000, pytest.approx(1.92))
-    assert any("480 positions scored" in line for line in statistics.lines(figures))
+    assert any("480 positions scored in full" in line for line in statistics.lines(figures))
+    with Store.open(path) as store:  # the threshold asked for is always among those of the table
+        asked = [row["threshold"] for row in store.stats(threshold=0.35)["scored"]["by_threshold"]]
+    assert 0.35 in asked
+    assert asked == sorted(asked)
 
 
 @pytest.mark.parametrize(("count", "total"), [(0, 10), (10, 10), (3, 1000), (1, 1), (500, 1000)])

@@ -16,7 +16,10 @@ _QUERY = """
 
 
 def selection_weights(store: Store, oracle_id: int, position_ids: NDArray[np.int64]) -> NDArray[np.float64]:
-    """[n] inverse probabilities that positions were searched in full by this oracle: 1 without screening.
+    """[n] how many positions each stands for that was searched in full by this oracle: 1 without screening.
+
+    Where a ladder would have cut it, the inverse probability of its search, scaled so that all such together stand for
+    all that ladders cut or would have cut, as in `Store.frame`: with one net's ladder the weights are the same.
 
     A ladder chooses by one net's signals, and the positions are a sample chosen so for every other net too: its own
     weights in `Store.frame`, of a net that screened nothing, would all be 1. Where ladders of several nets met a
@@ -25,8 +28,7 @@ def selection_weights(store: Store, oracle_id: int, position_ids: NDArray[np.int
     """
     with store_errors(store.path):
         rows = store.connection.execute(_QUERY, (oracle_id,)).fetchall()
-    weight = {
-        position: 1.0 if whole else 1.0 / probability if searched else 0.0
-        for position, whole, searched, probability in rows
-    }
+    cut = [(position, 1.0 / p if searched else 0.0) for position, whole, searched, p in rows if not whole]
+    standing = sum(inverse for _, inverse in cut) or 1.0  # where none was searched, none stands for any
+    weight = {position: len(cut) / standing * inverse for position, inverse in cut}
     return np.array([weight.get(position, 1.0) for position in position_ids.tolist()], np.float64)

@@ -46,7 +46,10 @@ def cell_errors(path: str) -> Iterator[None]:
         try:
             yield
         except (TypeError, ValueError, OverflowError) as error:
-            raise ValueRepairError(_explain(path, f"malformed cells: {error}")) from error
+            raise ValueRepairError(
+                f"{path} is damaged: a cell is of no kind that its column has ({error}); "
+                f"`vr verify-store --db {path}` says which"
+            ) from error
 
 
 def _explain(path: str, message: str) -> str:

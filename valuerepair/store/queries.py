@@ -227,7 +227,7 @@ def _fitted(connection: sqlite3.Connection, net_id: int, oracle_id: int) -> valu
     rows = np.flatnonzero(~np.isnan(found["cp"]))
     default = f"default {values.DEFAULT_ALPHA:g}"
     if len(rows) < values.AUTO_MIN_POSITIONS:
-        reason = f"fewer than {values.AUTO_MIN_POSITIONS} positions scored, {len(rows)} so far"
+        reason = f"fewer than {values.AUTO_MIN_POSITIONS} scores in centipawns, {len(rows)} so far"
         return values.Alpha(values.DEFAULT_ALPHA, f"{default}: {reason}")
     every = rows[:: -(-len(rows) // _AUTO_FIT_ROWS)]
     net_q, cp, weights = (found[name][every] for name in ("net_q", "cp", "weight"))

@@ -102,7 +102,8 @@ def one_line(found: dict[str, Any]) -> str:
 
 def lines(found: dict[str, Any]) -> list[str]:
     """The figures as text for a terminal."""
-    shown = ["", f"screening of {found['positions']:,} positions", f"  {one_line(found)}"]
+    spent = f"{found['nodes'] / 1e6:,.1f} Mnodes" if found["nodes"] >= 1e6 else f"{found['nodes']:,} nodes"
+    shown = ["", f"screening of {found['positions']:,} positions: {spent} in all", f"  {one_line(found)}"]
     for left in found["left_at"]:
         at = "before any search" if left["nodes"] == 0 else f"at {left['nodes']:,} nodes"
         shown.append(f"  left {at:<22}{left['positions']:>9,}")

@@ -53,7 +53,7 @@ def stats(
     any_scored = connection.execute(ANY_SCORED).fetchone()[0]
     scored = None
     if any_scored or net or oracle:
-        scored = _scored(store, net, oracle, alpha, q_from, threshold, thresholds or THRESHOLDS)
+        scored = _scored(store, net, oracle, alpha, q_from, threshold, thresholds or sorted({*THRESHOLDS, threshold}))
     return {
         "store": store.path,
         "schema": schema.SCHEMA_VERSION,
@@ -169,7 +169,7 @@ def _scored_lines(scored: dict[str, Any]) -> list[str]:
     searched = f"{nodes / 1e6:,.1f} Mnodes" if nodes >= 1e6 else f"{nodes:,} nodes"
     shown = [
         f"{scored['net']['name']} against {scored['oracle']['label']}, {source}",
-        f"{scored['positions']:,} positions scored; {searched} in "
+        f"{scored['positions']:,} positions scored in full; {searched} in "
         f"{format_duration(scored['search_seconds'])} of searching{speed}",
     ]
     if scored["without_q"]:

@@ -377,7 +377,7 @@ class Store:
         """What is in the store, as JSON-able data; see `valuerepair.store.statistics`."""
         from valuerepair.store import statistics
 
-        with cell_errors(self.path):
+        with store_errors(self.path):
             return statistics.stats(self, net, oracle, alpha, q_from, threshold, thresholds)
 
     @contextmanager

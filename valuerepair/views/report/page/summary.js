@@ -16,7 +16,7 @@ function duration(seconds) {
 export function drawSummary(words) {
   const { stats, lines, sources } = words.figures;
   const { scored } = stats;
-  const at = scored.by_threshold.find((row) => row.threshold === scored.threshold) ?? total(scored);
+  const at = scored.by_threshold.find((row) => row.threshold === scored.threshold);
   const cards = [
     ["Archives", sources.map((each) => `${each.name}: ${counted(each.positions)} positions of ${counted(each.games)} games`).join("; ")],
     ["Net", `${scored.net.name} (${scored.net.sha256.slice(0, 12)})`],
@@ -36,12 +36,6 @@ export function drawSummary(words) {
   const rows = scored.by_threshold.map((row) => [String(row.threshold), counted(row.candidates), percent(row)]);
   element("thresholds").replaceChildren(table("Candidates by threshold", ["|net Q − deep Q| ≥", "candidates", "share"], rows));
   sampled(words.shown, scored);
-}
-
-/** At a threshold that is not in the table: both signs together are not a rate with an interval, so only the count. */
-function total(scored) {
-  const candidates = scored.by_sign.reduce((sum, row) => sum + row.candidates, 0);
-  return { candidates, rate: NaN };
 }
 
 /** @param {any} screening */
