@@ -68,6 +68,7 @@ def write_store(path: Path, rows: list[Row], fits: dict[tuple[int, int], tuple[f
         connection.execute("PRAGMA synchronous = OFF")
         schema.migrate(connection, str(path))
         connection.execute("BEGIN")
+        row: tuple[int | float | str, ...]
         for number, (identity, started) in enumerate(RUNS, 1):
             row = (number, identity, started)
             connection.execute(
@@ -99,6 +100,7 @@ def _write_row(connection: sqlite3.Connection, number: int, row: Row) -> None:
         "INSERT INTO positions VALUES (?, ?, ?, ?, ?, 1, 40, 'w', 'endgame', 3, ?, 'e2e4', NULL, NULL, ?)",
         (number, row.key, FENS[row.key % len(FENS)], FENS[0], moves, row.game, row.run),
     )
+    values: tuple[int | float, ...]
     for net, q in row.net_q.items():
         values = (net, number, q, row.run)
         connection.execute("INSERT INTO net_values VALUES (?, ?, ?, .3, .4, .3, 100, .4, 1.5, NULL, ?)", values)

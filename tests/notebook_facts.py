@@ -17,9 +17,8 @@ Floats = NDArray[np.float64]
 class Facts:
     """The positions that the oracle with most full searches has scored and that maia-1900 has a value of: arrays [n].
 
-    `q` is net Q, `deep` deep Q at `alpha`; `off` their difference. `chance` is 1 for what the ladder would not have
-    cut, else the inverse probability of the search; `weight` the same, scaled so that those rows stand for all that
-    were cut.
+    `q` is net Q, `deep` deep Q at `alpha`; `off` their difference. `weight` is 1 for what the ladder would not have cut,
+    else the inverse probability of the search, scaled so that those rows stand for all that were cut.
     """
 
     ids: list[int]
@@ -28,7 +27,6 @@ class Facts:
     mate: Floats
     phase: NDArray[np.object_]
     side: NDArray[np.object_]
-    chance: Floats
     weight: Floats
     alpha: float
 
@@ -77,7 +75,6 @@ def read_facts(path: Path, net: str = "maia-1900") -> Facts:
         np.array(mate, float),
         np.array(phase, object),
         np.array(side, object),
-        inverse,
         weight,
         float(alpha),
     )

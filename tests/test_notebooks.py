@@ -274,8 +274,8 @@ def test_before_and_after(run: Callable[[str], Any]) -> None:
         assert facts.ids == first.ids
         wrong = np.abs(facts.off) >= THRESHOLD
         found = numbers(text, rf"(?m)^{name}: (\d+) candidates, ([\d.]+) %, mean .* ([\d.]+)$")
-        mean = float(np.average(np.abs(facts.off), weights=first.chance))
-        share_of_all = 100 * float(np.average(wrong, weights=first.chance))
+        mean = float(np.average(np.abs(facts.off), weights=first.weight))
+        share_of_all = 100 * float(np.average(wrong, weights=first.weight))
         assert found == [wrong.sum(), pytest.approx(share_of_all, abs=0.02), pytest.approx(mean, abs=2e-4)]
         if name == "maia-1900":
             continue
@@ -285,8 +285,8 @@ def test_before_and_after(run: Callable[[str], Any]) -> None:
             r"mean ([-+.\d]+) \(([-+.\d]+) to ([-+.\d]+)\)",
         )
         fewer = wrong.astype(float) - wrong_first
-        assert share == pytest.approx(100 * np.average(fewer, weights=first.chance), abs=0.02)
-        assert change == pytest.approx(mean - np.average(np.abs(first.off), weights=first.chance), abs=2e-4)
+        assert share == pytest.approx(100 * np.average(fewer, weights=first.weight), abs=0.02)
+        assert change == pytest.approx(mean - np.average(np.abs(first.off), weights=first.weight), abs=2e-4)
         assert low < change < high
         right = numbers(text, rf"of (\d+) candidates of maia-1900, {name} is right on (\d+)")
         assert right == [wrong_first.sum(), (wrong_first & ~wrong).sum()]

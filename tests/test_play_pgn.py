@@ -183,7 +183,10 @@ def test_reports_count_what_was_written() -> None:
 
 @pytest.mark.parametrize("start", [initial_opening(), BLACK])
 def test_repeated_games_are_those_that_some_earlier_game_begins_like(start: Opening) -> None:
-    """Counted game by game, of moves after the book; the third game is the first one to its 12th move, the last one to its 9th."""
+    """Counted game by game, of moves after the book.
+
+    The third game is the first one to its 12th move, the last one to its 9th.
+    """
     long = random_game(3, start=start, plies=30)
     other = random_game(4, start=start, plies=30)
     short = replace(long, thoughts=long.thoughts[:12])
