@@ -13,9 +13,7 @@ if TYPE_CHECKING:
     from valuerepair.store import Store
 
 
-def sections(
-    store: Store, frame: pd.DataFrame, threshold: float, labels: pd.DataFrame | None = None
-) -> dict[str, Any]:
+def sections(store: Store, frame: pd.DataFrame, threshold: float, labels: pd.DataFrame | None = None) -> dict[str, Any]:
     """The sections `labels`, `confirmed`, `diversity` and `played` of `vr stats`, JSON-able.
 
     `frame` holds the candidates at `threshold` (`Store.candidates`), `labels` their labels (`labels_of`) where they
