@@ -14,14 +14,17 @@ from valuerepair.books.emit import BookLine, LineWriter, epd_entry, pgn_entry, s
 from valuerepair.books.knowledge import add_knowledge
 from valuerepair.books.manifest import BookFile, Manifest, describe_file, make_manifest
 from valuerepair.books.options import BookOptions
+from valuerepair.books.san import plain_lines
 from valuerepair.books.select import choose_rows
 from valuerepair.errors import ValueRepairError
+from valuerepair.positions import STARTPOS_FEN
 
 if TYPE_CHECKING:
     from valuerepair.store import Store
 
 MANIFEST = "manifest.json"
 _ORIGINS_SHOWN = 3
+_LINES_AT_ONCE = 5000  # so that progress shows
 _HOLDOUT_FILES = frozenset({"holdout.pgn", "holdout.epd"})
 
 
@@ -73,13 +76,26 @@ def _entries(records: list[dict[Hashable, Any]]) -> list[int]:
 
 
 def _lines(rows: pd.DataFrame, options: BookOptions, on_entry: Callable[[], None]) -> list[BookLine]:
-    """One line a row, in the rows' order, made in the order of their moves: common beginnings are replayed once."""
-    writer = LineWriter()
+    """One line a row, in the rows' order.
+
+    Most are made side by side; the others in the order of their moves, so that common beginnings are replayed once.
+    """
+    starts, texts, fens = (rows[name].tolist() for name in ("start_fen", "moves", "fen"))
     lines: list[BookLine | None] = [None] * len(rows)
-    columns = [rows[name].tolist() for name in ("start_fen", "moves", "fen")]
-    for start_fen, moves, fen, i in sorted(zip(*columns, range(len(rows)), strict=True)):
-        lines[i] = writer.line(start_fen, moves.split(), fen, with_moves=options.form == "moves")
-        on_entry()
+    if options.form == "moves":
+        for first in range(0, len(rows), _LINES_AT_ONCE):
+            some = [i for i in range(first, min(first + _LINES_AT_ONCE, len(rows))) if starts[i] == STARTPOS_FEN]
+            for i, line in zip(
+                some, plain_lines([texts[i].split() for i in some], [fens[i] for i in some]), strict=True
+            ):
+                if line is not None:
+                    lines[i] = line
+                    on_entry()
+    writer = LineWriter()
+    for start_fen, moves, fen, i in sorted(zip(starts, texts, fens, range(len(rows)), strict=True)):
+        if lines[i] is None:
+            lines[i] = writer.line(start_fen, moves.split(), fen, with_moves=options.form == "moves")
+            on_entry()
     return [line for line in lines if line is not None]
 
 
