@@ -44,6 +44,7 @@ def encode_move(uci: str) -> int:
     return origin + 64 * target + 4096 * promotion
 
 
+@cache  # as many as there are to encode
 def decode_move(move: int) -> str:
     """The UCI text of a 16-bit move; the inverse of `encode_move`."""
     return _SQUARES[move & 63] + _SQUARES[move >> 6 & 63] + PROMOTIONS[move >> 12]
@@ -56,7 +57,7 @@ def encode_moves(uci: Sequence[str]) -> Moves:
 
 def decode_moves(moves: Moves) -> tuple[str, ...]:
     """A uint16 move array as UCI texts."""
-    return tuple(decode_move(m) for m in moves.tolist())
+    return tuple(map(decode_move, moves.tolist()))
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,10 +7,11 @@ can keep whole families apart, and its diversity is counted in them.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from valuerepair.candidates.material import material_signature
-from valuerepair.candidates.openings import family, openings_of
+from valuerepair.candidates.openings import family, first_moves, openings_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -31,7 +32,13 @@ def material_family(row: Mapping[Any, Any]) -> str:
 
     The side with the higher kinds comes first (queen, rook, bishop, knight), so neither colour nor move matters.
     """
-    sides = [_kinds(side) for side in material_signature(row["fen"]).split("v")]
+    return family_of_signature(material_signature(row["fen"]))
+
+
+@lru_cache(65_536)
+def family_of_signature(signature: str) -> str:
+    """`material_family` of all positions with this `material.material_signature`."""
+    sides = [_kinds(side) for side in signature.split("v")]
     return "v".join("K" + "".join(p for p in _PIECES if p in side) for side in sorted(sides, key=_rank, reverse=True))
 
 
@@ -47,7 +54,7 @@ def add_families(rows: pd.DataFrame) -> pd.DataFrame:
 
 def _opening_families(eco: Sequence[Any], start_fens: Sequence[str], moves: Sequence[str]) -> list[str]:
     headers = [code if isinstance(code, str) else None for code in eco]
-    return [family(opening.eco) for opening in openings_of(headers, start_fens, [line.split() for line in moves])]
+    return [family(opening.eco) for opening in openings_of(headers, start_fens, first_moves(moves))]
 
 
 def _kinds(side: str) -> frozenset[str]:

@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 from valuerepair.board import in_check as _in_check
 from valuerepair.board import legal_moves, parse_fens
 from valuerepair.candidates.expected_line import ExpectedLines, expected_lines
-from valuerepair.candidates.families import material_family
+from valuerepair.candidates.families import family_of_signature
 from valuerepair.candidates.material import balances, signatures
-from valuerepair.candidates.openings import family, openings_of
+from valuerepair.candidates.openings import family, first_moves, openings_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -75,15 +75,15 @@ def label_frame(frame: pd.DataFrame, priors: pd.DataFrame | None = None) -> pd.D
     """
     import pandas as pd
 
-    fens, moves = frame["fen"].tolist(), _split(frame["moves"])
+    fens, material = frame["fen"].tolist(), signatures(frame["fen"].tolist())
     boards = parse_fens(fens)
     choices = np.diff(legal_moves(boards)[1])
     balance = balances(fens)
     net_q, deep_q = frame["net_q"].to_numpy(np.float64), frame["deep_q"].to_numpy(np.float64)
     mate, endgame = frame["mate"].to_numpy(np.float64), (frame["phase"] == "endgame").to_numpy(np.bool_)
-    lines = _lines_that_matter(frame, moves, np.flatnonzero(line_may_matter(net_q, deep_q, mate, balance, endgame)))
+    lines = _lines_that_matter(frame, np.flatnonzero(line_may_matter(net_q, deep_q, mate, balance, endgame)))
     headers = frame["eco_header"].tolist() if "eco_header" in frame else [None] * len(frame)
-    openings = openings_of(headers, frame["start_fen"].tolist(), moves)
+    openings = openings_of(headers, frame["start_fen"].tolist(), first_moves(frame["moves"].tolist()))
     measures = _prior_columns(frame, priors)
     columns: dict[str, NDArray[Any]] = {
         "sign": sign(frame["disagreement"].to_numpy(np.float64)),
@@ -94,8 +94,8 @@ def label_frame(frame: pd.DataFrame, priors: pd.DataFrame | None = None) -> pd.D
         "in_check": _in_check(boards),
         "forced": choices == 1,
         "phase": _words(frame["phase"].tolist()),
-        "material": _words(signatures(fens)),
-        "material_family": _words([material_family({"fen": fen}) for fen in fens]),
+        "material": _words(material),
+        "material_family": _words([family_of_signature(men) for men in material]),
         "opening_family": _words([family(opening.eco) if opening.eco else None for opening in openings]),
         "opening": _words([opening.name or None for opening in openings]),
         "eco": _words([opening.eco or None for opening in openings]),
@@ -193,10 +193,10 @@ def wdl_divergence(net: Floats, deep: Floats) -> Floats:
 # -- columns ----------------------------------------------------------------------------------------------------------
 
 
-def _lines_that_matter(frame: pd.DataFrame, moves: list[list[str]], rows: NDArray[np.int64]) -> ExpectedLines:
+def _lines_that_matter(frame: pd.DataFrame, rows: NDArray[np.int64]) -> ExpectedLines:
     """The expected lines of `rows`; of the others, which no label asks for, lines without moves."""
-    starts, lines, chosen = frame["start_fen"].tolist(), _split(frame["pv"]), rows.tolist()
-    known = expected_lines([starts[i] for i in chosen], [moves[i] for i in chosen], [lines[i] for i in chosen])
+    chosen = frame.iloc[rows]
+    known = expected_lines(chosen["start_fen"].tolist(), _split(chosen["moves"]), _split(chosen["pv"]))
     every = ExpectedLines(*(np.zeros((len(frame), *column.shape[1:]), column.dtype) for column in known))
     for column, found in zip(every, known, strict=True):
         column[rows] = found

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Sequence
 from functools import cache
 from importlib import resources
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import zstandard
@@ -61,6 +61,11 @@ def openings_of(
     found = _by_position(start_fens, moves)
     codes = [eco_code(header) for header in eco_headers]
     return [Opening(code or opening.eco, opening.name) for code, opening in zip(codes, found, strict=True)]
+
+
+def first_moves(texts: Sequence[Any]) -> list[list[str]]:
+    """The moves that an opening can depend on, of lines of moves joined by blanks; none of what is no text."""
+    return [text.split(None, MAX_PLIES)[:MAX_PLIES] if isinstance(text, str) else [] for text in texts]
 
 
 def eco_code(header: str | None) -> str:

@@ -39,13 +39,22 @@ def plies(
         yield Ply(rows, boards)
         going = np.flatnonzero(at[rows] < ends[rows + 1])
         rows, boards = rows[going], boards[going]
-        next_moves = moves[at[rows]]
-        going = np.arange(len(rows))
-        if len(asked := np.flatnonzero(at[rows] >= sure[rows])):
-            going = np.delete(going, asked[~_legal(boards[asked], next_moves[asked])])
-        rows = rows[going]
-        boards = replay(boards[going], next_moves[going].astype(np.uint16), np.arange(len(going) + 1))
+        rows, boards = _played(rows, boards, moves[at[rows]], at[rows] >= sure[rows])
         at[rows] += 1
+
+
+def _played(
+    rows: NDArray[np.int64], boards: Boards, moves: NDArray[np.int64], asked: NDArray[np.bool_]
+) -> tuple[NDArray[np.int64], Boards]:
+    """The lines that go on, and their boards after one move each; moves of those `asked` may not be legal ones."""
+    if not (asked & (moves < 0)).any():
+        try:  # nearly always all are legal, which playing them finds out as well
+            return rows, replay(boards, moves.astype(np.uint16), np.arange(len(rows) + 1))
+        except ValueError:
+            pass
+    doubtful = np.flatnonzero(asked)
+    going = np.delete(np.arange(len(rows)), doubtful[~_legal(boards[doubtful], moves[doubtful])])
+    return rows[going], replay(boards[going], moves[going].astype(np.uint16), np.arange(len(going) + 1))
 
 
 def _numbers(lines: Sequence[Sequence[str]], most: int | None) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

@@ -269,9 +269,12 @@ def frame(
     """
     with _snapshot(connection):
         net_id, oracle_id = pick(connection, path, net, oracle)
-        chosen = alpha(connection, net_id, oracle_id, alpha_requested)
         asked = {"net": net_id, "oracle": oracle_id}
         wanted = [name for name in only or COLUMNS if text or name not in _TEXTS]
+        # All at once, so that each table is walked once: alpha, too, is by these.
+        whole = [name for name in NUMBERS if name in wanted] if threshold is None else []
+        columns(connection, net_id, oracle_id, dict.fromkeys((*_VALUES, "cp", *_shares(q_from), *whole)))
+        chosen = alpha(connection, net_id, oracle_id, alpha_requested)
         table = _differences(connection, net_id, oracle_id, chosen.value, q_from)
         if threshold is not None:
             rows = np.flatnonzero(np.abs(table["disagreement"]) >= threshold)
@@ -293,7 +296,7 @@ def _differences(
     connection: sqlite3.Connection, net_id: int, oracle_id: int, alpha_value: float, q_from: QFrom
 ) -> dict[str, NDArray[Any]]:
     """position_id, net_q, deep_q and disagreement of all rows."""
-    wdl = ("deep_w", "deep_d", "deep_l") if q_from == "wdl" else ()
+    wdl = _shares(q_from)
     found = columns(connection, net_id, oracle_id, (*_VALUES, "cp", *wdl))
     shares = np.stack([found[name] for name in wdl], 1) if wdl else np.full((1, 3), np.nan)
     deep_q = values.deep_q(found["cp"], found["mate"], shares, found["deep_own_q"], alpha_value, q_from)
@@ -303,6 +306,10 @@ def _differences(
         "deep_q": deep_q,
         "disagreement": found["net_q"] - deep_q,
     }
+
+
+def _shares(q_from: QFrom) -> tuple[str, ...]:
+    return ("deep_w", "deep_d", "deep_l") if q_from == "wdl" else ()
 
 
 @contextmanager
