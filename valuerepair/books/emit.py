@@ -9,7 +9,6 @@ possible e.p. capture (`Nd6` after `d7d5` beside a pawn on e5: lc0 0.32.1 throws
 from __future__ import annotations
 
 import math
-import textwrap
 import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -148,8 +147,21 @@ def pgn_entry(line: BookLine, tags: Mapping[str, str]) -> str:
 def _movetext(line: BookLine) -> list[str]:
     number = _move_number(line.start_fen)
     words = [f"{number + i // 2}. {san}" if i % 2 == 0 else san for i, san in enumerate(line.sans)]
-    # No hyphens are broken: O-O and results must stay whole.
-    return textwrap.wrap(" ".join([*words, "*"]), WRAP_COLUMNS, break_on_hyphens=False, break_long_words=False)
+    return wrapped(" ".join([*words, "*"]))
+
+
+def wrapped(text: str) -> list[str]:
+    """Words joined by single blanks in lines of at most `WRAP_COLUMNS`, as `textwrap` fills them: none is broken."""
+    lines, start = [], 0
+    while len(text) - start > WRAP_COLUMNS:
+        end = text.rfind(" ", start, start + WRAP_COLUMNS + 1)
+        if end < 0:  # a word longer than a line, which stays whole
+            end = text.find(" ", start + WRAP_COLUMNS)
+            if end < 0:
+                break
+        lines.append(text[start:end])
+        start = end + 1
+    return [*lines, text[start:]]
 
 
 def tag_value(text: str) -> str:
@@ -159,6 +171,8 @@ def tag_value(text: str) -> str:
 
 def _one_line(text: str) -> str:
     """Without line breaks, control characters and half surrogates, which break readers or the encoding."""
+    if text.isascii() and text.isprintable():  # as nearly all are
+        return " ".join(text.split())
     printable = (" " if unicodedata.category(c) in ("Cc", "Cs", "Zl", "Zp") else c for c in text)
     return " ".join("".join(printable).split())
 
