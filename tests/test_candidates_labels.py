@@ -75,6 +75,8 @@ def test_mates_that_the_net_sees_are_not_missed() -> None:
     assert labels.missed_mate(mate, net_q).tolist() == ["mates", None, "mated", None, "mated", None]
 
 
+# No deadline: while other programs keep the machine busy, one example takes longer than the 200 ms allowed.
+@settings(deadline=None)
 @given(arrays(np.float64, (5, 3), elements=st.floats(0, 1)), arrays(np.int64, (5, 3), elements=st.integers(0, 1000)))
 def test_wdl_divergence_is_scipys_of_the_smoothed_shares(net: Any, deep: Any) -> None:
     net, deep = net + 1e-6, deep.astype(float) + (deep.sum(1, keepdims=True) == 0)
