@@ -17,8 +17,8 @@ Floats = NDArray[np.float64]
 class Facts:
     """The positions that the oracle with most full searches has scored and that maia-1900 has a value of: arrays [n].
 
-    `q` is net Q, `deep` deep Q at `alpha`; `off` their difference. `weight` is 1 for what the ladder would not have cut,
-    else the inverse probability of the search, scaled so that those rows stand for all that were cut.
+    `q` is net Q, `deep` deep Q at `alpha`; `off` their difference. `weight` is 1 for what the ladder would not have
+    cut, else the inverse probability of the search, scaled so that those rows stand for all that were cut.
     """
 
     ids: list[int]

@@ -15,6 +15,7 @@ import click
 import pytest
 
 from tests.cli_tree import LEAVES, SAMPLE, TREE, options_of, vr
+from valuerepair.cli.verbosity import is_quiet
 
 ROOT = Path(__file__).parents[1]
 MEANING = {"-o": "--output", "-q": "--quiet", "-v": "--verbose", "-h": "--help"}
@@ -187,6 +188,12 @@ def test_quiet_says_nothing_but_the_result(call: str, folder: Path, capsys: Capt
 def test_quiet_commands_that_write_files_say_nothing_at_all(call: str, folder: Path, capsys: Captured) -> None:
     assert vr([*call.split(), "-q"], capsys) == (0, "", "")
     assert [path for path in folder.iterdir() if path.name.startswith("out")]
+
+
+def test_quiet_is_over_with_its_command(folder: Path, capsys: Captured) -> None:
+    """In one process, as in tests and notebooks: what comes next may speak."""
+    assert vr(["stats", "--db", str(SAMPLE), "-q"], capsys)[0] == 0
+    assert not is_quiet()
 
 
 def test_quiet_and_verbose_exclude_each_other(folder: Path, capsys: Captured) -> None:

@@ -100,9 +100,17 @@ def _take(context: click.Context, parameter: click.Parameter, value: int) -> Non
     if quiet == verbose != _NOBODY:
         raise click.UsageError("-q and -v exclude each other", context)
     _quiet = quiet < verbose
+    if _quiet:
+        context.call_on_close(_speak_again)
     log.removeHandler(_handler)
     log.setLevel(logging.ERROR if _quiet else logging.NOTSET)
     if verbose < quiet:
         log.addHandler(_handler)
         log.setLevel(logging.INFO if level == 1 else logging.DEBUG)
         _log_waiting(context)
+
+
+def _speak_again() -> None:
+    """-q holds for one command: who calls the next one in the same process is not silenced by it."""
+    global _quiet
+    _quiet = False
