@@ -89,6 +89,7 @@ def ladders(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, Path]
     return folder / "a.db", folder / "b.db", folder / "off.db"
 
 
+@pytest.mark.slow
 def test_weights_of_screened_shards_stand_for_all(ladders: tuple[Path, Path, Path], tmp_path: Path) -> None:
     a, b, _ = ladders
     target, _ = merged(tmp_path, a, b)
@@ -110,6 +111,7 @@ def test_weights_of_screened_shards_stand_for_all(ladders: tuple[Path, Path, Pat
     assert screening["recall_low"] <= screening["recall"] <= screening["recall_high"]
 
 
+@pytest.mark.slow
 def test_what_another_store_searched_without_a_ladder_stands_for_itself(
     ladders: tuple[Path, Path, Path], tmp_path: Path
 ) -> None:
