@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import re
 import shutil
 import signal
@@ -194,6 +195,7 @@ def test_quiet_is_over_with_its_command(folder: Path, capsys: Captured) -> None:
     """In one process, as in tests and notebooks: what comes next may speak."""
     assert vr(["stats", "--db", str(SAMPLE), "-q"], capsys)[0] == 0
     assert not is_quiet()
+    assert logging.getLogger("valuerepair").isEnabledFor(logging.WARNING)
 
 
 def test_quiet_and_verbose_exclude_each_other(folder: Path, capsys: Captured) -> None:

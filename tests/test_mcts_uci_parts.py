@@ -69,7 +69,12 @@ def test_every_parameter_can_be_set_by_its_uci_name_and_shows_in_the_handshake()
     [
         ("Threads", "-1", "option Threads=-1: must be a whole number from 0 to 1024"),
         ("Ponder", "maybe", "option Ponder=maybe: must be true or false"),
-        ("Device", "tpu", "option Device=tpu: must be one of auto, cpu, cuda, tensorrt"),
+        (
+            "Device",
+            "tpu",
+            "option Device=tpu: must be one of "
+            "auto, cpu, openvino, openvino:f32, cuda, cuda:f16, tensorrt, tensorrt:f16",
+        ),
         ("SmartPruningFactor", "x", "option SmartPruningFactor=x: must be a number from 0 to 100"),
         ("NScl", "-3", "option NScl=-3: must be a whole number of at least 1, or inf"),
         ("FpuStrategy", "odd", "option FpuStrategy=odd: must be one of reduction, absolute"),

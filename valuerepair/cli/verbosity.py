@@ -17,6 +17,7 @@ log = logging.getLogger("valuerepair")
 _NEARNESS = {ParameterSource.COMMANDLINE: 0, ParameterSource.ENVIRONMENT: 1, ParameterSource.DEFAULT_MAP: 2}
 _NOBODY = 3
 _WAITING = "lines to log"
+_FORGOTTEN = "what holds is forgotten at the end"
 
 
 class _ToStandardError(logging.Handler):
@@ -100,8 +101,9 @@ def _take(context: click.Context, parameter: click.Parameter, value: int) -> Non
     if quiet == verbose != _NOBODY:
         raise click.UsageError("-q and -v exclude each other", context)
     _quiet = quiet < verbose
-    if _quiet:
-        context.call_on_close(_speak_again)
+    if not context.meta.get(_FORGOTTEN):  # first of the root, before all that it says at its end
+        context.meta[_FORGOTTEN] = True
+        context.find_root().call_on_close(_forget)
     log.removeHandler(_handler)
     log.setLevel(logging.ERROR if _quiet else logging.NOTSET)
     if verbose < quiet:
@@ -110,7 +112,9 @@ def _take(context: click.Context, parameter: click.Parameter, value: int) -> Non
         _log_waiting(context)
 
 
-def _speak_again() -> None:
-    """-q holds for one command: who calls the next one in the same process is not silenced by it."""
+def _forget() -> None:
+    """-q and -v hold for one command: who calls the next one in the same process has neither."""
     global _quiet
     _quiet = False
+    log.removeHandler(_handler)
+    log.setLevel(logging.NOTSET)
