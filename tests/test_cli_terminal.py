@@ -10,6 +10,7 @@ import struct
 import subprocess
 import sys
 import termios
+import textwrap
 from pathlib import Path
 
 import pytest
@@ -106,8 +107,8 @@ def test_remarks_of_verbose_leave_the_bar_whole() -> None:
     program = BAR.replace("p.advance();", "p.advance(); logging.getLogger('valuerepair.x').info('a file');")
     program = (
         "import click, logging\nfrom valuerepair.cli import verbosity\n"
-        "c = click.Command('c', callback=lambda: None)\nverbosity.add_options(c)\n"
-        "c.main(['-v'], standalone_mode=False)\n" + program
+        f"def bar():\n{textwrap.indent(program, '    ')}\n"
+        "c = click.Command('c', callback=bar)\nverbosity.add_options(c)\nc.main(['-v'], standalone_mode=False)\n"
     )
     shown = on_a_terminal([sys.executable, "-c", program], TERM="xterm")
     line = next(line for line in shown.split("\n") if "a file" in line)
