@@ -1,7 +1,8 @@
-"""``python -m tests.soak [MINUTES]``: mining and matches with scripted engines, again and again, and nothing may grow.
+"""``python -m tests.soak [MINUTES [NET]]``: mining, matches and self-play, again and again, and nothing may grow.
 
-Every round mines a new archive into a new store with crashing engines, and plays a match with engines of its own; after
-each, memory, open files, threads and children are noted. After the first quarter of the time all must stay flat.
+Every round mines a new archive into a new store with crashing engines, plays a match of scripted engines, and games of
+the net against itself with their training records; after each, memory, open files, threads and children are noted.
+After the first quarter of the time all must stay flat.
 """
 
 from __future__ import annotations
@@ -14,10 +15,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
+from click.testing import CliRunner
 
-from tests.match_doubles import FAKE
+from tests.match_doubles import FAKE, fake_side, write_book
 from tests.mining_doubles import KeyNet, random_games
 from valuerepair.archives import SampleOptions
+from valuerepair.cli import cli
 from valuerepair.deep.uci_oracle import UciOracle, UciOracleSetup
 from valuerepair.engines.uci import EngineSetup
 from valuerepair.mining import MineOptions, mine
@@ -49,8 +52,8 @@ def look(started: float) -> Sample:
     return Sample(time.monotonic() - started, memory, process.num_fds(), process.num_threads(), len(children), zombies)
 
 
-def one_round(folder: Path, number: int) -> int:
-    """Mines a new archive with engines of which some crash; the positions scored or failed."""
+def one_round(folder: Path, number: int, net: str) -> int:
+    """Mines a new archive with engines of which some crash, and plays; the positions scored or failed."""
     archive = random_games(folder / f"{number}.pgn", 20, seed=number, plies=30)
     setup = UciOracleSetup(
         "uci", EngineSetup(sys.executable, (FAKE, "play", "crash-on=d7d6")), {"nodes": 9}, 5.0, timeout=2.0
@@ -59,38 +62,37 @@ def one_round(folder: Path, number: int) -> int:
         options = MineOptions(sample=SampleOptions(per_game=3), screen=None)
         found = mine([str(archive)], options, store, KeyNet(), oracle).report.positions
         assert len(store.frame()) > 0
-    match(folder / f"{number}-match.pgn")
+    book = write_book(folder / "book.pgn", 2)
+    sides = fake_side("one"), fake_side("two")
+    assert played(folder / "match.pgn", "match", *sides, "--openings", str(book), "--nodes", "9") == 4
+    records = "--training", str(folder / "chunks"), "--db", str(folder / "plays.db")
+    how = "--nodes", "4", "--temperature", "0.8", "--device", "cpu"
+    assert played(folder / "self.pgn", "selfplay", str(book), "--net", net, *how, *records) == 2
+    assert len(list((folder / "chunks").glob("*.gz"))) == 2
     return found
 
 
-def match(path: Path) -> None:
-    """A match by the command, in this process, so that what it leaves behind is seen."""
-    from click.testing import CliRunner
-
-    from tests.match_doubles import fake_side, write_book
-    from valuerepair.cli import cli
-
-    book = write_book(path.with_suffix(".book.pgn"), 2)
-    arguments = ["match", fake_side("one"), fake_side("two"), "--openings", str(book), "--nodes", "9", "-o", str(path)]
-    done = CliRunner().invoke(cli, arguments)
+def played(path: Path, *arguments: str) -> int:
+    """The games of a command, which runs in this process, so that what it leaves behind is seen."""
+    done = CliRunner().invoke(cli, [*arguments, "-o", str(path)])
     assert done.exit_code == 0, done.output
-    assert len(read_written(path)[0]) == 4
+    return len(read_written(path)[0])
 
 
-def soak(minutes: float) -> list[Sample]:
+def soak(minutes: float, net: str) -> list[Sample]:
     """Rounds for so long; raises AssertionError where something grew."""
     started = time.monotonic()
     samples: list[Sample] = []
     number = positions = 0
     while not samples or samples[-1].seconds < 60 * minutes:
         with tempfile.TemporaryDirectory() as folder:
-            positions += one_round(Path(folder), number)
+            positions += one_round(Path(folder), number, net)
         samples.append(look(started))
         number += 1
     warm = [sample for sample in samples if sample.seconds >= 15 * minutes]
     first, last = warm[0], warm[-1]
     print(
-        f"{number} rounds in {last.seconds / 60:.1f} min, {positions:,} positions, {4 * number} games; after the first "
+        f"{number} rounds in {last.seconds / 60:.1f} min, {positions:,} positions, {6 * number} games; after the first "
         f"quarter: memory {first.memory >> 20} to {last.memory >> 20} MiB (most {max(s.memory for s in warm) >> 20}), "
         f"files {first.files} to {last.files}, threads {first.threads} to {last.threads}, "
         f"children {first.children} to {last.children}, zombies at most {max(s.zombies for s in warm)}"
@@ -103,4 +105,4 @@ def soak(minutes: float) -> list[Sample]:
 
 
 if __name__ == "__main__":
-    soak(float((sys.argv[1:] or ["30"])[0]))
+    soak(float((sys.argv[1:] or ["30"])[0]), (sys.argv[2:] or ["maia-1900"])[0])

@@ -56,7 +56,7 @@ def test_kill_9_in_mining(tmp_path: Path, note: Note) -> None:
 def test_kill_9_in_self_play(tmp_path: Path, shared_data: Path, note: Note) -> None:
     net = str(shared_data / "nets" / "maia-1100.pb.gz")
     write_book(tmp_path / "book.pgn")
-    fixed = ["--nodes", "4", "--max-plies", "50", "--device", "cpu", "--temperature", "0.8", "--repeat", "3"]
+    fixed = ["--nodes", "4", "--device", "cpu", "--temperature", "0.8", "--repeat", "3"]
 
     def playing(run: int | str) -> subprocess.Popen[str]:
         files = ["-o", f"{run}.pgn", "--db", f"{run}.db", "--training", f"chunks{run}"]
@@ -69,7 +69,7 @@ def test_kill_9_in_self_play(tmp_path: Path, shared_data: Path, note: Note) -> N
         return {path.name: path.read_bytes() for path in sorted((tmp_path / f"chunks{run}").glob("*.gz"))}
 
     said = playing("whole").communicate(timeout=300)
-    assert len(games("whole")) == 12, said
+    assert len(games("whole")) == len(chunks("whole")) == 12, said
 
     def check(run: int) -> None:
         assert games(run) == games("whole")
