@@ -55,7 +55,7 @@ def options() -> list[click.Option]:
     quiet, verbose = ("be_quiet", "-q", "--quiet"), ("be_verbose", "-v", "--verbose")
     return [
         click.Option(
-            quiet, is_flag=True, is_eager=True, expose_value=False, callback=_take, help="Say nothing but errors."
+            quiet, is_flag=True, is_eager=True, expose_value=False, callback=_take, help="Only the result and errors."
         ),
         click.Option(
             verbose, count=True, is_eager=True, expose_value=False, callback=_take,
