@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -323,3 +324,16 @@ def test_wrong_arguments(maia_file: Path) -> None:
         open_net(str(maia_file), threads=0)
     with pytest.raises(UsageError, match="--batch -1: must be at least 1"):
         open_net(str(maia_file), batch=-1)
+
+
+@pytest.mark.parametrize(("own", "expected"), [(None, "0"), ("1", "1")])
+def test_tensorrt_is_told_not_to_round_float32(own: str | None, expected: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NVIDIA_TF32_OVERRIDE", own or "")
+    if own is None:
+        monkeypatch.delenv("NVIDIA_TF32_OVERRIDE")
+    monkeypatch.setattr("onnxruntime.preload_dlls", lambda: None)
+    providers.preload_libraries(devices.TENSORRT)
+    assert os.environ["NVIDIA_TF32_OVERRIDE"] == expected
+    monkeypatch.delenv("NVIDIA_TF32_OVERRIDE")
+    providers.preload_libraries(devices.CUDA)
+    assert "NVIDIA_TF32_OVERRIDE" not in os.environ

@@ -114,9 +114,15 @@ def _canary() -> bytes:
 
 
 def preload_libraries(provider: str) -> None:
-    """Loads CUDA and cuDNN from their pip packages, which are on no library path (ONNX Runtime 1.21 and later)."""
+    """Loads CUDA and cuDNN from their pip packages, which are on no library path (ONNX Runtime 1.21 and later).
+
+    TensorRT rounds the inputs of float32 products to 10 bits (TF32) unless NVIDIA's own switch for its libraries says
+    no, which is read as they load; ONNX Runtime has none for it. Somebody who has set it means it.
+    """
     import onnxruntime
 
+    if provider == TENSORRT:
+        os.environ.setdefault("NVIDIA_TF32_OVERRIDE", "0")
     if provider != CPU and hasattr(onnxruntime, "preload_dlls"):
         onnxruntime.preload_dlls()
 
