@@ -146,9 +146,9 @@ def test_priors_are_the_softmax_of_legal_logits(seed: int, temperature: float) -
 def test_huge_logits_do_not_overflow() -> None:
     logits = np.zeros((1, 1858), np.float32)
     logits[0, 322] = 3e4
-    best, best_p, entropy = policy.summarize(PositionBatch.from_positions([Position(STARTPOS_FEN)]), logits)
-    assert decode_move(int(best[0])) == "e2e4"
-    assert (best_p[0], entropy[0]) == (1, 0)
+    found = policy.all_priors(PositionBatch.from_positions([Position(STARTPOS_FEN)]), logits)
+    assert decode_move(int(found.best_move[0])) == "e2e4"
+    assert (found.best_p[0], found.entropy[0]) == (1, 0)
 
 
 def test_positions_without_moves_have_no_priors() -> None:

@@ -252,6 +252,18 @@ def test_what_the_progress_line_says() -> None:
     assert standing.tally.pairs == Pentanomial((0, 0, 0, 1, 1))
 
 
+def test_normalized_elo_of_a_match_is_that_of_fastchess() -> None:
+    """The pairs of app/tests/elo_test.cpp, played out: what its table says of them stands in ours."""
+    standing = Standing(("a", "b"))
+    of_pair = (("0-1", "1-0"), ("0-1", "1/2-1/2"), ("1-0", "1-0"), ("1-0", "1/2-1/2"), ("1-0", "0-1"))
+    pairs = [results for results, count in zip(of_pair, (34, 54, 63, 64, 75), strict=True) for _ in range(count)]
+    for n, result in enumerate(result for results in pairs for result in results):
+        standing.add(Played(n, n // 2, result, "checkmate", 10))
+    assert "Elo +55.6, normalized +57.9, LOS 100.0 % (of pairs)" in report_lines(standing)
+    known = standing.as_json()["normalized_elo"]
+    assert (round(known["value"], 2), round((known["high"] - known["low"]) / 2, 2)) == (57.94, 28.28)
+
+
 def test_what_the_options_read() -> None:
     assert parse_sprt("elo0=-1.5,elo1=5,model=logistic") == Sprt(-1.5, 5, 0.05, 0.05, "logistic")
     assert parse_sprt("elo0=0, elo1=5, alpha=0.1, beta=0.2") == Sprt(0, 5, 0.1, 0.2)

@@ -27,7 +27,6 @@ SIGNALS = (
     *("pieces", "ply", "check", "runners"),
 )
 COLUMN = {name: i for i, name in enumerate(SIGNALS)}
-NEIGHBOURS = ("before", "before_2", "after", "search")
 
 
 class Evaluating(Protocol):

@@ -13,7 +13,6 @@ from valuerepair.mcts.result import SearchResult
 from valuerepair.positions import Position
 
 FIRST_ROOM = 10_000  # visits there is room for at first
-ENDLESS = 2**31 - 1
 
 
 def never() -> bool:

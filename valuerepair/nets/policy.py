@@ -183,13 +183,6 @@ def legal_priors(
     return all_priors(batch, logits, temperature, input_format)[:3]
 
 
-def summarize(
-    batch: PositionBatch, logits: Logits, temperature: float = 1.0, input_format: int = CLASSICAL
-) -> tuple[Moves, NDArray[np.float32], NDArray[np.float32]]:
-    """The best moves, their priors and the entropies of `all_priors`."""
-    return all_priors(batch, logits, temperature, input_format)[3:]
-
-
 def _checked(input_format: int) -> int:
     if input_format not in INPUT_FORMATS:
         raise ValueError(f"unknown input format {input_format}; known: {', '.join(map(str, INPUT_FORMATS))}")

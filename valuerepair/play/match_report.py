@@ -41,7 +41,9 @@ def report_lines(standing: Standing) -> list[str]:
     pairs = tally.pairs
     lines.append(f"{pairs.pairs:,} {'pair' if pairs.pairs == 1 else 'pairs'} with 0, 1/2, 1, 3/2, 2 points: {pairs}")
     if tally.score.games:
-        lines.append(f"Elo {elo_text(elo_interval(results).value)}, LOS {100 * los(results):.1f} % (of {standing.of})")
+        normalized = f", normalized {elo_text(known.value)}" if (known := standing.normalized) is not None else ""
+        elo = elo_text(elo_interval(results).value) + normalized
+        lines.append(f"Elo {elo}, LOS {100 * los(results):.1f} % (of {standing.of})")
         for level, (interval, verdict) in standing.levels.items():
             low, high = elo_text(interval.low), elo_text(interval.high)
             lines.append(f"  at {level:.2f}: {low:>8} to {high:>8}  {_said(first, verdict)}")

@@ -73,9 +73,3 @@ def tally(records: Iterable[GameRecord], first: str) -> Tally:
     for record in records:
         counted.add(record)
     return counted
-
-
-def score_of_white(records: Iterable[GameRecord]) -> Score:
-    """W/D/L of White in decided games: what self-play reports."""
-    results = Counter(record.result for record in records)
-    return Score(results["1-0"], results["1/2-1/2"], results["0-1"])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from valuerepair.mcts.result import SearchResult
@@ -80,8 +79,3 @@ class GameRecord:
     def z(self) -> float | None:
         """The result for White: 1, 0, -1; None for an undecided game."""
         return {"1-0": 1.0, "0-1": -1.0, "1/2-1/2": 0.0}.get(self.result)
-
-
-def nodes_of(records: Sequence[GameRecord]) -> int:
-    """Nodes searched in all these games."""
-    return sum(thought.nodes for record in records for thought in record.thoughts)

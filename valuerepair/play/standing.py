@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
+from math import isfinite
 from typing import Any
 
-from valuerepair.play.elo import ByOpening, Interval, Pentanomial, Score, los, verdicts
+from valuerepair.play.elo import ByOpening, Interval, Pentanomial, Score, los, normalized_elo, verdicts
 from valuerepair.play.pairs import Tally
 from valuerepair.play.pgn import WrittenGame
 from valuerepair.play.record import CRASHED, ILLEGAL_MOVE, OUT_OF_TIME, GameRecord
@@ -90,6 +91,12 @@ class Standing:
         """Elo with its interval and a verdict, at each level."""
         return verdicts(self.results)
 
+    @property
+    def normalized(self) -> Interval | None:
+        """Normalized Elo with its interval at 0.95; None where openings come again, as it is one of games."""
+        results = self.results
+        return None if isinstance(results, ByOpening) else normalized_elo(results)
+
     def as_json(self) -> dict[str, Any]:
         """All figures, from the first player's side; infinite Elo is None."""
         score, tally = self.tally.score, self.tally
@@ -103,9 +110,10 @@ class Standing:
             "pentanomial": list(tally.pairs.counts),
             "intervals_of": self.of,
             "elo": [
-                {"level": level, **{k: _finite(v) for k, v in interval._asdict().items()}, "verdict": verdict}
+                {"level": level, **_interval(interval), "verdict": verdict}
                 for level, (interval, verdict) in self.levels.items()
             ],
+            "normalized_elo": None if (known := self.normalized) is None else _interval(known),
             "los": los(self.results),
             "endings": dict(self.endings),
             "faults": {name: dict(faults) for name, faults in zip(self.names, self.faults, strict=True)},
@@ -122,5 +130,6 @@ def _score(score: Score) -> dict[str, int]:
     return {"wins": score.wins, "draws": score.draws, "losses": score.losses}
 
 
-def _finite(value: float) -> float | None:
-    return value if abs(value) < float("inf") else None
+def _interval(interval: Interval) -> dict[str, float | None]:
+    """Its value and bounds; None where they are infinite or unknown."""
+    return {name: value if isfinite(value) else None for name, value in interval._asdict().items()}
