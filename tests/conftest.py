@@ -24,6 +24,14 @@ def shared_data() -> Path:
 
 
 @pytest.fixture(scope="session")
+def plotted_db(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store with something for every kind of plot; to be read only."""
+    from tests.plotted_store import plotted_store
+
+    return plotted_store(tmp_path_factory.mktemp("plotted"))
+
+
+@pytest.fixture(scope="session")
 def stockfish() -> str:
     """Path of Stockfish, which Debian puts in /usr/games."""
     path = shutil.which("stockfish", path=f"{os.environ.get('PATH', '')}:/usr/games:/usr/local/games")

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from tests.fuzz.targets import games
+from tests.fuzz.inputs import games
 from tests.v6_records import positions_of, records_of
 from valuerepair.archives import ReadReport, SampleOptions, sample
 from valuerepair.archives.open import Source, Stream

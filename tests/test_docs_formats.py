@@ -13,7 +13,7 @@ import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 
-from tests.test_training_mix import folder_of
+from tests.mix_sides import folder_of
 from valuerepair.books.manifest import BookFile, Manifest
 from valuerepair.candidates.labels import label_frame
 from valuerepair.play.experiment import Played

@@ -17,9 +17,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.fuzz.archives import read_archive
+from tests.fuzz.inputs import games
 from tests.fuzz.mutate import HEADERS, NUMBERS, PIECES, change_number, inject_header, insert_piece, mutant
 from tests.fuzz.run import fuzz
-from tests.fuzz.targets import TARGETS, games, read_archive
+from tests.fuzz.targets import TARGETS
 
 INPUTS = int(os.environ.get("VALUEREPAIR_FUZZ_INPUTS", "1000"))
 CORPUS = Path(__file__).parent / "fuzz" / "corpus"

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.fuzz.targets import SAMPLE, read_archive
+from tests.fuzz.archives import read_archive
+from tests.fuzz.own_files import SAMPLE
 from valuerepair.archives.epd import MAX_LINE, LineSplitter
 from valuerepair.archives.headers import kept_headers, read_headers
 from valuerepair.archives.open import Source

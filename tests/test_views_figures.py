@@ -1,82 +1,38 @@
-"""Every kind of plot: what its artists hold against pandas and statsmodels on the same store; files; refusals."""
+"""Plots of positions, rates and games: what their artists hold against pandas and statsmodels on the same store."""
 
 from __future__ import annotations
 
 import sqlite3
 from pathlib import Path
-from typing import Any
-from xml.etree import ElementTree
 
 import numpy as np
 import pandas as pd
 import pytest
-from click.testing import CliRunner
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from matplotlib.text import Text
 from statsmodels.stats.proportion import proportion_confint
 
-from tests.climbing_doubles import THRESHOLD, ClimbingOracle, climb_by_key, ladder_options, options_for
-from tests.figure_parts import artist, band, bars, has, line, margins, words
+from tests.climbing_doubles import THRESHOLD
+from tests.figure_parts import artist, band, bars, line, margins, words
 from tests.mining_doubles import mine_by_key, random_games
+from tests.plotted_store import OF_POSITIONS, draw, frame_of, hajek
 from valuerepair.candidates.labelled import labels_of, names
-from valuerepair.cli import cli
-from valuerepair.deep.screen_fit import CurvePoint
-from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.store import Store
 from valuerepair.store.plays import Play, add_plays
 from valuerepair.store.rates import weighted
 from valuerepair.store.rows import RunRecord
-from valuerepair.views import figures, ladder, style
+from valuerepair.views import figures, style
 from valuerepair.views.calibration import BINS
-
-OF_STORE = [name for name, kind in figures.KINDS.items() if kind.reads == figures.STORE]
-OF_POSITIONS = ["scatter", "hexbin", "residuals", "rate", "by-phase", "by-side", "by-men"]
 
 
 @pytest.fixture(scope="module")
-def db(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A store that was screened, with games played from some of its positions."""
-    folder = tmp_path_factory.mktemp("figures")
-    archive = random_games(folder / "random.pgn", 100)
-    climb_by_key(archive, folder / "screened.db", options_for(ladder_options(audit=0.15)), ClimbingOracle())
-    play_games(folder / "screened.db")
-    return folder / "screened.db"
-
-
-def play_games(db: Path) -> None:
-    """Three games of known results from every third position, and undecided ones from others."""
-    rng = np.random.default_rng(0)
-    with Store.open(db, write=True) as store:
-        frame = store.frame()
-        run = store.begin_run(RunRecord("played", "selfplay", {}, 0, {}))
-        plays: list[Play] = []
-        for i, (key, fen, q) in enumerate(zip(frame["key"], frame["fen"], frame["deep_q"], strict=True)):
-            for _ in range(3 if i % 3 == 0 else i % 3 - 1):
-                z = float(rng.choice([-1, 0, 1], p=[(1 - q) / 2 * 0.8, 0.2, (1 + q) / 2 * 0.8])) if i % 3 == 0 else None
-                result = "*" if z is None else {1: "1-0", 0: "1/2-1/2", -1: "0-1"}[int(z)]
-                plays.append(Play(len(plays), i, int(key), fen, "own", "own", result, z, 40, "checkmate"))
-        add_plays(store, run, plays)
-        store.commit()
+def db(plotted_db: Path) -> Path:
+    return plotted_db
 
 
 @pytest.fixture(scope="module")
 def frame(db: Path) -> pd.DataFrame:
-    with Store.open(db) as store:
-        found = store.frame(alpha=200.0)
-    assert set(found["weight"]) != {1.0}
-    assert (found["weight"] > 1).sum() > 10
-    return found
-
-
-def draw(kind: str, db: Path, **options: Any) -> Figure:
-    if figures.KINDS[kind].reads == figures.STORE:
-        options = {
-            "alpha": 200.0,
-            **({"threshold": THRESHOLD} if "threshold" in figures.KINDS[kind].options else {}),
-            **options,
-        }
-    return figures.draw(kind, db, **options)
+    return frame_of(db)
 
 
 # -- positions --------------------------------------------------------------------------------------------------------
@@ -154,10 +110,6 @@ def test_rates_end_where_the_disagreements_do(db: Path, frame: pd.DataFrame) -> 
     assert right == pytest.approx(np.floor(frame["disagreement"].abs().max() * 20) / 20 + 0.1)
 
 
-def hajek(hits: pd.Series[bool], weight: pd.Series[float]) -> float:
-    return float((hits * weight).sum() / weight.sum())
-
-
 def test_rates_by_threshold(db: Path, frame: pd.DataFrame) -> None:
     off = frame["disagreement"]
     weighed, plain = draw("rate", db), draw("rate", db, weighted=False)
@@ -221,85 +173,6 @@ def test_shares_of_labels(db: Path, frame: pd.DataFrame) -> None:
             assert plain[name][1:] == pytest.approx(proportion_confint(hits.sum(), len(hits), method="wilson"))
 
 
-# -- the ladder -------------------------------------------------------------------------------------------------------
-
-
-def test_survival(db: Path, frame: pd.DataFrame) -> None:
-    figure, plain = draw("survival", db), draw("survival", db, weighted=False)
-    connection = sqlite3.connect(db)
-    passages = pd.read_sql_query("SELECT * FROM screened WHERE screen_id IS NOT NULL", connection)
-    connection.close()
-    joined = passages.merge(frame, on="position_id").assign(cut=lambda t: t["cut_at"].fillna(np.inf))
-    off = joined["disagreement"].abs() >= THRESHOLD
-    rungs = [0, 10, 100]
-    mass = survived = 0.0
-    for gid, members in (("candidates", joined[off]), ("others", joined[~off])):
-        x, y = line(figure, gid)
-        assert x.tolist() == [0, 1, 2, 3]
-        np.testing.assert_allclose(y, [1, *(hajek(members["cut"] > rung, members["weight"]) for rung in rungs)])
-        np.testing.assert_allclose(line(plain, gid)[1], [1, *((members["cut"] > rung).mean() for rung in rungs)])
-        mass, survived = mass + members["weight"].sum(), survived + y[-1] * members["weight"].sum()
-    # Whatever the weights, together they say how many of all that went up the ladder reached its top.
-    failed = passages["searched"].astype(bool) & ~passages["position_id"].isin(frame["position_id"])
-    assert survived / mass == pytest.approx(passages[~failed]["cut_at"].isna().mean(), abs=0.02)
-    candidates, others = line(figure, "candidates")[1][-1], line(figure, "others")[1][-1]
-    assert candidates > others
-
-
-def test_numbers_of_recall_do_not_cover_one_another() -> None:
-    points = [
-        CurvePoint(wanted, share, 1.0, 3, 3)
-        for wanted, share in ((0.8, 0.2), (0.9, 0.201), (0.95, 0.21), (0.98, 0.25), (0.99, 0.27))
-    ]
-    with style.house_style():
-        figure, axes = style.new_figure(7.0, 5.2)
-        ladder._draw_curve(axes, points)
-        axes.plot(1, 1)
-        axes.set_xscale("log")
-        figure.draw_without_rendering()
-        boxes = [text.get_window_extent() for text in axes.texts]
-    assert axes.texts[0].get_text().startswith("0.8 to ")
-    assert axes.texts[-1].get_text().endswith("0.99")
-    assert not any(a.overlaps(b) for i, a in enumerate(boxes) for b in boxes[:i])
-
-
-@pytest.mark.parametrize("terminal", [True, False])
-def test_on_a_terminal_cross_validation_says_that_it_takes_long(
-    db: Path, terminal: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    from valuerepair.views import screen_table
-
-    def stop(*_: object) -> None:
-        raise ValueRepairError("said before the work")
-
-    monkeypatch.setattr(screen_table, "fit_screen", stop)
-    monkeypatch.setattr("sys.stderr.isatty", lambda: terminal)
-    with caplog.at_level("INFO", "valuerepair"), pytest.raises(ValueRepairError, match="said before"):
-        figures.draw("recall", db, alpha=200.0, threshold=THRESHOLD)
-    [record] = [record for record in caplog.records if "cross-validating" in record.getMessage()]
-    assert record.levelname == ("WARNING" if terminal else "INFO")
-
-
-def test_recall_is_that_of_vr_fit_screen_and_vr_stats(db: Path) -> None:
-    import json
-
-    figure = draw("recall", db)
-    shared = ["--db", str(db), "--alpha", "200", "--threshold", str(THRESHOLD), "--json"]
-    table = json.loads(CliRunner().invoke(cli, ["fit", "screen", "--recall", "0.95", *shared]).stdout)
-    x, y = line(figure, "curve")
-    np.testing.assert_allclose(x, [point["share"] for point in table["curve"]])
-    np.testing.assert_allclose(y, [point["recall"] for point in table["curve"]])
-    ends = margins(figure, "curve-intervals")
-    for (low, high), point in zip(ends, table["curve"], strict=True):
-        bounds = proportion_confint(point["recall"] * point["positives"], point["positives"], method="wilson")
-        assert (low, high) == pytest.approx(bounds, abs=1e-9)
-    told = json.loads(CliRunner().invoke(cli, ["stats", *shared]).stdout)["scored"]["screening"]
-    assert (
-        f"1/{told['saving']:.1f} of the nodes, recall {100 * told['recall']:.1f} %"
-        in figures.drawing("recall", db, alpha=200.0, threshold=THRESHOLD).said
-    )
-
-
 # -- games ------------------------------------------------------------------------------------------------------------
 
 
@@ -341,115 +214,3 @@ def test_one_game_of_one_position(tmp_path: Path) -> None:
         figure = figures.draw("calibration", store)
     assert [float(each[0]) for each in line(figure, "net")] == pytest.approx([row.net_q, 1])
     assert margins(figure, "net-intervals")[0] == pytest.approx([2 * 0.2065493 - 1, 1], abs=1e-5)
-
-
-# -- all kinds --------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("kind", OF_STORE)
-def test_every_kind_of_a_store_as_a_file(db: Path, tmp_path: Path, kind: str) -> None:
-    """An SVG's words are text, with the counts that pandas finds; the line on standard output says so too."""
-    asked = [] if kind == "calibration" else ["--threshold", str(THRESHOLD)]
-    done = CliRunner().invoke(cli, ["plot", kind, "--db", str(db), "-o", str(tmp_path / "a.svg"), *asked])
-    assert done.exit_code == 0, done.output
-    assert done.stdout.startswith(f"{tmp_path / 'a.svg'}: ")
-    assert done.stdout.count("\n") == 1
-    assert [path.name for path in tmp_path.iterdir()] == ["a.svg"]
-    text = "\n".join(ElementTree.parse(tmp_path / "a.svg").getroot().itertext())
-    with Store.open(db) as store:
-        found = store.frame(text=False)
-    if kind in OF_POSITIONS:
-        assert f"{len(found):,} positions" in text
-    if kind not in ("calibration", "recall", "rate", "by-phase", "by-side", "by-men"):
-        candidates = int((found["disagreement"].abs() >= THRESHOLD).sum())
-        assert f"{candidates:,} candidates" in text or kind == "survival"
-    assert f"{found.attrs['net']['name']} · {found.attrs['oracle']['label']} · alpha" in text
-
-
-@pytest.mark.parametrize("kind", ["scatter", "rate", "by-label", "calibration"])
-def test_an_open_store_and_its_path_give_the_same_figure(db: Path, tmp_path: Path, kind: str) -> None:
-    with Store.open(db) as store:
-        style.save(figures.draw(kind, store), tmp_path / "a.svg")
-    style.save(figures.draw(kind, str(db)), tmp_path / "b.svg")
-    assert (tmp_path / "a.svg").read_bytes() == (tmp_path / "b.svg").read_bytes()
-
-
-def test_a_file_is_whole_or_as_it_was(db: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "a.svg").write_text("an older plot")
-
-    def half(self: Figure, stream: Any, **_: Any) -> None:
-        stream.write(b"<svg")
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(Figure, "savefig", half)
-    with pytest.raises(OSError, match="No space left"):
-        CliRunner().invoke(
-            cli, ["plot", "by-side", "--db", str(db), "-o", str(tmp_path / "a.svg")], catch_exceptions=False
-        )
-    assert (tmp_path / "a.svg").read_text() == "an older plot"
-    assert [path.name for path in tmp_path.iterdir()] == ["a.svg"]
-
-
-# -- what is refused --------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def bare(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A store that was never screened, and from whose positions nothing was played."""
-    folder = tmp_path_factory.mktemp("bare")
-    mine_by_key(random_games(folder / "random.pgn", 8), folder / "bare.db")
-    return folder / "bare.db"
-
-
-@pytest.mark.parametrize(
-    ("arguments", "said", "code"),
-    [
-        (["nonsense"], "no kind of plot nonsense; there are scatter, hexbin", 2),
-        (["calibration", "--threshold", "0.4"], "vr plot calibration has no use for --threshold", 2),
-        (["recall", "--unweighted"], "vr plot recall has no use for --unweighted", 2),
-        (["elo", "match.pgn", "--db", "a.db"], "vr plot elo has no use for --db", 2),
-        (["elo"], "vr plot elo reads the PGN of a vr match: give it, vr plot elo SOURCE", 2),
-        (["hexbin", "other.db"], "vr plot hexbin reads a store: give it with --db other.db", 2),
-        (["hexbin", "-o", "a.gif"], "a.gif: a plot's name ends in .png, .svg or .pdf", 2),
-        (["rate", "--threshold", "3"], "threshold", 2),
-        (["calibration"], "no decided games from its positions; vr selfplay BOOK --db", 1),
-        (["recall"], "nothing was screened with", 1),
-        (["survival"], "vr mine --screen auto learns one", 1),
-        (["by-label", "--threshold", "2"], "no candidate at 2; give a lower --threshold", 1),
-        (["scatter", "--db", "none.db"], "there is no store at none.db", 1),
-    ],
-)
-def test_refused_in_one_line(
-    bare: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], said: str, code: int
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    given = arguments if "--db" in arguments or "elo" in arguments else [*arguments, "--db", str(bare)]
-    with pytest.raises(ValueRepairError) as caught:
-        CliRunner().invoke(cli, ["plot", *given], catch_exceptions=False)
-    assert said in str(caught.value)
-    assert "\n" not in str(caught.value)
-    assert caught.value.exit_code == code
-    assert not list(tmp_path.iterdir())
-
-
-def test_python_refuses_as_the_command_does(bare: Path) -> None:
-    with pytest.raises(UsageError, match="the plot calibration has no use for threshold; it takes alpha, net"):
-        figures.draw("calibration", bare, threshold=0.5)
-    with pytest.raises(UsageError, match="no kind of plot histogram"):
-        figures.draw("histogram", bare)
-    with Store.open(bare) as store, pytest.raises(UsageError, match="reads the PGN of a vr match, not a store"):
-        figures.draw("elo", store)
-
-
-def test_every_kind_is_in_the_help_and_in_the_docs() -> None:
-    shown = CliRunner().invoke(cli, ["plot", "--help"]).stdout
-    page = (Path(__file__).parents[1] / "docs" / "plots.md").read_text("utf-8")
-    for name, kind in figures.KINDS.items():
-        assert f"{name} " in shown
-        assert kind.help in shown
-        assert f"### {name}\n" in page
-
-
-def test_few_positions_have_no_line(bare: Path) -> None:
-    assert not has(figures.draw("hexbin", bare), "nonsense")
-    assert has(figures.draw("hexbin", bare), "lowess")

@@ -1,0 +1,126 @@
+"""Fuzzed: books, stores, configuration files, and the headers of nets."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import sqlite3
+import tempfile
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+
+import chess
+import click
+
+from tests.fuzz.archives import epd_seeds, legal
+from tests.fuzz.inputs import ROOT, file_of, games
+from valuerepair.errors import ValueRepairError
+
+SAMPLE = ROOT / "data" / "sample.db"
+
+
+def book_seeds() -> list[bytes]:
+    pgn = (
+        b'[Event "a"]\n[FEN "4k3/P7/8/8/8/8/8/4K2R w K - 0 30"]\n\n1. a8=Q+ {a comment} Kd7 2. O-O *\n\n'
+        b"1. e4 e5 2. Nf3 Nc6 1/2-1/2\n\n"
+    )
+    return [pgn, games()[0], b"".join(epd_seeds()[:1]), b"4k3/8/8/8/8/8/8/4K2R w K -\n"]
+
+
+def run_book(data: bytes) -> None:
+    """The book checker, and lc0's reader as rebuilt, of both kinds, packed and not."""
+    from valuerepair.books.check import BookCheck, ReadEntry
+
+    for name in ("book.pgn", "book.epd"):
+        entries: list[ReadEntry] = []
+        with file_of(data, name) as path, suppress(ValueRepairError):
+            list(BookCheck(path, entries.append))
+        for entry in entries:
+            board = chess.Board(entry.start_fen)
+            for move in entry.moves:
+                board.push(legal(board, move))
+            assert board.fen().split()[:3] == entry.fen.split()[:3]
+    with file_of(gzip.compress(data)[: max(len(data) // 2, 30)], "book.pgn.gz") as path, suppress(ValueRepairError):
+        list(BookCheck(path))
+
+
+def store_seeds() -> list[bytes]:
+    """A small store of ten positions, and the pages of its beginning."""
+    with tempfile.TemporaryDirectory() as folder:
+        small = os.path.join(folder, "small.db")
+        with sqlite3.connect(f"file:{SAMPLE}?mode=ro", uri=True) as whole, sqlite3.connect(small) as target:
+            whole.backup(target)
+        target.close()
+        whole.close()
+        with sqlite3.connect(small) as store:
+            store.execute("PRAGMA foreign_keys = OFF")
+            kept = "(SELECT id FROM positions ORDER BY id LIMIT 10)"
+            for (table,) in store.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall():
+                columns = [row[1] for row in store.execute(f"PRAGMA table_info({table})")]
+                if "position_id" in columns:
+                    store.execute(f"DELETE FROM {table} WHERE position_id NOT IN {kept}")
+            store.execute("PRAGMA journal_mode = DELETE")
+        store.execute("VACUUM")
+        store.close()
+        data = Path(small).read_bytes()
+    return [data, data[:8192]]
+
+
+def run_store(data: bytes) -> None:
+    """Opening a store, its tables as frames, its statistics. SQLite's own complaints come as ValueRepairError."""
+    from valuerepair.store import Store
+
+    with file_of(data, "a.db") as path:
+        for write in (False, True):
+            with suppress(ValueRepairError), Store.open(path, write=write) as store:
+                store.frame()
+                store.candidates(0.5)
+
+
+def config_seeds() -> list[bytes]:
+    return [
+        b'[defaults]\ndb = "own.db"\nquiet = true\n[stats]\nthreshold = 0.7\njson = true\n[nets.list]\njson = false\n',
+        b'[mine]\narchives = "a"\nnet = "maia"\nalpha = 170\n'
+        b'per-game = 3\n"deep" = "stockfish:nodes=10"\n[fit]\nalpha=[1, 2]\n',
+    ]
+
+
+@cache
+def all_commands() -> dict[str, click.Command]:
+    from valuerepair.cli import cli
+
+    context = click.Context(cli)
+    return {name: cli.get_command(context, name) or cli for name in cli.list_commands(context)}
+
+
+def run_config(data: bytes) -> None:
+    """A configuration file, and every option in it for every command."""
+    from valuerepair.cli.config_file import find
+
+    with file_of(data, "valuerepair.toml") as path, suppress(ValueRepairError):
+        commands = all_commands()
+        config = find(path, commands)
+        assert config is not None
+        config.check_defaults(commands.values())
+        for name, command in commands.items():
+            config.of(command, name)
+
+
+def header_seeds() -> list[bytes]:
+    def field(number: int, content: bytes) -> bytes:
+        return bytes([number << 3 | 2, len(content)]) + content
+
+    layout = bytes([1 << 3, 1, 3 << 3, 4, 4 << 3, 2, 5 << 3, 2, 6 << 3, 1])
+    block = field(1, field(3, b"\x00\x01" * 8))
+    net = b"\x0d\xc0\x01\x00\x00" + field(3, bytes([1 << 3, 0, 2 << 3, 26])) + field(4, field(2, layout))
+    net += field(5, bytes([1 << 3, 100])) + field(10, block + field(2, b"\x0a\x00") * 3)
+    return [net, gzip.compress(net)]
+
+
+def run_header(data: bytes) -> None:
+    """The header of a net. Bytes that are none are refused with ValueError, which the reader of nets expects."""
+    from valuerepair.nets.header import read_header, unpack
+
+    with suppress(ValueError):
+        read_header(unpack(data))

@@ -1,0 +1,106 @@
+"""Plots of the screening ladder: what their artists hold against pandas, statsmodels and the commands' own tables."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from click.testing import CliRunner
+from statsmodels.stats.proportion import proportion_confint
+
+from tests.climbing_doubles import THRESHOLD
+from tests.figure_parts import line, margins
+from tests.plotted_store import draw, frame_of, hajek
+from valuerepair.cli import cli
+from valuerepair.deep.screen_fit import CurvePoint
+from valuerepair.errors import ValueRepairError
+from valuerepair.views import figures, ladder, style
+
+
+@pytest.fixture(scope="module")
+def db(plotted_db: Path) -> Path:
+    return plotted_db
+
+
+@pytest.fixture(scope="module")
+def frame(db: Path) -> pd.DataFrame:
+    return frame_of(db)
+
+
+def test_survival(db: Path, frame: pd.DataFrame) -> None:
+    figure, plain = draw("survival", db), draw("survival", db, weighted=False)
+    connection = sqlite3.connect(db)
+    passages = pd.read_sql_query("SELECT * FROM screened WHERE screen_id IS NOT NULL", connection)
+    connection.close()
+    joined = passages.merge(frame, on="position_id").assign(cut=lambda t: t["cut_at"].fillna(np.inf))
+    off = joined["disagreement"].abs() >= THRESHOLD
+    rungs = [0, 10, 100]
+    mass = survived = 0.0
+    for gid, members in (("candidates", joined[off]), ("others", joined[~off])):
+        x, y = line(figure, gid)
+        assert x.tolist() == [0, 1, 2, 3]
+        np.testing.assert_allclose(y, [1, *(hajek(members["cut"] > rung, members["weight"]) for rung in rungs)])
+        np.testing.assert_allclose(line(plain, gid)[1], [1, *((members["cut"] > rung).mean() for rung in rungs)])
+        mass, survived = mass + members["weight"].sum(), survived + y[-1] * members["weight"].sum()
+    # Whatever the weights, together they say how many of all that went up the ladder reached its top.
+    failed = passages["searched"].astype(bool) & ~passages["position_id"].isin(frame["position_id"])
+    assert survived / mass == pytest.approx(passages[~failed]["cut_at"].isna().mean(), abs=0.02)
+    candidates, others = line(figure, "candidates")[1][-1], line(figure, "others")[1][-1]
+    assert candidates > others
+
+
+def test_numbers_of_recall_do_not_cover_one_another() -> None:
+    points = [
+        CurvePoint(wanted, share, 1.0, 3, 3)
+        for wanted, share in ((0.8, 0.2), (0.9, 0.201), (0.95, 0.21), (0.98, 0.25), (0.99, 0.27))
+    ]
+    with style.house_style():
+        figure, axes = style.new_figure(7.0, 5.2)
+        ladder._draw_curve(axes, points)
+        axes.plot(1, 1)
+        axes.set_xscale("log")
+        figure.draw_without_rendering()
+        boxes = [text.get_window_extent() for text in axes.texts]
+    assert axes.texts[0].get_text().startswith("0.8 to ")
+    assert axes.texts[-1].get_text().endswith("0.99")
+    assert not any(a.overlaps(b) for i, a in enumerate(boxes) for b in boxes[:i])
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_on_a_terminal_cross_validation_says_that_it_takes_long(
+    db: Path, terminal: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    from valuerepair.views import screen_table
+
+    def stop(*_: object) -> None:
+        raise ValueRepairError("said before the work")
+
+    monkeypatch.setattr(screen_table, "fit_screen", stop)
+    monkeypatch.setattr("sys.stderr.isatty", lambda: terminal)
+    with caplog.at_level("INFO", "valuerepair"), pytest.raises(ValueRepairError, match="said before"):
+        figures.draw("recall", db, alpha=200.0, threshold=THRESHOLD)
+    [record] = [record for record in caplog.records if "cross-validating" in record.getMessage()]
+    assert record.levelname == ("WARNING" if terminal else "INFO")
+
+
+def test_recall_is_that_of_vr_fit_screen_and_vr_stats(db: Path) -> None:
+    import json
+
+    figure = draw("recall", db)
+    shared = ["--db", str(db), "--alpha", "200", "--threshold", str(THRESHOLD), "--json"]
+    table = json.loads(CliRunner().invoke(cli, ["fit", "screen", "--recall", "0.95", *shared]).stdout)
+    x, y = line(figure, "curve")
+    np.testing.assert_allclose(x, [point["share"] for point in table["curve"]])
+    np.testing.assert_allclose(y, [point["recall"] for point in table["curve"]])
+    ends = margins(figure, "curve-intervals")
+    for (low, high), point in zip(ends, table["curve"], strict=True):
+        bounds = proportion_confint(point["recall"] * point["positives"], point["positives"], method="wilson")
+        assert (low, high) == pytest.approx(bounds, abs=1e-9)
+    told = json.loads(CliRunner().invoke(cli, ["stats", *shared]).stdout)["scored"]["screening"]
+    assert (
+        f"1/{told['saving']:.1f} of the nodes, recall {100 * told['recall']:.1f} %"
+        in figures.drawing("recall", db, alpha=200.0, threshold=THRESHOLD).said
+    )

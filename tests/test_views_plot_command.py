@@ -1,0 +1,134 @@
+"""Every kind of plot by its command: files, words, and what is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+from click.testing import CliRunner
+from matplotlib.figure import Figure
+
+from tests.climbing_doubles import THRESHOLD
+from tests.figure_parts import has
+from tests.mining_doubles import mine_by_key, random_games
+from tests.plotted_store import OF_POSITIONS
+from valuerepair.cli import cli
+from valuerepair.errors import UsageError, ValueRepairError
+from valuerepair.store import Store
+from valuerepair.views import figures, style
+
+
+@pytest.fixture(scope="module")
+def db(plotted_db: Path) -> Path:
+    return plotted_db
+
+
+OF_STORE = [name for name, kind in figures.KINDS.items() if kind.reads == figures.STORE]
+
+
+@pytest.mark.parametrize("kind", OF_STORE)
+def test_every_kind_of_a_store_as_a_file(db: Path, tmp_path: Path, kind: str) -> None:
+    """An SVG's words are text, with the counts that pandas finds; the line on standard output says so too."""
+    asked = [] if kind == "calibration" else ["--threshold", str(THRESHOLD)]
+    done = CliRunner().invoke(cli, ["plot", kind, "--db", str(db), "-o", str(tmp_path / "a.svg"), *asked])
+    assert done.exit_code == 0, done.output
+    assert done.stdout.startswith(f"{tmp_path / 'a.svg'}: ")
+    assert done.stdout.count("\n") == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["a.svg"]
+    text = "\n".join(ElementTree.parse(tmp_path / "a.svg").getroot().itertext())
+    with Store.open(db) as store:
+        found = store.frame(text=False)
+    if kind in OF_POSITIONS:
+        assert f"{len(found):,} positions" in text
+    if kind not in ("calibration", "recall", "rate", "by-phase", "by-side", "by-men"):
+        candidates = int((found["disagreement"].abs() >= THRESHOLD).sum())
+        assert f"{candidates:,} candidates" in text or kind == "survival"
+    assert f"{found.attrs['net']['name']} · {found.attrs['oracle']['label']} · alpha" in text
+
+
+@pytest.mark.parametrize("kind", ["scatter", "rate", "by-label", "calibration"])
+def test_an_open_store_and_its_path_give_the_same_figure(db: Path, tmp_path: Path, kind: str) -> None:
+    with Store.open(db) as store:
+        style.save(figures.draw(kind, store), tmp_path / "a.svg")
+    style.save(figures.draw(kind, str(db)), tmp_path / "b.svg")
+    assert (tmp_path / "a.svg").read_bytes() == (tmp_path / "b.svg").read_bytes()
+
+
+def test_a_file_is_whole_or_as_it_was(db: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "a.svg").write_text("an older plot")
+
+    def half(self: Figure, stream: Any, **_: Any) -> None:
+        stream.write(b"<svg")
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Figure, "savefig", half)
+    with pytest.raises(OSError, match="No space left"):
+        CliRunner().invoke(
+            cli, ["plot", "by-side", "--db", str(db), "-o", str(tmp_path / "a.svg")], catch_exceptions=False
+        )
+    assert (tmp_path / "a.svg").read_text() == "an older plot"
+    assert [path.name for path in tmp_path.iterdir()] == ["a.svg"]
+
+
+@pytest.fixture(scope="module")
+def bare(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store that was never screened, and from whose positions nothing was played."""
+    folder = tmp_path_factory.mktemp("bare")
+    mine_by_key(random_games(folder / "random.pgn", 8), folder / "bare.db")
+    return folder / "bare.db"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said", "code"),
+    [
+        (["nonsense"], "no kind of plot nonsense; there are scatter, hexbin", 2),
+        (["calibration", "--threshold", "0.4"], "vr plot calibration has no use for --threshold", 2),
+        (["recall", "--unweighted"], "vr plot recall has no use for --unweighted", 2),
+        (["elo", "match.pgn", "--db", "a.db"], "vr plot elo has no use for --db", 2),
+        (["elo"], "vr plot elo reads the PGN of a vr match: give it, vr plot elo SOURCE", 2),
+        (["hexbin", "other.db"], "vr plot hexbin reads a store: give it with --db other.db", 2),
+        (["hexbin", "-o", "a.gif"], "a.gif: a plot's name ends in .png, .svg or .pdf", 2),
+        (["rate", "--threshold", "3"], "threshold", 2),
+        (["calibration"], "no decided games from its positions; vr selfplay BOOK --db", 1),
+        (["recall"], "nothing was screened with", 1),
+        (["survival"], "vr mine --screen auto learns one", 1),
+        (["by-label", "--threshold", "2"], "no candidate at 2; give a lower --threshold", 1),
+        (["scatter", "--db", "none.db"], "there is no store at none.db", 1),
+    ],
+)
+def test_refused_in_one_line(
+    bare: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], said: str, code: int
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    given = arguments if "--db" in arguments or "elo" in arguments else [*arguments, "--db", str(bare)]
+    with pytest.raises(ValueRepairError) as caught:
+        CliRunner().invoke(cli, ["plot", *given], catch_exceptions=False)
+    assert said in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert caught.value.exit_code == code
+    assert not list(tmp_path.iterdir())
+
+
+def test_python_refuses_as_the_command_does(bare: Path) -> None:
+    with pytest.raises(UsageError, match="the plot calibration has no use for threshold; it takes alpha, net"):
+        figures.draw("calibration", bare, threshold=0.5)
+    with pytest.raises(UsageError, match="no kind of plot histogram"):
+        figures.draw("histogram", bare)
+    with Store.open(bare) as store, pytest.raises(UsageError, match="reads the PGN of a vr match, not a store"):
+        figures.draw("elo", store)
+
+
+def test_every_kind_is_in_the_help_and_in_the_docs() -> None:
+    shown = CliRunner().invoke(cli, ["plot", "--help"]).stdout
+    page = (Path(__file__).parents[1] / "docs" / "plots.md").read_text("utf-8")
+    for name, kind in figures.KINDS.items():
+        assert f"{name} " in shown
+        assert kind.help in shown
+        assert f"### {name}\n" in page
+
+
+def test_few_positions_have_no_line(bare: Path) -> None:
+    assert not has(figures.draw("hexbin", bare), "nonsense")
+    assert has(figures.draw("hexbin", bare), "lowess")
