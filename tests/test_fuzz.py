@@ -20,7 +20,8 @@ from hypothesis import strategies as st
 from tests.fuzz.archives import read_archive
 from tests.fuzz.inputs import games
 from tests.fuzz.mutate import HEADERS, NUMBERS, PIECES, change_number, inject_header, insert_piece, mutant
-from tests.fuzz.run import fuzz
+from tests.fuzz.real import real_archives
+from tests.fuzz.run import Mutating, fuzz
 from tests.fuzz.targets import TARGETS
 
 INPUTS = int(os.environ.get("VALUEREPAIR_FUZZ_INPUTS", "1000"))
@@ -76,4 +77,10 @@ def test_a_game_that_both_read_is_the_same_to_python_chess(caplog: pytest.LogCap
 @pytest.mark.parametrize("name", TARGETS)
 def test_mutants(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)  # where a failing input is left
-    assert fuzz(name, INPUTS, seed=1) == INPUTS
+    assert fuzz(Mutating.of(name), INPUTS, seed=1) == INPUTS
+
+
+@pytest.mark.fuzz
+def test_mutants_of_real_archives(shared_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert fuzz(real_archives(shared_data / "pgn"), 10 * INPUTS, seed=1) == 10 * INPUTS

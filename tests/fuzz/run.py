@@ -10,6 +10,8 @@ import random
 import resource
 import sys
 import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from tests.fuzz.mutate import mutant
@@ -24,15 +26,30 @@ def peak() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
-def fuzz(name: str, count: int, seed: int = 0, *, keep_going: bool = False) -> int:
+@dataclass(frozen=True)
+class Mutating:
+    """What is damaged by `damage`, one way or several, and given to `run`, which raises for a fault."""
+
+    name: str
+    seeds: Sequence[bytes]
+    run: Callable[[bytes], object]
+    damage: Sequence[Callable[..., bytes]]
+
+    @staticmethod
+    def of(name: str) -> Mutating:
+        """The target of this name."""
+        target = TARGETS[name]
+        return Mutating(name, target.seeds(), target.run, target.damage)
+
+
+def fuzz(target: Mutating, count: int, seed: int = 0, *, keep_going: bool = False) -> int:
     """Runs the seeds, then `count` mutants; returns how many mutants ran. Raises what the target raises."""
-    target, failed = TARGETS[name], 0
-    seeds = list(target.seeds())
-    for data in seeds:
+    name, failed = target.name, 0
+    for data in target.seeds:
         target.run(data)
     before = peak()
     for number in range(count):
-        data = mutant(random.Random(f"{name} {seed} {number}"), seeds, target.damage)
+        data = mutant(random.Random(f"{name} {seed} {number}"), target.seeds, target.damage)
         started = time.monotonic()
         faulthandler.dump_traceback_later(10 * SLOWEST_S, exit=True)
         try:
@@ -49,10 +66,10 @@ def fuzz(name: str, count: int, seed: int = 0, *, keep_going: bool = False) -> i
                 raise
         finally:
             faulthandler.cancel_dump_traceback_later()
-    added = (peak() - before) >> 20
-    print(f"{name}: {count:,} mutants of {len(seeds)} inputs, seed {seed}: {failed} faults, {added} MiB more at most")
+    said = f"{count:,} mutants of {len(target.seeds)} inputs, seed {seed}: {failed} faults"
+    print(f"{name}: {said}, {(peak() - before) >> 20} MiB more at most")
     return count
 
 
 if __name__ == "__main__":
-    fuzz(sys.argv[1], int(sys.argv[2]), int((sys.argv[3:] or ["0"])[0]), keep_going=True)
+    fuzz(Mutating.of(sys.argv[1]), int(sys.argv[2]), int((sys.argv[3:] or ["0"])[0]), keep_going=True)
