@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from tests.report.attacking import attacking_store
@@ -80,6 +81,15 @@ def pixel(page: Visit, row: pd.Series[Any]) -> tuple[float, float]:
         [row["deep_q"], row["net_q"]],
     )
     return float(x), float(y)
+
+
+def loneliest(frame: pd.DataFrame) -> pd.Series[Any]:
+    """The candidate that is farthest from all other points."""
+    places = frame[["deep_q", "net_q"]].to_numpy()
+    apart = np.linalg.norm(places[:, None] - places[None], axis=2) + 9 * np.eye(len(places))
+    nearest = pd.Series(apart.min(1), frame.index)
+    found: pd.Series[Any] = frame.loc[nearest[frame["disagreement"].abs() >= THRESHOLD].idxmax()]
+    return found
 
 
 def table(page: Visit, name: str) -> list[list[str]]:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import chess
-import numpy as np
-import pandas as pd
 import pytest
 
 from tests.report.attacking import ARCHIVE, ATTACKS
@@ -15,6 +13,7 @@ from tests.report.reading import (
     THRESHOLD,
     Report,
     change,
+    loneliest,
     nothing_happened,
     pixel,
     set_filter,
@@ -89,15 +88,6 @@ def test_the_policy_refuses_what_would_get_into_the_page(chromium: Browser, made
 
 
 # -- points and boards
-
-
-def loneliest(frame: pd.DataFrame) -> pd.Series[Any]:
-    """The candidate that is farthest from all other points."""
-    places = frame[["deep_q", "net_q"]].to_numpy()
-    apart = np.linalg.norm(places[:, None] - places[None], axis=2) + 9 * np.eye(len(places))
-    nearest = pd.Series(apart.min(1), frame.index)
-    found: pd.Series[Any] = frame.loc[nearest[frame["disagreement"].abs() >= THRESHOLD].idxmax()]
-    return found
 
 
 def test_a_click_on_a_point_opens_its_board(page: Visit, made: Report) -> None:

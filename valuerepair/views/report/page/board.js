@@ -1,13 +1,12 @@
 // @ts-check
 // Boards as SVG, with python-chess's pieces. Moves come from the store and are legal: they are only carried out here.
-import { squareName } from "./data.js";
 
 const SVG = "http://www.w3.org/2000/svg";
 const NAMES = { p: "pawn", n: "knight", b: "bishop", r: "rook", q: "queen", k: "king" };
 
-/** Men by square (a1 is 0), empty strings for none, and the side to move. @param {string} fen */
+/** Men by square (a1 is 0), empty strings for none, the side to move and the number of its move. @param {string} fen */
 export function parseFen(fen) {
-  const [placement, turn] = fen.split(" ");
+  const [placement, turn, , , , number] = fen.split(" ");
   /** @type {string[]} */
   const men = Array(64).fill("");
   placement.split("/").forEach((rank, i) => {
@@ -17,15 +16,15 @@ export function parseFen(fen) {
       else men[8 * (7 - i) + file++] = letter;
     }
   });
-  return { men, turn };
+  return { men, turn, number: Number(number) };
 }
 
 /** @param {string} name as in UCI */
-function square(name) {
+export function square(name) {
   return "abcdefgh".indexOf(name[0]) + 8 * (Number(name[1]) - 1);
 }
 
-/** The position after a move. @param {{men: string[], turn: string}} position @param {string} uci */
+/** The position after a move. @param {any} position of `parseFen` @param {string} uci */
 export function play(position, uci) {
   const men = position.men.slice();
   const [from, to] = [square(uci), square(uci.slice(2))];
@@ -40,17 +39,8 @@ export function play(position, uci) {
   const promoted = uci[4] && (position.turn === "w" ? uci[4].toUpperCase() : uci[4]);
   men[to] = promoted || man;
   men[from] = "";
-  return { men, turn: position.turn === "w" ? "b" : "w" };
-}
-
-/** A move with its man and both squares: Nf3-e5, e7xd8=Q, O-O. @param {{men: string[]}} position @param {string} uci */
-export function written(position, uci) {
-  const [from, to] = [square(uci), square(uci.slice(2))];
-  const man = position.men[from].toUpperCase();
-  if (man === "K" && Math.abs((to & 7) - (from & 7)) === 2) return (to & 7) === 6 ? "O-O" : "O-O-O";
-  const takes = position.men[to] || (man === "P" && (to & 7) !== (from & 7)) ? "x" : "-";
-  const promoted = uci[4] ? `=${uci[4].toUpperCase()}` : "";
-  return (man === "P" ? "" : man) + squareName(from) + takes + squareName(to) + promoted;
+  const black = position.turn === "b";
+  return { men, turn: black ? "w" : "b", number: position.number + (black ? 1 : 0) };
 }
 
 /** @param {string} tag @param {Record<string, string | number>} attributes @param {...Element} children */

@@ -1,8 +1,9 @@
 // @ts-check
 // One position: its board with arrows, values, line, labels, game.
-import { draw, parseFen, play, sample, written } from "./board.js";
+import { draw, parseFen, play, sample } from "./board.js";
 import { element } from "./filters.js";
 import { counted } from "./rates.js";
+import { moveNumber, san } from "./san.js";
 import { describe, make, signed, table, values } from "./words.js";
 
 const ARROWS = [
@@ -60,14 +61,15 @@ export class Detail {
   around() {
     const step = (by, text, label) => make("button", { type: "button", onclick: () => this.events.onStep(by), "aria-label": label }, text);
     const flip = make("button", { type: "button", onclick: () => this.flip() }, "Turn the board");
-    return make("div", { className: "tools" }, step(-1, "◀ worse", "the position before, with a larger disagreement"), step(1, "next ▶", "the next position, with a smaller disagreement"), flip);
+    return make("div", { className: "tools" }, step(-1, "◀ previous", "the position before, with a larger disagreement"), step(1, "next ▶", "the next position, with a smaller disagreement"), flip);
   }
 
   legend() {
     const list = make("ul", { className: "legend" });
     for (const [kind, column, words] of ARROWS) {
       const move = this.points.move(column, this.row);
-      list.append(make("li", {}, sample(kind), `${words}: ${move ? written(this.boards[0], move) : "not known"}`));
+      const said = move ? `${moveNumber(this.boards[0])} ${san(this.boards[0], move)}` : "not known";
+      list.append(make("li", {}, sample(kind), `${words}: ${said}`));
     }
     return list;
   }
@@ -76,8 +78,9 @@ export class Detail {
     const go = (to, text, label) => make("button", { type: "button", onclick: () => this.goTo(to()), "aria-label": label }, text);
     const moves = make("ol", { id: "pv", "aria-label": "Line of the deep search" });
     this.line.forEach((move, i) => {
-      const button = make("button", { type: "button", onclick: () => this.goTo(i + 1) }, written(this.boards[i], move));
-      moves.append(make("li", {}, button));
+      const position = this.boards[i];
+      const number = i === 0 || position.turn === "w" ? [make("span", {}, moveNumber(position))] : [];
+      moves.append(make("li", {}, ...number, make("button", { type: "button", onclick: () => this.goTo(i + 1) }, san(position, move))));
     });
     const tools = make(
       "div",
@@ -94,14 +97,14 @@ export class Detail {
   numbers() {
     const { columns } = this.points;
     const at = (name) => columns[name][this.row];
-    const share = (name) => (Number.isNaN(at(name)) ? "?" : `${(100 * at(name)).toFixed(1)} %`);
+    const share = (name) => (Number.isNaN(at(name)) ? "?" : (100 * at(name)).toFixed(1));
     const score = Number.isNaN(at("mate")) ? (Number.isNaN(at("cp")) ? "" : `${at("cp")} cp`) : `mate in ${at("mate")}`;
     const rows = [
       ["net, 1 node", signed(at("net_q")), share("net_w"), share("net_d"), share("net_l"), ""],
       ["deep search", signed(at("deep_q")), share("deep_w"), share("deep_d"), share("deep_l"), score],
     ];
     if (!Number.isNaN(at("second_q"))) rows.push(["second look", signed(at("second_q")), "", "", "", ""]);
-    return table("Values for the side to move", ["", "Q", "win", "draw", "loss", "score"], rows);
+    return table("Values for the side to move", ["", "Q", "win %", "draw %", "loss %", "score"], rows);
   }
 
   about() {

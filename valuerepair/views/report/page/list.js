@@ -4,7 +4,7 @@ import { draw, parseFen } from "./board.js";
 import { bookOf, download } from "./book.js";
 import { element } from "./filters.js";
 import { counted } from "./rates.js";
-import { describe, make, signed, values } from "./words.js";
+import { describe, make, opinions, signed } from "./words.js";
 
 const BOARDS = 8;
 const PAGE = 50;
@@ -47,11 +47,16 @@ export class List {
   /** @param {number} row */
   button(row) {
     const { points } = this;
-    const mark = points.off[row] > 0 ? "▲" : "▼";
     const made = make("button", { type: "button", onclick: () => this.events.onOpen(row, true) });
     made.dataset.position = String(points.columns.position_id[row]);
-    made.append(make("b", {}, `${mark} ${signed(points.off[row])}`), ` ${values(points, row)} · ${describe(points, row)}`);
+    made.append(this.difference(row), ` ${opinions(points, row).join(", ")} · ${describe(points, row)}`);
     return made;
+  }
+
+  /** With the sign's mark. @param {number} row */
+  difference(row) {
+    const off = this.points.off[row];
+    return make("b", {}, `${off > 0 ? "▲" : "▼"} ${signed(off)}`);
   }
 
   /** @param {number} row */
@@ -59,7 +64,7 @@ export class List {
     const { points } = this;
     const arrows = [["deep", points.move("deep_best", row)], ["net", points.move("net_best", row)]];
     const board = draw(parseFen(points.fens[row]), { flipped: points.word("side", row) === "b", arrows, label: describe(points, row) });
-    const made = make("button", { type: "button", className: "small-board", onclick: () => this.events.onOpen(row, true) }, board, values(points, row));
+    const made = make("button", { type: "button", className: "small-board", onclick: () => this.events.onOpen(row, true) }, board, make("span", {}, this.difference(row)), ...opinions(points, row).map((text) => make("span", {}, text)));
     made.dataset.position = String(points.columns.position_id[row]);
     return made;
   }

@@ -49,14 +49,24 @@ class Page {
     const { points, filters } = this;
     const [rows, threshold] = [filters.rows(), filters.threshold];
     this.rows = rows;
+    this.list.draw(rows, threshold, this.selected);
+    if (!this.begun) this.begin();
     this.scatter.draw(rows, threshold, filters.open);
     drawHistogram(points, rows, threshold);
     drawRates(points, rows, threshold);
-    this.list.draw(rows, threshold, this.selected);
     const candidates = this.list.candidates.length;
     const counts = element("counts");
     counts.textContent = `${counted(rows.length)} positions shown, ${counted(candidates)} candidates`;
     Object.assign(counts.dataset, { positions: rows.length, candidates, draws: Number(counts.dataset.draws ?? 0) + 1 });
+  }
+
+  /** The worst board is there from the beginning; its ring is drawn with the points. */
+  begin() {
+    this.begun = true;
+    const [worst] = this.list.candidates;
+    if (worst === undefined) return;
+    this.scatter.marked = worst;
+    this.detail.open(worst, false);
   }
 
   /** @param {number} row @param {boolean} focus */

@@ -3,6 +3,7 @@
 import { PLAIN, colours, layout } from "./charts.js";
 import { element } from "./filters.js";
 import { lowess } from "./lowess.js";
+import { values } from "./words.js";
 
 // Without WebGL each point is an element of its own.
 const MOST_WITHOUT_WEBGL = 5000;
@@ -116,7 +117,7 @@ export class Scatter {
       y: Float64Array.from(rows, (row) => netQ[row]),
       marker: { ...marker, line: { width: 0 } },
       selectedpoints: selected ? Array.from(rows.keys()).filter((i) => selected.has(rows[i])) : null,
-      hovertemplate: "net %{y:+.3f}, deep %{x:+.3f}<extra></extra>",
+      hoverinfo: "none", // `say` shows more than the library could without a text for each point
     };
   }
 
@@ -141,8 +142,11 @@ export class Scatter {
     this.box.on("plotly_webglcontextlost", () => this.withoutWebGL());
     this.box.on("plotly_click", (event) => {
       const point = event.points.find((each) => each.curveNumber < 3);
+      element("tip").hidden = true;
       if (point) this.events.onOpen(this.traces[point.curveNumber][point.pointIndex]);
     });
+    this.box.on("plotly_hover", (event) => this.say(event));
+    this.box.on("plotly_unhover", () => (element("tip").hidden = true));
     this.box.on("plotly_selected", (event) => {
       if (this.settling || !event?.points) return;
       const found = event.points.filter((each) => each.curveNumber < 3);
@@ -151,6 +155,18 @@ export class Scatter {
     this.box.on("plotly_deselect", () => {
       if (!this.settling && this.selected) this.events.onSelect(null);
     });
+  }
+
+  /** What the position under the mouse is, beside the mouse; a finger opens its board at once. @param {any} event */
+  say({ event, points }) {
+    const point = points.find((each) => each.curveNumber < 3);
+    if (!point || matchMedia("(pointer: coarse)").matches) return;
+    const tip = element("tip");
+    tip.textContent = values(this.points, this.traces[point.curveNumber][point.pointIndex]);
+    tip.hidden = false;
+    const { left, right } = this.box.getBoundingClientRect();
+    tip.style.left = `${Math.max(Math.min(event.clientX + 14, right - tip.offsetWidth), left)}px`;
+    tip.style.top = `${event.clientY > 60 ? event.clientY - tip.offsetHeight - 10 : event.clientY + 20}px`;
   }
 
   /** @param {number} row */

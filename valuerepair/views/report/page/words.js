@@ -1,6 +1,8 @@
 // @ts-check
 // Making elements. Text is always set as text: what archives say never becomes markup.
+import { parseFen } from "./board.js";
 import { fixed } from "./rates.js";
+import { san } from "./san.js";
 
 /**
  * An element with properties and children; strings among the children are text.
@@ -37,7 +39,17 @@ export function describe(points, row) {
   return `${opening}, ${side} to move, ${points.word("phase", row)}`;
 }
 
-/** The three numbers of a position. @param {any} points @param {number} row */
+/** Best move and Q of net and search. @param {any} points @param {number} row @returns {[string, string]} */
+export function opinions(points, row) {
+  const position = parseFen(points.fens[row]);
+  const said = (who, column, q) => {
+    const move = points.move(column, row);
+    return [who, move && san(position, move), signed(q)].filter((word) => word).join(" ");
+  };
+  return [said("net", "net_best", points.netQ[row]), said("deep", "deep_best", points.deepQ[row])];
+}
+
+/** A position's moves and numbers in one line. @param {any} points @param {number} row */
 export function values(points, row) {
-  return `net ${signed(points.netQ[row])}, deep ${signed(points.deepQ[row])}, difference ${signed(points.off[row])}`;
+  return [...opinions(points, row), `difference ${signed(points.off[row])}`].join(", ");
 }
