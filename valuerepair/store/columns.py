@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from valuerepair.store import native
 from valuerepair.store.phases import PHASES
 from valuerepair.store.rows import FULL, unsigned
 
@@ -23,6 +24,8 @@ Floats = NDArray[np.float64]
 Ids = NDArray[np.int64]
 
 _CHUNK_ROWS = 20_000
+# A table by number is made where it has at most so many entries for each number there is.
+_SPREAD = 8
 NET_ROWS = "FROM net_values WHERE net_id = :net ORDER BY position_id"
 DEEP_ROWS = f"FROM deep_values WHERE oracle_id = :oracle AND stage = '{FULL}' ORDER BY position_id"
 POSITION_ROWS = "FROM positions ORDER BY id"
@@ -50,7 +53,7 @@ _WHOLE = frozenset({"position_id", "ply", "pieces", "game", "game_id", "nodes", 
 NUMBERS = ("position_id", "key", *_POSITION, *_GAME, *_NET, *_DEEP, "weight", *_WORDS)
 
 
-class KeepingConnection(sqlite3.Connection):
+class KeepingConnection(native.NativeConnection):
     """A connection that keeps the columns read last, for as long as the store is as it was."""
 
     kept: _Kept | None = None
@@ -138,7 +141,7 @@ class _Reader:
         """Columns of the rows `ids`, brought into the order of the scored ones, which are all among them."""
         assert self._ids is not None
         same = len(ids) == len(self._ids)
-        places = None if same else np.searchsorted(ids, self._ids)
+        places = None if same else _search(ids, self._ids)
         for name, column in found.items():
             cells = column if places is None else column[places]
             yield name, cells.astype(np.int64) if name in _WHOLE else cells.astype(np.float64)
@@ -165,7 +168,7 @@ class _Reader:
         side, phase = np.empty(len(ids), object), np.empty(len(ids), object)
         for one, other in product(_SIDES, PHASES):
             (found,) = _whole(self._connection, WORD_ROWS, {"side": one, "phase": other})
-            rows = _places(found, ids)[1]
+            rows = _places(ids, found)[0]
             side[rows], phase[rows] = one, other
         return side, phase
 
@@ -199,8 +202,8 @@ class _Reader:
     ) -> tuple[Ids, dict[str, Floats]]:
         """Positions' numbers, ascending, and columns of a table, or of what `rows` selects."""
         query = rows if rows is CUTS else f"SELECT {', '.join([number, *(of[name] for name in names)])} {rows}"
-        cells = read_cells(self._connection, query, self._asked, 1 + len(names))
-        return cells[:, 0].astype(np.int64), dict(zip(names, cells[:, 1:].T, strict=True))
+        ids, *cells = read_cells(self._connection, query, self._asked, 1 + len(names))
+        return ids.astype(np.int64), dict(zip(names, cells, strict=True))
 
 
 _CUT = {"searched": "searched", "probability": "probability"}
@@ -246,22 +249,40 @@ def _places(some: Ids, others: Ids) -> tuple[NDArray[np.intp], NDArray[np.intp]]
     """Where the numbers that both have stand in each; both are ascending."""
     if not len(some) or not len(others):
         return np.empty(0, np.intp), np.empty(0, np.intp)
-    places = np.minimum(np.searchsorted(some, others), len(some) - 1)
+    places = np.minimum(_search(some, others), len(some) - 1)
     there = np.flatnonzero(some[places] == others)
     return places[there], there
 
 
-def read_cells(connection: sqlite3.Connection, query: str, asked: Mapping[str, Any], width: int) -> Floats:
-    """[n, width] cells of a query as floats, NaN for NULL. Whole numbers up to 2^53 stay exact: all but board keys."""
+def _search(some: Ids, others: Ids) -> NDArray[np.intp]:
+    """`np.searchsorted` of two ascending lists: of numbers that lie close together by one walk over both."""
+    low, high = int(some.min()), int(some.max())  # a damaged store may have them in any order
+    if high - low > _SPREAD * len(some):
+        return np.searchsorted(some, others)
+    # How many of `some` are below low, low + 1, …, high, and beyond.
+    below = np.zeros(high - low + 2, np.intp)
+    below[some - low + 1] = 1
+    places: NDArray[np.intp] = np.cumsum(below)[np.clip(others - low, 0, high - low + 1)]
+    return places
+
+
+def read_cells(connection: sqlite3.Connection, query: str, asked: Mapping[str, Any], width: int) -> Sequence[Floats]:
+    """[width] columns of a query as floats, NaN for NULL. Whole numbers up to 2^53 stay exact: all but board keys."""
+    found = native.floats(connection, query, asked)
+    if found is not None:
+        return found
     cursor, parts = connection.execute(query, asked), []
     while rows := cursor.fetchmany(_CHUNK_ROWS):
         flat = np.fromiter(chain.from_iterable(rows), np.float64, width * len(rows))
         parts.append(flat.reshape(-1, width))
-    return np.concatenate(parts) if parts else np.empty((0, width))
+    return list(np.ascontiguousarray(np.concatenate(parts).T)) if parts else [np.empty(0)] * width
 
 
 def _whole(connection: sqlite3.Connection, query: str, asked: Mapping[str, Any] = MappingProxyType({})) -> list[Ids]:
     """The columns of a query of whole numbers, none of them missing."""
+    found = native.integers(connection, query, asked)
+    if found is not None:
+        return found
     cursor, parts = connection.execute(query, dict(asked)), []
     width = len(cursor.description)
     while rows := cursor.fetchmany(_CHUNK_ROWS):

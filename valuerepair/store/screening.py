@@ -131,8 +131,8 @@ ANY_PASSAGE = "SELECT EXISTS (SELECT 1 FROM screened WHERE net_id = ? AND oracle
 
 def ways(store: Store, net_id: int, oracle_id: int) -> Ways:
     """`passages`, where they are many."""
-    cells = read_cells(store.connection, WAYS, {"net": net_id, "oracle": oracle_id}, 5)
-    ids, cut_at, nodes, searched, probability = cells.T
+    asked = {"net": net_id, "oracle": oracle_id}
+    ids, cut_at, nodes, searched, probability = read_cells(store.connection, WAYS, asked, 5)
     return Ways(ids.astype(np.int64), cut_at, nodes.astype(np.int64), searched != 0, probability)
 
 
