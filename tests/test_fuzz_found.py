@@ -47,6 +47,26 @@ def test_an_archive_of_illegal_starts_alone() -> None:
     assert report.rejected == {"illegal start position": 1}
 
 
+def test_a_game_of_latin_1_keeps_its_start_position() -> None:
+    """Its letters are two bytes each in UTF-8, and the tags are as much longer: the last one is the FEN."""
+    tags = '[Event "Café"]\n[White "François-André Philidor"]\n[SetUp "1"]\n[FEN "{}"]\n\n'
+    start = "rnbqkbnr/ppppp1pp/8/8/8/8/PPPPPPPP/RNBQKBNR w KQkq - 0 1"
+    text = (tags.format(start) + "1. e4 c5 {naïve} 2. Qh5+ g6 *\n").encode("latin-1")
+    found, _ = read_archive(text, "a.pgn")
+    assert [position.start_fen for position in found] == [start] * 4
+    assert found[0].origin.headers["FEN"] == start
+
+
+@pytest.mark.parametrize(
+    "movetext", [b"1. e4 e5 2. Ke4 (2. Nf3) Nc6) 3. Bb5 *\n", b"1. e4 e5 2. Ke4) (2. d4) exd4) *\n"]
+)
+def test_variations_that_nobody_opened_behind_a_wrong_move(movetext: bytes) -> None:
+    """Of which python-chess loses count; it is asked because the other reader refuses the game."""
+    found, report = read_archive(b'[Event "a"]\n\n' + movetext + b'\n[Event "b"]\n\n1. d4 *\n', "a.pgn")
+    assert report.rejected == {"illegal move": 1}
+    assert [position.origin.played for position in found] == ["d2d4"]
+
+
 @pytest.mark.parametrize("number", ["9" * 30, "9" * 5000])
 def test_numbers_of_many_digits_are_no_evaluations_and_no_ratings(number: str) -> None:
     comments = [

@@ -109,9 +109,18 @@ def _readable(block: GameBlock, rows: Rows, recorded: RecordedOptions | None) ->
             rows.rejected.append(Rejected(reason, block.offsets[i]))
             continue
         if not ascii_only:
-            block.games[i] = read_text(block.games[i]).encode()
+            block.games[i], bodies[i] = _as_utf8(block.games[i], int(bodies[i]))
         kept.append(i)
     return _Readable(kept, counts[kept], bodies[kept])
+
+
+def _as_utf8(text: bytes, body: int) -> tuple[bytes, int]:
+    """A game in UTF-8, and where its movetext begins then: letters of Latin-1 become two bytes each."""
+    try:
+        text.decode()
+    except UnicodeDecodeError:
+        return read_text(text).encode(), len(text[:body].decode("latin-1").encode())
+    return text, body
 
 
 def _mend(block: GameBlock, readable: _Readable, parsed: _Parsed) -> bool:

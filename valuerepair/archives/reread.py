@@ -26,11 +26,11 @@ _MOVE = re.compile(
 )
 
 
-class _Quiet(chess.pgn.GameBuilder[chess.pgn.Game]):
-    """Builds the game without logging what is wrong in it: `errors` has that."""
+class _Strict(chess.pgn.GameBuilder[chess.pgn.Game]):
+    """Ends at the first error with a ValueError: behind one python-chess may lose count of the variations."""
 
     def handle_error(self, error: Exception) -> None:
-        self.game.errors.append(error)
+        raise ValueError(str(error)) from error
 
 
 def rewrite(text: bytes, body: int, moves: int) -> bytes | None:
@@ -41,10 +41,10 @@ def rewrite(text: bytes, body: int, moves: int) -> bytes | None:
     if len(text) > MAX_TEXT or not _only_moves(text[body:]):
         return None
     try:
-        game = chess.pgn.read_game(io.StringIO(read_text(text)), Visitor=_Quiet)
+        game = chess.pgn.read_game(io.StringIO(read_text(text)), Visitor=_Strict)
     except ValueError:
         return None
-    if game is None or game.errors or game.end().ply() - game.ply() != moves:
+    if game is None or game.end().ply() - game.ply() != moves:
         return None
     if any(not move for move in game.mainline_moves()):
         return None
