@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from tests.fuzz.archives import read_archive
 from tests.fuzz.inputs import games
 from tests.fuzz.mutate import HEADERS, NUMBERS, PIECES, change_number, inject_header, insert_piece, mutant
-from tests.fuzz.real import real_archives
+from tests.fuzz.real import real_archives, real_suites
 from tests.fuzz.run import Mutating, fuzz
 from tests.fuzz.targets import TARGETS
 
@@ -84,3 +84,4 @@ def test_mutants(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 def test_mutants_of_real_archives(shared_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert fuzz(real_archives(shared_data / "pgn"), 10 * INPUTS, seed=1) == 10 * INPUTS
+    assert fuzz(real_suites(shared_data / "epd"), INPUTS, seed=1) == INPUTS

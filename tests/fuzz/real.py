@@ -8,7 +8,7 @@ from pathlib import Path
 
 import zstandard
 
-from tests.fuzz.archives import run_pgn
+from tests.fuzz.archives import run_epd, run_pgn
 from tests.fuzz.mutate import TEXT
 from tests.fuzz.run import Mutating
 
@@ -21,6 +21,13 @@ def real_archives(folder: Path) -> Mutating:
     """Mutants of the games of all PGN files below `folder`, large and small, as programs and people wrote them."""
     seeds = [seed for path in sorted(folder.rglob("*.pgn*")) for seed in _stretches(_beginning(path))]
     return Mutating("real", seeds, run_pgn, TEXT)
+
+
+def real_suites(folder: Path) -> Mutating:
+    """Mutants of the positions of all EPD files below `folder`."""
+    lines = [path.read_bytes().splitlines(keepends=True) for path in sorted(folder.rglob("*.epd"))]
+    seeds = [b"".join(each[i : i + 5]) for each in lines for i in range(0, len(each), max(5, len(each) // _STRETCHES))]
+    return Mutating("suites", seeds, run_epd, TEXT)
 
 
 def _beginning(path: Path) -> bytes:
