@@ -45,7 +45,7 @@ class Machines:
         self.port = free_port()
         self.address = f"{protocol}://{host}:{self.port}"
         self.cache = folder / "worker-cache"
-        self.cache.mkdir()
+        self.cache.mkdir(parents=True)
         # Compiled kernels and converted nets are those of this user: to make them takes a minute.
         for part in cache_root().glob("*"):
             if part.name != "cluster":

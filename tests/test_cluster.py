@@ -2,33 +2,41 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from pathlib import Path
+from queue import SimpleQueue
+from typing import Any, cast
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.clusters import Machines
-from tests.mining_doubles import dump
-from valuerepair.archives import SampleOptions
+from tests.mining_doubles import KeyNet, dump
+from valuerepair.archives import ReadReport, SampleOptions, sample
 from valuerepair.cluster import evaluators, open_on_cluster, parse_cluster
-from valuerepair.cluster.chunks import MOST, TARGET_S, Chunk, Job, Pace
+from valuerepair.cluster.chunks import MOST, TARGET_S, Chunk, Job, Pace, Seam, end
+from valuerepair.cluster.dispatcher import Dispatcher
+from valuerepair.cluster.far import ClusterNet, _halves, _joined, _joined_priors
 from valuerepair.cluster.members import Lane, Members
 from valuerepair.cluster.terms import NetFileFacts, Offer, Role, difference
-from valuerepair.cluster.worker import keep
+from valuerepair.cluster.worker import NetAnswer, NetJob, keep
 from valuerepair.deep.oracle import DeepFailure, OracleIdentity
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.mining import MineOptions, MineSummary, ScreenOptions, mine
+from valuerepair.mining.workers import Evaluated, Events, net_line
+from valuerepair.nets.net import Priors
 from valuerepair.nets.registry import KNOWN_NETS, pull
+from valuerepair.positions import PositionBatch
 from valuerepair.store import Store
 
 GAMES = str(Path(__file__).parents[1] / "data" / "games.pgn.zst")
@@ -152,6 +160,11 @@ def test_addresses(tmp_path: Path) -> None:
             parse_cluster(wrong)
 
 
+@functools.cache
+def drawn() -> PositionBatch:
+    return PositionBatch.concat(list(sample([GAMES], SampleOptions(per_game=None, positions=40), ReadReport())))
+
+
 def lose(sizes: int, poison: set[int]) -> tuple[dict[int, object], int]:
     """Works on a chunk of so many jobs on workers that poison kills: (each job's outcome, workers killed)."""
     jobs = [Job(number, Future(), DeepFailure) for number in range(sizes)]
@@ -180,6 +193,91 @@ def test_a_loss_is_tried_once_more_as_it_is() -> None:
     (again,) = Chunk(jobs).lost("x")
     assert again.jobs == jobs
     assert [len(half.jobs) for half in again.lost("x")] == [2, 3]
+
+
+class Poisoned:
+    """A dispatcher whose workers die of some positions: what is lost is cut down, the rest is evaluated at once."""
+
+    def __init__(self, poison: set[int]) -> None:
+        self.poison, self.killed = poison, 0
+
+    def submit(self, role: Role, job: NetJob, fail: Callable[[str, int], object], seam: Seam) -> Future[Any]:
+        whole = Job(job, Future(), fail, seam)
+        to_do = [Chunk([whole])]
+        while to_do:
+            chunk = to_do.pop()
+            if any(self.poison & set(part.payload.batch.key.tolist()) for part in chunk.jobs):
+                self.killed += 1
+                to_do += chunk.lost("its worker was lost")
+                continue
+            for part in chunk.jobs:
+                batch = part.payload.batch
+                values = KeyNet().evaluate(batch)
+                answer = (
+                    key_priors(batch) if job.priors else NetAnswer(values, values.q.astype(np.float64)[:, None], {})
+                )
+                part.future.set_result(answer)  # raises where a part is done twice
+        return whole.future
+
+    def agreed(self, role: Role) -> Offer:
+        return Offer(KeyNet.identity)
+
+    def capacity(self, role: Role) -> int:
+        return 2
+
+
+def key_priors(batch: PositionBatch) -> Priors:
+    """Of each position as many moves as its key says, from none to three: the key's last bits."""
+    lengths = batch.key.astype(np.int64) % 4
+    moves = np.repeat(batch.key.astype(np.uint16), lengths)
+    return moves, np.concatenate([[0], np.cumsum(lengths)]), np.arange(len(moves), dtype=np.float32)
+
+
+@given(st.integers(1, 40), st.sets(st.integers(0, 39), max_size=4))
+@settings(deadline=None)
+def test_a_batch_for_the_net_is_cut_down_to_the_positions_that_kill(size: int, poison: set[int]) -> None:
+    batch = drawn().take(np.arange(size))
+    bad = sorted(row for row in poison if row < size)
+    workers = Poisoned({int(batch.key[row]) for row in bad})
+    net = ClusterNet(cast(Dispatcher, workers), "fen_only")
+    events: Events = SimpleQueue()
+    line = net_line(net, events, 0)
+    with line:
+        line.submit(np.arange(size) + 100, batch)
+    found = events.get_nowait()
+    assert isinstance(found, Evaluated)
+    good = [row for row in range(size) if row not in bad]
+    assert found.ids.tolist() == [100 + row for row in good]
+    assert found.batch.key.tolist() == batch.key[good].tolist()
+    np.testing.assert_array_equal(found.values.q, KeyNet().evaluate(batch).q[good])
+    if good:
+        np.testing.assert_array_equal(found.signals, found.values.q[:, None])
+    assert sorted(found.failed) == [100 + row for row in bad]
+    assert all(why.startswith("its worker was lost") and attempts >= 2 for why, attempts in found.failed.values())
+    assert workers.killed <= len(bad) * (2 + np.ceil(np.log2(max(size, 2))))
+    if bad:
+        with pytest.raises(ValueRepairError, match=r"the net failed on \d+ workers for the same position"):
+            net.evaluate(batch)
+
+
+def test_priors_of_two_halves_are_those_of_the_whole() -> None:
+    batch = drawn().take(np.arange(21))
+    moves, offsets, p = _joined_priors(key_priors(batch.take(np.arange(8))), key_priors(batch.take(np.arange(8, 21))))
+    whole = key_priors(batch)
+    np.testing.assert_array_equal(moves, whole[0])
+    np.testing.assert_array_equal(offsets, whole[1])
+    assert len(p) == len(moves)
+
+
+def test_the_half_of_a_batch_that_ends_in_an_error_ends_the_whole_so() -> None:
+    batch = drawn().take(np.arange(4))
+    whole = Job(NetJob(batch), Future(), DeepFailure, Seam(_halves, _joined))
+    first, second = whole.halves()
+    end([first], ValueRepairError("the cluster is gone"))
+    assert not whole.future.done()
+    end([second], ValueRepairError("the cluster is gone"))
+    with pytest.raises(ValueRepairError, match="the cluster is gone"):
+        whole.future.result(0)
 
 
 def test_chunks_grow_to_their_time_and_shrink_at_once() -> None:

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -21,9 +22,10 @@ from tests.mining_doubles import rows, wait_for
 from valuerepair.archives import ReadReport, SampleOptions, sample
 from valuerepair.cluster import open_on_cluster
 from valuerepair.errors import ValueRepairError
-from valuerepair.mining import MineOptions, MineSummary, mine
+from valuerepair.mining import MineOptions, MineSummary, ScreenOptions, mine
 from valuerepair.positions import PositionBatch
 from valuerepair.store import Store
+from valuerepair.store.integrity import integrity_checks
 
 pytestmark = pytest.mark.slow
 
@@ -39,26 +41,27 @@ def fake(*arguments: str) -> str:
     return f"uci:{sys.executable},nodes=100,arg={FAKE}," + ",".join(f"arg={argument}" for argument in given)
 
 
-def run(db: Path, address: str, deep: str, said: list[str]) -> MineSummary:
+def run(db: Path, address: str, deep: str, said: list[str], options: MineOptions = OPTIONS) -> MineSummary:
     with (
         Store.open(db, create=True) as store,
         open_on_cluster(address, [GAMES], OPTIONS.sample, deep, "maia-1900", None, said.append, device="cpu") as opened,
     ):
-        return mine([GAMES], OPTIONS, store, opened.net, opened.oracle, say=said.append)
+        return mine([GAMES], options, store, opened.net, opened.oracle, say=said.append)
 
 
-def accounts(db: Path) -> tuple[int, int, int]:
-    """(positions, those scored by net and oracle, those recorded as failed); none may be both."""
+def accounts(db: Path, cut: int = 0) -> tuple[int, int, int]:
+    """(positions, those scored by net and oracle, those recorded as failed); none may be both, `cut` are neither."""
     with Store.open(db) as store:
         ask = store.connection.execute
         positions = {i for (i,) in ask("SELECT id FROM positions")}
-        deep = [i for (i,) in ask("SELECT position_id FROM deep_values")]
+        deep = [i for (i,) in ask("SELECT position_id FROM deep_values WHERE stage = 'full'")]
         net = [i for (i,) in ask("SELECT position_id FROM net_values")]
         failed = [i for (i,) in ask("SELECT position_id FROM failures")]
     assert len(deep) == len(set(deep))
     assert sorted(net) == sorted(positions)
     assert not set(deep) & set(failed)
-    assert set(deep) | set(failed) == positions
+    assert set(deep) | set(failed) <= positions
+    assert len(deep) + len(failed) + cut == len(positions)
     return len(positions), len(deep), len(failed)
 
 
@@ -123,6 +126,42 @@ def test_a_position_that_kills_workers_is_found_and_recorded(tmp_path: Path) -> 
     with Store.open(tmp_path / "a.db") as store:
         ((reason,),) = store.connection.execute("SELECT reason FROM failures").fetchall()
     assert reason.startswith("its worker was lost, at last w")
+
+
+@pytest.mark.parametrize("screen", [None, ScreenOptions(rungs=(30,))], ids=["searched at once", "net first"])
+def test_a_position_on_which_the_net_kills_workers_is_found_and_recorded(
+    screen: ScreenOptions | None, tmp_path: Path
+) -> None:
+    """The same command then leaves it alone, and --retry-failed gives it its value where the net has been mended."""
+    drawn = PositionBatch.concat(list(sample([GAMES], OPTIONS.sample, ReadReport())))
+    poison = int(drawn.key[40])
+    options = replace(OPTIONS, screen=screen)
+    said: list[str] = []
+    db = tmp_path / "a.db"
+    with Machines(tmp_path) as found:
+        for name in ("w0", "w1"):
+            environment = {"VR_POISON": str(poison)}
+            found.start_worker(name, "--preload", "tests.poisoned_net", nanny=True, environment=environment)
+        summary = run(db, found.address, fake(), said, options)
+        again = run(db, found.address, fake(), [], options)
+    assert (summary.state, summary.scored + summary.cut, summary.failed) == ("finished", POSITIONS - 1, 1)
+    assert (again.scored + again.cut, again.failed, again.nodes) == (POSITIONS - 1, 1, 0)
+    with Store.open(db) as store:
+        ask = store.connection.execute
+        ((key, reason, attempts),) = ask(
+            "SELECT p.key, f.reason, f.attempts FROM failures f JOIN positions p ON p.id = f.position_id"
+        ).fetchall()
+        ((without,),) = ask(
+            "SELECT p.key FROM positions p WHERE p.id NOT IN (SELECT position_id FROM net_values)"
+        ).fetchall()
+        assert not [check for check in integrity_checks(store) if check.wrong]
+    assert key % 2**64 == without % 2**64 == poison
+    assert reason.startswith("its worker was lost, at last w")
+    assert 3 <= attempts <= 20
+    with machines(tmp_path / "mended", 1) as found:
+        mended = run(db, found.address, fake(), [], replace(options, retry_failed=True))
+    assert (mended.scored + mended.cut, mended.failed) == (POSITIONS, 0)
+    assert accounts(db, cut=mended.cut) == (POSITIONS, POSITIONS - mended.cut, 0)
 
 
 def test_the_scheduler_is_killed_and_restarted(two: Machines, tmp_path: Path) -> None:

@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 # A chunk is to take so long: long beside the milliseconds that sending it takes, short beside the loss of it.
 TARGET_S = 3.0
 MOST = 256
 # One at work and one to go on with.
 IN_FLIGHT = 2
+
+
+class Seam(NamedTuple):
+    """How work of several positions comes apart: `cut` gives the halves of a payload, or None where it is one position;
+    `join` makes of the outcomes of two halves that of the whole."""
+
+    cut: Callable[[Any], tuple[Any, Any] | None]
+    join: Callable[[Any, Any], Any]
 
 
 @dataclass(eq=False)
@@ -22,6 +31,26 @@ class Job:
     payload: Any
     future: Future[Any]
     fail: Callable[[str, int], Any]
+    seam: Seam | None = None
+
+    def halves(self) -> list[Job]:
+        """Two jobs that end this one when both have ended; none where it is of one position."""
+        cut = self.seam.cut(self.payload) if self.seam else None
+        if self.seam is None or cut is None:
+            return []
+        join = self.seam.join
+        first, second = (Job(payload, Future(), self.fail, self.seam) for payload in cut)
+
+        def end(_: Future[Any]) -> None:
+            if first.future.done() and second.future.done() and not self.future.done():
+                try:
+                    self.future.set_result(join(first.future.result(), second.future.result()))
+                except Exception as error:  # the first half's, or the second's
+                    self.future.set_exception(error)
+
+        first.future.add_done_callback(end)
+        second.future.add_done_callback(end)
+        return [first, second]
 
 
 @dataclass(eq=False)
@@ -32,12 +61,13 @@ class Chunk:
     losses: int = 0
 
     def lost(self, reason: str) -> list[Chunk]:
-        """What is to be done again; a job that is alone, and was lost twice, is over: it fails with the reason."""
+        """What is to be done again; a position that is alone, and was lost twice, is over: it fails with the reason."""
         if self.losses == 0:
             return [Chunk(self.jobs, 1)]
-        if len(self.jobs) > 1:
-            half = len(self.jobs) // 2
-            return [Chunk(self.jobs[:half], self.losses + 1), Chunk(self.jobs[half:], self.losses + 1)]
+        jobs = self.jobs if len(self.jobs) > 1 else self.jobs[0].halves()
+        if jobs:
+            half = len(jobs) // 2
+            return [Chunk(jobs[:half], self.losses + 1), Chunk(jobs[half:], self.losses + 1)]
         job = self.jobs[0]
         settle(job, reason, self.losses + 1)
         return []
@@ -51,6 +81,23 @@ def settle(job: Job, reason: str, attempts: int) -> None:
         job.future.set_exception(error)
     else:
         job.future.set_result(outcome)
+
+
+def end(jobs: Iterable[Job], error: Exception) -> None:
+    """Ends those of the jobs that are not done with an error."""
+    for job in jobs:
+        if not job.future.done():
+            job.future.set_exception(error)
+
+
+def take(pending: deque[Job], count: int) -> Chunk:
+    """The next jobs of the queue, without those that were cancelled."""
+    jobs: list[Job] = []
+    while pending and len(jobs) < count:
+        job = pending.popleft()
+        if job.future.running() or job.future.set_running_or_notify_cancel():
+            jobs.append(job)
+    return Chunk(jobs)
 
 
 class Pace:

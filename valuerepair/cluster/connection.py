@@ -91,6 +91,7 @@ def _check_certificates(address: str) -> None:
     if not address.startswith(("tls:", "wss:")):
         return
     try:
+        # Not typed, as half of the package.
         certified = Security().get_connection_args("client").get("ssl_context") is not None  # type: ignore[no-untyped-call]
     except OSError as error:
         raise ValueRepairError(f"--cluster {address}: the certificates cannot be read: {error}") from None
@@ -103,6 +104,7 @@ def _check_certificates(address: str) -> None:
 async def _client(address: str) -> Any:
     from distributed import Client
 
+    # Not typed either.
     return await Client(address, asynchronous=True, timeout=_ATTEMPT_S, set_as_default=False)  # type: ignore[no-untyped-call]
 
 
@@ -139,7 +141,7 @@ async def scheduler_of(where: ClusterAddress) -> AsyncIterator[str]:
     }
     dashboard = None if where.dashboard is None else f"127.0.0.1:{where.dashboard}"
     with dask.config.set(calm):
-        async with LocalCluster(  # type: ignore[no-untyped-call]
+        async with LocalCluster(  # type: ignore[no-untyped-call]  # not typed either
             n_workers=where.local,
             threads_per_worker=1,
             processes=True,

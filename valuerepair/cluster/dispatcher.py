@@ -12,7 +12,7 @@ from typing import Any
 
 from valuerepair.cluster import worker
 from valuerepair.cluster.address import ClusterAddress
-from valuerepair.cluster.chunks import IN_FLIGHT, Chunk, Job
+from valuerepair.cluster.chunks import IN_FLIGHT, Chunk, Job, Seam, end, take
 from valuerepair.cluster.connection import CONNECT_S, RETURN_S, Connection, SchedulerGone, connect, quiet, scheduler_of
 from valuerepair.cluster.hope import Hope
 from valuerepair.cluster.joining import Usher
@@ -38,10 +38,11 @@ class Dispatcher:
         self, where: ClusterAddress, terms: Terms, wanted: Mapping[Role, Offer], say: Callable[[str], None]
     ) -> None:
         self._where, self._terms, self._wanted, self._say = where, terms, wanted, say
-        self._gpu_work = {Role.NET: True, Role.SEARCH: _searches_on_gpu(terms)}
+        self._gpu_work = {Role.NET: True, Role.SEARCH: terms.searches_on_gpu}
         self._members = Members()
         self._pending: dict[Role, deque[Job]] = {role: deque() for role in Role}
         self._redo: dict[Role, deque[Chunk]] = {role: deque() for role in Role}
+        self._dead: list[Member] = []  # the scheduler saw them go; no chunk is to go there and be lost for nothing
         self._guests: dict[Lane, Chunk] = {}  # chunks that wait until a worker has nothing else in hand
         self._looks: dict[Lane, asyncio.Task[None]] = {}
         self._capacity = dict.fromkeys(Role, 2)
@@ -83,9 +84,11 @@ class Dispatcher:
         """Jobs that all workers together do at once."""
         return self._at_once[role]
 
-    def submit(self, role: Role, payload: Any, fail: Callable[[str, int], Any]) -> Future[Any]:
+    def submit(
+        self, role: Role, payload: Any, fail: Callable[[str, int], Any], seam: Seam | None = None
+    ) -> Future[Any]:
         """Queues a job. Its future can be cancelled until it goes to a worker."""
-        job = Job(payload, Future(), fail)
+        job = Job(payload, Future(), fail, seam)
         if self._error is not None:
             job.future.set_exception(self._error)
         else:
@@ -99,7 +102,7 @@ class Dispatcher:
     def cancel(self, role: Role, *, begun: bool) -> None:
         """Cancels the jobs of a role that have not gone to a worker, and with `begun` gives up the others too."""
         if self._thread.is_alive():
-            with contextlib.suppress(RuntimeError, TimeoutError):  # the loop has ended meanwhile
+            with contextlib.suppress(RuntimeError, TimeoutError):  # the loop has ended
                 asyncio.run_coroutine_threadsafe(self._cancel(role, begun), self._loop).result(10)
 
     def close(self) -> None:
@@ -131,9 +134,11 @@ class Dispatcher:
             patience, how = CONNECT_S, "start one with `dask scheduler`, or see whether the address is right"
             while not self._closing:
                 try:
-                    connection = await connect(address, patience)
+                    connection = await self._connect(address, patience)
                 except SchedulerGone:
                     raise ValueRepairError(f"--cluster: no scheduler answers at {address}; {how}") from None
+                except CancelledError:
+                    return
                 if self._started.is_set():
                     self._say(f"the scheduler at {address} is back")
                 self._started.set()
@@ -146,6 +151,16 @@ class Dispatcher:
                     await connection.close()
                 patience, how = RETURN_S, "what was scored is kept: give the same command when there is one again"
 
+    async def _connect(self, address: str, patience: float) -> Connection:
+        """Connects. Raises SchedulerGone, and CancelledError when the end comes first."""
+        attempt = asyncio.create_task(connect(address, patience))
+        while not attempt.done():
+            if self._closing:
+                attempt.cancel()
+                raise CancelledError
+            await asyncio.wait([attempt], timeout=_POLL_S)
+        return attempt.result()
+
     async def _serve(self, connection: Connection) -> None:
         """Works until the end, or until the scheduler is lost."""
         self._connection = connection
@@ -154,6 +169,8 @@ class Dispatcher:
             while not self._closing:
                 if watch.done():
                     watch.result()
+                while self._dead:
+                    self._lose(self._dead.pop())
                 self._look_at_newcomers()
                 for role in Role:
                     self._feed(role)
@@ -161,8 +178,13 @@ class Dispatcher:
                 await self._wake.wait()
                 await asyncio.sleep(0)  # all that has arrived counts
             await self._leave()
+        except ValueRepairError as error:
+            self._give_up(error)
+            await self._leave()
+            raise
         finally:
             watch.cancel()
+            await asyncio.gather(watch, return_exceptions=True)
 
     async def _watch(self) -> None:
         try:
@@ -227,6 +249,7 @@ class Dispatcher:
                 self._count_loss(member, chunk, role, "its worker was lost")
 
     def _count_loss(self, member: Member, chunk: Chunk, role: Role, reason: str) -> None:
+        self._hopes[role].note_loss()
         again = chunk.lost(f"{reason}, at last {member}")
         self._redo[role].extend(again)
         self._losses_said += 1
@@ -261,7 +284,7 @@ class Dispatcher:
         while pending and any(lane.room for lane in lanes):
             lane = max(lanes, key=lambda lane: lane.room)
             # Towards the end chunks get smaller and smaller, so that all workers end at the same time.
-            chunk = _take(pending, min(lane.pace.size, -(-len(pending) // (IN_FLIGHT * len(lanes)))))
+            chunk = take(pending, min(lane.pace.size, -(-len(pending) // (IN_FLIGHT * len(lanes)))))
             if chunk.jobs:
                 self._launch(lane, chunk)
 
@@ -284,10 +307,12 @@ class Dispatcher:
             self._count_loss(member, chunk, role, "it was started anew")
             self._members.forget(member)
         except Exception as error:
-            line = (str(error).splitlines() or [""])[0]
-            lost = type(error).__name__ == "KilledWorker"
-            reason = "its worker was lost" if lost else f"{type(error).__name__}: {line}"
-            self._count_loss(member, chunk, role, reason)
+            if type(error).__name__ == "KilledWorker":
+                self._dead.append(member)
+                self._members.forget(member)
+                self._count_loss(member, chunk, role, "its worker was lost")
+            else:
+                self._count_loss(member, chunk, role, " ".join([f"{type(error).__name__}:", *str(error).split()]))
         else:
             self._take_answers(lane, chunk, done)
         finally:
@@ -298,6 +323,8 @@ class Dispatcher:
 
     def _take_answers(self, lane: Lane, chunk: Chunk, done: worker.Done) -> None:
         lane.pace.learn(len(done.answers), done.seconds)
+        if done.answers:
+            self._hopes[lane.role].note_answer()
         for job, answer in zip(chunk.jobs, done.answers, strict=False):
             job.future.set_result(answer)
         if done.broken:
@@ -349,7 +376,7 @@ class Dispatcher:
                     member.reserved = False
                 for task in lane.chunks.values():
                     task.cancel()
-        _end([job for chunk in given_up for job in chunk.jobs], CancelledError())
+        end([job for chunk in given_up for job in chunk.jobs], CancelledError())
 
     async def _leave(self) -> None:
         """Has all workers close what they have for this session; those that do not answer soon do it later."""
@@ -370,30 +397,4 @@ class Dispatcher:
         """Ends every job there is with an error."""
         for role in Role:
             chunks = [*self._redo[role], *self._chunks(role)]
-            _end([*self._pending[role], *(job for chunk in chunks for job in chunk.jobs)], error)
-
-
-def _end(jobs: list[Job], error: Exception) -> None:
-    for job in jobs:
-        if not job.future.done():
-            job.future.set_exception(error)
-
-
-def _take(pending: deque[Job], count: int) -> Chunk:
-    """The next jobs of the queue, without those that were cancelled."""
-    jobs: list[Job] = []
-    while pending and len(jobs) < count:
-        job = pending.popleft()
-        if job.future.running() or job.future.set_running_or_notify_cancel():
-            jobs.append(job)
-    return Chunk(jobs)
-
-
-def _searches_on_gpu(terms: Terms) -> bool:
-    """Whether the deep search is work for a graphics card: the own search, or lc0 with a backend that is."""
-    from valuerepair.deep.opening import CPU_BACKENDS
-
-    if terms.deep.kind == "lc0":
-        backend = next((v for k, v in terms.deep.options.items() if k.lower() == "backend"), "eigen")
-        return backend not in CPU_BACKENDS
-    return terms.deep.kind == "mcts"
+            end([*self._pending[role], *(job for chunk in chunks for job in chunk.jobs)], error)

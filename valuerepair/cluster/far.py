@@ -5,15 +5,16 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from concurrent.futures import Future
-from dataclasses import replace
+from dataclasses import fields, replace
 from types import TracebackType
+from typing import NoReturn
 
 import numpy as np
-from numpy.typing import NDArray
 
+from valuerepair.cluster.chunks import Seam
 from valuerepair.cluster.dispatcher import Dispatcher
 from valuerepair.cluster.terms import Role
-from valuerepair.cluster.worker import NetJob, SearchJob
+from valuerepair.cluster.worker import NetAnswer, NetJob, SearchJob
 from valuerepair.deep.oracle import ClimbOutcome, DeepFailure, DeepOutcome, GoOn, OracleIdentity
 from valuerepair.errors import ValueRepairError
 from valuerepair.nets import NetIdentity, NetValues
@@ -35,19 +36,25 @@ class ClusterNet:
     def at_once(self) -> int:
         return self._dispatcher.capacity(Role.NET)
 
-    def answer(self, batch: PositionBatch, search: int | None) -> Future[tuple[NetValues, NDArray[np.float64] | None]]:
-        """Values, and where `search` is not None signals with a small search of so many nodes."""
-        return self._dispatcher.submit(Role.NET, NetJob(_slim(batch), search), _no_values)
+    def answer(self, batch: PositionBatch, search: int | None) -> Future[NetAnswer]:
+        """Values, and where `search` is not None signals with a small search of so many nodes.
+
+        A batch that workers die of is cut down to the positions that kill them: these are `failed`, and the others'
+        values may differ in their last bits from those of the whole batch.
+        """
+        return self._dispatcher.submit(Role.NET, NetJob(_slim(batch), search), _no_value, Seam(_halves, _joined))
 
     def evaluate(self, batch: PositionBatch) -> NetValues:
-        """As `nets.Net.evaluate`. Raises ValueRepairError."""
-        values, _ = self.answer(batch, None).result()
-        return values
+        """As `nets.Net.evaluate`. Raises ValueRepairError, for a position that kills workers too."""
+        answer = self.answer(batch, None).result()
+        for reason, attempts in answer.failed.values():
+            _raise_failed(reason, attempts)
+        return answer.values
 
     def priors(self, batch: PositionBatch) -> Priors:
-        """As `nets.Net.priors`. Raises ValueRepairError."""
+        """As `nets.Net.priors`. Raises ValueRepairError, for a position that kills workers too."""
         job = NetJob(_slim(batch), priors=True)
-        found: Priors = self._dispatcher.submit(Role.NET, job, _no_values).result()
+        found: Priors = self._dispatcher.submit(Role.NET, job, _raise_failed, Seam(_halves, _joined_priors)).result()
         return found
 
 
@@ -103,5 +110,32 @@ def _slim(batch: PositionBatch) -> PositionBatch:
     return replace(batch, origin=[Origin(played=origin.played) for origin in batch.origin])
 
 
-def _no_values(reason: str, attempts: int) -> None:
-    raise ValueRepairError(f"the net failed on {attempts} workers for the same positions, at last: {reason}")
+def _raise_failed(reason: str, attempts: int) -> NoReturn:
+    raise ValueRepairError(f"the net failed on {attempts} workers for the same position, at last: {reason}")
+
+
+def _no_value(reason: str, attempts: int) -> NetAnswer:
+    nothing = np.empty(0, np.float32)
+    values = NetValues(nothing, np.empty((0, 3), np.float32), np.empty(0, np.uint16), nothing, nothing, nothing)
+    return NetAnswer(values, None, {0: (reason, attempts)})
+
+
+def _halves(job: NetJob) -> tuple[NetJob, NetJob] | None:
+    rows, half = np.arange(len(job.batch)), len(job.batch) // 2
+    if not half:
+        return None
+    return job._replace(batch=job.batch.take(rows[:half])), job._replace(batch=job.batch.take(rows[half:]))
+
+
+def _joined(first: NetAnswer, second: NetAnswer) -> NetAnswer:
+    columns = (field.name for field in fields(NetValues))
+    values = {name: np.concatenate([getattr(half.values, name) for half in (first, second)]) for name in columns}
+    signals = [half.signals for half in (first, second) if half.signals is not None]  # none where all rows failed
+    begin = len(first.values.q) + len(first.failed)
+    failed = {**first.failed, **{begin + row: why for row, why in second.failed.items()}}
+    return NetAnswer(NetValues(**values), np.concatenate(signals) if signals else None, failed)
+
+
+def _joined_priors(first: Priors, second: Priors) -> Priors:
+    offsets = np.concatenate([first[1], second[1][1:] + first[1][-1]])
+    return np.concatenate([first[0], second[0]]), offsets, np.concatenate([first[2], second[2]])

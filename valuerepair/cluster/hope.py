@@ -11,6 +11,8 @@ from valuerepair.errors import ValueRepairError
 
 ALL_REFUSED_S = 5.0
 NO_WORKER_S = 600.0
+# A net that so many chunks were lost over, and that none has an answer of, is no matter of single positions.
+_HOPELESS_LOSSES = 12
 
 
 class Hope:
@@ -20,9 +22,26 @@ class Hope:
         self._role, self._where, self._say = role, where, say
         self._since: float | None = None
         self._said = False
+        self._lost, self._answered = 0, False
+
+    def note_loss(self) -> None:
+        """A chunk was lost."""
+        self._lost += 1
+
+    def note_answer(self) -> None:
+        """A chunk was answered."""
+        self._answered = True
 
     def check(self, lanes: Sequence[Lane]) -> None:
-        """Raises ValueRepairError when no worker is left for the role, and none is to be expected."""
+        """Raises ValueRepairError when no worker is left for the role, and none is to be expected.
+
+        Also where the net is what workers die of; that engines fail always the writer finds out.
+        """
+        if self._role is Role.NET and self._lost >= _HOPELESS_LOSSES and not self._answered:
+            raise ValueRepairError(
+                f"--cluster {self._where}: the net was tried {self._lost} times, and no worker has come through; see "
+                "the workers' own logs, and whether their memory is enough"
+            )
         if any(lane.ready or (lane.offer is None and not lane.refusal) for lane in lanes):
             self._since, self._said = None, False
             return

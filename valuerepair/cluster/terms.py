@@ -55,6 +55,16 @@ class Terms:
         # The own search takes its device and threads from the open net.
         return (self.net, own) if self.deep.kind == "mcts" and own != self.net else (own,)
 
+    @property
+    def searches_on_gpu(self) -> bool:
+        """Whether the deep search is work for a graphics card: the own search, or lc0 with a backend that is."""
+        from valuerepair.deep.opening import CPU_BACKENDS
+
+        if self.deep.kind == "lc0":
+            backend = next((v for k, v in self.deep.options.items() if k.lower() == "backend"), "eigen")
+            return backend not in CPU_BACKENDS
+        return self.deep.kind == "mcts"
+
 
 @dataclass(frozen=True)
 class Offer:

@@ -11,7 +11,7 @@ import hashlib
 import os
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError, Future
 from dataclasses import replace
 from pathlib import Path
@@ -50,6 +50,15 @@ class NetJob(NamedTuple):
     batch: PositionBatch
     search: int | None = None
     priors: bool = False
+
+
+class NetAnswer(NamedTuple):
+    """What becomes of a `NetJob` without `priors`: values and signals of the rows that have some, and of each of the
+    others why it has none, and how often it was tried."""
+
+    values: NetValues
+    signals: NDArray[np.float64] | None
+    failed: Mapping[int, tuple[str, int]]
 
 
 class Done(NamedTuple):
@@ -141,15 +150,15 @@ class Bench:
             answers = [net.priors(job.batch) if job.priors else self._values(net, job) for job in jobs]
         return Done(answers, time.monotonic() - started)
 
-    def _values(self, net: Net, job: NetJob) -> tuple[NetValues, NDArray[np.float64] | None]:
+    def _values(self, net: Net, job: NetJob) -> NetAnswer:
         from valuerepair.deep.signals import SignalReader
 
         values = net.evaluate(job.batch)
         if job.search is None:
-            return values, None
+            return NetAnswer(values, None, {})
         if job.search not in self._readers:
             self._readers[job.search] = SignalReader(net, job.search)
-        return values, self._readers[job.search].read(job.batch, values)
+        return NetAnswer(values, self._readers[job.search].read(job.batch, values), {})
 
     def search(self, jobs: Sequence[SearchJob]) -> Done:
         """All at once: the engines take them one by one, behind those of the chunk before."""

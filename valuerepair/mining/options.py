@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import os
+import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import pairwise
 from typing import Any, Literal, Protocol
 
+from valuerepair import __version__
 from valuerepair.archives import SampleOptions
 from valuerepair.archives.open import find_sources
 from valuerepair.errors import UsageError
@@ -128,6 +130,14 @@ def recorded_options(sample: SampleOptions) -> dict[str, Any]:
     if sample.recorded is None:
         del options["recorded"]
     return options
+
+
+def versions_of(net: Evaluator) -> dict[str, str]:
+    """What a run was made with, beside what its identity says."""
+    versions = {"valuerepair": __version__, "python": platform.python_version(), "provider": net.provider}
+    if (searching := getattr(net, "searching", net)) is not net:
+        versions["screen_search"] = f"{searching.identity.key} {searching.provider}"
+    return versions
 
 
 def run_identity(paths: Sequence[str], options: Mapping[str, Any], net: Evaluator, oracle: OracleFacts) -> str:

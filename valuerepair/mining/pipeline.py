@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import platform
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -14,20 +13,19 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from valuerepair import __version__, values
+from valuerepair import values
 from valuerepair.deep.oracle import OWN_Q, Climb, ClimbOutcome, DeepFailure, capacity_of
 from valuerepair.deep.spec import RECORDED
 from valuerepair.errors import ValueRepairError
 from valuerepair.mining.ending import closing_remarks, keep_priors
-from valuerepair.mining.failures import Failures
-from valuerepair.mining.options import Evaluator, MineOptions, recorded_options, run_identity
+from valuerepair.mining.failures import Failures, NetFailures
+from valuerepair.mining.options import Evaluator, MineOptions, recorded_options, run_identity, versions_of
 from valuerepair.mining.outlook import TICK_S, Outlook
 from valuerepair.mining.recorded import has_own_q
 from valuerepair.mining.screening import Ladder
 from valuerepair.mining.summary import MineSummary, nothing_sampled, resume_line
-from valuerepair.mining.tally import Pairs, Tally, numbers
+from valuerepair.mining.tally import Met, Pairs, Tally, numbers
 from valuerepair.mining.workers import (
-    CHUNK_ROWS,
     Evaluated,
     Event,
     NetBroke,
@@ -74,12 +72,9 @@ def mine(
     what reading, the store and the oracle raise; what was scored until then is kept.
     """
     recorded = recorded_options(options.sample)
-    versions = {"valuerepair": __version__, "python": platform.python_version(), "provider": net.provider}
-    if (searching := getattr(net, "searching", net)) is not net:
-        versions["screen_search"] = f"{searching.identity.key} {searching.provider}"
     with Reader(paths, options.sample) as reader:  # it samples from now on
         identity = run_identity(paths, recorded, net, oracle.identity)
-        run = store.begin_run(RunRecord(identity, options.command, recorded, options.sample.seed, versions))
+        run = store.begin_run(RunRecord(identity, options.command, recorded, options.sample.seed, versions_of(net)))
         store.commit()
         if run.resumed:
             say(resume_line(run))
@@ -138,8 +133,9 @@ class _Pipeline:
         self._pairs = Pairs(self._tally)
         self._asked, self._in_net, self._refit_at, self._reading = False, 0, 0, True
         self._read_error: Exception | None = None
-        self._seen = bytearray()
+        self._met = Met()
         self._failures = Failures(oracle.identity.label)
+        self._net_failures = NetFailures(store, net.identity, self._oracle_id, run)
         self._sampled = self._earlier = self._cut = self._cut_before = self._submitted = self._done = self._nodes = 0
         self.interruptions = Interruptions(lambda: self._events.put(Woken()))
         self._started = time.monotonic()
@@ -164,6 +160,8 @@ class _Pipeline:
             raise self._read_error
         if self._failures.count and not self._any_scored:
             raise self._failures.hopeless()
+        if self._net_failures.held:
+            raise self._net_failures.hopeless()
         return "limited" if self._limit_reached and not self._drained else "finished"
 
     @property
@@ -240,7 +238,7 @@ class _Pipeline:
         """
         self._asked = False
         ids, batch = self._store.add_positions(event.batch, self._run)
-        rows = [i for i, position_id in enumerate(ids.tolist()) if self._is_first(position_id)]
+        rows = [i for i, position_id in enumerate(ids.tolist()) if self._met.first(position_id)]
         ids, batch = ids[rows], batch.take(rows)
         self._sampled += len(ids)
         cut: set[int] = set()
@@ -248,9 +246,12 @@ class _Pipeline:
             cut = self._ladder.cut_before(ids)
         elif not self._recorded:  # all that was cut is searched now
             settle(self._store, self._oracle_id, ids)
-        fresh = []
+        fresh, lost = [], {} if self._options.retry_failed else self._net_failures.earlier(ids)
         for i, known in enumerate(self._store.known(ids, self._net_id, self._oracle_id)):
             position_id = int(ids[i])
+            if known.net_q is None and position_id in lost:
+                self._net_failures.skip()
+                continue
             wanted = self._is_wanted(position_id, known, position_id in cut)
             if known.net_q is None or (wanted and self._ladder is not None):
                 fresh.append(i)
@@ -284,6 +285,9 @@ class _Pipeline:
     def _take_values(self, event: Evaluated) -> None:
         self._in_net -= 1
         self._store.add_net_values(event.ids, self._net_id, event.values, self._run)
+        self._net_failures.take(event.ids, event.failed)
+        for position_id in event.failed:
+            self._drop_without_net(position_id)
         for i, (position_id, net_q) in enumerate(zip(event.ids.tolist(), event.values.q.tolist(), strict=True)):
             self._pairs.add_net(position_id, net_q)
             position = self._to_screen.pop(position_id, None)
@@ -291,13 +295,11 @@ class _Pipeline:
                 self._signals[position_id] = event.signals[i]
                 self._waiting.append((position_id, position))
 
-    def _is_first(self, position_id: int) -> bool:
-        """Whether this run meets the position for the first time. One byte a position of the store."""
-        if position_id >= len(self._seen):
-            self._seen.extend(bytes(position_id - len(self._seen) + CHUNK_ROWS))
-        first = not self._seen[position_id]
-        self._seen[position_id] = 1
-        return first
+    def _drop_without_net(self, position_id: int) -> None:
+        """The net failed on a position: a search of it is of no use, unless it is at work."""
+        self._pairs.drop_net(position_id)
+        self._to_screen.pop(position_id, None)
+        self._waiting = deque(pair for pair in self._waiting if pair[0] != position_id)
 
     def _take_outcome(self, event: Searched) -> None:
         """Records a search; failures are held back until one succeeds, for an engine that fails always is broken."""
@@ -370,7 +372,7 @@ class _Pipeline:
             scored=len(self._tally),
             earlier=self._earlier,
             cut=self._cut,
-            failed=self._failures.count,
+            failed=self._failures.count + self._net_failures.count,
             candidates=self._tally.candidates(alpha.value, self._cut),
             threshold=self._options.threshold,
             alpha=alpha,
@@ -394,5 +396,5 @@ class _Pipeline:
             self._alpha = self._store.alpha(self._net_id, self._oracle_id, self._options.alpha)
             self._refit_at = len(self._tally) + max(50, len(self._tally) // 2)
         candidates = self._tally.candidates(self._alpha.value).count if len(self._tally) else None
-        before = self._earlier + self._cut_before + self._failures.earlier
+        before = self._earlier + self._cut_before + self._failures.earlier + self._net_failures.known
         self._outlook.show(candidates, self._nodes, before, self._done + len(self._searching), reading=self._reading)

@@ -12,6 +12,7 @@ from valuerepair.store.rates import Rate, WeightedCount
 from valuerepair.store.rows import DeepScore
 
 _NOTHING = float("nan")
+_MORE = 256
 _COLUMNS = 8  # weight, net_q, cp, mate, w, d, l, q
 
 Deep: TypeAlias = tuple[float | None, ...]  # cp, mate, win, draw, loss, own Q
@@ -63,6 +64,7 @@ class Pairs:
         self._tally = tally
         self._net: dict[int, float] = {}
         self._deep: dict[int, tuple[Deep, float]] = {}
+        self._without: set[int] = set()  # the net failed on them
 
     @property
     def open(self) -> int:
@@ -80,6 +82,8 @@ class Pairs:
     def add_deep(self, position_id: int, deep: Deep, weight: float = 1.0) -> None:
         """Adds the deep value of a position, which stands for `weight` of them."""
         net_q = self._net.pop(position_id, None)
+        if position_id in self._without:
+            return
         if net_q is None:
             self._deep[position_id] = deep, weight
         else:
@@ -88,3 +92,23 @@ class Pairs:
     def drop(self, position_id: int) -> None:
         """Forgets a position that gets no deep value."""
         self._net.pop(position_id, None)
+
+    def drop_net(self, position_id: int) -> None:
+        """Forgets a position that gets no value of the net."""
+        self._deep.pop(position_id, None)
+        self._without.add(position_id)
+
+
+class Met:
+    """The positions that a run has met. One byte a position of the store."""
+
+    def __init__(self) -> None:
+        self._seen = bytearray()
+
+    def first(self, position_id: int) -> bool:
+        """Whether the run meets a position for the first time."""
+        if position_id >= len(self._seen):
+            self._seen.extend(bytes(position_id - len(self._seen) + _MORE))
+        first = not self._seen[position_id]
+        self._seen[position_id] = 1
+        return first

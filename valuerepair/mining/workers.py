@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Protocol, TypeAlias, cast, runtime_checkable
 
@@ -46,12 +46,16 @@ class ReadingEnded:
 
 @dataclass(frozen=True)
 class Evaluated:
-    """The net has evaluated positions `ids`; `signals` are theirs where a ladder asks for them."""
+    """The net has evaluated positions `ids`; `signals` are theirs where a ladder asks for them.
+
+    `failed` are further positions, by id, that it was given and has no value of: why, and how often it was tried.
+    """
 
     ids: NDArray[np.int64]
     batch: PositionBatch
     values: NetValues
     signals: NDArray[np.float64] | None = None
+    failed: Mapping[int, tuple[str, int]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -137,7 +141,8 @@ class Reader(threading.Thread):
         return False
 
 
-Answer: TypeAlias = "tuple[NetValues, NDArray[np.float64] | None]"
+# Values and signals of the rows that have some; the others: why, and how often each was tried.
+Answer: TypeAlias = "tuple[NetValues, NDArray[np.float64] | None, Mapping[int, tuple[str, int]]]"
 
 
 @runtime_checkable
@@ -233,7 +238,7 @@ class FarLine:
                 if isinstance(error, Exception):
                     self._events.put(NetBroke(error))
                 else:
-                    self._events.put(Evaluated(ids, batch, *future.result()))
+                    self._events.put(_evaluated(ids, batch, *future.result()))
 
     def __enter__(self) -> FarLine:
         return self
@@ -242,3 +247,17 @@ class FarLine:
         """No event comes any more."""
         with self._lock:
             self._open.clear()
+
+
+def _evaluated(
+    ids: NDArray[np.int64],
+    batch: PositionBatch,
+    values: NetValues,
+    signals: NDArray[np.float64] | None,
+    failed: Mapping[int, tuple[str, int]],
+) -> Evaluated:
+    if not failed:
+        return Evaluated(ids, batch, values, signals)
+    kept = np.setdiff1d(np.arange(len(ids)), list(failed))
+    lost = {int(ids[row]): why for row, why in failed.items()}
+    return Evaluated(ids[kept], batch.take(kept), values, signals, lost)

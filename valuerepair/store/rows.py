@@ -17,10 +17,12 @@ from valuerepair.store.phases import PHASES, boards, phases, piece_counts
 
 # Stages of a deep value. FULL is the whole search of the oracle; a number, as text, is a rung of the screening ladder,
 # in nodes; SECOND is a second look at a candidate; AFTER and a UCI move, the look at the position after that move,
-# whose value is from the side to move there.
+# whose value is from the side to move there. NET and a net's SHA-256 is no search: the failure of that net on the
+# position, which has then no value of it; the oracle is the one that it was mined with.
 FULL = "full"
 SECOND = "second"
 AFTER = "after:"
+NET = "net:"
 
 
 class OracleFacts(Protocol):

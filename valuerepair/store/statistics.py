@@ -14,6 +14,7 @@ from valuerepair.store import recall, schema
 from valuerepair.store.phases import PHASES
 from valuerepair.store.queries import QFrom, check_threshold, load_json
 from valuerepair.store.rates import Rate, weighted
+from valuerepair.store.rows import NET
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -98,7 +99,7 @@ def _scored(
         **{str(name): value for name, value in frame.attrs.items()},
         "positions": len(frame),
         "without_q": len(frame) - len(usable),
-        "failed": int(_failures(store, frame.attrs["oracle"]["digest"])),
+        "failed": _failures(store, net_id, oracle_id, frame.attrs["net"]["sha256"]),
         "threshold": threshold,
         "by_threshold": [{"threshold": each, **_rate(size >= each, weight)} for each in thresholds],
         "by_phase": _by(usable, size >= threshold, "phase", PHASES),
@@ -115,9 +116,15 @@ def _scored(
     }
 
 
-def _failures(store: Store, digest: str) -> int:
-    query = "SELECT count(*) FROM failures f JOIN oracles o ON o.id = f.oracle_id WHERE o.digest = ? AND stage = 'full'"
-    return int(store.connection.execute(query, (digest,)).fetchone()[0])
+def _failures(store: Store, net_id: int, oracle_id: int, net_key: str) -> int:
+    """Positions that this oracle failed on, and those that this net did, whatever they were mined with."""
+    of_oracle = "SELECT count(*) FROM failures WHERE oracle_id = ? AND stage = 'full'"
+    of_net = """
+        SELECT f.position_id FROM oracles o CROSS JOIN failures f ON f.oracle_id = o.id AND f.stage = ?
+        WHERE NOT EXISTS (SELECT 1 FROM net_values n WHERE n.net_id = ? AND n.position_id = f.position_id)
+    """
+    (count,) = store.connection.execute(of_oracle, (oracle_id,)).fetchone()
+    return int(count) + len(set(store.connection.execute(of_net, (NET + net_key, net_id))))
 
 
 def _by(frame: pd.DataFrame, off: NDArray[np.bool_], column: str, groups: Iterable[str]) -> list[dict[str, Any]]:
