@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 import chess
 import numpy as np
@@ -118,15 +119,15 @@ class ClimbingOracle:
         self.close(cancel=True)
 
 
-def options_for(screen: ScreenOptions | None, **changes: object) -> MineOptions:
+def options_for(screen: ScreenOptions | None, **changes: Any) -> MineOptions:
     """Options of a run on random games with the stand-ins, by the ladder `screen`."""
     usual = {"sample": SampleOptions(per_game=4), "threshold": THRESHOLD, "alpha": ALPHA}
-    return MineOptions(screen=screen, **{**usual, **changes})  # type: ignore[arg-type]  # any of its fields
+    return MineOptions(screen=screen, **{**usual, **changes})
 
 
-def ladder_options(**changes: object) -> ScreenOptions:
+def ladder_options(**changes: Any) -> ScreenOptions:
     """A ladder of two rungs."""
-    return ScreenOptions(**{"rungs": RUNGS, "recall": 0.9, **changes})  # type: ignore[arg-type]  # any of its fields
+    return ScreenOptions(**{"rungs": RUNGS, "recall": 0.9, **changes})
 
 
 def climb_by_key(
@@ -134,7 +135,7 @@ def climb_by_key(
 ) -> MineSummary:
     """Mines with the stand-ins."""
     say = said.append if said is not None else (lambda line: None)
-    return mine_by_key(archive, db, net=ShiftedNet(), oracle=oracle or ClimbingOracle(), options=options, say=say)  # type: ignore[arg-type]  # stands in as KeyOracle does
+    return mine_by_key(archive, db, net=ShiftedNet(), oracle=oracle or ClimbingOracle(), options=options, say=say)
 
 
 def fixed_screen(margin: float = 0.3) -> Screen:

@@ -17,7 +17,10 @@ def main() -> None:
     if "help" in options:  # it names no option, so that any may be given
         return
     script = os.environ.get("FAKE_LC0")
-    lines = open(script).read().splitlines() if script else []  # noqa: SIM115  # the process ends soon
+    lines = []
+    if script:
+        with open(script) as file:
+            lines = file.read().splitlines()
     commands = dict(line.partition(" ")[::2] for line in lines)
     if "child" in commands:
         subprocess.Popen(["sleep", "600"])

@@ -5,12 +5,14 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import cache
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -22,6 +24,7 @@ from numpy.typing import NDArray
 
 from valuerepair.archives import SampleOptions
 from valuerepair.deep import DeepFailure, DeepOutcome, DeepResult, OracleIdentity
+from valuerepair.deep.oracle import Oracle
 from valuerepair.errors import ValueRepairError
 from valuerepair.mining import MineOptions, MineSummary, mine
 from valuerepair.nets import NetIdentity, NetValues
@@ -101,17 +104,27 @@ def key_outcome(position: Position) -> DeepOutcome:
     )
 
 
+@cache
+def _random_texts(seed: int, plies: int) -> tuple[list[str], Iterator[str]]:
+    """The games made so far with this seed, and those still to be made."""
+    return [], _random_text(random.Random(seed), plies)
+
+
+def _random_text(dice: random.Random, plies: int) -> Iterator[str]:
+    for number in itertools.count():
+        board = chess.Board()
+        while not board.is_game_over() and board.ply() < plies:
+            board.push(dice.choice(list(board.legal_moves)))
+        game = chess.pgn.Game.from_board(board)
+        game.headers.update({"White": f"W{number}", "Black": f"B{number}", "Event": "Random", "Date": "2024.01.02"})
+        yield f"{game}\n\n"
+
+
 def random_games(path: Path, games: int, seed: int = 0, plies: int = 60) -> Path:
     """Writes a PGN archive of games of random moves."""
-    dice = random.Random(seed)
-    with path.open("w") as file:
-        for number in range(games):
-            board = chess.Board()
-            while not board.is_game_over() and board.ply() < plies:
-                board.push(dice.choice(list(board.legal_moves)))
-            game = chess.pgn.Game.from_board(board)
-            game.headers.update({"White": f"W{number}", "Black": f"B{number}", "Event": "Random", "Date": "2024.01.02"})
-            print(game, file=file, end="\n\n")
+    made, more = _random_texts(seed, plies)
+    made += itertools.islice(more, max(games - len(made), 0))
+    path.write_text("".join(made[:games]))
     return path
 
 
@@ -121,7 +134,7 @@ def mine_by_key(
     *,
     delay: float = 0.0,
     net: KeyNet | None = None,
-    oracle: KeyOracle | None = None,
+    oracle: Oracle | None = None,
     options: MineOptions | None = None,
     say: Callable[[str], None] = lambda line: None,
 ) -> MineSummary:
@@ -157,7 +170,7 @@ def rows(db: Path, table: str = "deep_values") -> int:
 def wait_for(process: subprocess.Popen[Any], db: Path, count: int, table: str = "deep_values") -> None:
     """Until the store has so many rows, or the process is done."""
     while process.poll() is None and rows(db, table) < count:
-        time.sleep(0.02)
+        time.sleep(0.05)
 
 
 if __name__ == "__main__":

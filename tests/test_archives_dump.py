@@ -152,8 +152,8 @@ def test_unusual_spelling_of_the_same_object(tmp_path: Path) -> None:
         ({"min_nodes": 206_765_001}, "evaluation of fewer than 206,765,001 nodes"),
     ],
 )
-def test_too_shallow_ones_are_counted(tmp_path: Path, wanted: dict[str, int], reason: str) -> None:
-    found, report = run(tmp_path / "a.jsonl", SAMPLE, recorded=RecordedOptions("dump", **wanted))  # type: ignore[arg-type]  # one of its numbers
+def test_too_shallow_ones_are_counted(tmp_path: Path, wanted: dict[str, Any], reason: str) -> None:
+    found, report = run(tmp_path / "a.jsonl", SAMPLE, recorded=RecordedOptions("dump", **wanted))
     assert (found, report.rejected_positions) == ([], {reason: 1})
     assert (
         recorded(tmp_path / "a.jsonl", SAMPLE, recorded=RecordedOptions("dump", min_depth=36, min_nodes=10)).cp == 311

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 from pathlib import Path
+from typing import Any
 
 import chess
 import pytest
@@ -14,9 +15,9 @@ from valuerepair.positions import Position
 START = "rnbqkbnr/pppppppp/8/8/8/8/PPPPPPPP/RNBQKBNR"
 
 
-def run(path: Path, **options: object) -> tuple[list[Position], ReadReport]:
+def run(path: Path, **options: Any) -> tuple[list[Position], ReadReport]:
     report = ReadReport()
-    found = [p for b in sample([str(path)], SampleOptions(**options), report) for p in b]  # type: ignore[arg-type]  # any option
+    found = [p for b in sample([str(path)], SampleOptions(**options), report) for p in b]
     assert report.adds_up, report
     return found, report
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import collections
 import gzip
+from collections.abc import Generator
 from pathlib import Path
+from typing import Any
 
 import chess
 import numpy as np
@@ -28,15 +30,15 @@ def game(**changes: str) -> str:
     return GAME.format(**{**values, **changes})
 
 
-def run(tmp_path: Path, text: str, **options: object) -> tuple[list[Position], ReadReport]:
+def run(tmp_path: Path, text: str, **options: Any) -> tuple[list[Position], ReadReport]:
     path = tmp_path / "games.pgn"
     path.write_text(text)
     return run_paths([path], **options)
 
 
-def run_paths(paths: list[Path], **options: object) -> tuple[list[Position], ReadReport]:
+def run_paths(paths: list[Path], **options: Any) -> tuple[list[Position], ReadReport]:
     report = ReadReport()
-    batches = sample([str(p) for p in paths], SampleOptions(**options), report)  # type: ignore[arg-type]  # any option
+    batches = sample([str(p) for p in paths], SampleOptions(**options), report)
     found = [p for batch in batches for p in batch]
     assert report.adds_up, report
     return found, report
@@ -57,7 +59,7 @@ def run_paths(paths: list[Path], **options: object) -> tuple[list[Position], Rea
     ],
 )
 def test_header_filters_reject_before_parsing(
-    tmp_path: Path, options: dict[str, object], changes: dict[str, str], reason: str
+    tmp_path: Path, options: dict[str, Any], changes: dict[str, str], reason: str
 ) -> None:
     # The moves could not be parsed: had the reader seen them, the reason would be another.
     _, report = run(tmp_path, game(**{**changes, "moves": "1. e4 e5 2. Ke8"}), **options)
@@ -76,7 +78,7 @@ def test_header_filters_reject_before_parsing(
         {"time_control": "rapid, 180+2"},
     ],
 )
-def test_header_filters_let_through(tmp_path: Path, options: dict[str, object]) -> None:
+def test_header_filters_let_through(tmp_path: Path, options: dict[str, Any]) -> None:
     assert run(tmp_path, game(), **options)[1].parsed == 1
 
 
@@ -134,7 +136,7 @@ def test_board_filters_agree_with_python_chess(shared_data: Path) -> None:
 
 
 @pytest.mark.parametrize("options", [{}, {"per_game": 3}, {"per_game": None, "positions": 500}, {"game_share": 0.3}])
-def test_the_seed_alone_decides(shared_data: Path, options: dict[str, object]) -> None:
+def test_the_seed_alone_decides(shared_data: Path, options: dict[str, Any]) -> None:
     path = shared_data / "pgn" / "leela-ID352.pgn.gz"
     one = run_paths([path], **options, seed=7, threads=1)
     four = run_paths([path], **options, seed=7, threads=4)
@@ -246,9 +248,9 @@ def test_a_cut_archive_gives_all_games_before_the_cut(tmp_path: Path) -> None:
         ({"time_control": ""}, "--time-control"),
     ],
 )
-def test_options_that_make_no_sense(options: dict[str, object], message: str) -> None:
+def test_options_that_make_no_sense(options: dict[str, Any], message: str) -> None:
     with pytest.raises(UsageError) as error:
-        SampleOptions(**options)  # type: ignore[arg-type]  # any option
+        SampleOptions(**options)
     assert message in str(error.value)
 
 
@@ -257,8 +259,9 @@ def test_the_generator_can_be_left_early(shared_data: Path) -> None:
 
     before = threading.active_count()
     batches = sample([str(shared_data / "pgn" / "otb-masters.pgn.zst")], SampleOptions(), ReadReport())
+    assert isinstance(batches, Generator)
     next(batches)
-    batches.close()  # type: ignore[attr-defined]  # a generator, promised as an iterator
+    batches.close()
     assert threading.active_count() == before
 
 

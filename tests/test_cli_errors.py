@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import random
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+from tests.vr_runs import here, in_a_process
 
 GAME = b'[Event "x"]\n[Result "*"]\n\n'
 PLAYED = GAME + b"1. e4 e5 2. Nf3 Nc6 3. Bb5 a6 4. Ba4 Nf6 5. O-O Be7 6. Re1 b5 7. Bb3 d6 *\n"
@@ -27,11 +27,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (root / "junk.pb.gz").write_text("hello")
     (root / "junk.db").write_text("hello")
     return root
-
-
-def vr(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "valuerepair", *arguments]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120, check=False)
 
 
 CASES = [
@@ -86,9 +81,16 @@ CASES = [
 
 @pytest.mark.parametrize(("arguments", "code", "line"), CASES, ids=lambda v: " ".join(v) if isinstance(v, list) else "")
 def test_one_clear_line_and_the_exit_code(folder: Path, arguments: list[str], code: int, line: str) -> None:
-    done = vr(folder, *arguments)
+    done = here(*arguments, cwd=folder)
     assert "Traceback" not in done.stderr
     assert (done.returncode, done.stderr.splitlines()[-1]) == (code, line)
+
+
+@pytest.mark.parametrize("arguments", [CASES[0][0], CASES[8][0]], ids=["exit code 2", "exit code 1"])
+def test_a_process_says_and_returns_what_its_main_function_does(folder: Path, arguments: list[str]) -> None:
+    apart, done = in_a_process(*arguments, cwd=folder), here(*arguments, cwd=folder)
+    assert apart.stderr
+    assert (apart.returncode, apart.stdout, apart.stderr) == (done.returncode, done.stdout, done.stderr)
 
 
 ARCHIVES = [
@@ -105,7 +107,7 @@ ARCHIVES = [
 @pytest.mark.usefixtures("stockfish")
 @pytest.mark.parametrize(("archive", "line"), ARCHIVES)
 def test_archives_without_positions(folder: Path, archive: str, line: str) -> None:
-    done = vr(folder, "mine", archive, "--db", f"{archive}.db", *QUICK)
+    done = here("mine", archive, "--db", f"{archive}.db", *QUICK, cwd=folder)
     assert "Traceback" not in done.stderr
     assert (done.returncode, done.stderr.splitlines()[-1]) == (1, line)
 
@@ -114,12 +116,12 @@ def test_archives_without_positions(folder: Path, archive: str, line: str) -> No
 def test_typed_exactly_so_in_an_empty_folder(tmp_path: Path) -> None:
     """`vr mine games.pgn` and then `vr books`, here with a short search and a threshold that one game can meet."""
     (tmp_path / "games.pgn").write_bytes(PLAYED)
-    mined = vr(tmp_path, "mine", "games.pgn", *QUICK)
+    mined = in_a_process("mine", "games.pgn", *QUICK, cwd=tmp_path)
     assert mined.returncode == 0, mined.stderr
     assert (tmp_path / "valuerepair.db").is_file()
-    booked = vr(tmp_path, "books", "--threshold", "0.0001")
+    booked = in_a_process("books", "--threshold", "0.0001", cwd=tmp_path)
     assert booked.returncode == 0, booked.stderr
-    assert vr(tmp_path, "books", "check", "valuerepair-books/book.pgn").returncode == 0
-    none = vr(tmp_path, "books", "--threshold", "1.99")
+    assert here("books", "check", "valuerepair-books/book.pgn", cwd=tmp_path).returncode == 0
+    none = here("books", "--threshold", "1.99", cwd=tmp_path)
     assert none.returncode == 1
     assert none.stderr.startswith("vr: no candidate at 1.99: the largest disagreement among 1 scored positions is ")

@@ -17,6 +17,7 @@ import psutil
 import pytest
 
 from tests.match_doubles import FAKE, fake_side, read_games, write_book
+from tests.vr_runs import here
 
 
 def vr(*arguments: str, cwd: Path) -> subprocess.Popen[str]:
@@ -140,9 +141,9 @@ def net_match(folder: Path, *arguments: str) -> tuple[dict[str, Any], list[chess
     """One opening with both colours: the result as JSON, and the games."""
     write_book(folder / "book.pgn", 1)
     common = ("--openings", "book.pgn", "--jobs", "2", "--json", "--max-plies", "60", "-q")
-    code, out, err = finished(*arguments, *common, cwd=folder)
-    assert (code, err) == (0, "")
-    return json.loads(out), read_games(folder / "match.pgn")
+    done = here("match", *arguments, *common, cwd=folder)
+    assert (done.returncode, done.stderr) == (0, "")
+    return json.loads(done.stdout), read_games(folder / "match.pgn")
 
 
 @pytest.mark.parametrize(
@@ -167,23 +168,25 @@ def net_match(folder: Path, *arguments: str) -> tuple[dict[str, Any], list[chess
 def test_what_is_wrong_is_said_in_one_line(
     tmp_path: Path, arguments: tuple[str, ...], code: int, complaint: str
 ) -> None:
-    got, out, err = finished(*arguments, cwd=tmp_path)
-    assert (got, out, err.count("\n")) == (code, "", 1), err
-    assert err.startswith("vr: ")
-    assert complaint in err
+    done = here("match", *arguments, cwd=tmp_path)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (code, "", 1), done.stderr
+    assert done.stderr.startswith("vr: ")
+    assert complaint in done.stderr
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_file_that_cannot_be_written_is_said_in_one_line(tmp_path: Path) -> None:
     write_book(tmp_path / "book.pgn", 1)
     sides = fake_side("one"), fake_side("two")
-    code, _, err = finished(*sides, "--nodes", "1", "--openings", "book.pgn", "-o", "no/m.pgn", "-q", cwd=tmp_path)
-    assert (code, err) == (1, "vr: no/m.pgn: No such file or directory; give another -o FILE\n")
+    match = ("match", *sides, "--nodes", "1", "--openings", "book.pgn")
+    done = here(*match, "-o", "no/m.pgn", "-q", cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (1, "vr: no/m.pgn: No such file or directory; give another -o FILE\n")
 
 
 def test_a_device_is_no_file_to_go_on_from(tmp_path: Path) -> None:
     write_book(tmp_path / "book.pgn", 1)
     sides = fake_side("one"), fake_side("two")
-    code, _, err = finished(*sides, "--nodes", "1", "--openings", "book.pgn", "-o", "/dev/full", "-q", cwd=tmp_path)
-    assert (code, err.count("\n")) == (1, 1), err
-    assert "is no plain file" in err
+    match = ("match", *sides, "--nodes", "1", "--openings", "book.pgn")
+    done = here(*match, "-o", "/dev/full", "-q", cwd=tmp_path)
+    assert (done.returncode, done.stderr.count("\n")) == (1, 1), done.stderr
+    assert "is no plain file" in done.stderr

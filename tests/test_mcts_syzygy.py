@@ -130,9 +130,11 @@ def test_forced_chains_end_where_a_table_knows() -> None:
 
 
 @pytest.mark.parametrize(("wdl", "value"), [(2, 1), (1, 0), (0, 0), (-1, 0), (-2, -1), (None, None)])
-def test_cursed_wins_and_blessed_losses_are_draws(wdl: int | None, value: int | None) -> None:
+def test_cursed_wins_and_blessed_losses_are_draws(
+    monkeypatch: pytest.MonkeyPatch, wdl: int | None, value: int | None
+) -> None:
     tables = Tables(SMALLEST)
-    tables._tables = SimpleNamespace(get_wdl=lambda board: wdl)  # type: ignore[assignment]  # a double
+    monkeypatch.setattr(tables, "_tables", SimpleNamespace(get_wdl=lambda board: wdl))
     assert tables.probe(WINS_ROOK.fen) == value
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from typing import Any
 
 import numpy as np
 import pytest
@@ -27,9 +28,9 @@ from valuerepair.positions import STARTPOS_FEN, Position
 NAN = float("nan")
 
 
-def move(name: str, visits: int, wl: float = NAN, d: float = NAN, **more: object) -> RootMove:
-    base: dict[str, object] = {"prior": 0.1, "m": 3.0, "certain": None, "mate": None, "pv": (name,)}
-    return RootMove(name, visits, q=wl, wl=wl, d=d, **{**base, **more})  # type: ignore[arg-type]  # fields by name
+def move(name: str, visits: int, wl: float = NAN, d: float = NAN, **more: Any) -> RootMove:
+    base: dict[str, Any] = {"prior": 0.1, "m": 3.0, "certain": None, "mate": None, "pv": (name,)}
+    return RootMove(name, visits, q=wl, wl=wl, d=d, **{**base, **more})
 
 
 def result(*moves: RootMove, nodes: int = 100, wl: float = 0.03, d: float = 0.05) -> SearchResult:

@@ -15,12 +15,8 @@ import pandas as pd
 import pytest
 
 from tests.mining_doubles import dump, random_games, rows, wait_for
+from tests.vr_runs import here, in_a_process
 from valuerepair.store import Store
-
-
-def vr(*arguments: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "valuerepair", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, cwd=cwd, check=False, timeout=240)
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +29,9 @@ def mined(shared_data: Path, net: Path, stockfish: str, tmp_path_factory: pytest
     """A folder in which `vr mine` was run on a real archive with default store."""
     folder = tmp_path_factory.mktemp("mined")
     archive = shared_data / "pgn" / "lichess-blitz.pgn"
-    done = vr("mine", archive, "--positions", "60", "--deep", "stockfish:nodes=5000", "--net", net, cwd=folder)
+    done = in_a_process(
+        "mine", archive, "--positions", "60", "--deep", "stockfish:nodes=5000", "--net", net, cwd=folder
+    )
     assert done.returncode == 0, done.stderr
     (folder / "said").write_text(done.stdout)
     return folder
@@ -70,7 +68,7 @@ def test_the_same_command_and_another_one(mined: Path, shared_data: Path, net: P
     before = dump(mined / "valuerepair.db")
     archive = shared_data / "pgn" / "lichess-blitz.pgn"
     same: list[str | Path] = ["mine", archive, "--positions", "60", "--deep", "stockfish:nodes=5000", "--net", net]
-    again = vr(*same, "--silent", cwd=mined)
+    again = here(*same, "--silent", cwd=mined)
     assert again.returncode == 0
     assert "scored: 60 of 60, 0 failed, 60 of them before" in again.stdout
     assert again.stderr == ""
@@ -78,18 +76,18 @@ def test_the_same_command_and_another_one(mined: Path, shared_data: Path, net: P
 
 
 def test_stats_and_exports(mined: Path) -> None:
-    plain = vr("stats", cwd=mined)
+    plain = here("stats", cwd=mined)
     assert plain.returncode == 0
     assert "60 positions scored" in plain.stdout
-    figures = json.loads(vr("stats", "--json", "--threshold", "0.4", cwd=mined).stdout)
+    figures = json.loads(here("stats", "--json", "--threshold", "0.4", cwd=mined).stdout)
     assert figures["scored"]["positions"] == 60
-    lines = vr("export", "--format", "csv", cwd=mined).stdout.splitlines()
+    lines = here("export", "--format", "csv", cwd=mined).stdout.splitlines()
     assert len(lines) == 61
-    assert vr("export", "-o", "a.parquet", "--threshold", "0.4", cwd=mined).returncode == 0
+    assert here("export", "-o", "a.parquet", "--threshold", "0.4", cwd=mined).returncode == 0
     assert len(pd.read_parquet(mined / "a.parquet")) == sum(
         row["candidates"] for row in figures["scored"]["by_threshold"] if row["threshold"] == 0.4
     )
-    first = json.loads(vr("export", cwd=mined).stdout.splitlines()[0])
+    first = json.loads(here("export", cwd=mined).stdout.splitlines()[0])
     assert {"fen", "start_fen", "moves", "net_q", "deep_q", "disagreement", "cp"} <= set(first)
 
 
@@ -115,7 +113,7 @@ def test_errors_are_one_line_and_leave_nothing_behind(
 ) -> None:
     random_games(tmp_path / "games.pgn", 2)
     (tmp_path / "junk.db").write_text("junk " * 300)
-    done = vr(*arguments, cwd=tmp_path)
+    done = here(*arguments, cwd=tmp_path)
     assert (done.returncode, done.stdout) == (code, "")
     assert said in done.stderr
     assert "Traceback" not in done.stderr
@@ -126,7 +124,7 @@ def test_a_wrong_net_or_engine_leaves_no_store(tmp_path: Path, net: Path) -> Non
     random_games(tmp_path / "games.pgn", 2)
     (tmp_path / "bad.pb.gz").write_text("no net")
     for wrong in (["--net", "bad.pb.gz"], ["--net", str(net), "--deep", "uci:/bin/false,nodes=5"]):
-        done = vr("mine", "games.pgn", *wrong, cwd=tmp_path)
+        done = here("mine", "games.pgn", *wrong, cwd=tmp_path)
         assert done.returncode in (1, 2)
         assert "Traceback" not in done.stderr
         assert not (tmp_path / "valuerepair.db").exists()
@@ -137,7 +135,7 @@ def test_a_cut_archive_is_used_and_the_exit_code_says_so(tmp_path: Path, net: Pa
 
     packed = gzip.compress(random_games(tmp_path / "games.pgn", 20).read_bytes())
     (tmp_path / "cut.pgn.gz").write_bytes(packed[: len(packed) // 2])
-    done = vr("mine", "cut.pgn.gz", "--net", net, "--deep", "stockfish:nodes=500", cwd=tmp_path)
+    done = here("mine", "cut.pgn.gz", "--net", net, "--deep", "stockfish:nodes=500", cwd=tmp_path)
     assert done.returncode == 1
     assert "scored: " in done.stdout
     assert done.stderr.splitlines()[-1].startswith("vr: cut.pgn.gz: ")
@@ -209,5 +207,5 @@ def test_killed_with_a_real_engine_and_resumed_it_ends_as_if_never_killed(
     assert found == sorted(found)
     assert 0 < found[3] < 290
     for db in ("killed.db", "whole.db"):
-        assert vr("mine", archive, "--db", db, *options, cwd=tmp_path).returncode == 0
+        assert here("mine", archive, "--db", db, *options, cwd=tmp_path).returncode == 0
     assert dump(tmp_path / "killed.db") == dump(tmp_path / "whole.db")

@@ -21,6 +21,14 @@ def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return random_games(tmp_path_factory.mktemp("archive") / "random.pgn", 150)
 
 
+@pytest.fixture(scope="module")
+def whole(archive: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[tuple[object, ...]]]:
+    """What the store of a run says that nothing stopped."""
+    db = tmp_path_factory.mktemp("whole") / "a.db"
+    mine_by_key(archive, db)
+    return dump(db)
+
+
 def start(archive: Path, db: Path, delay: float) -> subprocess.Popen[str]:
     command = [sys.executable, "-m", "tests.mining_doubles", str(archive), str(db), str(delay)]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[1])
@@ -29,7 +37,9 @@ def start(archive: Path, db: Path, delay: float) -> subprocess.Popen[str]:
     return process
 
 
-def test_killed_at_any_moment_and_resumed_it_ends_as_if_never_killed(archive: Path, tmp_path: Path) -> None:
+def test_killed_at_any_moment_and_resumed_it_ends_as_if_never_killed(
+    archive: Path, tmp_path: Path, whole: dict[str, list[tuple[object, ...]]]
+) -> None:
     dice = random.Random(5)
     db, found = tmp_path / "killed.db", [0]
     while len(found) < 6 and found[-1] < 450:
@@ -44,12 +54,13 @@ def test_killed_at_any_moment_and_resumed_it_ends_as_if_never_killed(archive: Pa
     assert found == sorted(found)
     assert any(0 < count < 560 for count in found), f"never killed in the middle: {found}"
     assert start(archive, db, delay=0).wait() == 0
-    mine_by_key(archive, tmp_path / "whole.db")
-    assert dump(db) == dump(tmp_path / "whole.db")
+    assert dump(db) == whole
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_ends_cleanly_and_the_next_run_goes_on(archive: Path, tmp_path: Path, number: int) -> None:
+def test_a_signal_ends_cleanly_and_the_next_run_goes_on(
+    archive: Path, tmp_path: Path, whole: dict[str, list[tuple[object, ...]]], number: int
+) -> None:
     db = tmp_path / "a.db"
     process = start(archive, db, delay=0.02)
     wait_for(process, db, 1)
@@ -65,8 +76,7 @@ def test_a_signal_ends_cleanly_and_the_next_run_goes_on(archive: Path, tmp_path:
     # What was in flight was awaited: the store has every search the run counted.
     assert f'"scored":{rows(db)}' in counts
     mine_by_key(archive, db)
-    mine_by_key(archive, tmp_path / "whole.db")
-    assert dump(db) == dump(tmp_path / "whole.db")
+    assert dump(db) == whole
 
 
 def test_a_second_signal_gives_up_what_is_in_flight(archive: Path, tmp_path: Path) -> None:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import random
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,6 +14,7 @@ import pytest
 
 from tests.mining_doubles import KeyNet, KeyOracle, random_games
 from tests.v6_records import positions_of, records_of, write_chunk
+from tests.vr_runs import here, in_a_process
 from valuerepair.archives import SampleOptions
 from valuerepair.archives.recorded_options import RecordedOptions
 from valuerepair.deep import parse_spec
@@ -27,11 +26,6 @@ from valuerepair.deep.recorded import (
 from valuerepair.mining import MineOptions, MineSummary, mine
 from valuerepair.mining.opening import open_evaluators
 from valuerepair.store import Store
-
-
-def vr(*arguments: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "valuerepair", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, cwd=cwd, check=False, timeout=240)
 
 
 def engine_games(path: Path, games: int, view: str) -> Path:
@@ -136,7 +130,7 @@ def chunk_folder(path: Path, games: int) -> Path:
 
 def test_chunks_bring_their_own_net_and_none_is_opened(tmp_path: Path) -> None:
     chunk_folder(tmp_path / "chunks", 12)
-    done = vr("mine", "chunks", "--deep", "recorded", "--per-game", "50", "--min-ply", "0", cwd=tmp_path)
+    done = in_a_process("mine", "chunks", "--deep", "recorded", "--per-game", "50", "--min-ply", "0", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "net: recorded in chunks on recorded" in done.stdout
     assert "deep: recorded chunks kind=chunks\n" in done.stdout
@@ -154,10 +148,10 @@ def test_chunks_bring_their_own_net_and_none_is_opened(tmp_path: Path) -> None:
     assert set(frame["deep_w"] + frame["deep_d"] + frame["deep_l"]) == {1000}
     for row in frame.head(20).to_dict("records"):
         assert chess.Move.from_uci(row["deep_best"]) in chess.Board(row["fen"]).legal_moves
-    again = vr("mine", "chunks", "--deep", "recorded", "--per-game", "50", "--min-ply", "0", cwd=tmp_path)
+    again = here("mine", "chunks", "--deep", "recorded", "--per-game", "50", "--min-ply", "0", cwd=tmp_path)
     assert f"scored: {len(frame)} of {len(frame)}, 0 failed, {len(frame)} of them before" in again.stdout
     for command in (["stats"], ["plot", "-o", "a.svg"], ["books", "--threshold", "1.0"], ["export", "-o", "a.csv"]):
-        follow = vr(*command, cwd=tmp_path)
+        follow = here(*command, cwd=tmp_path)
         assert follow.returncode == 0, follow.stderr
 
 
@@ -165,11 +159,11 @@ def test_two_sets_of_chunks_are_two_nets_unless_named_alike(tmp_path: Path) -> N
     chunk_folder(tmp_path / "a", 3)
     chunk_folder(tmp_path / "b", 3)
     for archive, deep in (("a", "recorded"), ("b", "recorded"), ("a", "recorded:net=T80"), ("b", "recorded:net=T80")):
-        assert vr("mine", archive, "--deep", deep, cwd=tmp_path).returncode == 0
+        assert here("mine", archive, "--deep", deep, cwd=tmp_path).returncode == 0
     with Store.open(tmp_path / "valuerepair.db") as store:
         assert store.nets()["name"].tolist() == ["recorded in a", "recorded in b", "recorded in T80"]
         assert store.oracles()["label"].tolist() == [f"recorded {n} kind=chunks" for n in ("a", "b", "T80")]
-    wrong = vr("mine", "a", "--deep", "recorded", "--net", "maia-1900", cwd=tmp_path)
+    wrong = here("mine", "a", "--deep", "recorded", "--net", "maia-1900", cwd=tmp_path)
     assert wrong.returncode == 2
     assert "training chunks hold the values of their own net; name it: recorded:net=NAME" in wrong.stderr
 
@@ -195,7 +189,7 @@ def test_errors_are_one_line(tmp_path: Path, shared_data: Path, arguments: list[
     records = records_of(positions_of(["e2e4"]), ["e2e4"], version=5)
     write_chunk(tmp_path / "old" / "game_000000.gz", records)
     net = ["--net", str(shared_data / "nets" / "maia-1900.pb.gz")] if "games.pgn" in arguments else []
-    done = vr(*arguments, *net, cwd=tmp_path)
+    done = here(*arguments, *net, cwd=tmp_path)
     assert (done.returncode, done.stdout) == (code, "")
     assert said in done.stderr
     assert "Traceback" not in done.stderr
@@ -214,13 +208,13 @@ def test_a_dump_is_mined_with_a_net(tmp_path: Path, shared_data: Path) -> None:
             lines.append(json.dumps({"fen": board.epd(), "evals": [{"pvs": [score], "knodes": 7, "depth": 25}]}))
     (tmp_path / "a.jsonl").write_text("\n".join(lines))
     net = shared_data / "nets" / "maia-1900.pb.gz"
-    done = vr("mine", "a.jsonl", "--deep", "recorded", "--net", net, cwd=tmp_path)
+    done = here("mine", "a.jsonl", "--deep", "recorded", "--net", net, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "deep: recorded kind=dump" in done.stdout
     assert "depth 25 to 25, median 25; nodes 7,000 to 7,000, median 7,000" in done.stdout
     assert "warning" not in done.stdout
     # The same scores taken for the mover's do not go with the net where Black is to move.
-    done = vr("mine", "a.jsonl", "--deep", "recorded:view=mover", "--net", net, "--db", "b.db", cwd=tmp_path)
+    done = here("mine", "a.jsonl", "--deep", "recorded:view=mover", "--net", net, "--db", "b.db", cwd=tmp_path)
     assert "where Black is to move the recorded evaluations do not go with the net" in done.stdout
     assert "recorded:view=white" in done.stdout
 

@@ -6,6 +6,7 @@ import gzip
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, NoReturn
 
 import chess
 import chess.pgn
@@ -235,7 +236,7 @@ def test_a_broken_oracle_or_net_ends_the_run_with_its_error_and_keeps_the_rest(a
     assert len(dump(db)["deep_values"]) >= 98
 
     class BrokenNet(KeyNet):
-        def evaluate(self, batch: PositionBatch) -> object:  # type: ignore[override]  # it never returns
+        def evaluate(self, batch: PositionBatch) -> NoReturn:
             raise ValueRepairError("out of memory on the device")
 
     with pytest.raises(ValueRepairError, match="out of memory on the device"):
@@ -262,6 +263,6 @@ def test_a_cut_archive_is_used_and_reported(tmp_path: Path, archive: Path, db: P
 
 
 @pytest.mark.parametrize("wrong", [{"threshold": 0}, {"threshold": 2.1}, {"alpha": -1.0}, {"limit": 0}])
-def test_wrong_options(wrong: dict[str, float]) -> None:
+def test_wrong_options(wrong: dict[str, Any]) -> None:
     with pytest.raises(UsageError):
-        MineOptions(**wrong)  # type: ignore[arg-type]  # one of several options
+        MineOptions(**wrong)

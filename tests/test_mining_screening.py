@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sqlite3
-from dataclasses import astuple, replace
+from dataclasses import astuple, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ from tests.climbing_doubles import net_q as q_of_net
 from tests.mining_doubles import dump, random_games
 from valuerepair.archives import SampleOptions
 from valuerepair.cli import cli
+from valuerepair.mining import MineSummary
 from valuerepair.mining import screening as ladder
 from valuerepair.mining.options import parse_screen
 from valuerepair.store import Store
@@ -47,11 +49,10 @@ def db(tmp_path: Path) -> Path:
     return tmp_path / "a.db"
 
 
-@pytest.fixture
-def fixed(monkeypatch: pytest.MonkeyPatch) -> None:
+def fix(patch: pytest.MonkeyPatch) -> None:
     """Fits give one screen always, at once."""
-    monkeypatch.setattr(ladder, "enough", lambda data, threshold: True)
-    monkeypatch.setattr(
+    patch.setattr(ladder, "enough", lambda data, threshold: True)
+    patch.setattr(
         ladder,
         "fit_screen",
         lambda data, threshold, recall, alpha, q_from, prior: replace(
@@ -60,7 +61,44 @@ def fixed(monkeypatch: pytest.MonkeyPatch) -> None:
     )
 
 
+@pytest.fixture
+def fixed(monkeypatch: pytest.MonkeyPatch) -> None:
+    fix(monkeypatch)
+
+
 OPTIONS = options_for(ladder_options())
+
+
+@dataclass(frozen=True)
+class Climbed:
+    """A whole run: its store, which tests copy before they write to it, and what the run said."""
+
+    db: Path
+    oracle: ClimbingOracle
+    said: list[str]
+    summary: MineSummary
+
+    def copied(self, db: Path) -> MineSummary:
+        shutil.copy(self.db, db)
+        return self.summary
+
+
+def climbed(archive: Path, db: Path) -> Climbed:
+    oracle, said = ClimbingOracle(), list[str]()
+    return Climbed(db, oracle, said, climb_by_key(archive, db, OPTIONS, oracle, said))
+
+
+@pytest.fixture(scope="module")
+def whole(archive: Path, tmp_path_factory: pytest.TempPathFactory) -> Climbed:
+    return climbed(archive, tmp_path_factory.mktemp("whole") / "a.db")
+
+
+@pytest.fixture(scope="module")
+def whole_fixed(archive: Path, tmp_path_factory: pytest.TempPathFactory) -> Climbed:
+    """By the screen that every fit gives."""
+    with pytest.MonkeyPatch.context() as patch:
+        fix(patch)
+        return climbed(archive, tmp_path_factory.mktemp("fixed") / "a.db")
 
 
 def keys(db: Path, where: str) -> set[int]:
@@ -70,54 +108,50 @@ def keys(db: Path, where: str) -> set[int]:
     return {key % 2**64 for (key,) in found}
 
 
-def test_every_position_is_scored_or_cut_or_has_failed(archive: Path, db: Path) -> None:
-    oracle, said = ClimbingOracle(), list[str]()
-    summary = climb_by_key(archive, db, OPTIONS, oracle, said)
+def test_every_position_is_scored_or_cut_or_has_failed(whole: Climbed) -> None:
+    db, oracle, said, summary = whole.db, whole.oracle, whole.said, whole.summary
     assert summary.state == "finished"
     assert summary.scored + summary.cut + summary.failed == summary.sampled > 330
-    whole, cut = keys(db, "deep_values WHERE stage = 'full'"), keys(db, "screened WHERE NOT searched")
+    full, cut = keys(db, "deep_values WHERE stage = 'full'"), keys(db, "screened WHERE NOT searched")
     failed = keys(db, "failures")
-    assert (len(whole), len(cut), len(failed)) == (summary.scored, summary.cut, summary.failed)
-    assert len(whole | cut | failed) == summary.sampled
+    assert (len(full), len(cut), len(failed)) == (summary.scored, summary.cut, summary.failed)
+    assert len(full | cut | failed) == summary.sampled
     assert all(key % FAILS_EVERY == 0 for key in failed)
     assert len(cut) > 0.3 * summary.sampled
     # Nothing was searched twice, nor deeper than the ladder let it.
     assert all(len(tops) == 1 for tops in oracle.tops.values())
-    assert whole == {key for key, (top,) in oracle.tops.items() if top == NODES and key not in failed}
+    assert full == {key for key, (top,) in oracle.tops.items() if top == NODES and key not in failed}
     assert any(line.startswith("screening: fitted on 6") for line in said)
     assert any(f"{summary.cut} cut by screening" in line for line in summary.lines())
     assert any(line.startswith("screening: 1/") and "recall" in line for line in summary.lines())
     # Most of what it found is all there is.
     sampled = keys(db, "screened")
     true = {key for key in sampled if abs(q_of_net(key) - true_q(key)) >= THRESHOLD + 0.01}
-    assert len(true & whole) >= 0.8 * len(true) > 10
+    assert len(true & full) >= 0.8 * len(true) > 10
 
 
-def test_the_store_is_the_same_whatever_the_speed(archive: Path, tmp_path: Path) -> None:
-    stores = []
+def test_the_store_is_the_same_whatever_the_speed(archive: Path, whole: Climbed, db: Path) -> None:
+    assert whole.oracle.workers not in (1, 5)
     for workers, delay in ((1, 0.0), (5, 0.004)):
-        db = tmp_path / f"{workers}.db"
         climb_by_key(archive, db, OPTIONS, ClimbingOracle(workers, delay))
-        stores.append(dump(db))
-    assert stores[0] == stores[1]
-    assert len(stores[0]["screens"]) >= 3
+        assert dump(db) == dump(whole.db)
+        db.unlink()
+    assert len(dump(whole.db)["screens"]) >= 3
 
 
 @pytest.mark.parametrize("limits", [(30, 64, 96), (200,)])
 def test_a_run_that_was_stopped_and_goes_on_ends_as_one_that_was_not(
-    archive: Path, tmp_path: Path, limits: tuple[int, ...]
+    archive: Path, whole: Climbed, db: Path, limits: tuple[int, ...]
 ) -> None:
-    done, whole = tmp_path / "stopped.db", tmp_path / "whole.db"
     for limit in limits:
-        state = climb_by_key(archive, done, options_for(ladder_options(), limit=limit)).state
+        state = climb_by_key(archive, db, options_for(ladder_options(), limit=limit)).state
         assert state == "limited"
-    climb_by_key(archive, done, OPTIONS)
-    climb_by_key(archive, whole, OPTIONS)
-    assert dump(done) == dump(whole)
+    climb_by_key(archive, db, OPTIONS)
+    assert dump(db) == dump(whole.db)
 
 
-def test_the_same_command_again_does_nothing(archive: Path, db: Path, fixed: None) -> None:
-    first = climb_by_key(archive, db, OPTIONS)
+def test_the_same_command_again_does_nothing(archive: Path, db: Path, fixed: None, whole_fixed: Climbed) -> None:
+    first = whole_fixed.copied(db)
     before, oracle = dump(db), ClimbingOracle()
     again = climb_by_key(archive, db, OPTIONS, oracle)
     assert oracle.tops == {}
@@ -139,8 +173,10 @@ def weights(db: Path) -> set[float]:
         return set(store.frame(alpha=ALPHA)["weight"].tolist())
 
 
-def test_screen_off_searches_what_was_cut_and_nothing_weighs_more(archive: Path, db: Path, fixed: None) -> None:
-    first = climb_by_key(archive, db, OPTIONS)
+def test_screen_off_searches_what_was_cut_and_nothing_weighs_more(
+    archive: Path, db: Path, fixed: None, whole_fixed: Climbed
+) -> None:
+    first = whole_fixed.copied(db)
     assert first.cut > 0
     assert max(weights(db)) > 1
     oracle = ClimbingOracle()
@@ -166,9 +202,9 @@ def test_screen_off_searches_what_was_cut_and_nothing_weighs_more(archive: Path,
     ids=["threshold", "alpha", "auto", "recall", "rungs"],
 )  # fmt: skip
 def test_another_ladder_says_so_and_judges_again(
-    archive: Path, db: Path, fixed: None, changes: dict[str, Any], told: str
+    archive: Path, db: Path, fixed: None, whole_fixed: Climbed, changes: dict[str, Any], told: str
 ) -> None:
-    first = climb_by_key(archive, db, OPTIONS)
+    first = whole_fixed.copied(db)
     with Store.open(db) as store:
         last = max(facts.id for facts in screens(store, 1, 1))
     said, oracle = list[str](), ClimbingOracle()

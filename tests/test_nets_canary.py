@@ -71,7 +71,9 @@ def test_bound_inputs_give_the_same(maia_onnx: Path, maia_file: str, games: Posi
     kept = [session.run(planes[-n:]) for n in sizes]
     for one, other in zip(kept, expected, strict=True):  # all of them: no later run writes into an earlier answer
         assert np.array_equal(one.policy, other.policy)
-        assert np.array_equal(one.wdl, other.wdl)  # type: ignore[arg-type]  # maia has WDL
+        assert one.wdl is not None
+        assert other.wdl is not None
+        assert np.array_equal(one.wdl, other.wdl)
     with ThreadPoolExecutor(4) as pool:
         for n, raw in zip(sizes, pool.map(lambda n: session.run(planes[-n:]), sizes), strict=True):
             assert np.array_equal(raw.policy, expected[sizes.index(n)].policy)

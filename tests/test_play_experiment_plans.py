@@ -7,6 +7,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -105,11 +106,11 @@ def test_plots_before_any_game(tmp_path: Path) -> None:
     ({"matched": 9}, "N_scl 9 cannot be matched"),
     ({"temperatures": ()}, "needs temperatures"),
 ])  # fmt: skip
-def test_plans_that_cannot_be_played(changes: dict[str, object], message: str) -> None:
-    whole = {"params": SearchParams(), "nodes": 10, "n_scl": (5,), "temperatures": (1.0,), "games": 1}
+def test_plans_that_cannot_be_played(changes: dict[str, Any], message: str) -> None:
+    whole: dict[str, Any] = {"params": SearchParams(), "nodes": 10, "n_scl": (5,), "temperatures": (1.0,), "games": 1}
     whole |= {"match_games": 1, "matched": 5, "openings": openings("e2e4")}
     with pytest.raises(UsageError, match=message):
-        ContemptPlan(**(whole | changes))  # type: ignore[arg-type]  # a table of wrong values
+        ContemptPlan(**(whole | changes))
 
 
 def test_odds(tmp_path: Path) -> None:

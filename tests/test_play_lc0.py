@@ -9,6 +9,7 @@ import stat
 import subprocess
 import sys
 import time
+from collections.abc import Generator
 from pathlib import Path
 
 import chess
@@ -357,9 +358,10 @@ def test_stopping_ends_lc0_and_its_children(fake: Lc0Settings, tmp_path: Path) -
     assert [game.number for game in games] == [0]
     assert not processes_below()
     running = play_with_lc0(OPENINGS, fake)
+    assert isinstance(running, Generator)
     next(running)
     assert processes_below()
-    running.close()  # type: ignore[attr-defined]  # a generator, promised as an iterator only
+    running.close()
     assert not processes_below()
 
 

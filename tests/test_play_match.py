@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import chess
 import psutil
@@ -52,10 +53,10 @@ def run(tmp_path: Path, plan: MatchPlan, *sides: str, jobs: int = 2) -> MatchEnd
         return play_match(plan, lineup, tmp_path / "match.pgn", progress=progress, say=lambda line: None)
 
 
-def plan_of(tmp_path: Path, lines: int = 4, **changes: object) -> MatchPlan:
+def plan_of(tmp_path: Path, lines: int = 4, **changes: Any) -> MatchPlan:
     openings = read_openings(write_book(tmp_path / "book.pgn", lines))
     control = parse_control("10", None, None, 100)
-    return MatchPlan(openings, 2 * lines, "book.pgn", **{"control": control, **changes})  # type: ignore[arg-type]  # as the test says
+    return MatchPlan(openings, 2 * lines, "book.pgn", **{"control": control, **changes})
 
 
 def test_every_failure_is_counted_and_the_match_goes_to_its_end(tmp_path: Path) -> None:

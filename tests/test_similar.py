@@ -6,6 +6,7 @@ import json
 import shutil
 import time
 from pathlib import Path
+from typing import Any
 
 import chess
 import numpy as np
@@ -39,9 +40,9 @@ def db(mined: Path, tmp_path: Path) -> Path:
     return Path(shutil.copy(mined, tmp_path / "valuerepair.db"))
 
 
-def similar(db: Path, words: str, **options: object) -> Similar:
+def similar(db: Path, words: str, **options: Any) -> Similar:
     with Store.open(db) as store:
-        return find_similar(store, words, SimilarOptions(**options))  # type: ignore[arg-type]  # options by name
+        return find_similar(store, words, SimilarOptions(**options))
 
 
 def stored(db: Path) -> pd.DataFrame:

@@ -7,6 +7,7 @@ import json
 import random
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import chess
 import numpy as np
@@ -20,6 +21,7 @@ from valuerepair.archives import SampleOptions
 from valuerepair.deep import DeepResult
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.mining import MineOptions
+from valuerepair.positions import Position
 from valuerepair.store import Store, statistics
 from valuerepair.store.export import format_of, write_file, write_stream
 from valuerepair.store.phases import PHASES, boards, phases
@@ -29,17 +31,17 @@ from valuerepair.store.rates import wilson
 TRUE_ALPHA = 350.0
 
 
-def logistic_oracle(**identity: str) -> KeyOracle:
+def logistic_oracle(**identity: Any) -> KeyOracle:
     """An oracle that sees what the net sees, in centipawns of `TRUE_ALPHA`, but for every eighth position."""
     from tests.mining_doubles import key_q
 
-    def answer(position: object) -> DeepResult:
-        key = position.key  # type: ignore[attr-defined]  # a Position
+    def answer(position: Position) -> DeepResult:
+        key = position.key
         q = float(key_q(np.array([key], np.uint64))[0]) * 0.98 * (-1 if key % 8 == 0 else 1)
         return DeepResult(cp=round(2 * TRUE_ALPHA * np.arctanh(q)), wdl=(500, 300, 200), depth=5, nodes=1000, time_ms=4)
 
     oracle = KeyOracle(answer=answer)
-    oracle.identity = replace(oracle.identity, **identity)  # type: ignore[arg-type]  # texts only
+    oracle.identity = replace(oracle.identity, **identity)
     return oracle
 
 

@@ -6,8 +6,9 @@ import gzip
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import chess
 import numpy as np
@@ -232,8 +233,8 @@ def test_lczero_training_reads_what_was_meant(chunkparser: Path, fill: HistoryFi
         assert_parsed_as(form, game, fill, np.load(out))
 
 
-def assert_parsed_as(form: int, game: GameRecord, fill: HistoryFill, parsed: object) -> None:
-    planes, policy, result, best, left = (parsed[f"arr_{i}"] for i in range(5))  # type: ignore[index]  # an .npz file
+def assert_parsed_as(form: int, game: GameRecord, fill: HistoryFill, parsed: Mapping[str, Any]) -> None:
+    planes, policy, result, best, left = (parsed[f"arr_{i}"] for i in range(5))
     records = game_records(game, NetFacts(form, fill))
     n = len(records)
     begin = len(game.book)

@@ -26,7 +26,7 @@ from valuerepair.cli import cli
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.mcts.params import SearchParams
 from valuerepair.mcts.result import NAN, RootMove, SearchResult
-from valuerepair.nets.planes import FILLS, INPUT_FORMATS, encode
+from valuerepair.nets.planes import FILLS, INPUT_FORMATS, HistoryFill, encode
 from valuerepair.nets.policy import policy_indices
 from valuerepair.play import record as words
 from valuerepair.play.record import GameRecord, Thought
@@ -107,7 +107,7 @@ def en_passant_masks(game: GameRecord, flipped: NDArray[np.integer[Any]]) -> lis
 
 @settings(max_examples=120, deadline=None)
 @given(games, st.sampled_from(INPUT_FORMATS), st.sampled_from(FILLS))
-def test_boards_are_those_of_the_game(game: GameRecord, form: int, fill: str) -> None:
+def test_boards_are_those_of_the_game(game: GameRecord, form: int, fill: HistoryFill) -> None:
     """Against records made position by position with python-chess and the encoder, which is checked against lc0's."""
     records = game_records(game, NetFacts.of(form, replace(SearchParams(), history_fill=fill)))
     positions = positions_of(game.moves, game.start_fen)[len(game.book) :]
@@ -116,7 +116,7 @@ def test_boards_are_those_of_the_game(game: GameRecord, form: int, fill: str) ->
         wanted["side_to_move_or_enpassant"] = en_passant_masks(game, wanted["invariance_info"] & v6.FLIPPED)
     for name in BOARD_FIELDS:
         assert np.array_equal(records[name], wanted[name]), name
-    planes = encode(PositionBatch.from_positions(positions), fill, form)  # type: ignore[arg-type]  # one of FILLS
+    planes = encode(PositionBatch.from_positions(positions), fill, form)
     bits = np.unpackbits(records["planes"].copy().view(np.uint8)).reshape(len(records), 104, 8, 8)
     assert np.array_equal(bits, planes[:, :104] != 0)
 

@@ -214,7 +214,7 @@ def test_all_pairs_of_scores_order_as_python_chess_orders_them() -> None:
     scores: list[Score] = [Cp(n) for n in (-15_000, -300, -1, 0, 1, 55, 900, 15_000)]
     scores += [Mate(n) for n in (-20, -1, 0, 1, 20)] + [MateGiven]
     q = [
-        float(mate_to_q(1 if s is MateGiven else s.mate()))  # type: ignore[arg-type]  # mate() is None only for Cp
+        float(mate_to_q(1 if s is MateGiven else s.mate() or 0))  # None only for Cp
         if s.is_mate()
         else float(cp_to_q(s.score() or 0, 170))
         for s in scores

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from click.testing import CliRunner
+from matplotlib.container import ErrorbarContainer
 
 from tests.figure_parts import band, line, words
 from valuerepair.cli import cli
@@ -222,7 +223,8 @@ def test_the_sweeps_lines_are_the_tables_shares(tmp_path: Path) -> None:
         decided = rows[["wins", "draws", "losses"]].sum(axis=1)
         for column, label in (("wins", "White wins"), ("draws", "draws"), ("losses", "Black wins")):
             (drawn,) = (each for each in axes.containers if each.get_label() == label)
-            drawn_shares = drawn.lines[0].get_ydata()  # type: ignore[attr-defined]  # an ErrorbarContainer
+            assert isinstance(drawn, ErrorbarContainer)
+            drawn_shares = drawn.lines[0].get_ydata()
             np.testing.assert_allclose(np.array(drawn_shares, np.float64), rows[column] / decided)
         ratios = [text.get_text() for text in axes.texts]
         assert [f"{ratio:.2f}" for ratio in (rows["wins"] + rows["losses"]) / rows["draws"]] == [

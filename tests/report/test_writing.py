@@ -9,6 +9,7 @@ import json
 import re
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -102,10 +103,11 @@ def test_the_content_is_that_of_the_store(db: Path, tmp_path: Path) -> None:
         frame = store.frame()
         stats = store.stats()
     words, numbers = blocks(tmp_path / "a.html")
+    layout: Any = words["layout"]
     frame = add_families(frame[frame["disagreement"].notna()])
 
     def column(name: str) -> np.ndarray:
-        at = words["layout"][name]  # type: ignore[index]  # JSON
+        at = layout[name]
         return np.frombuffer(numbers, f"<{at['type']}", at["length"], at["offset"])
 
     for name in ("position_id", "net_q", "deep_q", "weight", "cp", "mate", "net_w"):

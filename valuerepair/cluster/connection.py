@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
+import socket
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -76,15 +76,6 @@ class Connection:
             await asyncio.wait_for(self._client.close(timeout=2), 10)
 
 
-def quiet() -> None:
-    """Dask's own lines would stand between ours; what they say is said in ours."""
-    import distributed  # noqa: F401  # it sets levels when it is imported
-
-    for name in ("distributed", "distributed.client", "distributed.scheduler", "distributed.nanny", "distributed.core"):
-        logging.getLogger(name).setLevel(logging.CRITICAL)
-    logging.getLogger("tornado.application").setLevel(logging.CRITICAL)
-
-
 def _check_certificates(address: str) -> None:
     from distributed.security import Security
 
@@ -125,6 +116,19 @@ async def connect(address: str, patience: float) -> Connection:
             return Connection(client)
 
 
+def _check_dashboard(where: ClusterAddress) -> None:
+    """Raises ValueRepairError for a port that is taken: Dask would choose another, and not say so."""
+    if where.dashboard is None:
+        return
+    try:
+        with socket.create_server(("127.0.0.1", where.dashboard)):
+            pass
+    except OSError as error:
+        raise ValueRepairError(
+            f"--cluster {where}: port {where.dashboard} of this machine cannot be used ({error.strerror}); give another"
+        ) from None
+
+
 @asynccontextmanager
 async def scheduler_of(where: ClusterAddress) -> AsyncIterator[str]:
     """The scheduler's address; workers on this machine are started here, and ended with the block."""
@@ -135,10 +139,10 @@ async def scheduler_of(where: ClusterAddress) -> AsyncIterator[str]:
     from distributed import LocalCluster
 
     calm = {
-        "logging": {"distributed": "critical"},
         "distributed.worker.profile.enabled": False,
         "distributed.scheduler.allowed-failures": 0,
     }
+    _check_dashboard(where)
     dashboard = None if where.dashboard is None else f"127.0.0.1:{where.dashboard}"
     with dask.config.set(calm):
         async with LocalCluster(  # type: ignore[no-untyped-call]  # not typed either

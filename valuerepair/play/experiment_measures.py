@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -140,12 +140,11 @@ def repeats_of(games: Sequence[Played]) -> dict[str, float]:
     """
     again = sum(len(of_one) - 1 for of_one in _by_opening(games).values())
 
-    def share(beginning: Callable[[Played], tuple[str, ...]]) -> float:
-        distinct = len({(game.opening, beginning(game)) for game in games})
+    def share(plies: int | None) -> float:
+        distinct = len({(game.opening, game.moves[:plies]) for game in games})
         return (len(games) - distinct) / again if again else math.nan
 
-    found = {str(plies): share(lambda game, plies=plies: game.moves[:plies]) for plies in REPEAT_PLIES}  # type: ignore[misc]
-    return found | {WHOLE: share(lambda game: game.moves)}
+    return {str(plies): share(plies) for plies in REPEAT_PLIES} | {WHOLE: share(None)}
 
 
 def equal_ratio_temperature(target: float, sweeps: Sequence[tuple[float, float]]) -> tuple[float, bool]:

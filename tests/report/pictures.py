@@ -1,17 +1,15 @@
-"""Makes the pictures of docs/report.md from data/sample.db: ``python docs/make_report_pictures.py`` (with chromium)."""
+"""Makes the pictures of docs/report.md from data/sample.db: ``python -m tests.report.pictures`` (with chromium)."""
 
 from __future__ import annotations
 
-import sys
 import tempfile
 from pathlib import Path
 
-ROOT = Path(__file__).parent.parent
-sys.path.insert(0, str(ROOT))
+from tests.report.browser import Visit, browser, visit
+from valuerepair.store import Store
+from valuerepair.views import report
 
-from tests.report.browser import Visit, browser, visit  # noqa: E402  # found only from the project's root
-from valuerepair.store import Store  # noqa: E402
-from valuerepair.views import report  # noqa: E402
+ROOT = Path(__file__).parents[2]
 
 # Low enough for the sample's few hundred positions to have candidates of every kind.
 THRESHOLD = 0.4
