@@ -9,6 +9,7 @@ from xml.etree import ElementTree
 import pytest
 from click.testing import CliRunner
 from matplotlib.figure import Figure
+from matplotlib.image import imread
 
 from tests.climbing_doubles import THRESHOLD
 from tests.figure_parts import has
@@ -54,6 +55,14 @@ def test_an_open_store_and_its_path_give_the_same_figure(db: Path, tmp_path: Pat
         style.save(figures.draw(kind, store), tmp_path / "a.svg")
     style.save(figures.draw(kind, str(db)), tmp_path / "b.svg")
     assert (tmp_path / "a.svg").read_bytes() == (tmp_path / "b.svg").read_bytes()
+
+
+@pytest.mark.parametrize("kind", ["scatter", "calibration"])
+def test_no_word_is_cut_at_the_edge_of_axes_that_keep_their_aspect(db: Path, tmp_path: Path, kind: str) -> None:
+    style.save(figures.draw(kind, str(db)), tmp_path / "a.png")
+    paper = imread(tmp_path / "a.png")[..., :3]
+    for edge in (paper[:4], paper[-4:], paper[:, :4], paper[:, -4:]):
+        assert (edge == 1).all()
 
 
 def test_a_file_is_whole_or_as_it_was(db: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -129,6 +138,9 @@ def test_every_kind_is_in_the_help_and_in_the_docs() -> None:
         assert f"### {name}\n" in page
 
 
-def test_few_positions_have_no_line(bare: Path) -> None:
-    assert not has(figures.draw("hexbin", bare), "nonsense")
+def test_few_positions_have_no_line(bare: Path, tmp_path: Path) -> None:
     assert has(figures.draw("hexbin", bare), "lowess")
+    mine_by_key(random_games(tmp_path / "random.pgn", 2), tmp_path / "few.db")
+    figure = figures.draw("hexbin", tmp_path / "few.db")
+    assert has(figure, "density")
+    assert not has(figure, "lowess")

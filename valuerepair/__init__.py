@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from valuerepair.values import cp_to_q as cp_to_q
     from valuerepair.values import fit_alpha as fit_alpha
     from valuerepair.views.boards import sheet as draw_boards
+    from valuerepair.views.style import house_style as house_style
 
 __version__ = "0.1.0"
 
@@ -49,6 +50,7 @@ _HOMES = {
     "draw_boards": "views.boards:sheet",
     "evaluate": "api.asking",
     "fit_alpha": "values",
+    "house_style": "views.style",
     "mine": "api.making",
     "open_net": "nets",
     "open_store": "api.mined",
@@ -74,6 +76,7 @@ __all__ = [
     "draw_boards",
     "evaluate",
     "fit_alpha",
+    "house_style",
     "mine",
     "open_net",
     "open_store",

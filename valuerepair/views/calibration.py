@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.patheffects import withStroke
 
 from valuerepair.errors import ValueRepairError
 from valuerepair.store import Store
@@ -95,4 +96,5 @@ def _draw_bins(axes: Axes, bins: list[Bin], colour: str, marker: str, gid: str, 
     axes.plot(x, y, marker, color=colour, ms=6, ls="-", lw=0.8, gid=gid, label=label)
     for each in bins:
         axes.annotate(f"{each.positions:,}", (each.q, each.z), xytext=(5, 4 if gid == "net" else -10),
-                      textcoords="offset points", fontsize=7, color=colour)  # fmt: skip
+                      textcoords="offset points", fontsize=7, color=colour,
+                      path_effects=[withStroke(linewidth=2.5, foreground="white")])  # fmt: skip

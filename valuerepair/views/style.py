@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
+from cycler import cycler
 from matplotlib import rc_context, rcdefaults, rcParams
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -28,6 +29,7 @@ FORMATS = ("png", "svg", "pdf")
 DPI = 150
 _SMALL = 7.5  # points, of the lines below a title
 RC: dict[Any, Any] = {
+    "axes.prop_cycle": cycler(color=[BLUE, VERMILLION, GREEN, ORANGE, SKY]),
     "font.size": 9,
     "text.color": INK,
     "axes.labelcolor": INK,
@@ -38,6 +40,8 @@ RC: dict[Any, Any] = {
     "axes.titlesize": 11,
     "axes.titleweight": "bold",
     "axes.titlelocation": "left",
+    "figure.constrained_layout.w_pad": 0.08,
+    "figure.constrained_layout.h_pad": 0.08,
     "xtick.color": INK,
     "ytick.color": INK,
     "legend.frameon": False,
@@ -123,6 +127,8 @@ def save(figure: Figure, path: str | os.PathLike[str]) -> None:
     # No time of writing: the same store gives the same file.
     metadata = {"png": {}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}[kind]
     with whole_file(path) as stream, house_style():
+        # Axes of equal aspect find their place in the second round only; in the first a title may be cut.
+        figure.draw_without_rendering()
         figure.savefig(stream, format=kind, dpi=DPI, metadata=metadata)
 
 

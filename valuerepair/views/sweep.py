@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.transforms import ScaledTranslation
 
 from valuerepair.play.elo import elo_interval, share_interval
 from valuerepair.play.experiment import Trial
@@ -129,9 +130,13 @@ def _draw_results(axes: Axes, points: Points, name: str, nodes: int) -> None:
         if not drawn:
             continue
         xs, shares, margins = (list(column) for column in zip(*drawn, strict=True))
-        axes.errorbar(
+        line = axes.errorbar(
             xs, shares, margins, color=colour, marker=marker, ms=5, lw=1.2, elinewidth=0.8, label=label, gid=label
         )
+        # Beside each other: results of equal share would hide one another.
+        aside = ScaledTranslation((which - 1) * 5 / 72, 0, axes.figure.dpi_scale_trans)
+        for artist in line.get_children():
+            artist.set_transform(artist.get_transform() + aside)
     for x, sweep in points:
         if sweep.score.games:
             axes.annotate(f"{sweep.ratio.value:.2f}", (x, 1.0), ha="center", va="bottom", fontsize=7.5)
@@ -140,7 +145,11 @@ def _draw_results(axes: Axes, points: Points, name: str, nodes: int) -> None:
         axes.legend(loc="upper center", ncols=3)
     games = sum(sweep.games for _, sweep in points)
     searched = f" {nodes} nodes," if nodes else ""
-    style.title(axes, f"Results against {name}", f"self-play,{searched} {games:,} games; at 1.0: (w + l) / d")
+    style.title(
+        axes,
+        f"Results against {name}",
+        f"self-play,{searched} {games:,} games; numbers: (w + l) / d, decided games to draws",
+    )
 
 
 def _margin(sweep: Sweep, which: int) -> float:
