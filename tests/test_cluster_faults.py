@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import psutil
 import pytest
 
 from tests.clusters import Machines, kill, machines
@@ -126,6 +127,26 @@ def test_a_position_that_kills_workers_is_found_and_recorded(tmp_path: Path) -> 
     with Store.open(tmp_path / "a.db") as store:
         ((reason,),) = store.connection.execute("SELECT reason FROM failures").fetchall()
     assert reason.startswith("its worker was lost, at last w")
+
+
+def test_workers_of_this_machine_are_killed(tmp_path: Path) -> None:
+    """Chunks of one position, which are recorded as failed when they are lost twice: each is lost once at most."""
+
+    def act(over: threading.Event) -> None:
+        for _ in range(3):
+            started = [p for p in psutil.Process().children() if any("spawn_main" in word for word in p.cmdline())]
+            killed.append(started[0].pid)
+            started[0].kill()
+            over.wait(8)
+
+    killed: list[int] = []
+    said: list[str] = []
+    db = tmp_path / "a.db"
+    options = MineOptions(sample=SampleOptions(per_game=None, positions=30))
+    with Meanwhile(db, 4, act):
+        summary = run(db, "local:2", fake("think=2"), said, options)
+    assert len(set(killed)) == 3
+    assert (summary.scored, summary.failed) == (30, 0), said
 
 
 @pytest.mark.parametrize("screen", [None, ScreenOptions(rungs=(30,))], ids=["searched at once", "net first"])

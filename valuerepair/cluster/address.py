@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,8 +11,11 @@ from pathlib import Path
 from valuerepair.errors import UsageError
 
 EXAMPLE = "give tcp://HOST:8786, tls://HOST:8786, the scheduler's .json file, or local:4"
-_LOCAL = re.compile(r"local:(\d{1,4})(?:,dashboard=(\d{1,5}))?")
-_REMOTE = re.compile(r"(tcp|tls|ucx|ws|wss)://[^/\s]+:\d{1,5}/?")
+_LOCAL = re.compile(r"local:(\d+)(?:,dashboard=(\d+))?")
+_REMOTE = re.compile(r"(?:tcp|tls|ws|wss)://[^/\s]+:(\d+)/?")
+_PORTS = range(1, 65536)
+# Workers of one thread that a core may have: more only wait for it, and each takes a second to start.
+_A_CORE, _LEAST = 4, 8
 
 
 @dataclass(frozen=True)
@@ -30,10 +34,15 @@ def parse_cluster(text: str) -> ClusterAddress:
     """Parses ``tcp://HOST:PORT``, ``local:N``, ``local:N,dashboard=PORT`` or a scheduler file. Raises UsageError."""
     if match := _LOCAL.fullmatch(text):
         workers, port = int(match[1]), None if match[2] is None else int(match[2])
-        if workers < 1 or (port is not None and not 0 < port < 65536):
-            raise UsageError(f"--cluster {text}: needs at least 1 worker, and a port from 1 to 65535")
+        most = max(_LEAST, _A_CORE * (os.cpu_count() or 1))
+        if not 1 <= workers <= most:
+            raise UsageError(f"--cluster {text}: this machine can have 1 to {most} workers")
+        if port is not None and port not in _PORTS:
+            raise UsageError(f"--cluster {text}: a port is a number from 1 to 65535")
         return ClusterAddress(local=workers, dashboard=port)
-    if _REMOTE.fullmatch(text):
+    if match := _REMOTE.fullmatch(text):
+        if int(match[1]) not in _PORTS:
+            raise UsageError(f"--cluster {text}: a port is a number from 1 to 65535")
         return ClusterAddress(text.rstrip("/"))
     if text.endswith(".json"):
         return ClusterAddress(_address_in(text))

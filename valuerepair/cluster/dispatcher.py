@@ -13,10 +13,11 @@ from typing import Any
 from valuerepair.cluster import worker
 from valuerepair.cluster.address import ClusterAddress
 from valuerepair.cluster.chunks import IN_FLIGHT, Chunk, Job, Seam, end, take
-from valuerepair.cluster.connection import CONNECT_S, RETURN_S, Connection, SchedulerGone, connect, quiet, scheduler_of
+from valuerepair.cluster.connection import CONNECT_S, RETURN_S, Connection, SchedulerGone, connect, scheduler_of
 from valuerepair.cluster.hope import Hope
 from valuerepair.cluster.joining import Usher
 from valuerepair.cluster.members import Lane, Member, Members
+from valuerepair.cluster.shield import quiet
 from valuerepair.cluster.terms import Offer, Role, Terms
 from valuerepair.errors import ValueRepairError
 
@@ -42,7 +43,7 @@ class Dispatcher:
         self._members = Members()
         self._pending: dict[Role, deque[Job]] = {role: deque() for role in Role}
         self._redo: dict[Role, deque[Chunk]] = {role: deque() for role in Role}
-        self._dead: list[Member] = []  # the scheduler saw them go; no chunk is to go there and be lost for nothing
+        self._dead: list[Member] = []  # the scheduler saw them go: no chunk is to be lost for nothing there
         self._guests: dict[Lane, Chunk] = {}  # chunks that wait until a worker has nothing else in hand
         self._looks: dict[Lane, asyncio.Task[None]] = {}
         self._capacity = dict.fromkeys(Role, 2)
@@ -294,12 +295,10 @@ class Dispatcher:
     async def _run(self, lane: Lane, chunk: Chunk) -> None:
         """Has a chunk done, and sees to what becomes of it."""
         member, role = lane.member, lane.role
-        gpu = member.gpu and role is Role.NET
-        payloads = [job.payload for job in chunk.jobs]
+        gpu, work = member.gpu and role is Role.NET, _WORK[role]
+        given = self._terms.session, [job.payload for job in chunk.jobs]
         try:
-            done = await self._connection.task(
-                member.address, gpu, _PRIORITY[role], _WORK[role], self._terms.session, payloads
-            )
+            done = await self._connection.task(member.address, gpu, _PRIORITY[role], work, *given)
         except SchedulerGone:
             await asyncio.sleep(_POLL_S)  # `_watch` will see it too, and recall all
             self._bring_back(role, chunk)

@@ -13,6 +13,7 @@ from valuerepair.cluster.terms import Offer, Role
 
 # A worker that has not been heard of for so long is taken for lost, whatever the scheduler thinks.
 SILENT_S = 60.0
+_NAME = 80
 
 
 @dataclass(eq=False)
@@ -45,7 +46,7 @@ class Lane:
 
 @dataclass(eq=False)
 class Member:
-    """A worker: its address and name, the threads it has, whether it has the resource GPU.
+    """A worker: its address, name and host, whether it has the resource GPU; `folder` is a new one with each process.
 
     `reserved`: a chunk that may be what kills workers waits until this one has nothing else in hand, or is at work
     there, alone.
@@ -55,6 +56,7 @@ class Member:
     name: str
     host: str
     gpu: bool
+    folder: str = ""
     lanes: dict[Role, Lane] = field(default_factory=dict)
     lost: bool = False
     reserved: bool = False
@@ -65,8 +67,8 @@ class Member:
     def from_scheduler(address: str, facts: Mapping[str, Any]) -> Member:
         """A worker as the scheduler describes it."""
         gpu = float(facts.get("resources", {}).get("GPU", 0)) >= 1
-        name = str(facts.get("name", "")) or address
-        return Member(address, name, str(facts.get("host", address)), gpu)
+        name = "".join(c if c.isprintable() else "?" for c in str(facts.get("name", ""))[:_NAME]) or address
+        return Member(address, name, str(facts.get("host", address)), gpu, _folder(facts))
 
     def hear(self, last_seen: float) -> None:
         """Notes the scheduler's time of the last sign of life."""
@@ -98,6 +100,9 @@ class Members:
         for address, facts in workers.items():
             known = self._by_address.get(address)
             heard = float(facts.get("last_seen", 0.0))
+            if known is not None and known.folder != _folder(facts):  # another process has its port
+                gone.append(known)
+                known = None
             if known is None or (known.lost and heard != known.last_seen):  # a silent one may come back
                 self._by_address[address] = Member.from_scheduler(address, facts)
                 came.append(self._by_address[address])
@@ -145,3 +150,7 @@ def _usable(member: Member, role: Role) -> bool:
     """Not refused for the role."""
     lane = member.lanes.get(role)
     return lane is None or not lane.refusal
+
+
+def _folder(facts: Mapping[str, Any]) -> str:
+    return str(facts.get("local_directory", ""))

@@ -48,13 +48,16 @@ def open_on_cluster(
     from valuerepair.deep.opening import chosen_spec
 
     where = parse_cluster(where) if isinstance(where, str) else where
-    _check_installed()
     spec = chosen_spec(deep, say)
     if spec.kind == RECORDED:
-        raise UsageError("--cluster: recorded evaluations are read on this machine, not searched: leave --cluster out")
+        raise UsageError(
+            f"--cluster {where} with --deep recorded: recorded evaluations are read on this machine and need no "
+            "searches, and the net alone is no work for a cluster: leave --cluster out"
+        )
     for name, number in (("--workers", workers), ("--threads", threads)):
         if number is not None and number < 1:
             raise UsageError(f"{name} {number}: must be at least 1")
+    _check_installed()
     facts = _net_facts(net, say)
     weights = _net_facts(spec.weights, say) if spec.weights is not None else None
     terms = Terms(
