@@ -78,14 +78,16 @@ def visit(
     scheme: Literal["light", "dark"] = "light",
     touch: bool = False,
     before: str = "",
+    scale: float = 0.5,
 ) -> Iterator[Visit]:
     """Opens a file in a window of its own and waits until its page says that it is ready.
 
-    `before` is a script that the browser runs before those of the page.
+    `before` is a script that the browser runs before those of the page. `scale` is pixels of the screen by those of the
+    page: with half of them software has a quarter of the work.
     """
     context = started.new_context(
         viewport={"width": width, "height": height},
-        device_scale_factor=0.5,  # a quarter of the pixels for software to draw
+        device_scale_factor=scale,
         color_scheme=scheme,
         has_touch=touch,
         accept_downloads=True,

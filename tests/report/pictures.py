@@ -22,9 +22,9 @@ def main() -> None:
         with Store.open(ROOT / "data" / "sample.db") as store:
             report.write(store, path, threshold=THRESHOLD)
         with browser() as started:
-            with visit(started, path, width=1180, height=1010) as page:
+            with visit(started, path, width=1180, height=1010, scale=1) as page:
                 shoot(page, ".look", ROOT / "docs" / "report-light.png")
-            with visit(started, path, width=390, height=844, scheme="dark", touch=True) as page:
+            with visit(started, path, width=390, height=844, scheme="dark", touch=True, scale=1) as page:
                 shoot(page, "#detail", ROOT / "docs" / "report-dark.png")
 
 
