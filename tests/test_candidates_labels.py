@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from itertools import product
 from typing import Any
 
 import chess
@@ -17,6 +18,7 @@ from scipy.stats import entropy
 
 from valuerepair.candidates import labels
 from valuerepair.candidates.expected_line import ExpectedLines, expected_lines
+from valuerepair.candidates.labelled import KINDS, NAMES, masks, names
 from valuerepair.candidates.labels import label_frame
 
 WORTH = {chess.QUEEN: 9, chess.ROOK: 5, chess.BISHOP: 3, chess.KNIGHT: 3, chess.PAWN: 1, chess.KING: 0}
@@ -259,3 +261,25 @@ def test_no_line_that_is_not_followed_would_give_a_label(
         (fortress,) = labels.fortress_like(net, deep, to_mate, men, lines, late)
         labelled = labels.repetition(deep, lines)[0] or fortress is not None
         assert labels.line_may_matter(net, deep, to_mate, men, late)[0] or not labelled
+
+
+def test_masks_say_what_names_say() -> None:
+    every = list(
+        product(
+            ("optimistic", "pessimistic", None),
+            ("value", "partly", "policy", None),
+            ("mates", "mated", None),
+            ("held", "no progress", None),
+            *[(True, False)] * 3,
+            ("opening", "middlegame", "endgame"),
+        )
+    )
+    columns = ("sign", "blind", "missed_mate", "fortress_like", "repetition", "in_check", "forced", "phase")
+    table = pd.DataFrame(
+        {name: pd.Series(cells, dtype=object) for name, cells in zip(columns, zip(*every, strict=True), strict=True)}
+    ).assign(**dict.fromkeys(KINDS.values()))
+    found = masks(table)
+    assert list(found) == list(NAMES)
+    for name, mask in found.items():
+        assert mask.dtype == np.bool_
+        assert mask.tolist() == [name in words for words in names(table)]

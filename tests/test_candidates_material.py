@@ -10,7 +10,16 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from valuerepair.candidates.material import balances, material_signature, men, pawn_skeleton, signatures, skeletons
+from valuerepair.board import parse_fens
+from valuerepair.candidates.material import (
+    balances,
+    material_signature,
+    men,
+    pawn_skeleton,
+    signatures,
+    signatures_of,
+    skeletons,
+)
 
 PIECES = (chess.KING, chess.QUEEN, chess.ROOK, chess.BISHOP, chess.KNIGHT, chess.PAWN)
 
@@ -30,7 +39,9 @@ def wild_boards(seed: int, games: int = 12) -> list[chess.Board]:
 def test_signatures_are_named_as_syzygy_tables() -> None:
     boards = wild_boards(1)
     expected = [chess.syzygy.normalize_tablename(chess.syzygy.calc_key(board)) for board in boards]
-    assert signatures([board.fen() for board in boards]) == expected
+    fens = [board.fen() for board in boards]
+    assert signatures(fens) == [material_signature(fen) for fen in fens] == expected
+    assert signatures_of(parse_fens(fens)) == expected
     assert any(name.startswith("KR") for name in expected)
 
 
@@ -64,7 +75,7 @@ def test_men_and_balances_are_the_movers() -> None:
 
 
 def test_nothing_is_asked_of_no_positions() -> None:
-    assert signatures([]) == skeletons([]) == []
+    assert signatures([]) == signatures_of(parse_fens([])) == skeletons([]) == []
     assert men([]).shape == (0, 2, 6)
     assert balances([]).shape == (0,)
 

@@ -11,12 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+from scipy.optimize import minimize_scalar
 
 from valuerepair.errors import ValueRepairError
 from valuerepair.values import (
     ALPHA_BOUNDS,
     MAX_CP_Q,
     Norm,
+    bounded_minimum,
     cp_to_q,
     deep_q,
     fit_alpha,
@@ -221,3 +223,27 @@ def test_all_pairs_of_scores_order_as_python_chess_orders_them() -> None:
     ]
     for (a, qa), (b, qb) in itertools.combinations(zip(scores, q, strict=True), 2):
         assert (qa <= qb) if a < b else (qa >= qb)
+
+
+@given(st.integers(0, 4), st.lists(st.floats(-5, 5), min_size=3, max_size=3), st.floats(-5, 5), st.floats(1e-3, 8))
+def test_the_bounded_minimum_is_scipys(kind: int, numbers: list[float], low: float, width: float) -> None:
+    a, b, c = numbers
+    functions = (
+        lambda x: (x - a) ** 2,
+        lambda x: abs(x - a) + 0.1 * abs(x - b),
+        lambda x: math.sin(3 * x + c) + 0.1 * x * x,
+        lambda x: a * x,
+        lambda x: abs(round(x, 1) - a),
+    )
+    tried: list[float] = []
+
+    def counted(x: float) -> float:
+        tried.append(x)
+        return float(functions[kind](x))
+
+    place, least = bounded_minimum(counted, low, low + width, 1e-6)
+    expected = minimize_scalar(functions[kind], bounds=(low, low + width), method="bounded", options={"xatol": 1e-6})
+    assert least == functions[kind](place)
+    assert low < place < low + width
+    assert len(tried) <= expected.nfev + 5  # rounding may take another last step
+    assert least == pytest.approx(expected.fun, rel=1e-9, abs=1e-9)

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from valuerepair.candidates.material import material_signature
+from valuerepair.candidates.material import material_signature, signatures
 from valuerepair.candidates.openings import family, first_moves, openings_of
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def add_families(rows: pd.DataFrame) -> pd.DataFrame:
     eco = rows["eco_header"].tolist() if "eco_header" in rows else [None] * len(rows)
     named: pd.DataFrame = rows.assign(
         opening_family=_opening_families(eco, rows["start_fen"].tolist(), rows["moves"].tolist()),
-        material_family=[material_family({"fen": fen}) for fen in rows["fen"]],
+        material_family=[family_of_signature(men) for men in signatures(rows["fen"].tolist())],
     )
     return named
 

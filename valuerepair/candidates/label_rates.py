@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from math import isnan
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from valuerepair.candidates.labelled import NAMES, labels_of, names
+from valuerepair.candidates.labelled import KINDS, NAMES, labels_of, masks
 from valuerepair.store.rates import Rate, weighted
 
 if TYPE_CHECKING:
@@ -35,15 +36,15 @@ def figures(store: Store, frame: pd.DataFrame, threshold: float, known: pd.DataF
     rows = frame[frame["disagreement"].abs() >= threshold]
     labels = labels_of(store, rows) if known is None else known.loc[rows.index]
     weights = rows["weight"].to_numpy(np.float64) if "weight" in rows else np.ones(len(rows))
-    found, asked = names(labels), labels["oracle_move_p"].notna().to_numpy()
+    found, asked = masks(labels), labels["oracle_move_p"].notna().to_numpy()
     everywhere = np.ones(len(rows), np.bool_)
     measured = labels["wdl_kl"].notna().to_numpy()
     return {
         "threshold": threshold,
         "candidates": len(rows),
         "with_priors": int(asked.sum()),
-        "rates": [_rate(name, found, asked if name in _OF_POLICY else everywhere, weights) for name in NAMES],
-        **{key: _frequent(prefix, found, weights) for key, prefix in (("openings", "family"), ("pieces", "pieces"))},
+        "rates": [_rate(name, found[name], asked if name in _OF_POLICY else everywhere, weights) for name in NAMES],
+        **{key: _frequent(prefix, labels, weights) for key, prefix in (("openings", "family"), ("pieces", "pieces"))},
         "with_wdl": int(measured.sum()),
         "disagreement": _quantiles(rows["disagreement"].abs().to_numpy(np.float64)[measured]),
         "wdl_kl": _quantiles(labels["wdl_kl"].to_numpy(np.float64)[measured]),
@@ -69,10 +70,7 @@ def lines(figures: dict[str, Any]) -> list[str]:
     return shown
 
 
-def _rate(
-    name: str, found: list[frozenset[str]], of: NDArray[np.bool_], weights: NDArray[np.float64]
-) -> dict[str, Any]:
-    hits = np.array([name in row for row in found], np.bool_)
+def _rate(name: str, hits: NDArray[np.bool_], of: NDArray[np.bool_], weights: NDArray[np.float64]) -> dict[str, Any]:
     rate = weighted(hits[of], weights[of])
     numbers = {key: None if isnan(value) else value for key, value in zip(_KEYS, _numbers(rate), strict=True)}
     return {"label": name, "count": rate.count, "total": rate.total, **numbers}
@@ -85,15 +83,12 @@ def _numbers(rate: Rate) -> tuple[float, float, float]:
     return rate.rate, rate.low, rate.high
 
 
-def _frequent(prefix: str, found: list[frozenset[str]], weights: NDArray[np.float64]) -> list[dict[str, Any]]:
-    counts: dict[str, int] = {}
-    for row in found:
-        for name in row:
-            if name.startswith(f"{prefix}:"):
-                counts[name] = counts.get(name, 0) + 1
-    first = sorted(counts, key=lambda name: (-counts[name], name))[:MOST_SHOWN]
-    everywhere = np.ones(len(found), np.bool_)
-    return [_rate(name, found, everywhere, weights) for name in first]
+def _frequent(prefix: str, labels: pd.DataFrame, weights: NDArray[np.float64]) -> list[dict[str, Any]]:
+    words = labels[KINDS[prefix]].to_numpy(object)
+    counts = Counter(word for word in words if word)
+    first = sorted(counts, key=lambda word: (-counts[word], word))[:MOST_SHOWN]
+    everywhere = np.ones(len(words), np.bool_)
+    return [_rate(f"{prefix}:{word}", np.asarray(words == word, np.bool_), everywhere, weights) for word in first]
 
 
 def _quantiles(values: NDArray[np.float64]) -> list[float]:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from valuerepair.candidates.labels import label_frame
 from valuerepair.store import priors
@@ -66,6 +68,22 @@ def with_labels(store: Store, frame: pd.DataFrame) -> pd.DataFrame:
 def names(labels: pd.DataFrame) -> list[frozenset[str]]:
     """What each row of `labels` is: words of `NAMES`, and of `KINDS` (``family:French Defense``)."""
     return [frozenset(_names(row)) for row in labels.to_dict("records")]
+
+
+def masks(labels: pd.DataFrame) -> dict[str, NDArray[np.bool_]]:
+    """[n] which rows of `labels` each of `NAMES` is said of: as `names`, but a column at a time."""
+    words = {name: labels[name].to_numpy(object) for name in ("sign", "phase", "blind", "missed_mate", "fortress_like")}
+    found = {name: words["sign"] == name for name in ("optimistic", "pessimistic")}
+    found |= {f"{name}-blind": words["blind"] == name for name in ("value", "partly", "policy")}
+    for column, name, kinds in (
+        ("missed_mate", "missed-mate", ("mates", "mated")),
+        ("fortress_like", "fortress-like", ("held", "no progress")),
+    ):
+        found |= {f"{name}:{kind.replace(' ', '-')}": words[column] == kind for kind in kinds}
+        found[name] = words[column].astype(np.bool_)
+    found |= {name.replace("_", "-"): labels[name].to_numpy(np.bool_) for name in ("repetition", "in_check", "forced")}
+    found |= {name: words["phase"] == name for name in ("opening", "middlegame", "endgame")}
+    return {name: np.asarray(found[name], np.bool_) for name in NAMES}
 
 
 def _names(row: Mapping[Hashable, Any]) -> list[str]:

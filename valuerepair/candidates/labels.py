@@ -17,7 +17,7 @@ from valuerepair.board import in_check as _in_check
 from valuerepair.board import legal_moves, parse_fens
 from valuerepair.candidates.expected_line import ExpectedLines, expected_lines
 from valuerepair.candidates.families import family_of_signature
-from valuerepair.candidates.material import balances, signatures
+from valuerepair.candidates.material import balances_of, signatures_of
 from valuerepair.candidates.openings import family, first_moves, openings_of
 
 if TYPE_CHECKING:
@@ -75,10 +75,9 @@ def label_frame(frame: pd.DataFrame, priors: pd.DataFrame | None = None) -> pd.D
     """
     import pandas as pd
 
-    fens, material = frame["fen"].tolist(), signatures(frame["fen"].tolist())
-    boards = parse_fens(fens)
+    boards = parse_fens(frame["fen"].tolist())
+    material, balance = signatures_of(boards), balances_of(boards)
     choices = np.diff(legal_moves(boards)[1])
-    balance = balances(fens)
     net_q, deep_q = frame["net_q"].to_numpy(np.float64), frame["deep_q"].to_numpy(np.float64)
     mate, endgame = frame["mate"].to_numpy(np.float64), (frame["phase"] == "endgame").to_numpy(np.bool_)
     lines = _lines_that_matter(frame, np.flatnonzero(line_may_matter(net_q, deep_q, mate, balance, endgame)))
@@ -205,25 +204,25 @@ def _lines_that_matter(frame: pd.DataFrame, rows: NDArray[np.int64]) -> Expected
 
 def _prior_columns(frame: pd.DataFrame, priors: pd.DataFrame | None) -> dict[str, Floats]:
     """The priors and ranks of the oracle's best move, the move played and the net's first choice."""
-    known: dict[tuple[int, str], tuple[float, float]] = {}
-    firsts: dict[int, float] = {}
+    cells = np.full((1, 2), np.nan)  # the last row, for what is not there
+    row_of: dict[tuple[int, str], int] = {}
+    firsts: dict[int, int] = {}
     if priors is not None:
-        for number, move, p, rank in priors[["position_id", "move", "p", "rank"]].itertuples(index=False):
-            known[number, move] = (p, rank)
-            if rank == 1:
-                firsts[number] = p
+        ids, ranks = priors["position_id"].tolist(), priors["rank"].to_numpy(np.float64)
+        row_of = dict(zip(zip(ids, priors["move"].tolist(), strict=True), range(len(ids)), strict=True))
+        firsts = {ids[row]: row for row in np.flatnonzero(ranks == 1).tolist()}
+        cells = np.concatenate([np.stack([priors["p"].to_numpy(np.float64), ranks], 1), cells])
     numbers = frame["position_id"].tolist()
     columns = {}
     for name, move in (("oracle_move", "deep_best"), ("played_move", "played")):
-        found = [known.get(pair, (np.nan, np.nan)) for pair in zip(numbers, frame[move], strict=True)]
-        cells = np.array(found, np.float64).reshape(-1, 2)
-        columns[f"{name}_p"], columns[f"{name}_rank"] = cells[:, 0], cells[:, 1]
-    columns["top_move_p"] = np.array([firsts.get(number, np.nan) for number in numbers], np.float64)
+        rows = [row_of.get(pair, -1) for pair in zip(numbers, frame[move].tolist(), strict=True)]
+        columns[f"{name}_p"], columns[f"{name}_rank"] = cells[rows].reshape(-1, 2).T.copy()
+    columns["top_move_p"] = cells[[firsts.get(number, -1) for number in numbers], 0]
     return columns
 
 
 def _split(column: pd.Series[str]) -> list[list[str]]:
-    return [text.split() if isinstance(text, str) else [] for text in column]
+    return [text.split() if isinstance(text, str) else [] for text in column.tolist()]
 
 
 def _wdl(frame: pd.DataFrame, whose: str) -> Floats:

@@ -19,6 +19,10 @@ from valuerepair.store.phases import boards
 ORDER = "KQRBNP"
 VALUES = np.array([0, 9, 5, 3, 3, 1], np.int64)
 
+# The men of both sides as one number; a side has at most nine queens, or ten of another kind.
+_BASE = 32
+_DIGITS = _BASE ** np.arange(2 * len(ORDER), dtype=np.int64)
+
 _NO_PIECES = str.maketrans("KQRBNkqrbn", "1111111111")
 
 
@@ -50,7 +54,12 @@ def pawn_skeleton(fen: str) -> str:
 
 def signatures(fens: Sequence[str]) -> list[str]:
     """`material_signature` of each."""
-    return [material_signature(fen) for fen in fens]
+    return _named(_counts(boards(fens)))
+
+
+def signatures_of(placed: Boards) -> list[str]:
+    """`material_signature` of boards."""
+    return _named(board.men(placed))
 
 
 def skeletons(fens: Sequence[str]) -> list[str]:
@@ -60,11 +69,9 @@ def skeletons(fens: Sequence[str]) -> list[str]:
 
 def men(fens: Sequence[str]) -> NDArray[np.int64]:
     """[n, 2, 6] numbers of men: the side to move's first, then the other's, in the order K, Q, R, B, N, P."""
-    placed = boards(fens)
-    white = np.stack([(placed == ord(man)).sum((1, 2)) for man in ORDER], 1)
-    black = np.stack([(placed == ord(man.lower())).sum((1, 2)) for man in ORDER], 1)
-    whites_turn = np.array([fen.split(" ", 2)[1] == "w" for fen in fens], np.bool_)[:, None]
-    return np.stack([np.where(whites_turn, white, black), np.where(whites_turn, black, white)], 1).astype(np.int64)
+    counted = _counts(boards(fens))
+    whites_turn = np.array([fen.split(" ", 2)[1] == "w" for fen in fens], np.bool_)[:, None, None]
+    return np.where(whites_turn, counted, counted[:, ::-1])
 
 
 def balances(fens: Sequence[str]) -> NDArray[np.int64]:
@@ -77,6 +84,23 @@ def balances_of(placed: Boards) -> NDArray[np.int64]:
     """`balances` of boards."""
     counted = board.men(placed) @ VALUES
     return np.asarray(counted[:, 0] - counted[:, 1])
+
+
+def _counts(placed: NDArray[np.uint8]) -> NDArray[np.int64]:
+    """[n, 2, 6] numbers of White's and Black's men on boards of letters [n, 8, 8], in the order K, Q, R, B, N, P."""
+    counted = [(placed == ord(man)).sum((1, 2)) for man in (*ORDER, *ORDER.lower())]
+    return np.stack(counted, 1).reshape(-1, 2, len(ORDER)).astype(np.int64)
+
+
+def _named(counted: NDArray[np.int64]) -> list[str]:
+    """The signatures of the men of two sides [n, 2, 6]; there are far fewer different ones than positions."""
+    kinds, which = np.unique(counted.reshape(-1, len(_DIGITS)) @ _DIGITS, return_inverse=True)
+    names = np.empty(len(kinds), object)
+    for i, kind in enumerate((kinds[:, None] // _DIGITS % _BASE).tolist()):
+        one, other = ("".join(man * kind[side + k] for k, man in enumerate(ORDER)) for side in (0, len(ORDER)))
+        names[i] = _ordered(one, other)
+    found: list[str] = names[which].tolist()
+    return found
 
 
 @lru_cache(65_536)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Sequence
-from functools import cache
+from functools import cache, lru_cache
 from importlib import resources
 from typing import Any, NamedTuple
 
@@ -60,7 +60,10 @@ def openings_of(
     """`opening_of` of many games at once."""
     found = _by_position(start_fens, moves)
     codes = [eco_code(header) for header in eco_headers]
-    return [Opening(code or opening.eco, opening.name) for code, opening in zip(codes, found, strict=True)]
+    return [
+        Opening(code, opening.name) if code and code != opening.eco else opening
+        for code, opening in zip(codes, found, strict=True)
+    ]
 
 
 def first_moves(texts: Sequence[Any]) -> list[list[str]]:
@@ -68,6 +71,7 @@ def first_moves(texts: Sequence[Any]) -> list[list[str]]:
     return [text.split(None, MAX_PLIES)[:MAX_PLIES] if isinstance(text, str) else [] for text in texts]
 
 
+@lru_cache(4096)
 def eco_code(header: str | None) -> str:
     """The ECO code that a header begins with, in capitals; empty for anything else. Headers are anybody's text."""
     match = _ECO.match(header or "")
@@ -99,7 +103,8 @@ def _by_position(start_fens: Sequence[str], moves: Sequence[Sequence[str]]) -> l
         places = np.minimum(np.searchsorted(named.keys, reached), len(named.keys) - 1)
         hits = named.keys[places] == reached
         found[rows[hits]] = places[hits]
-    return [named.openings[place] if place >= 0 else Opening() for place in found.tolist()]
+    unknown = Opening()
+    return [named.openings[place] if place >= 0 else unknown for place in found.tolist()]
 
 
 @cache

@@ -47,6 +47,8 @@ _POSITION = {
     "game_id": "game_id",
 }  # fmt: skip
 _WORDS = ("side", "phase")
+# The same as numbers, int8: of "wb" and of `PHASES`, -1 for neither. A million words take pandas long to look at.
+CODES = ("side_code", "phase_code")
 _GAME = ("game", "source")
 _SIDES = ("w", "b")
 _WHOLE = frozenset({"position_id", "ply", "pieces", "game", "game_id", "nodes", "depth", "time_ms"})
@@ -73,8 +75,8 @@ def columns(
 ) -> Mapping[str, NDArray[Any]]:
     """Columns by name, and position_id; [n] each, a row for each position scored by both, by position_id.
 
-    `names` are some of `NUMBERS`: those of `queries.frame`, with `deep_own_q`, the Q that an engine gives itself.
-    Whole numbers that may be missing are floats, NaN for nothing; side, phase and source are objects.
+    `names` are some of `NUMBERS` and `CODES`: those of `queries.frame`, with `deep_own_q`, the Q that an engine gives
+    itself. Whole numbers that may be missing are floats, NaN for nothing; side, phase and source are objects.
     The arrays are not to be written to: they may be given again, as long as nothing in the store has changed.
     """
     kept = _kept(connection, (net_id, oracle_id)).columns
@@ -148,8 +150,13 @@ class _Reader:
 
     def _of_positions(self, names: Sequence[str]) -> Iterator[tuple[str, NDArray[Any]]]:
         assert self._ids is not None
-        if set(names) & set(_WORDS):
-            yield from zip(_WORDS, self._words(self._ids), strict=True)
+        if set(names) & {*_WORDS, *CODES}:
+            for name, code_name, words, code in zip(
+                _WORDS, CODES, (_SIDES, PHASES), self._codes(self._ids), strict=True
+            ):
+                yield code_name, code
+                if set(names) & set(_WORDS):
+                    yield name, np.array([*words, None], object)[code]
         if "key" in names:
             ids, keys = _whole(self._connection, f"SELECT id, key {POSITION_ROWS}")
             yield "key", keys[np.searchsorted(ids, self._ids)].view(np.uint64)
@@ -163,13 +170,13 @@ class _Reader:
             if name == "game_id" and set(names) & set(_GAME):
                 yield from self._of_games(column)
 
-    def _words(self, ids: Ids) -> tuple[NDArray[Any], NDArray[Any]]:
+    def _codes(self, ids: Ids) -> tuple[NDArray[np.int8], NDArray[np.int8]]:
         """Side to move and phase."""
-        side, phase = np.empty(len(ids), object), np.empty(len(ids), object)
-        for one, other in product(_SIDES, PHASES):
+        side, phase = np.full(len(ids), -1, np.int8), np.full(len(ids), -1, np.int8)
+        for (i, one), (k, other) in product(enumerate(_SIDES), enumerate(PHASES)):
             (found,) = _whole(self._connection, WORD_ROWS, {"side": one, "phase": other})
             rows = _places(ids, found)[0]
-            side[rows], phase[rows] = one, other
+            side[rows], phase[rows] = i, k
         return side, phase
 
     def _of_games(self, game_ids: Ids) -> Iterator[tuple[str, NDArray[Any]]]:

@@ -8,7 +8,10 @@ where a statement says anything but rows of numbers, Python's own way is left to
 
 from __future__ import annotations
 
+import importlib
+import os
 import sqlite3
+import sys
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -24,7 +27,18 @@ MANY_POSITIONS = 100_000
 _ROWS_AT_ONCE = 65_536  # between two looks at Ctrl-C
 _OK = 0
 _OPENING = threading.Lock()
+_here = threading.local()
 _USED = ("sqlite3_step", "sqlite3_column_type", "sqlite3_column_double", "sqlite3_column_int64")
+
+
+def _unlock() -> None:
+    """In a forked process the thread that opens a connection may be gone."""
+    global _OPENING
+    _OPENING = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):  # not on Windows
+    os.register_at_fork(after_in_child=_unlock)
 
 
 class NativeConnection(sqlite3.Connection):
@@ -63,22 +77,31 @@ def _watched() -> Iterator[list[int]]:
     if library is None:
         yield opened
         return
-    import ctypes
-
-    thread = threading.get_ident()
-
-    def note(handle: int | None, *_: object) -> int:
-        if handle and threading.get_ident() == thread:
-            opened.append(handle)
-        return _OK
-
-    entry = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)(note)
-    asked = library.sqlite3_auto_extension(entry) == _OK
+    _here.opened = opened
+    asked = library.sqlite3_auto_extension(_entry()) == _OK
     try:
         yield opened
     finally:
         if asked:
-            library.sqlite3_cancel_auto_extension(entry)
+            library.sqlite3_cancel_auto_extension(_entry())
+        _here.opened = None
+
+
+@cache
+def _entry() -> Any:
+    """What SQLite calls for each connection that opens, in the thread that opens it.
+
+    It is made once and for all: SQLite may still be about to call it for another thread when it is cancelled.
+    """
+    import ctypes
+
+    def note(handle: int | None, *_: object) -> int:
+        opened = getattr(_here, "opened", None)
+        if handle and opened is not None:
+            opened.append(handle)
+        return _OK
+
+    return ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)(note)
 
 
 @cache
@@ -134,7 +157,7 @@ def integers(
 
 def _read(connection: sqlite3.Connection, query: str, asked: Mapping[str, Any], kind: np.dtype[Any]) -> Any:
     handle = connection.usable if isinstance(connection, NativeConnection) else None
-    if handle is None or not _many(connection):
+    if handle is None or not many_positions(connection):
         return None
     from valuerepair.store import cell_kernel
 
@@ -150,9 +173,18 @@ def _read(connection: sqlite3.Connection, query: str, asked: Mapping[str, Any], 
     return [np.concatenate([part[column] for part in parts]) for column in range(width)]
 
 
-def _many(connection: sqlite3.Connection) -> bool:
+def many_positions(connection: sqlite3.Connection) -> bool:
+    """Whether the store has so many positions that reading them this way pays."""
     (newest,) = connection.execute("SELECT max(id) FROM positions").fetchone()
     return isinstance(newest, int) and newest >= MANY_POSITIONS
+
+
+def import_meanwhile(connection: sqlite3.Connection, module: str) -> None:
+    """Imports a module in a thread where there is much to read: the compiled loop leaves Python to others."""
+    if module in sys.modules or not isinstance(connection, NativeConnection) or not connection.usable:
+        return
+    if many_positions(connection):
+        threading.Thread(target=importlib.import_module, args=(module,), name=f"import {module}").start()
 
 
 @contextmanager

@@ -14,7 +14,9 @@ from numpy.typing import NDArray
 from valuerepair import values
 from valuerepair.errors import UsageError
 from valuerepair.positions import Position, PositionBatch, decode_move, decode_moves
-from valuerepair.store.columns import NUMBERS, columns, facts, some
+from valuerepair.store.alphas import alpha
+from valuerepair.store.columns import CODES, NUMBERS, columns, some
+from valuerepair.store.native import import_meanwhile
 from valuerepair.store.picking import pick
 from valuerepair.store.rows import FULL, Known, signed
 
@@ -23,8 +25,6 @@ if TYPE_CHECKING:
 
 QFrom = Literal["cp", "wdl"]
 
-# Every further row would sharpen alpha by less than its time is worth.
-_AUTO_FIT_ROWS = 100_000
 _SCORED = """
 FROM deep_values v
 JOIN net_values n ON n.net_id = :net AND n.position_id = v.position_id
@@ -173,7 +173,7 @@ def known(
     ]
 
 
-# -- nets, oracles, alpha ---------------------------------------------------------------------------------------------
+# -- nets, oracles ----------------------------------------------------------------------------------------------------
 
 
 def nets(connection: sqlite3.Connection) -> pd.DataFrame:
@@ -201,43 +201,6 @@ def oracles(connection: sqlite3.Connection) -> pd.DataFrame:
     for column in ("limits", "options"):
         frame[column] = frame[column].map(load_json)
     return frame
-
-
-def alpha(connection: sqlite3.Connection, net_id: int, oracle_id: int, requested: float | None = None) -> values.Alpha:
-    """The alpha to use, and where it comes from; see `Store.alpha`."""
-    if requested is not None:
-        if not 0 < requested < float("inf"):
-            raise UsageError(f"alpha must be a positive number of centipawns, not {requested:g}")
-        return values.Alpha(float(requested), "given")
-    stored = connection.execute(
-        "SELECT alpha, norm, n, fitted FROM alpha_fits WHERE net_id = ? AND oracle_id = ?", (net_id, oracle_id)
-    ).fetchone()
-    if stored is not None:
-        return values.Alpha(stored[0], f"stored fit of {stored[3][:10]} on {stored[2]:,} positions ({stored[1]})")
-    known = facts(connection, net_id, oracle_id)
-    if "alpha" not in known:
-        known["alpha"] = _fitted(connection, net_id, oracle_id)
-    fitted: values.Alpha = known["alpha"]
-    return fitted
-
-
-def _fitted(connection: sqlite3.Connection, net_id: int, oracle_id: int) -> values.Alpha:
-    """Alpha by what is scored, or the default."""
-    found = columns(connection, net_id, oracle_id, ("net_q", "cp", "weight"))
-    rows = np.flatnonzero(~np.isnan(found["cp"]))
-    default = f"default {values.DEFAULT_ALPHA:g}"
-    if len(rows) < values.AUTO_MIN_POSITIONS:
-        reason = f"fewer than {values.AUTO_MIN_POSITIONS} scores in centipawns, {len(rows)} so far"
-        return values.Alpha(values.DEFAULT_ALPHA, f"{default}: {reason}")
-    every = rows[:: -(-len(rows) // _AUTO_FIT_ROWS)]
-    net_q, cp, weights = (found[name][every] for name in ("net_q", "cp", "weight"))
-    if np.count_nonzero(cp) < 2:
-        return values.Alpha(values.DEFAULT_ALPHA, f"{default}: nearly all scores are 0")
-    fit = values.fit_alpha(net_q, cp, weights, bootstrap=0)
-    if fit.at_bound:
-        return values.Alpha(values.DEFAULT_ALPHA, f"{default}: the {fit.n:,} scored positions determine no alpha")
-    of_all = "" if fit.n == len(rows) else f" of {len(rows):,}"
-    return values.Alpha(fit.alpha, f"fitted on {fit.n:,}{of_all} positions ({fit.norm})")
 
 
 # -- the frame --------------------------------------------------------------------------------------------------------
@@ -269,6 +232,7 @@ def frame(
     """
     with _snapshot(connection):
         net_id, oracle_id = pick(connection, path, net, oracle)
+        import_meanwhile(connection, "pandas")
         asked = {"net": net_id, "oracle": oracle_id}
         wanted = [name for name in only or COLUMNS if text or name not in _TEXTS]
         # All at once, so that each table is walked once: alpha, too, is by these.
@@ -290,6 +254,30 @@ def frame(
         if set(wanted) & set(_TEXTS):
             table.update(_read_texts(connection, asked, table["position_id"], threshold is not None))
         return _assemble(connection, table, wanted, asked, chosen, q_from)
+
+
+def table(
+    connection: sqlite3.Connection,
+    path: str,
+    net: str | None,
+    oracle: str | None,
+    alpha_requested: float | None,
+    q_from: QFrom,
+    only: Sequence[str],
+) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+    """Columns of `frame` as arrays [n] by name, and its attrs; `only` are some of `columns.NUMBERS` and `CODES`,
+    deep_q and disagreement."""
+    with _snapshot(connection):
+        net_id, oracle_id = pick(connection, path, net, oracle)
+        import_meanwhile(connection, "pandas")
+        numbers = [name for name in only if name in (*NUMBERS, *CODES)]
+        read = columns(
+            connection, net_id, oracle_id, dict.fromkeys((*_VALUES, "cp", "weight", *_shares(q_from), *numbers))
+        )
+        chosen = alpha(connection, net_id, oracle_id, alpha_requested)
+        found = {**read, **_differences(connection, net_id, oracle_id, chosen.value, q_from)}
+        attrs = _attrs(connection, {"net": net_id, "oracle": oracle_id}, chosen, q_from)
+        return {name: found[name] for name in only}, attrs
 
 
 def _differences(
@@ -378,20 +366,26 @@ def _assemble(
 ) -> pd.DataFrame:
     import pandas as pd
 
+    attrs = _attrs(connection, asked, chosen, q_from)
+    rows = len(table["position_id"])
+    table |= {"net": [attrs["net"]["name"]] * rows, "oracle": [attrs["oracle"]["label"]] * rows}
+    result: pd.DataFrame = pd.DataFrame({column: table[column] for column in COLUMNS if column in wanted})
+    result.attrs.update(attrs)
+    return result
+
+
+def _attrs(connection: sqlite3.Connection, asked: dict[str, int], chosen: values.Alpha, q_from: str) -> dict[str, Any]:
+    """What a frame says of itself."""
     name, sha256, fill = connection.execute(
         "SELECT name, sha256, history_fill FROM nets WHERE id = :net", asked
     ).fetchone()
     label, digest = connection.execute("SELECT label, digest FROM oracles WHERE id = :oracle", asked).fetchone()
-    rows = len(table["position_id"])
-    table |= {"net": [name] * rows, "oracle": [label] * rows}
-    result: pd.DataFrame = pd.DataFrame({column: table[column] for column in COLUMNS if column in wanted})
-    result.attrs.update(
-        net={"name": name, "sha256": sha256, "history_fill": fill},
-        oracle={"label": label, "digest": digest},
-        alpha={"value": chosen.value, "origin": chosen.origin},
-        q_from=q_from,
-    )
-    return result
+    return {
+        "net": {"name": name, "sha256": sha256, "history_fill": fill},
+        "oracle": {"label": label, "digest": digest},
+        "alpha": {"value": chosen.value, "origin": chosen.origin},
+        "q_from": q_from,
+    }
 
 
 __all__ = ["COLUMNS", "QFrom", "alpha", "candidates", "check_threshold", "frame", "known", "nets", "oracles", "pick"]

@@ -72,6 +72,12 @@ class _Stratum:
             self.hit_mass + float(weights[hits].sum()),
         )
 
+    def plus_single(self, count: int, total: int) -> _Stratum:
+        """`plus` of rows of weight 1."""
+        return _Stratum(
+            self.count + count, self.total + total, self.mass + total, self.squares + total, self.hit_mass + count
+        )
+
     def bounds(self) -> tuple[float, float, float]:
         """The rate, and Wilson's interval with Kish's effective sample size for the number of rows."""
         # Of all or of none is exact, whatever rounding the sums have.
@@ -91,10 +97,10 @@ class WeightedCount:
 
     def plus(self, hits: NDArray[np.bool_], weights: NDArray[np.float64]) -> WeightedCount:
         """With rows added: `hits` [n] and their `weights` [n]."""
-        alone = weights == 1
-        return WeightedCount(
-            self.single.plus(hits[alone], weights[alone]), self.drawn.plus(hits[~alone], weights[~alone])
-        )
+        drawn = np.flatnonzero(weights != 1)
+        others = hits[drawn]
+        alone, among = len(hits) - len(drawn), int(np.count_nonzero(hits)) - int(np.count_nonzero(others))
+        return WeightedCount(self.single.plus_single(among, alone), self.drawn.plus(others, weights[drawn]))
 
     def rate(self, drawn_of: int | None = None) -> Rate:
         """The rate of what was added. `drawn_of`: how many all drawn rows together stand for, where that is known.

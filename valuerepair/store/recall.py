@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from math import isnan
 from typing import TYPE_CHECKING, Any
 
@@ -18,18 +19,21 @@ if TYPE_CHECKING:
     from valuerepair.store.store import Store
 
 
-def figures(store: Store, net_id: int, oracle_id: int, frame: pd.DataFrame, threshold: float) -> dict[str, Any] | None:
-    """The ladder's figures, JSON-able; None where nothing was screened. `frame` is that of this net and oracle.
+def figures(
+    store: Store, net_id: int, oracle_id: int, frame: pd.DataFrame | Mapping[str, NDArray[Any]], threshold: float
+) -> dict[str, Any] | None:
+    """The ladder's figures, JSON-able; None where nothing was screened.
 
-    `positions` went up the ladder, `cut` left it; `audited` would have, but were searched in full, and `audit_hits` of
-    these are candidates. Their rate, weighted by inverse probability, times all that left or would have is what such
-    positions hold; less the candidates known among these it is `missed`, with Wilson's 95 % bounds of the rate.
-    `recall` is found / (found + missed). `nodes` were spent on all, `brute_nodes` are as many whole searches.
+    `frame` is that of this net and oracle, or its columns position_id and disagreement by name. `positions` went up
+    the ladder, `cut` left it; `audited` would have, but were searched in full, and `audit_hits` of these are
+    candidates. Their rate, weighted by inverse probability, times all that left or would have is what such positions
+    hold; less the candidates known among these it is `missed`, with Wilson's 95 % bounds of the rate. `recall` is
+    found / (found + missed). `nodes` were spent on all, `brute_nodes` are as many whole searches.
     """
     ways = screening.ways(store, net_id, oracle_id)
     if not len(ways.ids):
         return None
-    off, numbers = frame["disagreement"].abs().to_numpy(), frame["position_id"].to_numpy()
+    off, numbers = np.abs(np.asarray(frame["disagreement"])), np.asarray(frame["position_id"])
     candidate, known = (np.isin(ways.ids, numbers[of]) for of in (off >= threshold, ~np.isnan(off)))
     leaving = ~np.isnan(ways.cut_at)
     audited = leaving & ways.searched & known

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from math import isnan
 from typing import TYPE_CHECKING, Any
 
@@ -11,21 +11,20 @@ from numpy.typing import NDArray
 
 from valuerepair.progress import format_duration, format_rate
 from valuerepair.store import recall, schema
+from valuerepair.store.connect import cell_errors
 from valuerepair.store.phases import PHASES
-from valuerepair.store.queries import QFrom, check_threshold, load_json
+from valuerepair.store.queries import QFrom, check_threshold, load_json, table
 from valuerepair.store.rates import Rate, weighted
 from valuerepair.store.rows import NET
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from valuerepair.store.store import Store
 
 # By way of the oracles the table's key is of use.
 ANY_SCORED = """
 SELECT EXISTS (SELECT 1 FROM oracles o CROSS JOIN deep_values v ON v.oracle_id = o.id AND v.stage = 'full')
 """
-_COLUMNS = ("position_id", "disagreement", "weight", "phase", "side", "nodes", "time_ms")
+_COLUMNS = ("position_id", "disagreement", "weight", "phase_code", "side_code", "nodes", "time_ms")
 THRESHOLDS = (0.3, 0.4, 0.5, 0.55, 0.6, 0.7, 0.8, 0.9, 1.0)
 
 
@@ -90,26 +89,29 @@ def _scored(
 
     Positions without a Q of the kind `q_from` asks for are counted in `without_q` and in nothing else.
     """
-    frame = store.frame(net, oracle, alpha, q_from, only=_COLUMNS)
-    usable = frame[~np.isnan(frame["disagreement"])]
-    size, weight = usable["disagreement"].abs().to_numpy(), usable["weight"].to_numpy()
-    net_id, oracle_id = store.pick(frame.attrs["net"]["sha256"], frame.attrs["oracle"]["digest"])
-    seconds, nodes = float(frame["time_ms"].sum()) / 1000, int(frame["nodes"].sum())
+    with cell_errors(store.path):
+        found, attrs = table(store.connection, store.path, net, oracle, alpha, q_from, _COLUMNS)
+    positions, known = len(found["position_id"]), np.flatnonzero(~np.isnan(found["disagreement"]))
+    usable = found if len(known) == positions else {name: column[known] for name, column in found.items()}
+    off, weight = usable["disagreement"], usable["weight"]
+    size = np.abs(off)
+    net_id, oracle_id = store.pick(attrs["net"]["sha256"], attrs["oracle"]["digest"])
+    seconds, nodes = float(found["time_ms"].sum()) / 1000, int(found["nodes"].sum())
     return {
-        **{str(name): value for name, value in frame.attrs.items()},
-        "positions": len(frame),
-        "without_q": len(frame) - len(usable),
-        "failed": _failures(store, net_id, oracle_id, frame.attrs["net"]["sha256"]),
+        **attrs,
+        "positions": positions,
+        "without_q": positions - len(known),
+        "failed": _failures(store, net_id, oracle_id, attrs["net"]["sha256"]),
         "threshold": threshold,
         "by_threshold": [{"threshold": each, **_rate(size >= each, weight)} for each in thresholds],
-        "by_phase": _by(usable, size >= threshold, "phase", PHASES),
-        "by_side": _by(usable, size >= threshold, "side", ("w", "b")),
+        "by_phase": _by("phase", PHASES, usable["phase_code"], size >= threshold, weight),
+        "by_side": _by("side", ("w", "b"), usable["side_code"], size >= threshold, weight),
         "by_sign": [
-            {"sign": "optimistic", **_rate((usable["disagreement"] >= threshold).to_numpy(), weight)},
-            {"sign": "pessimistic", **_rate((usable["disagreement"] <= -threshold).to_numpy(), weight)},
+            {"sign": "optimistic", **_rate(off >= threshold, weight)},
+            {"sign": "pessimistic", **_rate(off <= -threshold, weight)},
         ],
-        "mean_abs_disagreement": float(size @ weight / weight.sum()) if len(usable) else None,
-        "screening": recall.figures(store, net_id, oracle_id, frame, threshold),
+        "mean_abs_disagreement": float(size @ weight / weight.sum()) if len(known) else None,
+        "screening": recall.figures(store, net_id, oracle_id, found, threshold),
         "nodes": nodes,
         "search_seconds": seconds,
         "nodes_per_second": nodes / seconds if seconds else None,
@@ -127,12 +129,11 @@ def _failures(store: Store, net_id: int, oracle_id: int, net_key: str) -> int:
     return int(count) + len(set(store.connection.execute(of_net, (NET + net_key, net_id))))
 
 
-def _by(frame: pd.DataFrame, off: NDArray[np.bool_], column: str, groups: Iterable[str]) -> list[dict[str, Any]]:
-    rows, weight = [], frame["weight"].to_numpy()
-    for group in groups:
-        members = (frame[column] == group).to_numpy()
-        rows.append({column: group, **_rate(off[members], weight[members])})
-    return rows
+def _by(
+    column: str, groups: Sequence[str], codes: NDArray[np.int8], hits: NDArray[np.bool_], weight: NDArray[np.float64]
+) -> list[dict[str, Any]]:
+    members = [np.flatnonzero(codes == code) for code, _ in enumerate(groups)]
+    return [{column: group, **_rate(hits[of], weight[of])} for group, of in zip(groups, members, strict=True)]
 
 
 def _rate(hits: NDArray[np.bool_], weight: NDArray[np.float64]) -> dict[str, Any]:
