@@ -5,9 +5,14 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+
+if TYPE_CHECKING:
+    from valuerepair.nets import Net
 
 # A shell that starts the tests in the background has them, and all that they start, ignore Ctrl-C; tests send it.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -21,6 +26,33 @@ def shared_data() -> Path:
     if not SHARED_DATA.is_dir():
         pytest.skip(f"no test data at {SHARED_DATA} (set VALUEREPAIR_TEST_DATA)")
     return SHARED_DATA
+
+
+@pytest.fixture(scope="module", params=["maia-1900", "meangirl-8"])
+def net_file(request: pytest.FixtureRequest, shared_data: Path) -> str:
+    """Of two nets of unlike size, one after the other."""
+    return str(shared_data / "nets" / f"{request.param}.pb.gz")
+
+
+@pytest.fixture(scope="module")
+def reference(net_file: str) -> Iterator[Net]:
+    """The net as ONNX Runtime computes it on the CPU."""
+    from valuerepair.nets import open_net
+
+    with open_net(net_file, device="cpu", threads=2, batch=64) as net:
+        yield net
+
+
+@pytest.fixture(scope="module")
+def maia_file(shared_data: Path) -> str:
+    return str(shared_data / "nets" / "maia-1900.pb.gz")
+
+
+@pytest.fixture(scope="module")
+def maia_onnx(maia_file: str) -> Path:
+    from valuerepair.nets.weights import read_net_file, to_onnx
+
+    return to_onnx(read_net_file(maia_file), print)
 
 
 @pytest.fixture(scope="session")

@@ -217,10 +217,11 @@ def _top(name: str) -> click.Command:
 
 
 def test_no_option_takes_the_name_of_a_command_below_its_own() -> None:
-    for path, command in LEAVES.items():
-        if isinstance(command, click.Group):
-            taken = {name for option in options_of(command) for name in long_names(option)}
-            assert not taken.intersection(command.commands), path
+    groups = {path: command for path, command in LEAVES.items() if isinstance(command, click.Group)}
+    assert groups
+    for path, command in groups.items():
+        taken = {name for option in options_of(command) for name in long_names(option)}
+        assert not taken.intersection(command.commands), path
 
 
 def test_without_a_file_there_is_none(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

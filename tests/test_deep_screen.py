@@ -295,7 +295,9 @@ def test_a_screen_survives_its_json(calibration: Calibration) -> None:
 
 
 def test_a_feature_left_out_has_no_say(calibration: Calibration) -> None:
-    for model in fit_rungs(calibration, 0.55, Learner(without=("entropy", "margin"))):
+    models = fit_rungs(calibration, 0.55, Learner(without=("entropy", "margin")))
+    assert len(models) == calibration.q.shape[1]
+    for model in models:
         for name in ("entropy", "margin"):
             assert model.coefficients[1 + model.names.index(name)] == pytest.approx(0, abs=1e-8)
 

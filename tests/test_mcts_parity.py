@@ -91,6 +91,7 @@ def test_the_goldens_are_varied(goldens: list[Golden]) -> None:
 
 
 def assert_equal(evaluator: NetEvaluator, some: list[Golden], config: str, nodes: int) -> None:
+    assert some
     assert [str(row) for row in parity.differences(evaluator, some, config, nodes)] == []
 
 

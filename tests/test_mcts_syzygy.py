@@ -102,10 +102,14 @@ def test_rooks_that_may_castle_are_not_in_the_tables() -> None:
 
 
 def test_what_no_table_knows_is_evaluated() -> None:
-    start = position("8/8/8/8/1k6/8/p3K3/1r5R w - - 0 1")  # R:b1 a:b1=Q is known, R:b1+ otherwise is a rook and a pawn
+    start = position("8/8/8/8/8/2k5/4p1r1/5K2 w - - 0 1")  # K:g2 leaves a pawn; the queen that it becomes is known
     tree = boards_of(searched(start, 400, syzygy=SMALLEST), start)
-    pawns = [n for n in tree.walk() if chess.popcount(n.board.occupied) <= 3 and n.board.pawns and n.kind == OPEN]
-    assert {node.kind for node in pawns} <= {OPEN}
+    pawns = [node for node in tree.walk() if chess.popcount(node.board.occupied) <= 3 and node.board.pawns]
+    assert OPEN in {node.kind for node in pawns}
+    assert all(node.children for node in pawns if node.kind == TABLEBASE), (
+        "proven by the moves from there, not looked up"
+    )
+    assert any(child.kind == TABLEBASE for node in pawns for child in node.children.values())
 
 
 def test_trees_of_a_forest_ask_as_they_do_alone() -> None:
@@ -119,11 +123,13 @@ def test_trees_of_a_forest_ask_as_they_do_alone() -> None:
 
 def test_forced_chains_end_where_a_table_knows() -> None:
     # 1. Q:g8+ must be answered by K:g8.
-    start = position("6rk/8/8/8/8/6Q1/8/6K1 w - - 0 1")
+    start, known = position("6rk/8/8/8/8/6Q1/8/6K1 w - - 0 1"), 0
     for node in boards_of(searched(start, 300, auto_extend=True, syzygy=SMALLEST), start).walk():
         if chess.popcount(node.board.occupied) <= 3 and node.board.halfmove_clock == 0:
             assert not node.forced
             assert node.kind in (ENDED, TABLEBASE)
+            known += 1
+    assert known > 0
 
 
 # --- Answers

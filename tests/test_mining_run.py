@@ -61,6 +61,7 @@ def test_the_store_has_what_net_and_oracle_said(archive: Path, db: Path) -> None
     mine_by_key(archive, db, oracle=oracle)
     with Store.open(db) as store:
         frame = store.frame(alpha=100.0).set_index("key")
+    assert len(oracle.searched) > len(frame) > 330
     for position in oracle.searched:
         said = key_outcome(position)
         if isinstance(said, DeepFailure):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.metadata
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -29,27 +28,6 @@ from valuerepair.nets.providers import engine_key, provider_list
 from valuerepair.nets.session import Session
 from valuerepair.nets.weights import read_net_file, to_onnx
 from valuerepair.positions import PositionBatch
-
-
-@pytest.fixture(scope="module", params=["maia-1900", "meangirl-8"])
-def net_file(request: pytest.FixtureRequest, shared_data: Path) -> str:
-    return str(shared_data / "nets" / f"{request.param}.pb.gz")
-
-
-@pytest.fixture(scope="module")
-def maia_file(shared_data: Path) -> str:
-    return str(shared_data / "nets" / "maia-1900.pb.gz")
-
-
-@pytest.fixture(scope="module")
-def maia_onnx(maia_file: str) -> Path:
-    return to_onnx(read_net_file(maia_file), print)
-
-
-@pytest.fixture(scope="module")
-def reference(net_file: str) -> Iterator[Net]:
-    with open_net(net_file, device="cpu", threads=2, batch=64) as net:
-        yield net
 
 
 @pytest.fixture(scope="module")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.metadata
 import importlib.util
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -37,7 +36,7 @@ from valuerepair.nets.devices import (
 from valuerepair.nets.net import NetIdentity
 from valuerepair.nets.planes import encode
 from valuerepair.nets.session import Session
-from valuerepair.nets.weights import read_net_file, to_onnx
+from valuerepair.nets.weights import read_net_file
 from valuerepair.positions import PositionBatch
 
 GAMES = Path(__file__).parents[1] / "data" / "games.pgn.zst"
@@ -63,27 +62,6 @@ def games() -> PositionBatch:
         if sum(map(len, found)) >= ROWS:
             break
     return PositionBatch.concat(found).take(np.arange(ROWS))
-
-
-@pytest.fixture(scope="module", params=["maia-1900", "meangirl-8"])
-def net_file(request: pytest.FixtureRequest, shared_data: Path) -> str:
-    return str(shared_data / "nets" / f"{request.param}.pb.gz")
-
-
-@pytest.fixture(scope="module")
-def maia_file(shared_data: Path) -> str:
-    return str(shared_data / "nets" / "maia-1900.pb.gz")
-
-
-@pytest.fixture(scope="module")
-def maia_onnx(maia_file: str) -> Path:
-    return to_onnx(read_net_file(maia_file), print)
-
-
-@pytest.fixture(scope="module")
-def reference(net_file: str) -> Iterator[Net]:
-    with open_net(net_file, device="cpu", threads=2, batch=64) as net:
-        yield net
 
 
 # -- words ------------------------------------------------------------------------------------------------------------

@@ -91,6 +91,8 @@ def test_values_of_the_older_trainer() -> None:
 
 def test_fields_of_the_newer_trainer() -> None:
     known = source("proto/root_config.proto", "proto/data_loader_config.proto")
+    assert blocks("textproto")
+    assert any(line.startswith("lc0-") for line in LINES)
     for block in blocks("textproto"):
         for field in re.findall(r"([a-z_0-9]+)(?=\s*[:{])", re.sub(r'"[^"]*"', "", block)):
             assert re.search(rf"\b{field} = \d+", known), field

@@ -158,6 +158,11 @@ def test_the_share_is_kept_or_refused(repair: list[int], normal: list[int], shar
     try:
         choices = choose(sides, options)
     except ValueRepairError:
+        # By games no mixture that uses one side up is nearer.
+        uses_up = [(len(repair), n) for n in range(1, len(normal) + 1)] + [
+            (n, len(normal)) for n in range(1, len(repair))
+        ]
+        assert positions or min(abs(a / (a + b) - share) for a, b in uses_up) > TOLERANCE
         return
     counts = [choice.positions if positions else choice.games for choice in choices]
     assert abs(counts[0] / sum(counts) - share) <= TOLERANCE

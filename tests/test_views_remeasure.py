@@ -86,6 +86,7 @@ def points(figure: Figure, gid: str) -> Line2D:
 def test_every_position_is_in_its_category(nets: int) -> None:
     data = found(nets)
     figure = remeasure_plot.draw(data)
+    assert len(data.comparisons) == nets - 1
     for i, pair in enumerate(data.comparisons):
         suffix = f"-{i + 1}" if i else ""
         for category, count in pair.counts.items():

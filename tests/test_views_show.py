@@ -187,6 +187,7 @@ def test_a_store_that_scored_nothing_still_shows_positions(db: Path) -> None:
 @pytest.mark.parametrize("white_below", [True, False])
 @pytest.mark.parametrize("unicode", [True, False])
 def test_the_board_is_python_chess_s(frame: pd.DataFrame, white_below: bool, unicode: bool) -> None:
+    assert len(frame) >= 20
     for fen in frame["fen"][:20]:
         board = chess.Board(fen)
         lines = board_lines(fen, white_below=white_below, unicode=unicode)

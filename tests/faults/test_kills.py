@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,24 @@ ROOT = Path(__file__).parents[2]
 def start(*command: str, cwd: Path = ROOT) -> subprocess.Popen[str]:
     pipe: Any = subprocess.PIPE
     return subprocess.Popen([sys.executable, *command], stdout=pipe, stderr=pipe, text=True, cwd=cwd)
+
+
+def killed_and_compared(
+    playing: Callable[[int | str], subprocess.Popen[str]],
+    written: Callable[[int | str], Any],
+    wanted: Callable[[Any], bool],
+    within: float,
+    seed: int,
+) -> int:
+    """Kills runs that write games at random moments; each ends with what an undisturbed one wrote. Returns the runs."""
+    said = playing("whole").communicate(timeout=300)
+    whole = written("whole")
+    assert wanted(whole), said
+
+    def check(run: int) -> None:
+        assert written(run) == whole
+
+    return killed_often(playing, check, KILLS, within, seed)
 
 
 def test_kill_9_in_mining(tmp_path: Path, note: Note) -> None:
@@ -62,20 +81,11 @@ def test_kill_9_in_self_play(tmp_path: Path, shared_data: Path, note: Note) -> N
         files = ["-o", f"{run}.pgn", "--db", f"{run}.db", "--training", f"chunks{run}"]
         return start("-m", "valuerepair", "selfplay", "book.pgn", "--net", net, *fixed, *files, cwd=tmp_path)
 
-    def games(run: int | str) -> list[str]:
-        return sorted(game.text for game in read_written(tmp_path / f"{run}.pgn")[0])
+    def written(run: int | str) -> tuple[list[str], dict[str, bytes]]:
+        chunks = {path.name: path.read_bytes() for path in sorted((tmp_path / f"chunks{run}").glob("*.gz"))}
+        return sorted(game.text for game in read_written(tmp_path / f"{run}.pgn")[0]), chunks
 
-    def chunks(run: int | str) -> dict[str, bytes]:
-        return {path.name: path.read_bytes() for path in sorted((tmp_path / f"chunks{run}").glob("*.gz"))}
-
-    said = playing("whole").communicate(timeout=300)
-    assert len(games("whole")) == len(chunks("whole")) == 12, said
-
-    def check(run: int) -> None:
-        assert games(run) == games("whole")
-        assert chunks(run) == chunks("whole")
-
-    runs = killed_often(playing, check, KILLS, within=12.0, seed=2)
+    runs = killed_and_compared(playing, written, lambda whole: [*map(len, whole)] == [12, 12], within=12.0, seed=2)
     said_of = f"{runs} times in the end the games and records of an undisturbed run, each once"
     note("`kill -9` of `vr selfplay` at random moments", KILLS, f"nothing can be said; {said_of}", "-9; 0 after")
 
@@ -94,13 +104,7 @@ def test_kill_9_in_matches(tmp_path: Path, note: Note) -> None:
         assert len(found) == len(games)
         return found
 
-    said = playing("whole").communicate(timeout=300)
-    assert len(moves("whole")) == 8, said
-
-    def check(run: int) -> None:
-        assert moves(run) == moves("whole")
-
-    runs = killed_often(playing, check, KILLS, within=8.0, seed=3)
+    runs = killed_and_compared(playing, moves, lambda whole: len(whole) == 8, within=8.0, seed=3)
     said_of = f"{runs} times in the end the games of an undisturbed run, each once"
     note("`kill -9` of `vr match` at random moments", KILLS, f"nothing can be said; {said_of}", "-9; 0 after")
 
