@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import importlib.util
 import os
 import shutil
 import signal
@@ -13,6 +15,12 @@ import pytest
 
 if TYPE_CHECKING:
     from valuerepair.nets import Net
+
+# Numba has colorama put standard output back to what it was when Numba first coloured a message: that of another test.
+if importlib.util.find_spec("colorama") is not None:
+    colorama = importlib.import_module("colorama")
+    for name in ("init", "reinit", "deinit"):
+        setattr(colorama, name, lambda: None)
 
 # A shell that starts the tests in the background has them, and all that they start, ignore Ctrl-C; tests send it.
 signal.signal(signal.SIGINT, signal.default_int_handler)
