@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -112,6 +113,20 @@ def test_a_dashboard_port_that_is_taken_is_named() -> None:
             opening.__enter__()
 
 
+def test_certificates_that_are_asked_for_and_not_there_are_named(tmp_path: Path) -> None:
+    """Dask's configuration concerns workers of this machine too."""
+    dask = pytest.importorskip("dask")
+    comm, absent = "distributed.comm", str(tmp_path / "absent.pem")
+    asked: dict[str, Any] = {f"{comm}.tls.{name}": absent for name in ("ca-file", "client.cert", "client.key")}
+    asked[f"{comm}.require-encryption"] = True
+    opening = open_on_cluster("local:1", [GAMES], SampleOptions(), "stockfish:nodes=9", None)
+    with (
+        dask.config.set(asked),
+        pytest.raises(ValueRepairError, match=r"--cluster local:1: the certificates cannot be read: .*No such file"),
+    ):
+        opening.__enter__()
+
+
 @pytest.mark.parametrize(
     ("cluster", "code", "said"),
     [
@@ -144,7 +159,7 @@ def test_workers_of_this_machine_say_nothing(tmp_path: Path) -> None:
         time.sleep(5)  # the other cannot say so
         before = {name: len(found.log(name)) for name in found.workers}
         found.kill_scheduler()
-        until(lambda: "Connection to scheduler broken" in found.log("talker")[before["talker"] :])
+        until(lambda: "Stopping worker" in found.log("talker")[before["talker"] :])
         found.workers["silent"].wait(30)
         assert found.log("silent")[before["silent"] :] == ""
 

@@ -21,6 +21,7 @@ from valuerepair.cluster import parse_cluster
 from valuerepair.cluster.chunks import MOST, TARGET_S, Chunk, Job, Pace, Seam, end
 from valuerepair.cluster.dispatcher import Dispatcher
 from valuerepair.cluster.far import ClusterNet, _halves, _joined, _joined_priors
+from valuerepair.cluster.hope import Hope
 from valuerepair.cluster.members import Lane, Member, Members
 from valuerepair.cluster.terms import NetFileFacts, Offer, Role, difference
 from valuerepair.cluster.worker import NetAnswer, NetJob, keep
@@ -229,6 +230,21 @@ def test_a_worker_that_was_replaced_at_its_address_is_looked_at_anew() -> None:
     came, gone = members.update({"tcp://a:1": {**facts, "local_directory": "/tmp/worker-2"}})
     assert gone == [first]
     assert (members.all(), came[0].lanes, first.lost) == (came, {}, True)
+
+
+def test_a_net_that_kills_all_workers_is_told_from_a_position_that_does() -> None:
+    lost, poisoned, searching = (Hope(role, "local:2", print) for role in (Role.NET, Role.NET, Role.SEARCH))
+    for hope in (lost, poisoned, searching):
+        for _ in range(11):
+            hope.note_loss()
+        hope.check([])
+        if hope is poisoned:
+            hope.note_answer()
+        hope.note_loss()
+    poisoned.check([])
+    searching.check([])
+    with pytest.raises(ValueRepairError, match=r"the net was tried 12 times, and no worker has come through"):
+        lost.check([])
 
 
 def test_odd_names_of_workers_do_not_reach_the_terminal() -> None:

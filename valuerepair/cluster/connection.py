@@ -77,9 +77,11 @@ class Connection:
 
 
 def _check_certificates(address: str) -> None:
+    """Raises ValueRepairError where an address, or Dask's configuration, asks for certificates that are not there."""
+    import dask
     from distributed.security import Security
 
-    if not address.startswith(("tls:", "wss:")):
+    if not (address.startswith(("tls:", "wss:")) or dask.config.get("distributed.comm.require-encryption")):
         return
     try:
         # Not typed, as half of the package.
@@ -142,15 +144,18 @@ async def scheduler_of(where: ClusterAddress) -> AsyncIterator[str]:
         "distributed.worker.profile.enabled": False,
         "distributed.scheduler.allowed-failures": 0,
     }
+    _check_certificates(str(where))
     _check_dashboard(where)
-    dashboard = None if where.dashboard is None else f"127.0.0.1:{where.dashboard}"
+    # Without a dashboard a few pages are served all the same: any port does, where Dask would say that 8787 is taken.
+    shown = where.dashboard is not None
     with dask.config.set(calm):
         async with LocalCluster(  # type: ignore[no-untyped-call]  # not typed either
             n_workers=where.local,
             threads_per_worker=1,
             processes=True,
             host="127.0.0.1",
-            dashboard_address=dashboard,
+            dashboard_address=f"127.0.0.1:{where.dashboard or 0}",
+            scheduler_kwargs={"dashboard": shown},
             worker_dashboard_address=None,
             memory_limit=0,
             preload=["valuerepair.cluster.shield"],
