@@ -256,7 +256,9 @@ def test_bad_input_is_one_line_and_leaves_nothing(tmp_path: Path, capsys: Captur
         ("good.db link.db", 2, "link.db is given twice: good.db is the same file"),
         ("good.db -o good.db", 1, "good.db is there already"),
         ("good.db --into link.db", 2, "both merged and merged into"),
-        ("good.db --into gone.db", 1, "gone.db"),
+        ("good.db --into gone.db", 1, "there is no store at gone.db to add to; give --output gone.db"),
+        ("good.db --into=", 2, "--into is empty"),
+        ("good.db --output=", 2, "--output is empty"),
         ("good.db -o no/m.db", 1, "folder"),
         ("good.db -o a --into b", 2, "one of them"),
     ):
@@ -266,6 +268,24 @@ def test_bad_input_is_one_line_and_leaves_nothing(tmp_path: Path, capsys: Captur
         assert told in err
         assert err.count("\n") == 1
         assert {path.name for path in tmp_path.iterdir()} == before
+
+
+@pytest.mark.parametrize("log", ["-wal", "-journal"])
+def test_the_log_of_a_store_that_is_gone_is_not_played_into_a_new_one(log: str, tmp_path: Path) -> None:
+    """As after a kill of `vr mine` and an `rm` of its store alone: SQLite believes any log of the right name."""
+    a = write_store(tmp_path / "a.db", [PLAIN], {})
+    gone = write_store(tmp_path / "gone.db", [PLAIN, Row(2, 0, 1, 1)], {})
+    with closing(sqlite3.connect(gone)) as connection:
+        connection.execute("PRAGMA journal_mode = WAL" if log == "-wal" else "PRAGMA cache_spill = 1")
+        connection.execute("UPDATE net_values SET q = 0.9")
+        if log == "-wal":
+            connection.commit()
+        left = Path(f"{gone}{log}").read_bytes()
+    Path(f"{tmp_path}/new.db{log}").write_bytes(left)
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    with pytest.raises(ValueRepairError, match=rf"new\.db{log} is the log of a store that is gone"):
+        merge([str(a)], output=str(tmp_path / "new.db"))
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 
 def test_a_full_disk_is_one_line_and_leaves_nothing(tmp_path: Path) -> None:

@@ -33,7 +33,7 @@ def command(stores: tuple[str, ...], output: str | None, into: str | None, stric
 
     if output is not None and into is not None:
         raise UsageError("--output makes a new store and --into adds to one: give one of them")
-    target = (output or "merged.db") if into is None else None
+    target = "merged.db" if output is None and into is None else output
     with Progress("merging", None, "rows", quiet=is_quiet()) as progress:
         merged = merge(stores, output=target, into=into, strict=strict, progress=progress, say=say)
     if as_json:

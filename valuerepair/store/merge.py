@@ -15,13 +15,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from valuerepair.errors import ValueRepairError
+from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.progress import Progress
 from valuerepair.store import schema
 from valuerepair.store.merge_catalogue import Parts, add_catalogue, map_numbers
 from valuerepair.store.merge_positions import add_positions, id_ranges, map_positions
 from valuerepair.store.merge_rules import RULES, SCREENED
-from valuerepair.store.merge_sources import Source, address_of, open_sources
+from valuerepair.store.merge_sources import LOGS, Source, address_of, open_sources
 from valuerepair.store.merge_values import merge_values
 from valuerepair.store.store import Store
 
@@ -72,9 +72,9 @@ def merge(
     error. Raises UsageError for a store that is named twice, ValueRepairError for what is no store, an output that is
     there already, and a full disk.
     """
-    target = into or output
-    if target is None or (into is not None and output is not None):
+    if (output is None) == (into is None):
         raise ValueError("give one of output and into")
+    target = str(output if into is None else into)
     merged = Merged(target, [*paths])
     _check_target(target, new=into is None)
     progress = progress or Progress("merging", quiet=True)
@@ -89,9 +89,18 @@ def merge(
 
 
 def _check_target(target: str, *, new: bool) -> None:
+    if not target:
+        raise UsageError(f"{'--output' if new else '--into'} is empty; give the name of a file")
     folder = os.path.dirname(os.path.abspath(target))
     if new and os.path.exists(target):
         raise ValueRepairError(f"{target} is there already; give --into {target} to add to it, or another --output")
+    if not new and not os.path.exists(target):
+        raise ValueRepairError(f"there is no store at {target} to add to; give --output {target} to make one")
+    for left in (target + end for end in LOGS if new):
+        # SQLite would play it into the new store, and no row would be what it was.
+        if os.path.exists(left):
+            gone = f"{left} is the log of a store that is gone, and would spoil a new one"
+            raise ValueRepairError(f"{gone}; remove it, or give another --output")
     if not os.path.isdir(folder):
         raise ValueRepairError(f"the folder {folder} does not exist; make it, or give another --output")
     if not os.access(folder, os.W_OK):

@@ -22,7 +22,7 @@ from valuerepair.store import schema
 
 Fingerprint: TypeAlias = tuple[int, int, int, bool]
 # What a writer that is at work, or was killed, leaves beside a store.
-_LOGS = ("-wal", "-journal")
+LOGS = ("-wal", "-journal")
 
 
 @dataclass(frozen=True)
@@ -117,7 +117,7 @@ def _reader(path: str, written: bool) -> sqlite3.Connection:
 
 
 def _check_room(path: str, copy: str) -> None:
-    size = sum(os.path.getsize(path + end) for end in ("", *_LOGS) if os.path.exists(path + end))
+    size = sum(os.path.getsize(path + end) for end in ("", *LOGS) if os.path.exists(path + end))
     free = shutil.disk_usage(os.path.dirname(copy)).free
     if free < size:
         raise ValueRepairError(
@@ -129,5 +129,5 @@ def _check_room(path: str, copy: str) -> None:
 def _fingerprint(path: str) -> Fingerprint:
     """What changes when somebody writes to the store."""
     found = os.stat(path)
-    log = any(os.path.exists(path + end) and os.path.getsize(path + end) > 0 for end in _LOGS)
+    log = any(os.path.exists(path + end) and os.path.getsize(path + end) > 0 for end in LOGS)
     return found.st_ino, found.st_size, found.st_mtime_ns, log
