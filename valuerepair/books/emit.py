@@ -12,6 +12,7 @@ import math
 import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 
 import chess
 
@@ -146,8 +147,10 @@ def pgn_entry(line: BookLine, tags: Mapping[str, str]) -> str:
 
 def _movetext(line: BookLine) -> list[str]:
     number = _move_number(line.start_fen)
-    words = [f"{number + i // 2}. {san}" if i % 2 == 0 else san for i, san in enumerate(line.sans)]
-    return wrapped(" ".join([*words, "*"]))
+    words = [*line.sans, "*"]
+    for i in range(0, len(line.sans), 2):
+        words[i] = f"{number + i // 2}. {words[i]}"
+    return wrapped(" ".join(words))
 
 
 def wrapped(text: str) -> list[str]:
@@ -164,6 +167,7 @@ def wrapped(text: str) -> list[str]:
     return [*lines, text[start:]]
 
 
+@lru_cache(65_536)  # most are those of the entry before
 def tag_value(text: str) -> str:
     """`text` as it may stand between the quotes of a tag: one line, `"` and `\\` escaped, no control characters."""
     return _one_line(text)[:MAX_TAG_LENGTH].replace("\\", "\\\\").replace('"', '\\"')

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from functools import lru_cache
 from pathlib import PurePath
 
 import chess
@@ -17,9 +18,14 @@ from valuerepair.candidates.replaying import plies
 
 def games_of(rows: pd.DataFrame) -> pd.Series[str]:
     """One text a game: the name of its file (without the folder, which may be spelled many ways) and its number."""
-    names = rows["source"].map(lambda source: PurePath(str(source)).name)
-    games: pd.Series[str] = names + "\n" + rows["game"].astype(str)
-    return games
+    names = [f"{file_name(source)}\n{game}" for source, game in zip(rows["source"].tolist(), rows["game"], strict=True)]
+    return pd.Series(names, rows.index, dtype=object)
+
+
+@lru_cache(4096)
+def file_name(source: object) -> str:
+    """A file's name without its folder."""
+    return PurePath(str(source)).name
 
 
 def seeded_hash(seed: int, text: str) -> int:

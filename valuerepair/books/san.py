@@ -49,7 +49,8 @@ def plain_lines(moves: Sequence[Sequence[str]], positions: Sequence[str]) -> lis
     lengths = np.array([len(line) for line in moves], np.int64)
     found: list[BookLine | None] = [None] * len(moves)
     try:
-        flat = np.fromiter((encode_move(move) for move in chain.from_iterable(moves)), np.uint16, int(lengths.sum()))
+        numbers = {move: encode_move(move) for move in set(chain.from_iterable(moves))}
+        flat = np.fromiter(map(numbers.__getitem__, chain.from_iterable(moves)), np.uint16, int(lengths.sum()))
     except ValueError:
         return found
     starts = np.cumsum(lengths) - lengths

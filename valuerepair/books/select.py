@@ -143,9 +143,9 @@ def _nothing_found(sizes: pd.Series[float], options: BookOptions) -> str:
 
 def _ordered(rows: pd.DataFrame, options: BookOptions) -> pd.DataFrame:
     """Largest disagreement first, or by a hash of seed and position: the same whatever the order of the store."""
-    tie = rows["fen"].map(lambda fen: seeded_hash(options.seed, fen))
-    first = -rows["disagreement"].abs() if options.order == "disagreement" else tie
-    ordered: pd.DataFrame = rows.iloc[np.lexsort((tie.to_numpy(), first.to_numpy()))]
+    tie = np.array([seeded_hash(options.seed, fen) for fen in rows["fen"].tolist()], np.int64)
+    first = -rows["disagreement"].abs().to_numpy() if options.order == "disagreement" else tie
+    ordered: pd.DataFrame = rows.iloc[np.lexsort((tie, first))]
     return ordered
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Hashable
-from pathlib import Path, PurePath
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
@@ -14,6 +14,7 @@ from valuerepair.books.emit import BookLine, LineWriter, epd_entry, pgn_entry, s
 from valuerepair.books.knowledge import add_knowledge
 from valuerepair.books.manifest import BookFile, Manifest, describe_file, make_manifest
 from valuerepair.books.options import BookOptions
+from valuerepair.books.rows import file_name
 from valuerepair.books.san import plain_lines
 from valuerepair.books.select import choose_rows
 from valuerepair.errors import ValueRepairError
@@ -25,6 +26,11 @@ if TYPE_CHECKING:
 MANIFEST = "manifest.json"
 _ORIGINS_SHOWN = 3
 _LINES_AT_ONCE = 5000  # so that progress shows
+# The columns that `pgn_tags`, `epd_operations` and `_entries` look at.
+_SAID = (
+    "event", "date", "white", "black", "source", "game", "ply", "net_q", "deep_q", "disagreement", "cp", "mate",
+    "book_weight", "plies_before", "parent_of", "copies",
+)  # fmt: skip
 _HOLDOUT_FILES = frozenset({"holdout.pgn", "holdout.epd"})
 
 
@@ -48,7 +54,7 @@ def write_books(
         if rows.empty:
             continue
         games = int(rows[["source", "game"]].drop_duplicates().shape[0])
-        lines, records = _lines(rows, options, on_entry), rows.to_dict("records")
+        lines, records = _lines(rows, options, on_entry), _records(rows)
         order = _entries(records)
         texts = {
             f"{name}.pgn": [pgn_entry(line, pgn_tags(row)) for line, row in zip(lines, records, strict=True)],
@@ -64,6 +70,13 @@ def write_books(
     contents[MANIFEST] = manifest.to_json().encode()
     _replace_all(Path(directory), contents)
     return manifest
+
+
+def _records(rows: pd.DataFrame) -> list[dict[Hashable, Any]]:
+    """What entries say, a row each; histories and the rest of a row are left where they are."""
+    names = [name for name in _SAID if name in rows]
+    cells = zip(*(rows[name].tolist() for name in names), strict=True)
+    return [dict(zip(names, row, strict=True)) for row in cells]
 
 
 def _entries(records: list[dict[Hashable, Any]]) -> list[int]:
@@ -156,7 +169,7 @@ def _origins(row: dict[Hashable, Any]) -> str:
 
 def _source(row: dict[Hashable, Any]) -> str:
     """File and game number, without the folder: a book may be published."""
-    return f"{PurePath(str(row['source'])).name}#{row['game']}"
+    return f"{file_name(row['source'])}#{row['game']}"
 
 
 def _text(row: dict[Hashable, Any], name: str, missing: str = "?") -> str:

@@ -54,7 +54,7 @@ def pawn_skeleton(fen: str) -> str:
 
 def signatures(fens: Sequence[str]) -> list[str]:
     """`material_signature` of each."""
-    return _named(_counts(boards(fens)))
+    return _named(_counts(fens))
 
 
 def signatures_of(placed: Boards) -> list[str]:
@@ -69,9 +69,11 @@ def skeletons(fens: Sequence[str]) -> list[str]:
 
 def men(fens: Sequence[str]) -> NDArray[np.int64]:
     """[n, 2, 6] numbers of men: the side to move's first, then the other's, in the order K, Q, R, B, N, P."""
-    counted = _counts(boards(fens))
-    whites_turn = np.array([fen.split(" ", 2)[1] == "w" for fen in fens], np.bool_)[:, None, None]
-    return np.where(whites_turn, counted, counted[:, ::-1])
+    placed = boards(fens)
+    white = np.stack([(placed == ord(man)).sum((1, 2)) for man in ORDER], 1)
+    black = np.stack([(placed == ord(man.lower())).sum((1, 2)) for man in ORDER], 1)
+    whites_turn = np.array([fen.split(" ", 2)[1] == "w" for fen in fens], np.bool_)[:, None]
+    return np.stack([np.where(whites_turn, white, black), np.where(whites_turn, black, white)], 1).astype(np.int64)
 
 
 def balances(fens: Sequence[str]) -> NDArray[np.int64]:
@@ -86,9 +88,13 @@ def balances_of(placed: Boards) -> NDArray[np.int64]:
     return np.asarray(counted[:, 0] - counted[:, 1])
 
 
-def _counts(placed: NDArray[np.uint8]) -> NDArray[np.int64]:
-    """[n, 2, 6] numbers of White's and Black's men on boards of letters [n, 8, 8], in the order K, Q, R, B, N, P."""
-    counted = [(placed == ord(man)).sum((1, 2)) for man in (*ORDER, *ORDER.lower())]
+def _counts(fens: Sequence[str]) -> NDArray[np.int64]:
+    """[n, 2, 6] numbers of White's and Black's men in the order K, Q, R, B, N, P."""
+    placements = [fen.split(" ", 1)[0] for fen in fens]
+    letters = np.frombuffer("".join(placements).encode("latin-1", "replace"), np.uint8)
+    owners = np.repeat(np.arange(len(fens)), [len(placement) for placement in placements])
+    men = (*ORDER, *ORDER.lower())
+    counted = [np.bincount(owners[letters == ord(man)], minlength=len(fens)) for man in men]
     return np.stack(counted, 1).reshape(-1, 2, len(ORDER)).astype(np.int64)
 
 
