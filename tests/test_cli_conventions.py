@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import re
 import shutil
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import click
@@ -240,11 +242,38 @@ def test_interrupted_work_ends_with_130(number: signal.Signals, folder: Path) ->
     assert (process.returncode, out, err.splitlines()[-1]) == (130, "", "vr: interrupted")
 
 
-def test_a_reader_that_goes_away_is_no_failure(folder: Path) -> None:
-    shell = f"{sys.executable} -m valuerepair export --format csv | head -n 1; echo ${{PIPESTATUS[0]}}"
-    done = subprocess.run(["bash", "-c", shell], capture_output=True, text=True, check=True)
-    assert done.stdout.splitlines()[-1] == "0"
-    assert done.stderr == ""
+def ended(words: str, out: int, err: int) -> tuple[int, bytes]:
+    """Exit code of `vr` as a process, and its standard error where `err` is a pipe."""
+    command = [sys.executable, "-m", "valuerepair", *words.split()]
+    done = subprocess.run(command, check=False, timeout=120, stdout=out, stderr=err)
+    return done.returncode, done.stderr or b""
+
+
+@pytest.fixture
+def unread() -> Iterator[int]:
+    """The end of a pipe that nobody reads."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    yield writing
+    os.close(writing)
+
+
+@pytest.mark.parametrize("words", ["--help", "config mine", "export --format csv"])
+def test_a_reader_that_goes_away_is_no_failure(words: str, folder: Path, unread: int) -> None:
+    assert ended(words, unread, subprocess.PIPE) == (0, b"")
+
+
+def test_an_error_that_nobody_reads_has_its_exit_code(folder: Path, unread: int) -> None:
+    assert ended("show --nope", subprocess.DEVNULL, unread)[0] == 2
+
+
+def test_streams_that_are_closed_lead_nowhere(folder: Path) -> None:
+    """Not into the store, which would be the next file to get the number of standard output."""
+    before = (folder / "valuerepair.db").read_bytes()
+    shell = f"{sys.executable} -m valuerepair show 1 <&- >&-"
+    done = subprocess.run(["bash", "-c", shell], capture_output=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+    assert (folder / "valuerepair.db").read_bytes() == before
 
 
 def test_the_page_lists_every_environment_variable() -> None:

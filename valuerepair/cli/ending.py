@@ -6,43 +6,69 @@ import atexit
 import os
 import signal
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 
 import click
 
 from valuerepair.errors import ValueRepairError
 
 
+class ReaderGoneError(Exception):
+    """Whoever read our output went away (`vr export | head`). No OSError: of that click would make exit code 1."""
+
+
+@contextmanager
+def reader_may_go() -> Iterator[None]:
+    """Within, an output that nobody reads any more is a `ReaderGoneError`."""
+    try:
+        yield
+    except BrokenPipeError as error:
+        raise ReaderGoneError from error
+
+
 def run(group: click.Group) -> int:
     """Runs the command line of this process; its exit code."""
+    _open_closed_streams()
     signal.signal(signal.SIGTERM, _terminate)
+    code: object
     try:
         code = group.main(prog_name="vr", standalone_mode=False)
     except click.exceptions.Exit as stop:
         code = stop.exit_code
     except click.ClickException as error:
-        click.echo(_complaint(error), err=True)
-        code = error.exit_code
+        code = _end(_complaint(error), error.exit_code)
     except ValueRepairError as error:
-        click.echo(f"vr: {error}", err=True)
-        code = error.exit_code
-    except BrokenPipeError:
-        # The reader of our output went away (`vr export | head`): nothing to say, and nothing to flush to.
+        code = _end(f"vr: {error}", error.exit_code)
+    except ReaderGoneError:
+        # There is nothing to say, and nothing to flush to.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = 0
     except (KeyboardInterrupt, click.Abort):
-        click.echo("vr: interrupted", err=True)
-        code = 130
+        code = _end("vr: interrupted", 130)
     except MemoryError:
-        click.echo("vr: out of memory; try a smaller --batch or fewer --workers", err=True)
-        code = 1
+        code = _end("vr: out of memory; try a smaller --batch or fewer --workers", 1)
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
-        click.echo(f"vr: {where}{error.strerror or error}", err=True)
-        code = 1
+        code = _end(f"vr: {where}{error.strerror or error}", 1)
     # Numba and tqdm start colorama where it is installed, and that ends with an escape sequence, NO_COLOR or not.
     if (colorama := sys.modules.get("colorama.initialise")) is not None:
         atexit.unregister(colorama.reset_all)
     return code if isinstance(code, int) else 0
+
+
+def _open_closed_streams() -> None:
+    """Streams that the caller closed (`vr stats >&-`) lead nowhere; else the next file would get their numbers."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115  # it is open as long as the process is
+
+
+def _end(line: str, code: int) -> int:
+    """Says the last line, if anybody can read it; the exit code is the same without."""
+    with suppress(OSError):
+        click.echo(line, err=True)
+    return code
 
 
 def _terminate(signum: int, frame: object) -> None:

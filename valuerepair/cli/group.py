@@ -13,6 +13,7 @@ from click.shell_completion import CompletionItem
 from valuerepair.cli import verbosity
 from valuerepair.cli.completion_values import add_completion
 from valuerepair.cli.config_values import first_name
+from valuerepair.cli.ending import reader_may_go
 
 
 class LazyGroup(click.Group):
@@ -26,6 +27,14 @@ class LazyGroup(click.Group):
         self.modules = modules or {}
         verbosity.add_options(self)
         add_completion(self)
+
+    def make_context(self, *given: Any, **named: Any) -> click.Context:
+        with reader_may_go():  # of the help
+            return super().make_context(*given, **named)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        with reader_may_go():
+            return super().invoke(ctx)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(self.modules)
