@@ -30,7 +30,10 @@ def two_workers(data: BenchData) -> Comparison:
         def run() -> float:
             name = os.path.join(folder, f"{len(os.listdir(folder))}.db")
             with Store.open(name, create=True) as store:
-                return float(mine(paths, options, store, opened.net, opened.oracle).nodes)
+                summary = mine(paths, options, store, opened.net, opened.oracle)
+            if summary.state == "interrupted":  # a signal, which ends the run and not yet the bench
+                raise KeyboardInterrupt
+            return float(summary.nodes)
 
         return run
 
