@@ -288,18 +288,22 @@ def test_the_log_of_a_store_that_is_gone_is_not_played_into_a_new_one(log: str, 
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 
-def test_a_full_disk_is_one_line_and_leaves_nothing(tmp_path: Path) -> None:
+@pytest.mark.parametrize("target", [["-o", "m.db"], ["--into", "t.db"]])
+def test_a_full_disk_is_one_line_and_leaves_nothing(target: list[str], tmp_path: Path) -> None:
     """A limit on the size of files: what SQLite then says is what it says of a full disk."""
     large_store(tmp_path / "a.db", 0, 4000)
+    before = contents(write_store(tmp_path / "t.db", [PLAIN], {}))
     code = (
         "import resource, signal, sys; signal.signal(signal.SIGXFSZ, signal.SIG_IGN); "
         "resource.setrlimit(resource.RLIMIT_FSIZE, (400_000, 400_000)); "
-        "from valuerepair.cli import main; sys.argv = ['vr', 'merge', 'a.db', '-o', 'm.db', '-q']; main()"
+        f"from valuerepair.cli import main; sys.argv = ['vr', 'merge', 'a.db', '-q', *{target}]; main()"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True)
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (1, "", 1)
-    assert "the disk is full or failing" in done.stderr
-    assert [path.name for path in tmp_path.iterdir()] == ["a.db"]
+    assert "the disk is full or failing: make room" in done.stderr
+    assert "nothing was kept" in done.stderr
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.db", "t.db"]
+    assert contents(tmp_path / "t.db") == before
 
 
 @pytest.mark.parametrize("into", [False, True])

@@ -180,10 +180,11 @@ def _merge_into(sources: Sequence[Source], into: str, merged: Merged, progress: 
         try:
             _merge(connection, sources, merged, progress, begin=lambda: None, parts=parts)
             _finish(connection, sources, merged, strict)
+            connection.execute("COMMIT")
         except BaseException:
-            connection.execute("ROLLBACK")
+            if connection.in_transaction:  # SQLite may have taken it back by itself
+                connection.execute("ROLLBACK")
             raise
-        store.commit()
         connection.execute("DETACH part")
 
 
