@@ -49,7 +49,7 @@ def make_store(path: Path, rows: Sequence[Candidate], oracle: OracleIdentity = S
     """A store in which these positions were mined."""
     with Store.open(path, create=True) as store:
         run = store.begin_run(RunRecord("first", "vr mine", {}, 0, {}))
-        ids, batch = store.add_positions(PositionBatch.from_positions([row.position for row in rows]), run)
+        ids, batch, _ = store.add_positions(PositionBatch.from_positions([row.position for row in rows]), run)
         q = np.array([row.net_q for row in rows], np.float32)
         wdl = np.stack([(1 + q) / 2, np.zeros_like(q), (1 - q) / 2], 1)
         moves = np.array([encode_move(row.net_best) if row.net_best else 0 for row in rows], np.uint16)

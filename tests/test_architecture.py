@@ -13,6 +13,7 @@ ROOT = Path(valuerepair.__file__).parent
 ROOMS = (
     "errors",
     "progress",
+    "origins",
     "positions",
     "values",
     "board",

@@ -10,7 +10,7 @@ Moves are ``from + 64 * to + 4096 * promotion`` with squares a1 = 0 .. h8 = 63 a
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cache
 from itertools import chain
@@ -18,6 +18,10 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from valuerepair.origins import Origin as Origin
+from valuerepair.origins import Origins, picked
+from valuerepair.origins import Recorded as Recorded
 
 STARTPOS_FEN = "rnbqkbnr/pppppppp/8/8/8/8/PPPPPPPP/RNBQKBNR w KQkq - 0 1"
 PROMOTIONS = ("", "n", "b", "r", "q")
@@ -58,53 +62,6 @@ def encode_moves(uci: Sequence[str]) -> Moves:
 def decode_moves(moves: Moves) -> tuple[str, ...]:
     """A uint16 move array as UCI texts."""
     return tuple(map(decode_move, moves.tolist()))
-
-
-@dataclass(frozen=True, slots=True)
-class Recorded:
-    """An evaluation of a position that its archive holds, from the side to move.
-
-    `kind` is the kind of record (`valuerepair.archives.recorded_options.KINDS`), `by` who evaluated, where that is
-    known. `cp`, `mate`, `wdl` and `q` are as in `valuerepair.deep.DeepResult`; of `depth`, `seldepth` (plies), `nodes`
-    and `time_ms` 0 says that it was not recorded. `net_q` and `net_d` are the net's own value and its probability of a
-    draw before the search, where the record has those too.
-    """
-
-    kind: str
-    cp: int | None = None
-    mate: int | None = None
-    wdl: tuple[int, int, int] | None = None
-    q: float | None = None
-    depth: int = 0
-    seldepth: int = 0
-    nodes: int = 0
-    time_ms: int = 0
-    best_move: str | None = None
-    pv: tuple[str, ...] = ()
-    net_q: float | None = None
-    net_d: float | None = None
-    by: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Origin:
-    """Where a position was found.
-
-    `source` is the file as the user named it, `game` the 1-based number of the game (or line) in it, `offset` the
-    byte at which it begins in the decompressed stream. `played` is the move made there (UCI), `result` the game's
-    (``1-0``, ``0-1``, ``1/2-1/2`` or ``*``). A `recorded` evaluation is None where there is none; its centipawns or
-    moves to mate are in `eval_cp` or `eval_mate` too.
-    """
-
-    source: str = ""
-    game: int = 0
-    offset: int = 0
-    headers: Mapping[str, str] = field(default_factory=dict)
-    played: str | None = None
-    result: str | None = None
-    eval_cp: int | None = None
-    eval_mate: int | None = None
-    recorded: Recorded | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +106,7 @@ class PositionBatch:
     | ply           | int32[n]                                                      |
     | key           | uint64[n]                                                     |
     | history_known | bool[n]                                                       |
-    | origin        | list[Origin], n                                               |
+    | origin        | Sequence[Origin], n: a list, or columns (`Origins`)           |
     """
 
     fen: list[str]
@@ -159,7 +116,7 @@ class PositionBatch:
     ply: NDArray[np.int32]
     key: NDArray[np.uint64]
     history_known: NDArray[np.bool_]
-    origin: list[Origin]
+    origin: Sequence[Origin]
 
     def __len__(self) -> int:
         return len(self.fen)
@@ -178,22 +135,27 @@ class PositionBatch:
     def __iter__(self) -> Iterator[Position]:
         return (self[i] for i in range(len(self)))
 
+    @property
+    def origins(self) -> Origins:
+        """The origins as columns."""
+        return Origins.of(self.origin)
+
     def take(self, rows: Sequence[int] | NDArray[np.int64]) -> PositionBatch:
         """The given rows, in the given order."""
         index = np.asarray(rows, np.int64)
-        lengths = self.offsets[index + 1] - self.offsets[index]
-        offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
-        pieces = [self.moves[self.offsets[i] : self.offsets[i + 1]] for i in index]
-        picked = index.tolist()
+        if len(index) == len(self) and (index == np.arange(len(self))).all():
+            return self
+        begin, end = self.offsets[index], self.offsets[index + 1]
+        pieces = [self.moves[a:b] for a, b in zip(begin.tolist(), end.tolist(), strict=True)]
         return PositionBatch(
-            [self.fen[i] for i in picked],
-            [self.start_fen[i] for i in picked],
+            picked(self.fen, index),
+            picked(self.start_fen, index),
             np.concatenate(pieces) if pieces else np.empty(0, np.uint16),
-            offsets,
+            np.concatenate([[0], np.cumsum(end - begin)]).astype(np.int64),
             self.ply[index],
             self.key[index],
             self.history_known[index],
-            [self.origin[i] for i in picked],
+            self.origin.take(index) if isinstance(self.origin, Origins) else picked(self.origin, index),
         )
 
     @staticmethod
@@ -221,7 +183,10 @@ class PositionBatch:
         joined: dict[str, Any] = {}
         for column in (f.name for f in fields(PositionBatch)):
             parts = [getattr(b, column) for b in batches]
-            joined[column] = list(chain(*parts)) if isinstance(parts[0], list) else np.concatenate(parts)
+            if all(isinstance(part, Origins) for part in parts):
+                joined[column] = Origins.concat(parts)
+            else:
+                joined[column] = np.concatenate(parts) if isinstance(parts[0], np.ndarray) else list(chain(*parts))
         lengths = np.concatenate([np.diff(b.offsets) for b in batches])
         joined["offsets"] = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
         return PositionBatch(**joined)

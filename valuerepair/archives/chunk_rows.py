@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, overload
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +20,8 @@ from valuerepair.archives.recorded_options import CHUNKS, RecordedOptions
 from valuerepair.archives.rows import Rows, cuts_of
 from valuerepair.archives.select import game_hashes, lowest_of_each, ply_priorities
 from valuerepair.archives.sieve import Sieve
-from valuerepair.positions import STARTPOS_FEN, Recorded, decode_move
+from valuerepair.origins import QColumns
+from valuerepair.positions import STARTPOS_FEN, decode_move
 
 Index = NDArray[np.int64]
 Facts = NDArray[np.void]  # of v6.FACTS
@@ -188,7 +189,7 @@ def draw(chunks: Sequence[Chunk], options: SampleOptions, rows: Rows) -> None:
     rows.results = [chunks[c].result for c in chunk]
     rows.starts = {g: fen for g, fen in enumerate(board.fens(decoded.starts[starts])) if fen != STARTPOS_FEN}
     rows.history_known = (rows.end > rows.begin) | ~np.isin(rows.game, np.array(list(rows.starts), np.int64))
-    rows.recorded = _Values(decoded, at)
+    rows.recorded = _values(decoded, at)
 
 
 def _eligible(decoded: _Decoded, options: SampleOptions, rows: Rows) -> Index:
@@ -237,39 +238,17 @@ def _keep_recorded(sieve: _Records, wanted: RecordedOptions) -> None:
         sieve.keep(enough, f"evaluation of fewer than {wanted.min_nodes:,} nodes")
 
 
-class _Values(Sequence[Recorded]):
-    """The evaluations of rows, made when they are asked for: those of most rows never are."""
-
-    def __init__(self, decoded: _Decoded, at: Index) -> None:
-        self._facts = decoded.facts[at]
-        self._best = decoded.move(at, "best_idx")
-
-    def __len__(self) -> int:
-        return len(self._facts)
-
-    @overload
-    def __getitem__(self, i: int) -> Recorded: ...
-    @overload
-    def __getitem__(self, i: slice) -> Sequence[Recorded]: ...
-    def __getitem__(self, i: int | slice) -> Recorded | Sequence[Recorded]:
-        if isinstance(i, slice):
-            return [self[j] for j in range(*i.indices(len(self)))]
-        record, move = self._facts[i], int(self._best[i])
-        best = None if move == chunk_boards.NO_MOVE else decode_move(move)
-        q, d = min(max(float(record["best_q"]), -1.0), 1.0), float(record["best_d"])
-        return Recorded(
-            CHUNKS,
-            wdl=per_mille(q, d),
-            q=q,
-            nodes=int(record["visits"]),
-            best_move=best,
-            pv=(best,) if best else (),
-            net_q=float(record["orig_q"]),
-            net_d=float(record["orig_d"]),
-        )
+def _values(decoded: _Decoded, at: Index) -> QColumns:
+    """The evaluations of rows."""
+    facts = decoded.facts[at]
+    q, d = np.clip(facts["best_q"].astype(np.float64), -1.0, 1.0), facts["best_d"].astype(np.float64)
+    moves = decoded.move(at, "best_idx").tolist()
+    best = [None if move == chunk_boards.NO_MOVE else decode_move(move) for move in moves]
+    nodes = facts["visits"].astype(np.int64)
+    return QColumns(CHUNKS, q, per_mille(q, d), nodes, best, facts["orig_q"], facts["orig_d"])
 
 
-def per_mille(q: float, d: float) -> tuple[int, int, int]:
-    """Win, draw and loss of q = w - l and d, in whole per mille that add up to 1000."""
-    win, loss = (round(1000 * min(max((1 - d + side * q) / 2, 0.0), 1.0)) for side in (1, -1))
-    return win, 1000 - win - loss, loss
+def per_mille(q: NDArray[np.float64], d: NDArray[np.float64]) -> Index:
+    """[n, 3] win, draw and loss of q = w - l and d, in whole per mille that add up to 1000; 0, 1000, 0 of NaN."""
+    win, loss = (np.rint(1000 * np.clip(np.nan_to_num((1 - d + side * q) / 2), 0.0, 1.0)) for side in (1, -1))
+    return np.stack([win, 1000 - win - loss, loss], 1).astype(np.int64)

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from valuerepair import board
 from valuerepair.archives.open import Source
 from valuerepair.archives.report import ReadReport
-from valuerepair.positions import STARTPOS_FEN, Origin, PositionBatch, Recorded, decode_move
+from valuerepair.origins import Game, Origins, QColumns, Recorded, picked
+from valuerepair.positions import STARTPOS_FEN, PositionBatch, decode_move
 
 Index = NDArray[np.int64]
 
@@ -89,19 +90,22 @@ class Rows:
             self.ply[index],
             self.keys[index],
             np.full(len(index), not self.bare) if self.history_known is None else self.history_known[index],
-            self._origins(index.tolist(), games),
+            self._origins(index, games),
         )
 
-    def _origins(self, index: list[int], games: list[int]) -> list[Origin]:
-        played = [None] * len(index) if self.played is None else [decode_move(m) for m in self.played[index].tolist()]
-        recorded = [None] * len(index) if self.recorded is None else [self.recorded[i] for i in index]
-        return [self._origin(g, move, found) for g, move, found in zip(games, played, recorded, strict=True)]
+    def _origins(self, index: Index, games: list[int]) -> Origins:
+        known = {g: self._game(g) for g in dict.fromkeys(games)}
+        played: list[str | None] = [None] * len(index)
+        if self.played is not None:
+            played = [decode_move(m) for m in self.played[index].tolist()]
+        recorded = self.recorded
+        if recorded is not None:
+            recorded = recorded.take(index) if isinstance(recorded, QColumns) else picked(recorded, index)
+        return Origins.found([known[g] for g in games], played, recorded)
 
-    def _origin(self, g: int, move: str | None, found: Recorded | None) -> Origin:
-        cp, mate = (None, None) if found is None else (found.cp, found.mate)
+    def _game(self, g: int) -> Game:
         source = self.sources[g] if self.sources else self.source
-        number, offset = self.numbers[g], self.offsets[g]
-        return Origin(source.name, number, offset, self.headers[g], move, self.results[g], cp, mate, found)
+        return Game(source.name, self.numbers[g], self.offsets[g], self.headers[g], self.results[g])
 
 
 def cuts_of(lengths: Sequence[int]) -> Index:

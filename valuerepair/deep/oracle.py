@@ -147,6 +147,9 @@ class Elastic(Protocol):
     def capacity(self) -> int: ...
 
 
-def capacity_of(oracle: Oracle) -> int:
-    """Searches worth having submitted at once."""
-    return oracle.capacity if isinstance(oracle, Elastic) else 2 * oracle.workers
+def capacity_of(oracle: Oracle) -> Callable[[], int]:
+    """Says, whenever it is called, how many searches are worth having submitted at once."""
+    if isinstance(oracle, Elastic):  # asked once: of a protocol that is slow
+        elastic = oracle
+        return lambda: elastic.capacity
+    return lambda: 2 * oracle.workers

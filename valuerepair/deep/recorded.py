@@ -13,6 +13,7 @@ from concurrent.futures import Future
 from types import TracebackType
 
 import numpy as np
+from numpy.typing import NDArray
 
 from valuerepair.archives.detect import Found, depth_of, detect
 from valuerepair.archives.recorded_options import CHUNKS, DUMP, EPD, EVAL, KINDS, VIEWS, RecordedOptions
@@ -20,10 +21,13 @@ from valuerepair.deep.oracle import DeepFailure, DeepOutcome, DeepResult, Oracle
 from valuerepair.deep.spec import DeepSpec
 from valuerepair.errors import UsageError
 from valuerepair.nets import NetIdentity, NetValues
-from valuerepair.positions import Position, PositionBatch, Recorded
+from valuerepair.origins import QColumns, Recorded
+from valuerepair.positions import Position, PositionBatch
+from valuerepair.store.rows import DeepColumns
 
 KIND = "recorded"
 AT_ONCE = 256
+NONE_THERE = DeepFailure("no recorded evaluation", 0)
 
 
 class RecordedOracle:
@@ -39,10 +43,18 @@ class RecordedOracle:
         future: Future[DeepOutcome] = Future()
         recorded = position.origin.recorded
         if recorded is None or recorded.kind != self._kind:
-            future.set_result(DeepFailure("no recorded evaluation", 0))
+            future.set_result(NONE_THERE)
         else:
             future.set_result(result_of(recorded))
         return future
+
+    def outcomes(self, batch: PositionBatch) -> tuple[NDArray[np.int64], DeepColumns]:
+        """The rows that have an evaluation of this kind, and these as `submit` would give them."""
+        recorded = batch.origins.recorded
+        if isinstance(recorded, QColumns) and recorded.kind == self._kind:
+            return np.arange(len(batch)), _columns_of(recorded)
+        found = [(i, r) for i, r in enumerate(recorded or ()) if r is not None and r.kind == self._kind]
+        return np.array([i for i, _ in found], np.int64), DeepColumns.of([result_of(r) for _, r in found])
 
     def close(self, *, cancel: bool = False) -> None:
         """Nothing is open."""
@@ -68,9 +80,13 @@ class RecordedNet:
 
     def evaluate(self, batch: PositionBatch) -> NetValues:
         """The values that came with the positions; NaN for what a record does not say, 0 for the best move."""
-        recorded = [origin.recorded or Recorded(CHUNKS) for origin in batch.origin]
-        q = np.array([np.nan if r.net_q is None else r.net_q for r in recorded], np.float32)
-        d = np.array([np.nan if r.net_d is None else r.net_d for r in recorded], np.float32)
+        recorded = batch.origins.recorded
+        if isinstance(recorded, QColumns):
+            q, d = recorded.net_q, recorded.net_d
+        else:
+            known = [r or Recorded(CHUNKS) for r in recorded or [None] * len(batch)]
+            q = np.array([np.nan if r.net_q is None else r.net_q for r in known], np.float32)
+            d = np.array([np.nan if r.net_d is None else r.net_d for r in known], np.float32)
         nothing = np.full(len(batch), np.nan, np.float32)
         wdl = np.stack([(1 - d + q) / 2, d, (1 - d - q) / 2], 1)
         return NetValues(q, wdl, np.zeros(len(batch), np.uint16), nothing, nothing, nothing)
@@ -89,6 +105,16 @@ def result_of(recorded: Recorded) -> DeepResult:
         time_ms=recorded.time_ms,
         best_move=recorded.best_move,
         pv=recorded.pv,
+    )
+
+
+def _columns_of(found: QColumns) -> DeepColumns:
+    """Many at once of what `result_of` gives of one."""
+    nothing, zeros = [None] * len(found), [0] * len(found)
+    win, draw, loss = found.wdl.T.tolist() if len(found) else ([], [], [])
+    q, nodes, best = found.q.tolist(), found.nodes.tolist(), found.best_move
+    return DeepColumns(
+        nothing, nothing, win, draw, loss, q, zeros, zeros, nodes, zeros, best, [move or "" for move in best]
     )
 
 

@@ -15,13 +15,15 @@ from numpy.typing import NDArray
 
 from valuerepair import values
 from valuerepair.deep.oracle import OWN_Q, Climb, ClimbOutcome, DeepFailure, capacity_of
-from valuerepair.deep.spec import RECORDED
+from valuerepair.deep.recorded import RecordedNet, RecordedOracle
 from valuerepair.errors import ValueRepairError
+from valuerepair.mining.earlier import Earlier
 from valuerepair.mining.ending import closing_remarks, keep_priors
 from valuerepair.mining.failures import Failures, NetFailures
 from valuerepair.mining.options import Evaluator, MineOptions, recorded_options, run_identity, versions_of
 from valuerepair.mining.outlook import TICK_S, Outlook
 from valuerepair.mining.recorded import has_own_q
+from valuerepair.mining.recording import Recordings
 from valuerepair.mining.screening import Ladder
 from valuerepair.mining.summary import MineSummary, nothing_sampled, resume_line
 from valuerepair.mining.tally import Met, Pairs, Tally, numbers
@@ -36,10 +38,10 @@ from valuerepair.mining.workers import (
     Woken,
     net_line,
 )
-from valuerepair.positions import Position
+from valuerepair.positions import Position, PositionBatch
 from valuerepair.progress import Interruptions, Progress
 from valuerepair.store import Store
-from valuerepair.store.rows import Known, Run, RunRecord
+from valuerepair.store.rows import Run, RunRecord
 from valuerepair.store.screening import forget_passage, settle
 
 if TYPE_CHECKING:
@@ -72,7 +74,8 @@ def mine(
     what reading, the store and the oracle raise; what was scored until then is kept.
     """
     recorded = recorded_options(options.sample)
-    with Reader(paths, options.sample) as reader:  # it samples from now on
+    whole = isinstance(net, RecordedNet) and options.limit is None
+    with Reader(paths, options.sample, whole=whole) as reader:  # it samples from now on
         identity = run_identity(paths, recorded, net, oracle.identity)
         run = store.begin_run(RunRecord(identity, options.command, recorded, options.sample.seed, versions_of(net)))
         store.commit()
@@ -116,7 +119,6 @@ class _Pipeline:
         self._net_id = store.add_net(net.identity, net.history_fill)
         self._oracle_id = store.add_oracle(oracle.identity)
         self.pair = self._net_id, self._oracle_id
-        self._recorded = oracle.identity.kind == RECORDED  # nothing is searched
         self._reader, self._events = reader, reader.events
         self._ladder, search = None, None
         if options.screen is not None:
@@ -131,12 +133,24 @@ class _Pipeline:
         self._signals: dict[int, NDArray[np.float64]] = {}
         self._searching: dict[int, Future[DeepOutcome] | Future[ClimbOutcome]] = {}
         self._pairs = Pairs(self._tally)
+        self._recorded: Recordings | None = None
+        if isinstance(oracle, RecordedOracle):  # nothing is searched
+            self._recorded = Recordings(store, oracle, self._oracle_id, run, self._pairs, self._take_failure)
+        self._capacity = capacity_of(oracle)
         self._asked, self._in_net, self._refit_at, self._reading = False, 0, 0, True
         self._read_error: Exception | None = None
         self._met = Met()
         self._failures = Failures(oracle.identity.label)
         self._net_failures = NetFailures(store, net.identity, self._oracle_id, run)
-        self._sampled = self._earlier = self._cut = self._cut_before = self._submitted = self._done = self._nodes = 0
+        self._earlier = Earlier(
+            store,
+            self.pair,
+            self._pairs,
+            (self._failures, self._net_failures),
+            retry_failed=options.retry_failed,
+            screening=self._ladder is not None,
+        )
+        self._sampled = self._cut = self._submitted = self._done = self._nodes = 0
         self.interruptions = Interruptions(lambda: self._events.put(Woken()))
         self._started = time.monotonic()
 
@@ -189,7 +203,7 @@ class _Pipeline:
 
     def _feed(self) -> None:
         """Keeps the engines busy, and asks for a chunk when few positions wait for them."""
-        capacity = capacity_of(self._oracle)
+        capacity = self._capacity()
         while self._waiting and len(self._searching) < capacity and not self._limit_reached:
             if self._ladder is not None and not self._ladder.ready(len(self._searching)):
                 break
@@ -237,50 +251,36 @@ class _Pipeline:
         What is scored, cut or has failed before is only counted. With a ladder the net, and its signals, come first.
         """
         self._asked = False
-        ids, batch = self._store.add_positions(event.batch, self._run)
-        rows = [i for i, position_id in enumerate(ids.tolist()) if self._met.first(position_id)]
-        ids, batch = ids[rows], batch.take(rows)
+        ids, batch, new = self._store.add_positions(event.batch, self._run)
+        rows = self._met.first(ids)
+        ids, batch, new = ids[rows], batch.take(rows), new[rows]
         self._sampled += len(ids)
         cut: set[int] = set()
         if self._ladder is not None:
             cut = self._ladder.cut_before(ids)
-        elif not self._recorded:  # all that was cut is searched now
+        elif self._recorded is None:  # all that was cut is searched now
             settle(self._store, self._oracle_id, ids)
-        fresh, lost = [], {} if self._options.retry_failed else self._net_failures.earlier(ids)
-        for i, known in enumerate(self._store.known(ids, self._net_id, self._oracle_id)):
-            position_id = int(ids[i])
-            if known.net_q is None and position_id in lost:
-                self._net_failures.skip()
-                continue
-            wanted = self._is_wanted(position_id, known, position_id in cut)
-            if known.net_q is None or (wanted and self._ladder is not None):
-                fresh.append(i)
-            if known.deep is not None:
-                self._pairs.add_deep(position_id, known.deep, known.weight)
-            elif wanted and self._ladder is not None:
-                self._to_screen[position_id] = batch[i]
-            elif wanted:
-                self._waiting.append((position_id, batch[i]))
-            else:
-                continue
-            if known.net_q is not None:
-                self._pairs.add_net(position_id, known.net_q)
-        if fresh:
-            self._in_net += 1
-            self._evaluator.submit(ids[fresh], batch.take(fresh))
-
-    def _is_wanted(self, position_id: int, known: Known, cut: bool) -> bool:
-        """Whether a position is to be searched; counts what was done before."""
-        if known.deep is not None:
-            self._earlier += 1
-        elif known.failure is not None and not self._options.retry_failed:
-            self._failures.add_earlier(known.failure)
-        elif cut:
-            self._cut += 1
-            self._cut_before += 1
+        fresh, wanted = self._earlier.take(ids, new, cut)
+        if self._recorded is not None:
+            self._take_recorded(ids[wanted], batch.take(np.flatnonzero(wanted)))
         else:
-            return True
-        return False
+            queued = ((int(ids[i]), batch[i]) for i in np.flatnonzero(wanted).tolist())
+            (self._waiting.extend if self._ladder is None else self._to_screen.update)(queued)
+        if fresh.any():
+            self._in_net += 1
+            self._evaluator.submit(ids[fresh], batch.take(np.flatnonzero(fresh)))
+
+    def _take_recorded(self, ids: NDArray[np.int64], batch: PositionBatch) -> None:
+        """Takes the evaluations that positions bring along; those beyond the limit are left waiting."""
+        assert self._recorded is not None
+        count = round(min(len(ids), max(self._allowed, 0)))
+        self._waiting += ((int(ids[i]), batch[i]) for i in range(count, len(ids)))
+        self._recorded.take(ids[:count], batch.take(np.arange(count)))
+        self._submitted += count
+        self._done += count
+        self._progress.advance(count)
+        if self._any_scored:
+            self._failures.record(self._store, self._oracle_id, self._run)
 
     def _take_values(self, event: Evaluated) -> None:
         self._in_net -= 1
@@ -288,8 +288,9 @@ class _Pipeline:
         self._net_failures.take(event.ids, event.failed)
         for position_id in event.failed:
             self._drop_without_net(position_id)
-        for i, (position_id, net_q) in enumerate(zip(event.ids.tolist(), event.values.q.tolist(), strict=True)):
-            self._pairs.add_net(position_id, net_q)
+        position_ids = event.ids.tolist()
+        self._pairs.add_net_all(position_ids, event.values.q.tolist())
+        for i, position_id in enumerate(position_ids if self._to_screen else ()):
             position = self._to_screen.pop(position_id, None)
             if position is not None and event.signals is not None:
                 self._signals[position_id] = event.signals[i]
@@ -318,9 +319,8 @@ class _Pipeline:
         else:
             self._store.add_deep(event.id, self._oracle_id, outcome, self._run)
             self._pairs.add_deep(event.id, numbers(outcome))
-            if not self._recorded:
-                forget_passage(self._store, self._oracle_id, event.id)
-                self._nodes += outcome.nodes
+            forget_passage(self._store, self._oracle_id, event.id)
+            self._nodes += outcome.nodes
         if self._any_scored:
             self._failures.record(self._store, self._oracle_id, self._run)
 
@@ -370,10 +370,10 @@ class _Pipeline:
             report=self._reader.report,
             sampled=max(self._sampled, self._reader.report.positions),  # the sampler is ahead where a run was stopped
             scored=len(self._tally),
-            earlier=self._earlier,
-            cut=self._cut,
+            earlier=self._earlier.scored,
+            cut=self._cut + self._earlier.cut,
             failed=self._failures.count + self._net_failures.count,
-            candidates=self._tally.candidates(alpha.value, self._cut),
+            candidates=self._tally.candidates(alpha.value, self._cut + self._earlier.cut),
             threshold=self._options.threshold,
             alpha=alpha,
             q_from=self._options.q_from,
@@ -384,7 +384,7 @@ class _Pipeline:
             own_q=self._oracle.identity.kind in OWN_Q or has_own_q(self._oracle.identity),
             nodes=self._nodes,
             seconds=time.monotonic() - self._started,
-            recorded=self._recorded,
+            recorded=self._recorded is not None,
             remarks=closing_remarks(self._store, *self.pair, self._oracle.identity, self._run, self._options),
         )
 
@@ -396,5 +396,5 @@ class _Pipeline:
             self._alpha = self._store.alpha(self._net_id, self._oracle_id, self._options.alpha)
             self._refit_at = len(self._tally) + max(50, len(self._tally) // 2)
         candidates = self._tally.candidates(self._alpha.value).count if len(self._tally) else None
-        before = self._earlier + self._cut_before + self._failures.earlier + self._net_failures.known
+        before = self._earlier.scored + self._earlier.cut + self._failures.earlier + self._net_failures.known
         self._outlook.show(candidates, self._nodes, before, self._done + len(self._searching), reading=self._reading)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from array import array
+from collections.abc import Iterable, Sequence
 from typing import Literal, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from valuerepair import values
 from valuerepair.store.rates import Rate, WeightedCount
@@ -42,6 +44,12 @@ class Tally:
         """Adds one scored position; with screening it stands for `weight` of them."""
         self._rows.extend((weight, net_q))
         self._rows.extend(_NOTHING if value is None else value for value in deep)
+
+    def add_all(self, net_q: Sequence[float], deep: Sequence[Deep]) -> None:
+        """Adds scored positions that stand for themselves."""
+        rows = np.ones((len(deep), _COLUMNS))
+        rows[:, 1], rows[:, 2:] = net_q, np.array(deep, np.float64).reshape(-1, _COLUMNS - 2)
+        self._rows.frombytes(rows.tobytes())
 
     def candidates(self, alpha: float, cut: int = 0) -> Rate:
         """Candidates among the positions that have a Q, at this alpha; those that stand for more do for `cut` too."""
@@ -89,6 +97,31 @@ class Pairs:
         else:
             self._tally.add(net_q, deep, weight)
 
+    def add_net_all(self, position_ids: Sequence[int], net_q: Sequence[float]) -> None:
+        """Adds the net's values of many positions."""
+        if not self._deep:
+            self._net.update(zip(position_ids, net_q, strict=True))
+            return
+        scored: list[tuple[float, Deep]] = []
+        for position_id, q in zip(position_ids, net_q, strict=True):
+            found = self._deep.pop(position_id, None)
+            if found is None:
+                self._net[position_id] = q
+            elif found[1] == 1:
+                scored.append((q, found[0]))
+            else:
+                self._tally.add(q, *found)
+        if scored:
+            self._tally.add_all(*zip(*scored, strict=True))
+
+    def add_deep_all(self, position_ids: Sequence[int], deep: Iterable[Deep]) -> None:
+        """Adds the deep values of many positions, each of which stands for itself."""
+        if self._net or self._without:
+            for position_id, value in zip(position_ids, deep, strict=True):
+                self.add_deep(position_id, value)
+        else:
+            self._deep.update(zip(position_ids, ((value, 1.0) for value in deep), strict=True))
+
     def drop(self, position_id: int) -> None:
         """Forgets a position that gets no deep value."""
         self._net.pop(position_id, None)
@@ -103,12 +136,14 @@ class Met:
     """The positions that a run has met. One byte a position of the store."""
 
     def __init__(self) -> None:
-        self._seen = bytearray()
+        self._seen = np.zeros(_MORE, np.bool_)
 
-    def first(self, position_id: int) -> bool:
-        """Whether the run meets a position for the first time."""
-        if position_id >= len(self._seen):
-            self._seen.extend(bytes(position_id - len(self._seen) + _MORE))
-        first = not self._seen[position_id]
-        self._seen[position_id] = 1
-        return first
+    def first(self, position_ids: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The rows of [n] positions that the run meets for the first time, in their order."""
+        room = int(position_ids.max(initial=0)) + 1
+        if room > len(self._seen):
+            self._seen = np.concatenate([self._seen, np.zeros(max(room, len(self._seen)), np.bool_)])
+        rows = np.sort(np.unique(position_ids, return_index=True)[1])
+        rows = rows[~self._seen[position_ids[rows]]]
+        self._seen[position_ids[rows]] = True
+        return rows

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from valuerepair.archives import ReadReport, SampleOptions, sample
+from valuerepair.deep.recorded import RecordedNet
 from valuerepair.mining.options import Evaluator
 from valuerepair.nets import NetValues
 from valuerepair.positions import PositionBatch
@@ -85,9 +86,10 @@ Events: TypeAlias = "SimpleQueue[Event]"
 class Reader(threading.Thread):
     """Samples archives within its context, and puts one chunk into `events` for each `ask`: no more is read ahead."""
 
-    def __init__(self, paths: Sequence[str], options: SampleOptions) -> None:
+    def __init__(self, paths: Sequence[str], options: SampleOptions, *, whole: bool = False) -> None:
+        """With `whole` chunks are as large as they come: where no net would have them small."""
         super().__init__(name="mine-reader", daemon=True)
-        self.paths = paths
+        self.paths, self._whole = paths, whole
         self.events: SimpleQueue[Event] = SimpleQueue()
         self.report = ReadReport()
         self.bytes_read = 0  # of the files as they lie on the disk
@@ -117,6 +119,8 @@ class Reader(threading.Thread):
             with closing(batches):
                 size = FIRST_CHUNK_ROWS
                 for batch in batches:
+                    if self._whole:
+                        size = len(batch)
                     begin = 0
                     while begin < len(batch):
                         if not self._wait():
@@ -124,7 +128,7 @@ class Reader(threading.Thread):
                         rows = np.arange(begin, min(begin + size, len(batch)))
                         self.events.put(Sampled(batch.take(rows)))
                         begin += len(rows)
-                        size = min(2 * size, CHUNK_ROWS)
+                        size = min(2 * size, CHUNK_ROWS) if not self._whole else len(batch)
         except Exception as error:
             self.events.put(ReadingEnded(error))
         else:
@@ -171,6 +175,8 @@ def net_line(net: Evaluator, events: Events, search: int | None) -> NetLine:
     """The line to a net, here or elsewhere. With `search` not None signals are read too (see `FarNet.answer`)."""
     if isinstance(net, FarNet):
         return FarLine(net, events, search)
+    if isinstance(net, RecordedNet):
+        return AtHand(net, events)
     from valuerepair.deep.signals import SignalReader
 
     return NetThread(net, events, None if search is None else SignalReader(net, search))
@@ -207,6 +213,25 @@ class NetThread(threading.Thread):
                 self._events.put(NetBroke(error))
                 return
             self._events.put(Evaluated(*job, values, signals))
+
+
+class AtHand:
+    """Values that positions bring along: `submit` answers at once, in the writer's own thread."""
+
+    at_once = 2
+
+    def __init__(self, net: RecordedNet, events: Events) -> None:
+        self._net, self._events = net, events
+
+    def submit(self, ids: NDArray[np.int64], batch: PositionBatch) -> None:
+        """Puts the `Evaluated` event."""
+        self._events.put(Evaluated(ids, batch, self._net.evaluate(batch)))
+
+    def __enter__(self) -> AtHand:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        """Nothing is open."""
 
 
 class FarLine:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
+from itertools import pairwise
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from valuerepair.positions import Origin, PositionBatch
+from valuerepair.origins import Game
+from valuerepair.positions import PositionBatch
 from valuerepair.store.phases import PHASES, boards, phases, piece_counts
 
 # Stages of a deep value. FULL is the whole search of the oracle; a number, as text, is a rung of the screening ladder,
@@ -92,10 +94,13 @@ class Run:
 
 
 class Admission(NamedTuple):
-    """Positions as the store has them: their ids [n] and the batch, with the history that the store keeps of each."""
+    """Positions as the store has them: their ids [n], the batch, with the history that the store keeps of each, and
+    bool[n], whether the store has them since now: of those it knows nothing else.
+    """
 
     ids: NDArray[np.int64]
     batch: PositionBatch
+    fresh: NDArray[np.bool_]
 
 
 class Known(NamedTuple):
@@ -107,6 +112,33 @@ class Known(NamedTuple):
     deep: tuple[float | None, float | None, float | None, float | None, float | None, float | None] | None
     failure: str | None
     weight: float = 1.0
+
+
+class DeepColumns(NamedTuple):
+    """n outcomes of deep searches, each column a list of n as in `DeepScore`, `pv` with blanks between the moves."""
+
+    cp: Sequence[int | None]
+    mate: Sequence[int | None]
+    win: Sequence[int | None]
+    draw: Sequence[int | None]
+    loss: Sequence[int | None]
+    q: Sequence[float | None]
+    depth: Sequence[int]
+    seldepth: Sequence[int]
+    nodes: Sequence[int]
+    time_ms: Sequence[int]
+    best_move: Sequence[str | None]
+    pv: Sequence[str]
+
+    @staticmethod
+    def of(scores: Sequence[DeepScore]) -> DeepColumns:
+        """The columns of any outcomes."""
+        rows = [
+            (s.cp, s.mate, *(s.wdl or (None,) * 3), s.q, s.depth, s.seldepth, s.nodes, s.time_ms, s.best_move,
+             " ".join(s.pv))
+            for s in scores
+        ]  # fmt: skip
+        return DeepColumns(*(list(column) for column in (zip(*rows, strict=True) if rows else [()] * 12)))
 
 
 def signed(keys: NDArray[np.uint64]) -> list[int]:
@@ -131,55 +163,51 @@ def json_text(value: object) -> str:
 
 
 def game_row(
-    origin: Origin,
+    game: Game,
 ) -> tuple[str, int, int, int, str | None, str | None, str | None, str | None, str | None, str]:
-    """source, number, digest, byte offset, white, black, event, date, result, headers of the position's game."""
-    headers = dict(origin.headers)
+    """source, number, digest, byte offset, white, black, event, date, result, headers of a game."""
+    headers = dict(game.headers)
     text = json_text(headers)
-    digest = hashlib.sha256(f"{origin.offset}\n{text}".encode()).digest()[:8]
+    digest = hashlib.sha256(f"{game.offset}\n{text}".encode()).digest()[:8]
     return (
-        origin.source,
-        origin.game,
+        game.source,
+        game.number,
         int.from_bytes(digest, "big", signed=True),
-        origin.offset,
+        game.offset,
         headers.get("White"),
         headers.get("Black"),
         headers.get("Event"),
         headers.get("Date") or headers.get("UTCDate"),
-        origin.result or headers.get("Result"),
+        game.result or headers.get("Result"),
         text,
     )
 
 
 def position_rows(
-    batch: PositionBatch, run_id: int, game_id: Callable[[tuple[Any, ...]], int]
+    batch: PositionBatch, ids: Sequence[int], games: Sequence[int], run_id: int
 ) -> Iterator[tuple[Any, ...]]:
-    """The rows of the table of positions, in the order of its columns after id; `game_id` numbers a `game_row`."""
-    men = boards(batch.fen)
-    phase, pieces = phases(men).tolist(), piece_counts(men).tolist()
-    keys, moves = signed(batch.key), batch.moves.astype("<u2")
-    game: tuple[Any, ...] = ()
-    number = 0
-    for i, origin in enumerate(batch.origin):
-        # Positions of one game lie together in a batch.
-        if (row := game_row(origin)) != game:
-            game, number = row, game_id(row)
-        yield (
-            keys[i],
-            batch.fen[i],
-            batch.start_fen[i],
-            moves[batch.offsets[i] : batch.offsets[i + 1]].tobytes(),
-            int(batch.history_known[i]),
-            int(batch.ply[i]),
-            batch.fen[i].split(" ", 2)[1],
-            PHASES[phase[i]],
-            pieces[i],
-            number,
-            origin.played,
-            origin.eval_cp,
-            origin.eval_mate,
-            run_id,
-        )
+    """The rows of the table of positions with these numbers, in the order of its columns; `games` are theirs."""
+    men, n = boards(batch.fen), len(batch)
+    data, cuts = batch.moves.astype("<u2").tobytes(), (2 * batch.offsets).tolist()
+    origins, none = batch.origins, [None] * n
+    return zip(
+        ids,
+        signed(batch.key),
+        batch.fen,
+        batch.start_fen,
+        [data[a:b] for a, b in pairwise(cuts)],
+        batch.history_known.astype(np.int64).tolist(),
+        batch.ply.tolist(),
+        [fen.split(" ", 2)[1] for fen in batch.fen],
+        [PHASES[phase] for phase in phases(men).tolist()],
+        piece_counts(men).tolist(),
+        games,
+        origins.played,
+        none if origins.cp is None else origins.cp,
+        none if origins.mate is None else origins.mate,
+        [run_id] * n,
+        strict=True,
+    )
 
 
 def now() -> str:

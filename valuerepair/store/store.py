@@ -17,12 +17,14 @@ from numpy.typing import NDArray
 from valuerepair import values
 from valuerepair.positions import PositionBatch
 from valuerepair.store import queries
+from valuerepair.store.admission import admit
 from valuerepair.store.connect import cell_errors, check_file, connect, store_errors, upgrade
 from valuerepair.store.locking import WriteLock
 from valuerepair.store.queries import QFrom
 from valuerepair.store.rows import (
     FULL,
     Admission,
+    DeepColumns,
     DeepScore,
     Known,
     OracleFacts,
@@ -31,7 +33,6 @@ from valuerepair.store.rows import (
     json_text,
     now,
     or_none,
-    position_rows,
 )
 
 if TYPE_CHECKING:
@@ -40,6 +41,10 @@ if TYPE_CHECKING:
     from valuerepair.nets import NetIdentity, NetValues
 
 S = TypeVar("S", bound="Store")
+
+# Board keys are random: the pages of their index that a second's positions go to stay in memory until they are
+# committed, of two million positions all of them. SQLite's own 2 MiB would write each page many times over.
+_CACHE_KIB = 64 * 1024
 
 
 class Store:
@@ -72,6 +77,8 @@ class Store:
                 connection = connect(name, write)
                 try:
                     upgrade(name, connection, write)
+                    if write:
+                        connection.execute(f"PRAGMA cache_size = {-_CACHE_KIB}")
                 except BaseException:
                     connection.close()
                     raise
@@ -198,14 +205,7 @@ class Store:
         that history which is to be evaluated.
         """
         with self.writing() as connection:
-            (newest,) = connection.execute("SELECT coalesce(max(id), 0) FROM positions").fetchone()
-            connection.executemany(
-                "INSERT OR IGNORE INTO positions (key, fen, start_fen, moves, history_known, ply, side, phase, pieces, "
-                "game_id, played, eval_cp, eval_mate, run_id) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                position_rows(batch, run.id, self._game_id),
-            )
-            ids = queries.ids_of_keys(connection, batch.key)
-            return Admission(ids, queries.with_stored_history(connection, batch, ids, int(newest)))
+            return admit(connection, batch, run.id, self._game_id)
 
     def _game_id(self, row: tuple[Any, ...]) -> int:
         self.connection.execute(
@@ -246,30 +246,29 @@ class Store:
 
     def add_deep(self, position_id: int, oracle_id: int, score: DeepScore, run: Run, stage: str = FULL) -> None:
         """Records one deep search; an earlier failure of the same position is taken back."""
+        self.add_deep_columns(np.array([position_id], np.int64), oracle_id, DeepColumns.of([score]), run, stage)
+
+    def add_deep_columns(
+        self, ids: NDArray[np.int64], oracle_id: int, scores: DeepColumns, run: Run, stage: str = FULL
+    ) -> None:
+        """Records deep searches of the positions `ids` [n]; earlier failures of the same ones are taken back."""
+        numbers = ids.tolist()
         with self.writing() as connection:
-            connection.execute(
+            same = ([cell] * len(numbers) for cell in (oracle_id, stage))
+            connection.executemany(
                 "INSERT OR REPLACE INTO deep_values VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                (
-                    oracle_id,
-                    stage,
-                    position_id,
-                    score.cp,
-                    score.mate,
-                    *(score.wdl or (None, None, None)),
-                    score.q,
-                    score.depth,
-                    score.seldepth,
-                    score.nodes,
-                    score.time_ms,
-                    score.best_move,
-                    " ".join(score.pv),
-                    run.id,
-                ),
+                zip(*same, numbers, *scores, [run.id] * len(numbers), strict=True),
             )
-            connection.execute(
+            connection.executemany(
                 "DELETE FROM failures WHERE oracle_id = ? AND stage = ? AND position_id = ?",
-                (oracle_id, stage, position_id),
+                ((oracle_id, stage, number) for number in self._failed(numbers, oracle_id, stage)),
             )
+
+    def _failed(self, numbers: list[int], oracle_id: int, stage: str) -> list[int]:
+        """Of these positions those that may have a failure: all where there is any."""
+        query = "SELECT EXISTS (SELECT 1 FROM failures WHERE oracle_id = ? AND stage = ?)"
+        (any_failed,) = self.connection.execute(query, (oracle_id, stage)).fetchone()
+        return numbers if any_failed else []
 
     def add_failure(
         self, position_id: int, oracle_id: int, reason: str, attempts: int, run: Run, stage: str = FULL
