@@ -11,10 +11,11 @@ from pathlib import Path
 import pytest
 
 from tests.cli_tree import SAMPLE, vr
+from tests.merge_stores import Row, write_store
 from valuerepair.candidates.verify import verify
 from valuerepair.nets.registry import DEFAULT_NET, KNOWN_NETS, is_pulled
 from valuerepair.store import Store
-from valuerepair.store.integrity import Check
+from valuerepair.store.integrity import KINDS, Check
 
 Captured = pytest.CaptureFixture[str]
 
@@ -26,9 +27,9 @@ def db(tmp_path: Path) -> Path:
     return tmp_path / "v.db"
 
 
-def corrupt(db: Path, statement: str) -> None:
+def corrupt(db: Path, statement: str, before: str = "PRAGMA foreign_keys = OFF") -> None:
     with closing(sqlite3.connect(db)) as connection:
-        connection.execute("PRAGMA foreign_keys = OFF")
+        connection.execute(before)
         changed = connection.execute(statement).rowcount
         connection.commit()
         assert changed != 0 or statement.startswith(("DROP", "PRAGMA"))
@@ -81,6 +82,27 @@ CORRUPTIONS = [
     (f"UPDATE deep_values SET pv = pv || ' a1h7' WHERE {FIRST}", "deep values: best move", "not legal"),
     ("UPDATE deep_values SET stage = 'after:a1a8' WHERE stage = 'after:a3b4'", "deep values: best move", "not legal"),
     ("UPDATE oracles SET limits = '{\"nodes\":9}' WHERE id = 1", "oracles: digests", "stockfish"),
+    ("UPDATE oracles SET limits = 'zz' WHERE id = 1", "oracles: digests", "stockfish"),
+    ("UPDATE oracles SET options = '5' WHERE id = 1", "oracles: JSON", "stockfish"),
+    ("UPDATE runs SET versions = '[]' WHERE id = 1", "runs: JSON", "run 1"),
+    ("UPDATE net_values SET d = NULL WHERE net_id = 1", "net values: W + D + L is 1", "not all"),
+    (f"UPDATE net_values SET best_p = -0.1 WHERE net_id = 1 AND position_id = {ONE}", "net values: Q in", "prior -0.1"),
+    (f"UPDATE net_values SET entropy = 7.5 WHERE net_id = 1 AND position_id = {ONE}", "net values: Q in", "7.5"),
+    (f"UPDATE net_values SET best_move = -5 WHERE net_id = 1 AND position_id = {ONE}", "net values: the best move", ""),
+    (f"UPDATE net_values SET best_move = 99999 WHERE position_id = {ONE}", "net values: the best move", ""),
+    ("UPDATE priors SET move = 65 WHERE rank = 1", "priors: the moves", "b1b1"),
+    (f"UPDATE signals SET search = -1.5 WHERE position_id = {ONE}", "signals", "position"),
+    (f"UPDATE deep_values SET l = NULL WHERE {FIRST}", "deep values: W + D + L is", "not all"),
+    (f"UPDATE deep_values SET seldepth = -1 WHERE {FIRST}", "deep values: a score", "stage full"),
+    ("UPDATE deep_values SET stage = '25x' WHERE stage = '250'", "deep values: a score", "stage 25x"),
+    (f"UPDATE deep_values SET pv = 'zz' WHERE {FIRST}", "deep values: best move", "not legal"),
+    (f"UPDATE positions SET moves = x'ff' WHERE id = {ONE}", "positions: moves lead", "not legal"),
+    (f"UPDATE positions SET moves = x'ffff' WHERE id = {ONE}", "positions: moves lead", "not legal"),
+    ("UPDATE screened SET nodes = -1 WHERE cut_at IS NULL", "screening", ""),
+    ("UPDATE screens SET alpha = 0 WHERE id = 1", "screens: models", "screen 1"),
+    ("UPDATE plays SET result = '2-0', z = 1 WHERE number = 0", "games played: result", "2-0"),
+    ("UPDATE plays SET key = key + 1 WHERE number = 0", "games played: key", "game 0"),
+    ("UPDATE plays SET fen = 'zz w ' || fen WHERE number = 0", "games played: key", "game 0"),
 ]  # fmt: skip
 
 
@@ -103,6 +125,50 @@ def test_a_damaged_file_is_found_and_asked_no_further(db: Path) -> None:
         checks = list(verify(store, sample=0))
     assert [check.name for check in checks if check.wrong] == ["SQLite: the file is whole"]
     assert len(checks) == 1
+
+
+def test_a_comment_of_the_schema_is_no_difference_and_a_column_is(db: Path) -> None:
+    change = "UPDATE sqlite_master SET sql = replace(sql, 'z REAL', '{}') WHERE name = 'plays'"
+    for text, expected in (("-- another remark\n z REAL", []), ("z TEXT", ["table plays is other"])):
+        corrupt(db, change.format(text), before="PRAGMA writable_schema = ON")
+        found = wrong(db)
+        assert [check.example for name, check in found.items() if name.startswith("tables")] == expected
+
+
+ODD = {
+    "INTEGER": ("'zz'", "x'00'", "0.25", "1e300"),
+    "REAL": ("'zz'", "x'00'"),
+    "TEXT": ("x'00'",),
+    "BLOB": ("'zz'",),
+}
+
+
+def test_a_cell_of_another_kind_is_named_and_the_store_is_asked_no_further(tmp_path: Path) -> None:
+    """SQLite takes any kind into any column; who reads it then says that this command tells which cell it is."""
+    passage = {(1, 1): (True, True, 0.1)}
+    rows = [Row(1, 0, 1, 1, {1: 0.1}, {1: ("full", 50, 9)}, passage), Row(2, 0, 1, 1, {}, {1: ("failed", 0, 0)})]
+    path, tried = write_store(tmp_path / "v.db", rows, {(1, 1): (150.0, 400)}, 1), 0
+    with Store.open(path, write=True) as store:
+        store.connection.execute("PRAGMA foreign_keys = OFF")
+        for table, column, kind in columns_of(path):
+            for odd in ODD[kind]:
+                store.connection.execute("BEGIN")
+                store.connection.execute(f"UPDATE OR IGNORE {table} SET {column} = {odd}")
+                checks = list(verify(store, sample=0))
+                store.connection.execute("ROLLBACK")
+                assert [check.name for check in checks if check.wrong] == [KINDS]
+                assert checks[-1].example.startswith(f"{table}.{column}: ")
+                tried += 1
+    assert tried > 100
+
+
+def columns_of(path: Path) -> list[tuple[str, str, str]]:
+    """Table, column and kind of all that have rows, but the numbers of rows: those SQLite itself keeps whole."""
+    with closing(sqlite3.connect(path)) as connection:
+        tables = [name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+        filled = [name for name in tables if connection.execute(f"SELECT EXISTS (SELECT 1 FROM {name})").fetchone()[0]]
+        described = [(table, row) for table in filled for row in connection.execute(f"PRAGMA table_info({table})")]
+    return [(table, row[1], row[2]) for table, row in described if row[1] != "id"]
 
 
 def needs_the_net() -> None:

@@ -32,7 +32,7 @@ from valuerepair.board.rows import (
     Boards,
     Moves,
 )
-from valuerepair.positions import decode_move
+from valuerepair.positions import PROMOTIONS, decode_move
 
 __all__ = [
     "ROW",
@@ -193,7 +193,8 @@ def replay(start: Boards, moves: Moves, offsets: NDArray[np.int64]) -> Boards:
     row, index = _batch.play(rows, played, cuts)
     if row >= 0:
         move = int(moves[offsets[row] + index])
-        raise ValueError(f"row {row}, move {index} ({decode_move(move)}): not legal")
+        text = decode_move(move) if move >> 12 < len(PROMOTIONS) else f"{move:#06x}"
+        raise ValueError(f"row {row}, move {index} ({text}): not legal")
     return rows
 
 

@@ -16,6 +16,7 @@ from valuerepair.store.rows import AFTER, unsigned
 from valuerepair.store.store import Store
 
 CHUNK = 5000
+_NO_MOVE = 0xFFFF  # of no position: played, it is not legal
 _ROW = re.compile(r"row (\d+)")
 _POSITIONS = (
     "SELECT id, key, fen, start_fen, moves, history_known, side, phase, pieces, played FROM positions "
@@ -103,7 +104,8 @@ def _check_positions(rows: list[tuple[Any, ...]], counts: list[_Count]) -> None:
 
 def _check_histories(rows: list[tuple[Any, ...]], expected: list[str], named: list[str], count: _Count) -> None:
     """Plays the moves from the start; what comes of them is the FEN, but for an en-passant square nobody can use."""
-    moves = [np.frombuffer(row[4], "<u2").astype(np.uint16) for row in rows]
+    # Half a move is made a whole one that no position has.
+    moves = [np.frombuffer(row[4] + b"\xff" * (len(row[4]) % 2), "<u2").astype(np.uint16) for row in rows]
 
     def played(kept: list[int]) -> list[str]:
         start = parse_fens([rows[i][3] for i in kept])
@@ -117,6 +119,23 @@ def _check_histories(rows: list[tuple[Any, ...]], expected: list[str], named: li
         f"{named[i]}: the moves lead to {fen}" for i, fen in zip(good, reached, strict=True) if fen != expected[i]
     ]
     count.take(len(rows), wrong)
+
+
+def play_check(store: Store, advance: Callable[[int], None] = lambda n: None) -> Check:
+    """The games played from books: the key, by which their position is found, is that of the FEN."""
+    count = _Count("games played: key of the FEN")
+    cursor = store.connection.execute("SELECT number, fen, key FROM plays")
+    while rows := cursor.fetchmany(CHUNK):
+        count.take(len(rows), _other_keys(rows))
+        advance(len(rows))
+    return count.check
+
+
+def _other_keys(rows: list[tuple[Any, ...]]) -> list[str]:
+    good, bad, found = sound(len(rows), lambda kept: parse_fens([rows[i][1] for i in kept]))
+    other = np.flatnonzero(keys(found) != unsigned([rows[i][2] for i in good]))
+    named = [f"game {rows[good[k]][0]}: {rows[good[k]][1]}" for k in other]
+    return [*(f"game {rows[i][0]}: {why}" for i, why in bad.items()), *named]
 
 
 def _illegal(found: Any, asked: list[tuple[int, str]]) -> list[tuple[int, str]]:
@@ -139,18 +158,24 @@ def _illegal(found: Any, asked: list[tuple[int, str]]) -> list[tuple[int, str]]:
 
 
 def move_checks(store: Store, advance: Callable[[int], None] = lambda n: None) -> list[Check]:
-    """The best moves of nets and searches, and the searches' lines, of all rows: legal where they are made."""
-    net, line = _Count("net values: the best move is legal"), _Count("deep values: best move and line are legal")
-    for rows in _pages(store, "net_values", "net_id, position_id", "best_move, NULL, ''"):
-        _check_lines(rows, net, plain=True)
-        advance(len(rows))
-    for rows in _pages(store, "deep_values", "oracle_id, position_id, stage", "best_move, stage, pv"):
-        _check_lines(rows, line, plain=False)
-        advance(len(rows))
-    return [net.check, line.check]
+    """The moves of nets and searches, and the searches' lines, of all rows: legal where they are made."""
+    counts = []
+    for name, table, columns in _MOVES:
+        counts.append(_Count(name))
+        for rows in _pages(store, table, columns):
+            _check_lines(rows, counts[-1], plain=table != "deep_values")
+            advance(len(rows))
+    return [count.check for count in counts]
 
 
-def _pages(store: Store, table: str, key: str, columns: str) -> Iterator[list[tuple[Any, ...]]]:
+_MOVES = (
+    ("net values: the best move is legal", "net_values", "best_move, NULL, ''"),
+    ("priors: the moves are legal", "priors", "move, NULL, ''"),
+    ("deep values: best move and line are legal", "deep_values", "best_move, stage, pv"),
+)
+
+
+def _pages(store: Store, table: str, columns: str) -> Iterator[list[tuple[Any, ...]]]:
     """Rows (position, FEN, move, stage, line), in pages."""
     query = f"SELECT p.id, p.fen, {columns} FROM {table} t JOIN positions p ON p.id = t.position_id"
     cursor = store.connection.execute(query)
@@ -181,12 +206,12 @@ def _check_lines(rows: list[tuple[Any, ...]], count: _Count, *, plain: bool) -> 
 def _line(row: tuple[Any, ...], plain: bool) -> list[int]:
     """The moves to be played from the position: a net's best one, or a search's line, behind the move it is after."""
     if plain:
-        return [row[2]] if row[2] else []
+        return [row[2] if 0 < row[2] < _NO_MOVE else _NO_MOVE] if row[2] else []
     first = [row[3].removeprefix(AFTER)] if row[3].startswith(AFTER) else []
     moves = []
     for uci in (*first, *row[4].split()):
         try:
             moves.append(encode_move(uci))
         except ValueError:
-            moves.append(0xFFFF)  # no move of chess: played, it is not legal
+            moves.append(_NO_MOVE)
     return moves

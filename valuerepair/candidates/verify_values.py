@@ -21,6 +21,7 @@ from valuerepair.nets.planes import FILLS
 from valuerepair.nets.registry import KNOWN_NETS, is_pulled
 from valuerepair.nets.weights import read_net_file
 from valuerepair.positions import Position, PositionBatch, decode_moves
+from valuerepair.progress import Progress
 from valuerepair.store.integrity import Check
 from valuerepair.store.queries import load_json
 from valuerepair.store.rows import AFTER, FULL, SECOND
@@ -44,12 +45,23 @@ def digest_check(store: Store) -> Check:
 
 def _is_digest(digest: str, label: str, kind: str, engine: str, sha256: str, limits: str, options: str) -> bool:
     """The name of an oracle's net has no column: it stands in the label, behind the engine."""
+    if (facts := _objects(limits, options)) is None:
+        return False
     words = label.removeprefix(engine.lower()).strip().split(" ")
     for count in range(len(words) + 1):
         net = " ".join(words[:count])
-        if OracleIdentity(kind, engine, sha256, load_json(limits), load_json(options), net).digest == digest:
+        if OracleIdentity(kind, engine, sha256, *facts, net).digest == digest:
             return True
     return False
+
+
+def _objects(limits: str, options: str) -> tuple[dict[str, Any], dict[str, Any]] | None:
+    """An oracle's limits and options; None where they are no JSON objects."""
+    try:
+        found = load_json(limits), load_json(options)
+    except ValueError:
+        return None
+    return found if all(isinstance(each, dict) for each in found) else None
 
 
 def net_files(given: Sequence[str]) -> dict[str, str]:
@@ -125,7 +137,7 @@ def deep_checks(
     files: Mapping[str, str],
     specs: Sequence[str] = (),
     say: Callable[[str], None] = lambda line: None,
-    advance: Callable[[int], None] = lambda n: None,
+    progress: Progress | None = None,
 ) -> list[Check]:
     """A check an oracle: `sample` of its searches made again, by the same rungs where it climbed.
 
@@ -135,8 +147,10 @@ def deep_checks(
     checks = []
     for row in store.connection.execute(query).fetchall():
         number, label, digest, kind, engine, sha256, limits, options = row
-        oracle = StoredOracle(number, label, digest, kind, engine, sha256, load_json(limits), load_json(options))
-        checks.append(_check_oracle(store, oracle, sample, seed, files, specs, say, advance))
+        if (facts := _objects(limits, options)) is None:
+            continue  # digest_check says it
+        oracle = StoredOracle(number, label, digest, kind, engine, sha256, *facts)
+        checks.append(_check_oracle(store, oracle, sample, seed, files, specs, say, progress))
     return checks
 
 
@@ -148,7 +162,7 @@ def _check_oracle(
     files: Mapping[str, str],
     specs: Sequence[str],
     say: Callable[[str], None],
-    advance: Callable[[int], None],
+    progress: Progress | None,
 ) -> Check:
     title = f"deep values made again: {oracle.label}"
     keys = store.connection.execute(
@@ -163,11 +177,14 @@ def _check_oracle(
     if opened is None:
         return Check(title, 0, note=why, unchecked=len(drawn))
     pairs = []
+    if progress is not None:
+        progress.set_total((progress.total or 0) + len(drawn))
     with closing(opened):
         for position_id, stage in drawn:
             stored, position, rungs = _stored(store, oracle.id, position_id, stage)
             pairs.append((position.fen, stage, stored, _again(opened, position, stage, rungs)))
-            advance(1)
+            if progress is not None:
+                progress.advance()
     return _compare(title, oracle, pairs)
 
 

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from valuerepair.store import schema
+from valuerepair.store.rows import AFTER, FULL, SECOND
 from valuerepair.store.store import Store
 
 _SHOWN = 100
 # Sums of probabilities that a net gave in float32, and of per mille that engines round one by one.
 _SUM_OFF, _PER_MILLE_OFF = 1e-3, 3
+
+
+WHOLE, KINDS = "SQLite: the file is whole", "cells are of the kind of their column"
+# A store that one of these finds wrong is asked no further: readers take for granted what they say.
+FATAL = (WHOLE, KINDS)
 
 
 @dataclass(frozen=True)
@@ -29,19 +36,28 @@ class Check:
     unchecked: int = 0
 
 
+_OF_CELLS = re.compile(r"(NULL|TEXT|NUMERIC|non-\w+) value in ")
+_NO_OBJECT = "CASE WHEN json_valid({0}) THEN json_type({0}) <> 'object' ELSE 1 END"
 # Name, rows that are looked at, condition of a wrong one, what is shown of it.
 _RULES = (
-    ("net values: W + D + L is 1, Q is W - L", "net_values WHERE w NOT NULL",
-     f"abs(w + d + l - 1) > {_SUM_OFF} OR abs(w - l - q) > {_SUM_OFF} OR min(w, d, l) < -{_SUM_OFF}",
-     "'position ' || position_id || ': ' || w || ' ' || d || ' ' || l || ', Q ' || q"),
-    ("net values: Q in [-1, 1]", "net_values WHERE 1", "NOT abs(q) <= 1.000001",
-     "'position ' || position_id || ': Q ' || q"),
-    ("deep values: W + D + L is 1000", "deep_values WHERE w NOT NULL",
-     f"abs(w + d + l - 1000) > {_PER_MILLE_OFF} OR min(w, d, l) < 0",
-     "'position ' || position_id || ': ' || w || ' ' || d || ' ' || l"),
-    ("deep values: a score", "deep_values WHERE 1",
+    ("net values: W + D + L is 1, Q is W - L", "net_values WHERE coalesce(w, d, l) NOT NULL",
+     f"NOT coalesce(abs(w + d + l - 1) <= {_SUM_OFF} AND abs(w - l - q) <= {_SUM_OFF} "
+     f"AND min(w, d, l) >= -{_SUM_OFF}, 0)",
+     "'position ' || position_id || coalesce(': ' || w || ' ' || d || ' ' || l || ', Q ' || q, ': not all')"),
+    # The policy of the position with most legal moves (218) has an entropy of 5.4 at most.
+    ("net values: Q in [-1, 1], policy", "net_values WHERE 1", "NOT abs(q) <= 1.000001 "
+     "OR NOT coalesce(best_p, 0) BETWEEN 0 AND 1.000001 OR NOT coalesce(entropy, 0) BETWEEN -1e-5 AND 5.5",
+     "'position ' || position_id || ': Q ' || q || coalesce(', prior ' || best_p || ', entropy ' || entropy, '')"),
+    ("signals: Q in [-1, 1]", "signals WHERE 1", "in_check NOT IN (0, 1) OR NOT max(abs(coalesce(before, 0)), "
+     "abs(coalesce(before_2, 0)), abs(coalesce(after, 0)), abs(coalesce(search, 0))) <= 1.000001",
+     "'position ' || position_id"),
+    ("deep values: W + D + L is 1000", "deep_values WHERE coalesce(w, d, l) NOT NULL",
+     f"NOT coalesce(abs(w + d + l - 1000) <= {_PER_MILLE_OFF} AND min(w, d, l) >= 0, 0)",
+     "'position ' || position_id || coalesce(': ' || w || ' ' || d || ' ' || l, ': not all')"),
+    ("deep values: a score, of a stage that there is", "deep_values WHERE 1",
      "(cp IS NULL AND mate IS NULL AND q IS NULL AND w IS NULL) OR (cp NOT NULL AND mate NOT NULL) OR NOT "
-     "coalesce(abs(q), 0) <= 1.000001 OR nodes < 0",
+     "coalesce(abs(q), 0) <= 1.000001 OR min(nodes, depth, seldepth, time_ms) < 0 OR NOT (stage IN "
+     f"('{FULL}', '{SECOND}') OR stage GLOB '{AFTER}*' OR (stage GLOB '[0-9]*' AND stage NOT GLOB '*[^0-9]*'))",
      "'position ' || position_id || ', stage ' || stage"),
     ("a value or a failure, not both", "failures f WHERE 1",
      "EXISTS (SELECT 1 FROM deep_values v WHERE v.oracle_id = f.oracle_id AND v.stage = f.stage "
@@ -50,32 +66,42 @@ _RULES = (
      "NOT p BETWEEN 0 AND 1.000001 OR rank < 1 OR NOT EXISTS (SELECT 1 FROM net_values n "
      "WHERE n.net_id = priors.net_id AND n.position_id = priors.position_id)", "'position ' || position_id"),
     ("screening: chances, and searches that are there", "screened WHERE 1",
-     "NOT probability > 0 OR NOT probability <= 1 OR NOT coalesce(chance, 0) BETWEEN 0 AND 1 OR (NOT searched AND "
-     "cut_at IS NULL) OR (searched AND NOT EXISTS (SELECT 1 FROM deep_values v WHERE v.oracle_id = screened.oracle_id "
+     "NOT probability > 0 OR NOT probability <= 1 OR NOT coalesce(chance, 0) BETWEEN 0 AND 1 OR min(nodes, "
+     "coalesce(cut_at, 0)) < 0 OR searched NOT IN (0, 1) OR (NOT searched AND cut_at IS NULL) OR (searched "
+     "AND NOT EXISTS (SELECT 1 FROM deep_values v WHERE v.oracle_id = screened.oracle_id "
      "AND v.stage = 'full' AND v.position_id = screened.position_id))", "'position ' || position_id"),
     ("alpha fits", "alpha_fits WHERE 1", "NOT alpha > 0 OR n < 2 OR low > alpha OR high < alpha", "'alpha ' || alpha"),
     ("games played: result and z", "plays WHERE 1",
-     "(result = '1/2-1/2' AND z IS NOT 0) OR (result = '*') <> (z IS NULL) OR NOT coalesce(abs(z), 0) <= 1 "
+     "result NOT IN ('1-0', '0-1', '1/2-1/2', '*') OR plies < 0 OR (result = '1/2-1/2' AND z IS NOT 0) "
+     "OR (result = '*') <> (z IS NULL) OR NOT coalesce(abs(z), 0) <= 1 "
      "OR (result IN ('1-0', '0-1') AND z IS NOT CASE WHEN (result = '1-0') = (fen LIKE '% w %') THEN 1 ELSE -1 END)",
      "'game ' || number || ': ' || result || ', z ' || coalesce(z, 'missing')"),
-    ("runs: JSON", "runs WHERE 1", "NOT (json_valid(options) AND json_valid(versions) AND json_valid(counts))",
+    ("runs: JSON", "runs WHERE 1", " OR ".join(_NO_OBJECT.format(name) for name in ("options", "versions", "counts")),
      "'run ' || id"),
-    ("games: headers are JSON", "games WHERE 1", "NOT json_valid(headers)", "source || ' ' || number"),
+    ("games: headers are JSON", "games WHERE 1", _NO_OBJECT.format("headers"), "source || ' ' || number"),
+    ("oracles: JSON", "oracles WHERE 1", f"{_NO_OBJECT.format('limits')} OR {_NO_OBJECT.format('options')}", "label"),
     # A model's JSON has infinities, which SQLite's own reader refuses.
-    ("screens: models", "screens WHERE 1", "NOT (model LIKE '{%}') OR NOT recall BETWEEN 0 AND 1 OR NOT threshold > 0",
+    ("screens: models", "screens WHERE 1",
+     "NOT (model LIKE '{%}') OR NOT recall BETWEEN 0 AND 1 OR NOT min(threshold, alpha) > 0",
      "'screen ' || id"),
 )  # fmt: skip
 
 
 def integrity_checks(store: Store) -> Iterator[Check]:
-    """The checks that need the database only, in order; a store that SQLite calls damaged is not asked any further."""
+    """The checks that need the database only, in order; the last one is that of `FATAL` which finds something wrong."""
     connection = store.connection
     told = [str(row[0]) for row in connection.execute(f"PRAGMA integrity_check({_SHOWN})")]
     wrong = [line for line in told if line != "ok"]
-    yield Check("SQLite: the file is whole", 1, len(wrong), wrong[0] if wrong else "")
-    if wrong:
+    # SQLite says these of cells too, without naming them.
+    damaged = [line for line in wrong if not _OF_CELLS.match(line)]
+    yield Check(WHOLE, 1, len(damaged), damaged[0] if damaged else "")
+    if damaged:
         return
     yield _form(connection)
+    kinds = _kinds(connection)
+    yield kinds
+    if kinds.wrong:
+        return
     yield _references(connection)
     for name, rows, condition, example in _RULES:
         (checked,) = connection.execute(f"SELECT count(*) FROM {rows}").fetchone()
@@ -88,7 +114,8 @@ def _form(connection: sqlite3.Connection) -> Check:
 
     def form(of: sqlite3.Connection) -> dict[str, str]:
         query = "SELECT type || ' ' || name, sql FROM sqlite_master WHERE sql NOT NULL AND name NOT LIKE 'sqlite_%'"
-        return {name: " ".join(sql.split()) for name, sql in of.execute(query)}
+        # Comments are kept with a table, and say nothing about its rows.
+        return {name: " ".join(re.sub(r"--[^\n]*", "", sql).split()) for name, sql in of.execute(query)}
 
     with sqlite3.connect(":memory:") as fresh:
         schema.migrate(fresh, "store")
@@ -102,6 +129,27 @@ def _form(connection: sqlite3.Connection) -> Check:
     if (application, version) != (schema.APPLICATION_ID, schema.SCHEMA_VERSION):
         marks.append(f"application_id {application:#x}, user_version {version}")
     return Check("tables, indices and version", len(expected) + 1, len(marks), marks[0] if marks else "")
+
+
+def _kinds(connection: sqlite3.Connection) -> Check:
+    """Whether cells are what the schema calls them: SQLite would keep a text in a column of numbers."""
+    checked, wrong, example = 0, 0, ""
+    with sqlite3.connect(":memory:") as fresh:
+        schema.migrate(fresh, "store")
+        tables = [name for (name,) in fresh.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+        columns = {table: fresh.execute(f"PRAGMA table_info({table})").fetchall() for table in tables}
+    for table, described in columns.items():
+        other = {
+            name: f"typeof({name}) NOT IN ('{kind.lower()}', '{kind.lower() if needed or key else 'null'}')"
+            for _, name, kind, needed, _, key in described
+        }
+        first = " ".join(f"WHEN {condition} THEN '{name}: ' || typeof({name})" for name, condition in other.items())
+        count, odd, shown = connection.execute(
+            f"SELECT count(*), count(odd), min(odd) FROM (SELECT CASE {first} END AS odd FROM {table})"
+        ).fetchone()
+        checked, wrong = checked + count, wrong + odd
+        example = example or (f"{table}.{shown}" if odd else "")
+    return Check(KINDS, checked, wrong, example)
 
 
 def _references(connection: sqlite3.Connection) -> Check:
