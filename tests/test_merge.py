@@ -183,60 +183,6 @@ def test_contradictions_are_told_and_settled_by_rule(kind: str, tmp_path: Path) 
     assert len(list(tmp_path.iterdir())) == 3
 
 
-# Table, what the row that is kept has, and what the other one has: docs/methods.md, "Merging".
-KEPT = [
-    ("deep_values", "nodes = 200, depth = 5", "nodes = 100, depth = 30"),
-    ("deep_values", "nodes = 200, depth = 6", "nodes = 200, depth = 5"),
-    ("net_values", "run_id = 3, best_move = 100", "run_id = 1, best_move = NULL"),
-    ("net_values", "run_id = 1, q = 0.1", "run_id = 2, q = 0.2"),
-    ("signals", "search = 0.1", "search = NULL"),
-    ("failures", "run_id = 3, attempts = 4", "run_id = 1, attempts = 3"),
-    ("alpha_fits", "n = 900, fitted = '2025'", "n = 400, fitted = '2026'"),
-    ("alpha_fits", "n = 400, fitted = '2026'", "n = 400, fitted = '2025'"),
-    ("runs", "state = 'finished', counts = '{}'", "state = 'interrupted', counts = '{\"scored\":1}'"),
-    ("runs", "state = 'interrupted', finished = '2026-02'", "state = 'interrupted', finished = '2026-01'"),
-    ("positions", "run_id = 1", "run_id = 2"),
-    ("positions", "history_known = 1, moves = x''", "history_known = 0, moves = x'0c07'"),
-]
-
-
-@pytest.mark.parametrize(("table", "kept", "other"), KEPT)
-def test_of_two_rows_the_one_of_the_rule_is_kept_in_either_order(
-    table: str, kept: str, other: str, tmp_path: Path
-) -> None:
-    rows = [PLAIN, Row(2, 0, 1, 1, {1: 0.1}, {1: ("failed", 0, 0)})]
-    one, two = (write_store(tmp_path / f"{name}.db", rows, {(1, 1): (150.0, 400)}) for name in ("one", "two"))
-    for path, values in ((one, kept), (two, other)):
-        with closing(sqlite3.connect(path)) as connection:
-            connection.execute(f"UPDATE {table} SET {values}")
-            connection.commit()
-    expected = contents(one)[table]
-    assert expected != contents(two)[table]
-    for parts in ((one, two), (two, one)):
-        assert contents(merged(tmp_path, *parts)[0])[table] == expected
-
-
-@pytest.mark.parametrize(("apart", "told"), [(0.0005, 0), (0.002, 1)])
-def test_up_to_a_thousandth_two_net_values_are_the_same(apart: float, told: int, tmp_path: Path) -> None:
-    a = write_store(tmp_path / "a.db", [Row(1, 0, 1, 1, {1: 0.1})], {})
-    b = write_store(tmp_path / "b.db", [Row(1, 0, 1, 1, {1: 0.1 + apart})], {})
-    assert len(merged(tmp_path, a, b)[1].contradictions) == told
-
-
-def test_the_screen_that_was_fitted_last_is_the_last_in_either_order(tmp_path: Path) -> None:
-    """The one with the highest number goes on cutting."""
-    stores = []
-    for name, fitted in (("early", "2026-01-01"), ("late", "2026-02-01")):
-        stores.append(write_store(tmp_path / f"{name}.db", [PLAIN], {}))
-        with closing(sqlite3.connect(stores[-1])) as connection:
-            connection.execute(f"INSERT INTO screens VALUES (1, 1, 1, 0.5, 170, 0, 'cp', 0.98, '{{}}', '{fitted}')")
-            connection.commit()
-    for parts in (stores, stores[::-1]):
-        with closing(sqlite3.connect(merged(tmp_path, *parts)[0])) as connection:
-            found = [fitted for (fitted,) in connection.execute("SELECT fitted FROM screens ORDER BY id")]
-        assert found == ["2026-01-01", "2026-02-01"]
-
-
 def test_values_of_another_history_are_left_out(tmp_path: Path) -> None:
     deeper = Row(1, 0, 1, 1, {1: 0.1}, {1: ("full", 50, 2 * NODES)})
     longer = Row(1, 2, 1, 1, {1: 0.2, 2: 0.3}, {1: ("full", 50, NODES), 2: ("full", 1, NODES)})
