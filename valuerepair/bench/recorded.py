@@ -1,6 +1,7 @@
-"""Speed of mining recorded evaluations: training chunks by the second, and lichess's dump against reading it alone.
+"""Speed of mining recorded evaluations: training chunks by the second, lichess's dump against reading it alone, and
+rows into a store that has many positions already against inserting the same ones.
 
-Both archives are made here from the games of the archive at hand: chunks as lc0 writes them with 800 visits a move, and
+The archives are made here from the games of the archive at hand: chunks as lc0 writes them with 800 visits a move, and
 lines as those of the dump. Whole runs of mining are timed, into a store of their own.
 """
 
@@ -9,11 +10,15 @@ from __future__ import annotations
 import gzip
 import io
 import os
+import shutil
+import sqlite3
 import tarfile
 import tempfile
 import zlib
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -23,18 +28,27 @@ from numpy.typing import NDArray
 
 from valuerepair import v6
 from valuerepair.archives import ReadReport, SampleOptions, sample
+from valuerepair.archives.chunk_rows import per_mille
+from valuerepair.archives.recorded_options import CHUNKS
 from valuerepair.bench.ratio import BenchData, Comparison, Work, compare
 from valuerepair.board import legal_moves, parse_fens
+from valuerepair.deep.oracle import OracleIdentity
+from valuerepair.deep.recorded import RecordedNet, deep_columns
 from valuerepair.mining import MineOptions, mine, open_evaluators
+from valuerepair.nets import NetIdentity
 from valuerepair.nets.planes import encode
 from valuerepair.nets.policy import policy_indices
+from valuerepair.origins import Origins, QColumns
 from valuerepair.positions import PositionBatch, decode_move
 from valuerepair.store import Store
+from valuerepair.store.rows import RunRecord
 
 GAMES, COPIES = 60, 40  # distinct chunks, and how often each is in the tar
 LINES, REPEATS = 20_000, 20
 VISITS = 800
 DRAWN = 200  # positions of the dump that are evaluated
+STORED, ADDED = 100_000, 20_000  # positions in the store, and how many more are mined
+_TABLES = ("positions", "net_values", "deep_values")
 
 
 def chunks(data: BenchData) -> Comparison:
@@ -64,6 +78,94 @@ def dump(data: BenchData) -> Comparison:
 
         with _mining(path, SampleOptions(per_game=None, positions=DRAWN), data.net) as ours:
             return compare("recorded-dump", "lines", "zstd and orjson alone", ours, theirs, target=0.5)
+
+
+def rows(data: BenchData) -> Comparison:
+    """Rows/s of ``vr mine CHUNKS.tar --deep recorded --per-game 1000`` into a store of `STORED` positions, three rows a
+    position, against inserting the same rows by bare sqlite3; both into a copy of the store, which is counted too."""
+    with tempfile.TemporaryDirectory(prefix="vr-bench-") as folder:
+        path, full, copy = (Path(folder, name) for name in ("chunks.tar", "full.db", "copy.db"))
+        found = _positions(data.archive, STORED + ADDED, None)
+        cut = max(len(found) - ADDED, len(found) // 2)
+        _fill(full, found.take(np.arange(cut)))
+        new = _by_game(found.take(np.arange(cut, len(found))))
+        _pack(path, (gzip.compress(chunk.tobytes(), 6) for chunk in new))
+        with open_evaluators([str(path)], SampleOptions(per_game=1000), "recorded", None) as opened:
+
+            def ours() -> float:
+                _copy(full, copy)
+                with Store.open(copy, write=True) as store:
+                    summary = mine([str(path)], MineOptions(sample=opened.sample), store, opened.net, opened.oracle)
+                return len(_TABLES) * summary.scored
+
+            ours()
+            catalogue, added = _rows_after(copy, cut)
+
+            def theirs() -> float:
+                _copy(full, copy)
+                _insert(copy, catalogue)
+                _insert(copy, added)
+                return sum(map(len, added.values()))
+
+            return compare("recorded-rows", "rows", "sqlite3 alone", ours, theirs, target=0.3, floor=20_000)
+
+
+def _fill(path: Path, batch: PositionBatch) -> None:
+    """A new store with these positions and made-up values of them."""
+    dice = np.random.default_rng(0)
+    with Store.open(path, create=True) as store:
+        run = store.begin_run(RunRecord("filled", "", {}, 0, {}))
+        net_id = store.add_net(NetIdentity("made up", "0" * 64, "wdl", 1, 0), "no")
+        oracle_id = store.add_oracle(OracleIdentity("recorded", "recorded", "", {}, {"kind": CHUNKS}))
+        for begin in range(0, len(batch), 1024):
+            part = batch.take(np.arange(begin, min(begin + 1024, len(batch))))
+            ids, n = store.add_positions(part, run).ids, len(part)
+            q = dice.uniform(-1, 1, n)
+            wdl = per_mille(q, dice.uniform(0, 1, n) * (1 - np.abs(q)))
+            net_q, d = q.astype(np.float32), (wdl[:, 1] / 1000).astype(np.float32)
+            recorded = QColumns(CHUNKS, q, wdl, np.full(n, VISITS), [None] * n, net_q, d)
+            known = replace(part, origin=Origins.found(part.origins.game, part.origins.played, recorded))
+            store.add_net_values(ids, net_id, RecordedNet("made up").evaluate(known), run)
+            store.add_deep_columns(ids, oracle_id, deep_columns(recorded), run)
+
+
+def _copy(store: Path, to: Path) -> None:
+    """A copy of a closed store in place of an earlier one."""
+    for suffix in ("-wal", "-shm", ""):
+        Path(f"{to}{suffix}").unlink(missing_ok=True)
+    shutil.copyfile(store, to)
+
+
+_Rows = dict[str, list[tuple[object, ...]]]
+
+
+def _rows_after(path: Path, newest: int) -> tuple[_Rows, _Rows]:
+    """What a run has added to a store whose positions went up to `newest`: what its rows refer to, and these."""
+    with closing(sqlite3.connect(path)) as connection:
+        (run,) = connection.execute("SELECT max(id) FROM runs").fetchone()
+        first = {
+            "games": "id >= (SELECT min(game_id) FROM positions WHERE id > ?)",
+            **dict.fromkeys(("runs", "nets", "oracles"), "id > 1 AND ?"),
+            "positions": "id > ?",
+            **dict.fromkeys(_TABLES[1:], f"run_id = {run} AND position_id > ?"),
+        }
+        found = {
+            table: connection.execute(f"SELECT * FROM {table} WHERE {where}", (newest,)).fetchall()
+            for table, where in first.items()
+        }
+    return {t: r for t, r in found.items() if t not in _TABLES}, {t: found[t] for t in _TABLES}
+
+
+def _insert(path: Path, rows: _Rows) -> None:
+    """Inserts rows in one transaction, into a file that is kept as a store is."""
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        for pragma in ("journal_mode = WAL", "synchronous = NORMAL", "foreign_keys = ON", "cache_size = -65536"):
+            connection.execute(f"PRAGMA {pragma}")
+        connection.execute("BEGIN IMMEDIATE")
+        for table, content in rows.items():
+            places = ", ".join("?" * len(content[0])) if content else ""
+            connection.executemany(f"INSERT OR REPLACE INTO {table} VALUES ({places})", content)
+        connection.execute("COMMIT")
 
 
 @contextmanager
@@ -96,20 +198,27 @@ def _positions(archive: str, count: int, per_game: int | None) -> PositionBatch:
 def _write_tar(archive: str, path: Path) -> tuple[list[bytes], int]:
     """Chunks of the first games, many times over; gives the packed chunks and the number of records in the tar."""
     batch = _positions(archive, 120 * GAMES, None)
-    games = np.array([origin.game for origin in batch.origin])
-    numbers = np.unique(games)[:GAMES]
+    made = list(islice(_by_game(batch), GAMES))
+    packed = [gzip.compress(chunk.tobytes(), 6) for chunk in made]
+    _pack(path, packed * COPIES)
+    return packed, sum(map(len, made)) * COPIES
+
+
+def _by_game(batch: PositionBatch) -> Iterator[NDArray[np.void]]:
+    """The records of each game in turn; the games of a batch lie together."""
+    games = np.array([origin.number for origin in batch.origins.game])
     dice = np.random.default_rng(0)
-    packed, records = [], 0
-    for number in numbers.tolist():
-        made = _records(batch.take(np.flatnonzero(games == number)), dice)
-        packed.append(gzip.compress(made.tobytes(), 6))
-        records += len(made)
+    for part in np.split(np.arange(len(batch)), np.flatnonzero(np.diff(games)) + 1):
+        yield _records(batch.take(part), dice)
+
+
+def _pack(path: Path, chunks: Iterable[bytes]) -> None:
+    """Writes packed chunks into a tar archive."""
     with tarfile.open(path, "w") as tar:
-        for i, chunk in enumerate(packed * COPIES):
+        for i, chunk in enumerate(chunks):
             member = tarfile.TarInfo(f"training.{i}.gz")
             member.size = len(chunk)
             tar.addfile(member, io.BytesIO(chunk))
-    return packed, records * COPIES
 
 
 def _records(batch: PositionBatch, dice: np.random.Generator) -> NDArray[np.void]:
@@ -160,4 +269,8 @@ def _write_dump(archive: str, path: Path) -> None:
 
 _SHUFFLE = ("g8f6", "g1f3", "f6g8", "f3g1", "b8c6", "b1c3", "c6b8", "c3b1", "a7a6", "a2a3")
 
-BENCHES: dict[str, Callable[[BenchData], Comparison]] = {"recorded-chunks": chunks, "recorded-dump": dump}
+BENCHES: dict[str, Callable[[BenchData], Comparison]] = {
+    "recorded-chunks": chunks,
+    "recorded-rows": rows,
+    "recorded-dump": dump,
+}

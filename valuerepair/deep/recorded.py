@@ -52,7 +52,7 @@ class RecordedOracle:
         """The rows that have an evaluation of this kind, and these as `submit` would give them."""
         recorded = batch.origins.recorded
         if isinstance(recorded, QColumns) and recorded.kind == self._kind:
-            return np.arange(len(batch)), _columns_of(recorded)
+            return np.arange(len(batch)), deep_columns(recorded)
         found = [(i, r) for i, r in enumerate(recorded or ()) if r is not None and r.kind == self._kind]
         return np.array([i for i, _ in found], np.int64), DeepColumns.of([result_of(r) for _, r in found])
 
@@ -108,7 +108,7 @@ def result_of(recorded: Recorded) -> DeepResult:
     )
 
 
-def _columns_of(found: QColumns) -> DeepColumns:
+def deep_columns(found: QColumns) -> DeepColumns:
     """Many at once of what `result_of` gives of one."""
     nothing, zeros = [None] * len(found), [0] * len(found)
     win, draw, loss = found.wdl.T.tolist() if len(found) else ([], [], [])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from valuerepair.candidates.priors import add_priors
+from valuerepair.candidates.priors import PolicyNet, add_priors
 from valuerepair.deep.oracle import OracleIdentity
 from valuerepair.deep.spec import RECORDED
 from valuerepair.mining.options import Evaluator, MineOptions
@@ -15,8 +15,11 @@ from valuerepair.store.rows import Run
 
 
 def keep_priors(store: Store, net: Evaluator, net_id: int, oracle_id: int, options: MineOptions, alpha: float) -> None:
-    """Keeps the priors of the moves that matter in the candidates at the run's threshold."""
-    frame = store.frame(*store.names(net_id, oracle_id), alpha, options.q_from, text=False)
+    """Keeps the priors of the moves that matter in the candidates at the run's threshold, if the net has a policy."""
+    if not isinstance(net, PolicyNet):
+        return
+    wanted = ("position_id", "disagreement")
+    frame = store.frame(*store.names(net_id, oracle_id), alpha, options.q_from, only=wanted)
     candidates = frame.loc[frame["disagreement"].abs() >= options.threshold, "position_id"].tolist()
     add_priors(store, net, net_id, oracle_id, candidates)
 

@@ -79,6 +79,8 @@ def mine(
         identity = run_identity(paths, recorded, net, oracle.identity)
         run = store.begin_run(RunRecord(identity, options.command, recorded, options.sample.seed, versions_of(net)))
         store.commit()
+        if whole:
+            store.expect_many_rows()
         if run.resumed:
             say(resume_line(run))
         progress = progress or Progress("mining", quiet=True)
@@ -255,14 +257,12 @@ class _Pipeline:
         rows = self._met.first(ids)
         ids, batch, new = ids[rows], batch.take(rows), new[rows]
         self._sampled += len(ids)
-        cut: set[int] = set()
-        if self._ladder is not None:
-            cut = self._ladder.cut_before(ids)
-        elif self._recorded is None:  # all that was cut is searched now
+        cut: set[int] = self._ladder.cut_before(ids) if self._ladder is not None else set()
+        if self._ladder is None and self._recorded is None:  # all that was cut is searched now
             settle(self._store, self._oracle_id, ids)
         fresh, wanted = self._earlier.take(ids, new, cut)
         if self._recorded is not None:
-            self._take_recorded(ids[wanted], batch.take(np.flatnonzero(wanted)))
+            self._take_recorded(self._recorded, ids[wanted], batch.take(np.flatnonzero(wanted)))
         else:
             queued = ((int(ids[i]), batch[i]) for i in np.flatnonzero(wanted).tolist())
             (self._waiting.extend if self._ladder is None else self._to_screen.update)(queued)
@@ -270,12 +270,11 @@ class _Pipeline:
             self._in_net += 1
             self._evaluator.submit(ids[fresh], batch.take(np.flatnonzero(fresh)))
 
-    def _take_recorded(self, ids: NDArray[np.int64], batch: PositionBatch) -> None:
+    def _take_recorded(self, recorded: Recordings, ids: NDArray[np.int64], batch: PositionBatch) -> None:
         """Takes the evaluations that positions bring along; those beyond the limit are left waiting."""
-        assert self._recorded is not None
         count = round(min(len(ids), max(self._allowed, 0)))
         self._waiting += ((int(ids[i]), batch[i]) for i in range(count, len(ids)))
-        self._recorded.take(ids[:count], batch.take(np.arange(count)))
+        recorded.take(ids[:count], batch.take(np.arange(count)))
         self._submitted += count
         self._done += count
         self._progress.advance(count)
@@ -392,7 +391,7 @@ class _Pipeline:
         """Brings the progress up to date, when that is due."""
         if not self._outlook.due:
             return
-        if len(self._tally) >= self._refit_at:
+        if len(self._tally) >= self._refit_at and not has_own_q(self._oracle.identity):
             self._alpha = self._store.alpha(self._net_id, self._oracle_id, self._options.alpha)
             self._refit_at = len(self._tally) + max(50, len(self._tally) // 2)
         candidates = self._tally.candidates(self._alpha.value).count if len(self._tally) else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -21,15 +22,19 @@ ENOUGH, ENOUGH_GAMES = 100, 50
 NO_CORRELATION = 0.2
 _Z = 1.96
 _NAMES_SHOWN = 3
-_RESULTS = {"1-0": 1.0, "0-1": -1.0, "1/2-1/2": 0.0}
+_AT_ONCE = 20_000  # rows as Python's objects, which need more room than their numbers
 _ROWS = """
-SELECT p.side = 'w', g.result, v.cp, v.mate, v.q, n.q, v.depth, v.nodes, iif(p.side = 'w', g.white, g.black), g.id
 FROM deep_values v
 JOIN positions p ON p.id = v.position_id
 JOIN games g ON g.id = p.game_id
-LEFT JOIN net_values n ON n.net_id = ? AND n.position_id = v.position_id
-WHERE v.run_id = ? AND v.oracle_id = ? AND v.stage = 'full'
+LEFT JOIN net_values n ON :with_net AND n.net_id = :net AND n.position_id = v.position_id
+WHERE v.run_id = :run AND v.oracle_id = :oracle AND v.stage = 'full'
 """
+_NUMBERS = f"""
+SELECT p.side = 'w', CASE g.result WHEN '1-0' THEN 1.0 WHEN '0-1' THEN -1.0 WHEN '1/2-1/2' THEN 0.0 END,
+v.cp, v.mate, v.q, n.q, v.depth, v.nodes, g.id {_ROWS}
+"""
+_PLAYERS = f"SELECT DISTINCT iif(p.side = 'w', g.white, g.black) {_ROWS}"
 
 
 def has_own_q(identity: OracleIdentity) -> bool:
@@ -39,31 +44,34 @@ def has_own_q(identity: OracleIdentity) -> bool:
 
 def remarks(store: Store, run_id: int, net_id: int, oracle_id: int, identity: OracleIdentity) -> list[str]:
     """The remarks on what a run on recorded evaluations has stored; warnings begin so."""
-    rows = store.connection.execute(_ROWS, (net_id, run_id, oracle_id)).fetchall()
-    if not rows:
-        return []
-    white, results, cp, mate, own, net, depth, nodes, names, games = zip(*rows, strict=True)
     kind = identity.options["kind"]
+    asked = {"net": net_id, "run": run_id, "oracle": oracle_id, "with_net": kind != CHUNKS}
+    white, result, cp, mate, own, net, depth, nodes, games = _columns(store.connection.execute(_NUMBERS, asked))
+    if not len(white):
+        return []
     view = identity.options.get("view", KINDS[kind].view)
-    q = values.deep_q(_floats(cp), _floats(mate), np.full((len(rows), 3), np.nan), _floats(own), values.DEFAULT_ALPHA)
-    sign = np.where(white, 1.0, -1.0)
-    said = [_extent(_floats(depth), _floats(nodes)), *_mixed_depth(_floats(depth))]
+    q = values.deep_q(cp, mate, np.full((len(own), 3), np.nan), own, values.DEFAULT_ALPHA)
+    said = [_extent(depth, nodes), *_mixed_depth(depth)]
     if kind in (CUTECHESS, TCEC) and "by" not in identity.options:
-        said += _players(names)
-    outcomes = sign * _floats([_RESULTS.get(result or "") for result in results])
+        said += _players([name for (name,) in store.connection.execute(_PLAYERS, asked)])
     references = []
-    if len(set(games)) >= ENOUGH_GAMES:  # positions of one game have one result
-        references.append(("the results of the games", outcomes))
+    if len(np.unique(games)) >= ENOUGH_GAMES:  # positions of one game have one result
+        references.append(("the results of the games", np.where(white == 1, result, -result)))
     if kind != CHUNKS:  # where the net's value is of the same record
-        references.append(("the net", _floats(net)))
+        references.append(("the net", net))
     for what, reference in references:
-        if warning := point_of_view(np.array(white, np.bool_), q, reference, what, view):
+        if warning := point_of_view(white == 1, q, reference, what, view):
             return [*said, warning]
     return said
 
 
-def _floats(cells: Sequence[float | None]) -> Floats:
-    return np.array([np.nan if cell is None else cell for cell in cells], np.float64)
+def _columns(cursor: sqlite3.Cursor) -> Floats:
+    """[columns, n] numbers, NaN for NULL."""
+    parts = [np.empty((0, len(cursor.description)))]
+    while rows := cursor.fetchmany(_AT_ONCE):
+        parts.append(np.array(rows, np.float64))
+    columns: Floats = np.concatenate(parts).T
+    return columns
 
 
 def _extent(depth: Floats, nodes: Floats) -> str:

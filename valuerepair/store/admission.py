@@ -6,6 +6,7 @@ import json
 import sqlite3
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -80,7 +81,7 @@ def _with_stored_history(
     stored = connection.execute(_HISTORIES, (json.dumps(numbers.tolist()),)).fetchall()
     fen, start_fen = list(batch.fen), list(batch.start_fen)
     ply, known = batch.ply.copy(), batch.history_known.copy()
-    pieces = np.split(batch.moves, batch.offsets[1:-1])
+    pieces = [batch.moves[a:b] for a, b in pairwise(batch.offsets.tolist())]
     for i, at in zip(old.tolist(), place.tolist(), strict=True):
         _, fen[i], start_fen[i], moves, ply[i], known[i] = stored[at]
         pieces[i] = np.frombuffer(moves, "<u2").astype(np.uint16)

@@ -19,12 +19,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 PHASES = ("opening", "middlegame", "endgame")
-_EXPAND = {ord("/"): None, **{ord(str(n)): "." * n for n in range(1, 9)}}
+_EXPANDED = {"/": "", **{str(n): "." * n for n in range(1, 9)}}
 
 
 def boards(fens: Sequence[str]) -> NDArray[np.uint8]:
     """[n, 8, 8] men as ASCII letters, ``.`` for empty, row 0 = rank 1, column 0 = file a."""
-    text = "".join(fen.split(" ", 1)[0].translate(_EXPAND) for fen in fens)
+    text = "".join([fen.split(" ", 1)[0] for fen in fens])
+    for written, meant in _EXPANDED.items():  # in all at once
+        text = text.replace(written, meant)
     return np.frombuffer(text.encode("ascii"), np.uint8).reshape(-1, 8, 8)[:, ::-1]
 
 

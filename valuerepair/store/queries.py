@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 
 from valuerepair import values
 from valuerepair.errors import UsageError
-from valuerepair.positions import Position, PositionBatch, decode_move, decode_moves
+from valuerepair.positions import decode_move, decode_moves
 from valuerepair.store.alphas import alpha
 from valuerepair.store.columns import CODES, NUMBERS, columns, some
 from valuerepair.store.native import import_meanwhile
 from valuerepair.store.picking import pick
-from valuerepair.store.rows import FULL, Known, signed
+from valuerepair.store.rows import FULL, Known
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -122,35 +122,7 @@ def q_from_option(text: str) -> QFrom:
     raise UsageError(f"--q-from {text}: give cp or wdl")
 
 
-# -- positions as the store has them ----------------------------------------------------------------------------------
-
-
-def ids_of_keys(connection: sqlite3.Connection, keys: NDArray[np.uint64]) -> NDArray[np.int64]:
-    """[n] numbers of the positions with these board keys, which are all there."""
-    numbers = signed(keys)
-    query = "SELECT key, id FROM positions WHERE key IN (SELECT value FROM json_each(?))"
-    found = dict(connection.execute(query, (json.dumps(numbers),)).fetchall())
-    return np.array([found[key] for key in numbers], np.int64)
-
-
-def with_stored_history(
-    connection: sqlite3.Connection, batch: PositionBatch, ids: NDArray[np.int64], newest: int
-) -> PositionBatch:
-    """`batch` with the store's own history in the rows that were there before, whose id is at most `newest`."""
-    old = np.flatnonzero(ids <= newest)
-    if not len(old):
-        return batch
-    query = (
-        "SELECT p.id, p.fen, p.start_fen, p.moves, p.ply, p.history_known FROM positions p "
-        "WHERE p.id IN (SELECT value FROM json_each(?))"
-    )
-    stored = {row[0]: row[1:] for row in connection.execute(query, (json.dumps(ids[old].tolist()),))}
-    rows = list(batch)
-    for i in old.tolist():
-        fen, start_fen, moves, ply, history_known = stored[int(ids[i])]
-        history = decode_moves(np.frombuffer(moves, "<u2"))
-        rows[i] = Position(fen, start_fen, history, ply, rows[i].key, bool(history_known), rows[i].origin)
-    return PositionBatch.from_positions(rows)
+# -- what is known of positions ---------------------------------------------------------------------------------------
 
 
 def known(

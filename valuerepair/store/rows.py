@@ -154,7 +154,8 @@ def unsigned(keys: list[int]) -> NDArray[np.uint64]:
 
 def or_none(values: NDArray[Any]) -> list[float | None]:
     """Numbers with None for NaN."""
-    return [None if v != v else v for v in values.astype(np.float64).tolist()]
+    missing, numbers = np.isnan(values), values.astype(np.float64).tolist()
+    return [None if v != v else v for v in numbers] if missing.any() else numbers
 
 
 def json_text(value: object) -> str:

@@ -45,6 +45,7 @@ S = TypeVar("S", bound="Store")
 # Board keys are random: the pages of their index that a second's positions go to stay in memory until they are
 # committed, of two million positions all of them. SQLite's own 2 MiB would write each page many times over.
 _CACHE_KIB = 64 * 1024
+_MANY_PAGES = 16_384
 
 
 class Store:
@@ -123,6 +124,10 @@ class Store:
         """Commits when the last commit is that long ago."""
         if time.monotonic() - self._committed >= seconds:
             self.commit()
+
+    def expect_many_rows(self) -> None:
+        """For a writer that fills the log in seconds: it is written back at 64 MiB, not at each of its commits."""
+        self.connection.execute(f"PRAGMA wal_autocheckpoint = {_MANY_PAGES}")
 
     # -- runs, nets, oracles ------------------------------------------------------------------------------------------
 
@@ -259,16 +264,10 @@ class Store:
                 "INSERT OR REPLACE INTO deep_values VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
                 zip(*same, numbers, *scores, [run.id] * len(numbers), strict=True),
             )
-            connection.executemany(
-                "DELETE FROM failures WHERE oracle_id = ? AND stage = ? AND position_id = ?",
-                ((oracle_id, stage, number) for number in self._failed(numbers, oracle_id, stage)),
-            )
-
-    def _failed(self, numbers: list[int], oracle_id: int, stage: str) -> list[int]:
-        """Of these positions those that may have a failure: all where there is any."""
-        query = "SELECT EXISTS (SELECT 1 FROM failures WHERE oracle_id = ? AND stage = ?)"
-        (any_failed,) = self.connection.execute(query, (oracle_id, stage)).fetchone()
-        return numbers if any_failed else []
+            where = "oracle_id = ? AND stage = ?"
+            if connection.execute(f"SELECT 1 FROM failures WHERE {where} LIMIT 1", (oracle_id, stage)).fetchone():
+                delete = f"DELETE FROM failures WHERE {where} AND position_id = ?"
+                connection.executemany(delete, ((oracle_id, stage, number) for number in numbers))
 
     def add_failure(
         self, position_id: int, oracle_id: int, reason: str, attempts: int, run: Run, stage: str = FULL
