@@ -209,3 +209,26 @@ def test_bitboards_are_checked_and_kept_by_variant(maia_file: str, monkeypatch: 
         raw = compact.run(np.zeros((2, 112), np.uint64), np.zeros(2, np.float32), np.zeros((2, 32), np.int32))
         assert isinstance(raw, RawOutputs)
         assert list(net.session.onnx.parent.glob(f"{net.identity.sha256}-f16-compact*.onnx"))
+
+
+@pytest.mark.parametrize(("off", "refused"), [(0.0, False), (0.0004, False), (0.0006, True), (float("nan"), True)])
+def test_how_far_q_may_be_from_the_cpus(off: float, refused: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """W as the CPU says it and L other by `off`: Q, which is W - L, is other by that."""
+
+    class Fixed:
+        onnx, sha256, precision, device = Path("net.onnx"), "", "f32", Device(CPU)
+
+        def __init__(self, loss: float) -> None:
+            self.loss = loss
+
+        def run(self, planes: Any) -> RawOutputs:
+            wdl = np.tile(np.array([0.5, 0.5 - self.loss, self.loss], np.float32), (len(planes), 1))
+            return RawOutputs(np.zeros((len(planes), 1858), np.float32), wdl, None, None)
+
+    monkeypatch.setattr("valuerepair.nets.session.Session", lambda *given: Fixed(0.25))
+    session: Any = Fixed(0.25 + off)
+    if not refused:
+        canary.check(session, Path("net.onnx"), 1)
+        return
+    with pytest.raises(ValueRepairError, match=r"computes it wrongly"):
+        canary.check(session, Path("net.onnx"), 1)
