@@ -13,7 +13,7 @@ import pytest
 
 from tests.mining_doubles import KeyNet, KeyOracle, dump, mine_by_key, random_games
 from valuerepair.archives import SampleOptions
-from valuerepair.errors import ValueRepairError
+from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.mining import MineOptions, mine
 from valuerepair.store import Store, schema
 from valuerepair.values import AlphaFit
@@ -68,6 +68,13 @@ def test_what_is_no_store_is_refused_and_left_alone(tmp_path: Path, how: dict[st
     assert "is a folder" in message(tmp_path, **how)
     assert before == {path: path.read_bytes() for path in before}
     assert not [path for path in tmp_path.iterdir() if path.suffix == ".lock"]
+
+
+def test_a_store_without_a_name_is_a_usage_error() -> None:
+    with pytest.raises(UsageError, match="^--db is empty; give the file of a store$"):
+        Store.open("")
+    with pytest.raises(UsageError, match="--db is empty"):
+        Store.open("", create=True)
 
 
 def test_a_missing_or_empty_file(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from urllib.parse import quote
 
-from valuerepair.errors import ValueRepairError
+from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.store import native, schema
 from valuerepair.store.columns import KeepingConnection
 from valuerepair.store.locking import WriteLock
@@ -67,7 +67,9 @@ def _explain(path: str, message: str) -> str:
 
 
 def check_file(path: str, *, create: bool) -> bool:
-    """Whether the file exists; raises ValueRepairError for what can be no store at all."""
+    """Whether the file exists; raises ValueRepairError for what can be no store at all, UsageError for no name."""
+    if not path:
+        raise UsageError("--db is empty; give the file of a store")
     if os.path.isdir(path):
         raise ValueRepairError(f"{path} is a folder, not a valuerepair store; give a file with --db")
     if not os.path.exists(path):
