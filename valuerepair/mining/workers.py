@@ -128,7 +128,7 @@ class Reader(threading.Thread):
                         rows = np.arange(begin, min(begin + size, len(batch)))
                         self.events.put(Sampled(batch.take(rows)))
                         begin += len(rows)
-                        size = min(2 * size, CHUNK_ROWS) if not self._whole else len(batch)
+                        size = min(2 * size, CHUNK_ROWS)
         except Exception as error:
             self.events.put(ReadingEnded(error))
         else:
