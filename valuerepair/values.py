@@ -12,8 +12,6 @@ units, so alpha belongs to a pair of net and oracle.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -33,8 +31,8 @@ Floats = NDArray[np.float64]
 
 _GRID_POINTS = 97
 _BOOTSTRAP_ROWS = 50_000
-_GOLDEN = (3 - math.sqrt(5)) / 2
-_ROOT_EPSILON = math.sqrt(2.2e-16)
+_CELL_POINTS = 17  # of the grid that is laid over the best cell of the one before
+_LOG_STEP = 1e-6  # of the last one: alpha is as exact as that
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,11 +127,11 @@ def fit_alpha(
 ) -> AlphaFit:
     """The alpha for which the deep Q, ``tanh(cp / (2 alpha))``, is nearest to the net's Q.
 
-    Minimises the weighted mean of ``|net_q - Q|`` (l1) or of its square (l2) over log alpha within `ALPHA_BOUNDS`: a
-    grid first, because l1 may have several minima, then a bounded scalar minimisation (Brent's method) in the best
-    cell. `net_q`, `cp` and `weights` (default 1) are [n]. Rows whose cp is NaN (mates among them, whose Q does not
-    depend on alpha) or whose net_q is NaN are left out. Centipawns are not capped: the logistic saturates, so a
-    tablebase score of 15,000 weighs no more than any other row.
+    Minimises the weighted mean of ``|net_q - Q|`` (l1) or of its square (l2) over log alpha within `ALPHA_BOUNDS`: on a
+    grid, because l1 may have several minima, and then on ever finer ones over its best cell. `net_q`, `cp` and
+    `weights` (default 1) are [n]. Rows whose cp is NaN (mates among them, whose Q does not depend on alpha) or whose
+    net_q is NaN are left out. Centipawns are not capped: the logistic saturates, so a tablebase score of 15,000 weighs
+    no more than any other row.
 
     The interval is the 2.5 % to 97.5 % percentile interval of `bootstrap` resamples of the rows, drawn from `seed`;
     above 50,000 rows it is made from 50,000 of them and narrowed in log alpha by the root of the ratio. With
@@ -173,59 +171,13 @@ def _minimise(x: Floats, y: Floats, w: Floats, norm: Norm) -> tuple[float, float
         return float(w @ error / total)
 
     grid = np.log(np.geomspace(*ALPHA_BOUNDS, _GRID_POINTS))
-    best = int(np.argmin([loss(point) for point in grid]))
-    cell = float(grid[max(best - 1, 0)]), float(grid[min(best + 1, _GRID_POINTS - 1)])
-    log_alpha, least = bounded_minimum(loss, *cell, 1e-6)
-    return float(np.exp(log_alpha)), least
-
-
-def bounded_minimum(
-    function: Callable[[float], float], low: float, high: float, tolerance: float
-) -> tuple[float, float]:
-    """(place, value) of a local minimum of `function` between `low` and `high`, the place within `tolerance`.
-
-    Brent's method of golden sections and parabolas, without derivatives (R. P. Brent, Algorithms for Minimization
-    without Derivatives, 1973, chapter 5), step for step that of ``scipy.optimize.minimize_scalar(method="bounded")``,
-    whose import takes longer than the fit. The ends themselves are never tried.
-    """
-    place = second = third = low + _GOLDEN * (high - low)
-    least = at_second = at_third = function(place)
-    step = before = 0.0
-    for _ in range(500):
-        middle, fine = (low + high) / 2, _ROOT_EPSILON * abs(place) + tolerance / 3
-        if abs(place - middle) <= 2 * fine - (high - low) / 2:
-            break
-        parabola = None
-        if abs(before) > fine:
-            parabola = _parabola(place - second, place - third, least - at_second, least - at_third)
-            if not abs(parabola) < abs(before / 2) or not low < place + parabola < high:
-                parabola = None
-        if parabola is None:
-            before = (low if place >= middle else high) - place
-            step = _GOLDEN * before
-        else:
-            before, step = step, parabola
-            if min(place + step - low, high - place - step) < 2 * fine:
-                step = math.copysign(fine, middle - place)
-        tried = place + math.copysign(max(abs(step), fine), step)
-        value = function(tried)
-        if value <= least:
-            low, high = (place, high) if tried >= place else (low, place)
-            third, at_third, second, at_second, place, least = second, at_second, place, least, tried, value
-            continue
-        low, high = (tried, high) if tried < place else (low, tried)
-        if value <= at_second or second == place:
-            third, at_third, second, at_second = second, at_second, tried, value
-        elif value <= at_third or third in (place, second):
-            third, at_third = tried, value
-    return place, least
-
-
-def _parabola(to_second: float, to_third: float, over_second: float, over_third: float) -> float:
-    """The step from the best of three places to the bottom of the parabola through them; NaN for three on a line."""
-    r, q = to_second * over_third, to_third * over_second
-    bend = 2 * (q - r)
-    return (to_second * r - to_third * q) / bend if bend else math.nan
+    while True:
+        losses = [loss(point) for point in grid.tolist()]
+        best = int(np.argmin(losses))
+        low, high = grid[max(best - 1, 0)], grid[min(best + 1, len(grid) - 1)]
+        if high - low <= 2 * _LOG_STEP:
+            return float(np.exp(grid[best])), losses[best]
+        grid = np.linspace(low, high, _CELL_POINTS)
 
 
 def _loss(x: Floats, y: Floats, alpha: float, norm: Norm) -> Floats:
