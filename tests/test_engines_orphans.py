@@ -13,6 +13,8 @@ import psutil
 import pytest
 
 FAKE = str(Path(__file__).with_name("fake_engine.py"))
+# It searches on: of engines that answer at once the pool might never need the second.
+DEAF = ("deaf", "hang-on=startpos")
 PARENT = """
 import sys, time
 from valuerepair.engines import EnginePool, EngineSetup, TimeLimit, single
@@ -34,13 +36,17 @@ def start(*arguments: str, processes: int = 3) -> tuple[subprocess.Popen[str], l
         [sys.executable, "-c", PARENT, *arguments], stdout=subprocess.PIPE, text=True, start_new_session=True
     )
     assert parent.stdout is not None
-    assert parent.stdout.readline() == "searching\n"
-    deadline = time.monotonic() + 20
-    while len(below := psutil.Process(parent.pid).children(recursive=True)) < processes:
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-    time.sleep(0.5)  # into the search
-    assert psutil.Process(parent.pid).children(recursive=True) == below
+    try:
+        assert parent.stdout.readline() == "searching\n"
+        deadline = time.monotonic() + 20
+        while len(below := psutil.Process(parent.pid).children(recursive=True)) < processes:
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        time.sleep(0.5)  # into the search
+        assert psutil.Process(parent.pid).children(recursive=True) == below
+    except AssertionError:
+        parent.kill()  # else other tests would find its processes
+        raise
     return parent, below
 
 
@@ -49,7 +55,7 @@ def gone(processes: list[psutil.Process], seconds: float = 5.0) -> bool:
     return all(p.status() == psutil.STATUS_ZOMBIE for p in alive)
 
 
-@pytest.mark.parametrize("what", [["hang-on=startpos"], ["deaf"], ["deaf", "child", "hang-on=startpos"]])
+@pytest.mark.parametrize("what", [["hang-on=startpos"], [*DEAF], [*DEAF, "child"]])
 def test_kill_9_of_the_parent_leaves_nothing(what: list[str]) -> None:
     # With "child" each engine has a process of its own, as of a wrapper script.
     parent, below = start(sys.executable, "go nodes 5", "-I", "-S", FAKE, *what, processes=5 if "child" in what else 3)
@@ -68,7 +74,7 @@ def test_kill_9_of_the_parent_ends_stockfish_in_the_middle_of_a_search(stockfish
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere the reaper alone ends them")
 def test_kill_9_of_parent_and_reaper_together_still_ends_the_engines() -> None:
-    parent, below = start(sys.executable, "go nodes 5", "-I", "-S", FAKE, "deaf")
+    parent, below = start(sys.executable, "go nodes 5", "-I", "-S", FAKE, *DEAF)
     reaper = next(p for p in below if p.cmdline()[-1] == "reap")
     reaper.kill()
     parent.kill()
