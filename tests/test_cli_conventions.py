@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import click
+import psutil
 import pytest
 
 from tests.cli_tree import LEAVES, SAMPLE, TREE, options_of, vr
@@ -228,6 +229,16 @@ def test_verbose_shows_files_and_engines_and_very_verbose_their_lines(folder: Pa
     assert vr([*mine, "3", "-q"], capsys)[2] == ""
 
 
+def wait_until_it_waits(pid: int) -> None:
+    """For input: a Python that is interrupted while it imports may end by the signal itself, which shells call 130."""
+    process, used = psutil.Process(pid), -1.0
+    deadline = time.monotonic() + 60
+    while used < sum(process.cpu_times()) or process.status() != psutil.STATUS_SLEEPING:
+        assert time.monotonic() < deadline
+        used = sum(process.cpu_times())
+        time.sleep(0.3)
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_interrupted_work_ends_with_130(number: signal.Signals, folder: Path) -> None:
     command = [sys.executable, "-m", "valuerepair", "eval", "-", "-v"]
@@ -236,7 +247,7 @@ def test_interrupted_work_ends_with_130(number: signal.Signals, folder: Path) ->
     )
     assert process.stderr is not None
     assert "vr: valuerepair" in process.stderr.readline()
-    time.sleep(0.5)
+    wait_until_it_waits(process.pid)
     process.send_signal(number)
     out, err = process.communicate(timeout=120)
     assert (process.returncode, out, err.splitlines()[-1]) == (130, "", "vr: interrupted")
