@@ -71,7 +71,11 @@ def test_damaged_headers_are_told_not_crashed(data: st.DataObject, shared_data: 
     [
         ("empty.pb.gz", b"", "{path}: is empty, not a net"),
         ("note.txt", b"a text", "{path}: is no net: neither lc0 weights (.pb.gz) nor an ONNX file"),
-        ("junk.pb.gz", gzip.compress(b"junk", mtime=0), "{path}: is no net: neither lc0 weights (.pb.gz) nor an ONNX file"),
+        (
+            "junk.pb.gz",
+            gzip.compress(b"junk", mtime=0),
+            "{path}: is no net: neither lc0 weights (.pb.gz) nor an ONNX file",
+        ),
         ("cut.pb", LC0_MAGIC + b"\x52\xff\x01ab", "{path}: is no net that can be read: its protobuf is cut off"),
     ],
 )
