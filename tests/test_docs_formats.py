@@ -13,15 +13,21 @@ import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 
+from tests.mcts_doubles import FakeNet
 from tests.mix_sides import folder_of
 from valuerepair.books.manifest import BookFile, Manifest
 from valuerepair.candidates.labels import label_frame
+from valuerepair.deep.searching import Searched
+from valuerepair.mcts.forest import Forest
+from valuerepair.nets import NetIdentity
 from valuerepair.play.experiment import Played
+from valuerepair.positions import STARTPOS_FEN, Position
 from valuerepair.store.queries import COLUMNS
 from valuerepair.store.schema import SCHEMA_VERSION, migrate
 from valuerepair.training.mix import MixOptions, mix
 from valuerepair.training.weighted import measure
 from valuerepair.training.weights import parse_formula
+from valuerepair.views import search_table
 
 PAGE = (Path(__file__).parents[1] / "docs" / "formats.md").read_text("utf-8")
 
@@ -73,6 +79,17 @@ def test_the_columns_of_labels() -> None:
     row |= dict.fromkeys(("net_d", "net_l", "deep_d", "deep_l"), np.nan)
     labels = label_frame(pd.DataFrame([row]))
     assert names("### Columns of labels") == [name for name in labels.columns if name not in COLUMNS]
+
+
+def test_the_keys_of_searches() -> None:
+    position, net = Position(STARTPOS_FEN), NetIdentity("a net", "ab", "wdl", 1, 100)
+    [(_, found)] = Forest(FakeNet(), trees=1, nodes=5).search([position], 5)
+    written = search_table.row(Searched(position, net, found))
+    assert names("## Searches") == list(written)
+    assert names("## Searches", 1) == list(written["root_moves"][0])
+    failed = list(search_table.row(Searched(position, net, None, "why")))
+    assert failed == [*names("## Searches")[: len(failed) - 1], "error"]
+    assert failed[-2] == "net_sha256"
 
 
 def test_the_keys_of_the_manifest_of_a_book() -> None:

@@ -181,7 +181,8 @@ def test_means_are_those_of_proven_values_and_lie_within_bounds(options: dict[st
 def test_the_root_is_not_settled_and_the_search_ends_when_its_value_is_known() -> None:
     win = result_of(position(BACK_RANK), 500, certainty=True)
     assert (win.certain, win.best.wl) == (1, 1.0)
-    assert abs(win.q) < 1
+    assert abs(win.root_q) < 1
+    assert win.q == 1
     lost = result_of(position("k7/8/1K6/8/8/8/8/7R b - - 0 1"), 500, certainty=True)
     assert {(move.certain, move.mate) for move in lost.moves} == {(-1, -1)}
     drawn = result_of(position("8/8/8/8/8/4k3/8/4KR2 b - - 99 90"), 500, certainty=True)

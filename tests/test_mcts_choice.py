@@ -266,7 +266,7 @@ def test_a_draw_is_worth_its_score_to_white_and_the_opposite_to_black(score: flo
         (m.move, m.visits, m.q, m.wl, m.d) for m in white.moves if m.visits
     ]
     for result, worth in ((white, score), (black, score), (opposite, -score)):
-        assert result.q == pytest.approx(result.wl + worth * result.d, abs=1e-6)
+        assert result.root_q == pytest.approx(result.root_wl + worth * result.root_d, abs=1e-6)
         taken = next(m for m in result.moves if m.move in ("a1b2", "a8b7"))
         assert (taken.wl, taken.d) == (0.0, 1.0)
         assert taken.q == pytest.approx(worth)

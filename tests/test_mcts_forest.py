@@ -188,7 +188,7 @@ def test_a_stream_keeps_all_trees_busy_and_is_read_as_they_become_free() -> None
 
 def test_one_evaluation_is_the_net_itself() -> None:
     result = searched(POSITIONS[2], 1).result(0)
-    assert (result.nodes, result.evaluations, result.q) == (1, 1, result.net_q)
+    assert (result.nodes, result.evaluations, result.q, result.root_q) == (1, 1, result.net_q, result.net_q)
     assert [m.prior for m in result.moves] == sorted((m.prior for m in result.moves), reverse=True)
     assert sum(m.prior for m in result.moves) == pytest.approx(1, abs=1e-5)
     assert {m.move for m in result.moves} == {m.uci() for m in chess.Board(KIWIPETE).legal_moves}
@@ -294,7 +294,7 @@ def test_virtual_visits_fill_batches_and_end_at_the_limit(nodes: int) -> None:
         assert len(net.sizes) < 60
         one, many = (searched(POSITIONS[2], nodes, minibatch_size=n).result(0) for n in (1, 16))
         assert one.best_move in {m.move for m in many.moves[:3]}
-        assert many.q == pytest.approx(one.q, abs=0.05)
+        assert many.root_q == pytest.approx(one.root_q, abs=0.05)
         assert many.moves != one.moves
 
 

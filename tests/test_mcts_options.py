@@ -162,8 +162,8 @@ def test_an_opponent_who_does_not_improve_makes_results_more_decided() -> None:
         for options in ({}, {"n_scl": 4})
     )
     for before, after in zip(plain, contempt, strict=True):
-        assert after.wl > before.wl + 0.01
-        assert after.d != before.d
+        assert after.root_wl > before.root_wl + 0.01
+        assert after.root_d != before.root_d
         assert after.best.wdl[0] > before.best.wdl[0]
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 import chess
 import pytest
 
+import valuerepair as vr
 from tests.mining_doubles import dump, random_games
 from valuerepair.deep import DeepFailure, DeepResult, mcts_oracle, open_oracle
 from valuerepair.deep.mcts_oracle import MctsOracle, identity_of, open_mcts
@@ -102,6 +103,19 @@ def test_a_mate_is_a_mate_and_q_is_one(net: Net) -> None:
     assert (won.mate, won.cp, won.q, won.best_move, won.wdl) == (1, None, 1.0, "a1a8", (1000, 0, 0))
     assert isinstance(mirrored, DeepResult)
     assert (mirrored.mate, mirrored.q, mirrored.best_move) == (1, 1.0, "a8a1")
+
+
+def test_its_q_is_the_one_that_vr_search_gives(net: Net) -> None:
+    """Whether it is proven or not."""
+    positions = [bare(fen) for fen, *_ in GOLDEN] + [bare(MATE_IN_1)]
+    params = SearchParams(certainty=True, lookahead=True)
+    with MctsOracle(net, params, 50, len(positions)) as oracle:
+        deep = [f.result(60) for f in [oracle.submit(p) for p in positions]]
+    for result, found in zip(deep, vr.search(positions, 50, net, params), strict=True):
+        assert isinstance(result, DeepResult)
+        assert found.result is not None
+        assert result.q == pytest.approx(found.result.q, abs=1e-4)
+        assert result.q == pytest.approx(found.result.moves[0].q, abs=1e-4)
 
 
 @pytest.mark.parametrize(

@@ -222,7 +222,7 @@ def test_a_two_fold_draw_that_begins_before_the_root_is_taken_back(changes: dict
     assert tree(search)[SHUFFLE[1:]].kind == OPEN
     assert tree(search)[SHUFFLE[1:]].n > 0
     fresh = searched(after(START, *SHUFFLE[:1]), 300, shuffling(), **changes)
-    assert search.run(nodes=search.nodes).q == pytest.approx(fresh.result(0).q, abs=0.05)
+    assert search.run(nodes=search.nodes).root_q == pytest.approx(fresh.result(0).root_q, abs=0.05)
 
 
 def test_a_two_fold_draw_inside_the_kept_tree_stays() -> None:

@@ -22,6 +22,8 @@ TRAP_FEN = "r1bqkbnr/pppp1ppp/2n5/4p3/2B1P3/5Q2/PPPP1PPP/RNB1K1NR b KQkq - 3 3"
 ENDGAME = "8/8/8/8/4k3/8/4P3/4K3 w - - 0 1"
 MATE_IN_1 = "6k1/5ppp/8/8/8/8/8/R6K w - - 0 1"
 MATED = "7k/5KQ1/8/8/8/8/8/8 b - - 0 1"
+# Rh8+ mates in three; most visits go to other moves, which look bad, before that is seen.
+HIDDEN_MATE = "r3r1k1/1p3p2/3p1Pp1/4q3/2PnP2R/1P3pN1/3Q1P2/1R3K2 w - - 3 33"
 
 
 @pytest.fixture
@@ -47,7 +49,8 @@ def test_the_golden_table(maia: str) -> None:
     """lc0-facts.md, 4.11: visits and values of lc0 with the same net and nodes."""
     lines = vr("--net", maia, "--nodes", "100", "--set", "lc0_floats=1", TRAP_FEN).rstrip().splitlines()
     assert lines[0] == TRAP_FEN
-    assert lines[1].startswith("  root Q -0.0316   W ")
+    assert lines[1].startswith("  Q -0.0080   W ")  # lc0 shows 474 - 482 of 1000
+    assert "   (mean over all visits -0.0316, net alone " in lines[1]
     assert lines[2] == "  best Nf6 (g8f6)"
     assert re.search(r"maia-1900, 100 nodes, 98 evaluations, [0-9,]+ a second, depth 4, seldepth 7$", lines[3])
     moves = [line.split()[1:3] for line in lines[6:-1]]
@@ -72,6 +75,50 @@ def test_json_has_every_move(maia: str) -> None:
             line = board.copy()
             for uci in move["pv"]:
                 line.push_uci(uci)
+
+
+def test_a_proof_counts_in_the_value_and_not_in_the_mean(maia: str) -> None:
+    solving = ["--net", maia, "--certainty", "--lookahead", "--auto-extend", HIDDEN_MATE]
+    row = json.loads(vr("--json", *solving))
+    assert (row["best"], row["certain"], row["mate"]) == ("h4h8", 1, 3)
+    assert (row["q"], row["wdl"], row["moves_left"]) == (1.0, [1.0, 0.0, 0.0], 5)
+    board = chess.Board(HIDDEN_MATE)
+    for uci in row["root_moves"][0]["pv"]:
+        board.push_uci(uci)
+    assert board.is_checkmate()
+    mean = row["net_q"] + sum(move["n"] * move["q"] for move in row["root_moves"] if move["n"])
+    assert row["root_q"] == pytest.approx(mean / row["nodes"], abs=1e-5)
+    assert row["root_wdl"][0] - row["root_wdl"][2] == pytest.approx(row["root_q"])
+    assert row["root_q"] < 0
+    assert f"\n  Q +1.0000   W 100.0%  D 0.0%  L 0.0%   (mean over all visits {row['root_q']:+.4f}, " in vr(*solving)
+
+
+def test_without_a_proof_the_value_is_that_of_the_best_move(maia: str) -> None:
+    row = json.loads(vr("--net", maia, "--nodes", "60", "--json", TRAP_FEN))
+    best = row["root_moves"][0]
+    assert (best["uci"], best["certain"]) == (row["best"], None)
+    assert (row["q"], row["wdl"]) == (best["q"], best["wdl"])
+    alone = json.loads(vr("--net", maia, "--nodes", "1", "--json", TRAP_FEN))
+    assert alone["q"] == alone["root_q"] == pytest.approx(alone["net_q"])
+    assert alone["wdl"] == alone["root_wdl"]
+
+
+def test_refuted_moves_keep_the_prior_of_the_net(maia: str) -> None:
+    common = ["--net", maia, "--json", TRAP_FEN]
+    row = json.loads(vr("--nodes", "300", "--certainty", "--lookahead", *common))
+    refuted = [move["uci"] for move in row["root_moves"] if move["certain"] == -1]
+    assert refuted
+    for uci in refuted:
+        board = chess.Board(TRAP_FEN)
+        board.push_uci(uci)
+        board.push_uci("f3f7")
+        assert board.is_checkmate()
+    of_net = {move["uci"]: move["p"] for move in json.loads(vr("--nodes", "1", *common))["root_moves"]}
+    assert {move["uci"]: move["p"] for move in row["root_moves"]} == pytest.approx(of_net, rel=1e-5)
+    shown = vr("--nodes", "300", "--certainty", "--lookahead", "--net", maia, TRAP_FEN)
+    for uci in refuted:
+        (share,) = re.findall(rf"(?m)^  \S+ +{uci} +[\d,]+ +([\d.]+)% ", shown)
+        assert float(share) == pytest.approx(100 * of_net[uci], abs=0.0051)
 
 
 def test_a_file_gives_every_position_what_it_gets_alone(maia: str, tmp_path: Path) -> None:

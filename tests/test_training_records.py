@@ -165,9 +165,9 @@ def test_values_are_those_of_the_search(game: GameRecord) -> None:
         assert search is not None
         played = next(move for move in search.moves if move.move == thought.move)
         wanted = {
-            "root": (search.wl, search.d, search.m),
+            "root": (search.root_wl, search.root_d, search.root_m),
             "best": (search.best.wl, search.best.d, search.best.m + 1),
-            "played": (played.wl, played.d, played.m + 1) if played.visits else (search.wl, search.d, search.m),
+            "played": (played.wl, played.d, played.m + 1) if played.visits else search.root[1:],
             "orig": (search.net_q, search.net_d, search.net_m),
         }
         for name, values in wanted.items():
@@ -273,7 +273,7 @@ def test_drift_is_corrected() -> None:
     game = fake_game(chess.STARTING_FEN, 8, plies=1)
     search = game.thoughts[0].search
     assert search is not None
-    drifted = replace(search, wl=1.0000001, d=1e-7)
+    drifted = replace(search, root_wl=1.0000001, root_d=1e-7)
     record = game_records(replace(game, thoughts=(replace(game.thoughts[0], search=drifted),)), NetFacts())[0]
     assert (record["root_q"], record["root_d"]) == (1, 0)
 

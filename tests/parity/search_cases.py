@@ -2,9 +2,9 @@
 
     python -m tests.parity.search_cases [--mates matetrack.epd] [--nodes 800] [--case-nodes 10000] [--longest 4]
 
-For every option: the visits after which Qc4 stays the best move to the end of the search, and after which a win is
-proven; of the mates, how many are proven, and after how many the best move mates in time: Stockfish finds no longer
-mate after it than the published one.
+For every option: the fewest `vr search --nodes` from which on, up to the limit, Qc4 is the best move, and the fewest
+with which it says that a win is proven; of the mates, how many are proven, and after how many the best move mates in
+time: Stockfish finds no longer mate after it than the published one.
 Evaluations are shared by the options, so that a run costs little more than the search that needs the most of them.
 """
 
@@ -22,16 +22,13 @@ import chess
 import chess.engine
 import numpy as np
 
-from valuerepair.board.make import black_to_move
-from valuerepair.board.rows import FLIP
 from valuerepair.mcts.evaluator import Evaluations, Evaluator, Leaves
 from valuerepair.mcts.forest import Forest
 from valuerepair.mcts.net_evaluator import NetEvaluator
-from valuerepair.mcts.outcome import WIN, best_edge, rank
 from valuerepair.mcts.params import SearchParams
-from valuerepair.mcts.tree import FIRST, OPENED, ROOT_ROW
+from valuerepair.mcts.result import SearchResult
 from valuerepair.nets import open_net
-from valuerepair.positions import Position, decode_move
+from valuerepair.positions import Position
 
 CASE = "5k2/6pp/p1qN4/1p1p4/3P4/2PKP2Q/PP3r2/3R4 b - - 0 1"
 CASE_MOVE = "c6c4"
@@ -50,7 +47,10 @@ STOCKFISH_NODES = 300_000
 
 
 class Remembering:
-    """An evaluator that asks another about each position only once."""
+    """An evaluator that asks another about each position only once, and alone, as `vr search` does of one position.
+
+    ONNX Runtime may round a batch of another size differently, and then a few visits go elsewhere.
+    """
 
     def __init__(self, evaluator: Evaluator) -> None:
         self._evaluator = evaluator
@@ -58,65 +58,69 @@ class Remembering:
 
     def __call__(self, leaves: Leaves) -> Evaluations:
         names = [m.tobytes() + r.tobytes() for m, r in zip(leaves.masks, leaves.rule50, strict=True)]
-        new = [i for i, name in enumerate(names) if name not in self._known]
-        if new:
-            self._ask(leaves, names, new)
+        for row, name in enumerate(names):
+            if name not in self._known:
+                self._known[name] = self._alone(leaves, row)
         known = [self._known[name] for name in names]
         q, d, m = (np.array([row[i] for row in known], np.float32) for i in range(3))
         return Evaluations(q, d, m, np.concatenate([row[3] for row in known]))
 
-    def _ask(self, leaves: Leaves, names: list[str] | list[bytes], rows: list[int]) -> None:
-        moves = [leaves.indices[leaves.offsets[i] : leaves.offsets[i + 1]] for i in rows]
-        offsets = np.concatenate([[0], np.cumsum([len(m) for m in moves])]).astype(np.int64)
+    def _alone(self, leaves: Leaves, row: int) -> tuple[np.float32, np.float32, np.float32, np.ndarray]:
+        moves = leaves.indices[leaves.offsets[row] : leaves.offsets[row + 1]]
+        offsets = np.array([0, len(moves)], np.int64)
         q, d, m, logits = self._evaluator(
-            Leaves(leaves.masks[rows], leaves.rule50[rows], np.concatenate(moves), offsets)
+            Leaves(leaves.masks[row : row + 1], leaves.rule50[row : row + 1], moves, offsets)
         )
-        for at, row in enumerate(rows):
-            name = names[row]
-            assert isinstance(name, bytes)
-            self._known[name] = q[at], d[at], m[at], logits[offsets[at] : offsets[at + 1]].copy()
+        return q[0], d[0], m[0], logits
 
 
 @dataclass
 class Course:
-    """How a search went: the best move from so many visits on, and the visits after which a win was proven."""
+    """What searches of 1, 2, ... nodes say: the best move from so many on, and how many prove a win."""
 
+    nodes: int = 0
     best: list[tuple[int, str]] = field(default_factory=list)
     proven: float = math.inf
 
+    def take(self, result: SearchResult) -> None:
+        """Notes what a search of so many nodes says."""
+        self.nodes = result.nodes
+        if not self.best or self.best[-1][1] != result.best_move:
+            self.best.append((result.nodes, result.best_move))
+        if result.certain == 1:
+            self.proven = min(self.proven, result.nodes)
+
     def settled(self, right: set[str]) -> float:
-        """The visits from which on the best move is a right one to the end; infinite if the last is not."""
+        """The nodes from which on the best move is a right one to the end; infinite if the last is not."""
         since = math.inf
-        for visits, move in reversed(self.best):
+        for nodes, move in reversed(self.best):
             if move not in right:
                 break
-            since = visits
+            since = nodes
         return since
 
 
 def courses(positions: list[Position], params: SearchParams, nodes: int, evaluator: Evaluator) -> list[Course]:
-    """Searches all positions and writes down every change of the best move."""
+    """Searches all positions up to so many nodes and writes down what is said after every single one.
+
+    Each tree is asked for one visit more at a time. A round of the forest may make several, those that end in settled
+    nodes, so a look once a round would skip what searches of fewer nodes say.
+    """
     forest = Forest(evaluator, params, trees=len(positions), nodes=nodes)
-    slots = [forest.add(position, nodes) for position in positions]
-    found = {slot: Course() for slot in slots}
-    searching = set(slots)
-    while searching:
-        forest.play_round()
-        for slot in sorted(searching):
-            _follow(forest, slot, found[slot])
-        searching -= {slot for slot in searching if forest.is_done(slot)}
-    return [found[slot] for slot in slots]
+    found = [Course() for _ in positions]
 
+    def one_more(course: object, result: SearchResult) -> int:
+        assert isinstance(course, Course)
+        if result.nodes == course.nodes:
+            return 0  # proven: no search of it gets any further
+        course.take(result)
+        return result.nodes + 1 if result.nodes < nodes else 0
 
-def _follow(forest: Forest, slot: int, course: Course) -> None:
-    trees, root = forest._trees, slot * forest._rules.node_room
-    edge = best_edge(trees, root)
-    turn = FLIP * black_to_move(trees.rows, trees.slots[slot, ROOT_ROW])
-    move, visits = decode_move(int(trees.move[edge]) ^ turn), forest.visits(slot)
-    if not course.best or course.best[-1][1] != move:
-        course.best.append((visits, move))
-    if rank(trees, edge, edge < trees.nodes[root, FIRST] + trees.nodes[root, OPENED]) == WIN:
-        course.proven = min(course.proven, visits)
+    for position, course in zip(positions, found, strict=True):
+        forest.add(position, 1, course)
+    while forest.busy:
+        forest.step(one_more)
+    return found
 
 
 def short_mates(path: Path, longest: int) -> Iterator[tuple[Position, int]]:

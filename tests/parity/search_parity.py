@@ -110,7 +110,7 @@ def explained(evaluator: Lc0Evaluator, row: Difference) -> bool:
 def q_errors(evaluator: Evaluator, goldens: Sequence[Golden], nodes: int) -> list[float]:
     """|our root Q with exact arithmetic - lc0's| of every position."""
     results = search(evaluator, goldens, "default", nodes)
-    return [abs(r.q - g.root_q("default", nodes)) for g, r in zip(goldens, results, strict=True)]
+    return [abs(r.root_q - g.root_q("default", nodes)) for g, r in zip(goldens, results, strict=True)]
 
 
 def sooner_or_later(evaluator: Evaluator, golden: Golden, nodes: int) -> bool:
@@ -121,7 +121,7 @@ def sooner_or_later(evaluator: Evaluator, golden: Golden, nodes: int) -> bool:
     """
     for there in (nodes * 9 // 10, nodes * 11 // 10):
         result = search(evaluator, [golden], "default", there)[0]
-        if abs(result.q - golden.root_q("default", nodes)) <= Q_LIMIT:
+        if abs(result.root_q - golden.root_q("default", nodes)) <= Q_LIMIT:
             return True
     return False
 

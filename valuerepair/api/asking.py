@@ -75,8 +75,9 @@ def search(
     ``SearchParams(certainty=True, cpuct=2.5)``. Many positions without `seconds` grow at once, in common batches.
 
     Of each, `result` is a `SearchResult` (q, best_move, moves with visits and priors, ...) with values from the side to
-    move, or None where `reason` says why there was nothing to search (the game is over). Raises UsageError for a wrong
-    position, limit or parameter, ValueRepairError for what is no net.
+    move (`q` of the best move, ±1 where it is proven to win or lose; `root_q` the mean over all visits), or None where
+    `reason` says why there was nothing to search (the game is over). Raises UsageError for a wrong position, limit or
+    parameter, ValueRepairError for what is no net.
     """
     chosen = params or SearchParams()
     chosen.check()

@@ -44,7 +44,9 @@ def command(position: tuple[str, ...], moves: str, net_spec: str | None, **optio
     """Search positions with a net: the built-in MCTS, exact where lc0 is.
 
     The position is given as in `vr eval`; of a file, or - (standard input), all lines are searched together. Values
-    are from the side to move: visits N, prior P, Q, win, draw and loss, whether that is proven, and the line expected.
+    are from the side to move: visits N, the net's prior P, Q, win, draw and loss, whether that is proven, and the line
+    expected. The position's own Q is that of the best move, 1 or -1 where that is proven to win or lose; the mean over
+    all visits, bad moves included, stands beside it, which is lc0's root Q.
 
     \b
     Example:

@@ -50,9 +50,8 @@ _SHARE_OF_MEMORY = 0.5
 class MctsOracle:
     """Searches positions with a net, as many at once as there are trees: `workers` is their number.
 
-    A result's `q` is Q of the best move of the root, which is what lc0's score and `best_q` of its training data are
-    made of (the root's mean also holds what was spent on worse moves), exact, and ±1 or 0 where it is proven; with
-    a single node it is the net's own value. `cp` and `wdl` are as lc0 shows them; `nodes` are the root's visits,
+    A result's `q` is `SearchResult.q`, Q of the best move of the root, ±1 or 0 where that is proven; with a single node
+    it is the net's own value. `cp` and `wdl` are as lc0 shows them; `nodes` are the root's visits,
     `time_ms` is a tree's share of the rounds it took part in.
     """
 
@@ -147,7 +146,7 @@ class MctsOracle:
             cp=score.cp,
             mate=score.mate,
             wdl=score.wdl if has_wdl else None,
-            q=best.q if best.q == best.q else result.q,  # not a number: never visited
+            q=result.q,
             depth=result.depth,
             seldepth=result.seldepth,
             nodes=result.nodes,

@@ -76,7 +76,7 @@ class SignalReader:
                 found[rows, COLUMN[name]] = sign * self._net.evaluate(near).q.astype(np.float64)
         if self._forest is not None:
             for i, result in self._forest.search(batch, self._nodes):
-                found[i, COLUMN["search"]] = result.q
+                found[i, COLUMN["search"]] = result.root_q
         return found
 
 

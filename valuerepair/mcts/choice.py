@@ -51,7 +51,7 @@ def _unvisited_value(result: SearchResult, params: SearchParams) -> float:
         strategy, value = params.fpu_strategy, params.fpu_value
     if strategy == "absolute":
         return value
-    return result.q - value * math.sqrt(sum(m.prior for m in result.moves if m.visits))
+    return result.root_q - value * math.sqrt(sum(m.prior for m in result.moves if m.visits))
 
 
 def _weights(moves: Sequence[RootMove], params: SearchParams, temperature: float, unvisited: float) -> list[float]:

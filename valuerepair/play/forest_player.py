@@ -135,7 +135,7 @@ class ForestPlayer:
         score = score_of(best, result, has_wdl=has_wdl, lc0_floats=self.params.lc0_floats)
         return Thought(
             choose_move(result, self.params, position.ply, seed),
-            q=best.q if best.q == best.q else result.q,  # not a number: never visited
+            q=result.q,
             wdl=score.wdl if has_wdl else None,
             cp=score.cp,
             mate=score.mate,

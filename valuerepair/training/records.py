@@ -18,7 +18,7 @@ from valuerepair import v6
 from valuerepair.board import parse_fens
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.mcts.params import SearchParams
-from valuerepair.mcts.result import RootMove, SearchResult
+from valuerepair.mcts.result import SearchResult
 from valuerepair.mcts.roots import play_game
 from valuerepair.nets.planes import CANONICAL, FILLS, INPUT_FORMATS, PLANES, HistoryFill, is_initial
 from valuerepair.play.record import ADJUDICATIONS, LOSSES, RESIGNED, GameRecord
@@ -164,10 +164,10 @@ def _fill_policies(
 
 
 def _fill_values(records: Records, searches: Sequence[SearchResult], picked: Sequence[int]) -> None:
-    """The values of the root, its best and its played move, and the net's own, from the side to move."""
-    best = [_value(search, search.best) for search in searches]
-    played = [_value(search, search.moves[i]) for search, i in zip(searches, picked, strict=True)]
-    root = [(search.wl, search.d, search.m) for search in searches]
+    """W - L, D and plies left of the root, its best and its played move, and the net's own, from the side to move."""
+    best = [search.value[1:] for search in searches]
+    played = [search.value_of(search.moves[i])[1:] for search, i in zip(searches, picked, strict=True)]
+    root = [search.root[1:] for search in searches]
     # A root that the net did not evaluate itself (one that was proven in an earlier search) has no value of it.
     own = [(s.net_q if s.net_d == s.net_d else s.net_d, s.net_d, s.net_m) for s in searches]
     for name, values in (("root", root), ("best", best), ("played", played), ("orig", own)):
@@ -178,13 +178,6 @@ def _fill_values(records: Records, searches: Sequence[SearchResult], picked: Seq
     records["visits"] = [search.nodes for search in searches]
     proven = [_is_proven_best(search) for search in searches]
     records["invariance_info"] |= np.where(proven, v6.BEST_PROVEN, 0).astype(np.uint8)
-
-
-def _value(search: SearchResult, move: RootMove) -> tuple[float, float, float]:
-    """Of a move: W - L, D and plies left, the move itself counted; the root's for a move that was never visited."""
-    if move.visits == 0 and move.certain is None:
-        return search.wl, search.d, search.m
-    return move.wl, move.d, move.m + 1
 
 
 def _is_proven_best(search: SearchResult) -> bool:

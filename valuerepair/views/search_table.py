@@ -37,8 +37,10 @@ def row(found: Searched) -> dict[str, Any]:
         "seldepth": result.seldepth,
         "net_q": result.net_q,
         "q": result.q,
-        "wdl": _wdl(result.wl, result.d),
-        "moves_left": result.m,
+        "wdl": list(result.value.wdl),
+        "moves_left": result.value.m,
+        "root_q": result.root_q,
+        "root_wdl": list(result.root.wdl),
         "best": result.best_move,
         "certain": result.certain,
         "mate": result.mate,
@@ -52,17 +54,13 @@ def _move_row(move: RootMove, position: Position) -> dict[str, Any]:
         "uci": move.move,
         "san": san_line(position, move.pv[:1] or (move.move,)),
         "n": move.visits,
-        "p": move.prior,
+        "p": move.net_prior,
         "q": move.q if known else None,
-        "wdl": _wdl(move.wl, move.d) if known else None,
+        "wdl": list(move.wdl) if known else None,
         "certain": move.certain,
         "mate": move.mate,
         "pv": list(move.pv),
     }
-
-
-def _wdl(wl: float, d: float) -> list[float]:
-    return [(1 + wl - d) / 2, d, (1 - wl - d) / 2]
 
 
 def table(found: Searched, top: int | None = None) -> str:
@@ -83,9 +81,10 @@ def _root_lines(found: Searched, result: SearchResult) -> list[str]:
     speed = f", {result.evaluations / found.seconds:,.0f} a second" if found.seconds > 0 else ""
     proven = f", proven {_PROVEN[result.certain]}" if result.certain is not None else ""
     mate = f", mate in {abs(result.mate)}" if result.mate is not None else ""
-    w, d, loss = _wdl(result.wl, result.d)
+    w, d, loss = result.value.wdl
     return [
-        f"  root Q {result.q:+.4f}   W {w:.1%}  D {d:.1%}  L {loss:.1%}   (net alone Q {result.net_q:+.4f})",
+        f"  Q {result.q:+.4f}   W {w:.1%}  D {d:.1%}  L {loss:.1%}   "
+        f"(mean over all visits {result.root_q:+.4f}, net alone {result.net_q:+.4f})",
         f"  best {san_line(found.position, (result.best_move,))} ({result.best_move}){proven}{mate}",
         f"  {found.net.name}, {result.nodes:,} nodes, {result.evaluations:,} evaluations{speed}, "
         f"depth {result.depth}, seldepth {result.seldepth}",
@@ -95,13 +94,13 @@ def _root_lines(found: Searched, result: SearchResult) -> list[str]:
 def _move_line(move: RootMove, position: Position) -> str:
     values = f"{'-':>8} {'-':>6} {'-':>6} {'-':>6}"
     if not math.isnan(move.q):
-        values = f"{move.q:+8.4f} " + " ".join(f"{share:6.1%}" for share in _wdl(move.wl, move.d))
+        values = f"{move.q:+8.4f} " + " ".join(f"{share:6.1%}" for share in move.wdl)
     proven = "" if move.certain is None else _PROVEN[move.certain]
     if move.mate is not None:
         proven = f"mate {move.mate}"
     line = san_moves(position, move.pv[:_LINE_MOVES] or (move.move,))
     text = " ".join(line) + (" ..." if len(move.pv) > _LINE_MOVES else "")
-    return f"  {line[0]:7} {move.move:5} {move.visits:8,} {move.prior:7.2%} {values}  {proven:8} {text}"
+    return f"  {line[0]:7} {move.move:5} {move.visits:8,} {move.net_prior:7.2%} {values}  {proven:8} {text}"
 
 
 def san_moves(position: Position, line: tuple[str, ...]) -> list[str]:

@@ -10,7 +10,7 @@ import numpy as np
 
 from valuerepair.board import parse_fens
 from valuerepair.mcts.params import SearchParams
-from valuerepair.mcts.result import RootMove, SearchResult
+from valuerepair.mcts.result import RootMove, SearchResult, Value
 from valuerepair.mcts.uci.score import fast_log, score_of
 from valuerepair.nets.policy import policy_indices
 from valuerepair.positions import encode_moves
@@ -60,7 +60,7 @@ def verbose_lines(result: SearchResult, fen: str, params: SearchParams) -> list[
         rows.append((move.visits, q + u, _move_line(move, board, q, u)))
     lines = [text for *_, text in sorted(rows, key=lambda row: row[:2])]
     node = (
-        f"node  ({len(rows):4}) N: {result.nodes:7} (+ 0) (P: {100 * visited:5.2f}%) {_values(result)}(V: "
+        f"node  ({len(rows):4}) N: {result.nodes:7} (+ 0) (P: {100 * visited:5.2f}%) {_values(result.root)}(V: "
         f"{result.net_q:7.4f}) "
     )
     return [f"info string {line}" for line in (*lines, node)]
@@ -76,7 +76,7 @@ def _move_line(move: RootMove, board: chess.Board, q: float, u: float) -> str:
     )
 
 
-def _values(value: RootMove | SearchResult) -> str:
+def _values(value: RootMove | Value) -> str:
     return f"(WL: {value.wl:8.5f}) (D: {value.d:5.3f}) (M: {value.m:4.1f}) (Q: {value.q:8.5f}) "
 
 
@@ -95,7 +95,7 @@ def _fpu(params: SearchParams, result: SearchResult, visited: float) -> float:
     same = params.fpu_strategy_at_root == "same"
     strategy = params.fpu_strategy if same else params.fpu_strategy_at_root
     value = params.fpu_value if same else params.fpu_value_at_root
-    return value if strategy == "absolute" else result.q - value * math.sqrt(visited)
+    return value if strategy == "absolute" else result.root_q - value * math.sqrt(visited)
 
 
 def _policy_index(move: str, board: chess.Board) -> int:

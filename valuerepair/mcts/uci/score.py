@@ -37,7 +37,7 @@ def score_of(move: RootMove, result: SearchResult, *, has_wdl: bool = True, lc0_
     `has_wdl`: the net has a WDL head. `lc0_floats`: with lc0's approximate logarithm and exponential, to the digit;
     they move its WDL by up to 3 %. Otherwise both are exact.
     """
-    wl, d = (result.wl, result.d) if math.isnan(move.wl) else (move.wl, move.d)
+    _, wl, d, _ = result.value_of(move)
     log, logistic = (fast_log, _fast_logistic) if lc0_floats else (math.log, _logistic)
     mu, wl, d = _random_walk(wl, d, log, logistic)
     wdl = per_mille(wl, d)
