@@ -9,7 +9,7 @@ import valuerepair
 
 ROOT = Path(valuerepair.__file__).parent
 
-# Top to bottom, as in docs/design. A name here is a module or a package directly below valuerepair/.
+# Top to bottom. A name here is a module or a package directly below valuerepair/.
 ROOMS = (
     "errors",
     "progress",

@@ -14,6 +14,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import chess
 import click
 import psutil
 import pytest
@@ -144,6 +145,15 @@ def test_a_missing_file_is_one_line_that_names_it(name: str, folder: Path, capsy
     assert err.splitlines()[-1].startswith("vr: ")
     assert "missing" in err.splitlines()[-1]
     assert [path.name for path in folder.iterdir() if path.name != "valuerepair.db"] == []
+
+
+@pytest.mark.parametrize("quoted", [True, False])
+@pytest.mark.parametrize("name", ["eval", "search", "show", "similar"])
+def test_a_word_too_many_behind_a_position_is_refused(name: str, quoted: bool, folder: Path, capsys: Captured) -> None:
+    text = f"{chess.STARTING_FEN} extra"
+    code, out, err = vr([name, *([text] if quoted else text.split())], capsys)
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert err.startswith(f"vr: position '{text}': 'extra' is too much")
 
 
 JSON_WHOLE = ["stats", "fit alpha --bootstrap 0", "similar 1", "show 1", "label", "books", "nets describe"]
@@ -318,3 +328,52 @@ def test_a_group_without_a_command_says_its_help_and_is_a_usage_error(capsys: Ca
         assert (code, out) == (2, "")
         assert err.startswith("Usage: vr")
         assert isinstance(TREE[" ".join(["vr", *words])], click.Group)
+
+
+def test_every_default_is_shown() -> None:
+    hidden = []
+    for path, command in TREE.items():
+        context = click.Context(command, info_name=path)
+        for option in options_of(command):
+            shown = option.get_help_record(context)
+            default = None if option.is_flag or option.count else option.get_default(context)
+            is_one = isinstance(default, (int, float)) or (isinstance(default, (str, tuple, list)) and len(default) > 0)
+            if shown is not None and ((is_one and "[default: " not in shown[1]) or "(default" in shown[1]):
+                hidden.append((path, option.opts[0], default))
+    assert not hidden
+
+
+# Options of other programs that are spoken of: whose they are.
+OTHERS_OPTIONS = {
+    "apt-get": {"--no-install-recommends", "--reinstall"},
+    "dask": {"--host", "--lifetime", "--lifetime-stagger", "--memory-limit", "--name", "--no-dashboard", "--nthreads"}
+    | {"--nworkers", "--port", "--protocol", "--resources", "--scheduler-file"},
+    "helm": {"--create-namespace", "--generate-name", "--repo"},
+    "lc0": {"--cache-history-length", "--history-fill-new", "--input", "--noise-epsilon", "--onnx-data-type"}
+    | {"--openings-pgn", "--parallelism", "--resign-percentage", "--show-hidden", "--weights"},
+    "lczero-training": {"--cfg", "--lczero"},  # --lczero_model
+    "pip": {"--dest", "--disable-pip-version-check", "--force-reinstall", "--no-cache-dir", "--no-deps"}
+    | {"--only-binary"},
+    "zstd": {"--long"},
+    "an engine, in an example": {"--flag"},
+    "python -m valuerepair.cli.reference": {"--check"},
+    "python data/make_*.py": {"--date", "--other"},
+    "python -m tests.parity": {"--exact"},
+}
+
+
+def test_every_option_that_is_spoken_of_exists() -> None:
+    """In messages, help and comments of the package and on its pages: on some command, or it is another program's."""
+    known = {name for command in TREE.values() for option in options_of(command) for name in option.opts}
+    known |= {name for command in TREE.values() for option in options_of(command) for name in option.secondary_opts}
+    known |= {"--help", "--version"}.union(*OTHERS_OPTIONS.values())
+    files = {path for kind in ("py", "js", "html") for path in ROOT.glob(f"valuerepair/**/*.{kind}")}
+    files |= {*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), ROOT / "data" / "README.md"}
+    unknown = {
+        (str(path.relative_to(ROOT)), word)
+        for path in files
+        for word in re.findall(r"(?<![\w-])--[a-z][a-z0-9]*(?:-[a-z0-9]+)*", path.read_text("utf-8"))
+        if word not in known
+    }
+    assert len(files) > 300
+    assert not unknown

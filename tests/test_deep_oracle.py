@@ -198,7 +198,7 @@ def test_the_default_is_stockfish_then_the_own_search_with_the_same_net(
         open_oracle("stockfish", net_path=net)
 
 
-# lc0-facts.md, 4.11: best move, cp and WDL of lc0 0.32.1 with maia-1900 and a plain search, and Q from its statistics.
+# Best move, cp and WDL of lc0 0.32.1 with maia-1900 and a plain search, and Q from its statistics.
 GOLDEN = [
     (STARTPOS_FEN, "e2e4", 53, (488, 51, 461)),
     ("r1bqkbnr/pppp1ppp/2n5/4p3/2B1P3/5Q2/PPPP1PPP/RNB1K1NR b KQkq - 3 3", "g8f6", -17, (474, 44, 482)),

@@ -10,6 +10,7 @@ import ast
 import importlib
 import re
 import shlex
+from collections.abc import Iterator
 from contextlib import suppress
 from functools import cache
 from itertools import pairwise
@@ -190,3 +191,45 @@ def test_lists_have_a_blank_line_before_them(page: Path) -> None:
         if re.match(r"(- |\d+\. )", line) and before.strip() and not re.match(r"\s*(- |\d+\. )|\s{2,}", before)
     ]
     assert not glued
+
+
+# Pages that are spoken of and lie elsewhere: whose they are.
+ELSEWHERE = {
+    "docs/OperatorKernels.md": "ONNX Runtime",
+    "docs/operators.md": "onnx-tensorrt",
+    "docs/example.textproto": "lczero-training",
+    "wrong.md": "made by a test",
+}
+_CITED = re.compile(r'(?<![\w/-])(docs/[\w/.-]*\w|[\w-]+\.md\b)(?:, "([^"]+)")?')
+
+
+def cited(text: str) -> Iterator[tuple[Path, str | None, str]]:
+    """Pages that a text names, with the section where one is given and how it is written; lines of comments are one."""
+    for match in _CITED.finditer(re.sub(r"\s*\n\s*#?\s*", " ", text)):
+        written, section = match.groups()
+        if written not in ELSEWHERE:
+            here = [ROOT / written, *(page for page in PAGES if page.name == written)]
+            yield next((path for path in here if path.exists()), here[0]), section, match.group()
+
+
+def test_pages_and_sections_that_are_cited_exist() -> None:
+    files = {path for pattern in ("valuerepair/**/*.py", "tests/**/*.py", "data/*.py") for path in ROOT.glob(pattern)}
+    files |= {path for path in (ROOT / ".ci").iterdir() if path.is_file()} | set(PAGES)
+    missing = []
+    for file in sorted(files):
+        for page, section, written in cited(file.read_text("utf-8")):
+            heading = rf"^#+ {re.escape(section)}$" if section else ""
+            if not page.exists() or not re.search(heading, page.read_text("utf-8") if section else "", re.M):
+                missing.append((name(file), written))
+    assert not missing
+
+
+def test_a_page_that_does_not_exist_is_found_out() -> None:
+    text = "As in docs/{}. See {}.md and docs/methods.md, {}\n# of docs/methods.md,\n# {}"
+    text = text.format("design", "notes", '"Labels"', '"No such part".')
+    assert [(page.exists(), section) for page, section, _ in cited(text)] == [
+        (False, None),
+        (False, None),
+        (True, "Labels"),
+        (True, "No such part"),
+    ]

@@ -12,9 +12,12 @@ from pathlib import Path
 
 import chess
 import pytest
+from click.testing import CliRunner
 
 import valuerepair as vr
 from tests.mining_doubles import dump, random_games
+from valuerepair import values
+from valuerepair.cli import cli
 from valuerepair.deep import DeepFailure, DeepResult, mcts_oracle, open_oracle
 from valuerepair.deep.mcts_oracle import MctsOracle, identity_of, open_mcts
 from valuerepair.errors import UsageError
@@ -25,7 +28,7 @@ from valuerepair.positions import STARTPOS_FEN, Position, PositionBatch
 from valuerepair.store import Store
 
 MATE_IN_1 = "6k1/5ppp/8/8/8/8/8/R6K w - - 0 1"
-# lc0-facts.md, 4.11: best move, cp and WDL of lc0 0.32.1 with maia-1900, 100 nodes.
+# Best move, cp and WDL of lc0 0.32.1 with maia-1900, 100 nodes.
 GOLDEN = [
     (STARTPOS_FEN, "e2e4", 53, (488, 51, 461)),
     ("r1bqkbnr/pppp1ppp/2n5/4p3/2B1P3/5Q2/PPPP1PPP/RNB1K1NR b KQkq - 3 3", "g8f6", -17, (474, 44, 482)),
@@ -241,3 +244,28 @@ def test_vr_mine_searches_every_position_once(shared_data: Path, tmp_path: Path)
     assert len(frame) == 40
     assert (frame["nodes"] <= 8).all()
     assert frame["deep_q"].abs().max() <= 1
+
+
+def test_no_view_of_values_that_are_q_names_an_alpha(
+    shared_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    random_games(tmp_path / "games.pgn", 12)
+    net = shared_data / "nets" / "maia-1900.pb.gz"
+
+    def said(words: str) -> str:
+        done = CliRunner().invoke(cli, words.split(), catch_exceptions=False)
+        assert done.exit_code == 0, done.output
+        return done.output
+
+    said(f"mine games.pgn --net {net} --deep mcts:nodes=8 --device cpu")
+    views = ["stats", "similar 1", "plot -o a.svg", "plot rate -o b.svg", "books --threshold 0.01 -o book"]
+    for given in ("", " --alpha 300"):
+        shown = [said(f"show {number}{given}") for number in range(1, 13)]
+        mates = [text for text in shown if "Q of a mate" in text]
+        assert sum(values.OWN_Q in text for text in shown) == 12 - len(mates) > 0
+        for text in [*shown, *(said(view + given) for view in views), (tmp_path / "a.svg").read_text("utf-8")]:
+            assert "alpha" not in text.lower()
+            assert values.OWN_Q in text or text in mates
+    report = said("report --threshold 0.01 -o report.html")
+    assert "alpha 1" not in (tmp_path / "report.html").read_text("utf-8"), report

@@ -82,7 +82,7 @@ def test_python_chess_sets_options_and_finished_games_have_no_move(engine: chess
 
 
 def test_vr_uci_with_a_real_net_gives_the_golden_numbers(shared_data: Path) -> None:
-    """lc0-facts.md, 4.11, through the command line, with bytes that are no text in between."""
+    """Those of lc0 0.32.1, plain and deterministic, with bytes that are no text in between."""
     net = shared_data / "nets" / "maia-1900.pb.gz"
     lines = b"uci\n\xff\xfe\x00\nposition startpos\ngo nodes 100\nucinewgame\n"
     lines += b"position fen 8/8/8/8/4k3/8/4P3/4K3 w - - 0 1\ngo nodes 100\n"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -94,7 +95,7 @@ def test_moves_history_and_fill_matter(maia: str) -> None:
     played = q("--moves", "e4 e5 Bc4 Nc6 Qf3")
     assert played == q("position startpos moves e2e4 e7e5 f1c4 b8c6 d1f3")
     assert abs(played - q(TRAP_FEN)) > 1e-4  # the same board, but its history is not known
-    assert q("--history-fill", "no", TRAP_FEN) == pytest.approx(-0.797, abs=6e-4)  # lc0-facts, trap 1
+    assert q("--history-fill", "no", TRAP_FEN) == pytest.approx(-0.797, abs=6e-4)  # as lc0 says
 
 
 def test_standard_input_and_mate(maia: str) -> None:
@@ -109,7 +110,9 @@ def test_standard_input_and_mate(maia: str) -> None:
     [
         ("startpos", STARTPOS_FEN),
         ("8/8/8/2k5/8/1QK5/8/8 b - -", "8/8/8/2k5/8/1QK5/8/8 b - - 0 1"),
+        ("8/8/8/2k5/8/1QK5/8/8 b - - 7", chess.Board("8/8/8/2k5/8/1QK5/8/8 b - - 7").fen()),
         ("8/8/8/2k5/8/1QK5/8/8 b - - 12 40 ;D1 3 ;D2 60", "8/8/8/2k5/8/1QK5/8/8 b - - 12 40"),
+        ("8/8/8/2k5/8/1QK5/8/8 b - - 12 40; draw", "8/8/8/2k5/8/1QK5/8/8 b - - 12 40"),
         ('8/8/8/2k5/8/1QK5/8/8 b - - bm Kd6; hmvc 7; fmvn 30; id "x";', "8/8/8/2k5/8/1QK5/8/8 b - - 7 30"),
         ("position fen 8/8/8/2k5/8/1QK5/8/8 b - - 0 1 moves c5d6", "8/8/3k4/8/8/1QK5/8/8 w - - 1 2"),
         ("fen 8/8/8/2k5/8/1QK5/8/8 b - - 0 1", "8/8/8/2k5/8/1QK5/8/8 b - - 0 1"),
@@ -120,6 +123,21 @@ def test_ways_to_write_a_position(text: str, fen: str) -> None:
     assert position.fen == fen
     assert position.ply == chess.Board(fen).ply()
     assert position.history_known == (text == "startpos" or "moves" in text)
+
+
+@pytest.mark.parametrize("behind", ["extra", "b", "3", "moves", "extra moves c5d6", "-1 1"])
+@pytest.mark.parametrize("counters", ["", " 0", " 0 1"])
+def test_what_python_chess_finds_too_much_is_refused(counters: str, behind: str) -> None:
+    fen = f"8/8/8/2k5/8/1QK5/8/8 b - -{counters}"
+    text = f"{fen} {behind}"
+    whole, _, _ = text.partition(" moves")
+    try:
+        chess.Board(whole)
+    except ValueError:
+        with pytest.raises(ValueError, match=re.escape(f"{behind.split()[0]!r} is too much")):
+            read_position(text)
+    else:
+        assert read_position(whole).fen == chess.Board(whole).fen()
 
 
 def test_the_key_does_not_depend_on_the_way(shared_data: Path) -> None:

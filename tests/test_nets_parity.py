@@ -12,7 +12,7 @@ from valuerepair.nets import open_net
 from valuerepair.nets.position_text import read_lines
 from valuerepair.positions import Position, PositionBatch
 
-# lc0-facts, trap 1: what lc0 itself says of this FEN with --history-fill-new=fen_only and =no.
+# Of this FEN lc0 itself says other things with --history-fill-new=fen_only than with =no (below).
 TRAP_FEN = "r1bqkbnr/pppp1ppp/2n5/4p3/2B1P3/5Q2/PPPP1PPP/RNB1K1NR b KQkq - 3 3"
 
 PROMOTIONS = "n1n5/PPPk4/8/8/8/8/4Kppp/5N1N b - - 0 1"

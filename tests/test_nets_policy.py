@@ -82,7 +82,7 @@ def test_priors_equal_lc0s(maia: Any) -> None:
         exact = dict(zip(state.moves(), np.exp(raw - raw.max()) / np.exp(raw - raw.max()).sum(), strict=True))
         ours = dict(zip(decode_moves(moves[rows]), priors[rows].tolist(), strict=True))
         assert ours == pytest.approx(exact, abs=1e-6), position.uci
-        # lc0's own softmax takes an approximate exponential (lc0-facts 4.7), good to 0.4 %.
+        # lc0's own softmax takes an approximate exponential (utils/fastmath.h), good to 0.4 %.
         theirs = dict(zip(state.moves(), outputs[i].p_softmax(*state.policy_indices()), strict=True))
         assert ours == pytest.approx(theirs, rel=5e-3, abs=1e-6), position.uci
 

@@ -46,7 +46,7 @@ def failure(*words: str) -> tuple[int, str]:
 
 
 def test_the_golden_table(maia: str) -> None:
-    """lc0-facts.md, 4.11: visits and values of lc0 with the same net and nodes."""
+    """Visits and values of lc0 0.32.1 with the same net and nodes, plain and deterministic."""
     lines = vr("--net", maia, "--nodes", "100", "--set", "lc0_floats=1", TRAP_FEN).rstrip().splitlines()
     assert lines[0] == TRAP_FEN
     assert lines[1].startswith("  Q -0.0080   W ")  # lc0 shows 474 - 482 of 1000

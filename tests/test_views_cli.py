@@ -65,7 +65,7 @@ def test_plot_writes_plot_png_where_it_is_run(db: Path, monkeypatch: pytest.Monk
     assert (db.parent / "plot.png").read_bytes().startswith(b"\x89PNG")
     assert vr("plot", "-q", "-o", "other.svg", "--threshold", "1") == ""
     assert "alpha 170 (given)" in vr("plot", "--alpha", "170")
-    assert "Q from WDL" in vr("plot", "--q-from", "wdl")
+    assert "the engine's WDL" in vr("plot", "--q-from", "wdl")
 
 
 @pytest.mark.parametrize(

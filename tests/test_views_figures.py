@@ -81,7 +81,7 @@ def test_words_below_a_title_stay_within_the_figure_and_leave_the_plot_its_width
         widths = []
         for words in (
             "short",
-            "a-net-with-a-long-name · stockfish 15.1 nodes=1000000 · alpha 170, default" + 9 * " as few so far",
+            "a-net-with-a-long-name · stockfish 15.1 nodes=1000000 · alpha 170 (default" + 9 * " as few so far",
         ):
             figure, axes = style.new_figure(6.4, 7.1)
             axes.set(xlabel="x", ylabel="y")

@@ -141,7 +141,7 @@ def test_the_words_say_where_it_comes_from() -> None:
     frame = scored(2000)
     figure, counts = scatter.draw(frame, 0.55)
     text = words(figure)
-    assert "maia-1900 · stockfish 15.1 nodes=20000 · alpha 354, fitted on 1,107 positions (l1)" in text
+    assert "maia-1900 · stockfish 15.1 nodes=20000 · alpha 354 (fitted on 1,107 positions (l1))" in text
     assert f"2,000 positions, {counts.candidates:,} candidates ({counts.candidates / 20:.2f} %)" in text
     assert "|net Q − deep Q| ≥ 0.55" in text
     assert f"net too optimistic: {counts.optimistic}" in text

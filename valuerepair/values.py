@@ -26,6 +26,10 @@ ALPHA_BOUNDS = (10.0, 10_000.0)
 # The largest Q a centipawn score can have: the last float below 1, so that a mate is beyond any centipawn score.
 MAX_CP_Q = float(np.nextafter(1.0, 0.0))
 
+# Origins of an alpha that plays no role.
+OWN_Q = "the search's own Q"
+OF_WDL = "the engine's WDL"
+
 Norm = Literal["l1", "l2"]
 Floats = NDArray[np.float64]
 
@@ -37,10 +41,19 @@ _LOG_STEP = 1e-6  # of the last one: alpha is as exact as that
 
 @dataclass(frozen=True, slots=True)
 class Alpha:
-    """An alpha in use and where it comes from, in words for the user: ``fitted on 2,310 positions (l1)``, ``given``."""
+    """An alpha in use and where it comes from, in words for the user: ``fitted on 2,310 positions (l1)``, ``given``.
+
+    With the origin `OWN_Q` or `OF_WDL` Q is not made of centipawns, and `value` plays no role.
+    """
 
     value: float
     origin: str
+
+    def source(self, q_from: str = "cp", digits: str = ".1f") -> str:
+        """Where deep Q comes from, in words: an oracle's own Q goes before W/D/L, and that before centipawns."""
+        if self.origin == OWN_Q:
+            return OWN_Q
+        return OF_WDL if q_from == "wdl" or self.origin == OF_WDL else f"alpha {self.value:{digits}} ({self.origin})"
 
 
 @dataclass(frozen=True, slots=True)

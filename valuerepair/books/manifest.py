@@ -18,6 +18,7 @@ from valuerepair.books.rows import games_of
 from valuerepair.books.select import Selection
 from valuerepair.candidates.parents import parent_weight
 from valuerepair.candidates.weights import describe, described
+from valuerepair.values import Alpha
 
 _NAMED = 6  # held families in the summary
 
@@ -84,7 +85,7 @@ class Manifest:
     def summary(self, directory: str) -> list[str]:
         """What was written, and how lc0 plays it, in lines for a terminal."""
         pgn = {name: file for name, file in self.files.items() if name.endswith(".pgn")}
-        q = f"net {self.net['name']}, {self.oracle['label']}, alpha {self.alpha['value']:g} ({self.alpha['origin']})"
+        q = f"net {self.net['name']}, {self.oracle['label']}, {Alpha(**self.alpha).source(self.q_from, 'g')}"
         lines = [f"{self.candidates:,} candidates at {self.threshold:g} of {self.scored:,} scored positions: {q}"]
         if self.left_out:
             lines.append("left out: " + ", ".join(f"{reason} {n:,}" for reason, n in self.left_out.items()))

@@ -6,6 +6,7 @@ import shlex
 from math import isnan
 from typing import TYPE_CHECKING, Any
 
+from valuerepair import values
 from valuerepair.candidates import verdict
 from valuerepair.candidates.confirm import ConfirmSummary
 from valuerepair.progress import format_duration, format_rate
@@ -71,7 +72,7 @@ def report(
 def lines(report: dict[str, Any], workers: int) -> list[str]:
     """A `report` as text for a terminal, with what to do next."""
     first = report["alpha_of_first"]
-    source = "engine's WDL" if report["q_from"] == "wdl" else f"alpha {first['value']:.1f} ({first['origin']})"
+    source = values.Alpha(**first).source(report["q_from"])
     seconds, nodes = report["seconds"], report["nodes"]
     speed = f", {format_rate(nodes / seconds)}" if nodes and seconds else ""
     shown = [

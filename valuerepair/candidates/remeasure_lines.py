@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from valuerepair import values
 from valuerepair.candidates.label_changes import LabelChange
 from valuerepair.candidates.labelled import KINDS
 from valuerepair.candidates.paired import Interval
@@ -17,9 +18,10 @@ _FAMILIES = ("family", "pieces")
 
 def lines(found: Remeasured) -> list[str]:
     """The nets on all positions, then each comparison: on all positions first, then on what one net chose."""
-    scale = "the engine's WDL" if found.q_from == "wdl" else _alpha(found)
     width = max(len(net.name) for net in found.nets)
-    shown = [f"{found.positions:,} positions of {found.games:,} games, scored by {found.oracle}; deep Q from {scale}"]
+    shown = [
+        f"{found.positions:,} positions of {found.games:,} games, scored by {found.oracle}; deep Q from {_scale(found)}"
+    ]
     shown += [f"  {name}: {count:,} scored positions have no value of it; left out" for name, count in _left_out(found)]
     if found.without_q:
         shown.append(f"  {found.without_q:,} positions without a deep Q of the kind asked for are left out")
@@ -32,8 +34,10 @@ def lines(found: Remeasured) -> list[str]:
     return shown
 
 
-def _alpha(found: Remeasured) -> str:
+def _scale(found: Remeasured) -> str:
     alpha = found.alpha
+    if found.q_from == "wdl" or alpha.origin == values.OWN_Q:
+        return alpha.source(found.q_from)
     whose = "" if alpha.origin == "given" else f", that of {found.alpha_of}"
     return f"alpha {alpha.value:.1f} for all nets ({alpha.origin}{whose})"
 

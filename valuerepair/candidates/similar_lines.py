@@ -15,8 +15,8 @@ def lines(found: Similar) -> list[str]:
         own = found.query
         shown.append(f"  position {own.position_id} of the store: {_values(own)}  {_labels(own, found.threshold)}")
     if scale is not None:
-        q = "Q from WDL" if scale.q_from == "wdl" else f"alpha {scale.alpha.value:.1f} ({scale.alpha.origin})"
-        shown.append(f"{scale.net} against {scale.oracle}, {q}; Q from the side to move")
+        source = scale.alpha.source(scale.q_from)
+        shown.append(f"{scale.net} against {scale.oracle}, {source}; Q from the side to move")
     among = f"candidates at {found.threshold:g}" if found.candidates_only else "positions"
     shown.append(
         f"the nearest {len(found.neighbours)} of {found.searched:,} {among}; distance = material + pawns + kings"

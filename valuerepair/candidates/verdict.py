@@ -14,10 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from valuerepair import values
-from valuerepair.deep.oracle import OWN_Q
-from valuerepair.deep.spec import RECORDED
 from valuerepair.errors import ValueRepairError
 from valuerepair.store import second_looks
+from valuerepair.store.alphas import gives_q
 from valuerepair.store.connect import store_errors
 from valuerepair.store.queries import QFrom, check_threshold
 from valuerepair.store.rates import Rate, weighted
@@ -110,21 +109,16 @@ def alpha_of_second(
     that one gives centipawns too.
     """
     of_first = values.Alpha(float(frame.attrs["alpha"]["value"]), "the first look's")
-    if has_own_q(second):
-        return values.Alpha(of_first.value, "the search's own Q")
+    if gives_q(second.kind, second.options):
+        return values.Alpha(of_first.value, values.OWN_Q)
     if frame.attrs.get("q_from") == "wdl":
-        return values.Alpha(of_first.value, "the engine's WDL")
+        return values.Alpha(of_first.value, values.OF_WDL)
     if first.engine == second.engine:  # the kind says only how it was named: stockfish: or uci:/usr/games/stockfish
         return of_first
     own = store.alpha(net_id, second.id)
-    if has_own_q(first) or not own.origin.startswith("default"):
+    if gives_q(first.kind, first.options) or not own.origin.startswith("default"):
         return own
     return values.Alpha(of_first.value, "the first look's, of another engine: none is fitted for this one")
-
-
-def has_own_q(oracle: StoredOracle) -> bool:
-    """Whether an oracle gives Q itself: searches with a net, and training chunks."""
-    return oracle.kind in OWN_Q or (oracle.kind == RECORDED and oracle.options.get("kind") == "chunks")
 
 
 def _nothing(frame: pd.DataFrame) -> pd.DataFrame:
@@ -250,10 +244,8 @@ def lines(figures: dict[str, Any]) -> list[str]:
     of_all = f"{figures['candidates']:,} candidates at {figures['threshold']:g}"
     if figures["second"] is None:
         return [f"second looks: none yet at the {of_all} (vr confirm)"]
-    alpha = figures["alpha"]
-    shown = [f"second looks by {figures['second']['label']}, alpha {alpha['value']:.1f} ({alpha['origin']})"]
-    if alpha["origin"].startswith(("the search's", "the engine's")):
-        shown = [f"second looks by {figures['second']['label']}, {alpha['origin']}"]
+    source = values.Alpha(**figures["alpha"]).source()
+    shown = [f"second looks by {figures['second']['label']}, {source}"]
     shown.append(f"{figures['looked']:,} of {of_all} looked at")
     if figures["looked"] < figures["candidates"]:
         shown[-1] += ": the shares are of these, which are no sample of all (the worst are looked at first)"

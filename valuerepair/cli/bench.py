@@ -10,7 +10,7 @@ import click
 @click.command()
 @click.argument("names", nargs=-1)
 @click.option("--archive", default="data/games.pgn.zst", show_default=True, help="A .pgn.zst archive to measure on.")
-@click.option("--net", default=None, help="Net to measure with (default: maia-1900).")
+@click.option("--net", default=None, help="Net to measure with.  [default: maia-1900]")
 @click.option("--seconds", default=5.0, show_default=True, help="Roughly how long one measurement takes.")
 @click.option("--list", "list_only", is_flag=True, help="Only name the benchmarks.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON line a benchmark, with every repeat.")

@@ -45,7 +45,9 @@ _CHOSEN = (
         show_default=True,
         help="Worst first, or shuffled by --seed; limits take the first.",
     ),
-    click.option("--holdout", type=float, default=0.0, help="Share kept apart in holdout.pgn and holdout.epd."),
+    click.option(
+        "--holdout", type=float, default=0.0, show_default=True, help="Share kept apart in holdout.pgn and holdout.epd."
+    ),
     click.option(
         "--holdout-by",
         type=click.Choice(["game", "opening", "material"]),
@@ -53,7 +55,12 @@ _CHOSEN = (
         show_default=True,
         help="What is kept apart: whole games, or whole families.",
     ),
-    click.option("--parents", default=0, help="Also write the positions so many plies before each, with less weight."),
+    click.option(
+        "--parents",
+        default=0,
+        show_default=True,
+        help="Also write the positions so many plies before each, with less weight.",
+    ),
     click.option(
         "--softness",
         default=0.1,

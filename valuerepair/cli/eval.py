@@ -23,10 +23,10 @@ LINES_AT_ONCE = 4096
 @click.command()
 @click.argument("position", nargs=-1, metavar="[FEN|FILE|-]")
 @click.option("--moves", default="", help="Moves played from the position (UCI or SAN), so the net sees the history.")
-@click.option("--net", "net_spec", metavar="NET", help="Net by name or file (default: maia-1900).")
+@click.option("--net", "net_spec", metavar="NET", help="Net by name or file.  [default: maia-1900]")
 @click.option("--top", type=click.IntRange(0), default=5, show_default=True, help="How many moves to show.")
 @device_option()
-@click.option("--threads", type=int, help="Cores to use (default: all).")
+@click.option("--threads", type=int, help="Cores to use.  [default: all]")
 @click.option(
     "--history-fill",
     default="fen_only",

@@ -30,7 +30,7 @@ def command() -> None:
 
 @command.command("contempt")
 @_folder(default="experiment-contempt")
-@click.option("--book", metavar="FILE", help="Openings (default: named lines that the net calls balanced).")
+@click.option("--book", metavar="FILE", help="Openings.  [default: named lines that the net calls balanced]")
 @click.option("--nodes", default=200, show_default=True, help="Nodes a move, the same for all settings.")
 @click.option("--n-scl", default="5,10,32,100,inf", show_default=True, help="Search-contempt settings to sweep.")
 @click.option("--temperature", default="0.25,0.5,0.75,1", show_default=True, help="Temperatures to sweep.")
@@ -105,7 +105,7 @@ def odds(books: tuple[str, ...], out: str, nodes: str, n_scl: str, opponent_node
 @command.command("options")
 @click.argument("names", nargs=-1, metavar="[OPTION]...")
 @_folder(default="experiment-options")
-@click.option("--book", metavar="FILE", help="Openings (default: named lines that the net calls balanced).")
+@click.option("--book", metavar="FILE", help="Openings.  [default: named lines that the net calls balanced]")
 @click.option("--nodes", default=100, show_default=True, help="Nodes a move of both sides.")
 @click.option("--games", default=1000, show_default=True, help="Games of each match.")
 @shared_options

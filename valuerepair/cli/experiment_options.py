@@ -12,14 +12,14 @@ from valuerepair.cli.device import device_option
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 _SHARED = (
-    click.option("--net", "net_spec", metavar="NET", help="Net by name or file (default: maia-1900)."),
+    click.option("--net", "net_spec", metavar="NET", help="Net by name or file.  [default: maia-1900]"),
     click.option("--openings", "most", default=50, show_default=True, help="So many openings, evenly from all."),
     click.option("--jobs", default=64, show_default=True, help="Games at once."),
     click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="A search parameter of all sides."),
     click.option("--max-plies", default=450, show_default=True, help="Moves after which a game stays undecided."),
     click.option("--seed", default=0, show_default=True, help="Of the whole experiment."),
     device_option(),
-    click.option("--threads", type=int, help="Cores to use (default: all)."),
+    click.option("--threads", type=int, help="Cores to use.  [default: all]"),
     click.option("--plot", default="plot.png", show_default=True, help="The plot's file in the folder."),
     click.option("--report", is_flag=True, help="Play nothing: say what the games there show."),
     click.option("--json", "as_json", is_flag=True, help="Print the table as one JSON array."),

@@ -32,10 +32,12 @@ _ORDER = click.Choice(["sequential", "shuffled"])
 @click.option("--max-plies", type=int, default=0, show_default=True, help="Undecided after so many; 0: no limit.")
 @click.option("--draw", metavar="MOVE,PLIES,Q", help="Draw when from MOVE on |Q| was at most Q for PLIES.")
 @click.option("--win", metavar="PLIES,Q", help="Win when both sides gave one at least Q for PLIES.")
-@click.option("--resign", type=float, default=0.0, help="A side below this chance (per cent) gives up.")
+@click.option(
+    "--resign", type=float, default=0.0, show_default=True, help="A side below this chance (per cent) gives up."
+)
 @click.option("--syzygy", metavar="PATH", default="", help="Tables that end games, folders separated as in PATH.")
 @device_option()
-@click.option("--threads", type=int, help="Cores for nets (default: all).")
+@click.option("--threads", type=int, help="Cores for nets.  [default: all]")
 @click.option("--winograd", is_flag=True, help="Convolve by Winograd's algorithm, see `vr search`.")
 @click.option("--json", "as_json", is_flag=True, help="The result as one JSON object.")
 def command(side_a: str, side_b: str, **given: Any) -> None:

@@ -24,11 +24,17 @@ from valuerepair.store import DEFAULT_PATH
 @click.option(
     "--deep",
     help="Deep search, as stockfish:nodes=1000000, mcts:nodes=1000,certainty=1, lc0:nodes=1000 or uci:/path,nodes=N; "
-    "recorded takes the values that the archives hold.",
+    "recorded takes the values that the archives hold.  [default: stockfish; mcts where there is none]",
 )
 @click.option("--per-game", type=int, help="Positions of each game.  [default: 1; with --positions any number]")
 @click.option("--positions", type=int, help="So many positions in all, uniform over the eligible ones.")
-@click.option("--game-share", type=float, default=1.0, help="Share of games to look at; the rest is not parsed.")
+@click.option(
+    "--game-share",
+    type=float,
+    default=1.0,
+    show_default=True,
+    help="Share of games to look at; the rest is not parsed.",
+)
 @click.option("--min-ply", type=int, default=8, show_default=True, help="Half-moves from the start, at least.")
 @click.option("--max-ply", type=int, help="Half-moves from the start, at most.")
 @click.option("--min-elo", type=int, help="Both players have at least this rating.")
@@ -49,7 +55,13 @@ from valuerepair.store import DEFAULT_PATH
 @click.option("--workers", type=int, help="Searches at once.  [default: an engine a core; mcts: full batches]")
 @click.option("--threads", type=int, help="Threads of reading and of the net.  [default: 2, all cores]")
 @device_option()
-@click.option("--history-fill", type=click.Choice(["fen_only", "always", "no"]), default="fen_only", help="As in lc0.")
+@click.option(
+    "--history-fill",
+    type=click.Choice(["fen_only", "always", "no"]),
+    default="fen_only",
+    show_default=True,
+    help="As in lc0.",
+)
 @click.option("--winograd", is_flag=True, help="Convolve as Winograd does: faster on a CPU; Q moves by some 1e-5.")
 @click.option("--limit", type=int, help="Stop after so many deep searches; the same command goes on.")
 @click.option("--screen", default="auto", show_default=True, help="auto, off, or the nodes of the rungs: 5000,50000.")

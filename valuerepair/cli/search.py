@@ -16,7 +16,7 @@ from valuerepair.cli.verbosity import say
 @click.option("--moves", default="", help="Moves played from the position (UCI or SAN), so the net sees the history.")
 @click.option("--nodes", type=int, help="Visits of the root, its own evaluation included.  [default: 800]")
 @click.option("--time", "seconds", type=float, help="Seconds for each position, instead of or besides --nodes.")
-@click.option("--net", "net_spec", metavar="NET", help="Net by name or file (default: maia-1900).")
+@click.option("--net", "net_spec", metavar="NET", help="Net by name or file.  [default: maia-1900]")
 @click.option("--certainty", is_flag=True, help="Proven wins, draws and losses spread up the tree and end visits.")
 @click.option("--lookahead", is_flag=True, help="Moves that end the game are seen one ply earlier.")
 @click.option("--auto-extend", is_flag=True, help="A chain of single legal moves is valued by its end.")
@@ -26,7 +26,7 @@ from valuerepair.cli.verbosity import say
 @click.option("--list-settings", is_flag=True, help="Only name the parameters and their defaults.")
 @click.option("--top", type=click.IntRange(1), help="How many moves to show.  [default: all with visits]")
 @device_option()
-@click.option("--threads", type=int, help="Cores to use (default: all).")
+@click.option("--threads", type=int, help="Cores to use.  [default: all]")
 @click.option(
     "--history-fill",
     default="fen_only",

@@ -18,7 +18,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 _OPTIONS = (
     click.option("-o", "--output", default="games.pgn", show_default=True, help="The games; an earlier run goes on."),
     click.option("--engine", type=click.Choice(["mcts", "lc0"]), default="mcts", show_default=True, help="Who plays."),
-    click.option("--net", "net_spec", metavar="NET", help="Net by name or file (default: maia-1900)."),
+    click.option("--net", "net_spec", metavar="NET", help="Net by name or file.  [default: maia-1900]"),
     click.option("--net2", metavar="NET", help="A second net: the two play each other, colours in turn."),
     click.option(
         "--nodes", "--visits", type=int, default=800, show_default=True, help="Visits of the root for a move."
@@ -48,7 +48,7 @@ _OPTIONS = (
     click.option("--no-db", is_flag=True, help="Keep nothing in a store."),
     click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Of temperature and noise."),
     device_option(),
-    click.option("--threads", type=int, help="Cores to use (default: all)."),
+    click.option("--threads", type=int, help="Cores to use.  [default: all]"),
     click.option("--winograd", is_flag=True, help="Convolve by Winograd's algorithm: faster on a CPU."),
     click.option("--json", "as_json", is_flag=True, help="The report as one JSON object."),
 )

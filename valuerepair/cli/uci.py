@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.option("--net", metavar="NET", default="", help="Net by name or file (default: maia-1900).")
+@click.option("--net", metavar="NET", default="", help="Net by name or file.  [default: maia-1900]")
 @click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="A UCI option's default; repeatable.")
 def command(net: str, settings: tuple[str, ...]) -> None:
     """Search as a UCI engine, for GUIs, match runners and python-chess.

@@ -12,9 +12,6 @@ from typing import Protocol, TypeAlias, runtime_checkable
 
 from valuerepair.positions import Position
 
-# The kinds of oracles that search with a net: they give a Q of their own.
-OWN_Q = ("mcts", "lc0")
-
 
 @dataclass(frozen=True, slots=True)
 class DeepResult:

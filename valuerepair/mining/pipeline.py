@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from valuerepair import values
-from valuerepair.deep.oracle import OWN_Q, Climb, ClimbOutcome, DeepFailure, capacity_of
+from valuerepair.deep.oracle import Climb, ClimbOutcome, DeepFailure, capacity_of
 from valuerepair.deep.recorded import RecordedNet, RecordedOracle
 from valuerepair.errors import ValueRepairError
 from valuerepair.mining.earlier import Earlier
@@ -22,7 +22,6 @@ from valuerepair.mining.ending import closing_remarks, keep_priors
 from valuerepair.mining.failures import Failures, NetFailures
 from valuerepair.mining.options import Evaluator, MineOptions, recorded_options, run_identity, versions_of
 from valuerepair.mining.outlook import TICK_S, Outlook
-from valuerepair.mining.recorded import has_own_q
 from valuerepair.mining.recording import Recordings
 from valuerepair.mining.screening import Ladder
 from valuerepair.mining.summary import MineSummary, nothing_sampled, resume_line
@@ -380,7 +379,6 @@ class _Pipeline:
             provider=self._net.provider,
             oracle=self._oracle.identity.label,
             workers=self._oracle.workers,
-            own_q=self._oracle.identity.kind in OWN_Q or has_own_q(self._oracle.identity),
             nodes=self._nodes,
             seconds=time.monotonic() - self._started,
             recorded=self._recorded is not None,
@@ -391,7 +389,7 @@ class _Pipeline:
         """Brings the progress up to date, when that is due."""
         if not self._outlook.due:
             return
-        if len(self._tally) >= self._refit_at and not has_own_q(self._oracle.identity):
+        if len(self._tally) >= self._refit_at:
             self._alpha = self._store.alpha(self._net_id, self._oracle_id, self._options.alpha)
             self._refit_at = len(self._tally) + max(50, len(self._tally) // 2)
         candidates = self._tally.candidates(self._alpha.value).count if len(self._tally) else None

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from valuerepair import values
 from valuerepair.archives.recorded_options import CHUNKS, CUTECHESS, KINDS, TCEC
 from valuerepair.deep.oracle import OracleIdentity
-from valuerepair.deep.spec import RECORDED
 from valuerepair.store import Store
 
 Floats = NDArray[np.float64]
@@ -35,11 +34,6 @@ SELECT p.side = 'w', CASE g.result WHEN '1-0' THEN 1.0 WHEN '0-1' THEN -1.0 WHEN
 v.cp, v.mate, v.q, n.q, v.depth, v.nodes, g.id {_ROWS}
 """
 _PLAYERS = f"SELECT DISTINCT iif(p.side = 'w', g.white, g.black) {_ROWS}"
-
-
-def has_own_q(identity: OracleIdentity) -> bool:
-    """The evaluations are Q already: those of training chunks."""
-    return identity.kind == RECORDED and identity.options["kind"] == CHUNKS
 
 
 def remarks(store: Store, run_id: int, net_id: int, oracle_id: int, identity: OracleIdentity) -> list[str]:

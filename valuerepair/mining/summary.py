@@ -37,7 +37,7 @@ class MineSummary:
 
     `sampled` positions were drawn; `scored` of them have net and deep value, `earlier` of these from before; `failed`
     could not be searched, `cut` left the screening ladder before the whole search. `candidates` are those at the
-    threshold, at `alpha`. `nodes` and `seconds` are of this time only. `own_q`: the oracle gives Q itself; `recorded`:
+    threshold, at `alpha`. `nodes` and `seconds` are of this time only. `recorded`:
     it has recorded evaluations only. `remarks` is what else there is to say of these, or of the ladder. `state` is
     ``finished``, ``interrupted`` (by a signal) or ``limited`` (by ``--limit``).
     """
@@ -59,7 +59,6 @@ class MineSummary:
     provider: str
     oracle: str
     workers: int
-    own_q: bool
     nodes: int
     seconds: float
     recorded: bool = False
@@ -86,9 +85,6 @@ class MineSummary:
         cut = f"{self.cut:,} cut by screening, " if self.cut else ""
         scored = f"scored: {self.scored:,} of {self.sampled:,}, {cut}{self.failed:,} failed"
         earlier = f", {self.earlier:,} of them before" if self.earlier else ""
-        source = "the engine's WDL" if self.q_from == "wdl" else f"alpha {self.alpha.value:.1f} ({self.alpha.origin})"
-        if self.own_q:
-            source = "the search's own Q"
         at_once = "" if self.recorded else f", {self.workers} at once"
         return [
             *self.report.lines(),
@@ -96,7 +92,7 @@ class MineSummary:
             f"deep: {self.oracle}{at_once}",
             *self.remarks,
             f"{scored}{earlier}; {format_duration(self.seconds)}{speed}",
-            f"deep Q from: {source}",
+            f"deep Q from: {self.alpha.source(self.q_from)}",
             f"candidates at {self.threshold:g}: {self.candidates}",
             *self._next(),
         ]

@@ -270,9 +270,9 @@ def open_net(
     """
     if history_fill not in FILLS:
         raise UsageError(f"--history-fill {history_fill!r}: must be one of {', '.join(FILLS)}")
-    for option, number in (("--threads", threads), ("--batch", batch)):
+    for what, number in (("--threads", threads), ("batch", batch)):
         if number is not None and number < 1:
-            raise UsageError(f"{option} {number}: must be at least 1")
+            raise UsageError(f"{what} {number}: must be at least 1")
     chosen = choose_device(device)
     file = read_net_file(locate(spec, say))
     input_format = file.header.input_format if file.header else 1

@@ -21,7 +21,8 @@ def read_position(text: str, moves: Iterable[str] = ()) -> Position:
 
     The text is ``startpos`` or a FEN of four to six fields, either with ``moves ...`` behind it and ``position`` or
     ``position fen`` before it, or an EPD line (its opcodes hmvc and fmvn are the clock and the move number). Raises
-    ValueError with the reason when it is none of these, not legal in standard chess, or a move is illegal.
+    ValueError with the reason when it is none of these, more than these, not legal in standard chess, or a move is
+    illegal.
     """
     words = text.split()
     if words[:1] == ["position"]:
@@ -52,11 +53,14 @@ def read_position(text: str, moves: Iterable[str] = ()) -> Position:
 def _fen_of(words: list[str]) -> str:
     if len(words) < 4:
         raise ValueError("a FEN has at least four fields (board, side to move, castling, en passant)")
-    fields, rest = words[:4], words[4:]
-    if len(rest) >= 2 and rest[0].isdecimal() and rest[1].rstrip(";").isdecimal():
-        return " ".join([*fields, rest[0], rest[1].rstrip(";")])
-    clocks = dict(_OPCODE.findall(" ".join(rest)))
-    return " ".join([*fields, clocks.get("hmvc", "0"), clocks.get("fmvn", "1")])
+    fields, behind = words[:4], words[4:]
+    counters = [word.rstrip(";") for word in behind[:2]]
+    counters = counters[: next((i for i, word in enumerate(counters) if not word.isdecimal()), 2)]
+    operations = " ".join(behind)
+    if len(behind) > len(counters) and ";" not in operations:
+        raise ValueError(f"{behind[len(counters)]!r} is too much: a FEN has six fields (and EPD operations end with ;)")
+    clocks = dict(_OPCODE.findall(operations))
+    return " ".join([*fields, *counters, *(clocks.get("hmvc", "0"), clocks.get("fmvn", "1"))[len(counters) :]])
 
 
 def _move_of(board: chess.Board, word: str) -> chess.Move:

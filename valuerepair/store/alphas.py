@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
 from valuerepair import values
+from valuerepair.archives.recorded_options import CHUNKS
 from valuerepair.errors import UsageError
 from valuerepair.store.columns import columns, facts
 
@@ -14,11 +18,19 @@ from valuerepair.store.columns import columns, facts
 _AUTO_FIT_ROWS = 100_000
 
 
+def gives_q(kind: str, options: Mapping[str, Any]) -> bool:
+    """Whether an oracle gives Q itself, so that no alpha plays a role: searches with a net, and training chunks."""
+    return kind in ("mcts", "lc0") or (kind == "recorded" and options.get("kind") == CHUNKS)
+
+
 def alpha(connection: sqlite3.Connection, net_id: int, oracle_id: int, requested: float | None = None) -> values.Alpha:
     """The alpha to use, and where it comes from; see `Store.alpha`."""
+    if requested is not None and not 0 < requested < float("inf"):
+        raise UsageError(f"alpha must be a positive number of centipawns, not {requested:g}")
+    kind, options = connection.execute("SELECT kind, options FROM oracles WHERE id = ?", (oracle_id,)).fetchone()
+    if gives_q(kind, json.loads(options)):
+        return values.Alpha(float(requested or values.DEFAULT_ALPHA), values.OWN_Q)
     if requested is not None:
-        if not 0 < requested < float("inf"):
-            raise UsageError(f"alpha must be a positive number of centipawns, not {requested:g}")
         return values.Alpha(float(requested), "given")
     stored = connection.execute(
         "SELECT alpha, norm, n, fitted FROM alpha_fits WHERE net_id = ? AND oracle_id = ?", (net_id, oracle_id)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from valuerepair import values
 from valuerepair.progress import format_duration, format_rate
 from valuerepair.store import recall, schema
 from valuerepair.store.connect import cell_errors
@@ -170,8 +171,7 @@ def lines(figures: dict[str, Any]) -> list[str]:
 
 
 def _scored_lines(scored: dict[str, Any]) -> list[str]:
-    alpha = scored["alpha"]
-    source = "engine's WDL" if scored["q_from"] == "wdl" else f"alpha {alpha['value']:.1f} ({alpha['origin']})"
+    source = values.Alpha(**scored["alpha"]).source(scored["q_from"])
     speed = f", {format_rate(scored['nodes_per_second'])} an engine" if scored["nodes_per_second"] else ""
     nodes = scored["nodes"]
     searched = f"{nodes / 1e6:,.1f} Mnodes" if nodes >= 1e6 else f"{nodes:,} nodes"

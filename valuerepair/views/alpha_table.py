@@ -45,7 +45,7 @@ class AlphaTable:
             f"{self.net}, {self.oracle}: {positions:,} positions with a centipawn score",
             head,
             *(f"{name:<8} {alpha:>6}  {interval:<15} {rest:>8}  {rate}" for name, alpha, interval, rest, rate in rows),
-            f"in use now: alpha {self.now.value:.0f} ({self.now.origin})",
+            f"in use now: {self.now.source(digits='.0f')}",
             *(f"{norm}: the scores determine no alpha" for norm, fit in self.fits.items() if fit.at_bound),
         ]
 

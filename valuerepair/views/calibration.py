@@ -13,7 +13,7 @@ from valuerepair.errors import ValueRepairError
 from valuerepair.store import Store
 from valuerepair.store.plays import outcomes
 from valuerepair.views import style
-from valuerepair.views.drawing import Asked, Drawing, Floats, made_from, names, short_scale
+from valuerepair.views.drawing import Asked, Drawing, Floats, made_from, names, scale
 
 BINS = 10
 
@@ -85,9 +85,7 @@ def drawing(store: Store, asked: Asked) -> Drawing:
             f"{games:,} decided games from {len(z):,} positions, for the side to move; numbers: positions of a bin",
         )
     net, oracle = names(frame)
-    return Drawing(
-        figure, f"{games:,} decided games from {len(z):,} positions, {net} and {oracle}; {short_scale(frame)}"
-    )
+    return Drawing(figure, f"{games:,} decided games from {len(z):,} positions, {net} and {oracle}; {scale(frame)}")
 
 
 def _draw_bins(axes: Axes, bins: list[Bin], colour: str, marker: str, gid: str, label: str) -> None:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from valuerepair.errors import ValueRepairError
 from valuerepair.store.queries import QFrom, check_threshold
 from valuerepair.store.rates import Rate, weighted
+from valuerepair.values import Alpha
 from valuerepair.views.plain import for_figure
 
 if TYPE_CHECKING:
@@ -109,23 +110,14 @@ def names(frame: pd.DataFrame) -> tuple[str, str]:
 
 def scale(frame: pd.DataFrame) -> str:
     """Where deep Q comes from."""
-    attrs = frame.attrs
-    if attrs.get("q_from") == "wdl":
-        return "deep Q from the engine's WDL"
-    return f"alpha {attrs['alpha']['value']:.0f}, {attrs['alpha']['origin']}" if "alpha" in attrs else "alpha unknown"
+    if "alpha" not in frame.attrs:
+        return "alpha unknown"
+    return Alpha(**frame.attrs["alpha"]).source(frame.attrs.get("q_from", "cp"), ".0f")
 
 
 def made_from(frame: pd.DataFrame) -> str:
     """Net, oracle and alpha, for the line below a title."""
     return " · ".join((*names(frame), scale(frame)))
-
-
-def short_scale(frame: pd.DataFrame) -> str:
-    """Where deep Q comes from, for the line that `vr plot` says."""
-    chosen = frame.attrs["alpha"]
-    if frame.attrs["q_from"] == "wdl":
-        return "Q from WDL"
-    return f"alpha {chosen['value']:.0f} ({chosen['origin']})"
 
 
 def counted(rows: Scored, threshold: float) -> str:

@@ -14,7 +14,7 @@ from valuerepair.store import Store
 from valuerepair.store.phases import PHASES
 from valuerepair.store.rates import Rate, weighted
 from valuerepair.views import style
-from valuerepair.views.drawing import Asked, Drawing, Flags, Scored, made_from, percent, scored, short_scale
+from valuerepair.views.drawing import Asked, Drawing, Flags, Scored, made_from, percent, scale, scored
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -53,7 +53,7 @@ def by_threshold(store: Store, asked: Asked) -> Drawing:
         axes.legend(loc="upper right")
         at = f"at {asked.threshold:g}: {percent(found)}"
         style.title(axes, "Rate of candidates by threshold", made_from(frame), f"{len(off):,} positions; {at}")
-    return Drawing(figure, f"{len(off):,} positions; {at}; {short_scale(frame)}")
+    return Drawing(figure, f"{len(off):,} positions; {at}; {scale(frame)}")
 
 
 def _draw_curve(
@@ -157,7 +157,7 @@ def _bars(
         axes.xaxis.set_major_formatter(FuncFormatter(lambda share, _: f"{100 * share:g} %"))
         axes.set(xlim=(0, 1.25 * top), ylim=(len(rates) - 0.4, -0.6), xlabel=f"{label}; lines: 95 % intervals")
         style.title(axes, title, made_from(frame), words)
-    return Drawing(figure, f"{words.removesuffix(', dashed')}; {short_scale(frame)}")
+    return Drawing(figure, f"{words.removesuffix(', dashed')}; {scale(frame)}")
 
 
 def _of(rows: Scored) -> str:

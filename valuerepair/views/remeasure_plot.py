@@ -9,6 +9,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from valuerepair import values
 from valuerepair.candidates.remeasure import CATEGORIES, Comparison, Remeasured, Scores
 from valuerepair.candidates.remeasure_lines import shown_labels
 from valuerepair.views import style
@@ -96,7 +97,8 @@ def categories(scores: Scores, threshold: float, second: int) -> np.ndarray[Any,
 
 
 def _words(found: Remeasured) -> list[str]:
-    scale = "deep Q from the engine's WDL" if found.q_from == "wdl" else f"alpha {found.alpha.value:.0f} for all nets"
+    by_alpha = found.q_from == "cp" and found.alpha.origin != values.OWN_Q
+    scale = f"alpha {found.alpha.value:.0f} for all nets" if by_alpha else found.alpha.source(found.q_from)
     screened = ", weighted" if found.scores.weighted else ""
     return [
         f"{found.oracle} · {scale}",

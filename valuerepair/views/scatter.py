@@ -22,8 +22,8 @@ from valuerepair.views.drawing import (
     counted,
     made_from,
     names,
+    scale,
     scored,
-    short_scale,
 )
 from valuerepair.views.smoothing import lowess_line as lowess_line
 
@@ -92,7 +92,7 @@ def drawing(store: Store, asked: Asked) -> Drawing:
 
 def said(frame: pd.DataFrame, positions: int, candidates: int, threshold: float) -> str:
     """What a plot of all positions shows, in one line."""
-    return f"{positions:,} positions, {candidates:,} candidates at {threshold:g}; {short_scale(frame)}"
+    return f"{positions:,} positions, {candidates:,} candidates at {threshold:g}; {scale(frame)}"
 
 
 def draw_line(axes: Axes, rows: Scored, y: Floats, label: str, colour: str = style.INK) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import chess
 
 from valuerepair.candidates.labelled import KINDS
+from valuerepair.values import Alpha
 from valuerepair.views.plain import printable
 
 _NAME = 60  # characters of a player or an event that are shown
@@ -74,10 +75,8 @@ def _disagreement(shown: dict[str, Any]) -> list[str]:
     if shown["candidate"]:
         errs = "too optimistic" if off > 0 else "too pessimistic"
         words = [f"{off:+.3f}, a candidate at {shown['threshold']:g}: the net is {errs}"]
-    if shown["q_from"] == "cp":
-        words.append(f"alpha {shown['alpha']['value']:.0f} ({shown['alpha']['origin']})")
-    else:
-        words.append("Q from WDL")
+    a_mate = shown["deep"]["mate"] is not None
+    words.append("Q of a mate" if a_mate else Alpha(**shown["alpha"]).source(shown["q_from"], ".0f"))
     weight = shown["weight"]
     if weight != 1:
         words.append(f"stands for {weight:.3g} positions (screening)" if weight else "stands for none (screening)")

@@ -81,7 +81,7 @@ def _values(value: RootMove | Value) -> str:
 
 
 def _exploration(params: SearchParams, nodes: int) -> float:
-    """What a move's prior is multiplied by: cpuct times the root of the moves' visits (lc0-facts 4.3)."""
+    """What a move's prior is multiplied by: cpuct times the root of the moves' visits, as in lc0."""
     own = params.root_has_own_cpuct_params
     start = params.cpuct_at_root if own else params.cpuct
     base = params.cpuct_base_at_root if own else params.cpuct_base

@@ -17,6 +17,7 @@ from valuerepair.candidates.weights import copies_by_weight
 from valuerepair.positions import STARTPOS_FEN
 from valuerepair.store.phases import PHASES
 from valuerepair.store.statistics import lines as statistics_lines
+from valuerepair.values import Alpha
 from valuerepair.views.report.columns import Columns, moves_column
 from valuerepair.views.report.entries import WEIGHT_STEPS, Entries, entries_of, game_operand, game_tags
 from valuerepair.views.report.points import STRATA, Shown
@@ -180,6 +181,7 @@ def figures_of(
     which = (attrs["net"]["sha256"], attrs["oracle"]["digest"], attrs["alpha"]["value"], attrs["q_from"])
     figures = store.stats(*which, threshold)
     figures["scored"]["alpha"] = dict(attrs["alpha"])  # where it is from: asked for by number it would say "given"
+    figures["scored"]["source"] = Alpha(**attrs["alpha"]).source(attrs["q_from"])
     size = rows["disagreement"].abs().to_numpy(np.float64)
     if (size >= threshold).sum() == (every["disagreement"].abs() >= threshold).sum():
         worst = np.argsort(-size, kind="stable")[: (size >= threshold).sum()]

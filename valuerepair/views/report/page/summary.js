@@ -21,7 +21,7 @@ export function drawSummary(words) {
     ["Archives", sources.map((each) => `${each.name}: ${counted(each.positions)} positions of ${counted(each.games)} games`).join("; ")],
     ["Net", `${scored.net.name} (${scored.net.sha256.slice(0, 12)})`],
     ["Deep search", scored.oracle.label],
-    ["Deep Q from", scored.q_from === "wdl" ? "the engine's W/D/L" : `centipawns, alpha ${fixed(scored.alpha.value, 1)} (${scored.alpha.origin})`],
+    ["Deep Q from", scored.source],
     ["Scored", `${counted(scored.positions)} positions${scored.without_q ? `, ${counted(scored.without_q)} of them without a deep Q` : ""}`],
     [`Candidates at ${scored.threshold}`, at ? `${counted(at.candidates)}: ${percent(at)}` : ""],
     ["Mean |difference|", fixed(scored.mean_abs_disagreement, 4)],
