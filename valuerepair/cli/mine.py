@@ -16,6 +16,8 @@ from valuerepair.cli.verbosity import is_quiet, say
 from valuerepair.errors import TruncatedInput
 from valuerepair.store import DEFAULT_PATH
 
+FILLS = click.Choice(["fen_only", "always", "no"])
+
 
 @click.command()
 @click.argument("archives", nargs=-1, required=True, metavar="ARCHIVE...")
@@ -28,13 +30,7 @@ from valuerepair.store import DEFAULT_PATH
 )
 @click.option("--per-game", type=int, help="Positions of each game.  [default: 1; with --positions any number]")
 @click.option("--positions", type=int, help="So many positions in all, uniform over the eligible ones.")
-@click.option(
-    "--game-share",
-    type=float,
-    default=1.0,
-    show_default=True,
-    help="Share of games to look at; the rest is not parsed.",
-)
+@click.option("--game-share", default=1.0, show_default=True, help="Share of games to look at; the rest is not parsed.")
 @click.option("--min-ply", type=int, default=8, show_default=True, help="Half-moves from the start, at least.")
 @click.option("--max-ply", type=int, help="Half-moves from the start, at most.")
 @click.option("--min-elo", type=int, help="Both players have at least this rating.")
@@ -42,9 +38,7 @@ from valuerepair.store import DEFAULT_PATH
 @click.option("--time-control", help="Games at these speeds (blitz,rapid) or clocks (180+2).")
 @click.option("--player", help="Games with this in either player's name.")
 @click.option("--no-check", is_flag=True, help="Side to move is not in check.")
-@click.option(
-    "--quiet-positions", "--quiet", "quiet", is_flag=True, help="Nor is the played move a capture or promotion."
-)
+@click.option("--quiet-positions", "--quiet", "quiet", is_flag=True, help="Nor is a capture or promotion played.")
 @click.option("--min-pieces", type=int, help="At least so many men on the board.")
 @click.option("--max-pieces", type=int, help="At most so many men on the board.")
 @click.option("--max-bytes", type=int, help="Of each archive, at most so many bytes, unpacked.  [default: no limit]")
@@ -55,13 +49,7 @@ from valuerepair.store import DEFAULT_PATH
 @click.option("--workers", type=int, help="Searches at once.  [default: an engine a core; mcts: full batches]")
 @click.option("--threads", type=int, help="Threads of reading and of the net.  [default: 2, all cores]")
 @device_option()
-@click.option(
-    "--history-fill",
-    type=click.Choice(["fen_only", "always", "no"]),
-    default="fen_only",
-    show_default=True,
-    help="As in lc0.",
-)
+@click.option("--history-fill", type=FILLS, default="fen_only", show_default=True, help="As in lc0.")
 @click.option("--winograd", is_flag=True, help="Convolve as Winograd does: faster on a CPU; Q moves by some 1e-5.")
 @click.option("--limit", type=int, help="Stop after so many deep searches; the same command goes on.")
 @click.option("--screen", default="auto", show_default=True, help="auto, off, or the nodes of the rungs: 5000,50000.")
