@@ -249,3 +249,35 @@ def test_vr_label_refuses_with_a_reason(db: Path, tmp_path: Path) -> None:
     assert "does not know where the net mine (abcdef12) lies" in refused(
         "label", "--db", db, "--threshold", THRESHOLD, "-q"
     )
+
+
+def test_progress_is_seen_from_the_first_rung_that_says_enough(tmp_path: Path) -> None:
+    """Scores of a rung below 10,000 nodes, of other stages than rungs, and of a rung too near the end do not count."""
+    mine_by_key(random_games(tmp_path / "random.pgn", 12), tmp_path / "a.db")
+    with Store.open(tmp_path / "a.db", write=True) as store, store.writing() as connection:
+        connection.execute("UPDATE deep_values SET cp = 400, mate = NULL, nodes = 1000000")
+        every = [number for (number,) in connection.execute("SELECT position_id FROM deep_values ORDER BY 1")]
+        fall, rise = 500, 350
+        ladders: list[tuple[dict[str, int], int, str | None]] = [
+            ({"10000": fall}, 1_000_000, "no progress"),
+            ({"10000": rise}, 1_000_000, None),
+            ({"5000": rise, "10000": fall, "20000": rise}, 1_000_000, "no progress"),
+            ({"5000": fall, "20000": rise}, 1_000_000, None),
+            ({"9999": fall, "second": fall, "after:e2e4": fall}, 1_000_000, None),
+            ({"10000": fall}, 200_000, "no progress"),
+            ({"10000": fall}, 199_999, None),
+            ({}, 1_000_000, None),
+        ]
+        copied = "cp, mate, w, d, l, q, depth, seldepth, nodes, time_ms, best_move, pv, run_id"
+        for number, (rungs, nodes, _) in zip(every, ladders, strict=False):
+            connection.execute("UPDATE deep_values SET nodes = ? WHERE position_id = ?", (nodes, number))
+            for stage, cp in rungs.items():
+                connection.execute(
+                    f"INSERT INTO deep_values (oracle_id, stage, position_id, {copied}) SELECT oracle_id, ?, "
+                    f"position_id, ?{copied[2:]} FROM deep_values WHERE stage = 'full' AND position_id = ?",
+                    (stage, cp, number),
+                )
+    with Store.open(tmp_path / "a.db") as store:
+        frame = store.frame(alpha=170.0)
+        labelled = labels_of(store, frame).set_index(frame["position_id"])["fortress_like"]
+    assert labelled[every[: len(ladders)]].tolist() == [word for *_, word in ladders]

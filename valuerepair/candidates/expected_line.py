@@ -1,4 +1,4 @@
-"""What happens in the line that a deep search expects: does it repeat, who keeps the material, is anything taken."""
+"""What happens in the line that a deep search expects: does it repeat, who keeps the material, who gives check."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from valuerepair.board import Boards, halfmove_clocks, in_check, keys, white_to_move
+from valuerepair.board import Boards, in_check, keys, white_to_move
 from valuerepair.candidates.material import balances_of
 from valuerepair.candidates.replaying import plies
 
@@ -20,14 +20,13 @@ class ExpectedLines(NamedTuple):
 
     `plies` int64[n] are the legal moves in the line. `repeats`: a position of the line was there before, in the line or
     in the game. `lead` int64[n] is the least advantage in pawns (`material.balances`) that the side which is ahead at
-    the beginning has anywhere in the line, 0 where none is ahead. `quiet`: no capture and no pawn move in the line.
+    the beginning has anywhere in the line, 0 where none is ahead.
     `checks` int64[n, 2] are the moves that give check, of the side to move at the beginning and of the other.
     """
 
     plies: NDArray[np.int64]
     repeats: NDArray[np.bool_]
     lead: NDArray[np.int64]
-    quiet: NDArray[np.bool_]
     checks: NDArray[np.int64]
 
     @property
@@ -50,8 +49,8 @@ def expected_lines(
         return ExpectedLines(*(np.concatenate(columns) for columns in zip(*found, strict=True)))
     n = len(start_fens)
     begins = np.array([len(history) for history in moves], np.int64)
-    whole, flags = np.zeros(n, np.int64), np.zeros(n, np.bool_)
-    facts = ExpectedLines(whole.copy(), flags.copy(), whole.copy(), ~flags, np.zeros((n, 2), np.int64))
+    whole = np.zeros(n, np.int64)
+    facts = ExpectedLines(whole.copy(), np.zeros(n, np.bool_), whole.copy(), np.zeros((n, 2), np.int64))
     ahead = whole.copy()
     met: list[NDArray[np.uint64]] = []  # by ply, the key of each line's board
     games = [[*history, *line] for history, line in zip(moves, lines, strict=True)]
@@ -78,6 +77,5 @@ def _follow(
     ahead[rows[first]] = np.sign(whites[first])
     leads = whites * ahead[rows]
     facts.lead[rows] = np.where(first, leads, np.minimum(facts.lead[rows], leads))
-    facts.quiet[rows] &= first | (halfmove_clocks(boards) > 0)
     given = np.flatnonzero(in_check(boards) & ~first)
     facts.checks[rows[given], (into[given] - 1) % 2] += 1

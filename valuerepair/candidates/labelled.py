@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import math
 from collections.abc import Hashable, Mapping
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,6 +16,7 @@ from valuerepair.candidates.labels import label_frame
 from valuerepair.store import priors
 from valuerepair.store.connect import store_errors
 from valuerepair.store.game_headers import header
+from valuerepair.store.screening import stored_rungs
 from valuerepair.store.second_looks import net_number
 
 if TYPE_CHECKING:
@@ -42,6 +46,11 @@ NAMES = (
 )
 
 
+# A fortress shows in how the evaluation of a search grew from its first rung of so many nodes to its end, where that is
+# so many times as many. What shorter ones are worth: docs/methods.md, "Labels".
+RUNG_NODES, RUNG_TIMES = 10_000, 20
+
+
 def net_id_of(store: Store, frame: pd.DataFrame) -> int:
     """The number in the store of the net that a frame is of."""
     net = frame.attrs["net"]
@@ -53,7 +62,29 @@ def labels_of(store: Store, frame: pd.DataFrame) -> pd.DataFrame:
     """`labels.label_frame` of rows of `Store.frame` or `Store.candidates`, with the priors and headers of the store."""
     known = priors.of(store, net_id_of(store, frame), frame["position_id"].tolist())
     headers = pd.Series(header(store, frame["game_id"].tolist(), "ECO"), frame.index, dtype=object)
-    return label_frame(frame.assign(eco_header=headers), known)
+    return label_frame(frame.assign(eco_header=headers, rung_cp=_rung_cp(store, frame)), known)
+
+
+def _rung_cp(store: Store, frame: pd.DataFrame) -> pd.Series[float]:
+    """The centipawns of each row's search at its first rung of `RUNG_NODES`; NaN without one, and of mates."""
+    _, oracle_id = store.pick(frame.attrs["net"]["sha256"], frame.attrs["oracle"]["digest"])
+    wanted = [str(rung) for rung in stored_rungs(store, oracle_id) if rung >= RUNG_NODES]
+    query = """
+        SELECT v.position_id, v.stage, v.cp FROM json_each(?) p CROSS JOIN json_each(?) s
+        CROSS JOIN deep_values v ON v.oracle_id = ? AND v.stage = s.value AND v.position_id = p.value
+    """
+    first: dict[int, tuple[int, int | None]] = {}
+    ids = frame["position_id"].tolist()
+    with store_errors(store.path):
+        for number, stage, cp in store.connection.execute(query, (json.dumps(ids), json.dumps(wanted), oracle_id)):
+            first[number] = min(first.get(number, (int(stage), cp)), (int(stage), cp), key=itemgetter(0))
+    nothing = (math.inf, None)
+    cps = [
+        np.nan if cp is None or nodes < RUNG_TIMES * rung else cp
+        for nodes, (rung, cp) in zip(frame["nodes"].tolist(), (first.get(i, nothing) for i in ids), strict=True)
+    ]
+    found: pd.Series[float] = pd.Series(cps, frame.index, np.float64)
+    return found
 
 
 def with_labels(store: Store, frame: pd.DataFrame) -> pd.DataFrame:

@@ -35,14 +35,14 @@ MATE_MISSED = 0.5
 DRAWN = 0.05
 # A perpetual check: so many checks, with every move of a side. An engine's line often ends before it repeats.
 PERPETUAL_CHECKS = 2
-# A fortress: a piece more, which neither wins nor gets lost in the line; or an advantage without progress. The line of
-# a draw is often cut short by the engine's hash table, so the first asks for no more than excludes an exchange.
+# A fortress: a piece more, which neither wins nor gets lost in the line; or an advantage that does not grow. The line
+# of a draw is often cut short by the engine's hash table, so the first asks for no more than excludes an exchange.
 FORTRESS_LEAD = 3
 FORTRESS_KEPT = 2
 FORTRESS_DRAWISH = 0.2
 FORTRESS_WINNING = 0.5
+FORTRESS_GROWTH = 0.9
 FORTRESS_KEPT_PLIES = 4
-FORTRESS_STUCK_PLIES = 8
 # Half a count in each of three classes of thousand (Krichevsky and Trofimov), so that no class is impossible.
 _COUNTS, _HALF = 1000.0, 0.5
 
@@ -50,8 +50,9 @@ _COUNTS, _HALF = 1000.0, 0.5
 def label_frame(frame: pd.DataFrame, priors: pd.DataFrame | None = None) -> pd.DataFrame:
     """The labels of the rows of a frame (`Store.frame`, with its texts): one row each, with the frame's index.
 
-    `priors` (`store.priors.of`) are the net's; without them, or where they lack a move, what needs them is missing. A
-    column `eco_header` of the frame, if there, has the games' ECO headers. Columns:
+    `priors` (`store.priors.of`) are the net's; without them, or where they lack a move, what needs them is missing.
+    Columns that the frame may have besides: `eco_header`, the games' ECO headers; `rung_cp`, the centipawns of the same
+    searches at far fewer nodes. Columns of the result:
 
     | column                                | type   |                                                            |
     |---------------------------------------|--------|------------------------------------------------------------|
@@ -80,7 +81,7 @@ def label_frame(frame: pd.DataFrame, priors: pd.DataFrame | None = None) -> pd.D
     choices = np.diff(legal_moves(boards)[1])
     net_q, deep_q = frame["net_q"].to_numpy(np.float64), frame["deep_q"].to_numpy(np.float64)
     mate, endgame = frame["mate"].to_numpy(np.float64), (frame["phase"] == "endgame").to_numpy(np.bool_)
-    lines = _lines_that_matter(frame, np.flatnonzero(line_may_matter(net_q, deep_q, mate, balance, endgame)))
+    lines = _lines_that_matter(frame, np.flatnonzero(line_may_matter(deep_q, balance, endgame)))
     headers = frame["eco_header"].tolist() if "eco_header" in frame else [None] * len(frame)
     openings = openings_of(headers, frame["start_fen"].tolist(), first_moves(frame["moves"].tolist()))
     measures = _prior_columns(frame, priors)
@@ -88,7 +89,7 @@ def label_frame(frame: pd.DataFrame, priors: pd.DataFrame | None = None) -> pd.D
         "sign": sign(frame["disagreement"].to_numpy(np.float64)),
         "blind": blindness(measures["oracle_move_p"], measures["oracle_move_rank"]),
         "missed_mate": missed_mate(mate, net_q),
-        "fortress_like": fortress_like(net_q, deep_q, mate, balance, lines, endgame),
+        "fortress_like": fortress_like(deep_q, _growth(frame), balance, lines, endgame),
         "repetition": repetition(deep_q, lines),
         "in_check": _in_check(boards),
         "forced": choices == 1,
@@ -146,37 +147,28 @@ def repetition(deep_q: Floats, lines: ExpectedLines) -> NDArray[np.bool_]:
 
 
 def fortress_like(
-    net_q: Floats,
-    deep_q: Floats,
-    mate: Floats,
-    balance: NDArray[np.int64],
-    lines: ExpectedLines,
-    endgame: NDArray[np.bool_],
+    deep_q: Floats, growth: Floats, balance: NDArray[np.int64], lines: ExpectedLines, endgame: NDArray[np.bool_]
 ) -> Words:
-    """Whether value and material do not go together, and the expected line keeps it so.
+    """Whether an advantage is there that wins nothing.
 
-    ``held``, in endgames: a side is `FORTRESS_LEAD` pawns ahead or more and in the whole line `FORTRESS_KEPT`, yet the
-    search calls it a draw within `FORTRESS_DRAWISH`, and the other side gives check with less than half of its moves.
-    ``no progress``: the search sees an advantage of `FORTRESS_WINNING` or more and no mate, the net a draw within
-    `FORTRESS_DRAWISH`, and in the line nothing is taken and no pawn moves. The lines have `FORTRESS_KEPT_PLIES` and
-    `FORTRESS_STUCK_PLIES` at least.
+    ``held``, in endgames: a side is `FORTRESS_LEAD` pawns ahead or more and in the whole line, of `FORTRESS_KEPT_PLIES`
+    at least, `FORTRESS_KEPT`, yet the search calls it a draw within `FORTRESS_DRAWISH`, and the other side gives check
+    with less than half of its moves. ``no progress``: the search sees an advantage of `FORTRESS_WINNING` or more, which
+    has the same sign as a far shorter search's and `FORTRESS_GROWTH` of it or less. `growth` are the centipawns of the
+    one by those of the other; NaN where there is no such pair, as with mates.
     """
     behind = np.arange(len(balance)), (balance > 0).astype(np.int64)
     checking = 2 * lines.checks[behind] >= np.maximum(lines.moves[behind], 1)
     held = endgame & (np.abs(balance) >= FORTRESS_LEAD) & (lines.lead >= FORTRESS_KEPT) & ~checking
     held &= (lines.plies >= FORTRESS_KEPT_PLIES) & (np.abs(deep_q) <= FORTRESS_DRAWISH)
-    stuck = (np.abs(deep_q) >= FORTRESS_WINNING) & np.isnan(mate) & (np.abs(net_q) <= FORTRESS_DRAWISH)
-    stuck &= lines.quiet & (lines.plies >= FORTRESS_STUCK_PLIES)
+    stuck = (np.abs(deep_q) >= FORTRESS_WINNING) & (growth > 0) & (growth <= FORTRESS_GROWTH)
     return _pick((held, "held"), (stuck, "no progress"))
 
 
-def line_may_matter(
-    net_q: Floats, deep_q: Floats, mate: Floats, balance: NDArray[np.int64], endgame: NDArray[np.bool_]
-) -> NDArray[np.bool_]:
-    """Whether `repetition` or `fortress_like` may hold by all but the expected line: only then is it followed."""
+def line_may_matter(deep_q: Floats, balance: NDArray[np.int64], endgame: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Whether a label that asks for the expected line may hold by all but that: only then is it followed."""
     held = endgame & (np.abs(balance) >= FORTRESS_LEAD) & (np.abs(deep_q) <= FORTRESS_DRAWISH)
-    stuck = (np.abs(deep_q) >= FORTRESS_WINNING) & np.isnan(mate) & (np.abs(net_q) <= FORTRESS_DRAWISH)
-    return np.asarray((np.abs(deep_q) <= DRAWN) | held | stuck)
+    return np.asarray((np.abs(deep_q) <= DRAWN) | held)
 
 
 def wdl_divergence(net: Floats, deep: Floats) -> Floats:
@@ -190,6 +182,14 @@ def wdl_divergence(net: Floats, deep: Floats) -> Floats:
 
 
 # -- columns ----------------------------------------------------------------------------------------------------------
+
+
+def _growth(frame: pd.DataFrame) -> Floats:
+    """The centipawns of the searches by those at far fewer nodes, NaN where these are not known or 0."""
+    if "rung_cp" not in frame:
+        return np.full(len(frame), np.nan)
+    earlier = frame["rung_cp"].to_numpy(np.float64)
+    return np.asarray(frame["cp"].to_numpy(np.float64) / np.where(earlier == 0, np.nan, earlier))
 
 
 def _lines_that_matter(frame: pd.DataFrame, rows: NDArray[np.int64]) -> ExpectedLines:
