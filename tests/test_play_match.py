@@ -247,10 +247,43 @@ def test_what_the_progress_line_says() -> None:
     for n, result in enumerate(("1-0", "0-1", "1-0", "1/2-1/2")):
         standing.add(Played(n, n // 2, result, "crashed" if n == 1 else "checkmate", 10))
     note = progress_note(standing, 100, Remaining(65, 50, 3700))
-    assert note.startswith("of 100, +3 -0 =1, Elo +")
+    assert note.startswith("of 100, +3 -0 =1 in 4 games, Elo: too few pairs yet, LLR ")
     assert "(-2.94 to 2.94)" in note
     assert note.endswith("1 faults, at most 1:05 left (0:50 to 1:01:40)")
     assert standing.tally.pairs == Pentanomial((0, 0, 0, 1, 1))
+
+
+def test_the_progress_line_says_what_it_counts() -> None:
+    """Twelve games, ten of them in pairs: the draw is in the score, and no pair of Elo yet."""
+    standing = Standing(("a", "b"))
+    for n in range(10):
+        standing.add(Played(n, n // 2, "1-0" if n % 2 == 0 else "0-1", "checkmate", 10))
+    standing.add(Played(10, 5, "1-0", "checkmate", 10))
+    standing.add(Played(13, 6, "1/2-1/2", "repetition", 10))
+    low = elo_interval(Pentanomial((0, 0, 0, 0, 5)), 0.95).low
+    assert (
+        progress_note(standing, 100, None)
+        == f"of 100, +11 -0 =1 in 12 games, Elo above {low:+.1f} (all won) in 5 pairs"
+    )
+    standing.add(Played(11, 5, "1/2-1/2", "repetition", 10))
+    value, low, high = elo_interval(Pentanomial((0, 0, 0, 1, 5)), 0.95)
+    assert 0 < low < value < high < math.inf
+    expected = f"of 100, +11 -0 =2 in 13 games, Elo {value:+.1f} ({low:+.1f} to {high:+.1f}) in 6 pairs"
+    assert progress_note(standing, 100, None) == expected
+
+
+def test_six_games_that_were_all_won_are_said_to_be_too_few() -> None:
+    standing = Standing(("a", "b"))
+    for n in range(6):
+        standing.add(Played(n, n // 2, "1-0" if n % 2 == 0 else "0-1", "checkmate", 10))
+    lines = report_lines(standing)
+    assert "Elo unknown, all won, LOS 87.5 % (of pairs)" in lines  # equal players win three of three pairs once in 8
+    assert "  too few pairs to show anything: it takes 5 at least" in lines
+    assert sum(line.endswith("  not shown") and " above -" in line for line in lines) == 4
+    assert not any("inf" in line for line in lines)
+    told = standing.as_json()
+    assert told["los"] == pytest.approx(0.875)
+    assert {(row["value"], row["high"], row["verdict"]) for row in told["elo"]} == {(None, None, "not shown")}
 
 
 def test_normalized_elo_of_a_match_is_that_of_fastchess() -> None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import gzip
 import math
+import re
 from pathlib import Path
 from xml.etree import ElementTree
 
+import chess.pgn
 import numpy as np
 import pandas as pd
 import pytest
@@ -54,6 +57,15 @@ def write_match(
     path.write_text("".join(texts))
 
 
+NO_MATCH = "match.pgn: not the games of one match of two players"
+
+
+def other(white: str, black: str, result: str = "1-0", moves: str = "1. e4 e5", **tags: str) -> str:
+    """A game as another program may write it: hardly any tags."""
+    every = {"White": white, "Black": black, "Result": result, **tags}
+    return "".join(f'[{name} "{text}"]\n' for name, text in every.items()) + f"\n{moves} {result}\n\n"
+
+
 def some_points(games: int, seed: int = 0) -> list[float | None]:
     rng = np.random.default_rng(seed)
     return [float(x) for x in rng.choice([0, 0.5, 1], games, p=[0.25, 0.4, 0.35])]
@@ -75,7 +87,7 @@ def test_every_point_is_the_interval_of_the_pairs_so_far(tmp_path: Path) -> None
     pairs = (np.array(points[::2], float) + np.array(points[1::2], float)) / 2
     assert x.tolist() == [1, *range(2, 401, 2)]
     bands = {level: band(figure, f"band-{level}") for level in (0.95, 0.99)}
-    for games in (60, 150, 280, 400):
+    for games in (150, 280, 400):
         for level, z in ((0.95, 1.959964), (0.99, 2.575829)):
             value, low, high = normal_interval(pairs[: games // 2], z)
             assert y[x == games][0] == pytest.approx(value)
@@ -84,6 +96,7 @@ def test_every_point_is_the_interval_of_the_pairs_so_far(tmp_path: Path) -> None
     counts = [int((pairs == share).sum()) for share in (0, 0.25, 0.5, 0.75, 1)]
     last = elo_interval(Pentanomial((counts[0], counts[1], counts[2], counts[3], counts[4])), 0.95)
     assert (y[-1], *bands[0.95][400]) == pytest.approx(last)
+    assert (np.diff([bands[0.95][games][1] - bands[0.95][games][0] for games in (8, 20, 60, 400)]) < 0).all()
     assert f"Elo {last.value:+.1f} ({last.low:+.1f} to {last.high:+.1f}) at 0.95" in words(figure)
 
 
@@ -113,7 +126,8 @@ def test_one_game_and_a_match_without_a_loss(tmp_path: Path) -> None:
     write_match(tmp_path / "won.pgn", [1.0] * 40)
     drawn = figures.drawing("elo", tmp_path / "won.pgn")
     low = elo_interval(Pentanomial((0, 0, 0, 0, 20)), 0.95).low
-    assert f"Elo +inf ({low:+.1f} to +inf)" in drawn.said
+    assert f"Elo above {low:+.1f} (all won) at 0.95, of pairs" in drawn.said
+    assert np.isnan(line(drawn.figure, "elo")[1]).all()  # no estimate, so no point
     ends = band(drawn.figure, "band-0.95")[40]
     assert ends[0] == pytest.approx(low, abs=0.01)
     assert ends[1] == drawn.figure.axes[0].get_ylim()[1] < math.inf
@@ -141,15 +155,99 @@ def test_names_are_anybodys_text(tmp_path: Path) -> None:
     assert "\x1b" not in text
 
 
+def independently(path: Path, first: str) -> list[tuple[str, bool, float]]:
+    """By python-chess: the opening of each game (FEN and moves of the book), whether the first is White, its points."""
+    games, found = path.open(), []
+    while (game := chess.pgn.read_game(games)) is not None:
+        book = [node.move.uci() for node in game.mainline() if node.comment.startswith("book")]
+        of_white = {"1-0": 1.0, "0-1": 0.0, "1/2-1/2": 0.5}[game.headers["Result"]]
+        white = game.headers["White"] == first
+        opening = " ".join([game.headers.get("FEN", ""), *book])
+        found.append((opening, white, of_white if white else 1 - of_white))
+    games.close()
+    return found
+
+
+@pytest.mark.parametrize("opponent", ["senpai", "gull", "komodo12", "cheng"])
+def test_matches_of_another_runner(shared_data: Path, tmp_path: Path, opponent: str) -> None:
+    """800 games as cutechess wrote them, four matches in one file; its openings come again, so each counts once."""
+    whole = gzip.decompress((shared_data / "pgn" / "leela-ID352.pgn.gz").read_bytes()).decode()
+    texts = re.split(r"\n\n(?=\[Event )", whole)
+    path = tmp_path / "match.pgn"
+    path.write_text("\n\n".join(text for text in texts if f'"{opponent}"]' in text))
+    told = independently(path, "ID352")
+    points = [point for _, _, point in told]
+    drawn = figures.drawing("elo", path)
+    score = Score(points.count(1.0), points.count(0.5), points.count(0.0))
+    assert f"ID352 against {opponent}: 200 games, {score}: " in drawn.said
+    by_opening: dict[str, list[float]] = {}
+    for opening, _, point in told:
+        by_opening.setdefault(opening, []).append(point)
+    means = np.array([np.mean(each) for each in by_opening.values()])
+    value, low, high = normal_interval(means, 1.959964)
+    assert f"Elo {value:+.1f} ({low:+.1f} to {high:+.1f}) at 0.95, of openings" in drawn.said
+    packed = tmp_path / "match.pgn.gz"
+    packed.write_bytes(gzip.compress(path.read_bytes()))
+    assert figures.drawing("elo", packed).said == drawn.said
+
+
+FENS = [f"4k3/8/8/8/8/8/{'1' * i}P{'1' * (7 - i)}/4K3 w - - 0 1" for i in range(8)]
+
+
+@pytest.mark.parametrize("style", ["cutechess", "fastchess", "tcec", "fen in another order"])
+def test_pairs_of_other_runners_are_those_of_vr_match(tmp_path: Path, style: str) -> None:
+    """The same results: what vr match's own file says, other programs' files say, in whatever way openings are told."""
+    points = some_points(80, 3)
+    write_match(tmp_path / "own.pgn", points)
+    said = figures.drawing("elo", tmp_path / "own.pgn").said
+    games = []
+    for number, point in enumerate(points):
+        assert point is not None
+        white, black = ("A", "B") if number % 2 == 0 else ("B", "A")
+        result = {0.0: "0-1", 0.5: "1/2-1/2", 1.0: "1-0"}[point if number % 2 == 0 else 1 - point]
+        pair = number // 2
+        moves, tags = f"1. {'abcdefgh'[pair % 8]}3 {{book}} {'abcdefgh'[pair // 8]}6 {{book}} 2. Nf3 {{+0.2/8 1s}}", {}
+        if style == "tcec":
+            moves = "{WhiteEngineOptions: Hash=1;}\n" + moves.replace("book", "book, mb=+0,")
+        elif style != "cutechess":
+            moves, tags = "1. Kd1 {+0.10/9 0.1s}", {"SetUp": "1", "FEN": f"{FENS[pair % 8][:-1]}{pair}"}
+        games.append(other(white, black, result, moves, Round=f"{pair + 1}", **tags))
+    if style == "fen in another order":
+        order = np.random.default_rng(0).permutation(79) + 1
+        games = [games[0], *(games[i] for i in order)]
+    (tmp_path / "other.pgn").write_text("".join(games))
+    assert figures.drawing("elo", tmp_path / "other.pgn").said == said
+    assert said.endswith("of pairs")
+
+
+def test_games_of_a_server_are_counted_one_by_one(tmp_path: Path) -> None:
+    """Nothing says which games share an opening; nor do two that happen to, where the others do not."""
+    points = [point or 0.0 for point in some_points(60, 4)]
+    results = [{0.0: "0-1", 0.5: "1/2-1/2", 1.0: "1-0"}[point] for point in points]
+    plain = [other("A", "B", result, "1. e4 {[%eval 0.2] [%clk 0:03:00]} e5", Round="-") for result in results]
+    (tmp_path / "a.pgn").write_text("".join(plain))
+    expected = elo_interval(Score(points.count(1.0), points.count(0.5), points.count(0.0)), 0.95)
+    said = figures.drawing("elo", tmp_path / "a.pgn").said
+    assert said.endswith(f"Elo {expected.value:+.1f} ({expected.low:+.1f} to {expected.high:+.1f}) at 0.95, of games")
+    plain[10] = other("A", "B", results[10], FEN=FENS[0])
+    plain[11] = other("B", "A", {"1-0": "0-1", "0-1": "1-0"}.get(results[11], results[11]), FEN=FENS[0])
+    (tmp_path / "a.pgn").write_text("".join(plain))
+    assert figures.drawing("elo", tmp_path / "a.pgn").said == said
+
+
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        (None, "there is no match.pgn; give the PGN of a vr match"),
+        (None, "there is no match.pgn; give the PGN of a match"),
         ("", "match.pgn: no whole game in it"),
-        ('[Event "Casual"]\n[White "A"]\n\n1. e4 e5 *\n\n', "match.pgn: not the games of one vr match"),
-        ("self-play", "match.pgn: not the games of one vr match"),
-        ("undecided", "match.pgn: none of its 4 games is decided; vr match goes on with more"),
-        ("two matches", "match.pgn: not the games of one vr match"),
+        ('[Event "Casual"]\n[White "A"]\n\n1. e4 e5 *\n\n', f"{NO_MATCH}: tags White and Black are missing"),
+        ("self-play", f"{NO_MATCH}: one player plays itself"),
+        ("undecided", "match.pgn: none of its 4 games is decided"),
+        ("two matches", f"{NO_MATCH}: there are several"),
+        ("no PGN at all", f"{NO_MATCH}: tags White and Black are missing"),
+        (other("A", "B") + other("B", "C"), f"{NO_MATCH}: there are 3 players"),
+        (other("A", "A"), f"{NO_MATCH}: one player plays itself"),
+        (other("A", "B", "*"), "match.pgn: none of its 1 games is decided"),
     ],
 )
 def test_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: str | None, said: str) -> None:

@@ -96,7 +96,7 @@ def bare(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (["calibration", "--threshold", "0.4"], "vr plot calibration has no use for --threshold", 2),
         (["recall", "--unweighted"], "vr plot recall has no use for --unweighted", 2),
         (["elo", "match.pgn", "--db", "a.db"], "vr plot elo has no use for --db", 2),
-        (["elo"], "vr plot elo reads the PGN of a vr match: give it, vr plot elo SOURCE", 2),
+        (["elo"], "vr plot elo reads the PGN of a match: give it, vr plot elo SOURCE", 2),
         (["hexbin", "other.db"], "vr plot hexbin reads a store: give it with --db other.db", 2),
         (["hexbin", "-o", "a.gif"], "a.gif: a plot's name ends in .png, .svg or .pdf", 2),
         (["rate", "--threshold", "3"], "threshold", 2),
@@ -125,7 +125,7 @@ def test_python_refuses_as_the_command_does(bare: Path) -> None:
         figures.draw("calibration", bare, threshold=0.5)
     with pytest.raises(UsageError, match="no kind of plot histogram"):
         figures.draw("histogram", bare)
-    with Store.open(bare) as store, pytest.raises(UsageError, match="reads the PGN of a vr match, not a store"):
+    with Store.open(bare) as store, pytest.raises(UsageError, match="reads the PGN of a match, not a store"):
         figures.draw("elo", store)
 
 

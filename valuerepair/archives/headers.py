@@ -56,6 +56,12 @@ def read_headers(text: bytes) -> dict[str, str]:
     return _tags(read_text(block))
 
 
+def movetext(text: bytes) -> bytes:
+    """What follows the tags of a game."""
+    found = _HEADER.match(text)
+    return text[found.end() :] if found else text
+
+
 def kept_headers(header: bytes) -> dict[str, str]:
     """The tags that positions keep, of a game's text before its moves."""
     return {_KEPT_NAMES[name]: value for name, value in _tags(read_text(header)).items() if name in _KEPT_NAMES}

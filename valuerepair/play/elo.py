@@ -6,6 +6,7 @@ All is said from one player's side, the first: wins are its wins, Elo above 0 me
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
@@ -13,6 +14,10 @@ from typing import NamedTuple, Protocol
 
 LEVELS = (0.90, 0.95, 0.97, 0.99)
 BETTER, WORSE, NOT_SHOWN = "better", "worse", "not shown"
+# With fewer outcomes that differ from the most frequent one, intervals are exact instead of normal.
+FEW = 30
+# So many outcomes, all won, are the fewest that show anything at 0.90: equal players do that once in 32 times.
+FEWEST = 5
 # Normalized Elo of a difference of one standard deviation of a game's result ("Comments on normalized Elo", fastchess).
 NORMALIZED_UNIT = 800 / math.log(10)
 
@@ -140,19 +145,30 @@ def share_of(elo: float) -> float:
 def share_interval(results: Results, level: float = 0.95) -> Interval:
     """The share of the points with its interval, within [0, 1]; NaN without a game.
 
-    The normal interval, ``share ± z sqrt(variance / n)``, with the variance found, as fastchess and cutechess make it.
-    Where all outcomes are the same the variance found is 0 and that interval a point; then the bound is that of the
-    rate of any other outcome, which is less than ``1 - (1 - level)^(1/n)`` at the level.
+    The normal interval, ``share ± z sqrt(variance / n)``, with the variance found, as fastchess and cutechess make it;
+    of `few` outcomes the exact one of as many won and lost games as say as much (Clopper and Pearson, see `_won_lost`).
     """
     _check_level(level)
     n, mean, variance = moments(results)
     if not n:
         return Interval(math.nan, math.nan, math.nan)
-    if variance == 0:
-        other = 1 - (1 - level) ** (1 / n)
-        return Interval(mean, mean * (1 - other), mean + (1 - mean) * other)
+    if few(results):
+        from scipy.special import betaincinv  # nothing but few games needs scipy
+
+        won, lost = _won_lost(results)
+        low = float(betaincinv(won, lost + 1, (1 - level) / 2)) if won else 0.0
+        high = float(betaincinv(won + 1, lost, (1 + level) / 2)) if lost else 1.0
+        return Interval(mean, low, high)
     margin = NormalDist().inv_cdf((1 + level) / 2) * math.sqrt(variance / n)
     return Interval(mean, max(mean - margin, 0.0), min(mean + margin, 1.0))
+
+
+def few(results: Results) -> bool:
+    """Whether fewer than `FEW` outcomes differ from the most frequent one: too few for a normal distribution."""
+    counts: Counter[float] = Counter()
+    for share, count in results.outcomes:
+        counts[share] += count
+    return sum(counts.values()) - max(counts.values(), default=0) < FEW
 
 
 def elo_interval(results: Results, level: float = 0.95) -> Interval:
@@ -172,20 +188,22 @@ def normalized_elo(results: Results, level: float = 0.95) -> Interval:
     return Interval(*((bound - 0.5) * unit for bound in share_interval(results, level)))
 
 
-def los(results: Score | Pentanomial | ByOpening) -> float:
+def los(results: Results) -> float:
     """Likelihood that the first player is the stronger one, in [0, 1]; 1/2 where nothing speaks for either.
 
-    Of games ``Phi((w - l) / sqrt(w + l))``, as lc0's self-play prints it; of pairs (and openings) that of the mean,
-    ``Phi((share - 1/2) / sqrt(variance / pairs))``, as fastchess does.
+    It is above 0.95 where the interval at 0.90 is above 0, and so at each level: ``Phi((share - 1/2) / sqrt(variance /
+    n))`` as fastchess prints it; of `few` outcomes the chance that equal players do worse than that.
     """
-    if isinstance(results, Score):
-        decisive = results.wins + results.losses
-        deviations = (results.wins - results.losses) / math.sqrt(decisive) if decisive else 0.0
-        return NormalDist().cdf(deviations)
     n, mean, variance = moments(results)
     if not n or mean == 0.5:
         return 0.5
-    return NormalDist().cdf((mean - 0.5) / math.sqrt(variance / n)) if variance else float(mean > 0.5)
+    if few(results):
+        from scipy.special import betainc
+
+        better, worse = sorted(_won_lost(results), reverse=True)
+        superior = max(1 - float(betainc(better, worse + 1, 0.5)), 0.5)
+        return superior if mean > 0.5 else 1 - superior
+    return NormalDist().cdf((mean - 0.5) / math.sqrt(variance / n))
 
 
 def verdict(results: Results, level: float) -> str:
@@ -203,11 +221,28 @@ def verdicts(results: Results) -> dict[float, tuple[Interval, str]]:
 
 def moments(results: Results) -> tuple[int, float, float]:
     """(how many outcomes, mean share of the points, variance of one outcome); NaN for the last two without any."""
-    n = sum(count for _, count in results.outcomes)
+    return _moments(results.outcomes)
+
+
+def _moments(outcomes: Iterable[tuple[float, int]]) -> tuple[int, float, float]:
+    outcomes = tuple(outcomes)
+    n = sum(count for _, count in outcomes)
     if not n:
         return 0, math.nan, math.nan
-    mean = sum(share * count for share, count in results.outcomes) / n
-    return n, mean, sum(count * (share - mean) ** 2 for share, count in results.outcomes) / n
+    mean = sum(share * count for share, count in outcomes) / n
+    return n, mean, sum(count * (share - mean) ** 2 for share, count in outcomes) / n
+
+
+def _won_lost(results: Results) -> tuple[float, float]:
+    """Games without draws that say as much of the share of the points: how many are won and how many lost.
+
+    Their number is n times the variance of such games over that of the outcomes. That variance is taken with one more
+    outcome at either end: without, outcomes that are all alike by chance would say all there is to know.
+    """
+    n, mean, _ = moments(results)
+    _, smoothed, variance = _moments((*results.outcomes, (0.0, 1), (1.0, 1)))
+    size = n * smoothed * (1 - smoothed) / variance
+    return size * mean, size * (1 - mean)
 
 
 def _check_level(level: float) -> None:

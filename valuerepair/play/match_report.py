@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from collections import Counter
 
-from valuerepair.play.elo import Score, elo_interval, los
+from valuerepair.play.elo import FEWEST, Score, elo_interval, moments
+from valuerepair.play.elo_words import bounds_words, elo_words, few_words, los_words, value_words
 from valuerepair.play.outlook import Remaining
 from valuerepair.play.sprt import H0, H1, Sprt
 from valuerepair.play.standing import FAULTS, Standing
@@ -15,10 +16,16 @@ _PLURAL = {"crashed": "crashes", "out of time": "losses on time", "illegal move"
 
 
 def progress_note(standing: Standing, games: int, left: Remaining | None) -> str:
-    """Results so far, the test, and the time left with its bounds (nine chances in ten)."""
-    words = [f"of {games:,}", str(standing.tally.score)]
-    if standing.tally.score.games > 1:
-        words.append("Elo {} ({} to {})".format(*(elo_text(bound) for bound in elo_interval(standing.results, 0.95))))
+    """Results so far, the test, and the time left with its bounds (nine chances in ten).
+
+    The score is that of all games, Elo with its interval at 0.95 that of whole pairs: each says of how many.
+    """
+    score, (counted, _, _) = standing.tally.score, moments(standing.results)
+    words = [f"of {games:,}", f"{score} in {score.games:,} {'game' if score.games == 1 else 'games'}"]
+    if counted >= FEWEST:
+        words.append(f"Elo {elo_words(elo_interval(standing.results, 0.95))} in {counted:,} {standing.of}")
+    elif counted:
+        words.append(f"Elo: too few {standing.of} yet")
     if standing.sprt is not None:
         words.append(f"LLR {standing.sprt.llr(standing.tested):.2f} ({_bounds(standing.sprt)})")
     faults = sum(sum(counts.values()) for counts in standing.faults)
@@ -41,24 +48,20 @@ def report_lines(standing: Standing) -> list[str]:
     pairs = tally.pairs
     lines.append(f"{pairs.pairs:,} {'pair' if pairs.pairs == 1 else 'pairs'} with 0, 1/2, 1, 3/2, 2 points: {pairs}")
     if tally.score.games:
-        normalized = f", normalized {elo_text(known.value)}" if (known := standing.normalized) is not None else ""
-        elo = elo_text(elo_interval(results).value) + normalized
-        lines.append(f"Elo {elo}, LOS {100 * los(results):.1f} % (of {standing.of})")
+        elo, normalized = elo_interval(results).value, standing.normalized
+        said = f"Elo {value_words(elo)}"
+        if normalized is not None and not math.isnan(normalized.value):
+            said += f", normalized {value_words(normalized.value)}"
+        lines.append(f"{said}, LOS {los_words(results)} (of {standing.of})")
+        if (remark := few_words(results)) is not None:
+            lines.append(f"  {remark}")
         for level, (interval, verdict) in standing.levels.items():
-            low, high = elo_text(interval.low), elo_text(interval.high)
-            lines.append(f"  at {level:.2f}: {low:>8} to {high:>8}  {_said(first, verdict)}")
+            lines.append(f"  at {level:.2f}: {bounds_words(interval):>20}  {_said(first, verdict)}")
     if standing.sprt is not None:
         lines.append(_sprt_line(standing.sprt, standing))
     lines.append("endings: " + _counts(standing.endings))
     lines.append("faults: " + _faults(standing))
     return lines
-
-
-def elo_text(elo: float) -> str:
-    """Elo with its sign and one decimal; ``-`` where there is none."""
-    if math.isnan(elo):
-        return "-"
-    return f"{round(elo, 1) + 0.0:+.1f}"  # no -0.0
 
 
 def _by_colour(standing: Standing) -> list[tuple[str, Score]]:

@@ -8,6 +8,7 @@ from math import isfinite
 from typing import Any
 
 from valuerepair.play.elo import ByOpening, Interval, Pentanomial, Score, los, normalized_elo, verdicts
+from valuerepair.play.elo_words import counted_words
 from valuerepair.play.pairs import Tally
 from valuerepair.play.pgn import WrittenGame
 from valuerepair.play.record import CRASHED, ILLEGAL_MOVE, OUT_OF_TIME, GameRecord
@@ -78,7 +79,7 @@ class Standing:
     @property
     def of(self) -> str:
         """The word for what intervals are made of: openings, pairs, games."""
-        return {ByOpening: "openings", Pentanomial: "pairs", Score: "games"}[type(self.results)]
+        return counted_words(self.results)
 
     @property
     def tested(self) -> Score | Pentanomial:

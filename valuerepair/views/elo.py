@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -12,8 +11,9 @@ from matplotlib.axes import Axes
 
 from valuerepair.errors import ValueRepairError
 from valuerepair.play.elo import Interval, elo_interval
-from valuerepair.play.pgn import WrittenGame, read_written
-from valuerepair.play.standing import Played, Standing
+from valuerepair.play.elo_words import elo_words
+from valuerepair.play.match_games import read_match
+from valuerepair.play.standing import Standing
 from valuerepair.views import style
 from valuerepair.views.drawing import Drawing
 from valuerepair.views.plain import for_figure, printable
@@ -32,15 +32,16 @@ class Course(NamedTuple):
 def drawing(path: str) -> Drawing:
     """Elo of the first player after each pair of a match's PGN, with bands at 0.95 and 0.99.
 
-    Games are taken in the order of their numbers, not as they ended: the short ones end first, and what is said of
-    these alone leans to them. The last point is what `vr match` says. Artists carry a gid: ``elo``, ``band-0.95``,
-    ``band-0.99``, ``zero``. Raises ValueRepairError for a file that is no match's, or without a decided game.
+    Games of `vr match` are taken in the order of their numbers, not as they ended: the short ones end first, and what
+    is said of these alone leans to them. The last point is what it says. Those of other programs: `read_match`. Artists
+    carry a gid: ``elo``, ``band-0.95``, ``band-0.99``, ``zero``. Raises ValueRepairError for a file that is no match's,
+    or without a decided game.
     """
     standing, course = course_of(path)
     first, second = (for_figure(name) for name in standing.names)
     last = elo_interval(standing.results, 0.95)
     score = standing.tally.score
-    words = f"{standing.games:,} games, {score}: Elo {_signed(last)} at 0.95"
+    words = f"{standing.games:,} games, {score}: Elo {elo_words(last)} at 0.95, of {standing.of}"
     with style.house_style():
         figure, axes = style.new_figure(7.6, 4.8)
         axes.axhline(0, color=style.GREY, lw=0.8, ls="--", gid="zero")
@@ -53,65 +54,28 @@ def drawing(path: str) -> Drawing:
 
 
 def course_of(path: str) -> tuple[Standing, list[Course]]:
-    """The standing after all games of a PGN of `vr match`, and the course to it: a point a pair, and the end.
+    """The standing after all games of a match's PGN, and the course to it: a point a pair, and the end.
 
     After the first `_POINTS` games of a long match there are about as many points more, not one a pair.
     """
-    games = _games(path)
-    standing = Standing(_names(games, path))
+    names, games = read_match(path)
+    standing = Standing(names)
     course = []
     for i, game in enumerate(games):
-        try:
-            played = Played.of_written(game)
-        except (KeyError, ValueError):
-            raise _no_match(path) from None
-        names = (game.tags.get("White"), game.tags.get("Black"))
-        if names != (standing.names if game.number % 2 == 0 else standing.names[::-1]):
-            raise _no_match(path)
         pairs = standing.tally.pairs.pairs
-        standing.add(played)
+        standing.add(game)
         whole = standing.tally.pairs.pairs > pairs or not standing.tally.pairs.pairs
         due = i < _POINTS or pairs % (1 + len(games) // (2 * _POINTS)) == 0
         if standing.tally.score.games and ((whole and due) or i + 1 == len(games)):
             results = standing.results  # counted anew each time
             course.append(Course(i + 1, tuple(elo_interval(results, level) for level, _ in _LEVELS)))
     if not course:
-        raise ValueRepairError(f"{path}: none of its {len(games):,} games is decided; vr match goes on with more")
+        raise ValueRepairError(f"{path}: none of its {len(games):,} games is decided")
     return standing, course
 
 
-def _games(path: str) -> list[WrittenGame]:
-    """The games of the file in the order of their numbers, the first player White in the first."""
-    if Path(path).is_dir():
-        raise ValueRepairError(f"{path} is a folder; give the PGN of a vr match")
-    if not Path(path).exists():
-        raise ValueRepairError(f"there is no {path}; give the PGN of a vr match (vr match A B -o {path} plays one)")
-    try:
-        games = sorted(read_written(Path(path))[0], key=lambda game: game.number)
-    except ValueRepairError:
-        raise _no_match(path) from None
-    if not games:
-        raise ValueRepairError(f"{path}: no whole game in it; vr match A B -o {path} plays them")
-    return games
-
-
-def _names(games: Sequence[WrittenGame], path: str) -> tuple[str, str]:
-    """The two players, the first one first: it has White in games with an even number."""
-    tags = games[0].tags
-    if "White" not in tags or "Black" not in tags:
-        raise _no_match(path)
-    names = (tags["White"], tags["Black"])
-    if names[0] == names[1]:  # self-play: nobody's Elo
-        raise _no_match(path)
-    return names if games[0].number % 2 == 0 else (names[1], names[0])
-
-
-def _no_match(path: str) -> ValueRepairError:
-    return ValueRepairError(f"{path}: not the games of one vr match; give the PGN that vr match wrote")
-
-
 def _draw_course(axes: Axes, course: Sequence[Course]) -> None:
-    """The line and its bands. Infinite bounds (all won, all lost so far) end at the edge of what is shown."""
+    """The line and its bands. Infinite bounds (all won, all lost so far) end at the edge; such values are not drawn."""
     x = [point.games for point in course]
     edge = _edge(course)
     for k, (level, opacity) in enumerate(_LEVELS):
@@ -122,6 +86,7 @@ def _draw_course(axes: Axes, course: Sequence[Course]) -> None:
             x, low, high, color=style.BLUE, alpha=opacity, lw=0, gid=f"band-{level}", label=f"interval at {level}"
         )
     values = np.array([point.intervals[0].value for point in course])
+    values[np.isinf(values)] = np.nan
     axes.plot(x, np.clip(values, -edge, edge), color=style.INK, lw=1.4, gid="elo", label="Elo")
     axes.plot(x[-1], np.clip(values[-1], -edge, edge), "o", color=style.INK, ms=4)
     axes.set_ylim(-edge, edge)
@@ -132,7 +97,3 @@ def _edge(course: Sequence[Course]) -> float:
     later = course[len(course) // 10 :]
     bounds = [abs(bound) for point in later for bound in point.intervals[-1] if math.isfinite(bound)]
     return float(np.clip(1.15 * max(bounds, default=1200.0), 20.0, 1200.0))
-
-
-def _signed(elo: Interval) -> str:
-    return f"{elo.value:+.1f} ({elo.low:+.1f} to {elo.high:+.1f})"

@@ -19,6 +19,7 @@ from valuerepair.play.elo import (
     share_interval,
     verdict,
 )
+from valuerepair.play.elo_words import elo_words, few_words, los_words
 from valuerepair.play.experiment_contempt import ContemptReport
 from valuerepair.play.experiment_measures import WHOLE, Match, Sweep
 
@@ -54,14 +55,16 @@ def match_lines(match: Match) -> list[str]:
         lines[0] += f", {match.undecided:,} undecided"
     if not games:
         return lines
-    lines.append(f"  as White {match.as_white}, as Black {match.as_black}; LOS {100 * los(best_of(match)):.1f} %")
+    lines.append(f"  as White {match.as_white}, as Black {match.as_black}; LOS {los_words(best_of(match))}")
     if match.pairs.pairs:
         lines.append(f"  pairs by points 0, 1/2, 1, 3/2, 2: {match.pairs}")
     if match.openings is not None:
         lines.append(f"  openings come again: intervals are over the {len(match.openings.shares):,} openings")
+    if (remark := few_words(best_of(match))) is not None:
+        lines.append(f"  {remark}")
     for level in LEVELS:
         elo = elo_interval(best_of(match), level)
-        lines.append(f"  Elo {_elo(elo)} at {level:.2f}: {verdict(best_of(match), level)}")
+        lines.append(f"  Elo {elo_words(elo)} at {level:.2f}: {verdict(best_of(match), level)}")
     return lines
 
 
@@ -74,7 +77,7 @@ def odds_lines(matches: Sequence[Match]) -> list[str]:
         share, elo = share_interval(results), elo_interval(results)
         name = match.name + "*" * marked
         lines.append(
-            f"{name:<40} {match.score.games:>6,} {match.score!s:>18} {100 * share.value:>6.1f} % {_elo(elo):>28}"
+            f"{name:<40} {match.score.games:>6,} {match.score!s:>18} {100 * share.value:>6.1f} % {elo_words(elo):>28}"
         )
     return lines + [UNFINISHED] * any(unfinished)
 
@@ -154,7 +157,3 @@ def _percent(share: float) -> str:
 
 def _bounds(interval: Interval, digits: int) -> str:
     return f"{interval.low:.{digits}f} to {interval.high:.{digits}f}"
-
-
-def _elo(elo: Interval) -> str:
-    return f"{elo.value:+.1f} ({elo.low:+.1f} to {elo.high:+.1f})"

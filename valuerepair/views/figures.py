@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from valuerepair.store import Store
     from valuerepair.views.drawing import Drawing
 
-STORE, MATCH_PGN, EXPERIMENT = "a store", "the PGN of a vr match", "the folder of a vr experiment contempt"
+STORE, MATCH_PGN, EXPERIMENT = "a store", "the PGN of a match", "the folder of a vr experiment contempt"
 _VALUES = frozenset({"net", "oracle", "alpha", "q_from"})
 _COUNTED = _VALUES | {"threshold"}
 _RATES = _COUNTED | {"weighted"}

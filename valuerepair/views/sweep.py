@@ -171,7 +171,7 @@ def _draw_repeats(axes: Axes, points: Points) -> None:
 
 
 def _draw_matches(axes: Axes, matches: Sequence[Match]) -> None:
-    """Elo of the first side with intervals: thick at 0.90, thin at 0.99; an all-won match is cut at its bound."""
+    """Elo of the first side with intervals: thick at 0.90, thin at 0.99. An all-won match has no point."""
     axes.axvline(0, color=style.GREY, lw=0.8)
     shown = [match for match in matches if match.score.games]
     for i, match in enumerate(shown):
@@ -179,7 +179,8 @@ def _draw_matches(axes: Axes, matches: Sequence[Match]) -> None:
             _, low, high = elo_interval(best_of(match), level)
             axes.plot([max(low, -1200), min(high, 1200)], [i, i], color=style.GREEN, lw=width, solid_capstyle="butt")
         value = elo_interval(best_of(match)).value
-        axes.plot(max(min(value, 1200), -1200), i, "o", color=style.INK, ms=5, gid=f"match-{i}")
+        if math.isfinite(value):
+            axes.plot(max(min(value, 1200), -1200), i, "o", color=style.INK, ms=5, gid=f"match-{i}")
         points = share_interval(best_of(match)).value
         axes.annotate(f"{match.score}, {100 * points:.1f} %", (0.99, i), xycoords=("axes fraction", "data"),
                       xytext=(0, 6), textcoords="offset points", fontsize=7, ha="right")  # fmt: skip
