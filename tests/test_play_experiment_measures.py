@@ -8,6 +8,7 @@ from dataclasses import replace
 import chess
 import numpy as np
 import pytest
+from statsmodels.stats.proportion import proportion_confint
 
 from tests.experiment_doubles import BLACK_GIVES, QUEEN_ODDS, openings, played
 from valuerepair.mcts.params import SearchParams
@@ -17,6 +18,7 @@ from valuerepair.play.experiment import (
     Trial,
     white_material,
 )
+from valuerepair.play.experiment_contempt import ContemptReport
 from valuerepair.play.experiment_measures import (
     equal_ratio_temperature,
     match_of,
@@ -24,9 +26,8 @@ from valuerepair.play.experiment_measures import (
     sweep_of,
 )
 from valuerepair.play.openings import Opening
-from valuerepair.views.experiment_table import (
-    match_lines,
-)
+from valuerepair.play.report import PlayedGame, figures
+from valuerepair.views.experiment_table import contempt_lines, match_lines
 
 
 def test_pairings() -> None:
@@ -65,8 +66,51 @@ def test_a_sweep_counts() -> None:
     assert found.score == Score(10, 10, 10)
     assert (found.undecided, found.games, found.positions, found.plies) == (10, 40, 80, 2)
     assert found.ratio.value == 2
-    assert found.ratio.low < 2 < found.ratio.high
-    assert found.interesting == (500, 500, 500)
+    drawn = proportion_confint(10, 30, method="wilson")
+    assert found.ratio[1:] == pytest.approx([1 / share - 1 for share in reversed(drawn)])
+    bounds = proportion_confint(40, 80, method="wilson")
+    assert found.interesting == pytest.approx((500, *(1000 * bound for bound in bounds)))
+
+
+@pytest.mark.parametrize("result", ["1-0", "1/2-1/2"])
+def test_no_interval_is_without_width(result: str) -> None:
+    """Eight games that all end alike, in which nothing is interesting: as `vr selfplay` has it, Wilson's of 0 of 8."""
+    found = sweep_of("a", [played(i, i, result, ["e2e4"], [0.1]) for i in range(8)], 0.5)
+    told = figures([PlayedGame(i, i, "", "a", "a", result, "", 0, ("e4",), None) for i in range(8)])
+    wanted = told["decisive_ratio_low"], told["decisive_ratio_high"]
+    assert found.ratio[1:] == pytest.approx([math.inf if bound is None else bound for bound in wanted])
+    assert found.ratio.low < found.ratio.high
+    assert (found.interesting.low, found.interesting.value) == (0, 0)
+    assert found.interesting.high == pytest.approx(1000 * proportion_confint(0, 8, method="wilson")[1])
+    text = "\n".join(contempt_lines(ContemptReport([(5, found)], [], None, True, 10)))
+    assert ("no draw      above 2.08" in text) == (result == "1-0")
+    assert "inf" not in text.replace("interesting", "")
+
+
+def test_copies_of_decisive_games_add_nothing() -> None:
+    """Eight openings, ten times the same game of each; and one opening, of which no game is a copy."""
+    alike = sweep_of("a", [played(i, i % 8, "1-0", ["e2e4", "e7e5"]) for i in range(80)], 0.5)
+    assert alike.ratio == sweep_of("a", [played(i, i, "1-0") for i in range(8)], 0.5).ratio
+    other = sweep_of("a", [played(i, 0, "1-0", [f"a{i}"]) for i in range(80)], 0.5)
+    assert other.ratio == sweep_of("a", [played(i, i, "1-0") for i in range(80)], 0.5).ratio
+
+
+def test_intervals_hold_the_truth_where_games_of_an_opening_are_alike() -> None:
+    """Openings differ in how often they are drawn (as much as 0 and 0.8): games as such would hold it in half."""
+    rng, held, of_games = np.random.default_rng(2), 0, 0
+    for _ in range(200):
+        results = rng.random((30, 16)) < rng.choice([0.0, 0.8], 30)[:, None]
+        games = [
+            played(16 * i + n, i, "1/2-1/2" if results[i, n] else "1-0", [f"a{n}"])
+            for i in range(30)
+            for n in range(16)
+        ]
+        ratio = sweep_of("a", games, 0.5).ratio
+        held += ratio.low <= 1.5 <= ratio.high
+        low, high = proportion_confint(results.sum(), results.size, method="wilson")
+        of_games += low <= 0.4 <= high
+    assert held >= 0.92 * 200
+    assert of_games < 0.7 * 200
 
 
 def test_intervals_count_repeated_games_once() -> None:
@@ -80,9 +124,9 @@ def test_intervals_count_repeated_games_once() -> None:
 
 def test_intervals_of_the_ratio_hold_the_truth() -> None:
     rng, held = np.random.default_rng(1), 0
-    for i in range(40):
+    for _ in range(40):
         results = rng.choice(["1-0", "1/2-1/2", "0-1"], 120, p=[0.35, 0.4, 0.25])
-        ratio = sweep_of("a", [played(n, n, str(r)) for n, r in enumerate(results)], 0.5, seed=i).ratio
+        ratio = sweep_of("a", [played(n, n, str(r)) for n, r in enumerate(results)], 0.5).ratio
         held += ratio.low <= 1.5 <= ratio.high
     assert held >= 34
 

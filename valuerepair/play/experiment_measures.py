@@ -14,14 +14,14 @@ from numpy.typing import NDArray
 from valuerepair.play.elo import ByOpening, Interval, Pentanomial, Score
 from valuerepair.play.experiment import Played
 from valuerepair.play.pairs import Tally
+from valuerepair.store.rates import wilson_bounds
 
 Floats = NDArray[np.float64]
 
 # Games that are the same up to so many plies after the book; the whole game counts beside them.
 REPEAT_PLIES = (10, 20, 40)
 WHOLE = "whole"
-_RESAMPLES = 2000
-# With fewer openings than this they are too few to be drawn again, and games are.
+# How much games of an opening are alike can be told from so many openings; with fewer, only copies are told apart.
 _FEWEST_OPENINGS = 8
 
 
@@ -79,28 +79,24 @@ class Match:
     openings: ByOpening | None = None
 
 
-def sweep_of(name: str, games: Sequence[Played], threshold: float, *, planned: int = 0, seed: int = 0) -> Sweep:
-    """What self-play games show; `planned` of them unless there are more.
-
-    Intervals are bootstrapped over openings, so that repeated games do not count twice.
-
-    Where there are fewer than 8 openings they are bootstrapped over games, which says too much if games repeat.
-    """
+def sweep_of(name: str, games: Sequence[Played], threshold: float, *, planned: int = 0) -> Sweep:
+    """What self-play games show; `planned` of them unless there are more. For the intervals see `_share`."""
     results = {result: sum(game.result == result for game in games) for result in ("1-0", "1/2-1/2", "0-1")}
     gaps = [np.array([gap for gap in game.gaps if gap is not None]) for game in games]
     hits = np.array([float((np.abs(gap) >= threshold).sum()) for gap in gaps])
     positions = np.array([float(len(gap)) for gap in gaps])
     draws = np.array([float(game.result == "1/2-1/2") for game in games])
     decisive = np.array([float(game.result in ("1-0", "0-1")) for game in games])
-    groups = _groups(games)
+    score = Score(results["1-0"], results["1/2-1/2"], results["0-1"])
+    drawn, found = _share(draws, draws + decisive, games), _share(hits, positions, games)
     return Sweep(
         name,
-        Score(results["1-0"], results["1/2-1/2"], results["0-1"]),
+        score,
         len(games) - sum(results.values()),
         len({game.opening for game in games}),
-        _ratio(decisive, draws, groups, seed),
+        Interval(score.decisive_ratio, _odds(drawn.high), _odds(drawn.low)),
         repeats_of(games),
-        _ratio(1000 * hits, positions, groups, seed),
+        Interval(*(1000 * bound for bound in found)),
         threshold,
         int(positions.sum()),
         float(np.mean([len(game.moves) for game in games])) if games else math.nan,
@@ -172,25 +168,26 @@ def _by_opening(games: Sequence[Played]) -> dict[int, list[int]]:
     return dict(places)
 
 
-def _groups(games: Sequence[Played]) -> list[list[int]]:
-    """What is drawn again in a bootstrap: games of an opening together, or games where openings are few."""
-    by_opening = list(_by_opening(games).values())
-    return by_opening if len(by_opening) >= _FEWEST_OPENINGS else [[place] for place in range(len(games))]
+def _share(hits: Floats, of: Floats, games: Sequence[Played]) -> Interval:
+    """sum(hits) / sum(of), each counted by game, with Wilson's interval at 0.95; NaN without any.
 
-
-def _ratio(above: Floats, below: Floats, groups: Sequence[Sequence[int]], seed: int) -> Interval:
-    """sum(above) / sum(below), infinite for 0 below, with the percentile interval over resampled groups of games."""
-    tops = np.array([above[list(group)].sum() for group in groups])
-    bottoms = np.array([below[list(group)].sum() for group in groups])
-    if not len(tops):
+    It is that of an effective number, with which games of one opening would differ from those of others as they do
+    (Kish's design effect), at most as many as there are in games that are no copies: repeated games add nothing.
+    """
+    if not of.sum():
         return Interval(math.nan, math.nan, math.nan)
-    rng = np.random.default_rng(seed)
-    drawn = rng.multinomial(len(tops), np.full(len(tops), 1 / len(tops)), size=_RESAMPLES).astype(np.float64)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        ratios = (drawn @ tops) / (drawn @ bottoms)
-        value = float(tops.sum() / bottoms.sum())
-    ratios = ratios[~np.isnan(ratios)]
-    if not len(ratios):
-        return Interval(value, math.nan, math.nan)
-    low, high = np.quantile(ratios, [0.025, 0.975], method="inverted_cdf")
-    return Interval(value, float(low), float(high))
+    share, places = float(hits.sum() / of.sum()), _by_opening(games)
+    copies = dict[object, list[int]]()
+    for place, game in enumerate(games):
+        copies.setdefault((game.opening, game.moves), []).append(place)
+    groups = places.values() if len(places) >= _FEWEST_OPENINGS else copies.values()
+    spread = sum(float(hits[group].sum() - share * of[group].sum()) ** 2 for group in groups)
+    size = sum(float(of[group].max()) for group in copies.values())
+    if spread > 0:
+        size = min(size, share * (1 - share) * float(of.sum()) ** 2 / spread)
+    return Interval(share, *wilson_bounds(share, size))
+
+
+def _odds(draws: float) -> float:
+    """(w + l) / d of a share of draws."""
+    return (1 - draws) / draws if draws else math.inf

@@ -42,7 +42,7 @@ def wilson(count: int, total: int) -> Rate:
     """The rate with Wilson's 95 % score interval (E. B. Wilson, JASA 22, 1927), which holds for rare candidates too."""
     if total == 0:
         return Rate(0, 0, float("nan"), float("nan"), float("nan"))
-    return Rate(count, total, count / total, *_interval(count / total, total))
+    return Rate(count, total, count / total, *wilson_bounds(count / total, total))
 
 
 def weighted(hits: NDArray[np.bool_], weights: NDArray[np.float64]) -> Rate:
@@ -82,7 +82,7 @@ class _Stratum:
         """The rate, and Wilson's interval with Kish's effective sample size for the number of rows."""
         # Of all or of none is exact, whatever rounding the sums have.
         rate = float(self.count == self.total) if self.count in (0, self.total) else self.hit_mass / self.mass
-        return rate, *_interval(rate, self.mass**2 / self.squares)
+        return rate, *wilson_bounds(rate, self.mass**2 / self.squares)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +128,8 @@ class WeightedCount:
         return Rate(count, total, rate, max(rate - sqrt(below), 0.0), min(rate + sqrt(above), 1.0))
 
 
-def _interval(p: float, total: float) -> tuple[float, float]:
+def wilson_bounds(p: float, total: float) -> tuple[float, float]:
+    """Wilson's 95 % interval of a rate `p` found among `total`, which may be an effective number."""
     scale = 1 + _Z**2 / total
     centre = (p + _Z**2 / (2 * total)) / scale
     half = _Z / scale * sqrt(p * (1 - p) / total + _Z**2 / (4 * total**2))

@@ -129,7 +129,7 @@ def _sweep_line(sweep: Sweep) -> str:
     name = sweep.name + "*" * (sweep.games < sweep.planned)
     score = f"+{sweep.score.wins} ={sweep.score.draws} -{sweep.score.losses}"
     return (
-        f"{name:<12} {sweep.games:>6,} {score:>20} {ratio.value:>8.2f} {_bounds(ratio, 2):>15} "
+        f"{name:<12} {sweep.games:>6,} {score:>20} {_ratio(ratio.value):>8} {_bounds(ratio, 2):>15} "
         f"{_percent(sweep.repeats['20']):>11} {_percent(sweep.repeats[WHOLE]):>7} {found.value:>17.1f} "
         f"{_bounds(found, 1):>13} {sweep.plies:>6.0f}"
     )
@@ -156,4 +156,10 @@ def _percent(share: float) -> str:
 
 
 def _bounds(interval: Interval, digits: int) -> str:
+    if math.isinf(interval.high):
+        return f"above {interval.low:.{digits}f}"
     return f"{interval.low:.{digits}f} to {interval.high:.{digits}f}"
+
+
+def _ratio(value: float) -> str:
+    return "no draw" if math.isinf(value) else f"{value:.2f}"

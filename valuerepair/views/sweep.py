@@ -6,6 +6,7 @@ import math
 import os
 from collections.abc import Sequence
 
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.transforms import ScaledTranslation
@@ -14,6 +15,7 @@ from valuerepair.play.elo import elo_interval, share_interval
 from valuerepair.play.experiment import Trial
 from valuerepair.play.experiment_contempt import ContemptReport
 from valuerepair.play.experiment_measures import WHOLE, Match, Sweep
+from valuerepair.store.rates import wilson_bounds
 from valuerepair.views import style
 from valuerepair.views.drawing import Drawing
 from valuerepair.views.experiment_table import best_of
@@ -32,7 +34,7 @@ def plot_contempt(report: ContemptReport, path: str | os.PathLike[str]) -> None:
 def draw_contempt(report: ContemptReport) -> Figure:
     """Four plots: W/D/L against N_scl (infinity at the right), against temperature, repeated games, the match.
 
-    Bars are intervals at 0.95: of shares the normal one over games, of the ratio bootstrapped over openings.
+    Bars are intervals at 0.95 of shares of games.
     """
     with style.house_style():
         figure = Figure(figsize=(11.5, 8.6), dpi=style.DPI, layout="constrained")
@@ -131,7 +133,16 @@ def _draw_results(axes: Axes, points: Points, name: str, nodes: int) -> None:
             continue
         xs, shares, margins = (list(column) for column in zip(*drawn, strict=True))
         line = axes.errorbar(
-            xs, shares, margins, color=colour, marker=marker, ms=5, lw=1.2, elinewidth=0.8, label=label, gid=label
+            xs,
+            shares,
+            np.transpose(margins),
+            color=colour,
+            marker=marker,
+            ms=5,
+            lw=1.2,
+            elinewidth=0.8,
+            label=label,
+            gid=label,
         )
         # Beside each other: results of equal share would hide one another.
         aside = ScaledTranslation((which - 1) * 5 / 72, 0, axes.figure.dpi_scale_trans)
@@ -152,9 +163,11 @@ def _draw_results(axes: Axes, points: Points, name: str, nodes: int) -> None:
     )
 
 
-def _margin(sweep: Sweep, which: int) -> float:
-    share, games = sweep.shares[which], sweep.score.games
-    return 1.96 * math.sqrt(share * (1 - share) / games)
+def _margin(sweep: Sweep, which: int) -> tuple[float, float]:
+    """How far Wilson's interval reaches below and above the share."""
+    share = sweep.shares[which]
+    low, high = wilson_bounds(share, sweep.score.games)
+    return share - low, high - share
 
 
 def _draw_repeats(axes: Axes, points: Points) -> None:
