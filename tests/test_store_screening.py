@@ -205,8 +205,30 @@ def test_without_audits_recall_is_unknown(monkeypatch: pytest.MonkeyPatch) -> No
     passages = [Passage(0, 1, None, None, 1000, True, 1.0), Passage(1, 1, 0, 0.01, 0, False, 0.02)]
     found = figures_of(monkeypatch, passages, {0: 0.9})
     assert (found["recall"], found["recall_low"], found["missed"]) == (None, None, None)
-    assert "recall unknown: 0 of 0 cut positions" in one_line(found)
+    assert "recall unknown (0 audits): 0 of 0 cut positions" in one_line(found)
     assert "before any search" in recall.lines(found)[-1]
+
+
+@pytest.mark.parametrize(("candidates", "audited", "hits", "said"), [
+    (40, 5, 0, "; recall at least {low} % (95 %, from 5 audits): 0 of 5 cut"),
+    (400, 50, 0, "; recall at least {low} % (95 %, from 50 audits): 0 of 50 cut"),
+    (4, 5, 0, "; recall unknown, too few audits: 5 (95 %: at least {low} %): 0 of 5 cut"),
+    (40, 1, 0, "; recall unknown, too few audits: 1 (95 %: at least {low} %): 0 of 1 cut"),
+    (400, 5, 1, "; recall 97.3 % (95 %: {low}."),
+])  # fmt: skip
+def test_no_recall_of_100_per_cent_out_of_a_few_audits(
+    monkeypatch: pytest.MonkeyPatch, candidates: int, audited: int, hits: int, said: str
+) -> None:
+    """60 leave, some of these are audited; the lower end is that of Wilson's interval, by hand."""
+    through = [Passage(-i - 1, 1, None, None, 1000, True, 1.0) for i in range(candidates)]
+    leave = [Passage(i, 1, 10, 0.01, 10, i < audited, audited / 60) for i in range(60)]
+    values = {-i - 1: 0.9 for i in range(candidates)} | {i: 0.9 if i < hits else 0.1 for i in range(audited)}
+    found = figures_of(monkeypatch, through + leave, values)
+    missed = min(60 * _wilson(hits / audited, audited)[1] - hits, 60 - audited)
+    low = int(100 * (candidates + hits) / (candidates + hits + missed))
+    assert said.format(low=low) in one_line(found)
+    assert "100" not in one_line(found)
+    assert one_line(found) in recall.lines(found)[2]
 
 
 def test_where_nothing_was_cut_nothing_is_missed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -101,6 +101,6 @@ def test_recall_is_that_of_vr_fit_screen_and_vr_stats(db: Path) -> None:
         assert (low, high) == pytest.approx(bounds, abs=1e-9)
     told = json.loads(CliRunner().invoke(cli, ["stats", *shared]).stdout)["scored"]["screening"]
     assert (
-        f"1/{told['saving']:.1f} of the nodes, recall {100 * told['recall']:.1f} %"
+        f"1/{told['saving']:.1f} of the nodes, {told['recall_said']}"
         in figures.drawing("recall", db, alpha=200.0, threshold=THRESHOLD).said
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from math import isnan
+from math import floor, isnan
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from valuerepair.store.queries import QFrom
     from valuerepair.store.store import Store
 
+# A lower end of the recall below this says nothing.
+LEAST_TOLD = 50  # per cent
+
 
 def figures(
     store: Store, net_id: int, oracle_id: int, frame: pd.DataFrame | Mapping[str, NDArray[Any]], threshold: float
@@ -28,7 +31,8 @@ def figures(
     the ladder, `cut` left it; `audited` would have, but were searched in full, and `audit_hits` of these are
     candidates. Their rate, weighted by inverse probability, times all that left or would have is what such positions
     hold; less the candidates known among these it is `missed`, with Wilson's 95 % bounds of the rate. `recall` is
-    found / (found + missed). `nodes` were spent on all, `brute_nodes` are as many whole searches.
+    found / (found + missed), `recall_said` is what may be said of it. `nodes` were spent on all, `brute_nodes` are as
+    many whole searches.
     """
     ways = screening.ways(store, net_id, oracle_id)
     if not len(ways.ids):
@@ -49,7 +53,7 @@ def figures(
     whole = ways.nodes[ways.searched]
     brute = round(float(np.median(whole)) * len(ways.ids)) if len(whole) else None
     spent = int(ways.nodes.sum())
-    return {
+    told = {
         "positions": len(ways.ids),
         "cut": int(cut.sum()),
         "audited": int(audited.sum()),
@@ -68,6 +72,7 @@ def figures(
             for s in screening.screens(store, net_id, oracle_id)
         ],
     }
+    return told | {"recall_said": recall_words(told)}
 
 
 def _recall(found: int, missed: float) -> float | None:
@@ -92,16 +97,32 @@ def recall_line(
     return None if found is None else "screening: " + one_line(found)
 
 
+def recall_words(found: dict[str, Any]) -> str:
+    """What the audit says of the recall: the interval's lower end alone where no cut is known to have missed anything.
+
+    Of five audits without a candidate 100 % is no estimate, and a lower end below one half says nothing.
+    """
+    audits = f"{found['audited']:,} audit{'s' * (found['audited'] != 1)}"
+    if not found["cut"]:
+        return "recall 100 %: nothing was cut"
+    if found["recall"] is None:
+        return f"recall unknown ({audits})"
+    low, high = 100 * found["recall_low"], 100 * found["recall_high"]
+    if low < LEAST_TOLD:
+        return f"recall unknown, too few audits: {found['audited']:,} (95 %: at least {floor(low)} %)"
+    if found["recall"] == 1:
+        return f"recall at least {floor(low)} % (95 %, from {audits})"
+    return f"recall {100 * found['recall']:.1f} % (95 %: {low:.1f} to {high:.1f})"
+
+
 def one_line(found: dict[str, Any]) -> str:
     """Nodes and recall, with the interval."""
     saving = f"1/{found['saving']:.1f} of the nodes of searching all in full" if found["saving"] else "no search yet"
     if not found["cut"]:
         return f"nothing was cut; {saving}"
     of = f"{found['audit_hits']:,} of {found['audited']:,} cut positions searched all the same are candidates"
-    if found["recall"] is None:
-        return f"{found['cut']:,} of {found['positions']:,} positions cut; {saving}; recall unknown: {of}"
-    low, high = (100 * found[name] for name in ("recall_low", "recall_high"))
-    return f"{saving}; recall {100 * found['recall']:.1f} % (95 %: {low:.1f} to {high:.1f}): {of}"
+    cut = f"{found['cut']:,} of {found['positions']:,} positions cut; " if found["recall"] is None else ""
+    return f"{cut}{saving}; {found['recall_said']}: {of}"
 
 
 def lines(found: dict[str, Any]) -> list[str]:

@@ -44,7 +44,7 @@ def recall(store: Store, asked: Asked) -> Drawing:
             share, kept = 1 / found["saving"], found["recall"]
             axes.vlines(share, found["recall_low"], found["recall_high"], style.VERMILLION, lw=0.9, gid="runs-interval")
             axes.plot(share, kept, "D", color=style.VERMILLION, ms=6, gid="runs", label="the store's runs, by audits")
-            at_work = f"; runs: 1/{found['saving']:.1f} of the nodes, recall {100 * kept:.1f} %"
+            at_work = f"; runs: 1/{found['saving']:.1f} of the nodes, {found['recall_said']}"
         axes.set_xscale("log")
         ticks = [t for t in (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1) if t >= 0.8 * min(point.share for point in points)]
         axes.set_xticks(ticks, [f"1/{1 / t:g}" if t < 1 else "1" for t in ticks])

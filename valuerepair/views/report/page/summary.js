@@ -41,9 +41,8 @@ export function drawSummary(words) {
 /** @param {any} screening */
 function recall(screening) {
   if (!screening) return "all positions were searched in full";
-  if (screening.recall === null) return `not known: ${counted(screening.audited)} audits`;
-  const [rate, low, high] = ["recall", "recall_low", "recall_high"].map((name) => fixed(100 * screening[name], 1));
-  return `${rate} % (95 %: ${low} to ${high}), screening ${screening.saving ? `at 1/${fixed(screening.saving, 1)} of the nodes` : ""}`;
+  const saved = screening.saving ? `, screening at 1/${fixed(screening.saving, 1)} of the nodes` : "";
+  return `${screening.recall_said.replace(/^recall:? /, "")}${saved}`;
 }
 
 /** @param {any} confirmed */
