@@ -31,6 +31,7 @@ from valuerepair.play.lc0_games import parse_ready
 from valuerepair.play.lc0_options import Lc0Settings, arguments, search_options
 from valuerepair.play.lc0_selfplay import play_with_lc0, write_book
 from valuerepair.play.openings import Opening, read_openings
+from valuerepair.play.pgn import read_written
 from valuerepair.play.record import CHECKMATE, DRAW_AGREED, RESIGNED, RULES, TOO_LONG
 from valuerepair.positions import STARTPOS_FEN
 
@@ -313,6 +314,8 @@ def test_the_command_goes_on_after_a_death(fake: Lc0Settings, tmp_path: Path, mo
     assert done.exit_code == 0
     assert output.read_text().count('[Result "0-1"]') == 5
     assert sorted(path.name for path in chunks.iterdir()) == [f"game_{i:06d}.gz" for i in range(5)]
+    for game in read_written(output)[0]:  # rounds count from 1, lc0's files from 0: the tag says which is whose
+        assert game.tags["Chunk"] == f"game_{int(game.tags['Round']) - 1:06d}.gz"
     (tmp_path / "book.pgn").write_text("1. e4 (1. d4) e5 *\n")
     refused = CliRunner().invoke(cli, ["selfplay", str(tmp_path / "book.pgn"), *words[2:]])
     assert isinstance(refused.exception, ValueRepairError)

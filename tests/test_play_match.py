@@ -7,6 +7,7 @@ import fcntl
 import math
 import os
 import random
+import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
@@ -113,6 +114,7 @@ def test_a_match_goes_on_where_it_was_and_keeps_every_game(tmp_path: Path) -> No
     assert (first.standing.games, second.before, second.standing.games) == (4, 4, 8)
     assert path.read_text().startswith(before)
     assert sorted(int(game.headers["Round"]) for game in read_games(path)) == list(range(1, 9))
+    assert all(re.fullmatch(r"20\d\d\.\d\d\.\d\d", game.headers["Date"]) for game in read_games(path))
     again = run(tmp_path, plan_of(tmp_path), *sides)
     assert again.standing.as_json() == second.standing.as_json()
 

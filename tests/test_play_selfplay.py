@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -77,7 +79,8 @@ def run(folder: Path, net: str, *more: str) -> Result:
 
 
 def texts(path: Path) -> list[str]:
-    return sorted(game.text for game in read_written(path)[0])
+    """The games, without the day on which each was played."""
+    return sorted(re.sub(r'\[Date "[^"]*"\]\n', "", game.text) for game in read_written(path)[0])
 
 
 def plays(path: Path) -> list[tuple[Any, ...]]:
@@ -107,6 +110,9 @@ def test_games_from_a_book(tmp_path: Path, net: str, book: Path) -> None:
         assert game.headers["Result"] == expected
         chunk = tmp_path / "chunks" / f"game_{int(game.headers['Round']) - 1:06d}.gz"
         assert chunk.exists() == (expected != "*")
+        assert game.headers.get("Chunk") == (chunk.name if expected != "*" else None)
+        if chunk.exists():  # a record a move that was searched
+            assert len(gzip.decompress(chunk.read_bytes())) == 8356 * (len(moves) - len(line.moves))
     kept = plays(tmp_path / "a.db")
     assert len(kept) == 8
     for row, game in zip(kept, sorted(games, key=lambda game: int(game.headers["Round"])), strict=True):
@@ -145,6 +151,22 @@ def test_killed_at_any_moment_and_resumed_it_ends_as_if_never_killed(tmp_path: P
     again = run(tmp_path, net, *more)
     assert again.exit_code == 0
     assert texts(path) == texts(whole / "games.pgn")
+
+
+def test_games_have_the_day_on_which_they_were_played(
+    tmp_path: Path, net: str, book: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run that goes on another day, from a file of an earlier version without dates, is the same but for these."""
+    path = tmp_path / "games.pgn"
+    assert run(tmp_path, net).exit_code == 0
+    whole, today = texts(path), time.strftime("%Y.%m.%d")
+    games = read_written(path)[0]
+    assert {game.tags["Date"] for game in games} <= {today, time.strftime("%Y.%m.%d")}
+    path.write_text(re.sub(r'\[Date "[^"]*"\]', '[Date "????.??.??"]', "".join(game.text for game in games[:2])))
+    monkeypatch.setattr("valuerepair.play.selfplay.today", lambda: "2031.02.03")
+    assert run(tmp_path, net).exit_code == 0
+    assert texts(path) == whole
+    assert [game.tags["Date"] for game in read_written(path)[0]] == 2 * ["????.??.??"] + 2 * ["2031.02.03"]
 
 
 def test_a_run_killed_between_records_and_game_goes_on(tmp_path: Path, net: str, book: Path) -> None:
@@ -186,7 +208,9 @@ def test_another_run_is_not_mixed_in(tmp_path: Path, net: str, book: Path, share
     assert "the net was maia-1900 sha256:" in refused(run(tmp_path, other))
     assert "its Search is 'nodes=5" in refused(run(tmp_path, net, "--nodes", "6"))
     assert "its Seed is '0', now it is '1'" in refused(run(tmp_path, net, "--seed", "1"))
-    assert ".gz is not there, but game" in refused(run(tmp_path, net, "--training", str(tmp_path / "chunks")))
+    assert ".gz is not there, but its game, Round " in refused(
+        run(tmp_path, net, "--training", str(tmp_path / "chunks"))
+    )
     book.write_text("1. e4 *\n")
     assert "its Book is" in refused(run(tmp_path, net))
     assert (tmp_path / "games.pgn").read_bytes() == before
@@ -301,7 +325,7 @@ def test_a_run_that_breaks_keeps_its_games(
 
     monkeypatch.setattr(PgnWriter, "write", breaks)
     assert "No space left" in refused(run(tmp_path, net))
-    assert texts(tmp_path / "games.pgn") == sorted(written)
+    assert (tmp_path / "games.pgn").read_text() == "".join(written)
     assert len(plays(tmp_path / "a.db")) == 3
     with Store.open(tmp_path / "a.db") as store:
         assert store.connection.execute("SELECT state FROM runs").fetchall() == [("interrupted",)]

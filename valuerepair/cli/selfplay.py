@@ -104,9 +104,13 @@ def _goes_on(output: str) -> bool:
 
 
 def _chunks(given: dict[str, Any], source: ForestSource | Lc0Source) -> Any:
-    """What writes the training records of the built-in MCTS; lc0 writes its own."""
-    if given["training"] is None or given["engine"] == "lc0":
+    """What writes the training records of the built-in MCTS, or knows those that lc0 writes."""
+    if given["training"] is None:
         return None
+    if given["engine"] == "lc0":
+        from valuerepair.play.lc0_selfplay import Lc0Chunks
+
+        return Lc0Chunks(given["training"])
     from valuerepair.play.selfplay_sources import ForestSource
     from valuerepair.training.records import NetFacts
     from valuerepair.training.writer import ChunkWriter

@@ -116,6 +116,22 @@ def chunk_path(folder: str | Path, number: int) -> Path:
     return Path(folder) / f"game_{number:06d}.gz"
 
 
+class Lc0Chunks:
+    """The training records that lc0 left in a folder, by the numbers of their games."""
+
+    def __init__(self, folder: str | Path) -> None:
+        self._folder = folder
+
+    def path(self, number: int) -> Path:
+        """The file of a game of the run."""
+        return chunk_path(self._folder, number)
+
+    def write(self, game: GameRecord) -> Path | None:
+        """The file of a game that lc0 has played; None where it wrote none."""
+        path = self.path(game.number)
+        return path if path.exists() else None
+
+
 def write_book(path: Path, openings: Sequence[Opening]) -> None:
     """Writes a book with one entry an opening, such that lc0 reads it right; checked by its reader's rules.
 

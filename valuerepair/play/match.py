@@ -19,7 +19,7 @@ from valuerepair.play.lineup import Lineup
 from valuerepair.play.match_report import progress_note
 from valuerepair.play.openings import Opening
 from valuerepair.play.outlook import Outlook
-from valuerepair.play.pgn import PgnWriter, game_text, read_written
+from valuerepair.play.pgn import PgnWriter, game_text, read_written, today
 from valuerepair.play.record import GameRecord
 from valuerepair.play.referee import Rules
 from valuerepair.play.runner import Games, Pairing, play_games
@@ -188,11 +188,7 @@ class _Facts:
         limits = str(plan.control) if plan.control is not None else "-"
         whole = json.dumps([self._names, self._sides, self.common, limits])
         self.run = hashlib.sha256(whole.encode()).hexdigest()[:16]
-        self._head = {
-            "Event": plan.event,
-            "Site": f"valuerepair {__version__}",
-            "Date": time.strftime("%Y.%m.%d"),
-        }
+        self._head = {"Event": plan.event, "Site": f"valuerepair {__version__}"}
 
     def sides(self, number: int) -> dict[str, str]:
         """Tags of the game's players: their names, and what their moves depend on."""
@@ -209,7 +205,7 @@ class _Facts:
         opening = self._openings[record.opening]
         named = {name: opening.tags[name] for name in ("ECO", "Opening", "Variation") if name in opening.tags}
         sides = {name: text for name, text in self.sides(record.number).items() if name.endswith("Side")}
-        return {**self._head, "Run": self.run, **sides, **self.common, **named}
+        return {**self._head, "Date": today(), "Run": self.run, **sides, **self.common, **named}
 
     def difference(self, number: int, tags: dict[str, str]) -> str | None:
         """What of a written game is not as in this match, or None."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import textwrap
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -36,6 +37,11 @@ _TERMINATION = {
     TOO_LONG: "unterminated",
     STOPPED: "unterminated",
 }
+
+
+def today() -> str:
+    """The tag Date of a game that ends now. Games that are the same from run to run are so but for it."""
+    return time.strftime("%Y.%m.%d")
 
 
 def game_text(game: GameRecord, tags: Mapping[str, str], *, timed: bool = False) -> str:

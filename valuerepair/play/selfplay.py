@@ -20,7 +20,7 @@ from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.play.forest_player import Fill
 from valuerepair.play.openings import Opening
 from valuerepair.play.outlook import Remaining, Turns
-from valuerepair.play.pgn import PgnWriter, WrittenGame, game_text, read_written
+from valuerepair.play.pgn import PgnWriter, WrittenGame, game_text, read_written, today
 from valuerepair.play.record import GameRecord
 from valuerepair.play.referee import Rules
 from valuerepair.play.report import PlayedGame, played
@@ -45,7 +45,10 @@ class Source(Protocol):
 
 
 class Chunks(Protocol):
-    """Where training records go; `training.writer.ChunkWriter` is one."""
+    """Where training records go: `write` gives the file of a game's, None where it has none.
+
+    `training.writer.ChunkWriter` is one, `play.lc0_selfplay.Lc0Chunks` another.
+    """
 
     def write(self, game: GameRecord) -> Path | None: ...
     def path(self, number: int) -> Path: ...
@@ -219,9 +222,9 @@ class _Keeper:
 
     def keep(self, record: GameRecord) -> None:
         """A game has ended."""
-        if self._chunks is not None:
-            self._chunks.write(record)
-        tags = self._plan.tags(record.number)
+        tags = {**self._plan.tags(record.number), "Date": today()}
+        if self._chunks is not None and (chunk := self._chunks.write(record)) is not None:
+            tags["Chunk"] = chunk.name
         text = game_text(record, tags)
         self._writer.write(text)
         self._note([played(WrittenGame.of_text(text))])
@@ -260,11 +263,11 @@ def _resumed(path: Path, plan: SelfplayPlan, chunks: Chunks | None) -> tuple[lis
     if any(game.number >= plan.games for game in games):
         raise ValueRepairError(f"{path}: has more than {plan.games} games; give more --repeat or another -o FILE")
     if chunks is not None:
-        missing = [g for g in games if g.z is not None and g.plies and not chunks.path(g.number).exists()]
-        if missing:
+        numbers = [g.number for g in games if g.z is not None and g.plies and not chunks.path(g.number).exists()]
+        if numbers:
             raise ValueRepairError(
-                f"{chunks.path(missing[0].number)} is not there, but game {missing[0].number + 1} is in {path}: give "
-                "the folder of its training records, or another -o FILE"
+                f"{chunks.path(numbers[0])} is not there, but its game, Round {numbers[0] + 1}, is in {path}: give the "
+                "folder of its training records, or another -o FILE"
             )
     return games, size
 
