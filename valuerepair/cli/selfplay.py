@@ -105,17 +105,15 @@ def _goes_on(output: str) -> bool:
 
 def _chunks(given: dict[str, Any], source: ForestSource | Lc0Source) -> Any:
     """What writes the training records of the built-in MCTS, or knows those that lc0 writes."""
+    from valuerepair.play.selfplay_sources import Lc0Source
+
+    if isinstance(source, Lc0Source):
+        return source.records
     if given["training"] is None:
         return None
-    if given["engine"] == "lc0":
-        from valuerepair.play.lc0_selfplay import Lc0Chunks
-
-        return Lc0Chunks(given["training"])
-    from valuerepair.play.selfplay_sources import ForestSource
     from valuerepair.training.records import NetFacts
     from valuerepair.training.writer import ChunkWriter
 
-    assert isinstance(source, ForestSource)
     facts = NetFacts.of(source.input_format(), source.params)
     return ChunkWriter(given["training"], facts, resume=_goes_on(given["output"]))
 

@@ -19,7 +19,7 @@ from valuerepair.nets.registry import locate
 from valuerepair.nets.weights import read_net_file
 from valuerepair.play.forest_player import Fill, ForestPlayer
 from valuerepair.play.lc0_options import PARALLEL_GAMES, Lc0Settings, search_options
-from valuerepair.play.lc0_selfplay import play_with_lc0
+from valuerepair.play.lc0_selfplay import Lc0Chunks, play_with_lc0
 from valuerepair.play.openings import Opening
 from valuerepair.play.record import GameRecord
 from valuerepair.play.referee import Rules
@@ -124,7 +124,7 @@ def _identity(nets: Sequence[Net], params: SearchParams, who: Contestant) -> tup
 
 
 class Lc0Source:
-    """Games of the real `lc0 selfplay`; it writes its own training records to `chunks`, where given."""
+    """Games of the real `lc0 selfplay`; it writes its own training records to `chunks`, where given: `records`."""
 
     fill = None
 
@@ -140,6 +140,7 @@ class Lc0Source:
         words += [option for option in settings.extra if option not in search_options(SearchParams())]
         self.facts = {"Engine": "lc0", "Search": " ".join([f"visits={settings.visits}", *words])}
         self._settings, self._chunks, self._resume = settings, chunks, resume
+        self.records = Lc0Chunks(chunks) if chunks is not None else None
 
     def games(self, coming: Iterable[Pairing], halted: Callable[[], bool]) -> Iterator[GameRecord]:
         pairings = list(coming)

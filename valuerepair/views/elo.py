@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 
 from valuerepair.errors import ValueRepairError
 from valuerepair.play.elo import Interval, elo_interval
-from valuerepair.play.elo_words import elo_words
+from valuerepair.play.elo_words import elo_words, few_words
 from valuerepair.play.match_games import read_match
 from valuerepair.play.standing import Standing
 from valuerepair.views import style
@@ -50,7 +50,8 @@ def drawing(path: str) -> Drawing:
         axes.legend(loc="best")
         style.title(axes, "Elo over the games of a match", f"{first} against {second}", words)
     first, second = (printable(name) for name in standing.names)
-    return Drawing(figure, f"{first} against {second}: {words}")
+    remark = few_words(standing.results)
+    return Drawing(figure, f"{first} against {second}: {words}" + (f"; {remark}" if remark else ""))
 
 
 def course_of(path: str) -> tuple[Standing, list[Course]]:
