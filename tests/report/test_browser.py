@@ -19,8 +19,12 @@ from tests.report.reading import (
     set_filter,
     show_in_list,
 )
+from valuerepair.store import Store
+from valuerepair.views import report
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from playwright.sync_api import Browser
 
 
@@ -249,3 +253,12 @@ def test_colours_stand_out(page: Visit, scheme: str) -> None:
     assert contrast(colours["ink"], colours["ground"]) > 7
     for name in ("optimistic", "pessimistic", "accent"):
         assert contrast(colours[name], colours["paper"]) > 3
+
+
+def test_the_recall_is_said_as_in_the_figures(chromium: Browser, plotted_db: Path, tmp_path: Path) -> None:
+    with Store.open(plotted_db) as store:
+        report.write(store, tmp_path / "a.html", threshold=THRESHOLD)
+        told = store.stats(threshold=THRESHOLD)["scored"]["screening"]
+    with visit(chromium, tmp_path / "a.html") as page:
+        cards = page.evaluate("() => document.getElementById('cards').textContent")
+    assert f"Recall{told['recall_said'].removeprefix('recall ')}, screening at 1/" in cards
