@@ -22,6 +22,8 @@ from valuerepair.errors import ValueRepairError
 
 DEFAULT_ALPHA = 170.0
 AUTO_MIN_POSITIONS = 300
+# Every further row would sharpen an automatic alpha by less than its time is worth.
+_AUTO_FIT_ROWS = 100_000
 ALPHA_BOUNDS = (10.0, 10_000.0)
 # The largest Q a centipawn score can have: the last float below 1, so that a mate is beyond any centipawn score.
 MAX_CP_Q = float(np.nextafter(1.0, 0.0))
@@ -244,3 +246,20 @@ def _checked(alpha: float) -> float:
     if not 0 < alpha < np.inf:
         raise ValueError(f"alpha must be a positive number of centipawns, not {alpha!r}")
     return float(alpha)
+
+
+def auto_alpha(net_q: Floats, cp: Floats, weights: Floats) -> Alpha:
+    """Alpha fitted to these rows [n] (see `fit_alpha`; NaN: no centipawns) where they are enough, else the default."""
+    rows = np.flatnonzero(~np.isnan(cp))
+    default = f"default {DEFAULT_ALPHA:g}"
+    if len(rows) < AUTO_MIN_POSITIONS:
+        reason = f"fewer than {AUTO_MIN_POSITIONS} scores in centipawns, {len(rows)} so far"
+        return Alpha(DEFAULT_ALPHA, f"{default}: {reason}")
+    every = rows[:: -(-len(rows) // _AUTO_FIT_ROWS)]
+    if np.count_nonzero(cp[every]) < 2:
+        return Alpha(DEFAULT_ALPHA, f"{default}: nearly all scores are 0")
+    fit = fit_alpha(net_q[every], cp[every], weights[every], bootstrap=0)
+    if fit.at_bound:
+        return Alpha(DEFAULT_ALPHA, f"{default}: the {fit.n:,} scored positions determine no alpha")
+    of_all = "" if fit.n == len(rows) else f" of {len(rows):,}"
+    return Alpha(fit.alpha, f"fitted on {fit.n:,}{of_all} positions ({fit.norm})")

@@ -62,7 +62,7 @@ def mine(
         sample=sample or SampleOptions(),
         threshold=threshold,
         limit=limit,
-        screen=parse_screen(screen, recall, audit, 0),
+        screen=parse_screen(screen, recall, audit),
         command=f"{shlex.join(['vr', 'mine', *paths])} (from Python)",
     )
     total_bytes(paths)  # raises for a missing file, before anything is made or loaded

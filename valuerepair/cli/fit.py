@@ -75,8 +75,6 @@ def alpha(
 @command.command()
 @click.option("--threshold", type=float, default=0.55, show_default=True, help="Of a candidate.")
 @click.option("--recall", type=float, default=0.98, show_default=True, help="Share of candidates to keep.")
-@click.option("--features", is_flag=True, help="Also what each kind of feature brings (slow).")
-@click.option("--from-nothing", is_flag=True, help="Learn without the models that come with the package.")
 @click.option("--db", default=DEFAULT_PATH, show_default=True, help="The store.")
 @click.option("--net", help="Net: its name, file or SHA-256.  [default: that of the most scored positions]")
 @click.option("--oracle", "--deep", help="Deep search: its label or digest.  [default: that of the most]")
@@ -86,8 +84,6 @@ def alpha(
 def screen(
     threshold: float,
     recall: float,
-    features: bool,
-    from_nothing: bool,
     db: str,
     net: str | None,
     oracle: str | None,
@@ -102,7 +98,7 @@ def screen(
     \b
     Example:
       vr fit screen
-      vr fit screen --threshold 0.4 --recall 0.95 --features
+      vr fit screen --threshold 0.4 --recall 0.95
     """
     import json
 
@@ -115,7 +111,5 @@ def screen(
     ScreenOptions(recall)
     chosen = alpha_option(centipawns), q_from_option(q_from)
     with Store.open(db) as store:
-        table = screen_table(
-            store, net, oracle, *chosen, threshold, recall, features=features, from_nothing=from_nothing
-        )
+        table = screen_table(store, net, oracle, *chosen, threshold, recall)
     click.echo(json.dumps(table.as_dict(), indent=2) if as_json else "\n".join(table.lines()))

@@ -55,7 +55,6 @@ FILLS = click.Choice(["fen_only", "always", "no"])
 @click.option("--screen", default="auto", show_default=True, help="auto, off, or the nodes of the rungs: 5000,50000.")
 @click.option("--recall", type=float, default=0.98, show_default=True, help="Share of candidates to keep in screening.")
 @click.option("--audit", type=float, default=0.02, show_default=True, help="Share of the cut searched all the same.")
-@click.option("--screen-search", metavar="N[,DEVICE]", help="A net's search as a signal.  [default: 0 nodes; GPU: 50]")
 @click.option("--cluster", help="Run net and searches on Dask: tcp://HOST:8786, tls://..., a .json file or local:4.")
 @click.option("--retry-failed", is_flag=True, help="Search again what the engine failed on before.")
 def command(archives: tuple[str, ...], db: str, net: str | None, deep: str | None, **given: Any) -> None:
@@ -84,7 +83,7 @@ def command(archives: tuple[str, ...], db: str, net: str | None, deep: str | Non
         sample=_sample_options(given),
         command=shlex.join(["vr", *sys.argv[1:]]),
         alpha=alpha_option(given["alpha"]),
-        screen=parse_screen(*(given[name] for name in ("screen", "recall", "audit", "screen_search"))),
+        screen=parse_screen(*(given[name] for name in ("screen", "recall", "audit"))),
         **{name: given[name] for name in ("threshold", "q_from", "limit", "retry_failed")},
     )
     opening = evaluators(given["cluster"])

@@ -36,17 +36,17 @@ class ClusterNet:
     def at_once(self) -> int:
         return self._dispatcher.capacity(Role.NET)
 
-    def answer(self, batch: PositionBatch, search: int | None) -> Future[NetAnswer]:
-        """Values, and where `search` is not None signals with a small search of so many nodes.
+    def answer(self, batch: PositionBatch) -> Future[NetAnswer]:
+        """Values.
 
         A batch that workers die of is cut down to the positions that kill them: these are `failed`, and the others'
         values may differ in their last bits from those of the whole batch.
         """
-        return self._dispatcher.submit(Role.NET, NetJob(_slim(batch), search), _no_value, Seam(_halves, _joined))
+        return self._dispatcher.submit(Role.NET, NetJob(_slim(batch)), _no_value, Seam(_halves, _joined))
 
     def evaluate(self, batch: PositionBatch) -> NetValues:
         """As `nets.Net.evaluate`. Raises ValueRepairError, for a position that kills workers too."""
-        answer = self.answer(batch, None).result()
+        answer = self.answer(batch).result()
         for reason, attempts in answer.failed.values():
             _raise_failed(reason, attempts)
         return answer.values
@@ -107,7 +107,7 @@ class ClusterOracle:
 
 def _slim(batch: PositionBatch) -> PositionBatch:
     """The batch without what the net does not ask for: headers are most of a position."""
-    return replace(batch, origin=[Origin(played=origin.played) for origin in batch.origin])
+    return replace(batch, origin=[Origin()] * len(batch))
 
 
 def _raise_failed(reason: str, attempts: int) -> NoReturn:
@@ -117,7 +117,7 @@ def _raise_failed(reason: str, attempts: int) -> NoReturn:
 def _no_value(reason: str, attempts: int) -> NetAnswer:
     nothing = np.empty(0, np.float32)
     values = NetValues(nothing, np.empty((0, 3), np.float32), np.empty(0, np.uint16), nothing, nothing, nothing)
-    return NetAnswer(values, None, {0: (reason, attempts)})
+    return NetAnswer(values, {0: (reason, attempts)})
 
 
 def _halves(job: NetJob) -> tuple[NetJob, NetJob] | None:
@@ -130,10 +130,9 @@ def _halves(job: NetJob) -> tuple[NetJob, NetJob] | None:
 def _joined(first: NetAnswer, second: NetAnswer) -> NetAnswer:
     columns = (field.name for field in fields(NetValues))
     values = {name: np.concatenate([getattr(half.values, name) for half in (first, second)]) for name in columns}
-    signals = [half.signals for half in (first, second) if half.signals is not None]  # none where all rows failed
     begin = len(first.values.q) + len(first.failed)
     failed = {**first.failed, **{begin + row: why for row, why in second.failed.items()}}
-    return NetAnswer(NetValues(**values), np.concatenate(signals) if signals else None, failed)
+    return NetAnswer(NetValues(**values), failed)
 
 
 def _joined_priors(first: Priors, second: Priors) -> Priors:

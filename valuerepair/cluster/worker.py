@@ -17,9 +17,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-import numpy as np
-from numpy.typing import NDArray
-
 from valuerepair import __version__
 from valuerepair.cluster.terms import Answer, Missing, NetFileFacts, Offer, Refusal, Role, Terms
 from valuerepair.deep.oracle import Climber, ClimbOutcome, DeepOutcome, GoOn
@@ -29,7 +26,6 @@ from valuerepair.nets.cache import cache_folder, written_whole
 from valuerepair.positions import Position, PositionBatch
 
 if TYPE_CHECKING:
-    from valuerepair.deep.signals import SignalReader
     from valuerepair.nets import Net, NetValues
 
 IDLE_S = 900.0
@@ -45,19 +41,17 @@ class SearchJob(NamedTuple):
 
 
 class NetJob(NamedTuple):
-    """A batch for the net: values, with signals where `search` is not None; or only `priors`."""
+    """A batch for the net: values, or only `priors`."""
 
     batch: PositionBatch
-    search: int | None = None
     priors: bool = False
 
 
 class NetAnswer(NamedTuple):
-    """What becomes of a `NetJob` without `priors`: values and signals of the rows that have some, and of each of the
-    others why it has none, and how often it was tried."""
+    """What becomes of a `NetJob` without `priors`: values of the rows that have some, and of each of the others why it
+    has none, and how often it was tried."""
 
     values: NetValues
-    signals: NDArray[np.float64] | None
     failed: Mapping[int, tuple[str, int]]
 
 
@@ -78,7 +72,6 @@ class Bench:
         self._opening, self._evaluating = threading.Lock(), threading.Lock()
         self._net: Net | None = None
         self._oracle: Climber | None = None
-        self._readers: dict[int, SignalReader] = {}
         self._slots = threads
         self._busy = 0
 
@@ -147,18 +140,8 @@ class Bench:
         started = time.monotonic()
         with self._evaluating:
             net = self._open_net()
-            answers = [net.priors(job.batch) if job.priors else self._values(net, job) for job in jobs]
+            answers = [net.priors(job.batch) if job.priors else NetAnswer(net.evaluate(job.batch), {}) for job in jobs]
         return Done(answers, time.monotonic() - started)
-
-    def _values(self, net: Net, job: NetJob) -> NetAnswer:
-        from valuerepair.deep.signals import SignalReader
-
-        values = net.evaluate(job.batch)
-        if job.search is None:
-            return NetAnswer(values, None, {})
-        if job.search not in self._readers:
-            self._readers[job.search] = SignalReader(net, job.search)
-        return NetAnswer(values, self._readers[job.search].read(job.batch, values), {})
 
     def search(self, jobs: Sequence[SearchJob]) -> Done:
         """All at once: the engines take them one by one, behind those of the chunk before."""

@@ -38,7 +38,7 @@ class Earlier:
         """Takes over what there is of the positions `ids` [n] that are not `new` to the store; `cut` left the ladder.
 
         Returns bool[n] twice: which are to be given to the net, and which are to get a deep value. What has failed
-        before is only counted. With a ladder all that are to be searched go to the net first, for its signals.
+        before is only counted. With a ladder all that are to be searched go to the net first.
         """
         fresh, wanted = np.ones((2, len(ids)), np.bool_)
         lost = {} if self._retry_failed else self._net_failures.earlier(ids)

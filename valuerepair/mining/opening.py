@@ -12,7 +12,7 @@ from valuerepair.archives.recorded_options import CHUNKS
 from valuerepair.deep.oracle import Oracle
 from valuerepair.deep.spec import RECORDED, parse_spec
 from valuerepair.errors import UsageError
-from valuerepair.mining.options import GPU_SEARCH_NODES, Evaluator, ScreenOptions
+from valuerepair.mining.options import Evaluator, ScreenOptions
 
 
 class Opened(NamedTuple):
@@ -77,8 +77,6 @@ def fitting_screen(
     UsageError for rungs that the oracle has no use for.
     """
     from valuerepair.deep.screen import rungs_of
-    from valuerepair.nets import Net
-    from valuerepair.nets.devices import ON_CPU
 
     limits, kind = opened.oracle.identity.limits, opened.oracle.identity.kind
     if asked is None:
@@ -94,13 +92,6 @@ def fitting_screen(
         return None
     if asked.rungs is not None and asked.rungs[-1] >= limits["nodes"]:
         raise UsageError(f"--screen: rungs lie below the {limits['nodes']:,} nodes of the whole search")
-    if asked.search is None:
-        asked = replace(asked, search=0 if opened.net.provider in ON_CPU else GPU_SEARCH_NODES)
     if not (asked.rungs or rungs_of(limits["nodes"])):
         return None
-    if asked.search and asked.search_device is not None:
-        if not isinstance(opened.net, Net):
-            raise UsageError("--screen-search with a device: on a cluster nets run where the workers have them")
-        opened.net.search_on(asked.search_device)
-        say(f"the small searches of screening: {opened.net.searching.identity.name} on {opened.net.searching.where}")
     return asked

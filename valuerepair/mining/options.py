@@ -15,7 +15,6 @@ from valuerepair.archives import SampleOptions
 from valuerepair.archives.open import find_sources
 from valuerepair.errors import UsageError
 from valuerepair.nets import NetIdentity, NetValues
-from valuerepair.nets.devices import DEVICES
 from valuerepair.positions import PositionBatch
 from valuerepair.store.queries import check_threshold
 from valuerepair.store.rows import OracleFacts, json_text
@@ -33,24 +32,17 @@ class Evaluator(Protocol):
     def evaluate(self, batch: PositionBatch) -> NetValues: ...
 
 
-GPU_SEARCH_NODES = 50
-
-
 @dataclass(frozen=True)
 class ScreenOptions:
     """How to screen: the share of candidates to keep, the share of cut positions to search in full all the same.
 
-    `rungs` are node counts below the oracle's own, None for the usual shares of it. `search` nodes of a small search
-    with the net are one of its signals, 0 for none, None where a graphics card does that for next to nothing;
-    `search_device` does it where that is not to be the net's own device. Raises UsageError for values that make no
-    sense.
+    `rungs` are node counts below the oracle's own, None for the usual shares of it. Raises UsageError for values that
+    make no sense.
     """
 
     recall: float = 0.98
     audit: float = 0.02
     rungs: tuple[int, ...] | None = None
-    search: int | None = 0
-    search_device: str | None = None
 
     def __post_init__(self) -> None:
         if not 0.5 <= self.recall < 1:
@@ -59,38 +51,19 @@ class ScreenOptions:
             raise UsageError(f"--audit {self.audit:g}: give a share from 0 to 1")
         if self.rungs is not None and (self.rungs[0] < 1 or any(b <= a for a, b in pairwise(self.rungs))):
             raise UsageError(f"--screen {','.join(map(str, self.rungs))}: give ascending numbers of nodes")
-        if self.search is not None and (self.search < 0 or self.search == 1):
-            raise UsageError(f"--screen-search {self.search}: one node is the net's own value; give 2 or more, or 0")
 
 
-def parse_screen(screen: str, recall: float, audit: float, search: str | int | None) -> ScreenOptions | None:
-    """``--screen`` (``auto``, ``off``, or nodes of the rungs, ``5000,50000``) and what goes with it; None is off.
-
-    `search` is of ``--screen-search NODES[,DEVICE]``.
-    """
+def parse_screen(screen: str, recall: float, audit: float) -> ScreenOptions | None:
+    """``--screen`` (``auto``, ``off``, or nodes of the rungs, ``5000,50000``) and what goes with it; None is off."""
     if screen == "off":
         return None
-    nodes, device = _small_search(search)
     if screen == "auto":
-        return ScreenOptions(recall, audit, None, nodes, device)
+        return ScreenOptions(recall, audit)
     try:
         rungs = tuple(int(rung) for rung in screen.split(","))
     except ValueError:
         raise UsageError(f"--screen {screen}: give auto, off, or nodes of the rungs as 5000,50000") from None
-    return ScreenOptions(recall, audit, rungs, nodes, device)
-
-
-def _small_search(text: str | int | None) -> tuple[int | None, str | None]:
-    """(nodes, device) of ``--screen-search``; None for what is not said."""
-    if text is None or isinstance(text, int):
-        return text, None
-    nodes, comma, device = text.partition(",")
-    try:
-        if comma and device not in DEVICES:
-            raise ValueError
-        return int(nodes), device or None
-    except ValueError:
-        raise UsageError(f"--screen-search {text}: give nodes, or nodes and a device: 50,openvino") from None
+    return ScreenOptions(recall, audit, rungs)
 
 
 @dataclass(frozen=True)
@@ -134,10 +107,7 @@ def recorded_options(sample: SampleOptions) -> dict[str, Any]:
 
 def versions_of(net: Evaluator) -> dict[str, str]:
     """What a run was made with, beside what its identity says."""
-    versions = {"valuerepair": __version__, "python": platform.python_version(), "provider": net.provider}
-    if (searching := getattr(net, "searching", net)) is not net:
-        versions["screen_search"] = f"{searching.identity.key} {searching.provider}"
-    return versions
+    return {"valuerepair": __version__, "python": platform.python_version(), "provider": net.provider}
 
 
 def run_identity(paths: Sequence[str], options: Mapping[str, Any], net: Evaluator, oracle: OracleFacts) -> str:

@@ -121,17 +121,16 @@ class _Pipeline:
         self._oracle_id = store.add_oracle(oracle.identity)
         self.pair = self._net_id, self._oracle_id
         self._reader, self._events = reader, reader.events
-        self._ladder, search = None, None
+        self._ladder = None
         if options.screen is not None:
             self._ladder = Ladder(store, *self.pair, cast("Climber", oracle), options, run, say)
-            search = options.screen.search or 0
-        self._evaluator = net_line(net, self._events, search)
+        self._evaluator = net_line(net, self._events)
         self._outlook = Outlook(progress, reader, options.limit)
         self._tally = Tally(options.threshold, options.q_from)
         self._alpha = values.Alpha(options.alpha or values.DEFAULT_ALPHA, "given" if options.alpha else "default")
         self._waiting: deque[tuple[int, Position]] = deque()
         self._to_screen: dict[int, Position] = {}  # they wait for the net first
-        self._signals: dict[int, NDArray[np.float64]] = {}
+        self._judged: dict[int, tuple[float, int]] = {}  # the net's value and first choice, for the ladder
         self._searching: dict[int, Future[DeepOutcome] | Future[ClimbOutcome]] = {}
         self._pairs = Pairs(self._tally)
         self._recorded: Recordings | None = None
@@ -206,7 +205,7 @@ class _Pipeline:
         """Keeps the engines busy, and asks for a chunk when few positions wait for them."""
         capacity = self._capacity()
         while self._waiting and len(self._searching) < capacity and not self._limit_reached:
-            if self._ladder is not None and not self._ladder.ready(len(self._searching)):
+            if self._ladder is not None and not self._ladder.is_ready(self._waiting[0][0]):
                 break
             self._begin(*self._waiting.popleft())
         # What lies beyond the limit would be sampled and evaluated beside the engines, at their cost.
@@ -220,7 +219,7 @@ class _Pipeline:
         if self._ladder is None:
             future = self._oracle.submit(position)
         else:
-            future = self._ladder.climb(position_id, position, self._signals.pop(position_id))
+            future = self._ladder.climb(position_id, position, *self._judged.pop(position_id))
         self._searching[position_id] = future
         self._submitted += 1
         future.add_done_callback(lambda done: self._events.put(Searched(position_id, done)))
@@ -249,7 +248,7 @@ class _Pipeline:
     def _take_chunk(self, event: Sampled) -> None:
         """Records sampled positions; those without a net value go to the net, those without a deep one to the engines.
 
-        What is scored, cut or has failed before is only counted. With a ladder the net, and its signals, come first.
+        What is scored, cut or has failed before is only counted. With a ladder the net comes first.
         """
         self._asked = False
         ids, batch, new = self._store.add_positions(event.batch, self._run)
@@ -290,8 +289,8 @@ class _Pipeline:
         self._pairs.add_net_all(position_ids, event.values.q.tolist())
         for i, position_id in enumerate(position_ids if self._to_screen else ()):
             position = self._to_screen.pop(position_id, None)
-            if position is not None and event.signals is not None:
-                self._signals[position_id] = event.signals[i]
+            if position is not None:
+                self._judged[position_id] = float(event.values.q[i]), int(event.values.best_move[i])
                 self._waiting.append((position_id, position))
 
     def _drop_without_net(self, position_id: int) -> None:

@@ -1,54 +1,56 @@
 """The screening ladder at work: who calibrates, who is cut, who is searched in full all the same, and what is learned.
 
-The first positions are searched in full. From them a screen is fitted; later ones leave the ladder where it cuts,
-except a share drawn by the position's key alone: some to calibrate with (their number grows with the root of all), and
-some, for as long as there is a ladder, to audit. Everything fitted follows from positions in the order in which they
-came, so a run gives the same whatever the speed of its engines.
+It begins with the package's own positions of such an oracle, where there are any; else the first positions are searched
+in full. Of all later ones some, drawn by the position's key alone, are searched in full whatever their chances: to
+calibrate with (their number grows with the root of all), and to audit, for as long as there is a ladder. The screen is
+fitted again whenever the number of positions has grown by half, and each fit is used one such step later, when all that
+it rests on has long been searched: engines do not wait for it, and a run gives the same whatever their speed.
 """
 
 from __future__ import annotations
 
+import bisect
 import hashlib
 import math
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from valuerepair import values
 from valuerepair.deep.oracle import Climb, Climber, ClimbOutcome, DeepResult
-from valuerepair.deep.screen import NO_NODES, Screen, Verdict, feature_names, judge, rungs_of
-from valuerepair.deep.screen_fit import Calibration, enough, fit_screen
-from valuerepair.deep.screen_prior import package_prior
-from valuerepair.deep.signals import COLUMN, runners
+from valuerepair.deep.screen import Floats, Screen, Verdict, judge, rungs_of
+from valuerepair.deep.screen_fit import Calibration, enough, fit_screen, joined
+from valuerepair.deep.screen_package import SEARCHED_ALIKE, package_calibration
 from valuerepair.mining.options import MineOptions
 from valuerepair.positions import Position, encode_move
 from valuerepair.store import Store
 from valuerepair.store import screening as rows
 from valuerepair.store.rows import FULL, Run
-from valuerepair.store.screening import Passage, ScreenFacts
+from valuerepair.store.screening import CalibrationRows, Passage, ScreenFacts
 
-Floats = NDArray[np.float64]
-
-# Positions before the first fit; fits then follow whenever their number has grown by half.
+# Positions that the first fit rests on; later ones rest on half as many more each.
 FIRST_FIT = 64
 _GROWTH = 1.5
-# About so many times the root of all positions calibrate: 64 of 256, 280 of 5,000, 4,000 of a million.
+# About so many times the root of all positions calibrate: 280 of 5,000, 4,000 of a million; half as many where the
+# package knows such oracles.
 _ROOTS = 4.0
+_ROOTS_WITH_PACKAGE = 2.0
 _FEW = 20
-_STORED_SIGNALS = [COLUMN[name] for name in ("before", "before_2", "after", "search", "check")]
 
 
 @dataclass(frozen=True)
 class Judge:
     """Says at each rung whether one position is searched deeper. Plain data: it may be asked on another machine.
 
-    `screen` None: nothing is cut yet. `kept`: the position is searched in full whatever its chances.
+    `net_q` and `net_best` are the net's value and first choice. `screen` None: nothing is cut yet. `kept`: the position
+    is searched in full whatever its chances.
     """
 
-    signals: Floats
+    net_q: float
+    net_best: int
     screen: Screen | None
     kept: bool
 
@@ -58,22 +60,29 @@ class Judge:
 
     def verdict(self, climb: Climb) -> Verdict:
         """Where the ladder cuts, or would have cut, a position with this climb: at the first rung that does."""
-        rungs = climb.results[:-1] if climb.whole else climb.results
-        verdicts = (self._at(rungs[:k]) for k in range(len(rungs) + 1))
-        found = next((verdict for verdict in verdicts if verdict.cut_at is not None), Verdict())
-        if climb.whole or found.cut_at is not None or self.screen is None:
-            return found
-        # Cut on a machine that rounds otherwise, with a chance that is the cut to the last bit.
-        rung = self.screen.rungs[len(rungs)]
-        return Verdict(rung.nodes, rung.cut)
+        if self.screen is None:
+            return Verdict()
+        if not climb.whole:
+            found = self._at(climb.results)
+            if found.cut_at is not None:
+                return found
+            # Cut on a machine that rounds otherwise, with a chance that is the cut to the last bit.
+            rung = self.screen.rungs[len(climb.results) - 1]
+            return Verdict(rung.nodes, rung.cut)
+        if not self.kept:
+            return Verdict()
+        verdicts = (self._at(climb.results[:k]) for k in range(1, len(climb.results)))
+        return next((verdict for verdict in verdicts if verdict.cut_at is not None), Verdict())
 
     def _at(self, results: Sequence[DeepResult]) -> Verdict:
         if self.screen is None:
             return Verdict()
-        q = q_of(results, self.screen.alpha, self.screen.q_from)
+        last = results[-2:]  # no feature looks further back
+        q = q_of(last, self.screen.alpha, self.screen.q_from)
         if np.isnan(q).any():
             return Verdict()  # without a value of the kind asked for nothing can be said
-        return judge(self.screen, self.signals, q.tolist(), [_move(r.best_move) for r in results])
+        best = [_move(result.best_move) for result in last]
+        return judge(self.screen, len(results), self.net_q, self.net_best, q.tolist(), best)
 
 
 @dataclass(frozen=True)
@@ -118,90 +127,81 @@ class Ladder:
         self._options, self._chosen, self._run, self._say = options, options.screen, run, say
         self._nodes = oracle.identity.limits["nodes"]
         self.rungs = self._chosen.rungs or rungs_of(self._nodes)
+        self._alike = oracle.identity.kind in SEARCHED_ALIKE and options.q_from == "cp"
         self._ascents: dict[int, _Ascent] = {}
-        self._screen: Screen | None = None
-        self._screen_id: int | None = None
         self._cut_by: dict[int, int] = {}  # by other ladders' screens: these positions are judged again
-        before = rows.passages(store, net_id, oracle_id)
-        self._given = len(before) + rows.failed(store, oracle_id)
-        # A run that goes on fits where it would have without the stop.
-        self._fit_at = _first_fit_from(self._given)
         known = rows.screens(store, net_id, oracle_id)
-        fitting = [facts for facts in known if self._fits(facts)]
-        self._fitting = [facts.id for facts in fitting]
-        self._other = known[0] if known and not fitting else None
-        if fitting:
-            self._screen, self._screen_id = Screen.from_json(fitting[0].model), fitting[0].id
-            if self._given == self._fit_at and all(p.screen_id != self._screen_id for p in before):
-                self._fit_at = _first_fit_from(self._given + 1)  # it was fitted to just these
-        elif self._other is not None:
-            self._say(self._another(self._other))
-            self._fit()
+        self._own = {facts.model: facts.id for facts in known if self._fits(facts)}
+        self._is_anew = bool(known) and not self._own
+        if self._is_anew:
+            self._say(self._another(known[0]))
+        self._screens: dict[int, tuple[Screen | None, int | None]] = {}
+        # The positions on this ladder, by number: those from before, which are done with, and those given since.
+        self._known = rows.climbed(store, net_id, oracle_id, list(self._own.values()))
 
     def _another(self, last: ScreenFacts) -> str:
         """What to say of a store whose ladder is another one."""
-        rungs = Screen.from_json(last.model).rungs[1:]
 
-        def told(threshold: float, alpha: float | None, q_from: str, recall: float, nodes: Sequence[int]) -> str:
+        def told(threshold: float, alpha: float | None, q_from: str, recall: float) -> str:
             source = "the engine's WDL" if q_from == "wdl" else f"alpha {'auto' if alpha is None else f'{alpha:g}'}"
-            at = "" if self.rungs == tuple(rung.nodes for rung in rungs) else f", rungs {','.join(map(str, nodes))}"
-            return f"threshold {threshold:g}, {source}, recall {recall:g}{at}"
+            return f"threshold {threshold:g}, {source}, recall {recall:g}"
 
-        options = self._options
-        theirs = last.threshold, last.alpha if last.alpha_given else None, last.q_from, last.recall
-        asked = options.threshold, options.alpha, options.q_from, self._chosen.recall
+        options, screen = self._options, Screen.from_json(last.model)
+        theirs = told(last.threshold, last.alpha if last.alpha_given else None, last.q_from, last.recall)
+        asked = told(options.threshold, options.alpha, options.q_from, self._chosen.recall)
+        if screen is None:
+            theirs += ", of an earlier version"
+        elif (nodes := tuple(rung.nodes for rung in screen.rungs)) != self.rungs:
+            theirs += f", rungs {','.join(map(str, nodes))}"
+            asked += f", rungs {','.join(map(str, self.rungs))}"
         return (
-            f"screening: the store's ladder is for {told(*theirs, [rung.nodes for rung in rungs])}; this run is for "
-            f"{told(*asked, self.rungs)}: fitted anew, and what that one cut is judged again"
+            f"screening: the store's ladder is for {theirs}; this run is for {asked}: fitted anew, and what that one "
+            "cut is judged again"
         )
 
     def _fits(self, facts: ScreenFacts) -> bool:
-        options = self._options
+        options, screen = self._options, Screen.from_json(facts.model)
         same_alpha = facts.alpha_given == (options.alpha is not None) and options.alpha in (None, facts.alpha)
-        rungs = Screen.from_json(facts.model).rungs
-        same_features = all(rung.names == feature_names(k > 0) for k, rung in enumerate(rungs))
         return (
-            same_alpha
+            screen is not None
+            and same_alpha
             and facts.threshold == options.threshold
             and facts.q_from == options.q_from
             and facts.recall == self._chosen.recall
-            and tuple(rung.nodes for rung in rungs[1:]) == self.rungs
-            and same_features  # other versions may have had others
+            and tuple(rung.nodes for rung in screen.rungs) == self.rungs
         )
 
     def cut_before(self, ids: NDArray[np.int64]) -> set[int]:
         """Positions that this ladder has cut already. What another one cut is to be judged again, and those of these
         that were searched all the same stand for themselves only from now on."""
-        rows.settle(self._store, self._oracle_id, ids, self._net_id, self._fitting)
+        own = list(self._own.values())
+        rows.settle(self._store, self._oracle_id, ids, self._net_id, own)
         found = rows.cut_before(self._store, self._net_id, self._oracle_id, ids)
-        own = {position for position, screen in found.items() if screen in self._fitting}
-        self._cut_by.update((position, screen) for position, screen in found.items() if position not in own)
-        return own
+        mine = {position for position, screen in found.items() if screen in own}
+        self._cut_by.update((position, screen) for position, screen in found.items() if position not in mine)
+        return mine
 
     # -- positions ----------------------------------------------------------------------------------------------------
 
-    def ready(self, searching: int) -> bool:
-        """Whether a position may be given now: a fit waits for the searches in flight, so timing decides nothing."""
-        if self._given < self._fit_at:
-            return True
-        if searching:
-            return False
-        self._fit()
-        return True
+    def is_ready(self, position_id: int) -> bool:
+        """Whether a position may be given now: whether all that its screen rests on has been searched."""
+        rests_on = self._rests_on(self._place(position_id))
+        return all(bisect.bisect_left(self._known, other) >= rests_on for other in self._ascents)
 
-    def climb(self, position_id: int, position: Position, signals: Floats) -> Future[ClimbOutcome]:
-        """Sends a position with its row of signals up the ladder."""
-        # The first ones are more than the rule asks for, for a while.
-        calibrating = _ROOTS / 2 / math.sqrt(self._given) if self._given >= (FIRST_FIT / _ROOTS) ** 2 else 0.0
+    def climb(self, position_id: int, position: Position, net_q: float, net_best: int) -> Future[ClimbOutcome]:
+        """Sends a position with the net's value and first choice up the ladder."""
+        place = self._place(position_id)
+        screen, screen_id = self._screen_for(self._rests_on(place))
+        calibrating = 1.0
+        if screen is not None:
+            calibrating = min(1.0, (_ROOTS_WITH_PACKAGE if self._alike else _ROOTS) / 2 / math.sqrt(place + 1))
         kept_share = calibrating + (1 - calibrating) * self._chosen.audit
         kept = _uniform(self._options.sample.seed, position.key, self._cut_by.pop(position_id, 0)) < kept_share
-        self._given += 1
-        ask = Judge(signals, self._screen, kept)
-        self._ascents[position_id] = _Ascent(ask, self._screen_id, kept_share)
-        if not ask([]):
-            future: Future[ClimbOutcome] = Future()
-            future.set_result(Climb((), whole=False))
-            return future
+        at = bisect.bisect_left(self._known, position_id)
+        if self._known[at : at + 1] != [position_id]:  # else it failed before
+            self._known.insert(at, position_id)
+        ask = Judge(net_q, net_best, screen, kept)
+        self._ascents[position_id] = _Ascent(ask, screen_id, kept_share)
         return self._oracle.climb(position, self.rungs, ask)
 
     def take(self, position_id: int, climb: Climb) -> Passage:
@@ -211,12 +211,9 @@ class Ladder:
             self._store.add_deep(position_id, self._oracle_id, result, self._run, str(rung))
         if climb.whole:
             self._store.add_deep(position_id, self._oracle_id, climb.results[-1], self._run, FULL)
-        rows.add_signals(
-            self._store, self._net_id, np.array([position_id]), ascent.judge.signals[None, _STORED_SIGNALS]
-        )
         cut = ascent.judge.verdict(climb)
-        spent = climb.results[-1].nodes if climb.results else NO_NODES
         probability = ascent.probability if cut.cut_at is not None else 1.0
+        spent = climb.results[-1].nodes
         passage = Passage(position_id, ascent.screen_id, cut.cut_at, cut.chance, spent, climb.whole, probability)
         rows.add_passage(self._store, self._net_id, self._oracle_id, passage, self._run)
         return passage
@@ -227,40 +224,69 @@ class Ladder:
 
     # -- fitting ------------------------------------------------------------------------------------------------------
 
-    def _fit(self) -> None:
-        """Fits the screen to all that was searched in full so far, if that is enough to learn from."""
+    def _place(self, position_id: int) -> int:
+        """How many of the ladder's positions come before this one, by number.
+
+        The same in a run that goes on, whatever was in flight where it stopped. Where another ladder's positions are
+        judged again all that were searched count as before.
+        """
+        return len(self._known) if self._is_anew else bisect.bisect_left(self._known, position_id)
+
+    def _rests_on(self, place: int) -> int:
+        """On how many positions, the first by number, the screen rests that judges the one at this place."""
+        due, last = 0, FIRST_FIT
+        while (following := math.ceil(_GROWTH * last)) <= place:
+            due, last = last, following
+        return due
+
+    def _screen_for(self, rests_on: int) -> tuple[Screen | None, int | None]:
+        """The screen fitted to so many of the first positions, and its number in the store."""
+        if rests_on not in self._screens:
+            self._screens[rests_on] = self._fit(rests_on)
+        return self._screens[rests_on]
+
+    def _fit(self, rests_on: int) -> tuple[Screen | None, int | None]:
         options = self._options
         self._store.commit()
-        self._fit_at = _first_fit_from(self._given + 1)
-        alpha = self._store.alpha(self._net_id, self._oracle_id, options.alpha)
-        data = read_calibration(
-            self._store, self._net_id, self._oracle_id, self.rungs, self._nodes, alpha.value, options.q_from
-        )
-        if not enough(data, options.threshold):
-            near = f"{len(data):,} positions searched in full, too few of them near the threshold of a candidate"
-            self._say(f"screening: {near}; nothing is cut yet")
-            if self._other is not None:
-                self._fit_at = self._given + FIRST_FIT
-            return
-        self._screen = fit_screen(
-            data, options.threshold, self._chosen.recall, alpha.value, options.q_from, package_prior()
-        )
-        given = options.alpha is not None
-        facts = ScreenFacts(
-            0, options.threshold, alpha.value, given, options.q_from, self._chosen.recall, self._screen.to_json(), ""
-        )
-        self._screen_id = rows.add_screen(self._store, self._net_id, self._oracle_id, facts)
-        self._fitting.append(self._screen_id)
-        self._say(f"screening: {fit_line(self._screen)}")
+        last = self._known[rests_on - 1] if rests_on else 0
+        found = rows.calibration_rows(self._store, self._net_id, self._oracle_id, self.rungs, last)
+        alpha = self._alpha(found)
+        own = calibration_of(found, self.rungs, self._nodes, alpha, options.q_from)
+        package = package_calibration(self._oracle.identity.kind, self._nodes, self.rungs, alpha, options.q_from)
+        data = own if package is None else joined(own, package)
+        if not (self._alike or rests_on) or not enough(data, options.threshold):
+            if rests_on:
+                near = f"{len(own):,} positions searched in full, too few of them near the threshold of a candidate"
+                self._say(f"screening: {near}; nothing is cut yet")
+            return None, None
+        screen = fit_screen(data, options.threshold, self._chosen.recall, alpha, options.q_from)
+        off = own.disagreement >= options.threshold
+        screen = replace(screen, positions=len(own), positives=int(off.sum()))
+        given, text = options.alpha is not None, screen.to_json()
+        if text not in self._own:
+            facts = ScreenFacts(0, options.threshold, alpha, given, options.q_from, self._chosen.recall, text, "")
+            self._own[text] = rows.add_screen(self._store, self._net_id, self._oracle_id, facts)
+            self._say(f"screening: {fit_line(screen)}")
+        return screen, self._own[text]
+
+    def _alpha(self, found: CalibrationRows) -> float:
+        """The alpha asked for or stored, else a fit to these rows: not to what else is searched by now."""
+        known = self._store.chosen_alpha(self._net_id, self._oracle_id, self._options.alpha)
+        if known is not None:
+            return known.value
+        cp = found.scores[:, -1, 0]
+        return values.auto_alpha(found.net_q, cp, 1 / found.probability).value
 
 
 def fit_line(screen: Screen) -> str:
     """What a fit says of itself."""
     few = "; few candidates: it cuts with caution" if screen.positives < _FEW else ""
-    share = f"1/{1 / screen.expected_share:.1f}" if screen.expected_share else "none"
+    share = f"expected: 1/{1 / screen.expected_share:.1f} of the nodes"
+    if not screen.positions:
+        return f"begins with the package's own positions; {share}"
     return (
         f"fitted on {screen.positions:,} positions searched in full ({screen.positives:,} candidates at "
-        f"{screen.threshold:g}, alpha {screen.alpha:.0f}); expected: {share} of the nodes"
+        f"{screen.threshold:g}, alpha {screen.alpha:.0f}); {share}"
     ) + few
 
 
@@ -269,20 +295,15 @@ def read_calibration(
 ) -> Calibration:
     """What a store has to fit a ladder to: all positions that went up these rungs to the whole search."""
     found = rows.calibration_rows(store, net_id, oracle_id, rungs)
+    return calibration_of(found, rungs, nodes, alpha, q_from)
+
+
+def calibration_of(found: CalibrationRows, rungs: Sequence[int], nodes: int, alpha: float, q_from: str) -> Calibration:
+    """The rows of a store at this alpha; those without a score of the kind asked for are left out."""
     q = _q_of_scores(found.scores, alpha, q_from)
-    known = np.isnan(q).sum(axis=1) == 0
     best = np.array([[_move(move) for move in moves[:-1]] for moves in found.best], np.int64).reshape(-1, len(rungs))
-    signals = np.concatenate([found.net, np.array([[runners(fen)] for fen in found.fens]).reshape(-1, 1)], 1)
-    whole = Calibration(tuple(rungs), nodes, signals, q, best, 1 / found.probability)
-    return whole.take(known)
-
-
-def _first_fit_from(given: int) -> int:
-    """How many positions the first fit is due at that is not due at fewer than `given`."""
-    due = FIRST_FIT
-    while due < given:
-        due = math.ceil(_GROWTH * due)
-    return due
+    whole = Calibration(tuple(rungs), nodes, found.net_q, found.net_best, q, best, 1 / found.probability)
+    return whole.take(np.isnan(q).sum(axis=1) == 0)
 
 
 def _uniform(seed: int, key: int, cut_by: int) -> float:

@@ -22,7 +22,6 @@ from valuerepair.positions import PositionBatch
 
 if TYPE_CHECKING:
     from valuerepair.deep.oracle import ClimbOutcome, DeepOutcome
-    from valuerepair.deep.signals import SignalReader
 
 # Positions that go through the net together: few at first, so that the engines start at once, then as many as the net
 # likes. The sizes are the same in every run, so that a resumed one has the batches, and the rounding, of one not cut.
@@ -47,7 +46,7 @@ class ReadingEnded:
 
 @dataclass(frozen=True)
 class Evaluated:
-    """The net has evaluated positions `ids`; `signals` are theirs where a ladder asks for them.
+    """The net has evaluated positions `ids`.
 
     `failed` are further positions, by id, that it was given and has no value of: why, and how often it was tried.
     """
@@ -55,7 +54,6 @@ class Evaluated:
     ids: NDArray[np.int64]
     batch: PositionBatch
     values: NetValues
-    signals: NDArray[np.float64] | None = None
     failed: Mapping[int, tuple[str, int]] = field(default_factory=dict)
 
 
@@ -145,8 +143,8 @@ class Reader(threading.Thread):
         return False
 
 
-# Values and signals of the rows that have some; the others: why, and how often each was tried.
-Answer: TypeAlias = "tuple[NetValues, NDArray[np.float64] | None, Mapping[int, tuple[str, int]]]"
+# Values of the rows that have some; the others: why, and how often each was tried.
+Answer: TypeAlias = "tuple[NetValues, Mapping[int, tuple[str, int]]]"
 
 
 @runtime_checkable
@@ -157,8 +155,8 @@ class FarNet(Protocol):
     def at_once(self) -> int:
         """Chunks worth having submitted at once; it may change at any time."""
 
-    def answer(self, batch: PositionBatch, search: int | None) -> Future[Answer]:
-        """Values, and where `search` is not None signals with a small search of so many nodes (0: none)."""
+    def answer(self, batch: PositionBatch) -> Future[Answer]:
+        """Queues a chunk."""
 
 
 class NetLine(Protocol):
@@ -171,25 +169,23 @@ class NetLine(Protocol):
     def __exit__(self, *error: object) -> None: ...
 
 
-def net_line(net: Evaluator, events: Events, search: int | None) -> NetLine:
-    """The line to a net, here or elsewhere. With `search` not None signals are read too (see `FarNet.answer`)."""
+def net_line(net: Evaluator, events: Events) -> NetLine:
+    """The line to a net, here or elsewhere."""
     if isinstance(net, FarNet):
-        return FarLine(net, events, search)
+        return FarLine(net, events)
     if isinstance(net, RecordedNet):
         return AtHand(net, events)
-    from valuerepair.deep.signals import SignalReader
-
-    return NetThread(net, events, None if search is None else SignalReader(net, search))
+    return NetThread(net, events)
 
 
 class NetThread(threading.Thread):
-    """Within its context, runs the net on what `submit` hands it, in order, and reads signals where that is asked."""
+    """Within its context, runs the net on what `submit` hands it, in order."""
 
     at_once = 2  # one at work and one to go on with, so that a slow net never rests; the engines do not wait for it
 
-    def __init__(self, net: Evaluator, events: Events, reader: SignalReader | None = None) -> None:
+    def __init__(self, net: Evaluator, events: Events) -> None:
         super().__init__(name="mine-net", daemon=True)
-        self._net, self._events, self._reader = net, events, reader
+        self._net, self._events = net, events
         self._jobs: SimpleQueue[tuple[NDArray[np.int64], PositionBatch] | None] = SimpleQueue()
 
     def submit(self, ids: NDArray[np.int64], batch: PositionBatch) -> None:
@@ -208,11 +204,10 @@ class NetThread(threading.Thread):
         while (job := self._jobs.get()) is not None:
             try:
                 values = self._net.evaluate(job[1])
-                signals = self._reader.read(job[1], values) if self._reader else None
             except Exception as error:
                 self._events.put(NetBroke(error))
                 return
-            self._events.put(Evaluated(*job, values, signals))
+            self._events.put(Evaluated(*job, values))
 
 
 class AtHand:
@@ -237,8 +232,8 @@ class AtHand:
 class FarLine:
     """Passes chunks to a net elsewhere. Events come in the order of the chunks, whichever is answered first."""
 
-    def __init__(self, net: FarNet, events: Events, search: int | None) -> None:
-        self._net, self._events, self._search = net, events, search
+    def __init__(self, net: FarNet, events: Events) -> None:
+        self._net, self._events = net, events
         self._open: deque[tuple[NDArray[np.int64], PositionBatch, Future[Answer]]] = deque()
         self._lock = threading.Lock()
 
@@ -248,7 +243,7 @@ class FarLine:
 
     def submit(self, ids: NDArray[np.int64], batch: PositionBatch) -> None:
         """Sends positions; an `Evaluated` event answers. The writer bounds how many."""
-        future = self._net.answer(batch, self._search)
+        future = self._net.answer(batch)
         with self._lock:
             self._open.append((ids, batch, future))
         future.add_done_callback(self._deliver)
@@ -278,11 +273,10 @@ def _evaluated(
     ids: NDArray[np.int64],
     batch: PositionBatch,
     values: NetValues,
-    signals: NDArray[np.float64] | None,
     failed: Mapping[int, tuple[str, int]],
 ) -> Evaluated:
     if not failed:
-        return Evaluated(ids, batch, values, signals)
+        return Evaluated(ids, batch, values)
     kept = np.setdiff1d(np.arange(len(ids)), list(failed))
     lost = {int(ids[row]): why for row, why in failed.items()}
-    return Evaluated(ids[kept], batch.take(kept), values, signals, lost)
+    return Evaluated(ids[kept], batch.take(kept), values, lost)

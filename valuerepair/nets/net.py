@@ -91,11 +91,7 @@ class Net:
         session: Session,
         history_fill: HistoryFill = "fen_only",
         say: Callable[[str], None] | None = None,
-        path: Path | None = None,
     ) -> None:
-        """`path` is the file as given, where there is one."""
-        self._path = path
-        self._searching: Net | None = None
         self.identity, self.session, self.history_fill = identity, session, history_fill
         self.say = say or (lambda line: None)
         self._pool = ThreadPoolExecutor(session.streams, thread_name_prefix="net")
@@ -111,20 +107,6 @@ class Net:
     def on_cpu(self) -> bool:
         """True when the processor computes it."""
         return self.session.on_cpu
-
-    @property
-    def searching(self) -> Net:
-        """The net for searches whose values are only signals: this one, unless `search_on` was called."""
-        return self._searching or self
-
-    def search_on(self, device: str) -> None:
-        """Opens the net a second time as `searching`, on another device; it is closed with this one.
-
-        Raises UsageError and ValueRepairError, as `open_net` does.
-        """
-        assert self._path is not None, "open_net gives it"
-        threads, fill = self.session.threads, self.history_fill
-        self._searching = open_net(str(self._path), device=device, threads=threads, history_fill=fill, say=self.say)
 
     @property
     def opened_with(self) -> dict[str, Any]:
@@ -202,8 +184,6 @@ class Net:
 
     def close(self) -> None:
         """Ends the threads. The net cannot be used afterwards."""
-        if self._searching is not None:
-            self._searching.close()
         self._pool.shutdown(wait=True, cancel_futures=True)
 
     def __enter__(self) -> Net:
@@ -291,7 +271,7 @@ def open_net(
     head: ValueHead = "wdl" if session.tensors.wdl else "scalar"
     name = file.name + ("-winograd" if session.variant == VARIANT else session.variant)
     identity = NetIdentity(name, file.sha256, head, input_format, file.size, session.variant)
-    return Net(identity, session, history_fill, say, file.path)
+    return Net(identity, session, history_fill, say)
 
 
 def _open_session(

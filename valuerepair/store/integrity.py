@@ -48,9 +48,6 @@ _RULES = (
     ("net values: Q in [-1, 1], policy", "net_values WHERE 1", "NOT abs(q) <= 1.000001 "
      "OR NOT coalesce(best_p, 0) BETWEEN 0 AND 1.000001 OR NOT coalesce(entropy, 0) BETWEEN -1e-5 AND 5.5",
      "'position ' || position_id || ': Q ' || q || coalesce(', prior ' || best_p || ', entropy ' || entropy, '')"),
-    ("signals: Q in [-1, 1]", "signals WHERE 1", "in_check NOT IN (0, 1) OR NOT max(abs(coalesce(before, 0)), "
-     "abs(coalesce(before_2, 0)), abs(coalesce(after, 0)), abs(coalesce(search, 0))) <= 1.000001",
-     "'position ' || position_id"),
     ("deep values: W + D + L is 1000", "deep_values WHERE coalesce(w, d, l) NOT NULL",
      f"NOT coalesce(abs(w + d + l - 1000) <= {_PER_MILLE_OFF} AND min(w, d, l) >= 0, 0)",
      "'position ' || position_id || coalesce(': ' || w || ' ' || d || ' ' || l, ': not all')"),

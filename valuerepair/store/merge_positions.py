@@ -44,7 +44,7 @@ CREATE TABLE work.claims (
 CREATE TABLE work.winners (key INTEGER PRIMARY KEY, number INTEGER NOT NULL);
 CREATE TABLE work.lost (position_id INTEGER PRIMARY KEY);
 """
-_VALUES = ("net_values", "priors", "signals", "deep_values", "failures", "screened")
+_VALUES = ("net_values", "priors", "deep_values", "failures", "screened")
 
 
 def add_positions(parts: Parts, begin: Callable[[], None], advance: Callable[[int], None]) -> tuple[int, str]:

@@ -81,7 +81,6 @@ RULES: tuple[Rule, ...] = (
         f"abs(t.p - n.p) > {SAME_Q}",
         "another prior",
     ),
-    Rule("signals", ("net_id", "position_id"), _NET | _POSITION, "", "", ("({}.search IS NOT NULL)",)),
     Rule(
         "deep_values",
         ("oracle_id", "stage", "position_id"),

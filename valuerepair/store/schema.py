@@ -216,7 +216,12 @@ _VERSION_6 = """
 CREATE INDEX positions_by_phase ON positions (phase, side);
 """
 
-MIGRATIONS: Sequence[str] = (_VERSION_1, _VERSION_2, _VERSION_3, _VERSION_4, _VERSION_5, _VERSION_6)
+# Screening asked for them before the first search, which brought nothing.
+_VERSION_7 = """
+DROP TABLE signals;
+"""
+
+MIGRATIONS: Sequence[str] = (_VERSION_1, _VERSION_2, _VERSION_3, _VERSION_4, _VERSION_5, _VERSION_6, _VERSION_7)
 SCHEMA_VERSION = len(MIGRATIONS)
 
 

@@ -1,4 +1,4 @@
-"""What the store keeps of the screening ladder: signals, screens, and what became of each position."""
+"""What the store keeps of the screening ladder: screens, and what became of each position."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from valuerepair.store.columns import read_cells
-from valuerepair.store.rows import FULL, Run, now, or_none
+from valuerepair.store.rows import FULL, Run, now
 
 if TYPE_CHECKING:
     from valuerepair.store.store import Store
@@ -43,15 +43,6 @@ class ScreenFacts(NamedTuple):
     recall: float
     model: str
     fitted: str
-
-
-def add_signals(store: Store, net_id: int, ids: NDArray[np.int64], signals: Floats) -> None:
-    """Records before, before_2, after, search, in_check (columns of `signals` [n, 5]) of positions."""
-    rows = zip(
-        [net_id] * len(ids), ids.tolist(), *(or_none(column) for column in signals[:, :4].T), signals[:, 4], strict=True
-    )
-    with store.writing() as connection:
-        connection.executemany("INSERT OR REPLACE INTO signals VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
 
 
 def add_screen(store: Store, net_id: int, oracle_id: int, facts: ScreenFacts) -> int:
@@ -188,40 +179,45 @@ def cut_before(store: Store, net_id: int, oracle_id: int, ids: NDArray[np.int64]
     return dict(store.connection.execute(query, (json.dumps(ids.tolist()), net_id, oracle_id)).fetchall())
 
 
-def failed(store: Store, oracle_id: int) -> int:
-    """How many positions the oracle failed on."""
-    query = "SELECT count(*) FROM failures WHERE oracle_id = ? AND stage = ?"
-    return int(store.connection.execute(query, (oracle_id, FULL)).fetchone()[0])
-
-
 class CalibrationRows(NamedTuple):
     """Positions with all rungs and the whole search, for `valuerepair.deep.screen_fit`; NaN where there is nothing.
 
-    `net` [n, 12]: q, d, entropy, best_p, best_move, before, before_2, after, search, pieces, ply, in_check; `fens`
-    [n]. `scores`
-    [n, k + 1, 6]: cp, mate, w, d, l, own q at each rung and in full; `best` [n][k + 1] UCI moves. `probability` [n].
+    `ids` [n] are the positions; `net_q` and `net_best` [n] the net's value and its first choice as a number. `scores`
+    [n, k + 1, 6]: cp, mate, w, d, l, own q at each rung and in full; `best` [n][k + 1] UCI moves. `probability` [n] of
+    being searched in full.
     """
 
-    net: Floats
-    fens: list[str]
+    ids: NDArray[np.int64]
+    net_q: Floats
+    net_best: NDArray[np.int64]
     scores: Floats
     best: list[list[str | None]]
     probability: Floats
 
 
-def calibration_rows(store: Store, net_id: int, oracle_id: int, rungs: Sequence[int]) -> CalibrationRows:
-    """The positions that were searched in full by way of all these rungs, by position."""
+def climbed(store: Store, net_id: int, oracle_id: int, screen_ids: Sequence[int]) -> list[int]:
+    """The positions, ascending, that these screens cut, that were searched in full on a ladder, or that failed."""
+    query = f"""
+        SELECT position_id FROM screened WHERE net_id = :net AND oracle_id = :oracle
+        AND (searched OR screen_id IN (SELECT value FROM json_each(:screens)))
+        UNION SELECT position_id FROM failures WHERE oracle_id = :oracle AND stage = '{FULL}' ORDER BY position_id
+    """
+    asked = {"net": net_id, "oracle": oracle_id, "screens": json.dumps([*screen_ids])}
+    return [position for (position,) in store.connection.execute(query, asked)]
+
+
+def calibration_rows(
+    store: Store, net_id: int, oracle_id: int, rungs: Sequence[int], last: int | None = None
+) -> CalibrationRows:
+    """The positions, up to the number `last`, that were searched in full by way of all these rungs, by position."""
     facts = store.connection.execute(
         """
-        SELECT c.position_id, p.fen, c.probability, n.q, n.d, n.entropy, n.best_p, n.best_move,
-               s.before, s.before_2, s.after, s.search, p.pieces, p.ply, s.in_check
-        FROM screened c
-        JOIN net_values n ON n.net_id = c.net_id AND n.position_id = c.position_id
-        JOIN signals s ON s.net_id = c.net_id AND s.position_id = c.position_id
-        JOIN positions p ON p.id = c.position_id
-        WHERE c.net_id = ? AND c.oracle_id = ? AND c.searched ORDER BY c.position_id
+        SELECT c.position_id, c.probability, n.q, n.best_move
+        FROM screened c JOIN net_values n ON n.net_id = c.net_id AND n.position_id = c.position_id
+        WHERE c.net_id = ? AND c.oracle_id = ? AND c.searched AND c.position_id <= coalesce(?, c.position_id)
+        ORDER BY c.position_id
         """,
-        (net_id, oracle_id),
+        (net_id, oracle_id, last),
     ).fetchall()
     stages = [*map(str, rungs), FULL]
     place = {stage: i for i, stage in enumerate(stages)}
@@ -240,10 +236,15 @@ def calibration_rows(store: Store, net_id: int, oracle_id: int, rungs: Sequence[
             scores[i, k] = [np.nan if number is None else number for number in numbers]
             best[i][k], found[i, k] = move, True
     whole = np.flatnonzero(found.all(1))
-    numbers = np.array([row[2:] for row in facts], np.float64).reshape(len(facts), 13)
-    chosen = whole.tolist()
+    numbers = np.array([row[1:] for row in facts], np.float64).reshape(len(facts), 3)[whole]
+    ids = np.array([row[0] for row in facts], np.int64)[whole]
     return CalibrationRows(
-        numbers[whole, 1:], [facts[i][1] for i in chosen], scores[whole], [best[i] for i in chosen], numbers[whole, 0]
+        ids,
+        numbers[:, 1],
+        numbers[:, 2].astype(np.int64),
+        scores[whole],
+        [best[i] for i in whole.tolist()],
+        numbers[:, 0],
     )
 
 

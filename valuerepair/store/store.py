@@ -18,6 +18,7 @@ from valuerepair import values
 from valuerepair.positions import PositionBatch
 from valuerepair.store import queries
 from valuerepair.store.admission import admit
+from valuerepair.store.alphas import chosen_alpha
 from valuerepair.store.connect import cell_errors, check_file, connect, store_errors, upgrade
 from valuerepair.store.locking import WriteLock
 from valuerepair.store.queries import QFrom
@@ -315,6 +316,11 @@ class Store:
         """
         with store_errors(self.path):
             return queries.alpha(self.connection, net_id, oracle_id, requested)
+
+    def chosen_alpha(self, net_id: int, oracle_id: int, requested: float | None = None) -> values.Alpha | None:
+        """The alpha `requested`, else the stored fit; None where there is neither."""
+        with store_errors(self.path):
+            return chosen_alpha(self.connection, net_id, oracle_id, requested)
 
     def set_alpha(self, net_id: int, oracle_id: int, fit: values.AlphaFit) -> None:
         """Stores a fit for this net and oracle and commits; it replaces an earlier one."""

@@ -116,8 +116,8 @@ def survival(store: Store, asked: Asked) -> Drawing:
     cut_at = np.array([math.inf if (c := left[i]) is None else c for i in ids[on_ladder].tolist()])
     off = np.abs(rows.disagreement[on_ladder]) >= asked.threshold
     weight = rows.weight[on_ladder]
-    # A cut before any search is at 0 nodes; a rung that cut nothing is a rung all the same.
-    rungs = sorted({0, *screening.stored_rungs(store, oracle_id), *(int(c) for c in cut_at if c < math.inf)})
+    # A rung that cut nothing is a rung all the same; stores of earlier versions cut at 0 nodes too.
+    rungs = sorted({*screening.stored_rungs(store, oracle_id), *(int(c) for c in cut_at if c < math.inf)})
     with style.house_style():
         figure, axes = style.new_figure(7.2, 4.9)
         for gid, members, colour, marker in (

@@ -1,0 +1,204 @@
+"""Wanted against got: what the screening ladder keeps of positions whose whole searches are known.
+
+    python -m tests.parity.screening_kept STORE... [--nodes 1000000] [--recall 0.98] [--seeds 5] [--without-package]
+
+A store has positions that went up all rungs, nothing cut, as data/make_screen_package.py says. Those of games with an
+odd number are taken, which the package has none of: in five orders, each mined anew by the ladder itself, its searches
+answered from the store, at the default alpha and at the one fitted to the store. `got` counts what a user gets:
+candidates that were searched in full, by the ladder, by calibration or by audit; `by itself` those that the ladder
+would not have cut. Nodes are those of all searches, calibration and audit included.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import sqlite3
+import tempfile
+from collections.abc import Sequence
+from concurrent.futures import Future
+from contextlib import closing
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from valuerepair import values
+from valuerepair.archives import SampleOptions
+from valuerepair.deep import DeepOutcome, DeepResult, OracleIdentity
+from valuerepair.deep.oracle import Climb, ClimbOutcome, GoOn
+from valuerepair.mining import MineOptions
+from valuerepair.mining import screening as ladders
+from valuerepair.mining.options import ScreenOptions
+from valuerepair.mining.screening import Ladder
+from valuerepair.positions import Position
+from valuerepair.store import Store
+from valuerepair.store.rows import FULL, RunRecord
+
+THRESHOLD = 0.55
+
+
+class KeptOracle:
+    """Answers searches from what a store keeps of them: `results` by key and nodes."""
+
+    workers = 1
+
+    def __init__(self, path: Path, nodes: int | None) -> None:
+        with Store.open(path) as store:
+            (number, text, kind, engine, limits), *_ = store.connection.execute(
+                "SELECT id, sha256, kind, engine, limits FROM oracles ORDER BY id"
+            ).fetchall()
+            self.whole = nodes or int(json.loads(limits)["nodes"])
+            self.identity = OracleIdentity(kind, engine, text, {"nodes": self.whole}, {})
+            query = """
+                SELECT p.key, v.stage, v.cp, v.mate, v.w, v.d, v.l, v.q, v.nodes, v.best_move
+                FROM deep_values v JOIN positions p ON p.id = v.position_id WHERE v.oracle_id = ?
+            """
+            self.results: dict[tuple[int, int], DeepResult] = {}
+            for key, stage, cp, mate, w, d, l, q, spent, move in store.connection.execute(query, (number,)):
+                at = json.loads(limits)["nodes"] if stage == FULL else int(stage)
+                wdl = None if w is None else (w, d, l)
+                self.results[key % 2**64, at] = DeepResult(cp, mate, wdl, q, nodes=spent, best_move=move)
+
+    def climb(self, position: Position, rungs: Sequence[int], go_on: GoOn) -> Future[ClimbOutcome]:
+        """The climb, at once."""
+        found: list[DeepResult] = []
+        whole = True
+        for nodes in (*rungs, self.whole):
+            found.append(self.results[position.key, nodes])
+            if nodes != self.whole and not go_on(found):
+                whole = False
+                break
+        future: Future[ClimbOutcome] = Future()
+        future.set_result(Climb(tuple(found), whole))
+        return future
+
+    def submit(self, position: Position) -> Future[DeepOutcome]:
+        """Nothing is searched without rungs."""
+        raise NotImplementedError
+
+    def close(self, *, cancel: bool = False) -> None:
+        """Nothing is open."""
+
+    def __enter__(self) -> KeptOracle:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        """Nothing is open."""
+
+
+class Kept(NamedTuple):
+    """One run: its candidates, how many of them it got and would have got by itself; nodes as a share of all."""
+
+    candidates: int
+    got: int
+    itself: int
+    share: float
+
+
+def emptied(path: Path, folder: Path, seed: int) -> Path:
+    """A copy of a store, with the positions of odd games only, in another order, and none of their searches."""
+    copy = folder / f"{path.stem}-{seed}.db"
+    shutil.copy(path, copy)
+    with closing(sqlite3.connect(copy)) as connection, connection:
+        for table in ("screened", "screens", "deep_values", "failures", "priors", "alpha_fits"):
+            connection.execute(f"DELETE FROM {table}")
+        connection.execute("DELETE FROM positions WHERE game_id IN (SELECT id FROM games WHERE number % 2 = 0)")
+        connection.execute("DELETE FROM net_values WHERE position_id NOT IN (SELECT id FROM positions)")
+        ids = [number for (number,) in connection.execute("SELECT id FROM positions ORDER BY id")]
+        order = np.random.default_rng(seed).permutation(len(ids)) + 1
+        moved = [(int(new), old) for new, old in zip(order.tolist(), ids, strict=True)]
+        for table, column in (("positions", "id"), ("net_values", "position_id")):
+            connection.executemany(f"UPDATE {table} SET {column} = -? WHERE {column} = ?", moved)
+            connection.execute(f"UPDATE {table} SET {column} = -{column}")
+    return copy
+
+
+def one_run(path: Path, oracle: KeptOracle, alpha: float, recall: float, seed: int) -> Kept:
+    """Has the ladder mine the positions of an emptied store."""
+    options = MineOptions(
+        SampleOptions(seed=seed), THRESHOLD, alpha, screen=ScreenOptions(recall=recall), command="screening_kept"
+    )
+    spent = 0
+    with Store.open(path, write=True) as store:
+        run = store.begin_run(RunRecord(f"kept {seed} {alpha}", "", {}, seed, {}))
+        net_id, oracle_id = 1, store.add_oracle(oracle.identity)
+        ladder = Ladder(store, net_id, oracle_id, oracle, options, run, lambda line: None)
+        rows = store.connection.execute(
+            "SELECT p.id, p.key, n.q, n.best_move FROM positions p JOIN net_values n ON n.position_id = p.id "
+            "WHERE n.net_id = 1 ORDER BY p.id"
+        ).fetchall()
+        candidates = got = itself = count = 0
+        for number, signed, net_q, net_best in rows:
+            key = signed % 2**64
+            whole = oracle.results.get((key, oracle.whole))
+            if whole is None or any((key, rung) not in oracle.results for rung in ladder.rungs):
+                continue  # the run that made the store ended in its middle
+            assert ladder.is_ready(number)
+            outcome = ladder.climb(number, Position("", key=key), net_q, net_best).result()
+            assert isinstance(outcome, Climb)
+            passage = ladder.take(number, outcome)
+            spent, count = spent + passage.nodes, count + 1
+            if abs(net_q - float(ladders.q_of([whole], alpha, "cp")[0])) >= THRESHOLD:
+                candidates += 1
+                got += passage.searched
+                itself += passage.cut_at is None
+    return Kept(candidates, got, itself, spent / (count * oracle.whole))
+
+
+def fitted_alpha(path: Path, oracle: KeptOracle) -> float:
+    """The alpha of the positions that are measured, as `vr fit alpha` finds it; 170 for a search with Q of its own."""
+    with Store.open(path) as store:
+        rows = store.connection.execute(
+            "SELECT p.key, n.q FROM positions p JOIN net_values n ON n.position_id = p.id WHERE n.net_id = 1"
+        ).fetchall()
+    whole = [(q, oracle.results.get((key % 2**64, oracle.whole))) for key, q in rows]
+    known = [(q, result.cp) for q, result in whole if result is not None and result.cp is not None]
+    net_q, cp = np.array(known, np.float64).T
+    return values.auto_alpha(net_q, cp, np.ones(len(cp))).value
+
+
+def row(kept: Sequence[Kept]) -> str:
+    """The runs of one kind in a line of the table."""
+    found: NDArray[np.float64] = np.array(kept, np.float64)
+    rate = found[:, 1] / found[:, 0]
+    each = ", ".join(f"{int(got)}" for got in found[:, 1])
+    return (
+        f"{int(found[0, 0])} | {each} | {rate.mean():.3f} ({rate.min():.3f} to {rate.max():.3f}) | "
+        f"{(found[:, 2] / found[:, 0]).mean():.3f} | 1/{1 / found[:, 3].mean():.1f}"
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("stores", nargs="+", type=Path, metavar="STORE")
+    parser.add_argument("--nodes", type=int, help="of a whole search; the store has it as a rung  [default: its own]")
+    parser.add_argument("--recall", type=float, nargs="+", default=[0.98])
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--without-package", action="store_true", help="as for an oracle that the package does not know")
+    given = parser.parse_args()
+    if given.without_package:
+        ladders.package_calibration = lambda *_: None  # type: ignore[assignment]  # what is measured without it
+        ladders.SEARCHED_ALIKE = ()
+    print("| positions | alpha | wanted | candidates | got, each run | got, mean | by itself | nodes |")
+    print("|---|---|---|---|---|---|---|---|", flush=True)
+    with tempfile.TemporaryDirectory() as name:
+        for path in given.stores:
+            oracle = KeptOracle(path, given.nodes)
+            copies = [emptied(path, Path(name), seed) for seed in range(given.seeds)]
+            fitted = fitted_alpha(copies[0], oracle)
+            for alpha in dict.fromkeys((values.DEFAULT_ALPHA, fitted)):
+                for recall in given.recall:
+                    runs = []
+                    for seed, copy in enumerate(copies):
+                        again = Path(name) / "again.db"
+                        shutil.copy(copy, again)
+                        runs.append(one_run(again, oracle, alpha, recall, seed))
+                        again.unlink()
+                    print(f"| {path.stem} | {alpha:.0f} | {recall:g} | {row(runs)} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()
