@@ -18,9 +18,8 @@ from tests.mining_doubles import KeyNet, mine_by_key
 from valuerepair.archives import SampleOptions
 from valuerepair.deep import DeepFailure, DeepOutcome, DeepResult, OracleIdentity
 from valuerepair.deep.oracle import Climb, ClimbOutcome, GoOn
-from valuerepair.deep.screen import RungModel, Screen, feature_names
+from valuerepair.deep.screen import FEATURES, RungModel, Screen
 from valuerepair.deep.screen_fit import Calibration
-from valuerepair.deep.signals import COLUMN, SIGNALS
 from valuerepair.mining import MineOptions, MineSummary
 from valuerepair.mining.options import ScreenOptions
 from valuerepair.nets import NetValues
@@ -139,37 +138,23 @@ def climb_by_key(
 
 
 def fixed_screen(margin: float = 0.3) -> Screen:
-    """A screen that cuts what is further than `margin` from being a candidate after a rung, and nothing before."""
+    """A screen that cuts what is further than `margin` from being a candidate after a rung."""
 
-    def rung(k: int, nodes: int) -> RungModel:
-        names = feature_names(k > 0)
-        coefficients = np.zeros(1 + len(names))
-        coefficients[:2] = (20 * margin, -20) if k else (4, 0)
+    def rung(nodes: int) -> RungModel:
+        coefficients = np.zeros(1 + len(FEATURES))
+        coefficients[:2] = (20 * margin, -20)
         none = np.zeros((len(coefficients),) * 2)
-        return RungModel(nodes, names, np.zeros(len(names)), np.ones(len(names)), coefficients, none, 0.5)
+        return RungModel(nodes, np.zeros(len(FEATURES)), np.ones(len(FEATURES)), coefficients, none, 0.5)
 
-    rungs = tuple(rung(k, nodes) for k, nodes in enumerate((0, *RUNGS)))
-    return Screen(THRESHOLD, ALPHA, "cp", 0.9, rungs, 64, 8, 0.3, 0.9)
-
-
-def synthetic_signals(n: int, rng: np.random.Generator) -> np.ndarray[tuple[int, int], np.dtype[np.float64]]:
-    """[n, len(SIGNALS)] signals of positions that are not on any board."""
-    signals = rng.normal(0, 0.3, (n, len(SIGNALS)))
-    signals[:, COLUMN["q"]] = rng.uniform(-0.8, 0.8, n)
-    signals[:, COLUMN["pieces"]] = rng.integers(4, 33, n)
-    signals[:, COLUMN["ply"]] = rng.integers(8, 160, n)
-    signals[:, COLUMN["check"]] = rng.random(n) < 0.1
-    for name, chance in (("before", 0.1), ("after", 0.2), ("search", 1.0)):
-        signals[rng.random(n) < chance, COLUMN[name]] = np.nan
-    return signals
+    return Screen(THRESHOLD, ALPHA, "cp", 0.9, tuple(map(rung, RUNGS)), 64, 8, 0.3, 0.9)
 
 
 def latent_walk(n: int, seed: int) -> Calibration:
     """Positions whose values of the rungs are a walk that ends at the whole search's: heavy tails about the net's."""
     rng = np.random.default_rng(seed)
-    signals = synthetic_signals(n, rng)
-    whole = np.clip(signals[:, COLUMN["q"]] + 0.2 * rng.standard_t(3, n), -0.99, 0.99)
+    net_q = rng.uniform(-0.8, 0.8, n)
+    whole = np.clip(net_q + 0.2 * rng.standard_t(3, n), -0.99, 0.99)
     steps = rng.normal(0, [0.12, 0.07], (n, 2))
     rungs = np.clip(whole[:, None] + np.cumsum(steps[:, ::-1], 1)[:, ::-1], -0.99, 0.99)
-    best = rng.integers(1, 4, (n, 2))
-    return Calibration(RUNGS, NODES, signals, np.concatenate([rungs, whole[:, None]], 1), best, np.ones(n))
+    net_best, best = rng.integers(1, 4, n), rng.integers(1, 4, (n, 2))
+    return Calibration(RUNGS, NODES, net_q, net_best, np.concatenate([rungs, whole[:, None]], 1), best, np.ones(n))

@@ -105,7 +105,6 @@ def _write_row(connection: sqlite3.Connection, number: int, row: Row) -> None:
         values = (net, number, q, row.run)
         connection.execute("INSERT INTO net_values VALUES (?, ?, ?, .3, .4, .3, 100, .4, 1.5, NULL, ?)", values)
         connection.execute("INSERT INTO priors VALUES (?, ?, 100, 0.4, 1)", (net, number))
-        connection.execute("INSERT INTO signals VALUES (?, ?, ?, NULL, NULL, NULL, 0)", (net, number, q))
     for oracle, (state, cp, nodes) in row.deep.items():
         if state == "full":
             connection.execute(

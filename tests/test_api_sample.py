@@ -45,7 +45,7 @@ def test_it_has_what_figures_report_and_notebooks_read(sql: sqlite3.Connection) 
     assert count(sql, "positions") == 1500
     assert [row[0] for row in sql.execute("SELECT DISTINCT source FROM games")] == ["data/games.pgn.zst"]
     assert {row[0] for row in sql.execute("SELECT name FROM nets")} == {"maia-1900", "maia-1100", "meangirl-8"}
-    for table in ("screens", "alpha_fits", "priors", "signals"):
+    for table in ("screens", "alpha_fits", "priors"):
         assert count(sql, table) > 0, table
     assert count(sql, "screened WHERE cut_at IS NOT NULL AND searched") > 100  # audited
     assert count(sql, "screened WHERE NOT searched") > 500

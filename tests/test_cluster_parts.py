@@ -104,9 +104,7 @@ class Poisoned:
             for part in chunk.jobs:
                 batch = part.payload.batch
                 values = KeyNet().evaluate(batch)
-                answer = (
-                    key_priors(batch) if job.priors else NetAnswer(values, values.q.astype(np.float64)[:, None], {})
-                )
+                answer = key_priors(batch) if job.priors else NetAnswer(values, {})
                 part.future.set_result(answer)  # raises where a part is done twice
         return whole.future
 
@@ -132,7 +130,7 @@ def test_a_batch_for_the_net_is_cut_down_to_the_positions_that_kill(size: int, p
     workers = Poisoned({int(batch.key[row]) for row in bad})
     net = ClusterNet(cast(Dispatcher, workers), "fen_only")
     events: Events = SimpleQueue()
-    line = net_line(net, events, 0)
+    line = net_line(net, events)
     with line:
         line.submit(np.arange(size) + 100, batch)
     found = events.get_nowait()
@@ -141,8 +139,6 @@ def test_a_batch_for_the_net_is_cut_down_to_the_positions_that_kill(size: int, p
     assert found.ids.tolist() == [100 + row for row in good]
     assert found.batch.key.tolist() == batch.key[good].tolist()
     np.testing.assert_array_equal(found.values.q, KeyNet().evaluate(batch).q[good])
-    if good:
-        np.testing.assert_array_equal(found.signals, found.values.q[:, None])
     assert sorted(found.failed) == [100 + row for row in bad]
     assert all(why.startswith("its worker was lost") and attempts >= 2 for why, attempts in found.failed.values())
     assert workers.killed <= len(bad) * (2 + np.ceil(np.log2(max(size, 2))))

@@ -22,7 +22,6 @@ KEPT = [
     ("deep_values", "nodes = 200, depth = 6", "nodes = 200, depth = 5"),
     ("net_values", "run_id = 3, best_move = 100", "run_id = 1, best_move = NULL"),
     ("net_values", "run_id = 1, q = 0.1", "run_id = 2, q = 0.2"),
-    ("signals", "search = 0.1, before = 0.9", "search = NULL, before = 0.1"),
     ("failures", "run_id = 3, attempts = 4", "run_id = 1, attempts = 3"),
     ("alpha_fits", "n = 900, fitted = '2025'", "n = 400, fitted = '2026'"),
     ("alpha_fits", "n = 400, fitted = '2026'", "n = 400, fitted = '2025'"),

@@ -34,7 +34,7 @@ class FarKeyNet(KeyNet):
         self._fails = fails
         self.asked: list[int] = []
 
-    def answer(self, batch: PositionBatch, search: int | None) -> Future[Answer]:
+    def answer(self, batch: PositionBatch) -> Future[Answer]:
         self.asked += batch.key.tolist()
         failed = {} if self._fails is None else {
             row: ("its worker was lost", 9)
@@ -43,7 +43,7 @@ class FarKeyNet(KeyNet):
         }  # fmt: skip
         kept: NDArray[np.int64] = np.array([row for row in range(len(batch)) if row not in failed], np.int64)
         future: Future[Answer] = Future()
-        future.set_result((self.evaluate(batch.take(kept)), None, failed))
+        future.set_result((self.evaluate(batch.take(kept)), failed))
         return future
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import sqlite3
 from dataclasses import astuple, dataclass, replace
@@ -55,7 +56,7 @@ def fix(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(
         ladder,
         "fit_screen",
-        lambda data, threshold, recall, alpha, q_from, prior: replace(
+        lambda data, threshold, recall, alpha, q_from: replace(
             fixed_screen(), threshold=threshold, recall=recall, alpha=alpha
         ),
     )
@@ -294,10 +295,6 @@ def vr(*arguments: str | Path) -> Result:
         (("--screen", "0,100"), "--screen 0,100: give ascending numbers of nodes"),
         (("--screen", "some"), "--screen some: give auto, off, or nodes of the rungs"),
         (("--screen", "5000,"), "--screen 5000,: give auto, off, or nodes of the rungs"),
-        (("--screen-search", "1"), "--screen-search 1: one node is the net's own value"),
-        (("--screen-search", "-5"), "--screen-search -5: one node is"),
-        (("--screen-search", "5,gpu"), "--screen-search 5,gpu: give nodes, or nodes and a device: 50,openvino"),
-        (("--screen-search", "some"), "--screen-search some: give nodes, or nodes and a device: 50,openvino"),
     ],
 )
 def test_what_makes_no_sense_is_refused_before_anything_is_made(db: Path, given: tuple[str, ...], message: str) -> None:
@@ -307,14 +304,11 @@ def test_what_makes_no_sense_is_refused_before_anything_is_made(db: Path, given:
 
 
 def test_off_needs_nothing_and_auto_is_the_default() -> None:
-    assert parse_screen("off", 0.98, 0.02, None) is None
-    chosen = parse_screen("auto", 0.98, 0.02, None)
+    assert parse_screen("off", 0.98, 0.02) is None
+    chosen = parse_screen("auto", 0.98, 0.02)
     assert chosen is not None
     assert chosen.rungs is None
-    assert parse_screen("5,10", 0.9, 0.1, 0) == ladder_options(rungs=(5, 10), audit=0.1)
-    fast = parse_screen("auto", 0.98, 0.02, "50,openvino")
-    assert fast is not None
-    assert (fast.search, fast.search_device) == (50, "openvino")
+    assert parse_screen("5,10", 0.9, 0.1) == ladder_options(rungs=(5, 10), audit=0.1)
 
 
 @pytest.fixture
@@ -343,7 +337,8 @@ def test_a_real_run_is_screened_and_vr_stats_says_so(db: Path, net: Path, stockf
     words = ("--db", db, "--net", net, "--deep", "stockfish:nodes=4000", "--positions", "150", "--seed", "3")
     done = vr("mine", ARCHIVE, *words, "--threshold", "0.3", "--recall", "0.8")
     assert done.exception is None, done.stderr
-    assert "screening: fitted on 64 positions searched in full" in done.stderr
+    assert "screening: begins with the package's own positions; expected: 1/" in done.stderr
+    assert re.search(r"screening: fitted on \d+ positions searched in full \(\d+ candidates at 0.3", done.stderr)
     said = vr("stats", "--db", db, "--threshold", "0.3").stdout
     assert "screening of 150 positions" in said
     scored = json.loads(vr("stats", "--db", db, "--threshold", "0.3", "--json").stdout)["scored"]

@@ -16,7 +16,6 @@ from valuerepair.archives import ReadReport, SampleOptions, sample
 from valuerepair.candidates.labelling import open_stored
 from valuerepair.cli import cli
 from valuerepair.deep.mcts_oracle import identity_of
-from valuerepair.deep.signals import COLUMN, SignalReader
 from valuerepair.doctor import examine
 from valuerepair.errors import ValueRepairError
 from valuerepair.mcts.net_evaluator import NetEvaluator
@@ -149,26 +148,6 @@ def test_a_stores_net_is_opened_as_its_values_were_computed(variant: str, maia_f
         oracle = identity_of(net, SearchParams(), 100)
         assert oracle.options == options
         assert oracle.digest != replace(oracle, options={}).digest
-
-
-@openvino_here
-def test_only_the_small_search_of_screening_is_of_less_precision(maia_file: str, games: PositionBatch) -> None:
-    """Values that are kept stay those of float32, to the bit; the signal `search` moves a little."""
-    bf16_here()
-    some, column = games.take(np.arange(48)), COLUMN["search"]
-    with open_net(maia_file, device="cpu", threads=2, batch=16) as net:
-        values = net.evaluate(some)
-        plain = SignalReader(net, 20).read(some, values)
-        net.search_on("openvino")
-        assert net.searching.identity.variant == "-bf16"
-        assert np.array_equal(net.evaluate(some).q, values.q)
-        fast = SignalReader(net, 20).read(some, values)
-        assert net.identity.variant == ""
-    others = np.arange(plain.shape[1]) != column
-    assert np.array_equal(plain[:, others], fast[:, others], equal_nan=True)
-    moved = np.abs(plain[:, column] - fast[:, column])
-    assert moved.any()
-    assert np.median(moved) < 0.02
 
 
 @openvino_here

@@ -24,7 +24,7 @@ from valuerepair.views import figures, report
 SAMPLE = Path(__file__).parents[1] / "data" / "sample.db"
 THRESHOLD = 0.35
 # Tables of a row a position, or more.
-LARGE = frozenset({"positions", "net_values", "deep_values", "screened", "signals", "priors", "failures", "games"})
+LARGE = frozenset({"positions", "net_values", "deep_values", "screened", "priors", "failures", "games"})
 # A walk over a whole table that is the question itself: its rows are all asked for, in the order of its key.
 WHOLE = {
     "positions": (columns.POSITION_ROWS, "count(*) FROM positions", "FROM positions p JOIN games g"),

@@ -265,7 +265,7 @@ def test_stores_from_before_the_ladder_go_on(made: Path, tmp_path: Path, version
         before = opened.frame(alpha=200.0)
     connection = sqlite3.connect(path)
     for table in reversed(re.findall(r"CREATE TABLE (\w+)", "".join(schema.MIGRATIONS[version:]))):
-        connection.execute(f"DROP TABLE {table}")
+        connection.execute(f"DROP TABLE IF EXISTS {table}")
     for index in re.findall(r"CREATE INDEX (\w+) ON positions", "".join(schema.MIGRATIONS[version:])):
         connection.execute(f"DROP INDEX {index}")
     connection.execute(f"PRAGMA user_version = {version}")

@@ -91,7 +91,6 @@ CORRUPTIONS = [
     (f"UPDATE net_values SET best_move = -5 WHERE net_id = 1 AND position_id = {ONE}", "net values: the best move", ""),
     (f"UPDATE net_values SET best_move = 99999 WHERE position_id = {ONE}", "net values: the best move", ""),
     ("UPDATE priors SET move = 65 WHERE rank = 1", "priors: the moves", "b1b1"),
-    (f"UPDATE signals SET search = -1.5 WHERE position_id = {ONE}", "signals", "position"),
     (f"UPDATE deep_values SET l = NULL WHERE {FIRST}", "deep values: W + D + L is", "not all"),
     (f"UPDATE deep_values SET seldepth = -1 WHERE {FIRST}", "deep values: a score", "stage full"),
     ("UPDATE deep_values SET stage = '25x' WHERE stage = '250'", "deep values: a score", "stage 25x"),

@@ -16,7 +16,6 @@ from tests.figure_parts import line, margins
 from tests.plotted_store import draw, frame_of, hajek
 from valuerepair.cli import cli
 from valuerepair.deep.screen_fit import CurvePoint
-from valuerepair.errors import ValueRepairError
 from valuerepair.views import figures, ladder, style
 
 
@@ -37,11 +36,11 @@ def test_survival(db: Path, frame: pd.DataFrame) -> None:
     connection.close()
     joined = passages.merge(frame, on="position_id").assign(cut=lambda t: t["cut_at"].fillna(np.inf))
     off = joined["disagreement"].abs() >= THRESHOLD
-    rungs = [0, 10, 100]
+    rungs = [10, 100]
     mass = survived = 0.0
     for gid, members in (("candidates", joined[off]), ("others", joined[~off])):
         x, y = line(figure, gid)
-        assert x.tolist() == [0, 1, 2, 3]
+        assert x.tolist() == [0, 1, 2]
         np.testing.assert_allclose(y, [1, *(hajek(members["cut"] > rung, members["weight"]) for rung in rungs)])
         np.testing.assert_allclose(line(plain, gid)[1], [1, *((members["cut"] > rung).mean() for rung in rungs)])
         mass, survived = mass + members["weight"].sum(), survived + y[-1] * members["weight"].sum()
@@ -67,23 +66,6 @@ def test_numbers_of_recall_do_not_cover_one_another() -> None:
     assert axes.texts[0].get_text().startswith("0.8 to ")
     assert axes.texts[-1].get_text().endswith("0.99")
     assert not any(a.overlaps(b) for i, a in enumerate(boxes) for b in boxes[:i])
-
-
-@pytest.mark.parametrize("terminal", [True, False])
-def test_on_a_terminal_cross_validation_says_that_it_takes_long(
-    db: Path, terminal: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    from valuerepair.views import screen_table
-
-    def stop(*_: object) -> None:
-        raise ValueRepairError("said before the work")
-
-    monkeypatch.setattr(screen_table, "fit_screen", stop)
-    monkeypatch.setattr("sys.stderr.isatty", lambda: terminal)
-    with caplog.at_level("INFO", "valuerepair"), pytest.raises(ValueRepairError, match="said before"):
-        figures.draw("recall", db, alpha=200.0, threshold=THRESHOLD)
-    [record] = [record for record in caplog.records if "cross-validating" in record.getMessage()]
-    assert record.levelname == ("WARNING" if terminal else "INFO")
 
 
 def test_recall_is_that_of_vr_fit_screen_and_vr_stats(db: Path) -> None:

@@ -18,9 +18,10 @@ import sqlite3
 import tempfile
 from collections.abc import Sequence
 from concurrent.futures import Future
-from contextlib import closing
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import NamedTuple
+from unittest.mock import patch
 
 import numpy as np
 from numpy.typing import NDArray
@@ -57,10 +58,10 @@ class KeptOracle:
                 FROM deep_values v JOIN positions p ON p.id = v.position_id WHERE v.oracle_id = ?
             """
             self.results: dict[tuple[int, int], DeepResult] = {}
-            for key, stage, cp, mate, w, d, l, q, spent, move in store.connection.execute(query, (number,)):
+            for key, stage, cp, mate, *wdl, q, spent, move in store.connection.execute(query, (number,)):
                 at = json.loads(limits)["nodes"] if stage == FULL else int(stage)
-                wdl = None if w is None else (w, d, l)
-                self.results[key % 2**64, at] = DeepResult(cp, mate, wdl, q, nodes=spent, best_move=move)
+                shares = None if wdl[0] is None else (wdl[0], wdl[1], wdl[2])
+                self.results[key % 2**64, at] = DeepResult(cp, mate, shares, q, nodes=spent, best_move=move)
 
     def climb(self, position: Position, rungs: Sequence[int], go_on: GoOn) -> Future[ClimbOutcome]:
         """The climb, at once."""
@@ -177,20 +178,28 @@ def main() -> None:
     parser.add_argument("--nodes", type=int, help="of a whole search; the store has it as a rung  [default: its own]")
     parser.add_argument("--recall", type=float, nargs="+", default=[0.98])
     parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--without-package", action="store_true", help="as for an oracle that the package does not know")
+    parser.add_argument(
+        "--without-package", action="store_true", help="as for an oracle that the package does not know"
+    )
     given = parser.parse_args()
-    if given.without_package:
-        ladders.package_calibration = lambda *_: None  # type: ignore[assignment]  # what is measured without it
-        ladders.SEARCHED_ALIKE = ()
+    with ExitStack() as patched:
+        if given.without_package:
+            patched.enter_context(patch.object(ladders, "package_calibration", lambda *_: None))
+            patched.enter_context(patch.object(ladders, "SEARCHED_ALIKE", ()))
+        print_table(given.stores, given.nodes, given.recall, given.seeds)
+
+
+def print_table(stores: Sequence[Path], nodes: int | None, recalls: Sequence[float], seeds: int) -> None:
+    """A line for each store, alpha and wanted recall."""
     print("| positions | alpha | wanted | candidates | got, each run | got, mean | by itself | nodes |")
     print("|---|---|---|---|---|---|---|---|", flush=True)
     with tempfile.TemporaryDirectory() as name:
-        for path in given.stores:
-            oracle = KeptOracle(path, given.nodes)
-            copies = [emptied(path, Path(name), seed) for seed in range(given.seeds)]
+        for path in stores:
+            oracle = KeptOracle(path, nodes)
+            copies = [emptied(path, Path(name), seed) for seed in range(seeds)]
             fitted = fitted_alpha(copies[0], oracle)
             for alpha in dict.fromkeys((values.DEFAULT_ALPHA, fitted)):
-                for recall in given.recall:
+                for recall in recalls:
                     runs = []
                     for seed, copy in enumerate(copies):
                         again = Path(name) / "again.db"

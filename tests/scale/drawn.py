@@ -14,7 +14,7 @@ from valuerepair.nets import NetValues
 from valuerepair.positions import PositionBatch, decode_move, decode_moves
 from valuerepair.store import Store
 from valuerepair.store.rows import FULL, Run
-from valuerepair.store.screening import Passage, add_passage, add_signals
+from valuerepair.store.screening import Passage, add_passage
 
 Floats = NDArray[np.float64]
 
@@ -102,16 +102,11 @@ def continuations(batch: PositionBatch, plies: int) -> list[tuple[str, ...]]:
 def save_searches(
     store: Store, which: tuple[int, int, int], ids: NDArray[np.int64], drawn: Drawn, run: Run, dice: np.random.Generator
 ) -> None:
-    """Keeps whole searches, and of positions that went up the ladder the rungs, the signals and what became of them.
+    """Keeps whole searches, and of positions that went up the ladder the rungs and what became of them.
 
     `which`: the numbers of the net, the oracle and the screen.
     """
     net_id, oracle_id, screen_id = which
-    climbing = np.flatnonzero(drawn.screened)
-    if len(climbing):
-        signals = dice.uniform(-1, 1, (len(climbing), 5))
-        signals[:, 4] = signals[:, 4] > 0.8
-        add_signals(store, net_id, ids[climbing], signals)
     for i, number in enumerate(ids.tolist()):
         if not drawn.cut[i]:
             store.add_deep(number, oracle_id, drawn.result(i, NODES), run, FULL)

@@ -52,7 +52,8 @@ def features(net_q: Floats, net_best: Moves, q: Floats, best: Moves, threshold: 
     first = q.shape[1] == 1
     before, move = (net_q, best[:, -1]) if first else (q[:, -2], best[:, -2])
     columns = _columns(net_q, q[:, -1], before, best[:, -1] != move, best[:, -1] != net_best, threshold)
-    return np.array(np.broadcast_arrays(*columns), np.float64).T
+    found: Floats = np.array(np.broadcast_arrays(*columns), np.float64).T
+    return found
 
 
 def _columns(net_q: Any, now: Any, before: Any, new_best: Any, other: Any, threshold: Any) -> tuple[Any, ...]:
