@@ -1,0 +1,85 @@
+"""What mining costs the process that drives it: processor time a position, and how long its engines wait for it.
+
+    python -m tests.parity.driver_cost [--positions 5000] [--engines 64] [--ms 1 10 100]
+
+Net and engines are stand-ins that cost next to nothing: an engine sleeps for so many milliseconds at each rung and
+gives a value that follows from the position. Everything else is real: sampling the archive of data/, the ladder with its
+fits, the store. `idle` is the share of the engines' time, from the first search to the last, in which they had none.
+"""
+
+from __future__ import annotations
+
+import argparse
+import resource
+import tempfile
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from tests.climbing_doubles import NODES, ClimbingOracle, ShiftedNet, rung_result
+from valuerepair.archives import SampleOptions
+from valuerepair.deep import DeepResult
+from valuerepair.deep.oracle import Climb, ClimbOutcome, GoOn
+from valuerepair.mining import MineOptions, mine
+from valuerepair.mining.options import ScreenOptions
+from valuerepair.positions import Position
+from valuerepair.store import Store
+
+ARCHIVE = Path(__file__).parents[2] / "data" / "games.pgn.zst"
+
+
+class SleepingEngines(ClimbingOracle):
+    """Engines that take `seconds` for a rung; `busy` is what all of them were at work together."""
+
+    def __init__(self, workers: int, seconds: float) -> None:
+        super().__init__(workers, fails=False)
+        self.identity = replace(self.identity, kind="stockfish")
+        self._seconds, self._lock = seconds, threading.Lock()
+        self.busy, self.begun, self.ended = 0.0, float("inf"), 0.0
+
+    def _climb(self, position: Position, rungs: Sequence[int], go_on: GoOn) -> ClimbOutcome:
+        begun, slept = time.perf_counter(), 0.0
+        results: list[DeepResult] = []
+        for nodes in (*rungs, NODES):
+            at = time.perf_counter()
+            time.sleep(self._seconds)
+            slept += time.perf_counter() - at
+            results.append(rung_result(position, nodes))
+            if nodes == NODES or not go_on(results):
+                break
+        with self._lock:
+            self.busy, self.begun, self.ended = self.busy + slept, min(self.begun, begun), time.perf_counter()
+        return Climb(tuple(results), whole=nodes == NODES)
+
+
+def measure(positions: int, engines: int, seconds: float) -> tuple[float, float, float]:
+    """Processor time a position (s), the share of the engines' time that they were idle, and positions a second."""
+    options = MineOptions(SampleOptions(positions=positions, per_game=None), threshold=0.5, screen=ScreenOptions())
+    with tempfile.TemporaryDirectory() as folder, Store.open(Path(folder) / "a.db", create=True) as store:
+        oracle = SleepingEngines(engines, seconds)
+        before = resource.getrusage(resource.RUSAGE_SELF)
+        summary = mine([str(ARCHIVE)], options, store, ShiftedNet(), oracle)
+        after = resource.getrusage(resource.RUSAGE_SELF)
+        oracle.close()
+    spent = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    wall = oracle.ended - oracle.begun
+    return spent / summary.sampled, 1 - oracle.busy / (engines * wall), summary.sampled / wall
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--positions", type=int, default=5000)
+    parser.add_argument("--engines", type=int, default=64)
+    parser.add_argument("--ms", type=float, nargs="+", default=[1, 10, 100])
+    given = parser.parse_args()
+    measure(200, 2, 0.001)  # compiles and imports
+    print("| ms a rung | processor ms a position | idle | positions/s |\n|---|---|---|---|")
+    for each in given.ms:
+        spent, idle, rate = measure(given.positions, given.engines, each / 1000)
+        print(f"| {each:g} | {1000 * spent:.2f} | {idle:.0%} | {rate:,.0f} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()
