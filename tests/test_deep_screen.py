@@ -274,6 +274,34 @@ def test_the_packages_positions_are_whole_and_can_be_learned_from(kind: str) -> 
     assert screen.expected_recall > 0.85
 
 
+@pytest.mark.parametrize(("kind", "nodes"), [("stockfish", 1_000_000), ("stockfish", 50_000), ("mcts", 200)])
+@pytest.mark.parametrize("wanted", [0.9, 0.98])
+def test_a_ladder_keeps_of_positions_that_it_has_not_seen_what_was_wanted(kind: str, nodes: int, wanted: float) -> None:
+    """Real searches: learned on one half of the package's positions, tried on the other, both ways, at two alphas."""
+    kept, candidates, spent = 0, 0, []
+    for alpha in (170.0, 430.0):
+        data = package_calibration(kind, nodes, rungs_of(nodes), alpha, "cp")
+        assert data is not None
+        half = np.arange(len(data)) % 2 == 0
+        for seen in (half, ~half):
+            screen = fit_screen(data.take(seen), 0.55, wanted, alpha, "cp")
+            unseen = data.take(~seen)
+            for i in range(len(unseen)):
+                judged = (unseen.net_q[i], int(unseen.net_best[i]), unseen.q[i].tolist(), unseen.best[i].tolist())
+                left = next((k for k in range(1, 1 + len(unseen.rungs)) if cuts(screen, k, *judged)), None)
+                spent.append(nodes if left is None else unseen.rungs[left - 1])
+                if unseen.disagreement[i] >= 0.55:
+                    candidates, kept = candidates + 1, kept + (left is None)
+    assert candidates >= 20
+    assert kept / candidates >= wanted - 1.64 * np.sqrt(wanted * (1 - wanted) / candidates)
+    assert np.mean(spent) < 0.6 * nodes
+
+
+def cuts(screen: Screen, k: int, net_q: float, net_best: int, q: list[float], best: list[int]) -> bool:
+    """Whether a position leaves the ladder after k rungs."""
+    return judge(screen, k, net_q, net_best, q[max(0, k - 2) : k], best[max(0, k - 2) : k]).cut_at is not None
+
+
 def test_of_the_packages_positions_the_nearest_searches_are_taken() -> None:
     found = package_positions("stockfish")
     at = {int(nodes): k for k, nodes in enumerate(found.nodes)}

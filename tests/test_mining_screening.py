@@ -18,6 +18,7 @@ from tests.climbing_doubles import (
     ALPHA,
     FAILS_EVERY,
     NODES,
+    RUNGS,
     THRESHOLD,
     ClimbingOracle,
     climb_by_key,
@@ -125,6 +126,16 @@ def test_every_position_is_scored_or_cut_or_has_failed(whole: Climbed) -> None:
     assert any(line.startswith("screening: fitted on 6") for line in said)
     assert any(f"{summary.cut} cut by screening" in line for line in summary.lines())
     assert any(line.startswith("screening: 1/") and "recall" in line for line in summary.lines())
+    # Nothing leaves before it was searched, nor where the last search is over the threshold.
+    connection = sqlite3.connect(db)
+    query = """
+        SELECT s.cut_at, p.key, v.cp FROM screened s JOIN positions p ON p.id = s.position_id
+        LEFT JOIN deep_values v ON v.position_id = p.id AND v.stage = s.cut_at WHERE s.cut_at IS NOT NULL
+    """
+    left = connection.execute(query).fetchall()
+    connection.close()
+    assert {at for at, _, _ in left} <= set(RUNGS)
+    assert all(abs(q_of_net(key % 2**64) - np.tanh(cp / (2 * ALPHA))) < THRESHOLD for _, key, cp in left)
     # Most of what it found is all there is.
     sampled = keys(db, "screened")
     true = {key for key in sampled if abs(q_of_net(key) - true_q(key)) >= THRESHOLD + 0.01}

@@ -3,8 +3,8 @@
     python -m tests.parity.driver_cost [--positions 5000] [--engines 64] [--ms 1 10 100]
 
 Net and engines are stand-ins that cost next to nothing: an engine sleeps for so many milliseconds at each rung and
-gives a value that follows from the position. Everything else is real: sampling the archive of data/, the ladder with its
-fits, the store. `idle` is the share of the engines' time, from the first search to the last, in which they had none.
+gives a value that follows from the position. Everything else is real: sampling the archive of data/, the ladder with
+its fits, the store. `idle` is the share of the engines' time, from the first search to the last, in which they had none.
 """
 
 from __future__ import annotations

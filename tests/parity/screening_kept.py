@@ -19,6 +19,7 @@ import tempfile
 from collections.abc import Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack, closing
+from functools import reduce
 from pathlib import Path
 from typing import NamedTuple
 from unittest.mock import patch
@@ -30,15 +31,18 @@ from valuerepair import values
 from valuerepair.archives import SampleOptions
 from valuerepair.deep import DeepOutcome, DeepResult, OracleIdentity
 from valuerepair.deep.oracle import Climb, ClimbOutcome, GoOn
+from valuerepair.deep.screen import FEATURES, rungs_of
+from valuerepair.deep.screen_fit import Calibration, curve, joined
 from valuerepair.mining import MineOptions
 from valuerepair.mining import screening as ladders
 from valuerepair.mining.options import ScreenOptions
 from valuerepair.mining.screening import Ladder
-from valuerepair.positions import Position
+from valuerepair.positions import Position, encode_move
 from valuerepair.store import Store
 from valuerepair.store.rows import FULL, RunRecord
 
 THRESHOLD = 0.55
+ALPHAS = (170, 430)  # the default, and about what is fitted to maia-1900 and Stockfish
 
 
 class KeptOracle:
@@ -181,12 +185,45 @@ def main() -> None:
     parser.add_argument(
         "--without-package", action="store_true", help="as for an oracle that the package does not know"
     )
+    parser.add_argument("--features", action="store_true", help="instead, what each kind of feature brings")
     given = parser.parse_args()
+    if given.features:
+        print_features(given.stores, given.nodes)
+        return
     with ExitStack() as patched:
         if given.without_package:
             patched.enter_context(patch.object(ladders, "package_calibration", lambda *_: None))
             patched.enter_context(patch.object(ladders, "SEARCHED_ALIKE", ()))
         print_table(given.stores, given.nodes, given.recall, given.seeds)
+
+
+def print_features(stores: Sequence[Path], nodes: int | None) -> None:
+    """Nodes and recall without each kind of feature, cross-validated on all positions of the stores together."""
+    print(f"| without | {' | '.join(f'alpha {alpha}' for alpha in ALPHAS)} |\n|---|{'---|' * len(ALPHAS)}", flush=True)
+    kinds = {"nothing": (), "margins in log odds": FEATURES[1:5], "change": FEATURES[5:7], "slope": FEATURES[7:8]}
+    for name, without in {**kinds, "best moves": FEATURES[8:]}.items():
+        cells = []
+        for alpha in ALPHAS:
+            whole = [calibration(KeptOracle(path, nodes), path, alpha) for path in stores]
+            (point,) = curve(reduce(joined, whole), None, THRESHOLD, [0.97], without)
+            cells.append(f"1/{1 / point.share:.1f}, {point.found} of {point.positives}")
+        print(f"| {name} | {' | '.join(cells)} |", flush=True)
+
+
+def calibration(oracle: KeptOracle, path: Path, alpha: float) -> Calibration:
+    """All positions of a store that went up the rungs of this oracle."""
+    rungs = rungs_of(oracle.whole)
+    with Store.open(path) as store:
+        rows = store.connection.execute(
+            "SELECT p.key, n.q, n.best_move FROM positions p JOIN net_values n ON n.position_id = p.id AND n.net_id = 1"
+        ).fetchall()
+    climbs = [[oracle.results.get((key % 2**64, at)) for at in (*rungs, oracle.whole)] for key, _, _ in rows]
+    known = [i for i, climb in enumerate(climbs) if None not in climb]
+    whole = [[result for result in climbs[i] if result is not None] for i in known]
+    q = np.array([ladders.q_of(climb, alpha, "cp") for climb in whole])
+    best = np.array([[encode_move(result.best_move or "") for result in climb[:-1]] for climb in whole])
+    net_q, net_best = np.array([rows[i][1] for i in known]), np.array([rows[i][2] for i in known])
+    return Calibration(rungs, oracle.whole, net_q, net_best, q, best, np.ones(len(known)))
 
 
 def print_table(stores: Sequence[Path], nodes: int | None, recalls: Sequence[float], seeds: int) -> None:
