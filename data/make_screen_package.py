@@ -4,7 +4,7 @@ The stores have positions that were searched in full by way of many rungs, nothi
 
     vr mine ARCHIVE --audit 1 --screen \
         250,500,1000,2000,2500,4000,5000,10000,20000,25000,40000,50000,100000,200000,500000
-    vr mine ARCHIVE --audit 1 --deep mcts:nodes=1000 --screen 2,4,5,8,10,20,25,40,50,80,100,200,400,500
+    vr mine ARCHIVE --audit 1 --deep mcts:nodes=800 --screen 2,4,5,8,10,16,20,40,80,100,160,200,400
 
 Only games of even number in their archive are taken: the others are for measuring what a ladder keeps
 (python -m tests.parity.screening_kept).

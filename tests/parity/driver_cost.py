@@ -4,7 +4,7 @@
 
 Net and engines are stand-ins that cost next to nothing: an engine sleeps for so many milliseconds at each rung and
 gives a value that follows from the position. Everything else is real: sampling the archive of data/, the ladder with
-its fits, the store. `idle` is the share of the engines' time, from the first search to the last, in which they had none.
+its fits, the store. `idle` is the share of the time from the first search to the last that engines had none.
 """
 
 from __future__ import annotations

@@ -121,8 +121,8 @@ def emptied(path: Path, folder: Path, seed: int) -> Path:
     return copy
 
 
-def one_run(path: Path, oracle: KeptOracle, alpha: float, recall: float, seed: int) -> Kept:
-    """Has the ladder mine the positions of an emptied store."""
+def one_run(path: Path, oracle: KeptOracle, alpha: float, recall: float, seed: int, first: int | None) -> Kept:
+    """Has the ladder mine the positions of an emptied store, or the first so many."""
     options = MineOptions(
         SampleOptions(seed=seed), THRESHOLD, alpha, screen=ScreenOptions(recall=recall), command="screening_kept"
     )
@@ -136,7 +136,7 @@ def one_run(path: Path, oracle: KeptOracle, alpha: float, recall: float, seed: i
             "WHERE n.net_id = 1 ORDER BY p.id"
         ).fetchall()
         candidates = got = itself = count = 0
-        for number, signed, net_q, net_best in rows:
+        for number, signed, net_q, net_best in rows[:first]:
             key = signed % 2**64
             whole = oracle.results.get((key, oracle.whole))
             if whole is None or any((key, rung) not in oracle.results for rung in ladder.rungs):
@@ -168,12 +168,9 @@ def fitted_alpha(path: Path, oracle: KeptOracle) -> float:
 def row(kept: Sequence[Kept]) -> str:
     """The runs of one kind in a line of the table."""
     found: NDArray[np.float64] = np.array(kept, np.float64)
-    rate = found[:, 1] / found[:, 0]
-    each = ", ".join(f"{int(got)}" for got in found[:, 1])
-    return (
-        f"{int(found[0, 0])} | {each} | {rate.mean():.3f} ({rate.min():.3f} to {rate.max():.3f}) | "
-        f"{(found[:, 2] / found[:, 0]).mean():.3f} | 1/{1 / found[:, 3].mean():.1f}"
-    )
+    candidates, got, itself = found[:, :3].sum(0)
+    each = ", ".join(f"{run.got} of {run.candidates}" for run in kept)
+    return f"{each} | {got / candidates:.3f} | {itself / candidates:.3f} | 1/{1 / found[:, 3].mean():.1f}"
 
 
 def main() -> None:
@@ -182,6 +179,7 @@ def main() -> None:
     parser.add_argument("--nodes", type=int, help="of a whole search; the store has it as a rung  [default: its own]")
     parser.add_argument("--recall", type=float, nargs="+", default=[0.98])
     parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--first", type=int, help="only the first so many positions of each order")
     parser.add_argument(
         "--without-package", action="store_true", help="as for an oracle that the package does not know"
     )
@@ -194,7 +192,7 @@ def main() -> None:
         if given.without_package:
             patched.enter_context(patch.object(ladders, "package_calibration", lambda *_: None))
             patched.enter_context(patch.object(ladders, "SEARCHED_ALIKE", ()))
-        print_table(given.stores, given.nodes, given.recall, given.seeds)
+        print_table(given.stores, given.nodes, given.recall, given.seeds, given.first)
 
 
 def print_features(stores: Sequence[Path], nodes: int | None) -> None:
@@ -226,10 +224,11 @@ def calibration(oracle: KeptOracle, path: Path, alpha: float) -> Calibration:
     return Calibration(rungs, oracle.whole, net_q, net_best, q, best, np.ones(len(known)))
 
 
-def print_table(stores: Sequence[Path], nodes: int | None, recalls: Sequence[float], seeds: int) -> None:
+def print_table(
+    stores: Sequence[Path], nodes: int | None, recalls: Sequence[float], seeds: int, first: int | None
+) -> None:
     """A line for each store, alpha and wanted recall."""
-    print("| positions | alpha | wanted | candidates | got, each run | got, mean | by itself | nodes |")
-    print("|---|---|---|---|---|---|---|---|", flush=True)
+    print("| positions | alpha | wanted | got, each run | mean | by itself | nodes |\n|---|---|---|---|---|---|---|")
     with tempfile.TemporaryDirectory() as name:
         for path in stores:
             oracle = KeptOracle(path, nodes)
@@ -241,7 +240,7 @@ def print_table(stores: Sequence[Path], nodes: int | None, recalls: Sequence[flo
                     for seed, copy in enumerate(copies):
                         again = Path(name) / "again.db"
                         shutil.copy(copy, again)
-                        runs.append(one_run(again, oracle, alpha, recall, seed))
+                        runs.append(one_run(again, oracle, alpha, recall, seed, first))
                         again.unlink()
                     print(f"| {path.stem} | {alpha:.0f} | {recall:g} | {row(runs)} |", flush=True)
 

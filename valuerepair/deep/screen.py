@@ -35,8 +35,8 @@ _LARGEST_Q = 0.995
 
 
 def rungs_of(nodes: int) -> tuple[int, ...]:
-    """The rungs below a search of so many nodes."""
-    return tuple(sorted({rung for share in SHARES if 0 < (rung := round(share * nodes)) < nodes}))
+    """The rungs below a search of so many nodes; one of a single node would be a net's own value."""
+    return tuple(sorted({rung for share in SHARES if 1 < (rung := round(share * nodes)) < nodes}))
 
 
 def features(net_q: Floats, net_best: Moves, q: Floats, best: Moves, threshold: float | Floats) -> Floats:

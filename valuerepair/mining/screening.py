@@ -28,6 +28,7 @@ from valuerepair.mining.options import MineOptions
 from valuerepair.positions import Position, encode_move
 from valuerepair.store import Store
 from valuerepair.store import screening as rows
+from valuerepair.store.alphas import gives_q
 from valuerepair.store.rows import FULL, Run
 from valuerepair.store.screening import CalibrationRows, Passage, ScreenFacts
 
@@ -127,6 +128,7 @@ class Ladder:
         self._options, self._chosen, self._run, self._say = options, options.screen, run, say
         self._nodes = oracle.identity.limits["nodes"]
         self.rungs = self._chosen.rungs or rungs_of(self._nodes)
+        self._own_q = gives_q(oracle.identity.kind, oracle.identity.options)
         self._alike = oracle.identity.kind in SEARCHED_ALIKE and options.q_from == "cp"
         self._ascents: dict[int, _Ascent] = {}
         self._cut_by: dict[int, int] = {}  # by other ladders' screens: these positions are judged again
@@ -266,7 +268,7 @@ class Ladder:
         if text not in self._own:
             facts = ScreenFacts(0, options.threshold, alpha, given, options.q_from, self._chosen.recall, text, "")
             self._own[text] = rows.add_screen(self._store, self._net_id, self._oracle_id, facts)
-            self._say(f"screening: {fit_line(screen)}")
+            self._say(f"screening: {fit_line(screen, own_q=self._own_q)}")
         return screen, self._own[text]
 
     def _alpha(self, found: CalibrationRows) -> float:
@@ -278,16 +280,16 @@ class Ladder:
         return values.auto_alpha(found.net_q, cp, 1 / found.probability).value
 
 
-def fit_line(screen: Screen) -> str:
-    """What a fit says of itself."""
+def fit_line(screen: Screen, *, own_q: bool) -> str:
+    """What a fit says of itself; with `own_q` alpha plays no part."""
     few = "; few candidates: it cuts with caution" if screen.positives < _FEW else ""
     share = f"expected: 1/{1 / screen.expected_share:.1f} of the nodes"
     if not screen.positions:
         return f"begins with the package's own positions; {share}"
     return (
         f"fitted on {screen.positions:,} positions searched in full ({screen.positives:,} candidates at "
-        f"{screen.threshold:g}, alpha {screen.alpha:.0f}); {share}"
-    ) + few
+        f"{screen.threshold:g}{'' if own_q else f', alpha {screen.alpha:.0f}'}); {share}{few}"
+    )
 
 
 def read_calibration(
