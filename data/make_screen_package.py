@@ -4,7 +4,7 @@ The stores have positions that were searched in full by way of many rungs, nothi
 
     vr mine ARCHIVE --audit 1 --screen \
         250,500,1000,2000,2500,4000,5000,10000,20000,25000,40000,50000,100000,200000,500000
-    vr mine ARCHIVE --audit 1 --deep mcts:nodes=800 --screen 2,4,5,8,10,16,20,40,80,100,160,200,400
+    vr mine ARCHIVE --audit 1 --deep mcts:nodes=400 --screen 2,4,8,10,20,40,80,100,200
 
 Only games of even number in their archive are taken: the others are for measuring what a ladder keeps
 (python -m tests.parity.screening_kept).
@@ -13,6 +13,7 @@ Only games of even number in their archive are taken: the others are for measuri
 from __future__ import annotations
 
 import sys
+from functools import reduce
 from pathlib import Path
 
 import numpy as np
@@ -49,16 +50,23 @@ def columns(path: str) -> tuple[str, dict[str, np.ndarray]]:
     }
 
 
+def together(parts: list[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
+    """The arrays of several stores as one, with the numbers of nodes that all of them have."""
+    nodes = reduce(np.intersect1d, [part["nodes"] for part in parts])
+    for part in parts:
+        common = np.isin(part["nodes"], nodes)
+        part["score"], part["best"] = part["score"][:, common], part["best"][:, common]
+    return {"nodes": nodes} | {
+        name: np.concatenate([part[name] for part in parts]) for name in ("net_q", "net_best", "score", "best")
+    }
+
+
 def main() -> None:
     parts: dict[str, list[dict[str, np.ndarray]]] = {}
     for path in sys.argv[1:]:
         kind, arrays = columns(path)
         parts.setdefault(kind, []).append(arrays)
-    joined = {
-        f"{kind}_{name}": several[0][name] if name == "nodes" else np.concatenate([each[name] for each in several])
-        for kind, several in parts.items()
-        for name in several[0]
-    }
+    joined = {f"{kind}_{name}": array for kind, several in parts.items() for name, array in together(several).items()}
     np.savez_compressed(TARGET, **joined)
     told = ", ".join(f"{kind} {len(joined[f'{kind}_net_q']):,}" for kind in parts)
     print(f"{TARGET.name}: {told} positions, {TARGET.stat().st_size:,} bytes")

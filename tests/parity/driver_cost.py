@@ -20,10 +20,11 @@ from pathlib import Path
 
 from tests.climbing_doubles import NODES, ClimbingOracle, ShiftedNet, rung_result
 from valuerepair.archives import SampleOptions
-from valuerepair.deep import DeepResult
+from valuerepair.deep import DeepResult, open_oracle
 from valuerepair.deep.oracle import Climb, ClimbOutcome, GoOn
 from valuerepair.mining import MineOptions, mine
 from valuerepair.mining.options import ScreenOptions
+from valuerepair.nets import open_net
 from valuerepair.positions import Position
 from valuerepair.store import Store
 
@@ -73,12 +74,32 @@ def main() -> None:
     parser.add_argument("--positions", type=int, default=5000)
     parser.add_argument("--engines", type=int, default=64)
     parser.add_argument("--ms", type=float, nargs="+", default=[1, 10, 100])
+    parser.add_argument("--stockfish", type=int, metavar="NODES", help="also with maia-1900 and Stockfish")
     given = parser.parse_args()
     measure(200, 2, 0.001)  # compiles and imports
     print("| ms a rung | processor ms a position | idle | positions/s |\n|---|---|---|---|")
     for each in given.ms:
         spent, idle, rate = measure(given.positions, given.engines, each / 1000)
         print(f"| {each:g} | {1000 * spent:.2f} | {idle:.0%} | {rate:,.0f} |", flush=True)
+    if given.stockfish:
+        few, many = (with_stockfish(each, given.stockfish) for each in (given.positions // 4, given.positions))
+        spent = 1000 * (many - few) / (given.positions - given.positions // 4)
+        print(f"\nmaia-1900 and Stockfish at {given.stockfish:,} nodes: {spent:.2f} ms a position, the net's included")
+
+
+def with_stockfish(positions: int, nodes: int) -> float:
+    """Processor time of the driver, in seconds, with the real net and engines, which are other processes."""
+    options = MineOptions(SampleOptions(positions=positions, per_game=None), screen=ScreenOptions())
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        Store.open(Path(folder) / "a.db", create=True) as store,
+        open_net(None, device="cpu") as net,
+        open_oracle(f"stockfish:nodes={nodes}", net_path=None) as oracle,
+    ):
+        before = resource.getrusage(resource.RUSAGE_SELF)
+        mine([str(ARCHIVE)], options, store, net, oracle)
+        after = resource.getrusage(resource.RUSAGE_SELF)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
 if __name__ == "__main__":

@@ -159,6 +159,8 @@ def fitted_alpha(path: Path, oracle: KeptOracle) -> float:
         rows = store.connection.execute(
             "SELECT p.key, n.q FROM positions p JOIN net_values n ON n.position_id = p.id WHERE n.net_id = 1"
         ).fetchall()
+    if oracle.identity.kind == "mcts":
+        return values.DEFAULT_ALPHA
     whole = [(q, oracle.results.get((key % 2**64, oracle.whole))) for key, q in rows]
     known = [(q, result.cp) for q, result in whole if result is not None and result.cp is not None]
     net_q, cp = np.array(known, np.float64).T
