@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from typing import Any
 
 _MOVE = re.compile(r"[a-h][1-8][a-h][1-8][nbrqk]?\Z|0000\Z")
 _DIGITS = 18  # of a number at most: the store has room for no more
@@ -54,39 +55,42 @@ def parse_info(line: str) -> Info | None:
     words = iter(line.split())
     if next(words, None) != "info":
         return None
-    info = Info()
+    numbers: dict[str, int] = {}
+    found: dict[str, Any] = {}
     try:
         word = next(words, None)
         while word is not None:
-            info, word = _field(info, word, words)
+            if word in _NUMBERS:
+                numbers[word] = _whole(next(words))
+                word = next(words, None)
+            else:
+                word = _take_field(found, word, words)
     except (ValueError, StopIteration):
         return None
+    info = Info(numbers, **found)
     return info if info.numbers or info.scored else None
 
 
-def _field(info: Info, word: str, words: Iterator[str]) -> tuple[Info, str | None]:
-    """Reads the field that begins with `word`; returns the word after it."""
-    if word in _NUMBERS:
-        return replace(info, numbers={**info.numbers, word: _whole(next(words))}), next(words, None)
-    if word == "cp":
-        return replace(info, cp=_whole(next(words))), next(words, None)
-    if word == "mate":
-        return replace(info, mate=_whole(next(words))), next(words, None)
-    if word in ("lowerbound", "upperbound"):
-        return replace(info, bounded=True), next(words, None)
-    if word == "wdl":
+def _take_field(found: dict[str, Any], word: str, words: Iterator[str]) -> str | None:
+    """Takes the field that begins with `word` into `found`, by the names of `Info`; returns the word after it."""
+    if word in ("cp", "mate"):
+        found[word] = _whole(next(words))
+    elif word in ("lowerbound", "upperbound"):
+        found["bounded"] = True
+    elif word == "wdl":
         win, draw, loss = [_whole(next(words)) for _ in range(3)]
-        return replace(info, wdl=(win, draw, loss)), next(words, None)
-    if word == "pv":
+        found["wdl"] = (win, draw, loss)
+    elif word == "pv":
         moves: list[str] = []
         following = next(words, None)
         while following is not None and _MOVE.match(following):
             moves.append(following)
             following = next(words, None)
-        return replace(info, pv=tuple(moves)), following
-    if word == "string":
-        return info, None
-    return info, next(words, None)  # "score" itself, and fields we do not use
+        found["pv"] = tuple(moves)
+        return following
+    elif word == "string":
+        return None
+    return next(words, None)  # after "score" itself too, and fields we do not use
 
 
 def _whole(word: str) -> int:
