@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from pathlib import Path
 
 import valuerepair
@@ -34,7 +35,6 @@ ROOMS = (
     "api",
     "doctor",
     "selftest",
-    "bench",
     "cli",
 )
 
@@ -71,6 +71,11 @@ def test_rooms_import_only_from_rooms_above() -> None:
         allowed = set(ROOMS[: ROOMS.index(room) + 1])
         wrong += [f"{path.relative_to(ROOT)} imports {r}" for r in sorted(_imported_rooms(path) - allowed)]
     assert not wrong
+
+
+def test_the_package_imports_neither_its_tests_nor_its_benchmarks() -> None:
+    outside = re.compile(r"^\s*(from|import) (tests|benchmarks)\b", re.MULTILINE)
+    assert not [path for path in ROOT.rglob("*.py") if outside.search(path.read_text("utf-8"))]
 
 
 def test_command_files_are_short() -> None:

@@ -10,8 +10,6 @@ import pytest
 from tests.parity import perft_parity
 from tests.parity.perft_parity import Counted, Entry
 from valuerepair import board as rules
-from valuerepair.bench.board import count_leaves
-from valuerepair.bench.ratio import Comparison
 
 QUICK_LEAVES = 200_000
 
@@ -56,20 +54,6 @@ def test_a_wrong_count_is_found(threads: int) -> None:
     assert [line.split()[-1] for line in perft_parity.table(found)[1:]] == ["0", "1", "0"]
 
 
-@pytest.mark.parametrize(
-    "fen", [chess.STARTING_FEN, "r3k2r/p1ppqpb1/bn2pnp1/3PN3/1p2P3/2N2Q1p/PPPBBPPP/R3K2R w KQkq - 0 1"]
-)
-def test_python_chess_counts_the_same(fen: str) -> None:
-    """The rival of the benchmark does the same work."""
-    for depth in (1, 2):
-        assert count_leaves(chess.Board(fen), depth) == rules.perft(rules.parse_fens([fen]), depth)
-
-
 def test_perft_of_no_moves_is_one_and_of_a_mate_nothing() -> None:
     mated = rules.parse_fens(["7k/6Q1/6K1/8/8/8/8/8 b - - 0 1"])
     assert [rules.perft(mated, depth) for depth in range(4)] == [1, 0, 0, 0]
-
-
-@pytest.mark.parametrize(("floor", "met"), [(0.0, True), (90.0, True), (101.0, False)])
-def test_a_benchmark_may_also_ask_for_a_rate(floor: float, met: bool) -> None:
-    assert Comparison("x", "moves", "y", (80.0, 100.0, 120.0), (1.0, 1.0, 1.0), 50.0, floor).met is met

@@ -113,7 +113,6 @@ MISSING = {
     "match": "match nodes=1 nodes=2 --openings missing.pgn",
     "books check": "books check missing.pgn",
     "nets describe": "nets describe missing.onnx",
-    "bench": "bench --archive missing.pgn",
     "experiment odds": "experiment odds missing.epd",
     "similar": "similar 1 --db missing.db",
     "show": "show 1 --db missing.db",
@@ -359,6 +358,7 @@ OTHERS_OPTIONS = {
     "python -m valuerepair.cli.reference": {"--check"},
     "python data/make_*.py": {"--date", "--other"},
     "python -m tests.parity": {"--exact"},
+    "python -m benchmarks": {"--archive", "--seconds"},
 }
 
 

@@ -213,7 +213,11 @@ def cited(text: str) -> Iterator[tuple[Path, str | None, str]]:
 
 
 def test_pages_and_sections_that_are_cited_exist() -> None:
-    files = {path for pattern in ("valuerepair/**/*.py", "tests/**/*.py", "data/*.py") for path in ROOT.glob(pattern)}
+    files = {
+        path
+        for pattern in ("valuerepair/**/*.py", "tests/**/*.py", "benchmarks/*.py", "data/*.py")
+        for path in ROOT.glob(pattern)
+    }
     files |= {path for path in (ROOT / ".ci").iterdir() if path.is_file()} | set(PAGES)
     missing = []
     for file in sorted(files):

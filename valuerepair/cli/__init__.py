@@ -41,7 +41,6 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "completion": ("completion", "Teach bash, zsh or fish to complete vr."),
     "doctor": ("doctor", "Say what is installed, what is missing, and what to do."),
     "selftest": ("selftest", "Check the rules of chess as compiled for this machine."),
-    "bench": ("bench", "Measure speed against the alternatives, as ratios."),
 }
 CONTEXT: dict[str, Any] = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
 

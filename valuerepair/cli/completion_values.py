@@ -111,9 +111,7 @@ BY_NAME: Mapping[str, Completer] = {
     "--screen": of_words("auto", "off"),
     "--alpha": of_words("auto"),
     **dict.fromkeys(("--repair", "--normal", "--training", "--sampled", "--syzygy"), folders),
-    **dict.fromkeys(
-        ("--db", "--output", "--plot", "--side", "--book", "--openings", "--archive", "--config", "--into"), files
-    ),
+    **dict.fromkeys(("--db", "--output", "--plot", "--side", "--book", "--openings", "--config", "--into"), files),
     **dict.fromkeys(("archives", "chunks", "book", "books", "file", "position", "stores"), files),
     "net": nets,
     "name": known_nets,

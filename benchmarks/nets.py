@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from valuerepair.bench.ratio import Comparison, compare
+from benchmarks.comparison import BenchData, Comparison, compare, sampled
 from valuerepair.errors import ValueRepairError
 from valuerepair.nets import DEFAULT_NET, Net, open_net
 from valuerepair.nets.devices import CPU
@@ -22,9 +22,6 @@ from valuerepair.nets.providers import new_session, quiet_options
 from valuerepair.nets.registry import locate
 from valuerepair.nets.weights import read_net_file, to_onnx
 from valuerepair.positions import PositionBatch
-
-if TYPE_CHECKING:
-    from valuerepair.bench.ratio import BenchData
 
 ROWS = 4096
 LC0_ROWS = 512
@@ -112,24 +109,8 @@ def bench_openvino_f32(data: BenchData) -> Comparison:
     return _bench_openvino(data, "openvino:f32", 1.0)
 
 
-BENCHES: dict[str, Callable[[BenchData], Comparison]] = {
-    "net-session": bench_session,
-    "net-lc0": bench_lc0,
-    "net-winograd": bench_winograd,
-    "net-openvino": bench_openvino,
-    "net-openvino-f32": bench_openvino_f32,
-}
-
-
 def _positions(archive: str) -> PositionBatch:
-    from valuerepair.archives import ReadReport, SampleOptions, sample
-
-    found: list[PositionBatch] = []
-    for batch in sample([archive], SampleOptions(), ReadReport()):
-        found.append(batch)
-        if sum(map(len, found)) >= ROWS:
-            break
-    rows = PositionBatch.concat(found)
+    rows = sampled(archive, ROWS)
     # Few games give few positions; the same again costs the net the same.
     return rows.take(np.arange(ROWS) % len(rows))
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable
 
 import chess
 
+from benchmarks.comparison import BenchData, Comparison, compare
 from valuerepair import board as rules
-from valuerepair.bench.ratio import BenchData, Comparison, compare
 
 GAMES, PLIES = 64, 60
 
@@ -70,6 +69,3 @@ def count_leaves(board: chess.Board, depth: int) -> int:
         leaves += count_leaves(board, depth - 1)
         board.pop()
     return leaves
-
-
-BENCHES: dict[str, Callable[[BenchData], Comparison]] = {"legal-moves": legal_moves, "perft": perft}

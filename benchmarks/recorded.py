@@ -15,7 +15,7 @@ import sqlite3
 import tarfile
 import tempfile
 import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from itertools import islice
@@ -26,11 +26,11 @@ import orjson
 import zstandard
 from numpy.typing import NDArray
 
+from benchmarks.comparison import BenchData, Comparison, Work, compare, sampled
 from valuerepair import v6
-from valuerepair.archives import ReadReport, SampleOptions, sample
+from valuerepair.archives import SampleOptions
 from valuerepair.archives.chunk_rows import per_mille
 from valuerepair.archives.recorded_options import CHUNKS
-from valuerepair.bench.ratio import BenchData, Comparison, Work, compare
 from valuerepair.board import legal_moves, parse_fens
 from valuerepair.deep.oracle import OracleIdentity
 from valuerepair.deep.recorded import RecordedNet, deep_columns
@@ -46,6 +46,7 @@ from valuerepair.store.rows import RunRecord
 GAMES, COPIES = 60, 40  # distinct chunks, and how often each is in the tar
 LINES, REPEATS = 20_000, 20
 VISITS = 800
+WHOLE_GAMES = SampleOptions(per_game=None, min_ply=0)
 DRAWN = 200  # positions of the dump that are evaluated
 STORED, ADDED = 100_000, 20_000  # positions in the store, and how many more are mined
 _TABLES = ("positions", "net_values", "deep_values")
@@ -85,7 +86,7 @@ def rows(data: BenchData) -> Comparison:
     position, against inserting the same rows by bare sqlite3; both into a copy of the store, which is counted too."""
     with tempfile.TemporaryDirectory(prefix="vr-bench-") as folder:
         path, full, copy = (Path(folder, name) for name in ("chunks.tar", "full.db", "copy.db"))
-        found = _positions(data.archive, STORED + ADDED, None)
+        found = sampled(data.archive, STORED + ADDED, WHOLE_GAMES)
         cut = max(len(found) - ADDED, len(found) // 2)
         _fill(full, found.take(np.arange(cut)))
         new = _by_game(found.take(np.arange(cut, len(found))))
@@ -185,19 +186,9 @@ def _mining(path: Path, options: SampleOptions, net: str | None) -> Iterator[Wor
         yield run
 
 
-def _positions(archive: str, count: int, per_game: int | None) -> PositionBatch:
-    """The first positions of an archive, in the order of its games."""
-    found: list[PositionBatch] = []
-    for batch in sample([archive], SampleOptions(per_game=per_game, min_ply=0), ReadReport()):
-        found.append(batch)
-        if sum(map(len, found)) >= count:
-            break
-    return PositionBatch.concat(found)
-
-
 def _write_tar(archive: str, path: Path) -> tuple[list[bytes], int]:
     """Chunks of the first games, many times over; gives the packed chunks and the number of records in the tar."""
-    batch = _positions(archive, 120 * GAMES, None)
+    batch = sampled(archive, 120 * GAMES, WHOLE_GAMES)
     made = list(islice(_by_game(batch), GAMES))
     packed = [gzip.compress(chunk.tobytes(), 6) for chunk in made]
     _pack(path, packed * COPIES)
@@ -251,7 +242,7 @@ def _records(batch: PositionBatch, dice: np.random.Generator) -> NDArray[np.void
 
 def _write_dump(archive: str, path: Path) -> None:
     """Lines like those of the dump: one to four evaluations, one to five lines of moves in each."""
-    batch = _positions(archive, LINES, None)
+    batch = sampled(archive, LINES, WHOLE_GAMES)
     dice = np.random.default_rng(0)
     lines = []
     for position in (batch[i] for i in range(min(LINES, len(batch)))):
@@ -268,9 +259,3 @@ def _write_dump(archive: str, path: Path) -> None:
 
 
 _SHUFFLE = ("g8f6", "g1f3", "f6g8", "f3g1", "b8c6", "b1c3", "c6b8", "c3b1", "a7a6", "a2a3")
-
-BENCHES: dict[str, Callable[[BenchData], Comparison]] = {
-    "recorded-chunks": chunks,
-    "recorded-rows": rows,
-    "recorded-dump": dump,
-}

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import io
 import subprocess
-from collections.abc import Callable
 
 import chess.pgn
 
+from benchmarks.comparison import BenchData, Comparison, compare
 from valuerepair.archives import ReadReport, SampleOptions, sample
 from valuerepair.archives.open import Stream, find_sources
-from valuerepair.bench.ratio import BenchData, Comparison, compare
 
 THREADS = 2
 SLICE_GAMES = 600  # python-chess reads these; its rate does not depend on how many there are
@@ -61,9 +60,3 @@ def _beginning(path: str) -> str:
     with Stream(find_sources([path])[0]) as stream:
         count = stream.read_into(memoryview(buffer))
     return bytes(buffer[:count]).decode("utf-8", "replace")
-
-
-BENCHES: dict[str, Callable[[BenchData], Comparison]] = {
-    "archive-sample": games_against_python_chess,
-    "archive-share": bytes_against_zstd,
-}

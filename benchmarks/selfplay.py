@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import random
 import tempfile
-from collections.abc import Callable
 from contextlib import ExitStack
 from itertools import count
 from pathlib import Path
 
 import chess
 
-from valuerepair.bench.ratio import BenchData, Comparison, compare
+from benchmarks.comparison import BenchData, Comparison, compare
 from valuerepair.board import keys, parse_fens
 from valuerepair.mcts.params import SearchParams
 from valuerepair.nets.registry import locate
@@ -95,9 +94,3 @@ def bench_selfplay_openvino(data: BenchData) -> Comparison:
         return compare(
             "games at 100 visits, OpenVINO at bf16", "games", against, ours, theirs, target=1.3, repeats=REPEATS
         )
-
-
-BENCHES: dict[str, Callable[[BenchData], Comparison]] = {
-    "selfplay": bench_selfplay,
-    "selfplay-openvino": bench_selfplay_openvino,
-}

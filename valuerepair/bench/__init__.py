@@ -1,1 +1,0 @@
-"""Speed as ratios: both sides in one run, several repeats, the median."""
