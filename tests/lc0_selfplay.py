@@ -1,9 +1,13 @@
-"""What the real lc0 makes of a book: runs `lc0 selfplay` and reads its `gameready` lines."""
+"""What the real lc0 makes of a book: runs `lc0 selfplay` and reads its `gameready` lines.
+
+``python -m tests.lc0_selfplay LC0 BOOK`` fails unless it plays a game from every entry, of which there is at least one.
+"""
 
 from __future__ import annotations
 
 import os
 import subprocess
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -65,3 +69,16 @@ def _played(line: str) -> Played:
     result = _RESULTS[words[words.index("result") + 1]]
     chunk = Path(words[words.index("trainingfile") + 1]) if "trainingfile" in words else None
     return Played(fen or chess.STARTING_FEN, plies, tuple(moves.split()), result, chunk)
+
+
+def main(lc0: str, book: Path) -> str | None:
+    """Plays a game from every entry of a book of `vr books`, and says what is wrong."""
+    meant = [chess.Board.from_epd(line)[0].fen() for line in book.with_suffix(".epd").read_text().splitlines()]
+    played = play(str(Path(lc0).absolute()), book.absolute())
+    begun = [game.book_end for game in played or ()]
+    print(f"lc0 played {len(begun)} games from {book}, which has {len(meant)} entries")
+    return None if meant and begun == meant else f"{book}: lc0 begins at {begun}, not at {meant}"
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1], Path(sys.argv[2])))

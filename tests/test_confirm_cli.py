@@ -164,7 +164,12 @@ RECORDED = OracleIdentity("recorded", "recorded", "", {}, {"kind": "eval"})
             Depth(),
             "stockfish:movetime=500,option.SyzygyPath=/a\\,b,option.Threads=2",
         ),
-        (MCTS, Depth(), "mcts:nodes=8000,cpuct=2.5"),
+        (MCTS, Depth(), "mcts:nodes=8000,certainty=0,lookahead=0,auto_extend=0,cpuct=2.5"),
+        (
+            replace(MCTS, options={"certainty": "1", "auto_extend": "1", "device": "CPU"}),
+            Depth(),
+            "mcts:nodes=8000,certainty=1,lookahead=0,auto_extend=1",
+        ),
         (LC0, Depth(times=3), "lc0:nodes=2400,option.Backend=eigen"),
         (RECORDED, Depth(), None),
     ],
@@ -216,7 +221,7 @@ def test_the_built_in_search_looks_again_with_the_net_it_had(tmp_path: Path, sha
     found = confirmed(
         tmp_path / "valuerepair.db", "--net", str(net), "--threshold", f"{off * 0.9:.5f}", "--times", "50"
     )
-    assert found["verdicts"]["second"]["label"].endswith("maia-1900 nodes=100")
+    assert found["verdicts"]["second"]["label"].endswith("maia-1900 nodes=100 certainty=1 lookahead=1 auto_extend=1")
     assert found["verdicts"]["alpha"]["origin"] == "the search's own Q"
     assert found["verdicts"]["looked"] == 1
 

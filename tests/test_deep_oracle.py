@@ -9,7 +9,7 @@ from pathlib import Path
 import chess
 import pytest
 
-from valuerepair.deep import DeepFailure, DeepResult, OracleIdentity, open_oracle, opening
+from valuerepair.deep import DeepFailure, DeepResult, OracleIdentity, open_oracle
 from valuerepair.deep.uci_oracle import exact_q
 from valuerepair.engines import SearchReport
 from valuerepair.errors import UsageError, ValueRepairError
@@ -184,16 +184,17 @@ def test_the_default_is_stockfish_then_the_own_search_with_the_same_net(
     with open_oracle(None, net_path=net, workers=1, say=said.append) as oracle:
         assert (oracle.identity.kind, oracle.identity.limits) == ("stockfish", {"nodes": 1_000_000})
         assert oracle.identity.label in said[0]
-    monkeypatch.setattr(opening, "find_engine", lambda name: None)
+    monkeypatch.setenv("VALUEREPAIR_STOCKFISH", "none")
     said.clear()
     with open_oracle(None, net_path=net, workers=1, say=said.append) as oracle:
         identity = oracle.identity
-    assert (identity.kind, identity.limits, identity.net) == ("mcts", {"nodes": 1000}, "maia-1100")
+    assert (identity.kind, identity.limits, identity.net) == ("mcts", {"nodes": 200}, "maia-1100")
+    assert identity.options == {"certainty": "1", "lookahead": "1", "auto_extend": "1", "device": "CPU"}
     assert said[0] == (
         "no Stockfish on this machine (apt-get install stockfish): "
-        "the deep search is 1,000 nodes of the built-in MCTS with the same net"
+        "the deep search is 200 nodes of the built-in MCTS with the same net"
     )
-    assert "maia-1100 nodes=1000, 1 tree, about " in said[-1]
+    assert "maia-1100 nodes=200 certainty=1 lookahead=1 auto_extend=1, 1 tree, about " in said[-1]
     with pytest.raises(ValueRepairError, match="stockfish is not on this machine"):
         open_oracle("stockfish", net_path=net)
 

@@ -30,7 +30,7 @@ def test_the_forms_of_the_help() -> None:
         )
     )
     assert parse_spec("stockfish:path=sf16").path == "sf16"
-    assert parse_spec("mcts") == DeepSpec("mcts", {"nodes": 1000})
+    assert parse_spec("mcts") == DeepSpec("mcts", {"nodes": 200})
     assert parse_spec("mcts:nodes=2k,certainty=1,N-Scl=inf,CPuct=1.5,weights=maia-1100,trees=32") == DeepSpec(
         "mcts",
         {"nodes": 2000},

@@ -24,7 +24,7 @@ from valuerepair.engines import (
     find_engine,
     single,
 )
-from valuerepair.errors import ValueRepairError
+from valuerepair.errors import UsageError, ValueRepairError
 
 FAKE = str(Path(__file__).with_name("fake_engine.py"))
 Answer = int | str | None  # a score, or why there is none
@@ -306,3 +306,20 @@ def test_engines_are_found_beside_python_and_among_the_games(
     assert find_engine(str(mine)) is None
     mine.chmod(0o755)
     assert find_engine("myfish") == find_engine(str(mine)) == str(mine)
+
+
+def test_the_environment_says_which_stockfish_or_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for folder in ("one", "two"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "stockfish").write_text("#!/bin/sh\n")
+        (tmp_path / folder / "stockfish").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path / "one"))
+    assert find_engine("stockfish") == str(tmp_path / "one" / "stockfish")
+    monkeypatch.setenv("VALUEREPAIR_STOCKFISH", str(tmp_path / "two" / "stockfish"))
+    assert find_engine("stockfish") == str(tmp_path / "two" / "stockfish")
+    monkeypatch.setenv("VALUEREPAIR_STOCKFISH", "none")
+    assert find_engine("stockfish") is None
+    assert find_engine(str(tmp_path / "one" / "stockfish")) is not None  # a path is a path
+    monkeypatch.setenv("VALUEREPAIR_STOCKFISH", str(tmp_path / "three"))
+    with pytest.raises(UsageError, match=r"VALUEREPAIR_STOCKFISH=.*three: no such engine"):
+        find_engine("stockfish")

@@ -27,6 +27,7 @@ from valuerepair.nets import Net, open_net
 from valuerepair.positions import STARTPOS_FEN, Position, PositionBatch
 from valuerepair.store import Store
 
+AS_LC0 = "certainty=0,lookahead=0,auto_extend=0"
 MATE_IN_1 = "6k1/5ppp/8/8/8/8/8/R6K w - - 0 1"
 # Best move, cp and WDL of lc0 0.32.1 with maia-1900, 100 nodes.
 GOLDEN = [
@@ -57,7 +58,7 @@ def random_position(dice: random.Random) -> Position:
 
 
 def test_lc0_golden_numbers(net: Net) -> None:
-    with open_oracle("mcts:nodes=100,lc0_floats=1", net_path=None, net=net) as oracle:
+    with open_oracle(f"mcts:nodes=100,lc0_floats=1,{AS_LC0}", net_path=None, net=net) as oracle:
         futures = [oracle.submit(bare(fen)) for fen, *_ in GOLDEN]
         results = [future.result(60) for future in futures]
     for result, (_, best, cp, wdl) in zip(results, GOLDEN, strict=True):

@@ -69,12 +69,19 @@ def _packages() -> Iterator[Finding]:
 
 
 def _stockfish() -> Iterator[Finding]:
-    from valuerepair.engines import find_engine
+    from valuerepair.engines.find import STOCKFISH_VARIABLE, find_engine
+    from valuerepair.errors import UsageError
 
-    path = find_engine("stockfish")
+    try:
+        path = find_engine("stockfish")
+    except UsageError as error:
+        yield Finding("Stockfish", "missing", str(error), f"unset {STOCKFISH_VARIABLE}")
+        return
     if path is None:
-        advice = "apt-get install stockfish (without it the deep search is the built-in MCTS, 1,000 nodes)"
-        yield Finding("Stockfish", "missing", "not on PATH nor in /usr/games", advice)
+        advice = "apt-get install stockfish (without it the deep search is the built-in MCTS)"
+        chosen = os.environ.get(STOCKFISH_VARIABLE)
+        where = f"{STOCKFISH_VARIABLE}={chosen}" if chosen else "not on PATH nor in /usr/games"
+        yield Finding("Stockfish", "missing", where, advice)
         return
     yield _uci_finding("Stockfish", path, "apt-get install --reinstall stockfish")
 

@@ -20,6 +20,8 @@ if (_colorama := sys.modules.get("colorama.initialise")) is not None:
 
 PLAIN_INTERVAL_S = 10.0
 _WITHOUT_ETA = "{l_bar}{bar}| {n_fmt}/{total_fmt} [{elapsed}{postfix}]"
+_STAGE = "{desc}, {elapsed}{postfix}"
+_TICK_S = 1.0
 
 
 class Progress:
@@ -28,7 +30,8 @@ class Progress:
     On a terminal that can move its cursor this is a tqdm bar; elsewhere (TERM=dumb too) a plain line at most every ten
     seconds, so that logs stay short.
     `quiet` shows nothing. With `own_eta` the time left is not that of equal pieces one after another: the caller
-    knows better and says it in its `note`. Use as a context manager.
+    knows better and says it in its `note`. While there is nothing to count yet, `stage` says what goes on. Use as a
+    context manager.
     """
 
     def __init__(
@@ -37,13 +40,13 @@ class Progress:
         self._label, self._unit, self._quiet = label, unit, quiet
         self._terminal = sys.stderr.isatty() and os.environ.get("TERM") != "dumb" and not quiet
         self._started = self._shown = time.monotonic()
-        self._note, self._own_eta = "", own_eta
+        self._note, self._stage, self._own_eta = "", "", own_eta
+        self._ticking: threading.Event | None = None
         self.total, self.done = total, 0
         self._bar: tqdm[NoReturn] | None = None
         if self._terminal:
-            shape = _WITHOUT_ETA if own_eta else None
             self._bar = tqdm(
-                total=total, desc=label, unit=f" {unit}", smoothing=0.1, dynamic_ncols=True, bar_format=shape
+                total=total, desc=label, unit=f" {unit}", smoothing=0.1, dynamic_ncols=True, bar_format=self._shape
             )
 
     def advance(self, amount: int = 1) -> None:
@@ -61,6 +64,22 @@ class Progress:
             self._bar.total = total
             self._bar.refresh()
 
+    def stage(self, name: str) -> None:
+        """Shows what goes on in place of the counts, and the time run on meanwhile; with "" the counts again."""
+        if name == self._stage or self._quiet:
+            return
+        self._stage = name
+        if self._bar is not None:
+            self._bar.bar_format = self._shape
+            self._bar.set_description_str(f"{self._label}: {name}" if name else self._label)
+        elif name:
+            self._print_line()
+        if name and self._ticking is None:
+            self._ticking = threading.Event()
+            threading.Thread(target=self._tick, args=(self._ticking,), name="progress", daemon=True).start()
+        elif not name:
+            self._stop_ticking()
+
     def note(self, text: str) -> None:
         """Figures shown behind the bar (counts, rates)."""
         self._note = text
@@ -76,7 +95,30 @@ class Progress:
         else:
             print(line, file=sys.stderr, flush=True)
 
+    @property
+    def _shape(self) -> str | None:
+        if self._stage:
+            return _STAGE
+        return _WITHOUT_ETA if self._own_eta else None
+
+    def _tick(self, stopped: threading.Event) -> None:
+        """A stage is one long call of the caller: nobody but this thread brings its line up to date."""
+        while not stopped.wait(_TICK_S):
+            self._refresh()
+
+    def _refresh(self) -> None:
+        if (bar := self._bar) is not None:
+            bar.refresh()
+        elif time.monotonic() - self._shown >= PLAIN_INTERVAL_S:
+            self._print_line()
+
+    def _stop_ticking(self) -> None:
+        if self._ticking is not None:
+            self._ticking.set()
+            self._ticking = None
+
     def close(self) -> None:
+        self._stop_ticking()
         if self._bar is not None:
             self._bar.close()
             self._bar = None
@@ -85,12 +127,13 @@ class Progress:
         self._shown = time.monotonic()
         elapsed = self._shown - self._started
         share = f"{self.done}/{self.total}" if self.total else f"{self.done}"
+        what = self._stage or f"{share} {self._unit}"
         left = ""
         if self.total and self.done and not self._own_eta:
             left = f", {format_duration(elapsed * (self.total - self.done) / self.done)} left"
         note = f", {self._note}" if self._note else ""
         print(
-            f"{self._label}: {share} {self._unit}, {format_duration(elapsed)}{left}{note}",
+            f"{self._label}: {what}, {format_duration(elapsed)}{left}{note}",
             file=sys.stderr,
             flush=True,
         )

@@ -86,7 +86,7 @@ def _mine(
 
     with (
         Store.open(path, create=True) as store,
-        Progress("mining", unit="positions", quiet=quiet) as progress,
+        Progress("mining", unit="positions", quiet=quiet, own_eta=True) as progress,
         open_evaluators(paths, options.sample, deep, net, workers, progress.say) as opened,
     ):
         options = replace(options, sample=opened.sample, screen=fitting_screen(opened, options.screen, progress.say))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from valuerepair.deep.opening import open_oracle
 from valuerepair.deep.oracle import Oracle, OracleIdentity
-from valuerepair.deep.spec import DEFAULT_NODES, RECORDED, parse_spec
+from valuerepair.deep.spec import DEFAULT_NODES, JUDGING, RECORDED, parse_spec
 from valuerepair.engines import find_engine
 from valuerepair.errors import UsageError
 from valuerepair.nets.devices import device_of, split_key
@@ -105,6 +105,8 @@ def option_settings(first: StoredOracle) -> list[tuple[str, str]]:
         for name, value in first.options.items()
         if name not in _NET_SETTINGS and str(value) not in _USUAL.get(name, ())
     }
+    if first.kind == "mcts":  # it names what is not as in lc0's search; what is usual today may not have been then
+        own = dict.fromkeys(JUDGING, "0") | own
     prefix = "" if first.kind == "mcts" else "option."
     return [(prefix + name, value) for name, value in own.items()]
 

@@ -12,7 +12,7 @@ import click
 
 from valuerepair.archives.options import RESULTS, SampleOptions
 from valuerepair.cli.device import device_option
-from valuerepair.cli.verbosity import is_quiet, say
+from valuerepair.cli.verbosity import is_quiet
 from valuerepair.errors import TruncatedInput
 from valuerepair.store import DEFAULT_PATH
 
@@ -25,7 +25,7 @@ FILLS = click.Choice(["fen_only", "always", "no"])
 @click.option("--net", help="Net: a name of `vr nets list` or a .pb.gz, .pb or .onnx file.  [default: maia-1900]")
 @click.option(
     "--deep",
-    help="Deep search, as stockfish:nodes=1000000, mcts:nodes=1000,certainty=1, lc0:nodes=1000 or uci:/path,nodes=N; "
+    help="Deep search, as stockfish:nodes=1000000, mcts:nodes=1000, lc0:nodes=1000 or uci:/path,nodes=N; "
     "recorded takes the values that the archives hold.  [default: stockfish; mcts where there is none]",
 )
 @click.option("--per-game", type=int, help="Positions of each game.  [default: 1; with --positions any number]")
@@ -91,11 +91,13 @@ def command(archives: tuple[str, ...], db: str, net: str | None, deep: str | Non
     net_options = {name: given[name] for name in ("device", "threads", "history_fill", "winograd")}
     with (
         Store.open(db, create=True) as store,
-        opening(archives, options.sample, deep, net, given["workers"], say, **net_options) as opened,
-        Progress("mining", unit="positions", quiet=is_quiet()) as progress,
+        Progress("mining", unit="positions", quiet=is_quiet(), own_eta=True) as progress,
     ):
-        options = replace(options, sample=opened.sample, screen=fitting_screen(opened, options.screen, say))
-        summary = mine(archives, options, store, opened.net, opened.oracle, progress=progress, say=say)
+        progress.stage("opening the net and the deep search")
+        with opening(archives, options.sample, deep, net, given["workers"], progress.say, **net_options) as opened:
+            screen = fitting_screen(opened, options.screen, progress.say)
+            options = replace(options, sample=opened.sample, screen=screen)
+            summary = mine(archives, options, store, opened.net, opened.oracle, progress=progress, say=progress.say)
     click.echo("\n".join(summary.lines()))
     if summary.state == "interrupted":
         if "-" in archives:

@@ -38,6 +38,7 @@ class _Job(Generic[T]):
     future: Future[T]
     more: Callable[[SearchResult, float], int]
     begun: float = 0.0
+    visits: int = 0
 
 
 class ForestPool:
@@ -52,11 +53,12 @@ class ForestPool:
         self._wake = threading.Condition()
         self._waiting: deque[_Job[Any]] = deque()
         self._running = 0
+        self._growing: list[set[_Job[Any]]] = [set() for _ in forests]
         self._closed = self._abandoned = False
         self._broken: ValueRepairError | None = None
         self._threads = [
-            threading.Thread(target=self._work, args=(forest,), name=f"forest-{i}", daemon=True)
-            for i, forest in enumerate(forests)
+            threading.Thread(target=self._work, args=(forest, growing), name=f"forest-{i}", daemon=True)
+            for i, (forest, growing) in enumerate(zip(forests, self._growing, strict=True))
         ]
         for thread in self._threads:
             thread.start()
@@ -88,6 +90,11 @@ class ForestPool:
             self._wake.notify_all()
         return job.future
 
+    @property
+    def under_way(self) -> list[int]:
+        """Visits so far of each search that has begun and is not finished."""
+        return [job.visits for growing in self._growing for job in list(growing)]
+
     def close(self, *, cancel: bool = False) -> None:
         """Cancels what has not begun, and finishes the searches in flight, or with `cancel` abandons them.
 
@@ -107,8 +114,7 @@ class ForestPool:
 
     # -- a forest's thread --------------------------------------------------------------------------------------------
 
-    def _work(self, forest: Trees) -> None:
-        growing: set[_Job[Any]] = set()
+    def _work(self, forest: Trees, growing: set[_Job[Any]]) -> None:
         clock = 0.0  # seconds, each round's divided by the number of its trees
         try:
             while (jobs := self._next_jobs(forest)) is not None:
@@ -118,6 +124,8 @@ class ForestPool:
                 begun, trees = time.perf_counter(), len(growing)
                 finished = forest.step(partial(self._more, clock))
                 clock += (time.perf_counter() - begun) / trees
+                for planted in growing:
+                    planted.visits += 1
                 for job, result in finished:
                     assert isinstance(job, _Job)
                     self._finish(job, result, growing, clock)

@@ -26,6 +26,7 @@ from valuerepair.deep.oracle import (
     GoOn,
     OracleIdentity,
 )
+from valuerepair.deep.spec import JUDGING
 from valuerepair.errors import UsageError
 from valuerepair.mcts.compiling import warm_up
 from valuerepair.mcts.forest import Forest, forest_bytes
@@ -92,6 +93,11 @@ class MctsOracle:
     @property
     def identity(self) -> OracleIdentity:
         return self._identity
+
+    @property
+    def under_way(self) -> list[int]:
+        """Visits so far of each tree; see `deep.oracle.Watched`."""
+        return self._pool.under_way
 
     def submit(self, position: Position) -> Future[DeepOutcome]:
         """Queues a search; see `deep.Oracle`. An illegal position or one without a move is a DeepFailure at once."""
@@ -238,5 +244,6 @@ def _size(count: int) -> str:
 
 
 def search_params(settings: Mapping[str, str], net: Net) -> SearchParams:
-    """Parameters as given, with the history filled as for the net where nothing else is said."""
-    return replace(SearchParams(), history_fill=net.history_fill).with_settings(settings, "--deep mcts: ")
+    """Parameters as given; where nothing else is said, those to judge with, and the history filled as for the net."""
+    judging = replace(SearchParams(), history_fill=net.history_fill).with_settings(JUDGING)
+    return judging.with_settings(settings, "--deep mcts: ")

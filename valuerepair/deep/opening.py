@@ -47,7 +47,7 @@ def open_oracle(
     """Opens the deep evaluator of a ``--deep``, text or parsed, with `workers` searches at once.
 
     None is Stockfish at 1,000,000 nodes where it is on the machine, else the project's own search with the net at
-    1,000 nodes. `net_path` is the net of lc0 and of the own search where the text gives no weights; `net`, that
+    200 nodes. `net_path` is the net of lc0 and of the own search where the text gives no weights; `net`, that
     file opened, is then shared and must outlive the oracle. By default an engine a core searches, or as many trees
     as fill the net's batches. `say` is told what runs, and of restarts. The first search is made here, so that a
     missing or wrong engine is known at once. Raises UsageError and ValueRepairError.

@@ -150,3 +150,20 @@ def capacity_of(oracle: Oracle) -> Callable[[], int]:
         elastic = oracle
         return lambda: elastic.capacity
     return lambda: 2 * oracle.workers
+
+
+@runtime_checkable
+class Watched(Protocol):
+    """An oracle that says how far its searches are."""
+
+    @property
+    def under_way(self) -> Sequence[int]:
+        """Nodes so far of each search that has begun and is not finished."""
+
+
+def under_way_of(oracle: Oracle) -> Callable[[], Sequence[int]]:
+    """Says, whenever it is called, how far the searches under way are; nothing where the oracle does not know."""
+    if isinstance(oracle, Watched):
+        watched = oracle
+        return lambda: watched.under_way
+    return lambda: ()

@@ -13,10 +13,12 @@ from valuerepair.errors import UsageError
 from valuerepair.mcts.params import PARAMETERS, SearchParams
 
 LIMITS = ("nodes", "depth", "movetime")
-DEFAULT_NODES = {"stockfish": 1_000_000, "mcts": 1_000, "lc0": 1_000}
+DEFAULT_NODES = {"stockfish": 1_000_000, "mcts": 200, "lc0": 1_000}
+# What the own search judges with beside lc0's own settings; measured: docs/methods.md, "The own search as a judge".
+JUDGING: Mapping[str, str] = {"certainty": "1", "lookahead": "1", "auto_extend": "1"}
 RECORDED = "recorded"
 KINDS = ("stockfish", "mcts", "lc0", "uci", RECORDED)
-EXAMPLE = "for example stockfish:nodes=1000000, mcts:nodes=1000,certainty=1 or uci:/path/engine,nodes=1000000"
+EXAMPLE = "for example stockfish:nodes=1000000, mcts:nodes=1000 or uci:/path/engine,nodes=1000000"
 
 _SETTINGS = (*LIMITS, "path", "weights", "hash", "timeout", "start-timeout", "arg", "option.NAME")
 _RECORDED_SETTINGS: Mapping[str, Sequence[str]] = {

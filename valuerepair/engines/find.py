@@ -7,16 +7,33 @@ import shutil
 import sys
 from pathlib import Path
 
+from valuerepair.errors import UsageError
+
 # Debian and its children put games here, which is not on root's PATH nor on that of services.
 GAME_FOLDERS = ("/usr/games", "/usr/local/games")
+# Names the Stockfish to take, or says that there is to be none.
+STOCKFISH_VARIABLE = "VALUEREPAIR_STOCKFISH"
+NO_STOCKFISH = "none"
 
 
 def find_engine(name: str) -> str | None:
     """Absolute path of the engine `name`, or None.
 
     A name with a slash is a path. Others are sought on PATH, beside the running Python (a virtual environment that
-    is not activated), and in the folders for games.
+    is not activated), and in the folders for games. Which one ``stockfish`` is, and whether there is one, the
+    environment may say (`STOCKFISH_VARIABLE`). Raises UsageError for an engine there that does not exist.
     """
+    chosen = os.environ.get(STOCKFISH_VARIABLE, "") if name == "stockfish" else ""
+    if not chosen:
+        return _sought(name)
+    if chosen == NO_STOCKFISH:
+        return None
+    if (path := _sought(chosen)) is None:
+        raise UsageError(f"{STOCKFISH_VARIABLE}={chosen}: no such engine; give its path, or {NO_STOCKFISH}")
+    return path
+
+
+def _sought(name: str) -> str | None:
     if os.sep in name:
         path = Path(name).expanduser()
         return str(path.absolute()) if path.is_file() and os.access(path, os.X_OK) else None

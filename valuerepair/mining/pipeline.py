@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from valuerepair import values
-from valuerepair.deep.oracle import Climb, ClimbOutcome, DeepFailure, capacity_of
+from valuerepair.deep.oracle import Climb, ClimbOutcome, DeepFailure, capacity_of, under_way_of
 from valuerepair.deep.recorded import RecordedNet, RecordedOracle
 from valuerepair.errors import ValueRepairError
 from valuerepair.mining.earlier import Earlier
@@ -125,7 +125,9 @@ class _Pipeline:
         if options.screen is not None:
             self._ladder = Ladder(store, *self.pair, cast("Climber", oracle), options, run, say)
         self._evaluator = net_line(net, self._events)
-        self._outlook = Outlook(progress, reader, options.limit)
+        searched = not isinstance(oracle, RecordedOracle)
+        pace = Pace(oracle.identity.limits.get("nodes"), cuts=self._ladder is not None) if searched else None
+        self._outlook = Outlook(progress, reader, options.limit, pace, under_way_of(oracle))
         self._tally = Tally(options.threshold, options.q_from)
         self._alpha = values.Alpha(options.alpha or values.DEFAULT_ALPHA, "given" if options.alpha else "default")
         self._waiting: deque[tuple[int, Position]] = deque()
@@ -150,7 +152,7 @@ class _Pipeline:
             retry_failed=options.retry_failed,
             screening=self._ladder is not None,
         )
-        self._sampled = self._cut = self._submitted = self._done = self._nodes = 0
+        self._sampled = self._valued = self._cut = self._submitted = self._done = self._nodes = 0
         self.interruptions = Interruptions(lambda: self._events.put(Woken()))
         self._started = time.monotonic()
 
@@ -281,6 +283,7 @@ class _Pipeline:
 
     def _take_values(self, event: Evaluated) -> None:
         self._in_net -= 1
+        self._valued += len(event.ids)
         self._store.add_net_values(event.ids, self._net_id, event.values, self._run)
         self._net_failures.take(event.ids, event.failed)
         for position_id in event.failed:
@@ -318,6 +321,7 @@ class _Pipeline:
             self._pairs.add_deep(event.id, numbers(outcome))
             forget_passage(self._store, self._oracle_id, event.id)
             self._nodes += outcome.nodes
+            self._outlook.ended(outcome.nodes, cut=False)
         if self._any_scored:
             self._failures.record(self._store, self._oracle_id, self._run)
 
@@ -333,6 +337,7 @@ class _Pipeline:
         assert self._ladder is not None
         passage = self._ladder.take(position_id, climb)
         self._nodes += passage.nodes
+        self._outlook.ended(passage.nodes, cut=not passage.searched)
         if passage.searched:
             self._pairs.add_deep(position_id, numbers(climb.results[-1]), 1 / passage.probability)
         else:
@@ -393,4 +398,6 @@ class _Pipeline:
             self._refit_at = len(self._tally) + max(50, len(self._tally) // 2)
         candidates = self._tally.candidates(self._alpha.value).count if len(self._tally) else None
         before = self._earlier.scored + self._earlier.cut + self._failures.earlier + self._net_failures.known
-        self._outlook.show(candidates, self._nodes, before, self._done + len(self._searching), reading=self._reading)
+        begun, searching = self._done + len(self._searching), len(self._searching)
+        counts = Counts(self._valued, before, begun, searching, self._nodes, candidates)
+        self._outlook.show(counts, reading=self._reading)

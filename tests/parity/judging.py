@@ -1,0 +1,81 @@
+"""How few nodes of the built-in search judge as well as many: a table of docs/methods.md, "The own search as a judge".
+
+    python -m tests.parity.judging data/games.pgn.zst --positions 1000
+    python -m tests.parity.judging data/wild.pgn.zst --positions 1000 --settings certainty=0,lookahead=0,auto_extend=0
+
+Positions are drawn as by ``vr mine``. One search of each is looked at on its way; what is a candidate at any of the
+numbers of nodes is then judged by Stockfish at a million. A candidate is right where Stockfish's Q, at both alphas, is
+on the search's side of the middle between net and search.
+"""
+
+from __future__ import annotations
+
+import argparse
+
+import numpy as np
+from numpy.typing import NDArray
+
+from valuerepair import values
+from valuerepair.archives import ReadReport, SampleOptions, sample
+from valuerepair.deep import DeepResult, open_oracle
+from valuerepair.deep.mcts_oracle import MctsOracle
+from valuerepair.nets import open_net
+from valuerepair.positions import Position, PositionBatch
+
+NODES = (25, 50, 100, 200, 400, 1000)
+THRESHOLD = 0.55
+# The default, and about what is fitted for maia-1900 against Stockfish.
+ALPHAS = (170.0, 329.0)
+TREES = 128
+
+Floats = NDArray[np.float64]
+
+
+def search(batch: PositionBatch, net: str | None, settings: str) -> tuple[Floats, Floats, Floats]:
+    """The net's Q [n], and for each number of nodes the search's Q and its visits [n, k]."""
+    spec = ",".join(filter(None, [f"mcts:nodes={NODES[-1]}", f"trees={TREES}", settings]))
+    with open_net(net) as opened, open_oracle(spec, net_path=None, net=opened) as oracle:
+        assert isinstance(oracle, MctsOracle)
+        found = opened.evaluate(batch).q
+        climbs = [future.result() for future in [oracle.climb(p, NODES[:-1], lambda results: True) for p in batch]]
+    results = [climb.results for climb in climbs if not hasattr(climb, "reason")]
+    assert len(results) == len(batch)
+    q = np.array([[result.q for result in each] for each in results], np.float64)
+    visits = np.array([[result.nodes for result in each] for each in results], np.float64)
+    return found.astype(np.float64), q, visits
+
+
+def ask_stockfish(positions: list[Position]) -> list[DeepResult]:
+    with open_oracle("stockfish:nodes=1M", net_path=None) as oracle:
+        results = [future.result() for future in [oracle.submit(position) for position in positions]]
+    assert all(isinstance(result, DeepResult) for result in results)
+    return [result for result in results if isinstance(result, DeepResult)]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Judge the built-in search by Stockfish.")
+    parser.add_argument("archive")
+    parser.add_argument("--positions", type=int, default=1000)
+    parser.add_argument("--net", help="a name or a file")
+    parser.add_argument("--settings", default="", help="of --deep mcts")
+    asked = parser.parse_args()
+    options = SampleOptions(positions=asked.positions, per_game=None)
+    batch = PositionBatch.concat(list(sample([asked.archive], options, ReadReport())))
+    net, q, visits = search(batch, asked.net, asked.settings)
+    off = q - net[:, None]
+    rows = np.flatnonzero((np.abs(off) >= THRESHOLD).any(1))
+    judged = ask_stockfish([batch[row] for row in rows.tolist()])
+    scores = np.array([[r.cp, r.mate] for r in judged], np.float64).reshape(-1, 2)
+    nothing = np.full((len(rows), 3), np.nan)
+    deep = [values.deep_q(scores[:, 0], scores[:, 1], nothing, nothing[:, 0], alpha, "cp") for alpha in ALPHAS]
+    print("| nodes | visits | candidates | right | mean change to the last |\n|---|---|---|---|---|")
+    for k, nodes in enumerate(NODES):
+        chosen = np.abs(off[rows, k]) >= THRESHOLD
+        side, middle = np.sign(off[rows, k]), net[rows] + off[rows, k] / 2
+        right = [((each - middle) * side > 0)[chosen] for each in deep]
+        change = np.abs(q[:, k] - q[:, -1]).mean()
+        print(f"| {nodes:,} | {visits[:, k].mean():.0f} | {chosen.sum()} | {np.all(right, 0).sum()} | {change:.3f} |")
+
+
+if __name__ == "__main__":
+    main()
