@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import random
+import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 import chess
@@ -10,13 +13,15 @@ import chess.pgn
 import pandas as pd
 import pytest
 
-from tests.lc0_selfplay import play
+from tests.lc0_selfplay import main, play
 from tests.mining_doubles import mine_by_key
 from valuerepair.archives import SampleOptions
 from valuerepair.books import BookOptions, check_book, write_books
 from valuerepair.mining import MineOptions
 from valuerepair.positions import STARTPOS_FEN
 from valuerepair.store import Store
+
+ROOT = Path(__file__).parents[1]
 
 
 def _random_games(folder: Path) -> None:
@@ -106,3 +111,24 @@ def test_lc0_begins_each_game_at_the_intended_position(
     assert sum(game.start_fen != STARTPOS_FEN for game in played) == facts.from_fen
     if "--backend=eigen" in engine:
         assert sum(len(game.moves) > game.book_plies for game in played) > 5
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("choice", ["none", "stockfish"])
+def test_the_readmes_command_makes_a_book_that_lc0_takes(
+    lc0: str, stockfish: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, choice: str
+) -> None:
+    """With Stockfish and without; .ci/run does it with the installation."""
+    monkeypatch.setenv("VALUEREPAIR_STOCKFISH", choice)
+    (tmp_path / "data").symlink_to(ROOT / "data")
+    command = (ROOT / ".ci" / "commands").read_text().splitlines()[0].removeprefix("mine_command: ")
+    assert command in (ROOT / "README.md").read_text("utf-8")
+    calls = [words[1:] for words in map(shlex.split, command.split(" && ")) if words[0].endswith("/vr")]
+    assert [words[0] for words in calls] == ["mine", "books"]
+    for words in calls:
+        subprocess.run([sys.executable, "-m", "valuerepair", *words], cwd=tmp_path, check=True, timeout=900)
+    assert main(lc0, tmp_path / "valuerepair-books" / "book.pgn") is None
+    with Store.open(tmp_path / "valuerepair.db") as store:
+        found = store.candidates(0.55)
+    assert len(found) >= 3
+    assert found.attrs["oracle"]["label"].startswith("stockfish" if choice == "stockfish" else "valuerepair")

@@ -356,8 +356,8 @@ OTHERS_OPTIONS = {
     "zstd": {"--long"},
     "an engine, in an example": {"--flag"},
     "python -m valuerepair.cli.reference": {"--check"},
-    "python data/make_*.py": {"--date", "--other"},
-    "python -m tests.parity": {"--exact"},
+    "python data/make_*.py": {"--date", "--nets-only", "--other"},
+    "python -m tests.parity": {"--exact", "--settings"},
     "python -m benchmarks": {"--archive", "--seconds"},
 }
 

@@ -72,8 +72,6 @@ class Progress:
         if self._bar is not None:
             self._bar.bar_format = self._shape
             self._bar.set_description_str(f"{self._label}: {name}" if name else self._label)
-        elif name:
-            self._print_line()
         if name and self._ticking is None:
             self._ticking = threading.Event()
             threading.Thread(target=self._tick, args=(self._ticking,), name="progress", daemon=True).start()

@@ -21,7 +21,7 @@ from valuerepair.mining.earlier import Earlier
 from valuerepair.mining.ending import closing_remarks, keep_priors
 from valuerepair.mining.failures import Failures, NetFailures
 from valuerepair.mining.options import Evaluator, MineOptions, recorded_options, run_identity, versions_of
-from valuerepair.mining.outlook import TICK_S, Outlook
+from valuerepair.mining.outlook import TICK_S, Counts, Outlook, Pace
 from valuerepair.mining.recording import Recordings
 from valuerepair.mining.screening import Ladder
 from valuerepair.mining.summary import MineSummary, nothing_sampled, resume_line
