@@ -94,10 +94,9 @@ def command(archives: tuple[str, ...], db: str, net: str | None, deep: str | Non
         Progress("mining", unit="positions", quiet=is_quiet(), own_eta=True) as progress,
     ):
         progress.stage("opening the net and the deep search")
-        with opening(archives, options.sample, deep, net, given["workers"], progress.say, **net_options) as opened:
-            screen = fitting_screen(opened, options.screen, progress.say)
-            options = replace(options, sample=opened.sample, screen=screen)
-            summary = mine(archives, options, store, opened.net, opened.oracle, progress=progress, say=progress.say)
+        with opening(archives, options.sample, deep, net, given["workers"], progress.say, **net_options) as found:
+            options = replace(options, sample=found.sample, screen=fitting_screen(found, options.screen, progress.say))
+            summary = mine(archives, options, store, found.net, found.oracle, progress=progress, say=progress.say)
     click.echo("\n".join(summary.lines()))
     if summary.state == "interrupted":
         if "-" in archives:
