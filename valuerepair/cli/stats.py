@@ -31,6 +31,7 @@ def command(
     """
     import json
 
+    from valuerepair.candidates import summary
     from valuerepair.store import Store
     from valuerepair.store.queries import alpha_option, q_from_option
     from valuerepair.store.statistics import lines
@@ -38,9 +39,6 @@ def command(
     number, source, known = alpha_option(alpha), q_from_option(q_from), {}
     with Store.open(db) as store:
         figures = store.stats(net, oracle, number, source, threshold)
-        # Not before: of a large store this would be waited for, while it is read others can be imported.
-        from valuerepair.candidates import summary
-
         if figures["scored"] is not None:
             known = summary.sections(store, store.candidates(threshold, net, oracle, number, source), threshold)
     if as_json:

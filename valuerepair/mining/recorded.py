@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -13,6 +12,7 @@ from valuerepair import values
 from valuerepair.archives.recorded_options import CHUNKS, CUTECHESS, KINDS, TCEC
 from valuerepair.deep.oracle import OracleIdentity
 from valuerepair.store import Store
+from valuerepair.store.columns import read_cells
 
 Floats = NDArray[np.float64]
 
@@ -21,7 +21,6 @@ ENOUGH, ENOUGH_GAMES = 100, 50
 NO_CORRELATION = 0.2
 _Z = 1.96
 _NAMES_SHOWN = 3
-_AT_ONCE = 20_000  # rows as Python's objects, which need more room than their numbers
 _ROWS = """
 FROM deep_values v
 JOIN positions p ON p.id = v.position_id
@@ -40,7 +39,7 @@ def remarks(store: Store, run_id: int, net_id: int, oracle_id: int, identity: Or
     """The remarks on what a run on recorded evaluations has stored; warnings begin so."""
     kind = identity.options["kind"]
     asked = {"net": net_id, "run": run_id, "oracle": oracle_id, "with_net": kind != CHUNKS}
-    white, result, cp, mate, own, net, depth, nodes, games = _columns(store.connection.execute(_NUMBERS, asked))
+    white, result, cp, mate, own, net, depth, nodes, games = read_cells(store.connection, _NUMBERS, asked, 9)
     if not len(white):
         return []
     view = identity.options.get("view", KINDS[kind].view)
@@ -57,15 +56,6 @@ def remarks(store: Store, run_id: int, net_id: int, oracle_id: int, identity: Or
         if warning := point_of_view(white == 1, q, reference, what, view):
             return [*said, warning]
     return said
-
-
-def _columns(cursor: sqlite3.Cursor) -> Floats:
-    """[columns, n] numbers, NaN for NULL."""
-    parts = [np.empty((0, len(cursor.description)))]
-    while rows := cursor.fetchmany(_AT_ONCE):
-        parts.append(np.array(rows, np.float64))
-    columns: Floats = np.concatenate(parts).T
-    return columns
 
 
 def _extent(depth: Floats, nodes: Floats) -> str:

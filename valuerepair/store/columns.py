@@ -16,14 +16,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from valuerepair.store import native
 from valuerepair.store.phases import PHASES
 from valuerepair.store.rows import FULL, unsigned
 
 Floats = NDArray[np.float64]
 Ids = NDArray[np.int64]
 
-_CHUNK_ROWS = 20_000
+_ROWS_AT_ONCE = 1_000  # between two looks at Ctrl-C
 # A table by number is made where it has at most so many entries for each number there is.
 _SPREAD = 8
 NET_ROWS = "FROM net_values WHERE net_id = :net ORDER BY position_id"
@@ -55,7 +54,7 @@ _WHOLE = frozenset({"position_id", "ply", "pieces", "game", "game_id", "nodes", 
 NUMBERS = ("position_id", "key", *_POSITION, *_GAME, *_NET, *_DEEP, "weight", *_WORDS)
 
 
-class KeepingConnection(native.NativeConnection):
+class KeepingConnection(sqlite3.Connection):
     """A connection that keeps the columns read last, for as long as the store is as it was."""
 
     kept: _Kept | None = None
@@ -158,7 +157,7 @@ class _Reader:
                 if set(names) & set(_WORDS):
                     yield name, np.array([*words, None], object)[code]
         if "key" in names:
-            ids, keys = _whole(self._connection, f"SELECT id, key {POSITION_ROWS}")
+            ids, keys = read_cells(self._connection, f"SELECT id, key {POSITION_ROWS}", {}, 2, np.int64)
             yield "key", keys[np.searchsorted(ids, self._ids)].view(np.uint64)
         wanted = {name for name in names if name in _POSITION}
         wanted |= {"game_id"} if set(names) & set(_GAME) else set()
@@ -174,7 +173,7 @@ class _Reader:
         """Side to move and phase."""
         side, phase = np.full(len(ids), -1, np.int8), np.full(len(ids), -1, np.int8)
         for (i, one), (k, other) in product(enumerate(_SIDES), enumerate(PHASES)):
-            (found,) = _whole(self._connection, WORD_ROWS, {"side": one, "phase": other})
+            (found,) = read_cells(self._connection, WORD_ROWS, {"side": one, "phase": other}, 1, np.int64)
             rows = _places(ids, found)[0]
             side[rows], phase[rows] = i, k
         return side, phase
@@ -273,25 +272,14 @@ def _search(some: Ids, others: Ids) -> NDArray[np.intp]:
     return places
 
 
-def read_cells(connection: sqlite3.Connection, query: str, asked: Mapping[str, Any], width: int) -> Sequence[Floats]:
-    """[width] columns of a query as floats, NaN for NULL. Whole numbers up to 2^53 stay exact: all but board keys."""
-    found = native.floats(connection, query, asked)
-    if found is not None:
-        return found
-    cursor, parts = connection.execute(query, asked), []
-    while rows := cursor.fetchmany(_CHUNK_ROWS):
-        flat = np.fromiter(chain.from_iterable(rows), np.float64, width * len(rows))
-        parts.append(flat.reshape(-1, width))
-    return list(np.ascontiguousarray(np.concatenate(parts).T)) if parts else [np.empty(0)] * width
-
-
-def _whole(connection: sqlite3.Connection, query: str, asked: Mapping[str, Any] = MappingProxyType({})) -> list[Ids]:
-    """The columns of a query of whole numbers, none of them missing."""
-    found = native.integers(connection, query, asked)
-    if found is not None:
-        return found
-    cursor, parts = connection.execute(query, dict(asked)), []
-    width = len(cursor.description)
-    while rows := cursor.fetchmany(_CHUNK_ROWS):
-        parts.append(np.fromiter(chain.from_iterable(rows), np.int64, width * len(rows)).reshape(-1, width))
-    return list(np.ascontiguousarray(np.concatenate(parts).T)) if parts else [np.empty(0, np.int64)] * width
+def read_cells(
+    connection: sqlite3.Connection,
+    query: str,
+    asked: Mapping[str, Any],
+    width: int,
+    kind: type[np.float64 | np.int64] = np.float64,
+) -> NDArray[Any]:
+    """[width, n] columns of a query, NaN for NULL. Floats hold whole numbers up to 2^53: all but board keys."""
+    cursor = connection.execute(query, asked)
+    rows = chain.from_iterable(iter(lambda: cursor.fetchmany(_ROWS_AT_ONCE), []))
+    return np.ascontiguousarray(np.fromiter(chain.from_iterable(rows), kind).reshape(-1, width).T)

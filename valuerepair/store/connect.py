@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from urllib.parse import quote
 
 from valuerepair.errors import UsageError, ValueRepairError
-from valuerepair.store import native, schema
+from valuerepair.store import schema
 from valuerepair.store.columns import KeepingConnection
 from valuerepair.store.locking import WriteLock
 
@@ -100,7 +100,7 @@ def connect(path: str, write: bool) -> sqlite3.Connection:
 def _open(path: str, mode: str) -> sqlite3.Connection:
     log.info("%s: %s", path, _MODES[mode])
     address = f"file:{quote(os.path.abspath(path))}?mode={mode}"
-    return native.connect(address, KeepingConnection, isolation_level=None, timeout=_BUSY_S)
+    return sqlite3.connect(address, timeout=_BUSY_S, isolation_level=None, factory=KeepingConnection, uri=True)
 
 
 def upgrade(path: str, connection: sqlite3.Connection, write: bool) -> None:

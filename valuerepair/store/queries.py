@@ -16,7 +16,6 @@ from valuerepair.errors import UsageError
 from valuerepair.positions import decode_move, decode_moves
 from valuerepair.store.alphas import alpha
 from valuerepair.store.columns import CODES, NUMBERS, columns, some
-from valuerepair.store.native import import_meanwhile
 from valuerepair.store.picking import pick
 from valuerepair.store.rows import FULL, Known
 
@@ -204,7 +203,6 @@ def frame(
     """
     with _snapshot(connection):
         net_id, oracle_id = pick(connection, path, net, oracle)
-        import_meanwhile(connection, "pandas")
         asked = {"net": net_id, "oracle": oracle_id}
         wanted = [name for name in only or COLUMNS if text or name not in _TEXTS]
         # All at once, so that each table is walked once: alpha, too, is by these.
@@ -241,7 +239,6 @@ def table(
     deep_q and disagreement."""
     with _snapshot(connection):
         net_id, oracle_id = pick(connection, path, net, oracle)
-        import_meanwhile(connection, "pandas")
         numbers = [name for name in only if name in (*NUMBERS, *CODES)]
         read = columns(
             connection, net_id, oracle_id, dict.fromkeys((*_VALUES, "cp", "weight", *_shares(q_from), *numbers))
