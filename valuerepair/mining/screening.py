@@ -268,7 +268,7 @@ class Ladder:
         if text not in self._own:
             facts = ScreenFacts(0, options.threshold, alpha, given, options.q_from, self._chosen.recall, text, "")
             self._own[text] = rows.add_screen(self._store, self._net_id, self._oracle_id, facts)
-            self._say(f"screening: {fit_line(screen, own_q=self._own_q)}")
+            self._say(f"screening: {fit_line(screen, own_q=self._own_q, alone=package is None)}")
         return screen, self._own[text]
 
     def _alpha(self, found: CalibrationRows) -> float:
@@ -280,9 +280,9 @@ class Ladder:
         return values.auto_alpha(found.net_q, cp, 1 / found.probability).value
 
 
-def fit_line(screen: Screen, *, own_q: bool) -> str:
-    """What a fit says of itself; with `own_q` alpha plays no part."""
-    few = "; few candidates: it cuts with caution" if screen.positives < _FEW else ""
+def fit_line(screen: Screen, *, own_q: bool, alone: bool) -> str:
+    """What a fit says of itself; with `own_q` alpha plays no part, `alone` it has no positions of the package."""
+    few = "; few candidates: it cuts with caution" if alone and screen.positives < _FEW else ""
     share = f"expected: 1/{1 / screen.expected_share:.1f} of the nodes"
     if not screen.positions:
         return f"begins with the package's own positions; {share}"
