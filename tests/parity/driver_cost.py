@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import resource
+import statistics
 import tempfile
 import threading
 import time
@@ -22,6 +23,9 @@ from tests.climbing_doubles import NODES, ClimbingOracle, ShiftedNet, rung_resul
 from valuerepair.archives import SampleOptions
 from valuerepair.deep import DeepResult, open_oracle
 from valuerepair.deep.oracle import Climb, ClimbOutcome, GoOn
+from valuerepair.deep.screen import rungs_of
+from valuerepair.deep.screen_fit import fit_screen
+from valuerepair.deep.screen_package import package_calibration
 from valuerepair.mining import MineOptions, mine
 from valuerepair.mining.options import ScreenOptions
 from valuerepair.nets import open_net
@@ -81,10 +85,24 @@ def main() -> None:
     for each in given.ms:
         spent, idle, rate = measure(given.positions, given.engines, each / 1000)
         print(f"| {each:g} | {1000 * spent:.2f} | {idle:.0%} | {rate:,.0f} |", flush=True)
+    positions, seconds = one_fit()
+    print(f"\na fit of the ladder on the {positions:,} positions of the package: {seconds:.2f} s of processor time")
     if given.stockfish:
         few, many = (with_stockfish(each, given.stockfish) for each in (given.positions // 4, given.positions))
         spent = 1000 * (many - few) / (given.positions - given.positions // 4)
         print(f"\nmaia-1900 and Stockfish at {given.stockfish:,} nodes: {spent:.2f} ms a position, the net's included")
+
+
+def one_fit() -> tuple[int, float]:
+    """How many positions a ladder begins with, and the processor time of its fit to them, in seconds; of five."""
+    data = package_calibration("stockfish", 1_000_000, rungs_of(1_000_000), 170.0, "cp")
+    assert data is not None
+    spent = []
+    for _ in range(5):
+        begun = time.process_time()
+        fit_screen(data, 0.55, 0.98, 170.0, "cp")
+        spent.append(time.process_time() - begun)
+    return len(data), statistics.median(spent)
 
 
 def with_stockfish(positions: int, nodes: int) -> float:

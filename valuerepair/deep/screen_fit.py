@@ -10,10 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from threadpoolctl import ThreadpoolController
 
 from valuerepair.deep.screen import CAUTION, FEATURES, Floats, Moves, RungModel, Screen, features, is_beyond
 
@@ -124,6 +126,18 @@ def learn(
 
     Features `without` are left out.
     """
+    with _blas().limit(limits=1, user_api="blas"):  # threads would spin beside the engines, for products of no size
+        return _learn(calibration, threshold, without, seed)
+
+
+@cache
+def _blas() -> ThreadpoolController:
+    return ThreadpoolController()
+
+
+def _learn(
+    calibration: Calibration, threshold: float, without: Sequence[str], seed: int
+) -> tuple[list[RungModel], Chances]:
     fold = np.random.default_rng(seed).permutation(np.arange(len(calibration)) % FOLDS)
     models = []
     plain = np.ones((len(calibration), len(calibration.rungs)))
