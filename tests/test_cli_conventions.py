@@ -357,7 +357,8 @@ OTHERS_OPTIONS = {
     "an engine, in an example": {"--flag"},
     "python -m valuerepair.cli.reference": {"--check"},
     "python data/make_*.py": {"--date", "--nets-only", "--other"},
-    "python -m tests.parity": {"--exact", "--settings"},
+    "python -m tests.parity": {"--exact", "--features", "--first", "--ms", "--settings", "--stockfish"}
+    | {"--without-package"},
     "python -m benchmarks": {"--archive", "--seconds"},
 }
 

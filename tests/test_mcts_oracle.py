@@ -230,7 +230,7 @@ def test_vr_mine_searches_every_position_once(shared_data: Path, tmp_path: Path)
     random_games(tmp_path / "games.pgn", 40)
     net = shared_data / "nets" / "maia-1900.pb.gz"
     command = [sys.executable, "-m", "valuerepair", "mine", "games.pgn", "--net", str(net)]
-    command += ["--deep", "mcts:nodes=8,certainty=1", "--device", "cpu"]
+    command += ["--deep", "mcts:nodes=8,certainty=1", "--device", "cpu", "--screen", "off"]
     stores = []
     for _ in range(2):
         done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=240, check=False)
@@ -259,7 +259,7 @@ def test_no_view_of_values_that_are_q_names_an_alpha(
         assert done.exit_code == 0, done.output
         return done.output
 
-    said(f"mine games.pgn --net {net} --deep mcts:nodes=8 --device cpu")
+    said(f"mine games.pgn --net {net} --deep mcts:nodes=8 --device cpu --screen off")
     views = ["stats", "similar 1", "plot -o a.svg", "plot rate -o b.svg", "books --threshold 0.01 -o book"]
     for given in ("", " --alpha 300"):
         shown = [said(f"show {number}{given}") for number in range(1, 13)]

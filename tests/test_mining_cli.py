@@ -18,6 +18,9 @@ from tests.mining_doubles import dump, random_games, rows, wait_for
 from tests.vr_runs import here, in_a_process
 from valuerepair.store import Store
 
+# Everything is searched in full: what screening does is in test_mining_screening.py.
+WORDS = ("--positions", "60", "--deep", "stockfish:nodes=5000", "--screen", "off")
+
 
 @pytest.fixture(scope="module")
 def net(shared_data: Path) -> Path:
@@ -29,9 +32,7 @@ def mined(shared_data: Path, net: Path, stockfish: str, tmp_path_factory: pytest
     """A folder in which `vr mine` was run on a real archive with default store."""
     folder = tmp_path_factory.mktemp("mined")
     archive = shared_data / "pgn" / "lichess-blitz.pgn"
-    done = in_a_process(
-        "mine", archive, "--positions", "60", "--deep", "stockfish:nodes=5000", "--net", net, cwd=folder
-    )
+    done = in_a_process("mine", archive, *WORDS, "--net", net, cwd=folder)
     assert done.returncode == 0, done.stderr
     (folder / "said").write_text(done.stdout)
     return folder
@@ -67,8 +68,7 @@ def test_mining_a_real_archive(mined: Path) -> None:
 def test_the_same_command_and_another_one(mined: Path, shared_data: Path, net: Path) -> None:
     before = dump(mined / "valuerepair.db")
     archive = shared_data / "pgn" / "lichess-blitz.pgn"
-    same: list[str | Path] = ["mine", archive, "--positions", "60", "--deep", "stockfish:nodes=5000", "--net", net]
-    again = here(*same, "--silent", cwd=mined)
+    again = here("mine", archive, *WORDS, "--net", net, "--silent", cwd=mined)
     assert again.returncode == 0
     assert "scored: 60 of 60, 0 failed, 60 of them before" in again.stdout
     assert again.stderr == ""
@@ -175,6 +175,7 @@ def test_standard_input_is_an_archive_and_ctrl_c_ends_a_pipe_that_stays_open(
     tmp_path: Path, net: Path, stockfish: str
 ) -> None:
     command = [sys.executable, "-m", "valuerepair", "mine", "-", "--net", str(net), "--deep", "stockfish:nodes=1000"]
+    command += ["--screen", "off"]
     running = subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=tmp_path
     )

@@ -322,7 +322,7 @@ def test_wrong_arguments(maia_file: Path) -> None:
         open_net(str(maia_file), history_fill="yes")  # type: ignore[arg-type]  # what a user may type
     with pytest.raises(UsageError, match="--threads 0: must be at least 1"):
         open_net(str(maia_file), threads=0)
-    with pytest.raises(UsageError, match="--batch -1: must be at least 1"):
+    with pytest.raises(UsageError, match="batch -1: must be at least 1"):
         open_net(str(maia_file), batch=-1)
 
 
