@@ -14,6 +14,7 @@ from benchmarks import nets
 from benchmarks.__main__ import BENCHES, command
 from benchmarks.board import count_leaves
 from benchmarks.comparison import BenchData, Comparison
+from benchmarks.same_outputs import command as same_outputs
 from valuerepair import board as rules
 from valuerepair.errors import ValueRepairError
 from valuerepair.nets.weights import read_net_file, to_onnx
@@ -89,7 +90,7 @@ def test_a_result_is_a_line_of_json_or_of_the_table(capsys: Captured) -> None:
 def test_the_page_has_a_row_of_every_benchmark_and_calls_none_that_is_not_there(capsys: Captured) -> None:
     assert run("--list", capsys) == (0, "\n".join(BENCHES) + "\n", "")
     text = PAGE.read_text("utf-8")
-    calls = re.findall(r"python -m benchmarks([^`\n]*)", text)
+    calls = re.findall(r"python -m benchmarks(?!\.)([^`\n]*)", text)
     called = {word for call in calls for word in call.split(" --")[0].split()}
     assert {"net-winograd", "selfplay-openvino"} <= called <= set(BENCHES)
     assert set(re.findall(r"^\| `([a-z0-9-]+)`", text, re.M)) & set(BENCHES) | called == set(BENCHES)
@@ -110,3 +111,34 @@ def test_what_cannot_be_run_says_why(words: str, code: int, said: str, tmp_path:
     stop, _, err = run(words.replace("SHORT", str(short)), capsys)
     assert stop == code
     assert err.splitlines()[-1].startswith(said.replace("SHORT", str(short)))
+
+
+# -- python -m benchmarks.same_outputs --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("after", "within", "code", "said"),
+    [
+        ({"a": ["q 0.25", "x"]}, "0", 0, "all 1 outputs are the same"),
+        ({"a": ["q 0.26", "x"]}, "0", 1, "a: 1 of 2 lines differ, 2 after\n    q 0.25\n    q 0.26"),
+        ({"a": ["q 0.26", "x"]}, "0.02", 0, "all 1 outputs are the same"),
+        ({"a": ["q 0.28", "x"]}, "0.02", 1, "a: 1 of 2 lines differ"),
+        ({"a": ["p 0.25", "x"]}, "0.02", 1, "a: 1 of 2 lines differ"),
+        ({"a": ["q 0.25"]}, "0", 1, "a: 0 of 2 lines differ, 1 after"),
+        ({"b": ["x"]}, "0", 1, "a: only before\nb: only after"),
+    ],
+)
+def test_outputs_that_differ_are_named(
+    after: dict[str, list[str]], within: str, code: int, said: str, tmp_path: Path, capsys: Captured
+) -> None:
+    cost = {"mine": {"cpu": 1.0, "wall": 2.0}}
+    for name, outputs in (("before", {"a": ["q 0.25", "x"]}), ("after", after)):
+        kept = {"outputs": {key: {"lines": lines} for key, lines in outputs.items()}, "seconds": cost}
+        (tmp_path / name).write_text(json.dumps(kept))
+    files = [str(tmp_path / "before"), str(tmp_path / "after")]
+    with pytest.raises(SystemExit) as stop:
+        same_outputs.main(["--compare", *files, "--within", within])
+    costs, _, differences = capsys.readouterr().out.partition("\n")
+    assert stop.value.code == code
+    assert costs.endswith("processor    1.0 ->    1.0 s, wall    2.0 ->    2.0 s")
+    assert differences.startswith(said)

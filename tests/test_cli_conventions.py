@@ -359,7 +359,7 @@ OTHERS_OPTIONS = {
     "python data/make_*.py": {"--date", "--nets-only", "--other"},
     "python -m tests.parity": {"--exact", "--features", "--first", "--ms", "--settings", "--stockfish"}
     | {"--without-package"},
-    "python -m benchmarks": {"--archive", "--seconds"},
+    "python -m benchmarks": {"--archive", "--compare", "--seconds", "--within"},
 }
 
 
