@@ -11,7 +11,6 @@ import importlib
 import re
 import shlex
 from collections.abc import Iterator
-from contextlib import suppress
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
@@ -88,30 +87,42 @@ def parse(call: list[str], command: click.Command = cli, parent: click.Context |
         return
     word = call[0] if call else ""
     if isinstance(command, click.Group) and word and not word.startswith("-"):
-        sub = command.get_command(click.Context(command, parent=parent), word)
+        # A command keeps the names of its help option from the first context that asks for them.
+        within = click.Context(command, parent=parent, **command.context_settings)
+        sub = command.get_command(within, word)
         assert sub is not None, f"no command {word!r}"
-        parse(call[1:], sub, click.Context(command, parent=parent))
+        parse(call[1:], sub, within)
         return
     command.make_context("vr", list(call), parent=parent)
 
 
-@pytest.mark.parametrize(
-    ("page", "call"), block_calls(), ids=lambda value: value if isinstance(value, str) else " ".join(value)[:60]
-)
-def test_commands_of_blocks_parse(page: str, call: list[str]) -> None:
-    parse(call)
-
-
-@pytest.mark.parametrize(
-    ("page", "call"), inline_calls(), ids=lambda value: value if isinstance(value, str) else " ".join(value)[:60]
-)
-def test_commands_in_sentences_exist_with_their_options(page: str, call: list[str]) -> None:
-    with suppress(click.MissingParameter, click.exceptions.NoArgsIsHelpError):
+def misused(calls: list[tuple[str, list[str]]], *forgiven: type[Exception]) -> list[str]:
+    """The calls that `vr` would refuse, and why."""
+    wrong = []
+    for page, call in calls:
         try:
             parse(call)
-        except click.BadOptionUsage as wrong:
-            if "requires an argument" not in wrong.message:  # an option may be named without its value
-                raise
+        except forgiven:
+            continue
+        except (click.UsageError, AssertionError) as error:
+            # An option may be named in a sentence without its value.
+            if not (forgiven and isinstance(error, click.BadOptionUsage) and "requires an argument" in error.message):
+                wrong.append(f"{page}: vr {' '.join(call)}: {error}")
+    return wrong
+
+
+def test_commands_of_blocks_parse() -> None:
+    calls = block_calls()
+    assert len(calls) > 100
+    wrong = misused(calls)
+    assert not wrong, "\n".join(wrong)
+
+
+def test_commands_in_sentences_exist_with_their_options() -> None:
+    calls = inline_calls()
+    assert len(calls) > 100
+    wrong = misused(calls, click.MissingParameter, click.exceptions.NoArgsIsHelpError)
+    assert not wrong, "\n".join(wrong)
 
 
 def test_a_wrong_command_is_found_out() -> None:
@@ -125,26 +136,43 @@ def test_a_wrong_command_is_found_out() -> None:
         parse(["mien"])
 
 
+def test_parsing_leaves_a_command_its_help_option() -> None:
+    """Else `-h` is unknown to all tests that come after these in one process."""
+    child = click.Command("child")
+    group = click.Group("group", {"child": child}, context_settings={"help_option_names": ["-h"]})
+    parse(["child"], group)
+    option = child.get_help_option(click.Context(child))
+    assert option is not None
+    assert option.opts == ["-h"]
+
+
 # -- Python -----------------------------------------------------------------------------------------------------------
 
 
-def python_blocks() -> list[tuple[str, str]]:
-    return [(name(page), text) for page in PAGES for text in blocks(page, "python", "py", "pycon")]
-
-
-@pytest.mark.parametrize(("page", "text"), python_blocks())
-def test_python_compiles_and_finds_what_it_imports(page: str, text: str) -> None:
-    if text.lstrip().startswith(">>>"):
-        text = "".join(line[4:] + "\n" for line in text.splitlines() if line.startswith((">>>", "...")))
-    tree = ast.parse(text, page)
+def missing_imports(tree: ast.Module) -> Iterator[str]:
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("valuerepair"):
             module = importlib.import_module(str(node.module))
-            missing = [alias.name for alias in node.names if not hasattr(module, alias.name)]
-            assert not missing, f"{node.module} has no {missing}"
+            for alias in node.names:
+                if not hasattr(module, alias.name):
+                    yield f"{node.module} has no {alias.name}"
         elif isinstance(node, ast.Import):
             for alias in node.names:
                 importlib.import_module(alias.name)
+
+
+def test_python_compiles_and_finds_what_it_imports() -> None:
+    texts = [(name(page), text) for page in PAGES for text in blocks(page, "python", "py", "pycon")]
+    assert len(texts) > 10
+    wrong = []
+    for page, text in texts:
+        if text.lstrip().startswith(">>>"):
+            text = "".join(line[4:] + "\n" for line in text.splitlines() if line.startswith((">>>", "...")))
+        try:
+            wrong += [f"{page}: {said}" for said in missing_imports(ast.parse(text, page))]
+        except (SyntaxError, ImportError) as error:
+            wrong.append(f"{page}: {error!r}\n{text}")
+    assert not wrong, "\n".join(wrong)
 
 
 def test_all_public_names_are_in_the_reference() -> None:
@@ -167,9 +195,7 @@ def anchors(page: Path) -> frozenset[str]:
     return frozenset(found)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=name)
-def test_links_and_anchors_lead_somewhere(page: Path) -> None:
-    broken = []
+def broken_links(page: Path) -> Iterator[str]:
     for target in re.findall(r"\]\(([^)\s]+)\)", prose(page)):
         if re.match(r"[a-z]+:", target):
             continue
@@ -177,17 +203,19 @@ def test_links_and_anchors_lead_somewhere(page: Path) -> None:
         there = (page.parent / path) if path else page
         inside = there.resolve().is_relative_to(ROOT) and there.exists()
         if not inside or (anchor and anchor not in anchors(there.resolve())):
-            broken.append(target)
-    assert not broken
+            yield target
 
 
-@pytest.mark.parametrize("page", PAGES, ids=name)
-def test_lists_have_a_blank_line_before_them(page: Path) -> None:
+def test_links_and_anchors_lead_somewhere() -> None:
+    assert not [(name(page), target) for page in PAGES for target in broken_links(page)]
+
+
+def test_lists_have_a_blank_line_before_them() -> None:
     """Without it a code host shows a list and the site does not."""
-    lines = FENCE.sub("\n", page.read_text("utf-8")).splitlines()
     glued = [
-        line
-        for before, line in pairwise(lines)
+        (name(page), line)
+        for page in PAGES
+        for before, line in pairwise(FENCE.sub("\n", page.read_text("utf-8")).splitlines())
         if re.match(r"(- |\d+\. )", line) and before.strip() and not re.match(r"\s*(- |\d+\. )|\s{2,}", before)
     ]
     assert not glued
