@@ -50,7 +50,7 @@ CASES = [
     (
         ["mine", "game.pgn", "--deep", "uci:/nope,nodes=10"],
         1,
-        "vr: --deep uci: /nope: no such engine; give its path, or a name that is on PATH",
+        "vr: --deep 'uci:/nope,nodes=10': /nope: no such engine; give its path or a name that is on PATH",
     ),
     (
         ["mine", "game.pgn", "--deep", "stockfish:nodes=abc"],

@@ -6,20 +6,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from valuerepair.deep import DeepSpec, parse_spec
+from valuerepair.deep import parse_spec
+from valuerepair.engines.spec import EngineSpec
 from valuerepair.errors import UsageError
 
 
 def test_the_forms_of_the_help() -> None:
-    assert parse_spec("stockfish") == DeepSpec("stockfish", {"nodes": 1_000_000})
-    assert parse_spec("stockfish:nodes=250k") == DeepSpec("stockfish", {"nodes": 250_000})
-    assert parse_spec("lc0") == DeepSpec("lc0", {"nodes": 1000})
-    assert parse_spec("lc0:nodes=1_000,weights=a b.pb.gz") == DeepSpec("lc0", {"nodes": 1000}, weights="a b.pb.gz")
-    assert parse_spec("uci:/opt/my engine,depth=20,option.Hash=64,option.Book Path=/b\\,c") == DeepSpec(
+    assert parse_spec("stockfish") == EngineSpec("stockfish", {"nodes": 1_000_000})
+    assert parse_spec("stockfish:nodes=250k") == EngineSpec("stockfish", {"nodes": 250_000})
+    assert parse_spec("lc0") == EngineSpec("lc0", {"nodes": 1000})
+    assert parse_spec("lc0:nodes=1_000,weights=a b.pb.gz") == EngineSpec("lc0", {"nodes": 1000}, weights="a b.pb.gz")
+    assert parse_spec("uci:/opt/my engine,depth=20,option.Hash=64,option.Book Path=/b\\,c") == EngineSpec(
         "uci", {"depth": 20}, "/opt/my engine", options={"Hash": "64", "Book Path": "/b,c"}
     )
     assert parse_spec("uci:odd=name,nodes=2M,movetime=500,timeout=9.5,start-timeout=60,arg=-x,arg=y=z,hash=128") == (
-        DeepSpec(
+        EngineSpec(
             "uci",
             {"nodes": 2_000_000, "movetime": 500},
             "odd=name",
@@ -30,8 +31,8 @@ def test_the_forms_of_the_help() -> None:
         )
     )
     assert parse_spec("stockfish:path=sf16").path == "sf16"
-    assert parse_spec("mcts") == DeepSpec("mcts", {"nodes": 200})
-    assert parse_spec("mcts:nodes=2k,certainty=1,N-Scl=inf,CPuct=1.5,weights=maia-1100,trees=32") == DeepSpec(
+    assert parse_spec("mcts") == EngineSpec("mcts", {"nodes": 200})
+    assert parse_spec("mcts:nodes=2k,certainty=1,N-Scl=inf,CPuct=1.5,weights=maia-1100,trees=32") == EngineSpec(
         "mcts",
         {"nodes": 2000},
         weights="maia-1100",
@@ -46,7 +47,7 @@ def test_the_forms_of_the_help() -> None:
         ("", "--deep '': '' is none of stockfish, mcts, lc0, uci, recorded; for example stockfish:nodes=1000000"),
         ("fish:nodes=1", "'fish' is none of stockfish, mcts, lc0, uci"),
         ("stockfish:node=100", "no setting 'node'; did you mean nodes?"),
-        ("stockfish:zzz=100", "no setting 'zzz'; there are nodes, depth, movetime, path, weights, hash, timeout,"),
+        ("stockfish:zzz=100", "no setting 'zzz'; there are nodes, depth, movetime, name, hash, timeout,"),
         ("stockfish:nodes", "'nodes' is not NAME=VALUE"),
         ("stockfish:nodes=", "'nodes=' is not NAME=VALUE"),
         ("stockfish:nodes=0", "nodes=0: must be a whole number of at least 1"),
@@ -65,11 +66,13 @@ def test_the_forms_of_the_help() -> None:
         ("mcts:nodes=0", "nodes=0: must be a whole number of at least 1"),
         ("mcts:node=5", "no setting 'node' of mcts; did you mean nodes?"),
         ("mcts:certanty=1", "no setting 'certanty' of mcts; did you mean certainty?"),
-        ("mcts:qqq=1", "no setting 'qqq' of mcts; there are nodes, weights, trees, cpuct, "),
+        ("mcts:qqq=1", "no setting 'qqq' of mcts; there are nodes, movetime, name, weights, trees, cpuct, "),
         ("mcts:depth=5", "no setting 'depth' of mcts"),
         ("mcts:certainty=maybe", "certainty=maybe: must be 1 or 0"),
         ("mcts:n_scl=0", "n_scl=0: must be a whole number of at least 1, or inf"),
         ("mcts:cpuct=-1", "cpuct=-1: must be from 0 to 100"),
+        ("mcts:movetime=5", "movetime= has no place here: the own search judges by nodes"),
+        ("stockfish:name=x", "name= is for the sides of a match"),
         ("mcts:trees=0", "trees=0: must be a whole number of at least 1"),
     ],
 )

@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 from tests.match_doubles import fake_side, read_games, write_book
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.play.elo import Pentanomial, Score, elo_interval
-from valuerepair.play.lineup import Device, Lineup
+from valuerepair.play.lineup import Device, Lineup, parse_side
 from valuerepair.play.match import MatchEnd, MatchPlan, play_match
 from valuerepair.play.match_options import parse_control, parse_draw_rule, parse_sprt, parse_win_rule
 from valuerepair.play.match_report import progress_note, report_lines
@@ -31,7 +31,6 @@ from valuerepair.play.openings import initial_opening, read_openings
 from valuerepair.play.outlook import Remaining
 from valuerepair.play.referee import DrawRule, Rules, WinRule
 from valuerepair.play.schedule import SHUFFLED, Schedule, built_in_openings, check_playable
-from valuerepair.play.side import parse_side
 from valuerepair.play.sprt import H0, Sprt
 from valuerepair.play.standing import Played, Standing
 from valuerepair.progress import Progress

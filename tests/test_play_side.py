@@ -8,10 +8,10 @@ from pathlib import Path
 import psutil
 import pytest
 
+from valuerepair.engines.spec import LC0, MCTS, STOCKFISH, UCI, EngineSpec
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.mcts.params import SearchParams
-from valuerepair.play.lineup import Device, Lineup, distinct, limits_of
-from valuerepair.play.side import LC0, NET, STOCKFISH, UCI, Side, parse_side
+from valuerepair.play.lineup import Device, Lineup, distinct, limits_of, params_of, parse_side
 from valuerepair.play.time_control import parse_time_control
 
 FAKE = str(Path(__file__).with_name("fake_engine.py"))
@@ -20,9 +20,9 @@ FAKE = str(Path(__file__).with_name("fake_engine.py"))
 @pytest.mark.parametrize(
     ("text", "kind", "path", "net", "limits"),
     [
-        ("net=maia-1900,nodes=800", NET, None, "maia-1900", {"nodes": 800}),
-        ("nodes=10k,certainty=1", NET, None, None, {"nodes": 10_000}),
-        ("mcts:weights=maia-1900,nodes=5", NET, None, "maia-1900", {"nodes": 5}),
+        ("net=maia-1900,nodes=800", MCTS, None, "maia-1900", {"nodes": 800}),
+        ("nodes=10k,certainty=1", MCTS, None, None, {"nodes": 10_000}),
+        ("mcts:weights=maia-1900,nodes=5", MCTS, None, "maia-1900", {"nodes": 5}),
         ("stockfish", STOCKFISH, None, None, {}),
         ("stockfish:nodes=1M", STOCKFISH, None, None, {"nodes": 1_000_000}),
         ("lc0:weights=x.pb.gz,movetime=0.1s", LC0, None, "x.pb.gz", {"movetime": 100}),
@@ -35,12 +35,12 @@ FAKE = str(Path(__file__).with_name("fake_engine.py"))
 )
 def test_kinds_of_sides(text: str, kind: str, path: str | None, net: str | None, limits: dict[str, int]) -> None:
     side = parse_side(text)
-    assert (side.kind, side.path, side.net, side.limits) == (kind, path, net, limits)
+    assert (side.kind, side.path, side.weights, side.limits) == (kind, path, net, limits)
 
 
 def test_contempt_is_n_scl() -> None:
-    assert parse_side("net=x,contempt=5,name=C").params == SearchParams(n_scl=5)
-    assert parse_side("net=x,contempt=inf").params == SearchParams()
+    assert params_of(parse_side("net=x,contempt=5,name=C")) == SearchParams(n_scl=5)
+    assert params_of(parse_side("net=x,contempt=inf")) == SearchParams()
     assert parse_side("net=x,contempt=5,name=C").name == "C"
 
 
@@ -66,6 +66,7 @@ def test_options_of_engines() -> None:
         ("maia.pb.gz,nodes=3", "a net is given as net=maia.pb.gz"),
         ("/e,timeout=-1", "seconds above 0"),
         ("net=x,name=a\nb", "printable"),
+        ("net=x,trees=3", "--jobs says how many games"),
     ],
 )
 def test_nonsense_is_refused_in_one_line(text: str, complaint: str) -> None:
@@ -88,7 +89,7 @@ def test_whose_limit_holds() -> None:
 
 
 def test_names_can_be_told_apart() -> None:
-    a, b = Side("a", NET, options={"n_scl": "5"}), Side("b", NET)
+    a, b = EngineSpec(MCTS, options={"n_scl": "5"}), EngineSpec(MCTS)
     assert distinct(["x", "y"], [a, b], [{}, {}]) == ["x", "y"]
     assert distinct(["x", "x"], [a, b], [{"nodes": 1}, {"nodes": 1}]) == ["x nodes=1,n_scl=5", "x nodes=1"]
     assert distinct(["x", "x"], [b, b], [{"nodes": 1}, {"nodes": 1}]) == ["x", "x (2)"]

@@ -55,14 +55,13 @@ def command(side_a: str, side_b: str, **given: Any) -> None:
       vr match ./new ./old --tc 10+0.1 --jobs 2 --sprt elo0=0,elo1=5
     """
     from valuerepair.errors import UsageError
-    from valuerepair.play.lineup import Device, Lineup
+    from valuerepair.play.lineup import Device, Lineup, parse_side
     from valuerepair.play.match import BUILT_IN, MatchPlan, play_match
     from valuerepair.play.match_options import parse_control, parse_draw_rule, parse_sprt, parse_win_rule
     from valuerepair.play.match_report import report_lines
     from valuerepair.play.openings import read_openings
     from valuerepair.play.referee import Rules
     from valuerepair.play.schedule import built_in_openings, check_playable
-    from valuerepair.play.side import parse_side
     from valuerepair.progress import Progress
 
     sides = [parse_side(side_a), parse_side(side_b)]

@@ -8,7 +8,7 @@ from enum import Enum
 from typing import TypeAlias
 
 from valuerepair.deep.oracle import OracleIdentity
-from valuerepair.deep.spec import DeepSpec
+from valuerepair.engines.spec import EngineSpec
 from valuerepair.nets import NetIdentity
 from valuerepair.nets.planes import HistoryFill
 
@@ -41,7 +41,7 @@ class Terms:
     history_fill: HistoryFill
     winograd: bool
     threads: int | None
-    deep: DeepSpec
+    deep: EngineSpec
     weights: NetFileFacts | None
     searches: int | None
 

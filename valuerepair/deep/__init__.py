@@ -11,14 +11,13 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from valuerepair.deep.opening import open_oracle
     from valuerepair.deep.oracle import DeepFailure, DeepOutcome, DeepResult, Oracle, OracleIdentity
-    from valuerepair.deep.spec import DeepSpec, parse_spec
+    from valuerepair.deep.spec import parse_spec
     from valuerepair.deep.uci_oracle import UciOracle, UciOracleSetup
 
 __all__ = [
     "DeepFailure",
     "DeepOutcome",
     "DeepResult",
-    "DeepSpec",
     "Oracle",
     "OracleIdentity",
     "UciOracle",
@@ -31,7 +30,6 @@ _HOMES = {
     "DeepFailure": "oracle",
     "DeepOutcome": "oracle",
     "DeepResult": "oracle",
-    "DeepSpec": "spec",
     "Oracle": "oracle",
     "OracleIdentity": "oracle",
     "UciOracle": "uci_oracle",

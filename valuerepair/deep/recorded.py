@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from valuerepair.archives.detect import Found, depth_of, detect
 from valuerepair.archives.recorded_options import CHUNKS, DUMP, EPD, EVAL, KINDS, VIEWS, RecordedOptions
 from valuerepair.deep.oracle import DeepFailure, DeepOutcome, DeepResult, OracleIdentity
-from valuerepair.deep.spec import DeepSpec
+from valuerepair.engines.spec import EngineSpec
 from valuerepair.errors import UsageError
 from valuerepair.nets import NetIdentity, NetValues
 from valuerepair.origins import QColumns, Recorded
@@ -119,7 +119,7 @@ def deep_columns(found: QColumns) -> DeepColumns:
 
 
 def recorded_options(
-    spec: DeepSpec, paths: Sequence[str], say: Callable[[str], None] = lambda line: None
+    spec: EngineSpec, paths: Sequence[str], say: Callable[[str], None] = lambda line: None
 ) -> RecordedOptions:
     """Which evaluations a ``--deep recorded`` means; without ``kind=`` those of the kind that comes first.
 

