@@ -8,8 +8,10 @@ import subprocess
 import chess.pgn
 
 from benchmarks.comparison import BenchData, Comparison, compare
-from valuerepair.archives import ReadReport, SampleOptions, sample
 from valuerepair.archives.open import Stream, find_sources
+from valuerepair.archives.options import SampleOptions
+from valuerepair.archives.rows import ReadReport
+from valuerepair.archives.sampling import sample
 
 THREADS = 2
 SLICE_GAMES = 600  # python-chess reads these; its rate does not depend on how many there are

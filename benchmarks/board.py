@@ -8,7 +8,7 @@ import time
 import chess
 
 from benchmarks.comparison import BenchData, Comparison, compare
-from valuerepair import board as rules
+from valuerepair.chess import board as rules
 
 GAMES, PLIES = 64, 60
 

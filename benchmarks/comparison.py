@@ -7,9 +7,11 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from valuerepair.archives import ReadReport, SampleOptions, sample
+from valuerepair.archives.options import SampleOptions
+from valuerepair.archives.rows import ReadReport
+from valuerepair.archives.sampling import sample
+from valuerepair.chess.positions import PositionBatch
 from valuerepair.errors import ValueRepairError
-from valuerepair.positions import PositionBatch
 
 Work = Callable[[], float]  # does the work once and returns how much was done (games, bytes, positions, nodes)
 

@@ -27,21 +27,22 @@ import zstandard
 from numpy.typing import NDArray
 
 from benchmarks.comparison import BenchData, Comparison, Work, compare, sampled
-from valuerepair import v6
-from valuerepair.archives import SampleOptions
-from valuerepair.archives.chunk_rows import per_mille
-from valuerepair.archives.recorded_options import CHUNKS
-from valuerepair.board import legal_moves, parse_fens
-from valuerepair.deep.oracle import OracleIdentity
-from valuerepair.deep.recorded import RecordedNet, deep_columns
-from valuerepair.mining import MineOptions, mine, open_evaluators
-from valuerepair.nets import NetIdentity
+from valuerepair.archives.chunks import per_mille
+from valuerepair.archives.options import CHUNKS, SampleOptions
+from valuerepair.chess import v6
+from valuerepair.chess.board import legal_moves, parse_fens
+from valuerepair.chess.origins import Origins, QColumns
+from valuerepair.chess.positions import PositionBatch, decode_move
+from valuerepair.nets.net import NetIdentity
 from valuerepair.nets.planes import encode
 from valuerepair.nets.policy import policy_indices
-from valuerepair.origins import Origins, QColumns
-from valuerepair.positions import PositionBatch, decode_move
-from valuerepair.store import Store
+from valuerepair.oracles.oracle import OracleIdentity
+from valuerepair.oracles.recorded import RecordedNet, deep_columns
+from valuerepair.runs.evaluators import open_evaluators
+from valuerepair.runs.mine import mine
+from valuerepair.runs.options import MineOptions
 from valuerepair.store.rows import RunRecord
+from valuerepair.store.store import Store
 
 GAMES, COPIES = 60, 40  # distinct chunks, and how often each is in the tar
 LINES, REPEATS = 20_000, 20

@@ -9,15 +9,17 @@ import threading
 from contextlib import AbstractContextManager
 
 from benchmarks.comparison import BenchData, Comparison, Work, compare, sampled
-from valuerepair.archives import SampleOptions
-from valuerepair.cluster import open_on_cluster
-from valuerepair.deep import DeepResult, open_oracle
-from valuerepair.engines import find_engine, usable_cores
+from valuerepair.archives.options import SampleOptions
+from valuerepair.cluster.opening import open_on_cluster
+from valuerepair.engines.find import find_engine, usable_cores
 from valuerepair.errors import ValueRepairError
-from valuerepair.mining import MineOptions, mine, open_evaluators
-from valuerepair.mining.opening import Opened
-from valuerepair.nets import open_net
-from valuerepair.store import Store
+from valuerepair.nets.net import open_net
+from valuerepair.oracles.open import open_oracle
+from valuerepair.oracles.oracle import DeepResult
+from valuerepair.runs.evaluators import Opened, open_evaluators
+from valuerepair.runs.mine import mine
+from valuerepair.runs.options import MineOptions
+from valuerepair.store.store import Store
 
 NODES = 100_000  # a tenth of the default: what is done beside a search weighs ten times as much
 NODES_A_SECOND = 500_000  # of one Stockfish on one core, roughly: sets how many positions fill the time

@@ -7,12 +7,13 @@ from itertools import groupby
 
 from benchmarks.comparison import BenchData, Comparison, compare
 from benchmarks.search import table_evaluator
-from valuerepair.archives import ReadReport, SampleOptions, sample
-from valuerepair.mcts.forest import Forest
+from valuerepair.archives.options import SampleOptions
+from valuerepair.archives.rows import ReadReport
+from valuerepair.archives.sampling import sample
+from valuerepair.chess.positions import Position
 from valuerepair.play.record import DRAW_AGREED, GameRecord, Thought
-from valuerepair.positions import Position
-from valuerepair.training.records import NetFacts, game_records
-from valuerepair.training.writer import ChunkWriter, compressed
+from valuerepair.search.forest import Forest
+from valuerepair.training.records import ChunkWriter, NetFacts, compressed, game_records
 
 GAMES, TREES, NODES, REPEATS = 40, 64, 100, 2
 LC0_LEVEL = 6  # gzopen's, which lc0's TrainingDataWriter leaves as it is

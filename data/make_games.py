@@ -25,10 +25,11 @@ import chess.pgn
 import numpy as np
 import zstandard
 
-from valuerepair.engines import find_engine
+from valuerepair.chess.positions import Position, PositionBatch, decode_move
+from valuerepair.engines.find import find_engine
 from valuerepair.errors import ValueRepairError
-from valuerepair.nets import DEFAULT_NET, Net, open_net
-from valuerepair.positions import Position, PositionBatch, decode_move
+from valuerepair.nets.net import Net, open_net
+from valuerepair.nets.registry import DEFAULT_NET
 
 OPENING_PLIES = 8  # played by the first net for both sides, so that Stockfish does not begin every game alike
 OPENING_TEMPERATURE = 1.0

@@ -1,4 +1,4 @@
-r"""Makes valuerepair/deep/screen_package.npz: python data/make_screen_package.py STORE...
+r"""Makes valuerepair/screening/package.npz: python data/make_screen_package.py STORE...
 
 The stores have positions that were searched in full by way of many rungs, nothing cut:
 
@@ -18,12 +18,12 @@ from pathlib import Path
 
 import numpy as np
 
-from valuerepair.deep.screen_package import MATE_CP, Q_PARTS
-from valuerepair.positions import encode_move
-from valuerepair.store import Store
+from valuerepair.chess.positions import encode_move
+from valuerepair.screening.package import MATE_CP, Q_PARTS
 from valuerepair.store.screening import calibration_rows, stored_rungs
+from valuerepair.store.store import Store
 
-TARGET = Path(__file__).parents[1] / "valuerepair" / "deep" / "screen_package.npz"
+TARGET = Path(__file__).parents[1] / "valuerepair" / "screening" / "package.npz"
 
 
 def columns(path: str) -> tuple[str, dict[str, np.ndarray]]:

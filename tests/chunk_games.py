@@ -9,10 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from valuerepair.archives import ReadReport, SampleOptions, sample
 from valuerepair.archives.chunks import ChunkBlock, parse_chunks
 from valuerepair.archives.open import Source
-from valuerepair.positions import Position, PositionBatch
+from valuerepair.archives.options import SampleOptions
+from valuerepair.archives.rows import ReadReport
+from valuerepair.archives.sampling import sample
+from valuerepair.chess.positions import Position, PositionBatch
 
 
 def run(*paths: Path, **options: Any) -> tuple[list[Position], ReadReport]:

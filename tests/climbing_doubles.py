@@ -15,15 +15,14 @@ import chess
 import numpy as np
 
 from tests.mining_doubles import KeyNet, mine_by_key
-from valuerepair.archives import SampleOptions
-from valuerepair.deep import DeepFailure, DeepOutcome, DeepResult, OracleIdentity
-from valuerepair.deep.oracle import Climb, ClimbOutcome, GoOn
-from valuerepair.deep.screen import FEATURES, RungModel, Screen
-from valuerepair.deep.screen_fit import Calibration
-from valuerepair.mining import MineOptions, MineSummary
-from valuerepair.mining.options import ScreenOptions
-from valuerepair.nets import NetValues
-from valuerepair.positions import Position, PositionBatch
+from valuerepair.archives.options import SampleOptions
+from valuerepair.chess.positions import Position, PositionBatch
+from valuerepair.nets.net import NetValues
+from valuerepair.oracles.oracle import Climb, ClimbOutcome, DeepFailure, DeepOutcome, DeepResult, GoOn, OracleIdentity
+from valuerepair.runs.options import MineOptions
+from valuerepair.runs.summary import MineSummary
+from valuerepair.screening.fit import Calibration
+from valuerepair.screening.model import FEATURES, RungModel, Screen, ScreenOptions
 
 ALPHA = 200.0
 NODES, RUNGS = 1000, (10, 100)

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 
-from valuerepair.nets.cache import cache_root
+from valuerepair.files import cache_root
 
 START_S = 60.0
 # Losses are to be seen in the time of a test.

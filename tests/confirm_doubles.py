@@ -14,14 +14,14 @@ import chess
 import numpy as np
 
 from tests.mining_doubles import KeyNet, KeyOracle
-from valuerepair.board import keys, parse_fens
-from valuerepair.candidates.confirm import ConfirmOptions, ConfirmSummary, confirm
-from valuerepair.deep import DeepOutcome, DeepResult, OracleIdentity
-from valuerepair.nets import NetValues
-from valuerepair.positions import Position, PositionBatch, encode_move
-from valuerepair.progress import Progress
-from valuerepair.store import Store
+from valuerepair.chess.board import keys, parse_fens
+from valuerepair.chess.positions import Position, PositionBatch, encode_move
+from valuerepair.chess.progress import Progress
+from valuerepair.nets.net import NetValues
+from valuerepair.oracles.oracle import DeepOutcome, DeepResult, OracleIdentity
+from valuerepair.runs.confirm import ConfirmOptions, ConfirmSummary, confirm
 from valuerepair.store.rows import RunRecord
+from valuerepair.store.store import Store
 
 STOCKFISH = OracleIdentity("stockfish", "Stockfish 15.1", "ef" * 32, {"nodes": 1000}, {"Threads": "1", "Hash": "16"})
 

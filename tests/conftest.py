@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from valuerepair.nets import Net
+    from valuerepair.nets.net import Net
 
 # Numba has colorama put standard output back to what it was when Numba first coloured a message: that of another test.
 if importlib.util.find_spec("colorama") is not None:
@@ -45,7 +45,7 @@ def net_file(request: pytest.FixtureRequest, shared_data: Path) -> str:
 @pytest.fixture(scope="module")
 def reference(net_file: str) -> Iterator[Net]:
     """The net as ONNX Runtime computes it on the CPU."""
-    from valuerepair.nets import open_net
+    from valuerepair.nets.net import open_net
 
     with open_net(net_file, device="cpu", threads=2, batch=64) as net:
         yield net
@@ -83,7 +83,7 @@ def stockfish() -> str:
 @pytest.fixture(scope="session")
 def lc0() -> str:
     """Path of lc0, which its bindings for Python bring."""
-    from valuerepair.nets import find_lc0
+    from valuerepair.nets.weights import find_lc0
 
     path = find_lc0()
     if path is None:

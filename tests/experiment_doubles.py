@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from valuerepair.mcts.params import SearchParams
+from valuerepair.chess.positions import STARTPOS_FEN
 from valuerepair.play.experiment import (
     Conditions,
     Contestant,
@@ -13,7 +13,7 @@ from valuerepair.play.experiment import (
 )
 from valuerepair.play.openings import Opening
 from valuerepair.play.referee import Rules
-from valuerepair.positions import STARTPOS_FEN
+from valuerepair.search.params import SearchParams
 
 CONDITIONS = Conditions("a net", Rules(max_plies=12), seed=7, jobs=4)
 TO_THE_END = Conditions("a net", Rules(max_plies=0), seed=7, jobs=4)

@@ -18,7 +18,7 @@ import chess.pgn
 import numpy as np
 from numpy.typing import NDArray
 
-from valuerepair.positions import STARTPOS_FEN, Position, PositionBatch
+from valuerepair.chess.positions import STARTPOS_FEN, Position, PositionBatch
 
 
 def game_state(position: Position) -> Any:

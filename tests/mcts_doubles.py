@@ -16,17 +16,17 @@ from tests.lc0_oracle import game_state
 from tests.parity import lc0_floats
 from tests.parity.lc0_floats import F
 from tests.parity.lc0_search import Lc0Search, Node
-from valuerepair.board import legal_moves, parse_fens
-from valuerepair.board.make import black_to_move
-from valuerepair.board.rows import FLIP
-from valuerepair.mcts import tree as layout
-from valuerepair.mcts.evaluator import Evaluations, Evaluator, Leaves
-from valuerepair.mcts.fastmath import NO_PRIOR
-from valuerepair.mcts.forest import Forest
-from valuerepair.mcts.params import SearchParams
+from valuerepair.chess.board import legal_moves, parse_fens
+from valuerepair.chess.make import black_to_move
+from valuerepair.chess.positions import STARTPOS_FEN, Position, PositionBatch, decode_move, decode_moves
+from valuerepair.chess.rows import FLIP
 from valuerepair.nets.planes import FILLS, encode
 from valuerepair.nets.policy import policy_indices
-from valuerepair.positions import STARTPOS_FEN, Position, PositionBatch, decode_move, decode_moves
+from valuerepair.search import tree as layout
+from valuerepair.search.evaluator import Evaluations, Evaluator, Leaves
+from valuerepair.search.fastmath import NO_PRIOR
+from valuerepair.search.forest import Forest
+from valuerepair.search.params import SearchParams
 
 Words = NDArray[np.uint64]
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)

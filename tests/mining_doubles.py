@@ -22,15 +22,16 @@ import chess.pgn
 import numpy as np
 from numpy.typing import NDArray
 
-from valuerepair.archives import SampleOptions
-from valuerepair.deep import DeepFailure, DeepOutcome, DeepResult, OracleIdentity
-from valuerepair.deep.oracle import Oracle
+from valuerepair.archives.options import SampleOptions
+from valuerepair.chess.positions import Position, PositionBatch
+from valuerepair.chess.progress import Progress
 from valuerepair.errors import ValueRepairError
-from valuerepair.mining import MineOptions, MineSummary, mine
-from valuerepair.nets import NetIdentity, NetValues
-from valuerepair.positions import Position, PositionBatch
-from valuerepair.progress import Progress
-from valuerepair.store import Store
+from valuerepair.nets.net import NetIdentity, NetValues
+from valuerepair.oracles.oracle import DeepFailure, DeepOutcome, DeepResult, Oracle, OracleIdentity
+from valuerepair.runs.mine import mine
+from valuerepair.runs.options import MineOptions
+from valuerepair.runs.summary import MineSummary
+from valuerepair.store.store import Store
 
 FAILS_EVERY = 19
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from valuerepair import v6
+from valuerepair.chess import v6
 from valuerepair.training.chunk_files import pack
 from valuerepair.training.mix import MixOptions
 

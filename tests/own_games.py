@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 import chess
 
-from valuerepair.mcts.choice import choose_move
-from valuerepair.mcts.forest import Forest
-from valuerepair.mcts.result import SearchResult
+from valuerepair.chess.positions import Position
 from valuerepair.play.record import CHECKMATE, TOO_LONG, GameRecord, Thought
-from valuerepair.positions import Position
+from valuerepair.search.forest import Forest
+from valuerepair.search.outcome import choose_move
+from valuerepair.search.result import SearchResult
 
 RESULTS = {"1-0", "0-1", "1/2-1/2"}
 

@@ -10,9 +10,9 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 import chess
 
+from valuerepair.chess.positions import Position
 from valuerepair.play.player import Clock
 from valuerepair.play.record import Thought
-from valuerepair.positions import Position
 
 Answer = Callable[[Position, int], Thought]
 

@@ -11,10 +11,10 @@ from matplotlib.figure import Figure
 
 from tests.climbing_doubles import THRESHOLD, ClimbingOracle, climb_by_key, ladder_options, options_for
 from tests.mining_doubles import random_games
-from valuerepair.store import Store
+from valuerepair.report import figures
 from valuerepair.store.plays import Play, add_plays
 from valuerepair.store.rows import RunRecord
-from valuerepair.views import figures
+from valuerepair.store.store import Store
 
 OF_POSITIONS = ["scatter", "hexbin", "residuals", "rate", "by-phase", "by-side", "by-men"]
 

@@ -6,8 +6,8 @@ import os
 import signal
 from unittest import mock
 
-from valuerepair.nets import Net, NetValues
-from valuerepair.positions import PositionBatch
+from valuerepair.chess.positions import PositionBatch
+from valuerepair.nets.net import Net, NetValues
 
 
 def dask_setup(worker: object) -> None:

@@ -10,11 +10,11 @@ from typing import Any
 import chess
 
 from tests.mcts_doubles import searched
-from valuerepair.board.rows import FLIP
-from valuerepair.mcts import tree as layout
-from valuerepair.mcts.forest import Forest
-from valuerepair.mcts.result import SearchResult
-from valuerepair.positions import Position, decode_move
+from valuerepair.chess.positions import Position, decode_move
+from valuerepair.chess.rows import FLIP
+from valuerepair.search import tree as layout
+from valuerepair.search.forest import Forest
+from valuerepair.search.result import SearchResult
 
 # Everything that finds proofs, alone and together.
 OPTIONS: tuple[dict[str, Any], ...] = (

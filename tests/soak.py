@@ -19,13 +19,14 @@ from click.testing import CliRunner
 
 from tests.match_doubles import FAKE, fake_side, write_book
 from tests.mining_doubles import KeyNet, random_games
-from valuerepair.archives import SampleOptions
+from valuerepair.archives.options import SampleOptions
 from valuerepair.cli import cli
-from valuerepair.deep.uci_oracle import UciOracle, UciOracleSetup
 from valuerepair.engines.uci import EngineSetup
-from valuerepair.mining import MineOptions, mine
+from valuerepair.oracles.uci_oracle import UciOracle, UciOracleSetup
 from valuerepair.play.pgn import read_written
-from valuerepair.store import Store
+from valuerepair.runs.mine import mine
+from valuerepair.runs.options import MineOptions
+from valuerepair.store.store import Store
 
 MORE_MEMORY = 64 << 20  # bytes that may come after the first quarter: caches of compiled kernels, SQLite's pages
 MORE_FILES = 4

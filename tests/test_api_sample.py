@@ -15,7 +15,8 @@ import numpy as np
 import pytest
 
 import valuerepair as vr
-from valuerepair.views.alpha_table import alpha_table
+from valuerepair.report.alpha_table import alpha_table
+from valuerepair.report.stats import store_figures
 
 DATA = Path(__file__).parents[1] / "data"
 SAMPLE = DATA / "sample.db"
@@ -87,7 +88,7 @@ def test_the_script_makes_a_store(
     path = script.make(tmp_path, [])
     script.settle(path)
     with vr.open_store(path) as store:
-        assert store.stats()["positions"] == 60
+        assert store_figures(store)["positions"] == 60
         found = store.candidates(0.15, labels=True, verdicts=True, outcomes=True)
     assert found["verdict"].notna().all()
     assert found["z_games"].sum() == 2
@@ -101,7 +102,7 @@ def test_reading_writes_nothing_beside_it(tmp_path: Path) -> None:
     with vr.open_store(path) as store:
         frame = store.frame(labels=True, verdicts=True, outcomes=True)
         assert list(tmp_path.iterdir()) == [path]
-        store.stats()
+        store_figures(store)
     vr.plot("scatter", path, threshold=0.35)
     vr.remeasure(path, ["maia-1900", "maia-1100"], vr.RemeasureOptions(threshold=0.35))
     assert list(tmp_path.iterdir()) == [path]

@@ -18,8 +18,10 @@ import zstandard
 
 from tests.fuzz.inputs import games
 from tests.v6_records import positions_of, records_of
-from valuerepair.archives import ReadReport, SampleOptions, sample
 from valuerepair.archives.open import Source, Stream
+from valuerepair.archives.options import SampleOptions
+from valuerepair.archives.rows import ReadReport
+from valuerepair.archives.sampling import sample
 from valuerepair.errors import UsageError
 
 PACK: dict[str, Callable[[bytes], bytes]] = {

@@ -10,7 +10,7 @@ import pytest
 
 from tests.chunk_games import ENDING, ENDING_START, GAME, every_record, run
 from tests.v6_records import positions_of, records_of, write_chunk
-from valuerepair.archives.recorded_options import RecordedOptions
+from valuerepair.archives.options import RecordedOptions
 
 FORMATS = (1, 2, 3, 4, 132, 5, 133)
 

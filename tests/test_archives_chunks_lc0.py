@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 
 from tests.chunk_games import every_record, run
 from tests.lc0_selfplay import Played, play
-from valuerepair import v6
-from valuerepair.archives.recorded_options import RecordedOptions
-from valuerepair.nets import open_net
+from valuerepair.archives.options import RecordedOptions
+from valuerepair.chess import v6
+from valuerepair.chess.positions import Position
+from valuerepair.nets.net import open_net
 from valuerepair.nets.planes import encode
-from valuerepair.positions import Position
 
 BOOK = """1. e4 c5 2. Nf3 d6 *
 

@@ -11,10 +11,12 @@ import chess
 import pytest
 import zstandard
 
-from valuerepair.archives import ReadReport, SampleOptions, sample
-from valuerepair.archives.recorded_options import RecordedOptions
+from valuerepair.archives.options import RecordedOptions, SampleOptions
+from valuerepair.archives.rows import ReadReport
+from valuerepair.archives.sampling import sample
+from valuerepair.chess.origins import Recorded
+from valuerepair.chess.positions import Position
 from valuerepair.errors import ValueRepairError
-from valuerepair.positions import Position, Recorded
 
 # The sample on database.lichess.org, shortened.
 SAMPLE = (

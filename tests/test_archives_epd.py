@@ -9,8 +9,10 @@ from typing import Any
 import chess
 import pytest
 
-from valuerepair.archives import ReadReport, SampleOptions, sample
-from valuerepair.positions import Position
+from valuerepair.archives.options import SampleOptions
+from valuerepair.archives.rows import ReadReport
+from valuerepair.archives.sampling import sample
+from valuerepair.chess.positions import Position
 
 START = "rnbqkbnr/pppppppp/8/8/8/8/PPPPPPPP/RNBQKBNR"
 

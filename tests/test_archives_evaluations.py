@@ -14,11 +14,11 @@ import chess.engine
 import chess.pgn
 import pytest
 
-from valuerepair.archives import ReadReport, SampleOptions, sample
-from valuerepair.archives.detect import depth_of, detect
-from valuerepair.archives.recorded_options import RecordedOptions
+from valuerepair.archives.options import RecordedOptions, SampleOptions
+from valuerepair.archives.rows import ReadReport
+from valuerepair.archives.sampling import depth_of, detect, sample
+from valuerepair.chess.positions import Position
 from valuerepair.errors import UsageError, ValueRepairError
-from valuerepair.positions import Position
 
 GAME = '[White "{white}"]\n[Black "{black}"]\n[Result "1-0"]\n\n{moves} 1-0\n\n'
 

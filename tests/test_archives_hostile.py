@@ -9,7 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from valuerepair.archives import ReadReport, SampleOptions, sample
+from valuerepair.archives.options import SampleOptions
+from valuerepair.archives.rows import ReadReport
+from valuerepair.archives.sampling import sample
 from valuerepair.errors import ValueRepairError
 
 PIECES = [b"[Event ", b'"x"]', b"\n\n", b"\n", b"1. ", b"e4", b" e5 ", b"{", b"}", b"(", b")", b";", b"%", b"1-0", b"*"]

@@ -14,8 +14,7 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from valuerepair.archives.frames import ZstdOutline
-from valuerepair.archives.open import Stream, find_sources, total_bytes
+from valuerepair.archives.open import Stream, ZstdOutline, find_sources, total_bytes
 from valuerepair.errors import UsageError, ValueRepairError
 
 TEXT = b"".join(b'[Event "%d"]\n\n1. e4 e5 2. Nf3 *\n\n' % i for i in range(20_000))

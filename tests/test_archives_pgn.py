@@ -13,8 +13,10 @@ import chess.pgn
 import pytest
 import zstandard
 
-from valuerepair.archives import ReadReport, SampleOptions, sample
-from valuerepair.positions import Position
+from valuerepair.archives.options import SampleOptions
+from valuerepair.archives.rows import ReadReport
+from valuerepair.archives.sampling import sample
+from valuerepair.chess.positions import Position
 
 EVERYTHING = SampleOptions(per_game=None, min_ply=0)
 HEADER = '[Event "E"]\n[White "W"]\n[Black "B"]\n[Result "1-0"]\n\n'

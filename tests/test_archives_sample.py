@@ -12,11 +12,12 @@ import chess
 import numpy as np
 import pytest
 
-from valuerepair.archives import ReadReport, SampleOptions, sample
+from valuerepair.archives.options import SampleOptions, matches, speed
+from valuerepair.archives.rows import ReadReport
+from valuerepair.archives.sampling import sample
 from valuerepair.archives.select import KeySet, in_share, lowest_of_each, mix
-from valuerepair.archives.time_control import matches, speed
+from valuerepair.chess.positions import Position
 from valuerepair.errors import UsageError, ValueRepairError
-from valuerepair.positions import Position
 
 GAME = (
     '[Event "E"]\n[White "{white}"]\n[Black "{black}"]\n[WhiteElo "{elo}"]\n[BlackElo "2300"]\n'

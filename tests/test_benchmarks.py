@@ -15,7 +15,7 @@ from benchmarks.__main__ import BENCHES, command
 from benchmarks.board import count_leaves
 from benchmarks.comparison import BenchData, Comparison
 from benchmarks.same_outputs import command as same_outputs
-from valuerepair import board as rules
+from valuerepair.chess import board as rules
 from valuerepair.errors import ValueRepairError
 from valuerepair.nets.weights import read_net_file, to_onnx
 

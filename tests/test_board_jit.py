@@ -18,7 +18,7 @@ import numba
 import pytest
 from numba.core import event
 
-from valuerepair.board import jit
+from valuerepair.chess import jit
 
 
 @pytest.fixture
@@ -69,7 +69,7 @@ def run(package: Path, script: str, cache: Path) -> str:
 def test_a_change_below_a_cached_kernel_takes_effect(copied_package: Path, tmp_path: Path) -> None:
     """The trap this is about: Numba's own cache would go on with the old code of the called function."""
     script = (
-        "from valuerepair.board import parse_fens, insufficient_material as dead\n"
+        "from valuerepair.chess.board import parse_fens, insufficient_material as dead\n"
         "import numpy as np\n"
         "rows = np.zeros((1, 10), np.uint64)\n"
         "print(dead(rows)[0])"
@@ -89,7 +89,7 @@ def test_without_a_writable_folder_nothing_is_cached(copied_package: Path, tmp_p
     blocked = tmp_path / "blocked"
     blocked.write_text("a file where the folder should be")
     script = (
-        "from valuerepair.board import jit, in_check\n"
+        "from valuerepair.chess.board import jit, in_check\n"
         "import numpy as np\n"
         "print(jit.CACHE_FOLDER, in_check(np.ones((1, 10), np.uint64)).shape)"
     )

@@ -9,7 +9,7 @@ import pytest
 
 from tests.parity import perft_parity
 from tests.parity.perft_parity import Counted, Entry
-from valuerepair import board as rules
+from valuerepair.chess import board as rules
 
 QUICK_LEAVES = 200_000
 

@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 
 from tests.parity import rules_parity
 from tests.parity.rules_parity import STARTS, Game
-from valuerepair import board as rules
-from valuerepair.positions import decode_move, encode_move, encode_moves
+from valuerepair.chess import board as rules
+from valuerepair.chess.positions import decode_move, encode_move, encode_moves
 
 
 @lru_cache(maxsize=1)

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from valuerepair.books.check import BookCheck, ReadEntry
 from valuerepair.books.emit import WRAP_COLUMNS, LineWriter, epd_entry, pgn_entry, wrapped
 from valuerepair.books.lc0_reader import no_game
+from valuerepair.chess.positions import STARTPOS_FEN
 from valuerepair.errors import ValueRepairError
-from valuerepair.positions import STARTPOS_FEN
 
 STARTS = (
     STARTPOS_FEN,

@@ -12,14 +12,12 @@ import pytest
 from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 
-from valuerepair.books.holdout import split
 from valuerepair.books.options import BookOptions
-from valuerepair.books.rows import games_of
-from valuerepair.books.select import choose_rows
-from valuerepair.candidates.duplicates import near_keys
-from valuerepair.candidates.parents import same_positions
+from valuerepair.books.rows import games_of, split
+from valuerepair.books.select import choose_rows, same_positions
+from valuerepair.chess.positions import STARTPOS_FEN
 from valuerepair.errors import UsageError, ValueRepairError
-from valuerepair.positions import STARTPOS_FEN
+from valuerepair.judge.material import near_keys
 
 CASES = settings(max_examples=60, deadline=None)
 By = Literal["game", "opening", "material"]

@@ -19,16 +19,18 @@ from click.testing import CliRunner
 from tests.confirm_doubles import Candidate, SecondOracle, look_again, make_store, position_of
 from tests.lc0_selfplay import play
 from tests.mining_doubles import mine_by_key
-from valuerepair.archives import SampleOptions
-from valuerepair.books import BookOptions, check_book, write_books
-from valuerepair.candidates import weights
+from valuerepair.archives.options import SampleOptions
+from valuerepair.books.check import check_book
+from valuerepair.books.options import BookOptions
+from valuerepair.books.write import write_books
+from valuerepair.chess.positions import Position
 from valuerepair.cli.books import command
-from valuerepair.deep import DeepOutcome, DeepResult
 from valuerepair.errors import UsageError, ValueRepairError
-from valuerepair.mining import MineOptions
-from valuerepair.nets import find_lc0
-from valuerepair.positions import Position
-from valuerepair.store import Store
+from valuerepair.judge import weights
+from valuerepair.nets.weights import find_lc0
+from valuerepair.oracles.oracle import DeepOutcome, DeepResult
+from valuerepair.runs.options import MineOptions
+from valuerepair.store.store import Store
 
 GAMES = Path(__file__).parents[1] / "data" / "games.pgn.zst"
 THRESHOLD = 1.0

@@ -15,11 +15,13 @@ import pytest
 
 from tests.lc0_selfplay import main, play
 from tests.mining_doubles import mine_by_key
-from valuerepair.archives import SampleOptions
-from valuerepair.books import BookOptions, check_book, write_books
-from valuerepair.mining import MineOptions
-from valuerepair.positions import STARTPOS_FEN
-from valuerepair.store import Store
+from valuerepair.archives.options import SampleOptions
+from valuerepair.books.check import check_book
+from valuerepair.books.options import BookOptions
+from valuerepair.books.write import write_books
+from valuerepair.chess.positions import STARTPOS_FEN
+from valuerepair.runs.options import MineOptions
+from valuerepair.store.store import Store
 
 ROOT = Path(__file__).parents[1]
 

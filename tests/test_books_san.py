@@ -10,10 +10,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from valuerepair.books.emit import LineWriter
+from valuerepair.books.emit import LineWriter, plain_lines
 from valuerepair.books.rows import can_go_on, playable
-from valuerepair.books.san import plain_lines
-from valuerepair.positions import STARTPOS_FEN
+from valuerepair.chess.positions import STARTPOS_FEN
 
 EP_LINE = [
     "e2e4",

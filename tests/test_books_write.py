@@ -18,14 +18,16 @@ import pytest
 from click.testing import CliRunner, Result
 
 from tests.mining_doubles import mine_by_key, random_games
-from valuerepair.archives import SampleOptions
-from valuerepair.books import BookOptions, check_book, choose_rows
+from valuerepair.archives.options import SampleOptions
+from valuerepair.books.check import check_book
+from valuerepair.books.options import BookOptions
+from valuerepair.books.select import choose_rows
+from valuerepair.chess.positions import STARTPOS_FEN
 from valuerepair.cli import cli
 from valuerepair.cli.selfplay import command as selfplay
 from valuerepair.errors import UsageError, ValueRepairError
-from valuerepair.mining import MineOptions
-from valuerepair.positions import STARTPOS_FEN
-from valuerepair.store import Store
+from valuerepair.runs.options import MineOptions
+from valuerepair.store.store import Store
 
 
 def _frame(rows: int = 200, per_game: int = 4) -> pd.DataFrame:

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from valuerepair.candidates.duplicates import near_keys
-from valuerepair.candidates.families import add_families, material_family, opening_family
-from valuerepair.candidates.parents import parent_weight, parents_of, same_positions
+from valuerepair.books.select import parent_weight, parents_of, same_positions
+from valuerepair.chess.positions import STARTPOS_FEN
 from valuerepair.errors import ValueRepairError
-from valuerepair.positions import STARTPOS_FEN
+from valuerepair.judge.material import near_keys
+from valuerepair.judge.openings import add_families, material_family, opening_family
 
 # No deadline: kernels may be compiled in a test, and the machine may be busy.
 CASES = settings(max_examples=60, deadline=None)

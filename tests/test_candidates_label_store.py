@@ -13,16 +13,14 @@ import pytest
 from click.testing import CliRunner
 
 from tests.mining_doubles import KeyNet, mine_by_key, random_games
-from valuerepair.candidates import label_rates, summary
-from valuerepair.candidates.labelled import NAMES, labels_of, names, net_id_of, with_labels
-from valuerepair.candidates.priors import add_priors, missing_priors
+from valuerepair.chess.positions import PositionBatch, encode_move
 from valuerepair.cli import cli
 from valuerepair.errors import ValueRepairError
-from valuerepair.nets import Net, open_net
-from valuerepair.nets.net import Priors
-from valuerepair.positions import PositionBatch, encode_move
-from valuerepair.store import Store
+from valuerepair.judge.labelled import NAMES, add_priors, labels_of, missing_priors, names, net_id_of, with_labels
+from valuerepair.nets.net import Net, Priors, open_net
+from valuerepair.report import stats as stats_module
 from valuerepair.store import priors as stored
+from valuerepair.store.store import Store
 
 GAMES = Path(__file__).parents[1] / "data" / "games.pgn.zst"
 THRESHOLD = "0.2"
@@ -124,7 +122,7 @@ class StoppingNet:
 
 
 def test_what_an_interruption_left_is_not_asked_again(db: Path, net: Net, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("valuerepair.candidates.priors.BATCH_ROWS", 7)
+    monkeypatch.setattr("valuerepair.judge.labelled.BATCH_ROWS", 7)
     with Store.open(db, write=True) as store:
         ids, pair = store.frame(text=False)["position_id"].tolist(), store.pick()
         with pytest.raises(KeyboardInterrupt):
@@ -180,7 +178,7 @@ def test_the_shares_are_those_of_the_labels(db: Path, net: Net) -> None:
         half = frame["position_id"].tolist()[::2]
         add_priors(store, net, *store.pick(), half)
         weighted = frame.assign(weight=np.where(frame["phase"] == "endgame", 5.0, 1.0))
-        labels, found = labels_of(store, frame), label_rates.figures(store, weighted, float(THRESHOLD))
+        labels, found = labels_of(store, frame), stats_module.label_figures(store, weighted, float(THRESHOLD))
     rows = {row["label"]: row for row in json.loads(json.dumps(found))["rates"]}
     assert list(rows) == list(NAMES)
     for name in NAMES:
@@ -191,7 +189,7 @@ def test_the_shares_are_those_of_the_labels(db: Path, net: Net) -> None:
     expected = 5 * endgames.sum() / (5 * endgames.sum() + (~endgames).sum())
     assert rows["endgame"]["rate"] == pytest.approx(expected)
     assert rows["endgame"]["low"] < expected < rows["endgame"]["high"]
-    assert any("blindness is known of" in line for line in label_rates.lines(found))
+    assert any("blindness is known of" in line for line in stats_module.label_lines(found))
 
 
 def test_labels_need_no_net_when_it_is_only_recorded(tmp_path: Path) -> None:
@@ -202,11 +200,11 @@ def test_labels_need_no_net_when_it_is_only_recorded(tmp_path: Path) -> None:
         frame = store.candidates(0.55)
         assert add_priors(store, KeyNet(), *store.pick(), frame["position_id"].tolist()) == 0
         assert net_id_of(store, frame) == store.pick()[0]
-        found = summary.sections(store, frame, 0.55)
-        empty = summary.sections(store, store.candidates(2.0), 2.0)
+        found = stats_module.sections(store, frame, 0.55)
+        empty = stats_module.sections(store, store.candidates(2.0), 2.0)
     assert found["labels"]["with_priors"] == 0
     assert json.loads(json.dumps(found)) == found
-    assert summary.lines(empty) == []
+    assert stats_module.section_lines(empty) == []
     with Store.open(path, write=True) as store, store.writing() as connection:
         connection.execute("UPDATE nets SET history_fill = 'recorded'")
     said = CliRunner().invoke(cli, ["label", "--db", str(path)], catch_exceptions=False)

@@ -18,10 +18,9 @@ from hypothesis.extra.numpy import arrays
 from scipy.stats import entropy
 
 from tests.parity import fortresses
-from valuerepair.candidates import labels
-from valuerepair.candidates.expected_line import ExpectedLines, expected_lines
-from valuerepair.candidates.labelled import KINDS, NAMES, masks, names
-from valuerepair.candidates.labels import label_frame
+from valuerepair.judge import labels
+from valuerepair.judge.labelled import KINDS, NAMES, masks, names
+from valuerepair.judge.labels import ExpectedLines, expected_lines, label_frame
 
 WORTH = {chess.QUEEN: 9, chess.ROOK: 5, chess.BISHOP: 3, chess.KNIGHT: 3, chess.PAWN: 1, chess.KING: 0}
 

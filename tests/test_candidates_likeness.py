@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from valuerepair.board import parse_fens
-from valuerepair.candidates import likeness
-from valuerepair.candidates.likeness import distances, material_distances, shapes
-from valuerepair.positions import STARTPOS_FEN
+from valuerepair.chess.board import parse_fens
+from valuerepair.chess.positions import STARTPOS_FEN
+from valuerepair.judge import neighbours
+from valuerepair.judge.neighbours import distances, material_distances, shapes
 
 KINDS = {chess.PAWN: 1, chess.KNIGHT: 3, chess.BISHOP: 3, chess.ROOK: 5, chess.QUEEN: 9}
 
@@ -138,8 +138,8 @@ def test_material_alone_is_a_lower_bound(one: chess.Board, others: list[chess.Bo
 @given(st.lists(st.integers(0, 2**64 - 1), min_size=1))
 def test_bits_are_counted_without_a_new_numpy_too(words: list[int]) -> None:
     array = np.array(words, np.uint64)
-    assert likeness.count_bits(array).tolist() == [word.bit_count() for word in words]
-    assert likeness.bit_count(array).tolist() == likeness.count_bits(array).tolist()
+    assert neighbours.count_bits(array).tolist() == [word.bit_count() for word in words]
+    assert neighbours.bit_count(array).tolist() == neighbours.count_bits(array).tolist()
 
 
 def test_what_is_no_position_is_named() -> None:

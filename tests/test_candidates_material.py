@@ -10,8 +10,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from valuerepair.board import parse_fens
-from valuerepair.candidates.material import (
+from valuerepair.chess.board import parse_fens
+from valuerepair.judge.material import (
     balances,
     material_signature,
     men,

@@ -12,16 +12,8 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from valuerepair.candidates.openings import (
-    UNKNOWN,
-    Opening,
-    eco_code,
-    family,
-    named_positions,
-    opening_of,
-    openings_of,
-)
-from valuerepair.positions import STARTPOS_FEN
+from valuerepair.chess.positions import STARTPOS_FEN
+from valuerepair.judge.openings import UNKNOWN, Opening, eco_code, family, named_positions, opening_of, openings_of
 
 GAMES = Path(__file__).parents[1] / "data" / "games.pgn.zst"
 

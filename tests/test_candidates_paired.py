@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 from scipy.stats import binomtest
 from statsmodels.stats.contingency_tables import mcnemar as statsmodels_mcnemar
 
-from valuerepair.candidates.label_changes import label_changes
-from valuerepair.candidates.paired import Table, bootstrap, cross, mcnemar, newcombe
-from valuerepair.store.rates import wilson
+from valuerepair.intervals import Table, bootstrap, cross, mcnemar, newcombe, wilson
+from valuerepair.judge.compare import label_changes
 
 counts = st.integers(0, 60)
 

@@ -13,8 +13,14 @@ from hypothesis import strategies as st
 from scipy.special import expit
 from scipy.stats import entropy
 
-from valuerepair.candidates.diversity import family_masses, hill_numbers
-from valuerepair.candidates.weights import copies_by_weight, describe, effective_sample_size, weights_of
+from valuerepair.judge.weights import (
+    copies_by_weight,
+    describe,
+    effective_sample_size,
+    family_masses,
+    hill_numbers,
+    weights_of,
+)
 
 CASES = settings(max_examples=60, deadline=None)
 MASSES = st.lists(st.floats(1e-6, 1e6), min_size=1, max_size=40)

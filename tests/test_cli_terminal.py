@@ -21,7 +21,7 @@ from valuerepair.cli.beginning import wants_colour
 ESCAPE = "\x1b["
 PLAIN = ("NO_COLOR", "FORCE_COLOR", "CLICOLOR", "CLICOLOR_FORCE")
 BAR = (
-    "from valuerepair.progress import Progress\nwith Progress('Mining', 3, 'positions') as p:\n"
+    "from valuerepair.chess.progress import Progress\nwith Progress('Mining', 3, 'positions') as p:\n"
     "    p.advance(); p.say('a remark'); p.advance(2)"
 )
 

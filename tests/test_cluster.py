@@ -18,12 +18,15 @@ import pytest
 from tests.clusters import Machines
 from tests.mining_doubles import dump
 from tests.vr_runs import here, in_a_process
-from valuerepair.archives import SampleOptions
-from valuerepair.cluster import evaluators, open_on_cluster
+from valuerepair.archives.options import SampleOptions
+from valuerepair.cluster.opening import evaluators, open_on_cluster
 from valuerepair.errors import UsageError, ValueRepairError
-from valuerepair.mining import MineOptions, MineSummary, ScreenOptions, mine
 from valuerepair.nets.registry import KNOWN_NETS, pull
-from valuerepair.store import Store
+from valuerepair.runs.mine import mine
+from valuerepair.runs.options import MineOptions
+from valuerepair.runs.summary import MineSummary
+from valuerepair.screening.model import ScreenOptions
+from valuerepair.store.store import Store
 
 GAMES = str(Path(__file__).parents[1] / "data" / "games.pgn.zst")
 POSITIONS = 90  # one fit, and some that are judged by it

@@ -20,13 +20,18 @@ import pytest
 
 from tests.clusters import Machines, kill, machines
 from tests.mining_doubles import rows, wait_for
-from valuerepair.archives import ReadReport, SampleOptions, sample
-from valuerepair.cluster import open_on_cluster
+from valuerepair.archives.options import SampleOptions
+from valuerepair.archives.rows import ReadReport
+from valuerepair.archives.sampling import sample
+from valuerepair.chess.positions import PositionBatch
+from valuerepair.cluster.opening import open_on_cluster
 from valuerepair.errors import ValueRepairError
-from valuerepair.mining import MineOptions, MineSummary, ScreenOptions, mine
-from valuerepair.positions import PositionBatch
-from valuerepair.store import Store
+from valuerepair.runs.mine import mine
+from valuerepair.runs.options import MineOptions
+from valuerepair.runs.summary import MineSummary
+from valuerepair.screening.model import ScreenOptions
 from valuerepair.store.integrity import integrity_checks
+from valuerepair.store.store import Store
 
 pytestmark = pytest.mark.slow
 

@@ -16,8 +16,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.mining_doubles import KeyNet
-from valuerepair.archives import ReadReport, SampleOptions, sample
-from valuerepair.cluster import parse_cluster
+from valuerepair.archives.options import SampleOptions
+from valuerepair.archives.rows import ReadReport
+from valuerepair.archives.sampling import sample
+from valuerepair.chess.positions import PositionBatch
+from valuerepair.cluster.address import parse_cluster
 from valuerepair.cluster.chunks import MOST, TARGET_S, Chunk, Job, Pace, Seam, end
 from valuerepair.cluster.dispatcher import Dispatcher
 from valuerepair.cluster.far import ClusterNet, _halves, _joined, _joined_priors
@@ -25,11 +28,10 @@ from valuerepair.cluster.hope import Hope
 from valuerepair.cluster.members import Lane, Member, Members
 from valuerepair.cluster.terms import NetFileFacts, Offer, Role, difference
 from valuerepair.cluster.worker import NetAnswer, NetJob, keep
-from valuerepair.deep.oracle import DeepFailure, OracleIdentity
 from valuerepair.errors import UsageError, ValueRepairError
-from valuerepair.mining.workers import Evaluated, Events, net_line
 from valuerepair.nets.net import Priors
-from valuerepair.positions import PositionBatch
+from valuerepair.oracles.oracle import DeepFailure, OracleIdentity
+from valuerepair.runs.workers import Evaluated, Events, net_line
 
 GAMES = str(Path(__file__).parents[1] / "data" / "games.pgn.zst")
 

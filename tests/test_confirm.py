@@ -24,13 +24,13 @@ from tests.confirm_doubles import (
     position_of,
 )
 from tests.mining_doubles import dump, rows, wait_for
-from valuerepair.candidates.confirm import ConfirmOptions, after
-from valuerepair.candidates.verdict import verdicts
-from valuerepair.deep import DeepFailure, DeepOutcome, DeepResult
+from valuerepair.chess.positions import Position
+from valuerepair.chess.progress import Progress
 from valuerepair.errors import UsageError, ValueRepairError
-from valuerepair.positions import Position
-from valuerepair.progress import Progress
-from valuerepair.store import Store
+from valuerepair.judge.verdict import verdicts
+from valuerepair.oracles.oracle import DeepFailure, DeepOutcome, DeepResult
+from valuerepair.runs.confirm import ConfirmOptions, after
+from valuerepair.store.store import Store
 
 BACK_RANK = "6k1/5ppp/8/8/8/8/8/R5K1 w - - 0 1"
 FIRST = DeepResult(cp=-50, best_move="d2d4")
@@ -94,7 +94,7 @@ def test_a_move_that_ends_the_game_is_known_without_a_search(tmp_path: Path) -> 
     row = Candidate(position_of(BACK_RANK), -0.9, DeepResult(mate=1, best_move="a1a8"), "a1a7")
     path, oracle = make_store(tmp_path / "a.db", [row]), SecondOracle(by_length)
     with Store.open(path, write=True) as store, oracle:
-        from valuerepair.candidates.confirm import confirm
+        from valuerepair.runs.confirm import confirm
 
         progress = Progress("", quiet=True)
         confirm(store, store.candidates(0.55), oracle, ConfirmOptions(), progress=progress)
@@ -254,7 +254,7 @@ def test_another_net_uses_the_second_looks_that_are_there(tmp_path: Path) -> Non
     make_store(path, of_start("g1f3"), other)
     oracle = SecondOracle(by_length)
     with Store.open(path, write=True) as store, oracle:
-        from valuerepair.candidates.confirm import confirm
+        from valuerepair.runs.confirm import confirm
 
         confirm(store, store.candidates(0.55, oracle="nodes=2000"), oracle, ConfirmOptions())
     assert [position.moves for position in oracle.searched] == [("g1f3",)]

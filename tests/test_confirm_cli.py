@@ -16,13 +16,14 @@ from click.testing import CliRunner, Result
 
 from tests.confirm_doubles import STOCKFISH, Candidate, make_store, many, position_of
 from tests.mining_doubles import rows
-from valuerepair.candidates.second_oracle import Depth, second_spec
-from valuerepair.candidates.verdict import NET_RIGHT, SEARCH_RIGHT
 from valuerepair.cli import cli
-from valuerepair.deep import DeepResult, OracleIdentity, open_oracle
 from valuerepair.errors import UsageError, ValueRepairError
-from valuerepair.store import Store
+from valuerepair.judge.verdict import NET_RIGHT, SEARCH_RIGHT
+from valuerepair.oracles.open import open_oracle
+from valuerepair.oracles.oracle import DeepResult, OracleIdentity
+from valuerepair.runs.confirm import Depth, second_spec
 from valuerepair.store.second_looks import StoredOracle, oracle_of
+from valuerepair.store.store import Store
 
 FAKE = Path(__file__).with_name("fake_engine.py")
 # Drawn by theory: king before the rook's pawn, opposition, stalemate in the corner, bishop of the wrong colour.

@@ -15,14 +15,14 @@ import pytest
 
 from tests import mcts_doubles
 from tests.mcts_doubles import FakeNet, any_position
-from valuerepair.deep import DeepFailure, DeepResult, open_oracle
-from valuerepair.deep.forest_pool import ForestPool
-from valuerepair.deep.mcts_oracle import MctsOracle
-from valuerepair.deep.oracle import Climb, Climber
-from valuerepair.mcts.forest import Forest
-from valuerepair.mcts.params import SearchParams
-from valuerepair.nets import find_lc0
-from valuerepair.positions import STARTPOS_FEN, Position
+from valuerepair.chess.positions import STARTPOS_FEN, Position
+from valuerepair.nets.weights import find_lc0
+from valuerepair.oracles.mcts_oracle import MctsOracle
+from valuerepair.oracles.open import open_oracle
+from valuerepair.oracles.oracle import Climb, Climber, DeepFailure, DeepResult
+from valuerepair.search.forest import Forest
+from valuerepair.search.params import SearchParams
+from valuerepair.search.pool import ForestPool
 
 FAKE = f"uci:{sys.executable},arg=-I,arg=-S,arg={Path(__file__).with_name('fake_engine.py')}"
 START = Position(STARTPOS_FEN)

@@ -9,10 +9,10 @@ from concurrent.futures import CancelledError, Future, wait
 
 import pytest
 
-from valuerepair.deep.forest_pool import ForestPool
+from valuerepair.chess.positions import STARTPOS_FEN, Position
 from valuerepair.errors import ValueRepairError
-from valuerepair.mcts.result import RootMove, SearchResult
-from valuerepair.positions import STARTPOS_FEN, Position
+from valuerepair.search.pool import ForestPool
+from valuerepair.search.result import RootMove, SearchResult
 
 
 def result(nodes: int) -> SearchResult:

@@ -9,11 +9,12 @@ from pathlib import Path
 import chess
 import pytest
 
-from valuerepair.deep import DeepFailure, DeepResult, OracleIdentity, open_oracle
-from valuerepair.deep.uci_oracle import exact_q
-from valuerepair.engines import SearchReport
+from valuerepair.chess.positions import STARTPOS_FEN, Position
+from valuerepair.engines.info import SearchReport
 from valuerepair.errors import UsageError, ValueRepairError
-from valuerepair.positions import STARTPOS_FEN, Position
+from valuerepair.oracles.open import open_oracle
+from valuerepair.oracles.oracle import DeepFailure, DeepResult, OracleIdentity
+from valuerepair.oracles.uci_oracle import exact_q
 
 FAKE = f"uci:{sys.executable},arg=-I,arg=-S,arg={Path(__file__).with_name('fake_engine.py')},nodes=1000"
 START = Position(STARTPOS_FEN)

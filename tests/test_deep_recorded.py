@@ -11,10 +11,12 @@ import numpy as np
 import pytest
 
 from tests.mining_doubles import KeyNet
-from valuerepair.archives import SampleOptions
-from valuerepair.archives.recorded_options import RecordedOptions
-from valuerepair.deep import DeepFailure, DeepResult, parse_spec
-from valuerepair.deep.recorded import (
+from valuerepair.archives.options import RecordedOptions, SampleOptions
+from valuerepair.chess.origins import Origin, Recorded
+from valuerepair.chess.positions import Position, PositionBatch
+from valuerepair.errors import UsageError
+from valuerepair.oracles.oracle import DeepFailure, DeepResult
+from valuerepair.oracles.recorded import (
     RecordedNet,
     RecordedOracle,
     chunk_net_name,
@@ -22,11 +24,12 @@ from valuerepair.deep.recorded import (
     recorded_options,
     result_of,
 )
-from valuerepair.errors import UsageError
-from valuerepair.mining import MineOptions, mine
-from valuerepair.mining.recorded import agreement, point_of_view
-from valuerepair.positions import Origin, Position, PositionBatch, Recorded
-from valuerepair.store import Store, schema
+from valuerepair.oracles.spec import parse_spec
+from valuerepair.runs.mine import mine
+from valuerepair.runs.options import MineOptions
+from valuerepair.runs.recorded import agreement, point_of_view
+from valuerepair.store import schema
+from valuerepair.store.store import Store
 
 # -- identities and settings ------------------------------------------------------------------------------------------
 

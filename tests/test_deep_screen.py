@@ -14,10 +14,9 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 
 from tests.climbing_doubles import ALPHA, NODES, RUNGS, fixed_screen, latent_walk
-from valuerepair import values
-from valuerepair.deep import screen_fit
-from valuerepair.deep.screen import FEATURES, Screen, features, judge, rungs_of
-from valuerepair.deep.screen_fit import (
+from valuerepair.chess import values
+from valuerepair.screening import fit
+from valuerepair.screening.fit import (
     Calibration,
     Chances,
     choose_cuts,
@@ -28,7 +27,8 @@ from valuerepair.deep.screen_fit import (
     joined,
     learn,
 )
-from valuerepair.deep.screen_package import MATE_CP, SEARCHED_ALIKE, package_calibration, package_positions
+from valuerepair.screening.model import FEATURES, Screen, features, judge, rungs_of
+from valuerepair.screening.package import MATE_CP, SEARCHED_ALIKE, package_calibration, package_positions
 
 Floats = NDArray[np.float64]
 
@@ -118,7 +118,7 @@ def test_coefficients_are_the_maximum_of_the_penalised_likelihood(calibration: C
     model = learn(calibration, 0.55)[0][k - 1]
     used = np.isfinite(model.scale)
     x, y = [], []
-    for share in screen_fit._SPREAD:
+    for share in fit._SPREAD:
         ahead = np.abs(calibration.net_q - calibration.q[:, k - 1]) < share * 0.55
         x.append(calibration.at(k, share * 0.55)[ahead])
         y.append(calibration.disagreement[ahead] >= share * 0.55)

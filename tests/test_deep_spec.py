@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from valuerepair.deep import parse_spec
 from valuerepair.engines.spec import EngineSpec
 from valuerepair.errors import UsageError
+from valuerepair.oracles.spec import parse_spec
 
 
 def test_the_forms_of_the_help() -> None:

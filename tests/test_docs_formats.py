@@ -15,19 +15,19 @@ import pytest
 
 from tests.mcts_doubles import FakeNet
 from tests.mix_sides import folder_of
-from valuerepair.books.manifest import BookFile, Manifest
-from valuerepair.candidates.labels import label_frame
-from valuerepair.deep.searching import Searched
-from valuerepair.mcts.forest import Forest
-from valuerepair.nets import NetIdentity
+from valuerepair.books.write import BookFile, Manifest
+from valuerepair.chess.positions import STARTPOS_FEN, Position
+from valuerepair.judge.labels import label_frame
+from valuerepair.nets.net import NetIdentity
+from valuerepair.oracles.searching import Searched
 from valuerepair.play.experiment import Played
-from valuerepair.positions import STARTPOS_FEN, Position
+from valuerepair.report import search_table
+from valuerepair.search.forest import Forest
 from valuerepair.store.queries import COLUMNS
 from valuerepair.store.schema import SCHEMA_VERSION, migrate
 from valuerepair.training.mix import MixOptions, mix
 from valuerepair.training.weighted import measure
 from valuerepair.training.weights import parse_formula
-from valuerepair.views import search_table
 
 PAGE = (Path(__file__).parents[1] / "docs" / "formats.md").read_text("utf-8")
 

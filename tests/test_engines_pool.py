@@ -12,18 +12,11 @@ from pathlib import Path
 import psutil
 import pytest
 
-from valuerepair.engines import (
-    BadAnswer,
-    BadOption,
-    EngineFailure,
-    EnginePool,
-    EngineSetup,
-    PoolCounts,
-    SearchReport,
-    TimeLimit,
-    find_engine,
-    single,
-)
+from valuerepair.engines.find import find_engine
+from valuerepair.engines.info import SearchReport
+from valuerepair.engines.pool import BadAnswer, EnginePool, PoolCounts, TimeLimit, single
+from valuerepair.engines.process import EngineFailure
+from valuerepair.engines.uci import BadOption, EngineSetup
 from valuerepair.errors import UsageError, ValueRepairError
 
 FAKE = str(Path(__file__).with_name("fake_engine.py"))

@@ -16,16 +16,15 @@ from tests.fuzz.archives import read_archive
 from tests.fuzz.own_files import SAMPLE
 from valuerepair.archives.epd import MAX_LINE, LineSplitter
 from valuerepair.archives.headers import kept_headers, read_headers
-from valuerepair.archives.open import Source
-from valuerepair.archives.recorded_options import RecordedOptions
-from valuerepair.archives.tar import TarError, members
+from valuerepair.archives.open import Source, TarError, members
+from valuerepair.archives.options import RecordedOptions
+from valuerepair.chess.origins import Recorded
 from valuerepair.engines.info import SearchReader
 from valuerepair.engines.uci import parse_option
 from valuerepair.errors import ValueRepairError
-from valuerepair.nets import header
-from valuerepair.nets.header import LC0_MAGIC, read_header
-from valuerepair.positions import Recorded
-from valuerepair.store import Store
+from valuerepair.nets import weights
+from valuerepair.nets.weights import LC0_MAGIC, read_header
+from valuerepair.store.store import Store
 
 ILLEGAL_START = b'[Event "b"]\n[FEN "8/8/8/8/8/8/8/8 w - - 0 1"]\n\n1. e4 e5 *\n\n'
 
@@ -145,10 +144,10 @@ def test_a_number_without_end_in_a_net_is_refused_at_once() -> None:
 
 
 def test_a_net_that_unpacks_without_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(header, "MAX_NET", 1 << 20)
-    assert len(header.unpack(gzip.compress(bytes(1 << 20)))) == 1 << 20
+    monkeypatch.setattr(weights, "MAX_NET", 1 << 20)
+    assert len(weights.unpack(gzip.compress(bytes(1 << 20)))) == 1 << 20
     with pytest.raises(ValueError, match="unpacks to more than"):
-        header.unpack(gzip.compress(bytes(1 << 21)))
+        weights.unpack(gzip.compress(bytes(1 << 21)))
 
 
 def test_counters_that_boards_have_no_room_for_are_no_position() -> None:

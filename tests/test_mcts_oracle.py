@@ -16,16 +16,18 @@ from click.testing import CliRunner
 
 import valuerepair as vr
 from tests.mining_doubles import dump, random_games
-from valuerepair import values
+from valuerepair.chess import values
+from valuerepair.chess.positions import STARTPOS_FEN, Position, PositionBatch
 from valuerepair.cli import cli
-from valuerepair.deep import DeepFailure, DeepResult, mcts_oracle, open_oracle
-from valuerepair.deep.mcts_oracle import MctsOracle, identity_of, open_mcts
 from valuerepair.errors import UsageError
-from valuerepair.mcts.forest import forest_bytes
-from valuerepair.mcts.params import SearchParams
-from valuerepair.nets import Net, open_net
-from valuerepair.positions import STARTPOS_FEN, Position, PositionBatch
-from valuerepair.store import Store
+from valuerepair.nets.net import Net, open_net
+from valuerepair.oracles import mcts_oracle
+from valuerepair.oracles.mcts_oracle import MctsOracle, identity_of, open_mcts
+from valuerepair.oracles.open import open_oracle
+from valuerepair.oracles.oracle import DeepFailure, DeepResult
+from valuerepair.search.forest import forest_bytes
+from valuerepair.search.params import SearchParams
+from valuerepair.store.store import Store
 
 AS_LC0 = "certainty=0,lookahead=0,auto_extend=0"
 MATE_IN_1 = "6k1/5ppp/8/8/8/8/8/R6K w - - 0 1"

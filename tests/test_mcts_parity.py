@@ -14,15 +14,15 @@ from tests.parity.lc0_floats import gnu_sorted
 from tests.parity.lc0_search import Lc0Search
 from tests.parity.search_goldens import CONFIGS, Golden, load, params_of
 from tests.parity.search_positions import TABLE, TOTAL
-from valuerepair.board import legal_moves, parse_fens
-from valuerepair.board.rows import FLIP
+from valuerepair.chess.board import legal_moves, parse_fens
+from valuerepair.chess.positions import decode_moves
+from valuerepair.chess.rows import FLIP
 from valuerepair.errors import ValueRepairError
-from valuerepair.mcts.lc0_order import generation_rank, sort_as_lc0
-from valuerepair.mcts.net_evaluator import NetEvaluator
-from valuerepair.mcts.tree import make_rules, plant
-from valuerepair.nets import open_net
+from valuerepair.nets.net import open_net
 from valuerepair.nets.registry import locate
-from valuerepair.positions import decode_moves
+from valuerepair.search.evaluator import NetEvaluator
+from valuerepair.search.expand import generation_rank, sort_as_lc0
+from valuerepair.search.tree import make_rules, plant
 
 # As measured by hand with lc0 0.32.1 and maia-1900: configuration, position, nodes, visits.
 MEASURED = (

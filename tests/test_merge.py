@@ -21,10 +21,12 @@ from tests.climbing_doubles import ALPHA, THRESHOLD, climb_by_key, ladder_option
 from tests.climbing_doubles import net_q as shifted_q
 from tests.merge_stores import NODES, Row, contents, large_store, write_store
 from tests.mining_doubles import KeyOracle, mine_by_key, random_games
+from valuerepair.chess.progress import Progress
 from valuerepair.errors import ValueRepairError
-from valuerepair.progress import Progress
-from valuerepair.store import Store, schema
+from valuerepair.report.stats import store_figures
+from valuerepair.store import schema
 from valuerepair.store.merge import Merged, merge
+from valuerepair.store.store import Store
 
 Captured = pytest.CaptureFixture[str]
 
@@ -99,7 +101,7 @@ def test_weights_of_screened_shards_stand_for_all(ladders: tuple[Path, Path, Pat
         (failed,) = store.connection.execute("SELECT count(*) FROM failures").fetchone()
         (cut,) = store.connection.execute("SELECT count(*) FROM screened WHERE NOT searched").fetchone()
         shares = {r for (r,) in store.connection.execute("SELECT probability FROM screened WHERE cut_at NOT NULL")}
-        figures = store.stats(alpha=ALPHA, threshold=THRESHOLD)["scored"]
+        figures = store_figures(store, alpha=ALPHA, threshold=THRESHOLD)["scored"]
     assert cut > 50
     assert len(shares) > 5  # the shards drew their audits with other chances
     assert frame["weight"].sum() == pytest.approx(len(keys) - failed)

@@ -13,9 +13,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.merge_stores import NETS, NODES, ORACLES, RUNS, Row, contents, write_store
-from valuerepair.store import Store, schema
+from valuerepair.store import schema
 from valuerepair.store.merge import merge
-from valuerepair.store.merge_rules import OTHERS, RULES
+from valuerepair.store.merge_sources import OTHERS, RULES
+from valuerepair.store.store import Store
 
 some = st.integers(1, 2)
 deep = st.tuples(

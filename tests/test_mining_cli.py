@@ -16,7 +16,7 @@ import pytest
 
 from tests.mining_doubles import dump, random_games, rows, wait_for
 from tests.vr_runs import here, in_a_process
-from valuerepair.store import Store
+from valuerepair.store.store import Store
 
 # Everything is searched in full: what screening does is in test_mining_screening.py.
 WORDS = ("--positions", "60", "--deep", "stockfish:nodes=5000", "--screen", "off")

@@ -13,7 +13,7 @@ import pytest
 
 from tests.mining_doubles import dump, mine_by_key, random_games, rows, wait_for
 from valuerepair.errors import ValueRepairError
-from valuerepair.store import Store
+from valuerepair.store.store import Store
 
 
 @pytest.fixture(scope="module")

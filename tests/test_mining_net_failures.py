@@ -11,15 +11,15 @@ import pytest
 from numpy.typing import NDArray
 
 from tests.mining_doubles import KeyNet, KeyOracle, dump, mine_by_key, random_games
-from valuerepair.archives import SampleOptions
+from valuerepair.archives.options import SampleOptions
+from valuerepair.chess.positions import PositionBatch
 from valuerepair.errors import ValueRepairError
-from valuerepair.mining import MineOptions
-from valuerepair.mining.workers import Answer
-from valuerepair.positions import PositionBatch
-from valuerepair.store import Store
+from valuerepair.report.stats import store_figures
+from valuerepair.runs.options import MineOptions
+from valuerepair.runs.workers import Answer
 from valuerepair.store.integrity import integrity_checks
 from valuerepair.store.rows import NET
-from valuerepair.store.statistics import stats
+from valuerepair.store.store import Store
 
 OPTIONS = MineOptions(sample=SampleOptions(per_game=4))
 
@@ -82,7 +82,7 @@ def test_they_are_recorded_once_and_left_alone_by_every_oracle(archive: Path, tm
     assert not bad & {position.key for position in other.searched}
     assert third.scored == first.scored
     with Store.open(db) as store:
-        figures = stats(store, None, KeyOracle().identity.digest, None, "cp", 0.55)["scored"]
+        figures = store_figures(store, None, KeyOracle().identity.digest, None, "cp", 0.55)["scored"]
         assert (figures["positions"], figures["failed"]) == (first.scored, first.failed)
         assert not [check for check in integrity_checks(store) if check.wrong]
     mended = mine_by_key(archive, db, net=FarKeyNet(None), options=replace(OPTIONS, retry_failed=True))

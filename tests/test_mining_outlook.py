@@ -17,11 +17,12 @@ from statsmodels.duration.survfunc import SurvfuncRight
 
 from tests.mining_doubles import KeyNet, KeyOracle, random_games
 from tests.test_cli_terminal import environment, on_a_terminal
-from valuerepair.archives import SampleOptions
-from valuerepair.mining import MineOptions, mine
-from valuerepair.mining.outlook import Pace, mean_left
-from valuerepair.progress import Progress
-from valuerepair.store import Store
+from valuerepair.archives.options import SampleOptions
+from valuerepair.chess.progress import Progress
+from valuerepair.runs.mine import mine
+from valuerepair.runs.options import MineOptions
+from valuerepair.runs.outlook import Pace, mean_left
+from valuerepair.store.store import Store
 
 WHOLE = 1_000_000
 RUNGS = (5_000, 10_000, 20_000, 50_000, 100_000, 200_000, 500_000)

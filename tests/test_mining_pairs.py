@@ -10,12 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.mining_doubles import random_games
-from valuerepair.archives import ReadReport, SampleOptions, sample
-from valuerepair.deep import DeepResult, OracleIdentity
-from valuerepair.mining.tally import Met, Pairs, Tally, numbers
-from valuerepair.positions import PositionBatch
-from valuerepair.store import Store
+from valuerepair.archives.options import SampleOptions
+from valuerepair.archives.rows import ReadReport
+from valuerepair.archives.sampling import sample
+from valuerepair.chess.positions import PositionBatch
+from valuerepair.oracles.oracle import DeepResult, OracleIdentity
+from valuerepair.runs.summary import Met, Pairs, Tally, numbers
 from valuerepair.store.rows import DeepColumns, RunRecord
+from valuerepair.store.store import Store
 
 
 def _result(i: int) -> DeepResult:

@@ -15,17 +15,14 @@ import pytest
 from tests.mining_doubles import KeyNet, KeyOracle, random_games
 from tests.v6_records import positions_of, records_of, write_chunk
 from tests.vr_runs import here, in_a_process
-from valuerepair.archives import SampleOptions
-from valuerepair.archives.recorded_options import RecordedOptions
-from valuerepair.deep import parse_spec
-from valuerepair.deep.recorded import (
-    RecordedOracle,
-    identity_of,
-    recorded_options,
-)
-from valuerepair.mining import MineOptions, MineSummary, mine
-from valuerepair.mining.opening import open_evaluators
-from valuerepair.store import Store
+from valuerepair.archives.options import RecordedOptions, SampleOptions
+from valuerepair.oracles.recorded import RecordedOracle, identity_of, recorded_options
+from valuerepair.oracles.spec import parse_spec
+from valuerepair.runs.evaluators import open_evaluators
+from valuerepair.runs.mine import mine
+from valuerepair.runs.options import MineOptions
+from valuerepair.runs.summary import MineSummary
+from valuerepair.store.store import Store
 
 
 def engine_games(path: Path, games: int, view: str) -> Path:

@@ -24,15 +24,15 @@ from tests.mining_doubles import (
     random_games,
     rows,
 )
-from valuerepair import values
-from valuerepair.archives import SampleOptions
-from valuerepair.deep import DeepFailure, DeepOutcome, DeepResult
+from valuerepair.archives.options import SampleOptions
+from valuerepair.chess import values
+from valuerepair.chess.positions import Position, PositionBatch
 from valuerepair.errors import UsageError, ValueRepairError
-from valuerepair.mining import MineOptions
-from valuerepair.mining.workers import FIRST_CHUNK_ROWS
-from valuerepair.nets import NetValues
-from valuerepair.positions import Position, PositionBatch
-from valuerepair.store import Store
+from valuerepair.nets.net import NetValues
+from valuerepair.oracles.oracle import DeepFailure, DeepOutcome, DeepResult
+from valuerepair.runs.options import MineOptions
+from valuerepair.runs.workers import FIRST_CHUNK_ROWS
+from valuerepair.store.store import Store
 
 
 @pytest.fixture(scope="module")

@@ -29,14 +29,14 @@ from tests.climbing_doubles import (
 )
 from tests.climbing_doubles import net_q as q_of_net
 from tests.mining_doubles import dump, random_games
-from valuerepair.archives import SampleOptions
+from valuerepair.archives.options import SampleOptions
 from valuerepair.cli import cli
-from valuerepair.mining import MineSummary
-from valuerepair.mining import screening as ladder
-from valuerepair.mining.options import parse_screen
-from valuerepair.store import Store
-from valuerepair.store.recall import figures
+from valuerepair.runs.summary import MineSummary
+from valuerepair.screening import ladder
+from valuerepair.screening.model import parse_screen
+from valuerepair.screening.recall import figures
 from valuerepair.store.screening import passages, screens
+from valuerepair.store.store import Store
 
 ARCHIVE = Path(__file__).parents[1] / "data" / "games.pgn.zst"
 

@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 from tests.parity.device_parity import GAMES, real_positions
+from valuerepair.chess.positions import PositionBatch
 from valuerepair.errors import ValueRepairError
-from valuerepair.nets import Net, RawOutputs, canary, open_net, providers
+from valuerepair.nets import canary, providers
 from valuerepair.nets import net as net_module
 from valuerepair.nets import session as session_module
-from valuerepair.nets.bound import SHAPES_KEPT, BoundSession
 from valuerepair.nets.compact import CompactSession
 from valuerepair.nets.devices import (
     CPU,
@@ -23,11 +23,11 @@ from valuerepair.nets.devices import (
     TENSORRT,
     Device,
 )
+from valuerepair.nets.net import Net, open_net
 from valuerepair.nets.planes import encode
 from valuerepair.nets.providers import engine_key, provider_list
-from valuerepair.nets.session import Session
+from valuerepair.nets.session import SHAPES_KEPT, BoundSession, RawOutputs, Session
 from valuerepair.nets.weights import read_net_file, to_onnx
-from valuerepair.positions import PositionBatch
 
 
 @pytest.fixture(scope="module")

@@ -14,10 +14,10 @@ import pytest
 from click.testing import CliRunner
 
 from tests import lc0_oracle
+from valuerepair.chess.positions import STARTPOS_FEN
 from valuerepair.cli import cli
 from valuerepair.errors import ValueRepairError
 from valuerepair.nets.position_text import read_lines, read_position
-from valuerepair.positions import STARTPOS_FEN
 
 TRAP_FEN = "r1bqkbnr/pppp1ppp/2n5/4p3/2B1P3/5Q2/PPPP1PPP/RNB1K1NR b KQkq - 3 3"
 

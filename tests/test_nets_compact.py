@@ -13,14 +13,13 @@ import pytest
 
 from tests.test_mcts_net_evaluator import first_rows, leaves_of, real_positions
 from valuerepair.errors import ValueRepairError
-from valuerepair.mcts import net_evaluator
-from valuerepair.mcts.evaluator import Leaves
-from valuerepair.mcts.net_evaluator import NetEvaluator
-from valuerepair.nets import Net, RawOutputs, devices, onnx_model, open_net
+from valuerepair.nets import devices, onnx_model
 from valuerepair.nets.compact import LOGITS, MASKS, MOVES, RULE50, CompactSession, compact_file, compact_model
-from valuerepair.nets.heads import Tensors
-from valuerepair.nets.session import Session
+from valuerepair.nets.net import Net, open_net
+from valuerepair.nets.session import RawOutputs, Session, Tensors
 from valuerepair.nets.weights import find_lc0, read_net_file, to_onnx
+from valuerepair.search import evaluator as evaluator_module
+from valuerepair.search.evaluator import Leaves, NetEvaluator
 
 
 @pytest.fixture(scope="module")
@@ -118,7 +117,7 @@ def test_a_gpu_gets_bitboards_unless_that_fails(net: Net, monkeypatch: pytest.Mo
     cpu = net.session
     compact = CompactSession(cpu)
     monkeypatch.setattr(cpu, "provider", devices.CUDA)
-    monkeypatch.setattr(net_evaluator, "CompactSession", lambda session: compact)
+    monkeypatch.setattr(evaluator_module, "CompactSession", lambda session: compact)
     evaluator = NetEvaluator(net)
     assert evaluator.compact
     assert_close(evaluator(some), expected, 1e-6)

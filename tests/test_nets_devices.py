@@ -12,15 +12,15 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from valuerepair.archives import ReadReport, SampleOptions, sample
-from valuerepair.candidates.labelling import open_stored
+from valuerepair.archives.options import SampleOptions
+from valuerepair.archives.rows import ReadReport
+from valuerepair.archives.sampling import sample
+from valuerepair.chess.positions import PositionBatch
 from valuerepair.cli import cli
-from valuerepair.deep.mcts_oracle import identity_of
 from valuerepair.doctor import examine
 from valuerepair.errors import ValueRepairError
-from valuerepair.mcts.net_evaluator import NetEvaluator
-from valuerepair.mcts.params import SearchParams
-from valuerepair.nets import Net, open_net, openvino_session, providers
+from valuerepair.judge.labelled import open_stored
+from valuerepair.nets import openvino_session, providers
 from valuerepair.nets.devices import (
     BY_WORD,
     CPU,
@@ -32,11 +32,13 @@ from valuerepair.nets.devices import (
     device_of,
     split_key,
 )
-from valuerepair.nets.net import NetIdentity
+from valuerepair.nets.net import Net, NetIdentity, open_net
 from valuerepair.nets.planes import encode
 from valuerepair.nets.session import Session
 from valuerepair.nets.weights import read_net_file
-from valuerepair.positions import PositionBatch
+from valuerepair.oracles.mcts_oracle import identity_of
+from valuerepair.search.evaluator import NetEvaluator
+from valuerepair.search.params import SearchParams
 
 GAMES = Path(__file__).parents[1] / "data" / "games.pgn.zst"
 # Measured on 5,000 positions (docs/performance.md): 0.022 and 0.076 of Q at bf16, 5e-6 at float32.

@@ -15,10 +15,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from valuerepair.errors import UsageError, ValueRepairError
+from valuerepair.files import cache_folder, cache_root, written_whole
 from valuerepair.nets import weights
-from valuerepair.nets.cache import cache_folder, cache_root, written_whole
-from valuerepair.nets.header import LC0_MAGIC, read_header, unpack
 from valuerepair.nets.registry import KNOWN_NETS, locate, pull
+from valuerepair.nets.weights import LC0_MAGIC, read_header, unpack
 
 NETS = ("maia-1900", "maia-1100", "meangirl-8")
 MAIA = KNOWN_NETS["maia-1900"]

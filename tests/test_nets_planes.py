@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 from tests import lc0_oracle
-from valuerepair.board import parse_fens
+from valuerepair.chess.board import parse_fens
+from valuerepair.chess.positions import STARTPOS_FEN, Position, PositionBatch
 from valuerepair.nets import planes
-from valuerepair.positions import STARTPOS_FEN, Position, PositionBatch
 
 TRAP = "r1bqkbnr/pppp1ppp/2n5/4p3/2B1P3/5Q2/PPPP1PPP/RNB1K1NR b KQkq - 3 3"
 

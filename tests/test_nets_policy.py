@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from tests import lc0_oracle
-from valuerepair import board
+from valuerepair.chess import board
+from valuerepair.chess.positions import STARTPOS_FEN, Position, PositionBatch, decode_move, decode_moves, encode_move
 from valuerepair.nets import planes, policy
-from valuerepair.positions import STARTPOS_FEN, Position, PositionBatch, decode_move, decode_moves, encode_move
 
 
 @pytest.fixture(scope="module")

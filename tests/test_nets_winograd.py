@@ -13,20 +13,22 @@ from click.testing import CliRunner
 
 from tests import lc0_oracle
 from tests.mining_doubles import KeyNet, KeyOracle
-from valuerepair.archives import SampleOptions
+from valuerepair.archives.options import SampleOptions
+from valuerepair.chess.positions import PositionBatch
 from valuerepair.cli import cli
-from valuerepair.deep.mcts_oracle import identity_of
-from valuerepair.mcts.params import SearchParams
-from valuerepair.mining import MineOptions, mine
-from valuerepair.nets import Net, NetIdentity, devices, onnx_model, open_net, providers
+from valuerepair.nets import devices, onnx_model, providers
 from valuerepair.nets import net as net_module
 from valuerepair.nets.compact import compact_file
+from valuerepair.nets.net import Net, NetIdentity, open_net
 from valuerepair.nets.planes import encode
 from valuerepair.nets.session import Session
 from valuerepair.nets.weights import find_lc0, read_net_file, to_onnx
 from valuerepair.nets.winograd import VARIANT, transforms, winograd_file, winograd_model
-from valuerepair.positions import PositionBatch
-from valuerepair.store import Store
+from valuerepair.oracles.mcts_oracle import identity_of
+from valuerepair.runs.mine import mine
+from valuerepair.runs.options import MineOptions
+from valuerepair.search.params import SearchParams
+from valuerepair.store.store import Store
 
 NETS = ("maia-1900", "maia-1100", "meangirl-8")
 

@@ -256,7 +256,7 @@ def test_search_options(run: Callable[[str], Any], tmp_path: Path) -> None:
 
 def positions_of(ids: list[int]) -> list[str]:
     """The positions as `vr search` reads them, with their moves."""
-    from valuerepair.store import Store
+    from valuerepair.store.store import Store
 
     with Store.open(SAMPLE) as store:
         rows = store.frame().set_index("position_id").loc[ids]

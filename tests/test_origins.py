@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from valuerepair.archives.chunk_rows import per_mille
-from valuerepair.archives.recorded_options import CHUNKS, EVAL, RecordedOptions
-from valuerepair.deep.oracle import DeepFailure
-from valuerepair.deep.recorded import RecordedNet, RecordedOracle, identity_of
-from valuerepair.origins import Game, Origin, Origins, QColumns, Recorded
-from valuerepair.positions import Position, PositionBatch
+from valuerepair.archives.chunks import per_mille
+from valuerepair.archives.options import CHUNKS, EVAL, RecordedOptions
+from valuerepair.chess.origins import Game, Origin, Origins, QColumns, Recorded
+from valuerepair.chess.positions import Position, PositionBatch
+from valuerepair.oracles.oracle import DeepFailure
+from valuerepair.oracles.recorded import RecordedNet, RecordedOracle, identity_of
 from valuerepair.store.rows import DeepColumns
 
 _GAMES = [Game("a.pgn", 1, 0, {"White": "A"}, "1-0"), Game("a.pgn", 2, 90, {"White": "B"}, None), Game("b.tar", 1, 5)]

@@ -21,6 +21,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.match_doubles import fake_side, read_games, write_book
+from valuerepair.chess.progress import Progress
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.play.elo import Pentanomial, Score, elo_interval
 from valuerepair.play.lineup import Device, Lineup, parse_side
@@ -33,7 +34,6 @@ from valuerepair.play.referee import DrawRule, Rules, WinRule
 from valuerepair.play.schedule import SHUFFLED, Schedule, built_in_openings, check_playable
 from valuerepair.play.sprt import H0, Sprt
 from valuerepair.play.standing import Played, Standing
-from valuerepair.progress import Progress
 
 FAULTS = ("crashed", "out of time", "illegal move")
 

@@ -9,7 +9,7 @@ import chess
 import chess.pgn
 import pytest
 
-from valuerepair.board import keys, parse_fens
+from valuerepair.chess.board import keys, parse_fens
 from valuerepair.errors import ValueRepairError
 from valuerepair.play.openings import initial_opening, read_openings
 

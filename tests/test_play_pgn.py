@@ -19,7 +19,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.test_play_rules import opening
-from valuerepair.archives import ReadReport, SampleOptions, sample
+from valuerepair.archives.options import SampleOptions
+from valuerepair.archives.rows import ReadReport
+from valuerepair.archives.sampling import sample
 from valuerepair.errors import ValueRepairError
 from valuerepair.play.game import Game
 from valuerepair.play.openings import Opening, initial_opening

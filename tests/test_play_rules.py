@@ -9,7 +9,7 @@ from typing import Any
 import chess
 import pytest
 
-from valuerepair.board import keys, parse_fens
+from valuerepair.chess.board import keys, parse_fens
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.play.game import Game
 from valuerepair.play.openings import Opening, initial_opening

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from valuerepair.archives import time_control as pgn_tag
+from valuerepair.archives import options as pgn_tag
 from valuerepair.errors import UsageError
 from valuerepair.play.player import Clock
 from valuerepair.play.time_control import TimeControl, parse_time_control

@@ -13,7 +13,9 @@ import chess
 import psutil
 import pytest
 
-from valuerepair.engines import EngineSetup, TimeLimit
+from valuerepair.chess.positions import Position
+from valuerepair.engines.pool import TimeLimit
+from valuerepair.engines.uci import EngineSetup
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.play.openings import Opening, read_openings
 from valuerepair.play.player import Clock, Fault
@@ -22,7 +24,6 @@ from valuerepair.play.referee import Rules
 from valuerepair.play.runner import Pairing, play_games
 from valuerepair.play.time_control import TimeControl
 from valuerepair.play.uci_player import UciPlayer
-from valuerepair.positions import Position
 
 FAKE = str(Path(__file__).with_name("fake_engine.py"))
 START = Position(chess.STARTING_FEN)

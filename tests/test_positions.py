@@ -7,7 +7,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from valuerepair.positions import Origin, Position, PositionBatch, decode_move, encode_move
+from valuerepair.chess.origins import Origin
+from valuerepair.chess.positions import Position, PositionBatch, decode_move, encode_move
 
 squares = st.integers(0, 63)
 promotions = st.sampled_from([None, chess.KNIGHT, chess.BISHOP, chess.ROOK, chess.QUEEN])

@@ -14,21 +14,21 @@ from click.testing import CliRunner
 from numpy.typing import ArrayLike, NDArray
 
 from tests.mining_doubles import KeyNet, KeyOracle, key_outcome, mine_by_key, random_games
-from valuerepair.archives import SampleOptions
-from valuerepair.candidates.asked_nets import find_nets, find_oracle, measure
-from valuerepair.candidates.remeasure import CATEGORIES, Remeasured, RemeasureOptions, compare
-from valuerepair.candidates.remeasure_lines import lines
+from valuerepair.archives.options import SampleOptions
+from valuerepair.chess.positions import Position, PositionBatch
+from valuerepair.chess.progress import Progress
 from valuerepair.cli import cli
-from valuerepair.deep import DeepOutcome, DeepResult
 from valuerepair.errors import UsageError, ValueRepairError
-from valuerepair.mining import MineOptions
-from valuerepair.nets import NetIdentity, NetValues, open_net
+from valuerepair.judge.compare import CATEGORIES, Remeasured, RemeasureOptions, compare, comparison_lines
+from valuerepair.judge.compared_nets import find_nets, find_oracle, measure
+from valuerepair.nets.net import NetIdentity, NetValues, open_net
 from valuerepair.nets.registry import KNOWN_NETS
-from valuerepair.positions import Position, PositionBatch
-from valuerepair.progress import Progress
-from valuerepair.store import Store
+from valuerepair.oracles.oracle import DeepOutcome, DeepResult
+from valuerepair.report.stats import store_figures
+from valuerepair.runs.options import MineOptions
 from valuerepair.store.rows import Run
 from valuerepair.store.screening import Passage, add_passage
+from valuerepair.store.store import Store
 
 OPTIONS = RemeasureOptions(alpha=300.0)
 QUIET = Progress("test", quiet=True)
@@ -206,7 +206,7 @@ def test_screened_rows_count_by_their_weights(db: Path, nets: tuple[str, str]) -
     assert pair.p is None
     assert found.effective == pytest.approx(weight.sum() ** 2 / (weight**2).sum())
     assert found.effective < found.positions
-    assert "weighted by inverse probability" in "\n".join(lines(found))
+    assert "weighted by inverse probability" in "\n".join(comparison_lines(found))
     with Store.open(db, write=True) as store:  # a second ladder, which cut nothing
         for position in ids.tolist():
             add_passage(store, 2, 1, Passage(position, None, None, 0.1, 9000, True, 1.0), Run(1))
@@ -218,7 +218,7 @@ def test_screened_rows_count_by_their_weights(db: Path, nets: tuple[str, str]) -
 
 
 def test_values_are_computed_once_and_gone_on_with(db: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("valuerepair.candidates.asked_nets.BATCH_ROWS", 100)
+    monkeypatch.setattr("valuerepair.judge.compared_nets.BATCH_ROWS", 100)
 
     class Interrupted(OtherNet):
         def evaluate(self, batch: PositionBatch) -> NetValues:
@@ -232,17 +232,17 @@ def test_values_are_computed_once_and_gone_on_with(db: Path, monkeypatch: pytest
         oracle = find_oracle(store, None, ["key-net"])
         (_, third) = find_nets(store, ["key-net", "third"], oracle)
         assert third.missing == oracle.scored - 200
-        assert store.stats()["runs"][-1]["state"] == "interrupted"
+        assert store_figures(store)["runs"][-1]["state"] == "interrupted"
     part = compared(db, "key-net", "third")
     assert (part.positions, part.left_out) == (200, {"third": oracle.scored - 200})
-    assert f"third: {oracle.scored - 200:,} scored positions have no value of it" in "\n".join(lines(part))
+    assert f"third: {oracle.scored - 200:,} scored positions have no value of it" in "\n".join(comparison_lines(part))
     net = OtherNet("third", "c", np.negative)
     assert add(db, net) == net.rows == oracle.scored - 200
     assert add(db, net) == 0
     one, other = frames(db, "key-net", "third")
     assert (other["net_q"] == -one["net_q"]).all()
     with Store.open(db) as store:
-        last = store.stats()["runs"][-1]
+        last = store_figures(store)["runs"][-1]
     assert (last["state"], last["counts"]) == ("finished", {"evaluated": 0})
 
 
@@ -273,7 +273,7 @@ def test_values_without_a_policy(db: Path) -> None:
     found = compared(db, "key-net", "half-net")
     assert not found.comparisons[0].policies
     assert not {row.label for row in found.comparisons[0].labels} & {"value-blind", "policy-blind"}
-    assert any("vr label" in line for line in lines(found))
+    assert any("vr label" in line for line in comparison_lines(found))
     json.dumps(found.as_dict(), allow_nan=False)
 
 
@@ -338,7 +338,7 @@ def test_the_table(db: Path) -> None:
     said = vr("remeasure", "--db", str(db), "--net", "key-net", "--net", "half-net", "--alpha", "300", "-q")
     found = compared(db, "key-net", "half-net")
     pair = found.comparisons[0]
-    assert said.splitlines() == lines(found)
+    assert said.splitlines() == comparison_lines(found)
     assert "alpha 300.0 for all nets (given)" in said
     assert (
         f"repaired (only A wrong) {pair.counts['repaired']}, newly wrong (only B) {pair.counts['newly wrong']}" in said

@@ -12,7 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from valuerepair.archives import ReadReport, SampleOptions, sample
+from valuerepair.archives.options import SampleOptions
+from valuerepair.archives.rows import ReadReport
+from valuerepair.archives.sampling import sample
 from valuerepair.engines.process import EngineFailure, LineProcess
 
 PACKAGE = Path(__file__).parents[1] / "valuerepair"

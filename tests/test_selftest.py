@@ -8,8 +8,8 @@ import chess
 import pytest
 from click.testing import CliRunner
 
-from valuerepair import board as rules
 from valuerepair import selftest
+from valuerepair.chess import board as rules
 from valuerepair.cli import cli
 from valuerepair.errors import ValueRepairError
 

@@ -15,15 +15,14 @@ import pytest
 from click.testing import CliRunner
 
 from tests.mining_doubles import mine_by_key, random_games
-from valuerepair.board import keys, parse_fens
-from valuerepair.candidates import nearest
-from valuerepair.candidates.likeness import distances, shapes
-from valuerepair.candidates.material import material_signature
-from valuerepair.candidates.similar import Similar, SimilarOptions, find_similar
+from valuerepair.chess.board import keys, parse_fens
+from valuerepair.chess.positions import STARTPOS_FEN
 from valuerepair.cli import cli
 from valuerepair.errors import UsageError, ValueRepairError
-from valuerepair.positions import STARTPOS_FEN
-from valuerepair.store import Store
+from valuerepair.judge import neighbours
+from valuerepair.judge.material import material_signature
+from valuerepair.judge.neighbours import Similar, SimilarOptions, distances, find_similar, shapes
+from valuerepair.store.store import Store
 
 ENDING = "8/5pk1/6p1/8/8/1P4P1/5PK1/8 w - - 0 1"
 
@@ -63,7 +62,7 @@ def sorted_by_hand(rows: pd.DataFrame, fen: str, mirror: bool = True) -> pd.Data
 def test_it_finds_what_sorting_everything_finds(
     db: Path, monkeypatch: pytest.MonkeyPatch, limit: int, chunk: int
 ) -> None:
-    monkeypatch.setattr(nearest, "CHUNK_ROWS", chunk)
+    monkeypatch.setattr(neighbours, "CHUNK_ROWS", chunk)
     rows = stored(db)
     for fen in (STARTPOS_FEN, ENDING, rows["fen"][17], "4k3/8/8/8/8/8/8/QQQQKQQQ w - - 0 1"):
         for mirror in (True, False):

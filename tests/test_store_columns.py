@@ -12,9 +12,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from valuerepair.chess.positions import PHASES
 from valuerepair.errors import ValueRepairError
-from valuerepair.store import Store, columns
-from valuerepair.store.phases import PHASES
+from valuerepair.store import columns
+from valuerepair.store.store import Store
 
 SAMPLE = Path(__file__).parents[1] / "data" / "sample.db"
 # The same rows by a join of SQLite's; all but the weights.

@@ -12,11 +12,13 @@ from pathlib import Path
 import pytest
 
 from tests.mining_doubles import KeyNet, KeyOracle, dump, mine_by_key, random_games
-from valuerepair.archives import SampleOptions
+from valuerepair.archives.options import SampleOptions
+from valuerepair.chess.values import AlphaFit
 from valuerepair.errors import UsageError, ValueRepairError
-from valuerepair.mining import MineOptions, mine
-from valuerepair.store import Store, schema
-from valuerepair.values import AlphaFit
+from valuerepair.runs.mine import mine
+from valuerepair.runs.options import MineOptions
+from valuerepair.store import schema
+from valuerepair.store.store import Store
 
 
 @pytest.fixture(scope="module")

@@ -16,17 +16,18 @@ import pytest
 from statsmodels.stats.proportion import proportion_confint
 
 from tests.mining_doubles import KeyNet, KeyOracle, mine_by_key, random_games
-from valuerepair import values
-from valuerepair.archives import SampleOptions
-from valuerepair.deep import DeepResult
+from valuerepair.archives.options import SampleOptions
+from valuerepair.chess import values
+from valuerepair.chess.positions import PHASES, Position, boards, phases
 from valuerepair.errors import UsageError, ValueRepairError
-from valuerepair.mining import MineOptions
-from valuerepair.positions import Position
-from valuerepair.store import Store, statistics
+from valuerepair.intervals import wilson
+from valuerepair.oracles.oracle import DeepResult
+from valuerepair.report import stats
+from valuerepair.report.stats import store_figures
+from valuerepair.runs.options import MineOptions
 from valuerepair.store.export import format_of, write_file, write_stream
-from valuerepair.store.phases import PHASES, boards, phases
 from valuerepair.store.queries import COLUMNS
-from valuerepair.store.rates import wilson
+from valuerepair.store.store import Store
 
 TRUE_ALPHA = 350.0
 
@@ -148,14 +149,14 @@ def test_nothing_scored_yet(tmp_path: Path) -> None:
         assert net_id == store.add_net(KeyNet.identity, "fen_only") != store.add_net(KeyNet.identity, "no")
         with pytest.raises(ValueRepairError, match="nothing is scored"):
             store.frame()
-        figures = store.stats()
+        figures = store_figures(store)
     assert figures["scored"] is None
-    assert statistics.lines(figures)[-1] == "Nothing is scored yet. Next: vr mine ARCHIVE"
+    assert stats.stats_lines(figures)[-1] == "Nothing is scored yet. Next: vr mine ARCHIVE"
 
 
 def test_statistics_are_those_of_the_frame(path: Path) -> None:
     with Store.open(path) as store:
-        frame, figures = store.frame(), store.stats(threshold=0.4, thresholds=(0.1, 0.4, 2.0))
+        frame, figures = store.frame(), store_figures(store, threshold=0.4, thresholds=(0.1, 0.4, 2.0))
     scored = json.loads(json.dumps(figures))["scored"]
     off = frame["disagreement"].abs()
     assert [row["candidates"] for row in scored["by_threshold"]] == [int((off >= t).sum()) for t in (0.1, 0.4, 2.0)]
@@ -168,9 +169,9 @@ def test_statistics_are_those_of_the_frame(path: Path) -> None:
     assert signs["optimistic"] == int((frame["net_q"] >= frame["deep_q"] + 0.4).sum())
     assert sum(signs.values()) == int((off >= 0.4).sum())
     assert (scored["nodes"], scored["search_seconds"]) == (480_000, pytest.approx(1.92))
-    assert any("480 positions scored in full" in line for line in statistics.lines(figures))
+    assert any("480 positions scored in full" in line for line in stats.stats_lines(figures))
     with Store.open(path) as store:  # the threshold asked for is always among those of the table
-        asked = [row["threshold"] for row in store.stats(threshold=0.35)["scored"]["by_threshold"]]
+        asked = [row["threshold"] for row in store_figures(store, threshold=0.35)["scored"]["by_threshold"]]
     assert 0.35 in asked
     assert asked == sorted(asked)
 

@@ -16,10 +16,13 @@ import pytest
 
 from valuerepair.books.options import BookOptions
 from valuerepair.books.write import write_books
-from valuerepair.candidates import summary
-from valuerepair.store import Store, columns, picking, screening
+from valuerepair.report import figures
+from valuerepair.report import page as page_module
+from valuerepair.report import stats as stats_module
+from valuerepair.report.stats import store_figures
+from valuerepair.store import columns, queries, screening
 from valuerepair.store.one_position import one_position, played_from
-from valuerepair.views import figures, report
+from valuerepair.store.store import Store
 
 SAMPLE = Path(__file__).parents[1] / "data" / "sample.db"
 THRESHOLD = 0.35
@@ -43,8 +46,8 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def stats(store: Store, folder: Path) -> object:
-    found = store.stats(threshold=THRESHOLD)
-    return found, summary.sections(store, store.candidates(THRESHOLD), THRESHOLD)
+    found = store_figures(store, threshold=THRESHOLD)
+    return found, stats_module.sections(store, store.candidates(THRESHOLD), THRESHOLD)
 
 
 def books(store: Store, folder: Path) -> object:
@@ -58,7 +61,7 @@ def plots(store: Store, folder: Path) -> object:
 
 
 def page(store: Store, folder: Path) -> object:
-    return report.write(store, folder / "report.html", threshold=THRESHOLD, points=200)
+    return page_module.write(store, folder / "report.html", threshold=THRESHOLD, points=200)
 
 
 def show(store: Store, folder: Path) -> object:
@@ -122,7 +125,7 @@ def test_the_constants_of_the_modules_are_what_runs(path: Path, tmp_path: Path) 
     asked = [" ".join(text.split()) for name in ("stats", "plots") for text in statements(path, WORKS[name], tmp_path)]
     of_columns = (columns.NET_ROWS, columns.DEEP_ROWS, columns.CUTS, columns.SOME_ROWS, columns.POSITION_ROWS,
                   columns.GAMES, columns.WORD_ROWS)  # fmt: skip
-    for constant in (*of_columns, screening.WAYS, screening.STAGES, picking.SCORED):
+    for constant in (*of_columns, screening.WAYS, screening.STAGES, queries.SCORED):
         pattern = re.escape(" ".join(constant.split()))
         pattern = re.sub(r":\w+|\\\?", "('[^']*'|[0-9]+)", pattern)
         assert any(re.search(pattern, text) for text in asked), constant

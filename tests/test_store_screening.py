@@ -12,11 +12,14 @@ import pandas as pd
 import pytest
 
 from tests.mining_doubles import mine_by_key, random_games
-from valuerepair.store import Store, recall, schema, screening
-from valuerepair.store.rates import weighted, wilson
-from valuerepair.store.recall import figures, one_line
+from valuerepair.intervals import weighted, wilson
+from valuerepair.report.stats import store_figures
+from valuerepair.screening import recall
+from valuerepair.screening.recall import figures, one_line
+from valuerepair.store import schema, screening
 from valuerepair.store.rows import Run
 from valuerepair.store.screening import Passage, ScreenFacts, Ways
+from valuerepair.store.store import Store
 
 SCREEN = 1
 
@@ -275,6 +278,6 @@ def test_stores_from_before_the_ladder_go_on(made: Path, tmp_path: Path, version
         assert opened.connection.execute("PRAGMA user_version").fetchone()[0] == schema.SCHEMA_VERSION
         after = opened.frame(alpha=200.0)
         assert screening.passages(opened, 1, 1) == []
-        assert opened.stats()["scored"]["screening"] is None
+        assert store_figures(opened)["scored"]["screening"] is None
     pd.testing.assert_frame_equal(before, after)
     assert (after["weight"] == 1).all()

@@ -20,18 +20,18 @@ from tests.conftest import SHARED_DATA
 from tests.lc0_selfplay import Played, play
 from tests.own_games import played_on, position_after, searched_again
 from tests.test_training_records import STARTS, fake_game
-from valuerepair import v6
+from valuerepair.chess import v6
+from valuerepair.chess.positions import PositionBatch
 from valuerepair.errors import ValueRepairError
-from valuerepair.mcts.forest import Forest
-from valuerepair.mcts.net_evaluator import NetEvaluator
-from valuerepair.mcts.params import SearchParams
-from valuerepair.nets import find_lc0, open_net
+from valuerepair.nets.net import open_net
 from valuerepair.nets.planes import HECTOPLIES, INPUT_FORMATS, HistoryFill, encode
 from valuerepair.nets.registry import locate
+from valuerepair.nets.weights import find_lc0
 from valuerepair.play.record import GameRecord
-from valuerepair.positions import PositionBatch
-from valuerepair.training.records import NetFacts, game_records
-from valuerepair.training.writer import ChunkWriter
+from valuerepair.search.evaluator import NetEvaluator
+from valuerepair.search.forest import Forest
+from valuerepair.search.params import SearchParams
+from valuerepair.training.records import ChunkWriter, NetFacts, game_records
 
 # Entries that end soon, with castling, en passant, a promotion, repetitions, moves of the book and Black to move.
 BOOK = """[FEN "4k3/8/8/8/8/8/4P3/4K3 w - - 5 39"]

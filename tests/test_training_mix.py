@@ -141,8 +141,7 @@ def test_too_few_games_for_the_share(tmp_path: Path) -> None:
 @settings(max_examples=60, deadline=None)
 def test_the_share_is_kept_or_refused(repair: list[int], normal: list[int], share: float, positions: bool) -> None:
     """Over any inputs: within the tolerance, never more than there is, and one side is used up to a game."""
-    from valuerepair.training.chunk_files import Archives
-    from valuerepair.training.chunk_index import ChunkIndex, LeftOut
+    from valuerepair.training.chunk_files import Archives, ChunkIndex, LeftOut
     from valuerepair.training.mix import TOLERANCE, choose
 
     def index(lengths: list[int], begin: int) -> ChunkIndex:

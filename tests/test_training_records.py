@@ -18,21 +18,21 @@ from scipy.special import rel_entr
 
 from tests.own_games import position_after
 from tests.v6_records import CANONICAL, positions_of, records_of
-from valuerepair import v6
-from valuerepair.archives import ReadReport, SampleOptions, sample
-from valuerepair.archives.recorded_options import RecordedOptions
-from valuerepair.board import legal_moves, parse_fens
+from valuerepair.archives.options import RecordedOptions, SampleOptions
+from valuerepair.archives.rows import ReadReport
+from valuerepair.archives.sampling import sample
+from valuerepair.chess import v6
+from valuerepair.chess.board import legal_moves, parse_fens
+from valuerepair.chess.positions import PositionBatch, decode_move
 from valuerepair.cli import cli
 from valuerepair.errors import UsageError, ValueRepairError
-from valuerepair.mcts.params import SearchParams
-from valuerepair.mcts.result import NAN, RootMove, SearchResult
 from valuerepair.nets.planes import FILLS, INPUT_FORMATS, HistoryFill, encode
 from valuerepair.nets.policy import policy_indices
 from valuerepair.play import record as words
 from valuerepair.play.record import GameRecord, Thought
-from valuerepair.positions import PositionBatch, decode_move
-from valuerepair.training.records import NetFacts, game_records, has_records
-from valuerepair.training.writer import ChunkWriter
+from valuerepair.search.params import SearchParams
+from valuerepair.search.result import NAN, RootMove, SearchResult
+from valuerepair.training.records import ChunkWriter, NetFacts, game_records, has_records
 
 STARTS = (
     chess.STARTING_FEN,

@@ -20,19 +20,20 @@ from hypothesis import strategies as st
 
 from tests.lczero_training import compile_position_sampling, run_python
 from tests.v6_records import positions_of, records_of
-from valuerepair import v6
-from valuerepair.candidates.weights import effective_sample_size, weights_of
+from valuerepair.chess import v6
+from valuerepair.chess.positions import PHASES, boards, phases
 from valuerepair.cli.weights import command
 from valuerepair.errors import UsageError, ValueRepairError
-from valuerepair.store.phases import PHASES, boards, phases
+from valuerepair.judge.weights import effective_sample_size, weights_of
 from valuerepair.training.chunk_files import pack
-from valuerepair.training.weight_tally import WeightTally, lines
 from valuerepair.training.weighted import measure, write_sampled
 from valuerepair.training.weights import (
     DiffFocus,
     Formula,
     PositionSampling,
     Soft,
+    WeightTally,
+    lines,
     parse_formula,
     phases_of,
     written,

@@ -5,9 +5,9 @@ from __future__ import annotations
 import chess
 import numpy as np
 
-from valuerepair import v6
+from valuerepair.chess import v6
+from valuerepair.chess.positions import decode_move
 from valuerepair.nets.policy import PLAIN_INDEX, PROMOTION_INDEX
-from valuerepair.positions import decode_move
 
 
 def test_offsets_are_those_of_the_packed_struct() -> None:

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.optimize import minimize_scalar
 
-from valuerepair.errors import ValueRepairError
-from valuerepair.values import (
+from valuerepair.chess.values import (
     ALPHA_BOUNDS,
     MAX_CP_Q,
     Norm,
@@ -25,6 +24,7 @@ from valuerepair.values import (
     q_to_cp,
     wdl_to_q,
 )
+from valuerepair.errors import ValueRepairError
 
 Floats = NDArray[np.float64]
 CP = st.integers(-32_000, 32_000)

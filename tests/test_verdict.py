@@ -13,14 +13,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.confirm_doubles import STOCKFISH, Candidate, make_store, position_of
-from valuerepair import values
-from valuerepair.candidates import verdict
-from valuerepair.candidates.verdict import NET_RIGHT, SEARCH_RIGHT, UNRESOLVED, decide, evidence, figures, verdicts
-from valuerepair.deep import DeepResult, OracleIdentity
+from valuerepair.chess import values
 from valuerepair.errors import ValueRepairError
-from valuerepair.store import Store
-from valuerepair.store.rates import weighted
+from valuerepair.intervals import weighted
+from valuerepair.judge import verdict
+from valuerepair.judge.verdict import NET_RIGHT, SEARCH_RIGHT, UNRESOLVED, decide, evidence, figures, verdicts
+from valuerepair.oracles.oracle import DeepResult, OracleIdentity
+from valuerepair.report.stats import store_figures
 from valuerepair.store.rows import AFTER, SECOND, RunRecord
+from valuerepair.store.store import Store
 
 NAN = float("nan")
 E4, E5 = "e2e4", "e7e5"
@@ -167,7 +168,7 @@ def test_verdicts_go_with_the_frame_however_it_is_cut_and_sorted(path: Path) -> 
 def test_second_looks_never_mix_into_what_was_mined(path: Path) -> None:
     def said() -> list[object]:
         with Store.open(path) as store:
-            stats = store.stats()["scored"]
+            stats = store_figures(store)["scored"]
             return [store.frame().to_json(), store.candidates(0.55).to_json(), store.pick(), json.dumps(stats)]
 
     before = said()

@@ -15,11 +15,11 @@ from typing import Any
 import pytest
 
 from tests.cli_tree import SAMPLE
-from valuerepair.candidates import verify_values
-from valuerepair.deep.oracle import Climb, DeepResult
-from valuerepair.positions import Position
-from valuerepair.store import Store
+from valuerepair.chess.positions import Position
+from valuerepair.oracles.oracle import Climb, DeepResult
+from valuerepair.runs import check_store
 from valuerepair.store.integrity import Check
+from valuerepair.store.store import Store
 
 ORACLE = 1
 
@@ -83,8 +83,8 @@ def again(
     with Store.open(db) as store:
         (digest,) = store.connection.execute("SELECT digest FROM oracles WHERE id = ?", (ORACLE,)).fetchone()
         oracle = Recalled(db, change, other or digest)
-        patch.setattr(verify_values, "open_oracle", lambda *given, **named: oracle)
-        return verify_values.deep_checks(store, 5, seed, {})[0], oracle
+        patch.setattr(check_store, "open_oracle", lambda *given, **named: oracle)
+        return check_store.deep_checks(store, 5, seed, {})[0], oracle
 
 
 def test_equal_searches_are_right_and_go_by_the_rungs_they_went_by(db: Path, monkeypatch: pytest.MonkeyPatch) -> None:

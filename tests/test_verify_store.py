@@ -12,10 +12,10 @@ import pytest
 
 from tests.cli_tree import SAMPLE, vr
 from tests.merge_stores import Row, write_store
-from valuerepair.candidates.verify import verify
 from valuerepair.nets.registry import DEFAULT_NET, KNOWN_NETS, is_pulled
-from valuerepair.store import Store
+from valuerepair.runs.check_store import verify
 from valuerepair.store.integrity import KINDS, Check
+from valuerepair.store.store import Store
 
 Captured = pytest.CaptureFixture[str]
 

@@ -8,7 +8,7 @@ import chess
 import pandas as pd
 import pytest
 
-from valuerepair.views import boards, style
+from valuerepair.report import boards, style
 
 SVG = "{http://www.w3.org/2000/svg}"
 FENS = [

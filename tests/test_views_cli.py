@@ -13,10 +13,10 @@ import pytest
 from click.testing import CliRunner
 
 from tests.mining_doubles import mine_by_key, random_games
+from valuerepair.chess.values import fit_alpha
 from valuerepair.cli import cli
 from valuerepair.errors import ValueRepairError
-from valuerepair.store import Store
-from valuerepair.values import fit_alpha
+from valuerepair.store.store import Store
 
 
 @pytest.fixture(scope="module")

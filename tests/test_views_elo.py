@@ -16,6 +16,7 @@ from click.testing import CliRunner
 from matplotlib.container import ErrorbarContainer
 
 from tests.figure_parts import band, line, words
+from valuerepair.chess.positions import STARTPOS_FEN
 from valuerepair.cli import cli
 from valuerepair.errors import ValueRepairError
 from valuerepair.play.elo import Pentanomial, Score, elo_interval
@@ -26,10 +27,9 @@ from valuerepair.play.pgn import game_text, read_written
 from valuerepair.play.record import CHECKMATE, TOO_LONG, GameRecord, Thought
 from valuerepair.play.standing import Played as Written
 from valuerepair.play.standing import Standing
-from valuerepair.positions import STARTPOS_FEN
-from valuerepair.views import figures
-from valuerepair.views.experiment_table import contempt_rows, to_csv
-from valuerepair.views.sweep_table import read_sweeps
+from valuerepair.report import figures
+from valuerepair.report.experiment_table import contempt_rows, to_csv
+from valuerepair.report.sweep_table import read_sweeps
 
 _MOVES = (Thought("f2f3"), Thought("e7e5"))
 

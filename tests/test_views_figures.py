@@ -16,13 +16,13 @@ from tests.climbing_doubles import THRESHOLD
 from tests.figure_parts import artist, band, bars, line, margins, words
 from tests.mining_doubles import mine_by_key, random_games
 from tests.plotted_store import OF_POSITIONS, draw, frame_of, hajek
-from valuerepair.candidates.labelled import labels_of, names
-from valuerepair.store import Store
+from valuerepair.intervals import weighted
+from valuerepair.judge.labelled import labels_of, names
+from valuerepair.report import figures, style
+from valuerepair.report.calibration import BINS
 from valuerepair.store.plays import Play, add_plays
-from valuerepair.store.rates import weighted
 from valuerepair.store.rows import RunRecord
-from valuerepair.views import figures, style
-from valuerepair.views.calibration import BINS
+from valuerepair.store.store import Store
 
 
 @pytest.fixture(scope="module")

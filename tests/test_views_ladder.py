@@ -15,8 +15,8 @@ from tests.climbing_doubles import THRESHOLD
 from tests.figure_parts import line, margins
 from tests.plotted_store import draw, frame_of, hajek
 from valuerepair.cli import cli
-from valuerepair.deep.screen_fit import CurvePoint
-from valuerepair.views import figures, ladder, style
+from valuerepair.report import figures, ladder, style
+from valuerepair.screening.fit import CurvePoint
 
 
 @pytest.fixture(scope="module")

@@ -17,8 +17,8 @@ from tests.mining_doubles import mine_by_key, random_games
 from tests.plotted_store import OF_POSITIONS
 from valuerepair.cli import cli
 from valuerepair.errors import UsageError, ValueRepairError
-from valuerepair.store import Store
-from valuerepair.views import figures, style
+from valuerepair.report import figures, style
+from valuerepair.store.store import Store
 
 
 @pytest.fixture(scope="module")

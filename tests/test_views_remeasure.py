@@ -11,21 +11,20 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.text import Text
 
-from valuerepair.candidates.label_changes import LabelChange
-from valuerepair.candidates.paired import Interval, Table, newcombe
-from valuerepair.candidates.remeasure import (
+from valuerepair.chess.values import Alpha
+from valuerepair.errors import UsageError
+from valuerepair.intervals import Interval, Table, newcombe, wilson
+from valuerepair.judge.compare import (
     CATEGORIES,
     AtOtherAlpha,
     Comparison,
+    LabelChange,
     NetRate,
     Remeasured,
     Scores,
     Selected,
 )
-from valuerepair.errors import UsageError
-from valuerepair.store.rates import wilson
-from valuerepair.values import Alpha
-from valuerepair.views import remeasure_plot
+from valuerepair.report import remeasure_plot
 
 
 def found(nets: int = 2, positions: int = 800) -> Remeasured:

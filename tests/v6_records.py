@@ -11,11 +11,11 @@ import chess
 import numpy as np
 from numpy.typing import NDArray
 
-from valuerepair import v6
-from valuerepair.board import keys, legal_moves, parse_fens
+from valuerepair.chess import v6
+from valuerepair.chess.board import keys, legal_moves, parse_fens
+from valuerepair.chess.positions import Position, PositionBatch, decode_move
 from valuerepair.nets.planes import canonical_transform, encode
 from valuerepair.nets.policy import policy_indices
-from valuerepair.positions import Position, PositionBatch, decode_move
 
 CANONICAL = (3, 4, 132, 5, 133)
 

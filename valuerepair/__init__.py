@@ -9,57 +9,57 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from valuerepair.api.asking import evaluate as evaluate
-    from valuerepair.api.asking import search as search
-    from valuerepair.api.making import mine as mine
-    from valuerepair.api.making import plot as plot
-    from valuerepair.api.making import plot_remeasured as plot_remeasured
-    from valuerepair.api.making import remeasure as remeasure
-    from valuerepair.api.making import write_books as write_books
-    from valuerepair.api.making import write_report as write_report
-    from valuerepair.api.mined import Candidate as Candidate
-    from valuerepair.api.mined import MinedStore as MinedStore
-    from valuerepair.api.mined import open_store as open_store
-    from valuerepair.archives import SampleOptions as SampleOptions
+    from valuerepair.api import Candidate as Candidate
+    from valuerepair.api import MinedStore as MinedStore
+    from valuerepair.api import evaluate as evaluate
+    from valuerepair.api import mine as mine
+    from valuerepair.api import open_store as open_store
+    from valuerepair.api import plot as plot
+    from valuerepair.api import plot_remeasured as plot_remeasured
+    from valuerepair.api import remeasure as remeasure
+    from valuerepair.api import search as search
+    from valuerepair.api import write_books as write_books
+    from valuerepair.api import write_report as write_report
+    from valuerepair.archives.options import SampleOptions as SampleOptions
     from valuerepair.books.options import BookOptions as BookOptions
-    from valuerepair.candidates.remeasure import RemeasureOptions as RemeasureOptions
+    from valuerepair.chess.positions import Position as Position
+    from valuerepair.chess.values import cp_to_q as cp_to_q
+    from valuerepair.chess.values import fit_alpha as fit_alpha
     from valuerepair.errors import UsageError as UsageError
     from valuerepair.errors import ValueRepairError as ValueRepairError
-    from valuerepair.mcts.params import SearchParams as SearchParams
-    from valuerepair.nets import open_net as open_net
-    from valuerepair.positions import Position as Position
-    from valuerepair.values import cp_to_q as cp_to_q
-    from valuerepair.values import fit_alpha as fit_alpha
-    from valuerepair.views.boards import sheet as draw_boards
-    from valuerepair.views.style import house_style as house_style
+    from valuerepair.judge.compare import RemeasureOptions as RemeasureOptions
+    from valuerepair.nets.net import open_net as open_net
+    from valuerepair.report.boards import sheet as draw_boards
+    from valuerepair.report.style import house_style as house_style
+    from valuerepair.search.params import SearchParams as SearchParams
 
 __version__ = "0.1.0"
 
 # Name -> where it is; behind a colon what it is called there, if that differs.
 _HOMES = {
     "BookOptions": "books.options",
-    "Candidate": "api.mined",
-    "MinedStore": "api.mined",
-    "Position": "positions",
-    "RemeasureOptions": "candidates.remeasure",
-    "SampleOptions": "archives",
-    "SearchParams": "mcts.params",
+    "Candidate": "api",
+    "MinedStore": "api",
+    "Position": "chess.positions",
+    "RemeasureOptions": "judge.compare",
+    "SampleOptions": "archives.options",
+    "SearchParams": "search.params",
     "UsageError": "errors",
     "ValueRepairError": "errors",
-    "cp_to_q": "values",
-    "draw_boards": "views.boards:sheet",
-    "evaluate": "api.asking",
-    "fit_alpha": "values",
-    "house_style": "views.style",
-    "mine": "api.making",
-    "open_net": "nets",
-    "open_store": "api.mined",
-    "plot": "api.making",
-    "plot_remeasured": "api.making",
-    "remeasure": "api.making",
-    "search": "api.asking",
-    "write_books": "api.making",
-    "write_report": "api.making",
+    "cp_to_q": "chess.values",
+    "draw_boards": "report.boards:sheet",
+    "evaluate": "api",
+    "fit_alpha": "chess.values",
+    "house_style": "report.style",
+    "mine": "api",
+    "open_net": "nets.net",
+    "open_store": "api",
+    "plot": "api",
+    "plot_remeasured": "api",
+    "remeasure": "api",
+    "search": "api",
+    "write_books": "api",
+    "write_report": "api",
 }
 __all__ = [
     "BookOptions",

@@ -87,7 +87,7 @@ def _stockfish() -> Iterator[Finding]:
 
 
 def _lc0() -> Iterator[Finding]:
-    from valuerepair.nets import find_lc0
+    from valuerepair.nets.weights import find_lc0
 
     path = find_lc0()
     if path is None:
@@ -122,10 +122,9 @@ def _net() -> Iterator[Finding]:
 
 
 def _providers() -> Iterator[Finding]:
-    from valuerepair.nets import onnx_providers_usable
     from valuerepair.nets.devices import NAMES, OPENVINO
     from valuerepair.nets.openvino_session import describe
-    from valuerepair.nets.providers import REMEDY
+    from valuerepair.nets.providers import REMEDY, onnx_providers_usable
 
     for name, usable, reason in onnx_providers_usable():
         advice = "pip install --force-reinstall onnxruntime"
@@ -141,7 +140,7 @@ def _store(db: Path) -> Iterator[Finding]:
         yield Finding("store", "absent", f"no {db} here yet", "vr mine games.pgn makes one")
         return
     from valuerepair.errors import ValueRepairError
-    from valuerepair.store import Store
+    from valuerepair.store.store import Store
 
     try:
         with Store.open(db) as store:

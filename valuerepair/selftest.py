@@ -11,8 +11,8 @@ import chess
 import chess.polyglot
 import numpy as np
 
-from valuerepair import board as rules
-from valuerepair.positions import decode_moves, encode_moves
+from valuerepair.chess import board as rules
+from valuerepair.chess.positions import decode_moves, encode_moves
 
 # chessprogramming.org/Perft_Results: the start position and positions 2 to 6; leaves of depth 1, 2, ...
 PUBLISHED: tuple[tuple[str, str, tuple[int, ...]], ...] = (

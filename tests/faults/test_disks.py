@@ -20,9 +20,11 @@ import zstandard
 from tests.faults.conftest import Note
 from tests.match_doubles import fake_side, read_games, write_book
 from tests.mining_doubles import dump, mine_by_key, random_games, wait_for
-from valuerepair.archives import ReadReport, SampleOptions, sample
+from valuerepair.archives.options import SampleOptions
+from valuerepair.archives.rows import ReadReport
+from valuerepair.archives.sampling import sample
 from valuerepair.errors import TruncatedInput, ValueRepairError
-from valuerepair.store import Store
+from valuerepair.store.store import Store
 
 pytestmark = pytest.mark.faults
 ROOT = Path(__file__).parents[2]

@@ -12,11 +12,12 @@ import pytest
 from tests.faults.conftest import Note
 from tests.match_doubles import FAKE
 from tests.mining_doubles import KeyNet, random_games
-from valuerepair.archives import SampleOptions
-from valuerepair.deep.uci_oracle import UciOracle, UciOracleSetup
+from valuerepair.archives.options import SampleOptions
 from valuerepair.engines.uci import EngineSetup, UciEngine
-from valuerepair.mining import MineOptions, mine
-from valuerepair.store import Store
+from valuerepair.oracles.uci_oracle import UciOracle, UciOracleSetup
+from valuerepair.runs.mine import mine
+from valuerepair.runs.options import MineOptions
+from valuerepair.store.store import Store
 
 pytestmark = pytest.mark.faults
 

@@ -20,7 +20,7 @@ from tests.faults.killing import KILLS, killed_often
 from tests.match_doubles import fake_side, read_games, write_book
 from tests.mining_doubles import dump, mine_by_key, random_games
 from valuerepair.play.pgn import read_written
-from valuerepair.store import Store
+from valuerepair.store.store import Store
 
 pytestmark = pytest.mark.faults
 ROOT = Path(__file__).parents[2]

@@ -18,10 +18,11 @@ import zstandard
 
 from tests.fuzz.inputs import file_of, fits_columns, games
 from tests.v6_records import positions_of, records_of
-from valuerepair.archives import ReadReport, SampleOptions, sample
-from valuerepair.archives.recorded_options import RecordedOptions
+from valuerepair.archives.options import RecordedOptions, SampleOptions
+from valuerepair.archives.rows import ReadReport
+from valuerepair.archives.sampling import sample
+from valuerepair.chess.positions import Position
 from valuerepair.errors import ValueRepairError
-from valuerepair.positions import Position
 
 
 def pgn_seeds() -> list[bytes]:

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 CORPUS = Path(__file__).with_name("corpus")
-MODULES = ["valuerepair.engines", "valuerepair.books", "valuerepair.nets.header", "valuerepair.cli", "tomllib"]
+MODULES = ["valuerepair.engines", "valuerepair.books", "valuerepair.nets.weights", "valuerepair.cli", "tomllib"]
 
 
 def main() -> None:

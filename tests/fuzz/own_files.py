@@ -69,7 +69,7 @@ def store_seeds() -> list[bytes]:
 
 def run_store(data: bytes) -> None:
     """Opening a store, its tables as frames, its statistics. SQLite's own complaints come as ValueRepairError."""
-    from valuerepair.store import Store
+    from valuerepair.store.store import Store
 
     with file_of(data, "a.db") as path:
         for write in (False, True):
@@ -120,7 +120,7 @@ def header_seeds() -> list[bytes]:
 
 def run_header(data: bytes) -> None:
     """The header of a net. Bytes that are none are refused with ValueError, which the reader of nets expects."""
-    from valuerepair.nets.header import read_header, unpack
+    from valuerepair.nets.weights import read_header, unpack
 
     with suppress(ValueError):
         read_header(unpack(data))

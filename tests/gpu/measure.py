@@ -21,11 +21,12 @@ from functools import partial
 import numpy as np
 
 from tests.parity.device_parity import GAMES, HEADER, differences, real_positions
+from valuerepair.chess.positions import PositionBatch
 from valuerepair.errors import ValueRepairError
-from valuerepair.nets import Net, open_net, providers
-from valuerepair.nets.bound import BoundSession
+from valuerepair.nets import providers
 from valuerepair.nets.devices import BY_WORD
-from valuerepair.positions import PositionBatch
+from valuerepair.nets.net import Net, open_net
+from valuerepair.nets.session import BoundSession
 
 DEVICES = ("cuda", "cuda:f16", "tensorrt", "tensorrt:f16")
 STREAMS = (1, 2, 3)

@@ -17,16 +17,17 @@ from pathlib import Path
 
 import numpy as np
 
-from valuerepair.archives import ReadReport, SampleOptions, sample
-from valuerepair.nets import DEVICES, Net, NetIdentity, NetValues, open_net
-from valuerepair.nets.devices import CPU
-from valuerepair.nets.net import Priors
+from valuerepair.archives.options import SampleOptions
+from valuerepair.archives.rows import ReadReport
+from valuerepair.archives.sampling import sample
+from valuerepair.chess.positions import PositionBatch
+from valuerepair.nets.devices import CPU, DEVICES
+from valuerepair.nets.net import Net, NetIdentity, NetValues, Priors, open_net
 from valuerepair.nets.providers import available_threads
 from valuerepair.nets.registry import locate
 from valuerepair.nets.session import Session
 from valuerepair.nets.weights import read_net_file, to_onnx
-from valuerepair.positions import PositionBatch
-from valuerepair.store import Store
+from valuerepair.store.store import Store
 
 GAMES = Path(__file__).parents[2] / "data" / "games.pgn.zst"
 POSITIONS = 5000

@@ -20,17 +20,17 @@ from dataclasses import replace
 from pathlib import Path
 
 from tests.climbing_doubles import NODES, ClimbingOracle, ShiftedNet, rung_result
-from valuerepair.archives import SampleOptions
-from valuerepair.deep import DeepResult, open_oracle
-from valuerepair.deep.oracle import Climb, ClimbOutcome, GoOn
-from valuerepair.deep.screen import rungs_of
-from valuerepair.deep.screen_fit import fit_screen
-from valuerepair.deep.screen_package import package_calibration
-from valuerepair.mining import MineOptions, mine
-from valuerepair.mining.options import ScreenOptions
-from valuerepair.nets import open_net
-from valuerepair.positions import Position
-from valuerepair.store import Store
+from valuerepair.archives.options import SampleOptions
+from valuerepair.chess.positions import Position
+from valuerepair.nets.net import open_net
+from valuerepair.oracles.open import open_oracle
+from valuerepair.oracles.oracle import Climb, ClimbOutcome, DeepResult, GoOn
+from valuerepair.runs.mine import mine
+from valuerepair.runs.options import MineOptions
+from valuerepair.screening.fit import fit_screen
+from valuerepair.screening.model import ScreenOptions, rungs_of
+from valuerepair.screening.package import package_calibration
+from valuerepair.store.store import Store
 
 ARCHIVE = Path(__file__).parents[2] / "data" / "games.pgn.zst"
 

@@ -16,10 +16,10 @@ from pathlib import Path
 import pandas as pd
 
 import valuerepair as vr
-from valuerepair.candidates.labelled import with_labels
-from valuerepair.candidates.labels import FORTRESS_WINNING
-from valuerepair.store import Store
-from valuerepair.store.rates import wilson
+from valuerepair.intervals import wilson
+from valuerepair.judge.labelled import with_labels
+from valuerepair.judge.labels import FORTRESS_WINNING
+from valuerepair.store.store import Store
 
 ALPHA = 170.0
 # "Achilles heel of Chess engines", a page of lczero.org of 2018: all of its fortresses that hold, at the end of the

@@ -15,12 +15,15 @@ import argparse
 import numpy as np
 from numpy.typing import NDArray
 
-from valuerepair import values
-from valuerepair.archives import ReadReport, SampleOptions, sample
-from valuerepair.deep import DeepResult, open_oracle
-from valuerepair.deep.mcts_oracle import MctsOracle
-from valuerepair.nets import open_net
-from valuerepair.positions import Position, PositionBatch
+from valuerepair.archives.options import SampleOptions
+from valuerepair.archives.rows import ReadReport
+from valuerepair.archives.sampling import sample
+from valuerepair.chess import values
+from valuerepair.chess.positions import Position, PositionBatch
+from valuerepair.nets.net import open_net
+from valuerepair.oracles.mcts_oracle import MctsOracle
+from valuerepair.oracles.open import open_oracle
+from valuerepair.oracles.oracle import DeepResult
 
 NODES = (25, 50, 100, 200, 400, 1000)
 THRESHOLD = 0.55

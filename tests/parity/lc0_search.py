@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tests.parity.lc0_floats import F, fast_log, gnu_sorted, packed, priors, softmax
-from valuerepair.mcts.params import SearchParams
-from valuerepair.positions import Position
+from valuerepair.chess.positions import Position
+from valuerepair.search.params import SearchParams
 
 ZERO = F(0)
 

@@ -28,13 +28,14 @@ from numpy.typing import NDArray
 
 from tests import lc0_oracle
 from tests.parity.float64 import q_in_double
-from valuerepair import board
-from valuerepair.archives import ReadReport, SampleOptions
-from valuerepair.nets import open_net
+from valuerepair.archives.options import SampleOptions
+from valuerepair.archives.rows import ReadReport
+from valuerepair.chess import board
+from valuerepair.chess.positions import PositionBatch, decode_moves
+from valuerepair.nets.net import open_net
 from valuerepair.nets.planes import encode
 from valuerepair.nets.policy import policy_indices
 from valuerepair.nets.weights import read_net_file, to_onnx
-from valuerepair.positions import PositionBatch, decode_moves
 
 LIMIT = 1e-5
 NETS = ("maia-1900", "maia-1100", "meangirl-8")
@@ -117,7 +118,7 @@ def gather(shared: Path, count: int) -> PositionBatch:
 
 
 def _sampled(folder: Path, names: tuple[str, ...], options: SampleOptions) -> PositionBatch:
-    from valuerepair.archives import sample
+    from valuerepair.archives.sampling import sample
 
     paths = [str(folder / name) for name in names if (folder / name).exists()]
     return PositionBatch.concat(list(sample(paths, options, ReadReport())))

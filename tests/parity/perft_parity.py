@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from valuerepair import board as rules
+from valuerepair.chess import board as rules
 
 SUITES = ("perft.epd", "perft-marcel.epd", "perft-ferdy-double-checks.epd", "ferdy_perft_enpassant_1.epd")
 # Leaves an entry may have. All of perft.epd; of perft-marcel.epd all of depth 5 and the smaller half of depth 6 (the

@@ -29,11 +29,11 @@ import chess
 import numpy as np
 from numpy.typing import NDArray
 
-from valuerepair import board as rules
-from valuerepair.board.jit import kernel
-from valuerepair.board.make import black_to_move, clock, make, mark_repetition
-from valuerepair.board.rows import FLIP, REPETITION, ROW, SIXTEEN_BITS, Boards, Moves
-from valuerepair.positions import decode_moves, encode_moves
+from valuerepair.chess import board as rules
+from valuerepair.chess.jit import kernel
+from valuerepair.chess.make import black_to_move, clock, make, mark_repetition
+from valuerepair.chess.positions import decode_moves, encode_moves
+from valuerepair.chess.rows import FLIP, REPETITION, ROW, SIXTEEN_BITS, Boards, Moves
 
 # Starts that lead quickly to castling on both sides, promotions, pins, en passant, bare boards and full counters.
 STARTS = (
@@ -130,7 +130,9 @@ def real_games(data: Path, positions: int) -> Iterator[Game]:
 
 def _longest(path: Path) -> Iterator[Game]:
     """The longest line of each game in an archive."""
-    from valuerepair.archives import ReadReport, SampleOptions, sample
+    from valuerepair.archives.options import SampleOptions
+    from valuerepair.archives.rows import ReadReport
+    from valuerepair.archives.sampling import sample
 
     number, longest = 0, Game(chess.STARTING_FEN, ())
     for position in chain.from_iterable(sample([str(path)], SampleOptions(per_game=None, min_ply=0), ReadReport())):

@@ -27,19 +27,17 @@ from unittest.mock import patch
 import numpy as np
 from numpy.typing import NDArray
 
-from valuerepair import values
-from valuerepair.archives import SampleOptions
-from valuerepair.deep import DeepOutcome, DeepResult, OracleIdentity
-from valuerepair.deep.oracle import Climb, ClimbOutcome, GoOn
-from valuerepair.deep.screen import FEATURES, rungs_of
-from valuerepair.deep.screen_fit import Calibration, curve, joined
-from valuerepair.mining import MineOptions
-from valuerepair.mining import screening as ladders
-from valuerepair.mining.options import ScreenOptions
-from valuerepair.mining.screening import Ladder
-from valuerepair.positions import Position, encode_move
-from valuerepair.store import Store
+from valuerepair.archives.options import SampleOptions
+from valuerepair.chess import values
+from valuerepair.chess.positions import Position, encode_move
+from valuerepair.oracles.oracle import Climb, ClimbOutcome, DeepOutcome, DeepResult, GoOn, OracleIdentity
+from valuerepair.runs.options import MineOptions
+from valuerepair.screening import ladder as ladders
+from valuerepair.screening.fit import Calibration, curve, joined
+from valuerepair.screening.ladder import Ladder
+from valuerepair.screening.model import FEATURES, ScreenOptions, rungs_of
 from valuerepair.store.rows import FULL, RunRecord
+from valuerepair.store.store import Store
 
 THRESHOLD = 0.55
 ALPHAS = (170, 430)  # the default, and about what is fitted to maia-1900 and Stockfish

@@ -22,13 +22,12 @@ import chess
 import chess.engine
 import numpy as np
 
-from valuerepair.mcts.evaluator import Evaluations, Evaluator, Leaves
-from valuerepair.mcts.forest import Forest
-from valuerepair.mcts.net_evaluator import NetEvaluator
-from valuerepair.mcts.params import SearchParams
-from valuerepair.mcts.result import SearchResult
-from valuerepair.nets import open_net
-from valuerepair.positions import Position
+from valuerepair.chess.positions import Position
+from valuerepair.nets.net import open_net
+from valuerepair.search.evaluator import Evaluations, Evaluator, Leaves, NetEvaluator
+from valuerepair.search.forest import Forest
+from valuerepair.search.params import SearchParams
+from valuerepair.search.result import SearchResult
 
 CASE = "5k2/6pp/p1qN4/1p1p4/3P4/2PKP2Q/PP3r2/3R4 b - - 0 1"
 CASE_MOVE = "c6c4"

@@ -17,7 +17,7 @@ import chess.pgn
 import zstandard
 
 from tests.lc0_oracle import from_board
-from valuerepair.positions import STARTPOS_FEN, Position
+from valuerepair.chess.positions import STARTPOS_FEN, Position
 
 GAMES = Path(__file__).parents[2] / "data" / "games.pgn.zst"
 TOTAL = 300

@@ -10,9 +10,9 @@ import chess.pgn
 
 from tests.confirm_doubles import SecondOracle, by_length, look_again
 from tests.mining_doubles import mine_by_key
-from valuerepair.archives import SampleOptions
-from valuerepair.candidates.confirm import ConfirmOptions
-from valuerepair.mining import MineOptions
+from valuerepair.archives.options import SampleOptions
+from valuerepair.runs.confirm import ConfirmOptions
+from valuerepair.runs.options import MineOptions
 
 # Each would set window.pwned, open a dialog or ask the network for something, if it ran anywhere.
 ATTACKS = (

@@ -8,12 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from valuerepair.store import Store
-from valuerepair.views.report.columns import Columns
-from valuerepair.views.report.content import Content, content_of
-from valuerepair.views.report.document import document
-from valuerepair.views.report.points import choose
-from valuerepair.views.report.texts import OF_ALL, with_texts
+from valuerepair.report.page import document
+from valuerepair.report.page_content import OF_ALL, Columns, Content, choose, content_of, with_texts
+from valuerepair.store.store import Store
 
 
 def crowded_report(db: Path, path: Path, points: int, threshold: float) -> int:

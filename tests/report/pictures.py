@@ -6,8 +6,8 @@ import tempfile
 from pathlib import Path
 
 from tests.report.browser import Visit, browser, visit
-from valuerepair.store import Store
-from valuerepair.views import report
+from valuerepair.report import page as page_module
+from valuerepair.store.store import Store
 
 ROOT = Path(__file__).parents[2]
 
@@ -20,7 +20,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "report.html"
         with Store.open(ROOT / "data" / "sample.db") as store:
-            report.write(store, path, threshold=THRESHOLD)
+            page_module.write(store, path, threshold=THRESHOLD)
         with browser() as started:
             with visit(started, path, width=1180, height=1010, scale=1) as page:
                 shoot(page, ".look", ROOT / "docs" / "report-light.png")

@@ -10,10 +10,11 @@ import pandas as pd
 
 from tests.report.attacking import attacking_store
 from tests.report.browser import Visit
-from valuerepair.candidates.labelled import labels_of, names, with_labels
-from valuerepair.candidates.verdict import verdicts
-from valuerepair.store import Store
-from valuerepair.views import report
+from valuerepair.judge.labelled import labels_of, names, with_labels
+from valuerepair.judge.verdict import verdicts
+from valuerepair.report import page as page_module
+from valuerepair.report.stats import store_figures
+from valuerepair.store.store import Store
 
 THRESHOLD = 0.55
 
@@ -24,12 +25,12 @@ class Report:
     def __init__(self, folder: Path) -> None:
         self.db, self.path = attacking_store(folder), folder / "report.html"
         with Store.open(self.db) as store:
-            report.write(store, self.path, threshold=THRESHOLD)
+            page_module.write(store, self.path, threshold=THRESHOLD)
             frame = store.frame()
             self.frame = with_labels(store, frame[frame["disagreement"].notna()])
             self.frame["labels"] = pd.Series(names(labels_of(store, self.frame)), self.frame.index, object)
             self.frame["verdict"] = verdicts(store, self.frame)
-            self.stats = store.stats(threshold=THRESHOLD)
+            self.stats = store_figures(store, threshold=THRESHOLD)
 
 
 def change(page: Visit, script: str, argument: Any = None) -> None:

@@ -17,7 +17,7 @@ from tests.report.reading import THRESHOLD, Report, pixel
 from valuerepair.books.check import BookCheck
 from valuerepair.books.options import BookOptions
 from valuerepair.books.write import write_books
-from valuerepair.store import Store
+from valuerepair.store.store import Store
 
 if TYPE_CHECKING:
     pass

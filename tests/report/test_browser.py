@@ -19,8 +19,9 @@ from tests.report.reading import (
     set_filter,
     show_in_list,
 )
-from valuerepair.store import Store
-from valuerepair.views import report
+from valuerepair.report import page as page_module
+from valuerepair.report.stats import store_figures
+from valuerepair.store.store import Store
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -257,8 +258,8 @@ def test_colours_stand_out(page: Visit, scheme: str) -> None:
 
 def test_the_recall_is_said_as_in_the_figures(chromium: Browser, plotted_db: Path, tmp_path: Path) -> None:
     with Store.open(plotted_db) as store:
-        report.write(store, tmp_path / "a.html", threshold=THRESHOLD)
-        told = store.stats(threshold=THRESHOLD)["scored"]["screening"]
+        page_module.write(store, tmp_path / "a.html", threshold=THRESHOLD)
+        told = store_figures(store, threshold=THRESHOLD)["scored"]["screening"]
     with visit(chromium, tmp_path / "a.html") as page:
         cards = page.evaluate("() => document.getElementById('cards').textContent")
     assert f"Recall{told['recall_said'].removeprefix('recall ')}, screening at 1/" in cards

@@ -12,11 +12,11 @@ import pytest
 
 from tests.report.browser import Visit, visit
 from tests.report.reading import THRESHOLD, Report, drawn_counts, set_filter, table
-from valuerepair.store import Store
-from valuerepair.store.rates import weighted
-from valuerepair.store.statistics import lines
-from valuerepair.views import report
-from valuerepair.views.smoothing import lowess_line
+from valuerepair.intervals import weighted
+from valuerepair.report import page as page_module
+from valuerepair.report.scatter import lowess_line
+from valuerepair.report.stats import stats_lines
+from valuerepair.store.store import Store
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -94,7 +94,7 @@ def test_the_line_of_filtered_positions_is_lowess(page: Visit, made: Report) -> 
 
 def test_figures_are_those_of_vr_stats(page: Visit, made: Report) -> None:
     shown = page.evaluate("() => document.getElementById('stats').textContent")
-    wanted = lines({**made.stats, "store": made.db.name})
+    wanted = stats_lines({**made.stats, "store": made.db.name})
     assert shown.splitlines()[: len(wanted)] == wanted
     for name, key in (("phase", "by_phase"), ("side", "by_side")):
         cells = table(page, name)
@@ -111,10 +111,10 @@ def test_figures_are_those_of_vr_stats(page: Visit, made: Report) -> None:
 
 def test_rates_of_a_sample_have_the_intervals_of_weighted_rows(chromium: Browser, made: Report, tmp_path: Path) -> None:
     with Store.open(made.db) as store:
-        written = report.write(store, tmp_path / "r.html", threshold=1.5, points=60, seed=3)
+        written = page_module.write(store, tmp_path / "r.html", threshold=1.5, points=60, seed=3)
         every = store.frame()
         every = every[every["disagreement"].notna()]
-    shown = report.choose(every, 1.5, 60, 3)
+    shown = page_module.choose(every, 1.5, 60, 3)
     assert (written.positions, written.shown) == (len(every), len(shown.rows))
     assert len(shown.rows) < len(every)
     rows = every.iloc[shown.rows]

@@ -8,11 +8,11 @@ import chess
 import numpy as np
 import pytest
 
-from valuerepair.board import parse_fens
 from valuerepair.books.lc0_reader import GAME_PLY_LIMIT
 from valuerepair.books.rows import can_go_on as one_can_go_on
-from valuerepair.positions import encode_moves
-from valuerepair.views.report.playing_on import can_go_on
+from valuerepair.chess.board import parse_fens
+from valuerepair.chess.positions import encode_moves
+from valuerepair.report.page_content import can_go_on
 
 SHUFFLE = ["g1f3", "g8f6", "f3g1", "f6g8"]
 KINGS = "8/8/4k3/8/8/4K3/8/8 w - - 0 60"

@@ -12,8 +12,8 @@ import pandas as pd
 
 from tests.report.browser import Visit, visit
 from tests.report.reading import Report, loneliest, pixel, show_in_list
-from valuerepair.store import Store
-from valuerepair.views import report
+from valuerepair.report import page as page_module
+from valuerepair.store.store import Store
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -54,7 +54,7 @@ HARD = {
 
 def scripts() -> str:
     """The modules that write moves, without what they tell each other."""
-    folder = Path(report.__file__).parent / "page"
+    folder = Path(page_module.__file__).parent / "page"
     text = "".join((folder / f"{name}.js").read_text("utf-8") for name in ("data", "board", "san"))
     return re.sub(r"^export ", "", re.sub(r"^import .*\n", "", text, flags=re.MULTILINE), flags=re.MULTILINE)
 
@@ -99,7 +99,7 @@ def test_all_moves_of_random_games(page: Visit) -> None:
 def test_moves_of_the_sample_and_its_worst_board_at_once(chromium: Browser, tmp_path: Path) -> None:
     path = tmp_path / "r.html"
     with Store.open(SAMPLE) as store:
-        report.write(store, path, threshold=0.35)
+        page_module.write(store, path, threshold=0.35)
         frame = store.frame()
     worst = frame.loc[frame["disagreement"].abs().sort_values(ascending=False, kind="stable").index]
     assert set(worst["side"].head(4)) == {"w", "b"}

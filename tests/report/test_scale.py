@@ -11,8 +11,8 @@ import pytest
 from tests.mining_doubles import mine_by_key, random_games
 from tests.report.browser import Visit, visit
 from tests.report.crowd import crowded_report
-from valuerepair.archives import SampleOptions
-from valuerepair.mining import MineOptions
+from valuerepair.archives.options import SampleOptions
+from valuerepair.runs.options import MineOptions
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser

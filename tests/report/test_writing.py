@@ -19,16 +19,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.mining_doubles import mine_by_key, random_games
-from valuerepair.archives import SampleOptions
-from valuerepair.candidates.families import add_families
+from valuerepair.archives.options import SampleOptions
+from valuerepair.chess.positions import decode_moves
 from valuerepair.cli import cli
 from valuerepair.errors import UsageError, ValueRepairError
-from valuerepair.mining import MineOptions
-from valuerepair.positions import decode_moves
-from valuerepair.store import Store
-from valuerepair.views import report
-from valuerepair.views.report.document import MODULES, bundle, plotly_script
-from valuerepair.views.report.points import REST_SHARE, WORST
+from valuerepair.judge.openings import add_families
+from valuerepair.report import page
+from valuerepair.report.page import MODULES, bundle, plotly_script
+from valuerepair.report.page_content import REST_SHARE, WORST
+from valuerepair.report.stats import store_figures
+from valuerepair.runs.options import MineOptions
+from valuerepair.store.store import Store
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +56,7 @@ def blocks(path: Path) -> tuple[dict[str, object], bytes]:
 def test_shown_rows_stand_for_all_rows(candidates: int, rest: int, limit: int, seed: int) -> None:
     off = np.concatenate([np.linspace(0.6, 2, candidates), np.linspace(-0.5, 0.5, rest)])
     off = np.random.default_rng(seed).permutation(off)
-    shown = report.choose(pd.DataFrame({"disagreement": off}), 0.55, limit, seed)
+    shown = page.choose(pd.DataFrame({"disagreement": off}), 0.55, limit, seed)
     assert (np.diff(shown.rows) > 0).all()
     assert len(shown.rows) <= max(limit, min(candidates, WORST)) + round(REST_SHARE * limit) + 2
     factors = np.array(shown.factors)[shown.stratum]
@@ -74,7 +75,7 @@ def test_each_row_has_the_same_chance() -> None:
     frame = pd.DataFrame({"disagreement": np.r_[np.full(5, 1.0), np.linspace(0, 0.5, 200)]})
     hits = np.zeros(205)
     for seed in range(400):
-        hits[report.choose(frame, 0.55, 25, seed).rows] += 1
+        hits[page.choose(frame, 0.55, 25, seed).rows] += 1
     assert (hits[:5] == 400).all()
     # Binomial with 400 draws at 20 of 200: 40 on average, six deviations.
     assert hits[5:].mean() == pytest.approx(40)
@@ -86,8 +87,8 @@ def test_each_row_has_the_same_chance() -> None:
 
 def test_the_same_store_gives_the_same_file(db: Path, tmp_path: Path) -> None:
     with Store.open(db) as store:
-        written = report.write(store, tmp_path / "a.html")
-        report.write(store, tmp_path / "b.html")
+        written = page.write(store, tmp_path / "a.html")
+        page.write(store, tmp_path / "b.html")
         frame = store.frame()
     content = (tmp_path / "a.html").read_bytes()
     assert content == (tmp_path / "b.html").read_bytes()
@@ -99,9 +100,9 @@ def test_the_same_store_gives_the_same_file(db: Path, tmp_path: Path) -> None:
 
 def test_the_content_is_that_of_the_store(db: Path, tmp_path: Path) -> None:
     with Store.open(db) as store:
-        report.write(store, tmp_path / "a.html")
+        page.write(store, tmp_path / "a.html")
         frame = store.frame()
-        stats = store.stats()
+        stats = store_figures(store)
     words, numbers = blocks(tmp_path / "a.html")
     layout: Any = words["layout"]
     frame = add_families(frame[frame["disagreement"].notna()])
@@ -125,7 +126,7 @@ def test_the_content_is_that_of_the_store(db: Path, tmp_path: Path) -> None:
 
 def test_the_policy_names_the_two_scripts(db: Path, tmp_path: Path) -> None:
     with Store.open(db) as store:
-        report.write(store, tmp_path / "a.html")
+        page.write(store, tmp_path / "a.html")
     text = (tmp_path / "a.html").read_text("utf-8")
     policy = re.search(r'http-equiv="Content-Security-Policy" content="([^"]*)"', text)
     assert policy is not None
@@ -145,7 +146,7 @@ def test_modules_can_be_one_script() -> None:
     assert not re.search(r"^(?:import|export) ", text, re.MULTILINE)
     assert "</script" not in text.lower()
     assert "<!--" not in text
-    folder = Path(report.__file__).parent / "page"
+    folder = Path(page.__file__).parent / "page"
     assert {path.stem for path in folder.glob("*.js")} == set(MODULES)
     for i, name in enumerate(MODULES):
         used = re.findall(r'from "\./([a-z]+)\.js"', (folder / f"{name}.js").read_text("utf-8"))
@@ -159,9 +160,9 @@ def test_a_failure_leaves_the_older_file(db: Path, tmp_path: Path, monkeypatch: 
     def full(*_: object) -> bytes:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("valuerepair.views.report.writing.document", full)
+    monkeypatch.setattr("valuerepair.report.page.document", full)
     with Store.open(db) as store, pytest.raises(OSError, match="No space left"):
-        report.write(store, path)
+        page.write(store, path)
     assert path.read_text() == "an older report"
     assert [each.name for each in tmp_path.iterdir()] == ["a.html"]
 
@@ -169,14 +170,14 @@ def test_a_failure_leaves_the_older_file(db: Path, tmp_path: Path, monkeypatch: 
 def test_what_is_refused(db: Path, tmp_path: Path) -> None:
     with Store.open(db) as store:
         with pytest.raises(UsageError, match="threshold"):
-            report.write(store, tmp_path / "a.html", threshold=0)
+            page.write(store, tmp_path / "a.html", threshold=0)
         with pytest.raises(UsageError, match="--points 0"):
-            report.write(store, tmp_path / "a.html", points=0)
+            page.write(store, tmp_path / "a.html", points=0)
         with pytest.raises(OSError, match="No such file") as caught:
-            report.write(store, tmp_path / "no" / "a.html")
+            page.write(store, tmp_path / "no" / "a.html")
         assert caught.value.filename == str(tmp_path / "no" / "a.html")
         with pytest.raises(ValueRepairError, match="no net other"):
-            report.write(store, tmp_path / "a.html", net="other")
+            page.write(store, tmp_path / "a.html", net="other")
     assert not list(tmp_path.iterdir())
 
 

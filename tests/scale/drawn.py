@@ -7,14 +7,14 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from valuerepair import values
-from valuerepair.board import legal_moves, parse_fens
-from valuerepair.deep import DeepResult
-from valuerepair.nets import NetValues
-from valuerepair.positions import PositionBatch, decode_move, decode_moves
-from valuerepair.store import Store
+from valuerepair.chess import values
+from valuerepair.chess.board import legal_moves, parse_fens
+from valuerepair.chess.positions import PositionBatch, decode_move, decode_moves
+from valuerepair.nets.net import NetValues
+from valuerepair.oracles.oracle import DeepResult
 from valuerepair.store.rows import FULL, Run
 from valuerepair.store.screening import Passage, add_passage
+from valuerepair.store.store import Store
 
 Floats = NDArray[np.float64]
 

@@ -20,16 +20,20 @@ import chess
 import numpy as np
 
 from tests.scale.drawn import ALPHA, NODES, SECOND_NODES, draw, save_searches
-from valuerepair.archives import ReadReport, SampleOptions, sample
-from valuerepair.deep import DeepResult, OracleIdentity
-from valuerepair.nets import NetIdentity
-from valuerepair.positions import Origin, Position, PositionBatch
-from valuerepair.progress import Progress
-from valuerepair.store import Store, priors
+from valuerepair.archives.options import SampleOptions
+from valuerepair.archives.rows import ReadReport
+from valuerepair.archives.sampling import sample
+from valuerepair.chess.origins import Origin
+from valuerepair.chess.positions import Position, PositionBatch
+from valuerepair.chess.progress import Progress
+from valuerepair.nets.net import NetIdentity
+from valuerepair.oracles.oracle import DeepResult, OracleIdentity
+from valuerepair.store import priors
 from valuerepair.store.plays import Play, add_plays
 from valuerepair.store.queries import candidates
 from valuerepair.store.rows import AFTER, SECOND, Run, RunRecord
 from valuerepair.store.screening import ScreenFacts, add_screen
+from valuerepair.store.store import Store
 
 ROOT = Path(__file__).parents[2]
 SHARED = ROOT.parent / "shared" / "data" / "pgn" / "otb-masters.pgn.zst"
@@ -109,7 +113,7 @@ def _random_positions(
     starts: PositionBatch, wanted: int, known: set[int], dice: random.Random
 ) -> Iterator[PositionBatch]:
     """Positions after random legal moves from `starts`, none of them in `known`."""
-    from valuerepair.board import keys, parse_fens
+    from valuerepair.chess.board import keys, parse_fens
 
     while wanted:
         found: list[Position] = []

@@ -10,13 +10,13 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from valuerepair import v6
 from valuerepair.archives.kernel import kernel
-from valuerepair.board.bits import ONE, ZERO, lowest, mirrored, popcount
-from valuerepair.board.fen import BACK_RANKS, key_from_scratch, opponent_in_check
-from valuerepair.board.make import black_to_move, kind_at, make, set_ep, turn_over
-from valuerepair.board.movegen import MAX_MOVES, count_legal, legal
-from valuerepair.board.rows import (
+from valuerepair.chess import v6
+from valuerepair.chess.bits import CASTLING_KEPT, KING, ONE, ZERO, lowest, mirrored, popcount
+from valuerepair.chess.fen import BACK_RANKS, key_from_scratch, opponent_in_check
+from valuerepair.chess.make import black_to_move, kind_at, make, set_ep, turn_over
+from valuerepair.chess.movegen import MAX_MOVES, count_legal, legal
+from valuerepair.chess.rows import (
     BLACK_SHIFT,
     CLOCK_SHIFT,
     FLIP,
@@ -35,7 +35,6 @@ from valuerepair.board.rows import (
     Boards,
     Moves,
 )
-from valuerepair.board.tables import CASTLING_KEPT, KING
 
 Masks = NDArray[np.uint64]  # [n, 104] history planes as in the record
 Small = NDArray[np.uint8]

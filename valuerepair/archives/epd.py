@@ -13,15 +13,12 @@ from itertools import accumulate
 
 import numpy as np
 
-from valuerepair import board
-from valuerepair.archives.headers import header_reject
-from valuerepair.archives.numbers import fits, whole
+from valuerepair.archives.headers import fits, header_reject, whole
 from valuerepair.archives.open import Source, read_text
-from valuerepair.archives.options import SampleOptions
-from valuerepair.archives.recorded_options import EPD, OTHER_KIND, RecordedOptions
-from valuerepair.archives.rows import Rejected, Rows
-from valuerepair.archives.sieve import Sieve
-from valuerepair.positions import Recorded
+from valuerepair.archives.options import EPD, OTHER_KIND, RecordedOptions, SampleOptions
+from valuerepair.archives.rows import Rejected, Rows, Sieve
+from valuerepair.chess import board
+from valuerepair.chess.origins import Recorded
 
 _PLACEMENT = re.compile(r"[pnbrqkPNBRQK1-8]+(?:/[pnbrqkPNBRQK1-8]+){7}\s+[wb](?:\s|$)")
 _FIRST_LINE = re.compile(rb"[pnbrqkPNBRQK1-8]+(?:/[pnbrqkPNBRQK1-8]+){7}\s+[wb]\s")

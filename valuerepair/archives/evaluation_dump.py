@@ -19,20 +19,20 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
-from valuerepair import board
-from valuerepair.archives.dump_lines import play_line, standard_castling
 from valuerepair.archives.epd import LineBlock, bare_sieve
-from valuerepair.archives.headers import header_reject
-from valuerepair.archives.numbers import whole_of
-from valuerepair.archives.options import SampleOptions
-from valuerepair.archives.recorded_options import DUMP, NONE_RECORDED, OTHER_KIND, RecordedOptions
-from valuerepair.archives.rows import Rejected, Rows
-from valuerepair.archives.sieve import Sieve
-from valuerepair.board.batch import read_fens
-from valuerepair.board.bits import ONE
-from valuerepair.board.fen import BAD_CASTLING, REASONS
-from valuerepair.board.rows import BLACK_SHIFT, STATE
-from valuerepair.positions import Recorded, decode_moves, encode_moves
+from valuerepair.archives.headers import header_reject, whole_of
+from valuerepair.archives.kernel import kernel
+from valuerepair.archives.options import DUMP, NONE_RECORDED, OTHER_KIND, RecordedOptions, SampleOptions
+from valuerepair.archives.rows import Rejected, Rows, Sieve
+from valuerepair.chess import board
+from valuerepair.chess.batch import read_fens
+from valuerepair.chess.bits import ONE, popcount
+from valuerepair.chess.fen import BAD_CASTLING, REASONS, SPACE, Bytes, skip
+from valuerepair.chess.make import black_to_move, make
+from valuerepair.chess.movegen import MAX_MOVES, legal
+from valuerepair.chess.origins import Recorded
+from valuerepair.chess.positions import decode_moves, encode_moves
+from valuerepair.chess.rows import BLACK_SHIFT, FLIP, KINGS, RIGHTS, STATE, STRAIGHT, US, Boards, Moves
 
 _FIRST_LINE = re.compile(rb'\{[^\n]*"fen"\s*:')
 _CHESS960 = "Chess960"
@@ -234,3 +234,47 @@ def _line(row: NDArray[np.uint64], text: str) -> tuple[str, ...]:
     except ValueError:
         return ()
     return decode_moves(moves[: play_line(row[None].copy(), 0, moves)])
+
+
+@kernel
+def standard_castling(text: Bytes, offsets: NDArray[np.int64], rows: Boards, standard: NDArray[np.bool_]) -> None:
+    """Whether each FEN text[offsets[i]:offsets[i + 1]] has the castling rights of row i, read from it.
+
+    Reading drops rights without king and rook at home: positions of Chess960 have such ones, or other letters.
+    """
+    for i in range(len(rows)):
+        at, end = offsets[i], offsets[i + 1]
+        for _ in range(2):
+            at = skip(text, skip(text, at, end, False), end, True)
+        letters, usual = 0, True
+        while at < end and text[at] != SPACE:
+            letter = text[at] & 0xDF
+            if text[at] != 45:
+                letters += 1
+                usual = usual and (letter == 75 or letter == 81)  # K, Q
+            at += 1
+        standard[i] = usual and letters == popcount(rows[i, STATE] & RIGHTS)
+
+
+@kernel
+def play_line(rows: Boards, r: int, moves: Moves) -> int:
+    """Plays a line in absolute squares on row r, which is changed; returns how many of its moves are legal.
+
+    The dump writes castling as king takes own rook; such moves are rewritten in `moves` as the king's own.
+    """
+    buffer = np.empty(MAX_MOVES, np.uint16)
+    for i in range(len(moves)):
+        turn = FLIP * black_to_move(rows, r)
+        move = np.int64(moves[i]) ^ turn
+        origin, goal = move & 63, move >> 6 & 63
+        own = rows[r, US] >> np.uint64(goal) & rows[r, STRAIGHT] >> np.uint64(goal) & ONE
+        if own and rows[r, KINGS] >> np.uint64(origin) & ONE:
+            move = origin | (6 if goal > origin else 2) << 6
+        known = False
+        for j in range(legal(rows, r, buffer, 0)):
+            known |= np.int64(buffer[j]) == move
+        if not known:
+            return i
+        moves[i] = move ^ turn
+        make(rows, r, r, move)
+    return len(moves)

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import numba
 
-from valuerepair.board.jit import cache_root, open_cache, source_key
+from valuerepair.chess.jit import cache_root, open_cache, source_key
 
 # Those that read boards are built on the kernels of the board.
 SOURCES = (

@@ -1,8 +1,4 @@
-"""Opens archives: plain, gzip, bzip2, xz and zstd, files, folders and standard input, as one stream of bytes each.
-
-The compression is told by the first bytes, not by the name. A stream that breaks off gives all that came before the
-cut, and says so afterwards in `Stream.broken`.
-"""
+"""Opens archives: plain, gzip, bzip2, xz, zstd and tar, files, folders and standard input, as streams of bytes."""
 
 from __future__ import annotations
 
@@ -11,17 +7,16 @@ import contextlib
 import logging
 import lzma
 import os
+import re
 import sys
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
 import zstandard
 
-from valuerepair.archives.frames import ZstdOutline
-from valuerepair.archives.sniff import counts_as_chunk
 from valuerepair.errors import UsageError, ValueRepairError
 
 log = logging.getLogger(__name__)
@@ -303,3 +298,209 @@ def read_text(data: bytes) -> str:
         return data.decode("utf-8")
     except UnicodeDecodeError:
         return data.decode("latin-1")
+
+
+FRAME_MAGIC = 0xFD2FB528
+SKIPPABLE_MAGIC = 0x184D2A50  # and the fifteen values after it
+
+
+class ZstdOutline:
+    """Feed it the compressed bytes in order; `whole` says whether they end where a frame ends."""
+
+    def __init__(self) -> None:
+        self._head = b""  # bytes of a header not yet complete
+        self._skip = 0  # bytes of content to pass over
+        self._state = "frame"  # what the next header is of: a frame, a block
+        self._checksum = False
+        self._lost = False  # no zstd frame here: the decompressor says what is wrong
+
+    @property
+    def whole(self) -> bool:
+        return self._lost or (self._state == "frame" and self._skip == 0 and not self._head)
+
+    def feed(self, data: bytes) -> None:
+        at = 0
+        while at < len(data) and not self._lost:
+            if self._skip:
+                step = min(self._skip, len(data) - at)
+                self._skip -= step
+                at += step
+                continue
+            need = self._header_size() - len(self._head)
+            taken = data[at : at + need]
+            self._head += taken
+            at += len(taken)
+            if len(taken) == need and len(self._head) == self._header_size():
+                self._read_header()
+
+    def _header_size(self) -> int:
+        """Bytes of the next header, as far as those already here tell."""
+        if self._state == "block":
+            return 3
+        if len(self._head) < 5:
+            return 5
+        if self._magic() != FRAME_MAGIC:
+            return 8
+        descriptor = self._head[4]
+        single = descriptor >> 5 & 1
+        content_size = (single, 2, 4, 8)[descriptor >> 6]
+        dictionary = (0, 1, 2, 4)[descriptor & 3]
+        return 5 + (1 - single) + dictionary + content_size
+
+    def _magic(self) -> int:
+        return int.from_bytes(self._head[:4], "little")
+
+    def _read_header(self) -> None:
+        head, self._head = self._head, b""
+        if self._state == "block":
+            value = int.from_bytes(head, "little")
+            last, kind, size = value & 1, value >> 1 & 3, value >> 3
+            self._skip = 1 if kind == 1 else size
+            if last:
+                self._skip += 4 * self._checksum
+                self._state = "frame"
+            return
+        magic = int.from_bytes(head[:4], "little")
+        if magic == FRAME_MAGIC:
+            self._checksum = bool(head[4] >> 2 & 1)
+            self._state = "block"
+        elif magic & 0xFFFFFFF0 == SKIPPABLE_MAGIC:
+            self._skip = int.from_bytes(head[4:8], "little")
+        else:
+            self._lost = True
+
+
+HEAD = 1024
+_GZIP = b"\x1f\x8b"
+_LARGEST_VERSION = 31  # the first byte of no text
+_CHUNK_NAME = re.compile(r"(?:game_|training[._])\d+(?:[._]\d+)*\.gz")
+_NO_INNER_ENDING = re.compile(r"[^.]+(?:\.\d+)*\.gz")
+
+
+def chunk_version(head: bytes) -> int | None:
+    """The version of the training record that unpacked bytes begin with; None when they are no such record."""
+    version = int.from_bytes(head[:4], "little")
+    return version if len(head) >= 8 and 0 < version <= _LARGEST_VERSION else None
+
+
+def unpacked(head: bytes, size: int = 64) -> bytes:
+    """The beginning of what is in a file that begins so: gzip is unpacked, anything else given as it is."""
+    if head[:2] != _GZIP:
+        return head
+    try:
+        return zlib.decompressobj(wbits=31).decompress(head, size)
+    except zlib.error:
+        return b""
+
+
+def is_chunk_file(path: str) -> bool:
+    """The file is a training chunk, packed or not."""
+    with open(path, "rb") as file:
+        return chunk_version(unpacked(file.read(HEAD))) is not None
+
+
+def named_as_chunk(name: str) -> bool:
+    """The file has a name as lc0 gives to chunks."""
+    return _CHUNK_NAME.fullmatch(name) is not None
+
+
+def counts_as_chunk(path: str, name: str) -> bool:
+    """A file of a folder is a training chunk: by its name, or by content where the name says nothing."""
+    if named_as_chunk(name):
+        return True
+    return _NO_INNER_ENDING.fullmatch(name) is not None and is_chunk_file(path)
+
+
+_BLOCK = 512
+_OCTAL = re.compile(rb"[0-7]*")
+_MAX_NAME = 1 << 16
+_REGULAR, _LONG_NAME, _PAX = (b"0", b"\0", b"7"), b"L", b"x"
+
+Read = Callable[[int], bytes]  # gives fewer bytes than asked for only at the end
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A file of the archive. `offset` is where its content begins; `size` is what the header says, which `content`
+    falls short of where the archive breaks off."""
+
+    name: str
+    offset: int
+    size: int
+    content: bytes
+
+
+class TarError(ValueError):
+    """The stream is no tar archive, or breaks off; the message says where."""
+
+
+def looks_like_tar(head: bytes) -> bool:
+    """The first 512 bytes of an archive: POSIX and GNU archives both say ``ustar``."""
+    return head[257:262] == b"ustar"
+
+
+def members(read: Read, most: int) -> Iterator[Member]:
+    """The regular files in order; of one larger than `most` bytes only the beginning is given.
+
+    Raises TarError where the archive breaks off or is damaged, after all files before.
+    """
+    at, name = 0, ""
+    while True:
+        head = read(_BLOCK)
+        if len(head) < _BLOCK:
+            raise TarError(f"the tar archive breaks off at byte {at + len(head):,}")
+        at += _BLOCK
+        if not any(head):
+            return
+        kind, size = head[156:157], _number(head[124:136])
+        if size is None or _number(head[148:156]) != _checksum(head):
+            raise TarError(f"the tar archive is damaged at byte {at - _BLOCK:,}")
+        own = kind in _REGULAR
+        content = read(min(size, most if own else _MAX_NAME))
+        skipped = _skip(read, size - len(content) + -size % _BLOCK) if len(content) == min(size, most) else 0
+        if own:
+            yield Member(name or _name(head), at, size, content)
+            name = ""
+        elif kind == _LONG_NAME:
+            name = content.rstrip(b"\0").decode("utf-8", "replace")
+        elif kind == _PAX:
+            name = _pax_path(content) or name
+        if skipped < size - len(content) + -size % _BLOCK:
+            raise TarError(f"the tar archive breaks off at byte {at + len(content) + skipped:,}")
+        at += size + -size % _BLOCK
+
+
+def _skip(read: Read, count: int) -> int:
+    done = 0
+    while done < count:
+        data = read(min(count - done, 1 << 20))
+        if not data:
+            break
+        done += len(data)
+    return done
+
+
+def _number(field: bytes) -> int | None:
+    """Octal digits, or base 256 where the first bit is set."""
+    if field[0] & 0x80:
+        return int.from_bytes(bytes([field[0] & 0x7F]) + field[1:], "big")
+    text = field.strip(b"\0 ")
+    return int(text or b"0", 8) if _OCTAL.fullmatch(text) else None
+
+
+def _checksum(head: bytes) -> int:
+    """Of all bytes of the header, its own field as blanks."""
+    return sum(head[:148]) + 8 * 32 + sum(head[156:])
+
+
+def _name(head: bytes) -> str:
+    prefix, name = head[345:500].split(b"\0")[0], head[:100].split(b"\0")[0]
+    return (prefix + b"/" + name if prefix else name).decode("utf-8", "replace")
+
+
+def _pax_path(content: bytes) -> str:
+    for line in content.split(b"\n"):
+        _, _, entry = line.partition(b" ")
+        if entry.startswith(b"path="):
+            return entry[5:].decode("utf-8", "replace")
+    return ""

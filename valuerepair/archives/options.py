@@ -1,12 +1,76 @@
-"""What to take from archives: the options of sampling, checked when they are made."""
+"""What to take from archives: the options of sampling, and of evaluations that archives already hold."""
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
 
-from valuerepair.archives.recorded_options import RecordedOptions
-from valuerepair.archives.time_control import SPEEDS, parse_time_control
 from valuerepair.errors import UsageError
+
+if TYPE_CHECKING:
+    from valuerepair.chess.origins import Recorded
+
+SPEEDS = ("bullet", "blitz", "rapid", "classical", "correspondence")
+EXPECTED_MOVES = 40  # lichess's estimate of a game's length: base + 40 increments
+_LIMITS = (
+    ("bullet", 180),
+    ("blitz", 480),
+    ("rapid", 1500),
+)  # estimated seconds, exclusive (lichess-org/scalachess Speed)
+DAY = 86_400
+_PHASE = re.compile(r"(?:(?P<moves>\d+)/)?(?P<base>\d+(?:\.\d+)?)(?:\+(?P<increment>\d+(?:\.\d+)?))?$")
+_PER_MOVE = re.compile(r"(?P<base>\d+(?:\.\d+)?)/move$")
+
+
+def parse_time_control(text: str) -> tuple[float, float] | None:
+    """(estimated seconds for 40 moves without increment, increment in seconds), or None when the text says nothing.
+
+    Knows ``180+2``, ``300``, ``40/7200:3600`` (phases), ``0.25/move``, hourglass ``*180``. Days per move, as in
+    ``1/259200``, come out as 40 times as long.
+    """
+    text = text.strip().lstrip("*")
+    per_move = _PER_MOVE.match(text)
+    if per_move:
+        return EXPECTED_MOVES * float(per_move["base"]), 0.0
+    phases = [_PHASE.match(phase) for phase in text.split(":")]
+    seconds, increment, left = 0.0, 0.0, float(EXPECTED_MOVES)
+    for number, phase in enumerate(phases, 1):
+        if phase is None:
+            return None
+        increment = max(increment, float(phase["increment"] or 0))
+        moves = float(phase["moves"] or 0) or left
+        if left > 0:
+            # The last phase repeats until the game ends; of the first, all is there from the first move on.
+            seconds += float(phase["base"]) * (max(left / moves, 1.0) if number == len(phases) else 1.0)
+            left -= moves
+    return seconds, increment
+
+
+def speed(text: str) -> str | None:
+    """The class of a TimeControl tag, by lichess's estimate ``base + 40 * increment``; None when it is unknown."""
+    text = text.strip()
+    if text == "-":
+        return "correspondence"
+    parsed = parse_time_control(text)
+    if parsed is None:
+        return None
+    base, increment = parsed
+    if base >= DAY:
+        return "correspondence"
+    estimate = base + EXPECTED_MOVES * increment
+    return next((name for name, limit in _LIMITS if estimate < limit), "classical")
+
+
+def matches(text: str, wanted: str) -> bool | None:
+    """The tag is of one of the wanted classes or literal controls (joined by commas); None when it is unknown."""
+    own = speed(text)
+    if own is None:
+        return None
+    parts = [part.strip() for part in wanted.split(",")]
+    literal = (parse_time_control(part) for part in parts if part not in SPEEDS)
+    return own in parts or (text != "-" and parse_time_control(text) in literal)
+
 
 RESULTS = ("1-0", "0-1", "1/2-1/2", "decisive")
 
@@ -74,3 +138,76 @@ class SampleOptions:
 
 def _option(name: str) -> str:
     return "--" + name.replace("_", "-")
+
+
+View = Literal["white", "mover"]
+VIEWS: tuple[View, ...] = ("white", "mover")
+
+EVAL, CUTECHESS, TCEC, EPD, DUMP, CHUNKS = "eval", "cutechess", "tcec", "epd", "dump", "chunks"
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A kind of record: what it is, for people, and whose view it is written in."""
+
+    name: str
+    what: str
+    view: View
+
+
+KINDS = {
+    kind.name: kind
+    for kind in (
+        Kind(EVAL, "[%eval] comments of PGN files, as lichess writes them", "white"),
+        Kind(CUTECHESS, "{+0.65/12 1.2s} comments of PGN files, as cutechess writes them", "mover"),
+        Kind(TCEC, "{d=16, ..., wv=0.43, ...} comments of PGN files, as TCEC writes them", "white"),
+        Kind(EPD, "ce, dm and bm #N of EPD files", "mover"),
+        Kind(DUMP, "lichess's evaluation dump (.jsonl)", "white"),
+        Kind(CHUNKS, "lc0 training chunks", "mover"),
+    )
+}
+COMMENT_KINDS = (EVAL, CUTECHESS, TCEC)
+
+OTHER_KIND = "evaluations of another kind"
+NONE_RECORDED = "no recorded evaluation"
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedOptions:
+    """Which recorded evaluations to take: those of one kind; positions without such a one are not sampled.
+
+    view: whose view they are written in, if not that of the kind. depth: whether they have a depth (None: it does not
+    matter); those of the other sort are left out. min_depth (plies) and min_nodes leave out shallower ones, and those
+    that do not say. by: a part of the name of the player whose evaluations to take (cutechess and tcec), in any case.
+    """
+
+    kind: str
+    view: View | None = None
+    depth: bool | None = None
+    min_depth: int | None = None
+    min_nodes: int | None = None
+    by: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.kind not in KINDS:
+            raise UsageError(f"no kind {self.kind!r} of recorded evaluations; there are {', '.join(KINDS)}")
+        if self.by is not None and self.kind not in (CUTECHESS, TCEC):
+            raise UsageError(f"by={self.by}: only cutechess and tcec comments say which player evaluated")
+
+    def sign(self, white_to_move: bool) -> int:
+        """1 where a score as written is the side to move's, -1 where it is the other's."""
+        return 1 if white_to_move or (self.view or KINDS[self.kind].view) == "mover" else -1
+
+    def reject(self, found: Recorded | None) -> str | None:
+        """Why an evaluation is not to be used; None when it is."""
+        if found is None:
+            return NONE_RECORDED
+        if self.depth is not None and self.depth != (found.depth > 0):
+            return "evaluation without a depth" if self.depth else "evaluation with a depth, unlike the first ones"
+        if self.min_depth is not None and found.depth < self.min_depth:
+            return f"evaluation of less than depth {self.min_depth}"
+        if self.min_nodes is not None and found.nodes < self.min_nodes:
+            return f"evaluation of fewer than {self.min_nodes:,} nodes"
+        if self.by is not None and self.by.casefold() not in found.by.casefold():
+            return "evaluation by another player"
+        return None

@@ -1,43 +1,356 @@
-"""Sampled games through the Rust PGN reader, a block at a time, and the choice of positions in them.
-
-The reader (shakmaty and pgn-reader) is strict and fast, but quiet where a game goes on behind an empty line, behind a
-result or inside a variation without end: it just stops there. `census` counts the moves of the text beforehand,
-and a game of which the reader saw another number is rejected, never cut short.
-"""
+"""Sampled games through the Rust PGN reader, a block at a time, and the choice of positions in them."""
 
 from __future__ import annotations
 
+import io
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
+import chess
+import chess.pgn
 import numpy as np
 import pyarrow as pa
 import rust_pgn_reader_python_binding as rust
 from numpy.typing import NDArray
 
-from valuerepair import board
-from valuerepair.archives import census
-from valuerepair.archives.evaluations import game_reject, read_comments
-from valuerepair.archives.headers import kept_headers, read_headers, variant_reject
-from valuerepair.archives.numbers import fits, whole
+from valuerepair.archives.headers import fits, kept_headers, read_headers, variant_reject, whole
+from valuerepair.archives.kernel import kernel
 from valuerepair.archives.open import Source, read_text
-from valuerepair.archives.options import SampleOptions
-from valuerepair.archives.recorded_options import COMMENT_KINDS, EVAL, RecordedOptions
-from valuerepair.archives.reread import rewrite
-from valuerepair.archives.rows import Rejected, Rows, cuts_of
+from valuerepair.archives.options import (
+    COMMENT_KINDS,
+    CUTECHESS,
+    EVAL,
+    NONE_RECORDED,
+    OTHER_KIND,
+    TCEC,
+    RecordedOptions,
+    SampleOptions,
+)
+from valuerepair.archives.rows import Rejected, Rows, Sieve, cuts_of
 from valuerepair.archives.select import game_hashes, lowest_of_each, ply_priorities
-from valuerepair.archives.sieve import Sieve
+from valuerepair.archives.split import (
+    CLOSE_BRACE,
+    CLOSE_PAREN,
+    NEWLINE,
+    OPEN_BRACE,
+    OPEN_PAREN,
+    PERCENT,
+    SEMICOLON,
+    SPACE,
+    Bytes,
+    Starts,
+    is_mark,
+    is_result,
+    pass_blanks,
+    tag_line_rest,
+    tag_name_end,
+)
+from valuerepair.chess import board
+from valuerepair.chess.origins import Recorded
 from valuerepair.errors import ValueRepairError
-from valuerepair.positions import Recorded
+
+# What `census` notices about a game's movetext.
+OPEN_COMMENT = 1  # a comment without its end
+OPEN_VARIATION = 2  # a variation without its end
+MOVES_AFTER_RESULT = 4
+BLANK_LINE = 8  # an empty line between moves: where the Rust reader stops
+NULL_MOVE = 16
+NUL_BYTE = 32
+HAS_TAGS = 64
+HAS_START = 128  # a FEN or Variant tag, or one that might be
+
+_BLANKS = np.zeros(256, np.bool_)  # control characters too, but not NUL; and not the end of a line
+_BLANKS[1:33] = True
+_BLANKS[NEWLINE] = False
+_DELIMITS = _BLANKS.copy()  # bytes that end a token
+_DELIMITS[NEWLINE] = True
+_DELIMITS[[OPEN_BRACE, CLOSE_BRACE, OPEN_PAREN, CLOSE_PAREN, SEMICOLON]] = True
+
+
+@kernel
+def _pass_line(data: Bytes, at: int, end: int) -> int:
+    while at < end and data[at] != NEWLINE:
+        at += 1
+    return at
+
+
+@kernel
+def _movetext_begin(data: Bytes, at: int, end: int) -> tuple[int, int]:
+    """Where the movetext of the game data[at:end] begins, and flags for the tags before it."""
+    noted = 0
+    while at < end:
+        if is_mark(data, at, end):
+            at += 3
+        elif data[at] == PERCENT:
+            at = _pass_line(data, at, end)
+        elif tag_name_end(data, at, end) >= 0:
+            noted |= HAS_TAGS
+            # [F, [f, [V and [v stand for FEN and Variant; whoever asks reads the tags themselves.
+            initial = data[at + 1] | 32
+            noted |= HAS_START if initial == 102 or initial == 118 or initial == SPACE else 0
+            eol = _pass_line(data, at, end)
+            at = tag_line_rest(data, at, eol)
+            if pass_blanks(data, at, eol) < eol:
+                break
+        elif data[at] == NEWLINE:
+            at += 1
+        else:
+            text = pass_blanks(data, at, end)
+            if text < end and data[text] != NEWLINE:
+                break
+            at = text
+    return at, noted
+
+
+@kernel
+def _count_moves(data: Bytes, at: int, end: int) -> tuple[int, int]:
+    """The tokens of the main line of the movetext data[at:end] that stand where moves stand, and the flags."""
+    found, noted, depth = 0, 0, 0
+    result, line_start, blank = False, False, False
+    while at < end:
+        byte = data[at]
+        if byte == NEWLINE:
+            blank = blank or line_start
+            line_start = True
+            at += 1
+            continue
+        if _BLANKS[byte]:
+            at += 1
+            continue
+        if line_start and (byte == PERCENT or is_mark(data, at, end)):
+            at = _pass_line(data, at, end) if byte == PERCENT else at + 3
+            continue
+        if blank:
+            noted |= BLANK_LINE
+        line_start, blank = False, False
+        if byte == OPEN_BRACE:
+            while at < end and data[at] != CLOSE_BRACE:
+                at += 1
+            if at == end:
+                noted |= OPEN_COMMENT
+            at += 1
+        elif byte == SEMICOLON:
+            at = _pass_line(data, at, end)
+        elif (byte == OPEN_PAREN) | (byte == CLOSE_PAREN) | (byte == CLOSE_BRACE):
+            depth = max(depth + (1 if byte == OPEN_PAREN else -1 if byte == CLOSE_PAREN else 0), 0)
+            at += 1
+        else:
+            token = at
+            while at < end and not _DELIMITS[data[at]]:
+                if data[at] == 0:
+                    noted |= NUL_BYTE
+                at += 1
+            if at == token:  # a control character: ends tokens, but is none itself
+                at += 1
+                continue
+            if depth > 0:
+                continue
+            if is_result(data, token, at):
+                result = True
+                continue
+            token = _pass_number(data, token, at)
+            if _begins_move(data, token, at):
+                found += 1
+                noted |= MOVES_AFTER_RESULT if result else 0
+                noted |= NULL_MOVE if _is_null_move(data, token, at) else 0
+    return found, noted | (OPEN_VARIATION if depth > 0 else 0)
+
+
+@kernel
+def census(data: Bytes, starts: Starts, ends: Starts, moves: Starts, flags: Starts, bodies: Starts) -> None:
+    """Counts the moves of the main line of each game data[starts[i]:ends[i]] and notes what is odd in its text.
+
+    Writes the number of tokens that stand where moves stand (they need not be legal, or moves), the flags above, and
+    where the movetext begins.
+    """
+    for g in range(len(starts)):
+        body, tags = _movetext_begin(data, starts[g], ends[g])
+        found, noted = _count_moves(data, body, ends[g])
+        moves[g], flags[g], bodies[g] = found, noted | tags, body
+
+
+@kernel
+def _pass_number(data: Bytes, at: int, end: int) -> int:
+    """Where a token goes on behind its move number (``12.``); castling may be written with zeros and is none."""
+    if data[at] == 48 and at + 1 < end and data[at + 1] == 45:
+        return at
+    while at < end and (48 <= data[at] <= 57 or data[at] == 46):
+        at += 1
+    return at
+
+
+@kernel
+def _begins_move(data: Bytes, at: int, end: int) -> bool:
+    """Not an annotation: a move begins with a letter or a figurine, castling with zeros, a null move with ``--``."""
+    if at == end:
+        return False
+    byte = data[at]
+    if byte == 101 and end - at <= 4 and data[end - 1] in (46, 112):  # `e.p.`, `ep`
+        return False
+    if byte == 45:
+        return end - at >= 2 and data[at + 1] == 45
+    if byte == 0xE2:
+        return end - at > 2 and data[at + 1] == 0x99
+    return bool(byte == 48 or byte == 64) or 65 <= byte <= 90 or 97 <= byte <= 122
+
+
+@kernel
+def _is_null_move(data: Bytes, at: int, end: int) -> bool:
+    """``--`` or ``Z0``."""
+    if end - at < 2:
+        return False
+    return bool((data[at] == 45 and data[at + 1] == 45) or (data[at] == 90 and data[at + 1] == 48))
+
+
+MAX_TEXT = 1 << 20  # bytes; longer texts are hardly games
+
+_ASIDE = re.compile(rb"\{[^}]*\}|;[^\n]*|^%[^\n]*", re.MULTILINE)
+_VARIATION = re.compile(rb"\([^()]*\)")
+_LETTERS = re.compile(rb"[A-Za-z]|\xe2\x99")  # figurines begin with these two bytes in UTF-8
+_MOVE = re.compile(
+    rb"(?:\d+\.*)?(?:[NBRQKP]?[a-h]?[1-8]?[-x:]?[a-h][1-8](?:=?[NBRQnbrq])?|[O0]-[O0](?:-[O0])?|e\.p\.|ep)[^A-Za-z]*"
+)
+
+
+class _Strict(chess.pgn.GameBuilder[chess.pgn.Game]):
+    """Ends at the first error with a ValueError: behind one python-chess may lose count of the variations."""
+
+    def handle_error(self, error: Exception) -> None:
+        raise ValueError(str(error)) from error
+
+
+def rewrite(text: bytes, body: int, moves: int) -> bytes | None:
+    """The game with its main line in strict SAN; None when it cannot be read, or not as `moves` moves.
+
+    `body` is where the movetext begins; headers stay as they are, comments are kept, variations are not.
+    """
+    if len(text) > MAX_TEXT or not _only_moves(text[body:]):
+        return None
+    try:
+        game = chess.pgn.read_game(io.StringIO(read_text(text)), Visitor=_Strict)
+    except ValueError:
+        return None
+    if game is None or game.end().ply() - game.ply() != moves:
+        return None
+    if any(not move for move in game.mainline_moves()):
+        return None
+    exporter = chess.pgn.StringExporter(columns=None, headers=False, variations=False)
+    return text[:body].rstrip() + b"\n\n" + game.accept(exporter).encode() + b"\n"
+
+
+def _only_moves(movetext: bytes) -> bool:
+    """Every word of the main line, all that has letters, is a move."""
+    movetext = _ASIDE.sub(b" ", movetext)
+    inner, left = 1, movetext
+    while inner:
+        left, inner = _VARIATION.subn(b" ", left)
+    return all(_MOVE.fullmatch(word) for word in left.split() if _LETTERS.search(word))
+
+
+# `0.17` in pawns or `#-3` in moves, perhaps with the depth behind a comma.
+_EVAL = re.compile(r"\[%eval\s+(?:#(?P<mate>[+-]?\d+)|(?P<pawns>[+-]?\d*\.?\d+))(?:,\s*(?P<depth>\d+))?")
+# `+0.65/12 1.2s`, `-M6/64 0.16s`: M counts plies. Pawns have decimals, or `{1/2-1/2 agreed}` would be one of them.
+_CUTECHESS = re.compile(
+    r"\s*(?P<sign>[+-]?)(?:M(?P<plies>\d+)|(?P<pawns>\d+\.\d+))/(?P<depth>\d+)(?:,?\s+(?P<seconds>\d+(?:\.\d+)?)s)?"
+)
+# `wv=-0.32`, `wv=M4`: M counts plies here too.
+_TCEC = re.compile(r"\bwv=(?P<sign>[+-]?)(?:M(?P<plies>\d+)|(?P<pawns>\d+(?:\.\d+)?))")
+_FIELD = re.compile(r"(?<![\w.])(d|sd|mt|n)=(\d+)")
+_MARKS = {
+    EVAL: re.compile(rb"\[%eval\s"),
+    CUTECHESS: re.compile(rb"\{\s*[+-]?(?:M\d+|\d+\.\d+)/\d+"),
+    TCEC: re.compile(rb"[{, ]wv=[+-]?M?\d"),
+}
+
+
+def kind_in(text: bytes, wanted: str | None = None) -> tuple[str, int] | None:
+    """The kind of evaluation (or the wanted one) that comes first in PGN text, and where; None when there is none."""
+    marks = [(kind, mark) for kind, mark in _MARKS.items() if wanted in (None, kind)]
+    found = [(match.start(), kind) for kind, mark in marks if (match := mark.search(text))]
+    return (min(found)[1], min(found)[0]) if found else None
+
+
+def game_reject(text: bytes, kind: str) -> str | None:
+    """Why a game has no evaluation of this kind; None when it has."""
+    if kind in _MARKS and _MARKS[kind].search(text):
+        return None
+    return OTHER_KIND if any(mark.search(text) for mark in _MARKS.values()) else NONE_RECORDED
+
+
+def read_comments(kind: str, comments: Iterable[str | None], signs: Iterable[int]) -> list[Recorded | None]:
+    """What the comments say of their positions; a sign turns a score as written into the side to move's."""
+    return [_read(kind, text, sign) if text else None for text, sign in zip(comments, signs, strict=True)]
+
+
+def _read(kind: str, text: str, sign: int) -> Recorded | None:
+    """What a comment says; None where it says nothing, or numbers that are none, as of five thousand digits."""
+    try:
+        found = _READERS[kind](text, sign)
+    except (ValueError, OverflowError):
+        return None
+    return found if found is not None and fits(found) else None
+
+
+def _read_eval(text: str, sign: int) -> Recorded | None:
+    match = _EVAL.search(text)
+    if match is None:
+        return None
+    depth = int(match["depth"] or 0)
+    if match["mate"]:
+        return Recorded(EVAL, mate=sign * int(match["mate"]), depth=depth)
+    return Recorded(EVAL, cp=sign * round(100 * float(match["pawns"])), depth=depth)
+
+
+def _read_cutechess(text: str, sign: int) -> Recorded | None:
+    match = _CUTECHESS.match(text)
+    if match is None:
+        return None
+    cp, mate = _score(match, sign)
+    fields = dict(_FIELD.findall(text)) if "=" in text else {}
+    return Recorded(
+        CUTECHESS,
+        cp,
+        mate,
+        depth=int(match["depth"]),
+        seldepth=int(fields.get("sd", 0)),
+        nodes=int(fields.get("n", 0)),
+        time_ms=round(1000 * float(match["seconds"] or 0)),
+    )
+
+
+def _read_tcec(text: str, sign: int) -> Recorded | None:
+    match = _TCEC.search(text)
+    fields = dict(_FIELD.findall(text)) if match else {}
+    # An engine that has only one move plays it without a search, and its 0.00 says nothing.
+    if match is None or fields.get("n") == "0":
+        return None
+    cp, mate = _score(match, sign)
+    numbers = (int(fields.get(name, 0)) for name in ("d", "sd", "n", "mt"))
+    depth, seldepth, nodes, milliseconds = numbers
+    return Recorded(TCEC, cp, mate, depth=depth, seldepth=seldepth, nodes=nodes, time_ms=milliseconds)
+
+
+def _score(match: re.Match[str], sign: int) -> tuple[int | None, int | None]:
+    """Centipawns, or moves to mate of a number of plies, from the side to move."""
+    if match["sign"] == "-":
+        sign = -sign
+    if match["plies"]:
+        return None, sign * ((int(match["plies"]) + 1) // 2)
+    return sign * round(100 * float(match["pawns"])), None
+
+
+_READERS = {EVAL: _read_eval, CUTECHESS: _read_cutechess, TCEC: _read_tcec}
+
 
 Index = NDArray[np.int64]
 _EMPTY_LINES = re.compile(rb"\n(?:[ \t\r]*\n)+")
 _TEXT_REJECTS = (
-    (census.NUL_BYTE, "not text"),
-    (census.OPEN_COMMENT, "comment never closed"),
-    (census.OPEN_VARIATION, "variation never closed"),
-    (census.MOVES_AFTER_RESULT, "moves after the result"),
-    (census.NULL_MOVE, "null move"),
+    (NUL_BYTE, "not text"),
+    (OPEN_COMMENT, "comment never closed"),
+    (OPEN_VARIATION, "variation never closed"),
+    (MOVES_AFTER_RESULT, "moves after the result"),
+    (NULL_MOVE, "null move"),
 )
 MAX_NUMBER = 60_000  # of a full move at the start of a game: boards count to 65,535
 _UCI = re.compile(rb"\s*[a-h][1-8][a-h][1-8]\b")
@@ -94,15 +407,15 @@ def _readable(block: GameBlock, rows: Rows, recorded: RecordedOptions | None) ->
     ascii_only = joined.isascii()
     kept: list[int] = []
     for i, flag in enumerate(flags.tolist()):
-        reason = variant_reject(read_headers(block.games[i])) if flag & census.HAS_START else None
-        if reason is None and flag & ~(census.HAS_TAGS | census.HAS_START):
+        reason = variant_reject(read_headers(block.games[i])) if flag & HAS_START else None
+        if reason is None and flag & ~(HAS_TAGS | HAS_START):
             reason = next((reason for bit, reason in _TEXT_REJECTS if flag & bit), None)
-            if flag & census.BLANK_LINE:
+            if flag & BLANK_LINE:
                 body = int(bodies[i])
                 text = block.games[i]
                 block.games[i] = text[:body] + _EMPTY_LINES.sub(b"\n", text[body:])
         if reason is None and counts[i] == 0:
-            reason = "no moves" if flag & census.HAS_TAGS else "not a game"
+            reason = "no moves" if flag & HAS_TAGS else "not a game"
         if reason is None and recorded is not None:
             reason = game_reject(block.games[i], recorded.kind)
         if reason is not None:
@@ -140,7 +453,7 @@ def _census(texts: list[bytes], joined: bytes) -> tuple[Index, Index, Index]:
     cuts = cuts_of([len(text) for text in texts])
     counts, flags, bodies = (np.empty(len(texts), np.int64) for _ in range(3))
     data = np.frombuffer(bytearray(joined), np.uint8)
-    census.census(data, cuts[:-1].copy(), cuts[1:].copy(), counts, flags, bodies)
+    census(data, cuts[:-1].copy(), cuts[1:].copy(), counts, flags, bodies)
     return counts, flags, bodies - cuts[:-1]
 
 

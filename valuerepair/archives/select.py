@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from valuerepair.archives.kernel import kernel
-from valuerepair.positions import PositionBatch
+from valuerepair.chess.positions import PositionBatch
 
 U64 = NDArray[np.uint64]
 

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
+from pathlib import PurePath
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from valuerepair.books.ancestors import OVER, ParentCount, add_parents
-from valuerepair.books.holdout import split
 from valuerepair.books.options import BookOptions
-from valuerepair.books.rows import games_of, playable, seeded_hash
-from valuerepair.candidates.duplicates import near_keys
-from valuerepair.candidates.families import add_families
-from valuerepair.candidates.verdict import SEARCH_RIGHT
-from valuerepair.candidates.weights import copies_by_weight, weights_of
+from valuerepair.books.rows import NEAR_HELD, can_go_on, games_of, playable, seeded_hash, split
+from valuerepair.chess.board import fens, keys, parse_fens, replay
+from valuerepair.chess.positions import encode_moves
+from valuerepair.chess.rows import Boards
 from valuerepair.errors import ValueRepairError
+from valuerepair.judge.material import near_keys
+from valuerepair.judge.openings import add_families, material_family
+from valuerepair.judge.verdict import SEARCH_RIGHT
+from valuerepair.judge.weights import copies_by_weight, weights_of
 
 TOO_LIGHT = "drawn no time by its weight"
 
@@ -150,3 +154,169 @@ def _ordered(rows: pd.DataFrame, options: BookOptions) -> pd.DataFrame:
 
 
 __all__ = ["BookOptions", "Selection", "choose_rows"]
+
+
+NO_HISTORY = "no earlier move is known"
+OF_CANDIDATE = "a candidate itself, which has their weight too"
+OF_PARENT = "the same as another parent, which has their weight too"
+HELD = "in the holdout"
+HELD_FAMILY = "of a held-out family"
+OVER = "game over, or too long for lc0"
+
+# What a parent has of its candidate: the game's columns and its opening. Values of net and oracle are not its own.
+_OF_GAME = ("start_fen", "source", "game", "game_id", "white", "black", "event", "date", "result", "opening_family")
+
+
+@dataclass(slots=True)
+class ParentCount:
+    """``asked == written + sum(left_out.values())``: `plies` parents were asked of each candidate in the book."""
+
+    plies: int = 0
+    asked: int = 0
+    written: int = 0
+    left_out: dict[str, int] = field(default_factory=dict)
+
+    def leave_out(self, reason: str, number: int = 1) -> None:
+        self.left_out[reason] = self.left_out.get(reason, 0) + number
+
+
+def add_parents(
+    book: pd.DataFrame, holdout: pd.DataFrame, options: BookOptions, held_families: tuple[str, ...]
+) -> tuple[pd.DataFrame, ParentCount]:
+    """`book` with each candidate's parents behind it, the nearest first; see `candidates.parents` for their weights.
+
+    A position met twice is written once with the sum of the weights, as KataGo's uploader of positions merges them
+    (python/upload_poses.py). The holdout gets no parents, and none that belongs to it comes into the book.
+    """
+    count = ParentCount(options.parents, options.parents * len(book))
+    if not options.parents:
+        return book, count
+    candidates = book.to_dict("records")
+    family = _Family(candidates, holdout, options, held_families, count)
+    lines = [str(moves).split() for moves in book["moves"]]
+    parents = parents_of(book["start_fen"].tolist(), lines, options.parents)
+    # Each gives of its own weight: a candidate may be the parent of another and have gained by that.
+    for row, weight, found in zip(candidates, book["book_weight"].tolist(), parents, strict=True):
+        family.add(row, weight, found)
+    count.written = len(family.records) - len(book)
+    return pd.DataFrame(family.records), count
+
+
+class _Family:
+    """The book's rows as they grow: `records`, in book order."""
+
+    def __init__(
+        self,
+        candidates: list[dict[Hashable, Any]],
+        holdout: pd.DataFrame,
+        options: BookOptions,
+        held_families: tuple[str, ...],
+        count: ParentCount,
+    ) -> None:
+        self.records: list[dict[Hashable, Any]] = []
+        self._options, self._count, self._held_families = options, count, set(held_families)
+        held = holdout["fen"].tolist()
+        self._held = set(same_positions(held))
+        self._near_held = set() if options.near_duplicates == "keep" else set(near_keys(held))
+        keys = same_positions([row["fen"] for row in candidates])
+        self._at = dict(zip(keys, candidates, strict=True))
+
+    def add(self, row: dict[Hashable, Any], weight: float, found: list[Parent]) -> None:
+        """A candidate and its parents, which get their shares of `weight`."""
+        self.records.append(row)
+        if missing := self._options.parents - len(found):
+            self._count.leave_out(NO_HISTORY, missing)
+        for parent in found:
+            self._add_parent(parent, row, parent_weight(weight, parent.plies_before))
+
+    def _add_parent(self, parent: Parent, candidate: dict[Hashable, Any], weight: float) -> None:
+        origin = _origin(parent, candidate)
+        if (there := self._at.get(parent.key)) is not None:
+            there["book_weight"] += weight
+            there["parent_of"] = ", ".join(filter(None, (there["parent_of"], origin)))
+            self._count.leave_out(OF_PARENT if there["plies_before"] else OF_CANDIDATE)
+            return
+        made = _row(parent, candidate, weight, origin)
+        if reason := self._unwanted(parent.key, made):
+            self._count.leave_out(reason)
+            return
+        self._at[parent.key] = made
+        self.records.append(made)
+
+    def _unwanted(self, key: int, row: dict[Hashable, Any]) -> str:
+        if key in self._held:
+            return HELD
+        if self._options.holdout_by == "material" and row["material_family"] in self._held_families:
+            return HELD_FAMILY
+        if self._near_held and near_keys([row["fen"]])[0] in self._near_held:
+            return NEAR_HELD
+        return "" if can_go_on(row["fen"], row["start_fen"], row["moves"]) else OVER
+
+
+def _row(parent: Parent, candidate: dict[Hashable, Any], weight: float, origin: str) -> dict[Hashable, Any]:
+    row: dict[Hashable, Any] = {name: candidate[name] for name in _OF_GAME if name in candidate}
+    row |= {"fen": parent.fen, "moves": " ".join(parent.moves), "ply": parent.ply, "side": parent.fen.split()[1]}
+    row |= {"net_q": float("nan"), "deep_q": float("nan"), "disagreement": float("nan")}
+    row |= {"book_weight": weight, "plies_before": parent.plies_before, "parent_of": origin}
+    return row | {"material_family": material_family(row)}
+
+
+def _origin(parent: Parent, candidate: dict[Hashable, Any]) -> str:
+    plies = "1 ply" if parent.plies_before == 1 else f"{parent.plies_before} plies"
+    name = PurePath(str(candidate["source"])).name
+    return f"{plies} before {name}#{candidate['game']} ply {candidate['ply']}"
+
+
+@dataclass(frozen=True, slots=True)
+class Parent:
+    """A position `plies_before` a candidate; `moves` (UCI) lead there from the candidate's start.
+
+    `ply` counts half-moves since move 1 by the FEN's full-move number, like `Position.ply`; `key` is the board's, as
+    `same_positions` gives it. The FEN names an e.p. square only where a capture is legal.
+    """
+
+    fen: str
+    moves: tuple[str, ...]
+    ply: int
+    key: int
+    plies_before: int
+
+
+def parent_weight(weight: float, plies_before: int) -> float:
+    """KataGo's share of the candidate's weight: a half one ply before, a quarter two plies before, and so on."""
+    return weight * 0.5**plies_before
+
+
+def parents_of(start_fens: Sequence[str], lines: Sequence[Sequence[str]], plies: int) -> list[list[Parent]]:
+    """Of each of n candidates up to `plies` parents, the nearest first; fewer where the known history is shorter.
+
+    Candidate i is reached from `start_fens[i]` by `lines[i]` (UCI). Raises ValueRepairError for what is no FEN and no
+    legal move.
+    """
+    found: list[list[Parent]] = [[] for _ in start_fens]
+    for before in range(1, plies + 1):
+        rows = [i for i, line in enumerate(lines) if len(line) >= before]
+        histories = [tuple(lines[i][: len(lines[i]) - before]) for i in rows]
+        boards = _replayed([start_fens[i] for i in rows], histories)
+        for i, history, fen, key in zip(rows, histories, fens(boards), keys(boards).tolist(), strict=True):
+            found[i].append(Parent(fen, history, _ply(fen), key, before))
+    return found
+
+
+def same_positions(positions: Sequence[str]) -> list[int]:
+    """A key of each FEN; two share it when placement, side to move, castling rights and legal e.p. captures agree."""
+    found: list[int] = keys(_replayed(positions, [()] * len(positions))).tolist()
+    return found
+
+
+def _replayed(start_fens: Sequence[str], lines: Sequence[Sequence[str]]) -> Boards:
+    offsets = np.cumsum([0, *map(len, lines)], dtype=np.int64)
+    try:
+        return replay(parse_fens(start_fens), encode_moves([move for line in lines for move in line]), offsets)
+    except ValueError as error:
+        raise ValueRepairError(f"a recorded move or FEN is wrong: {error}; mine its game again") from None
+
+
+def _ply(fen: str) -> int:
+    side, number = fen.split()[1], int(fen.split()[5])
+    return 2 * (number - 1) + (side == "b")

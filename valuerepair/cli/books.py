@@ -34,9 +34,9 @@ def command(context: click.Context, /, output: str, db: str, alpha: str, as_json
         return
     from valuerepair.books.options import BookOptions
     from valuerepair.books.write import write_books
-    from valuerepair.progress import Progress
-    from valuerepair.store import Store
+    from valuerepair.chess.progress import Progress
     from valuerepair.store.queries import alpha_option
+    from valuerepair.store.store import Store
 
     options = BookOptions(alpha=alpha_option(alpha), **chosen)
     with Store.open(db) as store, Progress("Writing", None, "positions", quiet=is_quiet() or as_json) as progress:

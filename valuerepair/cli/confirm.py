@@ -42,14 +42,12 @@ def command(db: str, net: str | None, oracle: str | None, threshold: float, **gi
     """
     import json
 
-    from valuerepair.candidates.confirm import ConfirmOptions, confirm
-    from valuerepair.candidates.confirm_report import lines, report
-    from valuerepair.candidates.second_oracle import Depth, open_second
+    from valuerepair.chess.progress import Progress
     from valuerepair.errors import ValueRepairError
-    from valuerepair.progress import Progress
-    from valuerepair.store import Store
+    from valuerepair.runs.confirm import ConfirmOptions, Depth, confirm, confirm_lines, confirm_report, open_second
     from valuerepair.store.queries import alpha_option, q_from_option
     from valuerepair.store.second_looks import oracle_of
+    from valuerepair.store.store import Store
 
     options = ConfirmOptions(given["limit"], given["retry_failed"], shlex.join(["vr", *sys.argv[1:]]))
     depth = Depth(given["deep"], given["nodes"], given["times"])
@@ -65,7 +63,7 @@ def command(db: str, net: str | None, oracle: str | None, threshold: float, **gi
             Progress("confirming", unit="searches", quiet=is_quiet()) as progress,
         ):
             summary = confirm(store, frame, second, options, progress=progress, say=say)
-        found = report(store, frame, threshold, summary, second.identity.digest, given["show"])
-    click.echo(json.dumps(found, indent=2) if given["as_json"] else "\n".join(lines(found, summary.workers)))
+        found = confirm_report(store, frame, threshold, summary, second.identity.digest, given["show"])
+    click.echo(json.dumps(found, indent=2) if given["as_json"] else "\n".join(confirm_lines(found, summary.workers)))
     if summary.state == "interrupted":
         raise KeyboardInterrupt

@@ -14,8 +14,8 @@ from valuerepair.cli.verbosity import say
 from valuerepair.errors import ValueRepairError
 
 if TYPE_CHECKING:
-    from valuerepair.nets import Net
-    from valuerepair.positions import Position
+    from valuerepair.chess.positions import Position
+    from valuerepair.nets.net import Net
 
 LINES_AT_ONCE = 4096
 
@@ -52,7 +52,7 @@ def command(position: tuple[str, ...], moves: str, net_spec: str | None, **optio
       vr eval --moves "e2e4 c7c5 g1f3" --top 3
       vr eval --json positions.epd > values.jsonl
     """
-    from valuerepair.nets import open_net
+    from valuerepair.nets.net import open_net
     from valuerepair.nets.position_text import read_source
 
     positions = read_source(" ".join(position), moves.split())
@@ -78,8 +78,8 @@ def command(position: tuple[str, ...], moves: str, net_spec: str | None, **optio
 def _evaluate(net: Net, positions: list[Position], top: int) -> Iterator[dict[str, Any]]:
     import numpy as np
 
+    from valuerepair.chess.positions import PositionBatch, decode_moves
     from valuerepair.nets.position_text import san
-    from valuerepair.positions import PositionBatch, decode_moves
 
     values, (moves, offsets, p) = net.evaluate_with_priors(PositionBatch.from_positions(positions))
     for i, position in enumerate(positions):

@@ -52,8 +52,8 @@ def contempt(out: str, book: str | None, nodes: int, n_scl: str, temperature: st
       vr experiment contempt --nodes 100 --games 400 --report --json
     """
     from valuerepair.play.experiment_contempt import ContemptPlan, run_contempt
-    from valuerepair.views import sweep
-    from valuerepair.views.experiment_table import contempt_lines, contempt_rows
+    from valuerepair.report import sweep
+    from valuerepair.report.experiment_table import contempt_lines, contempt_rows
 
     values = numbers(n_scl, "--n-scl", visits_limit)
     taus = numbers(temperature, "--temperature", float)
@@ -88,8 +88,8 @@ def odds(books: tuple[str, ...], out: str, nodes: str, n_scl: str, opponent_node
     """
     from valuerepair.play.experiment_matches import odds_trials, run_matches
     from valuerepair.play.experiment_openings import openings_for
-    from valuerepair.views import sweep
-    from valuerepair.views.experiment_table import match_row, odds_lines
+    from valuerepair.report import sweep
+    from valuerepair.report.experiment_table import match_row, odds_lines
 
     counts, values = numbers(nodes, "--nodes", int), numbers(n_scl, "--n-scl", visits_limit)
     trials = []
@@ -118,8 +118,8 @@ def switches(names: tuple[str, ...], out: str, book: str | None, nodes: int, gam
       vr experiment options certainty --games 10000 --openings 500
     """
     from valuerepair.play.experiment_matches import OPTIONS, option_trials, run_matches
-    from valuerepair.views import sweep
-    from valuerepair.views.experiment_table import match_lines, match_row
+    from valuerepair.report import sweep
+    from valuerepair.report.experiment_table import match_lines, match_row
 
     chosen = names or tuple(OPTIONS)
     with lab(out, book, games * len(chosen), options) as own:

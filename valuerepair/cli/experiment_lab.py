@@ -13,11 +13,11 @@ import click
 from valuerepair.cli.verbosity import is_quiet
 
 if TYPE_CHECKING:
-    from valuerepair.mcts.params import SearchParams
-    from valuerepair.nets import Net
+    from valuerepair.nets.net import Net
     from valuerepair.play.experiment import Conditions, Contestant, OnTrial, Played, Trial
     from valuerepair.play.openings import Opening
     from valuerepair.play.player import Player
+    from valuerepair.search.params import SearchParams
 
 
 @dataclass(frozen=True)
@@ -52,15 +52,15 @@ def lab(out: str, book: str | None, games: int, options: dict[str, Any]) -> Iter
     """Opens the net, reads or makes the openings, shows progress of so many games, and counts Ctrl-C."""
     from dataclasses import replace
 
+    from valuerepair.chess.progress import Interruptions, Progress
     from valuerepair.errors import UsageError
-    from valuerepair.mcts.params import SearchParams
-    from valuerepair.nets import open_net
+    from valuerepair.nets.net import open_net
     from valuerepair.play.experiment import Conditions
     from valuerepair.play.experiment_openings import openings_for
     from valuerepair.play.experiment_outlook import ExperimentOutlook
     from valuerepair.play.referee import Rules
-    from valuerepair.progress import Interruptions, Progress
-    from valuerepair.views import style
+    from valuerepair.report import style
+    from valuerepair.search.params import SearchParams
 
     style.format_of(options["plot"])
     if options["report"] and not (Path(out) / "games").is_dir():
@@ -112,7 +112,7 @@ def hand_out(
     """Prints the table or its rows; writes table.csv and the plot into the folder. Exit code 130 after Ctrl-C."""
     import json
 
-    from valuerepair.views.experiment_table import to_csv
+    from valuerepair.report.experiment_table import to_csv
 
     click.echo(json.dumps(list(rows)) if options["as_json"] else "\n".join(lines))
     Path(out).mkdir(parents=True, exist_ok=True)

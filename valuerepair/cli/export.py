@@ -39,9 +39,9 @@ def command(
     import sys
 
     from valuerepair.errors import UsageError
-    from valuerepair.store import Store
     from valuerepair.store.export import format_of, write_file, write_stream
     from valuerepair.store.queries import alpha_option, q_from_option
+    from valuerepair.store.store import Store
 
     chosen = format_of(output, kind)
     if chosen == "parquet" and output is None:
@@ -53,7 +53,7 @@ def command(
         else:
             frame = store.candidates(threshold, net, oracle, number, source)
         if labels:
-            from valuerepair.candidates.labelled import with_labels
+            from valuerepair.judge.labelled import with_labels
 
             frame = with_labels(store, frame)
     if output is None:

@@ -51,9 +51,9 @@ def alpha(
     """
     import json
 
-    from valuerepair.store import Store
+    from valuerepair.report.alpha_table import NORMS, alpha_table
     from valuerepair.store.queries import check_threshold
-    from valuerepair.views.alpha_table import NORMS, alpha_table
+    from valuerepair.store.store import Store
 
     check_threshold(threshold)
     with Store.open(db, write=save) as store:
@@ -102,10 +102,10 @@ def screen(
     """
     import json
 
-    from valuerepair.mining import ScreenOptions
-    from valuerepair.store import Store
+    from valuerepair.report.ladder import screen_table
+    from valuerepair.screening.model import ScreenOptions
     from valuerepair.store.queries import alpha_option, check_threshold, q_from_option
-    from valuerepair.views.screen_table import screen_table
+    from valuerepair.store.store import Store
 
     check_threshold(threshold)
     ScreenOptions(recall)

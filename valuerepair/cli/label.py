@@ -35,12 +35,12 @@ def command(db: str, net: str | None, oracle: str | None, threshold: float, **gi
     """
     import json
 
-    from valuerepair.candidates import label_rates
-    from valuerepair.candidates.label_table import rows_of, table
-    from valuerepair.candidates.labelling import complete
     from valuerepair.errors import ValueRepairError
-    from valuerepair.store import Store
+    from valuerepair.judge.labelled import complete
+    from valuerepair.report import stats
+    from valuerepair.report.stats import label_rows, label_table
     from valuerepair.store.queries import alpha_option, q_from_option
+    from valuerepair.store.store import Store
 
     with Store.open(db, write=True) as store:
         frame = store.candidates(threshold, net, oracle, alpha_option(given["alpha"]), q_from_option(given["q_from"]))
@@ -48,9 +48,9 @@ def command(db: str, net: str | None, oracle: str | None, threshold: float, **gi
             raise ValueRepairError(f"{db}: no candidates at {threshold:g} to label; mine more, or lower --threshold")
         net_options = {name: given[name] for name in ("device", "threads")}
         asked = complete(store, frame, net, quiet=is_quiet(), say=say, **net_options)
-        figures = label_rates.figures(store, frame, threshold)
-        shown = rows_of(store, frame.head(given["show"]))
+        figures = stats.label_figures(store, frame, threshold)
+        shown = label_rows(store, frame.head(given["show"]))
     if given["as_json"]:
         click.echo(json.dumps({"asked_of_the_net": asked, **figures, "candidates_listed": shown}, indent=2))
     else:
-        click.echo("\n".join([*table(shown), *label_rates.lines(figures)]))
+        click.echo("\n".join([*label_table(shown), *stats.label_lines(figures)]))

@@ -54,6 +54,7 @@ def command(side_a: str, side_b: str, **given: Any) -> None:
       vr match net=maia-1900,nodes=400,contempt=5 stockfish:nodes=2000 --openings book.pgn -o contempt.pgn
       vr match ./new ./old --tc 10+0.1 --jobs 2 --sprt elo0=0,elo1=5
     """
+    from valuerepair.chess.progress import Progress
     from valuerepair.errors import UsageError
     from valuerepair.play.lineup import Device, Lineup, parse_side
     from valuerepair.play.match import BUILT_IN, MatchPlan, play_match
@@ -62,7 +63,6 @@ def command(side_a: str, side_b: str, **given: Any) -> None:
     from valuerepair.play.openings import read_openings
     from valuerepair.play.referee import Rules
     from valuerepair.play.schedule import built_in_openings, check_playable
-    from valuerepair.progress import Progress
 
     sides = [parse_side(side_a), parse_side(side_b)]
     if given["seed"] < 0:

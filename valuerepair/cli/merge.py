@@ -27,8 +27,8 @@ def command(stores: tuple[str, ...], output: str | None, into: str | None, stric
     """
     import json
 
+    from valuerepair.chess.progress import Progress
     from valuerepair.errors import UsageError
-    from valuerepair.progress import Progress
     from valuerepair.store.merge import as_dict, lines, merge
 
     if output is not None and into is not None:

@@ -72,12 +72,15 @@ def command(archives: tuple[str, ...], db: str, net: str | None, deep: str | Non
       vr mine training-run.tar --deep recorded
       vr mine games.pgn.zst --cluster tcp://scheduler:8786
     """
-    from valuerepair.archives import total_bytes
-    from valuerepair.cluster import evaluators
-    from valuerepair.mining import MineOptions, fitting_screen, mine, parse_screen
-    from valuerepair.progress import Progress
-    from valuerepair.store import Store
+    from valuerepair.archives.open import total_bytes
+    from valuerepair.chess.progress import Progress
+    from valuerepair.cluster.opening import evaluators
+    from valuerepair.runs.evaluators import fitting_screen
+    from valuerepair.runs.mine import mine
+    from valuerepair.runs.options import MineOptions
+    from valuerepair.screening.model import parse_screen
     from valuerepair.store.queries import alpha_option
+    from valuerepair.store.store import Store
 
     options = MineOptions(
         sample=_sample_options(given),

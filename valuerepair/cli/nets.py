@@ -76,8 +76,8 @@ def describe(net: str | None, as_json: bool) -> None:
     """
     import json
 
-    from valuerepair.nets.description import describe as description
-    from valuerepair.nets.description import describe_lines
+    from valuerepair.nets.net import describe as description
+    from valuerepair.nets.net import describe_lines
     from valuerepair.nets.registry import locate
 
     found = description(locate(net, say))

@@ -9,8 +9,8 @@ from click.core import ParameterSource
 from click.shell_completion import CompletionItem
 
 from valuerepair.cli.verbosity import is_quiet
+from valuerepair.report.figures import KINDS, STORE, Kind, kind_of
 from valuerepair.store import DEFAULT_PATH
-from valuerepair.views.figures import KINDS, STORE, Kind, kind_of
 
 HELP = """Draw a store, a match or an experiment: KIND is one of those below, scatter unless given.
 
@@ -47,8 +47,8 @@ def _complete(context: click.Context, parameter: click.Parameter, incomplete: st
 @click.pass_context
 def command(context: click.Context, /, kind: str, source: str | None, output: str, db: str, **given: Any) -> None:
     """Options -> `figures.drawing` -> a file; the help is `HELP`."""
+    from valuerepair.report import figures, style
     from valuerepair.store.queries import alpha_option, q_from_option
-    from valuerepair.views import figures, style
 
     # What is wrong with the command line is said before a large store is read.
     chosen = _check(context, kind, source)

@@ -47,21 +47,24 @@ def command(
     import shlex
     import sys
 
-    from valuerepair.candidates.asked_nets import find_nets, find_oracle, measure_missing
-    from valuerepair.candidates.remeasure import RemeasureOptions, compare
-    from valuerepair.candidates.remeasure_labels import complete_policies
-    from valuerepair.candidates.remeasure_lines import lines
-    from valuerepair.candidates.remeasure_rows import wrong_positions
-    from valuerepair.store import Store
+    from valuerepair.judge.compare import (
+        RemeasureOptions,
+        compare,
+        comparison_lines,
+        complete_policies,
+        wrong_positions,
+    )
+    from valuerepair.judge.compared_nets import find_nets, find_oracle, measure_missing
     from valuerepair.store.export import format_of, write_file
     from valuerepair.store.queries import alpha_option, q_from_option
+    from valuerepair.store.store import Store
 
     alpha, q_from = alpha_option(given["alpha"]), q_from_option(given["q_from"])
     options = RemeasureOptions(given["threshold"], alpha, q_from)
     # What is wrong with the command line is said before a net runs.
     kind = format_of(output, None) if output is not None else None
     if plot is not None:
-        from valuerepair.views import style
+        from valuerepair.report import style
 
         style.format_of(plot)
 
@@ -82,8 +85,8 @@ def command(
         write_file(rows, kind, output)
         say(f"{output}: {len(rows):,} positions")
     if plot is not None:
-        from valuerepair.views import remeasure_plot
+        from valuerepair.report import remeasure_plot
 
         remeasure_plot.plot(found, plot)
         say(plot)
-    click.echo(json.dumps(found.as_dict(), indent=2) if as_json else "\n".join(lines(found)))
+    click.echo(json.dumps(found.as_dict(), indent=2) if as_json else "\n".join(comparison_lines(found)))

@@ -40,10 +40,10 @@ def command(
       vr report
       vr report -o maia.html --net maia-1900 --threshold 0.8
     """
-    from valuerepair.progress import Progress
-    from valuerepair.store import Store
+    from valuerepair.chess.progress import Progress
+    from valuerepair.report import page
     from valuerepair.store.queries import alpha_option, q_from_option
-    from valuerepair.views import report
+    from valuerepair.store.store import Store
 
     with Store.open(db) as store, Progress("Report", 100, "%", quiet=is_quiet()) as progress:
 
@@ -51,7 +51,7 @@ def command(
             progress.note(step)
             progress.advance(round(100 * done) - progress.done)
 
-        written = report.write(
+        written = page.write(
             store,
             output,
             net=net,

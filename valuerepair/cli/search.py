@@ -57,7 +57,7 @@ def command(position: tuple[str, ...], moves: str, net_spec: str | None, **optio
     from itertools import chain
 
     from valuerepair.errors import ValueRepairError
-    from valuerepair.mcts.params import PARAMETERS, SearchParams
+    from valuerepair.search.params import PARAMETERS, SearchParams
 
     if options["list_settings"]:
         click.echo("\n".join(f"{name:28} {getattr(SearchParams(), name)}" for name in PARAMETERS))
@@ -65,10 +65,10 @@ def command(position: tuple[str, ...], moves: str, net_spec: str | None, **optio
     params = SearchParams().with_settings(_given(options))
     nodes, seconds = _limits(options["nodes"], options["seconds"])
 
-    from valuerepair.deep.searching import search_positions
-    from valuerepair.nets import open_net
+    from valuerepair.nets.net import open_net
     from valuerepair.nets.position_text import read_source
-    from valuerepair.views.search_table import row, table
+    from valuerepair.oracles.searching import search_positions
+    from valuerepair.report.search_table import row, table
 
     positions = read_source(" ".join(position), moves.split())
     first = next(positions, None)  # a wrong position should be told before a net is pulled and loaded

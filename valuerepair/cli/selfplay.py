@@ -15,9 +15,9 @@ from valuerepair.cli.selfplay_options import params_of, rules_of, selfplay_optio
 from valuerepair.cli.verbosity import is_quiet
 
 if TYPE_CHECKING:
-    from valuerepair.mcts.params import SearchParams
     from valuerepair.play.referee import Rules
     from valuerepair.play.selfplay_sources import ForestSource, Lc0Source
+    from valuerepair.search.params import SearchParams
 
 
 @click.command()
@@ -39,11 +39,11 @@ def command(book: str, **given: Any) -> None:
     """
     params, rules = params_of(given), rules_of(given)
 
+    from valuerepair.chess.progress import Progress
     from valuerepair.play.openings import read_openings
     from valuerepair.play.report import figures, lines
     from valuerepair.play.selfplay import SelfplayPlan, play_selfplay
-    from valuerepair.progress import Progress
-    from valuerepair.store import Store
+    from valuerepair.store.store import Store
 
     openings = read_openings(book, strict=True)
     quiet = is_quiet() or given["as_json"]
@@ -111,8 +111,7 @@ def _chunks(given: dict[str, Any], source: ForestSource | Lc0Source) -> Any:
         return source.records
     if given["training"] is None:
         return None
-    from valuerepair.training.records import NetFacts
-    from valuerepair.training.writer import ChunkWriter
+    from valuerepair.training.records import ChunkWriter, NetFacts
 
     facts = NetFacts.of(source.input_format(), source.params)
     return ChunkWriter(given["training"], facts, resume=_goes_on(given["output"]))
@@ -121,7 +120,7 @@ def _chunks(given: dict[str, Any], source: ForestSource | Lc0Source) -> Any:
 def _speed(told: dict[str, Any], before: int) -> list[str]:
     if told["games"] == before or not told["nodes_per_second"]:
         return []
-    from valuerepair.progress import format_duration, format_rate
+    from valuerepair.chess.progress import format_duration, format_rate
 
     fill = f", batches {100 * told['batch_fill']:.0f} % full" if told["batch_fill"] is not None else ""
     known = told["known_evaluations"]

@@ -31,7 +31,7 @@ def command(positions: int, seed: int, as_json: bool) -> None:
     from dataclasses import asdict
 
     from valuerepair import selftest
-    from valuerepair.board.jit import CACHE_FOLDER
+    from valuerepair.chess.jit import CACHE_FOLDER
     from valuerepair.errors import ValueRepairError
 
     done = failed = 0

@@ -48,12 +48,10 @@ def command(
     """
     import json
 
-    from valuerepair.store import Store
+    from valuerepair.report.drawing import Asked
+    from valuerepair.report.show import describe, encodable, shown_lines
     from valuerepair.store.queries import alpha_option, q_from_option
-    from valuerepair.views.drawing import Asked
-    from valuerepair.views.show import describe
-    from valuerepair.views.show_lines import lines
-    from valuerepair.views.terminal_board import encodable
+    from valuerepair.store.store import Store
 
     if svg is not None and not svg.lower().endswith(".svg"):
         from valuerepair.errors import UsageError
@@ -71,7 +69,7 @@ def command(
         return
     coloured = _can_colour(color)
     # click is told to leave the escape sequences: they are the board's alone.
-    click.echo(encodable("\n".join([*_board(shown, white_below, coloured), "", *lines(shown)])), color=coloured)
+    click.echo(encodable("\n".join([*_board(shown, white_below, coloured), "", *shown_lines(shown)])), color=coloured)
 
 
 def _can_colour(asked: str) -> bool:
@@ -89,7 +87,7 @@ def _best(shown: Mapping[str, Any], who: str) -> str | None:
 
 
 def _board(shown: Mapping[str, Any], white_below: bool, coloured: bool) -> list[str]:
-    from valuerepair.views.terminal_board import board_lines, can_show
+    from valuerepair.report.show import board_lines, can_show
 
     net, deep = _best(shown, "net"), _best(shown, "deep")
     unicode = can_show("♔♚·")
@@ -97,8 +95,8 @@ def _board(shown: Mapping[str, Any], white_below: bool, coloured: bool) -> list[
 
 
 def _write_svg(shown: Mapping[str, Any], white_below: bool, path: str) -> None:
-    from valuerepair.views.boards import single
-    from valuerepair.views.style import whole_file
+    from valuerepair.report.boards import single
+    from valuerepair.report.style import whole_file
 
     played = (shown["origin"]["played"] or {}).get("uci")
     net, deep = _best(shown, "net"), _best(shown, "deep")

@@ -35,12 +35,11 @@ def command(position: tuple[str, ...], db: str, as_json: bool, alpha: str, q_fro
     """
     import json
 
-    from valuerepair.candidates.similar import SimilarOptions, find_similar
-    from valuerepair.candidates.similar_lines import lines
-    from valuerepair.store import Store
+    from valuerepair.judge.neighbours import SimilarOptions, find_similar, neighbour_lines
     from valuerepair.store.queries import alpha_option, q_from_option
+    from valuerepair.store.store import Store
 
     options = SimilarOptions(alpha=alpha_option(alpha), q_from=q_from_option(q_from), **given)
     with Store.open(db) as store:
         found = find_similar(store, " ".join(position), options)
-    click.echo(json.dumps(found.as_dict(), indent=2) if as_json else "\n".join(lines(found)))
+    click.echo(json.dumps(found.as_dict(), indent=2) if as_json else "\n".join(neighbour_lines(found)))

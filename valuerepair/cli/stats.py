@@ -31,17 +31,17 @@ def command(
     """
     import json
 
-    from valuerepair.candidates import summary
-    from valuerepair.store import Store
+    from valuerepair.report import stats
+    from valuerepair.report.stats import stats_lines, store_figures
     from valuerepair.store.queries import alpha_option, q_from_option
-    from valuerepair.store.statistics import lines
+    from valuerepair.store.store import Store
 
     number, source, known = alpha_option(alpha), q_from_option(q_from), {}
     with Store.open(db) as store:
-        figures = store.stats(net, oracle, number, source, threshold)
+        figures = store_figures(store, net, oracle, number, source, threshold)
         if figures["scored"] is not None:
-            known = summary.sections(store, store.candidates(threshold, net, oracle, number, source), threshold)
+            known = stats.sections(store, store.candidates(threshold, net, oracle, number, source), threshold)
     if as_json:
         click.echo(json.dumps({**figures, **known}, indent=2))
     else:
-        click.echo("\n".join([*lines(figures), *(summary.lines(known) if known else [])]))
+        click.echo("\n".join([*stats_lines(figures), *(stats.section_lines(known) if known else [])]))

@@ -29,10 +29,10 @@ def command(db: str, sample: int, seed: int, nets: tuple[str, ...], deep: tuple[
     """
     import json
 
-    from valuerepair.candidates.verify import as_dict, line, verify
+    from valuerepair.chess.progress import Progress
     from valuerepair.errors import ValueRepairError
-    from valuerepair.progress import Progress
-    from valuerepair.store import Store
+    from valuerepair.runs.check_store import as_dict, line, verify
+    from valuerepair.store.store import Store
 
     wrong = done = 0
     with Store.open(db) as store, Progress("verifying", None, "rows", quiet=is_quiet()) as progress:

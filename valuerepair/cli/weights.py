@@ -49,10 +49,9 @@ def command(
     from pathlib import Path
 
     from valuerepair.errors import UsageError
-    from valuerepair.training.out_folder import check_empty
-    from valuerepair.training.weight_tally import lines
+    from valuerepair.files import check_empty
     from valuerepair.training.weighted import measure, write_sampled
-    from valuerepair.training.weights import parse_formula, written
+    from valuerepair.training.weights import lines, parse_formula, written
 
     chosen = parse_formula(formula)
     if keep is not None and (sampled is None or not 0 < keep <= 1):
@@ -61,12 +60,12 @@ def command(
     if sampled is not None:
         check_empty(Path(sampled).absolute(), sampled)
     if plot is not None:
-        from valuerepair.views import style
+        from valuerepair.report import style
 
         style.format_of(plot)
     found = measure(chunks, chosen, side, quiet=is_quiet() or as_json)
     if plot is not None:
-        from valuerepair.views import weights_plot
+        from valuerepair.report import weights_plot
 
         weights_plot.plot(found.tally, written(chosen), plot)
     result = found.as_dict()

@@ -11,15 +11,15 @@ from typing import NoReturn
 
 import numpy as np
 
+from valuerepair.chess.origins import Origin
+from valuerepair.chess.positions import Position, PositionBatch
 from valuerepair.cluster.chunks import Seam
 from valuerepair.cluster.dispatcher import Dispatcher
 from valuerepair.cluster.terms import Role
 from valuerepair.cluster.worker import NetAnswer, NetJob, SearchJob
-from valuerepair.deep.oracle import ClimbOutcome, DeepFailure, DeepOutcome, GoOn, OracleIdentity
 from valuerepair.errors import ValueRepairError
-from valuerepair.nets import NetIdentity, NetValues
-from valuerepair.nets.net import Priors
-from valuerepair.positions import Origin, Position, PositionBatch
+from valuerepair.nets.net import NetIdentity, NetValues, Priors
+from valuerepair.oracles.oracle import ClimbOutcome, DeepFailure, DeepOutcome, GoOn, OracleIdentity
 
 
 class ClusterNet:

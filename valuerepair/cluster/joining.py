@@ -14,8 +14,8 @@ from valuerepair.cluster.chunks import Pace
 from valuerepair.cluster.connection import Connection, SchedulerGone
 from valuerepair.cluster.members import Lane
 from valuerepair.cluster.terms import Answer, Missing, NetFileFacts, Offer, Refusal, Role, Terms, difference
-from valuerepair.deep.oracle import OracleIdentity
 from valuerepair.errors import ValueRepairError
+from valuerepair.oracles.oracle import OracleIdentity
 
 _DOORS = 16  # newcomers looked at together
 _PIECE = 4 << 20

@@ -9,12 +9,12 @@ from functools import partial
 from typing import Any
 
 from valuerepair import __version__
-from valuerepair.archives import SampleOptions
+from valuerepair.archives.options import SampleOptions
 from valuerepair.cluster.address import ClusterAddress, parse_cluster
 from valuerepair.cluster.terms import NetFileFacts, Offer, Role, Terms
-from valuerepair.deep.spec import RECORDED
 from valuerepair.errors import UsageError, ValueRepairError
-from valuerepair.mining.opening import Opened, open_evaluators
+from valuerepair.oracles.spec import RECORDED
+from valuerepair.runs.evaluators import Opened, open_evaluators
 
 
 def evaluators(cluster: str | None) -> Callable[..., AbstractContextManager[Opened]]:
@@ -45,7 +45,7 @@ def open_on_cluster(
     """
     from valuerepair.cluster.dispatcher import Dispatcher
     from valuerepair.cluster.far import ClusterNet, ClusterOracle
-    from valuerepair.deep.opening import chosen_spec
+    from valuerepair.oracles.open import chosen_spec
 
     where = parse_cluster(where) if isinstance(where, str) else where
     spec = chosen_spec(deep, say)
@@ -100,7 +100,7 @@ def _net_facts(net: str | None, say: Callable[[str], None]) -> NetFileFacts:
 
 def _own_engine(terms: Terms, say: Callable[[str], None]) -> dict[Role, Offer]:
     """This machine's engine, which is then what all workers must have; nothing where it has none."""
-    from valuerepair.deep.opening import open_oracle
+    from valuerepair.oracles.open import open_oracle
 
     if terms.deep.kind == "mcts":
         return {}  # its identity says on which kind of device it runs

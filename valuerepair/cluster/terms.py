@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TypeAlias
 
-from valuerepair.deep.oracle import OracleIdentity
 from valuerepair.engines.spec import EngineSpec
-from valuerepair.nets import NetIdentity
+from valuerepair.nets.net import NetIdentity
 from valuerepair.nets.planes import HistoryFill
+from valuerepair.oracles.oracle import OracleIdentity
 
 
 class Role(Enum):
@@ -58,7 +58,7 @@ class Terms:
     @property
     def searches_on_gpu(self) -> bool:
         """Whether the deep search is work for a graphics card: the own search, or lc0 with a backend that is."""
-        from valuerepair.deep.opening import CPU_BACKENDS
+        from valuerepair.oracles.open import CPU_BACKENDS
 
         if self.deep.kind == "lc0":
             backend = next((v for k, v in self.deep.options.items() if k.lower() == "backend"), "eigen")

@@ -18,15 +18,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from valuerepair import __version__
+from valuerepair.chess.positions import Position, PositionBatch
 from valuerepair.cluster.terms import Answer, Missing, NetFileFacts, Offer, Refusal, Role, Terms
-from valuerepair.deep.oracle import Climber, ClimbOutcome, DeepOutcome, GoOn
-from valuerepair.deep.uci_oracle import file_sha256
 from valuerepair.errors import ValueRepairError
-from valuerepair.nets.cache import cache_folder, written_whole
-from valuerepair.positions import Position, PositionBatch
+from valuerepair.files import cache_folder, written_whole
+from valuerepair.oracles.oracle import Climber, ClimbOutcome, DeepOutcome, GoOn
+from valuerepair.oracles.uci_oracle import file_sha256
 
 if TYPE_CHECKING:
-    from valuerepair.nets import Net, NetValues
+    from valuerepair.nets.net import Net, NetValues
 
 IDLE_S = 900.0
 _CHECK_S = 30.0
@@ -102,8 +102,8 @@ class Bench:
             return Offer(replace(oracle.identity, plain=dict(oracle.identity.plain or {})), oracle.workers)
 
     def _open_net(self) -> Net:
-        from valuerepair.nets import open_net
         from valuerepair.nets.devices import CPU
+        from valuerepair.nets.net import open_net
 
         if self._net is None:
             terms, path = self.terms, _have(self.terms.net)
@@ -121,7 +121,7 @@ class Bench:
         return self._net
 
     def _open_oracle(self) -> Climber:
-        from valuerepair.deep.opening import open_oracle
+        from valuerepair.oracles.open import open_oracle
 
         if self._oracle is None:
             terms, spec = self.terms, self.terms.deep

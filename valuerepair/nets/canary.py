@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from valuerepair.chess.positions import PositionBatch
 from valuerepair.errors import ValueRepairError
 from valuerepair.nets.devices import CPU, Precision
 from valuerepair.nets.planes import encode
 from valuerepair.nets.policy import legal_priors
 from valuerepair.nets.position_text import read_position
-from valuerepair.positions import PositionBatch
 
 if TYPE_CHECKING:
     from pathlib import Path

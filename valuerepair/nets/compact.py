@@ -16,13 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from valuerepair.errors import ValueRepairError
+from valuerepair.files import cache_folder, written_whole
 from valuerepair.nets import onnx_model as om
-from valuerepair.nets.cache import cache_folder, written_whole
 from valuerepair.nets.devices import CUDA, TENSORRT
-from valuerepair.nets.header import fields
-from valuerepair.nets.heads import Tensors
 from valuerepair.nets.providers import first_line
-from valuerepair.nets.session import RawOutputs, Session, join_outputs, load
+from valuerepair.nets.session import RawOutputs, Session, Tensors, join_outputs, load
+from valuerepair.nets.weights import fields
 
 VERSION = 1  # of the nodes below: in the name of the cached file
 MASKS, RULE50, MOVES, LOGITS = "/compact/masks", "/compact/rule50", "/compact/moves", "/compact/logits"

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from valuerepair.nets.header import Field, fields
+from valuerepair.nets.weights import Field, fields
 
 IR_VERSION, OPSET = 8, 17
 IR_FIELD, GRAPH_FIELD, OPSET_FIELD = 1, 7, 8  # of ModelProto

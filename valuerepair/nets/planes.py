@@ -12,12 +12,13 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from valuerepair.board import owned, parse_fens
-from valuerepair.board.bits import ALL, ONE, ZERO, lowest, mirrored
-from valuerepair.board.jit import allocating_kernel, kernel
-from valuerepair.board.make import black_to_move, clock, make, mark_repetition
-from valuerepair.board.movegen import ep_file
-from valuerepair.board.rows import (
+from valuerepair.chess.bits import ALL, ONE, ZERO, lowest, mirrored
+from valuerepair.chess.board import owned, parse_fens
+from valuerepair.chess.jit import allocating_kernel, kernel
+from valuerepair.chess.make import black_to_move, clock, make, mark_repetition
+from valuerepair.chess.movegen import ep_file
+from valuerepair.chess.positions import STARTPOS_FEN, PositionBatch
+from valuerepair.chess.rows import (
     BLACK_SHIFT,
     EP_SHIFT,
     FLIP,
@@ -36,7 +37,6 @@ from valuerepair.board.rows import (
     Boards,
     Moves,
 )
-from valuerepair.positions import STARTPOS_FEN, PositionBatch
 
 HistoryFill = Literal["no", "fen_only", "always"]
 Planes = NDArray[np.float32]

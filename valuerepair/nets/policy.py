@@ -12,13 +12,13 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from valuerepair.board import legal_moves, owned, parse_fens
-from valuerepair.board.bits import ONE
-from valuerepair.board.jit import allocating_kernel, kernel
-from valuerepair.board.make import black_to_move
-from valuerepair.board.movegen import MAX_MOVES
-from valuerepair.board.rows import FLIP, KINGS, Boards, Moves
-from valuerepair.board.tables import KING, KNIGHT, LINE
+from valuerepair.chess.bits import KING, KNIGHT, LINE, ONE
+from valuerepair.chess.board import legal_moves, owned, parse_fens
+from valuerepair.chess.jit import allocating_kernel, kernel
+from valuerepair.chess.make import black_to_move
+from valuerepair.chess.movegen import MAX_MOVES
+from valuerepair.chess.positions import PositionBatch
+from valuerepair.chess.rows import FLIP, KINGS, Boards, Moves
 from valuerepair.nets.planes import (
     CANONICAL,
     CLASSICAL,
@@ -28,7 +28,6 @@ from valuerepair.nets.planes import (
     TRANSPOSE,
     canonical_transform,
 )
-from valuerepair.positions import PositionBatch
 
 POLICY_SIZE = 1858
 Logits = NDArray[np.float32]  # [n, POLICY_SIZE]
@@ -133,7 +132,7 @@ def softmax_moves(
 def policy_indices(
     boards: Boards, moves: Moves, offsets: NDArray[np.int64], input_format: int = CLASSICAL
 ) -> NDArray[np.int64]:
-    """int64: where in the 1858 outputs the legal moves stand; moves as from `valuerepair.board.legal_moves`."""
+    """int64: where in the 1858 outputs the legal moves stand; moves as from `valuerepair.chess.board.legal_moves`."""
     indices = np.empty(len(moves), np.int64)
     rows, cuts = owned(boards, np.uint64), owned(offsets, np.int64)
     write_indices(rows, _checked(input_format), cuts, owned(moves, np.uint16), indices)

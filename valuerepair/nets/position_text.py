@@ -9,9 +9,9 @@ from pathlib import Path
 
 import chess
 
-from valuerepair.board import keys, parse_fens, status_error
+from valuerepair.chess.board import keys, parse_fens, status_error
+from valuerepair.chess.positions import STARTPOS_FEN, Moves, Position, decode_moves
 from valuerepair.errors import UsageError, ValueRepairError
-from valuerepair.positions import STARTPOS_FEN, Moves, Position, decode_moves
 
 _OPCODE = re.compile(r"\b(hmvc|fmvn)\s+(\d+)\s*(?:;|$)")
 

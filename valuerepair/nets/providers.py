@@ -20,8 +20,8 @@ from typing import Any
 import numpy as np
 
 from valuerepair.errors import UsageError, ValueRepairError
+from valuerepair.files import cache_folder
 from valuerepair.nets import onnx_model
-from valuerepair.nets.cache import cache_folder
 from valuerepair.nets.devices import BY_WORD, CPU, CUDA, DEVICES, NAMES, OPENVINO, TENSORRT, Device, Precision
 from valuerepair.nets.openvino_session import why_no_openvino
 

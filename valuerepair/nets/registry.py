@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from valuerepair.errors import UsageError, ValueRepairError
-from valuerepair.nets.cache import cache_folder, cache_root, written_whole
+from valuerepair.files import cache_folder, cache_root, written_whole
 
 DEFAULT_NET = "maia-1900"
 PULL_LIMIT_S = 300

@@ -11,7 +11,7 @@ import json
 import logging
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,11 +21,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from valuerepair.errors import ValueRepairError
+from valuerepair.files import cache_folder, written_whole
 from valuerepair.nets import openvino_session
-from valuerepair.nets.bound import BoundSession
-from valuerepair.nets.cache import cache_folder, written_whole
 from valuerepair.nets.devices import CPU, CUDA, NAMES, ON_CPU, OPENVINO, TENSORRT, Device, Precision
-from valuerepair.nets.heads import PLANES_SHAPE, find_tensors
 from valuerepair.nets.openvino_session import OpenVinoSession
 from valuerepair.nets.providers import (
     first_line,
@@ -251,3 +249,134 @@ def join_outputs(parts: list[RawOutputs]) -> RawOutputs:
         return None if arrays[0] is None else np.concatenate(arrays)
 
     return RawOutputs(column("policy"), column("wdl"), column("value"), column("mlh"))
+
+
+SHAPES_KEPT = 16  # a thread; sizes of batches are rounded up to few
+
+
+class BoundSession:
+    """An onnxruntime.InferenceSession with bound inputs. `run` may be called from several threads at once."""
+
+    def __init__(self, session: Any, device: str) -> None:
+        """`device` is ONNX Runtime's word for where the inputs are to lie: ``cuda``; ``cpu`` gains nothing."""
+        self._session, self._device = session, device
+        self._rooms = threading.local()
+
+    @property
+    def unbound(self) -> Any:
+        """The session itself: it copies its inputs at each run."""
+        return self._session
+
+    def get_inputs(self) -> Any:
+        return self._session.get_inputs()
+
+    def get_outputs(self) -> Any:
+        return self._session.get_outputs()
+
+    def get_providers(self) -> Any:
+        return self._session.get_providers()
+
+    def run(self, wanted: Sequence[str], fed: Mapping[str, Any]) -> Any:
+        """As InferenceSession.run: the outputs of those names, in this machine's memory."""
+        arrays = {name: np.ascontiguousarray(array) for name, array in fed.items()}
+        binding, inputs = self._room(tuple(wanted), arrays)
+        for name, array in arrays.items():
+            inputs[name].update_inplace(array)
+        self._session.run_with_iobinding(binding)
+        return binding.copy_outputs_to_cpu()
+
+    def _room(self, wanted: tuple[str, ...], arrays: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
+        import onnxruntime
+
+        kept: dict[Any, tuple[Any, dict[str, Any]]] = self._rooms.__dict__.setdefault("kept", {})
+        key = wanted, tuple((name, array.shape, array.dtype.str) for name, array in arrays.items())
+        room = kept.pop(key, None)
+        if room is None:
+            binding = self._session.io_binding()
+            inputs = {n: onnxruntime.OrtValue.ortvalue_from_numpy(a, self._device, 0) for n, a in arrays.items()}
+            for name, value in inputs.items():
+                binding.bind_ortvalue_input(name, value)
+            for name in wanted:
+                binding.bind_output(name, "cpu")
+            room = binding, inputs
+            if len(kept) >= SHAPES_KEPT:
+                del kept[next(iter(kept))]
+        kept[key] = room  # last now: the first is the one not used for longest
+        return room
+
+
+PLANES_SHAPE, POLICY_SIZE, WDL_SIZE = (112, 8, 8), 1858, 3
+PLANES_NAME, POLICY_NAME, WDL_NAME = "/input/planes", "/output/policy", "/output/wdl"
+VALUE_NAME, MOVES_LEFT_NAME = "/output/value", "/output/mlh"
+MOVES_LEFT_WORDS = ("mlh", "moves_left", "movesleft", "moves-left")
+DTYPES: dict[str, type[np.float32] | type[np.float16]] = {"tensor(float)": np.float32, "tensor(float16)": np.float16}
+LC0_EXPORT = "an ONNX net as `lc0 leela2onnx` writes it is needed"
+
+
+@dataclass(frozen=True, slots=True)
+class Tensors:
+    """Names of the tensors, the element type of the input, and its batch size where the file fixes one."""
+
+    planes: str
+    policy: str
+    wdl: str | None
+    value: str | None
+    mlh: str | None
+    dtype: type[np.float32] | type[np.float16]
+    fixed_batch: int | None
+
+
+def find_tensors(session: Any, path: Path) -> Tensors:
+    """The tensors of an onnxruntime.InferenceSession. Raises ValueRepairError when it is no lc0 net."""
+    planes = _find_planes(session.get_inputs(), path)
+    outputs = session.get_outputs()
+    policy = _pick(outputs, POLICY_NAME, POLICY_SIZE)
+    if policy is None:
+        raise ValueRepairError(
+            f"{path}: no policy output [batch,{POLICY_SIZE}] (outputs: {_listed(outputs)}); {LC0_EXPORT}"
+        )
+    wdl = _pick(outputs, WDL_NAME, WDL_SIZE)
+    single = [o for o in outputs if list(o.shape[1:]) in ([1], [])]
+    moves_left = [o.name for o in single if any(word in o.name.lower() for word in MOVES_LEFT_WORDS)]
+    value = None if wdl else _pick([o for o in single if o.name not in moves_left], VALUE_NAME, 1)
+    if wdl is None and value is None:
+        raise ValueRepairError(
+            f"{path}: no value output, neither WDL [batch,{WDL_SIZE}] nor one scalar [batch,1] "
+            f"(outputs: {_listed(outputs)}); {LC0_EXPORT}"
+        )
+    batch = planes.shape[0]
+    return Tensors(
+        planes=planes.name,
+        policy=policy,
+        wdl=wdl,
+        value=value,
+        mlh=moves_left[0] if len(moves_left) == 1 else None,
+        dtype=DTYPES[planes.type],
+        fixed_batch=batch if isinstance(batch, int) and batch > 0 else None,
+    )
+
+
+def _find_planes(inputs: Sequence[Any], path: Path) -> Any:
+    fitting = [i for i in inputs if tuple(i.shape[1:]) == PLANES_SHAPE]
+    if len(inputs) != 1 or len(fitting) != 1:
+        raise ValueRepairError(
+            f"{path}: is no lc0 net: one input of planes [batch,112,8,8] is needed, it has {_listed(inputs)}"
+        )
+    if fitting[0].type not in DTYPES:
+        raise ValueRepairError(
+            f"{path}: input {fitting[0].name} is {fitting[0].type}; only float32 and float16 nets can be run"
+        )
+    return fitting[0]
+
+
+def _pick(outputs: Sequence[Any], name: str, size: int) -> str | None:
+    """The output of that name, else the only one of shape [batch, size]; None when there is none or several."""
+    fitting = [o.name for o in outputs if list(o.shape[1:]) == [size]]
+    if name in fitting:
+        return name
+    return fitting[0] if len(fitting) == 1 else None
+
+
+def _listed(tensors: Sequence[Any]) -> str:
+    texts = (f"{t.name} [{','.join(str(size if size is not None else '?') for size in t.shape)}]" for t in tensors)
+    return ", ".join(texts) or "none"

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
+import io
 import logging
 import os
 import shlex
 import shutil
+import struct
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+import zlib
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from valuerepair.errors import ValueRepairError
-from valuerepair.nets.cache import cache_folder, written_whole
-from valuerepair.nets.header import LC0_MAGIC, NetHeader, read_header, unpack
+from valuerepair.files import cache_folder, written_whole
 
 log = logging.getLogger(__name__)
 CONVERSION_LIMIT_S = 600
@@ -122,3 +125,154 @@ def _convert(lc0: str, source: Path, target: Path, options: Sequence[str] = ()) 
         said = [line for line in (done.stderr + done.stdout).splitlines() if "xception" in line or "rror" in line]
         reason = said[-1].strip() if said else f"exit code {done.returncode}"
         raise ValueRepairError(f"{source}: `lc0 leela2onnx` failed: {reason}")
+
+
+Field = tuple[int, int | bytes]  # field number; varints and fixed32 as int, length-delimited as bytes
+
+# Field 1, fixed32, value 0x1c0: how every lc0 net begins.
+LC0_MAGIC = b"\x0d\xc0\x01\x00\x00"
+MAX_NET = 1 << 31  # bytes: protobufs have no more
+GZIP_MAGIC = b"\x1f\x8b"
+
+INPUT_FORMAT_NAMES = {
+    1: "classical 112 planes",
+    2: "112 planes with castling plane",
+    3: "canonical",
+    4: "canonical, hectoplies",
+    5: "canonical v2",
+    132: "canonical, hectoplies, armageddon",
+    133: "canonical v2, armageddon",
+}
+NETWORKS = {
+    1: "ResNet",
+    2: "SE-ResNet",
+    3: "ResNet",
+    4: "SE-ResNet",
+    5: "ONNX",
+    6: "transformer",
+    7: "transformer, several heads",
+    134: "transformer, several heads",
+}
+POLICIES = {0: "dense", 1: "dense", 2: "convolution", 3: "attention"}
+VALUES = {0: "scalar", 1: "scalar", 2: "WDL"}
+
+
+@dataclass(frozen=True, slots=True)
+class NetHeader:
+    """What an lc0 net says of itself. Enumerations are words; `filters` is the width of the tower (embedding size)."""
+
+    min_version: str
+    input_format: int
+    network: str
+    policy: str
+    value: str
+    moves_left: bool
+    blocks: int
+    filters: int
+    training_steps: int | None
+
+
+def unpack(content: bytes) -> bytes:
+    """The protobuf of a net file: gunzipped if gzipped. Raises ValueError when the gzip data is damaged."""
+    if not content.startswith(GZIP_MAGIC):
+        return content
+    try:
+        with gzip.open(io.BytesIO(content)) as packed:
+            message = packed.read(MAX_NET + 1)
+    except (OSError, EOFError, zlib.error) as error:
+        raise ValueError(f"damaged gzip data ({error})") from None
+    if len(message) > MAX_NET:
+        raise ValueError(f"it unpacks to more than {MAX_NET >> 30} GiB, which no protobuf has")
+    return message
+
+
+def read_header(message: bytes) -> NetHeader:
+    """The header of an unpacked lc0 net. Raises ValueError when the bytes are not one."""
+    if not message.startswith(LC0_MAGIC):
+        raise ValueError("it does not begin as an lc0 net does")
+    try:
+        return _read(message)
+    except (IndexError, struct.error, TypeError, AttributeError):
+        raise ValueError("its protobuf is damaged") from None
+
+
+def _read(message: bytes) -> NetHeader:
+    net = dict(fields(message))
+    version = dict(fields(_message(net, 3)))
+    layout = dict(fields(_message(dict(fields(_message(net, 4))), 2)))
+    training = dict(fields(_message(net, 5)))
+    weights = list(fields(_message(net, 10)))
+    residual = sum(number == 2 for number, _ in weights)
+    encoders = sum(number == 27 for number, _ in weights)
+    steps = training.get(1)
+    return NetHeader(
+        min_version="v" + ".".join(str(version.get(i, 0)) for i in (1, 2, 3)),
+        input_format=int(layout.get(1, 1)),
+        network=_word(NETWORKS, layout.get(3, 1)),
+        policy=_word(POLICIES, layout.get(4, 0)),
+        value=_word(VALUES, layout.get(5, 0)),
+        moves_left=bool(layout.get(6, 0)),
+        blocks=encoders or residual,
+        filters=_width(dict(weights)),
+        training_steps=int(steps) if isinstance(steps, int) else None,
+    )
+
+
+def _message(parent: dict[int, int | bytes], number: int) -> bytes:
+    value = parent.get(number, b"")
+    if not isinstance(value, bytes):
+        raise ValueError("its protobuf is damaged")
+    return value
+
+
+def _word(names: dict[int, str], value: int | bytes) -> str:
+    return names.get(int(value), f"unknown ({value!r})")
+
+
+def _width(weights: dict[int, int | bytes]) -> int:
+    """Channels of the tower: the embedding's biases (26), else the means or biases of the input convolution (1)."""
+    layer = dict(fields(_message(weights, 26)))
+    if not layer:
+        convolution = dict(fields(_message(weights, 1)))
+        layer = dict(fields(_message(convolution, 3 if 3 in convolution else 2)))
+    return len(_message(layer, 3)) // 2  # LINEAR16: two bytes a weight
+
+
+def fields(message: bytes) -> Iterator[Field]:
+    """The fields of one protobuf message, in order; of a repeated number every occurrence is given.
+
+    Raises IndexError, struct.error or ValueError on bytes that are no message.
+    """
+    at, end = 0, len(message)
+    while at < end:
+        tag, at = _varint(message, at)
+        kind = tag & 7
+        if kind == 0:
+            value, at = _varint(message, at)
+            yield tag >> 3, value
+        elif kind == 5:
+            yield tag >> 3, struct.unpack_from("<I", message, at)[0]
+            at += 4
+        elif kind == 1:
+            yield tag >> 3, struct.unpack_from("<Q", message, at)[0]
+            at += 8
+        elif kind == 2:
+            length, at = _varint(message, at)
+            if at + length > end:
+                raise ValueError("its protobuf is cut off")
+            yield tag >> 3, message[at : at + length]
+            at += length
+        else:
+            raise ValueError("its protobuf is damaged")
+
+
+def _varint(message: bytes, at: int) -> tuple[int, int]:
+    value = shift = 0
+    while True:
+        byte = message[at]
+        value |= (byte & 127) << shift
+        at, shift = at + 1, shift + 7
+        if byte < 128:
+            return value, at
+        if shift >= 70:  # no number of a protobuf is longer; a run of megabytes would take hours
+            raise ValueError("its protobuf is damaged")

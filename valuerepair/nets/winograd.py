@@ -20,10 +20,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from valuerepair.errors import ValueRepairError
+from valuerepair.files import cache_folder, written_whole
 from valuerepair.nets import onnx_model as om
-from valuerepair.nets.cache import cache_folder, written_whole
-from valuerepair.nets.header import fields
 from valuerepair.nets.providers import first_line
+from valuerepair.nets.weights import fields
 
 # Counts up whenever the graph below would give other values: they are kept apart by it in a store, and so are files.
 REVISION = 1

@@ -11,10 +11,10 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
+from valuerepair.intervals import wilson_bounds
 from valuerepair.play.elo import ByOpening, Interval, Pentanomial, Score
 from valuerepair.play.experiment import Played
 from valuerepair.play.pairs import Tally
-from valuerepair.store.rates import wilson_bounds
 
 Floats = NDArray[np.float64]
 

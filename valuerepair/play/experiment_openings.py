@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 import chess
 import numpy as np
 
-from valuerepair.board import keys, parse_fens
-from valuerepair.candidates.openings import named_positions
+from valuerepair.chess.board import keys, parse_fens
+from valuerepair.chess.positions import STARTPOS_FEN, Position, PositionBatch
 from valuerepair.errors import UsageError
+from valuerepair.judge.openings import named_positions
 from valuerepair.play.openings import Opening, read_openings
-from valuerepair.positions import STARTPOS_FEN, Position, PositionBatch
 
 if TYPE_CHECKING:
-    from valuerepair.nets import Net
+    from valuerepair.nets.net import Net
 
 PLIES = (6, 8)
 BALANCED_Q = 0.1

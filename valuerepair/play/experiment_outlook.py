@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 
+from valuerepair.chess.progress import format_duration
 from valuerepair.play.experiment import Trial, work_of
 from valuerepair.play.outlook import Turns
-from valuerepair.progress import format_duration
 
 
 class ExperimentOutlook:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from valuerepair.board import fens, in_check, insufficient_material, keys, legal_moves, parse_fens, piece_counts
-from valuerepair.board.make import black_to_move, clock, make, mark_repetition
-from valuerepair.board.rows import FLIP, REPETITION, RIGHTS, ROW, SIXTEEN_BITS, STATE, Boards
+from valuerepair.chess.board import fens, in_check, insufficient_material, keys, legal_moves, parse_fens, piece_counts
+from valuerepair.chess.make import black_to_move, clock, make, mark_repetition
+from valuerepair.chess.positions import STARTPOS_FEN, Position, encode_move
+from valuerepair.chess.rows import FLIP, REPETITION, RIGHTS, ROW, SIXTEEN_BITS, STATE, Boards
 from valuerepair.errors import ValueRepairError
 from valuerepair.play.openings import Opening
 from valuerepair.play.record import CHECKMATE, FIFTY_MOVES, MATERIAL, STALEMATE
 from valuerepair.play.record import REPETITION as THREE_FOLD
-from valuerepair.positions import STARTPOS_FEN, Position, encode_move
 
 FIFTY_MOVES_PLIES = 100
 _ROOM = 128

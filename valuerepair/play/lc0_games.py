@@ -12,13 +12,13 @@ import chess
 import numpy as np
 from numpy.typing import NDArray
 
-from valuerepair import v6
+from valuerepair.chess import v6
+from valuerepair.chess.positions import STARTPOS_FEN
 from valuerepair.errors import ValueRepairError
 from valuerepair.play.game import Game
 from valuerepair.play.lc0_options import Lc0Settings
 from valuerepair.play.openings import Opening
 from valuerepair.play.record import DRAW_AGREED, RESIGNED, TABLEBASE, GameRecord, Thought
-from valuerepair.positions import STARTPOS_FEN
 
 _RESULTS = {"whitewon": "1-0", "blackwon": "0-1", "draw": "1/2-1/2"}
 

@@ -9,8 +9,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from valuerepair.deep.uci_oracle import file_sha256
-from valuerepair.engines import EngineSetup, TimeLimit, find_engine, usable_cores
+from valuerepair.engines.find import find_engine, usable_cores
+from valuerepair.engines.pool import TimeLimit
 from valuerepair.engines.spec import (
     ENGINE_KINDS,
     LC0,
@@ -23,15 +23,17 @@ from valuerepair.engines.spec import (
     parse_engine,
     settings_of,
 )
+from valuerepair.engines.uci import EngineSetup
 from valuerepair.errors import UsageError
 from valuerepair.mcts.params import PARAMETERS, SearchParams
-from valuerepair.mcts.uci.options import PARAMETER_NAMES
+from valuerepair.mcts.uci_options import PARAMETER_NAMES
+from valuerepair.oracles.uci_oracle import file_sha256
 from valuerepair.play.player import Player
 from valuerepair.play.time_control import TimeControl
 from valuerepair.play.uci_player import UciPlayer
 
 if TYPE_CHECKING:
-    from valuerepair.nets import Net
+    from valuerepair.nets.net import Net
 
 START_SECONDS = 300.0
 _MOST_JOBS = 128
@@ -127,7 +129,7 @@ class Lineup:
 
     def _net(self, side: EngineSpec) -> Net:
         """The side's net, which sides that name the same file share."""
-        from valuerepair.nets import open_net
+        from valuerepair.nets.net import open_net
         from valuerepair.nets.registry import locate
         from valuerepair.nets.weights import read_net_file
 
@@ -151,7 +153,7 @@ class Lineup:
     def _seat(self, side: EngineSpec, limits: Mapping[str, int], net: Net | None, name: str) -> Seat:
         if net is None:
             return self._engine(side, limits)
-        from valuerepair.deep.mcts_oracle import identity_of
+        from valuerepair.oracles.mcts_oracle import identity_of
         from valuerepair.play.forest_player import ForestPlayer
 
         player = ForestPlayer(net, params_of(side), limits["nodes"], trees=self.jobs, name=name, say=self._say)

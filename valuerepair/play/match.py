@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from valuerepair import __version__
+from valuerepair.chess.progress import Interruptions, Progress
 from valuerepair.errors import ValueRepairError
 from valuerepair.play.lineup import Lineup
 from valuerepair.play.match_report import progress_note
@@ -27,7 +28,6 @@ from valuerepair.play.schedule import SEQUENTIAL, Schedule, book_digest
 from valuerepair.play.sprt import GO_ON, Sprt
 from valuerepair.play.standing import Played, Standing
 from valuerepair.play.time_control import TimeControl
-from valuerepair.progress import Interruptions, Progress
 
 TICK_S = 0.5
 BUILT_IN = "built-in"

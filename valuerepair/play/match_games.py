@@ -10,8 +10,7 @@ from typing import NamedTuple
 
 from valuerepair.archives.headers import movetext, read_headers
 from valuerepair.archives.open import Source, read_text
-from valuerepair.archives.pieces import Pieces
-from valuerepair.archives.split import Splitter
+from valuerepair.archives.split import Pieces, Splitter
 from valuerepair.errors import ValueRepairError
 from valuerepair.play.pgn import WrittenGame, read_written
 from valuerepair.play.standing import POINTS, Played

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from collections import Counter
 
+from valuerepair.chess.progress import format_duration
 from valuerepair.play.elo import FEWEST, Score, elo_interval, moments
 from valuerepair.play.elo_words import bounds_words, elo_words, few_words, los_words, value_words
 from valuerepair.play.outlook import Remaining
 from valuerepair.play.sprt import H0, H1, Sprt
 from valuerepair.play.standing import FAULTS, Standing
-from valuerepair.progress import format_duration
 
 _PLURAL = {"crashed": "crashes", "out of time": "losses on time", "illegal move": "illegal moves"}
 

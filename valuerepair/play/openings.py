@@ -13,12 +13,11 @@ from pathlib import Path
 import chess
 import chess.pgn
 
-from valuerepair.board import keys, parse_fens
-from valuerepair.books.check import BookCheck, ReadEntry
-from valuerepair.books.epd_reader import epd_board
+from valuerepair.books.check import BookCheck, ReadEntry, epd_board
 from valuerepair.books.lc0_reader import Refused
+from valuerepair.chess.board import keys, parse_fens
+from valuerepair.chess.positions import STARTPOS_FEN
 from valuerepair.errors import ValueRepairError
-from valuerepair.positions import STARTPOS_FEN
 
 _GZIP_MAGIC = b"\x1f\x8b"
 _TAG = re.compile(r"\[\s*(\w+)\s+\"((?:[^\"\\]|\\.)*)\"\s*\]")

@@ -13,6 +13,7 @@ from pathlib import Path
 import chess
 
 from valuerepair.books.emit import tag_value
+from valuerepair.chess.positions import STARTPOS_FEN
 from valuerepair.errors import ValueRepairError
 from valuerepair.play.record import (
     CRASHED,
@@ -24,7 +25,6 @@ from valuerepair.play.record import (
     GameRecord,
     Thought,
 )
-from valuerepair.positions import STARTPOS_FEN
 
 WRAP_COLUMNS = 100
 _JOINED = "\0"  # a blank at which no line ends

@@ -6,8 +6,8 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Protocol
 
+from valuerepair.chess.positions import Position
 from valuerepair.play.record import Thought
-from valuerepair.positions import Position
 
 
 class Fault(Exception):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from valuerepair.mcts.result import SearchResult
+from valuerepair.search.result import SearchResult
 
 # How a game ended. The first five are the rules of chess, the next three adjudications; what follows is a loss for the
 # side to move, save the last two, which leave a game undecided.

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from valuerepair.intervals import Rate, wilson
 from valuerepair.play.pgn import WrittenGame
 from valuerepair.play.record import RESIGNED
 from valuerepair.store.plays import Play
-from valuerepair.store.rates import Rate, wilson
 
 # Plies after the book to which games are compared.
 DEPTHS = (10, 20, 40, 80)

@@ -11,11 +11,11 @@ from functools import cache
 import chess
 import numpy as np
 
-from valuerepair.board import keys, legal_moves, parse_fens
+from valuerepair.chess.board import keys, legal_moves, parse_fens
+from valuerepair.chess.positions import STARTPOS_FEN
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.play.openings import Opening
 from valuerepair.play.runner import Pairing
-from valuerepair.positions import STARTPOS_FEN
 
 SEQUENTIAL, SHUFFLED = "sequential", "shuffled"
 ORDERS = (SEQUENTIAL, SHUFFLED)
@@ -29,7 +29,7 @@ def built_in_openings() -> tuple[Opening, ...]:
 
     That is neither check nor the end of the game. In an order that is always the same, and mixes the codes.
     """
-    from valuerepair.candidates.openings import named_positions
+    from valuerepair.judge.openings import named_positions
 
     shortest: dict[str, tuple[str, tuple[str, ...], str]] = {}
     for eco, name, moves in named_positions():

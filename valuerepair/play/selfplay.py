@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from valuerepair import __version__
+from valuerepair.chess.progress import Interruptions, Progress, format_duration
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.play.forest_player import Fill
 from valuerepair.play.openings import Opening
@@ -26,10 +27,9 @@ from valuerepair.play.referee import Rules
 from valuerepair.play.report import PlayedGame, played
 from valuerepair.play.runner import Pairing
 from valuerepair.play.schedule import book_digest
-from valuerepair.progress import Interruptions, Progress, format_duration
-from valuerepair.store import Store
 from valuerepair.store.plays import add_plays
 from valuerepair.store.rows import RunRecord
+from valuerepair.store.store import Store
 
 TICK_S = 1.0
 

@@ -9,14 +9,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from valuerepair.deep.mcts_oracle import identity_of
-from valuerepair.deep.memory import available_memory
 from valuerepair.errors import UsageError
-from valuerepair.mcts.forest import forest_bytes
-from valuerepair.mcts.params import SearchParams
-from valuerepair.nets import Net, open_net
+from valuerepair.nets.net import Net, open_net
 from valuerepair.nets.registry import locate
 from valuerepair.nets.weights import read_net_file
+from valuerepair.oracles.mcts_oracle import available_memory, identity_of
 from valuerepair.play.forest_player import Fill, ForestPlayer
 from valuerepair.play.lc0_options import PARALLEL_GAMES, Lc0Settings, search_options
 from valuerepair.play.lc0_selfplay import Lc0Chunks, play_with_lc0
@@ -24,6 +21,8 @@ from valuerepair.play.openings import Opening
 from valuerepair.play.record import GameRecord
 from valuerepair.play.referee import Rules
 from valuerepair.play.runner import Pairing, play_games
+from valuerepair.search.forest import forest_bytes
+from valuerepair.search.params import SearchParams
 
 # Of the searches that go on at once some wait for what is known already: more of them keep the batches full.
 TREES_A_BATCH = 2

@@ -13,21 +13,15 @@ from functools import partial
 
 import chess
 
-from valuerepair.engines import (
-    BadOption,
-    EngineFailure,
-    EngineSetup,
-    EngineTimeout,
-    GarbledAnswer,
-    SearchReport,
-    TimeLimit,
-    UciEngine,
-)
+from valuerepair.chess.positions import Position
+from valuerepair.engines.info import SearchReport
+from valuerepair.engines.pool import TimeLimit
+from valuerepair.engines.process import EngineFailure, EngineTimeout
+from valuerepair.engines.uci import BadOption, EngineSetup, GarbledAnswer, UciEngine
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.play.player import Clock, Fault
 from valuerepair.play.record import CRASHED, ILLEGAL_MOVE, OUT_OF_TIME, Thought
 from valuerepair.play.time_control import MARGIN_MS
-from valuerepair.positions import Position
 
 _START_PAUSES = (0.2, 1.0)  # seconds between attempts to start an engine during a match
 _READY_SECONDS = 60.0

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from valuerepair.store.phases import PHASES
+from valuerepair.chess.positions import PHASES
 from valuerepair.store.rows import FULL, unsigned
 
 Floats = NDArray[np.float64]

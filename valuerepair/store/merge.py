@@ -15,14 +15,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from valuerepair.chess.progress import Progress
 from valuerepair.errors import UsageError, ValueRepairError
-from valuerepair.progress import Progress
 from valuerepair.store import schema
-from valuerepair.store.merge_catalogue import Parts, add_catalogue, map_numbers
-from valuerepair.store.merge_positions import add_positions, id_ranges, map_positions
-from valuerepair.store.merge_rules import RULES, SCREENED
-from valuerepair.store.merge_sources import LOGS, Source, address_of, open_sources
-from valuerepair.store.merge_values import merge_values
+from valuerepair.store.merge_rows import (
+    Parts,
+    add_catalogue,
+    add_positions,
+    id_ranges,
+    map_numbers,
+    map_positions,
+    merge_values,
+)
+from valuerepair.store.merge_sources import LOGS, RULES, SCREENED, Source, address_of, open_sources
 from valuerepair.store.store import Store
 
 _CACHE_KIB = 64 * 1024

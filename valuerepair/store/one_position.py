@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from valuerepair.positions import decode_move, decode_moves
+from valuerepair.chess.positions import decode_move, decode_moves
 from valuerepair.store import queries
 from valuerepair.store.connect import store_errors
 from valuerepair.store.rows import FULL

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from valuerepair.positions import Origin, Position, PositionBatch, decode_move, decode_moves, encode_move
+from valuerepair.chess.origins import Origin
+from valuerepair.chess.positions import Position, PositionBatch, decode_move, decode_moves, encode_move
 from valuerepair.store.connect import store_errors
 from valuerepair.store.rows import FULL, unsigned
 

@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import os
+import re
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from valuerepair import values
-from valuerepair.errors import UsageError
-from valuerepair.positions import decode_move, decode_moves
-from valuerepair.store.alphas import alpha
-from valuerepair.store.columns import CODES, NUMBERS, columns, some
-from valuerepair.store.picking import pick
+from valuerepair.archives.options import CHUNKS
+from valuerepair.chess import values
+from valuerepair.chess.positions import decode_move, decode_moves
+from valuerepair.errors import UsageError, ValueRepairError
+from valuerepair.store.columns import CODES, NUMBERS, columns, facts, some
+from valuerepair.store.connect import store_errors
 from valuerepair.store.rows import FULL, Known
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from valuerepair.store.store import Store
 
 QFrom = Literal["cp", "wdl"]
 
@@ -358,3 +363,137 @@ def _attrs(connection: sqlite3.Connection, asked: dict[str, int], chosen: values
 
 
 __all__ = ["COLUMNS", "QFrom", "alpha", "candidates", "check_threshold", "frame", "known", "nets", "oracles", "pick"]
+
+
+_SHORTEST_DIGEST = 6
+
+
+def pick(connection: sqlite3.Connection, path: str, net: str | None, oracle: str | None) -> tuple[int, int]:
+    """(net_id, oracle_id) of the pair with most scored positions that fits; see `Store.pick`."""
+    nets = connection.execute("SELECT id, name, sha256 FROM nets").fetchall()
+    oracles = connection.execute("SELECT id, label, digest FROM oracles").fetchall()
+    if not nets or not oracles:
+        raise ValueRepairError(f"nothing is scored in {path} yet; run vr mine first")
+    digest = _sha256_of(net)
+    fitting_nets = [i for i, name, sha256 in nets if net is None or sha256 == digest or _is_net(net, name, sha256)]
+    fitting_oracles = [i for i, label, found in oracles if oracle is None or _is_oracle(oracle, label, found)]
+    if not fitting_nets:
+        raise ValueRepairError(f"no net {net} in {path}; it has {_listed(name for _, name, _ in nets)}")
+    if not fitting_oracles:
+        raise ValueRepairError(f"no oracle {oracle} in {path}; it has {_listed(label for _, label, _ in oracles)}")
+    pairs = [(i, j) for i in fitting_nets for j in fitting_oracles if _any_scored(connection, i, j)]
+    if not pairs:
+        asked = f" by {net or 'any net'} and {oracle or 'any oracle'}" if net or oracle else ""
+        raise ValueRepairError(f"no position in {path} is scored{asked} yet; run vr mine first")
+    if len(pairs) == 1:  # nearly always; counting takes a look at every row
+        return pairs[0]
+    counts = {pair: _scored(connection, *pair) for pair in pairs}
+    most = [pair for pair, count in counts.items() if count == max(counts.values())]
+    return most[0] if len(most) == 1 else max(most, key=lambda pair: (_last_mined(connection, pair[0]), pair))
+
+
+SCORED = """
+FROM deep_values v JOIN net_values n ON n.net_id = ? AND n.position_id = v.position_id
+WHERE v.oracle_id = ? AND v.stage = 'full'
+"""
+
+
+def _any_scored(connection: sqlite3.Connection, net_id: int, oracle_id: int) -> bool:
+    return bool(connection.execute(f"SELECT EXISTS (SELECT 1 {SCORED})", (net_id, oracle_id)).fetchone()[0])
+
+
+def _scored(connection: sqlite3.Connection, net_id: int, oracle_id: int) -> int:
+    return int(connection.execute(f"SELECT count(*) {SCORED}", (net_id, oracle_id)).fetchone()[0])
+
+
+def _last_mined(connection: sqlite3.Connection, net_id: int) -> int:
+    """The newest run that was for this net, 0 for none: one that was only compared is not the one that is mined for.
+
+    A comparison is known by the options of its run (`candidates.asked_nets`), however it was asked for.
+    """
+    query = """
+        SELECT coalesce(max(run_id), 0) FROM net_values
+        WHERE net_id = ? AND run_id NOT IN (SELECT id FROM runs WHERE json_extract(options, '$.history_fill') NOT NULL)
+    """
+    return int(connection.execute(query, (net_id,)).fetchone()[0])
+
+
+def _is_net(words: str, name: str, sha256: str) -> bool:
+    """Whether the words are the net's name, a path ending in it, or the beginning of its SHA-256."""
+    asked = words.lower()
+    plain = {_bare(name), name.lower()}
+    begins = len(asked) >= _SHORTEST_DIGEST and sha256.startswith(asked)
+    return asked in plain or _bare(words) in plain or begins
+
+
+def _bare(name: str) -> str:
+    """``nets/maia-1900.pb.gz`` -> ``maia-1900``."""
+    return re.sub(r"(\.pb)?(\.gz)?(\.onnx)?$", "", os.path.basename(name).lower())
+
+
+def _sha256_of(net: str | None) -> str | None:
+    """The SHA-256 of the file that the words name, if they do."""
+    if net is None or not os.path.isfile(net):
+        return None
+    with open(net, "rb") as file:
+        return hashlib.sha256(file.read()).hexdigest()
+
+
+def _is_oracle(words: str, label: str, digest: str) -> bool:
+    """Whether the words are the label or part of it, the beginning of the digest, or a ``--deep`` of this oracle."""
+    asked, known = words.lower(), label.lower()
+    if asked == known or (len(asked) >= _SHORTEST_DIGEST and digest.startswith(asked)):
+        return True
+    # stockfish:nodes=20000 fits "stockfish 15.1 nodes=20000": every word of it is one of the label's.
+    parts = re.split(r"[\s,]+", known)
+    return all(word in parts for word in re.split(r"[\s,:]+", asked) if word)
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(sorted(set(names)))
+
+
+def gives_q(kind: str, options: Mapping[str, Any]) -> bool:
+    """Whether an oracle gives Q itself, so that no alpha plays a role: searches with a net, and training chunks."""
+    return kind in ("mcts", "lc0") or (kind == "recorded" and options.get("kind") == CHUNKS)
+
+
+def alpha(connection: sqlite3.Connection, net_id: int, oracle_id: int, requested: float | None = None) -> values.Alpha:
+    """The alpha to use, and where it comes from; see `Store.alpha`."""
+    chosen = chosen_alpha(connection, net_id, oracle_id, requested)
+    if chosen is not None:
+        return chosen
+    known = facts(connection, net_id, oracle_id)
+    if "alpha" not in known:
+        found = columns(connection, net_id, oracle_id, ("net_q", "cp", "weight"))
+        known["alpha"] = values.auto_alpha(found["net_q"], found["cp"], found["weight"])
+    fitted: values.Alpha = known["alpha"]
+    return fitted
+
+
+def chosen_alpha(
+    connection: sqlite3.Connection, net_id: int, oracle_id: int, requested: float | None = None
+) -> values.Alpha | None:
+    """The alpha asked for, else the stored fit, of an oracle that gives Q itself any; None where there is none."""
+    if requested is not None and not 0 < requested < float("inf"):
+        raise UsageError(f"alpha must be a positive number of centipawns, not {requested:g}")
+    kind, options = connection.execute("SELECT kind, options FROM oracles WHERE id = ?", (oracle_id,)).fetchone()
+    if gives_q(kind, json.loads(options)):
+        return values.Alpha(float(requested or values.DEFAULT_ALPHA), values.OWN_Q)
+    if requested is not None:
+        return values.Alpha(float(requested), "given")
+    stored = connection.execute(
+        "SELECT alpha, norm, n, fitted FROM alpha_fits WHERE net_id = ? AND oracle_id = ?", (net_id, oracle_id)
+    ).fetchone()
+    if stored is None:
+        return None
+    return values.Alpha(stored[0], f"stored fit of {stored[3][:10]} on {stored[2]:,} positions ({stored[1]})")
+
+
+def header(store: Store, game_ids: Sequence[int], name: str) -> list[str | None]:
+    """The header of this name of each game, None where a game has none. It is text that anybody may have written."""
+    query = "SELECT id, headers FROM games WHERE id IN (SELECT value FROM json_each(?))"
+    wanted = json.dumps(sorted({int(number) for number in game_ids}))
+    with store_errors(store.path):
+        found = {number: json.loads(text).get(name) for number, text in store.connection.execute(query, (wanted,))}
+    return [found.get(int(number)) for number in game_ids]

@@ -13,9 +13,8 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from valuerepair.origins import Game
-from valuerepair.positions import PositionBatch
-from valuerepair.store.phases import PHASES, boards, phases, piece_counts
+from valuerepair.chess.origins import Game
+from valuerepair.chess.positions import PHASES, PositionBatch, boards, phases, piece_counts
 
 # Stages of a deep value. FULL is the whole search of the oracle; a number, as text, is a rung of the screening ladder,
 # in nodes; SECOND is a second look at a candidate; AFTER and a UCI move, the look at the position after that move,

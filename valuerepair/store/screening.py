@@ -180,7 +180,7 @@ def cut_before(store: Store, net_id: int, oracle_id: int, ids: NDArray[np.int64]
 
 
 class CalibrationRows(NamedTuple):
-    """Positions with all rungs and the whole search, for `valuerepair.deep.screen_fit`; NaN where there is nothing.
+    """Positions with all rungs and the whole search, for `valuerepair.screening.fit`; NaN where there is nothing.
 
     `ids` [n] are the positions; `net_q` and `net_best` [n] the net's value and its first choice as a number. `scores`
     [n, k + 1, 6]: cp, mate, w, d, l, own q at each rung and in full; `best` [n][k + 1] UCI moves. `probability` [n] of

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from valuerepair.positions import decode_move
+from valuerepair.chess.positions import decode_move
 from valuerepair.store.queries import load_json
 from valuerepair.store.rows import AFTER, FULL, SECOND
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sqlite3
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -14,14 +17,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from valuerepair import values
-from valuerepair.positions import PositionBatch
+from valuerepair.chess import values
+from valuerepair.chess.origins import Game
+from valuerepair.chess.positions import PositionBatch
 from valuerepair.store import queries
-from valuerepair.store.admission import admit
-from valuerepair.store.alphas import chosen_alpha
-from valuerepair.store.connect import cell_errors, check_file, connect, store_errors, upgrade
-from valuerepair.store.locking import WriteLock
-from valuerepair.store.queries import QFrom
+from valuerepair.store.connect import WriteLock, cell_errors, check_file, connect, store_errors, upgrade
+from valuerepair.store.queries import QFrom, chosen_alpha
 from valuerepair.store.rows import (
     FULL,
     Admission,
@@ -31,15 +32,18 @@ from valuerepair.store.rows import (
     OracleFacts,
     Run,
     RunRecord,
+    game_row,
     json_text,
     now,
     or_none,
+    position_rows,
+    signed,
 )
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from valuerepair.nets import NetIdentity, NetValues
+    from valuerepair.nets.net import NetIdentity, NetValues
 
 S = TypeVar("S", bound="Store")
 
@@ -369,21 +373,6 @@ class Store:
         with cell_errors(self.path):
             return queries.candidates(self.connection, self.path, threshold, net, oracle, alpha, q_from)
 
-    def stats(
-        self,
-        net: str | None = None,
-        oracle: str | None = None,
-        alpha: float | None = None,
-        q_from: QFrom = "cp",
-        threshold: float = 0.55,
-        thresholds: Sequence[float] | None = None,
-    ) -> dict[str, Any]:
-        """What is in the store, as JSON-able data; see `valuerepair.store.statistics`."""
-        from valuerepair.store import statistics
-
-        with store_errors(self.path):
-            return statistics.stats(self, net, oracle, alpha, q_from, threshold, thresholds)
-
     @contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:
         """The connection, within a transaction that stays open until the next commit."""
@@ -400,3 +389,84 @@ class Store:
             return not self.connection.execute(query).fetchone()[0]
         except sqlite3.Error:
             return False
+
+
+_INSERT = f"""
+INSERT INTO positions (id, key, fen, start_fen, moves, history_known, ply, side, phase, pieces, game_id, played,
+eval_cp, eval_mate, run_id) VALUES ({", ".join("?" * 15)})
+"""
+_HISTORIES = """
+SELECT id, fen, start_fen, moves, ply, history_known FROM positions
+WHERE id IN (SELECT value FROM json_each(?)) ORDER BY id
+"""
+
+
+def admit(
+    connection: sqlite3.Connection, batch: PositionBatch, run_id: int, game_id: Callable[[tuple[Any, ...]], int]
+) -> Admission:
+    """Records positions that are new, in the order of the batch; `game_id` numbers a `game_row`."""
+    (newest,) = connection.execute("SELECT coalesce(max(id), 0) FROM positions").fetchone()
+    ids, rows = _numbered(connection, batch.key, newest)
+    games = _games(batch, game_id)
+    connection.executemany(
+        _INSERT, position_rows(batch.take(rows), ids[rows].tolist(), [games[i] for i in rows.tolist()], run_id)
+    )
+    fresh = ids > newest
+    return Admission(ids, _with_stored_history(connection, batch, ids, fresh), fresh)
+
+
+def _numbered(
+    connection: sqlite3.Connection, keys: NDArray[np.uint64], newest: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The numbers of positions with these board keys, those that are there and those to come, and the rows to add."""
+    query = "SELECT key, id FROM positions WHERE key IN (SELECT value FROM json_each(?))"
+    known: dict[int, int] = dict(connection.execute(query, (json.dumps(signed(keys)),)))
+    ids, rows = [], []
+    for i, key in enumerate(signed(keys)):
+        number = known.get(key)
+        if number is None:
+            newest += 1
+            number = known[key] = newest
+            rows.append(i)
+        ids.append(number)
+    return np.array(ids, np.int64), np.array(rows, np.int64)
+
+
+def _games(batch: PositionBatch, game_id: Callable[[tuple[Any, ...]], int]) -> list[int]:
+    """The numbers of the games of all rows; those of one game lie together."""
+    numbers: list[int] = []
+    last: Game | None = None
+    row: tuple[Any, ...] = ()
+    for game in batch.origins.game:
+        if game is not last:
+            last, before, row = game, row, game_row(game)
+            number = numbers[-1] if row == before else game_id(row)
+        numbers.append(number)
+    return numbers
+
+
+def _with_stored_history(
+    connection: sqlite3.Connection, batch: PositionBatch, ids: NDArray[np.int64], fresh: NDArray[np.bool_]
+) -> PositionBatch:
+    """`batch` with the store's own history in the rows that were there before."""
+    old = np.flatnonzero(~fresh)
+    if not len(old):
+        return batch
+    numbers, place = np.unique(ids[old], return_inverse=True)
+    stored = connection.execute(_HISTORIES, (json.dumps(numbers.tolist()),)).fetchall()
+    fen, start_fen = list(batch.fen), list(batch.start_fen)
+    ply, known = batch.ply.copy(), batch.history_known.copy()
+    pieces = [batch.moves[a:b] for a, b in pairwise(batch.offsets.tolist())]
+    for i, at in zip(old.tolist(), place.tolist(), strict=True):
+        _, fen[i], start_fen[i], moves, ply[i], known[i] = stored[at]
+        pieces[i] = np.frombuffer(moves, "<u2").astype(np.uint16)
+    offsets = np.cumsum([0, *map(len, pieces)], dtype=np.int64)
+    return replace(
+        batch,
+        fen=fen,
+        start_fen=start_fen,
+        moves=np.concatenate(pieces),
+        offsets=offsets,
+        ply=ply,
+        history_known=known,
+    )

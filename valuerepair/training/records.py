@@ -6,25 +6,45 @@ which a move was searched: book moves have none, nor have moves of engines that 
 
 from __future__ import annotations
 
+import contextlib
+import os
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from valuerepair import v6
-from valuerepair.board import parse_fens
+from valuerepair.chess import v6
+from valuerepair.chess.bits import ONE
+from valuerepair.chess.board import parse_fens
+from valuerepair.chess.jit import kernel
+from valuerepair.chess.make import black_to_move, clock
+from valuerepair.chess.positions import encode_move, encode_moves
+from valuerepair.chess.rows import FLIP, RIGHTS, STATE, Boards, Moves
 from valuerepair.errors import UsageError, ValueRepairError
-from valuerepair.mcts.params import SearchParams
-from valuerepair.mcts.result import SearchResult
-from valuerepair.mcts.roots import play_game
-from valuerepair.nets.planes import CANONICAL, FILLS, INPUT_FORMATS, PLANES, HistoryFill, is_initial
+from valuerepair.nets.planes import (
+    AUXILIARY,
+    CANONICAL,
+    CLASSICAL,
+    FILLS,
+    INPUT_FORMATS,
+    PLANES,
+    HistoryFill,
+    Masks,
+    canonical_transform,
+    files_flipped,
+    is_initial,
+    write_masks,
+)
+from valuerepair.nets.policy import policy_index
 from valuerepair.play.record import ADJUDICATIONS, LOSSES, RESIGNED, GameRecord
-from valuerepair.positions import encode_move, encode_moves
-from valuerepair.training import record_planes
-from valuerepair.training.record_planes import BLACK, RULE50, STM_OR_EP, TRANSFORM, write_boards, write_policies
+from valuerepair.search.params import SearchParams
+from valuerepair.search.result import SearchResult
+from valuerepair.search.roots import play_game
 
 Records = NDArray[np.void]  # of v6.RECORD
 _WORDS = v6.RECORD.itemsize // 4
@@ -118,7 +138,7 @@ def _fill_boards(
 ) -> NDArray[np.bool_]:
     """What comes from the board and its history; returns where Black is to move."""
     planes = np.empty((len(at), v6.HISTORY_PLANES), np.uint64)
-    small = np.empty((len(at), record_planes.FACTS), np.uint8)
+    small = np.empty((len(at), FACTS), np.uint8)
     scratch = np.empty((1, PLANES), np.uint64)
     write_boards(rows, initial, FILLS.index(facts.history_fill), facts.input_format, at, scratch, planes, small)
     records["planes"] = planes
@@ -205,3 +225,160 @@ def _fill_outcome(records: Records, game: GameRecord, at: NDArray[np.int64], bla
     records["plies_left"] = records["best_m"][-1] + np.float32(1) * (at[-1] - at)
     if game.ending in _ADJUDICATED:
         records["invariance_info"] |= np.uint8(v6.ADJUDICATED)
+
+
+Index = NDArray[np.int64]
+Floats = NDArray[np.float32]
+
+# Columns of what `write_boards` says of a record: the bytes behind its planes, and whose move it is.
+US_OOO, US_OO, THEM_OOO, THEM_OO, STM_OR_EP, RULE50, TRANSFORM, BLACK = range(8)
+FACTS = 8
+SMALLEST = 1.1754943508222875e-38  # of the normal float32, which lc0 adds so that 0 says "not known"
+
+
+@kernel
+def write_boards(
+    rows: Boards,
+    initial: bool,
+    fill: int,
+    form: int,
+    at: Index,
+    scratch: Masks,
+    planes: Masks,
+    facts: NDArray[np.uint8],
+) -> None:
+    """Writes planes[i] (uint64[104], as in the record) and facts[i] of row at[i] of a game with repetitions marked.
+
+    The game's first row is 0; `initial` says that it is the standard starting position. `scratch` is uint64[1, 112].
+    """
+    for i in range(len(at)):
+        r = at[i]
+        write_masks(rows, 0, r, initial, fill, form, scratch, 0)
+        for k in range(AUXILIARY):
+            planes[i, k] = files_flipped(scratch[0, k])
+        state, black = rows[r, STATE] & RIGHTS, black_to_move(rows, r)
+        for bit in range(4):  # KQkq from the mover
+            right = np.int64(state >> np.uint64(bit) & ONE)
+            rook = 1 if form == CLASSICAL or bit & 1 else 128  # the file it stands on
+            facts[i, (US_OO, US_OOO, THEM_OO, THEM_OOO)[bit]] = right * rook
+        facts[i, STM_OR_EP], facts[i, TRANSFORM] = black, 0
+        if form >= CANONICAL:
+            facts[i, STM_OR_EP] = scratch[0, AUXILIARY + 4] >> np.uint64(56)
+            facts[i, TRANSFORM] = canonical_transform(rows, r)
+        facts[i, RULE50], facts[i, BLACK] = min(clock(rows, r), 255), black
+
+
+@kernel
+def write_policies(
+    rows: Boards,
+    form: int,
+    at: Index,
+    cuts: Index,
+    moves: Moves,
+    visits: Index,
+    priors: Floats,
+    temperature: float,
+    indices: NDArray[np.uint16],
+    policies: Floats,
+    divergence: Floats,
+) -> None:
+    """Writes policies[i, 1858] of row at[i], whose legal moves (absolute squares) are moves[cuts[i]:cuts[i+1]].
+
+    The policy is the share of visits, -1 for what is illegal; without any visit the first move has all. `indices` are
+    the moves' places in it. `divergence` is KL(visits || net's policy at temperature 1) in nats, by lc0's formula: the
+    priors' softmax temperature is undone; 0 where a prior is not known (NaN).
+    """
+    for i in range(len(at)):
+        begin, end = cuts[i], cuts[i + 1]
+        transform = canonical_transform(rows, at[i]) if form >= CANONICAL else 0
+        turn = FLIP * black_to_move(rows, at[i])
+        policies[i, :] = np.float32(-1)
+        total, mass, sum_of_logs = np.int64(0), 0.0, 0.0
+        for j in range(begin, end):
+            total += visits[j]
+        for j in range(begin, end):
+            share = np.float32(visits[j]) / np.float32(total) if total else np.float32(j == begin)
+            indices[j] = policy_index(rows, at[i], np.int64(moves[j]) ^ turn, transform)
+            policies[i, indices[j]] = share
+            prior = np.float64(priors[j]) ** temperature
+            mass += prior
+            if share > 0:
+                sum_of_logs += share * np.log(share / max(prior, SMALLEST))
+        kld = max(sum_of_logs + np.log(mass), 0.0) + SMALLEST
+        divergence[i] = np.float32(kld) if kld == kld else np.float32(0)
+
+
+# Of zlib. lc0 has 6, whose files are two fifths smaller and take three times as long.
+LEVEL = 1
+_GZIP, _MEMORY = 31, 7
+
+
+class ChunkWriter:
+    """Writes the records of games to a folder: game 7 of a run to game_000007.gz, as lc0 names them.
+
+    A file appears whole or not at all, and the same game gives the same bytes: a run that was stopped goes on in its
+    folder. `games` and `records` are how many were written.
+    """
+
+    def __init__(self, folder: str | Path, facts: NetFacts, *, resume: bool = False, level: int = LEVEL) -> None:
+        """Makes the folder if needed. Without `resume` it must be empty.
+
+        Raises UsageError for a folder with anything in it, ValueRepairError where it cannot be written.
+        """
+        self.folder, self.facts = Path(folder), facts
+        self.games = self.records = 0
+        self._level = level
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            if not resume and any(self.folder.iterdir()):
+                raise UsageError(
+                    f"{folder}: not empty; training records need a folder of their own unless their run goes on"
+                )
+            for left in self.folder.glob(".game_*.gz.part"):
+                left.unlink()
+        except FileExistsError:
+            raise UsageError(f"{folder}: is a file; training records need a folder") from None
+        except OSError as error:
+            raise ValueRepairError(f"{folder}: {error.strerror}: training records cannot be written there") from None
+
+    def path(self, number: int) -> Path:
+        """The file of a game of the run."""
+        return self.folder / f"game_{number:06d}.gz"
+
+    def write(self, game: GameRecord) -> Path | None:
+        """Writes the records of a game; returns the file, None for a game that has none (`records.has_records`).
+
+        Raises ValueRepairError where it cannot be written; nothing of it is left then.
+        """
+        records = game_records(game, self.facts)
+        if not len(records):
+            return None
+        path = self.path(game.number)
+        partial = path.with_name(f".{path.name}.part")
+        try:
+            with open(partial, "wb", buffering=0) as file:
+                _write_all(file.fileno(), compressed(records.view(np.uint8).data, self._level))
+            os.replace(partial, path)
+        except OSError as error:
+            raise ValueRepairError(
+                f"{path}: {error.strerror}; the game's training records are not written: make room, then run the same "
+                "command again"
+            ) from None
+        finally:
+            with contextlib.suppress(OSError):
+                partial.unlink(missing_ok=True)
+        self.games += 1
+        self.records += len(records)
+        return path
+
+
+def compressed(records: bytes | memoryview, level: int = LEVEL) -> bytes:
+    """Records as a chunk: one gzip member without name or time."""
+    packer = zlib.compressobj(level, zlib.DEFLATED, _GZIP, _MEMORY)
+    return packer.compress(records) + packer.flush()
+
+
+def _write_all(descriptor: int, content: bytes) -> None:
+    rest = memoryview(content)
+    while rest:
+        rest = rest[os.write(descriptor, rest) :]

@@ -17,25 +17,33 @@ from numpy.typing import NDArray
 from valuerepair import __version__
 from valuerepair.archives.select import mix as scrambled
 from valuerepair.archives.select import ply_priorities, salt
+from valuerepair.chess.progress import Progress
 from valuerepair.errors import UsageError, ValueRepairError
-from valuerepair.nets.cache import written_whole
-from valuerepair.progress import Progress
+from valuerepair.files import whole_folder, written_whole
 from valuerepair.training.chunk_files import (
     Archives,
     BrokenChunk,
     ChunkFile,
+    LeftOut,
     digest_of,
     find_archives,
     in_order,
+    name_of,
     pack,
     read_archives,
     unpack,
 )
-from valuerepair.training.chunk_index import LeftOut, name_of
-from valuerepair.training.mix_files import TarShard
-from valuerepair.training.out_folder import whole_folder
-from valuerepair.training.weight_tally import SMALLEST, WeightTally
-from valuerepair.training.weights import Formula, Records, described, disagreement, phases_of, written
+from valuerepair.training.mix import TarShard
+from valuerepair.training.weights import (
+    SMALLEST,
+    Formula,
+    Records,
+    WeightTally,
+    described,
+    disagreement,
+    phases_of,
+    written,
+)
 
 MANIFEST = "manifest.json"
 _BLOCK_GAMES = 256

@@ -1,0 +1,512 @@
+"""The public Python interface, behind ``import valuerepair``: a store to read, nets to ask, books to make."""
+
+from __future__ import annotations
+
+import math
+import os
+import shlex
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+
+from valuerepair.archives.options import SampleOptions
+from valuerepair.books.options import BookOptions
+from valuerepair.books.write import write_books as _write_books
+from valuerepair.chess.origins import Origin
+from valuerepair.chess.positions import Position, PositionBatch, decode_move
+from valuerepair.errors import UsageError
+from valuerepair.judge.compare import Remeasured, RemeasureOptions
+from valuerepair.nets.net import Net, open_net
+from valuerepair.nets.position_text import read_argument
+from valuerepair.oracles.searching import Searched, search_positions
+from valuerepair.search.params import SearchParams
+from valuerepair.store import plays
+from valuerepair.store.queries import QFrom
+from valuerepair.store.store import Store
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.figure import Figure
+
+    from valuerepair.books.write import Manifest
+    from valuerepair.report.page import Written
+    from valuerepair.runs.options import MineOptions
+    from valuerepair.runs.summary import MineSummary
+
+DEFAULT_NODES = 800
+# One position: text as `vr eval` takes it, a position, or a candidate.
+One: TypeAlias = "str | Position | Candidate"
+# One or many, or a frame of a store with its texts.
+Positions: TypeAlias = "One | Iterable[One] | pd.DataFrame"
+
+
+def evaluate(positions: Positions, net: str | Net | None = None) -> pd.DataFrame:
+    """What a net thinks of positions before it searches (one node): a row each, in their order.
+
+    `positions`: one or many; each a text (a FEN, an EPD line, ``startpos moves e2e4``), a `Position` or a `Candidate`;
+    or a frame of `MinedStore.frame`, whose index the result has, so that it can be joined. What is known of the history
+    goes into the net. `net` is a name or a file (.pb.gz, .pb, .onnx), None the default net, pulled once; or an open
+    `Net`, which saves opening it again and is not closed.
+
+    Columns, from the side to move: fen; q in [-1, 1]; w, d, l (probabilities, NaN of nets with a scalar head); best,
+    the move of the highest prior (UCI, None where the game is over), best_p its prior, entropy of the policy (nats),
+    moves_left (plies, NaN of nets that do not say). attrs: net {name, sha256, history_fill}.
+
+    Raises UsageError for a text that is no position, ValueRepairError for what is no net.
+    """
+    import pandas as pd
+
+    rows = list(read_positions(positions))
+    with _opened(net) as used:
+        found = used.evaluate(PositionBatch.from_positions(rows))
+        about = {"name": used.identity.name, "sha256": used.identity.key, "history_fill": used.history_fill}
+    best = [decode_move(move) if move else None for move in found.best_move.tolist()]
+    table: pd.DataFrame = pd.DataFrame(
+        {
+            "fen": [row.fen for row in rows],
+            "q": found.q,
+            **{name: found.wdl[:, i] for i, name in enumerate("wdl")},
+            "best": pd.Series(best, dtype=object),
+            **{name: getattr(found, name) for name in ("best_p", "entropy", "moves_left")},
+        }
+    )
+    if isinstance(positions, pd.DataFrame):
+        table.index = positions.index
+    table.attrs["net"] = about
+    return table
+
+
+def search(
+    positions: Positions,
+    nodes: int | None = None,
+    net: str | Net | None = None,
+    params: SearchParams | None = None,
+    *,
+    seconds: float | None = None,
+) -> list[Searched]:
+    """Searches positions by the built-in MCTS: a `Searched` each, in their order.
+
+    `positions` and `net` are as in `evaluate`. Each search ends at `nodes` visits of its root (800 where neither limit
+    is given) or after `seconds`. `params` are lc0's parameters and those of this project, as in
+    ``SearchParams(certainty=True, cpuct=2.5)``. Many positions without `seconds` grow at once, in common batches.
+
+    Of each, `result` is a `SearchResult` (q, best_move, moves with visits and priors, ...) with values from the side to
+    move (`q` of the best move, ±1 where it is proven to win or lose; `root_q` the mean over all visits), or None where
+    `reason` says why there was nothing to search (the game is over). Raises UsageError for a wrong position, limit or
+    parameter, ValueRepairError for what is no net.
+    """
+    chosen = params or SearchParams()
+    chosen.check()
+    if nodes is not None and nodes < 1:
+        raise UsageError(f"nodes={nodes}: must be at least 1")
+    if seconds is not None and not seconds > 0:
+        raise UsageError(f"seconds={seconds:g}: must be above 0")
+    limit = DEFAULT_NODES if nodes is None and seconds is None else nodes
+    rows = list(read_positions(positions))
+    with _opened(net) as used:
+        return list(search_positions(used, chosen, rows, nodes=limit, seconds=seconds))
+
+
+def read_positions(positions: Positions) -> Iterator[Position]:
+    """The positions that one or many texts, positions or candidates mean, or the rows of a store's frame.
+
+    Raises UsageError for a text that is no position and for a frame without its texts.
+    """
+    import pandas as pd
+
+    if isinstance(positions, str | Position | Candidate):
+        yield _position(positions)
+    elif isinstance(positions, pd.DataFrame):
+        yield from _of_frame(positions)
+    else:
+        yield from map(_position, positions)
+
+
+def _position(one: One) -> Position:
+    if isinstance(one, Position):
+        return one
+    if isinstance(one, Candidate):
+        return one.position
+    if isinstance(one, str):
+        return read_argument(one, ())
+    raise UsageError(f"{one!r}: give a FEN, a Position or a Candidate")
+
+
+def _of_frame(frame: pd.DataFrame) -> Iterator[Position]:
+    columns = ("fen", "start_fen", "moves", "ply", "history_known")
+    if absent := [name for name in columns if name not in frame.columns]:
+        raise UsageError(f"this frame has no column {absent[0]!r}; take one of store.frame() with its texts")
+    for fen, start_fen, moves, ply, known in frame[list(columns)].itertuples(index=False):
+        yield Position(fen, start_fen, tuple(moves.split()), int(ply), history_known=bool(known))
+
+
+@contextmanager
+def _opened(net: str | Net | None) -> Iterator[Net]:
+    """The net that is meant; closed afterwards if it was opened here."""
+    if isinstance(net, Net):
+        yield net
+        return
+    with open_net(net) as used:
+        yield used
+
+
+Path: TypeAlias = "str | os.PathLike[str]"
+# A store that is open, or the path of one.
+Stored: TypeAlias = "Store | Path"
+
+
+def mine(
+    archives: Path | Iterable[Path],
+    store: Path = "valuerepair.db",
+    sample: SampleOptions | None = None,
+    *,
+    net: str | None = None,
+    deep: str | None = None,
+    screen: str = "auto",
+    recall: float = 0.98,
+    audit: float = 0.02,
+    threshold: float = 0.55,
+    limit: int | None = None,
+    workers: int | None = None,
+    quiet: bool = True,
+) -> MineSummary:
+    """Scores positions of archives by a net at one node and by a deep search, and keeps all in `store`: `vr mine`.
+
+    `archives` are files or folders; `sample` says which positions, None: one of each game. `net` is a name or file,
+    `deep` a deep search as ``stockfish:nodes=100000``, None what this machine has. `screen` (``auto``, ``off``, nodes
+    of rungs), `recall` and `audit` are those of `vr mine`; `threshold` is what the ladder looks for. `limit`: at most
+    so many deep searches this time. `quiet`: no progress on standard error.
+
+    The store is made if it is not there; the same call goes on with what an interrupted one has left. An interruption
+    (Ctrl-C) ends it as a `KeyboardInterrupt`, with everything scored so far kept. Returns the `MineSummary`, whose
+    `lines()` are what `vr mine` says. Raises ValueRepairError and UsageError.
+    """
+    from valuerepair.archives.open import total_bytes
+    from valuerepair.runs.options import MineOptions
+    from valuerepair.screening.model import parse_screen
+
+    paths = _paths(archives)
+    options = MineOptions(
+        sample=sample or SampleOptions(),
+        threshold=threshold,
+        limit=limit,
+        screen=parse_screen(screen, recall, audit),
+        command=f"{shlex.join(['vr', 'mine', *paths])} (from Python)",
+    )
+    total_bytes(paths)  # raises for a missing file, before anything is made or loaded
+    summary = _mine(paths, store, options, net, deep, workers, quiet)
+    if summary.state == "interrupted":
+        raise KeyboardInterrupt
+    return summary
+
+
+def _mine(
+    paths: list[str],
+    path: Path,
+    options: MineOptions,
+    net: str | None,
+    deep: str | None,
+    workers: int | None,
+    quiet: bool,
+) -> MineSummary:
+    from valuerepair.chess.progress import Progress
+    from valuerepair.runs.evaluators import fitting_screen, open_evaluators
+    from valuerepair.runs.mine import mine
+
+    with (
+        Store.open(path, create=True) as store,
+        Progress("mining", unit="positions", quiet=quiet, own_eta=True) as progress,
+        open_evaluators(paths, options.sample, deep, net, workers, progress.say) as opened,
+    ):
+        options = replace(options, sample=opened.sample, screen=fitting_screen(opened, options.screen, progress.say))
+        return mine(paths, options, store, opened.net, opened.oracle, progress=progress, say=progress.say)
+
+
+def remeasure(
+    store: Path,
+    nets: Sequence[str],
+    options: RemeasureOptions | None = None,
+    *,
+    oracle: str | None = None,
+    quiet: bool = True,
+) -> Remeasured:
+    """The same positions under several nets, each compared with the first in pairs: `vr remeasure`.
+
+    `nets` are two or more files or names. Values and policies that the store lacks are computed and kept, where a net's
+    file is known; only then is the store written to. `oracle` is whose scores count, None the one with most. The result
+    has the rates (`nets`), the comparisons with intervals (`comparisons`) and the rows (`scores`). Judge by all
+    positions: the first net's own candidates were chosen for being its worst errors, and any other net looks better on
+    them. Raises UsageError for words that mean no net, ValueRepairError where there is nothing to compare.
+    """
+    from valuerepair.judge.compare import compare, complete_policies
+    from valuerepair.judge.compared_nets import find_nets, find_oracle, measure_missing
+
+    path, chosen = os.fspath(store), options or RemeasureOptions()
+    command = f"{shlex.join(['vr', 'remeasure', *(f'--net={net}' for net in nets)])} (from Python)"
+    with Store.open(path) as opened:
+        which = find_oracle(opened, oracle, nets)
+        asked = find_nets(opened, nets, which)
+    measure_missing(path, asked, which, command=command, quiet=quiet)
+    with Store.open(path) as opened:
+        asked = find_nets(opened, nets, which)
+    complete_policies(path, asked, which, chosen.threshold, chosen.alpha, chosen.q_from, quiet=quiet)
+    with Store.open(path) as opened:
+        return compare(opened, asked, which, chosen)
+
+
+def write_books(store: Stored, directory: Path, options: BookOptions | None = None) -> Manifest:
+    """Writes book.pgn (for lc0), book.epd and manifest.json of a store's candidates into `directory`: `vr books`.
+
+    `options` as in ``BookOptions(threshold=0.55, holdout=0.2)``. Each file appears whole or not at all, the manifest
+    last. Returns the manifest, whose `files` say what was written. Raises ValueRepairError where nothing is left to
+    write or the folder cannot be written to.
+    """
+    with _open(store) as opened:
+        return _write_books(opened, options or BookOptions(), os.fspath(directory))
+
+
+def plot(kind: str, source: Stored, path: Path | None = None, **options: Any) -> Figure:
+    """Draws one of the project's figures: `vr plot`. `path` also writes it (.png, .svg or .pdf).
+
+    `kind` is one of `valuerepair.report.figures.KINDS` (``scatter``, ``calibration``, ...), `source` a store, open
+    or by its path, or the file that the kind reads. `options` are those of the kind, as `threshold`, `net`, `oracle`,
+    `alpha`, `weighted`. The figure is matplotlib's, made without pyplot: as the last line of a notebook's cell it is
+    shown. Raises UsageError for another kind, option or ending, ValueRepairError where there is nothing to draw.
+    """
+    from valuerepair.report import figures, style
+
+    if path is not None:
+        style.format_of(path)
+    figure = figures.draw(kind, source, **options)
+    if path is not None:
+        style.save(figure, path)
+    return figure
+
+
+def plot_remeasured(found: Remeasured, path: Path | None = None) -> Figure:
+    """Draws a comparison of nets (`remeasure`): `vr remeasure --plot`. `path` also writes it (.png, .svg or .pdf).
+
+    Left every position, one net's disagreement against the other's; right what changed by label, with intervals.
+    """
+    from valuerepair.report import remeasure_plot, style
+
+    if path is not None:
+        style.format_of(path)
+    figure = remeasure_plot.draw(found)
+    if path is not None:
+        style.save(figure, path)
+    return figure
+
+
+def write_report(
+    store: Stored,
+    path: Path = "report.html",
+    *,
+    threshold: float = 0.55,
+    net: str | None = None,
+    oracle: str | None = None,
+    alpha: float | None = None,
+    q_from: QFrom = "cp",
+) -> Written:
+    """Writes the report on a store, one HTML file that needs no network: `vr report`. It appears whole or not at all.
+
+    The options are those of `MinedStore.candidates`. Returns how many positions and candidates it holds, and its size.
+    Raises UsageError for a threshold outside (0, 2], ValueRepairError where nothing is scored.
+    """
+    from valuerepair.report import page
+
+    with _open(store) as opened:
+        return page.write(opened, path, threshold=threshold, net=net, oracle=oracle, alpha=alpha, q_from=q_from)
+
+
+@contextmanager
+def _open(store: Stored) -> Iterator[Store]:
+    """The store that is meant; closed afterwards if it was opened here."""
+    if isinstance(store, Store):
+        yield store
+        return
+    with Store.open(store) as opened:
+        yield opened
+
+
+def _paths(archives: Path | Iterable[Path]) -> list[str]:
+    given = [archives] if isinstance(archives, str | os.PathLike) else archives
+    return [os.fspath(each) for each in given]
+
+
+DEFAULT_THRESHOLD = 0.55
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A position that net and deep search judge differently. All values are from its side to move, Q in [-1, 1].
+
+    `deep_q` comes from `cp` (centipawns) or `mate` (moves, negative: mated) or the search's own Q; `moves` (UCI) lead
+    from `start_fen` to `fen`; `ply` counts half-moves since move 1. `net_best`, `deep_best` and `played` are the moves
+    that the net's policy, the search and the game chose, None where unknown; `pv` is the search's line. `weight` is how
+    many positions the row stands for (screening; 1 without). `labels` are the words of `vr books --label`, `verdict` is
+    one of ``search right``, ``net right``, ``unresolved``, or None where no second look was taken.
+    """
+
+    position_id: int
+    fen: str
+    start_fen: str
+    moves: tuple[str, ...]
+    history_known: bool
+    ply: int
+    phase: str
+    net_q: float
+    deep_q: float
+    cp: int | None
+    mate: int | None
+    net_best: str | None
+    deep_best: str | None
+    played: str | None
+    pv: tuple[str, ...]
+    weight: float
+    labels: frozenset[str]
+    verdict: str | None
+    source: str
+    game: int
+    white: str | None
+    black: str | None
+    result: str | None
+
+    @property
+    def disagreement(self) -> float:
+        """net Q - deep Q, in [-2, 2]; above 0 the net is too optimistic."""
+        return self.net_q - self.deep_q
+
+    @property
+    def white_to_move(self) -> bool:
+        """Whose view all values are from."""
+        return self.fen.split(" ", 2)[1] == "w"
+
+    @property
+    def position(self) -> Position:
+        """The position with its history, as `valuerepair.evaluate` and `valuerepair.search` take it."""
+        origin = Origin(source=self.source, game=self.game, played=self.played, result=self.result)
+        return Position(
+            self.fen, self.start_fen, self.moves, ply=self.ply, history_known=self.history_known, origin=origin
+        )
+
+
+class MinedStore(Store):
+    """A store open for reading: `frame`, `candidates`, `iter_candidates`, `stats`, `nets`, `oracles`.
+
+    Open it by `valuerepair.open_store`; use it from one thread, and close it or use it as a context manager. Reading
+    does not disturb a `vr mine` that is writing to the same file.
+
+    Everywhere `net` and `oracle` are words for one of each: a name, a label, the beginning of a hash; None is the pair
+    with most scored positions. `alpha` are centipawns of the logistic to Q, None the stored or fitted ones. `q_from` is
+    where deep Q comes from, ``cp`` or ``wdl``.
+    """
+
+    def frame(
+        self,
+        net: str | None = None,
+        oracle: str | None = None,
+        alpha: float | None = None,
+        q_from: QFrom = "cp",
+        *,
+        text: bool = True,
+        only: Sequence[str] | None = None,
+        labels: bool = False,
+        verdicts: bool = False,
+        outcomes: bool = False,
+    ) -> pd.DataFrame:
+        """All positions scored by net and oracle, one row each, by position_id: a tidy frame (see `queries.frame`).
+
+        Values are from the side to move: `net_q`, `deep_q` in [-1, 1], `disagreement` = net_q - deep_q. `weight` is how
+        many positions the row stands for: rates and means need it where screening cut. `text=False` leaves FENs, moves
+        and names out, which is faster; `only` reads the columns it names, which is fastest.
+
+        - `labels` joins the columns of `candidates.labels.label_frame`, and ``labels``, their words as a frozenset.
+        - `verdicts` joins ``verdict``, ``second_q`` and the other columns of `candidates.verdict.evidence`.
+        - `outcomes` joins ``z``, the mean result of the games played from the position (for its side to move, in
+          [-1, 1], NaN without any), and ``z_games``, their number.
+
+        attrs: net, oracle, alpha {value, origin}, q_from. Raises ValueRepairError where nothing is scored or a word
+        fits nothing, UsageError for `only` with anything to join.
+        """
+        if only is not None and (labels or verdicts or outcomes):
+            raise UsageError("only= reads single columns, and labels, verdicts and outcomes are joined to whole rows")
+        found = super().frame(net, oracle, alpha, q_from, text=text or labels, only=only)
+        return self._joined(found, labels, verdicts, outcomes)
+
+    def candidates(
+        self,
+        threshold: float = DEFAULT_THRESHOLD,
+        net: str | None = None,
+        oracle: str | None = None,
+        alpha: float | None = None,
+        q_from: QFrom = "cp",
+        *,
+        labels: bool = False,
+        verdicts: bool = False,
+        outcomes: bool = False,
+    ) -> pd.DataFrame:
+        """The rows of `frame` with ``|disagreement| >= threshold``, the largest first.
+
+        Raises UsageError for a threshold outside (0, 2].
+        """
+        return self._joined(super().candidates(threshold, net, oracle, alpha, q_from), labels, verdicts, outcomes)
+
+    def iter_candidates(
+        self,
+        threshold: float = DEFAULT_THRESHOLD,
+        net: str | None = None,
+        oracle: str | None = None,
+        alpha: float | None = None,
+        q_from: QFrom = "cp",
+    ) -> Iterator[Candidate]:
+        """The candidates as `Candidate` records with labels and verdicts, the largest disagreement first."""
+        frame = self.candidates(threshold, net, oracle, alpha, q_from, labels=True, verdicts=True)
+        return (_candidate(row) for row in frame.to_dict("records"))
+
+    def _joined(self, frame: pd.DataFrame, labels: bool, verdicts: bool, results: bool) -> pd.DataFrame:
+        """The frame with what was asked for as further columns; the attrs stay."""
+        import pandas as pd
+
+        joined = frame
+        if labels:
+            from valuerepair.judge.labelled import names, with_labels
+
+            joined = with_labels(self, frame)
+            joined = joined.assign(labels=pd.Series(names(joined), joined.index, object))
+        if verdicts:
+            from valuerepair.judge import verdict
+
+            joined = joined.join(verdict.evidence(self, frame))
+        if results:
+            found = plays.outcomes(self)
+            ids = frame["position_id"]
+            joined = joined.assign(
+                z=ids.map(dict(zip(found.ids.tolist(), found.z.tolist(), strict=True))).astype(np.float64),
+                z_games=ids.map(dict(zip(found.ids.tolist(), found.games.tolist(), strict=True))).fillna(0).astype(int),
+            )
+        joined.attrs.update(frame.attrs)
+        return joined
+
+
+def open_store(path: str | os.PathLike[str] = "valuerepair.db") -> MinedStore:
+    """Opens the store at `path` for reading; close it, or use it as a context manager.
+
+    Raises ValueRepairError, one line each: no such file, not a store, written by a newer version, no permission.
+    """
+    return MinedStore.open(path)
+
+
+def _candidate(row: Mapping[Any, Any]) -> Candidate:
+    taken = ("position_id", "fen", "start_fen", "history_known", "ply", "phase", "net_q", "deep_q", "weight", "labels",
+             "source", "game", "net_best", "deep_best", "played", "white", "black", "result", "verdict")  # fmt: skip
+    return Candidate(
+        **{name: row[name] for name in taken},
+        moves=tuple(row["moves"].split()),
+        pv=tuple(row["pv"].split()),
+        cp=None if math.isnan(row["cp"]) else int(row["cp"]),
+        mate=None if math.isnan(row["mate"]) else int(row["mate"]),
+    )

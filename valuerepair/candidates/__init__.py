@@ -1,1 +1,0 @@
-"""What is known about a candidate: labels, confirmation, weights, families and diversity, neighbours, remeasuring."""

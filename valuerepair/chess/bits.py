@@ -1,0 +1,256 @@
+"""Bit operations and attacks of pieces, as kernels.
+
+One slider's attacks by hyperbola quintessence and a table for ranks; those of many at once by parallel prefix fills
+(Kogge-Stone), 16 operations a direction whatever their number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, cast
+
+import numpy as np
+from chess.polyglot import POLYGLOT_RANDOM_ARRAY
+from numba import types
+from numba.extending import intrinsic
+from numpy.typing import NDArray
+
+from valuerepair.chess.jit import kernel
+
+# uint64 with an integer literal becomes int64 under + and &, so every constant met by a bitboard is a uint64.
+ZERO, ONE = np.uint64(0), np.uint64(1)
+ALL = np.uint64(2**64 - 1)
+FILE_A, FILE_H = np.uint64(0x0101010101010101), np.uint64(0x8080808080808080)
+NOT_FILE_A, NOT_FILE_H = np.uint64(0xFEFEFEFEFEFEFEFE), np.uint64(0x7F7F7F7F7F7F7F7F)
+FILES_A_TO_F, FILES_C_TO_H = np.uint64(0x3F3F3F3F3F3F3F3F), np.uint64(0xFCFCFCFCFCFCFCFC)
+SEVEN, NINE, EIGHT = np.uint64(7), np.uint64(9), np.uint64(8)
+TWO, FOUR, SIXTEEN = np.uint64(2), np.uint64(4), np.uint64(16)
+INNER = np.uint64(63)
+
+
+def _count_bits(typingctx: Any, word: Any) -> Any:
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.ctpop(args[0])
+
+    return types.int64(types.uint64), codegen
+
+
+def _lowest_bit(typingctx: Any, word: Any) -> Any:
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.cttz(args[0], context.get_constant(types.boolean, True))
+
+    return types.int64(types.uint64), codegen
+
+
+def _swap_bytes(typingctx: Any, word: Any) -> Any:
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.bswap(args[0])
+
+    return types.uint64(types.uint64), codegen
+
+
+# Single machine instructions that Numba does not offer; the functions above describe them to its compiler.
+popcount: Callable[[np.uint64], int] = cast(Any, intrinsic(_count_bits))  # the number of bits set
+lowest: Callable[[np.uint64], int] = cast(Any, intrinsic(_lowest_bit))  # index of the lowest bit; undefined for 0
+mirrored: Callable[[np.uint64], np.uint64] = cast(Any, intrinsic(_swap_bytes))  # the board with its ranks upside down
+
+
+@kernel
+def along(occupied: np.uint64, bit: np.uint64, line: np.uint64) -> np.uint64:
+    """Attacks from `bit` on a file or diagonal, `line` being that line without `bit` (hyperbola quintessence)."""
+    forward = occupied & line
+    backward = mirrored(forward)
+    forward = forward - bit
+    backward = backward - mirrored(bit)
+    result: np.uint64 = (forward ^ mirrored(backward)) & line
+    return result
+
+
+@kernel
+def bishop_attacks(square: int, occupied: np.uint64) -> np.uint64:
+    bit = ONE << np.uint64(square)
+    result: np.uint64 = along(occupied, bit, DIAGONAL[square]) | along(occupied, bit, ANTIDIAGONAL[square])
+    return result
+
+
+@kernel
+def rook_attacks(square: int, occupied: np.uint64) -> np.uint64:
+    shift = np.uint64(square & 56)
+    inner = (occupied >> (shift + ONE)) & INNER
+    rank = np.uint64(RANK[np.int64(inner), square & 7]) << shift
+    result: np.uint64 = rank | along(occupied, ONE << np.uint64(square), FILE[square])
+    return result
+
+
+@kernel
+def pawn_attacks_up(pawns: np.uint64) -> np.uint64:
+    """Squares attacked by pawns that move towards rank 8."""
+    result: np.uint64 = ((pawns & NOT_FILE_A) << SEVEN) | ((pawns & NOT_FILE_H) << NINE)
+    return result
+
+
+@kernel
+def pawn_attacks_down(pawns: np.uint64) -> np.uint64:
+    """Squares attacked by pawns that move towards rank 1."""
+    result: np.uint64 = ((pawns & NOT_FILE_A) >> NINE) | ((pawns & NOT_FILE_H) >> SEVEN)
+    return result
+
+
+@kernel
+def knight_attacks(knights: np.uint64) -> np.uint64:
+    """Squares attacked by any of the knights."""
+    one = ((knights >> ONE) & NOT_FILE_H) | ((knights << ONE) & NOT_FILE_A)
+    two = ((knights >> TWO) & FILES_A_TO_F) | ((knights << TWO) & FILES_C_TO_H)
+    result: np.uint64 = (one << SIXTEEN) | (one >> SIXTEEN) | (two << EIGHT) | (two >> EIGHT)
+    return result
+
+
+@kernel
+def fill_up(sliders: np.uint64, free: np.uint64, step: np.uint64, inside: np.uint64) -> np.uint64:
+    """Squares that sliders attack by steps of `step` towards h8; `inside` are those a step can reach without a wrap."""
+    free &= inside
+    sliders |= free & (sliders << step)
+    free &= free << step
+    sliders |= free & (sliders << step * TWO)
+    free &= free << step * TWO
+    sliders |= free & (sliders << step * FOUR)
+    result: np.uint64 = (sliders << step) & inside
+    return result
+
+
+@kernel
+def fill_down(sliders: np.uint64, free: np.uint64, step: np.uint64, inside: np.uint64) -> np.uint64:
+    """As `fill_up`, towards a1."""
+    free &= inside
+    sliders |= free & (sliders >> step)
+    free &= free >> step
+    sliders |= free & (sliders >> step * TWO)
+    free &= free >> step * TWO
+    sliders |= free & (sliders >> step * FOUR)
+    result: np.uint64 = (sliders >> step) & inside
+    return result
+
+
+@kernel
+def slanted_attacks(bishops: np.uint64, free: np.uint64) -> np.uint64:
+    """Squares attacked by any of the bishops (or queens) when the squares `free` are empty."""
+    up = fill_up(bishops, free, NINE, NOT_FILE_A) | fill_up(bishops, free, SEVEN, NOT_FILE_H)
+    down = fill_down(bishops, free, NINE, NOT_FILE_H) | fill_down(bishops, free, SEVEN, NOT_FILE_A)
+    result: np.uint64 = up | down
+    return result
+
+
+@kernel
+def straight_attacks(rooks: np.uint64, free: np.uint64) -> np.uint64:
+    """Squares attacked by any of the rooks (or queens) when the squares `free` are empty."""
+    up = fill_up(rooks, free, EIGHT, ALL) | fill_up(rooks, free, ONE, NOT_FILE_A)
+    down = fill_down(rooks, free, EIGHT, ALL) | fill_down(rooks, free, ONE, NOT_FILE_H)
+    result: np.uint64 = up | down
+    return result
+
+
+U64 = np.uint64
+Table = NDArray[np.uint64]
+
+KNIGHT_STEPS = ((1, 2), (2, 1), (2, -1), (1, -2), (-1, -2), (-2, -1), (-2, 1), (-1, 2))
+STRAIGHT = ((0, 1), (1, 0), (0, -1), (-1, 0))
+SLANTED = ((1, 1), (1, -1), (-1, -1), (-1, 1))
+
+
+def _steps(square: int, steps: tuple[tuple[int, int], ...], reach: int) -> list[list[int]]:
+    """The squares met from `square` on an empty board, one list a direction, at most `reach` steps each."""
+    rays: list[list[int]] = []
+    for df, dr in steps:
+        ray: list[int] = []
+        file, rank = square % 8 + df, square // 8 + dr
+        while 0 <= file < 8 and 0 <= rank < 8 and len(ray) < reach:
+            ray.append(8 * rank + file)
+            file, rank = file + df, rank + dr
+        rays.append(ray)
+    return rays
+
+
+def _mask(rays: list[list[int]]) -> int:
+    return sum(1 << square for ray in rays for square in ray)
+
+
+def _per_square(steps: tuple[tuple[int, int], ...], reach: int) -> Table:
+    return np.array([_mask(_steps(s, steps, reach)) for s in range(64)], np.uint64)
+
+
+KNIGHT: Table = _per_square(KNIGHT_STEPS, 1)
+KING: Table = _per_square(STRAIGHT + SLANTED, 1)
+# The line through a square, without the square itself.
+FILE: Table = _per_square(((0, 1), (0, -1)), 7)
+DIAGONAL: Table = _per_square(((1, 1), (-1, -1)), 7)
+ANTIDIAGONAL: Table = _per_square(((1, -1), (-1, 1)), 7)
+
+
+def _rank_attacks() -> NDArray[np.uint8]:
+    """[64 occupancies of files b-g, 8 files]: the files a rook attacks along its rank."""
+    table = np.zeros((64, 8), np.uint8)
+    for inner in range(64):
+        for file in range(8):
+            for step in (-1, 1):
+                at = file + step
+                while 0 <= at < 8:
+                    table[inner, file] |= 1 << at
+                    if inner << 1 & 1 << at:
+                        break
+                    at += step
+    return table
+
+
+RANK: NDArray[np.uint8] = _rank_attacks()
+
+
+def _lines() -> tuple[Table, Table]:
+    """[64, 64] masks: the squares strictly between two squares, and the whole line through both (0: not in line)."""
+    between, line = np.zeros((64, 64), np.uint64), np.zeros((64, 64), np.uint64)
+    for a in range(64):
+        for df, dr in STRAIGHT + SLANTED:
+            whole = _mask(_steps(a, ((df, dr), (-df, -dr)), 7)) | 1 << a
+            passed = 0
+            for b in _steps(a, ((df, dr),), 7)[0]:
+                between[a, b], line[a, b] = passed, whole
+                passed |= 1 << b
+    return between, line
+
+
+BETWEEN, LINE = _lines()
+
+# Kinds of pieces, in Polyglot's and lc0's order.
+PAWN, KNIGHT_KIND, BISHOP, ROOK, QUEEN, KING_KIND = range(6)
+
+# PIECE_KEY[colour (1 = white), kind, square]: Polyglot numbers kinds black pawn, white pawn, black knight, ...
+PIECE_KEY: Table = np.ascontiguousarray(
+    np.array(POLYGLOT_RANDOM_ARRAY[:768], np.uint64).reshape(6, 2, 64).swapaxes(0, 1)
+)
+EP_KEY: Table = np.array(POLYGLOT_RANDOM_ARRAY[772:780], np.uint64)
+WHITE_KEY = U64(POLYGLOT_RANDOM_ARRAY[780])
+
+
+def _castling_keys() -> Table:
+    """[black to move, 16 rights from the mover's side]: bit 0 our O-O, 1 our O-O-O, 2 their O-O, 3 their O-O-O."""
+    table = np.zeros((2, 16), np.uint64)
+    for black in range(2):
+        for rights in range(16):
+            absolute = (rights >> 2 | rights << 2) & 15 if black else rights
+            for bit in range(4):
+                if absolute >> bit & 1:
+                    table[black, rights] ^= np.uint64(POLYGLOT_RANDOM_ARRAY[768 + bit])
+    return table
+
+
+CASTLING_KEY: Table = _castling_keys()
+
+
+def _castling_kept() -> NDArray[np.int64]:
+    """[64] rights (mover's side) that survive a move from or to a square."""
+    kept = np.full(64, 15, np.int64)
+    for square, lost in ((4, 3), (7, 1), (0, 2), (60, 12), (63, 4), (56, 8)):
+        kept[square] = 15 - lost
+    return kept
+
+
+CASTLING_KEPT: NDArray[np.int64] = _castling_kept()

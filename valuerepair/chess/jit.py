@@ -1,0 +1,164 @@
+"""Compilation of the kernels, and a cache on disk that notices every change of their sources.
+
+Numba's own ``cache=True`` looks at the file of the cached function only: a caller goes on with the old code of a
+function that changed in another module. So all compiled kernels lie in a folder named by a hash of all kernel
+sources; a change anywhere compiles everything anew, and folders of other versions are dropped when they grow old.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numba
+from numba.core import event
+
+PACKAGE = Path(__file__).parents[1]
+# Every module that defines a kernel or a table that kernels read, relative to the package. A test holds it complete.
+KERNEL_SOURCES = (
+    "chess/*.py", "nets/planes.py", "nets/policy.py", "search/*.py", "training/records.py",
+)  # fmt: skip
+KEEP_DAYS = 30.0
+PATIENCE_S = 2.0
+
+log = logging.getLogger(__name__)
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_config: Any = numba.config  # its settings are made when Numba is imported, so type checkers do not know them
+_types: Any = numba.types
+
+
+def source_key(package: Path = PACKAGE, patterns: Iterable[str] = KERNEL_SOURCES) -> str:
+    """SHA-256 (hex) over the names and contents of the kernel sources and the version of Numba."""
+    digest = hashlib.sha256(numba.__version__.encode())
+    for path in sorted(p for pattern in patterns for p in package.glob(pattern)):
+        content = path.read_bytes()
+        digest.update(f"\0{path.relative_to(package).as_posix()}\0{len(content)}\0".encode())
+        digest.update(content)
+    return digest.hexdigest()
+
+
+def cache_root() -> Path:
+    """Where the folders of compiled kernels lie.
+
+    ``$NUMBA_CACHE_DIR``, else ``kernels`` in ``$VALUEREPAIR_CACHE`` or in ``valuerepair`` in the user's cache folder
+    (``$XDG_CACHE_HOME`` or ``~/.cache``).
+    """
+    if _config.CACHE_DIR:
+        return Path(_config.CACHE_DIR)
+    own, xdg = os.environ.get("VALUEREPAIR_CACHE", ""), os.environ.get("XDG_CACHE_HOME", "")
+    if own:
+        return Path(own).expanduser() / "kernels"
+    return (Path(xdg) if os.path.isabs(xdg) else Path.home() / ".cache") / "valuerepair" / "kernels"
+
+
+def open_cache(root: Path, key: str) -> Path | None:
+    """The folder of `key` below `root`, made if needed; None when it cannot be written (then nothing is cached)."""
+    folder = root / key[:32]
+    try:
+        fresh = not folder.exists()
+        folder.mkdir(parents=True, exist_ok=True)
+        tempfile.TemporaryFile(dir=folder).close()
+        os.utime(folder)
+        if fresh:
+            _drop_old(root, keep=folder)
+    except OSError:
+        return None
+    return folder
+
+
+def _drop_old(root: Path, keep: Path) -> None:
+    """Removes folders of other versions that no process opened for a month."""
+    oldest = time.time() - KEEP_DAYS * 86400
+    for other in root.iterdir():
+        ours = len(other.name) == 32 and not set(other.name) - set("0123456789abcdef")
+        if ours and other != keep and other.stat().st_mtime < oldest:
+            shutil.rmtree(other, ignore_errors=True)
+
+
+try:
+    CACHE_FOLDER = open_cache(cache_root(), source_key())
+except (OSError, RuntimeError):  # unreadable sources (a zipped package), or no home folder
+    CACHE_FOLDER = None
+
+
+class CompilingNotice(event.Listener):
+    """Says once that compiling is what takes so long; what comes from the cache is no such event.
+
+    On a terminal it is a warning, elsewhere an information: logs and pipes are not for remarks about this machine.
+    """
+
+    def __init__(self, patience_s: float = PATIENCE_S) -> None:
+        self._patience_s, self._depth, self._began, self._spent, self._said = patience_s, 0, 0.0, 0.0, False
+
+    def on_start(self, event: object) -> None:
+        if not self._depth:
+            self._began = time.monotonic()
+        self._depth += 1
+
+    def on_end(self, event: object) -> None:
+        """One kernel is compiled; callers of it may go on to be."""
+        self._depth -= 1
+        spent = self._spent + time.monotonic() - self._began
+        if not self._depth:
+            self._spent = spent
+        if spent >= self._patience_s and not self._said:
+            self._said = True
+            level = logging.WARNING if sys.stderr.isatty() else logging.INFO
+            log.log(level, "compiling for this machine; only the first time, up to a minute or two")
+
+
+NOTICE = CompilingNotice()
+_event: Any = event
+_event.register("numba:compile", NOTICE)
+
+
+def kernel(function: F) -> F:
+    """Compiles a function on its first call: no GIL, C division, cached on disk where a folder can be written.
+
+    It may not make arrays (Numba refuses to compile it then): in exchange it does not count references to those that it
+    is given, which made the search twice as fast. `allocating_kernel` is for those that do, and for their callers where
+    an array is handed back.
+    """
+    return _compiled(function)
+
+
+def inlined_kernel(function: F) -> F:
+    """A `kernel` that is built into every caller: to hand on the arrays of a forest costs more than a small step."""
+    return _compiled(function, inlined=True)
+
+
+def allocating_kernel(function: F) -> F:
+    """A `kernel` that makes arrays, or calls one that returns an array."""
+    return _compiled(function, allocates=True)
+
+
+def _compiled(function: F, *, allocates: bool = False, inlined: bool = False) -> F:
+    before = _config.CACHE_DIR
+    _config.CACHE_DIR = str(CACHE_FOLDER or "")
+    options: dict[str, Any] = {"nogil": True, "error_model": "numpy", "_nrt": allocates, "forceinline": inlined}
+    try:
+        compiled: Any = numba.njit(cache=CACHE_FOLDER is not None, **options)(function)
+    finally:
+        _config.CACHE_DIR = before
+    compiled.get_call_template = _without_literals(compiled.get_call_template)
+    typed: F = compiled
+    return typed
+
+
+def _without_literals(template: Callable[..., Any]) -> Callable[..., Any]:
+    """Types a call like ``f(rows, 0)`` as one of ``f(rows, n)``; Numba would compile f once for each constant."""
+
+    def typed_template(args: tuple[Any, ...], kws: dict[str, Any]) -> Any:
+        return template(tuple(map(_types.unliteral, args)), {name: _types.unliteral(t) for name, t in kws.items()})
+
+    return typed_template

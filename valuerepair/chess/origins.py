@@ -1,0 +1,227 @@
+"""Where positions were found, and what is recorded of them there: as records, and as columns of many."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+from typing import Any, TypeVar, overload
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """An evaluation of a position that its archive holds, from the side to move.
+
+    `kind` is the kind of record (`valuerepair.archives.options.KINDS`), `by` who evaluated, where that is
+    known. `cp`, `mate`, `wdl` and `q` are as in `valuerepair.deep.DeepResult`; of `depth`, `seldepth` (plies), `nodes`
+    and `time_ms` 0 says that it was not recorded. `net_q` and `net_d` are the net's own value and its probability of a
+    draw before the search, where the record has those too.
+    """
+
+    kind: str
+    cp: int | None = None
+    mate: int | None = None
+    wdl: tuple[int, int, int] | None = None
+    q: float | None = None
+    depth: int = 0
+    seldepth: int = 0
+    nodes: int = 0
+    time_ms: int = 0
+    best_move: str | None = None
+    pv: tuple[str, ...] = ()
+    net_q: float | None = None
+    net_d: float | None = None
+    by: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Game:
+    """A game in which positions were found; the fields are those of `Origin`, `number` is its `game`."""
+
+    source: str = ""
+    number: int = 0
+    offset: int = 0
+    headers: Mapping[str, str] = field(default_factory=dict)
+    result: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a position was found.
+
+    `source` is the file as the user named it, `game` the 1-based number of the game (or line) in it, `offset` the
+    byte at which it begins in the decompressed stream. `played` is the move made there (UCI), `result` the game's
+    (``1-0``, ``0-1``, ``1/2-1/2`` or ``*``). A `recorded` evaluation is None where there is none; its centipawns or
+    moves to mate are in `eval_cp` or `eval_mate` too.
+    """
+
+    source: str = ""
+    game: int = 0
+    offset: int = 0
+    headers: Mapping[str, str] = field(default_factory=dict)
+    played: str | None = None
+    result: str | None = None
+    eval_cp: int | None = None
+    eval_mate: int | None = None
+    recorded: Recorded | None = None
+
+    @property
+    def game_of(self) -> Game:
+        """The game it was found in."""
+        return Game(self.source, self.game, self.offset, self.headers, self.result)
+
+
+@dataclass(frozen=True, slots=True)
+class QColumns(Sequence[Recorded]):
+    """n recorded evaluations of one kind that are Q already, as columns: a row becomes a `Recorded` when asked for.
+
+    `q` float64[n], `wdl` int64[n, 3] per mille, `nodes` int64[n], `best_move` UCI texts, `net_q` and `net_d`
+    float32[n]; all from the side to move, as in `Recorded`.
+    """
+
+    kind: str
+    q: NDArray[np.float64]
+    wdl: NDArray[np.int64]
+    nodes: NDArray[np.int64]
+    best_move: Sequence[str | None]
+    net_q: NDArray[np.float32]
+    net_d: NDArray[np.float32]
+
+    def __len__(self) -> int:
+        return len(self.q)
+
+    @overload
+    def __getitem__(self, i: int) -> Recorded: ...
+    @overload
+    def __getitem__(self, i: slice) -> QColumns: ...
+    def __getitem__(self, i: int | slice) -> Recorded | QColumns:
+        if isinstance(i, slice):
+            return self.take(np.arange(*i.indices(len(self)), dtype=np.int64))
+        win, draw, loss = self.wdl[i].tolist()
+        best = self.best_move[i]
+        return Recorded(
+            self.kind,
+            wdl=(win, draw, loss),
+            q=float(self.q[i]),
+            nodes=int(self.nodes[i]),
+            best_move=best,
+            pv=(best,) if best else (),
+            net_q=float(self.net_q[i]),
+            net_d=float(self.net_d[i]),
+        )
+
+    def take(self, rows: NDArray[np.int64]) -> QColumns:
+        """The given rows, in the given order."""
+        best = picked(self.best_move, rows)
+        wdl, nodes = self.wdl[rows], self.nodes[rows]
+        return QColumns(self.kind, self.q[rows], wdl, nodes, best, self.net_q[rows], self.net_d[rows])
+
+    def joins(self, other: object) -> bool:
+        """Whether the other's rows can follow these."""
+        return isinstance(other, QColumns) and other.kind == self.kind
+
+    @staticmethod
+    def concat(parts: Sequence[QColumns]) -> QColumns:
+        """The rows of all parts, which are of one kind."""
+        q, wdl, nodes, net_q, net_d = (
+            np.concatenate([getattr(part, name) for part in parts]) for name in ("q", "wdl", "nodes", "net_q", "net_d")
+        )
+        best = list(chain.from_iterable(part.best_move for part in parts))
+        return QColumns(parts[0].kind, q, wdl, nodes, best, net_q, net_d)
+
+
+RecordedColumn = Sequence[Recorded | None] | QColumns
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Origins(Sequence[Origin]):
+    """n origins as columns: a row becomes an `Origin` when asked for. `game` has the same object for rows of one game
+    that lie together; of `cp` and `mate`, those of the evaluations, None says that no row has any."""
+
+    game: Sequence[Game]
+    played: Sequence[str | None]
+    recorded: RecordedColumn | None = None
+    cp: Sequence[int | None] | None = None
+    mate: Sequence[int | None] | None = None
+
+    @staticmethod
+    def of(origins: Sequence[Origin]) -> Origins:
+        """The columns of any origins."""
+        if isinstance(origins, Origins):
+            return origins
+        return Origins(
+            _runs(origin.game_of for origin in origins),
+            [origin.played for origin in origins],
+            [origin.recorded for origin in origins],
+            [origin.eval_cp for origin in origins],
+            [origin.eval_mate for origin in origins],
+        )
+
+    @staticmethod
+    def found(game: Sequence[Game], played: Sequence[str | None], recorded: RecordedColumn | None) -> Origins:
+        """Origins whose centipawns and mates are those of the recorded evaluations."""
+        if recorded is None or isinstance(recorded, QColumns):
+            return Origins(game, played, recorded)
+        cp, mate = ([None if r is None else getattr(r, name) for r in recorded] for name in ("cp", "mate"))
+        return Origins(game, played, recorded, cp, mate)
+
+    def __len__(self) -> int:
+        return len(self.game)
+
+    @overload
+    def __getitem__(self, i: int) -> Origin: ...
+    @overload
+    def __getitem__(self, i: slice) -> Origins: ...
+    def __getitem__(self, i: int | slice) -> Origin | Origins:
+        if isinstance(i, slice):
+            return self.take(np.arange(*i.indices(len(self)), dtype=np.int64))
+        game, cells = self.game[i], (None if column is None else column[i] for column in self._columns)
+        return Origin(game.source, game.number, game.offset, game.headers, self.played[i], game.result, *cells)
+
+    @property
+    def _columns(self) -> tuple[Any, ...]:
+        """In the order in which `Origin` has them."""
+        return self.cp, self.mate, self.recorded
+
+    def take(self, rows: NDArray[np.int64]) -> Origins:
+        """The given rows, in the given order."""
+        cp, mate = (None if column is None else picked(column, rows) for column in (self.cp, self.mate))
+        recorded: RecordedColumn | None = self.recorded
+        if recorded is not None:
+            recorded = recorded.take(rows) if isinstance(recorded, QColumns) else picked(recorded, rows)
+        return Origins(picked(self.game, rows), picked(self.played, rows), recorded, cp, mate)
+
+    @staticmethod
+    def concat(parts: Sequence[Origins]) -> Origins:
+        """The rows of all parts, in order."""
+
+        def joined(name: str) -> Any:
+            columns = [getattr(part, name) for part in parts]
+            if all(column is None for column in columns):
+                return None
+            filled = ([None] * len(p) if column is None else column for p, column in zip(parts, columns, strict=True))
+            return list(chain(*filled))
+
+        found = [part.recorded for part in parts]
+        if isinstance(found[0], QColumns) and all(found[0].joins(part) for part in found):
+            recorded: Any = QColumns.concat([part for part in found if isinstance(part, QColumns)])
+        else:
+            recorded = joined("recorded")
+        return Origins(joined("game"), joined("played"), recorded, joined("cp"), joined("mate"))
+
+
+def _runs(games: Iterable[Game]) -> list[Game]:
+    """Equal games that lie together as one object."""
+    found: list[Game] = []
+    for game in games:
+        found.append(found[-1] if found and found[-1] == game else game)
+    return found
+
+
+def picked(column: Sequence[T], rows: NDArray[np.int64]) -> list[T]:
+    """The given rows of a column of objects."""
+    return [column[i] for i in rows.tolist()]

@@ -1,0 +1,287 @@
+"""Rates, differences and counts with their intervals; every formula with its source."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import sqrt
+
+import numpy as np
+from numpy.typing import NDArray
+
+# The 97.5 % quantile of the normal distribution: two-sided 95 %.
+_Z = 1.959963984540054
+# A rate that differs more from count / total is a weighted one; less is rounding.
+_UNEQUAL = 1e-9
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """`count` of `total`; `rate`, `low` and `high` are fractions, NaN when `total` is 0.
+
+    Of rows that a screening ladder weighted, `rate` is that of all positions, those it cut included.
+    """
+
+    count: int
+    total: int
+    rate: float
+    low: float
+    high: float
+
+    def __str__(self) -> str:
+        if self.total == 0:
+            return "0 of 0"
+        # A weighted rate is not that of the rows: without a word 9 of 88 with 4.5 % would read as an error.
+        among = ", weighted" if abs(self.rate - self.count / self.total) > _UNEQUAL else ","
+        return (
+            f"{self.count:,} of {self.total:,}{among} {100 * self.rate:.2f} % "
+            f"(95 %: {100 * self.low:.2f} to {100 * self.high:.2f})"
+        )
+
+
+def wilson(count: int, total: int) -> Rate:
+    """The rate with Wilson's 95 % score interval (E. B. Wilson, JASA 22, 1927), which holds for rare candidates too."""
+    if total == 0:
+        return Rate(0, 0, float("nan"), float("nan"), float("nan"))
+    return Rate(count, total, count / total, *wilson_bounds(count / total, total))
+
+
+def weighted(hits: NDArray[np.bool_], weights: NDArray[np.float64]) -> Rate:
+    """The rate of `hits` [n] among rows of inverse-probability `weights` [n], as Hajek's ratio of weighted sums.
+
+    `count` and `total` are of the rows themselves; see `WeightedCount.rate`. Equal weights give `wilson`.
+    """
+    return WeightedCount().plus(hits, weights).rate()
+
+
+@dataclass(frozen=True, slots=True)
+class _Stratum:
+    """The sums that the rate of some rows is made of."""
+
+    count: int = 0
+    total: int = 0
+    mass: float = 0.0
+    squares: float = 0.0
+    hit_mass: float = 0.0
+
+    def plus(self, hits: NDArray[np.bool_], weights: NDArray[np.float64]) -> _Stratum:
+        return _Stratum(
+            self.count + int(hits.sum()),
+            self.total + len(hits),
+            self.mass + float(weights.sum()),
+            self.squares + float((weights**2).sum()),
+            self.hit_mass + float(weights[hits].sum()),
+        )
+
+    def plus_single(self, count: int, total: int) -> _Stratum:
+        """`plus` of rows of weight 1."""
+        return _Stratum(
+            self.count + count, self.total + total, self.mass + total, self.squares + total, self.hit_mass + count
+        )
+
+    def bounds(self) -> tuple[float, float, float]:
+        """The rate, and Wilson's interval with Kish's effective sample size for the number of rows."""
+        # Of all or of none is exact, whatever rounding the sums have.
+        rate = float(self.count == self.total) if self.count in (0, self.total) else self.hit_mass / self.mass
+        return rate, *wilson_bounds(rate, self.mass**2 / self.squares)
+
+
+@dataclass(frozen=True, slots=True)
+class WeightedCount:
+    """The sums that a `weighted` rate is made of; rows can be added.
+
+    Rows that stand for themselves only (weight 1) and those drawn to stand for more are strata of their own.
+    """
+
+    single: _Stratum = _Stratum()
+    drawn: _Stratum = _Stratum()
+
+    def plus(self, hits: NDArray[np.bool_], weights: NDArray[np.float64]) -> WeightedCount:
+        """With rows added: `hits` [n] and their `weights` [n]."""
+        drawn = np.flatnonzero(weights != 1)
+        others = hits[drawn]
+        alone, among = len(hits) - len(drawn), int(np.count_nonzero(hits)) - int(np.count_nonzero(others))
+        return WeightedCount(self.single.plus_single(among, alone), self.drawn.plus(others, weights[drawn]))
+
+    def rate(self, drawn_of: int | None = None) -> Rate:
+        """The rate of what was added. `drawn_of`: how many all drawn rows together stand for, where that is known.
+
+        Each stratum has Wilson's 95 % interval with Kish's effective sample size, ``sum(w)^2 / sum(w^2)`` (L. Kish,
+        Survey Sampling, 1965); that of both is recovered from theirs (MOVER: G. Y. Zou & A. Donner, Statistics in
+        Medicine 27, 2008), so what few drawn rows leave open widens only the side that they leave open.
+        """
+        total = self.single.total + self.drawn.total
+        count = self.single.count + self.drawn.count
+        sizes = [self.single.mass, self.drawn.mass]
+        if drawn_of is not None and self.drawn.mass > 0:
+            sizes[1] = drawn_of
+        if not sum(sizes) > 0:
+            return wilson(0, 0)
+        rate = below = above = 0.0
+        for stratum, size in zip((self.single, self.drawn), sizes, strict=True):
+            if size > 0:
+                share = size / sum(sizes)
+                p, low, high = stratum.bounds()
+                rate += share * p
+                below, above = below + (share * (p - low)) ** 2, above + (share * (high - p)) ** 2
+        if count == total:
+            rate = 1.0
+        return Rate(count, total, rate, max(rate - sqrt(below), 0.0), min(rate + sqrt(above), 1.0))
+
+
+def wilson_bounds(p: float, total: float) -> tuple[float, float]:
+    """Wilson's 95 % interval of a rate `p` found among `total`, which may be an effective number."""
+    scale = 1 + _Z**2 / total
+    centre = (p + _Z**2 / (2 * total)) / scale
+    half = _Z / scale * sqrt(p * (1 - p) / total + _Z**2 / (4 * total**2))
+    # At the ends the bounds are 0 and 1 exactly; rounding must not put them beside the rate.
+    return (0.0 if p == 0 else centre - half, 1.0 if p == 1 else centre + half)
+
+
+Floats = NDArray[np.float64]
+Flags = NDArray[np.bool_]
+
+# The 97.5 % quantile of the normal distribution: two-sided 95 %.
+RESAMPLES = 2000
+FEWEST_RESAMPLES = 200
+# Draws of groups in all: a second or two. Many groups need few resamples, for their mean is close to normal.
+_DRAWS = 200_000_000
+_BLOCK = 4_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """A paired difference, second less first, with its 95 % interval; NaN where there is nothing to tell."""
+
+    difference: float
+    low: float
+    high: float
+
+    @property
+    def clear(self) -> bool:
+        """True when the interval does not hold 0."""
+        return self.low > 0 or self.high < 0
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Rows by event: under `both`, the `first` only, the `second` only, `neither`. Not whole numbers where weighted."""
+
+    both: float
+    first: float
+    second: float
+    neither: float
+
+    @property
+    def total(self) -> float:
+        return self.both + self.first + self.second + self.neither
+
+    @property
+    def shares(self) -> tuple[float, float]:
+        """The shares of the event under first and second; NaN when there are no rows."""
+        total = self.total or float("nan")
+        return (self.both + self.first) / total, (self.both + self.second) / total
+
+
+def cross(first: Flags, second: Flags, weights: Floats | None = None) -> Table:
+    """The table of two events [n]; with weights [n] of the weighted rows, scaled to their effective number.
+
+    The effective number is Kish's, ``sum(w)^2 / sum(w^2)``: with equal weights, n.
+    """
+    w = np.ones(len(first)) if weights is None else weights
+    cells = [float(w[rows].sum()) for rows in (first & second, first & ~second, ~first & second, ~first & ~second)]
+    mass = float((w**2).sum())
+    scale = sum(cells) / mass if mass else 1.0
+    return Table(*(cell * scale for cell in cells))
+
+
+def newcombe(table: Table) -> Interval:
+    """The difference of two paired shares with Newcombe's 95 % interval.
+
+    R. G. Newcombe, Statistics in Medicine 17, 2635 (1998), method 10: Wilson's intervals of both shares, squared and
+    added, with the correlation of the two, corrected for continuity.
+    """
+    n = table.total
+    if not n > 0:
+        return Interval(float("nan"), float("nan"), float("nan"))
+    p1, p2 = table.shares
+    (l1, u1), (l2, u2) = _wilson(p1, n), _wilson(p2, n)
+    phi = _correlation(table)
+    difference = (table.second - table.first) / n
+    below = _added(p2 - l2, u1 - p1, phi)
+    above = _added(u2 - p2, p1 - l1, phi)
+    return Interval(difference, difference - below, difference + above)
+
+
+def _wilson(p: float, n: float) -> tuple[float, float]:
+    """Wilson's score interval of a share of n rows, which need not be a whole number (see `store.rates`)."""
+    scale = 1 + _Z**2 / n
+    half = _Z * sqrt(p * (1 - p) / n + _Z**2 / (4 * n**2))
+    return (p + _Z**2 / (2 * n) - half) / scale, (p + _Z**2 / (2 * n) + half) / scale
+
+
+def _added(one: float, other: float, phi: float) -> float:
+    return sqrt(max(one**2 - 2 * phi * one * other + other**2, 0.0))
+
+
+def _correlation(table: Table) -> float:
+    a, b, c, d = table.both, table.first, table.second, table.neither
+    margins = (a + b) * (c + d) * (a + c) * (b + d)
+    if margins <= 0:
+        return 0.0
+    excess = a * d - b * c
+    if excess > 0:
+        excess = max(excess - table.total / 2, 0.0)
+    return float(excess / sqrt(margins))
+
+
+def mcnemar(first_only: int, second_only: int) -> float:
+    """The exact two-sided p of McNemar's test: as many changes one way as the other (Psychometrika 12, 153, 1947).
+
+    Twice the smaller binomial tail at 1/2, at most 1.
+    """
+    changes = first_only + second_only
+    if changes == 0:
+        return 1.0
+    # Imported here: nothing else of this module needs scipy.
+    from scipy.special import bdtr
+
+    return min(1.0, 2 * float(bdtr(min(first_only, second_only), changes, 0.5)))
+
+
+def bootstrap(
+    differences: Floats, weights: Floats, groups: NDArray[np.int64], resamples: int | None = None, seed: int = 0
+) -> list[Interval]:
+    """Weighted means of `differences` [n, k] with 95 % intervals from resampled groups, one for each column.
+
+    `groups` [n] are the games: positions of one game are drawn together, because they are alike (A. C. Davison,
+    D. V. Hinkley, Bootstrap Methods and their Application, 1997, section 3.8). Percentile intervals of `resamples`
+    draws from `seed` (by default 2,000, fewer where there are more than 100,000 games, at least 200). NaN for fewer
+    than two games.
+    """
+    if not len(differences):
+        return [Interval(float("nan"), float("nan"), float("nan"))] * differences.shape[1]
+    means = (weights @ differences) / weights.sum()
+    standing = weights > 0  # games that stand for nothing would only dilute the draws
+    names, place = np.unique(groups[standing], return_inverse=True)
+    differences, weights = differences[standing], weights[standing]
+    count = len(names)
+    if count < 2:
+        return [Interval(float(mean), float("nan"), float("nan")) for mean in means]
+    sums: Floats = np.stack([np.bincount(place, weights * column, count) for column in differences.T], 1).astype(float)
+    mass: Floats = np.bincount(place, weights, count).astype(float)
+    drawn = _resampled(sums, mass, resamples or int(np.clip(_DRAWS // count, FEWEST_RESAMPLES, RESAMPLES)), seed)
+    low, high = np.percentile(drawn, [2.5, 97.5], axis=0)
+    return [Interval(float(m), float(lo), float(hi)) for m, lo, hi in zip(means, low, high, strict=True)]
+
+
+def _resampled(sums: Floats, mass: Floats, resamples: int, seed: int) -> Floats:
+    """[resamples, k] weighted means over games drawn with replacement."""
+    rng, count = np.random.default_rng(seed), len(mass)
+    block, parts = max(1, _BLOCK // count), []
+    for start in range(0, resamples, block):
+        rows = min(block, resamples - start)
+        # One bincount for all rows: row r counts its games from r * count on.
+        picked = rng.integers(0, count, (rows, count)) + np.arange(rows)[:, None] * count
+        times = np.bincount(picked.ravel(), minlength=rows * count).reshape(rows, count)
+        parts.append((times @ sums) / (times @ mass)[:, None])
+    return np.concatenate(parts)

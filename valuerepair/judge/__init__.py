@@ -1,0 +1,1 @@
+"""What is known about candidates: labels, verdicts, weights, families, neighbours, nets compared."""

@@ -1,0 +1,605 @@
+"""The same frozen positions under several nets: who is right where, who repaired what, compared in pairs."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from valuerepair.chess import values
+from valuerepair.errors import ValueRepairError
+from valuerepair.intervals import (
+    Flags,
+    Floats,
+    Interval,
+    Rate,
+    Table,
+    bootstrap,
+    cross,
+    mcnemar,
+    newcombe,
+    weighted,
+    wilson,
+)
+from valuerepair.judge.compared_nets import AskedNet, AskedOracle, words_for
+from valuerepair.judge.labelled import KINDS, NAMES, complete, labels_of, missing_priors, names, net_id_of
+from valuerepair.store.connect import store_errors
+from valuerepair.store.queries import QFrom, check_threshold
+from valuerepair.store.store import Store
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from valuerepair.store.queries import QFrom
+    from valuerepair.store.store import Store
+
+_Labelled: TypeAlias = tuple[dict[int, frozenset[str]], bool]
+
+# By code: whether the first and the second net are wrong, 2 * first + second.
+CATEGORIES = ("right both", "newly wrong", "repaired", "still wrong")
+
+
+@dataclass(frozen=True)
+class Scores:
+    """The positions compared, by id: their numbers, games and weights [n], and the disagreement of each net [k, n]."""
+
+    position_id: NDArray[np.int64]
+    game_id: NDArray[np.int64]
+    weight: Floats
+    disagreement: Floats
+
+    @property
+    def weighted(self) -> bool:
+        """Whether the rows stand for unequal shares of what was sampled (screening)."""
+        return bool(np.ptp(self.weight) > 0)
+
+
+@dataclass(frozen=True, slots=True)
+class NetRate:
+    """A net on all positions compared: its candidates and its mean |disagreement|."""
+
+    name: str
+    sha256: str
+    candidates: Rate
+    mean_abs: float
+
+
+@dataclass(frozen=True, slots=True)
+class Selected:
+    """The candidates of one net alone: how many, how many of them the other net is right on, both nets' means there.
+
+    The other net looks better than it is: see `Comparison`.
+    """
+
+    count: int
+    other_right: Rate
+    mean_own: float
+    mean_other: float
+
+
+@dataclass(frozen=True, slots=True)
+class AtOtherAlpha:
+    """The shares of candidates of both nets at the second one's own alpha, and their difference."""
+
+    alpha: float
+    origin: str
+    shares: tuple[float, float]
+    difference: Interval
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A second net against the first, on all positions; differences are second less first.
+
+    `counts` are positions by `CATEGORIES`. `share` is the difference of the shares of candidates with Newcombe's paired
+    interval, which takes positions for independent; `share_by_games` has the interval of resampled games. `p` is
+    McNemar's exact one, None where rows have unequal weights. `mean_abs` is the difference of the mean |disagreement|,
+    over resampled games. `of_first` and `of_second` are the candidates of one net alone; the second repaired something
+    only if the first is right on fewer of the second's than the other way round. `newly` are the second's candidates
+    among the positions that are not the first's. `policies`: both nets' priors are in the store, and so `labels` has
+    what needs them.
+    """
+
+    first: str
+    second: str
+    counts: dict[str, int]
+    share: Interval
+    share_by_games: Interval
+    p: float | None
+    mean_abs: Interval
+    of_first: Selected
+    of_second: Selected
+    newly: Rate
+    at_own_alpha: AtOtherAlpha | None
+    policies: bool
+    labels: list[LabelChange] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Remeasured:
+    """Nets on the same positions. `left_out` has, by net, the positions without a value of it; these count for none."""
+
+    oracle: str
+    alpha: values.Alpha
+    alpha_of: str
+    q_from: str
+    threshold: float
+    positions: int
+    games: int
+    effective: float
+    without_q: int
+    left_out: dict[str, int]
+    nets: list[NetRate]
+    comparisons: list[Comparison]
+    scores: Scores
+
+    def as_dict(self) -> dict[str, Any]:
+        """All but the positions themselves, JSON-able; NaN is None."""
+        plain = {name: value for name, value in vars(self).items() if name not in ("scores", "comparisons", "nets")}
+        plain["alpha"] = asdict(self.alpha)
+        plain["nets"] = [asdict(net) for net in self.nets]
+        plain["comparisons"] = [asdict(comparison) for comparison in self.comparisons]
+        return {str(name): _without_nan(value) for name, value in plain.items()}
+
+
+def _without_nan(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _without_nan(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_without_nan(each) for each in value]
+    return None if isinstance(value, float) and math.isnan(value) else value
+
+
+@dataclass(frozen=True, slots=True)
+class RemeasureOptions:
+    """`alpha` None: the first net's own, for all nets. Raises UsageError for a threshold outside (0, 2]."""
+
+    threshold: float = 0.55
+    alpha: float | None = None
+    q_from: QFrom = "cp"
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        check_threshold(self.threshold)
+
+
+# -- comparing --------------------------------------------------------------------------------------------------------
+
+
+def compare(store: Store, nets: Sequence[AskedNet], oracle: AskedOracle, options: RemeasureOptions) -> Remeasured:
+    """Compares `nets` with the first of them on the positions that all have a value of.
+
+    Raises ValueRepairError when there is none.
+    """
+    names = unique_names(nets)
+    missing = next((name for name, net in zip(names, nets, strict=True) if not net.id), None)
+    if missing is not None:
+        raise ValueRepairError(f"{missing} has no values in {store.path} yet; nothing to compare")
+    words = [words_for(store, net, oracle) for net in nets]
+    alpha = store.alpha(nets[0].id, oracle.id, options.alpha)
+    scores, without_q = _read(store, words, oracle, alpha.value, options.q_from)
+    if not scores.weight.any():
+        raise ValueRepairError(_nothing_common(store, names, oracle, without_q, options.q_from))
+    wrong = np.abs(scores.disagreement) >= options.threshold
+    labels = [candidate_labels(store, each, oracle, options.threshold, alpha.value, options.q_from) for each in words]
+    comparisons = []
+    for i in range(1, len(nets)):
+        own = None
+        if options.alpha is None and options.q_from == "cp":
+            own = _at_own_alpha(store, nets[i], (words[0], words[i]), oracle, alpha, options)
+        comparisons.append(_compare(scores, wrong, i, names, own, (labels[0], labels[i]), options))
+    return Remeasured(
+        oracle=oracle.label,
+        alpha=alpha,
+        alpha_of=names[0],
+        q_from=options.q_from,
+        threshold=options.threshold,
+        positions=len(scores.position_id),
+        games=len(np.unique(scores.game_id)),
+        effective=float(scores.weight.sum() ** 2 / (scores.weight**2).sum()),
+        without_q=without_q,
+        left_out={name: net.missing for name, net in zip(names, nets, strict=True) if net.missing},
+        nets=[_net_rate(name, net, scores, i, wrong[i]) for i, (name, net) in enumerate(zip(names, nets, strict=True))],
+        comparisons=comparisons,
+        scores=scores,
+    )
+
+
+def unique_names(nets: Sequence[AskedNet]) -> list[str]:
+    """The nets' names; where two different nets have the same, with the beginning of the hash, or the history fill."""
+    names = [net.name for net in nets]
+    for detail in ("key", "history_fill"):
+        clashing = {n for n in names if len({nets[i].id for i, name in enumerate(names) if name == n}) > 1}
+        names = [
+            f"{name} ({getattr(net, detail)[:10]})" if name in clashing else name
+            for name, net in zip(names, nets, strict=True)
+        ]
+    return names
+
+
+def _read(store: Store, words: Sequence[str], oracle: AskedOracle, alpha: float, q_from: QFrom) -> tuple[Scores, int]:
+    """The positions that all nets have a value of and the oracle a Q, and how many are without such a Q."""
+    import pandas as pd
+
+    joined: pd.DataFrame | None = None
+    for i, each in enumerate(words):
+        frame = store.frame(each, oracle.digest, alpha, q_from, text=False).set_index("position_id")
+        own = pd.DataFrame({i: frame["disagreement"]})
+        joined = own.assign(game_id=frame["game_id"]) if joined is None else joined.join(own, how="inner")
+    assert joined is not None
+    usable = joined[joined[0].notna()]
+    scores = Scores(
+        usable.index.to_numpy(np.int64),
+        usable["game_id"].to_numpy(np.int64),
+        selection_weights(store, oracle.id, usable.index.to_numpy(np.int64)),
+        usable[list(range(len(words)))].to_numpy(np.float64).T,
+    )
+    return scores, len(joined) - len(usable)
+
+
+def _nothing_common(store: Store, names: Sequence[str], oracle: AskedOracle, without_q: int, q_from: QFrom) -> str:
+    if without_q:
+        other = "wdl" if q_from == "cp" else "cp"
+        return f"none of the {without_q:,} positions has a deep score from {q_from}; try --q-from {other}"
+    return (
+        f"no position in {store.path} scored by {oracle.label} has a value of each of {', '.join(names)}; "
+        "give the nets' files, so that what is missing can be computed"
+    )
+
+
+def _net_rate(name: str, net: AskedNet, scores: Scores, i: int, wrong: Flags) -> NetRate:
+    mean = float(np.average(np.abs(scores.disagreement[i]), weights=scores.weight))
+    return NetRate(name, net.key, _rate(wrong, scores.weight), mean)
+
+
+def _rate(hits: Flags, weights: Floats) -> Rate:
+    return weighted(hits, weights) if len(hits) else wilson(0, 0)
+
+
+def _compare(
+    scores: Scores,
+    wrong: Flags,
+    i: int,
+    names: Sequence[str],
+    own: AtOtherAlpha | None,
+    labels: tuple[_Labelled, _Labelled],
+    options: RemeasureOptions,
+) -> Comparison:
+    """The comparison of net i with net 0."""
+    import pandas as pd
+
+    first, second, weight = wrong[0], wrong[i], scores.weight
+    size = np.abs(scores.disagreement)
+    counts = np.bincount(2 * first + second, minlength=4).tolist()
+    moved = np.stack([size[i] - size[0], second.astype(np.float64) - first], 1)
+    mean_abs, by_games = bootstrap(moved, weight, scores.game_id, seed=options.seed)
+    weights = pd.Series(weight, scores.position_id)
+    policies = all(known for _, known in labels)
+    named = [found if policies else without_policy(found) for found, _ in labels]
+    compared = [{number: each for number, each in found.items() if number in weights.index} for found in named]
+    return Comparison(
+        first=names[0],
+        second=names[i],
+        counts=dict(zip(CATEGORIES, counts, strict=True)),
+        share=newcombe(cross(first, second, weight)),
+        share_by_games=by_games,
+        p=None if scores.weighted else mcnemar(counts[2], counts[1]),
+        mean_abs=mean_abs,
+        of_first=_select(first, second, size[0], size[i], weight),
+        of_second=_select(second, first, size[i], size[0], weight),
+        newly=_rate(second[~first], weight[~first]),
+        at_own_alpha=own,
+        policies=policies,
+        labels=label_changes(compared[0], compared[1], weights),
+    )
+
+
+def _select(own: Flags, other: Flags, size: Floats, size_other: Floats, weight: Floats) -> Selected:
+    rows, mass = own, weight[own]
+    means = [float(np.average(each[rows], weights=mass)) if len(mass) else float("nan") for each in (size, size_other)]
+    return Selected(int(own.sum()), _rate(~other[rows], mass), *means)
+
+
+def _at_own_alpha(
+    store: Store,
+    net: AskedNet,
+    words: tuple[str, str],
+    oracle: AskedOracle,
+    used: values.Alpha,
+    options: RemeasureOptions,
+) -> AtOtherAlpha | None:
+    """The shares at the net's own alpha; None where that is the one in use."""
+    own = store.alpha(net.id, oracle.id)
+    if math.isclose(own.value, used.value, rel_tol=0.001):
+        return None
+    scores, _ = _read(store, words, oracle, own.value, options.q_from)
+    first, second = np.abs(scores.disagreement) >= options.threshold
+    table = cross(first, second, scores.weight)
+    return AtOtherAlpha(own.value, own.origin, table.shares, newcombe(table))
+
+
+# What any net's ladder cut and did not audit, and something else had searched, stands for nothing (see `Store.frame`).
+_QUERY = """
+    SELECT position_id, max(cut_at IS NULL), max(searched), max(probability) FROM screened
+    WHERE oracle_id = ? GROUP BY position_id
+"""
+
+
+def selection_weights(store: Store, oracle_id: int, position_ids: NDArray[np.int64]) -> NDArray[np.float64]:
+    """[n] how many positions each stands for that was searched in full by this oracle: 1 without screening.
+
+    Where a ladder would have cut it, the inverse probability of its search, scaled so that all such together stand for
+    all that ladders cut or would have cut, as in `Store.frame`: with one net's ladder the weights are the same.
+
+    A ladder chooses by one net's signals, and the positions are a sample chosen so for every other net too: its own
+    weights in `Store.frame`, of a net that screened nothing, would all be 1. Where ladders of several nets met a
+    position, one that did not cut it is enough; else the largest of their probabilities counts, for audits are drawn
+    by seed and position, so that with one seed the smaller draw is part of the larger.
+    """
+    with store_errors(store.path):
+        rows = store.connection.execute(_QUERY, (oracle_id,)).fetchall()
+    cut = [(position, 1.0 / p if searched else 0.0) for position, whole, searched, p in rows if not whole]
+    standing = sum(inverse for _, inverse in cut) or 1.0  # where none was searched, none stands for any
+    weight = {position: len(cut) / standing * inverse for position, inverse in cut}
+    return np.array([weight.get(position, 1.0) for position in position_ids.tolist()], np.float64)
+
+
+Labels = Mapping[int, frozenset[str]]
+# Labels that need a net's policy.
+OF_POLICY = frozenset({"value-blind", "partly-blind", "policy-blind"})
+
+
+@dataclass(frozen=True, slots=True)
+class LabelChange:
+    """A label under two nets.
+
+    `label` is one of `labelled.NAMES` or of `labelled.KINDS` (``family:French Defense``). `first` and `second` count
+    the candidates of each net with it, `both` those of both, `repaired` those of the first alone, `newly` those of the
+    second alone. `change` is the paired difference of the shares of all positions (Newcombe), `p` McNemar's, None
+    where rows have unequal weights.
+    """
+
+    label: str
+    first: int
+    second: int
+    both: int
+    repaired: int
+    newly: int
+    change: Interval
+    p: float | None
+
+
+def label_changes(first: Labels, second: Labels, weights: pd.Series[float]) -> list[LabelChange]:
+    """The changes of every label: those of `labelled.NAMES` in their order, then the others, the most frequent first.
+
+    `first` and `second` have the labels of each net's candidates by position_id, `weights` the weight of every position
+    compared.
+    """
+    counts = Counter(name for side in (first, second) for labels in side.values() for name in labels)
+    rank = {name: i for i, name in enumerate(NAMES)}
+    names = sorted(counts, key=lambda name: (rank.get(name, len(rank)), -counts[name], name))
+    ids = [_ids_of(side) for side in (first, second)]
+    mass = weights.to_numpy(np.float64)
+    total, equal = float(mass.sum()), bool(np.ptp(mass) == 0)
+    scale = total / float((mass**2).sum())  # to the effective number of rows, see `paired.cross`
+    changes = []
+    for name in names:
+        one, other = (side.get(name, set()) for side in ids)
+        parts = one & other, one - other, other - one
+        cells = [float(weights.loc[list(part)].sum()) for part in parts]
+        table = Table(*(cell * scale for cell in (*cells, max(total - sum(cells), 0.0))))
+        both, repaired, newly = (len(part) for part in parts)
+        p = mcnemar(repaired, newly) if equal else None
+        changes.append(LabelChange(name, len(one), len(other), both, repaired, newly, newcombe(table), p))
+    return changes
+
+
+def _ids_of(side: Labels) -> dict[str, set[int]]:
+    found: dict[str, set[int]] = {}
+    for number, labels in side.items():
+        for name in labels:
+            found.setdefault(name, set()).add(number)
+    return found
+
+
+def candidate_labels(
+    store: Store, words: str, oracle: AskedOracle, threshold: float, alpha: float, q_from: QFrom
+) -> tuple[dict[int, frozenset[str]], bool]:
+    """The labels (`labelled.names`) of a net's candidates by position_id, and whether its policy is known for all."""
+    frame = store.candidates(threshold, words, oracle.digest, alpha, q_from)
+    labels = labels_of(store, frame)
+    numbers = frame["position_id"].tolist()
+    known = not missing_priors(store, net_id_of(store, frame), oracle.id, numbers)
+    return dict(zip(numbers, names(labels), strict=True)), known
+
+
+def without_policy(labels: dict[int, frozenset[str]]) -> dict[int, frozenset[str]]:
+    """The labels less those that need a policy."""
+    return {number: each - OF_POLICY for number, each in labels.items()}
+
+
+def complete_policies(
+    db: str,
+    nets: Sequence[AskedNet],
+    oracle: AskedOracle,
+    threshold: float,
+    alpha: float | None,
+    q_from: QFrom,
+    *,
+    quiet: bool = False,
+    say: Callable[[str], None] = lambda line: None,
+    **net_options: Any,
+) -> None:
+    """Computes the priors of each net's candidates that the store lacks, where the net's file is known.
+
+    The store is opened for writing only if something is missing. A policy that cannot be had is said, and costs no
+    more than its labels. `alpha` and `q_from` are as in a comparison: None is the first net's.
+    """
+    number = None
+    for net in {net.id: net for net in nets if net.id}.values():
+        with Store.open(db) as store:
+            if number is None:
+                number = store.alpha(nets[0].id, oracle.id, alpha).value
+            frame = store.candidates(threshold, words_for(store, net, oracle), oracle.digest, number, q_from)
+            missing = missing_priors(store, net_id_of(store, frame), oracle.id, frame["position_id"].tolist())
+        if not missing:
+            continue
+        try:
+            with Store.open(db, write=True) as store:
+                complete(store, frame, net.path or None, quiet=quiet, say=say, **net_options)
+        except ValueRepairError as error:
+            say(f"the policy of {net.name} stays unknown, and with it the labels that need it: {error}")
+
+
+_COLUMNS = ("position_id", "fen", "side", "phase", "source", "game", "ply", "deep_q", "deep_best", "pv")
+
+
+def wrong_positions(store: Store, nets: Sequence[AskedNet], oracle: AskedOracle, found: Remeasured) -> pd.DataFrame:
+    """One row for each position that any net is wrong on, by id; values from the side to move.
+
+    Beside what the store says of the position: ``weight``, and for each net, numbered as asked from 1, ``net_N`` (its
+    name) and ``disagreement_N``; from the second on ``category_N``, against the first.
+    """
+    import pandas as pd
+
+    frames = [
+        store.candidates(found.threshold, words_for(store, net, oracle), oracle.digest, found.alpha.value, _q(found))
+        for net in nets
+    ]
+    known = pd.concat([frame[list(_COLUMNS)] for frame in frames])
+    known = known.drop_duplicates("position_id").set_index("position_id")
+    scores = found.scores
+    wrong = np.abs(scores.disagreement) >= found.threshold
+    rows = np.flatnonzero(wrong.any(0))
+    table = known.loc[scores.position_id[rows]].reset_index().assign(weight=scores.weight[rows])
+    names = np.array(CATEGORIES, object)
+    for i, net in enumerate(found.nets):
+        table[f"net_{i + 1}"] = net.name
+        table[f"disagreement_{i + 1}"] = scores.disagreement[i, rows]
+        if i:
+            table[f"category_{i + 1}"] = names[2 * wrong[0, rows] + wrong[i, rows]]
+    result: pd.DataFrame = table
+    return result
+
+
+def _q(found: Remeasured) -> Literal["cp", "wdl"]:
+    return "wdl" if found.q_from == "wdl" else "cp"
+
+
+# Labels with fewer candidates of both nets together say nothing on a terminal; JSON has them all.
+FEWEST_SHOWN = 3
+MOST_FAMILIES = 5
+_FAMILIES = ("family", "pieces")
+
+
+def comparison_lines(found: Remeasured) -> list[str]:
+    """The nets on all positions, then each comparison: on all positions first, then on what one net chose."""
+    width = max(len(net.name) for net in found.nets)
+    shown = [
+        f"{found.positions:,} positions of {found.games:,} games, scored by {found.oracle}; deep Q from {_scale(found)}"
+    ]
+    shown += [f"  {name}: {count:,} scored positions have no value of it; left out" for name, count in _left_out(found)]
+    if found.without_q:
+        shown.append(f"  {found.without_q:,} positions without a deep Q of the kind asked for are left out")
+    if found.effective < found.positions * 0.999:
+        shown.append(f"  screened: rows weighted by inverse probability, worth {found.effective:,.0f} equal ones")
+    shown += ["", f"{'':{width}}  mean |disagreement|  candidates at {found.threshold:g}"]
+    shown += [f"{net.name:{width}}  {net.mean_abs:>19.4f}  {net.candidates}" for net in found.nets]
+    for comparison in found.comparisons:
+        shown += ["", *_comparison(comparison)]
+    return shown
+
+
+def _scale(found: Remeasured) -> str:
+    alpha = found.alpha
+    if found.q_from == "wdl" or alpha.origin == values.OWN_Q:
+        return alpha.source(found.q_from)
+    whose = "" if alpha.origin == "given" else f", that of {found.alpha_of}"
+    return f"alpha {alpha.value:.1f} for all nets ({alpha.origin}{whose})"
+
+
+def _left_out(found: Remeasured) -> list[tuple[str, int]]:
+    return list(found.left_out.items())
+
+
+def _comparison(pair: Comparison) -> Iterator[str]:
+    counts = pair.counts
+    p = "" if pair.p is None else f"; McNemar p {_p(pair.p)}"
+    yield f"A = {pair.first}, B = {pair.second}"
+    yield "all positions (judge by these; B - A, with 95 % intervals; below 0 is a repair)"
+    yield f"  candidates             {_points(pair.share)}{p}"
+    yield f"    games resampled      {_points(pair.share_by_games)}"
+    yield f"  mean |disagreement|    {_plain(pair.mean_abs)}"
+    yield (
+        f"  repaired (only A wrong) {counts['repaired']:,}, newly wrong (only B) {counts['newly wrong']:,}, "
+        f"still wrong {counts['still wrong']:,}, right both {counts['right both']:,}"
+    )
+    yield "chosen by one net (any other net looks better there: regression to the mean; compare the two shares)"
+    yield f"  of A's {pair.of_first.count:,} candidates B is right on {_selected_words(pair.of_first)}"
+    yield f"  of B's {pair.of_second.count:,} candidates A is right on {_selected_words(pair.of_second)}"
+    yield f"  of the positions that are not A's candidates B is newly wrong on {pair.newly}"
+    if pair.at_own_alpha is not None:
+        other = pair.at_own_alpha
+        yield f"alpha was fitted for A; at B's own, {other.alpha:.1f} ({other.origin}):"
+        yield (
+            f"  candidates A {100 * other.shares[0]:.2f} %, B {100 * other.shares[1]:.2f} %, "
+            f"B - A {_points(other.difference)}"
+        )
+        if other.difference.difference * pair.share.difference < 0:
+            yield "  the sign turns with alpha: neither net is shown to have fewer candidates"
+    shown = shown_labels(pair.labels)
+    if shown:
+        yield from _labels(shown)
+        if not pair.policies:
+            yield "  value- and policy-blindness are left out: the policy of both nets is needed (vr label --net FILE)"
+
+
+def _selected_words(chosen: Selected) -> str:
+    if not chosen.count:
+        return "none"
+    return f"{chosen.other_right}; mean |disagreement| {chosen.mean_own:.3f} -> {chosen.mean_other:.3f}"
+
+
+def shown_labels(labels: list[LabelChange]) -> list[LabelChange]:
+    """The labels with enough candidates; of families the most frequent. ECO codes and exact material are too fine."""
+    rows: list[LabelChange] = []
+    taken: dict[str, list[LabelChange]] = {kind: [] for kind in _FAMILIES}
+    for change in labels:
+        if change.first + change.second - change.both < FEWEST_SHOWN:
+            continue
+        kind = change.label.partition(":")[0]
+        if kind in taken:
+            taken[kind].append(change)
+        elif kind not in KINDS:
+            rows.append(change)
+    return rows + [change for kind in _FAMILIES for change in taken[kind][:MOST_FAMILIES]]
+
+
+def _labels(rows: list[LabelChange]) -> Iterator[str]:
+    width = max(20, *(len(row.label) for row in rows))
+    yield "by label of the error, counted over all positions (many rows: some differ by chance)"
+    yield f"  {'':{width}} {'A wrong':>8} {'repaired':>8} {'still':>6} {'newly':>6} {'B wrong':>8}  B - A"
+    for row in rows:
+        yield (
+            f"  {row.label:{width}} {row.first:>8,} {row.repaired:>8,} {row.both:>6,} {row.newly:>6,} {row.second:>8,}"
+            f"  {_points(row.change)}"
+        )
+
+
+def _points(interval: Interval) -> str:
+    """A difference of shares in percentage points."""
+    low, high = 100 * interval.low, 100 * interval.high
+    return f"{100 * interval.difference:+.2f} points ({low:+.2f} to {high:+.2f})"
+
+
+def _plain(interval: Interval) -> str:
+    return f"{interval.difference:+.4f} ({interval.low:+.4f} to {interval.high:+.4f}, games resampled)"
+
+
+def _p(p: float) -> str:
+    return f"{p:.3f}" if p >= 0.001 else f"{p:.1e}"

@@ -1,0 +1,274 @@
+"""Which nets a comparison means, and their values of the positions that an oracle has scored.
+
+A net is meant by a file, by a name that the store or the registry of nets knows, or by its SHA-256. A file is known by
+its content, never by its name: a net before and after training is often called the same.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import platform
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from valuerepair import __version__
+from valuerepair.chess.origins import Origin
+from valuerepair.chess.positions import PositionBatch
+from valuerepair.chess.progress import Progress
+from valuerepair.errors import UsageError, ValueRepairError
+from valuerepair.nets.planes import FILLS, HistoryFill
+from valuerepair.nets.registry import KNOWN_NETS, locate
+from valuerepair.nets.weights import read_net_file
+from valuerepair.store.connect import store_errors
+from valuerepair.store.rows import FULL, RunRecord, json_text, unsigned
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+    from valuerepair.nets.net import NetIdentity, NetValues
+    from valuerepair.store.store import Store
+
+BATCH_ROWS = 1024
+_SCORED = "FROM deep_values v LEFT JOIN net_values n ON n.net_id = :net AND n.position_id = v.position_id"
+_MISSING = f"{_SCORED} JOIN positions p ON p.id = v.position_id WHERE v.oracle_id = :oracle AND v.stage = '{FULL}'"
+
+
+class Evaluator(Protocol):
+    """A net; `valuerepair.nets.Net` is one."""
+
+    @property
+    def identity(self) -> NetIdentity: ...
+    @property
+    def provider(self) -> str: ...
+    @property
+    def history_fill(self) -> str: ...
+    def evaluate(self, batch: PositionBatch) -> NetValues: ...
+
+
+@dataclass(frozen=True, slots=True)
+class AskedNet:
+    """A net of a comparison.
+
+    `id` is its number in the store, 0 for one that is not there yet; `key` what the store knows its values by, its
+    SHA-256 and the variant. `path` is the file to compute values with, empty where there is none. `missing` positions
+    that the oracle has scored have no value of it.
+    """
+
+    id: int
+    name: str
+    key: str
+    history_fill: str
+    path: str
+    missing: int
+
+
+@dataclass(frozen=True, slots=True)
+class AskedOracle:
+    """The oracle of a comparison: its number in the store, label, digest, and the positions it has scored in full."""
+
+    id: int
+    label: str
+    digest: str
+    scored: int
+
+
+def find_oracle(store: Store, words: str | None, nets: Sequence[str]) -> AskedOracle:
+    """The oracle that `words` mean; None: the one that has scored most positions of the first of `nets`, else of any.
+
+    Raises ValueRepairError for an empty store and for words that fit no oracle.
+    """
+    number = store.pick(None, words)[1]
+    if words is None and nets:
+        with contextlib.suppress(ValueRepairError):
+            number = store.pick(nets[0])[1]
+    row = store.oracles().set_index("id").loc[number]
+    return AskedOracle(number, str(row["label"]), str(row["digest"]), int(row["scored"]))
+
+
+def find_nets(
+    store: Store, words: Sequence[str], oracle: AskedOracle, say: Callable[[str], None] = lambda line: None
+) -> list[AskedNet]:
+    """The nets that `words` mean, in order. A net that is not in the store gets the history fill of the first that is.
+
+    Raises UsageError for fewer than two and for words that mean no net; ValueRepairError for a file that is none.
+    """
+    if len(words) < 2:
+        raise UsageError(f"give at least two nets to compare: --net A --net B ({len(words)} given)")
+    found = [_find(store, each, oracle, say) for each in words]
+    fill = next((net.history_fill for net in found if net.id), "fen_only")
+    if fill == "recorded":  # not a net's own filling: of values that came with their positions
+        fill = "fen_only"
+    return [net if net.id else AskedNet(0, net.name, net.key, fill, net.path, oracle.scored) for net in found]
+
+
+def _find(store: Store, words: str, oracle: AskedOracle, say: Callable[[str], None]) -> AskedNet:
+    path = os.path.expanduser(words)
+    if os.path.exists(path):
+        return _of_file(store, path, oracle)
+    try:
+        number = store.pick(words, oracle.digest)[0]
+    except ValueRepairError:
+        if words in KNOWN_NETS:
+            return _of_file(store, str(locate(words, say)), oracle)
+        names = ", ".join(dict.fromkeys(store.nets()["name"]))
+        raise UsageError(
+            f"--net {words}: no net file, no net known by name ({', '.join(KNOWN_NETS)}), and none with values in "
+            f"{store.path} for {oracle.label}; it has {names}"
+        ) from None
+    row = store.nets().set_index("id").loc[number]
+    key = str(row["sha256"])
+    known = next((net for net in KNOWN_NETS.values() if net.sha256 == key), None)
+    missing = _missing(store, number, oracle.id)
+    path = str(locate(known.name, say)) if known is not None and missing else ""
+    return AskedNet(number, str(row["name"]), key, str(row["history_fill"]), path, missing)
+
+
+def _of_file(store: Store, path: str, oracle: AskedOracle) -> AskedNet:
+    """The net of a file; of those of the same file in the store, the one that has evaluated most."""
+    file = read_net_file(path)
+    nets = store.nets()
+    rows = nets[nets["sha256"] == file.sha256].sort_values("evaluated", ascending=False)
+    if not len(rows):
+        return AskedNet(0, file.name, file.sha256, "", path, oracle.scored)
+    row = rows.iloc[0]
+    number = int(row["id"])
+    fill = str(row["history_fill"])
+    return AskedNet(number, str(row["name"]), file.sha256, fill, path, _missing(store, number, oracle.id))
+
+
+def _missing(store: Store, net_id: int, oracle_id: int) -> int:
+    with store_errors(store.path):
+        query = f"SELECT count(*) {_MISSING} AND n.position_id IS NULL"
+        return int(store.connection.execute(query, {"net": net_id, "oracle": oracle_id}).fetchone()[0])
+
+
+def words_for(store: Store, net: AskedNet, oracle: AskedOracle) -> str:
+    """The words by which the store's own questions mean exactly this net.
+
+    Raises ValueRepairError when it has no value of any scored position, or when another set of values of the same net,
+    with another history fill, hides it.
+    """
+    for words in (net.key, net.name):
+        if store.pick(words, oracle.digest)[0] == net.id:
+            return words
+    raise ValueRepairError(
+        f"{store.path} has values of {net.name} with several history fills, and more of another than of "
+        f"{net.history_fill}; keep them in separate stores"
+    )
+
+
+# -- values that are missing ------------------------------------------------------------------------------------------
+
+
+def measure_missing(
+    db: str,
+    nets: Sequence[AskedNet],
+    oracle: AskedOracle,
+    *,
+    command: str = "",
+    quiet: bool = False,
+    say: Callable[[str], None] = lambda line: None,
+    **net_options: Any,
+) -> int:
+    """Computes what is missing of those nets that there is a file of, one net after the other; says how many values.
+
+    The store is opened for writing only if something is missing. `net_options` are those of `nets.open_net`.
+    """
+    from valuerepair.nets.net import open_net
+    from valuerepair.store.store import Store
+
+    done, usual = 0, _usual(db, oracle)
+    wanted = {(net.key, net.history_fill): net for net in nets if net.missing and net.path}
+    for net in wanted.values():
+        with (
+            Store.open(db, write=True) as store,
+            open_net(net.path, history_fill=_fill(net), say=say, **net_options) as opened,
+            Progress(f"{net.name}: net values", net.missing, "positions", quiet=quiet) as progress,
+        ):
+            say(f"{net.missing:,} positions without a value of {net.name}: computing on {opened.where}")
+            done += measure(store, opened, oracle, progress, command)
+    if done and (now := _usual(db, oracle)) != usual:
+        say(f"from now on commands without --net take {now} in {db}, not {usual}: it has as many values")
+    return done
+
+
+def _usual(db: str, oracle: AskedOracle) -> str:
+    """The net that commands take which are not told any."""
+    from valuerepair.store.store import Store
+
+    with Store.open(db) as store:
+        return str(store.nets().set_index("id").at[store.pick(None, oracle.digest)[0], "name"])
+
+
+def _fill(net: AskedNet) -> HistoryFill:
+    return next(fill for fill in FILLS if fill == net.history_fill)
+
+
+def measure(store: Store, net: Evaluator, oracle: AskedOracle, progress: Progress, command: str = "") -> int:
+    """Evaluates by `net` the positions of the oracle that have no value of it, and keeps the values; says how many.
+
+    They go through the net in batches, each committed when it is done: after an interruption the same call goes on.
+    The history is the one the store keeps of each position.
+    """
+    net_id = store.add_net(net.identity, net.history_fill)
+    record = _run_record(net, oracle, command)
+    run = store.begin_run(record)
+    store.commit()
+    done = 0
+    try:
+        for ids, batch in _unmeasured(store, net_id, oracle.id):
+            store.add_net_values(ids, net_id, net.evaluate(batch), run)
+            store.commit()
+            done += len(ids)
+            progress.advance(len(ids))
+    except BaseException:
+        # The error that ended the work is the one to tell, not that its end could not be recorded either.
+        with contextlib.suppress(ValueRepairError):
+            store.end_run(run, "interrupted", {"evaluated": done})
+        raise
+    store.end_run(run, "finished", {"evaluated": done})
+    return done
+
+
+def _run_record(net: Evaluator, oracle: AskedOracle, command: str) -> RunRecord:
+    what = {"net": net.identity.key, "history_fill": net.history_fill, "oracle": oracle.digest}
+    identity = hashlib.sha256(json_text({"command": "remeasure", **what}).encode()).hexdigest()
+    versions = {"valuerepair": __version__, "python": platform.python_version(), "provider": net.provider}
+    return RunRecord(identity, command, what, 0, versions)
+
+
+def _unmeasured(store: Store, net_id: int, oracle_id: int) -> Iterator[tuple[NDArray[np.int64], PositionBatch]]:
+    """Positions of the oracle without a value of the net, by id, `BATCH_ROWS` at a time."""
+    query = (
+        f"SELECT p.id, p.fen, p.start_fen, p.moves, p.ply, p.key, p.history_known {_MISSING} "
+        "AND n.position_id IS NULL AND v.position_id > :after ORDER BY v.position_id LIMIT :rows"
+    )
+    asked = {"net": net_id, "oracle": oracle_id, "after": 0, "rows": BATCH_ROWS}
+    while True:
+        with store_errors(store.path):
+            rows = store.connection.execute(query, asked).fetchall()
+        if not rows:
+            return
+        asked["after"] = rows[-1][0]
+        yield np.array([row[0] for row in rows], np.int64), _batch(rows)
+
+
+def _batch(rows: Sequence[tuple[Any, ...]]) -> PositionBatch:
+    _, fens, starts, moves, plies, keys, known = (list(column) for column in zip(*rows, strict=True))
+    return PositionBatch(
+        fens,
+        starts,
+        np.frombuffer(b"".join(moves), "<u2").astype(np.uint16),
+        np.cumsum([0, *(len(each) // 2 for each in moves)], dtype=np.int64),
+        np.array(plies, np.int32),
+        unsigned(keys),
+        np.array(known, np.bool_),
+        [Origin()] * len(rows),
+    )

@@ -1,0 +1,303 @@
+"""The labels of a store's candidates: its frame, the priors it keeps and the headers of its games put together."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from valuerepair.chess.board import legal_moves, parse_fens
+from valuerepair.chess.positions import PositionBatch, decode_move
+from valuerepair.chess.progress import Progress
+from valuerepair.errors import UsageError, ValueRepairError
+from valuerepair.judge.labels import label_frame
+from valuerepair.nets.devices import device_of, split_key
+from valuerepair.nets.net import Priors
+from valuerepair.nets.registry import KNOWN_NETS, locate
+from valuerepair.nets.winograd import VARIANT
+from valuerepair.store import priors
+from valuerepair.store.connect import store_errors
+from valuerepair.store.priors import Prior, Question, add, batch_of, of, questions
+from valuerepair.store.queries import header
+from valuerepair.store.screening import stored_rungs
+from valuerepair.store.second_looks import net_number
+from valuerepair.store.store import Store
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from valuerepair.nets.net import Net
+    from valuerepair.store.store import Store
+
+# Prefixes of names of which there are many -> the column.
+KINDS = {"family": "opening_family", "eco": "eco", "pieces": "material_family", "material": "material"}
+# What else `names` can say of a row.
+NAMES = (
+    "optimistic",
+    "pessimistic",
+    "value-blind",
+    "partly-blind",
+    "policy-blind",
+    "missed-mate",
+    "missed-mate:mates",
+    "missed-mate:mated",
+    "repetition",
+    "fortress-like",
+    "fortress-like:held",
+    "fortress-like:no-progress",
+    "in-check",
+    "forced",
+    "opening",
+    "middlegame",
+    "endgame",
+)
+
+
+# A fortress shows in how the evaluation of a search grew from its first rung of so many nodes to its end, where that is
+# so many times as many. What shorter ones are worth: docs/methods.md, "Labels".
+RUNG_NODES, RUNG_TIMES = 10_000, 20
+
+
+def net_id_of(store: Store, frame: pd.DataFrame) -> int:
+    """The number in the store of the net that a frame is of."""
+    net = frame.attrs["net"]
+    with store_errors(store.path):
+        return net_number(store.connection, net["sha256"], net["history_fill"])
+
+
+def labels_of(store: Store, frame: pd.DataFrame) -> pd.DataFrame:
+    """`labels.label_frame` of rows of `Store.frame` or `Store.candidates`, with the priors and headers of the store."""
+    known = priors.of(store, net_id_of(store, frame), frame["position_id"].tolist())
+    headers = pd.Series(header(store, frame["game_id"].tolist(), "ECO"), frame.index, dtype=object)
+    return label_frame(frame.assign(eco_header=headers, rung_cp=_rung_cp(store, frame)), known)
+
+
+def _rung_cp(store: Store, frame: pd.DataFrame) -> pd.Series[float]:
+    """The centipawns of each row's search at its first rung of `RUNG_NODES`; NaN without one, and of mates."""
+    _, oracle_id = store.pick(frame.attrs["net"]["sha256"], frame.attrs["oracle"]["digest"])
+    wanted = [str(rung) for rung in stored_rungs(store, oracle_id) if rung >= RUNG_NODES]
+    query = """
+        SELECT v.position_id, v.stage, v.cp FROM json_each(?) p CROSS JOIN json_each(?) s
+        CROSS JOIN deep_values v ON v.oracle_id = ? AND v.stage = s.value AND v.position_id = p.value
+    """
+    first: dict[int, tuple[int, int | None]] = {}
+    ids = frame["position_id"].tolist()
+    with store_errors(store.path):
+        for number, stage, cp in store.connection.execute(query, (json.dumps(ids), json.dumps(wanted), oracle_id)):
+            first[number] = min(first.get(number, (int(stage), cp)), (int(stage), cp), key=itemgetter(0))
+    nothing = (math.inf, None)
+    cps = [
+        np.nan if cp is None or nodes < RUNG_TIMES * rung else cp
+        for nodes, (rung, cp) in zip(frame["nodes"].tolist(), (first.get(i, nothing) for i in ids), strict=True)
+    ]
+    found: pd.Series[float] = pd.Series(cps, frame.index, np.float64)
+    return found
+
+
+def with_labels(store: Store, frame: pd.DataFrame) -> pd.DataFrame:
+    """The frame with its labels as further columns; columns that it has already stay as they are."""
+    labels = labels_of(store, frame)
+    added = labels[[column for column in labels.columns if column not in frame.columns]]
+    joined: pd.DataFrame = pd.concat([frame, added], axis=1)
+    joined.attrs.update(frame.attrs)
+    return joined
+
+
+def names(labels: pd.DataFrame) -> list[frozenset[str]]:
+    """What each row of `labels` is: words of `NAMES`, and of `KINDS` (``family:French Defense``)."""
+    return [frozenset(_names(row)) for row in labels.to_dict("records")]
+
+
+def masks(labels: pd.DataFrame) -> dict[str, NDArray[np.bool_]]:
+    """[n] which rows of `labels` each of `NAMES` is said of: as `names`, but a column at a time."""
+    words = {name: labels[name].to_numpy(object) for name in ("sign", "phase", "blind", "missed_mate", "fortress_like")}
+    found = {name: words["sign"] == name for name in ("optimistic", "pessimistic")}
+    found |= {f"{name}-blind": words["blind"] == name for name in ("value", "partly", "policy")}
+    for column, name, kinds in (
+        ("missed_mate", "missed-mate", ("mates", "mated")),
+        ("fortress_like", "fortress-like", ("held", "no progress")),
+    ):
+        found |= {f"{name}:{kind.replace(' ', '-')}": words[column] == kind for kind in kinds}
+        found[name] = words[column].astype(np.bool_)
+    found |= {name.replace("_", "-"): labels[name].to_numpy(np.bool_) for name in ("repetition", "in_check", "forced")}
+    found |= {name: words["phase"] == name for name in ("opening", "middlegame", "endgame")}
+    return {name: np.asarray(found[name], np.bool_) for name in NAMES}
+
+
+def _names(row: Mapping[Hashable, Any]) -> list[str]:
+    found = [row["sign"], row["phase"]]
+    if row["blind"]:
+        found.append(f"{row['blind']}-blind")
+    for column, name in (("missed_mate", "missed-mate"), ("fortress_like", "fortress-like")):
+        if row[column]:
+            found += [name, f"{name}:{row[column].replace(' ', '-')}"]
+    found += [column.replace("_", "-") for column in ("repetition", "in_check", "forced") if row[column]]
+    found += [f"{name}:{row[column]}" for name, column in KINDS.items() if row[column]]
+    return [name for name in found if name]
+
+
+# The history fill of values that came with their positions: their net is not at hand.
+RECORDED_FILL = "recorded"
+
+
+def complete(
+    store: Store,
+    frame: pd.DataFrame,
+    net_file: str | None = None,
+    *,
+    quiet: bool = False,
+    say: Callable[[str], None] = lambda line: None,
+    **net_options: Any,
+) -> int:
+    """Computes and keeps the priors of a frame's rows that the store lacks; says of how many positions.
+
+    `net_file` is the net's file where the user gave one; a known net is found by its name. `net_options` are those of
+    `nets.open_net`. The net is opened only if something is missing; of values recorded in an archive no net is at
+    hand, which is said. Raises UsageError when the net's file is not known, ValueRepairError when it is another net.
+    """
+    which, net_id = frame.attrs["net"], net_id_of(store, frame)
+    numbers = frame["position_id"].tolist()
+    oracle_id = store.pick(which["sha256"], frame.attrs["oracle"]["digest"])[1]
+    missing = len(missing_priors(store, net_id, oracle_id, numbers))
+    if not missing:
+        return 0
+    if which["history_fill"] == RECORDED_FILL:
+        say(f"the values of {which['name']} are recorded ones: its policy is not known, and so no blindness")
+        return 0
+    with (
+        open_stored(which, net_file, say=say, **net_options) as net,
+        Progress("priors", missing, "positions", quiet=quiet) as progress,
+    ):
+        return add_priors(store, net, net_id, oracle_id, numbers, progress)
+
+
+def open_stored(
+    which: Mapping[str, Any],
+    net_file: str | None = None,
+    *,
+    say: Callable[[str], None] = lambda line: None,
+    **net_options: Any,
+) -> Net:
+    """Opens the net of a frame's attrs, ``{name, sha256, history_fill}``, to compute as it did for the store."""
+    from valuerepair.nets.net import open_net
+
+    key, name = str(which["sha256"]), str(which["name"])
+    sha256, variant = split_key(key)
+    winograd = variant == VARIANT
+    path = _file_of(name, sha256, net_file, say)
+    if (device := device_of(variant)) is not None:  # of another precision, which only some devices have
+        net_options["device"] = device
+    net = open_net(path, history_fill=which["history_fill"], winograd=winograd, say=say, **net_options)
+    if net.identity.key != key:
+        found = net.identity.key
+        net.close()
+        raise ValueRepairError(
+            f"{path} is not the net {name} of the store (its key is {found[:12]}, not {key[:12]}); give the file of "
+            "that one with --net" + (" and compute on the CPU" if winograd else "")
+        )
+    return net
+
+
+def _file_of(name: str, sha256: str, given: str | None, say: Callable[[str], None]) -> str:
+    if given is not None and os.path.exists(os.path.expanduser(given)):
+        return given
+    known = next((net for net in KNOWN_NETS.values() if net.sha256 == sha256), None)
+    if known is None:
+        raise UsageError(
+            f"the store does not know where the net {name} ({sha256[:12]}) lies, and its policy is needed; "
+            "give its file with --net FILE"
+        )
+    return str(locate(known.name, say))
+
+
+BATCH_ROWS = 1024
+
+
+@runtime_checkable
+class PolicyNet(Protocol):
+    """A net with a policy; `valuerepair.nets.Net` is one."""
+
+    def priors(self, batch: PositionBatch) -> Priors: ...
+
+
+def add_priors(
+    store: Store,
+    net: object,
+    net_id: int,
+    oracle_id: int,
+    position_ids: Sequence[int],
+    progress: Progress | None = None,
+) -> int:
+    """Keeps the priors of the net's, the oracle's and the played move of these positions; says of how many it did.
+
+    Positions whose priors are all there are passed over. The others go through the net in batches of `BATCH_ROWS`, each
+    committed when it is done: after an interruption the same call goes on. A `net` that is no `PolicyNet`, such as one
+    whose values an archive holds, adds nothing.
+    """
+    if not isinstance(net, PolicyNet):
+        return 0
+    missing, done = missing_priors(store, net_id, oracle_id, position_ids), 0
+    for start in range(0, len(missing), BATCH_ROWS):
+        asked = missing[start : start + BATCH_ROWS]
+        add(store, net_id, rows_of(asked, net.priors(batch_of(asked))))
+        store.commit()
+        done += len(asked)
+        if progress is not None:
+            progress.advance(len(asked))
+    return done
+
+
+def missing_priors(store: Store, net_id: int, oracle_id: int, position_ids: Sequence[int]) -> list[Question]:
+    """Those of the positions of which a prior is not there yet, with their legal moves of interest.
+
+    Positions without a legal move are never among them.
+    """
+    known = of(store, net_id, position_ids)
+    there: dict[int, set[str]] = {}
+    for number, move in zip(known["position_id"].tolist(), known["move"], strict=True):
+        there.setdefault(number, set()).add(move)
+    firsts = set(known["position_id"][known["rank"] == 1].tolist())
+    return [
+        question
+        for question in _legal(questions(store, oracle_id, position_ids))
+        if question.position_id not in firsts or not _of_interest(question) <= there[question.position_id]
+    ]
+
+
+def rows_of(asked: Sequence[Question], priors: Priors) -> Iterator[Prior]:
+    """The priors to keep: of the first move, and of the moves of interest.
+
+    A move's rank is 1 and the number of moves that the net gives more; of several first moves the one that is listed
+    first is kept, as in the net's values.
+    """
+    moves, offsets, p = priors
+    for i, question in enumerate(asked):
+        mine = slice(offsets[i], offsets[i + 1])
+        names, shares = [decode_move(move) for move in moves[mine].tolist()], p[mine]
+        wanted = _of_interest(question) | {names[int(np.argmax(shares))]}
+        for move in sorted(wanted):
+            share = shares[names.index(move)]
+            yield Prior(question.position_id, move, float(share), 1 + int((shares > share).sum()))
+
+
+def _of_interest(question: Question) -> set[str]:
+    return {move for move in (question.played, question.deep_best) if move is not None}
+
+
+def _legal(asked: Sequence[Question]) -> list[Question]:
+    """The questions of positions with legal moves, without moves that are none: recorded moves are others' words."""
+    moves, offsets = legal_moves(parse_fens([question.position.fen for question in asked]))
+    kept = []
+    for i, question in enumerate(asked):
+        names = {decode_move(move) for move in moves[offsets[i] : offsets[i + 1]].tolist()}
+        if names:
+            played, best = (move if move in names else None for move in (question.played, question.deep_best))
+            kept.append(question._replace(played=played, deep_best=best))
+    return kept

@@ -1,0 +1,311 @@
+"""The labels of candidates: what kind of position it is, and in which way the net errs there."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from valuerepair.chess.board import in_check, keys, legal_moves, parse_fens, white_to_move
+from valuerepair.chess.board import in_check as _in_check
+from valuerepair.chess.rows import Boards
+from valuerepair.judge.material import balances_of, signatures_of
+from valuerepair.judge.openings import family, family_of_signature, first_moves, openings_of, plies
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Floats = NDArray[np.float64]
+Words = NDArray[np.object_]  # a word, or None
+
+# A prior so small that 800 visits of a training game hardly look at the move, and one that is tried among the first.
+POLICY_BLIND = 0.01
+VALUE_BLIND = 0.1
+# A mate is missed where the net expects less than three quarters of the point.
+MATE_MISSED = 0.5
+# Q of a drawn score: a repetition is worth 0 but for some centipawns of dither.
+DRAWN = 0.05
+# A perpetual check: so many checks, with every move of a side. An engine's line often ends before it repeats.
+PERPETUAL_CHECKS = 2
+# A fortress: a piece more, which neither wins nor gets lost in the line; or an advantage that does not grow. The line
+# of a draw is often cut short by the engine's hash table, so the first asks for no more than excludes an exchange.
+FORTRESS_LEAD = 3
+FORTRESS_KEPT = 2
+FORTRESS_DRAWISH = 0.2
+FORTRESS_WINNING = 0.5
+FORTRESS_GROWTH = 0.9
+FORTRESS_KEPT_PLIES = 4
+# Half a count in each of three classes of thousand (Krichevsky and Trofimov), so that no class is impossible.
+_COUNTS, _HALF = 1000.0, 0.5
+
+
+def label_frame(frame: pd.DataFrame, priors: pd.DataFrame | None = None) -> pd.DataFrame:
+    """The labels of the rows of a frame (`Store.frame`, with its texts): one row each, with the frame's index.
+
+    `priors` (`store.priors.of`) are the net's; without them, or where they lack a move, what needs them is missing.
+    Columns that the frame may have besides: `eco_header`, the games' ECO headers; `rung_cp`, the centipawns of the same
+    searches at far fewer nodes. Columns of the result:
+
+    | column                                | type   |                                                            |
+    |---------------------------------------|--------|------------------------------------------------------------|
+    | sign                                  | word   | `sign`                                                     |
+    | blind                                 | word   | `blindness`                                                |
+    | missed_mate                           | word   | `missed_mate`                                              |
+    | fortress_like                         | word   | `fortress_like`                                            |
+    | repetition                            | bool   | `repetition`                                               |
+    | in_check, forced                      | bool   | in check; one legal move only                              |
+    | phase                                 | word   | as in the frame                                            |
+    | material, material_family             | word   | `material.material_signature`, `families.material_family`  |
+    | opening_family, opening, eco          | word   | `openings.opening_of`; None where unknown                  |
+    | balance                               | int    | pawns, `material.balances`                                 |
+    | legal_moves                           | int    | their number                                               |
+    | oracle_move_p, oracle_move_rank       | float  | the net's prior of the oracle's best move and its rank     |
+    | played_move_p, played_move_rank       | float  | the same of the move played                                |
+    | top_move_p                            | float  | the prior of the net's first choice                        |
+    | wdl_kl                                | float  | `wdl_divergence`, in nats                                  |
+
+    Missing words are None, missing numbers NaN.
+    """
+    import pandas as pd
+
+    boards = parse_fens(frame["fen"].tolist())
+    material, balance = signatures_of(boards), balances_of(boards)
+    choices = np.diff(legal_moves(boards)[1])
+    net_q, deep_q = frame["net_q"].to_numpy(np.float64), frame["deep_q"].to_numpy(np.float64)
+    mate, endgame = frame["mate"].to_numpy(np.float64), (frame["phase"] == "endgame").to_numpy(np.bool_)
+    lines = _lines_that_matter(frame, np.flatnonzero(line_may_matter(deep_q, balance, endgame)))
+    headers = frame["eco_header"].tolist() if "eco_header" in frame else [None] * len(frame)
+    openings = openings_of(headers, frame["start_fen"].tolist(), first_moves(frame["moves"].tolist()))
+    measures = _prior_columns(frame, priors)
+    columns: dict[str, NDArray[Any]] = {
+        "sign": sign(frame["disagreement"].to_numpy(np.float64)),
+        "blind": blindness(measures["oracle_move_p"], measures["oracle_move_rank"]),
+        "missed_mate": missed_mate(mate, net_q),
+        "fortress_like": fortress_like(deep_q, _growth(frame), balance, lines, endgame),
+        "repetition": repetition(deep_q, lines),
+        "in_check": _in_check(boards),
+        "forced": choices == 1,
+        "phase": _words(frame["phase"].tolist()),
+        "material": _words(material),
+        "material_family": _words([family_of_signature(men) for men in material]),
+        "opening_family": _words([family(opening.eco) if opening.eco else None for opening in openings]),
+        "opening": _words([opening.name or None for opening in openings]),
+        "eco": _words([opening.eco or None for opening in openings]),
+        "balance": balance,
+        "legal_moves": choices,
+        **measures,
+        "wdl_kl": wdl_divergence(_wdl(frame, "net"), _wdl(frame, "deep")),
+    }
+    # Columns of words stay objects: newer pandas would make None of them NaN.
+    series = {
+        name: pd.Series(column, frame.index, object if column.dtype == object else None)
+        for name, column in columns.items()
+    }
+    labelled: pd.DataFrame = pd.DataFrame(series, index=frame.index)
+    return labelled
+
+
+# -- the labels -------------------------------------------------------------------------------------------------------
+
+
+def sign(disagreement: Floats) -> Words:
+    """``optimistic`` where the net's value is above the search's, ``pessimistic`` where it is below."""
+    return _pick((disagreement > 0, "optimistic"), (disagreement < 0, "pessimistic"))
+
+
+def blindness(p: Floats, rank: Floats) -> Words:
+    """Whether the net's policy knows the oracle's best move, by its prior `p` and `rank` (1 is the first choice).
+
+    ``value``: the first choice, or a prior of at least `VALUE_BLIND`: the move is tried at once, only its value is
+    misjudged. ``policy``: a prior below `POLICY_BLIND`, so that a search hardly comes to look at it. ``partly``:
+    between.
+    """
+    value = (rank == 1) | (p >= VALUE_BLIND)
+    return _pick((value, "value"), (p < POLICY_BLIND, "policy"), (~np.isnan(p), "partly"))
+
+
+def missed_mate(mate: Floats, net_q: Floats) -> Words:
+    """``mates``: the search has a mate for the side to move, the net a Q below `MATE_MISSED`; ``mated``: against it."""
+    return _pick(((mate > 0) & (net_q < MATE_MISSED), "mates"), ((mate <= 0) & (net_q > -MATE_MISSED), "mated"))
+
+
+def repetition(deep_q: Floats, lines: ExpectedLines) -> NDArray[np.bool_]:
+    """The deep score is a draw, within `DRAWN`, and its expected line comes to a position that was there before.
+
+    Or one side gives check with all its moves in the line, `PERPETUAL_CHECKS` at least.
+    """
+    relentless = (lines.checks >= PERPETUAL_CHECKS) & (lines.checks == lines.moves)
+    return np.asarray((np.abs(deep_q) <= DRAWN) & (lines.repeats | relentless.any(1)))
+
+
+def fortress_like(
+    deep_q: Floats, growth: Floats, balance: NDArray[np.int64], lines: ExpectedLines, endgame: NDArray[np.bool_]
+) -> Words:
+    """Whether an advantage is there that wins nothing.
+
+    ``held``, in endgames: a side is `FORTRESS_LEAD` pawns ahead or more and in the whole line, of `FORTRESS_KEPT_PLIES`
+    at least, `FORTRESS_KEPT`, yet the search calls it a draw within `FORTRESS_DRAWISH`, and the other side gives check
+    with less than half of its moves. ``no progress``: the search sees an advantage of `FORTRESS_WINNING` or more, which
+    has the same sign as a far shorter search's and `FORTRESS_GROWTH` of it or less. `growth` are the centipawns of the
+    one by those of the other; NaN where there is no such pair, as with mates.
+    """
+    behind = np.arange(len(balance)), (balance > 0).astype(np.int64)
+    checking = 2 * lines.checks[behind] >= np.maximum(lines.moves[behind], 1)
+    held = endgame & (np.abs(balance) >= FORTRESS_LEAD) & (lines.lead >= FORTRESS_KEPT) & ~checking
+    held &= (lines.plies >= FORTRESS_KEPT_PLIES) & (np.abs(deep_q) <= FORTRESS_DRAWISH)
+    stuck = (np.abs(deep_q) >= FORTRESS_WINNING) & (growth > 0) & (growth <= FORTRESS_GROWTH)
+    return _pick((held, "held"), (stuck, "no progress"))
+
+
+def line_may_matter(deep_q: Floats, balance: NDArray[np.int64], endgame: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Whether a label that asks for the expected line may hold by all but that: only then is it followed."""
+    held = endgame & (np.abs(balance) >= FORTRESS_LEAD) & (np.abs(deep_q) <= FORTRESS_DRAWISH)
+    return np.asarray((np.abs(deep_q) <= DRAWN) | held)
+
+
+def wdl_divergence(net: Floats, deep: Floats) -> Floats:
+    """The Kullback-Leibler divergence KL(deep || net) of win, draw and loss, in nats; [n, 3] in any unit each.
+
+    Both are made shares, and half a count of thousand is added to each class: a class that a search gives per mille as
+    0 is not impossible. So the divergence is finite, at most ln(2001) = 7.6. NaN where one of the two is missing.
+    """
+    smooth = [(_COUNTS * shares + _HALF) / (_COUNTS + 3 * _HALF) for shares in (_shares(net), _shares(deep))]
+    return np.asarray((smooth[1] * np.log(smooth[1] / smooth[0])).sum(1))
+
+
+# -- columns ----------------------------------------------------------------------------------------------------------
+
+
+def _growth(frame: pd.DataFrame) -> Floats:
+    """The centipawns of the searches by those at far fewer nodes, NaN where these are not known or 0."""
+    if "rung_cp" not in frame:
+        return np.full(len(frame), np.nan)
+    earlier = frame["rung_cp"].to_numpy(np.float64)
+    return np.asarray(frame["cp"].to_numpy(np.float64) / np.where(earlier == 0, np.nan, earlier))
+
+
+def _lines_that_matter(frame: pd.DataFrame, rows: NDArray[np.int64]) -> ExpectedLines:
+    """The expected lines of `rows`; of the others, which no label asks for, lines without moves."""
+    chosen = frame.iloc[rows]
+    known = expected_lines(chosen["start_fen"].tolist(), _split(chosen["moves"]), _split(chosen["pv"]))
+    every = ExpectedLines(*(np.zeros((len(frame), *column.shape[1:]), column.dtype) for column in known))
+    for column, found in zip(every, known, strict=True):
+        column[rows] = found
+    return every
+
+
+def _prior_columns(frame: pd.DataFrame, priors: pd.DataFrame | None) -> dict[str, Floats]:
+    """The priors and ranks of the oracle's best move, the move played and the net's first choice."""
+    cells = np.full((1, 2), np.nan)  # the last row, for what is not there
+    row_of: dict[tuple[int, str], int] = {}
+    firsts: dict[int, int] = {}
+    if priors is not None:
+        ids, ranks = priors["position_id"].tolist(), priors["rank"].to_numpy(np.float64)
+        row_of = dict(zip(zip(ids, priors["move"].tolist(), strict=True), range(len(ids)), strict=True))
+        firsts = {ids[row]: row for row in np.flatnonzero(ranks == 1).tolist()}
+        cells = np.concatenate([np.stack([priors["p"].to_numpy(np.float64), ranks], 1), cells])
+    numbers = frame["position_id"].tolist()
+    columns = {}
+    for name, move in (("oracle_move", "deep_best"), ("played_move", "played")):
+        rows = [row_of.get(pair, -1) for pair in zip(numbers, frame[move].tolist(), strict=True)]
+        columns[f"{name}_p"], columns[f"{name}_rank"] = cells[rows].reshape(-1, 2).T.copy()
+    columns["top_move_p"] = cells[[firsts.get(number, -1) for number in numbers], 0]
+    return columns
+
+
+def _split(column: pd.Series[str]) -> list[list[str]]:
+    return [text.split() if isinstance(text, str) else [] for text in column.tolist()]
+
+
+def _wdl(frame: pd.DataFrame, whose: str) -> Floats:
+    return np.stack([frame[f"{whose}_{name}"].to_numpy(np.float64) for name in "wdl"], 1)
+
+
+def _shares(wdl: Floats) -> Floats:
+    total = wdl.sum(1, keepdims=True)
+    return np.asarray(wdl / np.where(total > 0, total, np.nan))
+
+
+def _pick(*choices: tuple[NDArray[np.bool_], str]) -> Words:
+    """The word of the first condition that holds, None where none does."""
+    words = np.full(len(choices[0][0]), None, object)
+    for condition, word in reversed(choices):
+        words[condition] = word
+    return words
+
+
+def _words(values: Sequence[str | None]) -> Words:
+    words = np.empty(len(values), object)
+    words[:] = values
+    return words
+
+
+_AT_ONCE = 20_000  # lines: some hundred keys of each are held
+
+
+class ExpectedLines(NamedTuple):
+    """Facts of n expected lines, up to the first move that is not legal.
+
+    `plies` int64[n] are the legal moves in the line. `repeats`: a position of the line was there before, in the line or
+    in the game. `lead` int64[n] is the least advantage in pawns (`material.balances`) that the side which is ahead at
+    the beginning has anywhere in the line, 0 where none is ahead.
+    `checks` int64[n, 2] are the moves that give check, of the side to move at the beginning and of the other.
+    """
+
+    plies: NDArray[np.int64]
+    repeats: NDArray[np.bool_]
+    lead: NDArray[np.int64]
+    checks: NDArray[np.int64]
+
+    @property
+    def moves(self) -> NDArray[np.int64]:
+        """[n, 2] moves of the side to move at the beginning and of the other."""
+        return np.stack([(self.plies + 1) // 2, self.plies // 2], 1)
+
+
+def expected_lines(
+    start_fens: Sequence[str], moves: Sequence[Sequence[str]], lines: Sequence[Sequence[str]]
+) -> ExpectedLines:
+    """Follows `lines` [n] (UCI) from the positions that `moves` [n], which are legal, lead to from `start_fens` [n].
+
+    Boards are the same if placement, side to move, castling rights and legal en passant are, as in the rule of the
+    third repetition. Raises ValueError for a bad FEN.
+    """
+    if len(start_fens) > _AT_ONCE:
+        parts = [slice(begin, begin + _AT_ONCE) for begin in range(0, len(start_fens), _AT_ONCE)]
+        found = [expected_lines(start_fens[part], moves[part], lines[part]) for part in parts]
+        return ExpectedLines(*(np.concatenate(columns) for columns in zip(*found, strict=True)))
+    n = len(start_fens)
+    begins = np.array([len(history) for history in moves], np.int64)
+    whole = np.zeros(n, np.int64)
+    facts = ExpectedLines(whole.copy(), np.zeros(n, np.bool_), whole.copy(), np.zeros((n, 2), np.int64))
+    ahead = whole.copy()
+    met: list[NDArray[np.uint64]] = []  # by ply, the key of each line's board
+    games = [[*history, *line] for history, line in zip(moves, lines, strict=True)]
+    for depth, (rows, boards) in enumerate(plies(start_fens, games, legal=begins)):
+        reached = keys(boards)
+        there = np.flatnonzero(depth > begins[rows])
+        for earlier in met:
+            facts.repeats[rows[there[earlier[rows[there]] == reached[there]]]] = True
+        met.append(np.zeros(n, np.uint64))
+        met[depth][rows] = reached
+        there = np.flatnonzero(depth >= begins[rows])
+        if len(there):
+            _follow(facts, ahead, rows[there], boards[there], depth - begins[rows[there]])
+    return facts
+
+
+def _follow(
+    facts: ExpectedLines, ahead: NDArray[np.int64], rows: NDArray[np.int64], boards: Boards, into: NDArray[np.int64]
+) -> None:
+    """Takes in the boards of `rows`, which are `into` plies into their lines."""
+    facts.plies[rows] = into
+    first = into == 0
+    whites = np.where(white_to_move(boards), 1, -1) * balances_of(boards)
+    ahead[rows[first]] = np.sign(whites[first])
+    leads = whites * ahead[rows]
+    facts.lead[rows] = np.where(first, leads, np.minimum(facts.lead[rows], leads))
+    given = np.flatnonzero(in_check(boards) & ~first)
+    facts.checks[rows[given], (into[given] - 1) % 2] += 1

@@ -1,0 +1,526 @@
+"""The positions of a store that are most like one position: in material, pawn structure and king placement."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from valuerepair.chess import values
+from valuerepair.chess.board import parse_fens
+from valuerepair.chess.positions import Position, decode_move
+from valuerepair.chess.rows import KINGS, KNIGHTS, PAWNS, RIGHTS, SLANTED, STATE, STRAIGHT, THEM, US, Boards
+from valuerepair.errors import UsageError, ValueRepairError
+from valuerepair.judge.material import material_signature
+from valuerepair.nets.position_text import read_argument
+from valuerepair.store.connect import store_errors
+from valuerepair.store.queries import QFrom, check_threshold
+from valuerepair.store.rows import FULL, signed
+
+if TYPE_CHECKING:
+    from valuerepair.store.store import Store
+
+_CHUNK_ROWS = 65_536
+_SCORES = "n.q, v.cp, v.mate, v.w, v.d, v.l, v.q"
+_POSITION = "p.id, p.fen, p.phase, p.ply, g.source, g.number, n.best_move, v.best_move"
+
+
+@dataclass(frozen=True, slots=True)
+class SimilarOptions:
+    """`threshold` is that of a candidate; with `candidates_only` the others are passed over.
+
+    `mirror`: the mirror image counts too, see `candidates.likeness`. Raises UsageError for a limit below 1 and a
+    threshold outside (0, 2].
+    """
+
+    limit: int = 10
+    threshold: float = 0.55
+    candidates_only: bool = False
+    mirror: bool = True
+    net: str | None = None
+    oracle: str | None = None
+    alpha: float | None = None
+    q_from: QFrom = "cp"
+
+    def __post_init__(self) -> None:
+        check_threshold(self.threshold)
+        if self.limit < 1:
+            raise UsageError(f"--limit {self.limit}: must be at least 1")
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """A position of the store; Q from the side to move, NaN where net or oracle have not scored it."""
+
+    position_id: int
+    fen: str
+    phase: str
+    ply: int
+    source: str
+    game: int
+    net_q: float
+    deep_q: float
+    net_best: str | None
+    deep_best: str | None
+
+    @property
+    def disagreement(self) -> float:
+        return self.net_q - self.deep_q
+
+    def labels(self, threshold: float) -> list[str]:
+        """What its values and its men say: the sign of a candidate, phase, material."""
+        sign = "optimistic" if self.disagreement > 0 else "pessimistic"
+        wrong = [sign] if abs(self.disagreement) >= threshold else []
+        return [*wrong, self.phase, material_signature(self.fen)]
+
+    def as_dict(self, threshold: float) -> dict[str, Any]:
+        """JSON-able; NaN is None."""
+        row = {**asdict(self), "disagreement": self.disagreement, "labels": self.labels(threshold)}
+        return {name: None if isinstance(value, float) and math.isnan(value) else value for name, value in row.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Neighbour:
+    """A position and how far it is: the sum, its parts, and whether its mirror image is meant (`likeness`)."""
+
+    position: Judged
+    distance: float
+    material: float
+    pawns: float
+    kings: float
+    mirrored: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """Whose values are shown: the numbers and names of net and oracle, and the alpha."""
+
+    net_id: int
+    oracle_id: int
+    net: str
+    oracle: str
+    alpha: values.Alpha
+    q_from: QFrom
+
+
+@dataclass(frozen=True)
+class Similar:
+    """The nearest positions, nearest first, among `searched`; `query` is the position itself where the store has it.
+
+    `scale` is None while nothing is scored.
+    """
+
+    fen: str
+    query: Judged | None
+    neighbours: list[Neighbour]
+    searched: int
+    threshold: float
+    candidates_only: bool
+    scale: Scale | None
+
+    def as_dict(self) -> dict[str, Any]:
+        """All of it, JSON-able; NaN is None."""
+        scale = self.scale
+        return {
+            "fen": self.fen,
+            "net": None if scale is None else scale.net,
+            "oracle": None if scale is None else scale.oracle,
+            "alpha": None if scale is None else asdict(scale.alpha),
+            "threshold": self.threshold,
+            "candidates_only": self.candidates_only,
+            "searched": self.searched,
+            "query": None if self.query is None else self.query.as_dict(self.threshold),
+            "neighbours": [
+                {
+                    "distance": near.distance,
+                    "material": near.material,
+                    "pawns": near.pawns,
+                    "kings": near.kings,
+                    "mirrored": near.mirrored,
+                    **near.position.as_dict(self.threshold),
+                }
+                for near in self.neighbours
+            ],
+        }
+
+
+def find_similar(store: Store, words: str, options: SimilarOptions) -> Similar:
+    """The positions of the store nearest to the one that `words` mean: a FEN, an EPD line, or a position_id.
+
+    The position itself is not among them. Equally near ones come by how many other pieces stand elsewhere, then by id.
+    Raises UsageError for words that mean no legal position, ValueRepairError for a number that is no position_id, a
+    store without other positions, and, with `candidates_only`, one without candidates.
+    """
+    position, own_id = read_query(store, words)
+    scale = _scale(store, options)
+    among = _candidates(store, scale, options.threshold) if options.candidates_only else None
+    ids, far, searched = search(store, position, among, options.limit, options.mirror)
+    if not searched:
+        what = f"candidate at {options.threshold:g}" if options.candidates_only else "position"
+        raise ValueRepairError(f"{store.path} has no {what} but this one to compare with; mine more (vr mine)")
+    judged = _judged(store, scale, [own_id, *ids.tolist()])
+    parts = zip(*(part.tolist() for part in (far.total, far.material, far.pawns, far.kings, far.mirrored)), strict=True)
+    neighbours = [Neighbour(judged[i], *part) for i, part in zip(ids.tolist(), parts, strict=True)]
+    query = judged.get(own_id)
+    return Similar(position.fen, query, neighbours, searched, options.threshold, options.candidates_only, scale)
+
+
+def read_query(store: Store, words: str) -> tuple[Position, int]:
+    """The position that a user means, and its position_id in the store; 0 where it is not there."""
+    with store_errors(store.path):
+        (most,) = store.connection.execute("SELECT coalesce(max(id), 0) FROM positions").fetchone()
+        if words.strip().isdecimal():
+            row = store.connection.execute("SELECT fen FROM positions WHERE id = ?", (int(words),)).fetchone()
+            if row is None:
+                raise ValueRepairError(f"no position {words.strip()} in {store.path}; the last one's number is {most}")
+            return read_argument(row[0], ()), int(words)
+        position = read_argument(words, ())
+        if not most:
+            raise ValueRepairError(f"{store.path} has no positions yet; run vr mine first")
+        key = signed(np.array([position.key], np.uint64))[0]
+        row = store.connection.execute("SELECT id FROM positions WHERE key = ?", (key,)).fetchone()
+    return position, 0 if row is None else int(row[0])
+
+
+# -- values -----------------------------------------------------------------------------------------------------------
+
+
+def _scale(store: Store, options: SimilarOptions) -> Scale | None:
+    try:
+        net_id, oracle_id = store.pick(options.net, options.oracle)
+    except ValueRepairError:
+        if options.net is not None or options.oracle is not None or options.candidates_only:
+            raise
+        return None
+    alpha = store.alpha(net_id, oracle_id, options.alpha)
+    with store_errors(store.path):
+        (net,) = store.connection.execute("SELECT name FROM nets WHERE id = ?", (net_id,)).fetchone()
+        (oracle,) = store.connection.execute("SELECT label FROM oracles WHERE id = ?", (oracle_id,)).fetchone()
+    return Scale(net_id, oracle_id, net, oracle, alpha, options.q_from)
+
+
+def _candidates(store: Store, scale: Scale | None, threshold: float) -> NDArray[np.int64]:
+    """The position_ids of the candidates. Raises ValueRepairError when there is none."""
+    assert scale is not None  # _scale raises where candidates are asked for and nothing is scored
+    query = f"""
+        SELECT v.position_id, {_SCORES} FROM deep_values v
+        JOIN net_values n ON n.net_id = ? AND n.position_id = v.position_id
+        WHERE v.oracle_id = ? AND v.stage = '{FULL}'
+    """
+    found, most = [np.empty(0, np.int64)], 0.0
+    with store_errors(store.path):
+        rows = store.connection.execute(query, (scale.net_id, scale.oracle_id))
+        while chunk := rows.fetchmany(_CHUNK_ROWS):
+            net_q, deep_q = _both_q([row[1:] for row in chunk], scale)
+            off = np.nan_to_num(np.abs(net_q - deep_q))
+            found.append(np.array([row[0] for row in chunk], np.int64)[off >= threshold])
+            most = max(most, float(off.max()))
+    ids = np.concatenate(found)
+    if not len(ids):
+        raise ValueRepairError(
+            f"no candidate at {threshold:g} in {store.path}: the largest disagreement is {most:.3f}; lower --threshold"
+        )
+    return ids
+
+
+def _both_q(rows: Sequence[tuple[Any, ...]], scale: Scale) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """net_q and deep_q [n] of rows of `_SCORES`."""
+    net_q, cp, mate, w, d, loss, own = np.array(rows, np.float64).reshape(-1, 7).T
+    wdl = np.stack([w, d, loss], 1)
+    return net_q, values.deep_q(cp, mate, wdl, own, scale.alpha.value, scale.q_from)
+
+
+def _judged(store: Store, scale: Scale | None, ids: Sequence[int]) -> dict[int, Judged]:
+    """The positions `ids`, by id; an id that is not there is left out."""
+    query = f"""
+        SELECT {_POSITION}, {_SCORES} FROM positions p JOIN games g ON g.id = p.game_id
+        LEFT JOIN net_values n ON n.net_id = :net AND n.position_id = p.id
+        LEFT JOIN deep_values v ON v.oracle_id = :oracle AND v.stage = '{FULL}' AND v.position_id = p.id
+        WHERE p.id IN (SELECT value FROM json_each(:ids))
+    """
+    asked = {"net": 0, "oracle": 0, "ids": json.dumps(list(ids))}
+    if scale is not None:
+        asked.update(net=scale.net_id, oracle=scale.oracle_id)
+    with store_errors(store.path):
+        rows = store.connection.execute(query, asked).fetchall()
+    nothing = np.full(len(rows), np.nan)
+    net_q, deep_q = (nothing, nothing) if scale is None else _both_q([row[8:] for row in rows], scale)
+    judged = {}
+    for row, net, deep in zip(rows, net_q.tolist(), deep_q.tolist(), strict=True):
+        number, fen, phase, ply, source, game, net_best, deep_best = row[:8]
+        best = decode_move(net_best) if net_best else None
+        judged[number] = Judged(number, fen, phase, ply, source, game, net, deep, best, deep_best)
+    return judged
+
+
+CHUNK_ROWS = 32_768
+# Nothing is known at first of how far the nearest are: those with as many men, or one more or less, are likely.
+_FIRST_REACH = 1
+_MOST_MEN = 32
+_COLUMNS = ("total", "pieces", "material", "pawns", "kings", "mirrored")
+
+
+class Nearest:
+    """Keeps the `limit` nearest of the positions that it is shown."""
+
+    def __init__(self, query: Shapes, limit: int, mirror: bool) -> None:
+        self._query, self._limit, self._mirror = query, limit, mirror
+        self._ids: Numbers = np.empty(0, np.int64)
+        # One row a position: `_COLUMNS`.
+        self._rows: Floats = np.empty((0, len(_COLUMNS)))
+
+    @property
+    def worst(self) -> float:
+        """The distance of the last one kept; infinite while there is room."""
+        return float(self._rows[-1, 0]) if len(self._ids) == self._limit else float("inf")
+
+    def add(self, ids: Numbers, fens: Sequence[str]) -> None:
+        """Shows positions [n]. What material alone puts too far away is not looked at further."""
+        boards = parse_fens(fens)
+        near = material_distances(self._query, boards) <= self.worst
+        found = distances(self._query, shapes_of(boards[near]), self._mirror)
+        rows = np.stack([getattr(found, column).astype(np.float64) for column in _COLUMNS], 1)
+        self._ids = np.concatenate([self._ids, ids[near]])
+        self._rows = np.concatenate([self._rows, rows])
+        order = np.lexsort((self._ids, self._rows[:, 1], self._rows[:, 0]))[: self._limit]
+        self._ids, self._rows = self._ids[order], self._rows[order]
+
+    def found(self) -> tuple[Numbers, Distances]:
+        """The ids and distances of those kept: nearest first, then fewest other pieces elsewhere, then by id."""
+        column = dict(zip(_COLUMNS, self._rows.T, strict=True))
+        mirrored = column.pop("mirrored").astype(np.bool_)
+        return self._ids, Distances(mirrored=mirrored, **column)
+
+
+def search(
+    store: Store, position: Position, among: NDArray[np.int64] | None, limit: int, mirror: bool
+) -> tuple[Numbers, Distances, int]:
+    """The nearest positions (position_ids and distances, see `Nearest.found`), and how many there were to choose from.
+
+    `among` are the position_ids to choose from, None for all; the position itself is never one. Every man more or less
+    is worth at least 1, so once enough are found, positions are not read whose number of men is off by more than the
+    last one's distance.
+    """
+    nearest = Nearest(shapes_of(parse_fens([position.fen])), limit, mirror)
+    where = "key <> :key" + ("" if among is None else " AND id IN (SELECT value FROM json_each(:ids))")
+    asked: dict[str, int | str] = {
+        "key": signed(np.array([position.key], np.uint64))[0],
+        "men": sum(letter.isalpha() for letter in position.fen.split(" ", 1)[0]),
+        "ids": "" if among is None else json.dumps(among.tolist()),
+    }
+    query = f"SELECT id, fen FROM positions WHERE abs(pieces - :men) BETWEEN :low AND :high AND {where} ORDER BY id"
+    with store_errors(store.path):
+        (choice,) = store.connection.execute(f"SELECT count(*) FROM positions WHERE {where}", asked).fetchone()
+        low, high = 0, _FIRST_REACH
+        while low <= _MOST_MEN:
+            rows = store.connection.execute(query, {**asked, "low": low, "high": high})
+            while chunk := rows.fetchmany(CHUNK_ROWS):
+                ids, fens = zip(*chunk, strict=True)
+                nearest.add(np.array(ids, np.int64), fens)
+            if nearest.worst < high + 1:  # what is not read is that far at least
+                break
+            low, high = high + 1, int(min(nearest.worst, _MOST_MEN))
+    return *nearest.found(), int(choice)
+
+
+Bits = NDArray[np.uint64]
+Numbers = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+# Pawn, knight, bishop, rook, queen: the usual values in pawns.
+VALUES = (1, 3, 3, 5, 9)
+PAWN_WEIGHT = 0.5
+KING_WEIGHT = 0.5
+
+_FILES = [np.uint64(0x0101010101010101 << file) for file in range(8)]
+_RANKS_UP = np.uint64(56)
+_KINDS = 5  # without the king
+
+
+@dataclass(frozen=True, slots=True)
+class Shapes:
+    """n positions as their side to move sees them.
+
+    `men` uint64[2, 6, n] are bitboards of pawns, knights, bishops, rooks, queens and king, the mover's first; `kings`
+    int64[2, 2, n] file and rank of both kings; `rights` bool[n] whether anybody may still castle.
+    """
+
+    men: Bits
+    kings: Numbers
+    rights: NDArray[np.bool_]
+
+    def mirrored(self) -> Shapes:
+        """The same positions with the files from h to a."""
+        kings = np.stack([7 - self.kings[:, 0], self.kings[:, 1]], 1)
+        return Shapes(_flip_files(self.men), kings, self.rights)
+
+
+@dataclass(frozen=True, slots=True)
+class Distances:
+    """How far n positions are from one: the parts and their sum [n], `mirrored` where the mirror image is the nearer.
+
+    `pieces` are the squares with another knight, bishop, rook or queen on them, which only decide between equals.
+    """
+
+    total: Floats
+    material: Floats
+    pawns: Floats
+    kings: Floats
+    mirrored: NDArray[np.bool_]
+    pieces: Floats
+
+
+def shapes(fens: Sequence[str]) -> Shapes:
+    """The shapes of FENs; raises ValueError ``row i: reason`` for what is no position."""
+    return shapes_of(parse_fens(fens))
+
+
+def shapes_of(boards: Boards) -> Shapes:
+    """The shapes of boards [n, ROW], which lie in memory as their side to move sees them already."""
+    men = _men(boards)
+    square = bit_count(men[:, 5] - np.uint64(1)).astype(np.int64)  # the bits below the king's
+    return Shapes(men, np.stack([square & 7, square >> 3], 1), (boards[:, STATE] & RIGHTS) != 0)
+
+
+def _men(boards: Boards) -> Bits:
+    columns = np.ascontiguousarray(boards.T)
+    slanted, straight = columns[SLANTED], columns[STRAIGHT]
+    queens = slanted & straight
+    kinds = (columns[PAWNS], columns[KNIGHTS], slanted & ~queens, straight & ~queens, queens, columns[KINGS])
+    return np.stack([np.stack([columns[side] & kind for kind in kinds]) for side in (US, THEM)])
+
+
+def material_distances(query: Shapes, boards: Boards) -> Floats:
+    """The material part alone, of boards [n, ROW]: no position is nearer than that."""
+    return _material(query.men, _men(boards))
+
+
+def distances(query: Shapes, others: Shapes, mirror: bool = True) -> Distances:
+    """The distances of `others` [n] from the one position of `query`.
+
+    With `mirror` the nearer of a position and its mirror image counts, where neither it nor the query has castling
+    rights.
+    """
+    plain = _parts(query, others)
+    if not mirror or query.rights[0] or others.rights.all():
+        return plain
+    image = _parts(query.mirrored(), others)
+    nearer = (image.total < plain.total) | ((image.total == plain.total) & (image.pieces < plain.pieces))
+    nearer &= ~others.rights
+    total, pawns, kings, pieces = (
+        np.where(nearer, getattr(image, name), getattr(plain, name)) for name in ("total", "pawns", "kings", "pieces")
+    )
+    return Distances(total, plain.material, pawns, kings, nearer, pieces)
+
+
+def _parts(query: Shapes, others: Shapes) -> Distances:
+    material = _material(query.men, others.men)
+    unlike = [[bit_count(others.men[s, k] ^ query.men[s, k]) for k in range(_KINDS)] for s in (0, 1)]
+    pawns = PAWN_WEIGHT * (_sum([unlike[s][0] for s in (0, 1)]) + _by_file(query.men, others.men))
+    kings = KING_WEIGHT * np.abs(others.kings - query.kings).max(1).sum(0)
+    pieces = _sum([unlike[s][k] for s in (0, 1) for k in range(1, _KINDS)])
+    total = material + pawns + kings
+    return Distances(total, material, pawns, kings, np.zeros(len(total), np.bool_), pieces)
+
+
+def _material(query: Bits, others: Bits) -> Floats:
+    parts = [
+        VALUES[kind] * np.abs(bit_count(others[side, kind]).astype(np.int16) - int(bit_count(query[side, kind])[0]))
+        for side in (0, 1)
+        for kind in range(_KINDS)
+    ]
+    return _sum(parts)
+
+
+def _by_file(query: Bits, others: Bits) -> Floats:
+    """The pawns that are more or fewer on each file of each side."""
+    parts = []
+    for side in (0, 1):
+        for file in _FILES:
+            there = bit_count(others[side, 0] & file).astype(np.int16)
+            parts.append(np.abs(there - int(bit_count(query[side, 0] & file)[0])))
+    return _sum(parts)
+
+
+def _sum(parts: Sequence[NDArray[np.integer[Any]]]) -> Floats:
+    total = np.zeros(len(parts[0]), np.float64)
+    for part in parts:
+        total += part
+    return total
+
+
+def count_bits(words: Bits) -> NDArray[np.uint8]:
+    """The number of bits set in each word."""
+    x = words - ((words >> np.uint64(1)) & np.uint64(0x5555555555555555))
+    x = (x & np.uint64(0x3333333333333333)) + ((x >> np.uint64(2)) & np.uint64(0x3333333333333333))
+    x = (x + (x >> np.uint64(4))) & np.uint64(0x0F0F0F0F0F0F0F0F)
+    return np.asarray((x * _FILES[0]) >> _RANKS_UP, np.uint8)
+
+
+# One instruction a word where numpy is new enough (2.0).
+bit_count: Callable[[Bits], NDArray[np.uint8]] = getattr(np, "bitwise_count", count_bits)
+
+
+def _flip_files(words: Bits) -> Bits:
+    """The bits of each byte in the other order."""
+    x = words
+    for shift, low in ((1, 0x5555555555555555), (2, 0x3333333333333333), (4, 0x0F0F0F0F0F0F0F0F)):
+        step, mask = np.uint64(shift), np.uint64(low)
+        x = ((x >> step) & mask) | ((x & mask) << step)
+    return x
+
+
+def neighbour_lines(found: Similar) -> list[str]:
+    """The query, a line for each neighbour, and how many of these are candidates."""
+    scale = found.scale
+    shown = [f"like {found.fen}"]
+    if found.query is not None:
+        own = found.query
+        shown.append(f"  position {own.position_id} of the store: {_values(own)}  {_labels(own, found.threshold)}")
+    if scale is not None:
+        source = scale.alpha.source(scale.q_from)
+        shown.append(f"{scale.net} against {scale.oracle}, {source}; Q from the side to move")
+    among = f"candidates at {found.threshold:g}" if found.candidates_only else "positions"
+    shown.append(
+        f"the nearest {len(found.neighbours)} of {found.searched:,} {among}; distance = material + pawns + kings"
+    )
+    width = max(len(near.position.fen) for near in found.neighbours)
+    shown.append(
+        f"{'distance':>8} {'mat.':>5} {'pawns':>5} {'kings':>5}  {'net Q':>7} {'deep Q':>7} {'differ':>7}  "
+        f"{'id':>7}  {'FEN':{width}}  labels"
+    )
+    for near in found.neighbours:
+        one = near.position
+        mirrored = " mirrored" if near.mirrored else ""
+        shown.append(
+            f"{near.distance:>8.1f} {near.material:>5.0f} {near.pawns:>5.1f} {near.kings:>5.1f}  {_numbers(one)}  "
+            f"{one.position_id:>7}  {one.fen:{width}}  {_labels(one, found.threshold)}{mirrored}"
+        )
+    sizes = [abs(near.position.disagreement) for near in found.neighbours]
+    scored = [size for size in sizes if not math.isnan(size)]
+    if scored and not found.candidates_only:
+        wrong, mean = sum(size >= found.threshold for size in scored), sum(scored) / len(scored)
+        at = f"candidates at {found.threshold:g}"
+        shown.append(f"{wrong} of {len(scored)} scored are {at}; mean |net Q - deep Q| {mean:.3f}")
+    return shown
+
+
+def _labels(one: Judged, threshold: float) -> str:
+    return ", ".join(one.labels(threshold))
+
+
+def _values(one: Judged) -> str:
+    return f"net Q {_q(one.net_q)}, deep Q {_q(one.deep_q)}, differ {_q(one.disagreement)}"
+
+
+def _numbers(one: Judged) -> str:
+    return " ".join(f"{_q(value):>7}" for value in (one.net_q, one.deep_q, one.disagreement))
+
+
+def _q(value: float) -> str:
+    return "-" if math.isnan(value) else f"{value:+.3f}"

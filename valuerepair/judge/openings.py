@@ -1,0 +1,251 @@
+"""Which opening a position comes from: ECO code and name, by the boards on its way.
+
+The names are lichess's (CC0, see openings.LICENSE.txt): 3,523 named positions. As lichess does, a line of moves gets
+the name of the last of its boards that has one; boards are found by their key, so the order of moves does not matter.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache, lru_cache
+from importlib import resources
+from itertools import chain
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import zstandard
+from numpy.typing import NDArray
+
+from valuerepair.chess.board import keys, legal_moves, parse_fens, replay
+from valuerepair.chess.positions import STARTPOS_FEN, encode_move
+from valuerepair.chess.rows import Boards
+from valuerepair.judge.material import material_signature, signatures
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+UNKNOWN = "unknown"
+# The longest named line has 36 plies; some more for those that lose a move on the way there.
+MAX_PLIES = 44
+
+_ANSWER = re.compile(r" (Accepted|Declined)$")
+_ECO = re.compile(r"\s*([A-Ea-e][0-9]{2})(?![0-9])")
+
+
+class Opening(NamedTuple):
+    """An ECO code (``B90``) and lichess's name (``Sicilian Defense: Najdorf Variation``); empty where unknown."""
+
+    eco: str = ""
+    name: str = ""
+
+
+class _Named(NamedTuple):
+    """The named positions by ascending key [n]; `openings` in the same order."""
+
+    keys: NDArray[np.uint64]
+    openings: list[Opening]
+
+
+def opening_of(eco_header: str | None, start_fen: str, moves: Sequence[str]) -> Opening:
+    """The opening of a game up to one of its positions.
+
+    `eco` is that of the game's header ``ECO`` where it is a code (``C42``, ``C42/03``, ``c42a``: then ``C42``); else
+    that of the last named board among those after 0, 1, … moves (UCI) from `start_fen`. `name` is always that board's,
+    as headers name openings in every language; so a header may say another code than the name has.
+    Raises ValueError for a bad FEN.
+    """
+    return openings_of([eco_header], [start_fen], [moves])[0]
+
+
+def openings_of(
+    eco_headers: Sequence[str | None], start_fens: Sequence[str], moves: Sequence[Sequence[str]]
+) -> list[Opening]:
+    """`opening_of` of many games at once."""
+    found = _by_position(start_fens, moves)
+    codes = [eco_code(header) for header in eco_headers]
+    return [
+        Opening(code, opening.name) if code and code != opening.eco else opening
+        for code, opening in zip(codes, found, strict=True)
+    ]
+
+
+def first_moves(texts: Sequence[Any]) -> list[list[str]]:
+    """The moves that an opening can depend on, of lines of moves joined by blanks; none of what is no text."""
+    return [text.split(None, MAX_PLIES)[:MAX_PLIES] if isinstance(text, str) else [] for text in texts]
+
+
+@lru_cache(4096)
+def eco_code(header: str | None) -> str:
+    """The ECO code that a header begins with, in capitals; empty for anything else. Headers are anybody's text."""
+    match = _ECO.match(header or "")
+    return match[1].upper() if match else ""
+
+
+def family(eco: str) -> str:
+    """What the name of this ECO code's shortest line begins with: B90 and B22 are ``Sicilian Defense``.
+
+    Accepted and declined gambits are one family: C33 is ``King's Gambit``, D20 and D30 are ``Queen's Gambit``.
+    Of lines of one length the beginning that most names of the code share counts. `UNKNOWN` for what is no code and for
+    codes without a named position.
+    """
+    return _families().get(eco, UNKNOWN)
+
+
+def named_positions() -> list[tuple[str, str, tuple[str, ...]]]:
+    """(ECO code, name, moves in UCI) of every named position."""
+    packed = resources.files("valuerepair.judge").joinpath("openings.tsv.zst").read_bytes()
+    rows = (line.split("\t") for line in zstandard.ZstdDecompressor().decompress(packed).decode().splitlines())
+    return [(eco, name, tuple(moves.split(" "))) for eco, name, moves in rows]
+
+
+def _by_position(start_fens: Sequence[str], moves: Sequence[Sequence[str]]) -> list[Opening]:
+    """The last named board's opening of each line."""
+    named, found = _named(), np.full(len(start_fens), -1)
+    for rows, boards in plies(start_fens, moves, MAX_PLIES):
+        reached = keys(boards)
+        places = np.minimum(np.searchsorted(named.keys, reached), len(named.keys) - 1)
+        hits = named.keys[places] == reached
+        found[rows[hits]] = places[hits]
+    unknown = Opening()
+    return [named.openings[place] if place >= 0 else unknown for place in found.tolist()]
+
+
+@cache
+def _named() -> _Named:
+    rows = named_positions()
+    lines = [moves for _, _, moves in rows]
+    reached = np.zeros(len(rows), np.uint64)
+    for numbers, boards in plies([STARTPOS_FEN] * len(rows), lines):
+        reached[numbers] = keys(boards)
+    order = np.argsort(reached)
+    return _Named(reached[order], [Opening(*rows[i][:2]) for i in order.tolist()])
+
+
+@cache
+def _families() -> dict[str, str]:
+    shortest: dict[str, tuple[int, int, str]] = {}
+    rows = [(eco, _ANSWER.sub("", name.split(":")[0]), len(moves)) for eco, name, moves in named_positions()]
+    often = Counter((eco, first) for eco, first, _ in rows)
+    for eco, first, length in rows:
+        found = (length, -often[eco, first], first)
+        shortest[eco] = min(found, shortest.get(eco, found))
+    return {eco: first for eco, (_, _, first) in shortest.items()}
+
+
+class Ply(NamedTuple):
+    """The boards after so many plies, of the lines that go that far: `rows` [m] are the lines' numbers, ascending."""
+
+    rows: NDArray[np.int64]
+    boards: Boards
+
+
+def plies(
+    fens: Sequence[str],
+    lines: Sequence[Sequence[str]],
+    most: int | None = None,
+    legal: NDArray[np.int64] | int = 0,
+) -> Iterator[Ply]:
+    """The boards of all lines after 0, 1, 2, … plies, at most `most`.
+
+    Line i is `lines[i]` (UCI) from `fens[i]`. It ends before its first move that is not a legal one: expected lines
+    are other programs' words. The first `legal` moves of each are known to be legal, as those of a
+    game that was read are. Raises ValueError for a bad FEN.
+    """
+    rows, boards = np.arange(len(fens)), parse_fens(fens)
+    moves, ends = _numbers(lines, most)
+    at, sure = ends[:-1].copy(), ends[:-1] + legal
+    while len(rows):
+        yield Ply(rows, boards)
+        going = np.flatnonzero(at[rows] < ends[rows + 1])
+        rows, boards = rows[going], boards[going]
+        rows, boards = _played(rows, boards, moves[at[rows]], at[rows] >= sure[rows])
+        at[rows] += 1
+
+
+def _played(
+    rows: NDArray[np.int64], boards: Boards, moves: NDArray[np.int64], asked: NDArray[np.bool_]
+) -> tuple[NDArray[np.int64], Boards]:
+    """The lines that go on, and their boards after one move each; moves of those `asked` may not be legal ones."""
+    if not (asked & (moves < 0)).any():
+        try:  # nearly always all are legal, which playing them finds out as well
+            return rows, replay(boards, moves.astype(np.uint16), np.arange(len(rows) + 1))
+        except ValueError:
+            pass
+    doubtful = np.flatnonzero(asked)
+    going = np.delete(np.arange(len(rows)), doubtful[~_legal(boards[doubtful], moves[doubtful])])
+    return rows[going], replay(boards[going], moves[going].astype(np.uint16), np.arange(len(going) + 1))
+
+
+def _numbers(lines: Sequence[Sequence[str]], most: int | None) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The moves of all lines as numbers, -1 for what is no move, and where each line begins, with the end."""
+    cut = [line[:most] for line in lines]
+    number_of = {move: _number(move) for move in set(chain.from_iterable(cut))}
+    flat = np.array([number_of[move] for move in chain.from_iterable(cut)], np.int64)
+    return flat, np.cumsum([0, *map(len, cut)])
+
+
+def _number(move: str) -> int:
+    try:
+        return encode_move(move)
+    except ValueError:
+        return -1
+
+
+def _legal(boards: Boards, moves: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """[n] whether each board's move is among its legal ones."""
+    listed, offsets = legal_moves(boards)
+    hits = np.flatnonzero(listed == np.repeat(moves, np.diff(offsets)))
+    legal = np.zeros(len(boards), np.bool_)
+    legal[np.searchsorted(offsets, hits, "right") - 1] = True
+    return legal
+
+
+_PIECES = "QRBN"
+
+
+def opening_family(row: Mapping[Any, Any]) -> str:
+    """The family of the opening (`candidates.openings`): by the row's `eco_header`, or else by its moves.
+
+    `row` has `start_fen` and `moves` (UCI, joined by blanks) as `Store.frame` has them.
+    """
+    return _opening_families([row.get("eco_header")], [row["start_fen"]], [row["moves"]])[0]
+
+
+def material_family(row: Mapping[Any, Any]) -> str:
+    """Which kinds of pieces each side has, pawns and numbers aside: ``KRvKR`` for all rook endings, ``KvK`` for pawns.
+
+    The side with the higher kinds comes first (queen, rook, bishop, knight), so neither colour nor move matters.
+    """
+    return family_of_signature(material_signature(row["fen"]))
+
+
+@lru_cache(65_536)
+def family_of_signature(signature: str) -> str:
+    """`material_family` of all positions with this `material.material_signature`."""
+    sides = [_kinds(side) for side in signature.split("v")]
+    return "v".join("K" + "".join(p for p in _PIECES if p in side) for side in sorted(sides, key=_rank, reverse=True))
+
+
+def add_families(rows: pd.DataFrame) -> pd.DataFrame:
+    """`rows` with columns `opening_family` and `material_family`, as the functions of these names find them."""
+    eco = rows["eco_header"].tolist() if "eco_header" in rows else [None] * len(rows)
+    named: pd.DataFrame = rows.assign(
+        opening_family=_opening_families(eco, rows["start_fen"].tolist(), rows["moves"].tolist()),
+        material_family=[family_of_signature(men) for men in signatures(rows["fen"].tolist())],
+    )
+    return named
+
+
+def _opening_families(eco: Sequence[Any], start_fens: Sequence[str], moves: Sequence[str]) -> list[str]:
+    headers = [code if isinstance(code, str) else None for code in eco]
+    return [family(opening.eco) for opening in openings_of(headers, start_fens, first_moves(moves))]
+
+
+def _kinds(side: str) -> frozenset[str]:
+    return frozenset(side) & frozenset(_PIECES)
+
+
+def _rank(kinds: frozenset[str]) -> tuple[bool, ...]:
+    return tuple(piece in kinds for piece in _PIECES)

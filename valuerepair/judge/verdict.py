@@ -1,0 +1,267 @@
+"""Who was right about a candidate, the net or the search: computed from the raw second looks in a store, never stored.
+
+The exact definition, and what a verdict does not prove, is in docs/methods.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from itertools import pairwise
+from math import isnan
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from valuerepair.chess import values
+from valuerepair.errors import ValueRepairError
+from valuerepair.intervals import Rate, weighted
+from valuerepair.store import second_looks
+from valuerepair.store.connect import store_errors
+from valuerepair.store.queries import QFrom, check_threshold, gives_q
+from valuerepair.store.second_looks import Afters, Looks, Scores, StoredOracle
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from valuerepair.store.store import Store
+
+SEARCH_RIGHT = "search right"
+NET_RIGHT = "net right"
+UNRESOLVED = "unresolved"
+VERDICTS = (SEARCH_RIGHT, NET_RIGHT, UNRESOLVED)
+# A second look decides when it lies in the outer thirds between the two values, and beyond.
+MARGIN = 1 / 3
+_SIZES = (0.7, 1.0, 1.4)
+_EVIDENCE = ("second_q", "after_net_q", "after_deep_q", "after_second_q")
+
+Floats = NDArray[np.float64]
+
+
+def decide(net_q: Floats, deep_q: Floats, second_q: Floats, bound: Floats, claimed: Floats) -> NDArray[np.int8]:
+    """[n] 1 for *search right*, -1 for *net right*, 0 for *unresolved*. All values are from the candidate's mover.
+
+    `second_q` decides where it lies at least `MARGIN` of the half distance beyond the middle between `net_q` and
+    `deep_q`. `bound` is the greatest value found after one of the moves looked at: the position is worth that or more.
+    A second look below the middle does not stand against a bound above it. `claimed` is the value after the move that
+    the second look itself prefers: one above the middle does not stand when its move leads below. NaN: not looked at.
+    """
+    middle, half = (net_q + deep_q) / 2, np.abs(deep_q - net_q) / 2
+    above = second_q - middle
+    refuted = np.where(above < 0, bound > middle, claimed < middle)
+    # A rounding error must not take away from a look exactly at the border.
+    decided = (np.abs(above) >= MARGIN * half - 1e-12) & ~refuted & (half > 0)
+    return np.where(decided, np.sign(above) * np.sign(deep_q - net_q), 0).astype(np.int8)
+
+
+def verdicts(store: Store, frame: pd.DataFrame, second: str | None = None) -> pd.Series[Any]:
+    """The verdict of each row of a frame of `Store.frame` or `Store.candidates`, by its index; None: not looked at.
+
+    One of `VERDICTS`, from the looks of the oracle `second` (its label or digest), by default the one that looked at
+    most rows; for the alpha and the ``q_from`` of the frame. Raises ValueRepairError for an oracle that has not looked.
+    """
+    return evidence(store, frame, second)["verdict"]
+
+
+def evidence(store: Store, frame: pd.DataFrame, second: str | None = None) -> pd.DataFrame:
+    """What verdicts are made of, one row a row of `frame`, with its index.
+
+    `second_q`, `after_net_q`, `after_deep_q` (values after the net's and the first look's preferred move) and
+    `after_second_q` (after the second look's, where that move was looked at) are Q of the candidate's mover, NaN where
+    nothing is known; `second_best` is a UCI move, `second_nodes` the nodes of the look, `looked` whether there was one;
+    `verdict` is as in `verdicts`. attrs: second {label, digest, nodes}, None where nothing was looked at, and alpha
+    {value, origin} of it.
+    """
+    with store_errors(store.path):
+        ids = frame["position_id"].to_numpy()
+        looker = _looker(store, ids, second)
+        if looker is None:
+            return _nothing(frame)
+        net, first = frame.attrs["net"], second_looks.oracle_of(store.connection, frame.attrs["oracle"]["digest"])
+        net_id = second_looks.net_number(store.connection, net["sha256"], net["history_fill"])
+        alpha = alpha_of_second(store, frame, net_id, first, looker)
+        found = second_looks.looks(store.connection, net_id, first.id, looker.id)
+        afters = second_looks.afters(store.connection, looker.id)
+    return _judged(frame, looker, alpha, found, afters)
+
+
+def _looker(store: Store, ids: NDArray[np.int64], second: str | None) -> StoredOracle | None:
+    """The oracle asked for, else the one with most looks at the positions `ids`; of equal ones the newest."""
+    every = second_looks.lookers(store.connection)
+    if second is not None:
+        known = [looker for looker in every if second.lower() in (looker.label.lower(), looker.digest)]
+        if not known and second not in store.oracles()["digest"].to_numpy():
+            there = ", ".join(looker.label for looker in every) or "nothing: run vr confirm"
+            raise ValueRepairError(f"{second} took no second look in {store.path}; there is {there}")
+        return known[0] if known else None
+    counts = [(int(np.isin(second_looks.looked_at(store.connection, each.id), ids).sum()), each) for each in every]
+    count, best = max(counts, key=lambda pair: (pair[0], pair[1].id), default=(0, None))
+    return best if count else None
+
+
+def alpha_of_second(
+    store: Store, frame: pd.DataFrame, net_id: int, first: StoredOracle, second: StoredOracle
+) -> values.Alpha:
+    """The alpha for the second look's centipawns, in the order of docs/methods.md, "Second looks".
+
+    The same engine has the first look's alpha; another one its own where that is fitted, else the first look's where
+    that one gives centipawns too.
+    """
+    of_first = values.Alpha(float(frame.attrs["alpha"]["value"]), "the first look's")
+    if gives_q(second.kind, second.options):
+        return values.Alpha(of_first.value, values.OWN_Q)
+    if frame.attrs.get("q_from") == "wdl":
+        return values.Alpha(of_first.value, values.OF_WDL)
+    if first.engine == second.engine:  # the kind says only how it was named: stockfish: or uci:/usr/games/stockfish
+        return of_first
+    own = store.alpha(net_id, second.id)
+    if gives_q(first.kind, first.options) or not own.origin.startswith("default"):
+        return own
+    return values.Alpha(of_first.value, "the first look's, of another engine: none is fitted for this one")
+
+
+def _nothing(frame: pd.DataFrame) -> pd.DataFrame:
+    """`evidence` where nothing was looked at."""
+    import pandas as pd
+
+    found: pd.DataFrame = pd.DataFrame(dict.fromkeys(_EVIDENCE, np.nan), index=frame.index, dtype=np.float64)
+    nothing = pd.Series([None] * len(frame), frame.index, object)
+    found["second_best"], found["second_nodes"], found["looked"], found["verdict"] = nothing, 0, False, nothing
+    found.attrs.update(second=None, alpha=None)
+    return found
+
+
+def _judged(
+    frame: pd.DataFrame, looker: StoredOracle, alpha: values.Alpha, looks: Looks, afters: Afters
+) -> pd.DataFrame:
+    """`evidence` from what the store has of one oracle."""
+    import pandas as pd
+
+    every = _by_position(looks, afters, alpha, frame.attrs.get("q_from", "cp"))
+    found: pd.DataFrame = every.reindex(frame["position_id"])
+    found.index = frame.index
+    looked = found["second_nodes"].notna().to_numpy()
+    of_moves = found[["after_net_q", "after_deep_q", "after_second_q"]]
+    decided = decide(
+        frame["net_q"].to_numpy(np.float64),
+        frame["deep_q"].to_numpy(np.float64),
+        found["second_q"].to_numpy(),
+        of_moves.max(axis=1).to_numpy(),
+        found["after_second_q"].to_numpy(),
+    )
+    # Series of objects: as texts, pandas would turn None into NaN.
+    best = [None if cell != cell else cell for cell in found["second_best"]]
+    found["second_best"] = pd.Series(best, frame.index, object)
+    found["second_nodes"] = found["second_nodes"].fillna(0).astype(np.int64)
+    found["looked"] = looked
+    words = np.array([NET_RIGHT, UNRESOLVED, SEARCH_RIGHT], object)[decided + 1]
+    words[~looked] = None
+    found["verdict"] = pd.Series(words, frame.index, object)
+    found.attrs.update(
+        second={"label": looker.label, "digest": looker.digest}, alpha={"value": alpha.value, "origin": alpha.origin}
+    )
+    return found
+
+
+def _by_position(looks: Looks, afters: Afters, alpha: values.Alpha, q_from: QFrom) -> pd.DataFrame:
+    """The second looks with the values after moves, turned to the candidate's mover; the index is the position."""
+    import pandas as pd
+
+    ids = looks.ids.tolist()
+    turned = -_q(afters.scores, alpha, q_from)
+    after = dict(zip(zip(afters.ids.tolist(), afters.moves, strict=True), turned.tolist(), strict=True))
+    columns: dict[str, Any] = {"second_q": _q(looks.scores, alpha, q_from)}
+    for column, moves in zip(_EVIDENCE[1:], (looks.net_best, looks.deep_best, looks.best), strict=True):
+        columns[column] = [after.get((i, move or ""), np.nan) for i, move in zip(ids, moves, strict=True)]
+    columns.update(second_best=np.array([*looks.best, None], object)[:-1], second_nodes=looks.nodes)
+    table: pd.DataFrame = pd.DataFrame(columns, index=looks.ids)
+    return table
+
+
+def _q(scores: Scores, alpha: values.Alpha, q_from: QFrom) -> Floats:
+    return values.deep_q(scores.cp, scores.mate, scores.wdl, scores.own_q, alpha.value, q_from)
+
+
+# -- figures ----------------------------------------------------------------------------------------------------------
+
+
+def figures(store: Store, frame: pd.DataFrame, threshold: float, second: str | None = None) -> dict[str, Any]:
+    """How often the search is right about the candidates among the rows of `frame`, as JSON-able data.
+
+    `candidates` and `looked` count rows, `without_q` those of `looked` whose look gave no score of the kind asked for;
+    `second` names the oracle that looked (None: nothing was looked at) and `alpha` its alpha. `rates`, `by_sign` and
+    `by_size` (of the disagreement) give for each verdict the share of those looked at, with a 95 % interval, weighted
+    by the frame's weights.
+    """
+    check_threshold(threshold)
+    rows = frame[frame["disagreement"].abs() >= threshold]
+    found = evidence(store, rows, second)
+    looked = found["looked"].to_numpy(np.bool_)
+    counted: dict[str, Any] = {
+        "threshold": threshold,
+        "candidates": len(rows),
+        "looked": int(looked.sum()),
+        "without_q": int(found["second_q"].isna()[looked].sum()),
+        "second": found.attrs["second"],
+        "alpha": found.attrs["alpha"],
+    }
+    if not counted["looked"]:
+        return counted
+    words = found["verdict"].to_numpy(object)[looked]
+    off = rows["disagreement"].to_numpy(np.float64)[looked]
+    weights = rows["weight"].to_numpy(np.float64)[looked] if "weight" in rows else np.ones(len(words))
+
+    def shares(members: NDArray[np.bool_]) -> dict[str, Any]:
+        return {each: _rate(weighted(words[members] == each, weights[members])) for each in VERDICTS}
+
+    counted["rates"] = shares(np.full(len(words), True))
+    counted["by_sign"] = [
+        {"sign": "optimistic", **shares(off > 0)},
+        {"sign": "pessimistic", **shares(off < 0)},
+    ]
+    edges = [threshold, *(size for size in _SIZES if size > threshold), 2.0]
+    sizes = np.digitize(np.abs(off), edges[1:-1])
+    counted["by_size"] = [
+        {"low": low, "high": high, **shares(sizes == i)} for i, (low, high) in enumerate(pairwise(edges))
+    ]
+    return counted
+
+
+def _rate(found: Rate) -> dict[str, Any]:
+    numbers = {name: getattr(found, name) for name in ("rate", "low", "high")}
+    return {
+        "count": found.count,
+        "total": found.total,
+        **{name: None if isnan(number) else number for name, number in numbers.items()},
+    }
+
+
+def lines(figures: dict[str, Any]) -> list[str]:
+    """The figures as text for a terminal; nothing where there are no candidates."""
+    if not figures["candidates"]:
+        return []
+    of_all = f"{figures['candidates']:,} candidates at {figures['threshold']:g}"
+    if figures["second"] is None:
+        return [f"second looks: none yet at the {of_all} (vr confirm)"]
+    source = values.Alpha(**figures["alpha"]).source()
+    shown = [f"second looks by {figures['second']['label']}, {source}"]
+    shown.append(f"{figures['looked']:,} of {of_all} looked at")
+    if figures["looked"] < figures["candidates"]:
+        shown[-1] += ": the shares are of these, which are no sample of all (the worst are looked at first)"
+    if figures["without_q"]:
+        shown.append(f"{figures['without_q']:,} looks have no Q of the kind asked for: unresolved")
+    shown += ["", "verdict", *(f"  {each:<14}{_text(figures['rates'][each])}" for each in VERDICTS)]
+    shown += _table("search right, by sign", figures["by_sign"], lambda row: str(row["sign"]))
+    return shown + _table(
+        "search right, by disagreement", figures["by_size"], lambda row: f"{row['low']:g} to {row['high']:g}"
+    )
+
+
+def _table(title: str, rows: Iterable[dict[str, Any]], name: Callable[[dict[str, Any]], str]) -> list[str]:
+    filled = [row for row in rows if row[SEARCH_RIGHT]["total"]]
+    return ["", title, *(f"  {name(row):<14}{_text(row[SEARCH_RIGHT])}" for row in filled)]
+
+
+def _text(rate: dict[str, Any]) -> str:
+    numbers = (float("nan") if rate[name] is None else rate[name] for name in ("rate", "low", "high"))
+    return str(Rate(rate["count"], rate["total"], *numbers))

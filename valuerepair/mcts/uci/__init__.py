@@ -1,1 +1,0 @@
-"""The search as a UCI engine: options, `go` and time, info lines, and the server that ties them together."""

@@ -1,0 +1,261 @@
+"""The oracle that searches with the net itself: a forest of this project's own Monte-Carlo trees."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import replace
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+import chess
+
+from valuerepair import __version__
+from valuerepair.chess.board import status_error
+from valuerepair.chess.positions import Position
+from valuerepair.errors import UsageError
+from valuerepair.oracles.oracle import Climb, ClimbOutcome, DeepFailure, DeepOutcome, DeepResult, GoOn, OracleIdentity
+from valuerepair.oracles.spec import JUDGING
+from valuerepair.search.evaluator import NetEvaluator
+from valuerepair.search.forest import Forest, forest_bytes, warm_up
+from valuerepair.search.params import SearchParams
+from valuerepair.search.pool import ForestPool
+from valuerepair.search.result import SearchResult, score_of
+
+if TYPE_CHECKING:
+    from valuerepair.nets.net import Net
+
+# Counts up whenever the same net, options and nodes would give other values: values of different revisions are kept
+# apart in a store.
+SEARCH_REVISION = 1
+# Parameters that no value depends on.
+_WITHOUT_EFFECT = ("self_check", "temp")
+_MOST_MEMORY = 4 << 30
+_SHARE_OF_MEMORY = 0.5
+
+
+class MctsOracle:
+    """Searches positions with a net, as many at once as there are trees: `workers` is their number.
+
+    A result's `q` is `SearchResult.q`, Q of the best move of the root, ±1 or 0 where that is proven; with a single node
+    it is the net's own value. `cp` and `wdl` are as lc0 shows them; `nodes` are the root's visits,
+    `time_ms` is a tree's share of the rounds it took part in.
+    """
+
+    def __init__(
+        self,
+        net: Net,
+        params: SearchParams,
+        nodes: int,
+        trees: int,
+        *,
+        owned: bool = False,
+        say: Callable[[str], None] = lambda line: None,
+    ) -> None:
+        """Makes the trees, and searches two nodes so that what does not work is known at once.
+
+        `trees` in all are spread over the net's streams, one thread each. With `owned` the net is closed with this.
+        Raises UsageError and ValueRepairError.
+        """
+        self._net, self._owned, self._nodes = net, owned, nodes
+        self._params = params
+        self._identity = identity_of(net, params, nodes)
+        self.workers = trees
+        evaluator = NetEvaluator(net)
+        threads = min(evaluator.streams, trees)
+        forests = [
+            Forest(
+                evaluator,
+                params,
+                input_format=evaluator.input_format,
+                trees=trees // threads + (i < trees % threads),
+                nodes=nodes,
+            )
+            for i in range(threads)
+        ]
+        warm_up(evaluator, params, evaluator.input_format, say)
+        self._pool = ForestPool(forests)
+
+    @property
+    def identity(self) -> OracleIdentity:
+        return self._identity
+
+    @property
+    def under_way(self) -> list[int]:
+        """Visits so far of each tree; see `deep.oracle.Watched`."""
+        return self._pool.under_way
+
+    def submit(self, position: Position) -> Future[DeepOutcome]:
+        """Queues a search; see `deep.Oracle`. An illegal position or one without a move is a DeepFailure at once."""
+        reason = cannot_be_searched(position)
+        if reason is None:
+            return self._pool.submit(position, self._nodes, self._result, _failure)
+        future: Future[DeepOutcome] = Future()
+        future.set_result(_failure(reason))
+        return future
+
+    def climb(self, position: Position, rungs: Sequence[int], go_on: GoOn) -> Future[ClimbOutcome]:
+        """Queues a search in steps; see `deep.Climber`. The tree grows on, so the whole search is as `submit`'s."""
+        future: Future[ClimbOutcome] = Future()
+        if reason := cannot_be_searched(position):
+            future.set_result(DeepFailure(reason, 0))
+            return future
+        results: list[DeepResult] = []
+        to_come = [*rungs, self._nodes]
+
+        def more(result: SearchResult, seconds: float) -> int:
+            results.append(self._result(result, seconds))
+            del to_come[0]
+            return to_come[0] if to_come and go_on(results) else 0
+
+        def take(result: SearchResult, seconds: float) -> ClimbOutcome:
+            return Climb(tuple(results), whole=not to_come)
+
+        def fail(reason: str) -> ClimbOutcome:
+            return DeepFailure(reason, 0)
+
+        return self._pool.submit(position, to_come[0], take, fail, more)
+
+    def close(self, *, cancel: bool = False) -> None:
+        """Cancels what has not begun; finishes the searches in flight, or with `cancel` abandons them."""
+        self._pool.close(cancel=cancel)
+        if self._owned:
+            self._net.close()
+
+    def __enter__(self) -> MctsOracle:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close(cancel=kind is not None)
+
+    def _result(self, result: SearchResult, seconds: float) -> DeepResult:
+        best = result.best
+        has_wdl = self._net.identity.value_head == "wdl"
+        score = score_of(best, result, has_wdl=has_wdl, lc0_floats=self._params.lc0_floats)
+        return DeepResult(
+            cp=score.cp,
+            mate=score.mate,
+            wdl=score.wdl if has_wdl else None,
+            q=result.q,
+            depth=result.depth,
+            seldepth=result.seldepth,
+            nodes=result.nodes,
+            time_ms=round(1000 * seconds),
+            best_move=result.best_move,
+            pv=best.pv,
+        )
+
+
+def _failure(reason: str) -> DeepOutcome:
+    return DeepFailure(reason, 0)
+
+
+def cannot_be_searched(position: Position) -> str | None:
+    """Why a position is not to be searched: it is not legal, or has no legal move; else None."""
+    if reason := status_error(position.fen):
+        return reason if reason.startswith("not a legal") else f"not a legal FEN: {reason}"
+    board = chess.Board(position.fen)
+    if any(board.generate_legal_moves()):
+        return None
+    return "game over: " + ("checkmate" if board.is_check() else "stalemate")
+
+
+def identity_of(net: Net, params: SearchParams, nodes: int) -> OracleIdentity:
+    """What the values depend on: the net, the nodes, every parameter that is not at its default, and the device."""
+    from valuerepair.nets.devices import NAMES
+    from valuerepair.nets.winograd import VARIANT
+
+    options = {k: v for k, v in params.changes().items() if not k.startswith(_WITHOUT_EFFECT)}
+    if params.syzygy:
+        options["syzygy"] = _tables(params.syzygy)
+    options["device"] = NAMES[net.provider]
+    if net.session.precision != "f32":
+        options["precision"] = net.session.precision
+    if net.identity.variant == VARIANT:
+        options["winograd"] = net.identity.variant.removeprefix("-winograd")
+    return OracleIdentity(
+        "mcts",
+        f"valuerepair {__version__} search {SEARCH_REVISION}",
+        net.identity.sha256,
+        {"nodes": nodes},
+        options,
+        net.identity.name,
+        # The net's name says it too.
+        plain={"device": "CPU", **{name: options[name] for name in ("winograd", "precision") if name in options}},
+    )
+
+
+def _tables(folders: str) -> str:
+    """Which Syzygy tables there are, wherever they lie."""
+    found = {path.name for folder in folders.split(os.pathsep) if folder for path in Path(folder).glob("*.rtb[wz]")}
+    digest = hashlib.sha256("\n".join(sorted(found)).encode()).hexdigest()
+    return f"{len(found)} files {digest[:12]}"
+
+
+def open_mcts(
+    params: SearchParams,
+    nodes: int,
+    trees: int | None,
+    net: Net,
+    *,
+    owned: bool = False,
+    say: Callable[[str], None] = lambda line: None,
+) -> MctsOracle:
+    """An oracle with `trees` in all, or as many as fill the net's batches and fit into memory; `say` is told.
+
+    Raises UsageError when the trees asked for need more memory than there is.
+    """
+    count = trees if trees is not None else _affordable(net.session.streams * net.batch_size, nodes)
+    need, there = forest_bytes(count, nodes), available_memory()
+    if there is not None and need > there:
+        fewer = "fewer trees or nodes" if count > 1 else "fewer nodes"
+        what = f"{count} trees of {nodes:,} nodes need" if count > 1 else f"a tree of {nodes:,} nodes needs"
+        raise UsageError(f"--deep mcts: {what} {_size(need)}, and {_size(there)} are free: take {fewer}")
+    oracle = MctsOracle(net, params, nodes, count, owned=owned, say=say)
+    what = "1 tree" if count == 1 else f"{count} trees at once"
+    say(f"deep search: {oracle.identity.label}, {what}, about {_size(need)} of memory ({net.where})")
+    return oracle
+
+
+def _affordable(wanted: int, nodes: int) -> int:
+    """So many trees of the wanted ones as leave half of the memory free; at least one."""
+    most = min(_MOST_MEMORY, _SHARE_OF_MEMORY * (available_memory() or _MOST_MEMORY))
+    return max(1, min(wanted, int(most // forest_bytes(1, nodes))))
+
+
+def _size(count: int) -> str:
+    return f"{count / 1e9:,.1f} GB" if count >= 1e9 else f"{count / 1e6:,.0f} MB"
+
+
+def search_params(settings: Mapping[str, str], net: Net) -> SearchParams:
+    """Parameters as given; where nothing else is said, those to judge with, and the history filled as for the net."""
+    judging = replace(SearchParams(), history_fill=net.history_fill).with_settings(JUDGING)
+    return judging.with_settings(settings, "--deep mcts: ")
+
+
+def available_memory() -> int | None:
+    """Bytes that can be taken without swapping, within a container's limit; None where the system does not say."""
+    found = [size for size in (_system(), _container()) if size is not None]
+    return min(found) if found else None
+
+
+def _system(path: Path = Path("/proc/meminfo")) -> int | None:
+    try:
+        match = re.search(r"^MemAvailable:\s+(\d+) kB", path.read_text(), re.MULTILINE)
+    except OSError:
+        return None
+    return int(match[1]) * 1024 if match else None
+
+
+def _container(folder: Path = Path("/sys/fs/cgroup")) -> int | None:
+    try:
+        limit, used = ((folder / name).read_text() for name in ("memory.max", "memory.current"))
+        return max(0, int(limit) - int(used))
+    except (OSError, ValueError):
+        return None  # no control group, or the limit is "max"

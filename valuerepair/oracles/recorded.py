@@ -1,0 +1,183 @@
+"""Evaluations that archives hold already as an oracle: nothing is searched, each position brings its own.
+
+One oracle is one kind of record, so that its centipawns have an alpha of their own. Training chunks have the value of
+their net too: it stands for a net of its own then (`RecordedNet`), and none is opened.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from types import TracebackType
+
+import numpy as np
+from numpy.typing import NDArray
+
+from valuerepair.archives.options import CHUNKS, DUMP, EPD, EVAL, KINDS, VIEWS, RecordedOptions
+from valuerepair.archives.sampling import Found, depth_of, detect
+from valuerepair.chess.origins import QColumns, Recorded
+from valuerepair.chess.positions import Position, PositionBatch
+from valuerepair.engines.spec import EngineSpec
+from valuerepair.errors import UsageError
+from valuerepair.nets.net import NetIdentity, NetValues
+from valuerepair.oracles.oracle import DeepFailure, DeepOutcome, DeepResult, OracleIdentity
+from valuerepair.store.rows import DeepColumns
+
+KIND = "recorded"
+AT_ONCE = 256
+NONE_THERE = DeepFailure("no recorded evaluation", 0)
+
+
+class RecordedOracle:
+    """Hands out what positions bring along; see `deep.Oracle`."""
+
+    workers = AT_ONCE
+
+    def __init__(self, identity: OracleIdentity, kind: str) -> None:
+        self.identity, self._kind = identity, kind
+
+    def submit(self, position: Position) -> Future[DeepOutcome]:
+        """The recorded evaluation at once; a DeepFailure where there is none of this kind."""
+        future: Future[DeepOutcome] = Future()
+        recorded = position.origin.recorded
+        if recorded is None or recorded.kind != self._kind:
+            future.set_result(NONE_THERE)
+        else:
+            future.set_result(result_of(recorded))
+        return future
+
+    def outcomes(self, batch: PositionBatch) -> tuple[NDArray[np.int64], DeepColumns]:
+        """The rows that have an evaluation of this kind, and these as `submit` would give them."""
+        recorded = batch.origins.recorded
+        if isinstance(recorded, QColumns) and recorded.kind == self._kind:
+            return np.arange(len(batch)), deep_columns(recorded)
+        found = [(i, r) for i, r in enumerate(recorded or ()) if r is not None and r.kind == self._kind]
+        return np.array([i for i, _ in found], np.int64), DeepColumns.of([result_of(r) for _, r in found])
+
+    def close(self, *, cancel: bool = False) -> None:
+        """Nothing is open."""
+
+    def __enter__(self) -> RecordedOracle:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class RecordedNet:
+    """The net whose values stand in training chunks, as they are recorded; its policy is not."""
+
+    provider = "recorded"
+    history_fill = "recorded"
+
+    def __init__(self, name: str) -> None:
+        digest = hashlib.sha256(f"recorded in chunks\n{name}".encode()).hexdigest()
+        self.identity = NetIdentity(f"recorded in {name}", digest, "wdl", 1, 0)
+
+    def evaluate(self, batch: PositionBatch) -> NetValues:
+        """The values that came with the positions; NaN for what a record does not say, 0 for the best move."""
+        recorded = batch.origins.recorded
+        if isinstance(recorded, QColumns):
+            q, d = recorded.net_q, recorded.net_d
+        else:
+            known = [r or Recorded(CHUNKS) for r in recorded or [None] * len(batch)]
+            q = np.array([np.nan if r.net_q is None else r.net_q for r in known], np.float32)
+            d = np.array([np.nan if r.net_d is None else r.net_d for r in known], np.float32)
+        nothing = np.full(len(batch), np.nan, np.float32)
+        wdl = np.stack([(1 - d + q) / 2, d, (1 - d - q) / 2], 1)
+        return NetValues(q, wdl, np.zeros(len(batch), np.uint16), nothing, nothing, nothing)
+
+
+def result_of(recorded: Recorded) -> DeepResult:
+    """A recorded evaluation as the outcome of a search. A mate goes before centipawns."""
+    return DeepResult(
+        cp=recorded.cp if recorded.mate is None else None,
+        mate=recorded.mate,
+        wdl=recorded.wdl,
+        q=recorded.q,
+        depth=recorded.depth,
+        seldepth=recorded.seldepth,
+        nodes=recorded.nodes,
+        time_ms=recorded.time_ms,
+        best_move=recorded.best_move,
+        pv=recorded.pv,
+    )
+
+
+def deep_columns(found: QColumns) -> DeepColumns:
+    """Many at once of what `result_of` gives of one."""
+    nothing, zeros = [None] * len(found), [0] * len(found)
+    win, draw, loss = found.wdl.T.tolist() if len(found) else ([], [], [])
+    q, nodes, best = found.q.tolist(), found.nodes.tolist(), found.best_move
+    return DeepColumns(
+        nothing, nothing, win, draw, loss, q, zeros, zeros, nodes, zeros, best, [move or "" for move in best]
+    )
+
+
+def recorded_options(
+    spec: EngineSpec, paths: Sequence[str], say: Callable[[str], None] = lambda line: None
+) -> RecordedOptions:
+    """Which evaluations a ``--deep recorded`` means; without ``kind=`` those of the kind that comes first.
+
+    With a depth or without is decided by the first one too, for the two are no sample of one thing.
+    `say` is told which these are. Raises UsageError for settings that make no sense together, and what `detect` raises.
+    """
+    given = spec.options
+    found = detect(paths) if "kind" not in given else None
+    kind = found.kind if found else given["kind"]
+    if kind == CHUNKS and ("view" in given or "min-depth" in given):
+        raise UsageError(
+            "--deep recorded: training chunks are the mover's view and have no depth; min-nodes=N is there"
+        )
+    if "net" in given and kind != CHUNKS:
+        raise UsageError(f"--deep recorded: net= names the net of training chunks; for {kind} give --net")
+    view = next((view for view in VIEWS if view == given.get("view")), None)
+    depth = None
+    if kind not in (CHUNKS, DUMP):
+        depth = found.depth if found else depth_of(paths, kind)
+    options = RecordedOptions(
+        kind,
+        view,
+        depth,
+        int(given["min-depth"]) if "min-depth" in given else None,
+        int(given["min-nodes"]) if "min-nodes" in given else None,
+        given.get("by"),
+    )
+    _tell(options, found, say)
+    return options
+
+
+def _tell(options: RecordedOptions, found: Found | None, say: Callable[[str], None]) -> None:
+    where = f" (the first is in {found.archive})" if found else ""
+    say(f"deep values: recorded ones, {KINDS[options.kind].what}{where}; nothing is searched")
+    if options.depth is False:
+        say("these evaluations have no depth: how deep they looked is not known; confirm what they find by a search")
+
+
+def identity_of(options: RecordedOptions, net: str = "") -> OracleIdentity:
+    """The oracle of these evaluations. With training chunks it belongs to the net they are of."""
+    chosen: dict[str, str] = {"kind": options.kind}
+    if options.view is not None and options.view != KINDS[options.kind].view:
+        chosen["view"] = options.view
+    if options.by is not None:
+        chosen["by"] = options.by
+    if options.depth is False:
+        chosen["depth"] = "none"
+    elif options.depth is None and options.kind in (EVAL, EPD) and options.min_depth is None:
+        chosen["depth"] = "any"
+    least = {"min-depth": options.min_depth, "min-nodes": options.min_nodes}
+    limits = {name: number for name, number in least.items() if number is not None}
+    return OracleIdentity(KIND, KIND, "", limits, chosen, net, plain={})
+
+
+def chunk_net_name(paths: Sequence[str], options: Mapping[str, str]) -> str:
+    """What the net of training chunks is called: as ``net=`` says, else by the archives, for no two sets of chunks
+    shall be taken for one net unless somebody says so."""
+    if "net" in options:
+        return options["net"]
+    names = [os.path.basename(os.path.abspath(path)) for path in paths]
+    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")

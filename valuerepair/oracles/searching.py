@@ -1,0 +1,121 @@
+"""Searches for people to look at: one position by nodes or by the clock, many together as a forest."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future
+from dataclasses import dataclass
+from itertools import chain, islice
+
+from valuerepair.chess.positions import Position
+from valuerepair.nets.net import Net, NetIdentity
+from valuerepair.oracles.mcts_oracle import cannot_be_searched
+from valuerepair.search.evaluator import NetEvaluator, SplitEvaluator
+from valuerepair.search.forest import Forest, forest_bytes, warm_up
+from valuerepair.search.params import SearchParams
+from valuerepair.search.pool import ForestPool
+from valuerepair.search.result import SearchResult
+from valuerepair.search.search import Search
+
+_ALL_LINES = 256
+_TREES_BYTES = 1 << 31
+# What a search by the clock has room for at first.
+_ROOM = 100_000
+
+
+@dataclass(frozen=True)
+class Searched:
+    """A position and what a search found, or why it was not searched; `seconds` it took (a share of a round's)."""
+
+    position: Position
+    net: NetIdentity
+    result: SearchResult | None
+    reason: str = ""
+    seconds: float = math.nan
+
+
+def search_positions(
+    net: Net,
+    params: SearchParams,
+    positions: Iterable[Position],
+    *,
+    nodes: int | None,
+    seconds: float | None = None,
+    say: Callable[[str], None] = lambda line: None,
+) -> Iterator[Searched]:
+    """Searches positions, in their order; each up to `nodes` visits of its root or for some seconds.
+
+    With `seconds`, or when there is only one, one after the other; otherwise many at once. Positions are read as they
+    are needed. `say` is told when something slow happens once. Raises ValueRepairError and UsageError.
+    """
+    coming = iter(positions)
+    some = list(islice(coming, 2))
+    evaluator = NetEvaluator(net)
+    if seconds is not None or len(some) < 2:
+        search = _by_search(evaluator, params, nodes, seconds)
+    else:
+        assert nodes is not None
+        search = _by_forests(evaluator, params, net.batch_size, nodes)
+    warm_up(evaluator, params, evaluator.input_format, say)
+    yield from search(net, chain(some, coming))
+
+
+Work = Callable[[Net, Iterator[Position]], Iterator[Searched]]
+
+
+def _by_search(evaluator: NetEvaluator, params: SearchParams, nodes: int | None, seconds: float | None) -> Work:
+    def work(net: Net, positions: Iterator[Position]) -> Iterator[Searched]:
+        split = SplitEvaluator(evaluator, evaluator.streams if net.session.on_cpu else 1)
+        for position in positions:
+            if reason := cannot_be_searched(position):
+                yield Searched(position, net.identity, None, reason)
+                continue
+            search = Search(split, params, input_format=evaluator.input_format, nodes=nodes or _ROOM)
+            search.set_position(position)
+            begun = time.perf_counter()
+            result = search.run(nodes=nodes, seconds=seconds, lines=_ALL_LINES)
+            yield Searched(position, net.identity, result, seconds=time.perf_counter() - begun)
+
+    return work
+
+
+def _by_forests(evaluator: NetEvaluator, params: SearchParams, batch: int, nodes: int) -> Work:
+    trees = max(1, min(batch, _TREES_BYTES // evaluator.streams // forest_bytes(1, nodes, params)))
+
+    def work(net: Net, positions: Iterator[Position]) -> Iterator[Searched]:
+        forests = [
+            Forest(evaluator, params, input_format=evaluator.input_format, trees=trees, nodes=nodes, lines=_ALL_LINES)
+            for _ in range(evaluator.streams)
+        ]
+        pool = ForestPool(forests)
+        ahead: deque[Future[Searched]] = deque()
+        finished = False
+        try:
+            for position in positions:
+                ahead.append(_submit(pool, net.identity, position, nodes))
+                # Some more than there are trees, so that none waits for the oldest one.
+                while len(ahead) > 3 * trees * len(forests) or (ahead and ahead[0].done()):
+                    yield ahead.popleft().result()
+            while ahead:
+                yield ahead.popleft().result()
+            finished = True
+        finally:
+            pool.close(cancel=not finished)
+
+    return work
+
+
+def _submit(pool: ForestPool, net: NetIdentity, position: Position, nodes: int) -> Future[Searched]:
+    if reason := cannot_be_searched(position):
+        future: Future[Searched] = Future()
+        future.set_result(Searched(position, net, None, reason))
+        return future
+    return pool.submit(
+        position,
+        nodes,
+        lambda result, seconds: Searched(position, net, result, seconds=seconds),
+        lambda reason: Searched(position, net, None, reason),
+    )

@@ -1,0 +1,219 @@
+"""The oracle made of a pool of UCI engines."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field, replace
+from functools import partial
+from types import TracebackType
+from typing import Any
+
+import chess
+
+from valuerepair.chess.positions import Position
+from valuerepair.engines.info import SearchReport
+from valuerepair.engines.pool import BadAnswer, EnginePool, Plan, PoolCounts, TimeLimit, single
+from valuerepair.engines.process import EngineFailure
+from valuerepair.engines.uci import BadOption, EngineSetup
+from valuerepair.errors import UsageError, ValueRepairError
+from valuerepair.oracles.oracle import Climb, ClimbOutcome, DeepFailure, DeepOutcome, DeepResult, GoOn, OracleIdentity
+
+# An engine looks at its node limit once in a while only, and lc0 at the end of a batch.
+_OVERSHOOT = 1.5
+_OVERSHOOT_NODES = 20_000
+
+# lc0's verbose statistics of one root move; Q itself is printed after a lossy round trip, but S - U is exact as long as
+# nothing is added for moves left (lc0: search/classic/search.cc, GetVerboseStats).
+_MOVE_STATS = re.compile(r"(\S+)\s+\(\s*\d+\s*\) N:\s+(\d+) .*\(U:\s*(-?[\d.]+)\) \(S:\s*(-?[\d.]+)\)")
+
+
+@dataclass(frozen=True)
+class UciOracleSetup:
+    """What a `UciOracle` is made of: `deep.open_oracle` derives it from the command line.
+
+    `limits` are those of ``go``: nodes, depth, movetime (ms). `first_seconds` is how long the first searches may take
+    before the engine counts as hung, `timeout` replaces the time limits altogether. `identity_options` go into the
+    identity in place of the engine's settings of the same name (a net's hash for its path); None leaves one out.
+    """
+
+    kind: str
+    engine: EngineSetup
+    limits: Mapping[str, int]
+    first_seconds: float
+    timeout: float | None = None
+    net: str = ""
+    identity_options: Mapping[str, str | None] = field(default_factory=dict)
+    plain: Mapping[str, str] = field(default_factory=dict)
+    recorded_defaults: tuple[str, ...] = ()
+
+
+class UciOracle:
+    """A pool of one-thread UCI engines that search positions with their history."""
+
+    def __init__(self, setup: UciOracleSetup, workers: int, say: Callable[[str], None] = lambda _: None) -> None:
+        """Starts the first engine. Raises ValueRepairError, or UsageError for an option the engine refuses."""
+        self._setup, self._say = setup, say
+        self._said_overshoot = False
+        limits = setup.limits
+        limit = TimeLimit(
+            given=setup.timeout,
+            first=setup.first_seconds,
+            nodes=limits.get("nodes"),
+            fixed=limits.get("movetime", 0) / 1000,
+        )
+        probe = _go({name: min(value, _PROBE[name]) for name, value in limits.items()})
+        path = setup.engine.path
+        try:
+            self._pool = EnginePool(setup.engine, limit, workers, probe=probe, say=say)
+        except BadOption as error:
+            raise UsageError(f"--deep: {path} {error}") from None
+        except EngineFailure as error:
+            raise ValueRepairError(f"{path}: the engine {error}") from None
+        self._identity = self._make_identity(path)
+
+    @property
+    def identity(self) -> OracleIdentity:
+        return self._identity
+
+    @property
+    def workers(self) -> int:
+        return self._pool.workers
+
+    @property
+    def counts(self) -> PoolCounts:
+        """Searches, nodes, crashes, hangs, bad answers and failed positions so far."""
+        return self._pool.counts
+
+    def submit(self, position: Position) -> Future[DeepOutcome]:
+        """Queues a search; see `deep.Oracle`. A position where the game is over yields a DeepFailure at once."""
+        board = _board(position)
+        if isinstance(board, DeepFailure):
+            return _ended(board)
+        go, nodes = _go(self._setup.limits), self._setup.limits.get("nodes", 0)
+        plan = partial(single, go, lambda report: self._result(report, board, nodes))
+        return self._pool.submit(position.uci, plan, DeepFailure)
+
+    def climb(self, position: Position, rungs: Sequence[int], go_on: GoOn) -> Future[ClimbOutcome]:
+        """Queues a search in steps; see `deep.Climber`. The hash tables are kept from step to step."""
+        board = _board(position)
+        if isinstance(board, DeepFailure):
+            return _ended(board)
+        return self._pool.submit(position.uci, partial(self._steps, board, rungs, go_on), DeepFailure)
+
+    def _steps(self, board: chess.Board, rungs: Sequence[int], go_on: GoOn) -> Plan[ClimbOutcome]:
+        limits, whole = self._setup.limits, self._setup.limits["nodes"]
+        results: list[DeepResult] = []
+        nodes = time_ms = 0
+        for rung in (*rungs, whole):
+            # lc0 counts the visits that its tree has already, others the nodes of this search only.
+            asked = rung if self._setup.kind == "lc0" else max(1, rung - nodes)
+            result = self._result((yield _go({**limits, "nodes": asked})), board, asked)
+            nodes = result.nodes if self._setup.kind == "lc0" else nodes + result.nodes
+            time_ms += result.time_ms
+            results.append(replace(result, nodes=nodes, time_ms=time_ms))
+            if rung != whole and not go_on(results):
+                return Climb(tuple(results), whole=False)
+        return Climb(tuple(results), whole=True)
+
+    def close(self, *, cancel: bool = False) -> None:
+        """Cancels what has not begun; finishes the searches in flight, or with `cancel` abandons them."""
+        self._pool.close(cancel=cancel)
+
+    def __enter__(self) -> UciOracle:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close(cancel=kind is not None)
+
+    def _result(self, report: SearchReport, board: chess.Board, asked: int) -> DeepResult:
+        if report.best_move is None:
+            raise BadAnswer("found no best move although there are legal moves")
+        if not board.is_legal(chess.Move.from_uci(report.best_move)):
+            raise BadAnswer(f"gave the illegal best move {report.best_move}")
+        if asked and report.nodes > _OVERSHOOT * asked + _OVERSHOOT_NODES and not self._said_overshoot:
+            self._said_overshoot = True
+            self._say(f"{self._pool.name} searched {report.nodes:,} nodes where {asked:,} were asked for")
+        return DeepResult(
+            None if report.mate is not None else report.cp,
+            report.mate,
+            report.wdl,
+            exact_q(report, board) if self._setup.kind == "lc0" else None,
+            report.depth,
+            report.seldepth,
+            report.nodes,
+            report.time_ms,
+            report.best_move,
+            report.pv,
+        )
+
+    def _make_identity(self, path: str) -> OracleIdentity:
+        setup, pool = self._setup, self._pool
+        options: dict[str, str | None] = dict(pool.settings)
+        for name in setup.recorded_defaults:
+            if name not in options and name.lower() in pool.offered:
+                options[name] = pool.offered[name.lower()].default
+        options.update(setup.identity_options)
+        kept = {name: value for name, value in sorted(options.items()) if value is not None}
+        return OracleIdentity(setup.kind, pool.name, file_sha256(path), setup.limits, kept, setup.net, setup.plain)
+
+
+_PROBE = {"nodes": 1, "depth": 1, "movetime": 10}
+
+
+def _go(limits: Mapping[str, int]) -> str:
+    return "go " + " ".join(f"{name} {value}" for name, value in limits.items())
+
+
+def _board(position: Position) -> chess.Board | DeepFailure:
+    """The position's board, or why it is not to be searched."""
+    try:
+        board = chess.Board(position.fen)
+    except ValueError as error:
+        return DeepFailure(f"not a legal FEN: {error}", 0)
+    if any(board.legal_moves):
+        return board
+    return DeepFailure("game over: " + ("checkmate" if board.is_check() else "stalemate"), 0)
+
+
+def exact_q(report: SearchReport, board: chess.Board) -> float | None:
+    """Q of the best move from lc0's verbose move statistics, or None where they give none.
+
+    lc0 writes castling there as king takes rook, whatever it does elsewhere.
+    """
+    if report.best_move is None:
+        return None
+    move = chess.Move.from_uci(report.best_move)
+    names = {report.best_move}
+    if board.is_castling(move):
+        rook = chess.square(7 if chess.square_file(move.to_square) == 6 else 0, chess.square_rank(move.from_square))
+        names.add(chess.Move(move.from_square, rook).uci())
+    for note in reversed(report.notes):
+        stats = _MOVE_STATS.match(note)
+        if stats is not None and stats[1] in names:
+            if int(stats[2]) == 0:
+                return None  # never visited: what is printed is a guess by the parent's Q
+            return round(max(-1.0, min(1.0, float(stats[4]) - float(stats[3]))), 5)
+    return None
+
+
+def file_sha256(path: str) -> str:
+    """SHA-256 of a file, in hex, read in pieces. Raises ValueRepairError when it cannot be read."""
+    digest = hashlib.sha256()
+    try:
+        with open(path, "rb") as file:
+            while piece := file.read(1 << 20):
+                digest.update(piece)
+    except OSError as error:
+        raise ValueRepairError(f"{path}: cannot read it: {error.strerror}") from None
+    return digest.hexdigest()
+
+
+def _ended(failure: DeepFailure) -> Future[Any]:
+    future: Future[Any] = Future()
+    future.set_result(failure)
+    return future

@@ -1,0 +1,1 @@
+"""Looking at a store: plots, tables, boards, the HTML page."""

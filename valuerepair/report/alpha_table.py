@@ -1,0 +1,116 @@
+"""What another alpha would change: the fits of a store, and the candidates at each."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from valuerepair.chess.values import ALPHA_BOUNDS, DEFAULT_ALPHA, Alpha, AlphaFit, Norm, fit_alpha
+from valuerepair.errors import ValueRepairError
+from valuerepair.intervals import Rate, weighted
+
+if TYPE_CHECKING:
+    from valuerepair.store.store import Store
+
+NORMS: tuple[Norm, ...] = ("l1", "l2")
+
+
+@dataclass(frozen=True, slots=True)
+class AlphaTable:
+    """The fits of one net and oracle by norm, the alpha in use now, and the candidate rates.
+
+    `rates` has the rate at the default alpha under ``default``, at the one in use under ``now``, and at each fit under
+    its norm.
+    """
+
+    net: str
+    oracle: str
+    threshold: float
+    now: Alpha
+    fits: dict[Norm, AlphaFit]
+    rates: dict[str, Rate]
+
+    def lines(self) -> list[str]:
+        """The table in words."""
+        rows = [("default", f"{DEFAULT_ALPHA:.0f}", "", "", self.rates["default"])]
+        for norm, fit in self.fits.items():
+            interval = "" if math.isnan(fit.low) else f"{fit.low:.0f} to {fit.high:.0f}"
+            rows.append((f"fit {norm}", f"{fit.alpha:.0f}", interval, f"{fit.residual:.4f}", self.rates[norm]))
+        head = f"{'':<8} {'alpha':>6}  {'95 % interval':<15} {'residual':>8}  candidates at {self.threshold:g}"
+        positions = next(iter(self.fits.values())).n
+        return [
+            f"{self.net}, {self.oracle}: {positions:,} positions with a centipawn score",
+            head,
+            *(f"{name:<8} {alpha:>6}  {interval:<15} {rest:>8}  {rate}" for name, alpha, interval, rest, rate in rows),
+            f"in use now: {self.now.source(digits='.0f')}",
+            *(f"{norm}: the scores determine no alpha" for norm, fit in self.fits.items() if fit.at_bound),
+        ]
+
+    def as_dict(self) -> dict[str, Any]:
+        """The table as JSON-able data; a missing interval is None."""
+        fits = {
+            norm: {
+                "alpha": fit.alpha,
+                "low": None if math.isnan(fit.low) else fit.low,
+                "high": None if math.isnan(fit.high) else fit.high,
+                "n": fit.n,
+                "residual": fit.residual,
+                "at_bound": fit.at_bound,
+            }
+            for norm, fit in self.fits.items()
+        }
+        rates = {
+            name: {"count": rate.count, "total": rate.total, "rate": rate.rate, "low": rate.low, "high": rate.high}
+            for name, rate in self.rates.items()
+        }
+        return {
+            "net": self.net,
+            "oracle": self.oracle,
+            "threshold": self.threshold,
+            "now": {"alpha": self.now.value, "origin": self.now.origin},
+            "fits": fits,
+            "candidates": rates,
+        }
+
+    def saveable(self, norm: Norm) -> AlphaFit:
+        """The fit of that norm; ValueRepairError when it lies at a bound, where no alpha is better than another."""
+        fit = self.fits[norm]
+        if fit.at_bound:
+            low, high = ALPHA_BOUNDS
+            raise ValueRepairError(
+                f"not saved: the {fit.n:,} scores determine no alpha between {low:g} and {high:g} ({norm}); "
+                "mine more positions"
+            )
+        return fit
+
+
+def alpha_table(
+    store: Store,
+    net: str | None = None,
+    oracle: str | None = None,
+    threshold: float = 0.55,
+    bootstrap: int = 200,
+    seed: int = 0,
+) -> AlphaTable:
+    """Fits alpha in both norms to what `net` and `oracle` (default: the pair with most) have scored.
+
+    Fits and rates have the rows' weights, as `Store.alpha` has. Raises ValueRepairError when there is nothing to fit.
+    """
+    net_id, oracle_id = store.pick(net, oracle)
+    now = store.alpha(net_id, oracle_id)
+    frame = store.frame(net, oracle, DEFAULT_ALPHA, text=False)
+    q, cp = frame["net_q"].to_numpy(np.float64), frame["cp"].to_numpy(np.float64)
+    weight = frame["weight"].to_numpy(np.float64)
+    fits = {norm: fit_alpha(q, cp, weight, norm=norm, bootstrap=bootstrap, seed=seed) for norm in NORMS}
+    alphas: dict[str, float] = {"default": DEFAULT_ALPHA, "now": now.value}
+    alphas.update((norm, fit.alpha) for norm, fit in fits.items())
+    rates = {}
+    for name, value in alphas.items():
+        differences = store.frame(net, oracle, value, text=False)["disagreement"].to_numpy(np.float64)
+        scored = ~np.isnan(differences)
+        rates[name] = weighted(np.abs(differences[scored]) >= threshold, weight[scored])
+    attrs = frame.attrs
+    return AlphaTable(attrs["net"]["name"], attrs["oracle"]["label"], threshold, now, fits, rates)

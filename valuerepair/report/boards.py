@@ -1,0 +1,130 @@
+"""Positions as boards: one SVG for many, small enough to keep in a notebook."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+from xml.etree import ElementTree
+
+import chess
+import chess.svg
+
+from valuerepair.report import style
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_SVG = "http://www.w3.org/2000/svg"
+_XLINK = "http://www.w3.org/1999/xlink"
+_CAPTION = 40  # height below a board, in the SVG's units
+_GAP = 12
+
+
+def sheet(frame: pd.DataFrame, columns: int = 4, size: int = 200) -> str:
+    """The rows of a store's `frame`, in their order, as one SVG of boards in `columns` columns of `size` pixels.
+
+    The side to move is at the bottom. Arrows: the net's best move (vermillion) and the deep search's (blue), or one
+    green arrow where they agree. Below each board stand both Q, from the side to move, and the game and ply it was
+    found at. Raises ValueError for a FEN that is none.
+    """
+    cells: list[dict[Any, Any]] = frame.to_dict("records")
+    rows = -(-len(cells) // columns)
+    width, height = columns * (size + _GAP), rows * (size + _CAPTION + _GAP)
+    ElementTree.register_namespace("", _SVG)
+    ElementTree.register_namespace("xlink", _XLINK)
+    root = ElementTree.Element(
+        _tag("svg"), {"viewBox": f"0 0 {width} {height}", "width": str(width), "height": str(height)}
+    )
+    definitions = ElementTree.SubElement(root, _tag("defs"))
+    for i, cell in enumerate(cells):
+        x, y = (i % columns) * (size + _GAP), (i // columns) * (size + _CAPTION + _GAP)
+        board = ElementTree.fromstring(_board(cell))
+        _share(board, definitions)
+        board.attrib.update(x=str(x), y=str(y), width=str(size), height=str(size))
+        root.append(board)
+        for line, text in enumerate(_caption(i, cell)):
+            place = {"x": str(x), "y": str(y + size + 14 * (line + 1)), "font-family": "sans-serif", "font-size": "11"}
+            ElementTree.SubElement(root, _tag("text"), {**place, "fill": style.INK}).text = text
+    return ElementTree.tostring(root, encoding="unicode")
+
+
+def single(
+    fen: str,
+    *,
+    played: str | None = None,
+    net: str | None = None,
+    deep: str | None = None,
+    white_below: bool = True,
+    size: int = 480,
+) -> str:
+    """A position as SVG with an arrow for each of the moves (UCI) and a line below that says which is whose.
+
+    The move played is orange, the net's vermillion, the search's blue; what net and search agree on is green. Several
+    who chose the same move have one arrow. Moves that are not legal have none.
+    """
+    board = chess.Board(fen)
+    legal = {move.uci(): move for move in board.legal_moves}
+    whose: dict[chess.Move, list[str]] = {}
+    for name, uci in (("net", net), ("search", deep), ("played", played)):
+        if uci in legal:
+            whose.setdefault(legal[uci], []).append(name)
+    chosen = [(move, _WHOSE[who[0] if who[:2] != ["net", "search"] else "both"], who) for move, who in whose.items()]
+    arrows = [chess.svg.Arrow(move.from_square, move.to_square, color=colour) for move, colour, _ in chosen]
+    drawn = ElementTree.fromstring(chess.svg.board(board, orientation=white_below, arrows=arrows))
+    drawn.attrib.update(x="0", y="0", width=str(size), height=str(size))
+    below = 22 * max(len(chosen), 1) + 8
+    for prefix, uri in (("", _SVG), ("xlink", _XLINK)):
+        ElementTree.register_namespace(prefix, uri)
+    box = {"viewBox": f"0 0 {size} {size + below}", "width": str(size), "height": str(size + below)}
+    root = ElementTree.Element(_tag("svg"), box)
+    ElementTree.SubElement(root, _tag("rect"), {"width": "100%", "height": "100%", "fill": "#ffffff"})
+    root.append(drawn)
+    for line, (move, colour, who) in enumerate(chosen):
+        y = size + 22 * line + 18
+        patch = {"x": "12", "y": str(y - 10), "width": "22", "height": "8", "fill": colour}
+        ElementTree.SubElement(root, _tag("rect"), patch)
+        place = {"x": "42", "y": str(y), "font-family": "sans-serif", "font-size": "14", "fill": style.INK}
+        ElementTree.SubElement(root, _tag("text"), place).text = f"{' and '.join(who)}: {board.san(move)}"
+    return ElementTree.tostring(root, encoding="unicode")
+
+
+_WHOSE = {"net": style.VERMILLION, "search": style.BLUE, "both": style.GREEN, "played": style.ORANGE}
+
+
+def _board(cell: dict[Any, Any]) -> str:
+    board = chess.Board(cell["fen"])
+    legal = {move.uci(): move for move in board.legal_moves}
+    deep, net = legal.get(cell.get("deep_best") or ""), legal.get(cell.get("net_best") or "")
+    drawn = [(deep, style.GREEN)] if deep == net else [(deep, style.BLUE), (net, style.VERMILLION)]
+    arrows = [chess.svg.Arrow(move.from_square, move.to_square, color=colour) for move, colour in drawn if move]
+    return chess.svg.board(board, orientation=board.turn, arrows=arrows, coordinates=False)
+
+
+def _share(board: ElementTree.Element, definitions: ElementTree.Element) -> None:
+    """Moves the drawings of pieces and the 64 empty squares, the same on every board, into the sheet's own."""
+    known = {child.get("id") for child in definitions}
+    for group in board.findall(_tag("defs")):
+        for drawing in group:
+            if drawing.get("id") not in known:
+                known.add(drawing.get("id"))
+                definitions.append(drawing)
+        board.remove(group)
+    squares = [child for child in board if child.get("class", "").startswith("square ")]
+    for square in squares:
+        board.remove(square)
+    if "squares" not in known:
+        ElementTree.SubElement(definitions, _tag("g"), {"id": "squares"}).extend(squares)
+    use = ElementTree.Element(_tag("use"), {f"{{{_XLINK}}}href": "#squares", "href": "#squares"})
+    board.insert(0, use)
+    for child in list(board):
+        if child.tag == _tag("desc") or child.tag.endswith("pre"):
+            board.remove(child)  # the position as text art: the caption and the pieces say it
+
+
+def _caption(i: int, cell: dict[Any, Any]) -> tuple[str, str]:
+    side = "White" if cell["fen"].split(" ", 2)[1] == "w" else "Black"
+    where = f", game {cell['game']}, ply {cell['ply']}" if cell.get("game") else ""
+    return f"{i + 1}. net {cell['net_q']:+.2f}, deep {cell['deep_q']:+.2f}", f"{side} to move{where}"
+
+
+def _tag(name: str) -> str:
+    return f"{{{_SVG}}}{name}"

@@ -1,0 +1,98 @@
+"""What games made of positions against what net and search had expected: calibration of both values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.patheffects import withStroke
+
+from valuerepair.errors import ValueRepairError
+from valuerepair.report import style
+from valuerepair.report.drawing import Asked, Drawing, Floats, made_from, names, scale
+from valuerepair.store.plays import outcomes
+from valuerepair.store.store import Store
+
+BINS = 10
+
+
+class Bin(NamedTuple):
+    """The positions with Q in one of `BINS` equal parts of [-1, 1]: how many, mean Q, mean Z and its 95 % interval."""
+
+    positions: int
+    q: float
+    z: float
+    low: float
+    high: float
+
+
+def bins_of(q: Floats, z: Floats) -> list[Bin]:
+    """The parts of [-1, 1] that positions with values `q` [n] and mean results `z` [n] fall into, from below.
+
+    The interval is Wilson's, of the share of the points ``(z + 1) / 2`` with a position as one trial. A result within
+    [0, 1] varies at most as much as one that is 0 or 1, so draws make the interval wider than it need be, and it holds
+    for a single position and where all results are the same.
+    """
+    return list(_bins(q, z))
+
+
+def _bins(q: Floats, z: Floats) -> Iterator[Bin]:
+    from statsmodels.stats.proportion import proportion_confint
+
+    edges = np.linspace(-1, 1, BINS + 1)
+    part = np.clip(np.digitize(q, edges) - 1, 0, BINS - 1)  # 1 itself belongs to the last
+    for k in np.unique(part):
+        of_bin = part == k
+        n, mean = int(of_bin.sum()), float(z[of_bin].mean())
+        low, high = proportion_confint((mean + 1) / 2 * n, n, method="wilson")
+        yield Bin(n, float(q[of_bin].mean()), mean, 2 * float(low) - 1, 2 * float(high) - 1)
+
+
+def drawing(store: Store, asked: Asked) -> Drawing:
+    """Mean Z of the games played from positions (y) against the Q that net and search gave these (x), side to move.
+
+    A position counts once, with the mean of its decided games. On the diagonal a value is what the games made of it.
+    Artists carry a gid: ``net``, ``deep``, ``diagonal``. Raises ValueRepairError where no game was played.
+    """
+    frame = asked.frame(store)
+    found = outcomes(store)
+    usable = frame[~frame["disagreement"].isna()].set_index("position_id")
+    known = np.isin(found.ids, usable.index.to_numpy())
+    if not known.any():
+        raise ValueRepairError(
+            f"{store.path}: no decided games from its positions; vr selfplay BOOK --db {store.path} plays them"
+        )
+    rows, z, games = usable.loc[found.ids[known]], found.z[known], int(found.games[known].sum())
+    with style.house_style():
+        figure, axes = style.new_figure(6.4, 6.8)
+        axes.plot([-1, 1], [-1, 1], color=style.GREY, lw=0.8, ls="--", gid="diagonal")
+        for gid, colour, marker, name in (
+            ("deep", style.BLUE, "o", "deep Q"),
+            ("net", style.VERMILLION, "^", "net Q"),
+        ):
+            q = rows[f"{gid}_q"].to_numpy(np.float64)
+            error = float(((z - q) ** 2).mean())
+            _draw_bins(axes, bins_of(q, z), colour, marker, gid, f"{name}; mean (Z − Q)²: {error:.3f}")
+        axes.set(xlim=(-1.04, 1.04), ylim=(-1.04, 1.04), aspect="equal")
+        axes.set(xlabel="Q of the position, mean of each bin", ylabel="Z of its games, mean of each bin")
+        figure.legend(loc="outside lower center", ncols=2)  # inside, it would hide the bins at the ends
+        style.title(
+            axes,
+            "Results of games against Q",
+            made_from(frame),
+            f"{games:,} decided games from {len(z):,} positions, for the side to move; numbers: positions of a bin",
+        )
+    net, oracle = names(frame)
+    return Drawing(figure, f"{games:,} decided games from {len(z):,} positions, {net} and {oracle}; {scale(frame)}")
+
+
+def _draw_bins(axes: Axes, bins: list[Bin], colour: str, marker: str, gid: str, label: str) -> None:
+    x, y = [each.q for each in bins], [each.z for each in bins]
+    axes.vlines(x, [each.low for each in bins], [each.high for each in bins], colour, lw=0.9, gid=f"{gid}-intervals")
+    axes.plot(x, y, marker, color=colour, ms=6, ls="-", lw=0.8, gid=gid, label=label)
+    for each in bins:
+        axes.annotate(f"{each.positions:,}", (each.q, each.z), xytext=(5, 4 if gid == "net" else -10),
+                      textcoords="offset points", fontsize=7, color=colour,
+                      path_effects=[withStroke(linewidth=2.5, foreground="white")])  # fmt: skip

@@ -1,0 +1,158 @@
+"""What the kinds of plots have in common: what is asked of a store, the rows they draw, the words below a title."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from valuerepair.chess.values import Alpha
+from valuerepair.errors import ValueRepairError
+from valuerepair.intervals import Rate, weighted
+from valuerepair.store.queries import QFrom, check_threshold
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.figure import Figure
+
+    from valuerepair.store.store import Store
+
+Floats = NDArray[np.float64]
+Flags = NDArray[np.bool_]
+
+DEFAULT_THRESHOLD = 0.55
+
+
+class Drawing(NamedTuple):
+    """A figure, and in one line what it shows."""
+
+    figure: Figure
+    said: str
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What is asked of a store: `net`, `oracle`, `alpha` and `q_from` as in `Store.frame`.
+
+    `weighted`: rows that a screening ladder searched for many stand for as many. Raises UsageError for a threshold
+    outside (0, 2].
+    """
+
+    threshold: float = DEFAULT_THRESHOLD
+    net: str | None = None
+    oracle: str | None = None
+    alpha: float | None = None
+    q_from: QFrom = "cp"
+    weighted: bool = True
+
+    def __post_init__(self) -> None:
+        check_threshold(self.threshold)
+
+    def frame(self, store: Store, *, text: bool = False) -> pd.DataFrame:
+        """The scored positions, see `Store.frame`."""
+        return store.frame(self.net, self.oracle, self.alpha, self.q_from, text=text)
+
+
+@dataclass(frozen=True, slots=True)
+class Scored:
+    """The rows of a frame that have both values: `net`, `deep` (Q, side to move) and `weight` are [n].
+
+    `rows` [m] says which of the frame's they are. `weight` is 1 where there are none, or none are wanted.
+    """
+
+    net: Floats
+    deep: Floats
+    weight: Floats
+    rows: Flags
+    weighted: bool
+
+    @property
+    def disagreement(self) -> Floats:
+        """[n] net Q - deep Q."""
+        return self.net - self.deep
+
+    @property
+    def left_out(self) -> int:
+        """Rows without a deep Q."""
+        return int((~self.rows).sum())
+
+    def rate(self, hits: Flags) -> Rate:
+        """The share of `hits` [n], by weight."""
+        return weighted(hits, self.weight)
+
+
+def scored(frame: pd.DataFrame, *, by_weight: bool = True) -> Scored:
+    """The rows of `frame` that can be drawn. Raises ValueRepairError when there is none."""
+    deep = frame["deep_q"].to_numpy(np.float64)
+    net = frame["net_q"].to_numpy(np.float64)
+    usable = ~(np.isnan(deep) | np.isnan(net))
+    if not usable.any():
+        kind = frame.attrs.get("q_from", "cp")
+        raise ValueRepairError(
+            f"nothing to plot: none of the {len(frame):,} positions has a deep score from {kind}; "
+            f"try --q-from {'wdl' if kind == 'cp' else 'cp'}"
+        )
+    weight = np.ones(len(frame))
+    if by_weight and "weight" in frame:
+        weight = frame["weight"].to_numpy(np.float64)
+    return Scored(net[usable], deep[usable], weight[usable], usable, bool((weight[usable] != 1).any()))
+
+
+def names(frame: pd.DataFrame) -> tuple[str, str]:
+    """The net and the oracle of a frame, as they may stand in a figure."""
+    attrs = frame.attrs
+    net, oracle = attrs.get("net", {}).get("name", "net"), attrs.get("oracle", {}).get("label", "deep search")
+    return for_figure(net), for_figure(oracle)
+
+
+def scale(frame: pd.DataFrame) -> str:
+    """Where deep Q comes from."""
+    if "alpha" not in frame.attrs:
+        return "alpha unknown"
+    return Alpha(**frame.attrs["alpha"]).source(frame.attrs.get("q_from", "cp"), ".0f")
+
+
+def made_from(frame: pd.DataFrame) -> str:
+    """Net, oracle and alpha, for the line below a title."""
+    return " · ".join((*names(frame), scale(frame)))
+
+
+def counted(rows: Scored, threshold: float) -> str:
+    """How many positions and candidates, their share by weight, and what was left out."""
+    off = np.abs(rows.disagreement) >= threshold
+    by = " by weight" if rows.weighted else ""
+    left_out = f"; {rows.left_out:,} without a deep score left out" if rows.left_out else ""
+    return (
+        f"{len(off):,} positions, {int(off.sum()):,} candidates ({100 * rows.rate(off).rate:.2f} %{by}) "
+        f"with |net Q − deep Q| ≥ {threshold:g}{left_out}"
+    )
+
+
+def percent(rate: Rate) -> str:
+    """A rate with its interval."""
+    return f"{100 * rate.rate:.2f} % (95 %: {100 * rate.low:.2f} to {100 * rate.high:.2f})"
+
+
+def printable(text: str, longest: int = 200) -> str:
+    """`text` on one line without what a terminal obeys: control characters, escape sequences, bidirectional overrides.
+
+    What Unicode calls not printable is written as an escape (``\\x1b``, ``\\u202e``), other spaces as a space, and what
+    is longer than `longest` characters ends in an ellipsis.
+    """
+    shown = "".join(_shown(c) for c in text[:longest])
+    return shown + "…" if len(text) > longest else shown
+
+
+def for_figure(text: str, longest: int = 80) -> str:
+    """`printable`, with every ``$`` as itself: between two of them matplotlib would read mathematics, and may fail."""
+    return printable(text, longest).replace("$", r"\$")
+
+
+def _shown(character: str) -> str:
+    if character.isprintable():
+        return character
+    if character.isspace() and ord(character) >= 0xA0 and character not in "\u2028\u2029":
+        return " "
+    return character.encode("unicode_escape").decode("ascii")

@@ -1,0 +1,107 @@
+"""Every kind of plot by name: one line of Python a figure, and what `vr plot` offers.
+
+from valuerepair.views import figures
+figure = figures.draw("hexbin", "valuerepair.db", threshold=0.4)
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from valuerepair.errors import UsageError
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from valuerepair.report.drawing import Drawing
+    from valuerepair.store.store import Store
+
+STORE, MATCH_PGN, EXPERIMENT = "a store", "the PGN of a match", "the folder of a vr experiment contempt"
+_VALUES = frozenset({"net", "oracle", "alpha", "q_from"})
+_COUNTED = _VALUES | {"threshold"}
+_RATES = _COUNTED | {"weighted"}
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A kind of plot: `help` in one line, what it `reads`, the `options` it takes, and who draws it.
+
+    `place` is ``module:function`` below `valuerepair.report`, imported on first use.
+    """
+
+    help: str
+    reads: str
+    options: frozenset[str]
+    place: str
+
+    def drawer(self) -> Callable[..., Drawing]:
+        """Who draws it: of a store with `drawing.Asked`, of a file with its path."""
+        module, _, function = self.place.partition(":")
+        found: Callable[..., Drawing] = getattr(importlib.import_module(f"valuerepair.report.{module}"), function)
+        return found
+
+
+KINDS: Mapping[str, Kind] = MappingProxyType(
+    {
+        "scatter": Kind("Net Q against deep Q, one point a position, lowess.", STORE, _RATES, "scatter:drawing"),
+        "hexbin": Kind("The same as density, for many positions.", STORE, _RATES, "scatter:hexbin"),
+        "residuals": Kind("Net Q - deep Q against deep Q, lowess.", STORE, _RATES, "scatter:residuals"),
+        "calibration": Kind("Results of games played against both Q, binned.", STORE, _VALUES, "calibration:drawing"),
+        "rate": Kind("Rate of candidates by threshold.", STORE, _RATES, "rates:by_threshold"),
+        "by-phase": Kind("Rate of candidates by phase of the game.", STORE, _RATES, "rates:by_phase"),
+        "by-side": Kind("Rate of candidates by side to move.", STORE, _RATES, "rates:by_side"),
+        "by-men": Kind("Rate of candidates by number of men on the board.", STORE, _RATES, "rates:by_men"),
+        "by-label": Kind("Share of the candidates with each label.", STORE, _RATES, "rates:by_label"),
+        "recall": Kind("Recall against nodes of the screening ladder.", STORE, _COUNTED, "ladder:recall"),
+        "survival": Kind("Share still on the ladder at each rung.", STORE, _RATES, "ladder:survival"),
+        "wdl": Kind("W/D/L by search-contempt and temperature.", EXPERIMENT, frozenset(), "sweep:drawing"),
+        "elo": Kind("Elo with its interval over the games of a match.", MATCH_PGN, frozenset(), "elo:drawing"),
+    }
+)
+
+
+def draw(kind: str, source: Store | str | os.PathLike[str], **options: Any) -> Figure:
+    """The figure of a kind (one of `KINDS`) of an open store, or of the store, PGN or folder at a path.
+
+    Options, those of `Kind.options`: `threshold` (default 0.55) in Q, `net`, `oracle`, `alpha` (centipawns) and
+    `q_from` as in `Store.frame`, `weighted` (default True): rows that a screening ladder searched for many stand for
+    as many. Figures are drawn without pyplot; a notebook shows them, ``figure.savefig`` or `style.save` keeps them.
+    Raises UsageError for a kind that is none, an option that the kind does not take, or a value out of range;
+    ValueRepairError for a source without what the kind shows.
+    """
+    return drawing(kind, source, **options).figure
+
+
+def drawing(kind: str, source: Store | str | os.PathLike[str], **options: Any) -> Drawing:
+    """`draw`, with what the figure shows in one line."""
+    chosen = kind_of(kind, options)
+    drawer = chosen.drawer()
+    if chosen.reads != STORE:
+        if not isinstance(source, str | os.PathLike):
+            raise UsageError(f"the kind {kind} reads {chosen.reads}, not a store: give its path")
+        return drawer(os.fspath(source))
+    from valuerepair.report.drawing import Asked
+    from valuerepair.store.store import Store
+
+    asked = Asked(**options)
+    if isinstance(source, Store):
+        return drawer(source, asked)
+    with Store.open(source) as store:
+        return drawer(store, asked)
+
+
+def kind_of(name: str, options: Mapping[str, Any] = MappingProxyType({})) -> Kind:
+    """The kind of that name. Raises UsageError where there is none, and for options (by name) it does not take."""
+    if name not in KINDS:
+        raise UsageError(f"no kind of plot {name}; there are {', '.join(KINDS)}")
+    kind = KINDS[name]
+    for option in options:
+        if option not in kind.options:
+            takes = ", ".join(sorted(kind.options)) or "no options"
+            raise UsageError(f"the plot {name} has no use for {option}; it takes {takes}")
+    return kind

@@ -1,0 +1,247 @@
+"""The screening ladder as plots and as a table: what recall costs, and who is still on it at each rung."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.ticker import FuncFormatter
+
+from valuerepair.errors import ValueRepairError
+from valuerepair.intervals import Rate, weighted
+from valuerepair.report import style
+from valuerepair.report.drawing import Asked, Drawing, Flags, Floats, made_from, names, scored
+from valuerepair.screening.fit import CurvePoint, curve, enough, fit_screen, joined
+from valuerepair.screening.ladder import read_calibration
+from valuerepair.screening.model import Screen
+from valuerepair.screening.package import package_calibration
+from valuerepair.screening.recall import figures
+from valuerepair.store import screening
+from valuerepair.store.queries import QFrom
+from valuerepair.store.screening import screens, stored_rungs
+from valuerepair.store.store import Store
+
+_WANTED = 0.95  # of the table; the curve itself has no use for it
+
+
+def recall(store: Store, asked: Asked) -> Drawing:
+    """Share of candidates kept (y) against nodes, as a share of searching all in full (x).
+
+    The curve is cross-validated on what was searched in full by way of all rungs (`deep.screen_fit.curve`), for a row
+    of wanted recalls; its intervals are Wilson's for as many candidates. The diamond is what the store's runs had, with
+    recall estimated from audited cuts. Artists carry a gid: ``curve``, ``curve-intervals``, ``runs``,
+    ``runs-interval``, ``brute-force``. Raises ValueRepairError where nothing was screened, or too little to fit.
+    """
+
+    table = screen_table(store, asked.net, asked.oracle, asked.alpha, asked.q_from, asked.threshold, _WANTED)
+    frame = asked.frame(store)
+    net_id, oracle_id = store.pick(frame.attrs["net"]["sha256"], frame.attrs["oracle"]["digest"])
+    found = figures(store, net_id, oracle_id, frame, asked.threshold)
+    points = table.points
+    with style.house_style():
+        figure, axes = style.new_figure(7.0, 5.2)
+        _draw_curve(axes, points)
+        axes.plot(1, 1, "s", color=style.GREY, ms=6, gid="brute-force", label="all in full", clip_on=False)
+        at_work = ""
+        if found is not None and found["saving"] and found["recall"] is not None:
+            share, kept = 1 / found["saving"], found["recall"]
+            axes.vlines(share, found["recall_low"], found["recall_high"], style.VERMILLION, lw=0.9, gid="runs-interval")
+            axes.plot(share, kept, "D", color=style.VERMILLION, ms=6, gid="runs", label="the store's runs, by audits")
+            at_work = f"; runs: 1/{found['saving']:.1f} of the nodes, {found['recall_said']}"
+        axes.set_xscale("log")
+        ticks = [t for t in (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1) if t >= 0.8 * min(point.share for point in points)]
+        axes.set_xticks(ticks, [f"1/{1 / t:g}" if t < 1 else "1" for t in ticks])
+        axes.minorticks_off()
+        axes.yaxis.set_major_formatter(FuncFormatter(lambda share, _: f"{100 * share:g} %"))
+        axes.set(xlabel="nodes, as a share of searching all in full", ylabel="recall of candidates")
+        figure.legend(loc="outside lower center", ncols=3)  # intervals may be anywhere in the axes
+        screen = table.screen
+        words = (
+            f"{screen.positions:,} positions searched in full, {screen.positives:,} candidates at {asked.threshold:g}"
+        )
+        style.title(axes, "Recall against cost", made_from(frame), f"{words}; numbers: recall wanted")
+    return Drawing(figure, f"{words}{at_work}")
+
+
+def _draw_curve(axes: Axes, points: Sequence[CurvePoint]) -> None:
+    from statsmodels.stats.proportion import proportion_confint
+
+    known = [point for point in points if not math.isnan(point.recall) and point.positives]
+    x, y = [point.share for point in known], [point.recall for point in known]
+    bounds = [proportion_confint(p.recall * p.positives, p.positives, method="wilson") for p in known]
+    axes.vlines(x, [low for low, _ in bounds], [high for _, high in bounds], style.SKY, lw=0.9, gid="curve-intervals")
+    axes.plot(x, y, "o", ls="-", lw=1.2, ms=5, color=style.BLUE, gid="curve", label="ladder, cross-validated")
+    height = max((1 - low for low, _ in bounds), default=1.0)
+    for words, point in _numbers(known, height):
+        axes.annotate(words, (point.share, point.recall), xytext=(4, -9), textcoords="offset points", fontsize=7)
+
+
+def _numbers(points: Sequence[CurvePoint], height: float) -> list[tuple[str, CurvePoint]]:
+    """The recalls wanted, each at its point; points of which the numbers would cover one another share a range.
+
+    `height` is what the vertical axis covers, the horizontal one is logarithmic and ends at 1.
+    """
+    written: list[tuple[str, CurvePoint]] = []
+    waiting = sorted(points, key=lambda point: point.share)
+    span = -math.log(waiting[0].share) if waiting else 1.0
+    while waiting:
+        first = last = waiting.pop(0)
+        room = 0.05  # of the width: one number
+        while waiting and math.log(waiting[0].share / first.share) < room * span:
+            if abs(waiting[0].recall - first.recall) > 0.04 * height:
+                break
+            last, room = waiting.pop(0), 0.12
+        number = f"{first.wanted:g}" if last is first else f"{first.wanted:g} to {last.wanted:g}"
+        written.append((number, first))
+    return written
+
+
+# -- survival ---------------------------------------------------------------------------------------------------------
+
+
+def survival(store: Store, asked: Asked) -> Drawing:
+    """Share of the positions still on the ladder after the cut at each rung: candidates and the others.
+
+    Of what is known to be one or the other, by weight: cut positions that were audited stand for all that were cut.
+    Positions from before there was a ladder are left out. Bars are 95 % intervals. Artists carry a gid:
+    ``candidates``, ``others``, and ``candidates-intervals``. Raises ValueRepairError where no ladder was in use.
+    """
+    frame = asked.frame(store)
+    net_id, oracle_id = store.pick(frame.attrs["net"]["sha256"], frame.attrs["oracle"]["digest"])
+    left = {p.position_id: p.cut_at for p in screening.passages(store, net_id, oracle_id) if p.screen_id is not None}
+    rows = scored(frame, by_weight=asked.weighted)
+    ids = frame["position_id"].to_numpy()[rows.rows]
+    on_ladder = np.isin(ids, list(left))
+    if not on_ladder.any():
+        raise ValueRepairError(
+            f"{store.path}: no ladder was in use with {names(frame)[1]}; vr mine --screen auto learns one and uses it"
+        )
+    cut_at = np.array([math.inf if (c := left[i]) is None else c for i in ids[on_ladder].tolist()])
+    off = np.abs(rows.disagreement[on_ladder]) >= asked.threshold
+    weight = rows.weight[on_ladder]
+    # A rung that cut nothing is a rung all the same; stores of earlier versions cut at 0 nodes too.
+    rungs = sorted({*screening.stored_rungs(store, oracle_id), *(int(c) for c in cut_at if c < math.inf)})
+    with style.house_style():
+        figure, axes = style.new_figure(7.2, 4.9)
+        for gid, members, colour, marker in (
+            ("candidates", off, style.VERMILLION, "^"),
+            ("others", ~off, style.BLUE, "o"),
+        ):
+            if members.any():
+                label = f"{gid}: {int(members.sum()):,} known"
+                _draw_survival(axes, survivors(cut_at[members], weight[members], rungs), colour, marker, gid, label)
+        shown = ["all", *("before\nany search" if rung == 0 else f"{rung:,}" for rung in rungs)]
+        axes.set_xticks(range(len(shown)), shown)
+        axes.yaxis.set_major_formatter(FuncFormatter(lambda share, _: f"{100 * share:g} %"))
+        by = ", by weight" if rows.weighted else ""
+        axes.set(ylim=(0, 1.05), xlabel="after the cut at so many nodes", ylabel=f"still on the ladder{by}")
+        axes.legend(loc="lower left")
+        words = f"{len(off):,} positions of known outcome, {int(off.sum()):,} candidates at {asked.threshold:g}"
+        style.title(axes, "Survival on the screening ladder", made_from(frame), f"{words}; lines: 95 % intervals")
+    return Drawing(figure, words)
+
+
+def survivors(cut_at: Floats, weight: Floats, rungs: Sequence[int]) -> list[Rate]:
+    """The share still on the ladder before it and after each of the `rungs`, by weight.
+
+    `cut_at` [n] are nodes where each left the ladder or would have, infinity where nowhere.
+    """
+    stays: list[Flags] = [np.ones(len(cut_at), np.bool_), *(cut_at > rung for rung in rungs)]
+    return [weighted(each, weight) for each in stays]
+
+
+def _draw_survival(axes: Axes, rates: Sequence[Rate], colour: str, marker: str, gid: str, label: str) -> None:
+    x, y = range(len(rates)), [rate.rate for rate in rates]
+    beside = 0.04 if gid == "others" else -0.04  # so that neither interval covers the other
+    # All begin on it: that share has no interval.
+    low, high = [rate.low for rate in rates[1:]], [rate.high for rate in rates[1:]]
+    axes.vlines([at + beside for at in x[1:]], low, high, colour, lw=0.9, gid=f"{gid}-intervals")
+    axes.plot(x, y, marker, ls="-", lw=1.2, ms=5, color=colour, gid=gid, label=label)
+
+
+RECALLS = (0.8, 0.85, 0.9, 0.93, 0.95, 0.96, 0.97, 0.98, 0.99)
+
+
+@dataclass(frozen=True)
+class ScreenTable:
+    """A ladder fitted to what a store has now, and its cross-validated curve.
+
+    `stored` is when the store's own was fitted, None where there is none.
+    """
+
+    screen: Screen
+    stored: str | None
+    points: list[CurvePoint]
+
+    def as_dict(self) -> dict[str, Any]:
+        """The table, JSON-able."""
+        screen = self.screen
+        return {
+            "threshold": screen.threshold,
+            "alpha": screen.alpha,
+            "recall": screen.recall,
+            "positions": screen.positions,
+            "candidates": screen.positives,
+            "stored": self.stored,
+            "cuts": [{"nodes": rung.nodes, "chance": rung.cut} for rung in screen.rungs],
+            "curve": [asdict(point) for point in self.points],
+        }
+
+    def lines(self) -> list[str]:
+        """The table for a terminal."""
+        screen = self.screen
+        shown = [
+            f"screening at threshold {screen.threshold:g}, alpha {screen.alpha:.0f}: {screen.positions:,} positions "
+            f"searched in full, {screen.positives:,} of them candidates",
+            f"in use: fitted {self.stored}" if self.stored else "in use: nothing fitted yet; vr mine does it",
+            "",
+            f"cuts for a recall of {screen.recall:g}: a position leaves below this chance of a candidate",
+        ]
+        shown += [f"  {f'{rung.nodes:,} nodes':<20}{rung.cut:>9.4f}" for rung in screen.rungs]
+        shown += ["", "nodes against recall, cross-validated", "  wanted   nodes   recall  candidates"]
+        shown += [f"  {_point(point)}" for point in self.points]
+        return shown
+
+
+def _point(point: CurvePoint) -> str:
+    return f"{point.wanted:>6g}  1/{1 / point.share:<6.1f}{point.recall:>6.3f}  {point.found:,} of {point.positives:,}"
+
+
+def screen_table(
+    store: Store,
+    net: str | None,
+    oracle: str | None,
+    alpha: float | None,
+    q_from: QFrom,
+    threshold: float,
+    recall: float,
+) -> ScreenTable:
+    """Fits the ladder to what the store and the package have, as `vr mine` does, and measures it on the store's.
+
+    Raises ValueRepairError where too little was searched in full by way of the rungs.
+    """
+    net_id, oracle_id = store.pick(net, oracle)
+    rungs = stored_rungs(store, oracle_id)
+    facts = next(row for row in store.oracles().to_dict("records") if row["id"] == oracle_id)
+    if not rungs or "nodes" not in facts["limits"]:
+        raise ValueRepairError(
+            f"{store.path}: nothing was screened with {facts['label']}; vr mine --screen auto does it"
+        )
+    used = store.alpha(net_id, oracle_id, alpha)
+    nodes = int(facts["limits"]["nodes"])
+    data = read_calibration(store, net_id, oracle_id, rungs, nodes, used.value, q_from)
+    if not enough(data, threshold):
+        raise ValueRepairError(
+            f"{store.path}: {len(data):,} positions were searched in full by way of all rungs, too few near the "
+            f"threshold {threshold:g} to fit a ladder; mine more, or give a lower --threshold"
+        )
+    stored = next((s.fitted for s in screens(store, net_id, oracle_id) if s.threshold == threshold), None)
+    package = package_calibration(facts["kind"], nodes, rungs, used.value, q_from)
+    whole = data if package is None else joined(data, package)
+    fitted = fit_screen(whole, threshold, recall, used.value, q_from)
+    screen = replace(fitted, positions=len(data), positives=int((data.disagreement >= threshold).sum()))
+    return ScreenTable(screen, stored, curve(data, package, threshold, sorted({*RECALLS, recall})))

@@ -1,0 +1,220 @@
+"""One HTML file to look at a store with: template, style, scripts and content put together."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import hashlib
+import json
+import os
+import re
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import chess.svg
+import numpy as np
+
+from valuerepair import __version__
+from valuerepair.errors import UsageError, ValueRepairError
+from valuerepair.report.page_content import DEFAULT_POINTS, OF_ALL, Content, Shown, choose, content_of, with_texts
+from valuerepair.store.connect import store_errors
+from valuerepair.store.queries import QFrom, check_threshold
+
+if TYPE_CHECKING:
+    from valuerepair.store.store import Store
+
+__all__ = ["Shown", "Written", "choose", "write"]
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What a page holds: `positions` with a disagreement, `shown` of them, `candidates` among all; `size` in bytes."""
+
+    positions: int
+    shown: int
+    candidates: int
+    size: int
+
+
+def write(
+    store: Store,
+    path: str | os.PathLike[str],
+    *,
+    net: str | None = None,
+    oracle: str | None = None,
+    alpha: float | None = None,
+    q_from: QFrom = "cp",
+    threshold: float = 0.55,
+    points: int = DEFAULT_POINTS,
+    seed: int = 0,
+    on_step: Callable[[str, float], None] = lambda step, done: None,
+) -> Written:
+    """Writes the report on what `net` and `oracle` (default: the pair with most) have scored as one HTML file.
+
+    At most about `points` positions are shown one by one (`points.choose`); figures are of all. `on_step` is told what
+    comes next and the share of the work that is done (`steps`). Raises UsageError for a threshold outside (0, 2] or too
+    few points, ValueRepairError when nothing is scored, OSError when the folder cannot be written.
+    """
+    check_threshold(threshold)
+    if points < 1:
+        raise UsageError(f"--points {points}: must be at least 1")
+    with _replaced(Path(path)) as partial:
+        with _unchanging(store):
+            begin = Steps(store, points, on_step).begin
+            begin("values")
+            frame = store.frame(net, oracle, alpha, q_from, only=OF_ALL)
+            every = frame[~np.isnan(frame["disagreement"])]
+            if every.empty:
+                other = "wdl" if q_from == "cp" else "cp"
+                raise ValueRepairError(
+                    f"nothing to report: none of the {len(frame):,} positions has a deep score from {q_from}; "
+                    f"try --q-from {other}"
+                )
+            shown = choose(every, threshold, points, seed)
+            begin("positions")
+            rows = with_texts(store, every.iloc[shown.rows])
+            content = content_of(store, every, shown, rows, threshold, begin)
+        partial.write_bytes(document(content))
+        size = partial.stat().st_size
+    candidates = int((every["disagreement"].abs() >= threshold).sum())
+    return Written(len(every), len(shown.rows), candidates, size)
+
+
+@contextmanager
+def _unchanging(store: Store) -> Iterator[None]:
+    """All questions within see the same state, whatever a writer commits meanwhile."""
+    if store.connection.in_transaction:
+        yield
+        return
+    store.connection.execute("BEGIN")
+    try:
+        yield
+    finally:
+        store.connection.execute("COMMIT")
+
+
+@contextmanager
+def _replaced(target: Path) -> Iterator[Path]:
+    """A file beside `target` that takes its place when all went well."""
+    try:
+        handle, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.absolute().parent)
+    except OSError as error:
+        raise type(error)(error.errno, error.strerror, os.fspath(target)) from None
+    os.close(handle)
+    partial = Path(name)
+    try:
+        yield partial
+        umask = os.umask(0)
+        os.umask(umask)
+        partial.chmod(0o666 & ~umask)  # mkstemp makes private files
+        partial.replace(target)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+# In the order of their imports: each uses only those before it.
+MODULES = (
+    "guard",
+    "data",
+    "rates",
+    "lowess",
+    "filters",
+    "board",
+    "san",
+    "words",
+    "charts",
+    "scatter",
+    "book",
+    "detail",
+    "list",
+    "summary",
+    "main",
+)
+_IMPORT = re.compile(r'^import \{[^}]*\} from "\./[a-z]+\.js";\n', re.MULTILINE)
+_EXPORT = re.compile(r"^export (?=(async )?function|const|class)", re.MULTILINE)
+_POLICY = (
+    "default-src 'none'; script-src {scripts} 'unsafe-eval'; style-src 'unsafe-inline'; img-src data: blob:; "
+    "connect-src 'none'; base-uri 'none'; form-action 'none'; require-trusted-types-for 'script'; trusted-types default"
+)
+
+
+def document(content: Content) -> bytes:
+    """The whole file. Names of modules are unique, so that they can be one script: a file has no other file to import.
+
+    Style may stand in elements, as the plotting library sets it so; nothing of the archives becomes style.
+    """
+    words = json.dumps(content.words, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
+    script, plotly = bundle(), plotly_script()
+    parts = {
+        "policy": _POLICY.format(scripts=f"{_hash(script)} {_hash(plotly)}"),
+        "style": _read("style.css"),
+        "version": __version__,
+        "pieces": "".join(chess.svg.PIECES.values()),
+        "plotly": _pack(plotly.encode()),
+        "words": _pack(words.encode()),
+        "numbers": _pack(content.numbers),
+        "script": script,
+    }
+    # One pass: what is put in is not looked at again.
+    return re.sub(r"\{\{([a-z]+)\}\}", lambda match: parts[match[1]], _read("report.html")).encode()
+
+
+def bundle() -> str:
+    """All modules as one strict script. It must not end the element that it stands in."""
+    text = "".join(_EXPORT.sub("", _IMPORT.sub("", _read(f"{name}.js"))) for name in MODULES)
+    return f'"use strict";\n(() => {{\n{text}}})();\n'
+
+
+def plotly_script() -> str:
+    """Plotly's own script, as its Python package brings it."""
+    return resources.files("plotly").joinpath("package_data").joinpath("plotly.min.js").read_text("utf-8")
+
+
+def _read(name: str) -> str:
+    return resources.files("valuerepair.report").joinpath("page_template").joinpath(name).read_text("utf-8")
+
+
+def _pack(content: bytes) -> str:
+    """As base64 of gzip, which has no character that HTML knows; without a time, so the same page is the same file."""
+    return base64.b64encode(gzip.compress(content, 6, mtime=0)).decode()
+
+
+def _hash(script: str) -> str:
+    return "'sha256-" + base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() + "'"
+
+
+# Step -> processor time, in seconds: of a million positions, of a hundred thousand shown ones, and of any report.
+# As measured (docs/performance.md); only their proportions matter.
+STEPS = {
+    "values": (4.0, 0.0, 0.1),
+    "positions": (0.0, 3.0, 0.0),
+    "labels": (0.0, 12.0, 0.5),
+    "figures": (4.0, 1.0, 0.2),
+    "lowess": (2.0, 0.0, 0.1),
+    "books": (0.0, 4.0, 0.3),
+    "packing": (0.0, 5.5, 0.3),
+}
+
+
+class Steps:
+    """Tells `on_step` what comes next and the share of the work that is done, by the store's size."""
+
+    def __init__(self, store: Store, points: int, on_step: Callable[[str, float], None]) -> None:
+        with store_errors(store.path):
+            positions = int(store.connection.execute("SELECT count(*) FROM positions").fetchone()[0])
+        shown = min(positions, points)
+        self._costs = {
+            step: of_all * positions / 1e6 + of_shown * shown / 1e5 + always
+            for step, (of_all, of_shown, always) in STEPS.items()
+        }
+        self._on_step = on_step
+
+    def begin(self, step: str) -> None:
+        """The next step begins."""
+        before = list(self._costs.values())[: list(self._costs).index(step)]
+        self._on_step(step, sum(before) / sum(self._costs.values()))

@@ -1,0 +1,577 @@
+"""What the page holds: numbers by column, words by row, the figures of the store."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache, lru_cache
+from itertools import pairwise
+from pathlib import PurePath
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from valuerepair.books.emit import LineWriter, epd_entry, pgn_entry, tag_value
+from valuerepair.books.lc0_reader import GAME_PLY_LIMIT
+from valuerepair.books.write import pgn_tags
+from valuerepair.chess.board import fens, has_legal_move, insufficient_material, keys, parse_fens, replay
+from valuerepair.chess.positions import PHASES, PROMOTIONS, STARTPOS_FEN, decode_move, encode_move, encode_moves
+from valuerepair.chess.rows import Boards
+from valuerepair.chess.values import Alpha
+from valuerepair.errors import ValueRepairError
+from valuerepair.judge.labelled import NAMES, labels_of, names
+from valuerepair.judge.verdict import VERDICTS, evidence
+from valuerepair.judge.weights import copies_by_weight, weights_of
+from valuerepair.report import stats
+from valuerepair.report.scatter import lowess_line
+from valuerepair.report.stats import stats_lines as statistics_lines
+from valuerepair.report.stats import store_figures
+from valuerepair.store.connect import store_errors
+from valuerepair.store.second_looks import net_number, oracle_of
+
+if TYPE_CHECKING:
+    import sqlite3
+
+    import pandas as pd
+
+    from valuerepair.store.store import Store
+
+
+_GAME = ("white", "black", "white_elo", "black_elo", "event", "site", "date", "round", "result")
+_REALS = ("net_q", "deep_q", "second_q", "net_w", "net_d", "net_l", "cp", "mate", "nodes")
+# What labels' names are made of, but for names of which there are many.
+_OF_NAMES = [
+    "sign", "phase", "blind", "missed_mate", "fortress_like", "repetition", "in_check", "forced",
+]  # fmt: skip
+_LOWESS_ROWS = 200_000
+_FIELDS = (*_GAME, "source", "number", "tags", "operand")
+_PER_MILLE = ("deep_w", "deep_d", "deep_l")
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    """`words` is JSON-able; `numbers` the bytes of its ``layout``."""
+
+    words: dict[str, Any]
+    numbers: bytes
+
+
+def content_of(
+    store: Store,
+    every: pd.DataFrame,
+    shown: Shown,
+    rows: Rows,
+    threshold: float,
+    on_step: Callable[[str], None] = lambda step: None,
+) -> Content:
+    """The content of a page about the scored positions `every`, which shows `rows` of them, `shown`.
+
+    `on_step` is told the name of each step (`steps.STEPS`) before it.
+    """
+    on_step("labels")
+    frame = rows.frame
+    labels, looks = labels_of(store, frame), evidence(store, frame)
+    on_step("figures")
+    figures = figures_of(store, every, frame, labels, threshold)
+    on_step("lowess")
+    line = _lowess(every)
+    on_step("books")
+    entries = entries_of(rows, threshold)
+    on_step("packing")
+    columns = Columns()
+    _add_numbers(columns, frame.assign(second_q=looks["second_q"]), shown)
+    _add_moves(columns, rows)
+    columns.add("labels", masks(labels))
+    verdict = [1 + VERDICTS.index(word) if word else 0 for word in looks["verdict"]]
+    columns.add("verdict", np.array(verdict, np.uint8))
+    columns.add("playable", entries.playable.astype(np.uint8))
+    columns.add("book_weight", entries.weights)
+    columns.add("game", rows.game_of.astype(np.uint32))
+    words = {
+        "family": columns.add_words("family", labels["opening_family"].tolist()),
+        "opening": columns.add_words("opening", labels["opening"].tolist()),
+        "material": columns.add_words("material", labels["material_family"].tolist()),
+        "phase": list(PHASES),
+        "side": ["w", "b"],
+        "labels": list(NAMES),
+        "verdict": ["", *VERDICTS],
+    }
+    return Content(
+        {
+            "words": words,
+            "starts": _starts(frame["start_fen"].tolist(), columns),
+            "layout": columns.layout,
+            **_of_books(rows, entries),
+            "second": looks.attrs["second"],
+            "threshold": threshold,
+            "shown": {"strata": list(STRATA), "shown": shown.shown, "of": shown.of, "complete": shown.complete},
+            "lowess": line,
+            "figures": figures,
+            "layout_of_games": _FIELDS,
+        },
+        columns.content,
+    )
+
+
+def masks(labels: pd.DataFrame) -> NDArray[np.uint32]:
+    """[n] bit i is set where a row has the label `NAMES[i]`.
+
+    Few of the combinations that there could be are there, so names are looked for once in each of them.
+    """
+    kinds = labels[_OF_NAMES].astype(object)
+    which = kinds.groupby(list(kinds.columns), sort=False, dropna=False).ngroup().to_numpy()
+    first = np.unique(which, return_index=True)[1]
+    found = [sum(1 << i for i, name in enumerate(NAMES) if name in row) for row in names(labels.iloc[first])]
+    return np.asarray(np.array(found, np.uint32)[which])
+
+
+def _of_books(rows: Rows, entries: Entries) -> dict[str, Any]:
+    """What the page's books and games are made of."""
+    games = [
+        {**game, "source": PurePath(str(game["source"])).name, "tags": game_tags(game), "operand": game_operand(game)}
+        for game in rows.games
+    ]
+    return {
+        "fens": entries.fens,
+        "weight_steps": WEIGHT_STEPS,
+        "movetexts": entries.movetexts,
+        "games": [[game[name] for name in _FIELDS] for game in games],
+    }
+
+
+def _add_numbers(columns: Columns, rows: pd.DataFrame, shown: Shown) -> None:
+    for name in _REALS:
+        columns.add(name, rows[name].to_numpy(np.float64))
+    for name in _PER_MILLE:
+        columns.add(name, rows[name].to_numpy(np.float64) / 1000)
+    factor = np.array(shown.factors)[shown.stratum]
+    columns.add("weight", rows["weight"].to_numpy(np.float64) * factor)
+    columns.add("position_id", rows["position_id"].to_numpy(np.float64))
+    columns.add("depth", rows["depth"].to_numpy().astype(np.uint16))
+    columns.add("ply", rows["ply"].to_numpy().astype(np.uint16))
+    phases = [rows["phase"] == phase for phase in PHASES]
+    columns.add("phase", np.argmax(phases, 0).astype(np.uint8))
+    columns.add("side", (rows["side"] == "b").to_numpy().astype(np.uint8))
+
+
+def _add_moves(columns: Columns, rows: Rows) -> None:
+    for name in ("played", "net_best", "deep_best"):
+        columns.add(name, moves_column(rows.frame[name].tolist()))
+    columns.add_moves("moves", rows.moves, rows.begins)
+    columns.add_lines("pv", rows.frame["pv"].tolist())
+
+
+def _starts(start_fens: list[str], columns: Columns) -> list[str]:
+    """Where histories begin: nearly all at the same FEN, so a column of numbers and a list."""
+    return columns.add_words("start", ["" if fen == STARTPOS_FEN else fen for fen in start_fens])
+
+
+def _lowess(every: pd.DataFrame) -> list[list[float]] | None:
+    """The line of all positions; of very many, of `_LOWESS_ROWS` that lie evenly along deep Q, by weight."""
+    x, y, weights = (every[name].to_numpy(np.float64) for name in ("deep_q", "net_q", "weight"))
+    if len(x) > _LOWESS_ROWS:
+        order = np.argsort(x, kind="stable")
+        copies = copies_by_weight(weights[order] * (_LOWESS_ROWS / weights.sum()), 1, 0.5)
+        rows = np.repeat(order, copies)
+        x, y, weights = x[rows], y[rows], np.ones(len(rows))
+    line = lowess_line(x, y, weights)
+    return None if line is None else [axis.round(5).tolist() for axis in line]
+
+
+def figures_of(
+    store: Store, every: pd.DataFrame, rows: pd.DataFrame, labels: pd.DataFrame, threshold: float
+) -> dict[str, Any]:
+    """What `vr stats` says of the net and the oracle of the frame: ``figures`` as by ``--json``, ``lines`` as text.
+
+    `rows`, with `labels`, are those of `every` that are shown: mostly all candidates are among them.
+    """
+    attrs = every.attrs
+    which = (attrs["net"]["sha256"], attrs["oracle"]["digest"], attrs["alpha"]["value"], attrs["q_from"])
+    figures = store_figures(store, *which, threshold)
+    figures["scored"]["alpha"] = dict(attrs["alpha"])  # where it is from: asked for by number it would say "given"
+    figures["scored"]["source"] = Alpha(**attrs["alpha"]).source(attrs["q_from"])
+    size = rows["disagreement"].abs().to_numpy(np.float64)
+    if (size >= threshold).sum() == (every["disagreement"].abs() >= threshold).sum():
+        worst = np.argsort(-size, kind="stable")[: (size >= threshold).sum()]
+        known = stats.sections(store, rows.iloc[worst], threshold, labels.iloc[worst])
+    else:
+        known = stats.sections(store, store.candidates(threshold, *which), threshold)
+    return {
+        "stats": {**figures, **known, "store": PurePath(store.path).name},
+        "lines": [*statistics_lines({**figures, "store": PurePath(store.path).name}), *stats.section_lines(known)],
+        "sources": _sources(store),
+    }
+
+
+def _sources(store: Store) -> list[dict[str, Any]]:
+    """The archives, without their folders: a page may be published."""
+    query = """
+        SELECT g.source, count(DISTINCT g.id), count(*) FROM positions p JOIN games g ON g.id = p.game_id
+        GROUP BY g.source ORDER BY count(*) DESC
+    """
+    return [
+        {"name": PurePath(source).name, "games": games, "positions": positions}
+        for source, games, positions in store.connection.execute(query)
+    ]
+
+
+_ALIGN = 8  # the largest number; a typed array begins at a multiple of its numbers' size
+
+
+class Columns:
+    """Arrays by name, one behind the other; `layout` says where each lies, `content` are their bytes."""
+
+    def __init__(self) -> None:
+        self.layout: dict[str, dict[str, Any]] = {}
+        self._pieces: list[bytes] = []
+        self._size = 0
+
+    def add(self, name: str, values: NDArray[Any]) -> None:
+        """Adds an array of one of the types f8, f4, u4, u2, u1."""
+        content = np.ascontiguousarray(values).astype(values.dtype.newbyteorder("<"), copy=False).tobytes()
+        kind = values.dtype.str.lstrip("<|=>")
+        self.layout[name] = {"type": kind, "offset": self._size, "length": len(values)}
+        padded = content + b"\0" * (-len(content) % _ALIGN)
+        self._pieces.append(padded)
+        self._size += len(padded)
+
+    def add_lines(self, name: str, lines: Sequence[str]) -> None:
+        """Adds lines of UCI moves joined by blanks: all moves in one array, and where each line begins.
+
+        Moves are numbers as in `valuerepair.chess.positions`; line i is ``name[name_from[i] : name_from[i + 1]]``.
+        """
+        split = [line.split() if line else [] for line in lines]
+        flat = encode_moves([move for line in split for move in line])
+        self.add_moves(name, flat, np.cumsum([0, *map(len, split)]))
+
+    def add_moves(self, name: str, moves: NDArray[np.uint16], begins: NDArray[np.int64]) -> None:
+        """Adds lines that are numbers already."""
+        self.add(name, moves)
+        self.add(f"{name}_from", begins.astype(np.uint32))
+
+    def add_words(self, name: str, words: Sequence[str | None]) -> list[str]:
+        """Adds words as numbers, 0 for none; returns the list that the numbers count in, its first word empty."""
+        known = ["", *sorted({word for word in words if word})]
+        place = {word: i for i, word in enumerate(known)}
+        self.add(name, np.array([place[word or ""] for word in words], np.uint32))
+        return known
+
+    @property
+    def content(self) -> bytes:
+        return b"".join(self._pieces)
+
+
+def moves_column(moves: Sequence[str | None]) -> NDArray[np.uint16]:
+    """[n] single UCI moves as numbers, 0 for none (a1a1, which is no move)."""
+    return np.array([encode_move(move) if move else 0 for move in moves], np.uint16)
+
+
+# The worst positions whose PGN entries have all moves, at some milliseconds each; of the others it is a FEN.
+MOVETEXTS = 2_000
+WEIGHT_STEPS = 10_000  # books give weights with four decimals
+
+
+class Entries(NamedTuple):
+    """Of n positions: their FENs as books write them, and what else an entry needs that the page does not know.
+
+    `weights` are in steps of 1 / `WEIGHT_STEPS`. `playable` says whether lc0 would play on from here; only such are
+    written. `movetexts`, by row, is what follows the tags in PGN where that is more than a FEN.
+    """
+
+    fens: list[str]
+    weights: NDArray[np.uint16]
+    playable: NDArray[np.bool_]
+    movetexts: dict[int, str]
+
+
+def entries_of(rows: Rows, threshold: float, on_line: Callable[[], None] = lambda: None) -> Entries:
+    """What entries of the rows are made of, weights for this threshold.
+
+    The `MOVETEXTS` rows of the largest disagreement have their moves; `on_line` is called after each. Raises
+    ValueRepairError when recorded moves are illegal.
+    """
+    frame = rows.frame
+    written = frame["fen"].tolist()
+    try:
+        boards = parse_fens(written)
+        playable = can_go_on(boards, written, frame["start_fen"].tolist(), rows.moves, rows.begins)
+    except ValueError as error:
+        raise ValueRepairError(f"a recorded game cannot be replayed: {error}; mine it again") from None
+    weights = weights_of(frame["disagreement"].to_numpy(np.float64), threshold).tolist()
+    return Entries(
+        _as_books_write(frame, boards),
+        # Python's round is exact, as its formatting is.
+        np.array([round(round(weight, 4) * WEIGHT_STEPS) for weight in weights], np.uint16),
+        playable,
+        _movetexts(frame, on_line),
+    )
+
+
+def game_tags(game: Mapping[str, Any]) -> str:
+    """The tags that all positions of a game (of `Rows.games`) begin with."""
+    known: dict[Hashable, Any] = {"net_q": np.nan, "deep_q": np.nan, "disagreement": np.nan, "book_weight": 0.0}
+    row: dict[Hashable, Any] = {"game": game["number"], **known, "plies_before": 0, "parent_of": ""}
+    tags = pgn_tags(row | dict(game))
+    return "".join(_tag(name, tags[name]) for name in list(tags)[: list(tags).index("NetQ")])
+
+
+def game_operand(game: Mapping[str, Any]) -> str:
+    """What the EPD operation ``id`` of all positions of a game begins with, as text of an operand."""
+    name = f"{PurePath(str(game['source'])).name}#{game['number']}"
+    # Cut to an operand's length here already: the page cuts what it puts together, so nothing is lost.
+    return epd_entry(STARTPOS_FEN, {"id": name}).partition(' id "')[2].removesuffix('";')
+
+
+@lru_cache(65_536)  # players and events come again and again
+def _tag(name: str, text: str) -> str:
+    return f'[{name} "{tag_value(text)}"]\n'
+
+
+def _as_books_write(frame: pd.DataFrame, boards: Boards) -> list[str]:
+    """A replayed board's FEN is as python-chess writes it, but for an e.p. square that nobody can take on."""
+    found = frame["fen"].tolist()
+    known = frame["history_known"].tolist()
+    odd = [i for i, fen in enumerate(found) if not known[i] or fen.split(" ", 4)[3] != "-"]
+    for i, fen in zip(odd, fens(boards[np.array(odd, np.int64)]), strict=True):
+        found[i] = fen
+    return found
+
+
+def _movetexts(frame: pd.DataFrame, on_line: Callable[[], None]) -> dict[int, str]:
+    """What follows the tags, by row; made in the order of moves, so that common beginnings are replayed once."""
+    worst = np.argsort(-frame["disagreement"].abs().to_numpy(), kind="stable")[:MOVETEXTS].tolist()
+    columns = [frame[name].tolist() for name in ("start_fen", "moves", "fen")]
+    writer, found = LineWriter(), {}
+    for start_fen, moves, fen, i in sorted((*(column[i] for column in columns), i) for i in worst):
+        line = writer.line(start_fen, moves.split(), fen)
+        if line.sans:
+            found[i] = pgn_entry(line, {})
+        on_line()
+    return found
+
+
+_FIFTY_MOVES = 100
+_SHORTEST_THIRD = 8  # half-moves without capture or pawn move before a position can be there for the third time
+
+
+def can_go_on(
+    boards: Boards,
+    fens: Sequence[str],
+    start_fens: Sequence[str],
+    moves: NDArray[np.uint16],
+    begins: NDArray[np.int64],
+) -> NDArray[np.bool_]:
+    """bool[n]: the game is not over, nor there for the third time, nor beyond lc0's limit of plies.
+
+    Position i is `boards[i]`, ``fens[i]`` with its six fields, reached from `start_fens[i]` by
+    ``moves[begins[i] : begins[i + 1]]``. Raises ValueError for a move that is not legal.
+    """
+    counts = np.array([fen.split(" ")[4:6] for fen in fens], np.int64).reshape(-1, 2)
+    clocks, numbers = counts[:, 0], counts[:, 1]
+    going = has_legal_move(boards) & ~insufficient_material(boards)
+    going &= (clocks < _FIFTY_MOVES) & (numbers < GAME_PLY_LIMIT)
+    back = np.minimum(clocks, np.diff(begins))
+    rows = np.flatnonzero(going & (back >= _SHORTEST_THIRD))
+    going[rows] = ~_third(boards[rows], [start_fens[i] for i in rows.tolist()], moves, begins, rows, back[rows])
+    return going
+
+
+def _third(
+    boards: Boards,
+    start_fens: Sequence[str],
+    moves: NDArray[np.uint16],
+    begins: NDArray[np.int64],
+    rows: NDArray[np.int64],
+    back: NDArray[np.int64],
+) -> NDArray[np.bool_]:
+    """bool[m]: two of the `back[i]` boards before ``boards[i]``, which `rows[i]` leads to, were the same."""
+    reached, ends = keys(boards), begins[rows + 1]
+    lengths = ends - back - begins[rows]
+    offsets = np.cumsum([0, *lengths.tolist()])
+    before = np.repeat(begins[rows] - offsets[:-1], lengths) + np.arange(offsets[-1])
+    now = replay(parse_fens(start_fens), moves[before], offsets)
+    alike, left = np.zeros(len(rows), np.int64), back.copy()
+    while len(active := np.flatnonzero(left > 0)):
+        alike[active] += keys(now[active]) == reached[active]
+        now[active] = replay(now[active], moves[ends[active] - left[active]], np.arange(len(active) + 1))
+        left[active] -= 1
+    return alike >= 2
+
+
+DEFAULT_POINTS = 100_000
+# The largest disagreements are always shown, however many candidates there are.
+WORST = 1_000
+# Where candidates alone would fill the page, this share of it is left to the rest: rates need both.
+REST_SHARE = 0.2
+
+STRATA = ("worst", "candidates", "rest")
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """Rows [n] of the frame, ascending, with the stratum [n] of each (an index into `STRATA`).
+
+    `shown` and `of` count rows by stratum, `of` those of the whole store. ``of / shown`` is how many rows each row of
+    the stratum stands for, the inverse of its chance of being drawn (D. G. Horvitz & D. J. Thompson, JASA 47, 1952).
+    """
+
+    rows: NDArray[np.int64]
+    stratum: NDArray[np.uint8]
+    shown: tuple[int, int, int]
+    of: tuple[int, int, int]
+
+    @property
+    def factors(self) -> tuple[float, float, float]:
+        """How many rows each shown row of a stratum stands for; 1 where the stratum has none."""
+        worst, candidates, rest = (of / shown if shown else 1.0 for shown, of in zip(self.shown, self.of, strict=True))
+        return worst, candidates, rest
+
+    @property
+    def complete(self) -> bool:
+        return self.shown == self.of
+
+
+def choose(frame: pd.DataFrame, threshold: float, limit: int = DEFAULT_POINTS, seed: int = 0) -> Shown:
+    """At most about `limit` rows of a store's frame that have a disagreement: all candidates, and a sample of the rest.
+
+    Where the candidates are more than the page holds, the `WORST` of them are shown and the others sampled too, so that
+    `REST_SHARE` of the page is left to the rest. Samples are drawn without replacement, each row with the same chance.
+    The `WORST` are shown even beyond `limit`.
+    """
+    size = np.abs(frame["disagreement"].to_numpy(np.float64))
+    candidates, rest = np.flatnonzero(size >= threshold), np.flatnonzero(size < threshold)
+    dice = np.random.default_rng(seed)
+    worst = candidates[np.argsort(-size[candidates], kind="stable")[:WORST]]
+    others = np.setdiff1d(candidates, worst)
+    room = max(limit - len(worst), 0)
+    # Never none of a stratum that has any: nothing would stand for its rows.
+    for_rest = min(len(rest), max(room - len(others), round(REST_SHARE * limit), 1))
+    strata = (worst, _sample(others, max(room - for_rest, 1), dice), _sample(rest, for_rest, dice))
+    rows = np.concatenate(strata)
+    stratum = np.repeat(np.arange(len(STRATA), dtype=np.uint8), [len(part) for part in strata])
+    order = np.argsort(rows, kind="stable")
+    shown, of = [len(part) for part in strata], (len(worst), len(others), len(rest))
+    return Shown(rows[order], stratum[order], (shown[0], shown[1], shown[2]), of)
+
+
+def _sample(rows: NDArray[np.int64], count: int, dice: np.random.Generator) -> NDArray[np.int64]:
+    return rows if len(rows) <= count else dice.choice(rows, count, replace=False)
+
+
+# Of all positions: what is chosen by, and what is drawn of all of them.
+OF_ALL = ("position_id", "net_q", "deep_q", "disagreement", "weight")
+_WORDS = {
+    "fen": "p.fen",
+    "start_fen": "p.start_fen",
+    "played": "p.played",
+    "side": "p.side",
+    "phase": "p.phase",
+    "deep_best": "v.best_move",
+    "pv": "v.pv",
+}
+_WHOLE = {"ply": "p.ply", "game_id": "p.game_id", "history_known": "p.history_known"}
+_REALS_OF = {
+    **{f"net_{name}": f"n.{name}" for name in "wdl"},
+    **{f"deep_{name}": f"v.{name}" for name in "wdl"},
+    **{name: f"v.{name}" for name in ("nodes", "depth", "cp", "mate")},
+}
+_COLUMNS = {**_WORDS, **_WHOLE, **_REALS_OF, "net_best": "n.best_move", "moves": "p.moves"}
+_GAME_WORDS = ("source", "number", "white", "black", "event", "date", "result")
+_HEADERS = {"site": "Site", "round": "Round", "white_elo": "WhiteElo", "black_elo": "BlackElo"}
+
+
+class Rows(NamedTuple):
+    """n positions. What a game says of itself is text that anybody may have written.
+
+    `frame` has the columns of `Store.frame` that labels, books and the page need. `moves` are the histories one behind
+    the other, as in `valuerepair.chess.positions`; row i has ``moves[begins[i] : begins[i + 1]]``. `games` has
+    a dict a game (`_GAME`, `_HEADERS`), `game_of` int64[n] which of them each row is from.
+    """
+
+    frame: pd.DataFrame
+    moves: NDArray[np.uint16]
+    begins: NDArray[np.int64]
+    games: list[dict[str, Any]]
+    game_of: NDArray[np.int64]
+
+
+def with_texts(store: Store, frame: pd.DataFrame) -> Rows:
+    """The rows of a frame with the columns `OF_ALL`, ascending by position, read whole.
+
+    Reads only what the rows need: a frame of a million positions with texts would take gigabytes.
+    """
+    net = frame.attrs["net"]
+    with store_errors(store.path):
+        asked = {
+            "ids": json.dumps(frame["position_id"].tolist()),
+            "net": net_number(store.connection, net["sha256"], net["history_fill"]),
+            "oracle": oracle_of(store.connection, frame.attrs["oracle"]["digest"]).id,
+        }
+        cells = _read(store.connection, asked)
+        numbers, game_of = np.unique(np.array(cells["game_id"], np.int64), return_inverse=True)
+        games = _games(store.connection, numbers)
+    moves = np.frombuffer(b"".join(cells["moves"]), "<u2")
+    begins = np.cumsum([0, *(len(blob) // moves.itemsize for blob in cells["moves"])])
+    columns: dict[str, NDArray[Any]] = {name: objects(cells[name]) for name in _WORDS}
+    columns |= {name: np.array(cells[name], np.int64) for name in _WHOLE}
+    columns |= {name: np.array(cells[name], np.float64) for name in _REALS_OF}
+    columns["moves"] = objects(_lines(moves, begins))
+    columns["net_best"] = objects([decode_move(move) if move else None for move in cells["net_best"]])
+    columns["game"] = np.array([game["number"] for game in games], np.int64)[game_of]
+    columns["source"] = objects([game["source"] for game in games])[game_of]
+    whole: pd.DataFrame = frame.assign(**{name: _series(column, frame) for name, column in columns.items()})
+    return Rows(whole, moves, begins, games, game_of)
+
+
+def objects(cells: Sequence[Any]) -> NDArray[np.object_]:
+    """The cells as they are: numpy would make an array of texts, or of lists, something else."""
+    column = np.empty(len(cells), object)
+    column[:] = cells
+    return column
+
+
+def _series(column: NDArray[Any], frame: pd.DataFrame) -> pd.Series[Any]:
+    """Objects stay objects: pandas would turn the None among texts into NaN."""
+    import pandas as pd
+
+    series: pd.Series[Any] = pd.Series(column, frame.index, object if column.dtype == object else None)
+    return series
+
+
+def _read(connection: sqlite3.Connection, asked: dict[str, Any]) -> dict[str, Sequence[Any]]:
+    query = f"""
+        SELECT {", ".join(_COLUMNS.values())} FROM positions p
+        JOIN net_values n ON n.net_id = :net AND n.position_id = p.id
+        JOIN deep_values v ON v.oracle_id = :oracle AND v.stage = 'full' AND v.position_id = p.id
+        WHERE p.id IN (SELECT value FROM json_each(:ids)) ORDER BY p.id
+    """
+    rows = connection.execute(query, asked).fetchall()
+    return dict(zip(_COLUMNS, zip(*rows, strict=True) if rows else [()] * len(_COLUMNS), strict=True))
+
+
+def _games(connection: sqlite3.Connection, numbers: NDArray[np.int64]) -> list[dict[str, Any]]:
+    """The games of these numbers, which ascend."""
+    query = (
+        f"SELECT {', '.join(_GAME_WORDS)}, headers FROM games WHERE id IN (SELECT value FROM json_each(?)) ORDER BY id"
+    )
+    found = []
+    for *cells, text in connection.execute(query, (json.dumps(numbers.tolist()),)):
+        headers = json.loads(text)
+        of_headers = {name: headers.get(header) for name, header in _HEADERS.items()}
+        found.append({**dict(zip(_GAME_WORDS, cells, strict=True)), **of_headers})
+    return found
+
+
+def _lines(moves: NDArray[np.uint16], begins: NDArray[np.int64]) -> list[str]:
+    """The histories in UCI, joined by blanks."""
+    words = _move_words()[moves].tolist()
+    cuts = begins.tolist()
+    return [" ".join(words[first:end]) for first, end in pairwise(cuts)]
+
+
+@cache
+def _move_words() -> NDArray[np.object_]:
+    """Each 16-bit move's text."""
+    return objects([decode_move(move) for move in range(4096 * len(PROMOTIONS))])

@@ -1,0 +1,164 @@
+"""Rates of candidates: by threshold, by what is known of a position, and which labels the candidates have."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.ticker import FuncFormatter
+
+from valuerepair.chess.positions import PHASES
+from valuerepair.errors import ValueRepairError
+from valuerepair.intervals import Rate, weighted
+from valuerepair.report import style
+from valuerepair.report.drawing import Asked, Drawing, Flags, Scored, made_from, percent, scale, scored
+from valuerepair.store.store import Store
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+THRESHOLDS = np.arange(1, 41) / 20
+_MEN = ((2, 5), (6, 7), (8, 11), (12, 15), (16, 19), (20, 23), (24, 27), (28, 31), (32, 32))
+_LINES = (
+    ("all", "all candidates", style.INK, "o"),
+    ("optimistic", "net too optimistic", style.VERMILLION, "^"),
+    ("pessimistic", "net too pessimistic", style.BLUE, "v"),
+)
+
+
+def by_threshold(store: Store, asked: Asked) -> Drawing:
+    """Share of the positions with ``|net Q - deep Q|`` at or above each threshold, and of either sign.
+
+    Bands are 95 % intervals (`store.rates.weighted`); the scale is logarithmic, a rate of 0 has no point. Artists carry
+    a gid: ``all``, ``optimistic``, ``pessimistic``, with ``-interval`` behind it their bands, ``threshold``.
+    """
+    frame = asked.frame(store)
+    rows = scored(frame, by_weight=asked.weighted)
+    off = rows.disagreement
+    found = rows.rate(np.abs(off) >= asked.threshold)
+    with style.house_style():
+        figure, axes = style.new_figure(7.2, 5.2)
+        end = max(asked.threshold, 0.5)  # beyond the largest disagreement there is nothing to see
+        for (gid, label, colour, marker), size in zip(_LINES, (np.abs(off), off, -off), strict=True):
+            rates = [rows.rate(size >= threshold) for threshold in THRESHOLDS]
+            seen = [(t, rate) for t, rate in zip(THRESHOLDS.tolist(), rates, strict=True) if rate.rate > 0]
+            end = max([end, *(t for t, _ in seen)])
+            _draw_curve(axes, seen, colour, marker, gid, label)
+        axes.axvline(asked.threshold, color=style.GREY, lw=0.8, ls="--", gid="threshold")
+        axes.set_yscale("log")
+        axes.yaxis.set_major_formatter(FuncFormatter(lambda share, _: f"{100 * share:g} %"))
+        axes.set(xlim=(0, min(end + 0.1, 2)), xlabel="threshold of |net Q − deep Q|", ylabel=f"share of {_of(rows)}")
+        axes.legend(loc="upper right")
+        at = f"at {asked.threshold:g}: {percent(found)}"
+        style.title(axes, "Rate of candidates by threshold", made_from(frame), f"{len(off):,} positions; {at}")
+    return Drawing(figure, f"{len(off):,} positions; {at}; {scale(frame)}")
+
+
+def _draw_curve(
+    axes: Axes, points: Sequence[tuple[float, Rate]], colour: str, marker: str, gid: str, label: str
+) -> None:
+    x, rates = [t for t, _ in points], [rate for _, rate in points]
+    # A bound of 0 has no place on a logarithmic scale; the band ends a hundredth below the rate.
+    low = [max(rate.low, rate.rate / 100) for rate in rates]
+    axes.fill_between(x, low, [rate.high for rate in rates], color=colour, alpha=0.15, lw=0, gid=f"{gid}-interval")
+    axes.plot(x, [rate.rate for rate in rates], marker, ls="-", lw=1.2, ms=3.5, color=colour, gid=gid, label=label)
+
+
+# -- bars -------------------------------------------------------------------------------------------------------------
+
+
+def by_phase(store: Store, asked: Asked) -> Drawing:
+    """Rate of candidates in each phase of the game; artists as in `_bars`."""
+    frame = asked.frame(store)
+    groups = [(phase, (frame["phase"] == phase).to_numpy()) for phase in PHASES]
+    return _of_groups(frame, asked, groups, "Rate of candidates by phase")
+
+
+def by_side(store: Store, asked: Asked) -> Drawing:
+    """Rate of candidates by side to move; artists as in `_bars`."""
+    frame = asked.frame(store)
+    sides = (("White to move", "w"), ("Black to move", "b"))
+    groups = [(name, (frame["side"] == side).to_numpy()) for name, side in sides]
+    return _of_groups(frame, asked, groups, "Rate of candidates by side to move")
+
+
+def by_men(store: Store, asked: Asked) -> Drawing:
+    """Rate of candidates by men on the board, kings and pawns among them; artists as in `_bars`."""
+    frame = asked.frame(store)
+    men = frame["pieces"].to_numpy()
+    groups = [(f"{low} to {high}" if low < high else f"{low}", (men >= low) & (men <= high)) for low, high in _MEN]
+    return _of_groups(frame, asked, groups, "Rate of candidates by men on the board")
+
+
+def by_label(store: Store, asked: Asked) -> Drawing:
+    """Share of the candidates that have each label, see docs/methods.md, "Labels"; artists as in `_bars`.
+
+    The kinds of blindness are shares of the candidates whose priors are known. Raises ValueRepairError where there is
+    no candidate.
+    """
+    from valuerepair.report.stats import label_figures
+
+    # Only candidates have labels, and only they are read whole.
+    frame = store.candidates(asked.threshold, asked.net, asked.oracle, asked.alpha, asked.q_from)
+    if not len(frame):
+        raise ValueRepairError(
+            f"{store.path}: no candidate at {asked.threshold:g}; give a lower --threshold, or mine more (vr mine)"
+        )
+    found = label_figures(store, frame if asked.weighted else frame.drop(columns="weight"), asked.threshold)
+    rates = [
+        (row["label"], Rate(row["count"], row["total"], row["rate"], row["low"], row["high"]))
+        for row in found["rates"]
+        if row["count"]
+    ]
+    by = " by weight" if asked.weighted and (frame["weight"] != 1).any() else ""
+    words = f"{len(frame):,} candidates with |net Q − deep Q| ≥ {asked.threshold:g}"
+    if found["with_priors"] < len(frame):
+        words += f"; priors known of {found['with_priors']:,} (vr label)"
+    return _bars(frame, rates, "Labels of the candidates", words, f"share of the candidates{by}")
+
+
+def _of_groups(frame: pd.DataFrame, asked: Asked, groups: Sequence[tuple[str, Flags]], title: str) -> Drawing:
+    """Bars of the rate in each group that has rows, and of all positions, a line."""
+    rows = scored(frame, by_weight=asked.weighted)
+    off = np.abs(rows.disagreement) >= asked.threshold
+    rates = []
+    for name, members in groups:
+        inside = members[rows.rows]
+        if (rate := weighted(off[inside], rows.weight[inside])).total:
+            rates.append((name, rate))
+    every = rows.rate(off)
+    words = f"{len(off):,} positions; |net Q − deep Q| ≥ {asked.threshold:g}: {percent(every)}, dashed"
+    return _bars(frame, rates, title, words, f"candidates, share of {_of(rows)}", every)
+
+
+def _bars(
+    frame: pd.DataFrame,
+    rates: Sequence[tuple[str, Rate]],
+    title: str,
+    words: str,
+    label: str,
+    every: Rate | None = None,
+) -> Drawing:
+    """A bar for each rate with its 95 % interval, counts beside it; bars have the gid ``bar-0``, ``bar-1``, ..."""
+    with style.house_style():
+        figure, axes = style.new_figure(7.6, 1.7 + 0.34 * max(len(rates), 2))
+        top = max((rate.high for _, rate in rates if rate.rate == rate.rate), default=1.0)
+        for i, (_, rate) in enumerate(rates):
+            (bar,) = axes.barh(i, rate.rate, 0.62, color=style.SKY)
+            bar.set_gid(f"bar-{i}")
+            axes.plot([rate.low, rate.high], [i, i], color=style.INK, lw=1.2, gid=f"interval-{i}")
+            axes.annotate(f"{rate.count:,} of {rate.total:,}", (rate.high, i), xytext=(5, 0), va="center",
+                          textcoords="offset points", fontsize=7.5)  # fmt: skip
+        if every is not None:
+            axes.axvline(every.rate, color=style.GREY, lw=0.9, ls="--", gid="every")
+        axes.set_yticks(range(len(rates)), [name for name, _ in rates])
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda share, _: f"{100 * share:g} %"))
+        axes.set(xlim=(0, 1.25 * top), ylim=(len(rates) - 0.4, -0.6), xlabel=f"{label}; lines: 95 % intervals")
+        style.title(axes, title, made_from(frame), words)
+    return Drawing(figure, f"{words.removesuffix(', dashed')}; {scale(frame)}")
+
+
+def _of(rows: Scored) -> str:
+    return "positions, by weight" if rows.weighted else "positions"

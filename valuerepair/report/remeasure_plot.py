@@ -1,0 +1,144 @@
+"""Two nets on the same positions: the disagreement of one against the other's, and what changed by label."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from valuerepair.chess import values
+from valuerepair.judge.compare import CATEGORIES, Comparison, Remeasured, Scores, shown_labels
+from valuerepair.report import style
+
+if TYPE_CHECKING:
+    from valuerepair.intervals import Interval
+
+# Category -> colour, marker; in the order in which they are drawn.
+_LOOKS = {
+    "right both": (style.GREY, "o"),
+    "still wrong": (style.BLUE, "s"),
+    "repaired": (style.GREEN, "v"),
+    "newly wrong": (style.VERMILLION, "^"),
+}
+_ROW_HEIGHT = 5.6
+_WIDTH = 11.5
+
+
+def plot(found: Remeasured, path: str | os.PathLike[str]) -> None:
+    """Draws `draw`'s figure into a .png, .svg or .pdf file, which appears whole or not at all.
+
+    Raises UsageError for another ending.
+    """
+    style.format_of(path)
+    style.save(draw(found), path)
+
+
+def draw(found: Remeasured) -> Figure:
+    """One row a comparison: left every position, right the differences of candidate shares by label.
+
+    Left: the second net's disagreement (y) against the first's (x), both net Q less deep Q from the side to move; on
+    the diagonal nothing changed. Artists carry a gid: ``right-both``, ``still-wrong``, ``repaired``, ``newly-wrong``,
+    with a number behind it from the second row on. Right: second less first in percentage points of all positions,
+    with the paired 95 % intervals, in the order of the table; left of 0 is a repair.
+    """
+    rows = len(found.comparisons)
+    with style.house_style():
+        figure = Figure(figsize=(_WIDTH, _ROW_HEIGHT * rows), dpi=style.DPI, layout="constrained")
+        axes = figure.subplots(rows, 2, squeeze=False, width_ratios=[1, 1.05])
+        for i, comparison in enumerate(found.comparisons):
+            suffix = f"-{i + 1}" if i else ""
+            _draw_positions(axes[i, 0], found, comparison, i + 1, suffix)
+            _draw_changes(axes[i, 1], comparison, suffix)
+    return figure
+
+
+def _draw_positions(axes: Axes, found: Remeasured, pair: Comparison, second: int, suffix: str) -> None:
+    scores, threshold = found.scores, found.threshold
+    x, y = scores.disagreement[0], scores.disagreement[second]
+    limit = max(1.05, threshold * 1.2, 1.05 * float(np.abs(scores.disagreement[[0, second]]).max()))
+    axes.fill_between([-threshold, threshold], -threshold, threshold, color=style.PALE, lw=0, gid=f"band{suffix}")
+    for place in (-threshold, threshold):
+        axes.axvline(place, color=style.GREY, lw=0.5)
+        axes.axhline(place, color=style.GREY, lw=0.5)
+    axes.plot([-limit, limit], [-limit, limit], color=style.GREY, lw=0.8, ls="--", gid=f"diagonal{suffix}")
+    size, opacity = _point(len(x))
+    # Rasterised: a million points as vectors would make a file that no viewer opens.
+    shape: dict[str, Any] = {"linestyle": "none", "markeredgewidth": 0, "rasterized": True}
+    codes = categories(scores, threshold, second)
+    for category, (colour, marker) in _LOOKS.items():
+        chosen = codes == CATEGORIES.index(category)
+        large = category != "right both"
+        axes.plot(
+            x[chosen],
+            y[chosen],
+            marker,
+            color=colour,
+            ms=size + 2 * large,
+            alpha=0.85 if large else opacity,
+            gid=category.replace(" ", "-") + suffix,
+            label=f"{category}: {pair.counts[category]:,}",
+            **shape,
+        )
+    axes.set(xlim=(-limit, limit), ylim=(-limit, limit), aspect="equal")
+    axes.set_xlabel(f"net Q − deep Q, {pair.first}")
+    axes.set_ylabel(f"net Q − deep Q, {pair.second}")
+    axes.legend(loc="upper left", handletextpad=0.3)
+    style.title(axes, f"{pair.second} against {pair.first}", *_words(found))
+
+
+def categories(scores: Scores, threshold: float, second: int) -> np.ndarray[Any, np.dtype[np.int64]]:
+    """[n] indices into `CATEGORIES`, of net `second` against net 0."""
+    wrong = np.abs(scores.disagreement[[0, second]]) >= threshold
+    return np.asarray(2 * wrong[0] + wrong[1], np.int64)
+
+
+def _words(found: Remeasured) -> list[str]:
+    by_alpha = found.q_from == "cp" and found.alpha.origin != values.OWN_Q
+    scale = f"alpha {found.alpha.value:.0f} for all nets" if by_alpha else found.alpha.source(found.q_from)
+    screened = ", weighted" if found.scores.weighted else ""
+    return [
+        f"{found.oracle} · {scale}",
+        f"{found.positions:,} positions{screened}; candidates: |net Q − deep Q| ≥ {found.threshold:g}",
+    ]
+
+
+def _point(positions: int) -> tuple[float, float]:
+    """Marker size in points and opacity: smaller and paler the more there are."""
+    crowd = np.log10(max(positions, 100)) - 2
+    return float(max(3.5 - 0.6 * crowd, 1.2)), float(np.clip(0.6 - 0.13 * crowd, 0.08, 0.6))
+
+
+def _draw_changes(axes: Axes, pair: Comparison, suffix: str) -> None:
+    rows: list[tuple[str, Interval]] = [("all candidates", pair.share)]
+    rows += [(label.label, label.change) for label in shown_labels(pair.labels)]
+    axes.axvline(0, color=style.GREY, lw=0.8)
+    for i, (_, interval) in enumerate(rows):
+        colour, marker = _verdict(interval)
+        low, middle, high = (100 * each for each in (interval.low, interval.difference, interval.high))
+        axes.plot([low, high], [i, i], color=colour, lw=1.4, solid_capstyle="butt")
+        axes.plot(middle, i, marker, color=colour, ms=6, markeredgewidth=0, gid=f"change-{i}{suffix}")
+    axes.set_yticks(range(len(rows)), [name for name, _ in rows])
+    axes.tick_params(axis="y", length=0, labelsize=8 if len(rows) <= 24 else 6)
+    axes.set_ylim(len(rows) - 0.5, -0.5)
+    axes.spines["left"].set_visible(False)
+    axes.set_xlabel("difference in percentage points of all positions (left: repaired)")
+    words = ["second net less first, paired 95 % intervals (Newcombe)"]
+    if pair.at_own_alpha is not None:
+        other = pair.at_own_alpha
+        low, middle, high = (
+            100 * x for x in (other.difference.low, other.difference.difference, other.difference.high)
+        )
+        words.append(
+            f"all candidates at the second's own alpha {other.alpha:.0f}: {middle:+.2f} ({low:+.2f} to {high:+.2f})"
+        )
+    style.title(axes, "Candidates by label", *words)
+
+
+def _verdict(interval: Interval) -> tuple[str, str]:
+    """Colour and marker: fewer for sure, more for sure, or neither."""
+    if not interval.clear:
+        return style.INK, "o"
+    return (style.GREEN, "v") if interval.high < 0 else (style.VERMILLION, "^")

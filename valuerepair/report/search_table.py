@@ -1,0 +1,114 @@
+"""What a search found, as a table for people and as a row for programs."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import chess
+
+from valuerepair.chess.positions import Position
+from valuerepair.oracles.searching import Searched
+from valuerepair.search.result import RootMove, SearchResult
+
+_PROVEN = {1: "win", 0: "draw", -1: "loss"}
+_LINE_MOVES = 10
+_HEAD = f"  {'move':13} {'N':>8} {'P':>7} {'Q':>8} {'W':>6} {'D':>6} {'L':>6}  {'proven':8} line"
+
+
+def row(found: Searched) -> dict[str, Any]:
+    """One JSON object: the position, the root and every legal move. Values are None where there is no visit."""
+    position, result = found.position, found.result
+    about = {
+        "fen": position.fen,
+        "start_fen": position.start_fen,
+        "moves": list(position.moves),
+        "net": found.net.name,
+        "net_sha256": found.net.sha256,
+    }
+    if result is None:
+        return {**about, "error": found.reason}
+    return {
+        **about,
+        "nodes": result.nodes,
+        "evaluations": result.evaluations,
+        "seconds": round(found.seconds, 4),
+        "depth": result.depth,
+        "seldepth": result.seldepth,
+        "net_q": result.net_q,
+        "q": result.q,
+        "wdl": list(result.value.wdl),
+        "moves_left": result.value.m,
+        "root_q": result.root_q,
+        "root_wdl": list(result.root.wdl),
+        "best": result.best_move,
+        "certain": result.certain,
+        "mate": result.mate,
+        "root_moves": [_move_row(move, position) for move in result.moves],
+    }
+
+
+def _move_row(move: RootMove, position: Position) -> dict[str, Any]:
+    known = not math.isnan(move.q)
+    return {
+        "uci": move.move,
+        "san": san_line(position, move.pv[:1] or (move.move,)),
+        "n": move.visits,
+        "p": move.net_prior,
+        "q": move.q if known else None,
+        "wdl": list(move.wdl) if known else None,
+        "certain": move.certain,
+        "mate": move.mate,
+        "pv": list(move.pv),
+    }
+
+
+def table(found: Searched, top: int | None = None) -> str:
+    """Root and moves for a terminal: the first `top` moves, or those that were visited or proven."""
+    position, result = found.position, found.result
+    if result is None:
+        return f"{position.fen}\n  {found.reason}\n"
+    shown = [move for move in result.moves if move.visits or move.certain is not None] or list(result.moves)
+    shown = list(result.moves[:top]) if top is not None else shown
+    lines = [position.fen, *_root_lines(found, result), "", _HEAD]
+    lines += [_move_line(move, position) for move in shown]
+    if rest := len(result.moves) - len(shown):
+        lines.append(f"  and {rest} more" + ("" if top else " without visits"))
+    return "\n".join(lines) + "\n"
+
+
+def _root_lines(found: Searched, result: SearchResult) -> list[str]:
+    speed = f", {result.evaluations / found.seconds:,.0f} a second" if found.seconds > 0 else ""
+    proven = f", proven {_PROVEN[result.certain]}" if result.certain is not None else ""
+    mate = f", mate in {abs(result.mate)}" if result.mate is not None else ""
+    w, d, loss = result.value.wdl
+    return [
+        f"  Q {result.q:+.4f}   W {w:.1%}  D {d:.1%}  L {loss:.1%}   "
+        f"(mean over all visits {result.root_q:+.4f}, net alone {result.net_q:+.4f})",
+        f"  best {san_line(found.position, (result.best_move,))} ({result.best_move}){proven}{mate}",
+        f"  {found.net.name}, {result.nodes:,} nodes, {result.evaluations:,} evaluations{speed}, "
+        f"depth {result.depth}, seldepth {result.seldepth}",
+    ]
+
+
+def _move_line(move: RootMove, position: Position) -> str:
+    values = f"{'-':>8} {'-':>6} {'-':>6} {'-':>6}"
+    if not math.isnan(move.q):
+        values = f"{move.q:+8.4f} " + " ".join(f"{share:6.1%}" for share in move.wdl)
+    proven = "" if move.certain is None else _PROVEN[move.certain]
+    if move.mate is not None:
+        proven = f"mate {move.mate}"
+    line = san_moves(position, move.pv[:_LINE_MOVES] or (move.move,))
+    text = " ".join(line) + (" ..." if len(move.pv) > _LINE_MOVES else "")
+    return f"  {line[0]:7} {move.move:5} {move.visits:8,} {move.net_prior:7.2%} {values}  {proven:8} {text}"
+
+
+def san_moves(position: Position, line: tuple[str, ...]) -> list[str]:
+    """A line of UCI moves from a position in SAN."""
+    board = chess.Board(position.fen)
+    return [board.san_and_push(chess.Move.from_uci(move)) for move in line]
+
+
+def san_line(position: Position, line: tuple[str, ...]) -> str:
+    """`san_moves` as one text."""
+    return " ".join(san_moves(position, line))

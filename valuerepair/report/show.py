@@ -1,0 +1,420 @@
+"""One position of a store with all that is known of it: as JSON-able data, and as lines for a terminal."""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+import chess
+import numpy as np
+
+from valuerepair.chess import values
+from valuerepair.chess.values import Alpha
+from valuerepair.errors import ValueRepairError
+from valuerepair.judge.labelled import KINDS
+from valuerepair.judge.neighbours import read_query
+from valuerepair.report.drawing import Asked, printable
+from valuerepair.store.connect import store_errors
+from valuerepair.store.one_position import one_position, played_from
+from valuerepair.store.queries import COLUMNS
+from valuerepair.store.store import Store
+
+_ORIGIN = ("source", "game", "white", "black", "event", "date", "result", "eval_cp", "eval_mate")
+_FACTS = ("position_id", "fen", "start_fen", "moves", "history_known", "ply", "side", "phase", "pieces")
+
+
+def describe(store: Store, words: str, asked: Asked) -> dict[str, Any]:
+    """All that the store has of a position: `words` are its position_id, a FEN or an EPD line.
+
+    A FEN means the position with its board key: clocks do not matter. Values are from the side to move. Keys: those of
+    the position; `net`, `deep`, `verdict`, `games`: dicts, None where there is nothing; `without_deep`: why; the
+    `disagreement`, whether it is a `candidate` at the `threshold`, `labels` of a candidate, `opening`, `priors` of the
+    search's and the played move, `weight`, `alpha`, `q_from`; `origin`: the game. A move is ``{"uci": .., "san": ..}``.
+
+    Raises UsageError for words that are no legal position, ValueRepairError for one that the store does not have.
+    """
+    position, position_id = read_query(store, words)
+    if not position_id:
+        raise ValueRepairError(
+            f'the position is not in {store.path}; vr eval "{position.fen}" asks a net, '
+            f'vr similar "{position.fen}" --db {store.path} finds the nearest ones there'
+        )
+    net_id, oracle_id = _pick(store, asked)
+    row = one_position(store, position_id, net_id, oracle_id)
+    board = chess.Board(row["fen"])
+    alpha = store.alpha(net_id, oracle_id, asked.alpha) if net_id else None
+    row["deep_q"] = None if alpha is None else _deep_q(row, alpha.value, asked)
+    both = row["net_q"] is not None and row["deep_q"] is not None
+    off = row["net_q"] - row["deep_q"] if both else None
+    candidate = off is not None and abs(off) >= asked.threshold
+    return {
+        **{name: row[name] for name in _FACTS},
+        "net": _net_of(store, net_id, row, board),
+        "deep": _deep_of(store, oracle_id, row, board),
+        "without_deep": _without_deep(row) if net_id and row["nodes"] is None else None,
+        "disagreement": off,
+        "threshold": asked.threshold,
+        "candidate": candidate,
+        **(_of_frame(store, row, net_id, oracle_id, alpha, asked, candidate) if alpha is not None and both else _NONE),
+        "weight": row["weight"],
+        "alpha": None if alpha is None else asdict(alpha),
+        "q_from": asked.q_from,
+        "origin": {**{name: row[name] for name in _ORIGIN}, "played": _move(board, row["played"])},
+        "games": _games_of(store, position_id),
+    }
+
+
+_NONE: dict[str, Any] = {"labels": [], "opening": None, "priors": {}, "verdict": None}
+
+
+def _pick(store: Store, asked: Asked) -> tuple[int, int]:
+    """Net and oracle, 0 where nothing is scored yet and none was asked for."""
+    try:
+        return store.pick(asked.net, asked.oracle)
+    except ValueRepairError:
+        if asked.net is not None or asked.oracle is not None:
+            raise
+        return 0, 0
+
+
+def _deep_q(row: dict[str, Any], alpha: float, asked: Asked) -> float | None:
+    cp, mate, w, d, loss, own = (
+        math.nan if row[name] is None else float(row[name])
+        for name in ("cp", "mate", "deep_w", "deep_d", "deep_l", "deep_own_q")
+    )
+    q = float(values.deep_q(cp, mate, [w, d, loss], own, alpha, asked.q_from))
+    return None if math.isnan(q) else q
+
+
+def _net_of(store: Store, net_id: int, row: dict[str, Any], board: chess.Board) -> dict[str, Any] | None:
+    if row["net_q"] is None:
+        return None
+    with store_errors(store.path):
+        query = "SELECT name, sha256 FROM nets WHERE id = ?"
+        name, sha256 = store.connection.execute(query, (net_id,)).fetchone()
+    wdl = None if row["net_w"] is None else [row["net_w"], row["net_d"], row["net_l"]]
+    best = _move(board, row["net_best"])
+    found = {"name": name, "sha256": sha256, "q": row["net_q"], "wdl": wdl, "best": best}
+    return found | {"best_p": row["net_best_p"], "entropy": row["net_entropy"]}
+
+
+def _deep_of(store: Store, oracle_id: int, row: dict[str, Any], board: chess.Board) -> dict[str, Any] | None:
+    if row["nodes"] is None:
+        return None
+    with store_errors(store.path):
+        query = "SELECT label, digest FROM oracles WHERE id = ?"
+        label, digest = store.connection.execute(query, (oracle_id,)).fetchone()
+    wdl = None if row["deep_w"] is None else [row["deep_w"], row["deep_d"], row["deep_l"]]
+    found = {"oracle": label, "digest": digest, "q": row["deep_q"], "cp": row["cp"], "mate": row["mate"], "wdl": wdl}
+    found |= {"best": _move(board, row["deep_best"]), "pv": row["pv"], "pv_san": pv_san(board, row["pv"])}
+    return found | {name: row[name] for name in ("nodes", "depth", "time_ms")}
+
+
+def _without_deep(row: dict[str, Any]) -> str:
+    """Why there is no deep value."""
+    if row["failure"] is not None:
+        return f"the search failed: {row['failure']}"
+    if row["cut_at"] is not None:
+        at = f"at {row['cut_at']:,} nodes" if row["cut_at"] else "before any search"
+        chance = f", with a chance of {100 * row['chance']:.2f} % of a candidate" if row["chance"] is not None else ""
+        return f"cut by the screening ladder {at}{chance}"
+    return "not searched"
+
+
+def _move(board: chess.Board, uci: str | None) -> dict[str, str] | None:
+    """A move as UCI and SAN; None for one that is none in this position."""
+    found = [move for move in board.legal_moves if move.uci() == uci] if uci else []
+    return {"uci": found[0].uci(), "san": board.san(found[0])} if found else None
+
+
+def pv_san(board: chess.Board, pv: list[str]) -> str:
+    """A line of UCI moves in SAN with move numbers, as far as it is legal."""
+    copy, legal = board.copy(stack=False), []
+    for uci in pv:
+        move = next((move for move in copy.legal_moves if move.uci() == uci), None)
+        if move is None:
+            break
+        legal.append(move)
+        copy.push(move)
+    return board.variation_san(legal) if legal else ""
+
+
+def _of_frame(
+    store: Store,
+    row: dict[str, Any],
+    net_id: int,
+    oracle_id: int,
+    alpha: values.Alpha,
+    asked: Asked,
+    candidate: bool,
+) -> dict[str, Any]:
+    """Labels, opening, priors and verdict, by what makes them for all candidates: of a frame with this one row."""
+    import pandas as pd
+
+    from valuerepair.judge.labelled import labels_of, names
+    from valuerepair.judge.verdict import evidence
+
+    cells = {name: row.get(name) for name in COLUMNS}
+    cells |= {"moves": " ".join(row["moves"]), "pv": " ".join(row["pv"]), "disagreement": row["net_q"] - row["deep_q"]}
+    numbers = ("cp", "mate", "net_w", "net_d", "net_l", "deep_w", "deep_d", "deep_l")
+    cells |= {name: np.nan if row[name] is None else float(row[name]) for name in numbers}
+    frame = pd.DataFrame(
+        {name: pd.Series([cell], dtype=None if cell is not None else object) for name, cell in cells.items()}
+    )
+    with store_errors(store.path):
+        query = "SELECT sha256, history_fill FROM nets WHERE id = ?"
+        sha256, fill = store.connection.execute(query, (net_id,)).fetchone()
+    digest = store.names(net_id, oracle_id)[1]
+    frame.attrs.update(
+        net={"sha256": sha256, "history_fill": fill},
+        oracle={"digest": digest},
+        alpha=asdict(alpha),
+        q_from=asked.q_from,
+    )
+    labels = labels_of(store, frame)
+    label = labels.to_dict("records")[0]
+    priors = {
+        who: {"p": label[f"{who}_move_p"], "rank": int(label[f"{who}_move_rank"])}
+        for who in ("oracle", "played")
+        if not math.isnan(label[f"{who}_move_p"])
+    }
+    return {
+        "labels": sorted(names(labels)[0]) if candidate else [],
+        "opening": label["opening"],
+        "priors": priors,
+        "verdict": _verdict_of(evidence(store, frame)),
+    }
+
+
+def _verdict_of(evidence: Any) -> dict[str, Any] | None:
+    """What `vr confirm` found; None where nothing looked again."""
+    row = evidence.to_dict("records")[0]
+    if not row["looked"]:
+        return None
+    q = None if math.isnan(row["second_q"]) else row["second_q"]
+    second = evidence.attrs["second"]["label"]
+    return {
+        "verdict": row["verdict"],
+        "second": second,
+        "q": q,
+        "best": row["second_best"],
+        "nodes": row["second_nodes"],
+    }
+
+
+def _games_of(store: Store, position_id: int) -> dict[str, Any] | None:
+    """The games played from the position, and their results for its side to move; None without any."""
+    played = played_from(store, position_id)
+    if not played:
+        return None
+    z = [game.z for game in played if game.z is not None]
+    return {
+        "games": len(played),
+        "undecided": len(played) - len(z),
+        "wins": sum(each > 0 for each in z),
+        "draws": sum(each == 0 for each in z),
+        "losses": sum(each < 0 for each in z),
+        "z": sum(z) / len(z) if z else None,
+        "players": sorted({name for game in played for name in (game.white, game.black)}),
+    }
+
+
+_NAME = 60  # characters of a player or an event that are shown
+
+
+def shown_lines(shown: dict[str, Any]) -> list[str]:
+    """The facts of `describe`, one a line, without the board. Safe to print, whatever headers and engines wrote."""
+    side = "White" if shown["side"] == "w" else "Black"
+    found = [
+        f"position {shown['position_id']}: {side} to move, ply {shown['ply']}, {shown['phase']}, {shown['pieces']} men",
+        shown["fen"],
+        "",
+        *_net_lines(shown),
+        *_deep_lines(shown),
+        *_disagreement(shown),
+        *_verdict_lines(shown),
+        *_labels(shown),
+        *_origin(shown),
+        *_game_lines(shown),
+    ]
+    return [printable(line, 2000) for line in found]
+
+
+def _line(name: str, text: str) -> str:
+    return f"{name:<9} {text}"
+
+
+def _net_lines(shown: dict[str, Any]) -> list[str]:
+    net = shown["net"]
+    if net is None:
+        return [_line("net", "has not evaluated it")]
+    words = [f"{printable(net['name'], _NAME)}: Q {net['q']:+.3f}"]
+    if net["wdl"] is not None:
+        words.append("W/D/L {:.1f} / {:.1f} / {:.1f} %".format(*(100 * share for share in net["wdl"])))
+    if net["best"] is not None:
+        prior = "" if net["best_p"] is None else f" (prior {100 * net['best_p']:.1f} %)"
+        words.append(f"best {net['best']['san']}{prior}")
+    return [_line("net", ", ".join(words))]
+
+
+def _deep_lines(shown: dict[str, Any]) -> list[str]:
+    deep = shown["deep"]
+    if deep is None:
+        return [_line("search", shown["without_deep"] or "has not looked at it")]
+    words = [f"{printable(deep['oracle'], _NAME)}: " + ("no Q" if deep["q"] is None else f"Q {deep['q']:+.3f}")]
+    if deep["mate"] is not None:
+        words.append(f"mate in {deep['mate']}" if deep["mate"] > 0 else f"mated in {-deep['mate']}")
+    elif deep["cp"] is not None:
+        words.append(f"{deep['cp']:+d} cp")
+    if deep["wdl"] is not None:
+        words.append("W/D/L {:.1f} / {:.1f} / {:.1f} %".format(*(per_mille / 10 for per_mille in deep["wdl"])))
+    if deep["best"] is not None:
+        prior = shown["priors"].get("oracle")
+        known = f" (the net's prior {100 * prior['p']:.1f} %, rank {prior['rank']})" if prior else ""
+        words.append(f"best {deep['best']['san']}{known}")
+    words.append(f"{deep['nodes']:,} nodes" + (f" to depth {deep['depth']}" if deep["depth"] else ""))
+    return [_line("search", ", ".join(words)), *([_line("line", deep["pv_san"])] if deep["pv_san"] else [])]
+
+
+def _disagreement(shown: dict[str, Any]) -> list[str]:
+    off = shown["disagreement"]
+    if off is None:
+        return []
+    words = [f"{off:+.3f}, no candidate at {shown['threshold']:g}"]
+    if shown["candidate"]:
+        errs = "too optimistic" if off > 0 else "too pessimistic"
+        words = [f"{off:+.3f}, a candidate at {shown['threshold']:g}: the net is {errs}"]
+    a_mate = shown["deep"]["mate"] is not None
+    words.append("Q of a mate" if a_mate else Alpha(**shown["alpha"]).source(shown["q_from"], ".0f"))
+    weight = shown["weight"]
+    if weight != 1:
+        words.append(f"stands for {weight:.3g} positions (screening)" if weight else "stands for none (screening)")
+    return [_line("net-deep", "; ".join(words))]
+
+
+def _verdict_lines(shown: dict[str, Any]) -> list[str]:
+    found = shown["verdict"]
+    if found is None:
+        return [_line("confirmed", "not looked at again (vr confirm)")] if shown["candidate"] else []
+    q = "no Q" if found["q"] is None else f"Q {found['q']:+.3f}"
+    best = f", best {_san(shown['fen'], found['best'])}" if found["best"] else ""
+    second = printable(found["second"], _NAME)
+    return [_line("confirmed", f"{found['verdict']}, says {second}: {q}{best}, {found['nodes']:,} nodes")]
+
+
+def _labels(shown: dict[str, Any]) -> list[str]:
+    # Families and signatures are for picking; a reader has the board and the opening's name.
+    words = [word for word in shown["labels"] if word.partition(":")[0] not in KINDS]
+    found = [_line("labels", ", ".join(words))] if words else []
+    return found + ([_line("opening", shown["opening"])] if shown["opening"] else [])
+
+
+def _origin(shown: dict[str, Any]) -> list[str]:
+    origin = shown["origin"]
+    where = f"{printable(origin['source'])}, game {origin['game']:,}, ply {shown['ply']}"
+    found = [_line("from", where)]
+    white, black, event, date = (
+        printable(origin[name] or "", _NAME).strip() for name in ("white", "black", "event", "date")
+    )
+    if white or black:
+        rest = ", ".join(word for word in (event, date) if word and word not in ("?", "????.??.??"))
+        result = f" {printable(origin['result'], 10)}" if origin["result"] else ""
+        found.append(_line("", f"{white or '?'} - {black or '?'}{result}" + (f" ({rest})" if rest else "")))
+    if origin["played"] is not None:
+        prior = shown["priors"].get("played")
+        known = f" (the net's prior {100 * prior['p']:.1f} %, rank {prior['rank']})" if prior else ""
+        found.append(_line("played", f"{_numbered(shown['fen'])}{origin['played']['san']}{known}"))
+    return found
+
+
+def _game_lines(shown: dict[str, Any]) -> list[str]:
+    games = shown["games"]
+    if games is None:
+        return []
+    decided = f"+{games['wins']} -{games['losses']} ={games['draws']} for the side to move"
+    mean = f", mean Z {games['z']:+.2f}" if games["z"] is not None else ""
+    undecided = f", {games['undecided']:,} undecided" if games["undecided"] else ""
+    players = " and ".join(printable(name, _NAME) for name in games["players"][:2])
+    return [_line("games", f"{games['games']:,} played from here by {players}: {decided}{mean}{undecided}")]
+
+
+def _numbered(fen: str) -> str:
+    """The number before a move: ``12.`` or ``12...``."""
+    fields = fen.split()
+    return f"{fields[5]}{'. ' if fields[1] == 'w' else '... '}"
+
+
+def _san(fen: str, uci: str) -> str:
+    """A move in SAN; the text itself where it is none."""
+    board = chess.Board(fen)
+    legal = {move.uci(): move for move in board.legal_moves}
+    return board.san(legal[uci]) if uci in legal else uci
+
+
+# 256-colour numbers: black ink on grey squares, which stands out on light and on dark terminals alike. Which side a
+# piece is of, its shape says (outlined, filled), not its colour.
+_INK, _LIGHT, _DARK = 16, 255, 250
+# Squares of a move: the net's, the search's, or of both; near to vermillion, blue and green of the plots.
+NET, DEEP, BOTH = 216, 117, 150
+
+
+def board_lines(
+    fen: str,
+    *,
+    white_below: bool,
+    colours: bool = False,
+    unicode: bool = True,
+    net: str | None = None,
+    deep: str | None = None,
+) -> list[str]:
+    """The board, eight ranks and the files' letters, White below or above.
+
+    With `colours` the squares are coloured by escape sequences, those of the moves `net` and `deep` (UCI) too. Without
+    `unicode` pieces are letters, White's upper case.
+    """
+    board = chess.Board(fen)
+    marks = _marks(net, deep) if colours else {}
+    ranks: Sequence[int] = range(8) if white_below else range(7, -1, -1)
+    files = range(8) if white_below else range(7, -1, -1)
+    lines = []
+    for rank in reversed(ranks):
+        cells = [_cell(board, chess.square(file, rank), colours, unicode, marks) for file in files]
+        end = "\x1b[0m" if colours else ""
+        lines.append(f" {rank + 1} " + "".join(cells) + end)
+    return [*lines, "   " + "".join(f" {chess.FILE_NAMES[file]} " for file in files)]
+
+
+def _marks(net: str | None, deep: str | None) -> dict[int, int]:
+    """Squares of the moves and their colours."""
+    squares = {who: _squares(move) for who, move in ((NET, net), (DEEP, deep))}
+    marks = dict.fromkeys(squares[NET], NET) | dict.fromkeys(squares[DEEP], DEEP)
+    return marks | dict.fromkeys(squares[NET] & squares[DEEP], BOTH)
+
+
+def _squares(move: str | None) -> set[int]:
+    return {chess.parse_square(move[:2]), chess.parse_square(move[2:4])} if move else set()
+
+
+def _cell(board: chess.Board, square: int, colours: bool, unicode: bool, marks: Mapping[int, int]) -> str:
+    piece = board.piece_at(square)
+    empty = " " if colours else "·" if unicode else "."
+    text = empty if piece is None else piece.unicode_symbol() if unicode else piece.symbol()
+    if not colours:
+        return f" {text} "
+    light = bool(chess.BB_SQUARES[square] & chess.BB_LIGHT_SQUARES)
+    ground = marks.get(square, _LIGHT if light else _DARK)
+    return f"\x1b[38;5;{_INK};48;5;{ground}m {text} "
+
+
+def can_show(text: str) -> bool:
+    """Whether the encoding of standard output has these characters."""
+    return encodable(text) == text
+
+
+def encodable(text: str) -> str:
+    """`text` with escapes for what the encoding of standard output has not."""
+    encoding = sys.stdout.encoding or "ascii"
+    return text.encode(encoding, "backslashreplace").decode(encoding)

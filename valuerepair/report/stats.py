@@ -1,0 +1,425 @@
+"""What is in a store, in figures and in lines: counts, rates, labels, second looks, games played."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from math import isnan, sqrt
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from valuerepair.chess import values
+from valuerepair.chess.positions import PHASES
+from valuerepair.chess.progress import format_duration, format_rate
+from valuerepair.intervals import Rate, weighted, wilson
+from valuerepair.judge import verdict, weights
+from valuerepair.judge.labelled import KINDS, NAMES, labels_of, masks, names
+from valuerepair.screening import recall
+from valuerepair.store import schema
+from valuerepair.store.connect import cell_errors
+from valuerepair.store.plays import outcomes
+from valuerepair.store.queries import QFrom, check_threshold, load_json, table
+from valuerepair.store.rows import NET
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from valuerepair.store.store import Store
+
+
+# By way of the oracles the table's key is of use.
+ANY_SCORED = """
+SELECT EXISTS (SELECT 1 FROM oracles o CROSS JOIN deep_values v ON v.oracle_id = o.id AND v.stage = 'full')
+"""
+_COLUMNS = ("position_id", "disagreement", "weight", "phase_code", "side_code", "nodes", "time_ms")
+THRESHOLDS = (0.3, 0.4, 0.5, 0.55, 0.6, 0.7, 0.8, 0.9, 1.0)
+
+
+def store_figures(
+    store: Store,
+    net: str | None = None,
+    oracle: str | None = None,
+    alpha: float | None = None,
+    q_from: QFrom = "cp",
+    threshold: float = 0.55,
+    thresholds: Sequence[float] | None = None,
+) -> dict[str, Any]:
+    """Figures of a store, JSON-able.
+
+    Keys: store, schema, positions, games, sources, nets, oracles, runs; `scored` is None while nothing is scored by the
+    net and oracle asked for, else it holds what `_scored` gives. Rates are fractions with Wilson's 95 % interval.
+    """
+    check_threshold(threshold)
+    for each in thresholds or ():
+        check_threshold(each)
+    connection = store.connection
+    (positions, games, sources) = connection.execute(
+        "SELECT (SELECT count(*) FROM positions), (SELECT count(*) FROM games), "
+        "(SELECT count(DISTINCT source) FROM games)"
+    ).fetchone()
+    any_scored = connection.execute(ANY_SCORED).fetchone()[0]
+    scored = None
+    if any_scored or net or oracle:
+        scored = _scored(store, net, oracle, alpha, q_from, threshold, thresholds or sorted({*THRESHOLDS, threshold}))
+    return {
+        "store": store.path,
+        "schema": schema.SCHEMA_VERSION,
+        "positions": positions,
+        "games": games,
+        "sources": sources,
+        "nets": store.nets().to_dict("records"),
+        "oracles": store.oracles().to_dict("records"),
+        "runs": _runs(store),
+        "scored": scored,
+    }
+
+
+def _runs(store: Store) -> list[dict[str, Any]]:
+    query = "SELECT id, command, seed, started, finished, state, counts FROM runs ORDER BY id"
+    names = ("id", "command", "seed", "started", "finished", "state")
+    return [
+        {**dict(zip(names, row[:6], strict=True)), "counts": load_json(row[6])}
+        for row in store.connection.execute(query)
+    ]
+
+
+def _scored(
+    store: Store,
+    net: str | None,
+    oracle: str | None,
+    alpha: float | None,
+    q_from: QFrom,
+    threshold: float,
+    thresholds: Sequence[float],
+) -> dict[str, Any]:
+    """Rates of candidates among the positions scored by one net and oracle, and what the search cost.
+
+    Positions without a Q of the kind `q_from` asks for are counted in `without_q` and in nothing else.
+    """
+    with cell_errors(store.path):
+        found, attrs = table(store.connection, store.path, net, oracle, alpha, q_from, _COLUMNS)
+    positions, known = len(found["position_id"]), np.flatnonzero(~np.isnan(found["disagreement"]))
+    usable = found if len(known) == positions else {name: column[known] for name, column in found.items()}
+    off, weight = usable["disagreement"], usable["weight"]
+    size = np.abs(off)
+    net_id, oracle_id = store.pick(attrs["net"]["sha256"], attrs["oracle"]["digest"])
+    seconds, nodes = float(found["time_ms"].sum()) / 1000, int(found["nodes"].sum())
+    return {
+        **attrs,
+        "positions": positions,
+        "without_q": positions - len(known),
+        "failed": _failures(store, net_id, oracle_id, attrs["net"]["sha256"]),
+        "threshold": threshold,
+        "by_threshold": [{"threshold": each, **_candidate_rate(size >= each, weight)} for each in thresholds],
+        "by_phase": _by("phase", PHASES, usable["phase_code"], size >= threshold, weight),
+        "by_side": _by("side", ("w", "b"), usable["side_code"], size >= threshold, weight),
+        "by_sign": [
+            {"sign": "optimistic", **_candidate_rate(off >= threshold, weight)},
+            {"sign": "pessimistic", **_candidate_rate(off <= -threshold, weight)},
+        ],
+        "mean_abs_disagreement": float(size @ weight / weight.sum()) if len(known) else None,
+        "screening": recall.figures(store, net_id, oracle_id, found, threshold),
+        "nodes": nodes,
+        "search_seconds": seconds,
+        "nodes_per_second": nodes / seconds if seconds else None,
+    }
+
+
+def _failures(store: Store, net_id: int, oracle_id: int, net_key: str) -> int:
+    """Positions that this oracle failed on, and those that this net did, whatever they were mined with."""
+    of_oracle = "SELECT count(*) FROM failures WHERE oracle_id = ? AND stage = 'full'"
+    of_net = """
+        SELECT f.position_id FROM oracles o CROSS JOIN failures f ON f.oracle_id = o.id AND f.stage = ?
+        WHERE NOT EXISTS (SELECT 1 FROM net_values n WHERE n.net_id = ? AND n.position_id = f.position_id)
+    """
+    (count,) = store.connection.execute(of_oracle, (oracle_id,)).fetchone()
+    return int(count) + len(set(store.connection.execute(of_net, (NET + net_key, net_id))))
+
+
+def _by(
+    column: str, groups: Sequence[str], codes: NDArray[np.int8], hits: NDArray[np.bool_], weight: NDArray[np.float64]
+) -> list[dict[str, Any]]:
+    members = [np.flatnonzero(codes == code) for code, _ in enumerate(groups)]
+    return [{column: group, **_candidate_rate(hits[of], weight[of])} for group, of in zip(groups, members, strict=True)]
+
+
+def _candidate_rate(hits: NDArray[np.bool_], weight: NDArray[np.float64]) -> dict[str, Any]:
+    """Weighted, so that a ladder's cuts bend nothing; `candidates` and `scored` count rows."""
+    found = weighted(hits, weight)
+    return {
+        "candidates": found.count,
+        "scored": found.total,
+        "rate": None if isnan(found.rate) else found.rate,
+        "low": None if isnan(found.low) else found.low,
+        "high": None if isnan(found.high) else found.high,
+    }
+
+
+# -- lines ------------------------------------------------------------------------------------------------------------
+
+
+def stats_lines(figures: dict[str, Any]) -> list[str]:
+    """The figures as text for a terminal."""
+    shown = [
+        f"{figures['store']}: {figures['positions']:,} positions from {figures['games']:,} games; "
+        f"files: {figures['sources']:,}, runs: {len(figures['runs'])}"
+    ]
+    shown += [
+        f"  net     {net['name']}  {net['sha256'][:12]}  {net['evaluated']:,} evaluated" for net in figures["nets"]
+    ]
+    for oracle in figures["oracles"]:
+        failed = f", {oracle['failed']:,} failed" if oracle["failed"] else ""
+        shown.append(f"  oracle  {oracle['label']}  {oracle['digest'][:12]}  {oracle['scored']:,} scored{failed}")
+    scored = figures["scored"]
+    if scored is None:
+        return [*shown, "Nothing is scored yet. Next: vr mine ARCHIVE"]
+    return [*shown, "", *_scored_lines(scored)]
+
+
+def _scored_lines(scored: dict[str, Any]) -> list[str]:
+    source = values.Alpha(**scored["alpha"]).source(scored["q_from"])
+    speed = f", {format_rate(scored['nodes_per_second'])} an engine" if scored["nodes_per_second"] else ""
+    nodes = scored["nodes"]
+    searched = f"{nodes / 1e6:,.1f} Mnodes" if nodes >= 1e6 else f"{nodes:,} nodes"
+    shown = [
+        f"{scored['net']['name']} against {scored['oracle']['label']}, {source}",
+        f"{scored['positions']:,} positions scored in full; {searched} in "
+        f"{format_duration(scored['search_seconds'])} of searching{speed}",
+    ]
+    if scored["without_q"]:
+        shown.append(f"{scored['without_q']:,} of them have no Q of the kind asked for and are left out below")
+    shown += _table("threshold", scored["by_threshold"], lambda row: f"{row['threshold']:g}")
+    at = f"at {scored['threshold']:g}"
+    sides = {"w": "White to move", "b": "Black to move"}
+    shown += _table(f"phase {at}", scored["by_phase"], lambda row: str(row["phase"]))
+    shown += _table(f"side {at}", scored["by_side"], lambda row: sides[row["side"]])
+    shown += _table(f"sign {at}", scored["by_sign"], lambda row: str(row["sign"]))
+    if scored["screening"] is not None:
+        shown += recall.lines(scored["screening"])
+    return shown
+
+
+def _table(title: str, rows: list[dict[str, Any]], name: Callable[[dict[str, Any]], str]) -> list[str]:
+    lines = ["", title]
+    for row in rows:
+        rate = Rate(
+            row["candidates"],
+            row["scored"],
+            *(float("nan") if row[k] is None else row[k] for k in ("rate", "low", "high")),
+        )
+        lines.append(f"  {name(row):<14}{rate}")
+    return lines
+
+
+def sections(store: Store, frame: pd.DataFrame, threshold: float, labels: pd.DataFrame | None = None) -> dict[str, Any]:
+    """The sections `labels`, `confirmed`, `diversity` and `played` of `vr stats`, JSON-able.
+
+    `frame` holds the candidates at `threshold` (`Store.candidates`), `labels` their labels (`labels_of`) where they
+    were found before.
+    """
+    labels = labels_of(store, frame) if labels is None else labels
+    return {
+        "labels": label_figures(store, frame, threshold, labels),
+        "confirmed": verdict.figures(store, frame, threshold),
+        "diversity": weights.figures(store, frame, threshold, labels),
+        "played": outcome_figures(store, frame),
+    }
+
+
+def section_lines(sections: dict[str, Any]) -> list[str]:
+    """The sections as text for a terminal; nothing where there are no candidates."""
+    confirmed = verdict.lines(sections["confirmed"])
+    return [
+        *label_lines(sections["labels"]),
+        *([""] if confirmed and confirmed[0] else []),
+        *confirmed,
+        *weights.lines(sections["diversity"]),
+        *outcome_lines(sections["played"]),
+    ]
+
+
+# Families and signatures shown, the most frequent ones.
+MOST_SHOWN = 6
+_OF_POLICY = ("value-blind", "partly-blind", "policy-blind")
+_QUANTILES = (0.1, 0.5, 0.9)
+
+
+def label_figures(
+    store: Store, frame: pd.DataFrame, threshold: float, known: pd.DataFrame | None = None
+) -> dict[str, Any]:
+    """The shares of labels among the candidates at `threshold` in `frame` (see `Store.frame`, with texts), JSON-able.
+
+    `rates`, `openings` and `pieces` (the most frequent families of both) have for each label `count`, `total`, `rate`,
+    `low` and `high`: the share of the candidates with the label, weighted by the frame's weights, and its 95 %
+    interval. The three of blindness are shares of the `with_priors` candidates that the policy is known of.
+    `disagreement` (|net Q - deep Q|) and `wdl_kl` (nats)
+    have the 10th, 50th and 90th percentile over the `with_wdl` candidates that both have W/D/L of. `known` are the
+    labels of the frame's rows (`labels_of`) where they were found before.
+    """
+    rows = frame[frame["disagreement"].abs() >= threshold]
+    labels = labels_of(store, rows) if known is None else known.loc[rows.index]
+    weights = rows["weight"].to_numpy(np.float64) if "weight" in rows else np.ones(len(rows))
+    found, asked = masks(labels), labels["oracle_move_p"].notna().to_numpy()
+    everywhere = np.ones(len(rows), np.bool_)
+    measured = labels["wdl_kl"].notna().to_numpy()
+    return {
+        "threshold": threshold,
+        "candidates": len(rows),
+        "with_priors": int(asked.sum()),
+        "rates": [
+            _label_rate(name, found[name], asked if name in _OF_POLICY else everywhere, weights) for name in NAMES
+        ],
+        **{key: _frequent(prefix, labels, weights) for key, prefix in (("openings", "family"), ("pieces", "pieces"))},
+        "with_wdl": int(measured.sum()),
+        "disagreement": _quantiles(rows["disagreement"].abs().to_numpy(np.float64)[measured]),
+        "wdl_kl": _quantiles(labels["wdl_kl"].to_numpy(np.float64)[measured]),
+    }
+
+
+def label_lines(figures: dict[str, Any]) -> list[str]:
+    """The figures as text for a terminal; nothing where there are no candidates."""
+    if not figures["candidates"]:
+        return []
+    shown = ["", f"label, of {figures['candidates']:,} candidates at {figures['threshold']:g}"]
+    shown += [_line(row) for row in figures["rates"] if row["count"]]
+    if figures["with_priors"] < figures["candidates"]:
+        known = figures["with_priors"]
+        shown.append(f"  the policy's blindness is known of {known:,} of them (vr label)")
+    for key, title in (("openings", "opening family"), ("pieces", "pieces beside pawns")):
+        several = [{**row, "label": row["label"].partition(":")[2]} for row in figures[key] if row["count"] > 1]
+        if several:
+            shown += ["", title, *(_line(row) for row in several)]
+    if figures["with_wdl"]:
+        off, kl = (" / ".join(f"{x:.2f}" for x in figures[key]) for key in ("disagreement", "wdl_kl"))
+        shown += ["", f"|net Q - deep Q| {off}, KL(deep W/D/L || net's) {kl} nats (10th / 50th / 90th percentile)"]
+    return shown
+
+
+def _label_rate(
+    name: str, hits: NDArray[np.bool_], of: NDArray[np.bool_], weights: NDArray[np.float64]
+) -> dict[str, Any]:
+    rate = weighted(hits[of], weights[of])
+    numbers = {key: None if isnan(value) else value for key, value in zip(_KEYS, _numbers(rate), strict=True)}
+    return {"label": name, "count": rate.count, "total": rate.total, **numbers}
+
+
+_KEYS = ("rate", "low", "high")
+
+
+def _numbers(rate: Rate) -> tuple[float, float, float]:
+    return rate.rate, rate.low, rate.high
+
+
+def _frequent(prefix: str, labels: pd.DataFrame, weights: NDArray[np.float64]) -> list[dict[str, Any]]:
+    words = labels[KINDS[prefix]].to_numpy(object)
+    counts = Counter(word for word in words if word)
+    first = sorted(counts, key=lambda word: (-counts[word], word))[:MOST_SHOWN]
+    everywhere = np.ones(len(words), np.bool_)
+    return [_label_rate(f"{prefix}:{word}", np.asarray(words == word, np.bool_), everywhere, weights) for word in first]
+
+
+def _quantiles(values: NDArray[np.float64]) -> list[float]:
+    return np.quantile(values, _QUANTILES).tolist() if len(values) else []
+
+
+def _line(row: dict[str, Any]) -> str:
+    rate = Rate(row["count"], row["total"], *(float("nan") if row[key] is None else row[key] for key in _KEYS))
+    return f"  {row['label']:<26}{rate}"
+
+
+def label_rows(store: Store, frame: pd.DataFrame) -> list[dict[str, Any]]:
+    """One JSON-able object for each row of a frame (`Store.candidates`): the position, its values and its labels.
+
+    `labels` are the words of `labelled.names`; numbers that are missing are None.
+    """
+    if not len(frame):
+        return []
+    labels = labels_of(store, frame)
+    rows = []
+    for row, label, words in zip(frame.to_dict("records"), labels.to_dict("records"), names(labels), strict=True):
+        numbers = {name: label[name] for name in ("oracle_move_p", "oracle_move_rank", "wdl_kl")}
+        rows.append(
+            {
+                "position_id": row["position_id"],
+                "fen": row["fen"],
+                "net_q": row["net_q"],
+                "deep_q": row["deep_q"],
+                "net_best": row["net_best"],
+                "deep_best": row["deep_best"],
+                **{name: None if number != number else number for name, number in numbers.items()},
+                "opening": label["opening"],
+                "labels": sorted(words),
+            }
+        )
+    return rows
+
+
+def label_table(rows: list[dict[str, Any]]) -> list[str]:
+    """The rows as text for a terminal, two lines each; Q of the side to move, p of the search's best move."""
+    if not rows:
+        return []
+    shown = ["net Q  deep Q  search's best, its prior (rank)"]
+    for row in rows:
+        known = row["oracle_move_p"] is not None
+        prior = f"{100 * row['oracle_move_p']:.1f} % ({row['oracle_move_rank']:.0f})" if known else "prior not known"
+        words = ", ".join(word for word in row["labels"] if ":" not in word)
+        shown.append(f"{row['net_q']:+.2f}  {row['deep_q']:+.2f}   {row['deep_best'] or '-':<6}{prior:<16}{words}")
+        shown.append(f"       {row['fen']}" + (f"  {row['opening']}" if row["opening"] else ""))
+    return shown
+
+
+_Z = 1.959963984540054  # 95 %
+_NUMBERS = ("rate", "low", "high")
+
+
+def outcome_figures(store: Store, frame: pd.DataFrame) -> dict[str, Any] | None:
+    """Z of the candidates in `frame` from which games were played, against Q_net and Q_deep; None without games.
+
+    A position counts once, with the mean Z of its decided games, for its side to move. `deep_nearer`: how often Q_deep
+    is nearer to it than Q_net, with Wilson's interval. `net_error` and `deep_error` are mean squares of Z - Q, `gain`
+    their difference with the normal interval over positions (`gain_low`, `gain_high`: None for a single position).
+    """
+    found = outcomes(store)
+    usable = frame[~np.isnan(frame["disagreement"])].set_index("position_id")
+    known = np.isin(found.ids, usable.index.to_numpy())
+    if not known.any():
+        return None
+    rows = usable.loc[found.ids[known]]
+    z, net, deep = found.z[known], rows["net_q"].to_numpy(), rows["deep_q"].to_numpy()
+    nearer = wilson(int(np.count_nonzero(np.abs(z - deep) < np.abs(z - net))), len(z))
+    errors = (z - net) ** 2 - (z - deep) ** 2
+    half = _Z * float(errors.std(ddof=1)) / sqrt(len(z)) if len(z) > 1 else None
+    gain = float(errors.mean())
+    return {
+        "positions": len(z),
+        "games": int(found.games[known].sum()),
+        "z": float(z.mean()),
+        "net_q": float(net.mean()),
+        "deep_q": float(deep.mean()),
+        "deep_nearer": {"count": nearer.count, **{name: getattr(nearer, name) for name in _NUMBERS}},
+        "net_error": float(((z - net) ** 2).mean()),
+        "deep_error": float(((z - deep) ** 2).mean()),
+        "gain": gain,
+        "gain_low": None if half is None else gain - half,
+        "gain_high": None if half is None else gain + half,
+    }
+
+
+def outcome_lines(figures: dict[str, Any] | None) -> list[str]:
+    """The figures as text; nothing without games."""
+    if figures is None:
+        return []
+    nearer = figures["deep_nearer"]
+    rate = Rate(nearer["count"], figures["positions"], *(nearer[name] for name in _NUMBERS))
+    shown = [
+        "",
+        f"games from candidates: {figures['games']:,} decided from {figures['positions']:,} positions "
+        f"(mean Z {figures['z']:+.3f}, Q_net {figures['net_q']:+.3f}, Q_deep {figures['deep_q']:+.3f})",
+        f"  Z nearer to Q_deep than to Q_net: {rate}",
+    ]
+    gain = f"  mean square of Z - Q: net {figures['net_error']:.3f}, deep {figures['deep_error']:.3f}"
+    if figures["gain_low"] is not None:
+        gain += f"; less by {figures['gain']:+.3f} (95 %: {figures['gain_low']:+.3f} to {figures['gain_high']:+.3f})"
+    return [*shown, gain]

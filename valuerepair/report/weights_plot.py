@@ -1,0 +1,86 @@
+"""What training weights do: how they are spread, whom they favour, and which phases of the game."""
+
+from __future__ import annotations
+
+import os
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from valuerepair.chess.positions import PHASES
+from valuerepair.report import style
+from valuerepair.training.weights import GAP_BINS, WeightTally
+
+_JOINED = 4  # bins of the tally in one of the plot
+
+
+def plot(tally: WeightTally, formula: str, path: str | os.PathLike[str]) -> None:
+    """Draws `draw`'s figure into a .png, .svg or .pdf file, which appears whole or not at all.
+
+    Raises UsageError for another ending.
+    """
+    style.format_of(path)
+    style.save(draw(tally, formula), path)
+
+
+def draw(tally: WeightTally, formula: str) -> Figure:
+    """Three panels: positions and weight by |net Q - deep Q|; positions by weight; both by phase.
+
+    Artists carry a gid: ``positions``, ``weight``, ``weights``, ``phase-positions``, ``phase-weight``.
+    """
+    with style.house_style():
+        figure = Figure(figsize=(13.0, 4.6), dpi=style.DPI, layout="constrained")
+        left, middle, right = figure.subplots(1, 3, width_ratios=[1.15, 1.15, 0.8])
+        _draw_disagreement(left, tally)
+        _draw_weights(middle, tally)
+        _draw_phases(right, tally)
+        found = tally.figures()
+        style.title(
+            left,
+            "Weights of training positions",
+            formula,
+            f"{tally.positions:,} positions of {tally.games:,} games count for "
+            f"{found['effective_positions']:,.0f} positions, {found['effective_games']:,.0f} games",
+        )
+    return figure
+
+
+def _draw_disagreement(axes: Axes, tally: WeightTally) -> None:
+    edges = np.linspace(0, 2, GAP_BINS // _JOINED + 1)
+    for values, total, colour, gid, label in (
+        (tally.gap_counts, tally.positions, style.GREY, "positions", "of positions"),
+        (tally.gap_sums, tally.sum, style.VERMILLION, "weight", "of weight"),
+    ):
+        share = values[:GAP_BINS].reshape(-1, _JOINED).sum(1) / (total or 1)
+        axes.stairs(np.where(share > 0, share, np.nan), edges, color=colour, lw=1.6, gid=gid, label=label)
+    axes.set_yscale("log")
+    axes.set(xlim=(0, 2), xlabel="|net Q − deep Q|, side to move", ylabel="share")
+    axes.legend()
+
+
+def _draw_weights(axes: Axes, tally: WeightTally) -> None:
+    edges, counts, zeros = tally.histogram()
+    axes.stairs(counts / tally.positions, edges, color=style.BLUE, fill=True, alpha=0.8, gid="weights")
+    axes.axvline(tally.mean or edges[0], color=style.INK, lw=1.0, ls="--")
+    filled = np.flatnonzero(counts)
+    axes.set_xscale("log")
+    if len(filled):
+        axes.set_xlim(edges[max(filled[0] - 1, 0)], edges[-1] * 1.1)
+    axes.set(xlabel="weight", ylabel="share of positions")
+    note = f"; {zeros / tally.positions:.1%} weigh nothing" if zeros else ""
+    style.title(axes, "", f"mean {tally.mean:.4f} (dashed){note}")
+
+
+def _draw_phases(axes: Axes, tally: WeightTally) -> None:
+    at = np.arange(len(PHASES))
+    for offset, values, total, colour, name in (
+        (-0.2, tally.phase_counts, tally.positions, style.GREY, "positions"),
+        (0.2, tally.phase_sums, tally.sum, style.VERMILLION, "weight"),
+    ):
+        bars = axes.bar(at + offset, values / (total or 1), 0.38, color=colour, label=f"of {name}")
+        for bar in bars:
+            bar.set_gid(f"phase-{name}")
+    axes.set_xticks(at, PHASES)
+    axes.set(ylabel="share")
+    axes.legend()

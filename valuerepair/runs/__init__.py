@@ -1,0 +1,1 @@
+"""Long work on a store: mining, second looks, checks; one writer, threads beside it."""

@@ -1,0 +1,558 @@
+"""`vr store check`: is the file whole, are its positions chess, do net and oracle give its values again?"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+
+from valuerepair.chess import values
+from valuerepair.chess.board import fens, keys, legal_moves, parse_fens, replay
+from valuerepair.chess.positions import (
+    PHASES,
+    Position,
+    PositionBatch,
+    boards,
+    decode_moves,
+    encode_move,
+    phases,
+    piece_counts,
+)
+from valuerepair.chess.progress import Progress
+from valuerepair.errors import ValueRepairError
+from valuerepair.nets.devices import split_key
+from valuerepair.nets.net import open_net
+from valuerepair.nets.planes import FILLS
+from valuerepair.nets.registry import KNOWN_NETS, is_pulled
+from valuerepair.nets.weights import read_net_file
+from valuerepair.oracles.open import open_oracle
+from valuerepair.oracles.oracle import Climb, DeepResult, Oracle, OracleIdentity
+from valuerepair.runs.confirm import after, option_settings
+from valuerepair.store.connect import store_errors
+from valuerepair.store.integrity import FATAL, Check, integrity_checks
+from valuerepair.store.queries import load_json
+from valuerepair.store.rows import AFTER, FULL, SECOND, unsigned
+from valuerepair.store.second_looks import StoredOracle
+from valuerepair.store.store import Store
+
+_WIDTH = 52
+
+
+def verify(
+    store: Store,
+    *,
+    sample: int = 20,
+    seed: int = 0,
+    nets: Sequence[str] = (),
+    deep: Sequence[str] = (),
+    progress: Progress | None = None,
+    say: Callable[[str], None] = lambda line: None,
+) -> Iterator[Check]:
+    """All checks, as they are done: the database, boards and moves of all rows, then `sample` values a net and oracle.
+
+    A file that is damaged, or has a text for a number, is asked no further; with `sample` 0 nothing is computed again.
+    `nets` are files of nets beside those known by name, `deep` engines as ``--deep`` names them. Raises
+    ValueRepairError for a file that is no net.
+    """
+    files = net_files(nets) if sample else {}
+    bar = progress or Progress("verifying", quiet=True)
+    with store_errors(store.path):
+        for check in integrity_checks(store):
+            yield check
+            if check.wrong and check.name in FATAL:
+                return
+        counts = [store.connection.execute(f"SELECT count(*) FROM {t}").fetchone()[0] for t in _TABLES]
+        bar.set_total(sum(counts))
+        yield from position_checks(store, bar.advance)
+        yield from move_checks(store, bar.advance)
+        yield play_check(store, bar.advance)
+        yield digest_check(store)
+        if sample:
+            yield from net_checks(store, sample, seed, files, say)
+            yield from deep_checks(store, sample, seed, files, deep, say, bar)
+
+
+_TABLES = ("positions", "net_values", "priors", "deep_values", "plays")
+
+
+def line(check: Check) -> str:
+    """One row of the table: name, checked, wrong, and what there is to say."""
+    state = f"{check.wrong:,} WRONG" if check.wrong else "ok" if not check.unchecked else "not checked"
+    about = "; ".join(each for each in (check.example and f"e.g. {check.example}", check.note) if each)
+    return f"{check.name:<{_WIDTH}} {check.checked or check.unchecked:>11,}  {state:<12} {about}".rstrip()
+
+
+def as_dict(check: Check) -> dict[str, Any]:
+    """JSON-able."""
+    return asdict(check)
+
+
+CHUNK = 5000
+_NO_MOVE = 0xFFFF  # of no position: played, it is not legal
+_ROW = re.compile(r"row (\d+)")
+_POSITIONS = (
+    "SELECT id, key, fen, start_fen, moves, history_known, side, phase, pieces, played FROM positions "
+    "WHERE id > ? ORDER BY id LIMIT ?"
+)
+_NAMES = (
+    "positions: FEN",
+    "positions: key of the FEN",
+    "positions: side, phase, pieces",
+    "positions: moves lead to the FEN",
+    "moves played are legal",
+)
+
+
+class _Count:
+    """Counts what is wrong, and keeps the first."""
+
+    def __init__(self, name: str) -> None:
+        self.name, self.checked, self.wrong, self.example = name, 0, 0, ""
+
+    def take(self, checked: int, wrong: Sequence[str]) -> None:
+        self.checked += checked
+        self.wrong += len(wrong)
+        self.example = self.example or (wrong[0] if wrong else "")
+
+    @property
+    def check(self) -> Check:
+        return Check(self.name, self.checked, self.wrong, self.example)
+
+
+def sound(count: int, make: Callable[[list[int]], Any]) -> tuple[list[int], dict[int, str], Any]:
+    """Rows that `make` takes, the others with what it says of them, and what it makes of the former.
+
+    `make` raises ValueError ``row i: reason`` for the i-th of the rows that it is given.
+    """
+    rows, bad = list(range(count)), dict[int, str]()
+    while True:
+        try:
+            return rows, bad, make(rows)
+        except ValueError as error:
+            match = _ROW.match(str(error))
+            if match is None:
+                raise
+            at = int(match[1])
+            bad[rows[at]] = str(error)
+            del rows[at]
+
+
+def position_checks(store: Store, advance: Callable[[int], None] = lambda n: None) -> list[Check]:
+    """All positions: FEN, key, facts, history and the move played."""
+    counts = [_Count(name) for name in _NAMES]
+    after = 0
+    while rows := store.connection.execute(_POSITIONS, (after, CHUNK)).fetchall():
+        after = rows[-1][0]
+        _check_positions(rows, counts)
+        advance(len(rows))
+    return [count.check for count in counts]
+
+
+def _check_positions(rows: list[tuple[Any, ...]], counts: list[_Count]) -> None:
+    good, bad, found = sound(len(rows), lambda kept: parse_fens([rows[i][2] for i in kept]))
+    counts[0].take(len(rows), [f"position {rows[i][0]}: {why}" for i, why in bad.items()])
+    rows = [rows[i] for i in good]
+    if not rows:
+        return
+    named = [f"position {row[0]}: {row[2]}" for row in rows]
+    other = keys(found) != unsigned([row[1] for row in rows])
+    counts[1].take(len(rows), [named[i] for i in np.flatnonzero(other)])
+    men = boards([row[2] for row in rows])
+    facts = zip(
+        (row[2].split(" ", 2)[1] for row in rows), phases(men).tolist(), piece_counts(men).tolist(), strict=True
+    )
+    counts[2].take(
+        len(rows),
+        [
+            n
+            for n, row, (s, p, c) in zip(named, rows, facts, strict=True)
+            if (row[6], row[7], row[8]) != (s, PHASES[p], c)
+        ],
+    )
+    _check_histories(rows, fens(found), named, counts[3])
+    played = [(i, row[9]) for i, row in enumerate(rows) if row[9]]
+    counts[4].take(len(played), [f"{named[i]}: {m}" for i, m in _illegal(found, played)])
+
+
+def _check_histories(rows: list[tuple[Any, ...]], expected: list[str], named: list[str], count: _Count) -> None:
+    """Plays the moves from the start; what comes of them is the FEN, but for an en-passant square nobody can use."""
+    # Half a move is made a whole one that no position has.
+    moves = [np.frombuffer(row[4] + b"\xff" * (len(row[4]) % 2), "<u2").astype(np.uint16) for row in rows]
+
+    def played(kept: list[int]) -> list[str]:
+        start = parse_fens([rows[i][3] for i in kept])
+        cuts = np.cumsum([0, *(len(moves[i]) for i in kept)]).astype(np.int64)
+        flat = np.concatenate([moves[i] for i in kept]) if kept else np.empty(0, np.uint16)
+        return fens(replay(start, flat, cuts)) if kept else []
+
+    good, bad, reached = sound(len(rows), played)
+    wrong = [f"{named[i]}: {why}" for i, why in bad.items()]
+    wrong += [
+        f"{named[i]}: the moves lead to {fen}" for i, fen in zip(good, reached, strict=True) if fen != expected[i]
+    ]
+    count.take(len(rows), wrong)
+
+
+def play_check(store: Store, advance: Callable[[int], None] = lambda n: None) -> Check:
+    """The games played from books: the key, by which their position is found, is that of the FEN."""
+    count = _Count("games played: key of the FEN")
+    cursor = store.connection.execute("SELECT number, fen, key FROM plays")
+    while rows := cursor.fetchmany(CHUNK):
+        count.take(len(rows), _other_keys(rows))
+        advance(len(rows))
+    return count.check
+
+
+def _other_keys(rows: list[tuple[Any, ...]]) -> list[str]:
+    good, bad, found = sound(len(rows), lambda kept: parse_fens([rows[i][1] for i in kept]))
+    other = np.flatnonzero(keys(found) != unsigned([rows[i][2] for i in good]))
+    named = [f"game {rows[good[k]][0]}: {rows[good[k]][1]}" for k in other]
+    return [*(f"game {rows[i][0]}: {why}" for i, why in bad.items()), *named]
+
+
+def _illegal(found: Any, asked: list[tuple[int, str]]) -> list[tuple[int, str]]:
+    """Those of the moves (row, UCI) that are not legal on their boards."""
+    if not asked:
+        return []
+    moves, offsets = legal_moves(found[[i for i, _ in asked]])
+    wrong = []
+    for k, (i, uci) in enumerate(asked):
+        try:
+            legal = encode_move(uci) in moves[offsets[k] : offsets[k + 1]]
+        except ValueError:
+            legal = False
+        if not legal:
+            wrong.append((i, uci))
+    return wrong
+
+
+# -- moves of nets and searches ---------------------------------------------------------------------------------------
+
+
+def move_checks(store: Store, advance: Callable[[int], None] = lambda n: None) -> list[Check]:
+    """The moves of nets and searches, and the searches' lines, of all rows: legal where they are made."""
+    counts = []
+    for name, table, columns in _MOVES:
+        counts.append(_Count(name))
+        for rows in _pages(store, table, columns):
+            _check_lines(rows, counts[-1], plain=table != "deep_values")
+            advance(len(rows))
+    return [count.check for count in counts]
+
+
+_MOVES = (
+    ("net values: the best move is legal", "net_values", "best_move, NULL, ''"),
+    ("priors: the moves are legal", "priors", "move, NULL, ''"),
+    ("deep values: best move and line are legal", "deep_values", "best_move, stage, pv"),
+)
+
+
+def _pages(store: Store, table: str, columns: str) -> Iterator[list[tuple[Any, ...]]]:
+    """Rows (position, FEN, move, stage, line), in pages."""
+    query = f"SELECT p.id, p.fen, {columns} FROM {table} t JOIN positions p ON p.id = t.position_id"
+    cursor = store.connection.execute(query)
+    while rows := cursor.fetchmany(CHUNK):
+        yield rows
+
+
+def _check_lines(rows: list[tuple[Any, ...]], count: _Count, *, plain: bool) -> None:
+    good, _, found = sound(len(rows), lambda kept: parse_fens([rows[i][1] for i in kept]))
+    lines = [np.array(_line(rows[i], plain), np.uint16) for i in good]
+
+    def played(kept: list[int]) -> None:
+        if kept:
+            cuts = np.cumsum([0, *(len(lines[k]) for k in kept)]).astype(np.int64)
+            replay(found[kept], np.concatenate([lines[k] for k in kept]), cuts)
+
+    _, bad, _ = sound(len(good), played)
+    wrong = [
+        f"position {rows[good[k]][0]}: {why.split(': ')[0].partition(', ')[2]} not legal" for k, why in bad.items()
+    ]
+    if not plain:
+        ahead = [k for k, i in enumerate(good) if not str(rows[i][3]).startswith(AFTER) and rows[i][2]]
+        bests = [(k, rows[good[k]][2]) for k in ahead if k not in bad]
+        wrong += [f"position {rows[good[k]][0]}: best move {move}" for k, move in _illegal(found, bests)]
+    count.take(len(good), wrong)
+
+
+def _line(row: tuple[Any, ...], plain: bool) -> list[int]:
+    """The moves to be played from the position: a net's best one, or a search's line, behind the move it is after."""
+    if plain:
+        return [row[2] if 0 < row[2] < _NO_MOVE else _NO_MOVE] if row[2] else []
+    first = [row[3].removeprefix(AFTER)] if row[3].startswith(AFTER) else []
+    moves = []
+    for uci in (*first, *row[4].split()):
+        try:
+            moves.append(encode_move(uci))
+        except ValueError:
+            moves.append(_NO_MOVE)
+    return moves
+
+
+# Float32 sums in another order on another machine; the same bound as for contradictions of stores that are merged.
+NET_BOUND = 1e-3
+_THRESHOLD = 0.55
+_POSITION = "p.fen, p.start_fen, p.moves, p.ply, p.key, p.history_known"
+
+
+def digest_check(store: Store) -> Check:
+    """Whether the digests of oracles are those of what the store says of them."""
+    rows = store.connection.execute(
+        "SELECT digest, label, kind, engine, sha256, limits, options FROM oracles"
+    ).fetchall()
+    wrong = [f"{label} ({digest[:12]})" for digest, label, *rest in rows if not _is_digest(digest, label, *rest)]
+    return Check("oracles: digests", len(rows), len(wrong), wrong[0] if wrong else "")
+
+
+def _is_digest(digest: str, label: str, kind: str, engine: str, sha256: str, limits: str, options: str) -> bool:
+    """The name of an oracle's net has no column: it stands in the label, behind the engine."""
+    if (facts := _objects(limits, options)) is None:
+        return False
+    words = label.removeprefix(engine.lower()).strip().split(" ")
+    for count in range(len(words) + 1):
+        net = " ".join(words[:count])
+        if OracleIdentity(kind, engine, sha256, *facts, net).digest == digest:
+            return True
+    return False
+
+
+def _objects(limits: str, options: str) -> tuple[dict[str, Any], dict[str, Any]] | None:
+    """An oracle's limits and options; None where they are no JSON objects."""
+    try:
+        found = load_json(limits), load_json(options)
+    except ValueError:
+        return None
+    return found if all(isinstance(each, dict) for each in found) else None
+
+
+def net_files(given: Sequence[str]) -> dict[str, str]:
+    """The net files at hand by SHA-256: those given, and the known ones that were pulled."""
+    files = {net.sha256: str(net.cached) for net in KNOWN_NETS.values() if is_pulled(net)}
+    return files | {read_net_file(path).sha256: path for path in given}
+
+
+def _position(row: tuple[Any, ...]) -> Position:
+    fen, start, moves, ply, key, known = row
+    return Position(fen, start, decode_moves(np.frombuffer(moves, "<u2")), ply, key % 2**64, bool(known))
+
+
+def _drawn(numbers: Sequence[Any], sample: int, rng: np.random.Generator) -> list[Any]:
+    if len(numbers) <= sample:
+        return list(numbers)
+    return [numbers[i] for i in sorted(rng.choice(len(numbers), sample, replace=False).tolist())]
+
+
+# -- nets -------------------------------------------------------------------------------------------------------------
+
+
+def net_checks(
+    store: Store, sample: int, seed: int, files: Mapping[str, str], say: Callable[[str], None] = lambda line: None
+) -> list[Check]:
+    """A check a net: `sample` of its values computed again, on the CPU in float32."""
+    query = "SELECT id, name, sha256, history_fill FROM nets ORDER BY id"
+    return [_check_net(store, net, sample, seed, files, say) for net in store.connection.execute(query).fetchall()]
+
+
+def _check_net(
+    store: Store, net: tuple[Any, ...], sample: int, seed: int, files: Mapping[str, str], say: Callable[[str], None]
+) -> Check:
+    number, name, key, fill = net
+    title = f"net values computed again: {name}"
+    query = "SELECT position_id FROM net_values WHERE net_id = ? ORDER BY position_id"
+    ids = [row[0] for row in store.connection.execute(query, (number,))]
+    drawn = _drawn(ids, sample, np.random.default_rng(seed))
+    sha256, variant = split_key(key)
+    if sha256 not in files or variant not in ("", "-winograd") or fill not in FILLS:
+        why = f"no file of SHA-256 {sha256[:12]} at hand: give it by --net"
+        if variant not in ("", "-winograd"):
+            why = f"values of another precision ({variant[1:]}) belong to the device that made them"
+        elif fill not in FILLS:
+            why = "they came with their positions, and no net is known"
+        return Check(title, 0, note=why, unchecked=len(drawn))
+    rows = [
+        store.connection.execute(
+            f"SELECT {_POSITION}, n.q FROM positions p JOIN net_values n ON n.net_id = ? AND n.position_id = p.id "
+            "WHERE p.id = ?",
+            (number, i),
+        ).fetchone()
+        for i in drawn
+    ]
+    rows = [row for row in rows if row is not None]
+    if not rows:
+        return Check(title, 0)
+    with open_net(files[sha256], device="cpu", history_fill=fill, winograd=variant == "-winograd", say=say) as opened:
+        found = opened.evaluate(PositionBatch.from_positions([_position(row[:6]) for row in rows])).q
+    off = np.abs(found.astype(np.float64) - np.array([row[6] for row in rows]))
+    wrong = np.flatnonzero(~(off <= NET_BOUND))
+    example = f"{rows[wrong[0]][0]}: Q {rows[wrong[0]][6]:.4f}, now {found[wrong[0]]:.4f}" if len(wrong) else ""
+    return Check(title, len(rows), len(wrong), example, f"largest |dQ| {off.max():.1e}, bound {NET_BOUND:g}")
+
+
+# -- oracles ----------------------------------------------------------------------------------------------------------
+
+
+def deep_checks(
+    store: Store,
+    sample: int,
+    seed: int,
+    files: Mapping[str, str],
+    specs: Sequence[str] = (),
+    say: Callable[[str], None] = lambda line: None,
+    progress: Progress | None = None,
+) -> list[Check]:
+    """A check an oracle: `sample` of its searches made again, by the same rungs where it climbed.
+
+    `specs` are ``--deep`` texts of engines that the store does not know the place of.
+    """
+    query = "SELECT id, label, digest, kind, engine, sha256, limits, options FROM oracles ORDER BY id"
+    checks = []
+    for row in store.connection.execute(query).fetchall():
+        number, label, digest, kind, engine, sha256, limits, options = row
+        if (facts := _objects(limits, options)) is None:
+            continue  # digest_check says it
+        oracle = StoredOracle(number, label, digest, kind, engine, sha256, *facts)
+        checks.append(_check_oracle(store, oracle, sample, seed, files, specs, say, progress))
+    return checks
+
+
+def _check_oracle(
+    store: Store,
+    oracle: StoredOracle,
+    sample: int,
+    seed: int,
+    files: Mapping[str, str],
+    specs: Sequence[str],
+    say: Callable[[str], None],
+    progress: Progress | None,
+) -> Check:
+    title = f"deep values made again: {oracle.label}"
+    keys = store.connection.execute(
+        "SELECT position_id, stage FROM deep_values WHERE oracle_id = ? AND (stage IN (?, ?) OR stage LIKE ?) "
+        "ORDER BY stage, position_id",
+        (oracle.id, FULL, SECOND, AFTER + "%"),
+    ).fetchall()
+    drawn = _drawn(keys, sample, np.random.default_rng(seed))
+    if not drawn:
+        return Check(title, 0)
+    opened, why = _open(oracle, files, specs, say)
+    if opened is None:
+        return Check(title, 0, note=why, unchecked=len(drawn))
+    pairs = []
+    if progress is not None:
+        progress.set_total((progress.total or 0) + len(drawn))
+    with closing(opened):
+        for position_id, stage in drawn:
+            stored, position, rungs = _stored(store, oracle.id, position_id, stage)
+            pairs.append((position.fen, stage, stored, _again(opened, position, stage, rungs)))
+            if progress is not None:
+                progress.advance()
+    return _compare(title, oracle, pairs)
+
+
+def _open(
+    oracle: StoredOracle, files: Mapping[str, str], specs: Sequence[str], say: Callable[[str], None]
+) -> tuple[Oracle | None, str]:
+    """The same oracle, running; or why it cannot be had."""
+    if oracle.kind == "recorded":
+        return None, "they were recorded in archives, nothing was searched"
+    net = oracle.sha256 if oracle.kind == "mcts" else str(oracle.options.get("WeightsFile", "")).removeprefix("sha256:")
+    path = files.get(split_key(net)[0])
+    if oracle.kind in ("mcts", "lc0") and path is None:
+        return None, f"no file of its net, SHA-256 {net[:12]}, at hand: give it by --net"
+    tried = [*specs]
+    if oracle.kind in ("stockfish", "lc0", "mcts"):
+        try:
+            tried.append(_spec(oracle))
+        except ValueRepairError as error:
+            say(str(error))
+    why = "the store does not know where this engine lies: give it by --deep"
+    for text in tried:
+        try:
+            found = open_oracle(text, net_path=path, workers=1, say=lambda line: None)
+        except ValueRepairError as error:
+            why = str(error)
+            continue
+        if found.identity.digest == oracle.digest:
+            return found, ""
+        why = f"what is here is another: {found.identity.label}, program or net {found.identity.sha256[:12]}"
+        found.close()
+    return None, why
+
+
+def _spec(oracle: StoredOracle) -> str:
+    limits = [f"{name}={value}" for name, value in oracle.limits.items()]
+    options = [f"{name}={value}".replace(",", "\\,") for name, value in option_settings(oracle)]
+    return f"{oracle.kind}:{','.join([*limits, *options])}"
+
+
+def _stored(store: Store, oracle_id: int, position_id: int, stage: str) -> tuple[DeepResult, Position, list[int]]:
+    """A row of deep values, its position, and the rungs that the search went by."""
+    columns = "cp, mate, w, d, l, q, depth, seldepth, nodes, time_ms, best_move, pv"
+    query = f"SELECT {columns} FROM deep_values WHERE oracle_id = ? AND stage = ? AND position_id = ?"
+    cp, mate, w, d, loss, q, depth, seldepth, nodes, time_ms, best, pv = store.connection.execute(
+        query, (oracle_id, stage, position_id)
+    ).fetchone()
+    wdl = None if w is None else (w, d, loss)
+    result = DeepResult(cp, mate, wdl, q, depth, seldepth, nodes, time_ms, best, tuple(pv.split()))
+    row = store.connection.execute(f"SELECT {_POSITION} FROM positions p WHERE id = ?", (position_id,)).fetchone()
+    query = "SELECT stage FROM deep_values WHERE oracle_id = ? AND position_id = ? AND stage GLOB '[0-9]*'"
+    rungs = (
+        []
+        if stage.startswith(AFTER)
+        else [int(s) for (s,) in store.connection.execute(query, (oracle_id, position_id))]
+    )
+    return result, _position(row), sorted(rungs)
+
+
+def _again(oracle: Oracle, position: Position, stage: str, rungs: list[int]) -> DeepResult | None:
+    """The search once more; None where it fails."""
+    at: Position | DeepResult | None = position
+    if stage.startswith(AFTER):
+        at = after(position, stage.removeprefix(AFTER))
+    if not isinstance(at, Position):
+        return at
+    climb = getattr(oracle, "climb", None)
+    outcome = climb(at, rungs, lambda _: True).result() if rungs and climb is not None else oracle.submit(at).result()
+    if isinstance(outcome, Climb):
+        outcome = outcome.results[-1]
+    return outcome if isinstance(outcome, DeepResult) else None
+
+
+def _compare(title: str, oracle: StoredOracle, pairs: list[tuple[str, str, DeepResult, DeepResult | None]]) -> Check:
+    """Exact where a search is by nodes in one thread, without anything that depends on time; else |dQ| is reported."""
+    exact = set(oracle.limits) == {"nodes"} and str(oracle.options.get("Threads", "1")) == "1"
+    differ = [
+        (fen, stage, old, new)
+        for fen, stage, old, new in pairs
+        if new is None or (old.cp, old.mate, old.wdl, old.best_move) != (new.cp, new.mate, new.wdl, new.best_move)
+    ]
+    off = np.array([np.nan if new is None else abs(_q(old) - _q(new)) for _, _, old, new in pairs])
+    known = off[~np.isnan(off)]
+    told = f"median |dQ| {np.median(known):.1e}, largest {known.max():.1e}" if len(known) else "no score"
+    told += f", {int((known >= _THRESHOLD).sum())} beyond {_THRESHOLD:g}"
+    wrong = differ if exact else [pair for pair, d in zip(pairs, off, strict=True) if not d < _THRESHOLD]
+    note = ("same searches: must be equal; " if exact else "not reproducible by nature; ") + told
+    example = ""
+    if wrong:
+        fen, stage, old, new = wrong[0]
+        example = f"{fen} ({stage}): {_score(old)}, now {_score(new)}"
+    return Check(title, len(pairs), len(wrong), example, note)
+
+
+def _q(result: DeepResult) -> float:
+    def nan(value: float | None) -> list[float]:
+        return [float("nan") if value is None else float(value)]
+
+    wdl = [[float("nan")] * 3 if result.wdl is None else list(result.wdl)]
+    return float(values.deep_q(nan(result.cp), nan(result.mate), wdl, nan(result.q), values.DEFAULT_ALPHA)[0])
+
+
+def _score(result: DeepResult | None) -> str:
+    if result is None:
+        return "failed"
+    score = f"mate {result.mate}" if result.mate is not None else f"cp {result.cp}"
+    return re.sub(r" None$", "", f"{score} {result.best_move}")

@@ -1,0 +1,662 @@
+"""A second look at candidates: a deeper search of each, and one after the moves that net and first look preferred.
+
+Raw results go into the store as they come; who was right is computed from them (`valuerepair.judge.verdict`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import platform
+import shlex
+import signal
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from math import isnan
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import chess
+
+from valuerepair import __version__
+from valuerepair.chess import values
+from valuerepair.chess.positions import Position
+from valuerepair.chess.progress import Progress, format_duration, format_rate
+from valuerepair.engines.find import find_engine
+from valuerepair.errors import UsageError, ValueRepairError
+from valuerepair.judge import verdict
+from valuerepair.nets.devices import device_of, split_key
+from valuerepair.oracles.open import open_oracle
+from valuerepair.oracles.oracle import DeepFailure, DeepResult, Oracle, OracleIdentity
+from valuerepair.oracles.spec import DEFAULT_NODES, JUDGING, RECORDED, parse_spec
+from valuerepair.store import DEFAULT_PATH, second_looks
+from valuerepair.store.connect import store_errors
+from valuerepair.store.rows import AFTER, SECOND, Run, RunRecord, json_text
+from valuerepair.store.second_looks import StoredOracle
+from valuerepair.store.store import Store
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from valuerepair.nets.net import Net
+    from valuerepair.oracles.oracle import DeepOutcome, Oracle
+    from valuerepair.store.store import Store
+
+_GRACE_S = 10.0
+_TICK_S = 0.5
+# An engine that fails on so many positions and has not searched one is broken as a whole.
+_HOPELESS_FAILURES = 10
+_CHECKMATED = DeepResult(mate=0)
+_DRAWN = DeepResult(cp=0, wdl=(0, 1000, 0))
+
+
+@dataclass(frozen=True)
+class ConfirmOptions:
+    """`limit`: look at no more than so many candidates this time. `retry_failed`: search again what failed before.
+    `command`: the command line, kept in the store for the reader of it. Raises UsageError for a limit below 1."""
+
+    limit: int | None = None
+    retry_failed: bool = False
+    command: str = ""
+
+    def __post_init__(self) -> None:
+        if self.limit is not None and self.limit < 1:
+            raise UsageError(f"--limit {self.limit}: must be at least 1")
+
+
+@dataclass(frozen=True)
+class ConfirmSummary:
+    """What one run of second looks did.
+
+    `searches` were made in `seconds`, with `nodes` in all, `workers` at once; `failed` looks could not be made, now or
+    before. `state` is ``finished``, ``interrupted`` (by a signal) or ``limited`` (by ``--limit``).
+    """
+
+    state: str
+    searches: int
+    failed: int
+    nodes: int
+    seconds: float
+    workers: int
+
+
+class _Look(NamedTuple):
+    """One search to be made: of a candidate, or of the position after a move from it."""
+
+    position_id: int
+    stage: str
+    position: Position
+
+
+@dataclass
+class _Work:
+    """A candidate: its `row` in the frame, and the stages that are to come."""
+
+    row: int
+    stages: list[str] = field(default_factory=list)
+
+
+def confirm(
+    store: Store,
+    frame: pd.DataFrame,
+    oracle: Oracle,
+    options: ConfirmOptions,
+    *,
+    progress: Progress | None = None,
+    say: Callable[[str], None] = lambda line: None,
+) -> ConfirmSummary:
+    """Looks by `oracle` at each candidate of `frame` (of `Store.candidates`), in its order, and keeps what it sees.
+
+    A candidate gets a search of its position, one after the net's preferred move and one after the first look's (or,
+    where that one named none, after the move of the second look). What the store has is not searched again, so the same
+    call goes on where an earlier one stopped, however it ended. Results are committed about once a second. In the main
+    thread SIGINT and SIGTERM end the run cleanly, with the searches in flight awaited for a short while.
+
+    Raises ValueRepairError when the oracle is broken as a whole, and what it and the store raise.
+    """
+    asked = {name: frame.attrs[name] for name in ("net", "oracle", "alpha", "q_from")}
+    identity = hashlib.sha256(json_text({"second look": oracle.identity.digest, **asked}).encode()).hexdigest()
+    versions = {"valuerepair": __version__, "python": platform.python_version()}
+    run = store.begin_run(RunRecord(identity, options.command, asked, 0, versions))
+    if run.resumed and run.scored:
+        say(f"going on with {run.scored:,} searches made before")
+    try:
+        looking = _Looking(store, frame, oracle, options, run, progress or Progress("confirming", quiet=True))
+        with looking.signals():
+            state = looking.work()
+            counts = looking.counts()
+    except BaseException:
+        # The error that ended the run is the one to tell, not that its end could not be recorded either.
+        with contextlib.suppress(ValueRepairError):
+            store.end_run(run, "interrupted", run.counts)
+        raise
+    store.end_run(run, "finished" if state == "finished" else "interrupted", counts)
+    return looking.summary(state)
+
+
+class _Looking:
+    """One run. All methods run in the thread that owns the store, except callbacks, which only put events."""
+
+    def __init__(
+        self,
+        store: Store,
+        frame: pd.DataFrame,
+        oracle: Oracle,
+        options: ConfirmOptions,
+        run: Run,
+        progress: Progress,
+    ) -> None:
+        self._store, self._frame, self._oracle, self._run = store, frame, oracle, run
+        self._progress = progress
+        self._oracle_id = store.add_oracle(oracle.identity)
+        self._events: SimpleQueue[tuple[_Look, Future[DeepOutcome]] | None] = SimpleQueue()
+        self._searching: dict[tuple[int, str], Future[DeepOutcome]] = {}
+        self._rows = {int(number): row for row, number in enumerate(frame["position_id"])}
+        # Where there is no move, a frame may hold None or NaN.
+        moves = ([move if isinstance(move, str) else "" for move in frame[f"{who}_best"]] for who in ("net", "deep"))
+        self._preferred = list(zip(*moves, strict=True))
+        self._failed = self._searches = self._nodes = 0
+        self._any_scored = False
+        self._held_failures: list[tuple[_Look, DeepFailure]] = []
+        self._signals = 0
+        work, self._limited = self._plan(options)
+        self._total = sum(len(each.stages) for each in work)
+        self._coming = self._looks(work)
+        self._followers: deque[_Look] = deque()
+        progress.set_total(self._total)
+        self._started = self._ticked = time.monotonic()
+
+    # -- what is to be searched ---------------------------------------------------------------------------------------
+
+    def _plan(self, options: ConfirmOptions) -> tuple[list[_Work], bool]:
+        """The candidates with searches to come, and whether the limit leaves some out."""
+        ids = [int(each) for each in self._frame["position_id"]]
+        with self._store.writing() as connection:
+            second_looks.take_over(connection, self._oracle_id, ids, self._run.id)
+            done = second_looks.finished(connection, self._oracle_id, ids)
+            failed = {} if options.retry_failed else second_looks.failed(connection, self._oracle_id)
+        self._any_scored = bool(done)
+        work = []
+        for row, number in enumerate(ids):
+            there = done.get(number, {})
+            wanted = self._stages(row, there.get(SECOND))
+            self._failed += sum((number, stage) in failed for stage in wanted)
+            stages = [stage for stage in wanted if stage not in there and (number, stage) not in failed]
+            if stages:
+                work.append(_Work(row, stages))
+        kept = work[: options.limit]
+        return kept, len(kept) < len(work)
+
+    def _stages(self, row: int, second_best: str | None) -> list[str]:
+        """All searches of a candidate; of the second look's own move, where the first look named none."""
+        net_best, deep_best = self._preferred[row]
+        moves = dict.fromkeys(move for move in (net_best, deep_best or second_best) if move)
+        return [SECOND, *(AFTER + move for move in moves)]
+
+    def _looks(self, work: list[_Work]) -> Iterator[_Look]:
+        """The searches to be made, made up as they are needed; ends of games are recorded and not searched."""
+        for each in work:
+            position = self._position(each.row)
+            number = int(self._frame["position_id"].iloc[each.row])
+            for stage in each.stages:
+                look = self._look(number, stage, position)
+                if look is not None:
+                    yield look
+
+    def _position(self, row: int) -> Position:
+        cells = self._frame.iloc[row]
+        moves = tuple(str(cells["moves"]).split())
+        known = bool(cells["history_known"])
+        return Position(str(cells["fen"]), str(cells["start_fen"]), moves, int(cells["ply"]), history_known=known)
+
+    def _look(self, number: int, stage: str, position: Position) -> _Look | None:
+        """The search of a stage; None where there is none to make, because the move ends the game."""
+        if stage == SECOND:
+            return _Look(number, stage, position)
+        reached = after(position, stage.removeprefix(AFTER))
+        if isinstance(reached, Position):
+            return _Look(number, stage, reached)
+        if reached is not None:
+            self._store.add_deep(number, self._oracle_id, reached, self._run, stage)
+        self._add_to_total(-1)
+        return None
+
+    # -- the loop -----------------------------------------------------------------------------------------------------
+
+    def work(self) -> str:
+        """Works until all is searched, or a signal ends it; gives the run's state."""
+        self._feed()
+        while not self._signals and self._searching:
+            self._handle_next()
+            self._feed()
+        if self._signals:
+            self._wind_down()
+            return "interrupted"
+        if self._held_failures:
+            raise self._hopeless()
+        return "limited" if self._limited else "finished"
+
+    def _feed(self) -> None:
+        while not self._signals and len(self._searching) < 2 * self._oracle.workers:
+            look = self._followers.popleft() if self._followers else next(self._coming, None)
+            if look is None:
+                return
+            future = self._oracle.submit(look.position)
+            self._searching[look.position_id, look.stage] = future
+            future.add_done_callback(self._announcement(look))
+
+    def _announcement(self, look: _Look) -> Callable[[Future[DeepOutcome]], None]:
+        return lambda done: self._events.put((look, done))
+
+    def _handle_next(self, timeout: float = _TICK_S) -> None:
+        """Waits a moment for a search to be done, records it, and commits and shows figures when that is due."""
+        with contextlib.suppress(Empty):
+            event = self._events.get(timeout=timeout)
+            if event is not None:
+                self._take(*event)
+        self._store.commit_if_due()
+        if time.monotonic() - self._ticked >= _TICK_S:
+            self._show()
+
+    def _take(self, look: _Look, future: Future[DeepOutcome]) -> None:
+        """Records a search; failures are held back until one succeeds, for an engine that fails always is broken."""
+        del self._searching[look.position_id, look.stage]
+        if future.cancelled():
+            return
+        outcome = future.result()
+        self._searches += 1
+        self._progress.advance()
+        if isinstance(outcome, DeepFailure):
+            self._failed += 1
+            self._held_failures.append((look, outcome))
+            if not self._any_scored and len(self._held_failures) >= _HOPELESS_FAILURES:
+                raise self._hopeless()
+        else:
+            self._any_scored = True
+            self._nodes += outcome.nodes
+            self._store.add_deep(look.position_id, self._oracle_id, outcome, self._run, look.stage)
+            if look.stage == SECOND:
+                self._follow(look, outcome.best_move)
+        if self._any_scored:
+            for held, failure in self._held_failures:
+                self._store.add_failure(
+                    held.position_id, self._oracle_id, failure.reason, failure.attempts, self._run, held.stage
+                )
+            self._held_failures.clear()
+
+    def _follow(self, look: _Look, best: str | None) -> None:
+        """Adds the search after the second look's own move, where the first look named none."""
+        row = self._rows[look.position_id]
+        for stage in self._stages(row, best):
+            if stage not in self._stages(row, None):
+                self._add_to_total(1)
+                follower = self._look(look.position_id, stage, look.position)
+                if follower is not None:
+                    self._followers.append(follower)
+
+    def _add_to_total(self, amount: int) -> None:
+        self._total += amount
+        self._progress.set_total(self._total)
+
+    def _hopeless(self) -> ValueRepairError:
+        return ValueRepairError(
+            f"the second look ({self._oracle.identity.label}) failed on each of the {len(self._held_failures)} "
+            f"positions it was given, at last: {self._held_failures[-1][1].reason}; mend the engine or choose another "
+            "with --deep"
+        )
+
+    # -- the end ------------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def signals(self) -> Iterator[None]:
+        """Within, SIGINT and SIGTERM are counted instead of raised, where that is possible: in the main thread."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+
+        def count(signum: int, frame: object) -> None:
+            self._signals += 1
+            self._events.put(None)
+
+        before = {number: signal.signal(number, count) for number in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def _wind_down(self) -> None:
+        """After a signal: no new search begins, those in flight get a short while, a second signal gives them up."""
+        for future in list(self._searching.values()):
+            future.cancel()
+        running = sum(not future.cancelled() for future in self._searching.values())
+        self._progress.say(f"stopping: waiting for {running} searches in flight; Ctrl-C again gives them up")
+        deadline = time.monotonic() + _GRACE_S
+        while self._searching and self._signals < 2 and time.monotonic() < deadline:
+            self._handle_next(0.1)
+        self._store.commit()
+        self._oracle.close(cancel=True)
+
+    def _show(self) -> None:
+        """Brings the progress bar up to date."""
+        self._ticked = time.monotonic()
+        if self._nodes:
+            self._progress.note(format_rate(self._nodes / (time.monotonic() - self._started)))
+        # A plain log gets its line also while nothing finishes.
+        self._progress.advance(0)
+
+    def counts(self) -> dict[str, Any]:
+        """What the store keeps of the run: nothing that depends on how often it was interrupted."""
+        with store_errors(self._store.path):
+            done = second_looks.finished(self._store.connection, self._oracle_id, list(self._rows))
+        return {"looked": sum(SECOND in stages for stages in done.values()), "failed": self._failed}
+
+    def summary(self, state: str) -> ConfirmSummary:
+        seconds = time.monotonic() - self._started
+        return ConfirmSummary(state, self._searches, self._failed, self._nodes, seconds, self._oracle.workers)
+
+
+def after(position: Position, uci: str) -> Position | DeepResult | None:
+    """The position after a move; how the game ended where the move ends it; None where the move is not legal.
+
+    The end is as an engine says it: ``mate 0`` for the side that is mated, 0 centipawns for stalemate, too little
+    material, the third occurrence and 50 moves each, counted with the known history.
+    """
+    board = chess.Board(position.start_fen)
+    for move in position.moves:
+        board.push_uci(move)
+    try:
+        chosen = board.parse_uci(uci)
+    except ValueError:
+        return None
+    board.push(chosen)
+    if board.is_checkmate():
+        return _CHECKMATED
+    drawn = board.is_stalemate() or board.is_insufficient_material() or board.is_fifty_moves()
+    if drawn or board.is_repetition(3):
+        return _DRAWN
+    return Position(
+        board.fen(),
+        position.start_fen,
+        (*position.moves, chosen.uci()),
+        position.ply + 1,
+        history_known=position.history_known,
+    )
+
+
+DEFAULT_TIMES = 10.0
+# Settings that follow from the number of nodes, or are always set: left to what is usual for the deeper search.
+_USUAL = {"Threads": ("1",), "Hash": ("16", "64"), "UCI_ShowWDL": ("true",)}
+# Of a search with a net: what is set by opening it.
+_NET_SETTINGS = ("device", "precision", "winograd", "WeightsFile", "VerboseMoveStats")
+
+
+@dataclass(frozen=True)
+class Depth:
+    """How deep the second look is: by an oracle of its own (`deep`, a ``--deep`` text), or by `nodes`, or by `times`
+    the first look's limit (None: `DEFAULT_TIMES`). At most one of the three.
+
+    Raises UsageError for more than one, and for values that are no second look.
+    """
+
+    deep: str | None = None
+    nodes: int | None = None
+    times: float | None = None
+
+    def __post_init__(self) -> None:
+        given = [name for name in ("deep", "nodes", "times") if getattr(self, name) is not None]
+        if len(given) > 1:
+            raise UsageError(f"--{given[0]} and --{given[1]} both say how deep the second look is: give one of them")
+        if self.nodes is not None and self.nodes < 1:
+            raise UsageError(f"--nodes {self.nodes}: must be at least 1")
+        if self.times is not None and not 1 < self.times < 1e6:
+            raise UsageError(f"--times {self.times:g}: a second look is deeper than the first: give a number above 1")
+
+
+def second_spec(first: StoredOracle, depth: Depth) -> str | None:
+    """The ``--deep`` text of the second look at what `first` looked at; None for the default oracle.
+
+    Without an oracle of its own it is the first one's engine and options with more nodes. Recorded evaluations are
+    looked at by a real search. Raises UsageError where the first oracle cannot be had again from what the store knows.
+    """
+    if depth.deep is not None:
+        parse_spec(depth.deep)
+        return depth.deep
+    if first.kind == RECORDED:
+        return _of_recorded(depth)
+    if first.kind == "uci":
+        raise UsageError(
+            f"{first.label}: the store does not know where this engine lies; say which engine looks again: "
+            "--deep uci:/path/engine,nodes=N"
+        )
+    limits = ",".join(f"{name}={value}" for name, value in _deeper(first, depth).items())
+    options = [f"{name}={value}".replace(",", "\\,") for name, value in option_settings(first)]
+    return f"{first.kind}:{','.join([limits, *options])}"
+
+
+def _of_recorded(depth: Depth) -> str | None:
+    if depth.times is not None:
+        raise UsageError("--times: recorded evaluations have no nodes to multiply; give --nodes N or --deep SPEC")
+    if depth.nodes is None:
+        return None
+    kind = "stockfish" if find_engine("stockfish") is not None else "mcts"
+    return f"{kind}:nodes={depth.nodes}"
+
+
+def _deeper(first: StoredOracle, depth: Depth) -> dict[str, int]:
+    """The limits of the second look."""
+    if depth.nodes is not None:
+        before = first.limits.get("nodes")
+        if before is not None and depth.nodes <= before:
+            raise UsageError(f"--nodes {depth.nodes}: the first look had {before:,}; a second one is deeper")
+        return {"nodes": depth.nodes}
+    if "depth" in first.limits:
+        raise UsageError(f"{first.label}: a depth cannot be multiplied; give --nodes N or --deep SPEC")
+    times = depth.times or DEFAULT_TIMES
+    limits = first.limits or {"nodes": DEFAULT_NODES[first.kind]}
+    return {name: max(value + 1, round(times * value)) for name, value in limits.items()}
+
+
+def option_settings(first: StoredOracle) -> list[tuple[str, str]]:
+    """The first look's options as settings of a ``--deep`` text."""
+    if "syzygy" in first.options:
+        raise UsageError(
+            f"{first.label}: the store does not know where its tablebases lie; "
+            "say it: --deep mcts:nodes=N,syzygy=FOLDER"
+        )
+    own = {
+        name: str(value)
+        for name, value in first.options.items()
+        if name not in _NET_SETTINGS and str(value) not in _USUAL.get(name, ())
+    }
+    if first.kind == "mcts":  # it names what is not as in lc0's search; what is usual today may not have been then
+        own = dict.fromkeys(JUDGING, "0") | own
+    prefix = "" if first.kind == "mcts" else "option."
+    return [(prefix + name, value) for name, value in own.items()]
+
+
+@contextmanager
+def open_second(
+    first: StoredOracle,
+    depth: Depth,
+    net: Mapping[str, Any],
+    *,
+    net_file: str | None = None,
+    workers: int | None = None,
+    say: Callable[[str], None] = lambda line: None,
+) -> Iterator[Oracle]:
+    """Opens the oracle of the second look, and closes it.
+
+    `net` is the mined net as in a frame's attrs and `net_file` its file where the user gave one: searches with a net
+    take that one unless they name another. Raises UsageError for an oracle that cannot look deeper than the first, and
+    what `deep.open_oracle` raises.
+    """
+    spec = second_spec(first, depth)
+    kind = parse_spec(spec).kind if spec is not None else "stockfish" if find_engine("stockfish") else "mcts"
+    with ExitStack() as stack:
+        path, shared = None, None
+        if kind in ("mcts", "lc0") and (spec is None or parse_spec(spec).weights is None):
+            path = _net_path(first, depth, net, net_file, say)
+        if path is not None and kind == "mcts":
+            shared = stack.enter_context(_open_net(path, first, net, say))
+        oracle = stack.enter_context(open_oracle(spec, net_path=path, net=shared, workers=workers, say=say))
+        _check_deeper(first, oracle.identity)
+        if oracle.identity.kind == first.kind and oracle.identity.engine != first.engine:
+            say(f"the first look was by {first.engine}, this is {oracle.identity.engine}: they count as two engines")
+        yield oracle
+
+
+def _check_deeper(first: StoredOracle, second: OracleIdentity) -> None:
+    if second.digest == first.digest:
+        raise UsageError(f"{second.label} took the first look; give more --nodes or another --deep")
+    same = (second.kind, second.engine, second.sha256) == (first.kind, first.engine, first.sha256)
+    before, after = first.limits.get("nodes"), second.limits.get("nodes")
+    # Searches with another net, or other options, are other oracles, and may be shallower.
+    if (
+        same
+        and before
+        and after
+        and after <= before
+        and _plain_options(first.options) == _plain_options(second.options)
+    ):
+        raise UsageError(f"--deep: the first look had {before:,} nodes, this one {after:,}; a second look is deeper")
+
+
+def _plain_options(options: Mapping[str, Any]) -> dict[str, str]:
+    return {name: str(value) for name, value in options.items() if name != "Hash"}
+
+
+def _net_path(
+    first: StoredOracle, depth: Depth, net: Mapping[str, Any], net_file: str | None, say: Callable[[str], None]
+) -> str | None:
+    """The file of the net to search with: the first look's own, or with another oracle the mined one."""
+    from valuerepair.nets.registry import KNOWN_NETS, locate
+    from valuerepair.nets.weights import read_net_file
+
+    wanted = split_key(str(net["sha256"]))[0]
+    if depth.deep is None and first.kind != RECORDED:
+        wanted = first.sha256 if first.kind == "mcts" else str(first.options["WeightsFile"]).removeprefix("sha256:")
+    known = [each.name for each in KNOWN_NETS.values() if each.sha256 == wanted]
+    bare = str(net["name"]).removesuffix("-winograd").removesuffix(split_key(str(net["sha256"]))[1])
+    for name in [net_file, *known, bare]:
+        if name is not None and (name in KNOWN_NETS or os.path.isfile(name)):
+            path = Path(locate(name, say))
+            if read_net_file(path).sha256 == wanted:
+                return str(path)
+    if first.kind == RECORDED:
+        return None
+    raise UsageError(
+        f"the second look needs the net {wanted[:12]}, and the store does not know where its file lies; "
+        "give it by --net FILE, or as weights=FILE in --deep"
+    )
+
+
+def _open_net(path: str, first: StoredOracle, net: Mapping[str, Any], say: Callable[[str], None]) -> Net:
+    from valuerepair.nets.net import open_net
+    from valuerepair.nets.planes import FILLS, HistoryFill
+
+    fill: HistoryFill = next((each for each in FILLS if each == net["history_fill"]), "fen_only")
+    device = device_of(str(first.options.get("precision", ""))) or "auto"
+    return open_net(path, device=device, history_fill=fill, winograd="winograd" in first.options, say=say)
+
+
+# What the search got wrong is worth more attention than what it got right.
+_RESOLVED = (verdict.NET_RIGHT, verdict.SEARCH_RIGHT)
+
+
+def confirm_cases(frame: pd.DataFrame, found: pd.DataFrame, count: int) -> list[dict[str, Any]]:
+    """The `count` worst candidates of each resolved verdict, by disagreement; *net right* first.
+
+    `found` is `verdict.evidence` of `frame`. Values are Q of the candidate's mover, those after moves too, None where
+    nothing is known; moves are UCI.
+    """
+    order = frame["disagreement"].abs().sort_values(ascending=False, kind="stable").index
+    picked: list[dict[str, Any]] = []
+    for each in _RESOLVED:
+        worst = [row for row in order if found["verdict"][row] == each][:count]
+        picked += [_case(each, frame.loc[row], found.loc[row]) for row in worst]
+    return picked
+
+
+def _case(verdict: str, row: pd.Series[Any], found: pd.Series[Any]) -> dict[str, Any]:
+    return {
+        "verdict": verdict,
+        **{name: _plain_cell(row[name]) for name in ("fen", "net_q", "deep_q", "disagreement")},
+        **{name: _plain_cell(found[name]) for name in ("second_q", "after_net_q", "after_deep_q", "after_second_q")},
+        **{name: row[name] for name in ("net_best", "deep_best")},
+        "second_best": found["second_best"],
+    }
+
+
+def _plain_cell(cell: Any) -> Any:
+    if isinstance(cell, str):
+        return cell
+    return None if isnan(cell) else float(cell)
+
+
+def confirm_report(
+    store: Store, frame: pd.DataFrame, threshold: float, summary: ConfirmSummary, second: str, count: int
+) -> dict[str, Any]:
+    """All there is to say after a run, JSON-able; `second` is the digest of the oracle that looked."""
+    return {
+        "store": store.path,
+        **{str(name): value for name, value in frame.attrs.items() if name in ("net", "oracle", "q_from")},
+        "alpha_of_first": frame.attrs["alpha"],
+        "state": summary.state,
+        "searches": summary.searches,
+        "failed": summary.failed,
+        "nodes": summary.nodes,
+        "seconds": summary.seconds,
+        "verdicts": verdict.figures(store, frame, threshold, second),
+        "cases": confirm_cases(frame, verdict.evidence(store, frame, second), count),
+    }
+
+
+def confirm_lines(report: dict[str, Any], workers: int) -> list[str]:
+    """A `report` as text for a terminal, with what to do next."""
+    first = report["alpha_of_first"]
+    source = values.Alpha(**first).source(report["q_from"])
+    seconds, nodes = report["seconds"], report["nodes"]
+    speed = f", {format_rate(nodes / seconds)}" if nodes and seconds else ""
+    shown = [
+        f"{report['net']['name']} against {report['oracle']['label']}, {source}",
+        f"searches: {report['searches']:,}, {workers} at once, {report['failed']:,} failed; "
+        f"{format_duration(seconds)}{speed}",
+        *verdict.lines(report["verdicts"]),
+    ]
+    for each in _RESOLVED:
+        worst = [case for case in report["cases"] if case["verdict"] == each]
+        if worst:
+            shown += ["", f"{each}, the largest disagreements (Q of the side to move; in brackets after the move)"]
+            shown += [line for case in worst for line in _case_lines(case)]
+    return [*shown, "", *_next(report)]
+
+
+def _case_lines(case: dict[str, Any]) -> list[str]:
+    def move(name: str) -> str:
+        value = case.get(f"after_{name}_q")
+        return f"{case[f'{name}_best'] or '-'}" + ("" if value is None else f" ({value:+.2f})")
+
+    values = "  ".join(f"{name} {_signed(case[f'{name}_q'])} {move(name)}" for name in ("net", "deep", "second"))
+    return [f"  {case['fen']}", f"    {values}"]
+
+
+def _signed(value: float | None) -> str:
+    return "?" if value is None else f"{value:+.2f}"
+
+
+def _next(report: dict[str, Any]) -> list[str]:
+    option = "" if report["store"] == DEFAULT_PATH else f" --db {shlex.quote(report['store'])}"
+    if report["state"] != "finished":
+        return ["not done yet: give the same command again to go on where it stopped"]
+    if (report["verdicts"].get("rates") or {}).get(verdict.SEARCH_RIGHT, {}).get("count"):
+        threshold = f" --threshold {report['verdicts']['threshold']:g}"
+        return [f"next: vr books{option}{threshold} --confirmed"]
+    return [f"next: vr stats{option}"]

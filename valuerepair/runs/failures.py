@@ -1,0 +1,126 @@
+"""Positions that the oracle or the net failed on: held back until one succeeds, for one that fails always is broken."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from valuerepair.errors import ValueRepairError
+from valuerepair.nets.net import NetIdentity
+from valuerepair.oracles.oracle import DeepFailure
+from valuerepair.store.rows import NET, Run
+from valuerepair.store.screening import forget_passage
+from valuerepair.store.store import Store
+
+# An engine that fails on so many positions and has not scored one is broken as a whole.
+HOPELESS = 10
+
+
+class Failures:
+    """The failures of a run; `count` has those of earlier runs too, `earlier` only these."""
+
+    def __init__(self, oracle: str) -> None:
+        self.count = self.earlier = 0
+        self._oracle, self._last = oracle, ""
+        self._held: list[tuple[int, DeepFailure]] = []
+
+    def add(self, position_id: int, failure: DeepFailure) -> None:
+        """Holds a failure back until `record`."""
+        self.count += 1
+        self._last = failure.reason
+        self._held.append((position_id, failure))
+
+    def add_earlier(self, reason: str) -> None:
+        """Counts a failure that an earlier run recorded, and that is not tried again."""
+        self.count += 1
+        self.earlier += 1
+        self._last = reason
+
+    def check(self) -> None:
+        """Raises ValueRepairError when there are too many for an engine that has scored nothing."""
+        if len(self._held) >= HOPELESS:
+            raise self.hopeless()
+
+    def record(self, store: Store, oracle_id: int, run: Run) -> None:
+        """Records what is held back."""
+        for position_id, failure in self._held:
+            store.add_failure(position_id, oracle_id, failure.reason, failure.attempts, run)
+            forget_passage(store, oracle_id, position_id)  # an earlier ladder may have cut it
+        self._held.clear()
+
+    def hopeless(self) -> ValueRepairError:
+        """What to say when all failed."""
+        return ValueRepairError(
+            f"the deep search ({self._oracle}) failed on each of the {self.count} positions it was given, at last: "
+            f"{self._last}; mend the engine or choose another with --deep"
+            + (", then --retry-failed" if self.earlier else "")
+        )
+
+
+class NetFailures:
+    """The positions that a net has no value of, though it was given them: rows of `failures` with the stage `NET` and
+    the net's key. They are the net's, whichever oracle they were mined with, and no fault of the oracle."""
+
+    def __init__(self, store: Store, net: NetIdentity, oracle_id: int, run: Run) -> None:
+        self._store, self._name, self._oracle_id, self._run = store, net.name, oracle_id, run
+        self._stage = NET + net.key
+        self.count = self.known = 0  # in all, and those of earlier runs that are not tried again
+        self._held: list[tuple[int, tuple[str, int]]] = []
+        (known,) = store.connection.execute("SELECT count(*) FROM failures WHERE stage = ?", (self._stage,)).fetchone()
+        self._any_known, self._works = bool(known), False
+
+    def earlier(self, ids: NDArray[np.int64]) -> dict[int, str]:
+        """Those of the positions that the net failed on in earlier runs, and why."""
+        if not self._any_known:
+            return {}
+        query = """
+            SELECT f.position_id, f.reason FROM oracles o CROSS JOIN failures f ON f.oracle_id = o.id
+            WHERE f.stage = ? AND f.position_id IN (SELECT value FROM json_each(?))
+        """
+        return dict(self._store.connection.execute(query, (self._stage, json.dumps(ids.tolist()))).fetchall())
+
+    def take(self, evaluated: NDArray[np.int64], failed: Mapping[int, tuple[str, int]]) -> None:
+        """Takes note of a batch: who has a value, and has not failed any more, and who failed.
+
+        Raises ValueRepairError when many have failed and none was ever evaluated.
+        """
+        self._works = self._works or bool(len(evaluated))
+        if self._any_known and len(evaluated):
+            self._take_back(evaluated)
+        self._held += failed.items()
+        self.count += len(failed)
+        if self._held and self._works:
+            self._any_known = True
+            for position_id, (reason, attempts) in self._held:
+                self._store.add_failure(position_id, self._oracle_id, reason, attempts, self._run, self._stage)
+            self._held.clear()
+        if len(self._held) >= HOPELESS:
+            raise self.hopeless()
+
+    def skip(self) -> None:
+        """Counts a position that an earlier run recorded, and that is not tried again."""
+        self.count += 1
+        self.known += 1
+
+    def _take_back(self, ids: NDArray[np.int64]) -> None:
+        query = (
+            "DELETE FROM failures WHERE oracle_id = ? AND stage = ? AND position_id IN (SELECT value FROM json_each(?))"
+        )
+        with self._store.writing() as connection:
+            for (oracle_id,) in connection.execute("SELECT id FROM oracles").fetchall():
+                connection.execute(query, (oracle_id, self._stage, json.dumps(ids.tolist())))
+
+    @property
+    def held(self) -> bool:
+        """Some failures are not recorded yet, because the net has evaluated nothing."""
+        return bool(self._held)
+
+    def hopeless(self) -> ValueRepairError:
+        """What to say when all failed."""
+        return ValueRepairError(
+            f"the net ({self._name}) failed on each of the {len(self._held)} positions it was given, at last: "
+            f"{self._held[-1][1][0]}"
+        )

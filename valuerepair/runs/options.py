@@ -1,0 +1,97 @@
+"""What a run of mining is asked to do, and which runs are the same work."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal, Protocol
+
+from valuerepair import __version__
+from valuerepair.archives.open import find_sources
+from valuerepair.archives.options import SampleOptions
+from valuerepair.chess.positions import PositionBatch
+from valuerepair.errors import UsageError
+from valuerepair.nets.net import NetIdentity, NetValues
+from valuerepair.screening.model import ScreenOptions
+from valuerepair.store.queries import check_threshold
+from valuerepair.store.rows import OracleFacts, json_text
+
+
+class Evaluator(Protocol):
+    """A net; `valuerepair.nets.Net` is one."""
+
+    @property
+    def identity(self) -> NetIdentity: ...
+    @property
+    def provider(self) -> str: ...
+    @property
+    def history_fill(self) -> str: ...
+    def evaluate(self, batch: PositionBatch) -> NetValues: ...
+
+
+@dataclass(frozen=True)
+class MineOptions:
+    """Options of one run of mining.
+
+    `sample`: which positions. `threshold`, `alpha` (None: auto), `q_from`: how candidates are counted; they change
+    nothing in the store. `limit`: at most so many deep searches this time. `retry_failed`: search positions again that
+    the oracle failed on before. `screen`: only what may be a candidate is searched in full; None: everything is.
+    `command`: the command line, kept in the store for the reader of it.
+
+    Raises UsageError for values that make no sense.
+    """
+
+    sample: SampleOptions = field(default_factory=SampleOptions)
+    threshold: float = 0.55
+    alpha: float | None = None
+    q_from: Literal["cp", "wdl"] = "cp"
+    limit: int | None = None
+    retry_failed: bool = False
+    screen: ScreenOptions | None = None
+    command: str = ""
+
+    def __post_init__(self) -> None:
+        check_threshold(self.threshold)
+        if self.alpha is not None and not 0 < self.alpha < float("inf"):
+            raise UsageError(f"--alpha {self.alpha:g}: must be a positive number of centipawns, or auto")
+        if self.limit is not None and self.limit < 1:
+            raise UsageError(f"--limit {self.limit}: must be at least 1")
+
+
+def recorded_options(sample: SampleOptions) -> dict[str, Any]:
+    """The sampling options that decide which positions are drawn."""
+    options = asdict(sample)
+    # The number of threads changes nothing in the sample.
+    del options["threads"]
+    if sample.recorded is None:
+        del options["recorded"]
+    return options
+
+
+def versions_of(net: Evaluator) -> dict[str, str]:
+    """What a run was made with, beside what its identity says."""
+    return {"valuerepair": __version__, "python": platform.python_version(), "provider": net.provider}
+
+
+def run_identity(paths: Sequence[str], options: Mapping[str, Any], net: Evaluator, oracle: OracleFacts) -> str:
+    """A digest of all that decides what a run samples and scores: two runs with the same one are the same work.
+
+    Archives count by absolute path and size, so that a grown archive is new work, and a moved store is not.
+    """
+    archives = [
+        [os.path.abspath(source.path), os.path.getsize(source.path)]
+        if os.path.isfile(source.path)
+        else [source.path, -1]
+        for source in find_sources(paths)
+    ]
+    content = {
+        "archives": archives,
+        "options": dict(options),
+        "net": net.identity.key,
+        "history_fill": net.history_fill,
+        "oracle": oracle.digest,
+    }
+    return hashlib.sha256(json_text(content).encode()).hexdigest()

@@ -1,0 +1,184 @@
+"""What a run shows while it works: what it does, how far it is, how long it still takes, speed."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from valuerepair.archives.open import total_bytes
+from valuerepair.chess.progress import Progress, format_duration, format_rate
+from valuerepair.runs.workers import Reader
+
+TICK_S = 0.5
+# Searches that must have ended since the first was cut, before they say what the others will cost.
+_TELLING = 16
+# Where so many have ended and none was cut, none will be soon.
+_UNCUT = 128
+_MOST_REMEMBERED = 500
+
+
+class Pace:
+    """How long the searches of a run still take, by the nodes that searches end at.
+
+    `whole` nodes are those of a search that is not cut, None where that is not known; `cuts` says that searches may be
+    cut. What they cost before the first was is no measure of the rest: the first ones are searched in full.
+    """
+
+    def __init__(self, whole: int | None, *, cuts: bool, now: Callable[[], float] = time.monotonic) -> None:
+        self._whole, self._cuts, self._now = whole, cuts, now
+        self._cutting = False
+        self._begin([])
+
+    def _begin(self, under_way: Sequence[int]) -> None:
+        self._costs: deque[int] = deque(maxlen=_MOST_REMEMBERED)
+        self._since, self._ended, self._spent, self._spent_before = self._now(), 0, 0, sum(under_way)
+
+    def ended(self, nodes: int, *, cut: bool, under_way: Sequence[int] = ()) -> None:
+        """A search has ended at so many nodes; the others that are under way have come so far, where that is known."""
+        if cut and not self._cutting:
+            self._cutting = True
+            self._begin([nodes, *under_way])
+        self._costs.append(nodes)
+        self._ended += 1
+        self._spent += nodes
+
+    def seconds(self, waiting: int, searching: int, under_way: Sequence[int] = ()) -> float | None:
+        """Until `waiting` searches that have not begun, and `searching` that have, are over; None: too early to say."""
+        if not self._tells(searching, under_way):
+            return None
+        spent = self._spent + sum(under_way) - self._spent_before
+        elapsed = self._now() - self._since
+        if spent <= 0 or elapsed <= 0:
+            return None
+        left = mean_left(self._costs, under_way, self._whole)
+        unseen = max(waiting + searching - len(under_way), 0)
+        # Trees that were planted together have come equally far.
+        nodes = unseen * left(0) + sum(count * left(so_far) for so_far, count in Counter(under_way).items())
+        return nodes * elapsed / spent
+
+    def _tells(self, searching: int, under_way: Sequence[int]) -> bool:
+        if not self._cuts:
+            return bool(under_way and self._whole) or self._ended > searching // 2
+        if not self._cutting:
+            return self._ended >= _UNCUT
+        # Searches that are cut end first: where nothing is known of the others, wait until they have had their turn.
+        return self._ended >= (_TELLING if under_way else max(_TELLING, searching))
+
+
+def mean_left(costs: Sequence[int], under_way: Sequence[int], whole: int | None) -> Callable[[int], float]:
+    """The mean of what a search still costs that has come so far, by the Kaplan-Meier estimate.
+
+    `costs` are those of ended searches; `under_way` what running ones have cost so far, at the least. No search costs
+    more than `whole`.
+    """
+    most = math.inf if whole is None else float(whole)
+    ended = np.minimum(np.asarray(costs, np.float64), most)
+    times, deaths = np.unique(ended, return_counts=True)
+    at_risk = (ended >= times[:, None]).sum(1) + (np.asarray(under_way, np.float64) >= times[:, None]).sum(1)
+    alive = np.cumprod(1 - deaths / at_risk)  # [k] share that costs more than times[k]
+    last = most if math.isfinite(most) else float(max([*under_way, *times.tolist()], default=0))
+    borders = np.append(times, last)
+
+    def left(so_far: int) -> float:
+        steps = np.diff(np.maximum(np.concatenate([[so_far], borders]), so_far))
+        shares = np.concatenate([[1.0], alive])
+        reached = shares[np.searchsorted(times, so_far, side="right")]
+        return float((steps * shares).sum() / reached) if reached > 0 else 0.0
+
+    return left
+
+
+@dataclass(frozen=True)
+class Counts:
+    """How far a run is: positions that the net has `valued`, and those done `before` by earlier runs; searches `begun`,
+    `searching` of them not over, `nodes` of those that are; `candidates`, None as long as there is no score.
+    """
+
+    valued: int
+    before: int
+    begun: int
+    searching: int
+    nodes: int
+    candidates: int | None
+
+
+class Outlook:
+    """Brings a run's progress up to date, at most every half second."""
+
+    def __init__(
+        self,
+        progress: Progress,
+        reader: Reader,
+        limit: int | None,
+        pace: Pace | None,
+        under_way: Callable[[], Sequence[int]] = lambda: (),
+    ) -> None:
+        """`under_way` gives the nodes so far of the searches that are running, where the oracle knows. `pace` is None
+        where nothing is searched."""
+        self._progress, self._reader, self._limit = progress, reader, limit
+        self._pace, self._under_way = pace, under_way
+        self._bytes = total_bytes(reader.paths)
+        self._started = self._ticked = time.monotonic()
+
+    @property
+    def due(self) -> bool:
+        """The last `show` is long enough ago."""
+        return time.monotonic() - self._ticked >= TICK_S
+
+    def ended(self, nodes: int, *, cut: bool) -> None:
+        """A search is over, after so many nodes."""
+        if self._pace is not None:
+            self._pace.ended(nodes, cut=cut, under_way=self._under_way() if cut else ())
+
+    def show(self, counts: Counts, *, reading: bool) -> None:
+        """Brings the progress up to date."""
+        self._ticked = time.monotonic()
+        part = self._reader.bytes_read / self._bytes if reading and self._bytes else 1
+        read = f"read {100 * part:.0f} %" if part < 1 else ""
+        if not counts.begun:
+            found = self._reader.report.positions
+            self._progress.stage("net values" if found else "reading")
+            self._progress.note(f"{counts.valued:,} of {found:,} positions" if found else read)
+            return
+        self._progress.stage("")
+        expected = self._expected(counts, reading=reading)
+        if expected != self._progress.total:
+            self._progress.set_total(expected)
+        under_way = self._under_way()
+        nodes = counts.nodes + sum(under_way)
+        notes = [self._time_left(counts, expected, under_way)]
+        if counts.candidates is not None:
+            notes.append(f"{counts.candidates:,} candidates")
+        if nodes:
+            notes.append(f"{nodes:,} nodes" if under_way else "")
+            notes.append(format_rate(nodes / (time.monotonic() - self._started)))
+        self._progress.note(", ".join(note for note in (*notes, read) if note))
+        # A plain log gets its line also while nothing finishes.
+        self._progress.advance(0)
+
+    def _time_left(self, counts: Counts, expected: int | None, under_way: Sequence[int]) -> str:
+        if expected is None:
+            return ""
+        waiting = expected - counts.begun
+        if self._pace is None:
+            seconds: float | None = (time.monotonic() - self._started) * waiting / counts.begun
+        else:
+            seconds = self._pace.seconds(waiting, counts.searching, under_way)
+        return f"about {format_duration(seconds)} left" if seconds is not None else "time left not known yet"
+
+    def _expected(self, counts: Counts, *, reading: bool) -> int | None:
+        """Searches of this run, done and to come; while archives are read, as many more as the bytes left promise."""
+        found = float(self._reader.report.positions)
+        if reading and self._bytes is None:
+            return None
+        if reading and self._bytes and 0 < self._reader.bytes_read < self._bytes:
+            found *= self._bytes / self._reader.bytes_read
+        new = round(found) - counts.before
+        if self._limit is not None:
+            new = min(new, self._limit)
+        return max(new, counts.begun) or None

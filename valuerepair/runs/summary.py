@@ -1,0 +1,250 @@
+"""What a run came to."""
+
+from __future__ import annotations
+
+import shlex
+from array import array
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from valuerepair.archives.rows import ReadReport
+from valuerepair.chess import values
+from valuerepair.chess.progress import format_duration, format_rate
+from valuerepair.chess.values import Alpha
+from valuerepair.intervals import Rate, WeightedCount
+from valuerepair.store import DEFAULT_PATH
+from valuerepair.store.rows import DeepScore, Run
+
+
+def resume_line(run: Run) -> str:
+    """What a run says that goes on with an earlier one's work."""
+    sampled = run.counts.get("sampled")
+    of_all = f" of {sampled:,}" if sampled and run.state == "finished" else ""
+    what = "this run is complete; looking for new positions" if run.state == "finished" else "resuming"
+    return f"{what}: {run.scored:,}{of_all} already scored"
+
+
+def nothing_sampled(paths: Sequence[str], report: ReadReport) -> str:
+    """The error of a run that sampled no position."""
+    names = ", ".join(paths[:3]) + (", ..." if len(paths) > 3 else "")
+    reasons = (report.rejected + report.rejected_positions).most_common(4)
+    why = f" ({', '.join(f'{count:,} {reason}' for reason, count in reasons)})" if reasons else ""
+    return f"{names}: no position to mine in {report.games:,} games{why}; relax --min-ply or other filters"
+
+
+@dataclass(frozen=True)
+class MineSummary:
+    """The end of one run.
+
+    `sampled` positions were drawn; `scored` of them have net and deep value, `earlier` of these from before; `failed`
+    could not be searched, `cut` left the screening ladder before the whole search. `candidates` are those at the
+    threshold, at `alpha`. `nodes` and `seconds` are of this time only. `recorded`:
+    it has recorded evaluations only. `remarks` is what else there is to say of these, or of the ladder. `state` is
+    ``finished``, ``interrupted`` (by a signal) or ``limited`` (by ``--limit``).
+    """
+
+    run_id: int
+    state: str
+    store: str
+    report: ReadReport
+    sampled: int
+    scored: int
+    earlier: int
+    cut: int
+    failed: int
+    candidates: Rate
+    threshold: float
+    alpha: Alpha
+    q_from: str
+    net: str
+    provider: str
+    oracle: str
+    workers: int
+    nodes: int
+    seconds: float
+    recorded: bool = False
+    remarks: Sequence[str] = ()
+
+    def counts(self) -> dict[str, Any]:
+        """What the store keeps of it: nothing that depends on how often the run was interrupted."""
+        return {
+            "sampled": self.sampled,
+            "scored": self.scored,
+            "cut": self.cut,
+            "failed": self.failed,
+            "games": self.report.games,
+            "games_rejected": dict(self.report.rejected),
+            "positions_rejected": dict(self.report.rejected_positions),
+            "truncated": [list(cut) for cut in self.report.truncated],
+        }
+
+    def lines(self) -> list[str]:
+        """The summary for a terminal, with what to do next."""
+        speed = f", {format_rate(self.nodes / self.seconds)}" if self.seconds and self.nodes else ""
+        if self.recorded and self.seconds:
+            speed = f", {self.report.looked_at / self.seconds:,.0f} positions looked at a second"
+        cut = f"{self.cut:,} cut by screening, " if self.cut else ""
+        scored = f"scored: {self.scored:,} of {self.sampled:,}, {cut}{self.failed:,} failed"
+        earlier = f", {self.earlier:,} of them before" if self.earlier else ""
+        at_once = "" if self.recorded else f", {self.workers} at once"
+        return [
+            *self.report.lines(),
+            f"net: {self.net} on {self.provider}",
+            f"deep: {self.oracle}{at_once}",
+            *self.remarks,
+            f"{scored}{earlier}; {format_duration(self.seconds)}{speed}",
+            f"deep Q from: {self.alpha.source(self.q_from)}",
+            f"candidates at {self.threshold:g}: {self.candidates}",
+            *self._next(),
+        ]
+
+    def _next(self) -> list[str]:
+        option = "" if self.store == DEFAULT_PATH else f" --db {shlex.quote(self.store)}"
+        lines = []
+        if self.state != "finished":
+            lines.append("not done yet: give the same command again to go on where it stopped")
+        if self.candidates.count:
+            lines.append(f"next: vr books{option} --threshold {self.threshold:g}")
+        else:
+            lines.append(f"no candidates at {self.threshold:g}: mine more, or see other thresholds by vr stats{option}")
+        return lines
+
+
+_NOTHING = float("nan")
+_MORE = 256
+_COLUMNS = 8  # weight, net_q, cp, mate, w, d, l, q
+
+Deep: TypeAlias = tuple[float | None, ...]  # cp, mate, win, draw, loss, own Q
+
+
+def numbers(score: DeepScore) -> Deep:
+    """What of a deep search decides its Q."""
+    return (score.cp, score.mate, *(score.wdl or (None, None, None)), score.q)
+
+
+class Tally:
+    """The raw scores of a run's positions, so that candidates can be counted again when alpha changes.
+
+    64 bytes a position.
+    """
+
+    def __init__(self, threshold: float, q_from: Literal["cp", "wdl"]) -> None:
+        self._threshold, self._q_from = threshold, q_from
+        self._rows = array("d")
+        self._counted, self._count = 0, WeightedCount()
+        self._alpha: float | None = None
+
+    def __len__(self) -> int:
+        return len(self._rows) // _COLUMNS
+
+    def add(self, net_q: float, deep: Deep, weight: float = 1.0) -> None:
+        """Adds one scored position; with screening it stands for `weight` of them."""
+        self._rows.extend((weight, net_q))
+        self._rows.extend(_NOTHING if value is None else value for value in deep)
+
+    def add_all(self, net_q: Sequence[float], deep: Sequence[Deep]) -> None:
+        """Adds scored positions that stand for themselves."""
+        rows = np.ones((len(deep), _COLUMNS))
+        rows[:, 1], rows[:, 2:] = net_q, np.array(deep, np.float64).reshape(-1, _COLUMNS - 2)
+        self._rows.frombytes(rows.tobytes())
+
+    def candidates(self, alpha: float, cut: int = 0) -> Rate:
+        """Candidates among the positions that have a Q, at this alpha; those that stand for more do for `cut` too."""
+        if alpha != self._alpha:
+            self._counted, self._count, self._alpha = 0, WeightedCount(), alpha
+        # The copy is of new rows only: an array that numpy looks into could not grow.
+        fresh = np.array(self._rows[self._counted * _COLUMNS :], np.float64).reshape(-1, _COLUMNS)
+        weight, net_q, cp, mate, own = fresh[:, 0], fresh[:, 1], fresh[:, 2], fresh[:, 3], fresh[:, 7]
+        off = np.abs(net_q - values.deep_q(cp, mate, fresh[:, 4:7], own, alpha, self._q_from))
+        self._counted += len(fresh)
+        usable = ~np.isnan(off)
+        self._count = self._count.plus(off[usable] >= self._threshold, weight[usable])
+        return self._count.rate(self._count.drawn.total + cut if cut else None)
+
+
+class Pairs:
+    """Brings the two values of a position together, whichever comes first, and hands both to the tally."""
+
+    def __init__(self, tally: Tally) -> None:
+        self._tally = tally
+        self._net: dict[int, float] = {}
+        self._deep: dict[int, tuple[Deep, float]] = {}
+        self._without: set[int] = set()  # the net failed on them
+
+    @property
+    def open(self) -> int:
+        """Positions with a deep value that wait for the net's."""
+        return len(self._deep)
+
+    def add_net(self, position_id: int, net_q: float) -> None:
+        """Adds the net's value of a position."""
+        deep = self._deep.pop(position_id, None)
+        if deep is None:
+            self._net[position_id] = net_q
+        else:
+            self._tally.add(net_q, *deep)
+
+    def add_deep(self, position_id: int, deep: Deep, weight: float = 1.0) -> None:
+        """Adds the deep value of a position, which stands for `weight` of them."""
+        net_q = self._net.pop(position_id, None)
+        if position_id in self._without:
+            return
+        if net_q is None:
+            self._deep[position_id] = deep, weight
+        else:
+            self._tally.add(net_q, deep, weight)
+
+    def add_net_all(self, position_ids: Sequence[int], net_q: Sequence[float]) -> None:
+        """Adds the net's values of many positions."""
+        if not self._deep:
+            self._net.update(zip(position_ids, net_q, strict=True))
+            return
+        scored: list[tuple[float, Deep]] = []
+        for position_id, q in zip(position_ids, net_q, strict=True):
+            found = self._deep.pop(position_id, None)
+            if found is None:
+                self._net[position_id] = q
+            elif found[1] == 1:
+                scored.append((q, found[0]))
+            else:
+                self._tally.add(q, *found)
+        if scored:
+            self._tally.add_all(*zip(*scored, strict=True))
+
+    def add_deep_all(self, position_ids: Sequence[int], deep: Iterable[Deep]) -> None:
+        """Adds the deep values of many positions, each of which stands for itself."""
+        if self._net or self._without:
+            for position_id, value in zip(position_ids, deep, strict=True):
+                self.add_deep(position_id, value)
+        else:
+            self._deep.update(zip(position_ids, ((value, 1.0) for value in deep), strict=True))
+
+    def drop(self, position_id: int) -> None:
+        """Forgets a position that gets no deep value."""
+        self._net.pop(position_id, None)
+
+    def drop_net(self, position_id: int) -> None:
+        """Forgets a position that gets no value of the net."""
+        self._deep.pop(position_id, None)
+        self._without.add(position_id)
+
+
+class Met:
+    """The positions that a run has met. One byte a position of the store."""
+
+    def __init__(self) -> None:
+        self._seen = np.zeros(_MORE, np.bool_)
+
+    def first(self, position_ids: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The rows of [n] positions that the run meets for the first time, in their order."""
+        room = int(position_ids.max(initial=0)) + 1
+        if room > len(self._seen):
+            self._seen = np.concatenate([self._seen, np.zeros(max(room, len(self._seen)), np.bool_)])
+        rows = np.sort(np.unique(position_ids, return_index=True)[1])
+        rows = rows[~self._seen[position_ids[rows]]]
+        self._seen[position_ids[rows]] = True
+        return rows

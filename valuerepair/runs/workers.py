@@ -1,0 +1,284 @@
+"""The threads beside the writer: one reads archives, one runs the net. They talk to the writer by events."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Generator, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import closing
+from dataclasses import dataclass, field
+from queue import SimpleQueue
+from typing import TYPE_CHECKING, Protocol, TypeAlias, cast, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from valuerepair.archives.options import SampleOptions
+from valuerepair.archives.rows import ReadReport
+from valuerepair.archives.sampling import sample
+from valuerepair.chess.positions import PositionBatch
+from valuerepair.nets.net import NetValues
+from valuerepair.oracles.recorded import RecordedNet
+from valuerepair.runs.options import Evaluator
+
+if TYPE_CHECKING:
+    from valuerepair.oracles.oracle import ClimbOutcome, DeepOutcome
+
+# Positions that go through the net together: few at first, so that the engines start at once, then as many as the net
+# likes. The sizes are the same in every run, so that a resumed one has the batches, and the rounding, of one not cut.
+FIRST_CHUNK_ROWS = 32
+CHUNK_ROWS = 256
+_POLL_S = 0.2
+
+
+@dataclass(frozen=True)
+class Sampled:
+    """A chunk of positions came from the archives."""
+
+    batch: PositionBatch
+
+
+@dataclass(frozen=True)
+class ReadingEnded:
+    """All archives are read, or reading broke with `error`."""
+
+    error: Exception | None = None
+
+
+@dataclass(frozen=True)
+class Evaluated:
+    """The net has evaluated positions `ids`.
+
+    `failed` are further positions, by id, that it was given and has no value of: why, and how often it was tried.
+    """
+
+    ids: NDArray[np.int64]
+    batch: PositionBatch
+    values: NetValues
+    failed: Mapping[int, tuple[str, int]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class NetBroke:
+    """The net failed as a whole."""
+
+    error: Exception
+
+
+@dataclass(frozen=True)
+class Searched:
+    """The oracle is done with position `id`; `future` is done."""
+
+    id: int
+    future: Future[DeepOutcome] | Future[ClimbOutcome]
+
+
+@dataclass(frozen=True)
+class Woken:
+    """Nothing happened but a signal."""
+
+
+Event: TypeAlias = Sampled | ReadingEnded | Evaluated | NetBroke | Searched | Woken
+Events: TypeAlias = "SimpleQueue[Event]"
+
+
+class Reader(threading.Thread):
+    """Samples archives within its context, and puts one chunk into `events` for each `ask`: no more is read ahead."""
+
+    def __init__(self, paths: Sequence[str], options: SampleOptions, *, whole: bool = False) -> None:
+        """With `whole` chunks are as large as they come: where no net would have them small."""
+        super().__init__(name="mine-reader", daemon=True)
+        self.paths, self._whole = paths, whole
+        self.events: SimpleQueue[Event] = SimpleQueue()
+        self.report = ReadReport()
+        self.bytes_read = 0  # of the files as they lie on the disk
+        self._options = options
+        self._asked = threading.Semaphore(0)
+        self._stopped = threading.Event()
+
+    def ask(self) -> None:
+        """Allows one more chunk."""
+        self._asked.release()
+
+    def __enter__(self) -> Reader:
+        self.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        """Ends the reading soon; no further event comes."""
+        self._stopped.set()
+
+    def run(self) -> None:
+        try:
+            # `sample` is a generator, typed as the iterator it is; closed, it ends its own threads.
+            batches = cast(
+                "Generator[PositionBatch, None, None]",
+                sample(self.paths, self._options, self.report, on_bytes=self._count),
+            )
+            with closing(batches):
+                size = FIRST_CHUNK_ROWS
+                for batch in batches:
+                    if self._whole:
+                        size = len(batch)
+                    begin = 0
+                    while begin < len(batch):
+                        if not self._wait():
+                            return
+                        rows = np.arange(begin, min(begin + size, len(batch)))
+                        self.events.put(Sampled(batch.take(rows)))
+                        begin += len(rows)
+                        size = min(2 * size, CHUNK_ROWS)
+        except Exception as error:
+            self.events.put(ReadingEnded(error))
+        else:
+            self.events.put(ReadingEnded())
+
+    def _count(self, amount: int) -> None:
+        self.bytes_read += amount
+
+    def _wait(self) -> bool:
+        """Waits until a chunk is asked for; False when the reading is to end."""
+        while not self._stopped.is_set():
+            if self._asked.acquire(timeout=_POLL_S):
+                return True
+        return False
+
+
+# Values of the rows that have some; the others: why, and how often each was tried.
+Answer: TypeAlias = "tuple[NetValues, Mapping[int, tuple[str, int]]]"
+
+
+@runtime_checkable
+class FarNet(Protocol):
+    """A net that runs elsewhere, on many chunks at once: a cluster's."""
+
+    @property
+    def at_once(self) -> int:
+        """Chunks worth having submitted at once; it may change at any time."""
+
+    def answer(self, batch: PositionBatch) -> Future[Answer]:
+        """Queues a chunk."""
+
+
+class NetLine(Protocol):
+    """What the writer hands positions to, within its context; each is answered by one event, in order."""
+
+    @property
+    def at_once(self) -> int: ...
+    def submit(self, ids: NDArray[np.int64], batch: PositionBatch) -> None: ...
+    def __enter__(self) -> object: ...
+    def __exit__(self, *error: object) -> None: ...
+
+
+def net_line(net: Evaluator, events: Events) -> NetLine:
+    """The line to a net, here or elsewhere."""
+    if isinstance(net, FarNet):
+        return FarLine(net, events)
+    if isinstance(net, RecordedNet):
+        return AtHand(net, events)
+    return NetThread(net, events)
+
+
+class NetThread(threading.Thread):
+    """Within its context, runs the net on what `submit` hands it, in order."""
+
+    at_once = 2  # one at work and one to go on with, so that a slow net never rests; the engines do not wait for it
+
+    def __init__(self, net: Evaluator, events: Events) -> None:
+        super().__init__(name="mine-net", daemon=True)
+        self._net, self._events = net, events
+        self._jobs: SimpleQueue[tuple[NDArray[np.int64], PositionBatch] | None] = SimpleQueue()
+
+    def submit(self, ids: NDArray[np.int64], batch: PositionBatch) -> None:
+        """Queues positions; an `Evaluated` event answers. The writer bounds how many."""
+        self._jobs.put((ids, batch))
+
+    def __enter__(self) -> NetThread:
+        self.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        """Ends the thread: an idle one at once, a busy one after the batch at hand."""
+        self._jobs.put(None)
+
+    def run(self) -> None:
+        while (job := self._jobs.get()) is not None:
+            try:
+                values = self._net.evaluate(job[1])
+            except Exception as error:
+                self._events.put(NetBroke(error))
+                return
+            self._events.put(Evaluated(*job, values))
+
+
+class AtHand:
+    """Values that positions bring along: `submit` answers at once, in the writer's own thread."""
+
+    at_once = 2
+
+    def __init__(self, net: RecordedNet, events: Events) -> None:
+        self._net, self._events = net, events
+
+    def submit(self, ids: NDArray[np.int64], batch: PositionBatch) -> None:
+        """Puts the `Evaluated` event."""
+        self._events.put(Evaluated(ids, batch, self._net.evaluate(batch)))
+
+    def __enter__(self) -> AtHand:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        """Nothing is open."""
+
+
+class FarLine:
+    """Passes chunks to a net elsewhere. Events come in the order of the chunks, whichever is answered first."""
+
+    def __init__(self, net: FarNet, events: Events) -> None:
+        self._net, self._events = net, events
+        self._open: deque[tuple[NDArray[np.int64], PositionBatch, Future[Answer]]] = deque()
+        self._lock = threading.Lock()
+
+    @property
+    def at_once(self) -> int:
+        return self._net.at_once
+
+    def submit(self, ids: NDArray[np.int64], batch: PositionBatch) -> None:
+        """Sends positions; an `Evaluated` event answers. The writer bounds how many."""
+        future = self._net.answer(batch)
+        with self._lock:
+            self._open.append((ids, batch, future))
+        future.add_done_callback(self._deliver)
+
+    def _deliver(self, _: Future[Answer]) -> None:
+        with self._lock:
+            while self._open and self._open[0][2].done():
+                ids, batch, future = self._open.popleft()
+                if future.cancelled():
+                    continue
+                error = future.exception()
+                if isinstance(error, Exception):
+                    self._events.put(NetBroke(error))
+                else:
+                    self._events.put(_evaluated(ids, batch, *future.result()))
+
+    def __enter__(self) -> FarLine:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        """No event comes any more."""
+        with self._lock:
+            self._open.clear()
+
+
+def _evaluated(
+    ids: NDArray[np.int64],
+    batch: PositionBatch,
+    values: NetValues,
+    failed: Mapping[int, tuple[str, int]],
+) -> Evaluated:
+    if not failed:
+        return Evaluated(ids, batch, values)
+    kept = np.setdiff1d(np.arange(len(ids)), list(failed))
+    lost = {int(ids[row]): why for row, why in failed.items()}
+    return Evaluated(ids[kept], batch.take(kept), values, lost)

@@ -1,0 +1,324 @@
+"""Learning the screening ladder: positions that nothing was cut of say what each cut would have lost.
+
+At every rung a logistic model gives the chance that a position which is below the threshold there is a candidate at
+full nodes. Candidates are rare, so it learns from several thresholds around the one asked for at once: each position is
+a row for each of them, with the margins to that threshold. The cuts are then the cheapest that keep the wanted share of
+the candidates, found backward from the last rung on chances by models which have not seen the position.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from threadpoolctl import ThreadpoolController
+
+from valuerepair.screening.model import CAUTION, FEATURES, Floats, Moves, RungModel, Screen, features, is_beyond
+
+# The threshold's neighbours that help to learn, as its multiples; a row of each counts less than a position.
+_SPREAD = (0.55, 0.64, 0.73, 0.82, 0.91, 1.0, 1.09, 1.18, 1.27)
+_ROW_WEIGHT = 0.25
+# A weak pull to 0 keeps coefficients finite where few positions separate perfectly: one row of so much weight and half
+# a candidate, a standard deviation from the mean, for each feature (S. Greenland, Int. J. Epidemiol. 36, 2007).
+_PULL = 4.0
+_STEPS, _CLOSE = 30, 1e-4
+FOLDS = 5
+MIN_POSITIONS = 48
+# Positions with a disagreement at or above the lowest neighbour of the threshold.
+MIN_NEAR = 5
+# Positions that stand for many others count for so many at most in a fit.
+LARGEST_WEIGHT = 10.0
+_COLUMNS = ("net_q", "net_best", "q", "best", "weights")
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """Positions searched in full: `net_q` and `net_best` [n], `q` [n, k + 1] at each rung and in full, `best` [n, k].
+
+    `rungs` are k node counts, `nodes` those of the full search; `weights` [n] are inverse probabilities that such a
+    position was searched in full.
+    """
+
+    rungs: tuple[int, ...]
+    nodes: int
+    net_q: Floats
+    net_best: Moves
+    q: Floats
+    best: Moves
+    weights: Floats
+
+    def __len__(self) -> int:
+        return len(self.q)
+
+    def take(self, rows: NDArray[np.bool_ | np.int64]) -> Calibration:
+        """The rows of a mask [n], or of numbers."""
+        taken: Mapping[str, Any] = {name: getattr(self, name)[rows] for name in _COLUMNS}
+        return replace(self, **taken)
+
+    @property
+    def disagreement(self) -> Floats:
+        """[n] |q_net - q_full|."""
+        off: Floats = np.abs(self.net_q - self.q[:, -1])
+        return off
+
+    @property
+    def costs(self) -> Floats:
+        """[k + 1] nodes of each step of the ladder, as shares of the full search."""
+        return np.diff([0, *self.rungs, self.nodes]) / self.nodes
+
+    def at(self, k: int, threshold: float) -> Floats:
+        """[n, features] features after k rungs."""
+        return features(self.net_q, self.net_best, self.q[:, :k], self.best[:, :k], threshold)
+
+    def open(self, k: int, threshold: float) -> NDArray[np.bool_]:
+        """[n] the positions that could be cut after k rungs: the search is within the threshold of the net."""
+        return ~is_beyond(self.net_q, self.q[:, :k], threshold)
+
+
+def joined(own: Calibration, others: Calibration) -> Calibration:
+    """Two calibrations of the same rungs as one."""
+    both: Mapping[str, Any] = {name: np.concatenate([getattr(own, name), getattr(others, name)]) for name in _COLUMNS}
+    return replace(own, **both)
+
+
+def enough(calibration: Calibration, threshold: float) -> bool:
+    """Whether there is enough to learn from at all."""
+    near = int((calibration.disagreement >= _SPREAD[0] * threshold).sum())
+    return len(calibration) >= MIN_POSITIONS and near >= MIN_NEAR
+
+
+def fit_screen(calibration: Calibration, threshold: float, recall: float, alpha: float, q_from: str) -> Screen:
+    """The ladder that is expected to keep `recall` of the candidates at the least nodes."""
+    models, chances = learn(calibration, threshold)
+    cuts = choose_cuts(calibration, chances, recall, threshold)
+    point = survivors(calibration, chances, cuts, threshold)
+    return Screen(
+        threshold,
+        alpha,
+        q_from,
+        recall,
+        tuple(replace(model, cut=float(cut)) for model, cut in zip(models, cuts, strict=True)),
+        len(calibration),
+        int((calibration.disagreement >= threshold).sum()),
+        *point,
+    )
+
+
+@dataclass(frozen=True)
+class Chances:
+    """[n, k] chances at each rung by models that have not seen the row: as they are, and with caution added.
+
+    Where a position is over the threshold already both are 1: nothing is cut there.
+    """
+
+    plain: Floats
+    cautious: Floats
+
+
+def learn(
+    calibration: Calibration, threshold: float, without: Sequence[str] = (), seed: int = 0
+) -> tuple[list[RungModel], Chances]:
+    """The models of all rungs, which cut nothing yet, and the chances of every row by models of the other folds.
+
+    Features `without` are left out.
+    """
+    with _blas().limit(limits=1, user_api="blas"):  # threads would spin beside the engines, for products of no size
+        return _learn(calibration, threshold, without, seed)
+
+
+@cache
+def _blas() -> ThreadpoolController:
+    return ThreadpoolController()
+
+
+def _learn(
+    calibration: Calibration, threshold: float, without: Sequence[str], seed: int
+) -> tuple[list[RungModel], Chances]:
+    fold = np.random.default_rng(seed).permutation(np.arange(len(calibration)) % FOLDS)
+    models = []
+    plain = np.ones((len(calibration), len(calibration.rungs)))
+    cautious = plain.copy()
+    for k in range(1, len(calibration.rungs) + 1):
+        learner = _Rung(calibration, k, threshold, without)
+        model = learner.fit()
+        models.append(model)
+        here = calibration.open(k, threshold)
+        rows = calibration.at(k, threshold)
+        for held in range(FOLDS):
+            other = learner.fit(fold != held, model.coefficients)
+            unseen = here & (fold == held)
+            plain[unseen, k - 1] = other.chances(rows[unseen], 0.0)
+            cautious[unseen, k - 1] = other.chances(rows[unseen], CAUTION)
+    return models, Chances(plain, cautious)
+
+
+class _Rung:
+    """The rows that one rung's model learns from: positions times thresholds, where the border is still ahead."""
+
+    def __init__(self, calibration: Calibration, k: int, threshold: float, without: Sequence[str]) -> None:
+        borders = np.array([share * threshold for share in _SPREAD if share * threshold < 2])
+        ahead = np.abs(calibration.net_q - calibration.q[:, k - 1])[:, None] < borders
+        self._position, which = np.nonzero(ahead)
+        rows = calibration.take(self._position)
+        values = features(rows.net_q, rows.net_best, rows.q[:, :k], rows.best[:, :k], borders[which])
+        self._y = (rows.disagreement >= borders[which]).astype(np.float64)
+        self._weights = _ROW_WEIGHT * np.minimum(rows.weights, LARGEST_WEIGHT)
+        centre, scale = values.mean(0), values.std(0)
+        # A column that says nothing, or is not to, becomes 0, and its coefficient too.
+        scale[(scale < 1e-9) | [name in without for name in FEATURES]] = np.inf
+        size = 1 + len(FEATURES)
+        nothing = np.zeros((size, size))
+        self._model = RungModel(calibration.rungs[k - 1], centre, scale, np.zeros(size), nothing, 0.0)
+        self._x = self._model.design(values)
+
+    def fit(self, positions: NDArray[np.bool_] | None = None, start: Floats | None = None) -> RungModel:
+        """The model of these positions (a mask; None: of all)."""
+        kept = slice(None) if positions is None else positions[self._position]
+        begin = np.zeros(self._x.shape[1]) if start is None else start
+        coefficients, covariance = fit_logistic(self._x[kept], self._y[kept], self._weights[kept], begin, _PULL)
+        return replace(self._model, coefficients=coefficients, covariance=covariance)
+
+
+def fit_logistic(x: Floats, y: Floats, weights: Floats, start: Floats, pull: float) -> tuple[Floats, Floats]:
+    """Coefficients [p] of a logistic model of `y` [n] on `x` [n, p], and their covariance, by Newton's method.
+
+    It begins at `start`. One row of half a candidate for each column of `x` but the first pulls its coefficient to 0
+    with weight `pull`.
+    """
+    held = np.eye(x.shape[1])[1:]
+    x = np.concatenate([x, held])
+    y = np.concatenate([y, np.full(len(held), 0.5)])
+    weights = np.concatenate([weights, np.full(len(held), pull)])
+
+    def loss(beta: Floats) -> float:
+        z = x @ beta
+        return float(weights @ (np.logaddexp(0, z) - y * z))
+
+    beta, now = start, loss(start)
+    for _ in range(_STEPS):
+        p = 1 / (1 + np.exp(-np.clip(x @ beta, -40, 40)))
+        # Where all chances are 0 or 1 the curvature is none; a trace of it keeps the system solvable.
+        information = x.T @ (x * (weights * np.maximum(p * (1 - p), 1e-12))[:, None])
+        step = np.linalg.solve(information, x.T @ (weights * (y - p)))
+        while (after := loss(beta + step)) > now + 1e-12 * abs(now):
+            step = step / 2  # too far: where the quadratic is no picture of the loss
+        beta, now = beta + step, after
+        if np.abs(step).max() < _CLOSE:
+            break
+    return beta, np.linalg.inv(information)
+
+
+def choose_cuts(calibration: Calibration, chances: Chances, recall: float, threshold: float) -> Floats:
+    """[k] cuts of least expected nodes that lose at most ``1 - recall`` of the candidates.
+
+    Losses are counted cautiously. The price of a lost candidate, in full searches, is raised until the loss is small
+    enough.
+    """
+    candidates = float(calibration.weights @ (calibration.disagreement >= threshold))
+    low, high = -3.0, 9.0
+    for _ in range(40):
+        price = (low + high) / 2
+        lost = _expected_loss(calibration, chances, _cuts_at(calibration, chances, 10**price))
+        if lost <= (1 - recall) * candidates:
+            high = price
+        else:
+            low = price
+    return _cuts_at(calibration, chances, 10**high)
+
+
+def _cuts_at(calibration: Calibration, chances: Chances, price: float) -> Floats:
+    """The best cuts when a lost candidate costs as much as `price` full searches: backward from the last rung."""
+    costs, weights = calibration.costs, calibration.weights
+    cuts = np.zeros(chances.plain.shape[1])
+    ahead = np.full(len(weights), costs[-1])  # nodes and losses still to come of a row that goes on
+    for k in range(len(cuts) - 1, -1, -1):
+        chance = chances.cautious[:, k]
+        order = np.argsort(chance)
+        gains = (weights * (ahead - price * chance))[order]
+        gains[chance[order] >= 1] = -np.inf
+        best = int(np.argmax(np.concatenate([[0.0], np.cumsum(gains)])))
+        cuts[k] = chance[order[best]] if best < len(order) else np.nextafter(chance[order[-1]], 2.0)
+        ahead = np.where(chance < cuts[k], price * chance, ahead) + costs[k]
+    return cuts
+
+
+def _left_at(chances: Chances, cuts: Floats) -> NDArray[np.int64]:
+    """[n] the rung at which each row leaves, the number of rungs where it does not."""
+    below = chances.cautious < cuts
+    return np.where(below.any(1), below.argmax(1), len(cuts))
+
+
+def _expected_loss(calibration: Calibration, chances: Chances, cuts: Floats) -> float:
+    left = _left_at(chances, cuts)
+    cut = np.flatnonzero(left < len(cuts))
+    return float(calibration.weights[cut] @ chances.cautious[cut, left[cut]])
+
+
+def survivors(calibration: Calibration, chances: Chances, cuts: Floats, threshold: float) -> tuple[float, float]:
+    """The share of nodes that these cuts cost, and of the candidates that they keep; NaN without candidates."""
+    spent = np.cumsum(calibration.costs)
+    left = _left_at(chances, cuts)
+    weights = calibration.weights
+    share = float(weights @ spent[left] / weights.sum())
+    positive = calibration.disagreement >= threshold
+    if not positive.any():
+        return share, float("nan")
+    return share, float(weights[positive & (left == len(cuts))].sum() / weights[positive].sum())
+
+
+@dataclass(frozen=True)
+class CurvePoint:
+    """What a wanted recall costs: `share` of brute force's nodes, and the recall that came of it; cross-validated."""
+
+    wanted: float
+    share: float
+    recall: float
+    found: int
+    positives: int
+
+
+def curve(
+    own: Calibration,
+    package: Calibration | None,
+    threshold: float,
+    recalls: Sequence[float],
+    without: Sequence[str] = (),
+) -> list[CurvePoint]:
+    """Nodes against recall of the positions `own`, out of sample in models and cuts alike.
+
+    Chances come from models of the other folds, and the cuts used on a fold are chosen on the chances of the others;
+    the positions of the `package` help to learn. Features `without` are left out.
+    """
+    data = own if package is None else joined(own, package)
+    _, chances = learn(data, threshold, without)
+    mine = np.arange(len(data)) < len(own)
+    fold = np.random.default_rng(1).permutation(np.arange(len(data)) % FOLDS)
+    positive = own.disagreement >= threshold
+    points = []
+    for wanted in recalls:
+        spent, kept = np.empty(len(own)), np.empty(len(own), np.bool_)
+        for held in range(FOLDS):
+            others, rows = fold != held, mine & (fold == held)
+            cuts = choose_cuts(data.take(others), _only(chances, others), wanted, threshold)
+            left = _left_at(_only(chances, rows), cuts)
+            spent[rows[: len(own)]] = np.cumsum(data.costs)[left]
+            kept[rows[: len(own)]] = left == len(cuts)
+        total = own.weights[positive].sum()
+        points.append(
+            CurvePoint(
+                wanted,
+                float(own.weights @ spent / own.weights.sum()),
+                float(own.weights[positive & kept].sum() / total) if total else float("nan"),
+                int((positive & kept).sum()),
+                int(positive.sum()),
+            )
+        )
+    return points
+
+
+def _only(chances: Chances, rows: NDArray[np.bool_]) -> Chances:
+    return Chances(chances.plain[rows], chances.cautious[rows])

@@ -1,0 +1,314 @@
+"""The screening ladder at work: who calibrates, who is cut, who is searched in full all the same, and what is learned.
+
+It begins with the package's own positions of such an oracle, where there are any; else the first positions are searched
+in full. Of all later ones some, drawn by the position's key alone, are searched in full whatever their chances: to
+calibrate with (their number grows with the root of all), and to audit, for as long as there is a ladder. The screen is
+fitted again whenever the number of positions has grown by half, and each fit is used one such step later, when all that
+it rests on has long been searched: engines do not wait for it, and a run gives the same whatever their speed.
+"""
+
+from __future__ import annotations
+
+import bisect
+import hashlib
+import math
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from valuerepair.chess import values
+from valuerepair.chess.positions import Position, encode_move
+from valuerepair.oracles.oracle import Climb, Climber, ClimbOutcome, DeepResult
+from valuerepair.runs.options import MineOptions
+from valuerepair.screening.fit import Calibration, enough, fit_screen, joined
+from valuerepair.screening.model import Floats, Screen, Verdict, judge, rungs_of
+from valuerepair.screening.package import SEARCHED_ALIKE, package_calibration
+from valuerepair.store import screening as rows
+from valuerepair.store.queries import gives_q
+from valuerepair.store.rows import FULL, Run
+from valuerepair.store.screening import CalibrationRows, Passage, ScreenFacts
+from valuerepair.store.store import Store
+
+# Positions that the first fit rests on; later ones rest on half as many more each.
+FIRST_FIT = 64
+_GROWTH = 1.5
+# About so many times the root of all positions calibrate: 280 of 5,000, 4,000 of a million; half as many where the
+# package knows such oracles.
+_ROOTS = 4.0
+_ROOTS_WITH_PACKAGE = 2.0
+_FEW = 20
+
+
+@dataclass(frozen=True)
+class Judge:
+    """Says at each rung whether one position is searched deeper. Plain data: it may be asked on another machine.
+
+    `net_q` and `net_best` are the net's value and first choice. `screen` None: nothing is cut yet. `kept`: the position
+    is searched in full whatever its chances.
+    """
+
+    net_q: float
+    net_best: int
+    screen: Screen | None
+    kept: bool
+
+    def __call__(self, results: Sequence[DeepResult]) -> bool:
+        """Whether to search deeper after these rungs."""
+        return self.kept or self._at(results).cut_at is None
+
+    def verdict(self, climb: Climb) -> Verdict:
+        """Where the ladder cuts, or would have cut, a position with this climb: at the first rung that does."""
+        if self.screen is None:
+            return Verdict()
+        if not climb.whole:
+            found = self._at(climb.results)
+            if found.cut_at is not None:
+                return found
+            # Cut on a machine that rounds otherwise, with a chance that is the cut to the last bit.
+            rung = self.screen.rungs[len(climb.results) - 1]
+            return Verdict(rung.nodes, rung.cut)
+        if not self.kept:
+            return Verdict()
+        verdicts = (self._at(climb.results[:k]) for k in range(1, len(climb.results)))
+        return next((verdict for verdict in verdicts if verdict.cut_at is not None), Verdict())
+
+    def _at(self, results: Sequence[DeepResult]) -> Verdict:
+        if self.screen is None:
+            return Verdict()
+        last = results[-2:]  # no feature looks further back
+        q = q_of(last, self.screen.alpha, self.screen.q_from)
+        if np.isnan(q).any():
+            return Verdict()  # without a value of the kind asked for nothing can be said
+        best = [_move(result.best_move) for result in last]
+        return judge(self.screen, len(results), self.net_q, self.net_best, q.tolist(), best)
+
+
+@dataclass(frozen=True)
+class _Ascent:
+    """One position on its way up; it stands for one in `probability` of those that are cut."""
+
+    judge: Judge
+    screen_id: int | None
+    probability: float
+
+
+def q_of(results: Sequence[DeepResult], alpha: float, q_from: str) -> Floats:
+    """[k] Q of deep results."""
+    numbers = [(r.cp, r.mate, *(r.wdl or (None,) * 3), r.q) for r in results]
+    return _q_of_scores(np.array(numbers, np.float64).reshape(-1, 6), alpha, q_from)
+
+
+def _q_of_scores(scores: Floats, alpha: float, q_from: str) -> Floats:
+    cp, mate, own = scores[..., 0], scores[..., 1], scores[..., 5]
+    return values.deep_q(cp, mate, scores[..., 2:5], own, alpha, "wdl" if q_from == "wdl" else "cp")
+
+
+def _move(uci: str | None) -> int:
+    return encode_move(uci) if uci else 0
+
+
+class Ladder:
+    """The ladder of one net and oracle. Used by the thread that owns the store; searches run elsewhere."""
+
+    def __init__(
+        self,
+        store: Store,
+        net_id: int,
+        oracle_id: int,
+        oracle: Climber,
+        options: MineOptions,
+        run: Run,
+        say: Callable[[str], None],
+    ) -> None:
+        assert options.screen is not None
+        self._store, self._net_id, self._oracle, self._oracle_id = store, net_id, oracle, oracle_id
+        self._options, self._chosen, self._run, self._say = options, options.screen, run, say
+        self._nodes = oracle.identity.limits["nodes"]
+        self.rungs = self._chosen.rungs or rungs_of(self._nodes)
+        self._own_q = gives_q(oracle.identity.kind, oracle.identity.options)
+        self._alike = oracle.identity.kind in SEARCHED_ALIKE and options.q_from == "cp"
+        self._ascents: dict[int, _Ascent] = {}
+        self._cut_by: dict[int, int] = {}  # by other ladders' screens: these positions are judged again
+        known = rows.screens(store, net_id, oracle_id)
+        self._own = {facts.model: facts.id for facts in known if self._fits(facts)}
+        self._is_anew = bool(known) and not self._own
+        if self._is_anew:
+            self._say(self._another(known[0]))
+        self._screens: dict[int, tuple[Screen | None, int | None]] = {}
+        # The positions on this ladder, by number: those from before, which are done with, and those given since.
+        self._known = rows.climbed(store, net_id, oracle_id, list(self._own.values()))
+
+    def _another(self, last: ScreenFacts) -> str:
+        """What to say of a store whose ladder is another one."""
+
+        def told(threshold: float, alpha: float | None, q_from: str, recall: float) -> str:
+            source = "the engine's WDL" if q_from == "wdl" else f"alpha {'auto' if alpha is None else f'{alpha:g}'}"
+            return f"threshold {threshold:g}, {source}, recall {recall:g}"
+
+        options, screen = self._options, Screen.from_json(last.model)
+        theirs = told(last.threshold, last.alpha if last.alpha_given else None, last.q_from, last.recall)
+        asked = told(options.threshold, options.alpha, options.q_from, self._chosen.recall)
+        if screen is None:
+            theirs += ", of an earlier version"
+        elif (nodes := tuple(rung.nodes for rung in screen.rungs)) != self.rungs:
+            theirs += f", rungs {','.join(map(str, nodes))}"
+            asked += f", rungs {','.join(map(str, self.rungs))}"
+        return (
+            f"screening: the store's ladder is for {theirs}; this run is for {asked}: fitted anew, and what that one "
+            "cut is judged again"
+        )
+
+    def _fits(self, facts: ScreenFacts) -> bool:
+        options, screen = self._options, Screen.from_json(facts.model)
+        same_alpha = facts.alpha_given == (options.alpha is not None) and options.alpha in (None, facts.alpha)
+        return (
+            screen is not None
+            and same_alpha
+            and facts.threshold == options.threshold
+            and facts.q_from == options.q_from
+            and facts.recall == self._chosen.recall
+            and tuple(rung.nodes for rung in screen.rungs) == self.rungs
+        )
+
+    def cut_before(self, ids: NDArray[np.int64]) -> set[int]:
+        """Positions that this ladder has cut already. What another one cut is to be judged again, and those of these
+        that were searched all the same stand for themselves only from now on."""
+        own = list(self._own.values())
+        rows.settle(self._store, self._oracle_id, ids, self._net_id, own)
+        found = rows.cut_before(self._store, self._net_id, self._oracle_id, ids)
+        mine = {position for position, screen in found.items() if screen in own}
+        self._cut_by.update((position, screen) for position, screen in found.items() if position not in mine)
+        return mine
+
+    # -- positions ----------------------------------------------------------------------------------------------------
+
+    def is_ready(self, position_id: int) -> bool:
+        """Whether a position may be given now: whether all that its screen rests on has been searched."""
+        rests_on = self._rests_on(self._place(position_id))
+        return all(bisect.bisect_left(self._known, other) >= rests_on for other in self._ascents)
+
+    def climb(self, position_id: int, position: Position, net_q: float, net_best: int) -> Future[ClimbOutcome]:
+        """Sends a position with the net's value and first choice up the ladder."""
+        place = self._place(position_id)
+        screen, screen_id = self._screen_for(self._rests_on(place))
+        calibrating = 1.0
+        if screen is not None:
+            calibrating = min(1.0, (_ROOTS_WITH_PACKAGE if self._alike else _ROOTS) / 2 / math.sqrt(place + 1))
+        kept_share = calibrating + (1 - calibrating) * self._chosen.audit
+        kept = _uniform(self._options.sample.seed, position.key, self._cut_by.pop(position_id, 0)) < kept_share
+        at = bisect.bisect_left(self._known, position_id)
+        if self._known[at : at + 1] != [position_id]:  # else it failed before
+            self._known.insert(at, position_id)
+        ask = Judge(net_q, net_best, screen, kept)
+        self._ascents[position_id] = _Ascent(ask, screen_id, kept_share)
+        return self._oracle.climb(position, self.rungs, ask)
+
+    def take(self, position_id: int, climb: Climb) -> Passage:
+        """Records how far a position came; its whole search, if there was one, is the last of the results."""
+        ascent = self._ascents.pop(position_id)
+        for rung, result in zip(self.rungs, climb.results, strict=False):
+            self._store.add_deep(position_id, self._oracle_id, result, self._run, str(rung))
+        if climb.whole:
+            self._store.add_deep(position_id, self._oracle_id, climb.results[-1], self._run, FULL)
+        cut = ascent.judge.verdict(climb)
+        probability = ascent.probability if cut.cut_at is not None else 1.0
+        spent = climb.results[-1].nodes
+        passage = Passage(position_id, ascent.screen_id, cut.cut_at, cut.chance, spent, climb.whole, probability)
+        rows.add_passage(self._store, self._net_id, self._oracle_id, passage, self._run)
+        return passage
+
+    def drop(self, position_id: int) -> None:
+        """Forgets a position whose search failed or was given up."""
+        self._ascents.pop(position_id, None)
+
+    # -- fitting ------------------------------------------------------------------------------------------------------
+
+    def _place(self, position_id: int) -> int:
+        """How many of the ladder's positions come before this one, by number.
+
+        The same in a run that goes on, whatever was in flight where it stopped. Where another ladder's positions are
+        judged again all that were searched count as before.
+        """
+        return len(self._known) if self._is_anew else bisect.bisect_left(self._known, position_id)
+
+    def _rests_on(self, place: int) -> int:
+        """On how many positions, the first by number, the screen rests that judges the one at this place."""
+        due, last = 0, FIRST_FIT
+        while (following := math.ceil(_GROWTH * last)) <= place:
+            due, last = last, following
+        return due
+
+    def _screen_for(self, rests_on: int) -> tuple[Screen | None, int | None]:
+        """The screen fitted to so many of the first positions, and its number in the store."""
+        if rests_on not in self._screens:
+            self._screens[rests_on] = self._fit(rests_on)
+        return self._screens[rests_on]
+
+    def _fit(self, rests_on: int) -> tuple[Screen | None, int | None]:
+        options = self._options
+        self._store.commit()
+        last = self._known[rests_on - 1] if rests_on else 0
+        found = rows.calibration_rows(self._store, self._net_id, self._oracle_id, self.rungs, last)
+        alpha = self._alpha(found)
+        own = calibration_of(found, self.rungs, self._nodes, alpha, options.q_from)
+        package = package_calibration(self._oracle.identity.kind, self._nodes, self.rungs, alpha, options.q_from)
+        data = own if package is None else joined(own, package)
+        if not (self._alike or rests_on) or not enough(data, options.threshold):
+            if rests_on:
+                near = f"{len(own):,} positions searched in full, too few of them near the threshold of a candidate"
+                self._say(f"screening: {near}; nothing is cut yet")
+            return None, None
+        screen = fit_screen(data, options.threshold, self._chosen.recall, alpha, options.q_from)
+        off = own.disagreement >= options.threshold
+        screen = replace(screen, positions=len(own), positives=int(off.sum()))
+        given, text = options.alpha is not None, screen.to_json()
+        if text not in self._own:
+            facts = ScreenFacts(0, options.threshold, alpha, given, options.q_from, self._chosen.recall, text, "")
+            self._own[text] = rows.add_screen(self._store, self._net_id, self._oracle_id, facts)
+            self._say(f"screening: {fit_line(screen, own_q=self._own_q, alone=package is None)}")
+        return screen, self._own[text]
+
+    def _alpha(self, found: CalibrationRows) -> float:
+        """The alpha asked for or stored, else a fit to these rows: not to what else is searched by now."""
+        known = self._store.chosen_alpha(self._net_id, self._oracle_id, self._options.alpha)
+        if known is not None:
+            return known.value
+        cp = found.scores[:, -1, 0]
+        return values.auto_alpha(found.net_q, cp, 1 / found.probability).value
+
+
+def fit_line(screen: Screen, *, own_q: bool, alone: bool) -> str:
+    """What a fit says of itself; with `own_q` alpha plays no part, `alone` it has no positions of the package."""
+    few = "; few candidates: it cuts with caution" if alone and screen.positives < _FEW else ""
+    share = f"expected: 1/{1 / screen.expected_share:.1f} of the nodes"
+    if not screen.positions:
+        return f"begins with the package's own positions; {share}"
+    return (
+        f"fitted on {screen.positions:,} positions searched in full ({screen.positives:,} candidates at "
+        f"{screen.threshold:g}{'' if own_q else f', alpha {screen.alpha:.0f}'}); {share}{few}"
+    )
+
+
+def read_calibration(
+    store: Store, net_id: int, oracle_id: int, rungs: Sequence[int], nodes: int, alpha: float, q_from: str
+) -> Calibration:
+    """What a store has to fit a ladder to: all positions that went up these rungs to the whole search."""
+    found = rows.calibration_rows(store, net_id, oracle_id, rungs)
+    return calibration_of(found, rungs, nodes, alpha, q_from)
+
+
+def calibration_of(found: CalibrationRows, rungs: Sequence[int], nodes: int, alpha: float, q_from: str) -> Calibration:
+    """The rows of a store at this alpha; those without a score of the kind asked for are left out."""
+    q = _q_of_scores(found.scores, alpha, q_from)
+    best = np.array([[_move(move) for move in moves[:-1]] for moves in found.best], np.int64).reshape(-1, len(rungs))
+    whole = Calibration(tuple(rungs), nodes, found.net_q, found.net_best, q, best, 1 / found.probability)
+    return whole.take(np.isnan(q).sum(axis=1) == 0)
+
+
+def _uniform(seed: int, key: int, cut_by: int) -> float:
+    """A number in [0, 1) that follows from the position alone, and from the screen that cut it before."""
+    digest = hashlib.blake2b(f"screening {seed} {key} {cut_by}".encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "big") / 2**64

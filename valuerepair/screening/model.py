@@ -1,0 +1,220 @@
+"""The screening ladder: what is known of a position at each rung, and the model that says whether to search deeper.
+
+A position is a candidate when ``|q_net - q_full| >= threshold``. After each of a few shorter searches screening asks
+how likely that still is; a position leaves the ladder where its chance is below the rung's cut. Nothing leaves it
+before it was searched at all, nor where the last search differs from the net by the threshold already.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from valuerepair.errors import UsageError
+
+Floats = NDArray[np.float64]
+Moves = NDArray[np.int64]
+
+# Rungs, as shares of the oracle's nodes: 5,000, 10,000, 20,000, 50,000 ... of a million. A search goes on where the
+# last rung left it, so a further rung costs next to nothing.
+SHARES = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5)
+# How uncertain a chance may be is added to it, in standard errors of its log odds: with little to learn from, the
+# ladder cuts less.
+CAUTION = 1.0
+
+FEATURES = (
+    *("margin", "log-odds margin", "root of log-odds margin", "other margin", "out of reach"),
+    *("change", "away", "slope", "new best move", "other than net's"),
+)
+# Far beyond any distance that a search bridges, in log odds.
+_FAR = 3.0
+_LARGEST_Q = 0.995
+
+
+@dataclass(frozen=True)
+class ScreenOptions:
+    """How to screen: the share of candidates to keep, the share of cut positions to search in full all the same.
+
+    `rungs` are node counts below the oracle's own, None for the usual shares of it. Raises UsageError for values that
+    make no sense.
+    """
+
+    recall: float = 0.98
+    audit: float = 0.02
+    rungs: tuple[int, ...] | None = None
+
+    def __post_init__(self) -> None:
+        if not 0.5 <= self.recall < 1:
+            raise UsageError(f"--recall {self.recall:g}: give a share from 0.5 to below 1; --screen off loses nothing")
+        if not 0 <= self.audit <= 1:
+            raise UsageError(f"--audit {self.audit:g}: give a share from 0 to 1")
+        if self.rungs is not None and (self.rungs[0] < 1 or any(b <= a for a, b in pairwise(self.rungs))):
+            raise UsageError(f"--screen {','.join(map(str, self.rungs))}: give ascending numbers of nodes")
+
+
+def parse_screen(screen: str, recall: float, audit: float) -> ScreenOptions | None:
+    """``--screen`` (``auto``, ``off``, or nodes of the rungs, ``5000,50000``) and what goes with it; None is off."""
+    if screen == "off":
+        return None
+    if screen == "auto":
+        return ScreenOptions(recall, audit)
+    try:
+        rungs = tuple(int(rung) for rung in screen.split(","))
+    except ValueError:
+        raise UsageError(f"--screen {screen}: give auto, off, or nodes of the rungs as 5000,50000") from None
+    return ScreenOptions(recall, audit, rungs)
+
+
+def rungs_of(nodes: int) -> tuple[int, ...]:
+    """The rungs below a search of so many nodes; one of a single node would be a net's own value."""
+    return tuple(sorted({rung for share in SHARES if 1 < (rung := round(share * nodes)) < nodes}))
+
+
+def features(net_q: Floats, net_best: Moves, q: Floats, best: Moves, threshold: float | Floats) -> Floats:
+    """[n, len(FEATURES)] features at the last of k rungs.
+
+    `net_q` [n] is the net's value, `net_best` [n] its policy's first choice as a number; `q` [n, k] are the oracle's
+    values of the rungs so far, `best` [n, k] its best moves; all values from the side to move. The *margin* is how much
+    further from the net's value the oracle has to come for a candidate, negative where it is there; beside it the same
+    in log odds (half of ``cp / alpha``), where a search moves more evenly, its root (with its sign: chances fall more
+    slowly than a search far from the border suggests), and the same for the other side of the net's value. *Away* is
+    how far the last rung moved from the net's value.
+    """
+    first = q.shape[1] == 1
+    before, move = (net_q, best[:, -1]) if first else (q[:, -2], best[:, -2])
+    columns = _columns(net_q, q[:, -1], before, best[:, -1] != move, best[:, -1] != net_best, threshold)
+    found: Floats = np.array(np.broadcast_arrays(*columns), np.float64).T
+    return found
+
+
+def _columns(net_q: Any, now: Any, before: Any, new_best: Any, other: Any, threshold: Any) -> tuple[Any, ...]:
+    """The features of one position, of numbers, or of many, of arrays."""
+    side = np.copysign(1.0, net_q - now)  # 1: the net is optimistic
+    optimist, below = side * net_q, side * now
+    near, far = _log_odds(optimist - threshold, below), _log_odds(-optimist - threshold, -below)
+    change = before - now
+    return (
+        threshold - abs(net_q - now),
+        near,
+        np.copysign(abs(near) ** 0.5, near),
+        far,
+        optimist - threshold <= -1,
+        abs(change) ** 0.5,
+        side * change,
+        1 - now * now,
+        new_best,
+        other,
+    )
+
+
+def _log_odds(border: Any, place: Any) -> Any:
+    """Log odds from a place down to a border; as far as can be where no value lies beyond the border."""
+    inside = np.minimum(np.maximum(place, -_LARGEST_Q), _LARGEST_Q)
+    distance = np.arctanh(inside) - np.arctanh(np.maximum(border, -_LARGEST_Q))
+    return np.maximum(np.minimum(distance, _FAR), 2 * _FAR * (border <= -1) - _FAR)
+
+
+def is_beyond(net_q: Floats, q: Floats, threshold: float) -> NDArray[np.bool_]:
+    """[n] whether the last of the rungs `q` [n, k] differs from the net by the threshold: nothing is cut there."""
+    beyond: NDArray[np.bool_] = np.abs(net_q - q[:, -1]) >= threshold
+    return beyond
+
+
+@dataclass(frozen=True)
+class RungModel:
+    """A logistic model of one rung, after `nodes` of the oracle, over standardised features.
+
+    `covariance` is that of the coefficients, the intercept first. A position leaves below `cut`, a chance with
+    `CAUTION` added.
+    """
+
+    nodes: int
+    centre: Floats
+    scale: Floats
+    coefficients: Floats
+    covariance: Floats
+    cut: float
+
+    def design(self, rows: Floats) -> Floats:
+        """[n, 1 + features] standardised, with the intercept's column."""
+        x = np.empty((len(rows), 1 + rows.shape[1]))
+        x[:, 0] = 1
+        x[:, 1:] = (rows - self.centre) / self.scale
+        return x
+
+    def chances(self, rows: Floats, caution: float = CAUTION) -> Floats:
+        """[n] chances that these rows [n, features] are candidates, with `caution` standard errors added."""
+        x = self.design(rows)
+        log_odds = x @ self.coefficients
+        if caution:
+            log_odds = log_odds + caution * np.sqrt(((x @ self.covariance) * x).sum(1))
+        chances: Floats = 1 / (1 + np.exp(-np.clip(log_odds, -40, 40)))
+        return chances
+
+
+@dataclass(frozen=True)
+class Screen:
+    """A ladder fitted for one net and oracle, alpha and threshold.
+
+    `positions` and `positives` (candidates) are those of its calibration, without those of the package;
+    `expected_share` and `expected_recall` what it made of all, by models that had not seen them: nodes against
+    searching everything in full, and candidates kept.
+    """
+
+    threshold: float
+    alpha: float
+    q_from: str
+    recall: float
+    rungs: tuple[RungModel, ...]
+    positions: int
+    positives: int
+    expected_share: float
+    expected_recall: float
+
+    def to_json(self) -> str:
+        """The model as text; `from_json` is the inverse."""
+
+        def plain(value: Any) -> Any:
+            return value.tolist() if isinstance(value, np.ndarray) else value
+
+        content = asdict(self)
+        content["features"] = FEATURES
+        content["rungs"] = [{name: plain(value) for name, value in rung.items()} for rung in content["rungs"]]
+        return json.dumps(content)
+
+    @staticmethod
+    def from_json(text: str) -> Screen | None:
+        """The screen of a text; None for one of an earlier version of this project, which had other features."""
+        content: dict[str, Any] = json.loads(text)
+        if tuple(content.pop("features", ())) != FEATURES:
+            return None
+        rungs: list[dict[str, Any]] = content.pop("rungs")
+        for rung in rungs:
+            rung.update({name: np.array(value) for name, value in rung.items() if isinstance(value, list)})
+        return Screen(rungs=tuple(RungModel(**rung) for rung in rungs), **content)
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Where a position would leave the ladder: at so many nodes, with which chance; both None: it does not."""
+
+    cut_at: int | None = None
+    chance: float | None = None
+
+
+def judge(screen: Screen, rungs: int, net_q: float, net_best: int, q: Sequence[float], best: Sequence[int]) -> Verdict:
+    """Whether a position leaves the ladder after so many `rungs`; `q` and `best` are those of the last two, or one."""
+    now = q[-1]
+    if abs(net_q - now) >= screen.threshold:
+        return Verdict()
+    before, move = (q[0], best[0]) if len(q) > 1 else (net_q, best[-1])
+    rung = screen.rungs[rungs - 1]
+    row = _columns(net_q, now, before, best[-1] != move, best[-1] != net_best, screen.threshold)
+    chance = float(rung.chances(np.array([row], np.float64))[0])
+    return Verdict(rung.nodes, chance) if chance < rung.cut else Verdict()

@@ -1,0 +1,68 @@
+"""The positions that a ladder begins with before it has learned anything: they come with the package.
+
+Each was searched in full by way of all rungs, nothing cut; data/make_screen_package.py makes the file. They say how far
+a search still moves from a rung on, not what a net misjudges: another net or engine counts beside them as soon as
+positions of its own are searched in full. Oracles of other sizes take the rungs of the nearest numbers of nodes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from importlib.resources import files
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from valuerepair.chess import values
+from valuerepair.screening.fit import Calibration
+
+_FILE = "package.npz"
+# Kinds of oracles that the positions were searched by; others borrow those of the nearest kind, and cut nothing before
+# they have positions of their own.
+SEARCHED_ALIKE = ("stockfish", "mcts")
+_BORROWED = {"uci": "stockfish", "lc0": "mcts"}
+# Mates are stored as so many centipawns, and Q as so many parts of 1.
+MATE_CP = 32_000
+Q_PARTS = 30_000
+
+
+class PackagePositions(NamedTuple):
+    """Positions of one kind of oracle: `net_q`, `net_best` [n]; `nodes` [m] of searches, the last in full; `score` and
+    `best` [n, m]. Scores are centipawns, or Q in `Q_PARTS` of a search with a net; moves are numbers."""
+
+    net_q: NDArray[np.float32]
+    net_best: NDArray[np.uint16]
+    nodes: NDArray[np.int64]
+    score: NDArray[np.int16]
+    best: NDArray[np.uint16]
+
+
+@cache
+def package_positions(kind: str) -> PackagePositions:
+    """What the package has of ``stockfish`` or ``mcts``."""
+    with files("valuerepair.screening").joinpath(_FILE).open("rb") as stream, np.load(stream) as content:
+        return PackagePositions(*(content[f"{kind}_{name}"] for name in PackagePositions._fields))
+
+
+def package_calibration(kind: str, nodes: int, rungs: Sequence[int], alpha: float, q_from: str) -> Calibration | None:
+    """The package's positions as if searched by an oracle of this kind with these rungs; None where there are none.
+
+    Of Stockfish there are no W/D/L.
+    """
+    known = _BORROWED.get(kind, kind)
+    if known not in SEARCHED_ALIKE or (q_from == "wdl" and known == "stockfish"):
+        return None
+    found = package_positions(known)
+    whole = int(np.argmin(np.abs(np.log(found.nodes / nodes))))
+    scale = found.nodes[whole] / nodes
+    at = [int(np.argmin(np.abs(np.log(found.nodes / (scale * rung))))) for rung in rungs]
+    score = found.score[:, [*at, whole]].astype(np.float64)
+    if known == "mcts":
+        q = score / Q_PARTS
+    else:
+        q = np.where(np.abs(score) >= MATE_CP, np.sign(score), values.cp_to_q(score, alpha))
+    net_q, net_best = found.net_q.astype(np.float64), found.net_best.astype(np.int64)
+    best = found.best[:, at].astype(np.int64)
+    return Calibration(tuple(rungs), nodes, net_q, net_best, q, best, np.ones(len(q)))

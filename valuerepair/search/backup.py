@@ -1,0 +1,289 @@
+"""The way back from a leaf to the root, as kernels: means of values, and bounds that spread by minimax."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from valuerepair.chess.jit import inlined_kernel, kernel
+from valuerepair.chess.make import black_to_move
+from valuerepair.search.expand import settle
+from valuerepair.search.tree import (
+    COUNT,
+    DEEPEST,
+    DEPTHS,
+    DONE,
+    DRAW,
+    DRAW_UNIT,
+    EDGE,
+    ENDED,
+    FIRST,
+    FORCED,
+    KIND,
+    LEAVES,
+    LEFT,
+    LIMIT,
+    LOWER,
+    OPEN,
+    OPENED,
+    OWN,
+    OWN_DRAW,
+    PARENT,
+    PENDING,
+    ROOT_ROW,
+    STATE,
+    TABLEBASE,
+    UNPROVEN,
+    UPPER,
+    VISITS,
+    WL,
+    Rules,
+    Trees,
+)
+
+F0, F1 = np.float32(0), np.float32(1)
+
+
+@kernel
+def begin_visit(trees: Trees, node: int) -> None:
+    """Counts a visit that is on its way to a node, there and in all nodes above."""
+    while node >= 0:
+        trees.nodes[node, PENDING] += 1
+        node = np.int64(trees.nodes[node, PARENT])
+
+
+@kernel
+def end_visit(trees: Trees, node: int) -> None:
+    """The visit has come: takes back `begin_visit`."""
+    while node >= 0:
+        trees.nodes[node, PENDING] -= 1
+        node = np.int64(trees.nodes[node, PARENT])
+
+
+@inlined_kernel
+def worth_of_draw(trees: Trees, rules: Rules, tree: int, depth: int) -> np.float32:
+    """What a draw is worth to the player who moved to a node of this depth."""
+    black_moved = bool(black_to_move(trees.rows, trees.slots[tree, ROOT_ROW])) != bool(depth & 1 == 0)
+    result: np.float32 = -rules.draw_score if black_moved else rules.draw_score
+    return result
+
+
+@inlined_kernel
+def says_something(trees: Trees, node: int) -> bool:
+    """The node's value is final or has bounds, so that its parent's bounds may change."""
+    return bool(trees.nodes[node, KIND] != OPEN or trees.nodes[node, LOWER] > -1 or trees.nodes[node, UPPER] < 1)
+
+
+@inlined_kernel
+def add_visit(trees: Trees, node: int, wl: np.float32, draw: np.float32, left: np.float32) -> None:
+    """One more visit in the running means (lc0's FinalizeScoreUpdate)."""
+    visits = trees.nodes[node, VISITS] + 1
+    trees.means[node, WL] += (np.float64(wl) - trees.means[node, WL]) / np.float64(visits)
+    before = np.float32(trees.means[node, DRAW])
+    trees.means[node, DRAW] = np.float32(before + (draw - before) / np.float32(visits))
+    before = np.float32(trees.means[node, LEFT])
+    trees.means[node, LEFT] = np.float32(before + (left - before) / np.float32(visits))
+    trees.nodes[node, VISITS] = visits
+
+
+@inlined_kernel
+def revalue(trees: Trees, node: int, wl: np.float32, draw: np.float32, left: np.float32, visits: int) -> None:
+    """Corrects the means for `visits` visits below whose value has changed by so much (lc0's AdjustForTerminal)."""
+    total, n = trees.nodes[node, VISITS], np.float32(visits)
+    trees.means[node, WL] += np.float64(n * wl / np.float32(total))
+    trees.means[node, DRAW] = np.float32(np.float32(trees.means[node, DRAW]) + n * draw / np.float32(total))
+    trees.means[node, LEFT] = np.float32(np.float32(trees.means[node, LEFT]) + n * left / np.float32(total))
+
+
+@inlined_kernel
+def refresh_edge(trees: Trees, node: int, draw_score: np.float32) -> None:
+    """Brings what the edge to a node says up to date; `draw_score` is that of the player who moved there."""
+    edge = trees.nodes[node, EDGE]
+    drawn = np.float32(draw_score * np.float32(trees.means[node, DRAW]))
+    trees.visits[edge] = trees.nodes[node, VISITS]
+    trees.q[edge] = np.float32(trees.means[node, WL] + np.float64(drawn))
+
+
+@inlined_kernel
+def spread_bounds(trees: Trees, rules: Rules, node: int, left: np.float32) -> tuple[bool, bool]:
+    """Bounds of a node from those of its moves (lc0's MaybeSetBounds).
+
+    Returns whether they say anything, and whether they settled the node. `left` are the plies to the end after the move
+    that was just proven.
+    """
+    lower, upper, longest, by_tables = -1, -1, F0, False
+    first, opened, count = trees.nodes[node, FIRST], trees.nodes[node, OPENED], trees.nodes[node, COUNT]
+    for edge in range(first, first + opened):
+        child = trees.child[edge]
+        kind, low, high = trees.nodes[child, KIND], trees.nodes[child, LOWER], trees.nodes[child, UPPER]
+        lower, upper = max(lower, low), max(upper, high)
+        if low == 1 and kind != TABLEBASE:
+            by_tables = False
+            break
+        if high == -1:
+            longest = max(longest, np.float32(trees.means[child, LEFT]))
+        by_tables = by_tables or kind == TABLEBASE
+    if lower < 1 and len(trees.certain):
+        for edge in range(first + opened, first + count):
+            proven = trees.certain[edge]
+            lower = max(lower, -1 if proven == UNPROVEN else proven)
+            upper = max(upper, 1 if proven == UNPROVEN else proven)
+    elif lower < 1 and count > opened:
+        upper = 1
+    if lower == -1 and upper == 1:
+        return False, False
+    if lower == 1:
+        upper = 1
+    if lower == upper:
+        plies = max(longest, left) if upper == -1 else left
+        settle(trees, node, TABLEBASE if by_tables else ENDED, -upper, plies + F1)
+        return True, True
+    trees.nodes[node, LOWER], trees.nodes[node, UPPER] = -upper, -lower
+    return True, False
+
+
+@kernel
+def take_mean(trees: Trees, node: int) -> None:
+    """The mean of a node from its own value and its moves, brought into its bounds; its visits are counted anew."""
+    wl, draw, visits = 0.0, 0.0, 0
+    if not trees.nodes[node, FORCED]:
+        wl, draw, visits = trees.means[node, OWN], trees.nodes[node, OWN_DRAW] / DRAW_UNIT, 1
+    first = np.int64(trees.nodes[node, FIRST])
+    for edge in range(first, first + trees.nodes[node, OPENED]):
+        child, n = np.int64(trees.child[edge]), np.int64(trees.visits[edge])
+        wl, draw, visits = wl - n * trees.means[child, WL], draw + n * trees.means[child, DRAW], visits + n
+    trees.nodes[node, VISITS] = visits
+    trees.means[node, WL], trees.means[node, DRAW] = wl / max(visits, 1), draw / max(visits, 1)
+    clamp_mean(trees, node)
+
+
+@inlined_kernel
+def clamp_mean(trees: Trees, node: int) -> None:
+    """Brings the mean of a node into its bounds; where it was beyond one it is taken to be that result."""
+    wl = trees.means[node, WL]
+    bound = min(max(wl, np.float64(trees.nodes[node, LOWER])), np.float64(trees.nodes[node, UPPER]))
+    if bound != wl:
+        trees.means[node, WL], trees.means[node, DRAW] = bound, 1.0 - abs(bound)
+
+
+@inlined_kernel
+def solved(trees: Trees, root: int) -> bool:
+    """A move of the root is proven a win, or all of them are proven."""
+    first, all_proven = trees.nodes[root, FIRST], True
+    for edge in range(first, first + trees.nodes[root, COUNT]):
+        if trees.certain[edge] == 1:
+            return True
+        all_proven = all_proven and trees.certain[edge] != UNPROVEN
+    return all_proven
+
+
+@inlined_kernel
+def back_up_means(
+    trees: Trees, rules: Rules, tree: int, leaf: int, depth: int, wl: np.float32, draw: np.float32, left: np.float32
+) -> None:
+    """The new means of a leaf and all nodes above it, as in lc0 (DoBackupUpdateSingleNode).
+
+    The first visit of a proven node spreads bounds upwards; a node that they settle has its earlier visits valued anew
+    in every node above.
+    """
+    root, node = tree * rules.node_room, leaf
+    spreading = rules.sticky and trees.nodes[leaf, VISITS] == 0 and says_something(trees, leaf)
+    draw_score = worth_of_draw(trees, rules, tree, depth)
+    fix, wl_change, draw_change, left_change = 0, F0, F0, F0
+    while True:
+        if trees.nodes[node, KIND] != OPEN:
+            wl, draw = np.float32(trees.means[node, WL]), np.float32(trees.means[node, DRAW])
+            left = np.float32(trees.means[node, LEFT])
+        add_visit(trees, node, wl, draw, left)
+        if fix > 0 and trees.nodes[node, KIND] == OPEN:
+            revalue(trees, node, wl_change, draw_change, left_change, fix)
+        parent = trees.nodes[node, PARENT]
+        if parent < 0:
+            break
+        refresh_edge(trees, node, draw_score)
+        if trees.nodes[parent, KIND] != OPEN:
+            fix = 0
+        if spreading and parent != root and trees.nodes[parent, KIND] == OPEN:
+            before = trees.nodes[parent, VISITS]
+            old_wl, old_draw = np.float32(trees.means[parent, WL]), np.float32(trees.means[parent, DRAW])
+            old_left = np.float32(trees.means[parent, LEFT])
+            spreading, settled = spread_bounds(trees, rules, parent, left)
+            if settled:
+                fix = before
+                wl_change = -np.float32(trees.means[parent, WL] - np.float64(old_wl))
+                draw_change = np.float32(trees.means[parent, DRAW]) - old_draw
+                left_change = np.float32(trees.means[parent, LEFT]) - old_left
+        else:
+            spreading = False
+        node, wl, wl_change, draw_score = np.int64(parent), -wl, -wl_change, np.float32(-draw_score)
+        left += F1
+
+
+@kernel
+def back_up_certain(
+    trees: Trees, rules: Rules, tree: int, leaf: int, depth: int, wl: np.float32, draw: np.float32, left: np.float32
+) -> None:
+    """The new means of a leaf and all nodes above it, with certainty.
+
+    A node's mean is that of its own value and of the means of its moves, weighted by their visits, brought into its
+    bounds. So what is proven counts at once and for all earlier visits, in every node above.
+    """
+    root, node, parent = tree * rules.node_room, np.int64(leaf), np.int64(trees.nodes[leaf, PARENT])
+    visits, plies, draw_score = trees.nodes[leaf, VISITS], np.float64(left), worth_of_draw(trees, rules, tree, depth)
+    spreading = visits == 0 and says_something(trees, leaf)
+    wl_sum, draw_sum = visits * trees.means[leaf, WL], visits * trees.means[leaf, DRAW]
+    trees.nodes[leaf, VISITS] = visits + 1
+    if trees.nodes[leaf, KIND] == OPEN:
+        trees.means[leaf, WL], trees.means[leaf, DRAW] = np.float64(wl), np.float64(draw)
+        trees.means[leaf, LEFT] = plies
+        clamp_mean(trees, node)
+    while parent >= 0:
+        refresh_edge(trees, node, draw_score)
+        visits = trees.nodes[node, VISITS]
+        wl_change, draw_change = visits * trees.means[node, WL] - wl_sum, visits * trees.means[node, DRAW] - draw_sum
+        if trees.nodes[node, KIND] != OPEN:
+            plies = trees.means[node, LEFT]
+        node, visits, draw_score = parent, trees.nodes[parent, VISITS], np.float32(-draw_score)
+        wl_sum, draw_sum = visits * trees.means[node, WL], visits * trees.means[node, DRAW]
+        spreading = spreading and node != root and trees.nodes[node, KIND] == OPEN
+        if spreading:
+            spreading, _ = spread_bounds(trees, rules, node, np.float32(plies))
+        trees.nodes[node, VISITS] = visits + 1
+        plies += 1.0
+        if trees.nodes[node, KIND] == OPEN:
+            trees.means[node, LEFT] += (plies - trees.means[node, LEFT]) / (visits + 1)
+            if says_something(trees, node):
+                take_mean(trees, node)  # bounds may hide the sum
+            else:
+                trees.means[node, WL] = (wl_sum - wl_change) / (visits + 1)
+                trees.means[node, DRAW] = (draw_sum + draw_change) / (visits + 1)
+        parent = np.int64(trees.nodes[node, PARENT])
+
+
+@inlined_kernel
+def back_up(
+    trees: Trees, rules: Rules, tree: int, leaf: int, depth: int, wl: np.float32, draw: np.float32, left: np.float32
+) -> None:
+    """Adds a visit with this value to a leaf and all nodes above it.
+
+    `wl` is seen by the player who moved to the leaf. The tree is `DONE` when its root has the visits it may have, or
+    with certainty when its value is proven.
+    """
+    root, proven = tree * rules.node_room, False
+    if rules.batch > 1:
+        end_visit(trees, leaf)
+    if rules.certainty:
+        back_up_certain(trees, rules, tree, leaf, depth, wl, draw, left)
+        proven = solved(trees, root)
+    else:
+        back_up_means(trees, rules, tree, leaf, depth, wl, draw, left)
+    count_leaf(trees, tree, depth)
+    if proven or trees.nodes[root, VISITS] >= trees.slots[tree, LIMIT]:
+        trees.slots[tree, STATE] = DONE
+
+
+@inlined_kernel
+def count_leaf(trees: Trees, tree: int, depth: int) -> None:
+    """Keeps the depths of the leaves of this search."""
+    trees.slots[tree, LEAVES] += 1
+    trees.slots[tree, DEPTHS] += depth
+    trees.slots[tree, DEEPEST] = max(trees.slots[tree, DEEPEST], depth)

@@ -1,0 +1,239 @@
+"""How a search asks for evaluations: positions as compact planes in, values and logits of the legal moves out."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from valuerepair.chess.board import legal_moves, parse_fens
+from valuerepair.chess.jit import kernel
+from valuerepair.errors import ValueRepairError
+from valuerepair.nets.compact import CompactSession
+from valuerepair.nets.net import Net
+from valuerepair.nets.planes import FILL_FEN_ONLY, PLANES, unpack_masks, write_masks
+from valuerepair.nets.policy import policy_indices
+from valuerepair.nets.providers import first_line
+from valuerepair.nets.session import PLANES_SHAPE, RawOutputs
+
+
+class Leaves(NamedTuple):
+    """n positions to evaluate, n >= 1, as the net sees them: from the side to move.
+
+    | field   | type           |                                                                        |
+    |---------|----------------|------------------------------------------------------------------------|
+    | masks   | uint64[n, 112] | lc0's input planes, bit 8 * rank + file; all ones where a plane is one |
+    | rule50  | float32[n]     | what plane 109 is multiplied by (divided by 100 where the format wants) |
+    | indices | uint16[k]      | indices into the net's 1858 policy outputs, one a legal move           |
+    | offsets | int64[n + 1]   | those of row i are ``indices[offsets[i]:offsets[i+1]]``                |
+    """
+
+    masks: NDArray[np.uint64]
+    rule50: NDArray[np.float32]
+    indices: NDArray[np.uint16]
+    offsets: NDArray[np.int64]
+
+
+class Evaluations(NamedTuple):
+    """What the net says of n leaves, from the side to move.
+
+    `q` float32[n] in [-1, 1] (W - L), `d` float32[n] the probability of a draw (0 for scalar value heads), `m`
+    float32[n] plies left (0 without such a head), `logits` float32[k] of the legal moves, in the order of
+    `Leaves.indices`.
+    """
+
+    q: NDArray[np.float32]
+    d: NDArray[np.float32]
+    m: NDArray[np.float32]
+    logits: NDArray[np.float32]
+
+
+Evaluator: TypeAlias = Callable[[Leaves], Evaluations]
+
+
+Floats = NDArray[np.float32]
+# Of what a net says with bitboards and without, relative above 1; half precision and single are apart by 0.012.
+MOST_APART = 0.05
+
+
+@kernel
+def gather_logits(
+    policy: Floats, first: int, indices: NDArray[np.uint16], offsets: NDArray[np.int64], logits: Floats
+) -> None:
+    """Writes the logits of the legal moves of leaves first, first + 1, ..., whose policy outputs are policy[0, 1, ...].
+
+    `indices` and `logits` are those of all leaves, row i being ``offsets[i]:offsets[i+1]``.
+    """
+    for row in range(len(policy)):
+        for i in range(offsets[first + row], offsets[first + row + 1]):
+            logits[i] = policy[row, indices[i]]
+
+
+@kernel
+def pad_moves(indices: NDArray[np.uint16], offsets: NDArray[np.int64], first: int, moves: NDArray[np.int32]) -> None:
+    """Writes the indices of leaves first, first + 1, ... to moves[0, 1, ...], filled up with zeros."""
+    for row in range(len(moves)):
+        begin, count = offsets[first + row], offsets[first + row + 1] - offsets[first + row]
+        for i in range(moves.shape[1]):
+            moves[row, i] = indices[begin + i] if i < count else 0
+
+
+@kernel
+def take_logits(padded: Floats, first: int, offsets: NDArray[np.int64], logits: Floats) -> None:
+    """Writes padded[0, 1, ...] without what fills them up as the logits of leaves first, first + 1, ..."""
+    for row in range(len(padded)):
+        begin = offsets[first + row]
+        for i in range(offsets[first + row + 1] - begin):
+            logits[begin + i] = padded[row, i]
+
+
+class NetEvaluator:
+    """An `Evaluator` over an open net. It may be called from several threads at once; `streams` is how many pay.
+
+    `input_format` is lc0's id of the planes that the leaves must be in. The net must stay open as long. `compact` says
+    whether bitboards and legal moves go to the net as they are (`valuerepair.nets.compact`); unless given, they do on
+    a GPU, if the net's file allows it and both ways agree on a position. On the CPU unpacking here is faster.
+    """
+
+    def __init__(self, net: Net, *, compact: bool | None = None) -> None:
+        self.input_format = net.identity.input_format
+        self.streams = net.session.streams
+        self._session = net.session
+        self._room = threading.local()
+        self._compact: CompactSession | None = None
+        if not net.session.on_cpu if compact is None else compact:
+            try:
+                self._compact = self._checked(CompactSession(net.session))
+            except ValueRepairError as error:
+                if compact:
+                    raise
+                net.say(f"planes go to the net unpacked, which is slower: {error}")
+
+    @property
+    def compact(self) -> bool:
+        """True when the net takes bitboards."""
+        return self._compact is not None
+
+    def __call__(self, leaves: Leaves) -> Evaluations:
+        """Evaluates the leaves; more than the session's batch are run in batches of that size.
+
+        The answer is that of `Net.run` on the same rows. The arrays are new, C-contiguous and the caller's.
+        """
+        n, size = len(leaves.masks), self._session.batch_size
+        q, d, m = np.zeros(n, np.float32), np.zeros(n, np.float32), np.zeros(n, np.float32)
+        answer = Evaluations(q, d, m, np.empty(len(leaves.indices), np.float32))
+        for first in range(0, n, size):
+            rows = slice(first, min(first + size, n))
+            if self._compact is None:
+                self._run_planes(leaves, rows, answer)
+            else:
+                run_masks(self._compact, leaves, rows, answer)
+        return answer
+
+    def _run_planes(self, leaves: Leaves, rows: slice, answer: Evaluations) -> None:
+        raw = self._session.run(self._planes(leaves.masks[rows], leaves.rule50[rows]))
+        write_values(raw, answer, rows)
+        gather_logits(raw.policy, rows.start, leaves.indices, leaves.offsets, answer.logits)
+
+    def _checked(self, session: CompactSession) -> CompactSession:
+        """The session, if it answers as the net does. Raises ValueRepairError."""
+        leaves, onnx = example(self.input_format), self._session.onnx
+        plain = self(leaves)
+        answer = Evaluations(*(np.zeros_like(part) for part in plain))
+        try:
+            run_masks(session, leaves, slice(0, len(leaves.masks)), answer)
+        except Exception as error:  # ONNX Runtime raises a dozen classes of its own for this
+            raise ValueRepairError(f"{onnx}: cannot be run with bitboards: {first_line(error)}") from None
+        parts = [np.abs(a - b) / np.maximum(np.abs(a), 1) for a, b in zip(plain, answer, strict=True)]
+        apart = float(np.concatenate(parts).max())
+        if not apart <= MOST_APART:  # not a number is apart, too
+            raise ValueRepairError(f"{onnx}: with bitboards it answers otherwise (by {apart:.2g})")
+        return session
+
+    def _planes(self, masks: NDArray[np.uint64], rule50: Floats) -> Floats:
+        """Planes in memory of this thread's own, which is used again for its next batch."""
+        n = len(masks)
+        room: Floats | None = getattr(self._room, "planes", None)
+        if room is None or len(room) < n:
+            room = self._room.planes = np.empty((n, *PLANES_SHAPE), np.float32)
+        unpack_masks(masks, rule50, room)
+        return room[:n]
+
+
+def run_masks(session: CompactSession, leaves: Leaves, rows: slice, answer: Evaluations) -> None:
+    """Some rows through a session that takes bitboards, into the answer."""
+    longest = int(np.diff(leaves.offsets[rows.start : rows.stop + 1]).max())
+    moves = np.empty((rows.stop - rows.start, session.width(longest)), np.int32)
+    pad_moves(leaves.indices, leaves.offsets, rows.start, moves)
+    raw = session.run(leaves.masks[rows], leaves.rule50[rows], moves)
+    write_values(raw, answer, rows)
+    take_logits(raw.policy, rows.start, leaves.offsets, answer.logits)
+
+
+def example(input_format: int) -> Leaves:
+    """One position with its legal moves: no side is like the other, castling rights, half-move clock 34."""
+    boards = parse_fens(["r3k2r/pp1n1ppp/2p1bn2/q2pp3/1b1PP3/2NB1N2/PPPQ1PPP/R3K2R b Kq - 34 28"])
+    masks, rule50 = np.empty((1, PLANES), np.uint64), np.empty(1, np.float32)
+    rule50[0] = write_masks(boards, 0, 0, False, FILL_FEN_ONLY, input_format, masks, 0)
+    moves, offsets = legal_moves(boards)
+    return Leaves(masks, rule50, policy_indices(boards, moves, offsets, input_format).astype(np.uint16), offsets)
+
+
+def write_values(raw: RawOutputs, answer: Evaluations, rows: slice) -> None:
+    """Q = W - L (lc0 src/neural/backend.h) or the scalar head, D and the plies left, into some rows of the answer."""
+    if raw.wdl is not None:
+        np.subtract(raw.wdl[:, 0], raw.wdl[:, 2], out=answer.q[rows])
+        answer.d[rows] = raw.wdl[:, 1]
+    elif raw.value is not None:
+        answer.q[rows] = raw.value
+    if raw.mlh is not None:
+        answer.m[rows] = raw.mlh
+
+
+# Leaves of one tree a core and batch: with four maia-1900 gives 1,776 evaluations a core-second, with one 1,336,
+# with any more at most 1,912; and the more leaves at once, the less each of them knows of the others.
+LEAVES_A_CORE = 4
+MOST_LEAVES = 32
+LEAVES_ON_GPU = 64
+
+
+def good_minibatch(streams: int, on_cpu: bool) -> int:
+    """How many leaves of a single tree a batch should have, for speed; 1 is the sequential search."""
+    return min(MOST_LEAVES, LEAVES_A_CORE * streams) if on_cpu else LEAVES_ON_GPU
+
+
+class SplitEvaluator:
+    """An `Evaluator` that cuts batches into as many parts as another one has streams, and has all work on them."""
+
+    def __init__(self, evaluator: Evaluator, streams: int) -> None:
+        self._evaluator, self._streams = evaluator, streams
+        self._pool = ThreadPoolExecutor(max(1, streams - 1), thread_name_prefix="leaves")
+
+    def __call__(self, leaves: Leaves) -> Evaluations:
+        """Evaluates the leaves; every part is evaluated as a batch of its own."""
+        n = len(leaves.masks)
+        parts = min(self._streams, n)
+        if parts < 2:
+            return self._evaluator(leaves)
+        cut = [_rows(leaves, n * i // parts, n * (i + 1) // parts) for i in range(parts)]
+        others = [self._pool.submit(self._evaluator, part) for part in cut[1:]]
+        answers = [self._evaluator(cut[0]), *(other.result() for other in others)]
+        return Evaluations(*(np.concatenate(column) for column in zip(*answers, strict=True)))
+
+    def close(self) -> None:
+        """Ends the threads."""
+        self._pool.shutdown()
+
+
+def _rows(leaves: Leaves, begin: int, end: int) -> Leaves:
+    first, last = leaves.offsets[begin], leaves.offsets[end]
+    return Leaves(
+        leaves.masks[begin:end],
+        leaves.rule50[begin:end],
+        leaves.indices[first:last],
+        leaves.offsets[begin : end + 1] - first,
+    )

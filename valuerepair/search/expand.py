@@ -1,0 +1,278 @@
+"""The leaf of a visit, as kernels: the end of the game by rule, its moves, one ply of look-ahead, its priors."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from valuerepair.chess.bits import popcount
+from valuerepair.chess.jit import inlined_kernel, kernel
+from valuerepair.chess.make import clock, insufficient_material, make, mark_repetition
+from valuerepair.chess.movegen import checkers, count_legal, legal
+from valuerepair.chess.rows import (
+    CLOCK_SHIFT,
+    KINGS,
+    KNIGHTS,
+    PAWNS,
+    REPETITION,
+    RIGHTS,
+    SIXTEEN_BITS,
+    STATE,
+    THEM,
+    US,
+    Boards,
+)
+from valuerepair.search.fastmath import NO_PRIOR, rough_exp, stored_prior
+from valuerepair.search.tree import (
+    ARRANGED,
+    COUNT,
+    DRAW,
+    EDGE,
+    ENDED,
+    FIRST,
+    FIRST_ROW,
+    FORCED,
+    KIND,
+    LEFT,
+    LOWER,
+    OPEN,
+    PARENT,
+    ROOT_ROW,
+    TWO_FOLD,
+    UNPROVEN,
+    UPPER,
+    USED_EDGES,
+    WL,
+    Rules,
+    Trees,
+)
+
+ZERO = np.uint64(0)
+
+
+@inlined_kernel
+def draw_by_rule(rows: Boards, r: int, depth: int, two_fold: bool) -> int:
+    """The kind of a node whose position, `depth` > 0 plies from the root, has legal moves (lc0's ExtendNode)."""
+    if insufficient_material(rows, r) or clock(rows, r) >= 100:
+        return ENDED
+    seen = np.int64(rows[r, REPETITION] & SIXTEEN_BITS)
+    if seen >= 2:
+        return ENDED
+    # A first repetition counts only where both occurrences lie inside the search.
+    if seen == 1 and two_fold and depth >= 4 and depth >= np.int64(rows[r, REPETITION] >> CLOCK_SHIFT):
+        return TWO_FOLD
+    return OPEN
+
+
+@inlined_kernel
+def settle(trees: Trees, node: int, kind: int, wl: int, left: np.float32) -> None:
+    """Gives a node a final value (lc0's MakeTerminal): `wl` is -1, 0 or 1, seen by the player who moved there.
+
+    A move proven lost loses its prior, so that it draws no visits any more.
+    """
+    trees.nodes[node, KIND] = kind
+    trees.means[node, WL], trees.means[node, DRAW] = np.float64(wl), 1.0 if wl == 0 else 0.0
+    trees.means[node, LEFT] = np.float64(left)
+    edge, parent = trees.nodes[node, EDGE], trees.nodes[node, PARENT]
+    if kind != TWO_FOLD:
+        trees.nodes[node, LOWER], trees.nodes[node, UPPER] = wl, wl
+        if parent >= 0 and len(trees.certain):
+            trees.certain[edge] = wl
+    if wl < 0 and parent >= 0:
+        trees.prior[edge] = NO_PRIOR
+
+
+@inlined_kernel
+def write_moves(trees: Trees, rules: Rules, tree: int, node: int, row: int) -> int:
+    """Writes the legal moves of the position in `row` as edges of a node; returns how many there are."""
+    first = tree * rules.edge_room + trees.slots[tree, USED_EDGES]
+    count = legal(trees.rows, row, trees.move, first) - first
+    if rules.lc0_floats:
+        order_as_generated(trees, row, first, count)
+    trees.nodes[node, FIRST], trees.nodes[node, COUNT] = first, count
+    trees.slots[tree, USED_EDGES] += count
+    if len(trees.certain):
+        for edge in range(first, first + count):
+            trees.certain[edge] = UNPROVEN
+    return int(count)
+
+
+@inlined_kernel
+def extend(trees: Trees, rules: Rules, tree: int, node: int, depth: int) -> None:
+    """Writes the moves of a node that is visited for the first time, or settles it where the game is over.
+
+    Its position is in the row `depth` after the root's; there must be room for `MAX_MOVES` edges and one more row.
+    """
+    row = trees.slots[tree, ROOT_ROW] + depth
+    count = write_moves(trees, rules, tree, node, row)
+    if count == 0:
+        settle(trees, node, ENDED, 1 if checkers(trees.rows, row) else 0, np.float32(0))
+        return
+    if depth > 0:
+        kind = draw_by_rule(trees.rows, row, depth, rules.two_fold)
+        if kind != OPEN:
+            trees.slots[tree, USED_EDGES] -= count
+            trees.nodes[node, COUNT] = 0
+            left = np.int64(trees.rows[row, REPETITION] >> CLOCK_SHIFT) if kind == TWO_FOLD else 0
+            settle(trees, node, kind, 0, np.float32(left))
+            return
+    if rules.lookahead:
+        look_ahead(trees, rules, tree, node, depth)
+
+
+@kernel
+def look_ahead(trees: Trees, rules: Rules, tree: int, node: int, depth: int) -> None:
+    """Finds the moves of a node that end the game, before any of them is visited; a mate settles the node."""
+    row, first = trees.slots[tree, ROOT_ROW] + depth, trees.nodes[node, FIRST]
+    lower, upper = -1, -1
+    for edge in range(first, first + trees.nodes[node, COUNT]):
+        make(trees.rows, row, row + 1, np.int64(trees.move[edge]))
+        if count_legal(trees.rows, row + 1) == 0:
+            trees.certain[edge] = 1 if checkers(trees.rows, row + 1) else 0
+        else:
+            mark_repetition(trees.rows, trees.slots[tree, FIRST_ROW], row + 1)
+            if draw_by_rule(trees.rows, row + 1, depth + 1, False) == ENDED:
+                trees.certain[edge] = 0
+        proven = trees.certain[edge]
+        lower = max(lower, -1 if proven == UNPROVEN else proven)
+        upper = max(upper, 1 if proven == UNPROVEN else proven)
+    if depth == 0:
+        return
+    if lower == upper:
+        for edge in range(first, first + trees.nodes[node, COUNT]):
+            trees.prior[edge] = np.float32(0)  # it gets none from the net
+        settle(trees, node, ENDED, -upper, np.float32(1))
+    else:
+        trees.nodes[node, LOWER], trees.nodes[node, UPPER] = -upper, -lower
+
+
+@inlined_kernel
+def wants_probe(trees: Trees, rules: Rules, tree: int, depth: int) -> bool:
+    """The position is one that tablebases know: few men, no castling rights, right after a capture or pawn move."""
+    if rules.tablebase_men == 0 or depth == 0:
+        return False
+    rows, row = trees.rows, trees.slots[tree, ROOT_ROW] + depth
+    if clock(rows, row) != 0 or rows[row, STATE] & RIGHTS:
+        return False
+    return bool(popcount(rows[row, US] | rows[row, THEM]) <= rules.tablebase_men)
+
+
+@inlined_kernel
+def set_priors(trees: Trees, rules: Rules, node: int, logits: NDArray[np.float32], offset: int) -> None:
+    """softmax(logits / T) of the legal moves; logits[offset:] are in the order of the edges."""
+    first, count = trees.nodes[node, FIRST], trees.nodes[node, COUNT]
+    highest = logits[offset]
+    for i in range(1, count):
+        highest = max(highest, logits[offset + i])
+    total, scale = np.float32(0), np.float32(1) / rules.temperature
+    for i in range(count):
+        power = (logits[offset + i] - highest) * scale
+        p = rough_exp(power) if rules.lc0_floats else np.float32(math.exp(power))
+        trees.prior[first + i] = p
+        total += p
+    scale = np.float32(1) / total if total > np.float32(0) else np.float32(1)
+    for i in range(count):
+        p = trees.prior[first + i] * scale
+        trees.prior[first + i] = stored_prior(p) if rules.lc0_floats else p
+    if rules.lc0_floats:
+        sort_as_lc0(trees, first, count)
+    trees.nodes[node, ARRANGED] = 0
+
+
+@kernel
+def force(trees: Trees, node: int) -> None:
+    """Makes a node with a single move a link of a chain: it has no evaluation of its own."""
+    trees.nodes[node, FORCED] = 1
+    trees.nodes[node, ARRANGED] = 1
+    trees.prior[trees.nodes[node, FIRST]] = np.float32(1)
+
+
+ONE = np.uint64(1)
+SMALL = 16  # std::sort leaves segments up to this long to the insertion sort at its end
+
+
+@kernel
+def generation_rank(rows: Boards, r: int, move: int) -> int:
+    """Where lc0's GeneratePseudolegalMoves (chess/board.cc) comes to a legal move of row r; lower is earlier."""
+    origin, target = move & 63, move >> 6 & 63
+    piece, step = ONE << np.uint64(origin), target - origin
+    place = target
+    if piece & rows[r, KINGS]:
+        if step == 2 or step == -2:  # castling comes last, queenside first
+            place = 64 + (step > 0)
+    elif piece & rows[r, PAWNS]:
+        promotion = move >> 12
+        sideways = (target & 7) - (origin & 7)
+        place = 0 if sideways == 0 else 8 if sideways < 0 else 16
+        place += 4 - promotion if promotion else (step == 16)
+    elif not piece & rows[r, KNIGHTS] and step & 7 and origin >> 3 != target >> 3:
+        place = 64 + target  # a queen's moves as a bishop come after those as a rook
+    return (origin << 8) + place
+
+
+@kernel
+def order_as_generated(trees: Trees, row: int, first: int, count: int) -> None:
+    """Brings the moves of new edges in the order in which lc0 generates them."""
+    for i in range(first + 1, first + count):
+        move, at = trees.move[i], i
+        rank = generation_rank(trees.rows, row, np.int64(move))
+        while at > first and generation_rank(trees.rows, row, np.int64(trees.move[at - 1])) > rank:
+            trees.move[at] = trees.move[at - 1]
+            at -= 1
+        trees.move[at] = move
+
+
+@kernel
+def swap(trees: Trees, a: int, b: int) -> None:
+    trees.move[a], trees.move[b] = trees.move[b], trees.move[a]
+    trees.prior[a], trees.prior[b] = trees.prior[b], trees.prior[a]
+    if len(trees.certain):
+        trees.certain[a], trees.certain[b] = trees.certain[b], trees.certain[a]
+
+
+@kernel
+def partition(trees: Trees, first: int, last: int) -> int:
+    """libstdc++'s __unguarded_partition_pivot by descending prior; returns where the second part begins."""
+    prior = trees.prior
+    a, b, c = first + 1, first + (last - first) // 2, last - 1
+    if prior[a] > prior[b]:
+        median = b if prior[b] > prior[c] else (c if prior[a] > prior[c] else a)
+    else:
+        median = a if prior[a] > prior[c] else (c if prior[b] > prior[c] else b)
+    swap(trees, first, median)
+    pivot, low, high = prior[first], first + 1, last
+    while True:
+        while prior[low] > pivot:
+            low += 1
+        high -= 1
+        while pivot > prior[high]:
+            high -= 1
+        if low >= high:
+            return low
+        swap(trees, low, high)
+        low += 1
+
+
+@kernel
+def sort_as_lc0(trees: Trees, first: int, count: int) -> None:
+    """Sorts new edges by descending prior as libstdc++'s std::sort does, which lc0 calls and which is not stable.
+
+    Its change to a heap sort after too many unlucky partitions is left out: no position's moves come to that.
+    """
+    # The ends of the segments to do are kept in the column of children, which new edges do not have.
+    begin, level = first, 0
+    trees.child[first] = first + count
+    while level >= 0:
+        end = np.int64(trees.child[first + level])
+        if end - begin > SMALL:
+            level += 1
+            trees.child[first + level] = partition(trees, begin, end)
+        else:
+            begin, level = end, level - 1
+    for i in range(first + 1, first + count):
+        at = i
+        while at > first and trees.prior[at] > trees.prior[at - 1]:
+            swap(trees, at, at - 1)
+            at -= 1

@@ -1,0 +1,434 @@
+"""Many positions searched at once: each tree gives one leaf a round, so the net always has a full batch.
+
+Every tree's visits are exactly those that it would get alone: trees share nothing but the calls of the evaluator.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from itertools import count
+
+import numpy as np
+
+from valuerepair.chess.board import fens, in_check, keys, legal_moves, parse_fens, replay, status_error
+from valuerepair.chess.jit import CACHE_FOLDER
+from valuerepair.chess.make import black_to_move
+from valuerepair.chess.positions import STARTPOS_FEN, Position, encode_moves
+from valuerepair.chess.rows import Boards
+from valuerepair.errors import UsageError, ValueRepairError
+from valuerepair.nets.planes import is_initial
+from valuerepair.search.backup import solved
+from valuerepair.search.evaluator import Evaluator, Leaves
+from valuerepair.search.outcome import read_result
+from valuerepair.search.params import SearchParams
+from valuerepair.search.result import SearchResult
+from valuerepair.search.roots import keep_moves, make_root, plant_root, play_game, put_game, start_search
+from valuerepair.search.rounds import LONGEST_CHAIN, absorb, answer_probe, gather, room_to_ask
+from valuerepair.search.select import random_word
+from valuerepair.search.syzygy import Tables
+from valuerepair.search.tree import (
+    ARRANGED,
+    COUNT,
+    DONE,
+    DRAW,
+    EDGE,
+    FIRST,
+    FORCED,
+    FREE,
+    KIND,
+    LIMIT,
+    LOWER,
+    MOST_MOVES,
+    NEEDS_EDGES,
+    NEEDS_NODES,
+    NEEDS_PROBE,
+    NEEDS_ROWS,
+    OPEN,
+    OPENED,
+    OWN,
+    PARENT,
+    PENDING,
+    PROBED_DEPTH,
+    RANDOM,
+    ROOT_ROW,
+    SEARCHING,
+    STATE,
+    TWO_FOLD,
+    UNPROVEN,
+    UPPER,
+    USED_EDGES,
+    USED_NODES,
+    VISITS,
+    WL,
+    Rules,
+    Trees,
+    grown,
+    make_rules,
+    plant,
+    room_for,
+    tree_bytes,
+)
+
+
+def no_more(tag: object, result: SearchResult) -> int:
+    """A finished tree is not to grow on."""
+    return 0
+
+
+class Forest:
+    """Trees searched together by one thread. Not to be shared between threads; several forests may share a net.
+
+    `evaluator` is called once a round. `nodes` is the number of visits a tree has room for at first; a tree that needs
+    more (or has positions of many moves) makes all of them grow. `lines` root moves of a result get a principal line.
+    """
+
+    def __init__(
+        self,
+        evaluator: Evaluator,
+        params: SearchParams | None = None,
+        *,
+        input_format: int = 1,
+        trees: int = 64,
+        nodes: int = 1000,
+        lines: int = 1,
+    ) -> None:
+        """Raises UsageError for parameters, numbers of trees or nodes that make no sense or do not fit in memory."""
+        self.params = params or SearchParams()
+        self.params.check()
+        if trees < 1 or nodes < 1:
+            raise UsageError(f"{nodes} nodes in {trees} trees: both must be at least 1")
+        self._evaluator = evaluator
+        self._tables = Tables(self.params.syzygy)
+        self._rules = make_rules(self.params, nodes, input_format, self._tables.men)
+        check_memory(trees, self._rules)
+        self._trees = plant(trees, self._rules)
+        self._asked = room_to_ask(trees * self.params.minibatch_size)
+        self._lines = lines
+        self._tags: list[object] = [None] * trees
+        self._free = list(range(trees - 1, -1, -1))
+
+    @property
+    def free(self) -> int:
+        """Trees that `add` can still take."""
+        return len(self._free)
+
+    @property
+    def busy(self) -> int:
+        """Trees being searched."""
+        return len(self._tags) - len(self._free)
+
+    def add(self, position: Position, nodes: int, tag: object = None) -> int:
+        """Begins the search of a position up to `nodes` visits of its root, 1 being the net's value; returns its slot.
+
+        Raises ValueRepairError for an illegal or finished position, UsageError for less than one node.
+        """
+        game, initial = play(position)
+        self._make_room_for(nodes)
+        slot = self._free.pop()
+        put_game(self._trees, self._rules, slot, game, initial)
+        plant_root(self._trees, self._rules, slot, nodes, seed_of(self.params.seed, game))
+        self._tags[slot] = tag
+        return slot
+
+    def go_on(self, slot: int, nodes: int) -> None:
+        """Searches the tree of a slot, not freed yet, up to `nodes` visits of its root, those it has included."""
+        self._make_room_for(nodes)
+        start_search(self._trees, slot, nodes, int(self._trees.slots[slot, RANDOM]))
+
+    def advance(self, slot: int, position: Position, moves: Sequence[str]) -> bool:
+        """Makes the position after some moves of a tree its root and keeps what is below; False if nothing is there.
+
+        `position` is the new one, with its history. The tree is of no use after False: `add` another.
+        """
+        game, initial = play(position)
+        for move in encode_moves(moves):
+            if not make_root(self._trees, self._rules, slot, int(move)):
+                return False
+        put_game(self._trees, self._rules, slot, game, initial)
+        return True
+
+    def step(self, more: Callable[[object, SearchResult], int] = no_more) -> list[tuple[object, SearchResult]]:
+        """One round: a leaf of every busy tree, one call of the evaluator. Returns tag and result of finished trees.
+
+        `more` is asked, with both, up to how many visits a tree that has its visits is to grow on; 0 for no further. A
+        tree that is proven does not grow, and `more` is asked again.
+        """
+        finished: list[tuple[object, SearchResult]] = []
+        if not self.play_round():
+            return finished
+        for slot in np.flatnonzero(self._trees.slots[:, STATE] == DONE).tolist():
+            tag, result = self._tags[slot], self.result(slot, self._lines)
+            while nodes := more(tag, result):
+                if not self._is_proven(slot):  # what is proven is as long as any search of it
+                    self._make_room_for(nodes)
+                    self._trees.slots[slot, [LIMIT, STATE]] = nodes, SEARCHING  # the same search: its counts go on
+                    break
+            else:
+                finished.append((tag, result))
+                self.release(slot)
+        return finished
+
+    def play_round(self) -> bool:
+        """`step` without freeing the trees that finish; False if there are surely none."""
+        filled = self._gather()
+        done = self._evaluate(filled) if filled else True
+        if self.params.self_check:
+            check_trees(self._trees, self._rules)
+        return done
+
+    def is_done(self, slot: int) -> bool:
+        """The tree has its visits, or is proven."""
+        return bool(self._trees.slots[slot, STATE] == DONE)
+
+    def _is_proven(self, slot: int) -> bool:
+        """A tree that is done is so because its root is proven."""
+        if self._trees.slots[slot, LIMIT] > self.visits(slot):
+            return True
+        return self._rules.certainty and bool(solved(self._trees, slot * self._rules.node_room))
+
+    def visits(self, slot: int) -> int:
+        """Visits of the root so far."""
+        return int(self._trees.nodes[slot * self._rules.node_room, VISITS])
+
+    def result(self, slot: int, lines: int = 1) -> SearchResult:
+        """What is known of a tree whose root has a visit; the first `lines` moves get a principal line."""
+        return read_result(self._trees, self._rules, slot, lines)
+
+    def keep_root_moves(self, slot: int, moves: Sequence[str]) -> None:
+        """Searches these moves of a root only; it has one visit, its own."""
+        keep_moves(self._trees, self._rules, slot, encode_moves(moves))
+
+    def release(self, slot: int) -> None:
+        """Frees the tree of a slot."""
+        self._trees.slots[slot, STATE], self._tags[slot] = FREE, None
+        self._free.append(slot)
+
+    def search(self, positions: Iterable[Position], nodes: int) -> Iterator[tuple[int, SearchResult]]:
+        """Searches all positions; yields the index and result of each as it finishes.
+
+        Positions are taken as trees become free, so that all of them are busy until the end.
+        """
+        numbered = zip(count(), positions, strict=False)
+        more = True
+        while more or self.busy:
+            while more and self.free:
+                following = next(numbered, None)
+                if following is None:
+                    more = False
+                else:
+                    self.add(following[1], nodes, following[0])
+            for index, result in self.step():
+                assert isinstance(index, int)
+                yield index, result
+
+    def _gather(self) -> int:
+        """The leaves of this round; grows the forest and asks the tables as trees need it."""
+        filled, lacking = gather(self._trees, self._rules, self._asked, 0)
+        while lacking:
+            for slot in np.flatnonzero(self._trees.slots[:, STATE] == NEEDS_PROBE).tolist():
+                filled = self._probe(slot, filled)
+            self._make_room()
+            filled, lacking = gather(self._trees, self._rules, self._asked, filled)
+        return filled
+
+    def _probe(self, slot: int, filled: int) -> int:
+        """Asks the tables about the leaf that a tree waits with."""
+        row = int(self._trees.slots[slot, ROOT_ROW] + self._trees.slots[slot, PROBED_DEPTH])
+        wl = self._tables.probe(fens(self._trees.rows[row : row + 1])[0])
+        known, value = wl is not None, -(wl or 0)
+        return int(answer_probe(self._trees, self._rules, slot, known, value, self._asked, filled))
+
+    def _evaluate(self, n: int) -> bool:
+        asked = self._asked
+        leaves = Leaves(asked.masks[:n], asked.rule50[:n], asked.indices[: asked.offsets[n]], asked.offsets[: n + 1])
+        q, d, m, logits = self._evaluator(leaves)
+        done: bool = absorb(self._trees, self._rules, asked, n, q, d, m, logits)
+        if self.params.noise_epsilon > 0:
+            for slot, node, _ in asked.leaf[:n][asked.leaf[:n, 2] == 0].tolist():
+                add_noise(self._trees, slot, node, self.params)
+        return done
+
+    def _make_room_for(self, nodes: int) -> None:
+        if nodes < 1:
+            raise UsageError(f"{nodes} nodes: must be at least 1")
+        if nodes >= self._rules.node_room:
+            self._grow(*room_for(nodes), self._rules.row_room)
+
+    def _make_room(self) -> None:
+        """Grows what trees lack, and sets them searching again."""
+        states = self._trees.slots[:, STATE]
+        nodes, edges, rows = self._rules.node_room, self._rules.edge_room, self._rules.row_room
+        if (states == NEEDS_NODES).any():
+            nodes += nodes // 2 + LONGEST_CHAIN
+        if (states == NEEDS_EDGES).any():
+            edges += edges // 2
+        if (states == NEEDS_ROWS).any():
+            rows += rows // 2
+        if (nodes, edges, rows) != (self._rules.node_room, self._rules.edge_room, self._rules.row_room):
+            self._grow(nodes, edges, rows)
+            states = self._trees.slots[:, STATE]
+            states[states >= NEEDS_NODES] = SEARCHING
+
+    def _grow(self, nodes: int, edges: int, rows: int) -> None:
+        larger = self._rules._replace(
+            node_room=nodes, edge_room=max(edges, self._rules.edge_room), row_room=max(rows, self._rules.row_room)
+        )
+        check_memory(len(self._tags), larger)
+        leaves = self._asked.leaf  # those of this round that wait for their evaluation move, too
+        leaves[:, 1] += leaves[:, 0] * (nodes - self._rules.node_room)
+        self._trees, self._rules = grown(self._trees, self._rules, larger), larger
+
+
+def forest_bytes(trees: int, nodes: int, params: SearchParams | None = None) -> int:
+    """Memory of a forest with room for so many visits a tree, in bytes."""
+    return trees * tree_bytes(make_rules(params or SearchParams(), nodes))
+
+
+def check_memory(trees: int, rules: Rules) -> None:
+    """Raises UsageError when a forest does not fit in memory or in the indices of 32 bits."""
+    wanted, there = trees * tree_bytes(rules), os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    if wanted > there or trees * rules.edge_room >= 2**31:
+        most = min(there / wanted, 2**31 / (trees * rules.edge_room)) * (rules.node_room - 1)
+        raise UsageError(
+            f"{rules.node_room - 1:,} nodes in {trees} trees need {wanted / 2**30:.1f} GiB of memory; this machine has "
+            f"{there / 2**30:.1f}: at most about {int(0.9 * most):,} nodes"
+        )
+
+
+def play(position: Position) -> tuple[Boards, bool]:
+    """The game of a position as boards with repetitions marked, and whether it begins with the initial position.
+
+    Raises ValueRepairError for an illegal position or move, and where the game is over.
+    """
+    error = position.start_fen != STARTPOS_FEN and status_error(position.start_fen)
+    if error:
+        raise ValueRepairError(f"{position.start_fen}: {error}")
+    start = parse_fens([position.start_fen])
+    try:
+        moves = encode_moves(position.moves)
+        last = replay(start, moves, np.array([0, len(moves)], np.int64))
+    except ValueError as illegal:
+        raise ValueRepairError(f"{position.uci}: {illegal}") from None
+    choices = len(legal_moves(last)[0])
+    if choices == 0:
+        over = "checkmate" if in_check(last)[0] else "stalemate"
+        raise ValueRepairError(f"{position.fen}: the game is over: {over}")
+    if choices > MOST_MOVES:
+        raise ValueRepairError(
+            f"{position.fen}: {choices} legal moves; no position of a game has more than {MOST_MOVES}"
+        )
+    return play_game(start, moves), bool(is_initial(start)[0])
+
+
+def seed_of(seed: int, game: Boards) -> int:
+    """The seed of a tree: of the search's and of the position, not of what else is searched beside it."""
+    word = np.uint64(seed) ^ keys(game[-1:])[0]
+    return int(np.uint64(random_word(word)).astype(np.int64))
+
+
+def add_noise(trees: Trees, tree: int, root: int, params: SearchParams) -> None:
+    """P = (1 - epsilon) P + epsilon * Dir(alpha) for an expanded root without visited moves.
+
+    Seeded by the tree's own random state, which depends on the search's seed and the position only.
+    """
+    first, count = trees.nodes[root, [FIRST, COUNT]].tolist()
+    draws = np.random.default_rng(abs(int(trees.slots[tree, RANDOM]))).gamma(params.noise_alpha, 1.0, count)
+    total = draws.sum()
+    if total < np.finfo(np.float32).tiny:
+        return
+    priors = trees.prior[first : first + count]
+    priors[:] = priors * (1 - params.noise_epsilon) + params.noise_epsilon * draws / total
+    trees.nodes[root, ARRANGED] = 0
+
+
+class BrokenTree(AssertionError):
+    """A tree that no search can make: a defect of this program."""
+
+
+def check_trees(trees: Trees, rules: Rules) -> None:
+    """Raises BrokenTree at the first node that breaks an invariant. No leaf may be waiting for its evaluation."""
+    for tree in np.flatnonzero(trees.slots[:, STATE] != FREE).tolist():
+        first = tree * rules.node_room
+        used = int(trees.slots[tree, USED_NODES])
+        if used < 1 or used > rules.node_room or trees.slots[tree, USED_EDGES] > rules.edge_room:
+            raise BrokenTree(f"tree {tree}: {used} nodes in a room of {rules.node_room}")
+        for node in range(first, first + used):
+            if trees.nodes[node, VISITS] or node > first:
+                _check_node(trees, rules, tree, node)
+
+
+def _draw_score(trees: Trees, rules: Rules, tree: int, node: int) -> float:
+    """What a draw is worth to the player who moved to a node."""
+    black = black_to_move(trees.rows, trees.slots[tree, ROOT_ROW])
+    while trees.nodes[node, PARENT] >= 0:
+        node, black = int(trees.nodes[node, PARENT]), not black
+    return float(rules.draw_score) if black else -float(rules.draw_score)
+
+
+def _check_node(trees: Trees, rules: Rules, tree: int, node: int) -> None:
+    root = tree * rules.node_room
+    row = trees.nodes[node].tolist()
+    first, count, opened, visits = row[FIRST], row[COUNT], row[OPENED], row[VISITS]
+    kind, lower, upper = row[KIND], row[LOWER], row[UPPER]
+    wl, draw = trees.means[node, [WL, DRAW]].tolist()
+    edges = range(first, first + opened)
+
+    def must(holds: bool, what: str) -> None:
+        if not holds:
+            raise BrokenTree(f"tree {tree}, node {node - root}: {what}; {dict(enumerate(row))}, {wl=}, {draw=}")
+
+    must(0 <= opened <= count, "opened edges")
+    must(row[PENDING] == 0, "virtual visits left")
+    must(-1 <= lower <= upper <= 1, "bounds")
+    must(abs(wl) <= 1 + 1e-5 and -1e-5 <= draw <= 1 + 1e-5 and abs(wl) + draw <= 1 + 1e-4, "value")
+    if node > root:
+        parent, edge = row[PARENT], row[EDGE]
+        must(root <= parent < node, "parent")
+        must(trees.nodes[parent, FIRST] <= edge < trees.nodes[parent, FIRST] + trees.nodes[parent, OPENED], "own edge")
+        must(int(trees.child[edge]) == node and int(trees.visits[edge]) == visits, "own edge's child or visits")
+        worth = wl + _draw_score(trees, rules, tree, node) * draw
+        must(visits == 0 or abs(float(trees.q[edge]) - worth) < 1e-5, "own edge's value")
+        if len(trees.certain):
+            proof = UNPROVEN if kind in (OPEN, TWO_FOLD) else round(wl)
+            must(int(trees.certain[edge]) == proof or visits == 0, "own edge's proof")
+    if kind != OPEN:
+        must(kind == TWO_FOLD or lower == upper == round(wl), "bounds of a settled node")
+        must(wl in (-1.0, 0.0, 1.0) and draw == float(wl == 0), "value of a settled node")
+        must(node != root, "the root is settled")
+        return
+    below = int(sum(trees.visits[first:][:opened].tolist())) if opened else 0
+    own = 0 if row[FORCED] else 1
+    must(visits == 0 or visits == below + own, f"visits: {below} below")
+    priors = trees.prior[first : first + opened]
+    unproven = [p for e, p in zip(edges, priors.tolist(), strict=True) if trees.nodes[trees.child[e], KIND] == OPEN]
+    must(unproven == sorted(unproven, reverse=True), "order of the opened edges")
+    children = [int(trees.child[e]) for e in edges]
+    best_lower = max((int(trees.nodes[c, LOWER]) for c in children), default=-1)
+    must(not rules.sticky or node == root or -upper >= best_lower or lower == upper, "bound below that of a move")
+    if visits and (row[FORCED] or not np.isnan(trees.means[node, OWN])):
+        total = 0.0 if row[FORCED] else trees.means[node, OWN]
+        mean = (total - sum(trees.means[c, WL] * trees.nodes[c, VISITS] for c in children)) / visits
+        if rules.certainty:
+            mean = min(max(mean, lower), upper)
+        must(abs(mean - wl) < 1e-3, f"mean of the values below: {mean}")
+
+
+def warm_up(evaluator: Evaluator, params: SearchParams, input_format: int, say: Callable[[str], None]) -> None:
+    """A search of two nodes, which compiles or loads all that searches need; `say` is told when it compiles.
+
+    A mark beside the compiled kernels notes that it is done.
+    """
+    mark = None if CACHE_FOLDER is None else CACHE_FOLDER / f"searched-{sys.implementation.cache_tag}"
+    if mark is None or not mark.exists():
+        again = "; there is no folder to keep it in, so every start does it" if mark is None else ", only this once"
+        say(f"compiling the search for this machine, which takes about a minute{again}")
+    forest = Forest(evaluator, params, input_format=input_format, trees=1, nodes=2)
+    forest.add(Position(STARTPOS_FEN), 2)
+    while forest.busy:
+        forest.step()
+    if mark is not None:
+        with suppress(OSError):
+            mark.touch()

@@ -1,0 +1,287 @@
+"""What the visits of a root say: the order of its moves, principal lines, mates."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from valuerepair.chess.jit import allocating_kernel, kernel
+from valuerepair.chess.make import black_to_move
+from valuerepair.chess.positions import decode_moves
+from valuerepair.chess.rows import FLIP, Moves
+from valuerepair.search.fastmath import NO_PRIOR
+from valuerepair.search.params import SearchParams
+from valuerepair.search.result import NAN, RootMove, SearchResult
+from valuerepair.search.tree import (
+    COUNT,
+    DEEPEST,
+    DEPTHS,
+    DRAW_UNIT,
+    ENDED,
+    EVALUATIONS,
+    FIRST,
+    KIND,
+    LEAVES,
+    LEFT,
+    LEFT_UNIT,
+    OPEN,
+    OPENED,
+    OWN_DRAW,
+    OWN_LEFT,
+    POLICY,
+    ROOT_ROW,
+    TABLEBASE,
+    TWO_FOLD,
+    UNPROVEN,
+    VISITS,
+    WL,
+    Rules,
+    Trees,
+)
+
+LOSS, TABLE_LOSS, UNDECIDED, TABLE_WIN, WIN = range(5)
+LONGEST_LINE = 128
+LOST = float(NO_PRIOR)  # what a proven loss has for a prior
+
+
+@kernel
+def rank(trees: Trees, edge: int, opened: bool) -> int:
+    """How a move is to be taken before its visits count: proven wins first, proven losses last."""
+    if not opened or trees.visits[edge] == 0:
+        if len(trees.certain) and trees.certain[edge] != UNPROVEN and trees.certain[edge] != 0:
+            return WIN if trees.certain[edge] > 0 else LOSS
+        return UNDECIDED
+    child = trees.child[edge]
+    kind, wl = trees.nodes[child, KIND], trees.means[child, WL]
+    if kind == OPEN or wl == 0.0:
+        return UNDECIDED
+    if kind == TABLEBASE:
+        return TABLE_WIN if wl > 0 else TABLE_LOSS
+    return WIN if wl > 0 else LOSS
+
+
+@kernel
+def plies_left(trees: Trees, edge: int, opened: bool) -> float:
+    """Plies to the end after a proven move."""
+    return trees.means[trees.child[edge], LEFT] if opened and trees.visits[edge] > 0 else 0.0
+
+
+@kernel
+def preferred(trees: Trees, a: int, b: int, last_opened: int) -> bool:
+    """Edge a is to be played rather than edge b of the same node (lc0's GetBestChildrenNoTemperature).
+
+    Proven wins (the shortest first), then by visits, Q and prior, then proven losses (the longest first); the edges
+    before `last_opened` are opened.
+    """
+    a_opened, b_opened = a < last_opened, b < last_opened
+    a_rank, b_rank = rank(trees, a, a_opened), rank(trees, b, b_opened)
+    if a_rank != b_rank:
+        return a_rank > b_rank
+    if a_rank > UNDECIDED:
+        return bool(plies_left(trees, a, a_opened) < plies_left(trees, b, b_opened))
+    if a_rank < UNDECIDED:
+        return plies_left(trees, a, a_opened) > plies_left(trees, b, b_opened)
+    a_visits, b_visits = trees.visits[a] if a_opened else 0, trees.visits[b] if b_opened else 0
+    if a_visits > 0 and b_visits > 0:
+        a_kind, b_kind = trees.nodes[trees.child[a], KIND], trees.nodes[trees.child[b], KIND]
+        if a_kind != OPEN and b_kind != OPEN:
+            if (a_kind == TABLEBASE) != (b_kind == TABLEBASE):
+                return bool(b_kind == TABLEBASE)
+            return bool(plies_left(trees, a, True) < plies_left(trees, b, True))
+    if a_visits != b_visits:
+        return bool(a_visits > b_visits)
+    if a_visits > 0 and trees.q[a] != trees.q[b]:
+        return bool(trees.q[a] > trees.q[b])
+    return bool(trees.prior[a] > trees.prior[b])
+
+
+@kernel
+def best_edge(trees: Trees, node: int) -> int:
+    """The edge to be played from a node, -1 if it has none."""
+    first, best = np.int64(trees.nodes[node, FIRST]), -1
+    last_opened = first + trees.nodes[node, OPENED]
+    for edge in range(first, first + trees.nodes[node, COUNT]):
+        if best < 0 or preferred(trees, edge, best, last_opened):
+            best = edge
+    return best
+
+
+@allocating_kernel
+def ordered(trees: Trees, node: int) -> NDArray[np.int64]:
+    """The edges of a node, the best first."""
+    first, count = np.int64(trees.nodes[node, FIRST]), np.int64(trees.nodes[node, COUNT])
+    last_opened = first + trees.nodes[node, OPENED]
+    order = np.empty(count, np.int64)
+    for i in range(count):
+        at = i
+        while at > 0 and preferred(trees, first + i, order[at - 1], last_opened):
+            order[at] = order[at - 1]
+            at -= 1
+        order[at] = first + i
+    return order
+
+
+@kernel
+def principal_line(trees: Trees, root: int, edge: int, black: int, line: Moves) -> int:
+    """Writes the moves (absolute squares) that are expected after the move of an edge of the root, it included.
+
+    Returns how many; the line ends where there are no visits.
+    """
+    n, opened = 0, edge < trees.nodes[root, FIRST] + trees.nodes[root, OPENED]
+    while n < len(line):
+        line[n] = np.int64(trees.move[edge]) ^ FLIP * ((black + n) & 1)
+        n += 1
+        if not opened or trees.visits[edge] == 0:
+            break
+        node = np.int64(trees.child[edge])
+        edge = best_edge(trees, node)
+        if edge < 0:
+            break
+        opened = edge < trees.nodes[node, FIRST] + trees.nodes[node, OPENED]
+        proven = len(trees.certain) > 0 and trees.certain[edge] != UNPROVEN
+        if not proven and (not opened or trees.visits[edge] == 0):
+            break
+    return n
+
+
+def read_result(trees: Trees, rules: Rules, tree: int, lines: int = 1) -> SearchResult:
+    """The outcome of a tree whose root has a visit; `lines` of its moves get a principal line."""
+    root = tree * rules.node_room
+    slots = trees.slots[tree].tolist()
+    black = black_to_move(trees.rows, slots[ROOT_ROW])
+    draw_score = -float(rules.draw_score) if black else float(rules.draw_score)
+    wl, d, m, own = trees.means[root].tolist()
+    leaves = max(slots[LEAVES], 1)
+    return SearchResult(
+        int(trees.nodes[root, VISITS]),
+        slots[EVALUATIONS],
+        -wl + draw_score * d,
+        -wl,
+        d,
+        m,
+        -own,
+        tuple(_root_moves(trees, tree, root, black, draw_score, lines)),
+        round(slots[DEPTHS] / leaves),
+        slots[DEEPEST],
+        *_own_draw_and_left(trees, root, own),
+    )
+
+
+def _own_draw_and_left(trees: Trees, root: int, own: float) -> tuple[float, float]:
+    """What the net itself said of the root beside Q: share of draws, plies to the end."""
+    draw, left = trees.nodes[root, [OWN_DRAW, OWN_LEFT]].tolist()
+    return (NAN, NAN) if own != own or left < 0 else (draw / DRAW_UNIT, left / LEFT_UNIT)
+
+
+def _root_moves(trees: Trees, tree: int, root: int, black: int, draw_score: float, lines: int) -> Iterator[RootMove]:
+    """The moves of a root, the best first; `black` is 1 when Black is to move."""
+    order, line = ordered(trees, root), np.empty(LONGEST_LINE, np.uint16)
+    last_opened = int(trees.nodes[root, FIRST] + trees.nodes[root, OPENED])
+    moves, priors = decode_moves(trees.move[order] ^ np.uint16(FLIP * black)), trees.prior[order].tolist()
+    policy = _own_policy(trees, tree, order)
+    for i, (edge, move, prior, own) in enumerate(zip(order.tolist(), moves, priors, policy, strict=True)):
+        pv: tuple[str, ...] = (move,)
+        if i < lines:
+            pv = decode_moves(line[: principal_line(trees, root, edge, black, line)])
+        visits = int(trees.visits[edge]) if edge < last_opened else 0
+        if visits == 0:
+            yield _unvisited(trees, edge, move, prior, draw_score, own)
+            continue
+        child = int(trees.child[edge])
+        wl, d, m, _ = trees.means[child].tolist()
+        kind = int(trees.nodes[child, KIND])
+        certain = None if kind in (OPEN, TWO_FOLD) else round(wl)
+        mate = certain * (round(m) // 2 + 1) if certain and kind == ENDED else None
+        yield RootMove(move, visits, prior, wl + draw_score * d, wl, d, m, certain, mate, pv, own)
+
+
+def _own_policy(trees: Trees, tree: int, order: NDArray[np.int64]) -> list[float]:
+    """The net's own priors of these edges of a root, NaN where they are not known any more.
+
+    The root of a kept tree was evaluated as a node: only the priors of proven losses are lost.
+    """
+    known = int(trees.slots[tree, POLICY])
+    if not known:
+        return [prior if prior > LOST else NAN for prior in trees.prior[order].tolist()]
+    own = dict(zip(trees.policy_move[tree, :known].tolist(), trees.policy[tree, :known].tolist(), strict=True))
+    return [own[move] for move in trees.move[order].tolist()]
+
+
+def _unvisited(trees: Trees, edge: int, move: str, prior: float, draw_score: float, own: float) -> RootMove:
+    """A move without visits; look-ahead may know that it ends the game."""
+    certain = int(trees.certain[edge]) if len(trees.certain) else UNPROVEN
+    if certain == UNPROVEN:
+        return RootMove(move, 0, prior, NAN, NAN, NAN, NAN, None, None, (move,), own)
+    drawn = float(certain == 0)
+    mate = 1 if certain > 0 else None
+    wl = float(certain)
+    return RootMove(move, 0, prior, wl + draw_score * drawn, wl, drawn, 0.0, certain, mate, (move,), own)
+
+
+def temperature_at(params: SearchParams, ply: int) -> float:
+    """The temperature `ply` half-moves into the game: cut off, or decaying linearly after a delay.
+
+    From lc0's search/classic/search.cc, EnsureBestMoveKnown; moves are counted from 0 there.
+    """
+    move, temperature = ply // 2, params.temperature
+    if params.temp_cutoff_move and move + 1 >= params.temp_cutoff_move:
+        return params.temp_endgame
+    if temperature and params.tempdecay_moves:
+        late = move - params.tempdecay_delay_moves
+        if late >= params.tempdecay_moves:
+            temperature = 0.0
+        elif late > 0:
+            temperature *= (params.tempdecay_moves - late) / params.tempdecay_moves
+        temperature = max(temperature, params.temp_endgame)
+    return temperature
+
+
+def choose_move(result: SearchResult, params: SearchParams, ply: int, seed: int) -> str:
+    """The move to play (UCI). `ply` is the position's, `seed` that of the game: its moves are drawn independently.
+
+    Without temperature the first of `result.moves`. With it, moves are drawn by (N + offset)^(1 / temperature) among
+    those whose Q is not too far below that of the most visited (lc0's GetBestRootChildWithTemperature); but a proven
+    win is always played, and a proven loss only if there is nothing else, and then the longest.
+    """
+    temperature = temperature_at(params, ply)
+    moves = [m for m in result.moves if m.certain != -1]
+    if temperature == 0 or result.best.certain == 1 or not moves:
+        return result.best_move
+    weights = _weights(moves, params, temperature, _unvisited_value(result, params))
+    return moves[_drawn(weights, seed, ply)].move
+
+
+def _unvisited_value(result: SearchResult, params: SearchParams) -> float:
+    """Q of moves without visits, as the search takes it at the root (lc0's GetFpu)."""
+    strategy, value = params.fpu_strategy_at_root, params.fpu_value_at_root
+    if strategy == "same":
+        strategy, value = params.fpu_strategy, params.fpu_value
+    if strategy == "absolute":
+        return value
+    return result.root_q - value * math.sqrt(sum(m.prior for m in result.moves if m.visits))
+
+
+def _weights(moves: Sequence[RootMove], params: SearchParams, temperature: float, unvisited: float) -> list[float]:
+    most = max(moves, key=lambda m: (m.visits, m.prior))
+    if most.visits + params.temp_visit_offset <= 0:
+        bases = [m.prior for m in moves]
+    else:
+        values = [unvisited if math.isnan(m.q) else m.q for m in moves]
+        least = values[moves.index(most)] - params.temp_value_cutoff / 50
+        bases = [
+            max(m.visits + params.temp_visit_offset, 0.0) if value >= least else 0.0
+            for m, value in zip(moves, values, strict=True)
+        ]
+    highest = max(bases)
+    if highest <= 0:
+        return [1.0] * len(bases)
+    return [(base / highest) ** (1 / temperature) for base in bases]
+
+
+def _drawn(weights: Sequence[float], seed: int, ply: int) -> int:
+    cumulative = np.cumsum(weights)
+    toss = np.random.default_rng((seed, ply)).random() * cumulative[-1]
+    return int(np.searchsorted(cumulative, toss, side="right").clip(0, len(weights) - 1))

@@ -1,0 +1,198 @@
+"""Many positions searched at once: one thread a stream of the net, each with a forest fed from one queue."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import CancelledError, Future
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Generic, Protocol, TypeVar
+
+from valuerepair.chess.positions import Position
+from valuerepair.errors import ValueRepairError
+from valuerepair.search.result import SearchResult
+
+T = TypeVar("T")
+
+
+class Trees(Protocol):
+    """What a `ForestPool` needs of a forest; `valuerepair.search.forest.Forest` is one."""
+
+    @property
+    def free(self) -> int: ...
+    @property
+    def busy(self) -> int: ...
+    def add(self, position: Position, nodes: int, tag: object = None) -> int: ...
+    def step(self, more: Callable[[object, SearchResult], int]) -> list[tuple[object, SearchResult]]: ...
+
+
+@dataclass(eq=False, slots=True)
+class _Job(Generic[T]):
+    position: Position
+    nodes: int
+    take: Callable[[SearchResult, float], T]
+    fail: Callable[[str], T]
+    future: Future[T]
+    more: Callable[[SearchResult, float], int]
+    begun: float = 0.0
+    visits: int = 0
+
+
+class ForestPool:
+    """Feeds positions to forests, each in a thread of its own; a finished tree makes room for the next position.
+
+    Threads share what there is evenly, so that few positions keep all of them busy too. What a tree finds does not
+    depend on which forest it grows in, nor on the others there.
+    """
+
+    def __init__(self, forests: Sequence[Trees]) -> None:
+        self._forests = forests
+        self._wake = threading.Condition()
+        self._waiting: deque[_Job[Any]] = deque()
+        self._running = 0
+        self._growing: list[set[_Job[Any]]] = [set() for _ in forests]
+        self._closed = self._abandoned = False
+        self._broken: ValueRepairError | None = None
+        self._threads = [
+            threading.Thread(target=self._work, args=(forest, growing), name=f"forest-{i}", daemon=True)
+            for i, (forest, growing) in enumerate(zip(forests, self._growing, strict=True))
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def submit(
+        self,
+        position: Position,
+        nodes: int,
+        take: Callable[[SearchResult, float], T],
+        fail: Callable[[str], T],
+        more: Callable[[SearchResult, float], int] = lambda result, seconds: 0,
+    ) -> Future[T]:
+        """Queues a search. The future holds what `take` makes of the result and of the seconds it cost.
+
+        A round's time is shared among its trees, so that the seconds of all searches add up to those of the threads.
+        A position that cannot be searched (illegal, game over) gives what `fail` makes of the reason. The future can
+        be cancelled until the search begins, and raises ValueRepairError when the net or the search broke as a whole.
+        When the tree has its visits, `more` is asked up to how many it is to grow on, 0 for no further.
+        `take`, `fail`, `more` and callbacks run in a forest's thread: keep them short.
+        """
+        job = _Job(position, nodes, take, fail, Future(), more)
+        with self._wake:
+            if self._broken is not None:
+                job.future.set_exception(self._broken)
+                return job.future
+            if self._closed:
+                raise RuntimeError("the search is closed")
+            self._waiting.append(job)
+            self._wake.notify_all()
+        return job.future
+
+    @property
+    def under_way(self) -> list[int]:
+        """Visits so far of each search that has begun and is not finished."""
+        return [job.visits for growing in self._growing for job in list(growing)]
+
+    def close(self, *, cancel: bool = False) -> None:
+        """Cancels what has not begun, and finishes the searches in flight, or with `cancel` abandons them.
+
+        The futures of abandoned searches raise CancelledError. Takes about one round then.
+        """
+        with self._wake:
+            self._closed = True
+            self._abandoned |= cancel
+            dropped = list(self._waiting)
+            self._waiting.clear()
+            self._wake.notify_all()
+        for job in dropped:
+            job.future.cancel()
+            job.future.set_running_or_notify_cancel()
+        for thread in self._threads:
+            thread.join()
+
+    # -- a forest's thread --------------------------------------------------------------------------------------------
+
+    def _work(self, forest: Trees, growing: set[_Job[Any]]) -> None:
+        clock = 0.0  # seconds, each round's divided by the number of its trees
+        try:
+            while (jobs := self._next_jobs(forest)) is not None:
+                self._plant(forest, jobs, growing, clock)
+                if not growing:
+                    continue
+                begun, trees = time.perf_counter(), len(growing)
+                finished = forest.step(partial(self._more, clock))
+                clock += (time.perf_counter() - begun) / trees
+                for planted in growing:
+                    planted.visits += 1
+                for job, result in finished:
+                    assert isinstance(job, _Job)
+                    self._finish(job, result, growing, clock)
+        except BaseException as error:  # whatever it is, it belongs to those who wait for results
+            self._break(error)
+        # Only after a break or an abandoned search some are left.
+        for job in growing:
+            job.future.set_exception(self._broken or CancelledError())
+
+    def _next_jobs(self, forest: Trees) -> list[_Job[Any]] | None:
+        """What this forest is to take on now; waits while it has nothing at all. None: the end."""
+        with self._wake:
+            while True:
+                if self._abandoned or self._broken is not None:
+                    return None
+                share = -(-(self._running + len(self._waiting)) // len(self._forests))
+                count = min(len(self._waiting), forest.free, max(0, share - forest.busy))
+                if count or forest.busy:
+                    self._running += count
+                    return [self._waiting.popleft() for _ in range(count)]
+                if self._closed:
+                    return None
+                self._wake.wait()
+
+    def _plant(self, forest: Trees, jobs: list[_Job[Any]], growing: set[_Job[Any]], clock: float) -> None:
+        begun = [job for job in jobs if job.future.set_running_or_notify_cancel()]
+        growing.update(begun)
+        self._leave(len(jobs) - len(begun))
+        for job in begun:
+            job.begun = clock
+            try:
+                forest.add(job.position, job.nodes, job)
+            except ValueRepairError as error:
+                growing.discard(job)
+                self._leave()
+                job.future.set_result(job.fail(str(error)))
+
+    def _more(self, clock: float, job: object, result: SearchResult) -> int:
+        assert isinstance(job, _Job)
+        return int(job.more(result, clock - job.begun))
+
+    def _finish(self, job: _Job[Any], result: SearchResult, growing: set[_Job[Any]], clock: float) -> None:
+        growing.discard(job)
+        self._leave()
+        try:
+            outcome = job.take(result, clock - job.begun)
+        except Exception as error:
+            job.future.set_exception(error)
+        else:
+            job.future.set_result(outcome)
+
+    def _leave(self, jobs: int = 1) -> None:
+        with self._wake:
+            self._running -= jobs
+
+    def _break(self, error: BaseException) -> None:
+        """The net or a forest failed: everything that waits gets the reason."""
+        reason = str(error).strip().splitlines() or [""]
+        broken = error if isinstance(error, ValueRepairError) else None
+        if broken is None:
+            broken = ValueRepairError(f"the search broke: {type(error).__name__}: {reason[0]}".rstrip(": "))
+            broken.__cause__ = error
+        with self._wake:
+            self._broken = self._broken or broken
+            dropped = list(self._waiting)
+            self._waiting.clear()
+            self._wake.notify_all()
+        for job in dropped:
+            if job.future.set_running_or_notify_cancel():
+                job.future.set_exception(self._broken)

@@ -1,0 +1,262 @@
+"""One round of a forest, as kernels: every tree asks for the evaluation of a leaf, then takes the answer."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from valuerepair.chess.jit import inlined_kernel, kernel
+from valuerepair.chess.movegen import MAX_MOVES
+from valuerepair.nets.planes import CANONICAL, canonical_transform, write_masks
+from valuerepair.nets.policy import policy_index
+from valuerepair.search.backup import back_up, begin_visit
+from valuerepair.search.expand import extend, force, set_priors, settle, wants_probe
+from valuerepair.search.select import ALL_PROVEN, NO_NODES, NO_ROWS, descend, new_node, step_down
+from valuerepair.search.tree import (
+    ASKED,
+    COUNT,
+    DONE,
+    DRAW,
+    DRAW_UNIT,
+    EVALUATIONS,
+    FIRST,
+    FIRST_ROW,
+    FORCED,
+    INITIAL,
+    KIND,
+    LEFT,
+    LEFT_UNIT,
+    LIMIT,
+    MOST_LEFT,
+    NEEDS_EDGES,
+    NEEDS_NODES,
+    NEEDS_PROBE,
+    NEEDS_ROWS,
+    OPEN,
+    OWN,
+    OWN_DRAW,
+    OWN_LEFT,
+    PARENT,
+    PENDING,
+    POLICY,
+    PROBED,
+    PROBED_DEPTH,
+    ROOT_ROW,
+    SEARCHING,
+    STATE,
+    TABLEBASE,
+    USED_EDGES,
+    USED_NODES,
+    VISITS,
+    WL,
+    Rules,
+    Trees,
+)
+
+LONGEST_CHAIN = 32  # forced moves in a row that are one state
+
+
+class Asked(NamedTuple):
+    """The leaves of a round: `Leaves` with room for n rows, and int64[n, 3] of tree, node and depth."""
+
+    masks: NDArray[np.uint64]
+    rule50: NDArray[np.float32]
+    indices: NDArray[np.uint16]
+    offsets: NDArray[np.int64]
+    leaf: NDArray[np.int64]
+
+
+def room_to_ask(rows: int) -> Asked:
+    """Memory for the leaves of a round."""
+    return Asked(
+        np.zeros((rows, 112), np.uint64),
+        np.zeros(rows, np.float32),
+        np.zeros(rows * MAX_MOVES, np.uint16),
+        np.zeros(rows + 1, np.int64),
+        np.zeros((rows, 3), np.int64),
+    )
+
+
+@inlined_kernel
+def ask(trees: Trees, rules: Rules, tree: int, node: int, depth: int, asked: Asked, n: int) -> None:
+    """Writes a leaf, whose moves are written already, as row n of the round."""
+    row = trees.slots[tree, ROOT_ROW] + depth
+    first_row, initial = trees.slots[tree, FIRST_ROW], trees.slots[tree, INITIAL] != 0
+    asked.rule50[n] = write_masks(trees.rows, first_row, row, initial, rules.fill, rules.form, asked.masks, n)
+    transform = canonical_transform(trees.rows, row) if rules.form >= CANONICAL else 0
+    first, begin = trees.nodes[node, FIRST], asked.offsets[n]
+    for i in range(trees.nodes[node, COUNT]):
+        asked.indices[begin + i] = policy_index(trees.rows, row, np.int64(trees.move[first + i]), transform)
+    asked.offsets[n + 1] = begin + trees.nodes[node, COUNT]
+    trees.slots[tree, ASKED] += 1
+    asked.leaf[n, 0], asked.leaf[n, 1], asked.leaf[n, 2] = tree, node, depth
+    if rules.batch > 1:
+        begin_visit(trees, node)
+
+
+@inlined_kernel
+def lacks_room(trees: Trees, rules: Rules, tree: int) -> bool:
+    """Sets the state of a tree that has no room for the moves of one more leaf, or for a chain of forced moves."""
+    chain = LONGEST_CHAIN if rules.auto_extend else 0
+    if trees.slots[tree, USED_EDGES] + MAX_MOVES + chain > rules.edge_room:
+        trees.slots[tree, STATE] = NEEDS_EDGES
+        return True
+    if chain and trees.slots[tree, USED_NODES] + 1 + chain > rules.node_room:
+        trees.slots[tree, STATE] = NEEDS_NODES
+        return True
+    return False
+
+
+@inlined_kernel
+def wants_visit(trees: Trees, rules: Rules, tree: int) -> bool:
+    """The tree is to have one more visit beside those in flight."""
+    root = tree * rules.node_room
+    pending = trees.nodes[root, PENDING]
+    if trees.slots[tree, STATE] != SEARCHING:
+        return False
+    return bool(pending == 0 or trees.nodes[root, VISITS] + pending < trees.slots[tree, LIMIT])
+
+
+@kernel
+def extend_chain(trees: Trees, rules: Rules, tree: int, node: int, depth: int) -> tuple[int, int]:
+    """Follows single legal moves from an extended leaf to the first position with a choice; returns it, its depth.
+
+    A chain also ends where the game does, and where tablebases may know the value.
+    """
+    for _ in range(LONGEST_CHAIN):
+        if trees.nodes[node, KIND] != OPEN or trees.nodes[node, COUNT] != 1 or depth == 0:
+            break
+        if wants_probe(trees, rules, tree, depth):
+            break
+        edge = np.int64(trees.nodes[node, FIRST])
+        force(trees, node)
+        step_down(trees, tree, edge, trees.slots[tree, ROOT_ROW] + depth)
+        node, depth = new_node(trees, rules, tree, node, edge), depth + 1
+        extend(trees, rules, tree, node, depth)
+    return node, depth
+
+
+@inlined_kernel
+def pick_leaf(trees: Trees, rules: Rules, tree: int, asked: Asked, n: int) -> bool:
+    """Visits a tree until a leaf needs the net and writes it as row n; False if there is none, the state says why.
+
+    Visits that end in settled nodes are counted on the way.
+    """
+    while wants_visit(trees, rules, tree) and not lacks_room(trees, rules, tree):
+        node, depth = descend(trees, rules, tree)
+        # With visits in flight it may only seem that all is proven: their bounds are not spread yet.
+        if node == ALL_PROVEN and trees.nodes[tree * rules.node_room, PENDING] == 0:
+            trees.slots[tree, STATE] = DONE
+        elif node == NO_NODES:
+            trees.slots[tree, STATE] = NEEDS_NODES
+        elif node == NO_ROWS:
+            trees.slots[tree, STATE] = NEEDS_ROWS
+        if node < 0:
+            return False
+        if trees.nodes[node, KIND] == OPEN:
+            extend(trees, rules, tree, node, depth)
+            if rules.auto_extend:
+                node, depth = extend_chain(trees, rules, tree, node, depth)
+        if trees.nodes[node, KIND] == OPEN:
+            if wants_probe(trees, rules, tree, depth):
+                trees.slots[tree, STATE] = NEEDS_PROBE
+                trees.slots[tree, PROBED], trees.slots[tree, PROBED_DEPTH] = node, depth
+                return False
+            ask(trees, rules, tree, node, depth, asked, n)
+            return True
+        visit_settled(trees, rules, tree, node, depth)
+    return False
+
+
+@inlined_kernel
+def visit_settled(trees: Trees, rules: Rules, tree: int, node: int, depth: int) -> None:
+    """A visit that ends in a settled node."""
+    if rules.batch > 1:
+        begin_visit(trees, node)
+    wl, draw = np.float32(trees.means[node, WL]), np.float32(trees.means[node, DRAW])
+    back_up(trees, rules, tree, node, depth, wl, draw, np.float32(trees.means[node, LEFT]))
+
+
+@kernel
+def gather(trees: Trees, rules: Rules, asked: Asked, n: int) -> tuple[int, bool]:
+    """Adds a leaf (with virtual visits several) of every tree that has none yet in this round as rows n, n + 1, ...
+
+    Returns the new n, and whether a tree lacks something first (its state says what). The round begins with n = 0.
+    """
+    lacking, begins = False, n == 0
+    for tree in range(len(trees.slots)):
+        if begins:
+            trees.slots[tree, ASKED] = 0
+        while trees.slots[tree, ASKED] < rules.batch and pick_leaf(trees, rules, tree, asked, n):
+            n += 1
+        if trees.slots[tree, STATE] >= NEEDS_NODES:
+            lacking = True
+        else:
+            trees.slots[tree, ASKED] = rules.batch  # what others lack must not let it look for leaves again
+    return n, lacking
+
+
+@kernel
+def answer_probe(trees: Trees, rules: Rules, tree: int, known: bool, wl: int, asked: Asked, n: int) -> int:
+    """Goes on with a tree after its probe: `wl` is the tables' value (-1, 0, 1) for the player who moved there."""
+    node, depth = trees.slots[tree, PROBED], trees.slots[tree, PROBED_DEPTH]
+    trees.slots[tree, STATE] = SEARCHING
+    if not known:
+        ask(trees, rules, tree, node, depth, asked, n)
+        return n + 1
+    trees.slots[tree, USED_EDGES] -= trees.nodes[node, COUNT]
+    trees.nodes[node, COUNT] = 0
+    left = max(np.float32(trees.means[trees.nodes[node, PARENT], LEFT]) - np.float32(1), np.float32(0))
+    settle(trees, node, TABLEBASE, wl, left)
+    visit_settled(trees, rules, tree, node, depth)
+    return n
+
+
+@kernel
+def set_own_value(trees: Trees, node: int, own: float, draw: np.float32, left: np.float32) -> None:
+    """Notes the net's value of a node, which is also that of the chain of forced moves that leads there."""
+    drawn, plies = np.int64(draw * np.float64(DRAW_UNIT)), min(np.float64(left), np.float64(MOST_LEFT))
+    while True:
+        trees.means[node, OWN], trees.nodes[node, OWN_DRAW] = own, drawn
+        trees.nodes[node, OWN_LEFT] = np.int64(plies * LEFT_UNIT)
+        node = np.int64(trees.nodes[node, PARENT])
+        if node < 0 or not trees.nodes[node, FORCED]:
+            break
+        own, plies = -own, min(plies + 1, np.float64(MOST_LEFT))
+
+
+@inlined_kernel
+def keep_policy(trees: Trees, tree: int, root: int) -> None:
+    """Notes the priors that a root has from the net, before noise and proofs change them."""
+    first, count = trees.nodes[root, FIRST], trees.nodes[root, COUNT]
+    for i in range(count):
+        trees.policy[tree, i], trees.policy_move[tree, i] = trees.prior[first + i], trees.move[first + i]
+    trees.slots[tree, POLICY] = count
+
+
+@kernel
+def absorb(
+    trees: Trees,
+    rules: Rules,
+    asked: Asked,
+    n: int,
+    q: NDArray[np.float32],
+    d: NDArray[np.float32],
+    m: NDArray[np.float32],
+    logits: NDArray[np.float32],
+) -> bool:
+    """Gives the n leaves of a round their evaluations and takes them up into their trees; True if a tree is done."""
+    for i in range(n):
+        tree, node, depth = asked.leaf[i, 0], asked.leaf[i, 1], asked.leaf[i, 2]
+        set_priors(trees, rules, node, logits, asked.offsets[i])
+        set_own_value(trees, node, -np.float64(q[i]), d[i], m[i])
+        if depth == 0:
+            keep_policy(trees, tree, node)
+        trees.slots[tree, EVALUATIONS] += 1
+        back_up(trees, rules, tree, node, depth, -q[i], d[i], m[i])
+    done = False
+    for tree in range(len(trees.slots)):
+        done = done or trees.slots[tree, STATE] == DONE
+    return done

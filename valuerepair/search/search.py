@@ -1,0 +1,129 @@
+"""The search of one position, as an engine does it: until a limit or a stop, with the tree kept between moves."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+
+from valuerepair.chess.positions import Position
+from valuerepair.errors import UsageError
+from valuerepair.search.evaluator import Evaluator
+from valuerepair.search.forest import Forest, play
+from valuerepair.search.params import SearchParams
+from valuerepair.search.result import SearchResult
+
+FIRST_ROOM = 10_000  # visits there is room for at first
+
+
+def never() -> bool:
+    """The stop that never comes."""
+    return False
+
+
+class Search:
+    """One root. Not to be shared between threads.
+
+    `nodes` is the most visits that a tree may have; memory is taken as the tree grows.
+    """
+
+    def __init__(
+        self,
+        evaluator: Evaluator,
+        params: SearchParams | None = None,
+        *,
+        input_format: int = 1,
+        nodes: int = 1_000_000,
+    ) -> None:
+        """Raises UsageError for parameters that make no sense."""
+        self._forest = Forest(evaluator, params, input_format=input_format, trees=1, nodes=min(nodes, FIRST_ROOM))
+        self._most = nodes
+        self._slot: int | None = None
+        self._position: Position | None = None
+        self._restricted = False
+
+    @property
+    def nodes(self) -> int:
+        """Visits of the root so far, those kept from the last position included."""
+        return 0 if self._slot is None else self._forest.visits(self._slot)
+
+    def set_position(self, position: Position) -> bool:
+        """Takes a position to be searched; True when a part of the last one's tree is kept.
+
+        That is so when it is the same game some moves later. Raises ValueRepairError for an illegal or finished
+        position, and keeps the last one then.
+        """
+        play(position)
+        kept = self._keep(position)
+        if not kept:
+            self.forget()
+        self._position = position
+        return kept
+
+    def forget(self) -> None:
+        """Drops the tree."""
+        if self._slot is not None:
+            self._forest.release(self._slot)
+            self._slot = None
+        self._restricted = False
+
+    def run(
+        self,
+        *,
+        nodes: int | None = None,
+        seconds: float | None = None,
+        stop: Callable[[], bool] = never,
+        on_info: Callable[[SearchResult], None] | None = None,
+        info_seconds: float = 1.0,
+        root_moves: Sequence[str] = (),
+        lines: int = 1,
+    ) -> SearchResult:
+        """Searches until the root has `nodes` visits (re-used ones count), some seconds passed, or `stop` says so.
+
+        There is always one evaluation. With certainty it ends when the root is proven. `on_info` gets a result every
+        `info_seconds`; `root_moves` (UCI) are the only ones to be searched; `lines` moves get a principal line. Raises
+        UsageError where no position was set, or a root move is not legal.
+        """
+        slot = self._begin(self._most if nodes is None else min(nodes, self._most), root_moves)
+        started = told = time.monotonic()
+        while not self._forest.is_done(slot):
+            self._forest.play_round()
+            now = time.monotonic()
+            if stop() or (seconds is not None and now - started >= seconds):
+                break
+            if on_info is not None and now - told >= info_seconds:
+                told = now
+                on_info(self._forest.result(slot, lines))
+        return self._forest.result(slot, lines)
+
+    def _begin(self, nodes: int, root_moves: Sequence[str]) -> int:
+        """The slot of a tree that is ready to be searched."""
+        if self._position is None:
+            raise UsageError("no position to search")
+        if self._slot is not None and (root_moves or self._restricted):
+            self.forget()  # a tree of some moves only is of no use for others
+        if self._slot is not None:
+            self._forest.go_on(self._slot, nodes)
+            return self._slot
+        slot = self._slot = self._forest.add(self._position, nodes)
+        if root_moves:
+            self._forest.go_on(slot, 1)
+            self._forest.play_round()
+            legal = {move.move for move in self._forest.result(slot).moves}
+            wrong = [move for move in root_moves if move not in legal]
+            if wrong:
+                self.forget()
+                raise UsageError(f"{wrong[0]}: not a legal move in {self._position.fen}")
+            self._forest.keep_root_moves(slot, root_moves)
+            self._restricted = True
+            self._forest.go_on(slot, nodes)
+        return slot
+
+    def _keep(self, position: Position) -> bool:
+        """Makes the node of a later position of the same game the root."""
+        last = self._position
+        if last is None or self._slot is None or self._restricted or last.start_fen != position.start_fen:
+            return False
+        if position.moves[: len(last.moves)] != last.moves:
+            return False
+        further = position.moves[len(last.moves) :]
+        return not further or self._forest.advance(self._slot, position, further)

@@ -1,0 +1,111 @@
+"""``info`` lines: what a search has found so far, as lc0 writes it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import chess
+import numpy as np
+
+from valuerepair.chess.board import parse_fens
+from valuerepair.chess.positions import encode_moves
+from valuerepair.nets.policy import policy_indices
+from valuerepair.search.params import SearchParams
+from valuerepair.search.result import RootMove, SearchResult, Value, fast_log, score_of
+
+
+@dataclass(frozen=True)
+class Shown:
+    """What of a search is shown, and how: `has_wdl` of the net, `room` in nodes of the tree."""
+
+    multipv: int = 1
+    show_wdl: bool = False
+    has_wdl: bool = True
+    lc0_floats: bool = False
+    room: int = 1_000_000
+
+
+def info_lines(result: SearchResult, seconds: float, new_nodes: int, shown: Shown) -> list[str]:
+    """One line for each of the best `multipv` moves; `new_nodes` are the visits of this search, in `seconds`."""
+    nps = f"nps {new_nodes / seconds:.0f} " if seconds >= 0.001 else ""
+    full = min(1000, 1000 * result.nodes // shown.room)
+    lines = []
+    for number, move in enumerate(result.moves[: shown.multipv], 1):
+        score = score_of(move, result, has_wdl=shown.has_wdl, lc0_floats=shown.lc0_floats)
+        wdl = "wdl {} {} {} ".format(*score.wdl) if shown.show_wdl else ""
+        lines.append(
+            f"info depth {max(result.depth, 1)} seldepth {result.seldepth} time {1000 * seconds:.0f} "
+            f"nodes {result.nodes} score {score.text} {wdl}{nps}hashfull {full} "
+            f"multipv {number} pv {' '.join(move.pv)}"
+        )
+    return lines
+
+
+def verbose_lines(result: SearchResult, fen: str, params: SearchParams) -> list[str]:
+    """lc0's VerboseMoveStats: a line a move, ascending by visits, then one for the root (lc0 GetVerboseStats).
+
+    U and S are those of the last selection. What the net said of a move's position is not kept: V shows dashes.
+    """
+    board = chess.Board(fen)
+    exploration = _exploration(params, result.nodes)
+    # The parent's value before any visit, less what the visited moves take of the policy.
+    visited = sum(move.prior for move in result.moves if move.visits)
+    fpu = _fpu(params, result, visited)
+    rows = []
+    for move in result.moves:
+        q = fpu if math.isnan(move.q) else move.q
+        u = exploration * move.prior / (1 + move.visits)
+        rows.append((move.visits, q + u, _move_line(move, board, q, u)))
+    lines = [text for *_, text in sorted(rows, key=lambda row: row[:2])]
+    node = (
+        f"node  ({len(rows):4}) N: {result.nodes:7} (+ 0) (P: {100 * visited:5.2f}%) {_values(result.root)}(V: "
+        f"{result.net_q:7.4f}) "
+    )
+    return [f"info string {line}" for line in (*lines, node)]
+
+
+def _move_line(move: RootMove, board: chess.Board, q: float, u: float) -> str:
+    index, text = _policy_index(move.move, board), _king_takes_rook(move.move, board)
+    values = f"(WL:  -.-----) (D: -.---) (M:  -.-) (Q: {q:8.5f}) " if math.isnan(move.q) else _values(move)
+    proven = "" if move.certain is None else "(T) "
+    return (
+        f"{text:5} ({index:<4}) N: {move.visits:7} (+ 0) (P: {100 * move.prior:5.2f}%) {values}"
+        f"(U: {u:6.5f}) (S: {q + u:8.5f}) (V:  -.----) {proven}"
+    )
+
+
+def _values(value: RootMove | Value) -> str:
+    return f"(WL: {value.wl:8.5f}) (D: {value.d:5.3f}) (M: {value.m:4.1f}) (Q: {value.q:8.5f}) "
+
+
+def _exploration(params: SearchParams, nodes: int) -> float:
+    """What a move's prior is multiplied by: cpuct times the root of the moves' visits, as in lc0."""
+    own = params.root_has_own_cpuct_params
+    start = params.cpuct_at_root if own else params.cpuct
+    base = params.cpuct_base_at_root if own else params.cpuct_base
+    factor = params.cpuct_factor_at_root if own else params.cpuct_factor
+    log = fast_log if params.lc0_floats else math.log
+    return (start + factor * log((nodes + base) / base)) * math.sqrt(max(nodes - 1, 1))
+
+
+def _fpu(params: SearchParams, result: SearchResult, visited: float) -> float:
+    """The value of a root move without visits."""
+    same = params.fpu_strategy_at_root == "same"
+    strategy = params.fpu_strategy if same else params.fpu_strategy_at_root
+    value = params.fpu_value if same else params.fpu_value_at_root
+    return value if strategy == "absolute" else result.root_q - value * math.sqrt(visited)
+
+
+def _policy_index(move: str, board: chess.Board) -> int:
+    moves = encode_moves([move])
+    return int(policy_indices(parse_fens([board.fen()]), moves, np.array([0, 1], np.int64))[0])
+
+
+def _king_takes_rook(move: str, board: chess.Board) -> str:
+    """Castling as lc0 writes it in its statistics; any other move as it is."""
+    parsed = chess.Move.from_uci(move)
+    if not board.is_castling(parsed):
+        return move
+    rook = chess.square(7 if chess.square_file(parsed.to_square) == 6 else 0, chess.square_rank(parsed.from_square))
+    return chess.Move(parsed.from_square, rook).uci()

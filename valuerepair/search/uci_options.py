@@ -1,0 +1,176 @@
+"""The engine's UCI options: every parameter of the search under lc0's name where lc0 has it, and the engine's own."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from valuerepair.errors import UsageError
+from valuerepair.nets.devices import DEVICES
+from valuerepair.search.params import SearchParams, parameter_choices, parameter_range
+
+# Names of lc0 (search/classic/params.cc, neural/shared_params.cc); the last seven are our own. MinibatchSize is below.
+PARAMETER_NAMES = {
+    "cpuct": "CPuct",
+    "cpuct_base": "CPuctBase",
+    "cpuct_factor": "CPuctFactor",
+    "root_has_own_cpuct_params": "RootHasOwnCpuctParams",
+    "cpuct_at_root": "CPuctAtRoot",
+    "cpuct_base_at_root": "CPuctBaseAtRoot",
+    "cpuct_factor_at_root": "CPuctFactorAtRoot",
+    "fpu_strategy": "FpuStrategy",
+    "fpu_value": "FpuValue",
+    "fpu_strategy_at_root": "FpuStrategyAtRoot",
+    "fpu_value_at_root": "FpuValueAtRoot",
+    "policy_softmax_temp": "PolicyTemperature",
+    "draw_score": "DrawScore",
+    "sticky_endgames": "StickyEndgames",
+    "two_fold_draws": "TwoFoldDraws",
+    "history_fill": "HistoryFill",
+    "noise_epsilon": "DirichletNoiseEpsilon",
+    "noise_alpha": "DirichletNoiseAlpha",
+    "temperature": "Temperature",
+    "tempdecay_moves": "TempDecayMoves",
+    "tempdecay_delay_moves": "TempDecayDelayMoves",
+    "temp_cutoff_move": "TempCutoffMove",
+    "temp_endgame": "TempEndgame",
+    "temp_value_cutoff": "TempValueCutoff",
+    "temp_visit_offset": "TempVisitOffset",
+    "syzygy": "SyzygyPath",
+    "certainty": "Certainty",
+    "lookahead": "Lookahead",
+    "auto_extend": "AutoExtend",
+    "n_scl": "NScl",
+    "lc0_floats": "Lc0Floats",
+    "self_check": "SelfCheck",
+    "seed": "Seed",
+}
+_MOST_SPIN = 2**31 - 1  # GUIs keep numbers in 32 bits
+
+
+@dataclass(frozen=True)
+class EngineSettings:
+    """What a user can set: parameters of the search, the net, what is shown, and how time is kept.
+
+    `weights` is a net's name or file, empty for the default net; `threads` of the net, 0 for all cores;
+    `winograd` convolves by Winograd's algorithm, which is faster on a CPU and moves Q by some 1e-5;
+    `minibatch` replaces the parameter of that name, 0 for what is good for speed, 1 for the sequential search;
+    `hash_mb` bounds the tree; `smart_pruning` is lc0's factor, by which a search by the clock ends once no other move
+    can overtake the best (0: never), and which changes nothing in a search by nodes.
+    """
+
+    params: SearchParams = field(default_factory=SearchParams)
+    weights: str = ""
+    device: str = "auto"
+    threads: int = 0
+    winograd: bool = False
+    minibatch: int = 0
+    hash_mb: int = 512
+    multipv: int = 1
+    ponder: bool = False
+    show_wdl: bool = False
+    verbose: bool = False
+    move_overhead_ms: int = 200
+    smart_pruning: float = 1.33
+
+
+@dataclass(frozen=True)
+class _Own:
+    """An option of the engine itself: the setting it changes, its range or its choices."""
+
+    name: str
+    setting: str
+    low: int = 0
+    high: int = 0
+    choices: tuple[str, ...] = ()
+
+
+_OWN = (
+    _Own("WeightsFile", "weights"),
+    _Own("Device", "device", choices=DEVICES),
+    _Own("Threads", "threads", 0, 1024),
+    _Own("Winograd", "winograd"),
+    _Own("MinibatchSize", "minibatch", 0, 1024),
+    _Own("Hash", "hash_mb", 1, 1 << 20),
+    _Own("MultiPV", "multipv", 1, 500),
+    _Own("Ponder", "ponder"),
+    _Own("UCI_ShowWDL", "show_wdl"),
+    _Own("VerboseMoveStats", "verbose"),
+    _Own("MoveOverheadMs", "move_overhead_ms", 0, 100_000),
+    _Own("SmartPruningFactor", "smart_pruning"),
+)
+_BY_NAME: Mapping[str, _Own | str] = {own.name.lower(): own for own in _OWN} | {
+    name.lower(): parameter for parameter, name in PARAMETER_NAMES.items()
+}
+_ALL_NAMES = {name.lower(): name for name in (*(own.name for own in _OWN), *PARAMETER_NAMES.values())}
+
+
+def option_lines(settings: EngineSettings) -> list[str]:
+    """The ``option name ...`` lines of the handshake, with the given settings as defaults."""
+    lines = [_line(own.name, getattr(settings, own.setting), (own.low, own.high), own.choices) for own in _OWN]
+    for parameter, name in PARAMETER_NAMES.items():
+        value = getattr(settings.params, parameter)
+        lines.append(_line(name, value, parameter_range(parameter), parameter_choices(parameter)))
+    return lines
+
+
+def _line(name: str, value: object, limits: tuple[float, float] | None, choices: tuple[str, ...]) -> str:
+    if isinstance(value, bool):
+        return f"option name {name} type check default {str(value).lower()}"
+    if choices:
+        return f"option name {name} type combo default {value} " + " ".join(f"var {choice}" for choice in choices)
+    if isinstance(value, int) and limits is not None:
+        return f"option name {name} type spin default {value} min {limits[0]:.0f} max {min(limits[1], _MOST_SPIN):.0f}"
+    if isinstance(value, float):
+        return f"option name {name} type string default {value:.6f}"
+    return f"option name {name} type string default {value or '<empty>'}"
+
+
+def with_option(settings: EngineSettings, name: str, value: str) -> EngineSettings:
+    """The settings with one option changed; names in any case, as UCI has it.
+
+    Raises UsageError for an option that there is not, with the nearest there is, or a value it cannot have.
+    """
+    found = _BY_NAME.get(name.lower())
+    if found is None:
+        near = difflib.get_close_matches(name.lower(), _ALL_NAMES, 1, 0.5)
+        hint = f"; did you mean {_ALL_NAMES[near[0]]}?" if near else ""
+        raise UsageError(f"no option {name!r}{hint}")
+    if value == "<empty>":
+        value = ""
+    if isinstance(found, _Own):
+        change: dict[str, Any] = {found.setting: _own_value(found, settings, value)}
+        return replace(settings, **change)
+    if found == "n_scl" and value == "0":
+        value = "inf"
+    try:
+        return replace(settings, params=settings.params.with_settings({found: value}))
+    except UsageError as error:
+        reason = str(error).removeprefix(f"{found}={value}: ")
+        raise UsageError(f"option {PARAMETER_NAMES[found]}={value}: {reason}") from None
+
+
+def _own_value(own: _Own, settings: EngineSettings, text: str) -> str | int | float | bool:
+    now = getattr(settings, own.setting)
+    where = f"option {own.name}={text}: "
+    if isinstance(now, bool):
+        if text.lower() not in ("true", "false"):
+            raise UsageError(f"{where}must be true or false")
+        return text.lower() == "true"
+    if isinstance(now, int):
+        if not text.isdecimal() or not own.low <= int(text) <= own.high:
+            raise UsageError(f"{where}must be a whole number from {own.low} to {own.high}")
+        return int(text)
+    if isinstance(now, float):
+        try:
+            number = float(text)
+        except ValueError:
+            number = -1.0
+        if not 0 <= number <= 100:
+            raise UsageError(f"{where}must be a number from 0 to 100")
+        return number
+    if own.choices and text not in own.choices:
+        raise UsageError(f"{where}must be one of {', '.join(own.choices)}")
+    return text

@@ -1,0 +1,542 @@
+"""The UCI protocol: one thread reads commands, another loads the net and searches, so that a search can be stopped.
+
+Whatever comes in, every ``go`` is answered by one ``bestmove`` (``0000`` where there is none to be had), and what is
+not understood by an ``info string``. Commands that need a search to have ended wait for it; one without a limit ends.
+"""
+
+from __future__ import annotations
+
+import queue
+import re
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import chess
+
+from valuerepair import __version__
+from valuerepair.chess.positions import STARTPOS_FEN, Position
+from valuerepair.errors import ValueRepairError
+from valuerepair.nets.position_text import read_position
+from valuerepair.search.evaluator import Evaluator
+from valuerepair.search.forest import forest_bytes, warm_up
+from valuerepair.search.outcome import choose_move
+from valuerepair.search.result import SearchResult
+from valuerepair.search.search import Search
+from valuerepair.search.uci_info import Shown, info_lines, verbose_lines
+from valuerepair.search.uci_options import EngineSettings, option_lines, with_option
+
+_ENDING_S = 3.0  # a search is given so long to end when the engine quits
+_SAMPLE_NODES = 10_000
+_SHOWN_TEXT = 100
+_NOTHING = "bestmove 0000"
+
+
+@dataclass(frozen=True)
+class OpenedNet:
+    """A net that searches can use: `input_format` of its planes, whether it has a WDL head, how to close it.
+
+    `minibatch` leaves of a tree at once are good for speed.
+    """
+
+    evaluator: Evaluator
+    input_format: int
+    has_wdl: bool
+    close: Callable[[], None]
+    minibatch: int = 1
+
+
+NetOpener = Callable[[EngineSettings, Callable[[str], None]], OpenedNet]
+
+
+class UciServer:
+    """An engine that speaks UCI. `write` takes lines, and is called by one thread at a time."""
+
+    def __init__(
+        self, open_net: NetOpener, write: Callable[[str], None], settings: EngineSettings | None = None
+    ) -> None:
+        self._open_net, self._raw_write = open_net, write
+        self._settings = self._defaults = settings or EngineSettings()
+        self._writing, self._deaf = threading.Lock(), False
+        self._jobs: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._worker = threading.Thread(target=self._work, name="uci-search", daemon=True)
+        self._switches: list[Switch] = []  # of the searches that are not answered yet
+        # Below: the worker's own.
+        self._net: OpenedNet | None = None
+        self._net_settings: tuple[str, str, int, bool] | None = None
+        self._search: Search | None = None
+        self._search_settings: object = None
+        self._position: Position | None = Position(STARTPOS_FEN)
+        self._clock, self._game = TimeManager(), 0
+
+    # -- the reader ---------------------------------------------------------------------------------------------------
+
+    def run(self, lines: Iterable[str]) -> bool:
+        """Answers commands until ``quit``, which stops a running search; at the end of the input one with a limit ends.
+
+        False when the other thread still works: it compiles, or loads a net, and can be ended with the process only.
+        """
+        quitting = True
+        self._worker.start()
+        try:
+            for line in lines:
+                words = line.split()
+                if self._deaf or (words and not self._take(words[0], words[1:])):
+                    break
+            else:
+                quitting = False
+        finally:
+            self._stop(endless_only=not quitting)
+            self._jobs.put(None)
+            self._worker.join(_ENDING_S if quitting else None)
+        return not self._worker.is_alive()
+
+    def _take(self, command: str, words: list[str]) -> bool:
+        """One command; False for the last one."""
+        if command == "quit":
+            return False
+        if command == "uci":
+            self._greet()
+        elif command == "isready":
+            self._be_ready()
+        elif command == "stop":
+            self._stop()
+        elif command == "ponderhit":
+            if self._switches:
+                self._switches[-1].ponderhit()
+        elif command == "go":
+            self._go(words)
+        elif command == "position":
+            self._stop(endless_only=True)
+            self._jobs.put(lambda: self._set_position(" ".join(words)))
+        elif command == "ucinewgame":
+            self._stop(endless_only=True)
+            self._jobs.put(self._new_game)
+        elif command == "setoption":
+            self._queue_option(words)
+        elif command not in ("debug", "register"):
+            self._say(f"unknown command: {' '.join([command, *words])}")
+        return True
+
+    def _greet(self) -> None:
+        self._write(f"id name valuerepair {__version__}")
+        self._write("id author the valuerepair developers")
+        for line in option_lines(self._defaults):
+            self._write(line)
+        self._write("uciok")
+
+    def _be_ready(self) -> None:
+        """At once while a search runs; otherwise when net and kernels are loaded."""
+        if self._switches:
+            self._write("readyok")
+        else:
+            self._jobs.put(self._load_and_say)
+
+    def _stop(self, *, endless_only: bool = False) -> None:
+        """Ends searches; with `endless_only` those that nothing else would end, for another command is to follow."""
+        for switch in tuple(self._switches):
+            if switch.is_endless or not endless_only:
+                switch.stop()
+
+    def _go(self, words: list[str]) -> None:
+        self._stop(endless_only=True)  # the best move of a search that still runs comes first
+        try:
+            go = parse_go(words)
+        except ValueError as error:
+            reason = f"go: {error}"
+            self._jobs.put(lambda: self._refuse(reason))
+            return
+        switch = Switch(go)
+        self._switches.append(switch)
+        self._jobs.put(lambda: self._think(go, switch))
+
+    def _queue_option(self, words: list[str]) -> None:
+        text = " ".join(words)
+        name, _, value = text.removeprefix("name").strip().partition(" value")
+        if words[:1] != ["name"] or not name:
+            self._say(f"setoption {text}: must be setoption name NAME value VALUE")
+            return
+        if self._switches:
+            self._say(f"option {name} is set when the search has ended")
+        self._jobs.put(lambda: self._set_option(name.strip(), value.strip()))
+
+    def _write(self, line: str) -> None:
+        try:
+            with self._writing:
+                if not self._deaf:
+                    self._raw_write(line)
+        except (OSError, ValueError):  # the GUI is gone, and with it the pipe
+            self._deaf = True
+            self._stop()
+
+    def _say(self, text: str) -> None:
+        lines = text.splitlines() or [""]
+        shown = "".join(c if c.isprintable() else "?" for c in lines[0])
+        self._write(f"info string {shown if len(shown) <= 2 * _SHOWN_TEXT else shown[: 2 * _SHOWN_TEXT] + '...'}")
+
+    def _say_error(self, error: Exception) -> None:
+        self._say(
+            f"error: {error}" if isinstance(error, ValueRepairError) else f"error: {type(error).__name__}: {error}"
+        )
+
+    # -- the worker ---------------------------------------------------------------------------------------------------
+
+    def _work(self) -> None:
+        while (job := self._jobs.get()) is not None:
+            try:
+                job()
+            except Exception as error:  # whatever it is, the engine goes on
+                self._say_error(error)
+        if self._net is not None:
+            self._net.close()
+
+    def _set_option(self, name: str, value: str) -> None:
+        self._settings = with_option(self._settings, name, value)
+
+    def _new_game(self) -> None:
+        self._search = None
+        self._clock = TimeManager()
+        self._game += 1
+
+    def _set_position(self, text: str) -> None:
+        try:
+            self._position = read_position(text)
+        except ValueError as error:
+            self._position = None
+            self._say(f"position {text[:_SHOWN_TEXT]}: {error}")
+
+    def _load_and_say(self) -> None:
+        try:
+            self._load()
+        except Exception as error:  # told first, and ready it is all the same: for another net
+            self._say_error(error)
+        self._write("readyok")
+
+    def _load(self) -> tuple[OpenedNet, Search, int]:
+        """The net, the search of the settings as they are now, and its room in nodes."""
+        settings = self._settings
+        wanted = (settings.weights, settings.device, settings.threads, settings.winograd)
+        if self._net is None or self._net_settings != wanted:
+            if self._net is not None:
+                self._net.close()
+            self._net = self._search = None
+            self._net, self._net_settings = self._open_net(settings, self._say), wanted
+        net, room = self._net, room_of(settings.hash_mb)
+        params = replace(settings.params, minibatch_size=settings.minibatch or net.minibatch)
+        if self._search is None or self._search_settings != (params, room):
+            self._search = None
+            warm_up(net.evaluator, params, net.input_format, self._say)
+            self._search = Search(net.evaluator, params, input_format=net.input_format, nodes=room)
+            self._search_settings = (params, room)
+        return net, self._search, room
+
+    def _think(self, go: Go, switch: Switch) -> None:
+        """Answers one ``go``. The search counts as ended before its move is said: then anything may come at once."""
+        try:
+            answer = self._think_on(go, switch)
+        except Exception as error:
+            self._say_error(error)
+            self._search, answer = None, _NOTHING  # what is left of the tree is not to be trusted
+        self._switches.remove(switch)
+        self._write(answer)
+
+    def _think_on(self, go: Go, switch: Switch) -> str:
+        position = self._position
+        if position is None:
+            raise ValueRepairError("there is no legal position to search")
+        if ended := game_over(position):
+            self._write(f"info depth 0 score {ended}")
+            switch.wait_for_leave()
+            return "bestmove (none)"
+        net, search, room = self._load()
+        settings = self._settings
+        search.set_position(position)
+        shown = Shown(settings.multipv, settings.show_wdl, net.has_wdl, settings.params.lc0_floats, room)
+        go = replace(go, searchmoves=self._legal_ones(go.searchmoves, position))
+        task = Task(search, position, go, settings, shown, self._clock, self._game)
+        return Thinking(task, switch, self._write).run()
+
+    def _legal_ones(self, moves: tuple[str, ...], position: Position) -> tuple[str, ...]:
+        """Those of some moves that are legal, in plain UCI; the others are told."""
+        board, legal = chess.Board(position.fen), []
+        for move in moves:
+            try:
+                legal.append(board.parse_uci(move).uci())
+            except ValueError:
+                self._say(f"searchmoves: {move} is not legal here")
+        return tuple(dict.fromkeys(legal))
+
+    def _refuse(self, reason: str) -> None:
+        self._say(reason)
+        self._write(_NOTHING)
+
+
+def game_over(position: Position) -> str | None:
+    """The score of a position without a legal move (``mate 0``, ``cp 0``), else None."""
+    board = chess.Board(position.fen)
+    if any(board.generate_legal_moves()):
+        return None
+    return "mate 0" if board.is_check() else "cp 0"
+
+
+def room_of(hash_mb: int) -> int:
+    """How many nodes fit into so much memory."""
+    return max(2, int(hash_mb * 2**20 * _SAMPLE_NODES / forest_bytes(1, _SAMPLE_NODES)))
+
+
+_LOOK_S = 0.05  # between two looks at what the search has found
+_ALL_LINES = 256
+_SAY_S = 1.0  # between two `info` lines that say nothing new but the number of nodes
+
+
+class Switch:
+    """What the reader of commands tells a running search: to stop, or that the move it ponders on was played."""
+
+    def __init__(self, go: Go) -> None:
+        self.begun = time.monotonic()
+        self.stopped, self.pondering = False, go.ponder
+        self._endless = is_endless(go)
+        self._changed = threading.Condition()
+
+    def stop(self) -> None:
+        with self._changed:
+            self.stopped = True
+            self._changed.notify_all()
+
+    def ponderhit(self) -> None:
+        """From now on the search has the time that `go` gave it."""
+        with self._changed:
+            if self.pondering:
+                self.begun, self.pondering = time.monotonic(), False
+            self._changed.notify_all()
+
+    @property
+    def is_endless(self) -> bool:
+        """Nothing but ``stop`` ends the search, or ``ponderhit`` first."""
+        return self._endless or self.pondering
+
+    def wait_for_leave(self) -> None:
+        """Waits until the best move may be said, which must not be while pondering or in an infinite search."""
+        with self._changed:
+            self._changed.wait_for(lambda: self.stopped or not self.is_endless)
+
+
+def is_endless(go: Go) -> bool:
+    """True where nothing but ``stop`` ends a search."""
+    limits = (go.nodes, go.movetime, go.depth, go.mate, go.wtime, go.btime)
+    return go.infinite or (not go.ponder and all(limit is None for limit in limits))
+
+
+@dataclass(frozen=True)
+class Task:
+    """What is to be searched: `search` has its position set. `game` counts games, so that their moves differ."""
+
+    search: Search
+    position: Position
+    go: Go
+    settings: EngineSettings
+    shown: Shown
+    clock: TimeManager
+    game: int = 0
+
+
+class Thinking:
+    """Runs a task. `write` takes the lines that it says."""
+
+    def __init__(self, task: Task, switch: Switch, write: Callable[[str], None]) -> None:
+        self._task, self._switch, self._write = task, switch, write
+        go, position = task.go, task.position
+        self._clock_budget = None
+        if not go.infinite and go.movetime is None:
+            self._clock_budget = task.clock.budget(
+                go, white=position.white_to_move, ply=position.ply, overhead_ms=task.settings.move_overhead_ms
+            )
+        self._budget = self._clock_budget if go.movetime is None else go.movetime / 1000
+        self._enough = False
+        self._begun = time.monotonic()
+        self._nodes_before = task.search.nodes
+        self._said: tuple[int, int, str] | None = None
+        self._said_at = 0.0
+
+    def run(self) -> str:
+        """Searches and says what it finds in ``info`` lines; returns the ``bestmove`` line."""
+        task, go = self._task, self._task.go
+        result = task.search.run(
+            nodes=None if go.infinite else go.nodes,
+            stop=self._is_over,
+            on_info=self._look,
+            info_seconds=_LOOK_S,
+            root_moves=go.searchmoves,
+            # With a temperature any move may be played, and its line says what to ponder on.
+            lines=_ALL_LINES if task.settings.params.temperature > 0 else task.settings.multipv,
+        )
+        thought = time.monotonic() - self._switch.begun
+        self._switch.wait_for_leave()
+        self._say(result)
+        if task.settings.verbose:
+            self._lines(verbose_lines(result, task.position.fen, task.settings.params))
+        if self._clock_budget is not None and not self._switch.pondering:
+            task.clock.spent(self._clock_budget, thought)
+        params = task.settings.params
+        move = choose_move(result, params, task.position.ply, params.seed + task.game)
+        line = next(m.pv for m in result.moves if m.move == move)
+        return f"bestmove {move} ponder {line[1]}" if len(line) > 1 else f"bestmove {move}"
+
+    def _is_over(self) -> bool:
+        if self._switch.stopped or self._enough:
+            return True
+        return self._left() <= 0
+
+    def _left(self) -> float:
+        """Seconds that may still be used."""
+        if self._switch.pondering or self._budget is None:
+            return float("inf")
+        return self._budget - (time.monotonic() - self._switch.begun)
+
+    def _look(self, result: SearchResult) -> None:
+        """Says what is new, and finds out whether what was asked for is reached."""
+        now = time.monotonic()
+        news = (result.depth, result.seldepth, result.best_move)
+        if news != self._said or now - self._said_at >= _SAY_S:
+            self._said, self._said_at = news, now
+            self._say(result)
+        go = self._task.go
+        if go.depth is not None and result.depth >= go.depth:
+            self._enough = True
+        if go.mate is not None and result.mate is not None and 0 < result.mate <= go.mate:
+            self._enough = True
+        if self._clock_budget is not None and not self._switch.pondering:
+            new = result.nodes - self._nodes_before
+            factor = self._task.settings.smart_pruning
+            self._enough |= is_settled(result, new, now - self._begun, self._left(), factor)
+
+    def _say(self, result: SearchResult) -> None:
+        new = result.nodes - self._nodes_before
+        self._lines(info_lines(result, time.monotonic() - self._begun, new, self._task.shown))
+
+    def _lines(self, lines: list[str]) -> None:
+        for line in lines:
+            self._write(line)
+
+
+_MIDPOINT, _STEEPNESS = 51.5, 7.0  # of the log-logistic distribution of game lengths, in moves
+_FIRST_MOVE_BONUS, _BOOK_PLY_BONUS, _BOOK_PLIES = 1.8, 0.25, 12
+_PRUNING_FROM_S = 0.2
+_TOLERANCE_NODES = 300
+
+
+class TimeManager:
+    """Divides the time on the clock over the rest of a game. Time saved by early moves is spent on the next one."""
+
+    def __init__(self) -> None:
+        self._first, self._spared_ms = True, 0.0
+
+    def budget(self, go: Go, *, white: bool, ply: int, overhead_ms: int) -> float | None:
+        """Seconds for this move by the clock of the side to move; None where `go` names no clock of it."""
+        left = go.wtime if white else go.btime
+        if left is None:
+            return None
+        increment = max(0, (go.winc if white else go.binc) or 0)
+        moves = moves_left(ply)
+        if go.movestogo is not None and 0 < go.movestogo < moves:
+            moves = go.movestogo
+        total = max(0.0, left + increment * (moves - 1) - overhead_ms)
+        squander = 0.0
+        if self._spared_ms > 0:
+            total = max(0.0, total - self._spared_ms)
+            squander, self._spared_ms = self._spared_ms, 0.0
+        share = total / moves
+        if self._first:  # there is no tree yet to go on with
+            share *= 1 + _FIRST_MOVE_BONUS + _BOOK_PLY_BONUS * min(_BOOK_PLIES, ply)
+            self._first = False
+        return max(0.0, min(share + squander, left - overhead_ms)) / 1000
+
+    def spent(self, budget: float, seconds: float) -> None:
+        """Notes how long a move with this budget took."""
+        self._spared_ms += 1000 * (budget - seconds)
+
+
+def moves_left(ply: int) -> float:
+    """The median number of moves that a game at this ply still lasts."""
+    move = ply / 2
+    return float(_MIDPOINT * (1 + 2 * (move / _MIDPOINT) ** _STEEPNESS) ** (1 / _STEEPNESS) - move)
+
+
+def is_settled(result: SearchResult, new_nodes: int, seconds: float, left: float, factor: float) -> bool:
+    """Whether more thinking cannot change the move: `left` seconds remain after `new_nodes` in `seconds`.
+
+    That is so for a single legal move, a proven win, when all moves but one lose, and when the second move cannot
+    overtake the first by visits, at the speed so far divided by `factor`; 0 is never.
+    """
+    if factor <= 0:
+        return False
+    lost = sum(move.certain == -1 for move in result.moves)
+    if len(result.moves) - lost <= 1 or result.certain == 1:
+        return True
+    if seconds < _PRUNING_FROM_S:
+        return False
+    to_come = left * (new_nodes + _TOLERANCE_NODES) / seconds / factor
+    first, second = sorted((move.visits for move in result.moves), reverse=True)[:2]
+    return to_come < first - second
+
+
+_NUMBERS = ("wtime", "btime", "winc", "binc", "movestogo", "depth", "nodes", "mate", "movetime")
+_FLAGS = ("infinite", "ponder")
+# GUIs send times below 0 when a flag has fallen.
+_MAY_BE_NEGATIVE = ("wtime", "btime", "winc", "binc", "movestogo")
+_MOST = 2**62
+
+
+@dataclass(frozen=True)
+class Go:
+    """Limits of one search; None where there is none. Times are in ms; without any limit a search is infinite."""
+
+    nodes: int | None = None
+    movetime: int | None = None
+    wtime: int | None = None
+    btime: int | None = None
+    winc: int | None = None
+    binc: int | None = None
+    movestogo: int | None = None
+    depth: int | None = None
+    mate: int | None = None
+    infinite: bool = False
+    ponder: bool = False
+    searchmoves: tuple[str, ...] = ()
+
+
+def parse_go(words: Sequence[str]) -> Go:
+    """What follows ``go``. Raises ValueError, with the reason, for anything that is not understood."""
+    found: dict[str, Any] = {}
+    at = 0
+    while at < len(words):
+        word = words[at]
+        at += 1
+        if word in _FLAGS:
+            found[word] = True
+        elif word in _NUMBERS:
+            text = words[at] if at < len(words) else ""
+            at += 1
+            found[word] = _number(word, text)
+        elif word == "searchmoves":
+            end = at
+            while end < len(words) and words[end] not in (*_FLAGS, *_NUMBERS):
+                end += 1
+            if end == at:
+                raise ValueError("searchmoves: no moves follow")
+            found[word] = tuple(words[at:end])
+            at = end
+        else:
+            raise ValueError(f"{word[:40]!r} is not understood")
+    return Go(**found)
+
+
+def _number(word: str, text: str) -> int:
+    number = int(text) if re.fullmatch(r"-?[0-9]{1,18}", text) else None
+    least = -_MOST if word in _MAY_BE_NEGATIVE else 0 if word == "movetime" else 1
+    if number is None or number < least:
+        wanted = "a whole number" if least < 0 else f"a whole number of at least {least}"
+        raise ValueError(f"{word} {text[:40]}: must be {wanted}")
+    return number

@@ -1,0 +1,471 @@
+"""Merging row by row: runs, nets and oracles; positions; then the values that belong to them."""
+
+from __future__ import annotations
+
+import hashlib
+import sqlite3
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from valuerepair.store.merge_sources import RULES, SCREENED, Rule, Source
+
+_STATES = ("running", "interrupted", "limited", "finished")
+_RUN = "identity, command, options, seed, versions, started, finished, state, counts"
+_NET = "name, sha256, history_fill, value_head, input_format, size"
+_ORACLE = "digest, label, kind, engine, sha256, limits, options"
+_SCREEN = "threshold, alpha, alpha_given, q_from, recall, model, fitted"
+# Of what both stores have: the source's alias is s, that of the merged store d.
+_MAPS = {
+    "runs": "d.identity = s.identity",
+    "nets": "d.sha256 = s.sha256 AND d.history_fill = s.history_fill",
+    "oracles": "d.digest = s.digest",
+    "games": "d.source = s.source AND d.number = s.number AND d.digest = s.digest",
+}
+
+
+class Parts:
+    """The sources, of which one at a time is attached to the merged store's connection, as ``part``.
+
+    Another one cannot come within a transaction: `use` commits first, unless it is the one that is attached already.
+    """
+
+    def __init__(self, connection: sqlite3.Connection, sources: Sequence[Source]) -> None:
+        self.connection, self.sources = connection, sources
+        self._attached: int | None = None
+
+    def use(self, number: int) -> str:
+        """Attaches a source; gives its name in SQL."""
+        if self._attached != number:
+            if self._attached is not None:
+                if self.connection.in_transaction:
+                    self.connection.execute("COMMIT")
+                self.connection.execute("DETACH part")
+            self._attached = None
+            self.connection.execute("ATTACH ? AS part", (self.sources[number].address,))
+            self._attached = number
+        return "part"
+
+
+def add_catalogue(parts: Parts) -> None:
+    """Adds the runs, nets, oracles and screens of all sources to the store that is ``main``."""
+    connection = parts.connection
+    runs: dict[str, tuple[Any, ...]] = {}
+    nets: dict[tuple[str, str], tuple[Any, ...]] = {}
+    oracles: dict[str, tuple[Any, ...]] = {}
+    screens: dict[tuple[str, str], tuple[int, int]] = {}
+    for number in range(-1, len(parts.sources)):
+        schema = "main" if number < 0 else parts.use(number)
+        for row in connection.execute(f"SELECT {_RUN} FROM {schema}.runs"):
+            runs[row[0]] = max(runs.get(row[0], row), row, key=_run_order)
+        for row in connection.execute(f"SELECT {_NET} FROM {schema}.nets"):
+            nets[row[1], row[2]] = min(nets.get((row[1], row[2]), row), row)
+        for row in connection.execute(f"SELECT {_ORACLE} FROM {schema}.oracles"):
+            oracles[row[0]] = min(oracles.get(row[0], row), row)
+        for row in _screen_rows(connection, schema):
+            screens.setdefault((row[-1], _digest(row)), (number, row[0]))
+    _insert(connection, "runs", _RUN, sorted(runs.values(), key=lambda run: (run[5], run[0])), "identity")
+    _insert(connection, "nets", _NET, sorted(nets.values()), "sha256, history_fill")
+    _insert(connection, "oracles", _ORACLE, sorted(oracles.values(), key=lambda row: (row[1], row[0])), "digest")
+    _add_screens(parts, screens)
+
+
+def _run_order(run: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Of two states of one run the one that came further is kept."""
+    state, finished = run[7], run[6] or ""
+    return (_STATES.index(state) if state in _STATES else -1, finished, len(run[8]), *map(str, run))
+
+
+def _insert(
+    connection: sqlite3.Connection, table: str, columns: str, rows: Sequence[tuple[Any, ...]], key: str
+) -> None:
+    names = columns.split(", ")
+    update = ", ".join(f"{name} = excluded.{name}" for name in names)
+    connection.executemany(
+        f"INSERT INTO main.{table} ({columns}) VALUES ({', '.join('?' * len(names))}) "
+        f"ON CONFLICT ({key}) DO UPDATE SET {update}",
+        rows,
+    )
+
+
+# -- screens ----------------------------------------------------------------------------------------------------------
+
+
+def _screen_rows(connection: sqlite3.Connection, schema: str, number: int | None = None) -> sqlite3.Cursor:
+    """id, net's hash and fill, oracle's digest and the rest of all screens, or of one."""
+    return connection.execute(
+        f"SELECT c.id, n.sha256, n.history_fill, o.digest, {', '.join('c.' + n for n in _SCREEN.split(', '))} "
+        f"FROM {schema}.screens c JOIN {schema}.nets n ON n.id = c.net_id "
+        f"JOIN {schema}.oracles o ON o.id = c.oracle_id WHERE c.id = coalesce(?, c.id) ORDER BY c.id",
+        (number,),
+    )
+
+
+def _digest(row: tuple[Any, ...]) -> str:
+    """Of all that a screen is but its number: models are long, and to be told apart only."""
+    return hashlib.sha256(repr(row[1:]).encode()).hexdigest()
+
+
+def _add_screens(parts: Parts, found: dict[tuple[str, str], tuple[int, int]]) -> None:
+    """Adds screens in the order in which they were fitted: the last one is the one that goes on cutting."""
+    connection = parts.connection
+    connection.execute("CREATE TABLE work.known_screens (digest TEXT PRIMARY KEY, id INTEGER NOT NULL)")
+    for _, (source, number) in sorted(found.items()):
+        if source < 0:
+            continue
+        row = _screen_rows(connection, parts.use(source), number).fetchone()
+        connection.execute(
+            f"INSERT INTO main.screens (net_id, oracle_id, {_SCREEN}) SELECT n.id, o.id, ?, ?, ?, ?, ?, ?, ? "
+            "FROM main.nets n, main.oracles o WHERE n.sha256 = ? AND n.history_fill = ? AND o.digest = ?",
+            (*row[4:], *row[1:4]),
+        )
+    _remember_screens(connection)
+
+
+def _remember_screens(connection: sqlite3.Connection) -> None:
+    rows = [(_digest(row), row[0]) for row in _screen_rows(connection, "main")]
+    connection.executemany("INSERT OR REPLACE INTO work.known_screens VALUES (?, ?)", rows)
+
+
+# -- numbers ----------------------------------------------------------------------------------------------------------
+
+
+def map_numbers(connection: sqlite3.Connection) -> None:
+    """Fills ``work.runs``, ``nets``, ``oracles``, ``games`` and ``screens``: the source's numbers and the new ones."""
+    for table, same in _MAPS.items():
+        _empty_map(connection, table)
+        # CROSS: the source is read through, and the merged store asked by its index.
+        connection.execute(
+            f"INSERT INTO work.{table} SELECT s.id, d.id FROM part.{table} s CROSS JOIN main.{table} d ON {same}"
+        )
+    _empty_map(connection, "screens")
+    rows = [(row[0], _digest(row)) for row in _screen_rows(connection, "part")]
+    connection.executemany("INSERT INTO work.screens SELECT ?, id FROM work.known_screens WHERE digest = ?", rows)
+
+
+def _empty_map(connection: sqlite3.Connection, table: str) -> None:
+    connection.execute(f"DROP TABLE IF EXISTS work.{table}")
+    connection.execute(f"CREATE TABLE work.{table} (src INTEGER PRIMARY KEY, dst INTEGER NOT NULL)")
+
+
+CHUNK = 20_000
+# What a value depends on.
+HISTORY = ("fen", "start_fen", "moves", "history_known")
+_OF_GAME = ("played", "eval_cp", "eval_mate")
+# The history that is kept: that of the deepest whole search, not counting audits of what a ladder cut (whether there
+# was one is chance, and a choice by it would bend the weights); then what is known best; then anything that does not
+# depend on the order of the stores.
+_ORDER = (
+    "nodes DESC, probability DESC, history_known DESC, length(moves) DESC, fen, start_fen, moves, "
+    "source, game, digest, played, eval_cp, eval_mate, number"
+)
+_CLAIM = """
+INSERT INTO work.claims
+SELECT p.key, :number, coalesce((
+        SELECT max(v.nodes) FROM {s}.oracles o CROSS JOIN {s}.deep_values v
+        WHERE v.oracle_id = o.id AND v.stage = 'full' AND v.position_id = p.id AND NOT EXISTS (
+            SELECT 1 FROM {s}.nets n CROSS JOIN {s}.screened c
+            WHERE c.net_id = n.id AND c.oracle_id = o.id AND c.position_id = p.id AND c.cut_at NOT NULL)), -1),
+    coalesce((
+        SELECT max(c.probability) FROM {s}.nets n CROSS JOIN {s}.oracles o CROSS JOIN {s}.screened c
+        WHERE c.net_id = n.id AND c.oracle_id = o.id AND c.position_id = p.id), 0),
+    p.history_known, p.fen, p.start_fen, p.moves, g.source, g.number, g.digest, p.played, p.eval_cp, p.eval_mate
+FROM work.contested k CROSS JOIN {s}.positions p ON p.key = k.key JOIN {s}.games g ON g.id = p.game_id
+"""
+_POSITION_TABLES = """
+CREATE TABLE work.contested (key INTEGER PRIMARY KEY);
+CREATE TABLE work.claims (
+    key INTEGER, number INTEGER, nodes INTEGER, probability REAL, history_known INTEGER, fen TEXT, start_fen TEXT,
+    moves BLOB, source TEXT, game INTEGER, digest INTEGER, played TEXT, eval_cp INTEGER, eval_mate INTEGER
+);
+CREATE TABLE work.winners (key INTEGER PRIMARY KEY, number INTEGER NOT NULL);
+CREATE TABLE work.lost (position_id INTEGER PRIMARY KEY);
+"""
+_VALUES = ("net_values", "priors", "deep_values", "failures", "screened")
+
+
+def add_positions(parts: Parts, begin: Callable[[], None], advance: Callable[[int], None]) -> tuple[int, str]:
+    """Adds the games and positions of all sources; how many positions had several histories, and the FEN of one."""
+    connection = parts.connection
+    for statement in _POSITION_TABLES.split(";\n"):
+        connection.execute(statement)
+    (newest,) = connection.execute("SELECT coalesce(max(id), 0) FROM main.positions").fetchone()
+    for number in range(len(parts.sources)):
+        parts.use(number)
+        begin()
+        _add_games(connection)
+        map_numbers(connection)
+        (empty,) = connection.execute("SELECT NOT EXISTS (SELECT 1 FROM main.positions)").fetchone()
+        for low, high, count in id_ranges(connection, "part.positions"):
+            begin()
+            _add_new(connection, low, high, first=bool(empty))
+            advance(count)
+    return _settle_contested(parts, begin, newest)
+
+
+def id_ranges(connection: sqlite3.Connection, table: str) -> Iterator[tuple[int, int, int]]:
+    """(low, high] ranges of the ids of a table, and how many rows each has."""
+    low = 0
+    while True:
+        query = f"SELECT max(id), count(*) FROM (SELECT id FROM {table} WHERE id > ? ORDER BY id LIMIT {CHUNK})"
+        high, count = connection.execute(query, (low,)).fetchone()
+        if not count:
+            return
+        yield low, high, count
+        low = high
+
+
+def _add_games(connection: sqlite3.Connection) -> None:
+    names = "source, number, digest, byte_offset, white, black, event, date, result, headers"
+    for low, high, _ in id_ranges(connection, "part.games"):
+        connection.execute(
+            f"INSERT OR IGNORE INTO main.games ({names}) SELECT {names} FROM part.games WHERE id > ? AND id <= ? "
+            "ORDER BY id",
+            (low, high),
+        )
+
+
+def _add_new(connection: sqlite3.Connection, low: int, high: int, *, first: bool) -> None:
+    """Adds positions that no store had so far; those that another one has differently are noted."""
+    columns = [row[1] for row in connection.execute("PRAGMA main.table_info(positions)") if row[1] != "id"]
+    picked = ["r.dst" if name == "run_id" else "g.dst" if name == "game_id" else f"s.{name}" for name in columns]
+    rows = "part.positions s CROSS JOIN work.games g ON g.src = s.game_id CROSS JOIN work.runs r ON r.src = s.run_id"
+    if not first:
+        differs = " OR ".join(f"s.{name} IS NOT d.{name}" for name in (*HISTORY, *_OF_GAME))
+        connection.execute(
+            f"INSERT OR IGNORE INTO work.contested SELECT s.key FROM {rows} CROSS JOIN main.positions d "
+            f"ON d.key = s.key WHERE s.id > ? AND s.id <= ? AND (g.dst <> d.game_id OR {differs})",
+            (low, high),
+        )
+        # Whatever its history is in the end, a position belongs to the oldest run that met it.
+        connection.execute(
+            f"UPDATE main.positions SET run_id = x.run FROM (SELECT s.key AS key, a.id AS run FROM {rows} "
+            "CROSS JOIN main.positions d ON d.key = s.key CROSS JOIN main.runs a ON a.id = r.dst "
+            "CROSS JOIN main.runs b ON b.id = d.run_id WHERE s.id > ? AND s.id <= ? AND a.id <> b.id "
+            "AND (a.started, a.identity) < (b.started, b.identity)) x WHERE main.positions.key = x.key",
+            (low, high),
+        )
+    connection.execute(
+        f"INSERT OR IGNORE INTO main.positions ({', '.join(columns)}) SELECT {', '.join(picked)} FROM {rows} "
+        "WHERE s.id > ? AND s.id <= ? ORDER BY s.id",
+        (low, high),
+    )
+
+
+# -- positions of several stores --------------------------------------------------------------------------------------
+
+
+def _settle_contested(parts: Parts, begin: Callable[[], None], newest: int) -> tuple[int, str]:
+    """Gives each position that stores have differently the row of one of them. `newest` is the last that was there."""
+    connection = parts.connection
+    if not connection.execute("SELECT EXISTS (SELECT 1 FROM work.contested)").fetchone()[0]:
+        return 0, ""
+    begin()
+    if newest:
+        # Of the merged store only what was there before is a claim of its own.
+        connection.execute(_CLAIM.format(s="main") + " WHERE p.id <= :newest", {"number": -1, "newest": newest})
+    for number in range(len(parts.sources)):
+        schema = parts.use(number)
+        begin()
+        connection.execute(_CLAIM.format(s=schema), {"number": number})
+    connection.execute(
+        "INSERT INTO work.winners SELECT key, number FROM (SELECT key, number, row_number() OVER "
+        f"(PARTITION BY key ORDER BY {_ORDER}) AS place FROM work.claims) WHERE place = 1"
+    )
+    several = " OR ".join(f"min({name}) <> max({name})" for name in HISTORY)
+    count, example = connection.execute(
+        f"SELECT count(*), min(fen) FROM (SELECT min(fen) AS fen FROM work.claims GROUP BY key HAVING {several})"
+    ).fetchone()
+    for number in range(len(parts.sources)):
+        parts.use(number)
+        begin()
+        map_numbers(connection)
+        _take_over(connection, number, newest)
+    if connection.execute("SELECT EXISTS (SELECT 1 FROM work.lost)").fetchone()[0]:
+        for table in _VALUES:
+            connection.execute(f"DELETE FROM main.{table} WHERE position_id IN (SELECT position_id FROM work.lost)")
+    return count, example or ""
+
+
+def _take_over(connection: sqlite3.Connection, number: int, newest: int) -> None:
+    """Gives the positions that this source has won its rows; notes those whose values are of another history."""
+    won = "work.winners w CROSS JOIN part.positions s ON s.key = w.key CROSS JOIN main.positions d ON d.key = w.key"
+    differs = " OR ".join(f"s.{name} IS NOT d.{name}" for name in HISTORY)
+    connection.execute(
+        f"INSERT INTO work.lost SELECT d.id FROM {won} WHERE w.number = ? AND d.id <= ? AND ({differs})",
+        (number, newest),
+    )
+    plain = (*HISTORY, "ply", *_OF_GAME)
+    connection.execute(
+        f"UPDATE main.positions SET ({', '.join(plain)}, game_id) = (SELECT "
+        f"{', '.join('s.' + name for name in plain)}, (SELECT dst FROM work.games WHERE src = s.game_id) "
+        "FROM part.positions s WHERE s.key = main.positions.key) "
+        "WHERE key IN (SELECT key FROM work.winners WHERE number = ?)",
+        (number,),
+    )
+
+
+def map_positions(connection: sqlite3.Connection, low: int, high: int) -> None:
+    """Adds to ``work.positions`` the source's numbers of positions in (low, high] that kept the source's history."""
+    same = " AND ".join(f"d.{name} = s.{name}" for name in HISTORY)
+    connection.execute(
+        "INSERT INTO work.positions SELECT s.id, d.id FROM part.positions s CROSS JOIN main.positions d "
+        f"ON d.key = s.key AND {same} WHERE s.id > ? AND s.id <= ?",
+        (low, high),
+    )
+
+
+Found = Callable[[str, int, str], None]
+# A ladder's cut of a position that another store searched in full without the help of chance, where no ladder cut it:
+# such a position stands for itself. Which they are does not depend on who was audited, so the audited ones among the
+# others stand for these others (`screening.settle` does the same within a store).
+_WHOLE = """
+EXISTS (SELECT 1 FROM {s}.deep_values v
+        WHERE v.oracle_id = {oracle} AND v.stage = 'full' AND v.position_id = {position})
+AND NOT EXISTS (SELECT 1 FROM {s}.nets n CROSS JOIN {s}.screened k WHERE k.net_id = n.id
+                AND k.oracle_id = {oracle} AND k.position_id = {position} AND k.cut_at NOT NULL)
+"""
+_WHOLE_HERE = f"""
+INSERT INTO work.whole_here
+SELECT c.net_id, c.oracle_id, c.position_id FROM work.oracles o
+CROSS JOIN main.screened c ON c.oracle_id = o.dst AND c.cut_at NOT NULL
+CROSS JOIN main.positions p ON p.id = c.position_id
+CROSS JOIN part.positions s ON s.key = p.key
+CROSS JOIN work.positions m ON m.src = s.id
+WHERE {_WHOLE.format(s="part", oracle="o.src", position="s.id")}
+"""
+_WHOLE_THERE = f"""
+INSERT OR IGNORE INTO work.whole_there
+SELECT o.dst, p.dst FROM part.screened c
+CROSS JOIN work.oracles o ON o.src = c.oracle_id CROSS JOIN work.positions p ON p.src = c.position_id
+WHERE c.cut_at NOT NULL AND {_WHOLE.format(s="main", oracle="o.dst", position="p.dst")}
+"""
+# Cuts of the merged store that the source searched (net, oracle, position), and the other way round.
+_VALUE_TABLES = (
+    "CREATE TABLE work.whole_here (net_id INTEGER, oracle_id INTEGER, position_id INTEGER, "
+    "PRIMARY KEY (net_id, oracle_id, position_id)) WITHOUT ROWID",
+    "CREATE TABLE work.whole_there (oracle_id INTEGER, position_id INTEGER, "
+    "PRIMARY KEY (oracle_id, position_id)) WITHOUT ROWID",
+)
+
+
+def merge_values(connection: sqlite3.Connection, begin: Callable[[], None], advance: Callable[[int], None],
+                 found: Found) -> None:  # fmt: skip
+    """Adds all rows of the source that is attached; contradictions are told to `found` (kind, how many, an example)."""
+    begin()
+    _settle(connection)
+    # Screening first: what it says of whole searches concerns those that are there before this source's come.
+    for rule in (SCREENED, *RULES):
+        merged = _Merging(connection, rule)
+        for low, high, count in _key_ranges(connection, rule):
+            begin()
+            merged.add(low, high, found)
+            advance(count)
+    _values_beat_failures(connection, found)
+
+
+def _settle(connection: sqlite3.Connection) -> None:
+    """Settles the cuts of the merged store that the source searched in full, and notes those of the source.
+
+    Both are found out before anything of the source is added: what is added changes the answer.
+    """
+    for name in ("whole_here", "whole_there"):
+        connection.execute(f"DROP TABLE IF EXISTS work.{name}")
+    for statement in (*_VALUE_TABLES, _WHOLE_HERE, _WHOLE_THERE):
+        connection.execute(statement)
+    these = "(net_id, oracle_id, position_id) IN (SELECT net_id, oracle_id, position_id FROM work.whole_here)"
+    connection.execute(
+        f"UPDATE main.screened SET cut_at = NULL, chance = NULL, probability = 1 WHERE searched AND {these}"
+    )
+    connection.execute(f"DELETE FROM main.screened WHERE NOT searched AND {these}")
+
+
+def _values_beat_failures(connection: sqlite3.Connection, found: Found) -> None:
+    """Takes back failures on what has a value from another store."""
+    same = (
+        "EXISTS (SELECT 1 FROM main.deep_values v WHERE v.oracle_id = f.oracle_id AND v.stage = f.stage "
+        "AND v.position_id = f.position_id)"
+    )
+    count, example = connection.execute(
+        "SELECT count(*), min(o.label || ': ' || p.fen || ': ' || f.reason) FROM main.failures f "
+        f"JOIN main.positions p ON p.id = f.position_id JOIN main.oracles o ON o.id = f.oracle_id WHERE {same}"
+    ).fetchone()
+    if count:
+        found("a value here, a failure there", count, example)
+        connection.execute(f"DELETE FROM main.failures AS f WHERE {same}")
+
+
+# -- one table --------------------------------------------------------------------------------------------------------
+
+
+def _key_ranges(connection: sqlite3.Connection, rule: Rule) -> Iterator[tuple[Any, Any, int]]:
+    """(low, high] ranges of the keys of a source's table, low None at first, and how many rows each has."""
+    key, low = ", ".join(rule.key), None
+    while True:
+        beyond = "" if low is None else f"WHERE ({key}) > ({', '.join('?' * len(low))})"
+        inner = f"SELECT {key} FROM part.{rule.table} {beyond} ORDER BY {key} LIMIT {CHUNK}"
+        (count,) = connection.execute(f"SELECT count(*) FROM ({inner})", low or ()).fetchone()
+        if not count:
+            return
+        high = connection.execute(
+            f"{inner[: inner.rindex(' LIMIT')]} LIMIT 1 OFFSET ?", (*(low or ()), count - 1)
+        ).fetchone()
+        yield low, high, count
+        low = high
+
+
+class _Merging:
+    """The statements that merge one table of a source."""
+
+    def __init__(self, connection: sqlite3.Connection, rule: Rule) -> None:
+        self._connection, self._rule = connection, rule
+        self._columns = [row[1] for row in connection.execute(f"PRAGMA main.table_info({rule.table})")]
+        (self._empty,) = connection.execute(f"SELECT NOT EXISTS (SELECT 1 FROM main.{rule.table})").fetchone()
+        joins = []
+        for column, table in rule.mapped.items():
+            # A passage may have gone by before there was a screen.
+            kind = "LEFT" if column == "screen_id" else "CROSS"
+            joins.append(f"{kind} JOIN work.{table} AS m_{column} ON m_{column}.src = n.{column}")
+        self._from = f"part.{rule.table} n {' '.join(joins)}"
+        self._new = {name: f"m_{name}.dst" if name in rule.mapped else f"n.{name}" for name in self._columns}
+
+    def add(self, low: Any, high: Any, found: Found) -> None:
+        """Merges the rows of a range of keys."""
+        if not self._empty and self._rule.differs:
+            self._count_contradictions(low, high, found)
+        where, values = self._range(low, high)
+        new = {**self._new}
+        if self._rule is SCREENED:
+            settled = "EXISTS (SELECT 1 FROM work.whole_there a "
+            settled += "WHERE a.oracle_id = m_oracle_id.dst AND a.position_id = m_position_id.dst)"
+            settled = f"(n.cut_at NOT NULL AND {settled})"
+            new["cut_at"], new["chance"] = (f"CASE WHEN NOT {settled} THEN n.{c} END" for c in ("cut_at", "chance"))
+            new["probability"] = f"CASE WHEN {settled} THEN 1.0 ELSE n.probability END"
+            where += f" AND (n.searched OR NOT {settled})"
+        update = ", ".join(f"{name} = excluded.{name}" for name in self._columns if name not in self._rule.key)
+        self._connection.execute(
+            f"INSERT INTO main.{self._rule.table} AS t ({', '.join(self._columns)}) "
+            f"SELECT {', '.join(new.values())} FROM {self._from} WHERE {where} "
+            f"ON CONFLICT ({', '.join(self._rule.key)}) DO UPDATE SET {update} "
+            f"WHERE {self._rule.better(self._columns)}",
+            values,
+        )
+
+    def _count_contradictions(self, low: Any, high: Any, found: Found) -> None:
+        rule = self._rule
+        where, values = self._range(low, high)
+        same = " AND ".join(f"t.{name} = {self._new[name]}" for name in rule.key)
+        example = "(SELECT fen FROM main.positions WHERE id = t.position_id)" if rule.by_position else "''"
+        count, named = self._connection.execute(
+            f"SELECT count(*), min({example}) FROM {self._from} CROSS JOIN main.{rule.table} t ON {same} "
+            f"WHERE {where} AND {rule.differs}",
+            values,
+        ).fetchone()
+        if count:
+            found(rule.kind, count, named)
+
+    def _range(self, low: Any, high: Any) -> tuple[str, tuple[Any, ...]]:
+        key = ", ".join(f"n.{name}" for name in self._rule.key)
+        marks = ", ".join("?" * len(high))
+        if low is None:
+            return f"({key}) <= ({marks})", tuple(high)
+        return f"({key}) > ({marks}) AND ({key}) <= ({marks})", (*low, *high)
