@@ -14,15 +14,15 @@ from benchmarks.comparison import BenchData, Comparison, compare, sampled
 from benchmarks.nets import best_bare, for_seconds
 from valuerepair.chess.positions import Position, PositionBatch
 from valuerepair.errors import ValueRepairError
+from valuerepair.mcts.evaluator import Evaluations, Evaluator, Leaves, NetEvaluator
+from valuerepair.mcts.forest import Forest
+from valuerepair.mcts.params import SearchParams
+from valuerepair.mcts.pool import ForestPool
+from valuerepair.mcts.result import SearchResult
 from valuerepair.nets.net import Net, open_net
 from valuerepair.nets.planes import encode
 from valuerepair.nets.registry import locate
 from valuerepair.nets.weights import find_lc0
-from valuerepair.search.evaluator import Evaluations, Evaluator, Leaves, NetEvaluator
-from valuerepair.search.forest import Forest
-from valuerepair.search.params import SearchParams
-from valuerepair.search.pool import ForestPool
-from valuerepair.search.result import SearchResult
 
 POSITIONS, NODES = 64, 800
 LC0_POSITIONS = 12

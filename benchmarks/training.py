@@ -11,8 +11,8 @@ from valuerepair.archives.options import SampleOptions
 from valuerepair.archives.rows import ReadReport
 from valuerepair.archives.sampling import sample
 from valuerepair.chess.positions import Position
+from valuerepair.mcts.forest import Forest
 from valuerepair.play.record import DRAW_AGREED, GameRecord, Thought
-from valuerepair.search.forest import Forest
 from valuerepair.training.records import ChunkWriter, NetFacts, compressed, game_records
 
 GAMES, TREES, NODES, REPEATS = 40, 64, 100, 2

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from valuerepair.chess.positions import STARTPOS_FEN
+from valuerepair.mcts.params import SearchParams
 from valuerepair.play.experiment import (
     Conditions,
     Contestant,
@@ -13,7 +14,6 @@ from valuerepair.play.experiment import (
 )
 from valuerepair.play.openings import Opening
 from valuerepair.play.referee import Rules
-from valuerepair.search.params import SearchParams
 
 CONDITIONS = Conditions("a net", Rules(max_plies=12), seed=7, jobs=4)
 TO_THE_END = Conditions("a net", Rules(max_plies=0), seed=7, jobs=4)

@@ -20,13 +20,13 @@ from valuerepair.chess.board import legal_moves, parse_fens
 from valuerepair.chess.make import black_to_move
 from valuerepair.chess.positions import STARTPOS_FEN, Position, PositionBatch, decode_move, decode_moves
 from valuerepair.chess.rows import FLIP
+from valuerepair.mcts import tree as layout
+from valuerepair.mcts.evaluator import Evaluations, Evaluator, Leaves
+from valuerepair.mcts.fastmath import NO_PRIOR
+from valuerepair.mcts.forest import Forest
+from valuerepair.mcts.params import SearchParams
 from valuerepair.nets.planes import FILLS, encode
 from valuerepair.nets.policy import policy_indices
-from valuerepair.search import tree as layout
-from valuerepair.search.evaluator import Evaluations, Evaluator, Leaves
-from valuerepair.search.fastmath import NO_PRIOR
-from valuerepair.search.forest import Forest
-from valuerepair.search.params import SearchParams
 
 Words = NDArray[np.uint64]
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 import chess
 
 from valuerepair.chess.positions import Position
+from valuerepair.mcts.forest import Forest
+from valuerepair.mcts.outcome import choose_move
+from valuerepair.mcts.result import SearchResult
 from valuerepair.play.record import CHECKMATE, TOO_LONG, GameRecord, Thought
-from valuerepair.search.forest import Forest
-from valuerepair.search.outcome import choose_move
-from valuerepair.search.result import SearchResult
 
 RESULTS = {"1-0", "0-1", "1/2-1/2"}
 

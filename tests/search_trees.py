@@ -12,9 +12,9 @@ import chess
 from tests.mcts_doubles import searched
 from valuerepair.chess.positions import Position, decode_move
 from valuerepair.chess.rows import FLIP
-from valuerepair.search import tree as layout
-from valuerepair.search.forest import Forest
-from valuerepair.search.result import SearchResult
+from valuerepair.mcts import tree as layout
+from valuerepair.mcts.forest import Forest
+from valuerepair.mcts.result import SearchResult
 
 # Everything that finds proofs, alone and together.
 OPTIONS: tuple[dict[str, Any], ...] = (

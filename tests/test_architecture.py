@@ -19,7 +19,7 @@ ROOMS = (
     "archives",
     "nets",
     "engines",
-    "search",
+    "mcts",
     "store",
     "oracles",
     "screening",

@@ -30,7 +30,7 @@ def copied_package(tmp_path: Path) -> Path:
 
 
 def kernel_modules(package: Path) -> list[Path]:
-    return [p for p in sorted(package.rglob("*.py")) if re.search(r"board\.jit import .*kernel\b", p.read_text())]
+    return [p for p in sorted(package.rglob("*.py")) if re.search(r"chess\.jit import .*kernel\b", p.read_text())]
 
 
 def test_the_key_sees_every_module_with_kernels(copied_package: Path) -> None:
@@ -39,20 +39,20 @@ def test_the_key_sees_every_module_with_kernels(copied_package: Path) -> None:
     before = jit.source_key(copied_package)
     assert before == jit.source_key()
     keys = {before}
-    for module in [*modules, copied_package / "board" / "tables.py", copied_package / "board" / "rows.py"]:
+    for module in [*modules, copied_package / "chess" / "rows.py"]:
         text = module.read_text()
         module.write_text(text + "\nCHANGED = 1\n")
         keys.add(jit.source_key(copied_package))
         module.write_text(text)
-    assert len(keys) == len(modules) + 3
+    assert len(keys) == len(modules) + 2
     assert jit.source_key(copied_package) == before
 
 
 def test_new_and_renamed_sources_change_the_key(copied_package: Path) -> None:
     keys = [jit.source_key(copied_package)]
-    (copied_package / "board" / "more.py").write_text("")
+    (copied_package / "chess" / "more.py").write_text("")
     keys.append(jit.source_key(copied_package))
-    (copied_package / "board" / "more.py").rename(copied_package / "board" / "most.py")
+    (copied_package / "chess" / "more.py").rename(copied_package / "chess" / "most.py")
     keys.append(jit.source_key(copied_package))
     assert len(set(keys)) == 3
 
@@ -77,7 +77,7 @@ def test_a_change_below_a_cached_kernel_takes_effect(copied_package: Path, tmp_p
     cache = tmp_path / "cache"
     assert run(copied_package, script, cache) == "True"
     assert run(copied_package, script, cache) == "True"
-    source = copied_package / "board" / "make.py"
+    source = copied_package / "chess" / "make.py"
     changed = source.read_text().replace("< 4:\n        return True", "< 4:\n        return False")
     assert changed != source.read_text()
     source.write_text(changed)
@@ -89,7 +89,8 @@ def test_without_a_writable_folder_nothing_is_cached(copied_package: Path, tmp_p
     blocked = tmp_path / "blocked"
     blocked.write_text("a file where the folder should be")
     script = (
-        "from valuerepair.chess.board import jit, in_check\n"
+        "from valuerepair.chess import jit\n"
+        "from valuerepair.chess.board import in_check\n"
         "import numpy as np\n"
         "print(jit.CACHE_FOLDER, in_check(np.ones((1, 10), np.uint64)).shape)"
     )

@@ -16,13 +16,13 @@ import pytest
 from tests import mcts_doubles
 from tests.mcts_doubles import FakeNet, any_position
 from valuerepair.chess.positions import STARTPOS_FEN, Position
+from valuerepair.mcts.forest import Forest
+from valuerepair.mcts.params import SearchParams
+from valuerepair.mcts.pool import ForestPool
 from valuerepair.nets.weights import find_lc0
 from valuerepair.oracles.mcts_oracle import MctsOracle
 from valuerepair.oracles.open import open_oracle
 from valuerepair.oracles.oracle import Climb, Climber, DeepFailure, DeepResult
-from valuerepair.search.forest import Forest
-from valuerepair.search.params import SearchParams
-from valuerepair.search.pool import ForestPool
 
 FAKE = f"uci:{sys.executable},arg=-I,arg=-S,arg={Path(__file__).with_name('fake_engine.py')}"
 START = Position(STARTPOS_FEN)

@@ -11,8 +11,8 @@ import pytest
 
 from valuerepair.chess.positions import STARTPOS_FEN, Position
 from valuerepair.errors import ValueRepairError
-from valuerepair.search.pool import ForestPool
-from valuerepair.search.result import RootMove, SearchResult
+from valuerepair.mcts.pool import ForestPool
+from valuerepair.mcts.result import RootMove, SearchResult
 
 
 def result(nodes: int) -> SearchResult:

@@ -18,11 +18,11 @@ from tests.mix_sides import folder_of
 from valuerepair.books.write import BookFile, Manifest
 from valuerepair.chess.positions import STARTPOS_FEN, Position
 from valuerepair.judge.labels import label_frame
+from valuerepair.mcts.forest import Forest
 from valuerepair.nets.net import NetIdentity
 from valuerepair.oracles.searching import Searched
 from valuerepair.play.experiment import Played
 from valuerepair.report import search_table
-from valuerepair.search.forest import Forest
 from valuerepair.store.queries import COLUMNS
 from valuerepair.store.schema import SCHEMA_VERSION, migrate
 from valuerepair.training.mix import MixOptions, mix

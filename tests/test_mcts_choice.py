@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 from tests.mcts_doubles import FakeNet, position, searched, tree_of
 from valuerepair.chess.positions import Position
 from valuerepair.errors import UsageError
-from valuerepair.search.forest import Forest
-from valuerepair.search.outcome import choose_move, temperature_at
-from valuerepair.search.params import PARAMETERS, SearchParams
-from valuerepair.search.result import RootMove, SearchResult
-from valuerepair.search.search import Search
+from valuerepair.mcts.forest import Forest
+from valuerepair.mcts.outcome import choose_move, temperature_at
+from valuerepair.mcts.params import PARAMETERS, SearchParams
+from valuerepair.mcts.result import RootMove, SearchResult
+from valuerepair.mcts.search import Search
 
 KIWIPETE = position("r3k2r/p1ppqpb1/bn2pnp1/3PN3/1p2P3/2N2Q1p/PPPBBPPP/R3K2R w KQkq - 0 1")
 START = position()

@@ -12,9 +12,9 @@ import pytest
 from tests.mcts_doubles import FakeNet, position, searched
 from tests.search_trees import OPTIONS, board_of, endings, forced_mate, ids, result_of
 from valuerepair.chess.positions import Position
-from valuerepair.search.outcome import choose_move
-from valuerepair.search.params import SearchParams
-from valuerepair.search.result import RootMove, SearchResult
+from valuerepair.mcts.outcome import choose_move
+from valuerepair.mcts.params import SearchParams
+from valuerepair.mcts.result import RootMove, SearchResult
 
 BACK_RANK = "6k1/5ppp/8/8/8/8/5PPP/3R2K1 w - - 0 1"  # Rd8 mates
 MATE_IN_2 = "kbK5/pp6/1P6/8/8/8/8/R7 w - - 0 1"  # Ra6 (Morphy)

@@ -13,11 +13,11 @@ import pytest
 from tests import lc0_oracle
 from valuerepair.chess.board import legal_moves, parse_fens
 from valuerepair.chess.positions import Position, PositionBatch
+from valuerepair.mcts.evaluator import Evaluations, Leaves, NetEvaluator
 from valuerepair.nets.net import Net, open_net
 from valuerepair.nets.planes import encode
 from valuerepair.nets.policy import policy_indices
 from valuerepair.nets.session import RawOutputs
-from valuerepair.search.evaluator import Evaluations, Leaves, NetEvaluator
 
 BATCH = 24
 MATED = "rnb1kbnr/pppp1ppp/8/4p3/6Pq/5P2/PPPPP2P/RNBQKBNR w KQkq - 1 3"

@@ -20,13 +20,13 @@ from valuerepair.chess import values
 from valuerepair.chess.positions import STARTPOS_FEN, Position, PositionBatch
 from valuerepair.cli import cli
 from valuerepair.errors import UsageError
+from valuerepair.mcts.forest import forest_bytes
+from valuerepair.mcts.params import SearchParams
 from valuerepair.nets.net import Net, open_net
 from valuerepair.oracles import mcts_oracle
 from valuerepair.oracles.mcts_oracle import MctsOracle, identity_of, open_mcts
 from valuerepair.oracles.open import open_oracle
 from valuerepair.oracles.oracle import DeepFailure, DeepResult
-from valuerepair.search.forest import forest_bytes
-from valuerepair.search.params import SearchParams
 from valuerepair.store.store import Store
 
 AS_LC0 = "certainty=0,lookahead=0,auto_extend=0"

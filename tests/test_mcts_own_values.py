@@ -11,12 +11,12 @@ import pytest
 from tests.mcts_doubles import FakeNet
 from valuerepair.chess.board import legal_moves, parse_fens
 from valuerepair.chess.positions import STARTPOS_FEN, Position, PositionBatch, decode_moves
+from valuerepair.mcts.evaluator import Evaluations, Leaves
+from valuerepair.mcts.forest import Forest
+from valuerepair.mcts.params import SearchParams
+from valuerepair.mcts.result import SearchResult
 from valuerepair.nets.planes import PLANES, encode
 from valuerepair.nets.policy import policy_indices
-from valuerepair.search.evaluator import Evaluations, Leaves
-from valuerepair.search.forest import Forest
-from valuerepair.search.params import SearchParams
-from valuerepair.search.result import SearchResult
 
 OPEN_GAME = Position(
     "r1bqkbnr/pppp1ppp/2n5/4p3/2B1P3/5Q2/PPPP1PPP/RNB1K1NR b KQkq - 3 3",

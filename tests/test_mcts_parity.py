@@ -18,11 +18,11 @@ from valuerepair.chess.board import legal_moves, parse_fens
 from valuerepair.chess.positions import decode_moves
 from valuerepair.chess.rows import FLIP
 from valuerepair.errors import ValueRepairError
+from valuerepair.mcts.evaluator import NetEvaluator
+from valuerepair.mcts.expand import generation_rank, sort_as_lc0
+from valuerepair.mcts.tree import make_rules, plant
 from valuerepair.nets.net import open_net
 from valuerepair.nets.registry import locate
-from valuerepair.search.evaluator import NetEvaluator
-from valuerepair.search.expand import generation_rank, sort_as_lc0
-from valuerepair.search.tree import make_rules, plant
 
 # As measured by hand with lc0 0.32.1 and maia-1900: configuration, position, nodes, visits.
 MEASURED = (

@@ -28,13 +28,13 @@ from tests.mcts_doubles import (
 )
 from valuerepair.chess.positions import Position
 from valuerepair.errors import UsageError, ValueRepairError
+from valuerepair.mcts.evaluator import Evaluations, Leaves
+from valuerepair.mcts.forest import check_trees
+from valuerepair.mcts.params import SearchParams
+from valuerepair.mcts.result import SearchResult
+from valuerepair.mcts.search import Search
+from valuerepair.mcts.tree import ENDED, OPEN, TWO_FOLD
 from valuerepair.nets.policy import PLAIN_INDEX
-from valuerepair.search.evaluator import Evaluations, Leaves
-from valuerepair.search.forest import check_trees
-from valuerepair.search.params import SearchParams
-from valuerepair.search.result import SearchResult
-from valuerepair.search.search import Search
-from valuerepair.search.tree import ENDED, OPEN, TWO_FOLD
 
 START = position()
 KIWIPETE = position("r3k2r/p1ppqpb1/bn2pnp1/3PN3/1p2P3/2N2Q1p/PPPBBPPP/R3K2R w KQkq - 0 1", "a2a3 h3g2")

@@ -23,11 +23,11 @@ from tests.search_trees import Node, board_of, boards_of, endings
 from valuerepair.chess.positions import Position
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.files import cache_root
-from valuerepair.search.forest import Forest
-from valuerepair.search.params import SearchParams
-from valuerepair.search.result import SearchResult
-from valuerepair.search.syzygy import Tables
-from valuerepair.search.tree import ENDED, OPEN, TABLEBASE
+from valuerepair.mcts.forest import Forest
+from valuerepair.mcts.params import SearchParams
+from valuerepair.mcts.result import SearchResult
+from valuerepair.mcts.syzygy import Tables
+from valuerepair.mcts.tree import ENDED, OPEN, TABLEBASE
 
 SMALLEST = str(Path(__file__).parent / "goldens" / "syzygy")
 WINS_ROOK = position("7k/8/8/8/8/5K2/1r4Q1/8 w - - 0 1")  # Q:b2 leaves queen against king

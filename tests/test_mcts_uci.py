@@ -17,9 +17,9 @@ import pytest
 
 from tests.uci_fake_net import open_material_net
 from valuerepair.chess.positions import STARTPOS_FEN
-from valuerepair.search.params import PARAMETERS
-from valuerepair.search.uci_options import PARAMETER_NAMES
-from valuerepair.search.uci_server import UciServer
+from valuerepair.mcts.params import PARAMETERS
+from valuerepair.mcts.uci_options import PARAMETER_NAMES
+from valuerepair.mcts.uci_server import UciServer
 
 MATED, STALEMATE = "7k/5KQ1/8/8/8/8/8/8 b - - 0 1", "7k/5K2/6Q1/8/8/8/8/8 b - - 0 1"
 MATE_IN_1 = "6k1/5ppp/8/8/8/8/8/R6K w - - 0 1"

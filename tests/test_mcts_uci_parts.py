@@ -14,13 +14,13 @@ from hypothesis import strategies as st
 from tests.uci_fake_net import MaterialNet
 from valuerepair.chess.positions import STARTPOS_FEN, Position
 from valuerepair.errors import UsageError
-from valuerepair.search.evaluator import Evaluations, Leaves, SplitEvaluator
-from valuerepair.search.params import SearchParams
-from valuerepair.search.result import RootMove, Score, SearchResult, score_of
-from valuerepair.search.search import Search
-from valuerepair.search.uci_info import Shown, info_lines, verbose_lines
-from valuerepair.search.uci_options import PARAMETER_NAMES, EngineSettings, option_lines, with_option
-from valuerepair.search.uci_server import Go, TimeManager, is_settled, moves_left, parse_go
+from valuerepair.mcts.evaluator import Evaluations, Leaves, SplitEvaluator
+from valuerepair.mcts.params import SearchParams
+from valuerepair.mcts.result import RootMove, Score, SearchResult, score_of
+from valuerepair.mcts.search import Search
+from valuerepair.mcts.uci_info import Shown, info_lines, verbose_lines
+from valuerepair.mcts.uci_options import PARAMETER_NAMES, EngineSettings, option_lines, with_option
+from valuerepair.mcts.uci_server import Go, TimeManager, is_settled, moves_left, parse_go
 
 NAN = float("nan")
 

@@ -13,13 +13,13 @@ import pytest
 
 from tests.test_mcts_net_evaluator import first_rows, leaves_of, real_positions
 from valuerepair.errors import ValueRepairError
+from valuerepair.mcts import evaluator as evaluator_module
+from valuerepair.mcts.evaluator import Leaves, NetEvaluator
 from valuerepair.nets import devices, onnx_model
 from valuerepair.nets.compact import LOGITS, MASKS, MOVES, RULE50, CompactSession, compact_file, compact_model
 from valuerepair.nets.net import Net, open_net
 from valuerepair.nets.session import RawOutputs, Session, Tensors
 from valuerepair.nets.weights import find_lc0, read_net_file, to_onnx
-from valuerepair.search import evaluator as evaluator_module
-from valuerepair.search.evaluator import Leaves, NetEvaluator
 
 
 @pytest.fixture(scope="module")

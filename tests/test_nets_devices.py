@@ -20,6 +20,8 @@ from valuerepair.cli import cli
 from valuerepair.doctor import examine
 from valuerepair.errors import ValueRepairError
 from valuerepair.judge.labelled import open_stored
+from valuerepair.mcts.evaluator import NetEvaluator
+from valuerepair.mcts.params import SearchParams
 from valuerepair.nets import openvino_session, providers
 from valuerepair.nets.devices import (
     BY_WORD,
@@ -37,8 +39,6 @@ from valuerepair.nets.planes import encode
 from valuerepair.nets.session import Session
 from valuerepair.nets.weights import read_net_file
 from valuerepair.oracles.mcts_oracle import identity_of
-from valuerepair.search.evaluator import NetEvaluator
-from valuerepair.search.params import SearchParams
 
 GAMES = Path(__file__).parents[1] / "data" / "games.pgn.zst"
 # Measured on 5,000 positions (docs/performance.md): 0.022 and 0.076 of Q at bf16, 5e-6 at float32.

@@ -16,6 +16,7 @@ from tests.mining_doubles import KeyNet, KeyOracle
 from valuerepair.archives.options import SampleOptions
 from valuerepair.chess.positions import PositionBatch
 from valuerepair.cli import cli
+from valuerepair.mcts.params import SearchParams
 from valuerepair.nets import devices, onnx_model, providers
 from valuerepair.nets import net as net_module
 from valuerepair.nets.compact import compact_file
@@ -27,7 +28,6 @@ from valuerepair.nets.winograd import VARIANT, transforms, winograd_file, winogr
 from valuerepair.oracles.mcts_oracle import identity_of
 from valuerepair.runs.mine import mine
 from valuerepair.runs.options import MineOptions
-from valuerepair.search.params import SearchParams
 from valuerepair.store.store import Store
 
 NETS = ("maia-1900", "maia-1100", "meangirl-8")

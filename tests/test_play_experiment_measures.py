@@ -11,6 +11,7 @@ import pytest
 from statsmodels.stats.proportion import proportion_confint
 
 from tests.experiment_doubles import BLACK_GIVES, QUEEN_ODDS, openings, played
+from valuerepair.mcts.params import SearchParams
 from valuerepair.play.elo import Pentanomial, Score
 from valuerepair.play.experiment import (
     Contestant,
@@ -27,7 +28,6 @@ from valuerepair.play.experiment_measures import (
 from valuerepair.play.openings import Opening
 from valuerepair.play.report import PlayedGame, figures
 from valuerepair.report.experiment_table import contempt_lines, match_lines
-from valuerepair.search.params import SearchParams
 
 
 def test_pairings() -> None:

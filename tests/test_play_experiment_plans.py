@@ -16,6 +16,7 @@ from tests.experiment_doubles import BLACK_GIVES, CONDITIONS, QUEEN_ODDS, TO_THE
 from tests.play_doubles import ScriptedPlayer
 from valuerepair.chess.positions import STARTPOS_FEN
 from valuerepair.errors import UsageError
+from valuerepair.mcts.params import SearchParams
 from valuerepair.play.experiment import (
     Contestant,
     Played,
@@ -29,7 +30,6 @@ from valuerepair.play.experiment_outlook import ExperimentOutlook
 from valuerepair.play.openings import Opening
 from valuerepair.report.experiment_table import UNFINISHED, contempt_lines, contempt_rows, odds_lines, to_csv
 from valuerepair.report.sweep import draw_contempt, plot_contempt, plot_matches, plot_odds
-from valuerepair.search.params import SearchParams
 
 
 def plan(match_games: int = 4) -> ContemptPlan:

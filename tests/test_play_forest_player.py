@@ -13,6 +13,9 @@ import pytest
 from tests.mcts_doubles import FakeNet
 from valuerepair.chess.positions import STARTPOS_FEN, Position
 from valuerepair.errors import UsageError
+from valuerepair.mcts.evaluator import NetEvaluator
+from valuerepair.mcts.forest import Forest
+from valuerepair.mcts.params import SearchParams
 from valuerepair.nets.net import Net, open_net
 from valuerepair.play.evaluation_cache import CachedEvaluator
 from valuerepair.play.forest_player import ForestPlayer
@@ -20,9 +23,6 @@ from valuerepair.play.openings import initial_opening
 from valuerepair.play.record import GameRecord
 from valuerepair.play.referee import Rules
 from valuerepair.play.runner import Pairing, play_games
-from valuerepair.search.evaluator import NetEvaluator
-from valuerepair.search.forest import Forest
-from valuerepair.search.params import SearchParams
 
 HOT = SearchParams(temperature=1.0)
 

@@ -24,6 +24,9 @@ from valuerepair.chess import v6
 from valuerepair.chess.positions import STARTPOS_FEN
 from valuerepair.cli import cli
 from valuerepair.errors import UsageError, ValueRepairError
+from valuerepair.mcts.evaluator import NetEvaluator
+from valuerepair.mcts.forest import Forest
+from valuerepair.mcts.params import SearchParams
 from valuerepair.nets.net import open_net
 from valuerepair.play.lc0_games import parse_ready
 from valuerepair.play.lc0_options import Lc0Settings, arguments, search_options
@@ -31,9 +34,6 @@ from valuerepair.play.lc0_selfplay import play_with_lc0, write_book
 from valuerepair.play.openings import Opening, read_openings
 from valuerepair.play.pgn import read_written
 from valuerepair.play.record import CHECKMATE, DRAW_AGREED, RESIGNED, RULES, TOO_LONG
-from valuerepair.search.evaluator import NetEvaluator
-from valuerepair.search.forest import Forest
-from valuerepair.search.params import SearchParams
 
 BOOK = """[Event "a"]
 

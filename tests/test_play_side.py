@@ -7,10 +7,10 @@ from pathlib import Path
 
 import psutil
 import pytest
-from valuerepair.mcts.params import SearchParams
 
 from valuerepair.engines.spec import LC0, MCTS, STOCKFISH, UCI, EngineSpec
 from valuerepair.errors import UsageError, ValueRepairError
+from valuerepair.mcts.params import SearchParams
 from valuerepair.play.lineup import Device, Lineup, distinct, limits_of, params_of, parse_side
 from valuerepair.play.time_control import parse_time_control
 

@@ -22,9 +22,9 @@ from tests.parity.search_cases import (
     short_mates,
 )
 from valuerepair.chess.positions import Position
+from valuerepair.mcts.evaluator import NetEvaluator
+from valuerepair.mcts.result import SearchResult
 from valuerepair.nets.net import Net
-from valuerepair.search.evaluator import NetEvaluator
-from valuerepair.search.result import SearchResult
 
 PAGE = (Path(__file__).parents[1] / "docs" / "methods.md").read_text("utf-8")
 CASE_TABLE, MATES_TABLE = (

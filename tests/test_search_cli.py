@@ -16,7 +16,7 @@ from click.testing import CliRunner
 
 from valuerepair.cli import cli
 from valuerepair.errors import ValueRepairError
-from valuerepair.search.params import PARAMETERS
+from valuerepair.mcts.params import PARAMETERS
 
 TRAP_FEN = "r1bqkbnr/pppp1ppp/2n5/4p3/2B1P3/5Q2/PPPP1PPP/RNB1K1NR b KQkq - 3 3"
 ENDGAME = "8/8/8/8/4k3/8/4P3/4K3 w - - 0 1"

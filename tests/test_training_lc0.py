@@ -23,14 +23,14 @@ from tests.test_training_records import STARTS, fake_game
 from valuerepair.chess import v6
 from valuerepair.chess.positions import PositionBatch
 from valuerepair.errors import ValueRepairError
+from valuerepair.mcts.evaluator import NetEvaluator
+from valuerepair.mcts.forest import Forest
+from valuerepair.mcts.params import SearchParams
 from valuerepair.nets.net import open_net
 from valuerepair.nets.planes import HECTOPLIES, INPUT_FORMATS, HistoryFill, encode
 from valuerepair.nets.registry import locate
 from valuerepair.nets.weights import find_lc0
 from valuerepair.play.record import GameRecord
-from valuerepair.search.evaluator import NetEvaluator
-from valuerepair.search.forest import Forest
-from valuerepair.search.params import SearchParams
 from valuerepair.training.records import ChunkWriter, NetFacts, game_records
 
 # Entries that end soon, with castling, en passant, a promotion, repetitions, moves of the book and Black to move.

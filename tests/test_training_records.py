@@ -26,12 +26,12 @@ from valuerepair.chess.board import legal_moves, parse_fens
 from valuerepair.chess.positions import PositionBatch, decode_move
 from valuerepair.cli import cli
 from valuerepair.errors import UsageError, ValueRepairError
+from valuerepair.mcts.params import SearchParams
+from valuerepair.mcts.result import NAN, RootMove, SearchResult
 from valuerepair.nets.planes import FILLS, INPUT_FORMATS, HistoryFill, encode
 from valuerepair.nets.policy import policy_indices
 from valuerepair.play import record as words
 from valuerepair.play.record import GameRecord, Thought
-from valuerepair.search.params import SearchParams
-from valuerepair.search.result import NAN, RootMove, SearchResult
 from valuerepair.training.records import ChunkWriter, NetFacts, game_records, has_records
 
 STARTS = (

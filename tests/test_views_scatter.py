@@ -230,7 +230,7 @@ def test_a_users_settings_are_neither_used_nor_changed(tmp_path: Path) -> None:
 
 def test_it_needs_no_display_and_no_pyplot(tmp_path: Path) -> None:
     program = (
-        "import sys, numpy, pandas\nfrom valuerepair.views import scatter\n"
+        "import sys, numpy, pandas\nfrom valuerepair.report import scatter\n"
         "q = numpy.linspace(-1, 1, 50)\nframe = pandas.DataFrame({'net_q': q, 'deep_q': q})\n"
         "scatter.plot(frame, 0.55, sys.argv[1])\nassert 'matplotlib.pyplot' not in sys.modules\n"
     )

@@ -11,9 +11,9 @@ from collections.abc import Callable
 import numpy as np
 
 from valuerepair.errors import ValueRepairError
-from valuerepair.search.evaluator import Evaluations, Leaves
-from valuerepair.search.uci_options import EngineSettings
-from valuerepair.search.uci_server import OpenedNet, UciServer
+from valuerepair.mcts.evaluator import Evaluations, Leaves
+from valuerepair.mcts.uci_options import EngineSettings
+from valuerepair.mcts.uci_server import OpenedNet, UciServer
 
 WORTH = np.array([1, 3, 3, 5, 9, 0, -1, -3, -3, -5, -9, 0], np.float32)
 

@@ -28,10 +28,10 @@ if TYPE_CHECKING:
     from valuerepair.errors import UsageError as UsageError
     from valuerepair.errors import ValueRepairError as ValueRepairError
     from valuerepair.judge.compare import RemeasureOptions as RemeasureOptions
+    from valuerepair.mcts.params import SearchParams as SearchParams
     from valuerepair.nets.net import open_net as open_net
     from valuerepair.report.boards import sheet as draw_boards
     from valuerepair.report.style import house_style as house_style
-    from valuerepair.search.params import SearchParams as SearchParams
 
 __version__ = "0.1.0"
 
@@ -43,7 +43,7 @@ _HOMES = {
     "Position": "chess.positions",
     "RemeasureOptions": "judge.compare",
     "SampleOptions": "archives.options",
-    "SearchParams": "search.params",
+    "SearchParams": "mcts.params",
     "UsageError": "errors",
     "ValueRepairError": "errors",
     "cp_to_q": "chess.values",

@@ -13,16 +13,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from valuerepair.archives.options import SampleOptions
-from valuerepair.books.options import BookOptions
-from valuerepair.books.write import write_books as _write_books
 from valuerepair.chess.origins import Origin
 from valuerepair.chess.positions import Position, PositionBatch, decode_move
 from valuerepair.errors import UsageError
-from valuerepair.judge.compare import Remeasured, RemeasureOptions
-from valuerepair.nets.net import Net, open_net
-from valuerepair.nets.position_text import read_argument
-from valuerepair.oracles.searching import Searched, search_positions
-from valuerepair.search.params import SearchParams
 from valuerepair.store import plays
 from valuerepair.store.queries import QFrom
 from valuerepair.store.store import Store
@@ -31,7 +24,12 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
+    from valuerepair.books.options import BookOptions
     from valuerepair.books.write import Manifest
+    from valuerepair.judge.compare import Remeasured, RemeasureOptions
+    from valuerepair.mcts.params import SearchParams
+    from valuerepair.nets.net import Net
+    from valuerepair.oracles.searching import Searched
     from valuerepair.report.page import Written
     from valuerepair.runs.options import MineOptions
     from valuerepair.runs.summary import MineSummary
@@ -98,6 +96,9 @@ def search(
     `reason` says why there was nothing to search (the game is over). Raises UsageError for a wrong position, limit or
     parameter, ValueRepairError for what is no net.
     """
+    from valuerepair.mcts.params import SearchParams
+    from valuerepair.oracles.searching import search_positions
+
     chosen = params or SearchParams()
     chosen.check()
     if nodes is not None and nodes < 1:
@@ -131,6 +132,8 @@ def _position(one: One) -> Position:
     if isinstance(one, Candidate):
         return one.position
     if isinstance(one, str):
+        from valuerepair.nets.position_text import read_argument
+
         return read_argument(one, ())
     raise UsageError(f"{one!r}: give a FEN, a Position or a Candidate")
 
@@ -146,6 +149,8 @@ def _of_frame(frame: pd.DataFrame) -> Iterator[Position]:
 @contextmanager
 def _opened(net: str | Net | None) -> Iterator[Net]:
     """The net that is meant; closed afterwards if it was opened here."""
+    from valuerepair.nets.net import Net, open_net
+
     if isinstance(net, Net):
         yield net
         return
@@ -241,7 +246,7 @@ def remeasure(
     positions: the first net's own candidates were chosen for being its worst errors, and any other net looks better on
     them. Raises UsageError for words that mean no net, ValueRepairError where there is nothing to compare.
     """
-    from valuerepair.judge.compare import compare, complete_policies
+    from valuerepair.judge.compare import RemeasureOptions, compare, complete_policies
     from valuerepair.judge.compared_nets import find_nets, find_oracle, measure_missing
 
     path, chosen = os.fspath(store), options or RemeasureOptions()
@@ -264,8 +269,11 @@ def write_books(store: Stored, directory: Path, options: BookOptions | None = No
     last. Returns the manifest, whose `files` say what was written. Raises ValueRepairError where nothing is left to
     write or the folder cannot be written to.
     """
+    from valuerepair.books.options import BookOptions
+    from valuerepair.books.write import write_books
+
     with _open(store) as opened:
-        return _write_books(opened, options or BookOptions(), os.fspath(directory))
+        return write_books(opened, options or BookOptions(), os.fspath(directory))
 
 
 def plot(kind: str, source: Stored, path: Path | None = None, **options: Any) -> Figure:

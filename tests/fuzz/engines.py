@@ -51,7 +51,7 @@ def server_seeds() -> list[bytes]:
 def run_server(data: bytes) -> None:
     """Our own UCI server: every `go` is answered by one `bestmove`. Searches are small."""
     from tests.uci_fake_net import open_material_net
-    from valuerepair.search.uci_server import UciServer
+    from valuerepair.mcts.uci_server import UciServer
 
     lines = [line for line in data.decode("utf-8", "replace").splitlines() if not _too_long(line)][:12]
     going = sum(line.split()[:1] == ["go"] for line in lines)

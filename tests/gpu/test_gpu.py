@@ -12,12 +12,12 @@ from tests.parity.device_parity import GAMES, differences, real_positions
 from tests.test_mcts_net_evaluator import first_rows, leaves_of
 from valuerepair.chess.positions import PositionBatch
 from valuerepair.files import cache_folder
+from valuerepair.mcts.evaluator import NetEvaluator
 from valuerepair.nets import canary, providers
 from valuerepair.nets.devices import BY_WORD, TENSORRT
 from valuerepair.nets.net import Net, open_net
 from valuerepair.nets.providers import engine_key
 from valuerepair.nets.session import BoundSession
-from valuerepair.search.evaluator import NetEvaluator
 
 pytestmark = pytest.mark.gpu
 POSITIONS = 1000

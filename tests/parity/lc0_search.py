@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from tests.parity.lc0_floats import F, fast_log, gnu_sorted, packed, priors, softmax
 from valuerepair.chess.positions import Position
-from valuerepair.search.params import SearchParams
+from valuerepair.mcts.params import SearchParams
 
 ZERO = F(0)
 

@@ -23,11 +23,11 @@ import chess.engine
 import numpy as np
 
 from valuerepair.chess.positions import Position
+from valuerepair.mcts.evaluator import Evaluations, Evaluator, Leaves, NetEvaluator
+from valuerepair.mcts.forest import Forest
+from valuerepair.mcts.params import SearchParams
+from valuerepair.mcts.result import SearchResult
 from valuerepair.nets.net import open_net
-from valuerepair.search.evaluator import Evaluations, Evaluator, Leaves, NetEvaluator
-from valuerepair.search.forest import Forest
-from valuerepair.search.params import SearchParams
-from valuerepair.search.result import SearchResult
 
 CASE = "5k2/6pp/p1qN4/1p1p4/3P4/2PKP2Q/PP3r2/3R4 b - - 0 1"
 CASE_MOVE = "c6c4"

@@ -25,8 +25,8 @@ import chess
 from tests import lc0_oracle
 from tests.parity.search_positions import TABLE, Case, positions
 from valuerepair.chess.positions import Position
+from valuerepair.mcts.params import SearchParams
 from valuerepair.nets.registry import locate
-from valuerepair.search.params import SearchParams
 
 GOLDENS = Path(__file__).parents[1] / "goldens" / "lc0-search.jsonl.gz"
 # Without out-of-order evaluation a batch of one is one visit also where the leaf ends the game: counts are exact.

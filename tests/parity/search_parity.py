@@ -24,11 +24,11 @@ import numpy as np
 from tests import lc0_oracle
 from tests.parity.search_goldens import CONFIGS, Golden, load, params_of
 from valuerepair.chess.positions import STARTPOS_FEN, Position
+from valuerepair.mcts.evaluator import Evaluations, Evaluator, Leaves, NetEvaluator
+from valuerepair.mcts.forest import Forest
+from valuerepair.mcts.result import SearchResult
 from valuerepair.nets.net import open_net
 from valuerepair.nets.registry import locate
-from valuerepair.search.evaluator import Evaluations, Evaluator, Leaves, NetEvaluator
-from valuerepair.search.forest import Forest
-from valuerepair.search.result import SearchResult
 
 TREES = 64
 Q_LIMIT = 0.01

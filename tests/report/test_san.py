@@ -54,7 +54,7 @@ HARD = {
 
 def scripts() -> str:
     """The modules that write moves, without what they tell each other."""
-    folder = Path(page_module.__file__).parent / "page"
+    folder = Path(page_module.__file__).parent / "page_template"
     text = "".join((folder / f"{name}.js").read_text("utf-8") for name in ("data", "board", "san"))
     return re.sub(r"^export ", "", re.sub(r"^import .*\n", "", text, flags=re.MULTILINE), flags=re.MULTILINE)
 

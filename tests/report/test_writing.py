@@ -146,7 +146,7 @@ def test_modules_can_be_one_script() -> None:
     assert not re.search(r"^(?:import|export) ", text, re.MULTILINE)
     assert "</script" not in text.lower()
     assert "<!--" not in text
-    folder = Path(page.__file__).parent / "page"
+    folder = Path(page.__file__).parent / "page_template"
     assert {path.stem for path in folder.glob("*.js")} == set(MODULES)
     for i, name in enumerate(MODULES):
         used = re.findall(r'from "\./([a-z]+)\.js"', (folder / f"{name}.js").read_text("utf-8"))

@@ -14,13 +14,12 @@ from valuerepair.chess.jit import cache_root, open_cache, source_key
 
 # Those that read boards are built on the kernels of the board.
 SOURCES = (
-    "archives/scan.py",
-    "archives/census.py",
+    "archives/split.py",
+    "archives/pgn.py",
     "archives/select.py",
     "archives/chunk_boards.py",
-    "archives/dump_lines.py",
-    "v6.py",
-    "board/*.py",
+    "archives/evaluation_dump.py",
+    "chess/*.py",
 )
 
 _numba: Any = numba  # its type hints know neither its settings nor that njit keeps the signature

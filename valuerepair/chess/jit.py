@@ -24,7 +24,7 @@ from numba.core import event
 PACKAGE = Path(__file__).parents[1]
 # Every module that defines a kernel or a table that kernels read, relative to the package. A test holds it complete.
 KERNEL_SOURCES = (
-    "chess/*.py", "nets/planes.py", "nets/policy.py", "search/*.py", "training/records.py",
+    "chess/*.py", "nets/planes.py", "nets/policy.py", "mcts/*.py", "training/records.py",
 )  # fmt: skip
 KEEP_DAYS = 30.0
 PATIENCE_S = 2.0

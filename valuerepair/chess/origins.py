@@ -16,7 +16,7 @@ class Recorded:
     """An evaluation of a position that its archive holds, from the side to move.
 
     `kind` is the kind of record (`valuerepair.archives.options.KINDS`), `by` who evaluated, where that is
-    known. `cp`, `mate`, `wdl` and `q` are as in `valuerepair.deep.DeepResult`; of `depth`, `seldepth` (plies), `nodes`
+    known. `cp`, `mate`, `wdl` and `q` are as in `DeepResult`; of `depth`, `seldepth` (plies), `nodes`
     and `time_ms` 0 says that it was not recorded. `net_q` and `net_d` are the net's own value and its probability of a
     draw before the search, where the record has those too.
     """

@@ -13,11 +13,11 @@ import click
 from valuerepair.cli.verbosity import is_quiet
 
 if TYPE_CHECKING:
+    from valuerepair.mcts.params import SearchParams
     from valuerepair.nets.net import Net
     from valuerepair.play.experiment import Conditions, Contestant, OnTrial, Played, Trial
     from valuerepair.play.openings import Opening
     from valuerepair.play.player import Player
-    from valuerepair.search.params import SearchParams
 
 
 @dataclass(frozen=True)
@@ -54,13 +54,13 @@ def lab(out: str, book: str | None, games: int, options: dict[str, Any]) -> Iter
 
     from valuerepair.chess.progress import Interruptions, Progress
     from valuerepair.errors import UsageError
+    from valuerepair.mcts.params import SearchParams
     from valuerepair.nets.net import open_net
     from valuerepair.play.experiment import Conditions
     from valuerepair.play.experiment_openings import openings_for
     from valuerepair.play.experiment_outlook import ExperimentOutlook
     from valuerepair.play.referee import Rules
     from valuerepair.report import style
-    from valuerepair.search.params import SearchParams
 
     style.format_of(options["plot"])
     if options["report"] and not (Path(out) / "games").is_dir():

@@ -45,6 +45,6 @@ def numbers(text: str, option: str, kind: Callable[[str], Any]) -> tuple[Any, ..
 
 def visits_limit(text: str) -> int:
     """An N_scl: ``inf`` is 0. Raises UsageError for what is none."""
-    from valuerepair.search.params import SearchParams
+    from valuerepair.mcts.params import SearchParams
 
     return SearchParams().with_settings({"n_scl": text}, "--n-scl: ").n_scl

@@ -57,7 +57,7 @@ def command(position: tuple[str, ...], moves: str, net_spec: str | None, **optio
     from itertools import chain
 
     from valuerepair.errors import ValueRepairError
-    from valuerepair.search.params import PARAMETERS, SearchParams
+    from valuerepair.mcts.params import PARAMETERS, SearchParams
 
     if options["list_settings"]:
         click.echo("\n".join(f"{name:28} {getattr(SearchParams(), name)}" for name in PARAMETERS))

@@ -15,9 +15,9 @@ from valuerepair.cli.selfplay_options import params_of, rules_of, selfplay_optio
 from valuerepair.cli.verbosity import is_quiet
 
 if TYPE_CHECKING:
+    from valuerepair.mcts.params import SearchParams
     from valuerepair.play.referee import Rules
     from valuerepair.play.selfplay_sources import ForestSource, Lc0Source
-    from valuerepair.search.params import SearchParams
 
 
 @click.command()

@@ -11,8 +11,8 @@ from valuerepair.cli.device import device_option
 from valuerepair.store import DEFAULT_PATH
 
 if TYPE_CHECKING:
+    from valuerepair.mcts.params import SearchParams
     from valuerepair.play.referee import Rules
-    from valuerepair.search.params import SearchParams
 
 F = TypeVar("F", bound=Callable[..., Any])
 _OPTIONS = (
@@ -64,7 +64,7 @@ def selfplay_options(command: F) -> F:
 def params_of(given: dict[str, Any]) -> SearchParams:
     """The search; the plain options are short forms of --set. Raises UsageError."""
     from valuerepair.errors import UsageError
-    from valuerepair.search.params import SearchParams
+    from valuerepair.mcts.params import SearchParams
 
     texts = {"history_fill": given["history_fill"]}
     texts |= {name: "1" for name in ("certainty", "lookahead", "auto_extend") if given[name]}

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
-    from valuerepair.search.uci_options import EngineSettings
-    from valuerepair.search.uci_server import OpenedNet
+    from valuerepair.mcts.uci_options import EngineSettings
+    from valuerepair.mcts.uci_server import OpenedNet
 
 
 @click.command()
@@ -29,7 +29,7 @@ def command(net: str, settings: tuple[str, ...]) -> None:
       printf 'position startpos\\ngo nodes 800\\nisready\\n' | vr uci
     """
     from valuerepair.errors import UsageError
-    from valuerepair.search.uci_options import EngineSettings, with_option
+    from valuerepair.mcts.uci_options import EngineSettings, with_option
 
     chosen = with_option(EngineSettings(), "WeightsFile", net)
     for setting in settings:
@@ -38,7 +38,7 @@ def command(net: str, settings: tuple[str, ...]) -> None:
             raise UsageError(f"--set {setting}: must be NAME=VALUE")
         chosen = with_option(chosen, name, value)
 
-    from valuerepair.search.uci_server import UciServer
+    from valuerepair.mcts.uci_server import UciServer
 
     server, code = UciServer(_open, _write, chosen), 0
     try:
@@ -64,9 +64,9 @@ def _write(line: str) -> None:
 
 
 def _open(settings: EngineSettings, say: Callable[[str], None]) -> OpenedNet:
+    from valuerepair.mcts.evaluator import NetEvaluator, SplitEvaluator, good_minibatch
+    from valuerepair.mcts.uci_server import OpenedNet
     from valuerepair.nets.net import open_net
-    from valuerepair.search.evaluator import NetEvaluator, SplitEvaluator, good_minibatch
-    from valuerepair.search.uci_server import OpenedNet
 
     net = open_net(
         settings.weights or None,

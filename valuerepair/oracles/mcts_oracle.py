@@ -18,13 +18,13 @@ from valuerepair import __version__
 from valuerepair.chess.board import status_error
 from valuerepair.chess.positions import Position
 from valuerepair.errors import UsageError
+from valuerepair.mcts.evaluator import NetEvaluator
+from valuerepair.mcts.forest import Forest, forest_bytes, warm_up
+from valuerepair.mcts.params import SearchParams
+from valuerepair.mcts.pool import ForestPool
+from valuerepair.mcts.result import SearchResult, score_of
 from valuerepair.oracles.oracle import Climb, ClimbOutcome, DeepFailure, DeepOutcome, DeepResult, GoOn, OracleIdentity
 from valuerepair.oracles.spec import JUDGING
-from valuerepair.search.evaluator import NetEvaluator
-from valuerepair.search.forest import Forest, forest_bytes, warm_up
-from valuerepair.search.params import SearchParams
-from valuerepair.search.pool import ForestPool
-from valuerepair.search.result import SearchResult, score_of
 
 if TYPE_CHECKING:
     from valuerepair.nets.net import Net

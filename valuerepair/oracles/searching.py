@@ -11,14 +11,14 @@ from dataclasses import dataclass
 from itertools import chain, islice
 
 from valuerepair.chess.positions import Position
+from valuerepair.mcts.evaluator import NetEvaluator, SplitEvaluator
+from valuerepair.mcts.forest import Forest, forest_bytes, warm_up
+from valuerepair.mcts.params import SearchParams
+from valuerepair.mcts.pool import ForestPool
+from valuerepair.mcts.result import SearchResult
+from valuerepair.mcts.search import Search
 from valuerepair.nets.net import Net, NetIdentity
 from valuerepair.oracles.mcts_oracle import cannot_be_searched
-from valuerepair.search.evaluator import NetEvaluator, SplitEvaluator
-from valuerepair.search.forest import Forest, forest_bytes, warm_up
-from valuerepair.search.params import SearchParams
-from valuerepair.search.pool import ForestPool
-from valuerepair.search.result import SearchResult
-from valuerepair.search.search import Search
 
 _ALL_LINES = 256
 _TREES_BYTES = 1 << 31

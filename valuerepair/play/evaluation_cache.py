@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from valuerepair.search.evaluator import Evaluations, Evaluator, Leaves
+from valuerepair.mcts.evaluator import Evaluations, Evaluator, Leaves
 
 DEFAULT_ENTRIES = 200_000  # some 500 bytes each
 

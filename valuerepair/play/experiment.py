@@ -18,13 +18,13 @@ from pathlib import Path
 from typing import Any
 
 from valuerepair.errors import UsageError, ValueRepairError
+from valuerepair.mcts.params import SearchParams
 from valuerepair.oracles.mcts_oracle import SEARCH_REVISION
 from valuerepair.play.openings import Opening
 from valuerepair.play.player import Player
 from valuerepair.play.record import GameRecord
 from valuerepair.play.referee import Rules
 from valuerepair.play.runner import Pairing, play_games
-from valuerepair.search.params import SearchParams
 
 Opener = Callable[["Contestant"], Player]
 # Hears of each trial before it is played: its games that are missing, and the work (`work_of`) of the trials after it.

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from valuerepair.errors import UsageError
+from valuerepair.mcts.params import SearchParams
 from valuerepair.play.experiment import (
     Conditions,
     Contestant,
@@ -27,7 +28,6 @@ from valuerepair.play.experiment import (
 )
 from valuerepair.play.experiment_measures import Match, Sweep, equal_ratio_temperature, match_of, sweep_of
 from valuerepair.play.openings import Opening
-from valuerepair.search.params import SearchParams
 
 MATCH = "match"
 

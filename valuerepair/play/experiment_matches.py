@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from valuerepair.errors import UsageError
+from valuerepair.mcts.params import SearchParams
 from valuerepair.play.experiment import (
     Conditions,
     Contestant,
@@ -22,7 +23,6 @@ from valuerepair.play.experiment import (
 from valuerepair.play.experiment_contempt import scl_name
 from valuerepair.play.experiment_measures import Match, match_of
 from valuerepair.play.openings import Opening
-from valuerepair.search.params import SearchParams
 
 # Option -> what is set, and the Elo published for it at 100 visits over 10,000 games.
 OPTIONS = {"certainty": 3.06, "auto_extend": 1.70}

@@ -14,16 +14,16 @@ import numpy as np
 
 from valuerepair.chess.positions import Position
 from valuerepair.errors import UsageError, ValueRepairError
+from valuerepair.mcts.evaluator import NetEvaluator
+from valuerepair.mcts.forest import Forest, warm_up
+from valuerepair.mcts.outcome import choose_move
+from valuerepair.mcts.params import SearchParams
+from valuerepair.mcts.result import SearchResult, score_of
+from valuerepair.mcts.select import random_word
+from valuerepair.mcts.tree import RANDOM
 from valuerepair.play.evaluation_cache import DEFAULT_ENTRIES, CachedEvaluator
 from valuerepair.play.player import Clock
 from valuerepair.play.record import Thought
-from valuerepair.search.evaluator import NetEvaluator
-from valuerepair.search.forest import Forest, warm_up
-from valuerepair.search.outcome import choose_move
-from valuerepair.search.params import SearchParams
-from valuerepair.search.result import SearchResult, score_of
-from valuerepair.search.select import random_word
-from valuerepair.search.tree import RANDOM
 
 if TYPE_CHECKING:
     from valuerepair.nets.net import Net

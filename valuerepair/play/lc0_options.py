@@ -10,8 +10,8 @@ from pathlib import Path
 
 from valuerepair.engines.find import find_engine
 from valuerepair.errors import UsageError, ValueRepairError
+from valuerepair.mcts.params import PARAMETERS, SearchParams
 from valuerepair.nets.weights import find_lc0, read_net_file
-from valuerepair.search.params import PARAMETERS, SearchParams
 
 PARALLEL_GAMES = 8  # lc0's own default
 _HELP_LIMIT_S = 60

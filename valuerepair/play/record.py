@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from valuerepair.search.result import SearchResult
+from valuerepair.mcts.result import SearchResult
 
 # How a game ended. The first five are the rules of chess, the next three adjudications; what follows is a loss for the
 # side to move, save the last two, which leave a game undecided.
@@ -23,7 +23,7 @@ class Thought:
     """What a player made of a position: its move (UCI, castling e1g1), and why.
 
     `q` and `wdl` (per mille) are the player's value of the position for the side to move, None where it gives none;
-    `cp` and `mate` as in `valuerepair.deep.DeepResult`. `nodes` are those of this search, `seconds` what it took.
+    `cp` and `mate` as in `DeepResult`. `nodes` are those of this search, `seconds` what it took.
     `search` is the whole search of the project's own MCTS, None of other engines.
     """
 

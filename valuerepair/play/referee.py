@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 from valuerepair.chess import values
 from valuerepair.errors import UsageError
+from valuerepair.mcts.syzygy import Tables
 from valuerepair.play.game import Game
 from valuerepair.play.record import DRAW_AGREED, RESIGNED, TABLEBASE, TOO_LONG, WIN_AGREED, Thought
-from valuerepair.search.syzygy import Tables
 
 MAX_PLIES = 450  # lc0's, selfplay/game.cc
 DRAW, WHITE_WON, BLACK_WON, UNDECIDED = "1/2-1/2", "1-0", "0-1", "*"

@@ -10,6 +10,8 @@ from types import TracebackType
 from typing import Any
 
 from valuerepair.errors import UsageError
+from valuerepair.mcts.forest import forest_bytes
+from valuerepair.mcts.params import SearchParams
 from valuerepair.nets.net import Net, open_net
 from valuerepair.nets.registry import locate
 from valuerepair.nets.weights import read_net_file
@@ -21,8 +23,6 @@ from valuerepair.play.openings import Opening
 from valuerepair.play.record import GameRecord
 from valuerepair.play.referee import Rules
 from valuerepair.play.runner import Pairing, play_games
-from valuerepair.search.forest import forest_bytes
-from valuerepair.search.params import SearchParams
 
 # Of the searches that go on at once some wait for what is known already: more of them keep the batches full.
 TREES_A_BATCH = 2

@@ -1,6 +1,6 @@
 """Every kind of plot by name: one line of Python a figure, and what `vr plot` offers.
 
-from valuerepair.views import figures
+from valuerepair.report import figures
 figure = figures.draw("hexbin", "valuerepair.db", threshold=0.4)
 """
 

@@ -8,8 +8,8 @@ from typing import Any
 import chess
 
 from valuerepair.chess.positions import Position
+from valuerepair.mcts.result import RootMove, SearchResult
 from valuerepair.oracles.searching import Searched
-from valuerepair.search.result import RootMove, SearchResult
 
 _PROVEN = {1: "win", 0: "draw", -1: "loss"}
 _LINE_MOVES = 10

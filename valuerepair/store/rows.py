@@ -27,7 +27,7 @@ NET = "net:"
 
 
 class OracleFacts(Protocol):
-    """What the store keeps of an oracle; `valuerepair.deep.OracleIdentity` has it all."""
+    """What the store keeps of an oracle; `valuerepair.oracles.oracle.OracleIdentity` has it all."""
 
     @property
     def kind(self) -> str: ...
@@ -46,7 +46,7 @@ class OracleFacts(Protocol):
 
 
 class DeepScore(Protocol):
-    """One deep search's outcome, from the side to move; `valuerepair.deep.DeepResult` has it all."""
+    """One deep search's outcome, from the side to move; `valuerepair.oracles.oracle.DeepResult` has it all."""
 
     @property
     def cp(self) -> int | None: ...

@@ -26,6 +26,9 @@ from valuerepair.chess.make import black_to_move, clock
 from valuerepair.chess.positions import encode_move, encode_moves
 from valuerepair.chess.rows import FLIP, RIGHTS, STATE, Boards, Moves
 from valuerepair.errors import UsageError, ValueRepairError
+from valuerepair.mcts.params import SearchParams
+from valuerepair.mcts.result import SearchResult
+from valuerepair.mcts.roots import play_game
 from valuerepair.nets.planes import (
     AUXILIARY,
     CANONICAL,
@@ -42,9 +45,6 @@ from valuerepair.nets.planes import (
 )
 from valuerepair.nets.policy import policy_index
 from valuerepair.play.record import ADJUDICATIONS, LOSSES, RESIGNED, GameRecord
-from valuerepair.search.params import SearchParams
-from valuerepair.search.result import SearchResult
-from valuerepair.search.roots import play_game
 
 Records = NDArray[np.void]  # of v6.RECORD
 _WORDS = v6.RECORD.itemsize // 4

@@ -76,7 +76,7 @@ export class Points {
   }
 }
 
-/** A move as valuerepair.positions numbers it, in UCI. @param {number} move */
+/** A move as valuerepair.chess.positions numbers it, in UCI. @param {number} move */
 function uci(move) {
   return squareName(move & 63) + squareName((move >> 6) & 63) + ["", "n", "b", "r", "q"][move >> 12];
 }

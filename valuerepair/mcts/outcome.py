@@ -12,10 +12,10 @@ from valuerepair.chess.jit import allocating_kernel, kernel
 from valuerepair.chess.make import black_to_move
 from valuerepair.chess.positions import decode_moves
 from valuerepair.chess.rows import FLIP, Moves
-from valuerepair.search.fastmath import NO_PRIOR
-from valuerepair.search.params import SearchParams
-from valuerepair.search.result import NAN, RootMove, SearchResult
-from valuerepair.search.tree import (
+from valuerepair.mcts.fastmath import NO_PRIOR
+from valuerepair.mcts.params import SearchParams
+from valuerepair.mcts.result import NAN, RootMove, SearchResult
+from valuerepair.mcts.tree import (
     COUNT,
     DEEPEST,
     DEPTHS,

@@ -24,8 +24,8 @@ from valuerepair.chess.rows import (
     US,
     Boards,
 )
-from valuerepair.search.fastmath import NO_PRIOR, rough_exp, stored_prior
-from valuerepair.search.tree import (
+from valuerepair.mcts.fastmath import NO_PRIOR, rough_exp, stored_prior
+from valuerepair.mcts.tree import (
     ARRANGED,
     COUNT,
     DRAW,

@@ -19,17 +19,16 @@ from valuerepair.chess.make import black_to_move
 from valuerepair.chess.positions import STARTPOS_FEN, Position, encode_moves
 from valuerepair.chess.rows import Boards
 from valuerepair.errors import UsageError, ValueRepairError
-from valuerepair.nets.planes import is_initial
-from valuerepair.search.backup import solved
-from valuerepair.search.evaluator import Evaluator, Leaves
-from valuerepair.search.outcome import read_result
-from valuerepair.search.params import SearchParams
-from valuerepair.search.result import SearchResult
-from valuerepair.search.roots import keep_moves, make_root, plant_root, play_game, put_game, start_search
-from valuerepair.search.rounds import LONGEST_CHAIN, absorb, answer_probe, gather, room_to_ask
-from valuerepair.search.select import random_word
-from valuerepair.search.syzygy import Tables
-from valuerepair.search.tree import (
+from valuerepair.mcts.backup import solved
+from valuerepair.mcts.evaluator import Evaluator, Leaves
+from valuerepair.mcts.outcome import read_result
+from valuerepair.mcts.params import SearchParams
+from valuerepair.mcts.result import SearchResult
+from valuerepair.mcts.roots import keep_moves, make_root, plant_root, play_game, put_game, start_search
+from valuerepair.mcts.rounds import LONGEST_CHAIN, absorb, answer_probe, gather, room_to_ask
+from valuerepair.mcts.select import random_word
+from valuerepair.mcts.syzygy import Tables
+from valuerepair.mcts.tree import (
     ARRANGED,
     COUNT,
     DONE,
@@ -71,6 +70,7 @@ from valuerepair.search.tree import (
     room_for,
     tree_bytes,
 )
+from valuerepair.nets.planes import is_initial
 
 
 def no_more(tag: object, result: SearchResult) -> int:

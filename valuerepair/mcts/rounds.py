@@ -9,12 +9,10 @@ from numpy.typing import NDArray
 
 from valuerepair.chess.jit import inlined_kernel, kernel
 from valuerepair.chess.movegen import MAX_MOVES
-from valuerepair.nets.planes import CANONICAL, canonical_transform, write_masks
-from valuerepair.nets.policy import policy_index
-from valuerepair.search.backup import back_up, begin_visit
-from valuerepair.search.expand import extend, force, set_priors, settle, wants_probe
-from valuerepair.search.select import ALL_PROVEN, NO_NODES, NO_ROWS, descend, new_node, step_down
-from valuerepair.search.tree import (
+from valuerepair.mcts.backup import back_up, begin_visit
+from valuerepair.mcts.expand import extend, force, set_priors, settle, wants_probe
+from valuerepair.mcts.select import ALL_PROVEN, NO_NODES, NO_ROWS, descend, new_node, step_down
+from valuerepair.mcts.tree import (
     ASKED,
     COUNT,
     DONE,
@@ -54,6 +52,8 @@ from valuerepair.search.tree import (
     Rules,
     Trees,
 )
+from valuerepair.nets.planes import CANONICAL, canonical_transform, write_masks
+from valuerepair.nets.policy import policy_index
 
 LONGEST_CHAIN = 32  # forced moves in a row that are one state
 

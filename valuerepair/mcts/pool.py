@@ -13,13 +13,13 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from valuerepair.chess.positions import Position
 from valuerepair.errors import ValueRepairError
-from valuerepair.search.result import SearchResult
+from valuerepair.mcts.result import SearchResult
 
 T = TypeVar("T")
 
 
 class Trees(Protocol):
-    """What a `ForestPool` needs of a forest; `valuerepair.search.forest.Forest` is one."""
+    """What a `ForestPool` needs of a forest; `valuerepair.mcts.forest.Forest` is one."""
 
     @property
     def free(self) -> int: ...

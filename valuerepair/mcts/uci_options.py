@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from valuerepair.errors import UsageError
+from valuerepair.mcts.params import SearchParams, parameter_choices, parameter_range
 from valuerepair.nets.devices import DEVICES
-from valuerepair.search.params import SearchParams, parameter_choices, parameter_range
 
 # Names of lc0 (search/classic/params.cc, neural/shared_params.cc); the last seven are our own. MinibatchSize is below.
 PARAMETER_NAMES = {

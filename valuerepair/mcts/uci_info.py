@@ -10,9 +10,9 @@ import numpy as np
 
 from valuerepair.chess.board import parse_fens
 from valuerepair.chess.positions import encode_moves
+from valuerepair.mcts.params import SearchParams
+from valuerepair.mcts.result import RootMove, SearchResult, Value, fast_log, score_of
 from valuerepair.nets.policy import policy_indices
-from valuerepair.search.params import SearchParams
-from valuerepair.search.result import RootMove, SearchResult, Value, fast_log, score_of
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,8 @@ import numpy as np
 
 from valuerepair.chess.jit import inlined_kernel, kernel
 from valuerepair.chess.make import black_to_move
-from valuerepair.search.expand import settle
-from valuerepair.search.tree import (
+from valuerepair.mcts.expand import settle
+from valuerepair.mcts.tree import (
     COUNT,
     DEEPEST,
     DEPTHS,

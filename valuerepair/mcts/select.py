@@ -8,8 +8,8 @@ import numpy as np
 
 from valuerepair.chess.jit import inlined_kernel, kernel
 from valuerepair.chess.make import black_to_move, make, mark_repetition
-from valuerepair.search.fastmath import rough_log
-from valuerepair.search.tree import (
+from valuerepair.mcts.fastmath import rough_log
+from valuerepair.mcts.tree import (
     ARRANGED,
     COUNT,
     DRAW,

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from valuerepair.chess.movegen import MAX_MOVES
 from valuerepair.chess.rows import ROW, Boards
-from valuerepair.search.params import SearchParams
+from valuerepair.mcts.params import SearchParams
 
 # Columns of Trees.nodes.
 FIRST, COUNT, OPENED, ARRANGED, PARENT, EDGE, VISITS, PENDING, KIND, LOWER, UPPER, FORCED, FROZEN = range(13)

@@ -19,14 +19,14 @@ import chess
 from valuerepair import __version__
 from valuerepair.chess.positions import STARTPOS_FEN, Position
 from valuerepair.errors import ValueRepairError
+from valuerepair.mcts.evaluator import Evaluator
+from valuerepair.mcts.forest import forest_bytes, warm_up
+from valuerepair.mcts.outcome import choose_move
+from valuerepair.mcts.result import SearchResult
+from valuerepair.mcts.search import Search
+from valuerepair.mcts.uci_info import Shown, info_lines, verbose_lines
+from valuerepair.mcts.uci_options import EngineSettings, option_lines, with_option
 from valuerepair.nets.position_text import read_position
-from valuerepair.search.evaluator import Evaluator
-from valuerepair.search.forest import forest_bytes, warm_up
-from valuerepair.search.outcome import choose_move
-from valuerepair.search.result import SearchResult
-from valuerepair.search.search import Search
-from valuerepair.search.uci_info import Shown, info_lines, verbose_lines
-from valuerepair.search.uci_options import EngineSettings, option_lines, with_option
 
 _ENDING_S = 3.0  # a search is given so long to end when the engine quits
 _SAMPLE_NODES = 10_000

@@ -8,9 +8,9 @@ from numpy.typing import NDArray
 from valuerepair.chess.jit import allocating_kernel, kernel
 from valuerepair.chess.make import black_to_move, clock, make, mark_repetition
 from valuerepair.chess.rows import FLIP, ROW, Boards, Moves
-from valuerepair.search.backup import refresh_edge, take_mean
-from valuerepair.search.select import new_node, step_down
-from valuerepair.search.tree import (
+from valuerepair.mcts.backup import refresh_edge, take_mean
+from valuerepair.mcts.select import new_node, step_down
+from valuerepair.mcts.tree import (
     ARRANGED,
     COUNT,
     DEEPEST,

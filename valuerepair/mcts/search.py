@@ -7,10 +7,10 @@ from collections.abc import Callable, Sequence
 
 from valuerepair.chess.positions import Position
 from valuerepair.errors import UsageError
-from valuerepair.search.evaluator import Evaluator
-from valuerepair.search.forest import Forest, play
-from valuerepair.search.params import SearchParams
-from valuerepair.search.result import SearchResult
+from valuerepair.mcts.evaluator import Evaluator
+from valuerepair.mcts.forest import Forest, play
+from valuerepair.mcts.params import SearchParams
+from valuerepair.mcts.result import SearchResult
 
 FIRST_ROOM = 10_000  # visits there is room for at first
 
