@@ -230,7 +230,7 @@ def test_all_ways_to_give_a_position_are_one(store: vr.MinedStore) -> None:
 
 
 def test_searching_is_what_vr_search_does() -> None:
-    said = json.loads(command("search", FEN, "--nodes", "60", "--certainty", "--json", "-q"))
+    said = json.loads(command("search", FEN, "--nodes", "60", "--set", "certainty=1", "--json", "-q"))
     [found] = vr.search(FEN, 60, params=vr.SearchParams(certainty=True))
     assert found.result is not None
     assert found.result.best_move == said["best"]
@@ -306,7 +306,7 @@ def test_the_report_is_written(store: vr.MinedStore, tmp_path: Path) -> None:
 
 def test_mining_is_what_vr_mine_does(tmp_path: Path) -> None:
     games = ROOT / "data" / "games.pgn.zst"
-    words = ["--positions", "6", "--deep", "mcts:nodes=8", "--screen", "off", "--silent"]
+    words = ["--positions", "6", "--deep", "mcts:nodes=8", "--screen", "off", "--quiet"]
     command("mine", str(games), "--db", str(tmp_path / "said.db"), *words)
     summary = vr.mine(
         games, tmp_path / "made.db", vr.SampleOptions(per_game=None, positions=6), deep="mcts:nodes=8", screen="off"

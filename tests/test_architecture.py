@@ -31,8 +31,8 @@ ROOMS = (
     "training",
     "report",
     "api",
-    "doctor",
     "selftest",
+    "doctor",
     "cli",
 )
 

@@ -72,10 +72,10 @@ def _chosen(frame: pd.DataFrame, **options: Any) -> pd.DataFrame:
 def test_thresholds_and_signs_divide_the_rows() -> None:
     frame = _frame()
     size = frame["disagreement"].abs()
-    both = _chosen(frame, threshold=0.5, maximum=1.5)
-    assert set(both["position_id"]) == set(frame[(size >= 0.5) & (size <= 1.5)]["position_id"])
-    optimistic = _chosen(frame, threshold=0.5, maximum=1.5, sign="optimistic")
-    pessimistic = _chosen(frame, threshold=0.5, maximum=1.5, sign="pessimistic")
+    both = _chosen(frame, threshold=0.5)
+    assert set(both["position_id"]) == set(frame[size >= 0.5]["position_id"])
+    optimistic = _chosen(frame, threshold=0.5, sign="optimistic")
+    pessimistic = _chosen(frame, threshold=0.5, sign="pessimistic")
     assert (optimistic["net_q"] > optimistic["deep_q"]).all()
     assert (pessimistic["net_q"] < pessimistic["deep_q"]).all()
     assert len(optimistic) + len(pessimistic) == len(both)
@@ -162,7 +162,6 @@ def test_finished_games_are_left_out_and_counted() -> None:
         ({"threshold": 0.0}, "--threshold 0: must lie in (0, 2]"),
         ({"threshold": 2.5}, "--threshold 2.5"),
         ({"threshold": float("nan")}, "--threshold nan"),
-        ({"threshold": 0.5, "maximum": 0.4}, "--max 0.4"),
         ({"limit": 0}, "--limit 0"),
         ({"per_game_limit": -1}, "--per-game-limit -1"),
         ({"max_abs_deep_q": 1.5}, "--max-abs-deep-q 1.5"),
@@ -178,7 +177,6 @@ def test_senseless_options_are_usage_errors(options: dict[str, Any], said: str) 
     ("change", "options", "said"),
     [
         ({}, {"threshold": 1.99}, "no candidate at 1.99: the largest disagreement among 200 scored positions is 1."),
-        ({"disagreement": 0.8}, {"maximum": 0.7}, "no candidate between 0.55 and 0.7 among 200 scored positions"),
         ({"disagreement": float("nan")}, {}, "no position is scored by both"),
         (
             {"disagreement": 0.8},
@@ -241,7 +239,7 @@ def test_the_command_writes_a_checked_book(vr: Vr, db: Path, tmp_path: Path) -> 
     words = shlex.split(hint.removeprefix("next: vr selfplay ").partition(" (")[0])
     # The command line takes it as it stands. Click keeps the option of help that it makes first.
     given = selfplay.make_context("selfplay", words, help_option_names=["-h", "--help"]).params
-    assert (given["book"], given["net_spec"], given["training"]) == ("valuerepair-books/book.pgn", "key-net", "chunks")
+    assert (given["book"], given["net"], given["training"]) == ("valuerepair-books/book.pgn", "key-net", "chunks")
 
 
 def test_pgn_and_epd_name_the_same_positions_in_order(vr: Vr, db: Path, tmp_path: Path) -> None:

@@ -207,24 +207,25 @@ def test_labels_need_no_net_when_it_is_only_recorded(tmp_path: Path) -> None:
     assert stats_module.section_lines(empty) == []
     with Store.open(path, write=True) as store, store.writing() as connection:
         connection.execute("UPDATE nets SET history_fill = 'recorded'")
-    said = CliRunner().invoke(cli, ["label", "--db", str(path)], catch_exceptions=False)
+    said = CliRunner().invoke(cli, ["stats", "--labels", "--db", str(path)], catch_exceptions=False)
     assert "its policy is not known" in said.output
 
 
 # -- as a user types it -----------------------------------------------------------------------------------------------
 
 
-def test_vr_label_asks_the_net_once(db: Path, net_file: Path) -> None:
-    asked = ("label", "--db", db, "--threshold", THRESHOLD, "--net", net_file, "--json", "--show", "3")
+def test_vr_stats_asks_the_net_once(db: Path, net_file: Path) -> None:
+    asked = ("stats", "--labels", "--db", db, "--threshold", THRESHOLD, "--net", net_file, "--json", "--worst", "3")
     first, again = json.loads(vr(*asked)), json.loads(vr(*asked))
-    assert first["asked_of_the_net"] == first["candidates"] == first["with_priors"] > 10
+    assert first["asked_of_the_net"] == first["labels"]["candidates"] == first["labels"]["with_priors"] > 10
     assert again == {**first, "asked_of_the_net": 0}
-    assert [len(row["labels"]) > 2 for row in first["candidates_listed"]] == [True] * 3
-    text = vr("label", "--db", db, "--threshold", THRESHOLD, "--show", "2")
+    assert [len(row["labels"]) > 2 for row in first["worst"]] == [True] * 3
+    text = vr("stats", "--labels", "--db", db, "--threshold", THRESHOLD, "--worst", "2")
     assert "value-blind" in text
     assert "\x1b" not in text
     stats = json.loads(vr("stats", "--db", db, "--threshold", THRESHOLD, "--json"))
-    assert stats["labels"]["rates"] == first["rates"]
+    assert stats["labels"] == first["labels"]
+    assert "asked_of_the_net" not in stats
     assert {"confirmed", "diversity"} <= set(stats)
     assert "\n  value-blind" in vr("stats", "--db", db, "--threshold", THRESHOLD)
 
@@ -240,12 +241,12 @@ def test_vr_export_labels(db: Path, tmp_path: Path) -> None:
     assert [row["material"] for row in rows] == found["material"].tolist()
 
 
-def test_vr_label_refuses_with_a_reason(db: Path, tmp_path: Path) -> None:
-    assert "no candidates at 2 to label" in refused("label", "--db", db, "--threshold", "2")
+def test_vr_stats_refuses_with_a_reason(db: Path, tmp_path: Path) -> None:
+    assert "no candidates at 2 to label" in refused("stats", "--labels", "--db", db, "--threshold", "2")
     with Store.open(db, write=True) as store, store.writing() as connection:
         connection.execute("UPDATE nets SET sha256 = 'abcdef12', name = 'mine'")
     assert "does not know where the net mine (abcdef12) lies" in refused(
-        "label", "--db", db, "--threshold", THRESHOLD, "-q"
+        "stats", "--labels", "--db", db, "--threshold", THRESHOLD, "-q"
     )
 
 

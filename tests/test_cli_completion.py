@@ -59,7 +59,7 @@ def asked(folder: Path, line: str) -> list[tuple[str, str]]:
     ("line", "words"),
     [
         ("vr mi", ["mine", "mix"]),
-        ("vr ", list(COMMANDS)),
+        ("vr ", [name for section in COMMANDS.values() for name in section]),
         ("vr books c", ["check"]),
         ("vr stats --thr", ["--threshold"]),
         ("vr stats --net ", ["maia-1900", "repaired"]),

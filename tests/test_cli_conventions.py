@@ -23,6 +23,11 @@ from tests.cli_tree import LEAVES, SAMPLE, TREE, options_of, vr
 from valuerepair.cli.verbosity import is_quiet
 
 ROOT = Path(__file__).parents[1]
+VARIABLES = [
+    f"VALUEREPAIR_{path.partition(' ')[2]}_{option.name}".upper().replace(" ", "_").replace("-", "_")
+    for path, command in LEAVES.items()
+    for option in options_of(command)
+]
 MEANING = {"-o": "--output", "-q": "--quiet", "-v": "--verbose", "-h": "--help"}
 Captured = pytest.CaptureFixture[str]
 
@@ -77,8 +82,7 @@ def test_every_option_has_help_and_short_ones_mean_the_same(path: str) -> None:
     for option in options_of(TREE[path]):
         assert option.help, f"{path} {option.opts}"
         for short in (name for name in option.opts if not name.startswith("--")):
-            # The one exception is old: `vr mine --quiet` is about positions.
-            assert MEANING[short] in option.opts or (path, short) == ("vr mine", "-q"), f"{path} {option.opts}"
+            assert MEANING[short] in option.opts, f"{path} {option.opts}"
 
 
 @pytest.mark.parametrize("path", LEAVES)
@@ -88,7 +92,7 @@ def test_every_command_can_be_quiet_and_verbose(path: str) -> None:
 
 
 # Odds and matches take a list of numbers of nodes, or none; of experiments --openings is how many.
-OTHER_KINDS = {("--nodes", "text"), ("--openings", "integer")}
+OTHER_KINDS = {("--nodes", "text"), ("--openings", "integer"), ("--threshold", "float")}
 
 
 def test_an_option_of_one_name_takes_the_same_kind_of_value_everywhere() -> None:
@@ -97,7 +101,7 @@ def test_an_option_of_one_name_takes_the_same_kind_of_value_everywhere() -> None
         for option in options_of(command):
             kind = "flag" if option.is_flag else option.type.name.removesuffix(" range")
             # A choice is a text that is checked early, a path one that is a file.
-            kind = "text" if kind in ("choice", "path") else kind
+            kind = "text" if kind in ("choice", "path", "directory") else kind
             for name in option.opts:
                 kinds.setdefault(name, set()).update({kind} - {k for n, k in OTHER_KINDS if n == name})
     assert not {name: kind for name, kind in kinds.items() if len(kind) > 1}
@@ -116,17 +120,14 @@ MISSING = {
     "experiment odds": "experiment odds missing.epd",
     "similar": "similar 1 --db missing.db",
     "show": "show 1 --db missing.db",
-    "merge": "merge missing.db",
-    "verify-store": "verify-store --db missing.db",
+    "store merge": "store merge missing.db",
+    "store check": "store check --db missing.db",
     "remeasure": "remeasure --net a --net b --db missing.db",
-    **{
-        name: f"{name} --db missing.db"
-        for name in ("confirm", "label", "books", "stats", "report", "export", "fit alpha", "fit screen")
-    },
+    **{name: f"{name} --db missing.db" for name in ("confirm", "books", "stats", "report", "export")},
     "plot": "plot --db missing.db",
 }
 # Nothing they read can be missing, or missing is an answer (doctor, experiments that report).
-READ_NOTHING = {"uci", "nets list", "nets pull", "config", "completion", "doctor", "selftest"} | {
+READ_NOTHING = {"uci", "nets list", "nets pull", "config", "completion", "doctor"} | {
     "experiment contempt",
     "experiment options",
 }
@@ -155,7 +156,7 @@ def test_a_word_too_many_behind_a_position_is_refused(name: str, quoted: bool, f
     assert err.startswith(f"vr: position '{text}': 'extra' is too much")
 
 
-JSON_WHOLE = ["stats", "fit alpha --bootstrap 0", "similar 1", "show 1", "label", "books", "nets describe"]
+JSON_WHOLE = ["stats --fit-alpha --labels --worst 3", "similar 1", "show 1", "books", "nets describe"]
 JSON_LINES = ["nets list", "config stats", "doctor", "eval startpos"]
 
 
@@ -180,7 +181,7 @@ def test_every_command_with_figures_has_json() -> None:
     assert without == NO_JSON
 
 
-RESULTS = ["stats", "similar 1", "fit alpha --bootstrap 0", "show 1", "export --format csv", "eval startpos", "label"]
+RESULTS = ["stats", "similar 1", "show 1", "export --format csv", "eval startpos", "stats --labels"]
 
 
 @pytest.mark.parametrize("call", RESULTS)
@@ -220,7 +221,7 @@ def test_quiet_and_verbose_exclude_each_other(folder: Path, capsys: Captured) ->
 @pytest.mark.usefixtures("stockfish")
 def test_verbose_shows_files_and_engines_and_very_verbose_their_lines(folder: Path, capsys: Captured) -> None:
     mine = ["mine", str(ROOT / "data" / "games.pgn.zst"), "--positions", "1", "--deep", "stockfish:nodes=500"]
-    mine += ["--screen", "off", "--workers", "1", "--seed"]
+    mine += ["--screen", "off", "--jobs", "1", "--seed"]
     code, _, once = vr([*mine, "1", "-v"], capsys)
     assert code == 0, once
     for said in (
@@ -305,24 +306,24 @@ def test_the_page_lists_every_environment_variable() -> None:
         *ROOT.glob("data/*.py"),
     ]
     used = {name for path in files for name in re.findall(r"VALUEREPAIR_[A-Z_]*[A-Z]", path.read_text("utf-8"))}
-    of_options = {name for command in LEAVES.values() for option in options_of(command) for name in option.envvar or ()}
     assert {"VALUEREPAIR_CACHE", "VALUEREPAIR_CONFIG"} <= used
-    assert not {name for name in used - of_options if f"`{name}`" not in page}
+    assert not {name for name in used - set(VARIABLES) if f"`{name}`" not in page}
 
 
 def test_every_option_has_a_variable_of_its_own() -> None:
-    names = [
-        option.envvar[0]
-        for command in LEAVES.values()
-        for option in options_of(command)
-        if isinstance(option.envvar, list)
-    ]
-    assert len(names) == len(set(names)) > 300
-    assert not {"VALUEREPAIR_CACHE", "VALUEREPAIR_CONFIG", "VALUEREPAIR_DB"}.intersection(names)
+    """By click's `auto_envvar_prefix`, from the parameter's name: that is the option's, so that it can be told."""
+    assert len(VARIABLES) == len(set(VARIABLES)) > 200
+    assert not {"VALUEREPAIR_CACHE", "VALUEREPAIR_CONFIG", "VALUEREPAIR_DB"}.intersection(VARIABLES)
+    for path, command in LEAVES.items():
+        for option in options_of(command):
+            names = [name for name in option.opts if name.startswith("--")]
+            if path.startswith("vr experiment"):
+                continue
+            assert [option.name] == [name[2:].replace("-", "_") for name in names], path
 
 
 def test_a_group_without_a_command_says_its_help_and_is_a_usage_error(capsys: Captured) -> None:
-    for words in ([], ["fit"], ["nets"], ["experiment"]):
+    for words in ([], ["store"], ["nets"], ["experiment"]):
         code, out, err = vr(words, capsys)
         assert (code, out) == (2, "")
         assert err.startswith("Usage: vr")
@@ -349,7 +350,7 @@ OTHERS_OPTIONS = {
     | {"--nworkers", "--port", "--protocol", "--resources", "--scheduler-file"},
     "helm": {"--create-namespace", "--generate-name", "--repo"},
     "lc0": {"--cache-history-length", "--history-fill-new", "--input", "--noise-epsilon", "--onnx-data-type"}
-    | {"--openings-pgn", "--parallelism", "--resign-percentage", "--show-hidden", "--weights"},
+    | {"--openings-pgn", "--parallelism", "--resign-percentage", "--show-hidden", "--visits", "--weights"},
     "lczero-training": {"--cfg", "--lczero"},  # --lczero_model
     "pip": {"--dest", "--disable-pip-version-check", "--force-reinstall", "--no-cache-dir", "--no-deps"}
     | {"--only-binary"},

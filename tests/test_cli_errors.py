@@ -60,7 +60,8 @@ CASES = [
     (
         ["mine", "game.pgn", "--threshold", "5"],
         2,
-        "vr: a threshold lies above 0 and is at most 2, the largest difference of two Q; not 5",
+        "vr: mine: Invalid value for '--threshold': 5: give |net Q - deep Q|, above 0 and at most 2, or a share of "
+        "the positions as worst:2%. See vr mine --help",
     ),
     (["stats", "--db", "junk.db"], 1, "vr: junk.db is not a valuerepair store; give another --db"),
     (
@@ -71,9 +72,25 @@ CASES = [
     (
         ["books", "--threshold", "3"],
         2,
-        "vr: --threshold 3: must lie in (0, 2], the range of |net Q - deep Q|",
+        "vr: books: Invalid value for '--threshold': 3: give |net Q - deep Q|, above 0 and at most 2, or a share of "
+        "the positions as worst:2%. See vr books --help",
     ),
-    (["export", "--format", "xml"], 2, "vr: no format xml; there are parquet, jsonl, csv"),
+    (
+        ["stats", "--threshold", "worst:200%"],
+        2,
+        "vr: stats: Invalid value for '--threshold': worst:200%: give |net Q - deep Q|, above 0 and at most 2, or a "
+        "share of the positions as worst:2%. See vr stats --help",
+    ),
+    (
+        ["plot", "--alpha", "many"],
+        2,
+        "vr: plot: Invalid value for '--alpha': many: give a number of centipawns, auto or wdl. See vr plot --help",
+    ),
+    (
+        ["export", "--format", "xml"],
+        2,
+        "vr: export: Invalid value for '--format': 'xml' is not one of 'parquet', 'jsonl', 'csv'. See vr export --help",
+    ),
     (["eval", "notafen"], 2, "vr: position 'notafen': neither a FEN nor a file that is there"),
     (["nets", "pull", "xyz"], 2, "vr: net 'xyz': not known; nets that can be pulled: maia-1900"),
 ]

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli_tree import SAMPLE
-from valuerepair.cli.beginning import wants_colour
+from valuerepair.cli import wants_colour
 
 ESCAPE = "\x1b["
 PLAIN = ("NO_COLOR", "FORCE_COLOR", "CLICOLOR", "CLICOLOR_FORCE")

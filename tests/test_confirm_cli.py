@@ -214,7 +214,7 @@ def test_the_built_in_search_looks_again_with_the_net_it_had(tmp_path: Path, sha
     net = shared_data / "nets" / "maia-1900.pb.gz"
     fen = "6k1/5ppp/8/8/8/8/8/R5K1 w - - 0 1"
     (tmp_path / "mate.epd").write_text(fen + "\n")
-    mined = vr("mine", "mate.epd", "--net", net, "--deep", "mcts:nodes=2", "--workers", "1", cwd=tmp_path)
+    mined = vr("mine", "mate.epd", "--net", net, "--deep", "mcts:nodes=2", "--jobs", "1", cwd=tmp_path)
     assert mined.returncode == 0, mined.stderr
     with Store.open(tmp_path / "valuerepair.db") as store:
         off = abs(store.frame()["disagreement"].iloc[0])
@@ -262,7 +262,6 @@ def test_an_engine_that_only_crashes(tmp_path: Path) -> None:
     [
         (["--db", "none.db"], 1, "there is no store at none.db"),
         (["--threshold", "1.9"], 1, "a.db: no candidates at 1.9 to look at; mine more, or lower --threshold"),
-        (["--threshold", "3"], 2, "a threshold lies above 0 and is at most 2"),
         (["--oracle", "komodo"], 1, "no oracle komodo in a.db; it has stockfish 15.1 nodes=1000"),
         (["--net", "t80"], 1, "no net t80 in a.db; it has key-net"),
         (["--deep", "komodo:nodes=5"], 2, "'komodo' is none of stockfish"),
@@ -274,9 +273,8 @@ def test_an_engine_that_only_crashes(tmp_path: Path) -> None:
         (["--nodes", "9000", "--times", "3"], 2, "--nodes and --times both say how deep"),
         (["--deep", "mcts:nodes=5", "--nodes", "9000"], 2, "--deep and --nodes both say how deep"),
         (["--deep", "mcts:nodes=5"], 2, "and the store does not know where its file lies; give it by --net FILE"),
-        (["--alpha", "much"], 2, "--alpha much: give a number of centipawns, or auto"),
         (["--limit", "0"], 2, "--limit 0: must be at least 1"),
-        (["--workers", "0"], 2, "--workers 0: must be at least 1"),
+        (["--jobs", "0"], 2, "--jobs 0: must be at least 1"),
     ],
 )
 def test_bad_input_is_one_line(

@@ -173,7 +173,7 @@ def test_what_cannot_work_is_said_before_the_run(spec: str, error: type[Exceptio
 
 
 def test_workers_must_be_positive() -> None:
-    with pytest.raises(UsageError, match="--workers 0"):
+    with pytest.raises(UsageError, match="--jobs 0"):
         open_oracle(FAKE, net_path=None, workers=0)
 
 

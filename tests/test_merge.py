@@ -1,4 +1,4 @@
-"""`vr merge`: shards mined apart are as if mined into one store; contradictions; screening; stores of all kinds."""
+"""`vr store merge`: shards mined apart are as if mined into one; contradictions; screening; stores of all kinds."""
 
 from __future__ import annotations
 
@@ -264,7 +264,7 @@ def test_bad_input_is_one_line_and_leaves_nothing(tmp_path: Path, capsys: Captur
         ("good.db -o no/m.db", 1, "folder"),
         ("good.db -o a --into b", 2, "one of them"),
     ):
-        found, out, err = vr(["merge", *words.split()], capsys)
+        found, out, err = vr(["store", "merge", *words.split()], capsys)
         assert (found, out) == (code, ""), err
         assert err.startswith("vr: ")
         assert told in err
@@ -298,7 +298,7 @@ def test_a_full_disk_is_one_line_and_leaves_nothing(target: list[str], tmp_path:
     code = (
         "import resource, signal, sys; signal.signal(signal.SIGXFSZ, signal.SIG_IGN); "
         "resource.setrlimit(resource.RLIMIT_FSIZE, (400_000, 400_000)); "
-        f"from valuerepair.cli import main; sys.argv = ['vr', 'merge', 'a.db', '-q', *{target}]; main()"
+        f"from valuerepair.cli import main; sys.argv = ['vr', 'store', 'merge', 'a.db', '-q', *{target}]; main()"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True)
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (1, "", 1)
@@ -334,14 +334,14 @@ def test_ctrl_c_leaves_what_was_there(into: bool, tmp_path: Path) -> None:
 def test_the_command_and_its_json(shards: tuple[Path, Path, Path], tmp_path: Path, capsys: Captured) -> None:
     a, b, _ = map(str, shards)
     os.chdir(tmp_path)
-    code, out, err = vr(["merge", a, b, "--json", "-q"], capsys)
+    code, out, err = vr(["store", "merge", a, b, "--json", "-q"], capsys)
     account = json.loads(out)
     assert (code, err, account["output"], account["contradictions"]) == (0, "", "merged.db", [])
     assert account["rows"] == account["added"]
-    code, out, err = vr(["merge", a, "--into", "merged.db"], capsys)
+    code, out, err = vr(["store", "merge", a, "--into", "merged.db"], capsys)
     assert code == 0, err
     assert "0 of them new" in out
-    assert vr(["merge", a, "--into", "merged.db", "-q"], capsys) == (0, "", "")
+    assert vr(["store", "merge", a, "--into", "merged.db", "-q"], capsys) == (0, "", "")
 
 
 @pytest.mark.slow

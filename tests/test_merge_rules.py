@@ -1,4 +1,4 @@
-"""Which of two rows `vr merge` keeps, which history, what counts as the same: docs/methods.md, "Merging", by rule."""
+"""Which of two rows `vr store merge` keeps, which history, what is the same: docs/methods.md, "Merging", by rule."""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ def test_mining_a_real_archive(mined: Path) -> None:
 def test_the_same_command_and_another_one(mined: Path, shared_data: Path, net: Path) -> None:
     before = dump(mined / "valuerepair.db")
     archive = shared_data / "pgn" / "lichess-blitz.pgn"
-    again = here("mine", archive, *WORDS, "--net", net, "--silent", cwd=mined)
+    again = here("mine", archive, *WORDS, "--net", net, "--quiet", cwd=mined)
     assert again.returncode == 0
     assert "scored: 60 of 60, 0 failed, 60 of them before" in again.stdout
     assert again.stderr == ""
@@ -96,14 +96,14 @@ def test_stats_and_exports(mined: Path) -> None:
     [
         (["mine"], 2, "Missing argument"),
         (["mine", "missing.pgn"], 2, "missing.pgn"),
-        (["mine", "games.pgn", "--threshold", "3"], 2, "a threshold lies above 0 and is at most 2"),
-        (["mine", "games.pgn", "--alpha", "much"], 2, "--alpha much: give a number of centipawns, or auto"),
+        (["mine", "games.pgn", "--threshold", "3"], 2, "3: give |net Q - deep Q|, above 0 and at most 2"),
+        (["mine", "games.pgn", "--alpha", "much"], 2, "much: give a number of centipawns, auto or wdl"),
         (["mine", "games.pgn", "--min-ply", "50", "--max-ply", "20"], 2, "--min-ply 50 is above --max-ply 20"),
         (["mine", "games.pgn", "--db", "junk.db"], 1, "junk.db is not a valuerepair store"),
         (["mine", "games.pgn", "--db", "no/a.db"], 1, "for the store does not exist"),
         (["stats"], 1, "there is no store at valuerepair.db"),
         (["stats", "--db", "junk.db"], 1, "junk.db is not a valuerepair store"),
-        (["export", "--format", "xml"], 2, "no format xml"),
+        (["export", "--format", "xml"], 2, "'xml' is not one of 'parquet', 'jsonl', 'csv'"),
         (["export", "--format", "parquet"], 2, "give -o FILE"),
         (["export"], 1, "there is no store at valuerepair.db"),
     ],

@@ -89,7 +89,10 @@ def test_values_of_another_precision_are_another_nets() -> None:
     ("words", "said"),
     [
         (["eval", "--device", "gpu"], "'gpu' is not one of 'auto', 'cpu', 'openvino', 'openvino:f32', 'cuda', "),
-        (["label", "--device", "openvino"], "'openvino' is not one of 'auto', 'cpu', 'openvino:f32', 'cuda', 'tens"),
+        (
+            ["remeasure", "--device", "openvino"],
+            "'openvino' is not one of 'auto', 'cpu', 'openvino:f32', 'cuda', 'tens",
+        ),
     ],
 )
 def test_a_word_that_is_none_is_told(words: list[str], said: str) -> None:

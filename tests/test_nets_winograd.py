@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 
 from tests import lc0_oracle
 from tests.mining_doubles import KeyNet, KeyOracle
 from valuerepair.archives.options import SampleOptions
 from valuerepair.chess.positions import PositionBatch
-from valuerepair.cli import cli
 from valuerepair.mcts.params import SearchParams
 from valuerepair.nets import devices, onnx_model, providers
 from valuerepair.nets import net as net_module
@@ -156,7 +153,7 @@ def test_other_exports_are_left_as_they_are(option: str, reason: str, shared_dat
     said: list[str] = []
     with opened(str(path), say=said.append) as net:
         assert (net.session.onnx, net.identity.variant, net.identity.name) == (path, "", "other")
-    assert said == [f"--winograd does nothing for other.onnx: {reason}"]
+    assert said == [f"winograd does nothing for other.onnx: {reason}"]
 
 
 def convolution(size: int, *behind: bytes, **attributes: Any) -> bytes:
@@ -216,7 +213,7 @@ def test_weights_in_another_file_are_left_there(shared_data: Path, tmp_path: Pat
     said: list[str] = []
     with opened(str(tmp_path / "net.onnx"), say=said.append) as net:
         assert not net.identity.variant
-    assert said == ["--winograd does nothing for net.onnx: its weights are in another file"]
+    assert said == ["winograd does nothing for net.onnx: its weights are in another file"]
 
 
 def test_on_a_gpu_it_is_said_to_do_nothing(shared_data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -230,7 +227,7 @@ def test_on_a_gpu_it_is_said_to_do_nothing(shared_data: Path, monkeypatch: pytes
     said: list[str] = []
     with opened(net_path(shared_data, "meangirl-8"), say=said.append) as net:
         assert not net.identity.variant
-    assert said == ["--winograd does nothing on CUDA: it is for --device cpu"]
+    assert said == ["winograd does nothing on CUDA: it is for --device cpu"]
 
 
 def test_a_store_keeps_both_sets_of_values(tmp_path: Path, shared_data: Path) -> None:
@@ -256,17 +253,3 @@ def test_a_search_with_it_is_another_oracle(shared_data: Path) -> None:
     assert found.digest != usual.digest
     assert found.sha256 == usual.sha256
     assert found.label == usual.label.replace("meangirl-8", "meangirl-8-winograd")
-
-
-def test_the_commands_take_the_flag(shared_data: Path) -> None:
-    path = net_path(shared_data, "meangirl-8")
-    values = []
-    for flag in ((), ("--winograd",)):
-        done = CliRunner().invoke(cli, ["eval", "startpos", "--net", path, "--device", "cpu", "--json", "-q", *flag])
-        assert done.exit_code == 0, done.output
-        values.append(json.loads(done.output))
-    assert [value["net"] for value in values] == ["meangirl-8", "meangirl-8-winograd"]
-    assert values[0]["net_sha256"] == values[1]["net_sha256"]
-    assert values[1]["q"] == pytest.approx(values[0]["q"], abs=2e-5)
-    for command in ("mine", "search"):
-        assert "--winograd" in CliRunner().invoke(cli, [command, "--help"]).output

@@ -89,7 +89,7 @@ def plays(path: Path) -> list[tuple[Any, ...]]:
 
 
 def test_games_from_a_book(tmp_path: Path, net: str, book: Path) -> None:
-    done = run(tmp_path, net, "--repeat", "2", "--json", "--training", str(tmp_path / "chunks"), "--parallel", "3")
+    done = run(tmp_path, net, "--repeat", "2", "--json", "--training", str(tmp_path / "chunks"), "--jobs", "3")
     assert done.exit_code == 0, done.output
     told = json.loads(done.stdout)
     assert (told["games"], told["planned"], told["interrupted"]) == (8, 8, False)
@@ -126,8 +126,8 @@ def test_killed_at_any_moment_and_resumed_it_ends_as_if_never_killed(tmp_path: P
     whole = tmp_path / "whole"
     whole.mkdir()
     (whole / "book.pgn").write_text(BOOK)
-    assert run(whole, net, "--repeat", "4", "--parallel", "2").exit_code == 0
-    more = ["--repeat", "4", "--parallel", "5"]
+    assert run(whole, net, "--repeat", "4", "--jobs", "2").exit_code == 0
+    more = ["--repeat", "4", "--jobs", "5"]
     command = [sys.executable, "-m", "valuerepair", *arguments(tmp_path, net, *more)]
     path, kept = tmp_path / "games.pgn", 0
     for how in (signal.SIGKILL, signal.SIGINT):
@@ -231,14 +231,14 @@ def test_another_run_is_not_mixed_in(tmp_path: Path, net: str, book: Path, share
     [
         (("--repeat", "0"), "--repeat 0: must be at least 1"),
         (("--nodes", "0"), "--nodes 0: must be at least 1"),
-        (("--parallel", "0"), "--parallel 0: must be at least 1"),
+        (("--jobs", "0"), "--jobs 0: must be at least 1"),
         (("--resign", "60"), "resign 60"),
         (("--draw", "40,0.1"), "--draw 40,0.1: must be MOVE,PLIES,Q"),
         (("--win", "x,1"), "--win x,1: must be PLIES,Q"),
         (("--set", "cpuct"), "--set cpuct: must be NAME=VALUE"),
         (("--set", "cpukt=1"), "did you mean cpuct?"),
         (("--syzygy", "/none"), "/none: no such folder"),
-        (("--engine", "lc0", "--certainty"), "--engine lc0: it has no certainty"),
+        (("--engine", "lc0", "--set", "certainty=1"), "--engine lc0: it has no certainty"),
         (("--engine", "lc0", "--draw", "40,8,0.01"), "--engine lc0: it ends games its own way"),
         (("-o", "/dev/full"), "/dev/full: is no file that games could be kept in"),
         (("-o", "/"), "/: Is a directory; give another -o FILE"),

@@ -273,7 +273,7 @@ def test_values_without_a_policy(db: Path) -> None:
     found = compared(db, "key-net", "half-net")
     assert not found.comparisons[0].policies
     assert not {row.label for row in found.comparisons[0].labels} & {"value-blind", "policy-blind"}
-    assert any("vr label" in line for line in comparison_lines(found))
+    assert any("vr stats --labels" in line for line in comparison_lines(found))
     json.dumps(found.as_dict(), allow_nan=False)
 
 
@@ -354,7 +354,6 @@ def test_the_table(db: Path) -> None:
         (["--net", "key-net"], "give at least two nets to compare: --net A --net B (1 given)", 2),
         ([], "give at least two nets", 2),
         (["--net", "key-net", "--net", "nosuch"], "--net nosuch: no net file, no net known by name", 2),
-        (["--net", "key-net", "--net", "half-net", "--threshold", "3"], "a threshold lies above 0", 2),
         (["--net", "key-net", "--net", "half-net", "--alpha", "-1"], "alpha must be a positive number", 2),
         (["--net", "key-net", "--net", "half-net", "--plot", "a.gif"], "a.gif: a plot's name ends in", 2),
         (["--net", "key-net", "--net", "half-net", "-o", "a.txt"], "the name a.txt does not say a format", 2),
@@ -390,7 +389,7 @@ def test_nothing_to_compare(db: Path, tmp_path: Path) -> None:
         store.connection.execute("UPDATE net_values SET position_id = position_id WHERE net_id = 1")
         store.commit()
         wdl = RemeasureOptions(q_from="wdl")
-        with pytest.raises(ValueRepairError, match="has a deep score from wdl; try --q-from cp"):
+        with pytest.raises(ValueRepairError, match="has a deep score from wdl; try --alpha auto"):
             compare(store, find_nets(store, ["key-net", "key-net"], oracle), oracle, wdl)
     with Store.open(tmp_path / "empty.db", create=True) as store:
         with pytest.raises(ValueRepairError, match=r"nothing is scored in .*; run vr mine first"):

@@ -78,7 +78,7 @@ def test_json_has_every_move(maia: str) -> None:
 
 
 def test_a_proof_counts_in_the_value_and_not_in_the_mean(maia: str) -> None:
-    solving = ["--net", maia, "--certainty", "--lookahead", "--auto-extend", HIDDEN_MATE]
+    solving = ["--net", maia, "--set", "certainty=1", "--set", "lookahead=1", "--set", "auto_extend=1", HIDDEN_MATE]
     row = json.loads(vr("--json", *solving))
     assert (row["best"], row["certain"], row["mate"]) == ("h4h8", 1, 3)
     assert (row["q"], row["wdl"], row["moves_left"]) == (1.0, [1.0, 0.0, 0.0], 5)
@@ -105,7 +105,7 @@ def test_without_a_proof_the_value_is_that_of_the_best_move(maia: str) -> None:
 
 def test_refuted_moves_keep_the_prior_of_the_net(maia: str) -> None:
     common = ["--net", maia, "--json", TRAP_FEN]
-    row = json.loads(vr("--nodes", "300", "--certainty", "--lookahead", *common))
+    row = json.loads(vr("--nodes", "300", "--set", "certainty=1", "--set", "lookahead=1", *common))
     refuted = [move["uci"] for move in row["root_moves"] if move["certain"] == -1]
     assert refuted
     for uci in refuted:
@@ -115,7 +115,7 @@ def test_refuted_moves_keep_the_prior_of_the_net(maia: str) -> None:
         assert board.is_checkmate()
     of_net = {move["uci"]: move["p"] for move in json.loads(vr("--nodes", "1", *common))["root_moves"]}
     assert {move["uci"]: move["p"] for move in row["root_moves"]} == pytest.approx(of_net, rel=1e-5)
-    shown = vr("--nodes", "300", "--certainty", "--lookahead", "--net", maia, TRAP_FEN)
+    shown = vr("--nodes", "300", "--set", "certainty=1", "--set", "lookahead=1", "--net", maia, TRAP_FEN)
     for uci in refuted:
         (share,) = re.findall(rf"(?m)^  \S+ +{uci} +[\d,]+ +([\d.]+)% ", shown)
         assert float(share) == pytest.approx(100 * of_net[uci], abs=0.0051)
@@ -137,15 +137,15 @@ def test_a_file_gives_every_position_what_it_gets_alone(maia: str, tmp_path: Pat
     assert text.startswith(f"{MATED}\n  game over: checkmate\n\n{TRAP_FEN}\n")
 
 
-def test_options_and_their_short_forms(maia: str) -> None:
-    long = ["--set", "certainty=1", "--set", "Lookahead=on", "--set", "n-scl=7", "--set", "auto_extend=1"]
-    short = ["--certainty", "--lookahead", "--n-scl", "7", "--auto-extend"]
-    common = ["--net", maia, "--nodes", "80", "--json", "--history-fill", "always", MATE_IN_1]
-    ours, theirs = json.loads(vr(*short, *common)), json.loads(vr(*long, *common))
+def test_settings_by_all_their_spellings(maia: str) -> None:
+    ours_words = ["--set", "certainty=1", "--set", "Lookahead=on", "--set", "n-scl=7", "--set", "auto_extend=1"]
+    theirs_words = ["--set", "certainty=on", "--set", "lookahead=1", "--set", "n_scl=7", "--set", "auto-extend=1"]
+    common = ["--net", maia, "--nodes", "80", "--json", "--set", "history_fill=always", MATE_IN_1]
+    ours, theirs = json.loads(vr(*ours_words, *common)), json.loads(vr(*theirs_words, *common))
     del ours["seconds"], theirs["seconds"]
     assert ours == theirs
     assert (ours["best"], ours["certain"], ours["mate"]) == ("a1a8", 1, 1)
-    table = vr(*short, "--net", maia, MATE_IN_1)
+    table = vr(*ours_words, "--net", maia, MATE_IN_1)
     assert "  best Ra8# (a1a8), proven win, mate in 1\n" in table
     assert "mate 1" in table
 
@@ -176,12 +176,12 @@ def test_by_the_clock(maia: str, tmp_path: Path) -> None:
         (["startpos", "--nodes", "0"], 2, "--nodes 0: must be at least 1"),
         (["startpos", "--time", "0"], 2, "--time 0: must be a number of seconds above 0"),
         (["startpos", "--time", "nan"], 2, "--time nan: must be a number of seconds above 0"),
-        (["startpos", "--n-scl", "0"], 2, "n_scl=0: must be a whole number of at least 1, or inf"),
+        (["startpos", "--set", "n_scl=0"], 2, "n_scl=0: must be a whole number of at least 1, or inf"),
         (["startpos", "--set", "certanty=1"], 2, "no search option 'certanty'; did you mean certainty?"),
         (["startpos", "--set", "cpuct"], 2, "--set cpuct: must be NAME=VALUE"),
         (["startpos", "--set", "cpuct=x"], 2, "cpuct=x: must be a number"),
-        (["startpos", "--history-fill", "some"], 2, "must be one of no, fen_only, always"),
-        (["startpos", "--syzygy", "/nowhere/at/all"], 2, "/nowhere/at/all"),
+        (["startpos", "--set", "history_fill=some"], 2, "must be one of no, fen_only, always"),
+        (["startpos", "--set", "syzygy=/nowhere/at/all"], 2, "/nowhere/at/all"),
     ],
 )
 def test_what_is_wrong_is_said_in_one_line(maia: str, words: list[str], code: int, said: str) -> None:

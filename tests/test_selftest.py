@@ -1,4 +1,4 @@
-"""`vr selftest`: passes here, and names the position where kernels are wrong."""
+"""The rules of chess in `vr doctor`: passes here, and names the position where kernels are wrong."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from click.testing import CliRunner
 from valuerepair import selftest
 from valuerepair.chess import board as rules
 from valuerepair.cli import cli
-from valuerepair.errors import ValueRepairError
 
 
 def test_the_published_counts_are_ours() -> None:
@@ -43,16 +42,18 @@ def test_a_mismatch_names_the_position(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_command_passes_here(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(selftest, "PUBLISHED", selftest.PUBLISHED[2:4])
-    done = CliRunner().invoke(cli, ["selftest", "--positions", "50"])
-    assert done.exit_code == 0, done.output
-    assert [line.split()[-1] for line in done.output.splitlines()] == ["ok"] * 4
+    for words, count in (([], 1), (["--thorough"], 4)):
+        done = CliRunner().invoke(cli, ["doctor", *words])
+        rows = [line for line in done.output.splitlines() if re.match("rules|perft|python-chess", line)]
+        assert len(rows) == count
+        assert all(re.search(r" ok +\S", row) for row in rows)
 
 
-def test_the_command_fails_where_a_count_is_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("words", [[], ["--thorough"]])
+def test_the_command_fails_where_a_count_is_wrong(words: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     fen = selftest.PUBLISHED[2][1]
     monkeypatch.setattr(selftest, "PUBLISHED", (("position 3", fen, (14, 191, 2813)),))
-    done = CliRunner().invoke(cli, ["selftest", "--positions", "0"])
-    assert isinstance(done.exception, ValueRepairError)
-    assert done.exception.exit_code == 1
-    assert re.search(r"^selftest: 1 of 2 checks failed; remove .* and run it again", str(done.exception))
-    assert f"{fen}: perft 3 gives 2,812, not 2,813" in done.output
+    done = CliRunner().invoke(cli, ["doctor", *words])
+    assert done.exit_code == 1
+    assert f"BROKEN   1 wrong: {fen}: perft 3 gives 2,812, not 2,813" in done.output
+    assert re.search("-> remove .* and run it again", done.output)

@@ -172,7 +172,6 @@ def test_the_table_and_json(db: Path) -> None:
         (["rnbqkbnr/pppppppp/9/8/8/8/PPPPPPPP/RNBQKBNR w KQkq - 0 1"], "invalid character", 2),
         (["99999999"], "no position 99999999 in", 1),
         ([ENDING, "--limit", "0"], "--limit 0: must be at least 1", 2),
-        ([ENDING, "--threshold", "0"], "a threshold lies above 0", 2),
         ([ENDING, "--net", "nosuch"], "no net nosuch in", 1),
         ([ENDING, "--candidates-only", "--threshold", "2"], "the largest disagreement is 1.", 1),
         ([ENDING, "--db", "none.db"], "there is no store at none.db", 1),

@@ -126,5 +126,5 @@ def test_a_damaged_store_is_said_in_one_line(path: Path) -> None:
 def test_a_text_among_numbers_is_said_in_one_line(path: Path) -> None:
     with closing(sqlite3.connect(path)) as other, other:
         other.execute("UPDATE net_values SET q = 'much' WHERE position_id % 7 = 0")
-    with Store.open(path) as store, pytest.raises(ValueRepairError, match="vr verify-store"):
+    with Store.open(path) as store, pytest.raises(ValueRepairError, match="vr store check"):
         store.frame(text=False)

@@ -1,4 +1,4 @@
-"""`vr verify-store` making searches again, against an oracle that answers as the store says, or not quite."""
+"""`vr store check` making searches again, against an oracle that answers as the store says, or not quite."""
 
 from __future__ import annotations
 

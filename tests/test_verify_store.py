@@ -1,4 +1,4 @@
-"""`vr verify-store`: the sample store passes, and each way to corrupt it is found by the check that is for it."""
+"""`vr store check`: the sample store passes, and each way to corrupt it is found by the check that is for it."""
 
 from __future__ import annotations
 
@@ -198,12 +198,12 @@ def test_values_are_computed_again_and_changed_ones_are_found(db: Path) -> None:
 
 
 def test_the_command(db: Path, capsys: Captured) -> None:
-    code, out, err = vr(["verify-store", "--db", str(db), "--sample", "0", "--json", "-q"], capsys)
+    code, out, err = vr(["store", "check", "--db", str(db), "--sample", "0", "--json", "-q"], capsys)
     assert (code, err) == (0, "")
     assert all(json.loads(text)["wrong"] == 0 for text in out.splitlines())
-    assert vr(["verify-store", "--db", str(db), "--sample", "0", "-q"], capsys) == (0, "", "")
+    assert vr(["store", "check", "--db", str(db), "--sample", "0", "-q"], capsys) == (0, "", "")
     corrupt(db, "UPDATE alpha_fits SET alpha = -3")
-    code, out, err = vr(["verify-store", "--db", str(db), "--sample", "0", "-q"], capsys)
+    code, out, err = vr(["store", "check", "--db", str(db), "--sample", "0", "-q"], capsys)
     assert code == 1
     assert out.startswith("alpha fits")
     assert "1 WRONG" in out

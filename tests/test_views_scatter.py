@@ -134,7 +134,7 @@ def test_rows_without_a_deep_q_are_left_out_and_counted() -> None:
     assert (counts.positions, counts.without_score) == (90, 10)
     assert "10 without a deep score left out" in words(figure)
     frame["deep_q"] = np.nan
-    with pytest.raises(ValueRepairError, match="none of the 100 positions has a deep score from cp; try --q-from wdl"):
+    with pytest.raises(ValueRepairError, match="none of the 100 positions has a deep score from cp; try --alpha wdl"):
         scatter.draw(frame)
 
 

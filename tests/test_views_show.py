@@ -214,13 +214,11 @@ def test_colours(db: Path, frame: pd.DataFrame) -> None:
     number = frame["position_id"].iloc[0]
     plain = show(db, number).stdout
     assert "\x1b" not in plain
-    coloured = show(db, number, "--color", "always", NO_COLOR="1").stdout
+    coloured = show(db, number, FORCE_COLOR="1").stdout
     assert "\x1b[38;5;16;48;5;" in coloured
     assert all("\x1b" not in line for line in coloured.splitlines()[8:])
     assert re.sub(r"\x1b\[[0-9;]*m", "", coloured).replace("   ", " · ").split() == plain.replace("   ", " · ").split()
     assert "\x1b" not in show(db, number, FORCE_COLOR="1", NO_COLOR="1").stdout
-    assert "\x1b" in show(db, number, FORCE_COLOR="1").stdout
-    assert "\x1b" not in show(db, number, "--color", "never", FORCE_COLOR="1").stdout
 
 
 def on_a_terminal(db: Path, number: int, **environment: str) -> str:
@@ -344,7 +342,6 @@ def test_refused(db: Path, tmp_path: Path) -> None:
     assert refused(1, "--db", tmp_path / "none.db")[0].startswith(f"there is no store at {tmp_path / 'none.db'}")
     assert refused(1, *at, "--svg", "board.png") == ("--svg board.png: its name ends in .svg", 2)
     assert refused(1, *at, "--net", "nonesuch")[1] == 1
-    assert refused(1, *at, "--threshold", "5")[1] == 2
 
 
 def told_last(db: Path) -> int:

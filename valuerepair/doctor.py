@@ -27,7 +27,7 @@ class Finding:
     advice: str = ""
 
 
-def examine(db: Path) -> Iterator[Finding]:
+def examine(db: Path, thorough: bool = False) -> Iterator[Finding]:
     """Every check in turn; a check that fails by surprise becomes a finding, never an exception."""
     checks: list[tuple[str, Callable[[], Iterator[Finding]]]] = [
         ("Python", _python),
@@ -37,6 +37,7 @@ def examine(db: Path) -> Iterator[Finding]:
         ("net", _net),
         ("onnxruntime", _providers),
         ("store", lambda: _store(db)),
+        ("rules of chess", lambda: _rules(thorough)),
     ]
     for part, check in checks:
         try:
@@ -148,3 +149,19 @@ def _store(db: Path) -> Iterator[Finding]:
         yield Finding("store", "ok", f"{db}, {db.stat().st_size / 1e6:,.1f} MB, {rows} oracle(s)")
     except ValueRepairError as error:
         yield Finding("store", "broken", str(error), "name another with --db")
+
+
+def _rules(thorough: bool) -> Iterator[Finding]:
+    """The rules of chess as compiled here: a second's worth, or all that is published and many positions."""
+    from valuerepair import selftest
+    from valuerepair.chess.jit import CACHE_FOLDER
+
+    again = f"remove {CACHE_FOLDER or 'the compiled kernels'} and run it again; if it fails again, report it"
+    for check in selftest.checks(2000, thorough):
+        took = f"{check.amount}, {check.seconds:.2f} s"
+        wrong = "; ".join(check.wrong[:5])
+        yield (
+            Finding(check.what, "broken", f"{len(check.wrong)} wrong: {wrong}", again)
+            if wrong
+            else Finding(check.what, "ok", took)
+        )

@@ -1,4 +1,4 @@
-"""The rules kernels, as compiled for this machine, against published perft counts and python-chess: `vr selftest`."""
+"""The rules kernels, as compiled for this machine, against published perft counts and python-chess: `vr doctor`."""
 
 from __future__ import annotations
 
@@ -53,14 +53,14 @@ class Check:
     wrong: tuple[str, ...] = ()
 
 
-def checks(positions: int, seed: int = 0) -> Iterator[Check]:
-    """All checks, each yielded as soon as it is done; `positions` random ones are shown to python-chess."""
+def checks(positions: int, thorough: bool, seed: int = 0) -> Iterator[Check]:
+    """One check of little; `thorough`: all of them, each yielded as soon as it is done, with so many positions."""
     start = time.perf_counter()
-    wrong = [line for board in random_positions(2) for line in mismatches(board)]
-    wrong += [line for check in published(100) for line in check.wrong]
-    yield Check("kernels", "compiled, or from the cache", time.perf_counter() - start, tuple(wrong))
-    yield from published()
-    if positions:
+    wrong = [line for board in random_positions(100) for line in mismatches(board)]
+    wrong += [line for check in published(10_000) for line in check.wrong]
+    yield Check("rules of chess", "as published and as in python-chess", time.perf_counter() - start, tuple(wrong))
+    if thorough:
+        yield from published()
         yield against_python_chess(positions, seed)
 
 

@@ -7,7 +7,6 @@ import os
 import sqlite3
 import tempfile
 from contextlib import suppress
-from functools import cache
 from pathlib import Path
 
 import chess
@@ -82,29 +81,24 @@ def config_seeds() -> list[bytes]:
     return [
         b'[defaults]\ndb = "own.db"\nquiet = true\n[stats]\nthreshold = 0.7\njson = true\n[nets.list]\njson = false\n',
         b'[mine]\narchives = "a"\nnet = "maia"\nalpha = 170\n'
-        b'per-game = 3\n"deep" = "stockfish:nodes=10"\n[fit]\nalpha=[1, 2]\n',
+        b'per-game = 3\n"deep" = "stockfish:nodes=10"\n[store.check]\nsample=[1, 2]\n',
     ]
-
-
-@cache
-def all_commands() -> dict[str, click.Command]:
-    from valuerepair.cli import cli
-
-    context = click.Context(cli)
-    return {name: cli.get_command(context, name) or cli for name in cli.list_commands(context)}
 
 
 def run_config(data: bytes) -> None:
     """A configuration file, and every option in it for every command."""
-    from valuerepair.cli.config_file import find
+    from valuerepair.cli import cli
+    from valuerepair.cli.config import read
 
+    context = click.Context(cli)
     with file_of(data, "valuerepair.toml") as path, suppress(ValueRepairError):
-        commands = all_commands()
-        config = find(path, commands)
+        config = read(path)
         assert config is not None
-        config.check_defaults(commands.values())
-        for name, command in commands.items():
-            config.of(command, name)
+        config.check_names(context)
+        for name in cli.list_commands(context):
+            command = cli.get_command(context, name)
+            assert command is not None
+            config.default_map(command, name)
 
 
 def header_seeds() -> list[bytes]:

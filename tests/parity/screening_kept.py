@@ -152,7 +152,7 @@ def one_run(path: Path, oracle: KeptOracle, alpha: float, recall: float, seed: i
 
 
 def fitted_alpha(path: Path, oracle: KeptOracle) -> float:
-    """The alpha of the positions that are measured, as `vr fit alpha` finds it; 170 for a search with Q of its own."""
+    """The alpha of what is measured, as `vr stats --fit-alpha` finds it; 170 for a search with Q of its own."""
     with Store.open(path) as store:
         rows = store.connection.execute(
             "SELECT p.key, n.q FROM positions p JOIN net_values n ON n.position_id = p.id WHERE n.net_id = 1"

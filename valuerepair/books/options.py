@@ -21,7 +21,7 @@ MAX_PARENTS = 8
 class BookOptions:
     """What to write. Raises UsageError for values that make no sense.
 
-    A candidate has ``threshold <= |net_q - deep_q| <= maximum``. `sign` keeps those where the net is too optimistic
+    A candidate has ``|net_q - deep_q| >= threshold``. `sign` keeps those where the net is too optimistic
     (net_q > deep_q, both from the side to move), too pessimistic, or both. `confirmed` keeps those where a second look
     found the search right, `labels` those that have all of these labels. Of `near_duplicates` (same material and pawns)
     the first in order is kept, within a game or in the whole book. `limit` counts the held-out positions too, but no
@@ -32,7 +32,6 @@ class BookOptions:
     """
 
     threshold: float = 0.55
-    maximum: float = 2.0
     sign: Sign = "both"
     confirmed: bool = False
     labels: tuple[str, ...] = ()
@@ -56,8 +55,6 @@ class BookOptions:
     def __post_init__(self) -> None:
         if not 0 < self.threshold <= 2:
             raise UsageError(f"--threshold {self.threshold:g}: must lie in (0, 2], the range of |net Q - deep Q|")
-        if not self.threshold <= self.maximum <= 2:
-            raise UsageError(f"--max {self.maximum:g}: must lie between --threshold {self.threshold:g} and 2")
         for name, value, least in (
             ("--limit", self.limit, 1),
             ("--per-game-limit", self.per_game_limit, 1),

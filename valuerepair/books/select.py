@@ -53,7 +53,7 @@ def choose_rows(frame: pd.DataFrame, options: BookOptions, scored: pd.Series[flo
     """
     frame, sizes = frame.reset_index(drop=True), scored.dropna().abs()
     size = frame["disagreement"].abs()
-    rows = frame[(size >= options.threshold) & (size <= options.maximum)]
+    rows = frame[size >= options.threshold]
     if rows.empty:
         raise ValueRepairError(_nothing_found(sizes, options))
     candidates, sieve = len(rows), _Sieve(rows)
@@ -138,8 +138,6 @@ def _nothing_found(sizes: pd.Series[float], options: BookOptions) -> str:
     if sizes.empty:
         return "no position is scored by both this net and this oracle yet; run vr mine first"
     scored = f"{len(sizes):,} scored positions"
-    if (sizes >= options.threshold).any():
-        return f"no candidate between {options.threshold:g} and {options.maximum:g} among {scored}; raise --max"
     largest = f"{sizes.max():.4f}"
     advice = "lower --threshold or mine more games"
     return f"no candidate at {options.threshold:g}: the largest disagreement among {scored} is {largest}; {advice}"

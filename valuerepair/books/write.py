@@ -248,7 +248,6 @@ class Manifest:
     alpha: dict[str, Any]
     q_from: str
     threshold: float
-    maximum: float
     sign: str
     confirmed: dict[str, Any] | None
     labels: list[str]
@@ -321,7 +320,6 @@ def make_manifest(
         alpha=attrs["alpha"],
         q_from=options.q_from,
         threshold=options.threshold,
-        maximum=options.maximum,
         sign=options.sign,
         confirmed=attrs.get("confirmed"),
         labels=list(options.labels),

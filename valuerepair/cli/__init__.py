@@ -2,56 +2,80 @@
 
 from __future__ import annotations
 
+import os
+import shlex
 import sys
+import time
 from typing import Any
 
 import click
 
 from valuerepair import __version__
-from valuerepair.cli.beginning import begin
+from valuerepair.cli import verbosity
+from valuerepair.cli.config import load
 from valuerepair.cli.ending import run
 from valuerepair.cli.group import LazyGroup
 
-# Name -> (module below valuerepair.cli, one-line help). The help stands here so that `vr --help` imports no command.
-COMMANDS: dict[str, tuple[str, str]] = {
-    "mine": ("mine", "Find the positions a net misjudges in game archives."),
-    "confirm": ("confirm", "Look again at the candidates, deeper: was the search right, or the net?"),
-    "label": ("label", "Label the candidates: what kind of position, which way the net errs."),
-    "books": ("books", "Write opening books from the candidates, or check a book."),
-    "mix": ("mix", "Mix repair games with normal ones: training data in a given share."),
-    "weights": ("weights", "Weigh training positions by what the search changed; draw by weight."),
-    "selfplay": ("selfplay", "Play games from the lines of a book: PGN, results in the store, training records."),
-    "stats": ("stats", "Say what is in the store: counts, candidate rates, costs."),
-    "merge": ("merge", "Merge stores, those of shards say, into one."),
-    "verify-store": ("verify_store", "Check a store: the file, every row, a sample of values computed again."),
-    "remeasure": ("remeasure", "Compare nets on the same positions: who repaired what."),
-    "show": ("show", "Show one position: board, values, labels, where it came from."),
-    "similar": ("similar", "Find more positions like this one."),
-    "plot": ("plot", "Draw it: scatter, rates, calibration, recall, Elo and more."),
-    "report": ("report", "Write a report: one HTML file to look at, filter and walk the positions."),
-    "eval": ("eval", "Evaluate positions by the net alone (1 node)."),
-    "search": ("search", "Search positions with a net: the built-in MCTS, move by move."),
-    "uci": ("uci", "The built-in MCTS as a UCI engine."),
-    "experiment": ("experiment", "Measure settings of the search by games: sweeps, odds, options."),
-    "export": ("export", "Write the store's rows as Parquet, JSONL or CSV."),
-    "fit": ("fit", "Fit alpha, the logistic from centipawns to Q; show the screening ladder."),
-    "match": ("match", "Play a match of nets or UCI engines, with Elo, LOS and SPRT."),
-    "nets": ("nets", "List, pull and describe nets."),
-    "config": ("config", "Say which values of options are in force, and where each comes from."),
-    "completion": ("completion", "Teach bash, zsh or fish to complete vr."),
-    "doctor": ("doctor", "Say what is installed, what is missing, and what to do."),
-    "selftest": ("selftest", "Check the rules of chess as compiled for this machine."),
+# The help stands here so that `vr --help` imports no command; a command is the module of its name.
+COMMANDS: dict[str, dict[str, str]] = {
+    "Mine": {
+        "mine": "Find the positions a net misjudges in game archives.",
+        "confirm": "Look again at the candidates, deeper: was the search right, or the net?",
+    },
+    "Use": {
+        "books": "Write opening books from the candidates, or check a book.",
+        "selfplay": "Play games from the lines of a book: PGN, results in the store, training records.",
+        "mix": "Mix repair games with normal ones: training data in a given share.",
+        "weights": "Weigh training positions by what the search changed; draw by weight.",
+    },
+    "Look": {
+        "stats": "Say what is in the store: counts, candidate rates, labels, costs; fit alpha.",
+        "show": "Show one position: board, values, labels, where it came from.",
+        "similar": "Find more positions like this one.",
+        "plot": "Draw it: scatter, rates, calibration, recall, Elo and more.",
+        "report": "Write a report: one HTML file to look at, filter and walk the positions.",
+        "export": "Write the store's rows as Parquet, JSONL or CSV.",
+    },
+    "Compare": {
+        "remeasure": "Compare nets on the same positions: who repaired what.",
+        "match": "Play a match of nets or UCI engines, with Elo, LOS and SPRT.",
+        "experiment": "Measure settings of the search by games: sweeps, odds, options.",
+    },
+    "Store": {
+        "store": "Check a store, or merge several into one.",
+    },
+    "Net": {
+        "eval": "Evaluate positions by the net alone (1 node).",
+        "search": "Search positions with a net: the built-in MCTS, move by move.",
+        "uci": "The built-in MCTS as a UCI engine.",
+        "nets": "List, pull and describe nets.",
+    },
+    "Setup": {
+        "doctor": "Say what is installed, what is missing, and what to do; check the rules of chess.",
+        "config": "Say which values of options are in force, and where each comes from.",
+        "completion": "Teach bash, zsh or fish to complete vr.",
+    },
 }
-CONTEXT: dict[str, Any] = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
+CONTEXT: dict[str, Any] = {
+    "help_option_names": ["-h", "--help"],
+    "max_content_width": 110,
+    "auto_envvar_prefix": "VALUEREPAIR",
+}
 
 
-@click.group(cls=LazyGroup, modules=COMMANDS, context_settings=CONTEXT)
+@click.group(cls=LazyGroup, sections=COMMANDS, context_settings=CONTEXT)
 @click.version_option(__version__, prog_name="vr")
 @click.option(
-    "--config", metavar="FILE", envvar="VALUEREPAIR_CONFIG", help="Defaults of options.  [default: ./valuerepair.toml]"
+    "--config",
+    metavar="FILE",
+    type=click.Path(readable=False),
+    callback=load,
+    is_eager=True,
+    expose_value=False,
+    help="Defaults of options.  [default: ./valuerepair.toml]",
 )
 @click.pass_context
-def cli(context: click.Context, config: str | None) -> None:
+def cli(context: click.Context) -> None:
     """Find the positions a chess net judges badly wrong, and turn them into the games that repair it.
 
     \b
@@ -59,7 +83,25 @@ def cli(context: click.Context, config: str | None) -> None:
       vr mine games.pgn
       vr books --threshold 0.55
     """
-    begin(context, config)
+    started = time.monotonic()
+    context.color = wants_colour()
+    python = ".".join(map(str, sys.version_info[:3]))
+    verbosity.announce(context, f"valuerepair {__version__}, Python {python}: {shlex.join(['vr', *sys.argv[1:]])}")
+    if context.obj is not None:
+        verbosity.announce(context, f"defaults from {context.obj.path}; vr config shows them")
+    context.call_on_close(lambda: verbosity.log.info("%.1f s in all", time.monotonic() - started))
+
+
+def wants_colour() -> bool | None:
+    """True or False as the environment says, None for as the terminal is.
+
+    NO_COLOR (https://no-color.org), FORCE_COLOR, CLICOLOR_FORCE and CLICOLOR (https://bixense.com/clicolors), TERM.
+    """
+    if os.environ.get("NO_COLOR"):
+        return False
+    if any(os.environ.get(name, "0") not in ("", "0") for name in ("FORCE_COLOR", "CLICOLOR_FORCE")):
+        return True
+    return False if os.environ.get("CLICOLOR") == "0" or os.environ.get("TERM") == "dumb" else None
 
 
 def main() -> None:

@@ -6,19 +6,85 @@ from typing import Any
 
 import click
 
-from valuerepair.cli.book_options import book_options
-from valuerepair.cli.verbosity import is_quiet
-from valuerepair.store import DEFAULT_PATH
+from valuerepair.cli.completion import folders
+from valuerepair.cli.options import DB, FILE, SEED, Question, question
+from valuerepair.cli.verbosity import is_quiet, say
+
+# What is known only where the net was asked for its policy.
+POLICY_LABELS = {"value-blind", "partly-blind", "policy-blind"}
 
 
 @click.group("books", invoke_without_command=True)
-@book_options
-@click.option("-o", "--output", default="valuerepair-books", show_default=True, help="Folder for the files.")
-@click.option("--db", default=DEFAULT_PATH, show_default=True, help="The store.")
-@click.option("--alpha", default="auto", show_default=True, help="Centipawns of the logistic to Q.")
-@click.option("--json", "as_json", is_flag=True, help="Print the manifest.")
+@DB
+@question()
+@click.option(
+    "--sign",
+    type=click.Choice(["optimistic", "pessimistic", "both"]),
+    default="both",
+    show_default=True,
+    help="Keep positions that the net finds better (optimistic) or worse than the deep search does.",
+)
+@click.option("--confirmed", is_flag=True, help="Keep what a second look (vr confirm) found the search right about.")
+@click.option("--label", multiple=True, help="Keep what has this label (docs/methods.md); of several, all.")
+@click.option("--max-abs-deep-q", type=float, default=None, help="Leave out |deep Q| over this (decided games).")
+@click.option(
+    "--near-duplicates",
+    type=click.Choice(["game", "book", "keep"]),
+    default="game",
+    show_default=True,
+    help="Of positions with the same material and pawns keep the first of a game, the first of all, or every one.",
+)
+@click.option("--per-game-limit", type=int, default=None, help="At most so many positions of one game.")
+@click.option("--limit", type=int, default=None, help="At most so many positions, holdout included, parents not.")
+@click.option(
+    "--order",
+    type=click.Choice(["disagreement", "shuffled"]),
+    default="disagreement",
+    show_default=True,
+    help="Worst first, or shuffled by --seed; limits take the first.",
+)
+@click.option(
+    "--holdout", type=float, default=0.0, show_default=True, help="Share kept apart in holdout.pgn and holdout.epd."
+)
+@click.option(
+    "--holdout-by",
+    type=click.Choice(["game", "opening", "material"]),
+    default="game",
+    show_default=True,
+    help="What is kept apart: whole games, or whole families.",
+)
+@click.option(
+    "--parents",
+    default=0,
+    show_default=True,
+    help="Also write the positions so many plies before each, with less weight.",
+)
+@click.option(
+    "--softness",
+    default=0.1,
+    show_default=True,
+    help="Of the weight's edge at the threshold, in Q; 0: all weigh 1.",
+)
+@click.option("--repeat-by-weight", type=int, default=None, help="Write what weighs 1 so many times, less the rest.")
+@click.option(
+    "--form",
+    type=click.Choice(["moves", "fen"]),
+    default="moves",
+    show_default=True,
+    help="Entries as moves from the initial position where lc0 can read them, or all as FEN.",
+)
+@SEED(help="For --order shuffled, --holdout, --repeat-by-weight.")
+@click.option(
+    "-o",
+    "--output",
+    shell_complete=folders,
+    default="valuerepair-books",
+    show_default=True,
+    help="Folder for the files.",
+)
+@click.option("--json", is_flag=True, help="Print the manifest.")
 @click.pass_context
-def command(context: click.Context, /, output: str, db: str, alpha: str, as_json: bool, **chosen: Any) -> None:
+def command(context: click.Context, /, question: Question, output: str, db: str, json: bool, **chosen: Any) -> None:
     """Write opening books from the candidates in the store, or check a book (vr books check FILE).
 
     Writes book.pgn for lc0 self-play, book.epd for other tools, and manifest.json, which says what they are made of.
@@ -35,13 +101,20 @@ def command(context: click.Context, /, output: str, db: str, alpha: str, as_json
     from valuerepair.books.options import BookOptions
     from valuerepair.books.write import write_books
     from valuerepair.chess.progress import Progress
-    from valuerepair.store.queries import alpha_option
+    from valuerepair.judge.labelled import complete, lacks_policy
     from valuerepair.store.store import Store
 
-    options = BookOptions(alpha=alpha_option(alpha), **chosen)
-    with Store.open(db) as store, Progress("Writing", None, "positions", quiet=is_quiet() or as_json) as progress:
+    labels = chosen.pop("label")
+    with Store.open(db) as store:
+        question = question.resolved(store)
+        lacking = POLICY_LABELS.intersection(labels) and lacks_policy(store, question.candidates(store))
+    if lacking:
+        with Store.open(db, write=True) as store:
+            complete(store, question.candidates(store), question.net, quiet=is_quiet(), say=say)
+    with Store.open(db) as store, Progress("Writing", None, "positions", quiet=is_quiet() or json) as progress:
+        options = BookOptions(**vars(question), labels=labels, **chosen)
         manifest = write_books(store, options, output, progress.advance)
-    if as_json:
+    if json:
         click.echo(manifest.to_json(), nl=False)
     elif not is_quiet():
         for line in manifest.summary(output):
@@ -49,9 +122,9 @@ def command(context: click.Context, /, output: str, db: str, alpha: str, as_json
 
 
 @command.command("check")
-@click.argument("file")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object a problem, then the counts.")
-def check(file: str, as_json: bool) -> None:
+@click.argument("file", type=FILE)
+@click.option("--json", is_flag=True, help="Print one JSON object a problem, then the counts.")
+def check(file: str, json: bool) -> None:
     """Check a book (.pgn, .pgn.gz, .epd) by the rules of lc0's reader and of chess.
 
     Names the line and the reason of each place that lc0 refuses or misreads. Exit code 1 when there is any.
@@ -60,15 +133,15 @@ def check(file: str, as_json: bool) -> None:
     Example:
       vr books check valuerepair-books/book.pgn
     """
-    import json
+    from json import dumps
 
     from valuerepair.books.check import BookCheck
 
     book, problems = BookCheck(file), 0
     for problem in book:
         problems += 1
-        if as_json:
-            click.echo(json.dumps({"line": problem.line, "reason": problem.reason}))
+        if json:
+            click.echo(dumps({"line": problem.line, "reason": problem.reason}))
         else:
             click.echo(f"{file}:{problem.line}: {problem.reason}" if problem.line else f"{file}: {problem.reason}")
     counts = {
@@ -77,8 +150,8 @@ def check(file: str, as_json: bool) -> None:
         "black_to_move": book.black_to_move,
         "problems": problems,
     }
-    if as_json:
-        click.echo(json.dumps(counts))
+    if json:
+        click.echo(dumps(counts))
     elif not is_quiet():
         entries = f"{book.entries:,} entr{'y' if book.entries == 1 else 'ies'}"
         sides = f"{book.white_to_move:,} white and {book.black_to_move:,} black to move"

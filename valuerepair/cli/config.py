@@ -1,33 +1,161 @@
-"""`vr config`: which options are in force, and where each comes from."""
+"""`valuerepair.toml`, defaults of options by click's default map, and `vr config`, which says what is in force.
+
+A table for each command and `[defaults]` for all that have the option; a key is an option's long name.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+import difflib
+import json as json_text
+import os
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import click
 from click.core import ParameterSource
 
-from valuerepair.cli.config_file import Config
-from valuerepair.cli.config_values import long_names
+from valuerepair.errors import UsageError
+
+FILE = "valuerepair.toml"
+DEFAULTS = "defaults"
 
 
 @dataclass(frozen=True)
-class InForce:
-    """One option: its value as JSON has it, and whose it is: file and table, a variable, or built in."""
+class Config:
+    """What stands in a file; `path` is the file as it was named."""
 
-    command: str
-    option: str
-    value: Any
-    source: str
+    path: str
+    tables: Mapping[str, Any]
+
+    def table(self, words: Iterable[str]) -> Mapping[str, Any]:
+        """``[books.check]`` of the words ``books check``."""
+        found: Any = self.tables
+        for word in words:
+            found = found.get(word, {}) if isinstance(found, dict) else {}
+        return found if isinstance(found, dict) else {}
+
+    def default_map(self, command: click.Command, *words: str) -> dict[str, Any]:
+        """Click's default map of a command and of those below it. Raises UsageError for what is wrong there."""
+        where, own = ".".join(words), self.table(words)
+        options = options_of(command)
+        below = command.commands if isinstance(command, click.Group) else {}
+        for key, value in own.items():
+            if key not in options and not (key in below and isinstance(value, dict)):
+                kind = "no such command or option" if isinstance(value, dict) else "no such option"
+                raise self.wrong(f"[{where}] {key}", kind + nearest(key, [*options, *below]))
+        found: dict[str, Any] = {}
+        for name, table in ((DEFAULTS, self.tables.get(DEFAULTS, {})), (where, own)):
+            for key in table.keys() & options.keys():
+                found[options[key].name or ""] = self._checked(options[key], table[key], f"[{name}] {key}")
+        for name, child in below.items():
+            found[name] = self.default_map(child, *words, name)
+        return found
+
+    def check_names(self, context: click.Context) -> None:
+        """Raises UsageError for a table of no command, and a key of `[defaults]` that is an option of none."""
+        group = context.command
+        assert isinstance(group, click.Group)
+        names = [DEFAULTS, *group.list_commands(context)]
+        for name, table in self.tables.items():
+            if not isinstance(table, dict):
+                raise self.wrong(name, f"stands outside a table; put it under [{DEFAULTS}] or a command, as [mine]")
+            if name not in names:
+                raise self.wrong(f"[{name}]", "no such command" + nearest(name, names))
+        lacking, known = set(self.tables.get(DEFAULTS, {})), set()
+        for name in names[1:] if lacking else ():
+            command = group.get_command(context, name)
+            assert command is not None
+            known |= {key for each in tree(command) for key in options_of(each)}
+            if lacking <= known:
+                return
+        for key in sorted(lacking - known):
+            raise self.wrong(f"[{DEFAULTS}] {key}", "no command has such an option" + nearest(key, known))
+
+    def wrong(self, where: str, what: str) -> UsageError:
+        """The error that names the file and the place in it."""
+        return UsageError(f"{self.path}: {where}: {what}")
+
+    def _checked(self, option: click.Option, value: Any, where: str) -> Any:
+        """The value as it would be typed; flags are true or false."""
+        several = option.multiple and isinstance(value, list)
+        for each in value if several else [value]:
+            what = None
+            if isinstance(each, bool) != option.is_flag or not isinstance(each, bool | int | float | str):
+                what = "must be true or false" if option.is_flag else "must be text or a number"
+            elif not option.is_flag:
+                try:
+                    option.type.convert(str(each), option, None)
+                except click.BadParameter as error:
+                    what = error.message.rstrip(".")
+            if what is not None:
+                shown = json_text.dumps(value, default=str, ensure_ascii=False)
+                raise self.wrong(f"{where} = {shown}", what)
+        typed = [each if option.is_flag else str(each) for each in (value if several else [value])]
+        return typed if option.multiple else typed[0]
+
+
+def read(given: str | None) -> Config | None:
+    """The file that --config or the environment names, else ./valuerepair.toml, else None. Raises UsageError."""
+    if given is None and not os.path.isfile(FILE):
+        return None
+    if sys.version_info >= (3, 11):
+        import tomllib
+    else:
+        import tomli as tomllib
+    path = FILE if given is None else given
+    try:
+        return Config(path, tomllib.loads(Path(path).read_text("utf-8")))
+    except OSError as error:
+        raise UsageError(f"--config {path}: {error.strerror}") from None
+    except ValueError as error:  # TOML or UTF-8
+        raise UsageError(f"{path}: is no TOML file: {' '.join(str(error).split())}") from None
+
+
+def load(context: click.Context, parameter: click.Parameter, path: str | None) -> None:
+    """The callback of --config: the file is at hand for all commands, also for their completion."""
+    try:
+        context.obj = read(path)
+    except UsageError:
+        if not context.resilient_parsing:
+            raise
+
+
+def options_of(command: click.Command) -> dict[str, click.Option]:
+    """The options of a command by their long names."""
+    return {
+        name[2:]: option
+        for option in command.params
+        if isinstance(option, click.Option)
+        for name in option.opts
+        if name.startswith("--")
+    }
+
+
+def tree(command: click.Command) -> Iterator[click.Command]:
+    """A command and those below it."""
+    yield command
+    if isinstance(command, click.Group):
+        for child in command.commands.values():
+            yield from tree(child)
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """``; did you mean threshold?``, or nothing."""
+    near = difflib.get_close_matches(name, list(known), 1)
+    return f"; did you mean {near[0]}?" if near else ""
+
+
+# -- vr config --------------------------------------------------------------------------------------------------------
 
 
 @click.command()
 @click.argument("words", nargs=-1, metavar="[COMMAND]...")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object an option and line.")
+@click.option("--json", is_flag=True, help="One JSON object an option and line.")
 @click.pass_context
-def command(context: click.Context, words: tuple[str, ...], as_json: bool) -> None:
+def command(context: click.Context, words: tuple[str, ...], json: bool) -> None:
     """Say which values of options are in force, and where each comes from.
 
     With a COMMAND all its options; without one, what a file or the environment sets for any command. The file is
@@ -38,85 +166,61 @@ def command(context: click.Context, words: tuple[str, ...], as_json: bool) -> No
     Example:
       vr config
       vr config mine
-      vr --config other.toml config fit alpha --json
+      vr --config other.toml config books check --json
     """
-    import json
-
-    root = context.find_root()
-    config: Config | None = root.obj
-    asked = _commands(root, words[0] if words else None)
-    if config is not None:
-        everything = asked if not words else _commands(root, None)
-        config.check_defaults(list(everything.values()))
-        for name, each in everything.items():
-            config.of(each, name)
-    found = [row for name, each in asked.items() for row in _rows(root, each, name, config)]
+    root, config = context.find_root(), context.obj
+    group = root.command
+    assert isinstance(group, click.Group)
+    rows = []
+    for name in group.list_commands(root):
+        each = group.get_command(root, name)
+        if each is not None:
+            root.default_map = {name: config.default_map(each, name)} if config else {}
+            rows += list(_rows(click.Context(each, info_name=name, parent=root), config))
     path = " ".join(words)
-    rows = [row for row in found if (row.command == path if words else row.source != "built in")]
+    rows = [row for row in rows if (row["command"] == path if words else row["source"] != "built in")]
     if words and not rows:
         raise click.UsageError(f"No such command {path!r}.", root)
-    if as_json:
+    if json:
         for row in rows:
-            click.echo(json.dumps(asdict(row)))
+            click.echo(json_text.dumps(row))
         return
     click.echo(f"file: {config.path if config else 'none'}")
     for row in rows:
-        name = row.option if words else f"{row.command} {row.option}"
-        click.echo(f"{name:<32} {_shown(row.value):<24} {row.source}")
+        name = row["option"] if words else f"{row['command']} {row['option']}"
+        click.echo(f"{name:<32} {_shown(row['value']):<24} {row['source']}")
 
 
-def _commands(root: click.Context, only: str | None) -> dict[str, click.Command]:
-    group = root.command
-    assert isinstance(group, click.Group)
-    names = group.list_commands(root) if only is None else [only]
-    found = {name: group.get_command(root, name) for name in names}
-    return {name: each for name, each in found.items() if each is not None}
-
-
-def _rows(root: click.Context, each: click.Command, name: str, config: Config | None) -> Iterator[InForce]:
-    """The options of a command and of those below it."""
-    root.default_map = {name: config.of(each, name)} if config else {}
-    yield from _below(click.Context(each, info_name=name, parent=root), config)
-
-
-def _below(context: click.Context, config: Config | None) -> Iterator[InForce]:
-    path = context.command_path.partition(" ")[2]
-    for option in context.command.params:
-        if isinstance(option, click.Option):
-            value, source = option.consume_value(context, {})
-            if source == ParameterSource.ENVIRONMENT:
-                value = option.type_cast_value(context, value)
-            if source == ParameterSource.DEFAULT:
-                value = option.get_default(context)
-            yield InForce(path, f"--{long_names(option)[0]}", _plain(value), _source(option, source, path, config))
+def _rows(context: click.Context, config: Config | None) -> Iterator[dict[str, Any]]:
+    """The options of a command and of those below it: command, option, value as JSON has it, and whose it is."""
+    words = context.command_path.split()[1:]
+    for key, option in options_of(context.command).items():
+        value, source = option.consume_value(context, {})
+        if source == ParameterSource.ENVIRONMENT:
+            own = f"{context.auto_envvar_prefix}_{option.name}".upper()
+            shared = option.envvar if isinstance(option.envvar, str) and os.environ.get(option.envvar) else None
+            whose = shared or own
+        elif source == ParameterSource.DEFAULT_MAP and config is not None:
+            whose = f"{config.path} [{'.'.join(words) if key in config.table(words) else DEFAULTS}]"
+        else:
+            whose, value = "built in", option.get_default(context)
+        # What newer versions of click have for no value is none of these.
+        plain = isinstance(value, str | int | float | list | tuple)
+        value = _plain(option.type_cast_value(context, value)) if plain else [] if option.multiple else None
+        yield {"command": " ".join(words), "option": f"--{key}", "value": value, "source": whose}
     if isinstance(context.command, click.Group):
         for name, child in context.command.commands.items():
-            yield from _below(click.Context(child, info_name=name, parent=context), config)
-
-
-def _source(option: click.Option, source: ParameterSource, path: str, config: Config | None) -> str:
-    if source == ParameterSource.ENVIRONMENT:
-        import os
-
-        names = [option.envvar] if isinstance(option.envvar, str) else option.envvar or []
-        return next((name for name in names if os.environ.get(name)), "environment")
-    if source == ParameterSource.DEFAULT_MAP and config is not None:
-        return config.origin(option, path)
-    return "built in"
+            yield from _rows(click.Context(child, info_name=name, parent=context), config)
 
 
 def _plain(value: Any) -> Any:
-    """The value, or None for what click has for no value."""
+    """The value as JSON has it."""
     if isinstance(value, tuple | list):
         return [_plain(each) for each in value]
-    return value if isinstance(value, str | int | float | bool) else None
+    return value if isinstance(value, str | int | float | bool) or value is None else str(value)
 
 
 def _shown(value: Any) -> str:
-    if value is None or value == []:
-        return "-"
-    return (
-        str(value).lower()
-        if isinstance(value, bool)
-        else " ".join(map(str, value if isinstance(value, list) else [value]))
-    )
+    if isinstance(value, list):
+        return " ".join(map(str, value)) or "-"
+    return "-" if value is None else str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,38 +1,42 @@
-"""`vr doctor`: what is there, what is missing."""
+"""`vr doctor`: what is there, what is missing, what does not work."""
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
 from pathlib import Path
 
 import click
 
+from valuerepair.cli.options import DB, JSON_LINES
 from valuerepair.cli.verbosity import is_quiet
 
 
 @click.command()
-@click.option(
-    "--db", type=click.Path(path_type=Path), default=Path("valuerepair.db"), show_default=True, help="The store."
-)
-@click.option("--json", "as_json", is_flag=True, help="One JSON line a check.")
-def command(db: Path, as_json: bool) -> None:
+@DB
+@click.option("--thorough", is_flag=True, help="Check the rules of chess at length: some seconds.")
+@JSON_LINES
+def command(db: str, thorough: bool, json: bool) -> None:
     """Say what is installed and really works, and what to do about what does not.
 
-    Exit code 1 when something that mining needs is missing or broken.
+    The rules of chess as compiled for this machine are compared with published counts of move sequences (perft) and
+    with python-chess on random positions; --thorough does more of it, after an update of Numba say. Exit code 1 when
+    something that mining needs is missing or broken.
 
     \b
     Example:
       vr doctor
+      vr doctor --thorough
     """
+    from json import dumps
+
     from valuerepair.doctor import examine
 
     marks = {"ok": "ok", "missing": "MISSING", "broken": "BROKEN", "absent": "-"}
     bad = False
-    for finding in examine(db):
+    for finding in examine(Path(db), thorough):
         bad |= finding.state == "broken" or (finding.state == "missing" and finding.part in ("packages", "lc0"))
-        if as_json:
-            click.echo(json.dumps(asdict(finding)))
+        if json:
+            click.echo(dumps(asdict(finding)))
             continue
         if is_quiet() and finding.state in ("ok", "absent"):
             continue

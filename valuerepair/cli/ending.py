@@ -47,7 +47,7 @@ def run(group: click.Group) -> int:
     except (KeyboardInterrupt, click.Abort):
         code = _end("vr: interrupted", 130)
     except MemoryError:
-        code = _end("vr: out of memory; try fewer at once: --workers, --jobs, --parallel or --threads", 1)
+        code = _end("vr: out of memory; try fewer at once: --jobs or --threads", 1)
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
         code = _end(f"vr: {where}{error.strerror or error}", 1)

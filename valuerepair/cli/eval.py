@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from valuerepair.cli.device import device_option
+from valuerepair.cli.options import HISTORY_FILL, JSON_LINES, NET, THREADS, device_option
 from valuerepair.cli.verbosity import say
 from valuerepair.errors import ValueRepairError
 
@@ -23,24 +23,13 @@ LINES_AT_ONCE = 4096
 @click.command()
 @click.argument("position", nargs=-1, metavar="[FEN|FILE|-]")
 @click.option("--moves", default="", help="Moves played from the position (UCI or SAN), so the net sees the history.")
-@click.option("--net", "net_spec", metavar="NET", help="Net by name or file.  [default: maia-1900]")
+@NET
 @click.option("--top", type=click.IntRange(0), default=5, show_default=True, help="How many moves to show.")
 @device_option()
-@click.option("--threads", type=int, help="Cores to use.  [default: all]")
-@click.option(
-    "--history-fill",
-    default="fen_only",
-    show_default=True,
-    metavar="no|fen_only|always",
-    help="What stands in for boards before the known history, as in lc0.",
-)
-@click.option(
-    "--winograd",
-    is_flag=True,
-    help="Convolve by Winograd's algorithm: faster on a CPU, the more the larger the net; Q moves by some 1e-5.",
-)
-@click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
-def command(position: tuple[str, ...], moves: str, net_spec: str | None, **options: Any) -> None:
+@THREADS
+@HISTORY_FILL
+@JSON_LINES
+def command(position: tuple[str, ...], moves: str, net: str | None, **given: Any) -> None:
     """Evaluate positions by the net alone (1 node).
 
     The position is a FEN (quoted or not), `startpos`, or a file or - (standard input) with one FEN, EPD or UCI
@@ -59,19 +48,15 @@ def command(position: tuple[str, ...], moves: str, net_spec: str | None, **optio
     first = next(positions, None)  # a wrong position should be told before a net is pulled and loaded
     if first is None:
         raise ValueRepairError(f"{' '.join(position)}: no positions in it")
-    with open_net(
-        net_spec,
-        device=options["device"],
-        threads=options["threads"],
-        history_fill=options["history_fill"],
-        winograd=options["winograd"],
-        say=say,
-    ) as net:
-        say(f"{net.identity.name} ({net.identity.value_head} value head) on {net.where}; from the side to move")
+    how = {name: given[name] for name in ("device", "threads", "history_fill")}
+    with open_net(net, **how, say=say) as opened:
+        say(
+            f"{opened.identity.name} ({opened.identity.value_head} value head) on {opened.where}; from the side to move"
+        )
         chunk = [first]
         while chunk:
-            for row in _evaluate(net, chunk, options["top"]):
-                click.echo(json.dumps(row) if options["as_json"] else _text(row))
+            for row in _evaluate(opened, chunk, given["top"]):
+                click.echo(json.dumps(row) if given["json"] else _text(row))
             chunk = list(islice(positions, LINES_AT_ONCE))
 
 

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import click
 
-from valuerepair.cli.device import device_option
+from valuerepair.cli.options import device_option
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 

@@ -1,4 +1,4 @@
-"""The group behind `vr`: commands are imported when they are used, and each gets what all commands have in common."""
+"""The group behind `vr`, and commands whose help has headings."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ import click
 from click.shell_completion import CompletionItem
 
 from valuerepair.cli import verbosity
-from valuerepair.cli.completion_values import add_completion
-from valuerepair.cli.config_values import first_name
+from valuerepair.cli.config import Config, tree
 from valuerepair.cli.ending import reader_may_go
+from valuerepair.errors import UsageError
 
 
 class LazyGroup(click.Group):
     """A group whose commands are modules of this package, each with a `command`, imported on first use.
 
-    `modules` is name -> (module below valuerepair.cli, one-line help).
+    `sections` is heading -> name -> one-line help, as `vr --help` shows them.
     """
 
-    def __init__(self, *given: Any, modules: Mapping[str, tuple[str, str]] | None = None, **named: Any) -> None:
+    def __init__(self, *given: Any, sections: Mapping[str, Mapping[str, str]] | None = None, **named: Any) -> None:
         super().__init__(*given, **named)
-        self.modules = modules or {}
+        self.sections = sections or {}
+        self.known = {name: text for section in self.sections.values() for name, text in section.items()}
         verbosity.add_options(self)
-        add_completion(self)
 
     def make_context(self, *given: Any, **named: Any) -> click.Context:
         with reader_may_go():  # of the help
@@ -37,50 +37,62 @@ class LazyGroup(click.Group):
             return super().invoke(ctx)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(self.modules)
+        return list(self.known)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in self.modules:
+        if cmd_name not in self.known:
             return None
         if cmd_name not in self.commands:
-            module = importlib.import_module(f"valuerepair.cli.{self.modules[cmd_name][0]}")
-            self.commands[cmd_name] = equipped(module.command, cmd_name)
+            command = importlib.import_module(f"valuerepair.cli.{cmd_name}").command
+            for each in tree(command):
+                if not isinstance(each, click.Group) or each.invoke_without_command:
+                    verbosity.add_options(each)
+            self.commands[cmd_name] = command
         return self.commands[cmd_name]
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         name = args[0]
-        if name not in self.modules and not ctx.resilient_parsing and not name.startswith("-"):
-            near = difflib.get_close_matches(name, self.modules, 1)
+        if name not in self.known and not ctx.resilient_parsing and not name.startswith("-"):
+            near = difflib.get_close_matches(name, self.known, 1)
             ctx.fail(f"No such command {name!r}." + (f" Did you mean {near[0]!r}?" if near else ""))
-        return super().resolve_command(ctx, args)
+        found = super().resolve_command(ctx, args)
+        if isinstance(ctx.obj, Config) and found[1] is not None:
+            try:
+                ctx.obj.check_names(ctx)
+                ctx.default_map = {name: ctx.obj.default_map(found[1], name)}
+            except UsageError:
+                if not ctx.resilient_parsing:
+                    raise
+        return found
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, text) for name, (_, text) in self.modules.items()])
+        width = max(map(len, self.known))
+        for heading, commands in self.sections.items():
+            with formatter.section(heading):
+                formatter.write_dl([(name.ljust(width), text) for name, text in commands.items()])
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         """The names come from the table: no command is imported for them."""
-        found = [CompletionItem(n, help=text) for n, (_, text) in self.modules.items() if n.startswith(incomplete)]
+        found = [CompletionItem(name, help=text) for name, text in self.known.items() if name.startswith(incomplete)]
         return [*found, *click.Command.shell_complete(self, ctx, incomplete)]
 
 
-def equipped(command: click.Command, path: str) -> click.Command:
-    """The command with -q and -v, completion, and variables for its options, and so all commands below it."""
-    if isinstance(command, click.Group):
-        for name, child in command.commands.items():
-            equipped(child, f"{path} {name}")
-    if not isinstance(command, click.Group) or command.invoke_without_command:
-        verbosity.add_options(command)
-    add_completion(command)
-    for option in command.params:
-        if isinstance(option, click.Option) and option.envvar is None:
-            option.envvar = variables(path, first_name(option))
-    return command
+class SectionedCommand(click.Command):
+    """A command whose options stand under headings: `sections` is heading -> long names; the rest come last."""
 
+    def __init__(self, *given: Any, sections: Mapping[str, str] | None = None, **named: Any) -> None:
+        super().__init__(*given, **named)
+        self.sections = {heading: names.split() for heading, names in (sections or {}).items()}
 
-def variables(path: str, option: str) -> list[str]:
-    """The environment variables of an option: ``VALUEREPAIR_FIT_ALPHA_NORM``; the store's also ``VALUEREPAIR_DB``."""
-    own = f"VALUEREPAIR_{path} {option}".upper().replace(" ", "_").replace("-", "_")
-    return [own, "VALUEREPAIR_DB"] if option == "db" else [own]
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        records = {
+            param.opts[-1].lstrip("-"): record
+            for param in self.get_params(ctx)
+            if isinstance(param, click.Option) and (record := param.get_help_record(ctx)) is not None
+        }
+        sections = {heading: [records.pop(name) for name in names] for heading, names in self.sections.items()}
+        for heading, found in {**sections, "Other options": list(records.values())}.items():
+            with formatter.section(heading):
+                formatter.write_dl(found)

@@ -7,28 +7,35 @@ from typing import Any
 
 import click
 
-from valuerepair.cli.device import device_option
+from valuerepair.cli.completion import words
+from valuerepair.cli.options import FILE, JOBS, JSON, SEED, THREADS, device_option
 from valuerepair.cli.verbosity import is_quiet, say
 
-_ORDER = click.Choice(["sequential", "shuffled"])
+SIDES = words("net=", "stockfish:", "lc0:")
+ORDER = click.Choice(["sequential", "shuffled"])
 
 
 @click.command()
-@click.argument("side_a", metavar="A")
-@click.argument("side_b", metavar="B")
+@click.argument("side_a", metavar="A", shell_complete=SIDES)
+@click.argument("side_b", metavar="B", shell_complete=SIDES)
 @click.option("--games", type=int, help="Games in all, an even number.  [default: each opening with both colours]")
 @click.option(
-    "--openings", metavar="BOOK", help="PGN, EPD or FEN file.  [default: a built-in list, one for an ECO code]"
+    "--openings",
+    type=FILE,
+    metavar="BOOK",
+    help="PGN, EPD or FEN file.  [default: a built-in list, one for an ECO code]",
 )
-@click.option("--order", type=_ORDER, default="sequential", show_default=True, help="Of the openings.")
+@click.option("--order", type=ORDER, default="sequential", show_default=True, help="Of the openings.")
 @click.option("--nodes", metavar="N", help="Nodes a move, for sides without a limit of their own.")
 @click.option("--movetime", metavar="TIME", help="Time a move: 100ms, 0.1s.")
-@click.option("--tc", "clock", metavar="CLOCK", help="A clock with increment for both: 10+0.1 (seconds), 1:30+1.")
+@click.option("--tc", metavar="CLOCK", help="A clock with increment for both: 10+0.1 (seconds), 1:30+1.")
 @click.option("--margin", type=int, default=100, show_default=True, help="Milliseconds that a time may be overdrawn.")
-@click.option("--jobs", type=int, help="Games at once.  [default: as many as cores; of two nets, full batches]")
+@JOBS(help="Games at once.  [default: as many as cores; of two nets, full batches]")
 @click.option("--sprt", metavar="TEST", help="Stop when decided: elo0=0,elo1=5,alpha=0.05,beta=0.05,model=normalized.")
-@click.option("-o", "--output", default="match.pgn", show_default=True, help="PGN of all games; what is in it is kept.")
-@click.option("--seed", type=int, default=0, show_default=True, help="Of the order, and of the own search's draws.")
+@click.option(
+    "-o", "--output", type=FILE, default="match.pgn", show_default=True, help="PGN of all games; what is in it is kept."
+)
+@SEED(help="Of the order, and of the own search's draws.")
 @click.option("--max-plies", type=int, default=0, show_default=True, help="Undecided after so many; 0: no limit.")
 @click.option("--draw", metavar="MOVE,PLIES,Q", help="Draw when from MOVE on |Q| was at most Q for PLIES.")
 @click.option("--win", metavar="PLIES,Q", help="Win when both sides gave one at least Q for PLIES.")
@@ -37,9 +44,8 @@ _ORDER = click.Choice(["sequential", "shuffled"])
 )
 @click.option("--syzygy", metavar="PATH", default="", help="Tables that end games, folders separated as in PATH.")
 @device_option()
-@click.option("--threads", type=int, help="Cores for nets.  [default: all]")
-@click.option("--winograd", is_flag=True, help="Convolve by Winograd's algorithm, see `vr search`.")
-@click.option("--json", "as_json", is_flag=True, help="The result as one JSON object.")
+@THREADS
+@JSON
 def command(side_a: str, side_b: str, **given: Any) -> None:
     """Play a match: nets with their search, or UCI engines, and say what the result shows.
 
@@ -55,7 +61,6 @@ def command(side_a: str, side_b: str, **given: Any) -> None:
       vr match ./new ./old --tc 10+0.1 --jobs 2 --sprt elo0=0,elo1=5
     """
     from valuerepair.chess.progress import Progress
-    from valuerepair.errors import UsageError
     from valuerepair.play.lineup import Device, Lineup, parse_side
     from valuerepair.play.match import BUILT_IN, MatchPlan, play_match
     from valuerepair.play.match_options import parse_control, parse_draw_rule, parse_sprt, parse_win_rule
@@ -65,8 +70,6 @@ def command(side_a: str, side_b: str, **given: Any) -> None:
     from valuerepair.play.schedule import built_in_openings, check_playable
 
     sides = [parse_side(side_a), parse_side(side_b)]
-    if given["seed"] < 0:
-        raise UsageError(f"--seed {given['seed']}: must be at least 0")
     book = given["openings"]
     openings = read_openings(book) if book is not None else built_in_openings()
     check_playable(openings, book)
@@ -75,7 +78,7 @@ def command(side_a: str, side_b: str, **given: Any) -> None:
         given["games"] if given["games"] is not None else 2 * len(openings),
         book.rpartition("/")[2] if book is not None else BUILT_IN,
         given["order"],
-        parse_control(given["nodes"], given["movetime"], given["clock"], given["margin"]),
+        parse_control(given["nodes"], given["movetime"], given["tc"], given["margin"]),
         Rules(
             max_plies=given["max_plies"],
             draw=parse_draw_rule(given["draw"]) if given["draw"] is not None else None,
@@ -87,14 +90,14 @@ def command(side_a: str, side_b: str, **given: Any) -> None:
         given["seed"],
     )
     remark = plan.remark()
-    device = Device(given["device"], given["threads"], given["winograd"])
+    device = Device(given["device"], given["threads"])
     with (
         Lineup(sides, plan.control, given["jobs"], plan.games, device, say) as lineup,
         Progress("match", unit="games", quiet=is_quiet(), own_eta=True) as progress,
     ):
         say("\n".join([*lineup.lines(), *remark]))
         end = play_match(plan, lineup, given["output"], progress=progress, say=progress.say)
-    if given["as_json"]:
+    if given["json"]:
         click.echo(json.dumps({**end.standing.as_json(), "planned": end.games, "pgn": str(end.path)}))
     else:
         click.echo("\n".join([*report_lines(end.standing), f"games in {end.path}"]))

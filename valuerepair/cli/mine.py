@@ -11,52 +11,81 @@ from typing import Any
 import click
 
 from valuerepair.archives.options import RESULTS, SampleOptions
-from valuerepair.cli.device import device_option
+from valuerepair.cli.completion import words
+from valuerepair.cli.group import SectionedCommand
+from valuerepair.cli.options import (
+    ALPHA,
+    DB,
+    DEEP,
+    DEFAULT_THRESHOLD,
+    FILE,
+    HISTORY_FILL,
+    JOBS,
+    NET,
+    SEED,
+    Question,
+    Worst,
+    device_option,
+    threshold_option,
+)
 from valuerepair.cli.verbosity import is_quiet
 from valuerepair.errors import TruncatedInput
-from valuerepair.store import DEFAULT_PATH
-
-FILLS = click.Choice(["fen_only", "always", "no"])
 
 
-@click.command()
-@click.argument("archives", nargs=-1, required=True, metavar="ARCHIVE...")
-@click.option("--db", default=DEFAULT_PATH, show_default=True, help="The store; made if it is not there.")
-@click.option("--net", help="Net: a name of `vr nets list` or a .pb.gz, .pb or .onnx file.  [default: maia-1900]")
-@click.option(
-    "--deep",
-    help="Deep search, as stockfish:nodes=1000000, mcts:nodes=1000, lc0:nodes=1000 or uci:/path,nodes=N; "
-    "recorded takes the values that the archives hold.  [default: stockfish; mcts where there is none]",
+@click.command(
+    cls=SectionedCommand,
+    sections={
+        "Most used": "positions deep net threshold min-elo jobs seed db",
+        "Sampling": "per-game game-share min-ply max-ply result time-control player no-check quiet-positions "
+        "min-pieces max-pieces max-bytes",
+        "Screening": "screen recall audit",
+        "Machine": "device threads cluster limit retry-failed",
+        "Values": "alpha history-fill",
+    },
 )
-@click.option("--per-game", type=int, help="Positions of each game.  [default: 1; with --positions any number]")
-@click.option("--positions", type=int, help="So many positions in all, uniform over the eligible ones.")
-@click.option("--game-share", default=1.0, show_default=True, help="Share of games to look at; the rest is not parsed.")
-@click.option("--min-ply", type=int, default=8, show_default=True, help="Half-moves from the start, at least.")
-@click.option("--max-ply", type=int, help="Half-moves from the start, at most.")
-@click.option("--min-elo", type=int, help="Both players have at least this rating.")
-@click.option("--result", type=click.Choice(RESULTS), help="Games with this result.")
-@click.option("--time-control", help="Games at these speeds (blitz,rapid) or clocks (180+2).")
-@click.option("--player", help="Games with this in either player's name.")
-@click.option("--no-check", is_flag=True, help="Side to move is not in check.")
-@click.option("--quiet-positions", "--quiet", "quiet", is_flag=True, help="Nor is a capture or promotion played.")
-@click.option("--min-pieces", type=int, help="At least so many men on the board.")
-@click.option("--max-pieces", type=int, help="At most so many men on the board.")
-@click.option("--max-bytes", type=int, help="Of each archive, at most so many bytes, unpacked.  [default: no limit]")
-@click.option("--seed", type=int, default=0, show_default=True, help="The same seed draws the same positions.")
-@click.option("--alpha", default="auto", show_default=True, help="Centipawns of the logistic to Q.")
-@click.option("--q-from", type=click.Choice(["cp", "wdl"]), default="cp", show_default=True, help="Deep Q's source.")
-@click.option("--threshold", type=float, default=0.55, show_default=True, help="For counting candidates; not stored.")
-@click.option("--workers", type=int, help="Searches at once.  [default: an engine a core; mcts: full batches]")
-@click.option("--threads", type=int, help="Threads of reading and of the net.  [default: 2, all cores]")
+@click.argument("archives", nargs=-1, type=FILE, required=True, metavar="ARCHIVE...")
+@click.option("--positions", type=int, help="Draw so many positions in all.  [default: one of each game]")
+@DEEP(
+    help="The deep search: stockfish:nodes=1000000, mcts:nodes=1000, lc0:nodes=1000 or uci:/path,nodes=N; recorded "
+    "takes the values that the archives hold.  [default: stockfish; mcts where there is none]"
+)
+@NET
+@threshold_option("Count a position from this |net Q - deep Q| as a candidate; any other can be asked for later.")
+@click.option("--min-elo", type=int, help="Both players have at least this rating.  [default: any]")
+@JOBS(help="Run so many searches at once.  [default: an engine a core; mcts: full batches]")
+@SEED(help="The same seed draws the same positions.")
+@DB
+@click.option("--per-game", type=int, help="Draw so many positions of each game.  [default: 1; with --positions any]")
+@click.option(
+    "--game-share", default=1.0, show_default=True, help="Look at this share of the games, and parse no other."
+)
+@click.option("--min-ply", type=int, default=8, show_default=True, help="Leave out the first half-moves of a game.")
+@click.option("--max-ply", type=int, help="Leave out later half-moves.  [default: none]")
+@click.option("--result", type=click.Choice(RESULTS), help="Only games with this result.  [default: any]")
+@click.option("--time-control", help="Only games at these speeds (blitz,rapid) or clocks (180+2).  [default: any]")
+@click.option("--player", help="Only games with this in either player's name.  [default: any]")
+@click.option("--no-check", is_flag=True, help="Leave out positions in check.")
+@click.option("--quiet-positions", is_flag=True, help="Leave out positions where a capture or promotion was played.")
+@click.option("--min-pieces", type=int, help="At least so many men on the board.  [default: 2]")
+@click.option("--max-pieces", type=int, help="At most so many men on the board.  [default: 32]")
+@click.option("--max-bytes", type=int, help="Read at most so many bytes of each archive, unpacked.  [default: all]")
+@click.option(
+    "--screen",
+    default="auto",
+    show_default=True,
+    shell_complete=words("auto", "off"),
+    help="Search in full only what a short search says may be a candidate; off: everything; or the nodes of the short "
+    "searches, as 5000,50000.",
+)
+@click.option("--recall", default=0.98, show_default=True, help="Keep this share of the candidates in screening.")
+@click.option("--audit", default=0.02, show_default=True, help="Search this share of what is cut all the same.")
 @device_option()
-@click.option("--history-fill", type=FILLS, default="fen_only", show_default=True, help="As in lc0.")
-@click.option("--winograd", is_flag=True, help="Convolve as Winograd does: faster on a CPU; Q moves by some 1e-5.")
-@click.option("--limit", type=int, help="Stop after so many deep searches; the same command goes on.")
-@click.option("--screen", default="auto", show_default=True, help="auto, off, or the nodes of the rungs: 5000,50000.")
-@click.option("--recall", type=float, default=0.98, show_default=True, help="Share of candidates to keep in screening.")
-@click.option("--audit", type=float, default=0.02, show_default=True, help="Share of the cut searched all the same.")
-@click.option("--cluster", help="Run net and searches on Dask: tcp://HOST:8786, tls://..., a .json file or local:4.")
+@click.option("--threads", type=int, help="Threads of reading and of the net.  [default: 2, all cores]")
+@click.option("--cluster", help="Run on Dask: tcp://HOST:8786, tls://..., a .json file or local:4.  [default: here]")
+@click.option("--limit", type=int, help="Stop after so many deep searches; the same command goes on.  [default: none]")
 @click.option("--retry-failed", is_flag=True, help="Search again what the engine failed on before.")
+@ALPHA
+@HISTORY_FILL
 def command(archives: tuple[str, ...], db: str, net: str | None, deep: str | None, **given: Any) -> None:
     """Find the positions a net misjudges.
 
@@ -79,26 +108,32 @@ def command(archives: tuple[str, ...], db: str, net: str | None, deep: str | Non
     from valuerepair.runs.mine import mine
     from valuerepair.runs.options import MineOptions
     from valuerepair.screening.model import parse_screen
-    from valuerepair.store.queries import alpha_option
     from valuerepair.store.store import Store
 
+    scale, threshold = given["alpha"], given["threshold"]
     options = MineOptions(
         sample=_sample_options(given),
         command=shlex.join(["vr", *sys.argv[1:]]),
-        alpha=alpha_option(given["alpha"]),
+        threshold=DEFAULT_THRESHOLD if isinstance(threshold, Worst) else threshold,
+        alpha=scale.alpha,
+        q_from=scale.q_from,
         screen=parse_screen(*(given[name] for name in ("screen", "recall", "audit"))),
-        **{name: given[name] for name in ("threshold", "q_from", "limit", "retry_failed")},
+        **{name: given[name] for name in ("limit", "retry_failed")},
     )
     opening = evaluators(given["cluster"])
     total_bytes(archives)  # Raises for a missing file, before anything is made or loaded.
-    net_options = {name: given[name] for name in ("device", "threads", "history_fill", "winograd")}
+    net_options = {name: given[name] for name in ("device", "threads", "history_fill")}
     with (
         Store.open(db, create=True) as store,
         Progress("mining", unit="positions", quiet=is_quiet(), own_eta=True) as progress,
     ):
         progress.stage("opening the net and the deep search")
-        with opening(archives, options.sample, deep, net, given["workers"], progress.say, **net_options) as found:
+        with opening(archives, options.sample, deep, net, given["jobs"], progress.say, **net_options) as found:
             options = replace(options, sample=found.sample, screen=fitting_screen(found, options.screen, progress.say))
+            if isinstance(threshold, Worst):
+                names = found.net.identity.key, found.oracle.identity.digest
+                asked = Question(*names, scale.alpha, scale.q_from, threshold)
+                options = replace(options, threshold=asked.number(store))
             summary = mine(archives, options, store, found.net, found.oracle, progress=progress, say=progress.say)
     click.echo("\n".join(summary.lines()))
     if summary.state == "interrupted":
@@ -122,10 +157,10 @@ def _leave_blocked_reader() -> None:
 
 def _sample_options(given: dict[str, Any]) -> SampleOptions:
     names = (
-        "positions game_share min_ply max_ply min_elo result time_control player no_check quiet "
+        "positions game_share min_ply max_ply min_elo result time_control player no_check "
         "min_pieces max_pieces max_bytes seed"
     )
-    chosen = {name: given[name] for name in names.split()}
+    chosen = {name: given[name] for name in names.split()} | {"quiet": given["quiet_positions"]}
     # A number of positions in all is drawn from all plies, unless a number a game is asked for too.
     chosen["per_game"] = given["per_game"] or (1 if given["positions"] is None else None)
     if given["threads"] is not None:

@@ -6,17 +6,21 @@ from typing import Any
 
 import click
 
+from valuerepair.cli.completion import folders
+from valuerepair.cli.options import FILE, SEED
 from valuerepair.cli.verbosity import is_quiet
 
 
 @click.command()
-@click.option("--repair", multiple=True, required=True, metavar="DIR", help="Chunks of games from repair books.")
-@click.option("--normal", multiple=True, required=True, metavar="DIR", help="Chunks of other self-play.")
+@click.option(
+    "--repair", multiple=True, type=FILE, required=True, metavar="DIR", help="Chunks of games from repair books."
+)
+@click.option("--normal", multiple=True, type=FILE, required=True, metavar="DIR", help="Chunks of other self-play.")
 @click.option("--share", type=float, default=0.40, show_default=True, help="Of the repair games in the mixture.")
 @click.option(
     "--by", type=click.Choice(["games", "positions"]), default="games", show_default=True, help="What --share counts."
 )
-@click.option("-o", "--output", "--out", "out", required=True, metavar="DIR", help="A new or empty folder.")
+@click.option("-o", "--output", shell_complete=folders, required=True, metavar="DIR", help="A new or empty folder.")
 @click.option(
     "--form",
     type=click.Choice(["tar", "links"]),
@@ -26,9 +30,9 @@ from valuerepair.cli.verbosity import is_quiet
 )
 @click.option("--total", type=int, help="Games or positions (see --by) in all.  [default: as many as the share allows]")
 @click.option("--shard-games", type=int, default=10_000, show_default=True, help="Games in a tar or folder, at most.")
-@click.option("--seed", type=int, default=0, show_default=True, help="Chooses and shuffles the games.")
-@click.option("--json", "as_json", is_flag=True, help="Print the manifest.")
-def command(repair: tuple[str, ...], normal: tuple[str, ...], out: str, as_json: bool, **chosen: Any) -> None:
+@SEED(help="Chooses and shuffles the games.")
+@click.option("--json", is_flag=True, help="Print the manifest.")
+def command(repair: tuple[str, ...], normal: tuple[str, ...], output: str, json: bool, **chosen: Any) -> None:
     """Mix training chunks of repair games with those of normal games, in a given share.
 
     DIR is a folder of lc0 training chunks of version 6 (.gz) and plain tars of them, or one such tar. Repair games have
@@ -38,16 +42,16 @@ def command(repair: tuple[str, ...], normal: tuple[str, ...], out: str, as_json:
 
     \b
     Example:
-      vr mix --repair repair-chunks --normal lc0-data --share 0.40 --out mixture
-      vr mix --repair repair-chunks --normal lc0-data --share 0.05 --by positions --form links --out mixture
+      vr mix --repair repair-chunks --normal lc0-data --share 0.40 -o mixture
+      vr mix --repair repair-chunks --normal lc0-data --share 0.05 --by positions --form links -o mixture
     """
-    import json
+    from json import dumps
 
     from valuerepair.training.mix import MixOptions, mix, summary
 
-    manifest = mix(MixOptions(repair, normal, **chosen), out, quiet=is_quiet() or as_json)
-    if as_json:
-        click.echo(json.dumps(manifest, indent=2, ensure_ascii=False))
+    manifest = mix(MixOptions(repair, normal, **chosen), output, quiet=is_quiet() or json)
+    if json:
+        click.echo(dumps(manifest, indent=2, ensure_ascii=False))
     elif not is_quiet():
-        for line in summary(manifest, out):
+        for line in summary(manifest, output):
             click.echo(line)

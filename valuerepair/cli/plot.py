@@ -8,9 +8,9 @@ import click
 from click.core import ParameterSource
 from click.shell_completion import CompletionItem
 
+from valuerepair.cli.options import DB, FILE, Question, question
 from valuerepair.cli.verbosity import is_quiet
 from valuerepair.report.figures import KINDS, STORE, Kind, kind_of
-from valuerepair.store import DEFAULT_PATH
 
 HELP = """Draw a store, a match or an experiment: KIND is one of those below, scatter unless given.
 
@@ -36,31 +36,25 @@ def _complete(context: click.Context, parameter: click.Parameter, incomplete: st
 @click.command(help=HELP, short_help="Draw it: scatter, rates, calibration, recall, Elo and more.")
 @click.argument("kind", default="scatter", metavar="[KIND]", shell_complete=_complete)
 @click.argument("source", required=False, metavar="[SOURCE]")
-@click.option("-o", "--output", default="plot.png", show_default=True, help="The file: .png, .svg or .pdf.")
-@click.option("--threshold", type=float, default=0.55, show_default=True, help="|net Q - deep Q| of a candidate.")
+@click.option("-o", "--output", type=FILE, default="plot.png", show_default=True, help="The file: .png, .svg or .pdf.")
 @click.option("--unweighted", is_flag=True, help="Rows as they are, without the weights of screening.")
-@click.option("--db", default=DEFAULT_PATH, show_default=True, help="The store.")
-@click.option("--net", help="Net: its name, file or SHA-256.  [default: that of the most scored positions]")
-@click.option("--oracle", "--deep", help="Deep search: its label or digest.  [default: that of the most]")
-@click.option("--alpha", default="auto", show_default=True, help="Centipawns of the logistic to Q.")
-@click.option("--q-from", type=click.Choice(["cp", "wdl"]), default="cp", show_default=True, help="Deep Q's source.")
+@DB
+@question()
 @click.pass_context
-def command(context: click.Context, /, kind: str, source: str | None, output: str, db: str, **given: Any) -> None:
+def command(
+    context: click.Context, /, kind: str, source: str | None, output: str, unweighted: bool, db: str, question: Question
+) -> None:
     """Options -> `figures.drawing` -> a file; the help is `HELP`."""
     from valuerepair.report import figures, style
-    from valuerepair.store.queries import alpha_option, q_from_option
+    from valuerepair.store.store import Store
 
     # What is wrong with the command line is said before a large store is read.
     chosen = _check(context, kind, source)
     style.format_of(output)
-    words = {
-        "threshold": given["threshold"],
-        "weighted": not given["unweighted"],
-        "net": given["net"],
-        "oracle": given["oracle"],
-        "alpha": alpha_option(given["alpha"]),
-        "q_from": q_from_option(given["q_from"]),
-    }
+    if chosen.reads == STORE:
+        with Store.open(db) as store:
+            question = question.resolved(store)
+    words: dict[str, Any] = {**vars(question), "weighted": not unweighted}
     options = {name: value for name, value in words.items() if name in chosen.options}
     drawn = figures.drawing(kind, source if source is not None else db, **options)
     style.save(drawn.figure, output)

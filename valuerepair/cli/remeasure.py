@@ -6,31 +6,31 @@ from typing import Any
 
 import click
 
-from valuerepair.cli.device import device_option
+from valuerepair.cli.completion import nets
+from valuerepair.cli.options import ALPHA, DB, FILE, JSON, ORACLE, THREADS, Question, device_option, threshold_option
 from valuerepair.cli.verbosity import is_quiet, say
-from valuerepair.store import DEFAULT_PATH
 
 
 @click.command()
-@click.option("--net", "nets", multiple=True, help="Net: a file, a name or a SHA-256; at least two, the first is A.")
-@click.option("--db", default=DEFAULT_PATH, show_default=True, help="The store.")
-@click.option("--oracle", "--deep", help="Deep search: its label or digest.  [default: that of most of A's positions]")
-@click.option("--alpha", default="auto", show_default=True, help="Centipawns of the logistic, for all; auto: A's.")
-@click.option("--q-from", type=click.Choice(["cp", "wdl"]), default="cp", show_default=True, help="Deep Q's source.")
-@click.option("--threshold", type=float, default=0.55, show_default=True, help="|net Q - deep Q| of a candidate.")
-@click.option("--plot", metavar="FILE", help="Draw it: .png, .svg or .pdf.")
-@click.option("-o", "--output", metavar="FILE", help="Positions that any net is wrong on: .parquet, .jsonl or .csv.")
+@click.option(
+    "--net",
+    multiple=True,
+    shell_complete=nets,
+    help="Net: a file, a name or a SHA-256; at least two, the first is A.",
+)
+@DB
+@ORACLE
+@ALPHA
+@threshold_option("|net Q - deep Q| of a candidate; worst:2% is of A.")
+@click.option("--plot", type=FILE, metavar="FILE", help="Draw it: .png, .svg or .pdf.")
+@click.option(
+    "-o", "--output", type=FILE, metavar="FILE", help="Positions that any net is wrong on: .parquet, .jsonl or .csv."
+)
 @device_option(reference=True)
-@click.option("--threads", type=int, help="Threads of the net.  [default: all cores]")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+@THREADS
+@JSON
 def command(
-    nets: tuple[str, ...],
-    db: str,
-    oracle: str | None,
-    plot: str | None,
-    output: str | None,
-    as_json: bool,
-    **given: Any,
+    net: tuple[str, ...], db: str, oracle: str | None, plot: str | None, output: str | None, json: bool, **given: Any
 ) -> None:
     """Compare nets on the positions of a store: who repaired what, by label, with paired intervals.
 
@@ -43,9 +43,9 @@ def command(
       vr remeasure --net old.pb.gz --net new.pb.gz
       vr remeasure --net maia-1900 --net new.pb.gz --threshold 0.4 --plot repaired.svg -o wrong.csv
     """
-    import json
     import shlex
     import sys
+    from json import dumps
 
     from valuerepair.judge.compare import (
         RemeasureOptions,
@@ -56,11 +56,9 @@ def command(
     )
     from valuerepair.judge.compared_nets import find_nets, find_oracle, measure_missing
     from valuerepair.store.export import format_of, write_file
-    from valuerepair.store.queries import alpha_option, q_from_option
     from valuerepair.store.store import Store
 
-    alpha, q_from = alpha_option(given["alpha"]), q_from_option(given["q_from"])
-    options = RemeasureOptions(given["threshold"], alpha, q_from)
+    scale = given["alpha"]
     # What is wrong with the command line is said before a net runs.
     kind = format_of(output, None) if output is not None else None
     if plot is not None:
@@ -69,15 +67,19 @@ def command(
         style.format_of(plot)
 
     with Store.open(db) as store:
-        chosen = find_oracle(store, oracle, nets)
-        asked = find_nets(store, nets, chosen, say)
+        chosen = find_oracle(store, oracle, net)
+        asked = find_nets(store, net, chosen, say)
     net_options = {"device": given["device"], "threads": given["threads"]}
     measure_missing(
         db, asked, chosen, command=shlex.join(["vr", *sys.argv[1:]]), quiet=is_quiet(), say=say, **net_options
     )
     with Store.open(db) as store:
-        asked = find_nets(store, nets, chosen)
-    complete_policies(db, asked, chosen, options.threshold, alpha, q_from, quiet=is_quiet(), say=say, **net_options)
+        asked = find_nets(store, net, chosen)
+        first = Question(asked[0].key, chosen.digest, scale.alpha, scale.q_from, given["threshold"])
+        options = RemeasureOptions(first.number(store), first.alpha, first.q_from)
+    complete_policies(
+        db, asked, chosen, options.threshold, first.alpha, first.q_from, quiet=is_quiet(), say=say, **net_options
+    )
     with Store.open(db) as store:
         found = compare(store, asked, chosen, options)
         rows = wrong_positions(store, asked, chosen, found) if output is not None else None
@@ -89,4 +91,4 @@ def command(
 
         remeasure_plot.plot(found, plot)
         say(plot)
-    click.echo(json.dumps(found.as_dict(), indent=2) if as_json else "\n".join(comparison_lines(found)))
+    click.echo(dumps(found.as_dict(), indent=2) if json else "\n".join(comparison_lines(found)))

@@ -4,31 +4,17 @@ from __future__ import annotations
 
 import click
 
+from valuerepair.cli.options import DB, FILE, SEED, Question, question
 from valuerepair.cli.verbosity import is_quiet
-from valuerepair.store import DEFAULT_PATH
 
 
 @click.command()
-@click.option("-o", "--output", default="report.html", show_default=True, help="The file.")
-@click.option("--threshold", type=float, default=0.55, show_default=True, help="|net Q - deep Q| of a candidate.")
+@click.option("-o", "--output", type=FILE, default="report.html", show_default=True, help="The file.")
 @click.option("--points", default=100_000, show_default=True, help="At most about so many positions one by one.")
-@click.option("--seed", default=0, show_default=True, help="Of the sample, where there are more positions.")
-@click.option("--db", default=DEFAULT_PATH, show_default=True, help="The store.")
-@click.option("--net", help="Net: its name, file or SHA-256.  [default: that of the most scored positions]")
-@click.option("--oracle", "--deep", help="Deep search: its label or digest.  [default: that of the most]")
-@click.option("--alpha", default="auto", show_default=True, help="Centipawns of the logistic to Q.")
-@click.option("--q-from", type=click.Choice(["cp", "wdl"]), default="cp", show_default=True, help="Deep Q's source.")
-def command(
-    output: str,
-    threshold: float,
-    points: int,
-    seed: int,
-    db: str,
-    net: str | None,
-    oracle: str | None,
-    alpha: str,
-    q_from: str,
-) -> None:
+@SEED(help="Of the sample, where there are more positions.")
+@DB
+@question()
+def command(output: str, points: int, seed: int, db: str, question: Question) -> None:
     """Write a report on a store: one HTML file that needs no network, for a browser.
 
     Charts, filters, and every point's board with the moves and values of net and search; what is selected downloads as
@@ -42,7 +28,6 @@ def command(
     """
     from valuerepair.chess.progress import Progress
     from valuerepair.report import page
-    from valuerepair.store.queries import alpha_option, q_from_option
     from valuerepair.store.store import Store
 
     with Store.open(db) as store, Progress("Report", 100, "%", quiet=is_quiet()) as progress:
@@ -51,13 +36,14 @@ def command(
             progress.note(step)
             progress.advance(round(100 * done) - progress.done)
 
+        threshold = question.number(store)
         written = page.write(
             store,
             output,
-            net=net,
-            oracle=oracle,
-            alpha=alpha_option(alpha),
-            q_from=q_from_option(q_from),
+            net=question.net,
+            oracle=question.oracle,
+            alpha=question.alpha,
+            q_from=question.q_from,
             threshold=threshold,
             points=points,
             seed=seed,

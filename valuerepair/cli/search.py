@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from valuerepair.cli.device import device_option
+from valuerepair.cli.options import JSON_LINES, NET, SET, THREADS, device_option, settings_of
 from valuerepair.cli.verbosity import say
 
 
@@ -15,32 +15,15 @@ from valuerepair.cli.verbosity import say
 @click.argument("position", nargs=-1, metavar="[FEN|FILE|-]")
 @click.option("--moves", default="", help="Moves played from the position (UCI or SAN), so the net sees the history.")
 @click.option("--nodes", type=int, help="Visits of the root, its own evaluation included.  [default: 800]")
-@click.option("--time", "seconds", type=float, help="Seconds for each position, instead of or besides --nodes.")
-@click.option("--net", "net_spec", metavar="NET", help="Net by name or file.  [default: maia-1900]")
-@click.option("--certainty", is_flag=True, help="Proven wins, draws and losses spread up the tree and end visits.")
-@click.option("--lookahead", is_flag=True, help="Moves that end the game are seen one ply earlier.")
-@click.option("--auto-extend", is_flag=True, help="A chain of single legal moves is valued by its end.")
-@click.option("--n-scl", metavar="N", help="Search-contempt: visits after which an opponent's node is frozen.")
-@click.option("--syzygy", metavar="PATH", help="Folders of Syzygy tables, separated as in PATH.")
-@click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="Any other search parameter; repeatable.")
-@click.option("--list-settings", is_flag=True, help="Only name the parameters and their defaults.")
+@click.option("--time", type=float, help="Seconds for each position, instead of or besides --nodes.")
+@NET
+@SET
+@click.option("--list-settings", is_flag=True, help="Only name the search parameters and their defaults.")
 @click.option("--top", type=click.IntRange(1), help="How many moves to show.  [default: all with visits]")
 @device_option()
-@click.option("--threads", type=int, help="Cores to use.  [default: all]")
-@click.option(
-    "--history-fill",
-    default="fen_only",
-    show_default=True,
-    metavar="no|fen_only|always",
-    help="What stands in for boards before the known history, as in lc0.",
-)
-@click.option(
-    "--winograd",
-    is_flag=True,
-    help="Convolve by Winograd's algorithm: faster on a CPU, the more the larger the net; Q moves by some 1e-5.",
-)
-@click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
-def command(position: tuple[str, ...], moves: str, net_spec: str | None, **options: Any) -> None:
+@THREADS
+@JSON_LINES
+def command(position: tuple[str, ...], moves: str, net: str | None, **options: Any) -> None:
     """Search positions with a net: the built-in MCTS, exact where lc0 is.
 
     The position is given as in `vr eval`; of a file, or - (standard input), all lines are searched together. Values
@@ -51,7 +34,7 @@ def command(position: tuple[str, ...], moves: str, net_spec: str | None, **optio
     \b
     Example:
       vr search "r1bqkbnr/pppp1ppp/2n5/4p3/2B1P3/5Q2/PPPP1PPP/RNB1K1NR b KQkq - 3 3"
-      vr search startpos --moves "e2e4 c7c5" --nodes 5000 --certainty --set cpuct=2.5
+      vr search startpos --moves "e2e4 c7c5" --nodes 5000 --set certainty=1 --set cpuct=2.5
       vr search --json positions.epd --nodes 200 > searched.jsonl
     """
     from itertools import chain
@@ -62,8 +45,8 @@ def command(position: tuple[str, ...], moves: str, net_spec: str | None, **optio
     if options["list_settings"]:
         click.echo("\n".join(f"{name:28} {getattr(SearchParams(), name)}" for name in PARAMETERS))
         return
-    params = SearchParams().with_settings(_given(options))
-    nodes, seconds = _limits(options["nodes"], options["seconds"])
+    params = SearchParams().with_settings(settings_of(options))
+    nodes, seconds = _limits(options["nodes"], options["time"])
 
     from valuerepair.nets.net import open_net
     from valuerepair.nets.position_text import read_source
@@ -74,29 +57,14 @@ def command(position: tuple[str, ...], moves: str, net_spec: str | None, **optio
     first = next(positions, None)  # a wrong position should be told before a net is pulled and loaded
     if first is None:
         raise ValueRepairError(f"{' '.join(position)}: no positions in it")
-    how = {name: options[name] for name in ("device", "threads", "winograd")}
-    with open_net(net_spec, **how, say=say) as net:
+    how = {name: options[name] for name in ("device", "threads")}
+    with open_net(net, **how, say=say) as opened:
         every, searched = chain([first], positions), 0
-        for found in search_positions(net, params, every, nodes=nodes, seconds=seconds, say=say):
-            click.echo(json.dumps(row(found)) if options["as_json"] else table(found, options["top"]))
+        for found in search_positions(opened, params, every, nodes=nodes, seconds=seconds, say=say):
+            click.echo(json.dumps(row(found)) if options["json"] else table(found, options["top"]))
             searched += found.result is not None
     if not searched:
         raise ValueRepairError("there was nothing to search: no position, or only finished ones")
-
-
-def _given(options: dict[str, Any]) -> dict[str, str]:
-    """The search parameters of the command line as text; the plain flags are short forms of --set."""
-    from valuerepair.errors import UsageError
-
-    given = {"history_fill": options["history_fill"]}
-    given |= {name: "1" for name in ("certainty", "lookahead", "auto_extend") if options[name]}
-    given |= {name: options[name] for name in ("n_scl", "syzygy") if options[name] is not None}
-    for setting in options["settings"]:
-        name, equals, value = setting.partition("=")
-        if not equals or not name:
-            raise UsageError(f"--set {setting}: must be NAME=VALUE; `vr search --list-settings` names them all")
-        given[name] = value
-    return given
 
 
 def _limits(nodes: int | None, seconds: float | None) -> tuple[int | None, float | None]:

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from valuerepair.cli.selfplay_options import params_of, rules_of, selfplay_options
+from valuerepair.cli.completion import folders, nets
+from valuerepair.cli.options import DB, FILE, JOBS, JSON, NET, SEED, SET, THREADS, device_option, settings_of
 from valuerepair.cli.verbosity import is_quiet
 
 if TYPE_CHECKING:
@@ -21,8 +22,39 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("book", metavar="BOOK")
-@selfplay_options
+@click.argument("book", type=FILE, metavar="BOOK")
+@click.option(
+    "-o", "--output", type=FILE, default="games.pgn", show_default=True, help="The games; an earlier run goes on."
+)
+@click.option("--engine", type=click.Choice(["mcts", "lc0"]), default="mcts", show_default=True, help="Who plays.")
+@NET
+@click.option(
+    "--net2", metavar="NET", shell_complete=nets, help="A second net: the two play each other, colours in turn."
+)
+@click.option("--nodes", type=int, default=800, show_default=True, help="Visits of the root for a move.")
+@click.option("--repeat", type=int, default=1, show_default=True, help="Games from each line of the book.")
+@click.option("--temperature", metavar="T", help="Moves are drawn by visits^(1/T).  [default: 0, the best move]")
+@SET
+@click.option("--reuse-tree", is_flag=True, help="Keep a game's tree from move to move; its visits count.")
+@click.option("--syzygy", metavar="PATH", help="Folders of tables, for the search and to end games.")
+@click.option("--resign", type=float, default=0.0, show_default=True, help="Per cent of winning chance to resign at.")
+@click.option("--no-resign-share", type=float, default=0.0, show_default=True, help="Games in which nobody may.")
+@click.option("--draw", metavar="MOVE,PLIES,Q", help="Draw from that move on after so many plies with |Q| <= Q.")
+@click.option("--win", metavar="PLIES,Q", help="Win after so many plies in a row, of both sides, with |Q| >= Q.")
+@click.option("--max-plies", type=int, default=450, show_default=True, help="Longer games are undecided; 0: none.")
+@JOBS(help="Games at once.  [default: as many as fill the net's batches]")
+@click.option(
+    "--training",
+    shell_complete=folders,
+    metavar="DIR",
+    help="Write lc0 training records, a chunk a game, to this folder.",
+)
+@DB
+@click.option("--no-db", is_flag=True, help="Keep nothing in a store.")
+@SEED(help="Of temperature and noise.")
+@device_option()
+@THREADS
+@JSON
 def command(book: str, **given: Any) -> None:
     """Play a game from each line of a book, by default at temperature 0, so that results are as accurate as can be.
 
@@ -37,7 +69,7 @@ def command(book: str, **given: Any) -> None:
       vr selfplay book.pgn --nodes 800 --training chunks --syzygy ~/syzygy
       vr selfplay book.pgn --engine lc0 --nodes 800 --training chunks
     """
-    params, rules = params_of(given), rules_of(given)
+    params, rules = _params(given), _rules(given)
 
     from valuerepair.chess.progress import Progress
     from valuerepair.play.openings import read_openings
@@ -46,7 +78,7 @@ def command(book: str, **given: Any) -> None:
     from valuerepair.store.store import Store
 
     openings = read_openings(book, strict=True)
-    quiet = is_quiet() or given["as_json"]
+    quiet = is_quiet() or given["json"]
     with ExitStack() as stack:
         progress = stack.enter_context(Progress("Self-play", None, "games", quiet=quiet, own_eta=True))
         source = _source(given, params, rules, len(openings), progress.say)
@@ -66,7 +98,7 @@ def command(book: str, **given: Any) -> None:
             say=progress.say,
         )
     told = {**figures(end.games), "planned": end.planned, "interrupted": end.interrupted, **end.speed}
-    if given["as_json"]:
+    if given["json"]:
         click.echo(json.dumps(told))
     else:
         click.echo("\n".join([*lines(told), *_speed(told, end.before)]))
@@ -87,11 +119,11 @@ def _source(
     if given["engine"] == "lc0":
         if given["net2"] or given["reuse_tree"]:
             raise UsageError("--engine lc0: --net2 and --reuse-tree are for --engine mcts")
-        settings = lc0_settings(given["net_spec"], params, given["nodes"], given["parallel"], rules, say)
+        settings = lc0_settings(given["net"], params, given["nodes"], given["jobs"], rules, say)
         return Lc0Source(settings, given["training"], resume=_goes_on(given["output"]))
-    how = {name: given[name] for name in ("device", "threads", "winograd", "history_fill")}
-    nets = (given["net_spec"], given["net2"]) if given["net2"] else (given["net_spec"],)
-    who = Contestant(nets, params, given["nodes"], given["parallel"], given["reuse_tree"], how)
+    how = {**{name: given[name] for name in ("device", "threads")}, "history_fill": params.history_fill}
+    both = (given["net"], given["net2"]) if given["net2"] else (given["net"],)
+    who = Contestant(both, params, given["nodes"], given["jobs"], given["reuse_tree"], how)
     return ForestSource(who, rules, given["seed"], openings * max(given["repeat"], 1), say)
 
 
@@ -127,3 +159,41 @@ def _speed(told: dict[str, Any], before: int) -> list[str]:
     fill += f", {100 * known:.0f} % of evaluations known from before" if known is not None else ""
     rate, hours = format_rate(told["nodes_per_second"]), told["games_per_hour"]
     return [f"  {told['games'] - before:,} in {format_duration(told['seconds'])}: {hours:,.0f} games/h, {rate}{fill}"]
+
+
+def _params(given: dict[str, Any]) -> SearchParams:
+    """The search; the plain options are short forms of --set. Raises UsageError."""
+    from valuerepair.mcts.params import SearchParams
+
+    return SearchParams().with_settings(settings_of(given, ("temperature", "syzygy")))
+
+
+def _rules(given: dict[str, Any]) -> Rules:
+    """The rules. Raises UsageError."""
+    from valuerepair.play.referee import DrawRule, Rules, WinRule
+
+    draw, win = _numbers("--draw", given["draw"], 3), _numbers("--win", given["win"], 2)
+    return Rules(
+        given["max_plies"],
+        DrawRule(int(draw[0]), int(draw[1]), draw[2]) if draw else None,
+        WinRule(int(win[0]), win[1]) if win else None,
+        given["syzygy"] or "",
+        given["resign"],
+        given["no_resign_share"],
+    )
+
+
+def _numbers(option: str, text: str | None, count: int) -> list[float]:
+    from valuerepair.errors import UsageError
+
+    if text is None:
+        return []
+    try:
+        numbers = [float(word) for word in text.split(",")]
+    except ValueError:
+        numbers = []
+    whole = [number for number in numbers[:-1] if number >= 0 and number == int(number)]
+    if len(numbers) != count or len(whole) != count - 1:
+        form = "MOVE,PLIES,Q" if count == 3 else "PLIES,Q"
+        raise UsageError(f"{option} {text}: must be {form}, as {'40,10,0.02' if count == 3 else '6,0.98'}")
+    return numbers

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from valuerepair.store import DEFAULT_PATH
+from valuerepair.cli.options import DB, FILE, Question, question
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -16,24 +16,11 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("position", nargs=-1, required=True, metavar="ID|FEN")
 @click.option("--white", is_flag=True, help="White at the bottom.  [default: the side to move]")
-@click.option(
-    "--color",
-    type=click.Choice(["auto", "always", "never"]),
-    default="auto",
-    show_default=True,
-    help="Coloured squares; auto: on a terminal that can, unless NO_COLOR is set.",
-)
-@click.option("--svg", metavar="FILE", help="Also draw it: a board with arrows, as SVG.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object, and no board.")
-@click.option("--threshold", type=float, default=0.55, show_default=True, help="|net Q - deep Q| of a candidate.")
-@click.option("--db", default=DEFAULT_PATH, show_default=True, help="The store.")
-@click.option("--net", help="Net: its name, file or SHA-256.  [default: that of the most scored positions]")
-@click.option("--oracle", "--deep", help="Deep search: its label or digest.  [default: that of the most]")
-@click.option("--alpha", default="auto", show_default=True, help="Centipawns of the logistic to Q.")
-@click.option("--q-from", type=click.Choice(["cp", "wdl"]), default="cp", show_default=True, help="Deep Q's source.")
-def command(
-    position: tuple[str, ...], white: bool, color: str, svg: str | None, as_json: bool, db: str, **given: Any
-) -> None:
+@click.option("--svg", type=FILE, metavar="FILE", help="Also draw it: a board with arrows, as SVG.")
+@click.option("--json", is_flag=True, help="One JSON object, and no board.")
+@DB
+@question()
+def command(position: tuple[str, ...], white: bool, svg: str | None, json: bool, db: str, question: Question) -> None:
     """Show a position of the store: the board, what net and search say of it, and where it came from.
 
     The position is its number (position_id in vr export) or a FEN, quoted or not. Values are from the side to move.
@@ -46,36 +33,31 @@ def command(
       vr show 17 --white --svg board.svg
       vr show "r1bqkbnr/pppp1ppp/2n5/4p3/2B1P3/5Q2/PPPP1PPP/RNB1K1NR b KQkq - 3 3" --json
     """
-    import json
+    from json import dumps
 
     from valuerepair.report.drawing import Asked
     from valuerepair.report.show import describe, encodable, shown_lines
-    from valuerepair.store.queries import alpha_option, q_from_option
     from valuerepair.store.store import Store
 
     if svg is not None and not svg.lower().endswith(".svg"):
         from valuerepair.errors import UsageError
 
         raise UsageError(f"--svg {svg}: its name ends in .svg")
-    asked = Asked(given["threshold"], given["net"], given["oracle"], alpha_option(given["alpha"]),
-                  q_from_option(given["q_from"]))  # fmt: skip
     with Store.open(db) as store:
-        shown = describe(store, " ".join(position), asked)
+        shown = describe(store, " ".join(position), Asked(question.number(store), *question.which))
     white_below = white or shown["side"] == "w"
     if svg is not None:
         _write_svg(shown, white_below, svg)
-    if as_json:
-        click.echo(json.dumps(shown, indent=2))
+    if json:
+        click.echo(dumps(shown, indent=2))
         return
-    coloured = _can_colour(color)
+    coloured = _can_colour()
     # click is told to leave the escape sequences: they are the board's alone.
     click.echo(encodable("\n".join([*_board(shown, white_below, coloured), "", *shown_lines(shown)])), color=coloured)
 
 
-def _can_colour(asked: str) -> bool:
-    """`asked`, or what the environment says (NO_COLOR and its like), or whether standard output is a terminal."""
-    if asked != "auto":
-        return asked == "always"
+def _can_colour() -> bool:
+    """What the environment says (NO_COLOR and its like), or whether standard output is a terminal."""
     of_environment = click.get_current_context().color
     return sys.stdout.isatty() if of_environment is None else of_environment
 

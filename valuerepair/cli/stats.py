@@ -2,46 +2,87 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 import click
 
-from valuerepair.store import DEFAULT_PATH
+from valuerepair.cli.options import DB, JSON, Question, question
+from valuerepair.cli.verbosity import is_quiet, say
+
+if TYPE_CHECKING:
+    from valuerepair.chess.values import Norm
 
 
 @click.command()
-@click.option("--db", default=DEFAULT_PATH, show_default=True, help="The store.")
-@click.option("--net", help="Net: its name, file or SHA-256.  [default: that of the most scored positions]")
-@click.option("--oracle", "--deep", help="Deep search: its label or digest.  [default: that of the most]")
-@click.option("--alpha", default="auto", show_default=True, help="Centipawns of the logistic to Q.")
-@click.option("--q-from", type=click.Choice(["cp", "wdl"]), default="cp", show_default=True, help="Deep Q's source.")
-@click.option("--threshold", type=float, default=0.55, show_default=True, help="For the rates by phase, side, sign.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
-def command(
-    db: str, net: str | None, oracle: str | None, alpha: str, q_from: str, threshold: float, as_json: bool
-) -> None:
+@DB
+@question("For the rates by phase, side, sign, and for labels.")
+@click.option(
+    "--worst", type=click.IntRange(0), default=0, show_default=True, help="List so many candidates, labelled."
+)
+@click.option("--labels", is_flag=True, help="Ask the net for the policy that labels need, and keep it.")
+@click.option("--fit-alpha", is_flag=True, help="Fit alpha, and say what another one would change.")
+@click.option("--save-alpha", type=click.Choice(["l1", "l2"]), help="Keep this fit: later commands use it.")
+@click.option("--ladder", is_flag=True, help="Show the screening ladder: its cuts, and nodes against recall.")
+@JSON
+def command(db: str, question: Question, labels: bool, **given: Any) -> None:
     """Say what is in the store: positions, nets, oracles, candidate rates with 95 % intervals, and what it cost.
 
-    Of the candidates at the threshold also: which labels they have (vr label), how often the second look says that the
-    search was right (vr confirm), how diverse they are, and whose values the games played from them (vr selfplay) agree
-    with.
+    Of the candidates at the threshold also: which labels they have, how often the second look says that the search was
+    right (vr confirm), how diverse they are, and whose values the games played from them (vr selfplay) agree with.
+    Labels are defined, with what they do not prove, in docs/methods.md.
+
+    Alpha is fitted so that Q = 2 / (1 + exp(-cp / alpha)) - 1 of the deep scores is nearest to the net's Q, in both
+    norms (l1: mean distance, robust to misjudged positions; l2: root mean square), with 95 % bootstrap intervals.
 
     \b
     Example:
       vr stats
       vr stats --threshold 0.8 --json
+      vr stats --labels --worst 20
+      vr stats --save-alpha l1
     """
-    import json
+    from json import dumps
 
-    from valuerepair.report import stats
-    from valuerepair.report.stats import stats_lines, store_figures
-    from valuerepair.store.queries import alpha_option, q_from_option
+    from valuerepair.errors import ValueRepairError
+    from valuerepair.judge.labelled import complete
+    from valuerepair.report.alpha_table import alpha_table
+    from valuerepair.report.ladder import screen_table
+    from valuerepair.report.stats import label_rows, label_table, section_lines, sections, stats_lines, store_figures
     from valuerepair.store.store import Store
 
-    number, source, known = alpha_option(alpha), q_from_option(q_from), {}
-    with Store.open(db) as store:
-        figures = store_figures(store, net, oracle, number, source, threshold)
+    saved: Norm | None = given["save_alpha"]
+    with Store.open(db, write=labels or saved is not None) as store:
+        question = question.resolved(store)
+        threshold = question.number(store)
+        fit = alpha_table(store, question.net, question.oracle, threshold) if given["fit_alpha"] or saved else None
+        if fit is not None and saved is not None:
+            store.set_alpha(*store.pick(question.net, question.oracle), fit.saveable(saved))
+        figures: dict[str, Any] = store_figures(store, *question.which, threshold)
+        shown = stats_lines(figures)
         if figures["scored"] is not None:
-            known = stats.sections(store, store.candidates(threshold, net, oracle, number, source), threshold)
-    if as_json:
-        click.echo(json.dumps({**figures, **known}, indent=2))
-    else:
-        click.echo("\n".join([*stats_lines(figures), *(stats.section_lines(known) if known else [])]))
+            frame = question.candidates(store)
+            if labels:
+                if not len(frame):
+                    raise ValueRepairError(
+                        f"{db}: no candidates at {threshold:g} to label; mine more, or lower --threshold"
+                    )
+                figures["asked_of_the_net"] = complete(store, frame, question.net, quiet=is_quiet(), say=say)
+            known = sections(store, frame, threshold)
+            figures |= known
+            shown += section_lines(known)
+            if given["worst"]:
+                figures["worst"] = label_rows(store, frame.head(given["worst"]))
+                shown += ["", *label_table(figures["worst"])]
+        if fit is not None:
+            figures["alpha_fit"] = {**fit.as_dict(), "saved": saved}
+            shown += ["", *fit.lines()]
+            shown.append(
+                f"saved: alpha {fit.fits[saved].alpha:.0f} ({saved}) for this net and oracle"
+                if saved
+                else "not saved; vr stats --save-alpha l1 keeps it for this net and oracle"
+            )
+        if given["ladder"]:
+            ladder = screen_table(store, *question.which, threshold)
+            figures["ladder"] = ladder.as_dict()
+            shown += ["", *ladder.lines()]
+    click.echo(dumps(figures, indent=2) if given["json"] else "\n".join(shown))

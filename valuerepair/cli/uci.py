@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
+
+from valuerepair.cli.options import NET
 
 if TYPE_CHECKING:
     from valuerepair.mcts.uci_options import EngineSettings
@@ -15,9 +17,9 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.option("--net", metavar="NET", default="", help="Net by name or file.  [default: maia-1900]")
-@click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="A UCI option's default; repeatable.")
-def command(net: str, settings: tuple[str, ...]) -> None:
+@NET
+@click.option("--set", multiple=True, metavar="NAME=VALUE", help="A UCI option's default; may be repeated.")
+def command(net: str | None, **given: Any) -> None:
     """Search as a UCI engine, for GUIs, match runners and python-chess.
 
     Options have lc0's names where lc0 has them; send `uci` to see all. With MinibatchSize 1 and by nodes it is the
@@ -31,8 +33,8 @@ def command(net: str, settings: tuple[str, ...]) -> None:
     from valuerepair.errors import UsageError
     from valuerepair.mcts.uci_options import EngineSettings, with_option
 
-    chosen = with_option(EngineSettings(), "WeightsFile", net)
-    for setting in settings:
+    chosen = with_option(EngineSettings(), "WeightsFile", net or "")
+    for setting in given["set"]:
         name, equals, value = setting.partition("=")
         if not equals:
             raise UsageError(f"--set {setting}: must be NAME=VALUE")

@@ -52,7 +52,7 @@ def is_quiet() -> bool:
 
 def options() -> list[click.Option]:
     """The two options, new ones: a command owns its parameters."""
-    quiet, verbose = ("be_quiet", "-q", "--quiet"), ("be_verbose", "-v", "--verbose")
+    quiet, verbose = ("-q", "--quiet"), ("-v", "--verbose")
     return [
         click.Option(
             quiet, is_flag=True, is_eager=True, expose_value=False, callback=_take, help="Only the result and errors."
@@ -65,16 +65,8 @@ def options() -> list[click.Option]:
 
 
 def add_options(command: click.Command) -> None:
-    """Gives a command the two options.
-
-    Where `--quiet` is taken (`vr mine` had it for positions first), the long name of -q is `--silent`.
-    """
-    taken = {name for parameter in command.params for name in parameter.opts}
-    for option in options():
-        if "--quiet" in option.opts and "--quiet" in taken:
-            option.opts[option.opts.index("--quiet")] = "--silent"
-        if not taken.intersection(option.opts):
-            command.params.append(option)
+    """Gives a command the two options."""
+    command.params += options()
 
 
 def announce(context: click.Context, line: str) -> None:
@@ -92,12 +84,14 @@ def _log_waiting(context: click.Context) -> None:
 def _take(context: click.Context, parameter: click.Parameter, value: int) -> None:
     """Sets what holds for the process, from what is known so far of the command line, before and after the command."""
     global _quiet
+    if context.resilient_parsing:
+        return
     if parameter.name is not None and value:
         nearness = _NEARNESS.get(context.get_parameter_source(parameter.name) or ParameterSource.DEFAULT, _NOBODY)
         known, level = context.meta.get(parameter.name, (_NOBODY, 0))
         context.meta[parameter.name] = (nearness, value + level if known == nearness else value)
-    quiet, _ = context.meta.get("be_quiet", (_NOBODY, 0))
-    verbose, level = context.meta.get("be_verbose", (_NOBODY, 0))
+    quiet, _ = context.meta.get("quiet", (_NOBODY, 0))
+    verbose, level = context.meta.get("verbose", (_NOBODY, 0))
     if quiet == verbose != _NOBODY:
         raise click.UsageError("-q and -v exclude each other", context)
     _quiet = quiet < verbose

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import click
 
+from valuerepair.cli.completion import folders
+from valuerepair.cli.options import FILE, JSON, SEED
 from valuerepair.cli.verbosity import is_quiet
 
 
 @click.command()
-@click.argument("chunks", nargs=-1, required=True, metavar="DIR...")
+@click.argument("chunks", type=FILE, nargs=-1, required=True, metavar="DIR...")
 @click.option(
     "--formula",
     default="diff-focus",
@@ -16,12 +18,14 @@ from valuerepair.cli.verbosity import is_quiet
     metavar="NAME[:PARAMETER=VALUE,...]",
     help="diff-focus, position-sampling (lczero-training's) or soft (that of the books).",
 )
-@click.option("--plot", metavar="FILE", help="Draw it: .png, .svg or .pdf.")
-@click.option("--side", metavar="FILE", help="Write the weights to a Parquet file: chunk, record, weight.")
-@click.option("--sampled", metavar="DIR", help="Write chunks of records drawn by weight to a new folder.")
+@click.option("--plot", type=FILE, metavar="FILE", help="Draw it: .png, .svg or .pdf.")
+@click.option("--side", type=FILE, metavar="FILE", help="Write the weights to a Parquet file: chunk, record, weight.")
+@click.option(
+    "--sampled", shell_complete=folders, metavar="DIR", help="Write chunks of records drawn by weight to a new folder."
+)
 @click.option("--keep", type=float, help="Scale weights so that --sampled keeps this share of the positions.")
-@click.option("--seed", type=int, default=0, show_default=True, help="Of --sampled.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+@SEED(help="Of --sampled.")
+@JSON
 def command(
     chunks: tuple[str, ...],
     formula: str,
@@ -30,7 +34,7 @@ def command(
     sampled: str | None,
     keep: float | None,
     seed: int,
-    as_json: bool,
+    json: bool,
 ) -> None:
     """Weigh training positions by what the search changed in the net's judgement.
 
@@ -45,7 +49,7 @@ def command(
       vr weights mixture --formula diff-focus:min=0.1,slope=2 --side weights.parquet
       vr weights mixture --formula soft:threshold=0.3,floor=0.05 --keep 0.25 --sampled focused
     """
-    import json
+    from json import dumps
     from pathlib import Path
 
     from valuerepair.errors import UsageError
@@ -63,16 +67,16 @@ def command(
         from valuerepair.report import style
 
         style.format_of(plot)
-    found = measure(chunks, chosen, side, quiet=is_quiet() or as_json)
+    found = measure(chunks, chosen, side, quiet=is_quiet() or json)
     if plot is not None:
         from valuerepair.report import weights_plot
 
         weights_plot.plot(found.tally, written(chosen), plot)
     result = found.as_dict()
     if sampled is not None:
-        result = write_sampled(found, sampled, keep=keep, seed=seed, quiet=is_quiet() or as_json)
-    if as_json:
-        click.echo(json.dumps(result, indent=2, ensure_ascii=False))
+        result = write_sampled(found, sampled, keep=keep, seed=seed, quiet=is_quiet() or json)
+    if json:
+        click.echo(dumps(result, indent=2, ensure_ascii=False))
     elif not (is_quiet() and (side or sampled or plot)):
         for line in (written(chosen), *lines(result, found.tally.kept(result.get("factor", 1.0)))):
             click.echo(line)

@@ -54,7 +54,7 @@ def open_on_cluster(
             f"--cluster {where} with --deep recorded: recorded evaluations are read on this machine and need no "
             "searches, and the net alone is no work for a cluster: leave --cluster out"
         )
-    for name, number in (("--workers", workers), ("--threads", threads)):
+    for name, number in (("--jobs", workers), ("--threads", threads)):
         if number is not None and number < 1:
             raise UsageError(f"{name} {number}: must be at least 1")
     _check_installed()

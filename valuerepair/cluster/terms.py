@@ -32,7 +32,7 @@ class NetFileFacts:
 
 @dataclass(frozen=True)
 class Terms:
-    """All that a worker needs to know. `weights` is the net that `deep` names itself, `searches` its ``--workers``."""
+    """All that a worker needs to know. `weights` is the net that `deep` names itself, `searches` its ``--jobs``."""
 
     session: str
     version: str

@@ -244,8 +244,8 @@ def _read(store: Store, words: Sequence[str], oracle: AskedOracle, alpha: float,
 
 def _nothing_common(store: Store, names: Sequence[str], oracle: AskedOracle, without_q: int, q_from: QFrom) -> str:
     if without_q:
-        other = "wdl" if q_from == "cp" else "cp"
-        return f"none of the {without_q:,} positions has a deep score from {q_from}; try --q-from {other}"
+        other = "wdl" if q_from == "cp" else "auto"
+        return f"none of the {without_q:,} positions has a deep score from {q_from}; try --alpha {other}"
     return (
         f"no position in {store.path} scored by {oracle.label} has a value of each of {', '.join(names)}; "
         "give the nets' files, so that what is missing can be computed"
@@ -556,7 +556,7 @@ def _comparison(pair: Comparison) -> Iterator[str]:
     if shown:
         yield from _labels(shown)
         if not pair.policies:
-            yield "  value- and policy-blindness are left out: the policy of both nets is needed (vr label --net FILE)"
+            yield "  blindness is left out: the policy of both nets is needed (vr stats --labels --net FILE)"
 
 
 def _selected_words(chosen: Selected) -> str:

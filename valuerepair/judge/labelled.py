@@ -178,6 +178,12 @@ def complete(
         return add_priors(store, net, net_id, oracle_id, numbers, progress)
 
 
+def lacks_policy(store: Store, frame: pd.DataFrame) -> bool:
+    """Whether `complete` would have something to do."""
+    oracle_id = store.pick(frame.attrs["net"]["sha256"], frame.attrs["oracle"]["digest"])[1]
+    return bool(missing_priors(store, net_id_of(store, frame), oracle_id, frame["position_id"].tolist()))
+
+
 def open_stored(
     which: Mapping[str, Any],
     net_file: str | None = None,

@@ -282,7 +282,7 @@ def _open_session(
     if device.precision == "f16":
         onnx = to_onnx(file, say, half=True)
     if winograd and device.provider != CPU:
-        say(f"--winograd does nothing on {device.name}: it is for --device cpu")
+        say(f"winograd does nothing on {device.name}: it is for --device cpu")
     elif winograd:
         onnx, variant = _by_winograd(onnx, file.sha256, say)
     if device.precision == "bf16" and openvino_session.has_amx() is False:

@@ -49,7 +49,7 @@ def winograd_file(onnx: Path, sha256: str, say: Callable[[str], None]) -> Path |
     try:
         content = winograd_model(onnx.read_bytes())
     except ValueError as error:
-        say(f"--winograd does nothing for {onnx.name}: {first_line(error)}")
+        say(f"winograd does nothing for {onnx.name}: {first_line(error)}")
         return None
     except OSError as error:
         raise ValueRepairError(f"{onnx}: cannot be read: {error.strerror}") from None

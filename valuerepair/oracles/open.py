@@ -55,7 +55,7 @@ def open_oracle(
     missing or wrong engine is known at once. Raises UsageError and ValueRepairError.
     """
     if workers is not None and workers < 1:
-        raise UsageError(f"--workers {workers}: must be at least 1")
+        raise UsageError(f"--jobs {workers}: must be at least 1")
     parsed = chosen_spec(spec, say)
     if parsed.kind == RECORDED:
         raise UsageError("--deep recorded: recorded evaluations belong to archives, and only vr mine reads those")

@@ -52,7 +52,7 @@ class ForestSource:
         if who.nodes < 1:
             raise UsageError(f"--nodes {who.nodes}: must be at least 1")
         if who.parallel is not None and who.parallel < 1:
-            raise UsageError(f"--parallel {who.parallel}: must be at least 1")
+            raise UsageError(f"--jobs {who.parallel}: must be at least 1")
         self._rules, self._seed = rules, seed
         self._stack = ExitStack()
         try:

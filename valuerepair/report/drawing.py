@@ -92,7 +92,7 @@ def scored(frame: pd.DataFrame, *, by_weight: bool = True) -> Scored:
         kind = frame.attrs.get("q_from", "cp")
         raise ValueRepairError(
             f"nothing to plot: none of the {len(frame):,} positions has a deep score from {kind}; "
-            f"try --q-from {'wdl' if kind == 'cp' else 'cp'}"
+            f"try --alpha {'wdl' if kind == 'cp' else 'auto'}"
         )
     weight = np.ones(len(frame))
     if by_weight and "weight" in frame:

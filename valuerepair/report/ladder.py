@@ -218,7 +218,7 @@ def screen_table(
     alpha: float | None,
     q_from: QFrom,
     threshold: float,
-    recall: float,
+    recall: float = 0.98,
 ) -> ScreenTable:
     """Fits the ladder to what the store and the package have, as `vr mine` does, and measures it on the store's.
 

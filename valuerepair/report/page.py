@@ -70,10 +70,10 @@ def write(
             frame = store.frame(net, oracle, alpha, q_from, only=OF_ALL)
             every = frame[~np.isnan(frame["disagreement"])]
             if every.empty:
-                other = "wdl" if q_from == "cp" else "cp"
+                other = "wdl" if q_from == "cp" else "auto"
                 raise ValueRepairError(
                     f"nothing to report: none of the {len(frame):,} positions has a deep score from {q_from}; "
-                    f"try --q-from {other}"
+                    f"try --alpha {other}"
                 )
             shown = choose(every, threshold, points, seed)
             begin("positions")

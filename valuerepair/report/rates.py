@@ -115,7 +115,7 @@ def by_label(store: Store, asked: Asked) -> Drawing:
     by = " by weight" if asked.weighted and (frame["weight"] != 1).any() else ""
     words = f"{len(frame):,} candidates with |net Q − deep Q| ≥ {asked.threshold:g}"
     if found["with_priors"] < len(frame):
-        words += f"; priors known of {found['with_priors']:,} (vr label)"
+        words += f"; priors known of {found['with_priors']:,} (vr stats --labels)"
     return _bars(frame, rates, "Labels of the candidates", words, f"share of the candidates{by}")
 
 

@@ -286,7 +286,7 @@ def label_lines(figures: dict[str, Any]) -> list[str]:
     shown += [_line(row) for row in figures["rates"] if row["count"]]
     if figures["with_priors"] < figures["candidates"]:
         known = figures["with_priors"]
-        shown.append(f"  the policy's blindness is known of {known:,} of them (vr label)")
+        shown.append(f"  the policy's blindness is known of {known:,} of them (vr stats --labels)")
     for key, title in (("openings", "opening family"), ("pieces", "pieces beside pawns")):
         several = [{**row, "label": row["label"].partition(":")[2]} for row in figures[key] if row["count"] > 1]
         if several:

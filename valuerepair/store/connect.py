@@ -49,7 +49,7 @@ def cell_errors(path: str) -> Iterator[None]:
         except (TypeError, ValueError, OverflowError) as error:
             raise ValueRepairError(
                 f"{path} is damaged: a cell is of no kind that its column has ({error}); "
-                f"`vr verify-store --db {path}` says which"
+                f"`vr store check --db {path}` says which"
             ) from error
 
 

@@ -1,4 +1,4 @@
-"""`vr merge`: stores of shards into one, by what things are and not by their numbers.
+"""`vr store merge`: stores of shards into one, by what things are and not by their numbers.
 
 Streaming: SQLite copies rows from file to file, in pieces; numbers are mapped by tables in a file beside the merged
 store. What is kept where stores contradict each other: docs/methods.md, "Merging".
@@ -124,7 +124,7 @@ def _one_line(target: str) -> Iterator[None]:
             raise ValueRepairError(f"{target}: {room}; nothing was kept") from error
         if "malformed" in said or "not a database" in said:
             raise ValueRepairError(
-                f"one of the stores is damaged ({said}): vr verify-store tells which; nothing was kept"
+                f"one of the stores is damaged ({said}): vr store check tells which; nothing was kept"
             ) from error
         raise ValueRepairError(f"{target}: {said}; nothing was kept") from error
 
@@ -271,7 +271,7 @@ def _counts(connection: sqlite3.Connection, name: str) -> dict[str, int]:
 
 def _tell(merged: Merged, say: Callable[[str], None]) -> None:
     if merged.rows.get("alpha_fits") and len(merged.sources) > 1:
-        say("alpha is that of a part, as it was stored: vr fit alpha --save fits it to all")
+        say("alpha is that of a part, as it was stored: vr stats --save-alpha l1 fits it to all")
 
 
 def as_dict(merged: Merged) -> dict[str, Any]:

@@ -109,23 +109,6 @@ def load_json(text: str) -> dict[str, Any]:
     return loaded
 
 
-def alpha_option(text: str) -> float | None:
-    """``--alpha`` as given: None for auto. Raises UsageError for what is no number of centipawns."""
-    if text == "auto":
-        return None
-    try:
-        return float(text)
-    except ValueError:
-        raise UsageError(f"--alpha {text}: give a number of centipawns, or auto") from None
-
-
-def q_from_option(text: str) -> QFrom:
-    """``--q-from`` as given."""
-    if text in ("cp", "wdl"):
-        return "cp" if text == "cp" else "wdl"
-    raise UsageError(f"--q-from {text}: give cp or wdl")
-
-
 # -- what is known of positions ---------------------------------------------------------------------------------------
 
 

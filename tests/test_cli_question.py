@@ -1,0 +1,100 @@
+"""What is asked of a store, on the command line: a threshold that is a share, Q from centipawns or W/D/L."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.cli_tree import SAMPLE, vr
+from valuerepair.cli.options import worst_threshold
+from valuerepair.errors import ValueRepairError
+from valuerepair.store.store import Store
+
+Captured = pytest.CaptureFixture[str]
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    shutil.copy(SAMPLE, tmp_path / "valuerepair.db")
+    return tmp_path
+
+
+def test_the_worst_positions_by_weight() -> None:
+    off = np.array([0.1, -0.9, 0.5, np.nan, -0.3])
+    assert worst_threshold(0.25, off, np.ones(5)) == 0.9
+    assert worst_threshold(0.5, off, np.ones(5)) == 0.5
+    assert worst_threshold(0.75, off, np.ones(5)) == 0.3
+    assert worst_threshold(0.01, off, np.ones(5)) == 0.9  # at least one
+    # A row that stands for seven others is not within the worst half with one of its own kind.
+    assert worst_threshold(0.5, off, np.array([1.0, 1.0, 1.0, 1.0, 7.0])) == 0.5
+    assert worst_threshold(0.9, off, np.array([1.0, 1.0, 1.0, 1.0, 7.0])) == 0.3
+    assert worst_threshold(0.5, np.array([0.123456, 0.2]), np.ones(2)) == 0.2
+    assert worst_threshold(0.99, np.array([0.123456, 0.2]), np.ones(2)) == 0.2
+    assert worst_threshold(0.5, np.array([0.123456, 0.1]), np.ones(2)) == 0.1234  # rounded down: it is found again
+    for nothing in (np.array([]), np.array([np.nan]), np.zeros(3)):
+        with pytest.raises(ValueRepairError, match="worst:2%: no position is scored yet; mine with a number first"):
+            worst_threshold(0.02, nothing, np.ones(len(nothing)))
+
+
+def test_the_number_that_is_said_finds_the_same_positions(folder: Path, capsys: Captured) -> None:
+    code, out, err = vr(["stats", "--threshold", "worst:10%", "--json"], capsys)
+    assert code == 0, err
+    found = json.loads(out)
+    number = found["scored"]["threshold"]
+    assert err.startswith(f"threshold worst:10% is {number:g}: {found['labels']['candidates']:,} of ")
+    with Store.open(folder / "valuerepair.db") as store:
+        frame = store.frame(text=False)
+        assert len(store.candidates(number)) == found["labels"]["candidates"]
+        share = frame["weight"][frame["disagreement"].abs() >= number].sum() / frame["weight"].sum()
+    assert 0.05 < share <= 0.1
+    assert json.loads(vr(["stats", "--threshold", f"{number:g}", "--json"], capsys)[1]) == found
+
+
+CALLS = ["stats", "export", "books", "similar 1", "show 1", "plot -o a.png", "report", "stats --fit-alpha --worst 2"]
+NETS = "remeasure --net maia-1900 --net maia-1100"
+
+
+@pytest.mark.parametrize("call", [*CALLS, NETS])
+def test_every_command_takes_a_share(call: str, folder: Path, capsys: Captured) -> None:
+    code, _, err = vr([*call.split(), "--threshold", "worst:5%"], capsys)
+    assert code == 0, err
+    assert re.search(r"^threshold worst:5% is 0\.\d{1,4}: \d+ of ", err, re.MULTILINE)
+    assert vr([*call.split(), "--threshold", "worst:5%", "-q"], capsys)[2] == ""
+
+
+def test_both_sources_of_q(folder: Path, capsys: Captured) -> None:
+    said = [json.loads(vr(["show", "1", "--json", "--alpha", text], capsys)[1]) for text in ("170", "wdl", "auto")]
+    assert len({each["deep"]["q"] for each in said}) == 3
+
+
+@pytest.mark.usefixtures("stockfish")
+def test_mining_counts_by_what_is_stored_already(folder: Path, capsys: Captured) -> None:
+    words = ["mine", str(ROOT / "data" / "games.pgn.zst"), "--deep", "stockfish:nodes=500", "--screen", "off"]
+    words += ["--db", "new.db", "--positions"]
+    code, _, err = vr([*words, "20", "--threshold", "worst:20%"], capsys)
+    assert code == 1
+    assert err.splitlines()[-1].startswith("vr: ")
+    assert vr([*words, "20"], capsys)[0] == 0
+    code, out, err = vr([*words, "25", "--threshold", "worst:20%"], capsys)
+    assert code == 0, err
+    said = re.search(r"^threshold worst:20% is (\S+): (\d+) of ", err, re.MULTILINE)
+    assert said is not None
+    assert f"candidates at {said[1]}" in out
+
+
+def test_books_of_a_label_that_needs_the_policy_ask_the_net(folder: Path, capsys: Captured) -> None:
+    with Store.open(folder / "valuerepair.db", write=True) as store, store.writing() as connection:
+        connection.execute("DELETE FROM priors")
+    words = ["books", "--threshold", "0.3", "--label", "value-blind", "--json"]
+    code, _, err = vr(words, capsys)
+    assert code == 0, err
+    with Store.open(folder / "valuerepair.db", write=True) as store:  # held by a writer, as while mining
+        assert store.connection.execute("SELECT count(*) FROM priors").fetchone()[0] > 0
+        assert vr(words, capsys)[0] == 0

@@ -1,0 +1,242 @@
+"""The options that several commands have, each defined once."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
+
+import click
+
+from valuerepair.cli.completion import nets, oracles, words
+from valuerepair.nets.devices import DEVICES, REFERENCE_DEVICES
+from valuerepair.store import DEFAULT_PATH
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pandas as pd
+    from numpy.typing import NDArray
+
+    from valuerepair.store.store import Store
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+DEFAULT_THRESHOLD = 0.55
+# Rounded down to so many, a threshold that is printed finds the same positions when it is given.
+_DECIMALS = 10_000
+
+# The shell completes it; whether it is there is said by whoever opens it.
+FILE = click.Path(readable=False)
+
+
+@dataclass(frozen=True)
+class Worst:
+    """A threshold as a share: that of the positions with the largest |net Q - deep Q|."""
+
+    share: float
+
+    def __str__(self) -> str:
+        return f"worst:{100 * self.share:g}%"
+
+
+class Threshold(click.ParamType):  # type: ignore[type-arg]  # generic from click 8.5 on only
+    """``0.55``, or ``worst:2%``."""
+
+    name = "threshold"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float | Worst:
+        if isinstance(value, Worst):
+            return value
+        text = str(value)
+        with suppress(ValueError):
+            if text.startswith("worst:"):
+                share = float(text[6:].removesuffix("%")) / (100 if text.endswith("%") else 1)
+                if 0 < share < 1:
+                    return Worst(share)
+            elif 0 < float(text) <= 2:
+                return float(text)
+        raise click.BadParameter(
+            f"{text}: give |net Q - deep Q|, above 0 and at most 2, or a share of the positions as worst:2%"
+        )
+
+
+def worst_threshold(share: float, disagreement: NDArray[np.float64], weight: NDArray[np.float64]) -> float:
+    """The |net Q - deep Q| that this share of the positions reaches, each counted by its weight; at least one does."""
+    import numpy as np
+
+    from valuerepair.errors import ValueRepairError
+
+    scored = ~np.isnan(disagreement)
+    off, weight = np.abs(disagreement[scored]), weight[scored]
+    if not off.size or not off.max() > 0:
+        raise ValueRepairError(f"--threshold {Worst(share)}: no position is scored yet; mine with a number first")
+    order = np.argsort(-off, kind="stable")
+    within = np.cumsum(weight[order]) <= share * weight.sum()
+    last = off[order][max(int(within.sum()) - 1, 0)]
+    return max(float(np.floor(last * _DECIMALS)), 1.0) / _DECIMALS
+
+
+@dataclass(frozen=True)
+class Scale:
+    """Where deep Q comes from: centipawns by this alpha (None: auto), or the engine's W/D/L."""
+
+    alpha: float | None = None
+    q_from: Literal["cp", "wdl"] = "cp"
+
+    def __str__(self) -> str:
+        return "wdl" if self.q_from == "wdl" else "auto" if self.alpha is None else f"{self.alpha:g}"
+
+
+class _ScaleType(click.ParamType):  # type: ignore[type-arg]  # generic from click 8.5 on only
+    name = "alpha"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Scale:
+        if isinstance(value, Scale):
+            return value
+        if value in ("auto", "wdl"):
+            return Scale() if value == "auto" else Scale(None, "wdl")
+        try:
+            return Scale(float(value))
+        except ValueError:
+            raise click.BadParameter(f"{value}: give a number of centipawns, auto or wdl") from None
+
+
+@dataclass(frozen=True)
+class Question:
+    """What is asked of a store."""
+
+    net: str | None
+    oracle: str | None
+    alpha: float | None
+    q_from: Literal["cp", "wdl"]
+    threshold: float | Worst | None
+
+    @property
+    def which(self) -> tuple[str | None, str | None, float | None, Literal["cp", "wdl"]]:
+        """Net, oracle, alpha and source of Q: what `Store.frame` takes."""
+        return self.net, self.oracle, self.alpha, self.q_from
+
+    def number(self, store: Store) -> float:
+        """The threshold; of a share it is found in the store, and said."""
+        if not isinstance(self.threshold, Worst):
+            return DEFAULT_THRESHOLD if self.threshold is None else self.threshold
+        from valuerepair.cli.verbosity import say
+
+        frame = store.frame(*self.which, text=False)
+        off = frame["disagreement"].to_numpy(float)
+        found = worst_threshold(self.threshold.share, off, frame["weight"].to_numpy(float))
+        say(f"threshold {self.threshold} is {found:g}: {(abs(off) >= found).sum():,} of {len(frame):,} positions")
+        return found
+
+    def resolved(self, store: Store) -> Question:
+        """The same with a number for a threshold."""
+        return replace(self, threshold=self.number(store))
+
+    def candidates(self, store: Store) -> pd.DataFrame:
+        """The candidates (`Store.candidates`)."""
+        return store.candidates(self.number(store), *self.which)
+
+
+DB = click.option(
+    "--db", type=FILE, default=DEFAULT_PATH, show_default=True, envvar="VALUEREPAIR_DB", help="The store."
+)
+JSON = click.option("--json", is_flag=True, help="One JSON object.")
+JSON_LINES = click.option("--json", is_flag=True, help="One JSON object a line.")
+SEED = functools.partial(click.option, "--seed", type=click.IntRange(0), default=0, show_default=True)
+JOBS = functools.partial(click.option, "--jobs", type=int)
+THREADS = click.option("--threads", type=int, help="Cores that the net may use.  [default: all]")
+NET = click.option("--net", metavar="NET", shell_complete=nets, help="Net by name or file.  [default: maia-1900]")
+DEEP = functools.partial(
+    click.option,
+    "--deep",
+    metavar="SPEC",
+    shell_complete=words("stockfish:nodes=", "lc0:nodes=", "mcts:nodes=", "uci:", "recorded"),
+)
+ALPHA = click.option(
+    "--alpha",
+    type=_ScaleType(),
+    default="auto",
+    show_default=True,
+    shell_complete=words("auto", "wdl"),
+    help="Centipawns of the logistic to Q; wdl: the engine's W/D/L instead.",
+)
+HISTORY_FILL = click.option(
+    "--history-fill",
+    type=click.Choice(["fen_only", "always", "no"]),
+    default="fen_only",
+    show_default=True,
+    help="What stands in for boards before the known history, as in lc0.",
+)
+SET = click.option("--set", multiple=True, metavar="NAME=VALUE", help="A search parameter; may be repeated.")
+
+
+ORACLE = click.option(
+    "--oracle",
+    shell_complete=oracles,
+    help="Deep search in the store: its label or digest.  [default: that of the most]",
+)
+
+
+def threshold_option(text: str, *, default: float | None = DEFAULT_THRESHOLD) -> Callable[[Command], Command]:
+    """``--threshold``."""
+    end = "  worst:2%: so many of the positions."
+    return click.option(
+        "--threshold",
+        type=Threshold(),
+        default=default,
+        show_default=default is not None,
+        shell_complete=words("worst:"),
+        help=text + end,
+    )
+
+
+def device_option(*, reference: bool = False) -> Callable[[Command], Command]:
+    """``--device`` for a command; with `reference` only those that compute a net's own values, at float32."""
+    return click.option(
+        "--device",
+        type=click.Choice(REFERENCE_DEVICES if reference else DEVICES),
+        default="auto",
+        show_default=True,
+        help="What computes nets: auto is CUDA where it runs, else cpu."
+        + ("" if reference else " openvino is at bf16: Q moves by some 0.003."),
+    )
+
+
+def question(
+    threshold: str = "|net Q - deep Q| of a candidate.", *, default: float | None = DEFAULT_THRESHOLD
+) -> Callable[[Command], Callable[..., Any]]:
+    """``--threshold``, ``--net``, ``--oracle`` and ``--alpha``; the command gets them as one `question`."""
+
+    def decorate(command: Command) -> Callable[..., Any]:
+        @functools.wraps(command)
+        def asked(*given: Any, net: Any, oracle: Any, alpha: Scale, threshold: Any, **named: Any) -> Any:
+            return command(*given, question=Question(net, oracle, alpha.alpha, alpha.q_from, threshold), **named)
+
+        for option in (
+            ALPHA,
+            ORACLE,
+            click.option(
+                "--net",
+                shell_complete=nets,
+                help="Net in the store: its name, file or SHA-256.  [default: that of the most scored positions]",
+            ),
+            threshold_option(threshold, default=default),
+        ):
+            asked = option(asked)
+        return asked
+
+    return decorate
+
+
+def settings_of(given: Mapping[str, Any], names: tuple[str, ...] = ()) -> dict[str, str]:
+    """Search parameters as text: those of ``--set``, and plain options of these names. Raises UsageError."""
+    from valuerepair.errors import UsageError
+
+    found = {name: given[name] for name in names if given[name] is not None}
+    for setting in given["set"]:
+        name, equals, value = setting.partition("=")
+        if not equals or not name:
+            raise UsageError(f"--set {setting}: must be NAME=VALUE; `vr search --list-settings` names them all")
+        found[name] = value
+    return found

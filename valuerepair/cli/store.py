@@ -1,0 +1,93 @@
+"""`vr store`: is what a store says true, and several stores made into one."""
+
+from __future__ import annotations
+
+import click
+
+from valuerepair.cli.options import DB, DEEP, FILE, JSON, JSON_LINES, SEED
+from valuerepair.cli.verbosity import is_quiet, say
+
+
+@click.group()
+def command() -> None:
+    """Check a store, or merge several into one.
+
+    \b
+    Example:
+      vr store check
+      vr store merge shard-1.db shard-2.db -o all.db
+    """
+
+
+@command.command()
+@DB
+@click.option("--sample", type=click.IntRange(0), default=20, show_default=True, help="Values a net and an oracle.")
+@SEED(help="Another seed draws another sample.")
+@click.option("--net", multiple=True, type=FILE, help="File of a net that is not known by name; may be repeated.")
+@DEEP(multiple=True, help="Engine as for vr mine, where it is not found by itself; may be repeated.")
+@JSON_LINES
+def check(db: str, sample: int, seed: int, net: tuple[str, ...], deep: tuple[str, ...], json: bool) -> None:
+    """Check a store: the file, every row, and a sample of values computed again.
+
+    Says name, rows checked, rows wrong, and an example. Keys, histories and moves are replayed for all rows. Of values
+    a sample is computed again, by the nets and engines that are the same to the byte; what cannot be had is counted as
+    not checked, with the reason. Exit code 1 when anything is wrong.
+
+    \b
+    Example:
+      vr store check
+      vr store check --db all.db --sample 200 --net my-net.pb.gz
+    """
+    from json import dumps
+
+    from valuerepair.chess.progress import Progress
+    from valuerepair.errors import ValueRepairError
+    from valuerepair.runs.check_store import as_dict, line, verify
+    from valuerepair.store.store import Store
+
+    wrong = done = 0
+    with Store.open(db) as store, Progress("verifying", None, "rows", quiet=is_quiet()) as progress:
+        for found in verify(store, sample=sample, seed=seed, nets=net, deep=deep, progress=progress, say=say):
+            done, wrong = done + 1, wrong + bool(found.wrong)
+            if json:
+                click.echo(dumps(as_dict(found)))
+            elif found.wrong or not is_quiet():
+                click.echo(line(found))
+    if wrong:
+        raise ValueRepairError(f"{db}: {wrong} of {done} checks found something wrong; mend it, or mine again")
+
+
+@command.command()
+@click.argument("stores", nargs=-1, type=FILE, required=True)
+@click.option("-o", "--output", type=FILE, metavar="FILE", help="The new store.  [default: merged.db]")
+@click.option("--into", type=FILE, metavar="FILE", help="A store that is there, to add to in its place.")
+@click.option("--strict", is_flag=True, help="Stores that contradict each other are an error, and nothing is kept.")
+@JSON
+def merge(stores: tuple[str, ...], output: str | None, into: str | None, strict: bool, json: bool) -> None:
+    """Merge stores, those of shards say, into one.
+
+    Positions, runs, nets and searches are known by what they are, so merging a store twice changes nothing, and the
+    order does not matter. Where stores contradict each other it is said, and a rule decides (docs/methods.md, Merging).
+    The stores themselves are not written, whatever their version. The result is there whole, or not at all.
+
+    \b
+    Example:
+      vr store merge shard-1.db shard-2.db shard-3.db -o all.db
+      vr store merge new.db --into all.db
+    """
+    from json import dumps
+
+    from valuerepair.chess.progress import Progress
+    from valuerepair.errors import UsageError
+    from valuerepair.store.merge import as_dict, lines
+    from valuerepair.store.merge import merge as merge_stores
+
+    if output is not None and into is not None:
+        raise UsageError("--output makes a new store and --into adds to one: give one of them")
+    target = "merged.db" if output is None and into is None else output
+    with Progress("merging", None, "rows", quiet=is_quiet()) as progress:
+        merged = merge_stores(stores, output=target, into=into, strict=strict, progress=progress, say=say)
+    if json:
+        click.echo(dumps(as_dict(merged), indent=2))
+    elif not is_quiet():
+        click.echo("\n".join(lines(merged)))
