@@ -91,8 +91,8 @@ def test_every_command_can_be_quiet_and_verbose(path: str) -> None:
     assert {"-q", "-v"} <= names
 
 
-# Odds and matches take a list of numbers of nodes, or none; of experiments --openings is how many.
-OTHER_KINDS = {("--nodes", "text"), ("--openings", "integer"), ("--threshold", "float")}
+# Matches take a number of nodes that may end in k or M, or none.
+OTHER_KINDS = {("--nodes", "text"), ("--threshold", "float")}
 
 
 def test_an_option_of_one_name_takes_the_same_kind_of_value_everywhere() -> None:
@@ -117,7 +117,8 @@ MISSING = {
     "match": "match nodes=1 nodes=2 --openings missing.pgn",
     "books check": "books check missing.pgn",
     "nets describe": "nets describe missing.onnx",
-    "experiment odds": "experiment odds missing.epd",
+    "experiment selfplay": "experiment selfplay --openings missing.epd",
+    "experiment match": "experiment match nodes=1 --openings missing.epd",
     "similar": "similar 1 --db missing.db",
     "show": "show 1 --db missing.db",
     "store merge": "store merge missing.db",
@@ -126,11 +127,8 @@ MISSING = {
     **{name: f"{name} --db missing.db" for name in ("confirm", "books", "stats", "report", "export")},
     "plot": "plot --db missing.db",
 }
-# Nothing they read can be missing, or missing is an answer (doctor, experiments that report).
-READ_NOTHING = {"uci", "nets list", "nets pull", "config", "completion", "doctor"} | {
-    "experiment contempt",
-    "experiment options",
-}
+# Nothing they read can be missing, or missing is an answer (doctor).
+READ_NOTHING = {"uci", "nets list", "nets pull", "config", "completion", "doctor"}
 
 
 def test_the_table_of_missing_files_is_whole() -> None:

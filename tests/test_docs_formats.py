@@ -21,7 +21,7 @@ from valuerepair.judge.labels import label_frame
 from valuerepair.mcts.forest import Forest
 from valuerepair.nets.net import NetIdentity
 from valuerepair.oracles.searching import Searched
-from valuerepair.play.experiment import Played
+from valuerepair.play.experiment import selfplay_row, setting_of
 from valuerepair.report import search_table
 from valuerepair.store.queries import COLUMNS
 from valuerepair.store.schema import SCHEMA_VERSION, migrate
@@ -113,4 +113,5 @@ def test_training_weights(tmp_path: Path) -> None:
 
 
 def test_games_of_experiments() -> None:
-    assert names("## Experiments on disk") == list(Played.__slots__)
+    row = selfplay_row(setting_of("n_scl=5"), [], 0.5)
+    assert names("## Experiments on disk") == [*row, "nodes", "planned"]

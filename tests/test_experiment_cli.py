@@ -15,16 +15,21 @@ from click.testing import CliRunner
 
 from valuerepair.cli import cli
 from valuerepair.errors import ValueRepairError
+from valuerepair.play.pgn import read_written
+from valuerepair.play.report import played
 
 ODDS = """rnbqkbnr/pppppppp/8/8/8/8/PPPPPPPP/RNB1KBNR w KQkq - 0 1
 rnb1kbnr/pppppppp/8/8/8/8/PPPPPPPP/RNBQKBNR w KQkq - 0 1
 """
-QUICK = ["--max-plies", "24", "--openings", "8", "--jobs", "8", "--device", "cpu"]
+# A bare king against two queens: such games are short.
+ENDINGS = "7k/8/8/8/8/3Q4/2Q5/K7 w - - 0 1\n7K/8/8/8/8/3q4/2q5/k7 b - - 0 1\n"
 
 
 @pytest.fixture
-def maia(shared_data: Path) -> list[str]:
-    return ["--net", str(shared_data / "nets" / "maia-1900.pb.gz")]
+def maia(shared_data: Path, tmp_path: Path) -> list[str]:
+    (tmp_path / "endings.epd").write_text(ENDINGS)
+    net = str(shared_data / "nets" / "maia-1900.pb.gz")
+    return ["--net", net, "--device", "cpu", "--openings", str(tmp_path / "endings.epd")]
 
 
 def vr(*words: str) -> str:
@@ -34,68 +39,71 @@ def vr(*words: str) -> str:
     return result.stdout
 
 
-def test_contempt_in_one_command(maia: list[str], tmp_path: Path) -> None:
-    sweep = ["contempt", "-o", str(tmp_path), "--nodes", "8", "--n-scl", "2,inf", "--temperature", "0.5,1"]
-    words = [*sweep, "--games", "8", "--match", "2", "--match-games", "4", *maia, *QUICK]
-    table = vr(*words)
-    assert all(name in table for name in ("N_scl=2", "N_scl=inf", "tau=0.5", "tau=1"))
-    assert (tmp_path / "plot.png").stat().st_size > 10_000
-    rows = json.loads(vr(*words, "--report", "--json"))
-    assert [row["games"] for row in rows][:4] == [8] * 4
-    assert all(row["positions"] > 8 * 8 for row in rows[:4])
-    with (tmp_path / "table.csv").open(newline="") as file:
+def test_a_sweep_and_its_match_in_one_command(maia: list[str], tmp_path: Path) -> None:
+    folder = tmp_path / "out"
+    settings = ["n_scl=2", "n_scl=inf", "temperature=1"]
+    words = ["selfplay", *settings, "-o", str(folder), "--nodes", "8", "--match", "n_scl=2", "--match-games", "4"]
+    table = vr(*words, "--games", "4", *maia)
+    assert all(name in table for name in settings)
+    assert (folder / "plot.png").stat().st_size > 10_000
+    files = {path: path.read_bytes() for path in folder.glob("*.pgn")}
+    assert {path.stem for path in files} >= set(settings)
+    games = [played(game) for game in read_written(folder / "temperature=1.pgn")[0]]
+    assert all(len(game.gaps) == game.plies > 0 for game in games)
+    rows = json.loads(vr(*words, "--games", "4", *maia, "--report", "--json"))
+    assert [row["games"] for row in rows][:3] == [4] * 3
+    assert rows[0]["positions"] == sum(played(g).plies for g in read_written(folder / "n_scl=2.pgn")[0])
+    with (folder / "table.csv").open(newline="") as file:
         assert [row["setting"] for row in csv.DictReader(file)] == [row["setting"] for row in rows]
+    # More games are added to those that are there, and the same search repeats itself.
+    more = json.loads(vr("selfplay", "n_scl=inf", "-o", str(folder), "--nodes", "8", "--games", "6", "--json", *maia))
+    assert (more[0]["games"], more[0]["repeats_whole"]) == (6, 1)
+    assert (folder / "n_scl=inf.pgn").read_bytes().startswith(files[folder / "n_scl=inf.pgn"])
 
 
-def test_plain_search_repeats_itself_and_temperature_does_not(maia: list[str], tmp_path: Path) -> None:
-    words = ["contempt", "-o", str(tmp_path), "--nodes", "8", "--n-scl", "inf", "--temperature", "1", "--games", "16"]
-    plain, drawn = json.loads(vr(*words, "--match-games", "0", "--json", *maia, *QUICK))
-    assert plain["repeats_whole"] == 1
-    assert drawn["repeats_20"] < 0.5
-
-
-def test_odds_from_epd(maia: list[str], tmp_path: Path) -> None:
-    book = tmp_path / "queens.epd"
+def test_odds(maia: list[str], tmp_path: Path) -> None:
+    book, folder = tmp_path / "queens.epd", tmp_path / "out"
     book.write_text(ODDS)
-    words = ["odds", str(book), "-o", str(tmp_path / "out"), "--nodes", "4,8", "--n-scl", "2,inf", "--games", "2"]
-    lines = vr(*words, *maia, *QUICK).splitlines()
-    assert [line.split()[:2] for line in lines[1:]] == [["queens", f"N_scl={n},"] for n in ("inf", "2")] * 2
-
-
-def test_options_against_themselves_without(maia: list[str], tmp_path: Path) -> None:
-    out = vr("options", "certainty", "-o", str(tmp_path), "--nodes", "8", "--games", "4", *maia, *QUICK)
-    assert "certainty against without certainty" in out
+    words = ["match", "nodes=2", "nodes=2,n_scl=2", "--against", "nodes=1", "--odds", "--games", "2", *maia[:4]]
+    lines = vr(*words, "-o", str(folder), "--openings", str(book)).splitlines()
+    assert [line.split(" against ")[0] for line in lines[1:3]] == ["nodes=2", "nodes=2 n_scl=2"]
+    games = read_written(folder / "nodes=2-against-nodes=1.pgn")[0]
+    assert sorted((game.tags["BookLine"], game.tags["White"]) for game in games) == [("1", "nodes=2"), ("2", "nodes=1")]
 
 
 def test_ctrl_c_keeps_games_and_the_same_command_goes_on(maia: list[str], tmp_path: Path) -> None:
-    words = ["options", "lookahead", "-o", str(tmp_path), "--nodes", "30", "--games", "60", *maia, *QUICK]
-    command = [sys.executable, "-m", "valuerepair", "experiment", *words]
+    words = ["match", "lookahead=1", "-o", str(tmp_path / "out"), "--nodes", "30", *maia, "--games"]
+    command = [sys.executable, "-m", "valuerepair", "experiment", *words, "600"]
     running = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    games, deadline = tmp_path / "games" / "option-lookahead.jsonl", time.monotonic() + 90
-    while not games.exists() or games.read_bytes().count(b"\n") < 4:
+    games, deadline = tmp_path / "out" / "lookahead=1-against-plain.pgn", time.monotonic() + 120
+    while not games.exists() or games.read_bytes().count(b"[Event ") < 4:
         assert time.monotonic() < deadline
         time.sleep(0.1)
     running.send_signal(signal.SIGINT)
-    _, errors = running.communicate(timeout=60)
+    out, errors = running.communicate(timeout=60)
     assert running.returncode == 130
-    assert "give the same command again to go on" in errors
+    assert "give the same command again" in errors
+    assert "not all games of the setting are over" in out
     kept = games.read_bytes()
-    assert 4 <= kept.count(b"\n") < 61
-    vr(*words[:7], str(kept.count(b"\n") + 3), *maia, *QUICK)
+    assert 4 <= kept.count(b"[Event ") < 600
+    numbers = {game.number for game in read_written(games)[0]}
+    vr(*words, str(2 * (max(numbers) // 2) + 2), *maia)
     assert games.read_bytes().startswith(kept)
 
 
 @pytest.mark.parametrize(("words", "message"), [
-    (["contempt", "--n-scl", "0"], "n_scl=0: must be a whole number of at least 1, or inf"),
-    (["contempt", "--temperature", "x"], "--temperature x: must be numbers, separated by commas"),
-    (["contempt", "--plot", "a.gif"], "a.gif: a plot's name ends in .png, .svg or .pdf"),
-    (["contempt", "--report"], "no games of an experiment there to report on"),
-    (["contempt", "--jobs", "0"], "--jobs 0: must be at least 1"),
-    (["options", "--set", "cpukt=1"], "did you mean cpuct?"),
-    (["odds", "nosuch.epd"], "nosuch.epd: no such file"),
+    (["selfplay", "n_scl=0"], "n_scl=0: must be a whole number of at least 1, or inf"),
+    (["selfplay", "temperature=x"], "temperature=x: must be a number"),
+    (["selfplay", "stockfish"], "self-play is of the own search"),
+    (["selfplay", "--report"], "no games of an experiment there to report on"),
+    (["selfplay", "--match", "n_scl=9"], "--match n_scl=9: is none of the settings"),
+    (["selfplay", "--games", "0"], "--games 0: must be at least 1"),
+    (["match", "cpukt=1"], "did you mean cpuct?"),
+    (["match", "nodes=5", "--games", "3"], "--games 3: must be even"),
+    (["match", "nodes=5", "--odds", "--games", "2"], "gives no odds"),
 ])  # fmt: skip
 def test_wrong_words(words: list[str], message: str, maia: list[str], tmp_path: Path) -> None:
-    result = CliRunner().invoke(cli, ["experiment", *words, "-o", str(tmp_path / "out"), *maia])
+    result = CliRunner().invoke(cli, ["experiment", *words, "-o", str(tmp_path / "out"), *maia[:4]])
     assert isinstance(result.exception, ValueRepairError), result.output
     assert message in str(result.exception)
     assert not (tmp_path / "out").exists()

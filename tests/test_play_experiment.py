@@ -1,118 +1,205 @@
-"""An experiment's games are kept and never played twice, whatever cuts them off."""
+"""What is measured of an experiment's games: repeats, results with intervals, temperatures of equal ratio, odds."""
 
 from __future__ import annotations
 
-import json
-import resource
+import math
+from collections.abc import Sequence
 from pathlib import Path
 
+import chess
+import numpy as np
 import pytest
+from statsmodels.stats.proportion import proportion_confint
 
-from tests.experiment_doubles import CONDITIONS, self_play
-from tests.play_doubles import ScriptedPlayer
-from valuerepair.errors import UsageError, ValueRepairError
+from valuerepair.chess.positions import STARTPOS_FEN
+from valuerepair.errors import UsageError
 from valuerepair.play.experiment import (
-    Conditions,
-    Played,
-    Trial,
-    game_file,
-    play_trial,
-    trial_path,
+    Experiment,
+    Row,
+    choose_openings,
+    equal_ratio_temperature,
+    match_row,
+    name_of,
+    selfplay_row,
+    setting_of,
 )
+from valuerepair.play.lineup import parse_side
+from valuerepair.play.openings import Opening
+from valuerepair.play.report import PlayedGame, figures
+from valuerepair.play.schedule import ODDS, Schedule, white_material
+from valuerepair.play.standing import Played, Standing
+from valuerepair.report.experiment import UNFINISHED, match_lines, selfplay_lines
+
+QUEEN_ODDS = "rnbqkbnr/pppppppp/8/8/8/8/PPPPPPPP/RNB1KBNR w KQkq - 0 1"
+BLACK_GIVES = "rnb1kbnr/pppppppp/8/8/8/8/PPPPPPPP/RNBQKBNR w KQkq - 0 1"
 
 
-def run(trial: Trial, folder: Path, conditions: Conditions = CONDITIONS) -> tuple[list[Played], dict[int, Played]]:
-    with game_file(folder, trial, conditions) as kept:
-        new = list(play_trial(trial, kept, conditions, lambda side: ScriptedPlayer(side.name)))
-        return new, dict(kept.games)
+def game(number: int, opening: int, result: str, sans: Sequence[str] = (), gaps: Sequence[float] = ()) -> PlayedGame:
+    start = str(opening)
+    return PlayedGame(number, opening, start, "a", "a", result, "checkmate", 0, tuple(sans), None, tuple(gaps))
 
 
-@pytest.mark.parametrize("cut", [1, 40])
-def test_what_was_cut_off_before_the_first_game_is_written_anew(tmp_path: Path, cut: int) -> None:
-    """A kill or a full disk while the first line was written: it is the line that says what the games are of."""
-    trial = self_play(3)
-    run(trial, tmp_path)
-    path = trial_path(tmp_path, trial.name)
-    whole = path.read_bytes()
-    path.write_bytes(whole[:cut])
-    run(trial, tmp_path)
-    assert sorted(path.read_bytes().splitlines()) == sorted(whole.splitlines())
-    assert run(trial, tmp_path)[0] == []
+def row_of(games: Sequence[PlayedGame], threshold: float = 0.5) -> Row:
+    return selfplay_row(setting_of("n_scl=5"), games, threshold) | {"planned": len(games), "nodes": 10}
 
 
-def test_a_full_disk_leaves_whole_games_only(tmp_path: Path) -> None:
-    trial = self_play(6)
-    run(trial, tmp_path)
-    path = trial_path(tmp_path, trial.name)
-    whole = path.read_bytes()
-    path.unlink()
-    # In the third game a write takes what fits, and the next one nothing, as on a full disk.
-    room = len(b"".join(whole.splitlines(keepends=True)[:3])) + 30
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (room, before[1]))
-    try:
-        with pytest.raises(ValueRepairError, match="all games before are kept: make room"):
-            run(trial, tmp_path)
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
-    kept = path.read_bytes()
-    assert kept.endswith(b"}\n")
-    assert kept.count(b"\n") >= 3
-    run(trial, tmp_path)
-    assert sorted(path.read_bytes().splitlines()) == sorted(whole.splitlines())
+def ratio_of(games: Sequence[PlayedGame]) -> tuple[float, ...]:
+    row = row_of(games)
+    return tuple(math.inf if row[name] is None else row[name] for name in ("ratio", "ratio_low", "ratio_high"))
 
 
-def test_games_are_kept_and_more_can_be_asked_for(tmp_path: Path) -> None:
-    new, kept = run(self_play(5), tmp_path)
-    assert len(new) == len(kept) == 5
-    assert {game.opening for game in new} == {0, 1, 2}
-    again, same = run(self_play(5), tmp_path)
-    assert not again
-    assert same == kept
-    more, all_of_them = run(self_play(8), tmp_path)
-    assert sorted(game.number for game in more) == [5, 6, 7]
-    assert all_of_them | kept == all_of_them
+def test_odds_are_one_game_an_opening_of_the_side_with_less_material() -> None:
+    lines = [Opening(i, fen, (), fen, i) for i, fen in enumerate((QUEEN_ODDS, BLACK_GIVES))]
+    pairings = list(Schedule(lines, 3, ODDS).pairings())
+    assert [(p.number, p.opening.number, p.white) for p in pairings] == [(0, 0, 0), (3, 1, 1), (4, 0, 0)]
+    assert [p.number for p in Schedule(lines, 3, ODDS).pairings({0, 3})] == [4]
+    with pytest.raises(UsageError, match="line 1 gives no odds"):
+        Schedule([Opening(0, STARTPOS_FEN, (), STARTPOS_FEN, 0)], 1, ODDS)
 
 
-def test_stopping_changes_no_game(tmp_path: Path) -> None:
-    """Games that were stopped in the middle are those that would have been played at once."""
-    _, whole = run(self_play(6), tmp_path / "at-once")
-    trial = self_play(6)
-    with game_file(tmp_path / "twice", trial, CONDITIONS) as kept:
-        some = play_trial(trial, kept, CONDITIONS, lambda s: ScriptedPlayer(s.name), lambda: len(kept.games) >= 2)
-        assert 2 <= len(list(some)) < 6
-    assert run(trial, tmp_path / "twice")[1] == whole
+def test_material() -> None:
+    assert white_material(chess.STARTING_FEN) == 0
+    assert white_material(QUEEN_ODDS) == -9
+    assert white_material(BLACK_GIVES) == 9
 
 
-def test_a_line_cut_off_is_played_again(tmp_path: Path) -> None:
-    _, kept = run(self_play(4), tmp_path)
-    path = next((tmp_path / "games").iterdir())
-    path.write_bytes(path.read_bytes()[:-9])
-    new, again = run(self_play(4), tmp_path)
-    assert len(new) == 1
-    assert again == kept
-    assert all(json.loads(line) for line in path.read_text().splitlines())
+def test_repeated_games() -> None:
+    twenty = [f"a{i}" for i in range(20)]
+    games = [
+        game(0, 0, "1-0", [*twenty, "x"]),
+        game(1, 0, "1-0", [*twenty, "x"]),  # whole
+        game(2, 0, "0-1", [*twenty, "y"]),  # to 20 plies
+        game(3, 0, "0-1", [*twenty[:10], "z"]),  # to 10 plies
+        game(4, 1, "0-1", [*twenty, "x"]),  # another opening: none
+    ]
+    row = row_of(games)
+    found = [row[f"repeats_{depth}"] for depth in (10, 20, 40, "whole")]
+    assert found == pytest.approx([1, 2 / 3, 1 / 3, 1 / 3])
+    assert row_of(games[-1:])["repeats_whole"] is None
 
 
-def test_games_of_other_conditions_are_refused(tmp_path: Path) -> None:
-    run(self_play(2), tmp_path)
-    other = Conditions("another net", CONDITIONS.rules, seed=8, jobs=1)
-    with pytest.raises(UsageError, match="played with other net, seed; give another folder"):
-        run(self_play(2), tmp_path, other)
+def test_a_setting_counts() -> None:
+    games = [game(i, i, ("1-0", "1/2-1/2", "0-1", "*")[i % 4], ["e4"] * 2, [0.6, -0.1]) for i in range(40)]
+    row = row_of(games, 0.55)
+    assert [row[name] for name in ("wins", "draws", "losses", "undecided", "games")] == [10, 10, 10, 10, 40]
+    assert (row["positions"], row["plies"], row["ratio"], row["interesting"]) == (80, 2, 2, 500)
+    assert (row["kind"], row["value"], row["plain"]) == ("n_scl", 5, False)
+    drawn = proportion_confint(10, 30, method="wilson")
+    assert ratio_of(games)[1:] == pytest.approx([1 / share - 1 for share in reversed(drawn)])
+    bounds = proportion_confint(40, 80, method="wilson")
+    assert [row["interesting_low"], row["interesting_high"]] == pytest.approx([1000 * bound for bound in bounds])
 
 
-def test_what_is_no_file_of_games_is_refused(tmp_path: Path) -> None:
-    run(self_play(2), tmp_path)
-    path = next((tmp_path / "games").iterdir())
-    path.write_text(path.read_text() + '{"number": 3}\n')
-    with pytest.raises(ValueRepairError, match=r"a\.jsonl:4: not a game of an experiment"):
-        run(self_play(4), tmp_path)
+@pytest.mark.parametrize("result", ["1-0", "1/2-1/2"])
+def test_no_interval_is_without_width(result: str) -> None:
+    """Eight games that all end alike, in which nothing is interesting: Wilson's of 0 of 8."""
+    games = [game(i, i, result, ["e4"], [0.1]) for i in range(8)]
+    row, told = row_of(games), figures(games)
+    assert (row["ratio_low"], row["ratio_high"]) == (told["decisive_ratio_low"], told["decisive_ratio_high"])
+    assert ratio_of(games)[1] < ratio_of(games)[2]
+    assert (row["interesting_low"], row["interesting"]) == (0, 0)
+    assert row["interesting_high"] == pytest.approx(1000 * proportion_confint(0, 8, method="wilson")[1])
+    text = "\n".join(selfplay_lines([row]))
+    assert ("no draw      above 2.08" in text) == (result == "1-0")
+    assert "inf" not in text
 
 
-def test_one_writer_and_any_readers(tmp_path: Path) -> None:
-    trial = self_play(3)
-    with game_file(tmp_path, trial, CONDITIONS) as first:
-        first.begin()
-        with game_file(tmp_path, trial, CONDITIONS) as second, pytest.raises(ValueRepairError, match="another vr"):
-            second.begin()
-    run(trial, tmp_path)
+def test_copies_of_decisive_games_add_nothing() -> None:
+    """Eight openings, ten times the same game of each; and one opening, of which no game is a copy."""
+    once = [game(i, i, "1-0") for i in range(8)]
+    assert ratio_of([game(i, i % 8, "1-0", ["e4", "e5"]) for i in range(80)]) == ratio_of(once)
+    many = [game(i, i, "1-0") for i in range(80)]
+    assert ratio_of([game(i, 0, "1-0", [f"a{i}"]) for i in range(80)]) == ratio_of(many)
+
+
+def test_intervals_hold_the_truth_where_games_of_an_opening_are_alike() -> None:
+    """Openings differ in how often they are drawn (as much as 0 and 0.8): games as such would hold it in half."""
+    rng, held, of_games = np.random.default_rng(2), 0, 0
+    for _ in range(200):
+        results = rng.random((30, 16)) < rng.choice([0.0, 0.8], 30)[:, None]
+        games = [
+            game(16 * i + n, i, "1/2-1/2" if results[i, n] else "1-0", [f"a{n}"]) for i in range(30) for n in range(16)
+        ]
+        _, low_ratio, high_ratio = ratio_of(games)
+        held += low_ratio <= 1.5 <= high_ratio
+        low, high = proportion_confint(results.sum(), results.size, method="wilson")
+        of_games += low <= 0.4 <= high
+    assert held >= 0.92 * 200
+    assert of_games < 0.7 * 200
+
+
+def test_intervals_count_repeated_games_once() -> None:
+    """Ten copies of every game say no more than one; and so in `vr selfplay`."""
+    rng = np.random.default_rng(0)
+    results = rng.choice(["1-0", "1/2-1/2", "0-1"], 30)
+    once = [game(i, i, str(result)) for i, result in enumerate(results)]
+    copies = [game(30 * k + i, i, str(result)) for k in range(10) for i, result in enumerate(results)]
+    assert ratio_of(copies) == pytest.approx(ratio_of(once))
+    assert figures(copies)["decisive_ratio_low"] == pytest.approx(figures(once)["decisive_ratio_low"])
+
+
+def test_intervals_of_the_ratio_hold_the_truth() -> None:
+    rng, held = np.random.default_rng(1), 0
+    for _ in range(40):
+        results = rng.choice(["1-0", "1/2-1/2", "0-1"], 120, p=[0.35, 0.4, 0.25])
+        _, low, high = ratio_of([game(n, n, str(r)) for n, r in enumerate(results)])
+        held += low <= 1.5 <= high
+    assert held >= 34
+
+
+@pytest.mark.parametrize(("target", "tau", "inside"), [
+    (2.0, 0.5, True), (4.0, 1.0, True), (math.sqrt(8), 0.75, True), (1.0, 0.0, True), (0.5, 0.0, False), (9, 1, False),
+])  # fmt: skip
+def test_temperature_of_equal_ratio(target: float, tau: float, inside: bool) -> None:
+    found, within = equal_ratio_temperature(target, [(1, 4.0), (0, 1.0), (0.5, 2.0)])
+    assert found == pytest.approx(tau)
+    assert within == inside
+
+
+def test_no_temperature_of_equal_ratio() -> None:
+    with pytest.raises(ValueError, match="no temperature"):
+        equal_ratio_temperature(math.inf, [(1, 4.0)])
+    with pytest.raises(ValueError, match="no temperature"):
+        equal_ratio_temperature(1, [(1, math.inf), (0, 0.0)])
+
+
+def test_the_match_stays_with_its_temperature(tmp_path: Path) -> None:
+    """Temperature 0 is the search without contempt; a match that has begun keeps what it began with."""
+    rows: list[Row] = [
+        {"kind": "n_scl", "setting": "n_scl=5", "value": 5.0, "ratio": 2.0, "plain": False},
+        {"kind": "n_scl", "setting": "n_scl=inf", "value": None, "ratio": 1.0, "plain": True},
+        {"kind": "temperature", "setting": "temperature=1", "value": 1.0, "ratio": 4.0, "plain": False},
+    ]
+    own = Experiment(tmp_path, [], "b", 10, 2)
+    assert own.equal_temperature(setting_of("n_scl=5"), rows) == (0.5, True)
+    (tmp_path / "n_scl=5-against-temperature=0.65.pgn").touch()
+    assert own.equal_temperature(setting_of("n_scl=5"), rows) == (0.65, True)
+    assert own.equal_temperature(setting_of("n_scl=7"), rows) is None
+
+
+def test_a_match_says_it_at_every_level() -> None:
+    standing = Standing(("a", "b"))
+    for i in range(40):
+        standing.add(Played(i, i // 2, "1-0" if i % 2 == 0 else "1/2-1/2", "checkmate", 10))
+    first, second = parse_side("name=a,nodes=3"), parse_side("name=b")
+    row = match_row(first, second, standing) | {"planned": 60}
+    assert (row["wins"], row["draws"], row["losses"], row["pairs"], row["value"]) == (20, 20, 0, "0 0 0 20 0", 3)
+    lines = match_lines([row])
+    assert "better 0.90, better 0.95, better 0.97, better 0.99" in lines[1]
+    assert (lines[1].startswith("a against b* "), lines[-1]) == (True, UNFINISHED)
+
+
+def test_names_of_settings() -> None:
+    texts = ("n_scl=5", "nodes=10,n_scl=inf", "name=x,cpuct=1", "stockfish:nodes=5", "/opt/e,nodes=5", "net=/a/b.pb.gz")
+    assert [name_of(parse_side(text)) for text in texts] == [
+        "n_scl=5", "nodes=10 n_scl=inf", "x", "stockfish nodes=5", "e nodes=5", "b.pb.gz",
+    ]  # fmt: skip
+
+
+def test_lines_are_taken_evenly_from_the_book(tmp_path: Path) -> None:
+    book = tmp_path / "odds.epd"
+    book.write_text(f"{QUEEN_ODDS}\n{BLACK_GIVES}\n{QUEEN_ODDS}\n")
+    assert [opening.number for opening in choose_openings(str(book), 2)[0]] == [0, 2]
+    assert choose_openings(str(book), 9)[1] == "odds.epd"
+    with pytest.raises(UsageError, match="--lines 0"):
+        choose_openings(None, 0)

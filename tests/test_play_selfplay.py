@@ -265,7 +265,7 @@ def test_a_file_has_one_writer(tmp_path: Path) -> None:
 
 
 def test_two_nets_change_colours_and_every_line_comes_before_any_twice(book: Path) -> None:
-    plan = SelfplayPlan(read_openings(book), "book", ("a", "b"), {}, repeat=3)
+    plan = SelfplayPlan(read_openings(book), "book", ("a", "b"), {}, 12)
     pairings = [plan.pairing(number) for number in range(plan.games)]
     assert [p.opening.number for p in pairings] == [0, 1, 2, 3] * 3
     for line in range(4):
@@ -273,7 +273,7 @@ def test_two_nets_change_colours_and_every_line_comes_before_any_twice(book: Pat
         assert sorted(whites[:2]) == [0, 1]
         assert whites[0] == whites[2]
     assert all(p.white + p.black == 1 for p in pairings)
-    assert plan.run != SelfplayPlan(read_openings(book), "book", ("b", "a"), {}).run
+    assert plan.run != SelfplayPlan(read_openings(book), "book", ("b", "a"), {}, 12).run
 
 
 def test_two_nets_play_each_other(tmp_path: Path, net: str, book: Path, shared_data: Path) -> None:

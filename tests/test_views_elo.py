@@ -20,16 +20,14 @@ from valuerepair.chess.positions import STARTPOS_FEN
 from valuerepair.cli import cli
 from valuerepair.errors import ValueRepairError
 from valuerepair.play.elo import Pentanomial, Score, elo_interval
-from valuerepair.play.experiment import Played
-from valuerepair.play.experiment_contempt import ContemptReport
-from valuerepair.play.experiment_measures import sweep_of
+from valuerepair.play.experiment import Row, selfplay_row, setting_of
 from valuerepair.play.pgn import game_text, read_written
 from valuerepair.play.record import CHECKMATE, TOO_LONG, GameRecord, Thought
+from valuerepair.play.report import PlayedGame
 from valuerepair.play.standing import Played as Written
 from valuerepair.play.standing import Standing
 from valuerepair.report import figures
-from valuerepair.report.experiment_table import contempt_rows, to_csv
-from valuerepair.report.sweep_table import read_sweeps
+from valuerepair.report.experiment import read_table, write_table
 
 _MOVES = (Thought("f2f3"), Thought("e7e5"))
 
@@ -279,44 +277,34 @@ def test_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: str |
 # -- the sweep --------------------------------------------------------------------------------------------------------
 
 
-def report() -> ContemptReport:
+def report() -> list[Row]:
     """Games of known results at three settings of N_scl, one without draws, and two temperatures."""
     rng = np.random.default_rng(0)
 
-    def played(results: list[str]) -> list[Played]:
-        return [
-            Played(i, i // 2, "own", "own", result, CHECKMATE, ("e2e4",) * int(rng.integers(20, 60)), (0.1, 0.7), 100)
-            for i, result in enumerate(results)
+    def row(setting: str, wins: int, draws: int, losses: int) -> Row:
+        results = ["1-0"] * wins + ["1/2-1/2"] * draws + ["0-1"] * losses + ["*"]
+        moves = [("e4",) * int(rng.integers(20, 60)) for _ in results]
+        games = [
+            PlayedGame(i, i // 2, str(i // 2), "own", "own", result, CHECKMATE, 0, sans, None, (0.1, 0.7))
+            for i, (result, sans) in enumerate(zip(results, moves, strict=True))
         ]
+        return selfplay_row(setting_of(setting), games, 0.55) | {"nodes": 50, "planned": 40}
 
-    def sweep(name: str, wins: int, draws: int, losses: int) -> tuple[str, list[Played]]:
-        return name, played(["1-0"] * wins + ["1/2-1/2"] * draws + ["0-1"] * losses + ["*"])
-
-    settings = [sweep("N_scl=5", 12, 5, 9), sweep("N_scl=100", 7, 0, 9), sweep("N_scl=inf", 3, 20, 2)]
-    taus = [sweep("tau=0.5", 6, 12, 5), sweep("tau=1", 9, 5, 11)]
-    found = [sweep_of(name, games, 0.55, planned=40) for name, games in settings + taus]
-    return ContemptReport(
-        list(zip((5, 100, math.inf), found[:3], strict=True)),
-        list(zip((0.5, 1), found[3:], strict=True)),
-        None,
-        True,
-        50,
-    )
+    settings = [row("n_scl=5", 12, 5, 9), row("n_scl=100", 7, 0, 9), row("n_scl=inf", 3, 20, 2)]
+    return [*settings, row("temperature=0.5", 6, 12, 5), row("temperature=1", 9, 5, 11)]
 
 
 def test_the_table_is_read_as_it_was_written(tmp_path: Path) -> None:
-    rows = contempt_rows(report())
-    (tmp_path / "table.csv").write_text(to_csv(rows))
-    again = read_sweeps(str(tmp_path))
-    pd.testing.assert_frame_equal(pd.DataFrame(contempt_rows(again)), pd.DataFrame(rows), check_dtype=False)
-    assert again.nodes == 0  # no games beside it that say so
+    write_table(report(), tmp_path)
+    again = read_table(str(tmp_path))
+    pd.testing.assert_frame_equal(pd.DataFrame(again), pd.DataFrame(report()), check_dtype=False)
 
 
 def test_the_sweeps_lines_are_the_tables_shares(tmp_path: Path) -> None:
-    (tmp_path / "table.csv").write_text(to_csv(contempt_rows(report())))
+    write_table(report(), tmp_path)
     table = pd.read_csv(tmp_path / "table.csv")
     figure = figures.draw("wdl", tmp_path)
-    by_scl, by_tau = figure.axes
+    by_scl, by_tau, _, _ = figure.axes
     zero = table[(table["kind"] == "n_scl") & table["value"].isna()]  # infinity is temperature 0, too
     for axes, rows in (
         (by_scl, table[table["kind"] == "n_scl"]),
@@ -338,9 +326,9 @@ def test_the_sweeps_lines_are_the_tables_shares(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        (None, "table.csv; vr experiment contempt --out FOLDER makes it"),
-        ("a,b\n1,2\n", "no sweeps in it; give the folder of a vr experiment contempt"),
-        ("kind,setting,value\nn_scl,x,5\n", "table.csv: line 2 is no row of vr experiment contempt"),
+        (None, "table.csv; vr experiment selfplay -o FOLDER makes it"),
+        ("a,b\n1,2\n", "no sweeps in it; give the folder of a vr experiment selfplay"),
+        ("kind,setting,ratio\nn_scl,x,y\n", "table.csv: line 2 is no row of vr experiment"),
         ("kind,setting,first\nmatch,x,5\n", "no sweeps in it"),
     ],
 )

@@ -2,129 +2,158 @@
 
 from __future__ import annotations
 
-from functools import partial
+import json
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from valuerepair.cli.experiment_lab import hand_out, lab
-from valuerepair.cli.experiment_options import numbers, shared_options, visits_limit
+from valuerepair.cli.completion import words
+from valuerepair.cli.match import SIDES
+from valuerepair.cli.options import FILE, JOBS, NET, SEED, THREADS, device_option
+from valuerepair.cli.verbosity import is_quiet, say
 
-_folder = partial(click.option, "-o", "--output", "--out", "out", show_default=True, help="Folder for all that is own.")
+if TYPE_CHECKING:
+    from valuerepair.play.experiment import Experiment, Row
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+_N_SCL = tuple(f"n_scl={n}" for n in ("5", "10", "32", "100", "inf"))
+_TEMPERATURES = tuple(f"temperature={tau}" for tau in ("0.25", "0.5", "0.75", "1"))
+_SHARED = (
+    click.option(
+        "-o", "--output", type=FILE, default="experiment", show_default=True, help="Folder of the games and the table."
+    ),
+    click.option("--openings", type=FILE, metavar="BOOK", help="PGN, EPD or FEN file.  [default: a built-in list]"),
+    click.option("--lines", default=50, show_default=True, help="So many of its lines, evenly from all."),
+    NET,
+    click.option("--nodes", default=200, show_default=True, help="Nodes a move, where a setting has none of its own."),
+    click.option("--games", default=200, show_default=True, help="Games of each setting."),
+    SEED(help="Of temperature and contempt."),
+    JOBS(help="Games at once.  [default: as many as fill batches]"),
+    device_option(),
+    THREADS,
+    click.option("--report", is_flag=True, help="Play nothing: say what the games there show."),
+    click.option("--json", is_flag=True, help="Print the table as one JSON array."),
+)
+
+
+def _shared_options(command: Command) -> Command:
+    for option in reversed(_SHARED):
+        command = option(command)
+    return command
 
 
 @click.group("experiment")
 def command() -> None:
-    """Measure settings of the search by games: search-contempt and temperature, odds, options.
+    """Measure settings of the search by games: a list of self-play runs or of matches, and a table.
 
-    Games are kept in a folder as they end: the same command goes on where it was stopped, and a larger --games adds to
-    them. Beside them lie the table (table.csv) and the plot.
+    The games of every setting are a PGN file in the folder: the same command goes on where it was stopped, and a larger
+    --games adds to them. Beside them lie the table (table.csv) and the plot.
 
     \b
     Example:
-      vr experiment contempt --nodes 100 --games 200
-      vr experiment options certainty auto_extend
+      vr experiment selfplay n_scl=5 n_scl=inf temperature=1 --nodes 100
+      vr experiment match certainty=1 auto_extend=1 --nodes 100 --games 1000
     """
 
 
-@command.command("contempt")
-@_folder(default="experiment-contempt")
-@click.option("--book", metavar="FILE", help="Openings.  [default: named lines that the net calls balanced]")
-@click.option("--nodes", default=200, show_default=True, help="Nodes a move, the same for all settings.")
-@click.option("--n-scl", default="5,10,32,100,inf", show_default=True, help="Search-contempt settings to sweep.")
-@click.option("--temperature", default="0.25,0.5,0.75,1", show_default=True, help="Temperatures to sweep.")
-@click.option("--games", default=200, show_default=True, help="Games of each setting with itself.")
-@click.option("--match", "matched", default="5", show_default=True, help="N_scl that plays its temperature.")
-@click.option("--match-games", default=200, show_default=True, help="Games of that match; 0 for none.")
+@command.command("selfplay")
+@click.argument("settings", nargs=-1, metavar="[SETTING]...", shell_complete=words("n_scl=", "temperature="))
+@click.option("--match", "matched", metavar="SETTING", help="Then match it against the temperature of equal ratio.")
+@click.option("--match-games", default=200, show_default=True, help="Games of that match.")
 @click.option("--threshold", default=0.55, show_default=True, help="|net Q - search Q| of an interesting position.")
-@shared_options
-def contempt(out: str, book: str | None, nodes: int, n_scl: str, temperature: str, games: int, matched: str,
-             match_games: int, threshold: float, **options: Any) -> None:  # fmt: skip
-    """Sweep search-contempt and temperature in self-play, then match the two at equal (w + l) / d.
+@_shared_options
+def selfplay(settings: tuple[str, ...], matched: str | None, match_games: int, threshold: float, **given: Any) -> None:
+    """Sweep settings of the search in self-play.
 
-    For each setting: White's wins, draws, losses, (w + l) / d, games that repeat an earlier one of their opening, and
-    positions where the net alone and the search disagree by the threshold. Intervals are at 0.95, over openings.
-
-    \b
-    Example:
-      vr experiment contempt --nodes 100 --games 400 --match-games 1000
-      vr experiment contempt --nodes 100 --games 400 --report --json
-    """
-    from valuerepair.play.experiment_contempt import ContemptPlan, run_contempt
-    from valuerepair.report import sweep
-    from valuerepair.report.experiment_table import contempt_lines, contempt_rows
-
-    values = numbers(n_scl, "--n-scl", visits_limit)
-    taus = numbers(temperature, "--temperature", float)
-    total = games * (len(values) + len(taus)) + match_games
-    with lab(out, book, total, options) as own:
-        plan = ContemptPlan(own.params, nodes, values, taus, games, match_games, visits_limit(matched), own.openings)
-        report = run_contempt(
-            plan, out, own.conditions, own.open_player, threshold,
-            **own.watching, say=own.say,
-        )  # fmt: skip
-    draw = partial(sweep.plot_contempt, report)
-    hand_out(own, out, contempt_rows(report), contempt_lines(report), draw, options)
-
-
-@command.command("odds")
-@click.argument("books", nargs=-1, required=True, metavar="EPD...")
-@_folder(default="experiment-odds")
-@click.option("--nodes", default="10,30,100,300,1000", show_default=True, help="Nodes of the side that gives odds.")
-@click.option("--n-scl", default="5,inf", show_default=True, help="Its search-contempt settings.")
-@click.option("--opponent-nodes", default=1, show_default=True, help="Nodes of the other side, always the same.")
-@click.option("--games", default=100, show_default=True, help="Games at each setting.")
-@shared_options
-def odds(books: tuple[str, ...], out: str, nodes: str, n_scl: str, opponent_nodes: int, games: int,
-         **options: Any) -> None:  # fmt: skip
-    """Play odds chess with and without search-contempt, as the nodes of the side with less material grow.
-
-    Each book holds positions of one kind of odds; its name stands for them.
+    A SETTING is a side of `vr match`: parameters of the search as NAME=VALUE,... (default: some values of n_scl and of
+    temperature). For each: White's wins, draws, losses, (w + l) / d, games that repeat an earlier one of their opening,
+    and positions where the net alone and the search disagree by the threshold. Intervals are at 0.95, over openings.
 
     \b
     Example:
-      vr experiment odds queen-odds.epd knight-odds.epd --openings 100
+      vr experiment selfplay --nodes 100 --games 400 --match n_scl=5
+      vr experiment selfplay cpuct=1 cpuct=2 cpuct=4 --openings book.pgn
     """
-    from valuerepair.play.experiment_matches import odds_trials, run_matches
-    from valuerepair.play.experiment_openings import openings_for
-    from valuerepair.report import sweep
-    from valuerepair.report.experiment_table import match_row, odds_lines
+    from dataclasses import replace
 
-    counts, values = numbers(nodes, "--nodes", int), numbers(n_scl, "--n-scl", visits_limit)
-    trials = []
-    with lab(out, books[0], games * len(counts) * len(values) * len(books), options) as own:
-        for book in books:
-            lines = openings_for(book, own.net, options["most"])
-            trials += odds_trials(Path(book).stem, lines, own.params, counts, values, opponent_nodes, games)
-        matches = run_matches(trials, out, own.conditions, own.open_player, **own.watching)
-    rows, draw = [match_row(match) for match in matches], partial(sweep.plot_odds, trials, matches)
-    hand_out(own, out, rows, odds_lines(matches), draw, options)
+    from valuerepair.errors import UsageError
+    from valuerepair.play.experiment import name_of, setting_of
+    from valuerepair.report.experiment import match_lines, selfplay_lines
+
+    sweep = [setting_of(text) for text in dict.fromkeys(settings or (*_N_SCL, *_TEMPERATURES))]
+    target = setting_of(matched) if matched is not None else None
+    if target is not None and name_of(target) not in map(name_of, sweep):
+        raise UsageError(f"--match {matched}: is none of the settings of the sweep")
+    own = _experiment(given)
+    rows = [own.selfplay(setting, threshold) for setting in sweep]
+    lines = selfplay_lines(rows)
+    if target is not None and not own.stopped:
+        if (chosen := own.equal_temperature(target, rows)) is None:
+            lines += ["", "no match: (w + l) / d of the setting, or of every temperature, is no number above 0"]
+        else:
+            match = replace(own, games=match_games).match(target, setting_of(f"temperature={chosen[0]:g}"))
+            lines += ["", *match_lines([match])]
+            if not chosen[1]:
+                lines.append("the setting's ratio lies outside those of the temperatures: the nearest one was taken")
+            rows.append(match)
+    _hand_out(own, rows, lines, given["json"])
 
 
-@command.command("options")
-@click.argument("names", nargs=-1, metavar="[OPTION]...")
-@_folder(default="experiment-options")
-@click.option("--book", metavar="FILE", help="Openings.  [default: named lines that the net calls balanced]")
-@click.option("--nodes", default=100, show_default=True, help="Nodes a move of both sides.")
-@click.option("--games", default=1000, show_default=True, help="Games of each match.")
-@shared_options
-def switches(names: tuple[str, ...], out: str, book: str | None, nodes: int, games: int,
-            **options: Any) -> None:  # fmt: skip
-    """Match options of the search, on against off: certainty, auto_extend (both unless named), lookahead.
+@command.command("match")
+@click.argument("sides", nargs=-1, required=True, metavar="SIDE...", shell_complete=SIDES)
+@click.option(
+    "--against",
+    shell_complete=SIDES,
+    default="name=plain",
+    show_default=True,
+    metavar="SIDE",
+    help="Whom each of them plays.",
+)
+@click.option("--odds", is_flag=True, help="Each opening once, SIDE with less material.")
+@_shared_options
+def match(sides: tuple[str, ...], against: str, odds: bool, **given: Any) -> None:
+    """Match each SIDE with the same other one: options on against off, odds as nodes grow.
+
+    Sides are those of `vr match`. With --odds the openings must give odds, and SIDE plays the weaker colour.
 
     \b
     Example:
-      vr experiment options certainty --games 10000 --openings 500
+      vr experiment match certainty=1 auto_extend=1 --nodes 100 --games 1000
+      vr experiment match nodes=10 nodes=100 nodes=100,n_scl=5 --against nodes=1 --odds --openings queen-odds.epd
     """
-    from valuerepair.play.experiment_matches import OPTIONS, option_trials, run_matches
-    from valuerepair.report import sweep
-    from valuerepair.report.experiment_table import match_lines, match_row
+    from valuerepair.play.lineup import parse_side
+    from valuerepair.report.experiment import match_lines
 
-    chosen = names or tuple(OPTIONS)
-    with lab(out, book, games * len(chosen), options) as own:
-        trials = option_trials(chosen, own.openings, own.params, nodes, games)
-        matches = run_matches(trials, out, own.conditions, own.open_player, **own.watching)
-    lines = [line for match in matches for line in match_lines(match)]
-    rows, draw = [match_row(match) for match in matches], partial(sweep.plot_matches, matches)
-    hand_out(own, out, rows, lines, draw, options)
+    players, other = [parse_side(text) for text in dict.fromkeys(sides)], parse_side(against)
+    own = _experiment(given)
+    rows = [own.match(side, other, odds=odds) for side in players]
+    _hand_out(own, rows, match_lines(rows), given["json"])
+
+
+def _experiment(given: dict[str, Any]) -> Experiment:
+    from valuerepair.errors import UsageError
+    from valuerepair.play.experiment import Experiment, choose_openings
+    from valuerepair.play.lineup import Device
+
+    folder = Path(given["output"])
+    if given["report"] and not any(folder.glob("*.pgn")):
+        raise UsageError(f"{folder}: no games of an experiment there to report on")
+    openings, book = choose_openings(given["openings"], given["lines"])
+    own = {name: given[name] for name in ("nodes", "games", "net", "seed", "jobs", "report")}
+    device = Device(given["device"], given["threads"])
+    return Experiment(folder, openings, book, **own, device=device, quiet=is_quiet(), say=say)
+
+
+def _hand_out(own: Experiment, rows: Sequence[Row], lines: Sequence[str], as_json: bool) -> None:
+    """Prints the table or its rows; writes table.csv and the plot into the folder. Exit code 130 after Ctrl-C."""
+    from valuerepair.report import style
+    from valuerepair.report.experiment import draw, write_table
+
+    click.echo(json.dumps(list(rows)) if as_json else "\n".join(lines))
+    write_table(rows, own.folder)
+    style.save(draw(rows), own.folder / "plot.png")
+    if own.stopped:
+        click.echo(f"{own.folder}: stopped, all games that ended are kept; give the same command again", err=True)
+        click.get_current_context().exit(130)

@@ -72,20 +72,22 @@ def command(book: str, **given: Any) -> None:
     params, rules = _params(given), _rules(given)
 
     from valuerepair.chess.progress import Progress
+    from valuerepair.errors import UsageError
     from valuerepair.play.openings import read_openings
     from valuerepair.play.report import figures, lines
     from valuerepair.play.selfplay import SelfplayPlan, play_selfplay
     from valuerepair.store.store import Store
 
     openings = read_openings(book, strict=True)
+    if given["repeat"] < 1:
+        raise UsageError(f"--repeat {given['repeat']}: must be at least 1")
+    games = len(openings) * given["repeat"]
     quiet = is_quiet() or given["json"]
     with ExitStack() as stack:
         progress = stack.enter_context(Progress("Self-play", None, "games", quiet=quiet, own_eta=True))
-        source = _source(given, params, rules, len(openings), progress.say)
+        source = _source(given, params, rules, games, progress.say)
         stack.push(source)
-        plan = SelfplayPlan(
-            openings, PurePath(book).name, source.sides, source.facts, rules, repeat=given["repeat"], seed=given["seed"]
-        )
+        plan = SelfplayPlan(openings, PurePath(book).name, source.sides, source.facts, games, rules, given["seed"])
         store = None if given["no_db"] else stack.enter_context(Store.open(given["db"], create=True))
         end = play_selfplay(
             plan,
@@ -111,7 +113,7 @@ def command(book: str, **given: Any) -> None:
 
 
 def _source(
-    given: dict[str, Any], params: SearchParams, rules: Rules, openings: int, say: Any
+    given: dict[str, Any], params: SearchParams, rules: Rules, games: int, say: Any
 ) -> ForestSource | Lc0Source:
     from valuerepair.errors import UsageError
     from valuerepair.play.selfplay_sources import Contestant, ForestSource, Lc0Source, lc0_settings
@@ -124,7 +126,7 @@ def _source(
     how = {**{name: given[name] for name in ("device", "threads")}, "history_fill": params.history_fill}
     both = (given["net"], given["net2"]) if given["net2"] else (given["net"],)
     who = Contestant(both, params, given["nodes"], given["jobs"], given["reuse_tree"], how)
-    return ForestSource(who, rules, given["seed"], openings * max(given["repeat"], 1), say)
+    return ForestSource(who, rules, given["seed"], games, say)
 
 
 def _goes_on(output: str) -> bool:

@@ -1,294 +1,225 @@
-"""Experiments: settings of the search that play games, each kept as it ends, so that the same command goes on.
+"""Experiments: a list of self-play runs or matches, one a setting, and what each comes to as a row of a table.
 
-A trial is a setting that plays itself, or two that play each other. Its games lie in one file of JSON lines, whose
-first line says what they were played with; no game is ever played twice, and more games can be asked for later.
+The games of every setting are a PGN file in the experiment's folder. So the same command goes on where it stopped.
 """
 
 from __future__ import annotations
 
-import fcntl
-import hashlib
-import json
-import os
+import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from io import FileIO
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from valuerepair.errors import UsageError, ValueRepairError
+import numpy as np
+
+from valuerepair.chess.progress import Progress
+from valuerepair.engines.spec import MCTS, EngineSpec
+from valuerepair.errors import UsageError
 from valuerepair.mcts.params import SearchParams
-from valuerepair.oracles.mcts_oracle import SEARCH_REVISION
-from valuerepair.play.openings import Opening
-from valuerepair.play.player import Player
-from valuerepair.play.record import GameRecord
+from valuerepair.play.elo import share_interval
+from valuerepair.play.lineup import Device, Lineup, params_of, parse_side
+from valuerepair.play.match import BUILT_IN, MatchPlan, play_match
+from valuerepair.play.openings import Opening, read_openings
+from valuerepair.play.pgn import read_written
 from valuerepair.play.referee import Rules
-from valuerepair.play.runner import Pairing, play_games
+from valuerepair.play.report import PlayedGame, disagreements, figures, played
+from valuerepair.play.schedule import ODDS, SEQUENTIAL, built_in_openings
+from valuerepair.play.selfplay import SelfplayPlan, play_selfplay
+from valuerepair.play.selfplay_sources import Contestant, ForestSource
+from valuerepair.play.standing import Played, Standing
+from valuerepair.play.time_control import TimeControl
 
-Opener = Callable[["Contestant"], Player]
-# Hears of each trial before it is played: its games that are missing, and the work (`work_of`) of the trials after it.
-OnTrial = Callable[["Trial", Sequence[int], float], None]
-
-
-@dataclass(frozen=True, slots=True)
-class Contestant:
-    """A setting of the search under its name: parameters and nodes a move."""
-
-    name: str
-    params: SearchParams
-    nodes: int
+Row = dict[str, Any]
+REPEAT_DEPTHS = ("10", "20", "40", "whole")
 
 
-@dataclass(frozen=True, slots=True)
-class Trial:
-    """Games of one contestant with itself, or of two: the first is the one whose wins count.
+@dataclass
+class Experiment:
+    """What all settings are played with: `games` each, from `openings`, by `nodes` where a setting has none of its own.
 
-    Self-play takes the openings in turn, again and again. Two contestants play each opening with both colours, games 2k
-    and 2k + 1; with `first_is_weaker` each opening once, the first one with the side that has less material.
+    With `report` nothing is played: rows are of the games there. `stopped` is set when somebody interrupts.
     """
 
-    name: str
-    sides: tuple[Contestant, ...]
+    folder: Path
     openings: Sequence[Opening]
-    games: int
-    first_is_weaker: bool = False
-
-    def pairing(self, number: int) -> Pairing:
-        """Who plays what in the game of this number."""
-        if len(self.sides) == 1:
-            return Pairing(number, self.openings[number % len(self.openings)], 0, 0)
-        if self.first_is_weaker:
-            opening = self.openings[number % len(self.openings)]
-            white_has_less = white_material(opening.fen) < 0
-            return Pairing(number, opening, int(not white_has_less), int(white_has_less))
-        return Pairing(number, self.openings[number // 2 % len(self.openings)], number % 2, 1 - number % 2)
-
-
-def work_of(trial: Trial, games: int) -> float:
-    """What so many games of a trial cost, in nodes a move: games of one experiment are about equally long."""
-    return games * sum(side.nodes for side in trial.sides) / len(trial.sides)
-
-
-@dataclass(frozen=True, slots=True)
-class Played:
-    """A game as it is kept. `moves` are those after the book.
-
-    `gaps` are, for each of them, the net's own value less that of the search (Q of the best move), for the side to
-    move, to three digits; None where the player is no search of ours. `nodes` are those of the whole game.
-    """
-
-    number: int
-    opening: int
-    white: str
-    black: str
-    result: str
-    ending: str
-    moves: tuple[str, ...]
-    gaps: tuple[float | None, ...]
+    book: str
     nodes: int
+    games: int
+    net: str | None = None
+    seed: int = 0
+    jobs: int | None = None
+    device: Device = field(default_factory=Device)
+    report: bool = False
+    quiet: bool = False
+    say: Callable[[str], None] = lambda line: None
+    stopped: bool = False
+
+    def __post_init__(self) -> None:
+        """Raises UsageError."""
+        if self.games < 1:
+            raise UsageError(f"--games {self.games}: must be at least 1")
+        if self.nodes < 1:
+            raise UsageError(f"--nodes {self.nodes}: must be at least 1")
+
+    def selfplay(self, setting: EngineSpec, threshold: float) -> Row:
+        """The row of a setting that plays itself. Raises UsageError and ValueRepairError, as self-play does."""
+        path, name = self._path(name_of(setting)), name_of(setting)
+        nodes = setting.limits.get("nodes", self.nodes)
+        if self.report or self.stopped:
+            games: Sequence[PlayedGame] = [played(game) for game in read_written(path)[0]] if path.exists() else []
+        else:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            how = {"device": self.device.device, "threads": self.device.threads}
+            who = Contestant((setting.weights or self.net,), params_of(setting), nodes, self.jobs, how=how)
+            with (
+                self._progress(name) as progress,
+                ForestSource(who, Rules(), self.seed, self.games, progress.say) as source,
+            ):
+                plan = SelfplayPlan(
+                    self.openings, self.book, source.sides, source.facts, self.games, Rules(), self.seed
+                )
+                end = play_selfplay(plan, source, path, progress=progress, say=progress.say)
+            games, self.stopped = end.games, end.interrupted
+        return selfplay_row(setting, games, threshold) | {"nodes": nodes, "planned": self.games}
+
+    def match(self, first: EngineSpec, second: EngineSpec, *, odds: bool = False) -> Row:
+        """The row of a match. With `odds` the first side has less material. Raises UsageError and ValueRepairError."""
+        first, second = (replace(side, weights=self._net_of(side), name=name_of(side)) for side in (first, second))
+        path, control = self._path(f"{first.name} against {second.name}"), TimeControl(nodes=self.nodes)
+        order = ODDS if odds else SEQUENTIAL
+        plan = MatchPlan(self.openings, self.games, self.book, order, control, Rules(), seed=self.seed)
+        for line in plan.remark():
+            self.say(line)
+        if self.report or self.stopped:
+            standing = Standing((str(first.name), str(second.name)))
+            for game in read_written(path)[0] if path.exists() else ():
+                standing.add(Played.of_written(game))
+        else:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            with (
+                Lineup([first, second], control, self.jobs, self.games, self.device, self.say) as lineup,
+                self._progress(path.stem) as progress,
+            ):
+                end = play_match(plan, lineup, path, progress=progress, say=progress.say)
+            standing, self.stopped = end.standing, end.interrupted
+        return match_row(first, second, standing) | {"planned": self.games}
+
+    def equal_temperature(self, setting: EngineSpec, rows: Sequence[Row]) -> tuple[float, bool] | None:
+        """The temperature with the (w + l) / d of a setting of `rows`, to two digits, and whether it lies within them.
+
+        None where there is none. A match that has begun stays with its temperature.
+        """
+        # Without contempt and without temperature is one setting, with a ratio of its own.
+        points = [
+            (float(row["value"]) if row["kind"] == "temperature" else 0.0, float(row["ratio"]))
+            for row in rows
+            if row["ratio"] and (row["kind"] == "temperature" or row["plain"])
+        ]
+        wanted = next((row["ratio"] for row in rows if row["setting"] == name_of(setting)), None)
+        try:
+            found, inside = equal_ratio_temperature(wanted or 0.0, points)
+        except ValueError:
+            return None
+        for before in sorted(self.folder.glob(f"{self._path(name_of(setting)).stem}-against-temperature=*.pgn")):
+            found = float(before.stem.rpartition("=")[2])
+        return round(found, 2), inside
+
+    def _net_of(self, side: EngineSpec) -> str | None:
+        return side.weights or (self.net if side.kind == MCTS else None)
+
+    def _path(self, name: str) -> Path:
+        return self.folder / f"{re.sub('[^A-Za-z0-9_.=+]+', '-', name)}.pgn"
+
+    def _progress(self, name: str) -> Progress:
+        return Progress(name, None, "games", quiet=self.quiet, own_eta=True)
 
 
-@dataclass(frozen=True, slots=True)
-class Conditions:
-    """What all trials of an experiment have in common; `net` is the net's key."""
-
-    net: str
-    rules: Rules
-    seed: int
-    jobs: int
+def name_of(side: EngineSpec) -> str:
+    """Its name, or what it was given: ``nodes=10 n_scl=5``."""
+    who = side.path or side.weights
+    words = [Path(who).name if who else "" if side.kind == MCTS else side.kind]
+    words += [f"{name}={value}" for name, value in {**side.limits, **side.options}.items()]
+    return side.name or " ".join(word for word in words if word) or "plain"
 
 
-class GameFile:
-    """The games of a trial in a file: reading it changes nothing, and any number may read while one writes.
+def setting_of(text: str) -> EngineSpec:
+    """A setting of the own search, as a side of a match: ``nodes=100,temperature=1``. Raises UsageError."""
+    side = parse_side(text)
+    if side.kind != MCTS or "movetime" in side.limits:
+        raise UsageError(f"{text}: self-play is of the own search, by nodes: NAME=VALUE,... of its parameters")
+    return side
 
-    A line that was cut off by a crash is left out. Raises UsageError for a file of other conditions.
+
+def choose_openings(book: str | None, most: int) -> tuple[list[Opening], str]:
+    """At most `most` lines of a book, or of the built-in ones, evenly from its beginning to its end; what it is called.
+
+    Raises UsageError where none are asked for, and ValueRepairError for a book that cannot be read.
     """
-
-    def __init__(self, path: Path, identity: dict[str, Any]) -> None:
-        self.path, self._identity = path, identity
-        self.games: dict[int, Played] = {}
-        self._file: FileIO | None = None
-        self._read()
-
-    def begin(self) -> None:
-        """Takes the right to add games, until `close`. Raises ValueRepairError where another process has it."""
-        if self._file is not None:
-            return
-        try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            file = self.path.open("ab", buffering=0)
-        except OSError as error:
-            raise ValueRepairError(f"{self.path}: {error.strerror}; give another folder with --out") from None
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            file.close()
-            raise ValueRepairError(f"{self.path}: another vr plays these games; wait until it is done") from None
-        self._file = file
-        whole = self._read()
-        file.truncate(whole)
-        if not whole:
-            self._write(self._identity)
-
-    def missing(self, trial: Trial) -> list[int]:
-        """The numbers of the trial's games that are not kept yet."""
-        return [number for number in range(trial.games) if number not in self.games]
-
-    def add(self, played: Played) -> None:
-        """Keeps a game: it is in the file when this returns. Only after `begin`."""
-        row = {name: getattr(played, name) for name in Played.__slots__}
-        self._write(row | {"moves": " ".join(played.moves)})
-        self.games[played.number] = played
-
-    def close(self) -> None:
-        if self._file is not None:
-            self._file.close()
-            self._file = None
-
-    def __enter__(self) -> GameFile:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def _write(self, row: dict[str, Any]) -> None:
-        """The whole line or nothing of it: what a full disk left of it is cut off again."""
-        if self._file is None:
-            raise RuntimeError("begin() before games are added")
-        end, rest = os.fstat(self._file.fileno()).st_size, memoryview(_line(row))
-        try:
-            while rest:
-                rest = rest[self._file.write(rest) :]
-        except OSError as error:
-            self._file.truncate(end)
-            raise ValueRepairError(
-                f"{self.path}: {error.strerror}; all games before are kept: make room, and give the same command again"
-            ) from None
-
-    def _read(self) -> int:
-        """Reads the games; the bytes of whole lines."""
-        content = self.path.read_bytes() if self.path.exists() else b""
-        whole = content[: content.rfind(b"\n") + 1]
-        lines = whole.splitlines()
-        if lines:
-            self._check(_parsed(lines[0]))
-        for number, line in enumerate(lines[1:], 2):
-            row = _parsed(line)
-            if not isinstance(row, dict) or set(row) != set(Played.__slots__):
-                raise ValueRepairError(f"{self.path}:{number}: not a game of an experiment")
-            row |= {"moves": tuple(row["moves"].split()), "gaps": tuple(row["gaps"])}
-            played = Played(**row)
-            self.games[played.number] = played
-        return len(whole)
-
-    def _check(self, kept: Any) -> None:
-        wanted = json.loads(_line(self._identity))
-        if kept == wanted:
-            return
-        before = kept if isinstance(kept, dict) else {}
-        other = sorted(name for name in {*wanted, *before} if wanted.get(name) != before.get(name))
-        raise UsageError(
-            f"{self.path}: its games were played with other {', '.join(other)}; give another folder with --out"
-        )
+    if most < 1:
+        raise UsageError(f"--lines {most}: must be at least 1")
+    every = read_openings(book) if book is not None else built_in_openings()
+    chosen = np.unique(np.linspace(0, len(every) - 1, min(most, len(every))).round().astype(int)).tolist()
+    return [every[place] for place in chosen], Path(book).name if book is not None else BUILT_IN
 
 
-def game_file(folder: str | os.PathLike[str], trial: Trial, conditions: Conditions) -> GameFile:
-    """The file of a trial's games in the experiment's folder."""
-    return GameFile(trial_path(folder, trial.name), _identity(trial, conditions))
+def selfplay_row(setting: EngineSpec, games: Sequence[PlayedGame], threshold: float) -> Row:
+    """What the self-play games of a setting show; intervals at 0.95, None for what is unknown or infinite.
+
+    `kind` and `value` are the parameter that the setting sets, where it is one, with None for infinity. `repeats` are
+    the shares of games that are identical to an earlier one, of those that have an earlier one of their opening.
+    `interesting` are positions a thousand in which the net's value and the search's are at least `threshold` apart.
+    """
+    kind, value = next(iter(setting.options.items())) if len(setting.options) == 1 else ("setting", "")
+    told, found, openings = figures(games), disagreements(games, threshold), len({game.opening for game in games})
+    row = {"kind": kind, "setting": name_of(setting), "value": number(value), "games": len(games)}
+    row |= {name: told[name] for name in ("undecided", "wins", "draws", "losses")} | {"openings": openings}
+    row |= {f"ratio{end}": told[f"decisive_ratio{end}"] for end in ("", "_low", "_high")}
+    again = len(games) - openings
+    row |= {f"repeats_{d}": told["repeated"][d] * len(games) / again if again else None for d in REPEAT_DEPTHS}
+    for end, share in (("", found.rate), ("_low", found.low), ("_high", found.high)):
+        row[f"interesting{end}"] = None if math.isnan(share) else 1000 * share
+    row |= {"threshold": threshold, "positions": found.total, "plies": told["mean_plies"]}
+    return row | {"plain": params_of(setting) == SearchParams()}
 
 
-def trial_path(folder: str | os.PathLike[str], name: str) -> Path:
-    """Where the games of the trial of this name are kept."""
-    return Path(folder) / "games" / f"{re.sub('[^A-Za-z0-9_.=+-]+', '-', name)}.jsonl"
+def match_row(first: EngineSpec, second: EngineSpec, standing: Standing) -> Row:
+    """What a match shows, from the first side; None for what is unknown or infinite. `value` are the first's nodes."""
+    told, share = standing.as_json(), share_interval(standing.results)
+    row: Row = {"kind": "match", "setting": f"{first.name} against {second.name}", "value": first.limits.get("nodes")}
+    row |= {"first": first.name, "second": second.name, "games": standing.games, "undecided": told["undecided"]}
+    row |= told["score"] | {"pairs": " ".join(map(str, told["pentanomial"])), "intervals_of": told["intervals_of"]}
+    row |= {f"points{end}": number(value) for end, value in zip(("", "_low", "_high"), share, strict=True)}
+    row |= {"los": told["los"], "elo": told["elo"][0]["value"]}
+    for at in told["elo"]:
+        name = f"elo_{round(100 * at['level'])}"
+        row |= {f"{name}_low": at["low"], f"{name}_high": at["high"], f"{name}_verdict": at["verdict"]}
+    return row
 
 
-def kept_identity(folder: str | os.PathLike[str], name: str) -> dict[str, Any] | None:
-    """What the kept games of that name were played with; None where there are none."""
-    path = trial_path(folder, name)
-    if not path.exists():
-        return None
-    with path.open("rb") as lines:
-        found = _parsed(lines.readline())
-    return found if isinstance(found, dict) else None
-
-
-def play_trial(
-    trial: Trial,
-    kept: GameFile,
-    conditions: Conditions,
-    open_player: Opener,
-    halted: Callable[[], bool] = lambda: False,
-) -> Iterator[Played]:
-    """Plays the games that are missing, and yields each as it is kept; none is played when all are there."""
-    missing = kept.missing(trial)
-    if not missing or halted():
-        return
-    kept.begin()
-    players: list[Player] = []
+def number(text: str | float) -> float | None:
+    """A finite number, or None."""
     try:
-        players += [open_player(side) for side in trial.sides]
-        pairings = (trial.pairing(number) for number in missing)
-        rules, jobs = conditions.rules, min(conditions.jobs, len(missing))
-        for record in play_games(pairings, players, rules, jobs, seed=conditions.seed, halted=halted):
-            played = played_of(record)
-            kept.add(played)
-            yield played
-    finally:
-        for player in players:
-            player.close(cancel=True)
-
-
-def played_of(record: GameRecord) -> Played:
-    """What is kept of a game."""
-    return Played(
-        record.number,
-        record.opening,
-        record.white,
-        record.black,
-        record.result,
-        record.ending,
-        tuple(thought.move for thought in record.thoughts),
-        tuple(
-            None if thought.search is None or thought.q is None else round(thought.search.net_q - thought.q, 3)
-            for thought in record.thoughts
-        ),
-        sum(thought.nodes for thought in record.thoughts),
-    )
-
-
-def white_material(fen: str) -> int:
-    """White's material less Black's, in pawns (1, 3, 3, 5, 9)."""
-    worth = {"p": 1, "n": 3, "b": 3, "r": 5, "q": 9}
-    board = fen.split(" ", 1)[0]
-    return sum(worth.get(each.lower(), 0) * (1 if each.isupper() else -1) for each in board)
-
-
-def digest_of(openings: Iterable[Opening]) -> str:
-    """Which openings they are, in which order."""
-    lines = (f"{opening.start_fen} {' '.join(opening.moves)}\n" for opening in openings)
-    return hashlib.sha256("".join(lines).encode()).hexdigest()[:16]
-
-
-def _identity(trial: Trial, conditions: Conditions) -> dict[str, Any]:
-    return {
-        "trial": trial.name,
-        "sides": [{"name": s.name, "nodes": s.nodes, "params": s.params.changes()} for s in trial.sides],
-        "net": conditions.net,
-        "search": SEARCH_REVISION,
-        "openings": digest_of(trial.openings),
-        "weaker_first": trial.first_is_weaker,
-        "max_plies": conditions.rules.max_plies,
-        "seed": conditions.seed,
-    }
-
-
-def _line(row: dict[str, Any]) -> bytes:
-    return json.dumps(row, separators=(",", ":")).encode() + b"\n"
-
-
-def _parsed(line: bytes) -> Any:
-    try:
-        return json.loads(line)
+        found = float(text)
     except ValueError:
         return None
+    return found if math.isfinite(found) else None
+
+
+def equal_ratio_temperature(target: float, sweeps: Sequence[tuple[float, float]]) -> tuple[float, bool]:
+    """The temperature whose (w + l) / d is `target`, and whether it lies within those measured.
+
+    `sweeps` are (temperature, ratio). Between two of them the logarithm of the ratio is taken to be a straight line;
+    of several crossings the lowest counts. Outside, the temperature of the nearest ratio is given. Raises ValueError
+    without a ratio that is a number above 0.
+    """
+    points = sorted((tau, math.log(ratio)) for tau, ratio in sweeps if 0 < ratio < math.inf)
+    if not points or not 0 < target < math.inf:
+        raise ValueError("no temperature of equal ratio: a ratio is 0 or has no draws")
+    wanted = math.log(target)
+    for (tau, low), (next_tau, high) in pairwise(points):
+        if min(low, high) <= wanted <= max(low, high):
+            return (tau + (next_tau - tau) * (wanted - low) / (high - low) if high != low else tau), True
+    return min(points, key=lambda point: abs(point[1] - wanted))[0], False

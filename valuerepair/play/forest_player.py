@@ -21,6 +21,7 @@ from valuerepair.mcts.params import SearchParams
 from valuerepair.mcts.result import SearchResult, score_of
 from valuerepair.mcts.select import random_word
 from valuerepair.mcts.tree import RANDOM
+from valuerepair.oracles.mcts_oracle import identity_of
 from valuerepair.play.evaluation_cache import DEFAULT_ENTRIES, CachedEvaluator
 from valuerepair.play.player import Clock
 from valuerepair.play.record import Thought
@@ -143,6 +144,13 @@ class ForestPlayer:
             pv=best.pv,
             search=result,
         )
+
+
+def search_facts(net: Net, params: SearchParams, nodes: int) -> tuple[str, dict[str, object]]:
+    """The search's name and revision, and what moves depend on beside the net: nodes, parameters, device."""
+    known = identity_of(net, params, nodes)
+    drawn = {name: text for name, text in params.changes().items() if name.startswith("temp")}
+    return known.engine, {**known.limits, **dict(sorted({**known.options, **drawn}.items()))}
 
 
 @dataclass(eq=False, slots=True)

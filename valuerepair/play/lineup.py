@@ -153,14 +153,12 @@ class Lineup:
     def _seat(self, side: EngineSpec, limits: Mapping[str, int], net: Net | None, name: str) -> Seat:
         if net is None:
             return self._engine(side, limits)
-        from valuerepair.oracles.mcts_oracle import identity_of
-        from valuerepair.play.forest_player import ForestPlayer
+        from valuerepair.play.forest_player import ForestPlayer, search_facts
 
         player = ForestPlayer(net, params_of(side), limits["nodes"], trees=self.jobs, name=name, say=self._say)
         self._players.append(player)
-        known = identity_of(net, params_of(side), limits["nodes"])
-        words = {**known.limits, **known.options}
-        return Seat(player, f"{known.net} {_words(words)} sha256:{known.sha256[:12]}")
+        facts = search_facts(net, params_of(side), limits["nodes"])[1]
+        return Seat(player, f"{net.identity.name} {_words(facts)} sha256:{net.identity.sha256[:12]}")
 
     def _engine(self, side: EngineSpec, limits: Mapping[str, int]) -> Seat:
         setup, net, facts = _setup(side, self._say)

@@ -233,7 +233,7 @@ def _resumed(path: Path, facts: _Facts, schedule: Schedule) -> tuple[list[Played
         played.append(Played.of_written(game))
     if len({game.number for game in played}) < len(played):
         raise ValueRepairError(f"{path}: has a game twice; give another -o FILE")
-    if any(game.number >= schedule.games for game in played):
+    if played and max(game.number for game in played) > max(schedule.numbers):
         raise ValueRepairError(f"{path}: has more than {schedule.games} games; give more --games or another -o FILE")
     return played, size
 

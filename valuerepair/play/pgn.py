@@ -48,10 +48,11 @@ def game_text(game: GameRecord, tags: Mapping[str, str], *, timed: bool = False)
     """One game: the seven tags of the standard, `tags`, how it ended, then moves with comments; ends in a blank line.
 
     Moves of the book have the comment ``book``. Of a played move it says, of the position before it and from its side
-    to move: ``q`` in [-1, 1], ``wdl`` per mille and ``n``, nodes. Where the move is the one that the search prefers
-    there is ``[%eval]``, too: as lichess writes it, pawns or moves to mate for White after the move (none where that
-    is mate), then the depth of the search where it has one. With `timed` there is ``[%emt]``, what the move took, as
-    h:mm:ss.sss: games that should be the same from run to run cannot have it.
+    to move: ``q`` in [-1, 1], ``wdl`` per mille and ``n``, nodes; of the own search ``net``, the net's value alone.
+    Where the move is the one that the search prefers there is ``[%eval]``, too: as lichess writes it, pawns or moves to
+    mate for White after the move (none where that is mate), then the depth of the search where it has one. With `timed`
+    there is ``[%emt]``, what the move took, as h:mm:ss.sss: games that should be the same from run to run cannot have
+    it.
     """
     every = {
         "Event": tags.get("Event", "?"),
@@ -113,6 +114,8 @@ def _comment(thought: Thought, white: bool, timed: bool) -> str:
         words.append("wdl={}/{}/{}".format(*thought.wdl))
     if thought.nodes:
         words.append(f"n={thought.nodes}")
+    if thought.search is not None:
+        words.append(f"net={thought.search.net_q:+.4f}")
     return "{" + " ".join(words) + "}" if words else ""
 
 

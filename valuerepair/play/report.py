@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from valuerepair.intervals import Rate, wilson
+from valuerepair.intervals import Rate, wilson, wilson_bounds
 from valuerepair.play.pgn import WrittenGame
 from valuerepair.play.record import RESIGNED
 from valuerepair.store.plays import Play
@@ -16,13 +17,18 @@ from valuerepair.store.plays import Play
 # Plies after the book to which games are compared.
 DEPTHS = (10, 20, 40, 80)
 _COMMENT = re.compile(r"\{[^}]*\}")
+_VALUES = re.compile(r"\bq=(\S+)[^}]*?\bnet=([^\s}]+)")
+# How much games of an opening are alike can be told from so many openings; with fewer, only copies are told apart.
+_FEWEST_OPENINGS = 8
 
 
 @dataclass(frozen=True, slots=True)
 class PlayedGame:
     """A finished game as its PGN tells it: `sans` are all moves in SAN, those of the book first.
 
-    `would_resign` is the ply of the first resignation that was due and not taken and the colour whose it was.
+    `would_resign` is the ply of the first resignation that was due and not taken and the colour whose it was. `gaps`
+    are the net's own value less that of the search, for the side to move, of each position that the own search
+    searched.
     """
 
     number: int
@@ -35,6 +41,7 @@ class PlayedGame:
     book_plies: int
     sans: tuple[str, ...]
     would_resign: tuple[int, str] | None
+    gaps: tuple[float, ...] = ()
 
     @property
     def plies(self) -> int:
@@ -57,7 +64,8 @@ class PlayedGame:
 def played(game: WrittenGame) -> PlayedGame:
     """Reads a game that was written."""
     tags = game.tags
-    words = _COMMENT.sub(" ", game.text.split("\n\n", 1)[1]).split()
+    moves = game.text.split("\n\n", 1)[1]
+    words = _COMMENT.sub(" ", moves).split()
     due = tags.get("WouldResign", "").split()
     return PlayedGame(
         game.number,
@@ -70,13 +78,14 @@ def played(game: WrittenGame) -> PlayedGame:
         int(tags["BookPlies"]),
         tuple(word for word in words[:-1] if not word.endswith(".")),
         (int(due[0]), due[1]) if len(due) == 2 else None,
+        tuple(float(net) - float(q) for q, net in _VALUES.findall(moves)),
     )
 
 
 def figures(games: Sequence[PlayedGame]) -> dict[str, Any]:
     """Figures of the games of a run, JSON-able; rates are fractions with Wilson's 95 % interval.
 
-    `decisive_ratio` is (wins + losses) / draws, None without draws, its bounds from the interval of the share of draws.
+    `decisive_ratio` is (wins + losses) / draws, None without draws, its bounds from `share_by_game` of draws.
     `repeated` are shares of games that are the same as an earlier one: to so many plies after the book (a game that
     ended before counts with all its moves), and `whole`. `resign` holds how many of the games in which a resignation
     was due and not taken were not lost after all; None where there were none.
@@ -84,7 +93,7 @@ def figures(games: Sequence[PlayedGame]) -> dict[str, Any]:
     decided = [game for game in games if game.z is not None]
     counts = Counter(game.result for game in games)
     wins, draws, losses = counts["1-0"], counts["1/2-1/2"], counts["0-1"]
-    share = wilson(draws, len(decided))
+    share = share_by_game([game.z == 0 for game in decided], [1] * len(decided), decided)
     length = [game.plies for game in games]
     return {
         "games": len(games),
@@ -101,6 +110,34 @@ def figures(games: Sequence[PlayedGame]) -> dict[str, Any]:
         "repeated": {**{str(depth): repeated(games, depth) for depth in DEPTHS}, "whole": repeated(games)},
         "resign": _resignations(games),
     }
+
+
+def disagreements(games: Sequence[PlayedGame], threshold: float) -> Rate:
+    """Of the positions searched, those where the net's own value and the search's are at least `threshold` apart."""
+    hits = [sum(abs(gap) >= threshold for gap in game.gaps) for game in games]
+    return share_by_game(hits, [len(game.gaps) for game in games], games)
+
+
+def share_by_game(hits: Sequence[float], of: Sequence[int], games: Sequence[PlayedGame]) -> Rate:
+    """sum(hits) / sum(of), each counted by game, with Wilson's interval; NaN without any.
+
+    It is that of an effective number, with which games of one opening would differ from those of others as they do
+    (Kish's design effect), at most as many as there are in games that are no copies: repeated games add nothing.
+    """
+    total = sum(of)
+    if not total:
+        return Rate(0, 0, math.nan, math.nan, math.nan)
+    share = sum(hits) / total
+    openings, copies = defaultdict[int, list[int]](list), defaultdict[tuple[int, tuple[str, ...]], list[int]](list)
+    for place, game in enumerate(games):
+        openings[game.opening].append(place)
+        copies[game.opening, game.sans].append(place)
+    groups = openings if len(openings) >= _FEWEST_OPENINGS else copies
+    spread = sum(sum(hits[i] - share * of[i] for i in places) ** 2 for places in groups.values())
+    size = float(sum(max(of[i] for i in places) for places in copies.values()))
+    if spread > 0:
+        size = min(size, share * (1 - share) * total**2 / spread)
+    return Rate(round(sum(hits)), total, share, *wilson_bounds(share, size))
 
 
 def _odds(share: float) -> float | None:

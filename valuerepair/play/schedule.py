@@ -17,8 +17,7 @@ from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.play.openings import Opening
 from valuerepair.play.runner import Pairing
 
-SEQUENTIAL, SHUFFLED = "sequential", "shuffled"
-ORDERS = (SEQUENTIAL, SHUFFLED)
+SEQUENTIAL, SHUFFLED, ODDS = "sequential", "shuffled", "odds"
 _BUILT_IN_PLIES = range(6, 11)
 _BUILT_IN_SHUFFLE = 1  # so that the first lines are not all of one kind
 
@@ -72,8 +71,9 @@ def book_digest(openings: Sequence[Opening]) -> str:
 class Schedule:
     """`games` games of player 0 against player 1: games 2k and 2k + 1 have one opening, player 0 is White first.
 
-    Openings come in the book's order or `shuffled` by the seed, anew for each time through the book. Raises UsageError
-    for an odd number of games or none.
+    Openings come in the book's order or `shuffled` by the seed, anew for each time through the book. In the order
+    `odds` each is played once, player 0 with the side that has less material: of a pair there is only that game. Raises
+    UsageError for an odd number of games or none, and for openings of even material where they are to give odds.
     """
 
     openings: Sequence[Opening]
@@ -82,17 +82,30 @@ class Schedule:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if self.games < 2 or self.games % 2:
+        if self.order == ODDS:
+            if self.games < 1:
+                raise UsageError(f"--games {self.games}: must be at least 1")
+            for opening in self.openings:
+                if white_material(opening.fen) == 0:
+                    raise UsageError(f"line {opening.number + 1} gives no odds: {opening.fen}")
+        elif self.games < 2 or self.games % 2:
             raise UsageError(f"--games {self.games}: must be even and at least 2, as each opening has both colours")
 
     @property
     def passes(self) -> float:
         """How often the book is gone through."""
-        return self.games / 2 / len(self.openings)
+        return self.games / (1 if self.order == ODDS else 2) / len(self.openings)
+
+    @property
+    def numbers(self) -> Sequence[int]:
+        """The numbers of its games."""
+        if self.order != ODDS:
+            return range(self.games)
+        return [2 * pair + (white_material(self.opening(pair).fen) > 0) for pair in range(self.games)]
 
     def pairings(self, done: Container[int] = ()) -> Iterator[Pairing]:
         """The games, but those whose numbers are `done`."""
-        for number in range(self.games):
+        for number in self.numbers:
             if number not in done:
                 yield Pairing(number, self.opening(number // 2), number % 2, 1 - number % 2)
 
@@ -100,6 +113,13 @@ class Schedule:
         """The opening of a pair of games."""
         which, at = divmod(pair, len(self.openings))
         return self.openings[_order(len(self.openings), which, self.seed)[at] if self.order == SHUFFLED else at]
+
+
+def white_material(fen: str) -> int:
+    """White's material less Black's, in pawns (1, 3, 3, 5, 9)."""
+    worth = {"p": 1, "n": 3, "b": 3, "r": 5, "q": 9}
+    board = fen.split(" ", 1)[0]
+    return sum(worth.get(each.lower(), 0) * (1 if each.isupper() else -1) for each in board)
 
 
 @cache

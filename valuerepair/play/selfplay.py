@@ -17,7 +17,7 @@ from typing import Any, Protocol
 
 from valuerepair import __version__
 from valuerepair.chess.progress import Interruptions, Progress, format_duration
-from valuerepair.errors import UsageError, ValueRepairError
+from valuerepair.errors import ValueRepairError
 from valuerepair.play.forest_player import Fill
 from valuerepair.play.openings import Opening
 from valuerepair.play.outlook import Remaining, Turns
@@ -56,7 +56,7 @@ class Chunks(Protocol):
 
 @dataclass(frozen=True)
 class SelfplayPlan:
-    """What is played: each of the openings `repeat` times, the whole book before any line for the second time.
+    """What is played: `games` from the openings in turn, the whole book before any line for the second time.
 
     `sides` names what plays White and Black of even games, both alike or changing places; `facts` are tags that every
     game has and that must not change from run to run (the search, and whatever else its moves depend on).
@@ -66,18 +66,9 @@ class SelfplayPlan:
     book: str
     sides: tuple[str, str]
     facts: Mapping[str, str]
+    games: int
     rules: Rules = field(default_factory=Rules)
-    repeat: int = 1
     seed: int = 0
-
-    def __post_init__(self) -> None:
-        """Raises UsageError for less than one game a line."""
-        if self.repeat < 1:
-            raise UsageError(f"--repeat {self.repeat}: must be at least 1")
-
-    @property
-    def games(self) -> int:
-        return len(self.openings) * self.repeat
 
     def pairing(self, number: int) -> Pairing:
         """Game `number` of the run. With two players each has both colours, of a line in turn."""
@@ -213,7 +204,7 @@ class _Keeper:
         self._run = None
         if store is not None:
             versions = {"valuerepair": __version__, "python": platform.python_version()}
-            options = {**plan.common, "sides": plan.sides, "repeat": plan.repeat}
+            options = {**plan.common, "sides": plan.sides, "games": plan.games}
             self._run = store.begin_run(RunRecord(plan.run, command, options, plan.seed, versions))
 
     def begin(self, written: Sequence[PlayedGame]) -> None:
@@ -261,7 +252,7 @@ def _resumed(path: Path, plan: SelfplayPlan, chunks: Chunks | None) -> tuple[lis
     if len({game.number for game in games}) < len(games):
         raise ValueRepairError(f"{path}: has a game twice; give another -o FILE")
     if any(game.number >= plan.games for game in games):
-        raise ValueRepairError(f"{path}: has more than {plan.games} games; give more --repeat or another -o FILE")
+        raise ValueRepairError(f"{path}: has more than {plan.games} games; give more games or another -o FILE")
     if chunks is not None:
         numbers = [g.number for g in games if g.z is not None and g.plies and not chunks.path(g.number).exists()]
         if numbers:

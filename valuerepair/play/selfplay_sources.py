@@ -15,8 +15,8 @@ from valuerepair.mcts.params import SearchParams
 from valuerepair.nets.net import Net, open_net
 from valuerepair.nets.registry import locate
 from valuerepair.nets.weights import read_net_file
-from valuerepair.oracles.mcts_oracle import available_memory, identity_of
-from valuerepair.play.forest_player import Fill, ForestPlayer
+from valuerepair.oracles.mcts_oracle import available_memory
+from valuerepair.play.forest_player import Fill, ForestPlayer, search_facts
 from valuerepair.play.lc0_options import PARALLEL_GAMES, Lc0Settings, search_options
 from valuerepair.play.lc0_selfplay import Lc0Chunks, play_with_lc0
 from valuerepair.play.openings import Opening
@@ -114,12 +114,11 @@ def _names(nets: Sequence[Net]) -> list[str]:
 
 def _identity(nets: Sequence[Net], params: SearchParams, who: Contestant) -> tuple[tuple[str, str], dict[str, str]]:
     """What the sides' nets are, and what else the moves depend on: nodes, parameters, device, the search's revision."""
-    known = [identity_of(net, params, who.nodes) for net in nets]
+    engine, facts = search_facts(nets[0], params, who.nodes)
     sides = [f"{net.identity.name} sha256:{net.identity.key[:16]}" for net in nets]
-    options = {**known[0].options, **{k: v for k, v in params.changes().items() if k.startswith("temp")}}
-    words = [f"nodes={who.nodes}", *(f"{name}={text}" for name, text in sorted(options.items()))]
+    words = [f"{name}={text}" for name, text in facts.items()]
     words += ["reuse=1"] if who.reuse else []
-    return (sides[0], sides[-1]), {"Engine": known[0].engine, "Search": " ".join(words)}
+    return (sides[0], sides[-1]), {"Engine": engine, "Search": " ".join(words)}
 
 
 class Lc0Source:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from valuerepair.report.drawing import Drawing
     from valuerepair.store.store import Store
 
-STORE, MATCH_PGN, EXPERIMENT = "a store", "the PGN of a match", "the folder of a vr experiment contempt"
+STORE, MATCH_PGN, EXPERIMENT = "a store", "the PGN of a match", "the folder of a vr experiment selfplay"
 _VALUES = frozenset({"net", "oracle", "alpha", "q_from"})
 _COUNTED = _VALUES | {"threshold"}
 _RATES = _COUNTED | {"weighted"}
@@ -59,7 +59,7 @@ KINDS: Mapping[str, Kind] = MappingProxyType(
         "by-label": Kind("Share of the candidates with each label.", STORE, _RATES, "rates:by_label"),
         "recall": Kind("Recall against nodes of the screening ladder.", STORE, _COUNTED, "ladder:recall"),
         "survival": Kind("Share still on the ladder at each rung.", STORE, _RATES, "ladder:survival"),
-        "wdl": Kind("W/D/L by search-contempt and temperature.", EXPERIMENT, frozenset(), "sweep:drawing"),
+        "wdl": Kind("W/D/L by settings of the search.", EXPERIMENT, frozenset(), "experiment:drawing"),
         "elo": Kind("Elo with its interval over the games of a match.", MATCH_PGN, frozenset(), "elo:drawing"),
     }
 )

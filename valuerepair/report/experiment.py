@@ -1,0 +1,231 @@
+"""The rows of an experiment as a table, as CSV and as plots."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.transforms import ScaledTranslation
+
+from valuerepair.errors import ValueRepairError
+from valuerepair.intervals import wilson_bounds
+from valuerepair.play.elo import FEWEST, LEVELS, NOT_SHOWN, Interval
+from valuerepair.play.elo_words import elo_words
+from valuerepair.report import style
+from valuerepair.report.drawing import Drawing
+
+TABLE = "table.csv"
+Row = Mapping[str, Any]
+# Games of a setting run side by side, and what is said of it before the last one is over leans to the short ones.
+UNFINISHED = "* not all games of the setting are over: those that are over are the shorter ones"
+_LOOKS = (("wins", "White wins", style.ORANGE, "o"), ("draws", "draws", style.GREY, "s"),
+          ("losses", "Black wins", style.BLUE, "^"))  # fmt: skip
+_REPEATS = (("repeats_20", style.SKY, "to 20 plies"), ("repeats_whole", style.BLUE, "whole"))
+
+
+def selfplay_lines(rows: Sequence[Row]) -> list[str]:
+    """The table of self-play, a line a setting; intervals at 0.95."""
+    lines = [
+        f"{'setting':<20} {'games':>6} {'White +W =D -L':>20} {'(w+l)/d':>8} {'95 %':>15} "
+        f"{'same to 20':>11} {'whole':>7} {'interesting/1000':>17} {'95 %':>13} {'plies':>6}"
+    ]
+    for row in rows:
+        if not row["games"]:
+            lines.append(f"{row['setting']:<20} not played yet")
+            continue
+        score = f"+{row['wins']} ={row['draws']} -{row['losses']}"
+        ratio = "no draw" if row["ratio"] is None else f"{row['ratio']:.2f}"
+        found = "-" if row["interesting"] is None else f"{row['interesting']:.1f}"
+        lines.append(
+            f"{_marked(row):<20} {row['games']:>6,} {score:>20} {ratio:>8} {_bounds(row, 'ratio', 2):>15} "
+            f"{_percent(row['repeats_20']):>11} {_percent(row['repeats_whole']):>7} {found:>17} "
+            f"{_bounds(row, 'interesting', 1):>13} {row['plies']:>6.0f}"
+        )
+    return [*lines, *_unfinished(rows)]
+
+
+def match_lines(rows: Sequence[Row]) -> list[str]:
+    """The table of matches, a line each: the first side's score, points, Elo at 0.95, and the verdict at each level."""
+    lines = [f"{'match':<50} {'games':>6} {'+W -L =D':>18} {'points':>8} {'Elo at 0.95':>28}  shown at"]
+    for row in rows:
+        score = f"+{row['wins']:,} -{row['losses']:,} ={row['draws']:,}"
+        points = "-" if row["points"] is None else f"{100 * row['points']:.1f} %"
+        shown = [f"{row[f'elo_{round(100 * at)}_verdict']} {at:.2f}" for at in LEVELS if _shown(row, at)]
+        words = ", ".join(shown) or NOT_SHOWN
+        if 0 < row["games"] < FEWEST:
+            words = "too few games"
+        lines.append(
+            f"{_marked(row):<50} {row['games']:>6,} {score:>18} {points:>8} {elo_words(_elo(row, 95)):>28}  {words}"
+        )
+    return [*lines, *_unfinished(rows)]
+
+
+def write_table(rows: Sequence[Row], folder: Path) -> None:
+    """Rows of any columns as CSV: empty where a row has none."""
+    text = io.StringIO()
+    columns = list(dict.fromkeys(name for row in rows for name in row))
+    writer = csv.DictWriter(text, columns, lineterminator="\n", restval="")
+    writer.writeheader()
+    writer.writerows(rows)
+    (folder / TABLE).write_text(text.getvalue(), "utf-8")
+
+
+def read_table(path: str) -> list[Row]:
+    """The rows of an experiment's folder, or of its table.csv. Raises ValueRepairError for what is none."""
+    table = Path(path) / TABLE if Path(path).is_dir() else Path(path)
+    try:
+        with table.open(encoding="utf-8", newline="") as lines:
+            rows = list(csv.DictReader(lines))
+    except FileNotFoundError:
+        raise ValueRepairError(f"there is no {table}; vr experiment selfplay -o FOLDER makes it") from None
+    except (UnicodeDecodeError, csv.Error):
+        rows = []
+    if not any(row.get("ratio") is not None and row.get("kind") != "match" for row in rows):
+        raise ValueRepairError(f"{table}: no sweeps in it; give the folder of a vr experiment selfplay")
+    words = ("kind", "setting", "first", "second", "pairs", "intervals_of", "plain")
+    found: list[Row] = []
+    for line, row in enumerate(rows, 2):
+        try:
+            read = {k: v if k in words or "verdict" in k else float(v) if v else None for k, v in row.items()}
+            found.append(read | {"plain": row["plain"] == "True"})
+        except (KeyError, ValueError, TypeError):
+            raise ValueRepairError(f"{table}: line {line} is no row of vr experiment") from None
+    return found
+
+
+def drawing(path: str) -> Drawing:
+    """What `draw` draws of the table that `vr experiment` left in its folder. Raises ValueRepairError."""
+    rows = [row for row in read_table(path) if row["kind"] != "match"]
+    games = sum(round(row["games"]) for row in rows)
+    return Drawing(draw(rows), f"{games:,} games at {len(rows)} settings")
+
+
+def draw(rows: Sequence[Row]) -> Figure:
+    """Self-play: W/D/L by each parameter that is swept, and repeated games; matches: Elo of the first side.
+
+    Artists carry the gid of their line: ``White wins``, ``draws``, ``Black wins``. Bars are intervals at 0.95.
+    """
+    matches, played = ([row for row in rows if (row["kind"] == "match") is of] for of in (True, False))
+    kinds = list(dict.fromkeys(row["kind"] for row in played))
+    panels = max(len(kinds) + bool(played) + bool(matches), 1)
+    with style.house_style():
+        across = min(panels, 2)
+        figure = Figure(figsize=(5.75 * across, 4.3 * -(-panels // across)), dpi=style.DPI, layout="constrained")
+        axes = list(figure.subplots(-(-panels // across), across, squeeze=False).ravel())
+        for kind in kinds:
+            # Without contempt and without temperature is one setting: it has a place on every axis.
+            points = [(0.0 if row["kind"] != kind else row["value"], row) for row in played
+                      if row["kind"] == kind or (row["plain"] and kind == "temperature")]  # fmt: skip
+            points.sort(key=lambda point: math.inf if point[0] is None else point[0])
+            _draw_results(axes.pop(0), points, kind)
+        if played:
+            _draw_repeats(axes.pop(0), played)
+        if matches:
+            _draw_matches(axes.pop(0), matches)
+        for unused in axes:
+            unused.set_axis_off()
+    return figure
+
+
+def _marked(row: Row) -> str:
+    return f"{row['setting']}{'*' * (0 < row['games'] < row['planned'])}"
+
+
+def _unfinished(rows: Sequence[Row]) -> list[str]:
+    return [UNFINISHED] * any(0 < row["games"] < row["planned"] for row in rows)
+
+
+def _percent(share: float | None) -> str:
+    return "-" if share is None else f"{100 * share:.0f} %"
+
+
+def _bounds(row: Row, name: str, digits: int) -> str:
+    low, high = row[f"{name}_low"], row[f"{name}_high"]
+    if low is None:
+        return "-"
+    return f"above {low:.{digits}f}" if high is None else f"{low:.{digits}f} to {high:.{digits}f}"
+
+
+def _elo(row: Row, level: int) -> Interval:
+    """Elo with its interval; what is None in a row is infinite there, or nothing is known."""
+    value, low, high = row["elo"], row[f"elo_{level}_low"], row[f"elo_{level}_high"]
+    if value is None and low is None and high is None:
+        return Interval(math.nan, math.nan, math.nan)
+    if value is None:
+        value = math.inf if high is None else -math.inf
+    return Interval(value, -math.inf if low is None else low, math.inf if high is None else high)
+
+
+def _shown(row: Row, level: float) -> bool:
+    return bool(row[f"elo_{round(100 * level)}_verdict"] != NOT_SHOWN)
+
+
+def _draw_results(axes: Axes, points: Sequence[tuple[float | None, Row]], name: str) -> None:
+    """Shares of White's wins, draws and losses against the setting, and (w + l) / d above each."""
+    shown = [(x, row, row["wins"] + row["draws"] + row["losses"]) for x, (_, row) in enumerate(points)]
+    shown = [each for each in shown if each[2]]
+    for place, (what, label, colour, marker) in enumerate(_LOOKS):
+        if not shown:
+            break
+        shares = [row[what] / games for _, row, games in shown]
+        bounds = [wilson_bounds(share, games) for share, (_, _, games) in zip(shares, shown, strict=True)]
+        margins = [[s - low for s, (low, _) in zip(shares, bounds, strict=True)],
+                   [high - s for s, (_, high) in zip(shares, bounds, strict=True)]]  # fmt: skip
+        line = axes.errorbar([x for x, _, _ in shown], shares, margins, color=colour, marker=marker, ms=5, lw=1.2,
+                             elinewidth=0.8, label=label, gid=label)  # fmt: skip
+        # Beside each other: results of equal share would hide one another.
+        aside = ScaledTranslation((place - 1) * 5 / 72, 0, axes.figure.dpi_scale_trans)
+        for artist in line.get_children():
+            artist.set_transform(artist.get_transform() + aside)
+    for x, row, _ in shown:
+        ratio = "inf" if row["ratio"] is None else f"{row['ratio']:.2f}"
+        axes.annotate(ratio, (x, 1.0), ha="center", va="bottom", fontsize=7.5)
+    unknown = {"setting": "", "n_scl": "∞"}.get(name, "-")
+    labels = [(unknown or row["setting"]) if value is None else f"{value:g}" for value, row in points]
+    axes.set_xticks(range(len(points)), labels)
+    axes.set(ylim=(0, 1.2), yticks=[0, 0.2, 0.4, 0.6, 0.8, 1], xlabel=name, ylabel="share of games")
+    if shown:
+        axes.legend(loc="upper center", ncols=3)
+    games, nodes = sum(each[2] for each in shown), {round(row["nodes"]) for _, row in points}
+    searched = f" {nodes.pop()} nodes," if len(nodes) == 1 else ""
+    words = f"self-play,{searched} {games:,.0f} games; numbers: (w + l) / d, decided games to draws"
+    style.title(axes, f"Results against {name}", words)
+
+
+def _draw_repeats(axes: Axes, rows: Sequence[Row]) -> None:
+    """Shares of repeated games, to 20 plies after the book and as a whole, one row a setting."""
+    for offset, (key, colour, label) in enumerate(_REPEATS):
+        places = [i + 0.38 * offset - 0.19 for i in range(len(rows))]
+        axes.barh(places, [row[key] or 0.0 for row in rows], 0.36, color=colour, label=label, gid=key)
+    axes.set_yticks(range(len(rows)), [row["setting"] for row in rows])
+    axes.set(xlim=(0, 1), ylim=(len(rows) - 0.4, -0.6), xlabel="share of games with an earlier one of their opening")
+    axes.legend(loc="lower right")
+    style.title(axes, "Repeated games", "identical to an earlier game from the same opening")
+
+
+def _draw_matches(axes: Axes, rows: Sequence[Row]) -> None:
+    """Elo of the first side with intervals: thick at 0.90, thin at 0.99. A match that was all won has no point."""
+    axes.axvline(0, color=style.GREY, lw=0.8)
+    shown = [row for row in rows if row["games"] > row["undecided"]]
+    for i, row in enumerate(shown):
+        for level, width in ((99, 1.0), (90, 3.0)):
+            value, low, high = _elo(row, level)
+            ends = [max(low, -1200), min(high, 1200)]
+            axes.plot(ends, [i, i], color=style.GREEN, lw=width, solid_capstyle="butt")
+        if math.isfinite(value):
+            axes.plot(max(min(value, 1200), -1200), i, "o", color=style.INK, ms=5, gid=f"match-{i}")
+        words = f"+{row['wins']:g} -{row['losses']:g} ={row['draws']:g}, {100 * row['points']:.1f} %"
+        axes.annotate(words, (0.99, i), xycoords=("axes fraction", "data"),
+                      xytext=(0, 6), textcoords="offset points", fontsize=7, ha="right")  # fmt: skip
+    axes.set_yticks(range(len(shown)), [row["first"] for row in shown])
+    axes.set(ylim=(len(shown) - 0.4, -0.6), xlabel="Elo of the first side")
+    against = ", ".join(dict.fromkeys(row["second"] for row in shown))
+    style.title(
+        axes, "Matches", f"against {against}; thick: interval at 0.90, thin: at 0.99" if shown else "not played"
+    )
