@@ -22,7 +22,7 @@ _N_SCL = tuple(f"n_scl={n}" for n in ("5", "10", "32", "100", "inf"))
 _TEMPERATURES = tuple(f"temperature={tau}" for tau in ("0.25", "0.5", "0.75", "1"))
 _SHARED = (
     click.option(
-        "-o", "--output", type=FILE, default="experiment", show_default=True, help="Folder of the games and the table."
+        "-o", "--output", type=FILE, default="experiment", show_default=True, help="Folder of games and table."
     ),
     click.option("--openings", type=FILE, metavar="BOOK", help="PGN, EPD or FEN file.  [default: a built-in list]"),
     click.option("--lines", default=50, show_default=True, help="So many of its lines, evenly from all."),
@@ -109,7 +109,7 @@ def selfplay(settings: tuple[str, ...], matched: str | None, match_games: int, t
     default="name=plain",
     show_default=True,
     metavar="SIDE",
-    help="Whom each of them plays.",
+    help="Whom they play.",
 )
 @click.option("--odds", is_flag=True, help="Each opening once, SIDE with less material.")
 @_shared_options
