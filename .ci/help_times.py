@@ -21,8 +21,9 @@ def best_of_three(command: list[str]) -> float:
 
 vr = sys.argv[1]
 listing = subprocess.run([vr, "--help"], check=True, capture_output=True, text=True).stdout
-# A command's line begins after two spaces; a help text that is wrapped goes on further in.
-commands = re.findall(r"^  (\S+)", listing.split("Commands:")[1], flags=re.MULTILINE)
+# A command's line begins after two spaces, and its help after two more at least.
+commands = re.findall(r"^  ([a-z]+)  ", listing, flags=re.MULTILINE)
+assert len(commands) > 20, listing
 slow = False
 for arguments in [[], *([name] for name in commands)]:
     seconds = best_of_three([vr, *arguments, "--help"])

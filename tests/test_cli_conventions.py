@@ -20,6 +20,7 @@ import psutil
 import pytest
 
 from tests.cli_tree import LEAVES, SAMPLE, TREE, options_of, vr
+from valuerepair.cli import CONTEXT
 from valuerepair.cli.verbosity import is_quiet
 
 ROOT = Path(__file__).parents[1]
@@ -331,7 +332,7 @@ def test_a_group_without_a_command_says_its_help_and_is_a_usage_error(capsys: Ca
 def test_every_default_is_shown() -> None:
     hidden = []
     for path, command in TREE.items():
-        context = click.Context(command, info_name=path)
+        context = click.Context(command, info_name=path, **CONTEXT)
         for option in options_of(command):
             shown = option.get_help_record(context)
             default = None if option.is_flag or option.count else option.get_default(context)

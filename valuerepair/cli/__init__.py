@@ -60,6 +60,7 @@ CONTEXT: dict[str, Any] = {
     "help_option_names": ["-h", "--help"],
     "max_content_width": 110,
     "auto_envvar_prefix": "VALUEREPAIR",
+    "show_default": True,
 }
 
 

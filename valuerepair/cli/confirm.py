@@ -21,7 +21,7 @@ from valuerepair.cli.verbosity import is_quiet, say
 @click.option("--limit", type=int, help="Stop after so many candidates; the same command goes on.")
 @click.option("--retry-failed", is_flag=True, help="Search again what the engine failed on before.")
 @JOBS(help="Searches at once.  [default: an engine a core; mcts: full batches]")
-@click.option("--show", type=click.IntRange(0), default=5, show_default=True, help="Worst cases of each verdict.")
+@click.option("--show", type=click.IntRange(0), default=5, help="Worst cases of each verdict.")
 @JSON
 def command(db: str, question: Question, **given: Any) -> None:
     """Look again at the candidates, and say who was right: the search, the net, or neither for certain.

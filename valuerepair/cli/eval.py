@@ -22,14 +22,14 @@ LINES_AT_ONCE = 4096
 
 @click.command()
 @click.argument("position", nargs=-1, metavar="[FEN|FILE|-]")
-@click.option("--moves", default="", help="Moves played from the position (UCI or SAN), so the net sees the history.")
+@click.option("--moves", help="Moves played from the position (UCI or SAN), so the net sees the history.")
 @NET
-@click.option("--top", type=click.IntRange(0), default=5, show_default=True, help="How many moves to show.")
+@click.option("--top", type=click.IntRange(0), default=5, help="How many moves to show.")
 @device_option()
 @THREADS
 @HISTORY_FILL
 @JSON_LINES
-def command(position: tuple[str, ...], moves: str, net: str | None, **given: Any) -> None:
+def command(position: tuple[str, ...], moves: str | None, net: str | None, **given: Any) -> None:
     """Evaluate positions by the net alone (1 node).
 
     The position is a FEN (quoted or not), `startpos`, or a file or - (standard input) with one FEN, EPD or UCI
@@ -44,7 +44,7 @@ def command(position: tuple[str, ...], moves: str, net: str | None, **given: Any
     from valuerepair.nets.net import open_net
     from valuerepair.nets.position_text import read_source
 
-    positions = read_source(" ".join(position), moves.split())
+    positions = read_source(" ".join(position), (moves or "").split())
     first = next(positions, None)  # a wrong position should be told before a net is pulled and loaded
     if first is None:
         raise ValueRepairError(f"{' '.join(position)}: no positions in it")

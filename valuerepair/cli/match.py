@@ -25,24 +25,20 @@ ORDER = click.Choice(["sequential", "shuffled"])
     metavar="BOOK",
     help="PGN, EPD or FEN file.  [default: a built-in list, one for an ECO code]",
 )
-@click.option("--order", type=ORDER, default="sequential", show_default=True, help="Of the openings.")
+@click.option("--order", type=ORDER, default="sequential", help="Of the openings.")
 @click.option("--nodes", metavar="N", help="Nodes a move, for sides without a limit of their own.")
 @click.option("--movetime", metavar="TIME", help="Time a move: 100ms, 0.1s.")
 @click.option("--tc", metavar="CLOCK", help="A clock with increment for both: 10+0.1 (seconds), 1:30+1.")
-@click.option("--margin", type=int, default=100, show_default=True, help="Milliseconds that a time may be overdrawn.")
+@click.option("--margin", type=int, default=100, help="Milliseconds that a time may be overdrawn.")
 @JOBS(help="Games at once.  [default: as many as cores; of two nets, full batches]")
 @click.option("--sprt", metavar="TEST", help="Stop when decided: elo0=0,elo1=5,alpha=0.05,beta=0.05,model=normalized.")
-@click.option(
-    "-o", "--output", type=FILE, default="match.pgn", show_default=True, help="PGN of all games; what is in it is kept."
-)
+@click.option("-o", "--output", type=FILE, default="match.pgn", help="PGN of all games; what is in it is kept.")
 @SEED(help="Of the order, and of the own search's draws.")
-@click.option("--max-plies", type=int, default=0, show_default=True, help="Undecided after so many; 0: no limit.")
+@click.option("--max-plies", type=int, default=0, help="Undecided after so many; 0: no limit.")
 @click.option("--draw", metavar="MOVE,PLIES,Q", help="Draw when from MOVE on |Q| was at most Q for PLIES.")
 @click.option("--win", metavar="PLIES,Q", help="Win when both sides gave one at least Q for PLIES.")
-@click.option(
-    "--resign", type=float, default=0.0, show_default=True, help="A side below this chance (per cent) gives up."
-)
-@click.option("--syzygy", metavar="PATH", default="", help="Tables that end games, folders separated as in PATH.")
+@click.option("--resign", type=float, default=0.0, help="A side below this chance (per cent) gives up.")
+@click.option("--syzygy", metavar="PATH", help="Tables that end games, folders separated as in PATH.")
 @device_option()
 @THREADS
 @JSON
@@ -83,7 +79,7 @@ def command(side_a: str, side_b: str, **given: Any) -> None:
             max_plies=given["max_plies"],
             draw=parse_draw_rule(given["draw"]) if given["draw"] is not None else None,
             win=parse_win_rule(given["win"]) if given["win"] is not None else None,
-            syzygy=given["syzygy"],
+            syzygy=given["syzygy"] or "",
             resign=given["resign"],
         ),
         parse_sprt(given["sprt"]) if given["sprt"] is not None else None,

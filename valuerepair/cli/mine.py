@@ -56,29 +56,28 @@ from valuerepair.errors import TruncatedInput
 @SEED(help="The same seed draws the same positions.")
 @DB
 @click.option("--per-game", type=int, help="Draw so many positions of each game.  [default: 1; with --positions any]")
-@click.option(
-    "--game-share", default=1.0, show_default=True, help="Look at this share of the games, and parse no other."
-)
-@click.option("--min-ply", type=int, default=8, show_default=True, help="Leave out the first half-moves of a game.")
+@click.option("--game-share", default=1.0, help="Look at this share of the games, and parse no other.")
+@click.option("--min-ply", type=int, default=8, help="Leave out the first half-moves of a game.")
 @click.option("--max-ply", type=int, help="Leave out later half-moves.  [default: none]")
 @click.option("--result", type=click.Choice(RESULTS), help="Only games with this result.  [default: any]")
 @click.option("--time-control", help="Only games at these speeds (blitz,rapid) or clocks (180+2).  [default: any]")
 @click.option("--player", help="Only games with this in either player's name.  [default: any]")
 @click.option("--no-check", is_flag=True, help="Leave out positions in check.")
-@click.option("--quiet-positions", is_flag=True, help="Leave out positions where a capture or promotion was played.")
+@click.option(
+    "--quiet-positions", is_flag=True, help="Leave out positions in check, and where a capture or promotion was played."
+)
 @click.option("--min-pieces", type=int, help="At least so many men on the board.  [default: 2]")
 @click.option("--max-pieces", type=int, help="At most so many men on the board.  [default: 32]")
 @click.option("--max-bytes", type=int, help="Read at most so many bytes of each archive, unpacked.  [default: all]")
 @click.option(
     "--screen",
     default="auto",
-    show_default=True,
     shell_complete=words("auto", "off"),
     help="Search in full only what a short search says may be a candidate; off: everything; or the nodes of the short "
     "searches, as 5000,50000.",
 )
-@click.option("--recall", default=0.98, show_default=True, help="Keep this share of the candidates in screening.")
-@click.option("--audit", default=0.02, show_default=True, help="Search this share of what is cut all the same.")
+@click.option("--recall", default=0.98, help="Keep this share of the candidates in screening.")
+@click.option("--audit", default=0.02, help="Search this share of what is cut all the same.")
 @device_option()
 @click.option("--threads", type=int, help="Threads of reading and of the net.  [default: 2, all cores]")
 @click.option("--cluster", help="Run on Dask: tcp://HOST:8786, tls://..., a .json file or local:4.  [default: here]")

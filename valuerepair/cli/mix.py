@@ -16,20 +16,17 @@ from valuerepair.cli.verbosity import is_quiet
     "--repair", multiple=True, type=FILE, required=True, metavar="DIR", help="Chunks of games from repair books."
 )
 @click.option("--normal", multiple=True, type=FILE, required=True, metavar="DIR", help="Chunks of other self-play.")
-@click.option("--share", type=float, default=0.40, show_default=True, help="Of the repair games in the mixture.")
-@click.option(
-    "--by", type=click.Choice(["games", "positions"]), default="games", show_default=True, help="What --share counts."
-)
+@click.option("--share", type=float, default=0.40, help="Of the repair games in the mixture.")
+@click.option("--by", type=click.Choice(["games", "positions"]), default="games", help="What --share counts.")
 @click.option("-o", "--output", shell_complete=folders, required=True, metavar="DIR", help="A new or empty folder.")
 @click.option(
     "--form",
     type=click.Choice(["tar", "links"]),
     default="tar",
-    show_default=True,
     help="Tars for lczero-training's loader, or folders of hard links for its older tf/train.py.",
 )
 @click.option("--total", type=int, help="Games or positions (see --by) in all.  [default: as many as the share allows]")
-@click.option("--shard-games", type=int, default=10_000, show_default=True, help="Games in a tar or folder, at most.")
+@click.option("--shard-games", type=int, default=10_000, help="Games in a tar or folder, at most.")
 @SEED(help="Chooses and shuffles the games.")
 @click.option("--json", is_flag=True, help="Print the manifest.")
 def command(repair: tuple[str, ...], normal: tuple[str, ...], output: str, json: bool, **chosen: Any) -> None:

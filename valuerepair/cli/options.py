@@ -138,12 +138,10 @@ class Question:
         return store.candidates(self.number(store), *self.which)
 
 
-DB = click.option(
-    "--db", type=FILE, default=DEFAULT_PATH, show_default=True, envvar="VALUEREPAIR_DB", help="The store."
-)
+DB = click.option("--db", type=FILE, default=DEFAULT_PATH, envvar="VALUEREPAIR_DB", help="The store.")
 JSON = click.option("--json", is_flag=True, help="One JSON object.")
 JSON_LINES = click.option("--json", is_flag=True, help="One JSON object a line.")
-SEED = functools.partial(click.option, "--seed", type=click.IntRange(0), default=0, show_default=True)
+SEED = functools.partial(click.option, "--seed", type=click.IntRange(0), default=0)
 JOBS = functools.partial(click.option, "--jobs", type=int)
 THREADS = click.option("--threads", type=int, help="Cores that the net may use.  [default: all]")
 NET = click.option("--net", metavar="NET", shell_complete=nets, help="Net by name or file.  [default: maia-1900]")
@@ -157,7 +155,6 @@ ALPHA = click.option(
     "--alpha",
     type=_ScaleType(),
     default="auto",
-    show_default=True,
     shell_complete=words("auto", "wdl"),
     help="Centipawns of the logistic to Q; wdl: the engine's W/D/L instead.",
 )
@@ -165,7 +162,6 @@ HISTORY_FILL = click.option(
     "--history-fill",
     type=click.Choice(["fen_only", "always", "no"]),
     default="fen_only",
-    show_default=True,
     help="What stands in for boards before the known history, as in lc0.",
 )
 SET = click.option("--set", multiple=True, metavar="NAME=VALUE", help="A search parameter; may be repeated.")
@@ -180,12 +176,11 @@ ORACLE = click.option(
 
 def threshold_option(text: str, *, default: float | None = DEFAULT_THRESHOLD) -> Callable[[Command], Command]:
     """``--threshold``."""
-    end = "  worst:2%: so many of the positions."
+    end = " Or a share: worst:2%."
     return click.option(
         "--threshold",
         type=Threshold(),
         default=default,
-        show_default=default is not None,
         shell_complete=words("worst:"),
         help=text + end,
     )
@@ -197,7 +192,6 @@ def device_option(*, reference: bool = False) -> Callable[[Command], Command]:
         "--device",
         type=click.Choice(REFERENCE_DEVICES if reference else DEVICES),
         default="auto",
-        show_default=True,
         help="What computes nets: auto is CUDA where it runs, else cpu."
         + ("" if reference else " openvino is at bf16: Q moves by some 0.003."),
     )

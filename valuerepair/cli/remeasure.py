@@ -13,10 +13,7 @@ from valuerepair.cli.verbosity import is_quiet, say
 
 @click.command()
 @click.option(
-    "--net",
-    multiple=True,
-    shell_complete=nets,
-    help="Net: a file, a name or a SHA-256; at least two, the first is A.",
+    "--net", multiple=True, shell_complete=nets, help="Net: a file, a name or a SHA-256; at least two, the first is A."
 )
 @DB
 @ORACLE

@@ -9,8 +9,8 @@ from valuerepair.cli.verbosity import is_quiet
 
 
 @click.command()
-@click.option("-o", "--output", type=FILE, default="report.html", show_default=True, help="The file.")
-@click.option("--points", default=100_000, show_default=True, help="At most about so many positions one by one.")
+@click.option("-o", "--output", type=FILE, default="report.html", help="The file.")
+@click.option("--points", default=100_000, help="At most about so many positions one by one.")
 @SEED(help="Of the sample, where there are more positions.")
 @DB
 @question()

@@ -13,7 +13,7 @@ from valuerepair.cli.verbosity import say
 
 @click.command()
 @click.argument("position", nargs=-1, metavar="[FEN|FILE|-]")
-@click.option("--moves", default="", help="Moves played from the position (UCI or SAN), so the net sees the history.")
+@click.option("--moves", help="Moves played from the position (UCI or SAN), so the net sees the history.")
 @click.option("--nodes", type=int, help="Visits of the root, its own evaluation included.  [default: 800]")
 @click.option("--time", type=float, help="Seconds for each position, instead of or besides --nodes.")
 @NET
@@ -23,7 +23,7 @@ from valuerepair.cli.verbosity import say
 @device_option()
 @THREADS
 @JSON_LINES
-def command(position: tuple[str, ...], moves: str, net: str | None, **options: Any) -> None:
+def command(position: tuple[str, ...], moves: str | None, net: str | None, **options: Any) -> None:
     """Search positions with a net: the built-in MCTS, exact where lc0 is.
 
     The position is given as in `vr eval`; of a file, or - (standard input), all lines are searched together. Values
@@ -53,7 +53,7 @@ def command(position: tuple[str, ...], moves: str, net: str | None, **options: A
     from valuerepair.oracles.searching import search_positions
     from valuerepair.report.search_table import row, table
 
-    positions = read_source(" ".join(position), moves.split())
+    positions = read_source(" ".join(position), (moves or "").split())
     first = next(positions, None)  # a wrong position should be told before a net is pulled and loaded
     if first is None:
         raise ValueRepairError(f"{' '.join(position)}: no positions in it")

@@ -23,25 +23,23 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("book", type=FILE, metavar="BOOK")
-@click.option(
-    "-o", "--output", type=FILE, default="games.pgn", show_default=True, help="The games; an earlier run goes on."
-)
-@click.option("--engine", type=click.Choice(["mcts", "lc0"]), default="mcts", show_default=True, help="Who plays.")
+@click.option("-o", "--output", type=FILE, default="games.pgn", help="The games; an earlier run goes on.")
+@click.option("--engine", type=click.Choice(["mcts", "lc0"]), default="mcts", help="Who plays.")
 @NET
 @click.option(
     "--net2", metavar="NET", shell_complete=nets, help="A second net: the two play each other, colours in turn."
 )
-@click.option("--nodes", type=int, default=800, show_default=True, help="Visits of the root for a move.")
-@click.option("--repeat", type=int, default=1, show_default=True, help="Games from each line of the book.")
+@click.option("--nodes", type=int, default=800, help="Visits of the root for a move.")
+@click.option("--repeat", type=int, default=1, help="Games from each line of the book.")
 @click.option("--temperature", metavar="T", help="Moves are drawn by visits^(1/T).  [default: 0, the best move]")
 @SET
 @click.option("--reuse-tree", is_flag=True, help="Keep a game's tree from move to move; its visits count.")
 @click.option("--syzygy", metavar="PATH", help="Folders of tables, for the search and to end games.")
-@click.option("--resign", type=float, default=0.0, show_default=True, help="Per cent of winning chance to resign at.")
-@click.option("--no-resign-share", type=float, default=0.0, show_default=True, help="Games in which nobody may.")
+@click.option("--resign", type=float, default=0.0, help="Per cent of winning chance to resign at.")
+@click.option("--no-resign-share", type=float, default=0.0, help="Games in which nobody may.")
 @click.option("--draw", metavar="MOVE,PLIES,Q", help="Draw from that move on after so many plies with |Q| <= Q.")
 @click.option("--win", metavar="PLIES,Q", help="Win after so many plies in a row, of both sides, with |Q| >= Q.")
-@click.option("--max-plies", type=int, default=450, show_default=True, help="Longer games are undecided; 0: none.")
+@click.option("--max-plies", type=int, default=450, help="Longer games are undecided; 0: none.")
 @JOBS(help="Games at once.  [default: as many as fill the net's batches]")
 @click.option(
     "--training",

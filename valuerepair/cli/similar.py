@@ -9,7 +9,7 @@ from valuerepair.cli.options import DB, JSON, Question, question
 
 @click.command()
 @click.argument("position", nargs=-1, required=True, metavar="FEN|ID")
-@click.option("--limit", type=int, default=10, show_default=True, help="How many.")
+@click.option("--limit", type=int, default=10, help="How many.")
 @click.option("--candidates-only", is_flag=True, help="Only positions that the net is wrong on.")
 @DB
 @question()

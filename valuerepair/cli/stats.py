@@ -16,9 +16,7 @@ if TYPE_CHECKING:
 @click.command()
 @DB
 @question("For the rates by phase, side, sign, and for labels.")
-@click.option(
-    "--worst", type=click.IntRange(0), default=0, show_default=True, help="List so many candidates, labelled."
-)
+@click.option("--worst", type=click.IntRange(0), default=0, help="List so many candidates, labelled.")
 @click.option("--labels", is_flag=True, help="Ask the net for the policy that labels need, and keep it.")
 @click.option("--fit-alpha", is_flag=True, help="Fit alpha, and say what another one would change.")
 @click.option("--save-alpha", type=click.Choice(["l1", "l2"]), help="Keep this fit: later commands use it.")

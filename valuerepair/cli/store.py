@@ -21,7 +21,7 @@ def command() -> None:
 
 @command.command()
 @DB
-@click.option("--sample", type=click.IntRange(0), default=20, show_default=True, help="Values a net and an oracle.")
+@click.option("--sample", type=click.IntRange(0), default=20, help="Values a net and an oracle.")
 @SEED(help="Another seed draws another sample.")
 @click.option("--net", multiple=True, type=FILE, help="File of a net that is not known by name; may be repeated.")
 @DEEP(multiple=True, help="Engine as for vr mine, where it is not found by itself; may be repeated.")

@@ -58,7 +58,7 @@ def options() -> list[click.Option]:
             quiet, is_flag=True, is_eager=True, expose_value=False, callback=_take, help="Only the result and errors."
         ),
         click.Option(
-            verbose, count=True, is_eager=True, expose_value=False, callback=_take,
+            verbose, count=True, show_default=False, is_eager=True, expose_value=False, callback=_take,
             help="Say what is done; -vv: with the lines of engines.",
         ),
     ]  # fmt: skip

@@ -14,7 +14,6 @@ from valuerepair.cli.verbosity import is_quiet
 @click.option(
     "--formula",
     default="diff-focus",
-    show_default=True,
     metavar="NAME[:PARAMETER=VALUE,...]",
     help="diff-focus, position-sampling (lczero-training's) or soft (that of the books).",
 )
