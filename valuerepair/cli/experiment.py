@@ -21,14 +21,12 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 _N_SCL = tuple(f"n_scl={n}" for n in ("5", "10", "32", "100", "inf"))
 _TEMPERATURES = tuple(f"temperature={tau}" for tau in ("0.25", "0.5", "0.75", "1"))
 _SHARED = (
-    click.option(
-        "-o", "--output", type=FILE, default="experiment", show_default=True, help="Folder of games and table."
-    ),
+    click.option("-o", "--output", type=FILE, default="experiment", help="Folder of games and table."),
     click.option("--openings", type=FILE, metavar="BOOK", help="PGN, EPD or FEN file.  [default: a built-in list]"),
-    click.option("--lines", default=50, show_default=True, help="So many of its lines, evenly from all."),
+    click.option("--lines", default=50, help="So many of its lines, evenly from all."),
     NET,
-    click.option("--nodes", default=200, show_default=True, help="Nodes a move, where a setting has none of its own."),
-    click.option("--games", default=200, show_default=True, help="Games of each setting."),
+    click.option("--nodes", default=200, help="Nodes a move, where a setting has none of its own."),
+    click.option("--games", default=200, help="Games of each setting."),
     SEED(help="Of temperature and contempt."),
     JOBS(help="Games at once.  [default: as many as fill batches]"),
     device_option(),
@@ -60,11 +58,11 @@ def command() -> None:
 
 @command.command("selfplay")
 @click.argument("settings", nargs=-1, metavar="[SETTING]...", shell_complete=words("n_scl=", "temperature="))
-@click.option("--match", "matched", metavar="SETTING", help="Then match it against the temperature of equal ratio.")
-@click.option("--match-games", default=200, show_default=True, help="Games of that match.")
-@click.option("--threshold", default=0.55, show_default=True, help="|net Q - search Q| of an interesting position.")
+@click.option("--match", metavar="SETTING", help="Then match it against the temperature of equal ratio.")
+@click.option("--match-games", default=200, help="Games of that match.")
+@click.option("--threshold", default=0.55, help="|net Q - search Q| of an interesting position.")
 @_shared_options
-def selfplay(settings: tuple[str, ...], matched: str | None, match_games: int, threshold: float, **given: Any) -> None:
+def selfplay(settings: tuple[str, ...], match: str | None, match_games: int, threshold: float, **given: Any) -> None:
     """Sweep settings of the search in self-play.
 
     A SETTING is a side of `vr match`: parameters of the search as NAME=VALUE,... (default: some values of n_scl and of
@@ -83,9 +81,9 @@ def selfplay(settings: tuple[str, ...], matched: str | None, match_games: int, t
     from valuerepair.report.experiment import match_lines, selfplay_lines
 
     sweep = [setting_of(text) for text in dict.fromkeys(settings or (*_N_SCL, *_TEMPERATURES))]
-    target = setting_of(matched) if matched is not None else None
+    target = setting_of(match) if match is not None else None
     if target is not None and name_of(target) not in map(name_of, sweep):
-        raise UsageError(f"--match {matched}: is none of the settings of the sweep")
+        raise UsageError(f"--match {match}: is none of the settings of the sweep")
     own = _experiment(given)
     rows = [own.selfplay(setting, threshold) for setting in sweep]
     lines = selfplay_lines(rows)
@@ -93,24 +91,17 @@ def selfplay(settings: tuple[str, ...], matched: str | None, match_games: int, t
         if (chosen := own.equal_temperature(target, rows)) is None:
             lines += ["", "no match: (w + l) / d of the setting, or of every temperature, is no number above 0"]
         else:
-            match = replace(own, games=match_games).match(target, setting_of(f"temperature={chosen[0]:g}"))
-            lines += ["", *match_lines([match])]
+            final = replace(own, games=match_games).match(target, setting_of(f"temperature={chosen[0]:g}"))
+            lines += ["", *match_lines([final])]
             if not chosen[1]:
                 lines.append("the setting's ratio lies outside those of the temperatures: the nearest one was taken")
-            rows.append(match)
+            rows.append(final)
     _hand_out(own, rows, lines, given["json"])
 
 
 @command.command("match")
 @click.argument("sides", nargs=-1, required=True, metavar="SIDE...", shell_complete=SIDES)
-@click.option(
-    "--against",
-    shell_complete=SIDES,
-    default="name=plain",
-    show_default=True,
-    metavar="SIDE",
-    help="Whom they play.",
-)
+@click.option("--against", shell_complete=SIDES, default="name=plain", metavar="SIDE", help="Whom they play.")
 @click.option("--odds", is_flag=True, help="Each opening once, SIDE with less material.")
 @_shared_options
 def match(sides: tuple[str, ...], against: str, odds: bool, **given: Any) -> None:
