@@ -81,6 +81,17 @@ def test_the_store_of_the_environment_is_that_of_all_commands(
     assert in_force("config store check", capsys)["--db"] == ("own.db", "VALUEREPAIR_DB")
 
 
+def test_a_version_in_the_environment_is_nobodys_question(
+    folder: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a Dockerfile may have it: `VALUEREPAIR_VERSION` is no `--version`, nor is there one for `--help`."""
+    monkeypatch.setenv("VALUEREPAIR_VERSION", "0.1")
+    monkeypatch.setenv("VALUEREPAIR_STATS_HELP", "yes")
+    code, out, _ = vr(["stats", "--db", "own.db"], capsys)
+    assert code == 0
+    assert "positions" in out
+
+
 def test_commands_below_a_command_have_tables_below_its_table(folder: Path, capsys: Captured) -> None:
     (folder / "valuerepair.toml").write_text(
         "[store.merge]\nstrict = true\n[books]\nlimit = 3\n[books.check]\njson = true\n"

@@ -93,7 +93,7 @@ def test_every_command_can_be_quiet_and_verbose(path: str) -> None:
 
 
 # Matches take a number of nodes that may end in k or M, or none.
-OTHER_KINDS = {("--nodes", "text"), ("--threshold", "float")}
+OTHER_KINDS = {("--nodes", "text")}
 
 
 def test_an_option_of_one_name_takes_the_same_kind_of_value_everywhere() -> None:

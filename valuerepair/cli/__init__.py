@@ -65,7 +65,7 @@ CONTEXT: dict[str, Any] = {
 
 
 @click.group(cls=LazyGroup, sections=COMMANDS, context_settings=CONTEXT)
-@click.version_option(__version__, prog_name="vr")
+@click.version_option(__version__, prog_name="vr", allow_from_autoenv=False)
 @click.option(
     "--config",
     metavar="FILE",

@@ -11,7 +11,17 @@ import click
 
 from valuerepair.cli.completion import words
 from valuerepair.cli.match import SIDES
-from valuerepair.cli.options import FILE, JOBS, NET, SEED, THREADS, device_option
+from valuerepair.cli.options import (
+    DEFAULT_THRESHOLD,
+    FILE,
+    JOBS,
+    NET,
+    SEED,
+    THREADS,
+    Threshold,
+    Worst,
+    device_option,
+)
 from valuerepair.cli.verbosity import is_quiet, say
 
 if TYPE_CHECKING:
@@ -60,9 +70,11 @@ def command() -> None:
 @click.argument("settings", nargs=-1, metavar="[SETTING]...", shell_complete=words("n_scl=", "temperature="))
 @click.option("--match", metavar="SETTING", help="Then match it against the temperature of equal ratio.")
 @click.option("--match-games", default=200, help="Games of that match.")
-@click.option("--threshold", default=0.55, help="|net Q - search Q| of an interesting position.")
+@click.option("--threshold", type=Threshold(), default=DEFAULT_THRESHOLD, help="|net Q - search Q| of interest.")
 @_shared_options
-def selfplay(settings: tuple[str, ...], match: str | None, match_games: int, threshold: float, **given: Any) -> None:
+def selfplay(
+    settings: tuple[str, ...], match: str | None, match_games: int, threshold: float | Worst, **given: Any
+) -> None:
     """Sweep settings of the search in self-play.
 
     A SETTING is a side of `vr match`: parameters of the search as NAME=VALUE,... (default: some values of n_scl and of
@@ -80,6 +92,8 @@ def selfplay(settings: tuple[str, ...], match: str | None, match_games: int, thr
     from valuerepair.play.experiment import name_of, setting_of
     from valuerepair.report.experiment import match_lines, selfplay_lines
 
+    if isinstance(threshold, Worst):
+        raise UsageError(f"--threshold {threshold}: a share is of a store's positions; give a number")
     sweep = [setting_of(text) for text in dict.fromkeys(settings or (*_N_SCL, *_TEMPERATURES))]
     target = setting_of(match) if match is not None else None
     if target is not None and name_of(target) not in map(name_of, sweep):

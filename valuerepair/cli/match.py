@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from valuerepair.cli.completion import words
-from valuerepair.cli.options import FILE, JOBS, JSON, SEED, THREADS, device_option
+from valuerepair.cli.options import FILE, JOBS, JSON, SEED, THREADS, device_option, rules_of, rules_options
 from valuerepair.cli.verbosity import is_quiet, say
 
 SIDES = words("net=", "stockfish:", "lc0:")
@@ -34,11 +34,7 @@ ORDER = click.Choice(["sequential", "shuffled"])
 @click.option("--sprt", metavar="TEST", help="Stop when decided: elo0=0,elo1=5,alpha=0.05,beta=0.05,model=normalized.")
 @click.option("-o", "--output", type=FILE, default="match.pgn", help="PGN of all games; what is in it is kept.")
 @SEED(help="Of the order, and of the own search's draws.")
-@click.option("--max-plies", type=int, default=0, help="Undecided after so many; 0: no limit.")
-@click.option("--draw", metavar="MOVE,PLIES,Q", help="Draw when from MOVE on |Q| was at most Q for PLIES.")
-@click.option("--win", metavar="PLIES,Q", help="Win when both sides gave one at least Q for PLIES.")
-@click.option("--resign", type=float, default=0.0, help="A side below this chance (per cent) gives up.")
-@click.option("--syzygy", metavar="PATH", help="Tables that end games, folders separated as in PATH.")
+@rules_options(max_plies=0)
 @device_option()
 @THREADS
 @JSON
@@ -59,10 +55,9 @@ def command(side_a: str, side_b: str, **given: Any) -> None:
     from valuerepair.chess.progress import Progress
     from valuerepair.play.lineup import Device, Lineup, parse_side
     from valuerepair.play.match import BUILT_IN, MatchPlan, play_match
-    from valuerepair.play.match_options import parse_control, parse_draw_rule, parse_sprt, parse_win_rule
+    from valuerepair.play.match_options import parse_control, parse_sprt
     from valuerepair.play.match_report import report_lines
     from valuerepair.play.openings import read_openings
-    from valuerepair.play.referee import Rules
     from valuerepair.play.schedule import built_in_openings, check_playable
 
     sides = [parse_side(side_a), parse_side(side_b)]
@@ -75,13 +70,7 @@ def command(side_a: str, side_b: str, **given: Any) -> None:
         book.rpartition("/")[2] if book is not None else BUILT_IN,
         given["order"],
         parse_control(given["nodes"], given["movetime"], given["tc"], given["margin"]),
-        Rules(
-            max_plies=given["max_plies"],
-            draw=parse_draw_rule(given["draw"]) if given["draw"] is not None else None,
-            win=parse_win_rule(given["win"]) if given["win"] is not None else None,
-            syzygy=given["syzygy"] or "",
-            resign=given["resign"],
-        ),
+        rules_of(given),
         parse_sprt(given["sprt"]) if given["sprt"] is not None else None,
         given["seed"],
     )

@@ -29,7 +29,7 @@ from valuerepair.cli.options import (
     threshold_option,
 )
 from valuerepair.cli.verbosity import is_quiet
-from valuerepair.errors import TruncatedInput
+from valuerepair.errors import TruncatedInput, UsageError, ValueRepairError
 
 
 @click.command(
@@ -132,7 +132,10 @@ def command(archives: tuple[str, ...], db: str, net: str | None, deep: str | Non
             if isinstance(threshold, Worst):
                 names = found.net.identity.key, found.oracle.identity.digest
                 asked = Question(*names, scale.alpha, scale.q_from, threshold)
-                options = replace(options, threshold=asked.number(store))
+                try:
+                    options = replace(options, threshold=asked.number(store))
+                except ValueRepairError as error:
+                    raise UsageError(f"--threshold {threshold}: goes by what is in the store: {error}") from None
             summary = mine(archives, options, store, found.net, found.oracle, progress=progress, say=progress.say)
     click.echo("\n".join(summary.lines()))
     if summary.state == "interrupted":

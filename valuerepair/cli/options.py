@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import NDArray
 
+    from valuerepair.play.referee import Rules
     from valuerepair.store.store import Store
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -172,6 +173,42 @@ ORACLE = click.option(
     shell_complete=oracles,
     help="Deep search in the store: its label or digest.  [default: that of the most]",
 )
+
+
+_RULES = (
+    click.option("--draw", metavar="MOVE,PLIES,Q", help="Draw when from MOVE on |Q| was at most Q for PLIES."),
+    click.option("--win", metavar="PLIES,Q", help="Win when both sides gave one at least Q for PLIES."),
+    click.option("--resign", default=0.0, help="A side below this chance (per cent) gives up."),
+    click.option("--syzygy", metavar="PATH", help="Folders of tables that end games, separated as in PATH."),
+)
+
+
+def rules_options(*, max_plies: int) -> Callable[[Command], Command]:
+    """What ends games beside the rules of chess."""
+
+    def decorate(command: Command) -> Command:
+        for option in reversed(_RULES):
+            command = option(command)
+        return click.option("--max-plies", default=max_plies, help="Undecided after so many plies; 0: no limit.")(
+            command
+        )
+
+    return decorate
+
+
+def rules_of(given: Mapping[str, Any]) -> Rules:
+    """The rules of `rules_options`. Raises UsageError."""
+    from valuerepair.play.match_options import parse_draw_rule, parse_win_rule
+    from valuerepair.play.referee import Rules
+
+    return Rules(
+        given["max_plies"],
+        parse_draw_rule(given["draw"]) if given["draw"] is not None else None,
+        parse_win_rule(given["win"]) if given["win"] is not None else None,
+        given["syzygy"] or "",
+        given["resign"],
+        given.get("no_resign_share", 0.0),
+    )
 
 
 def threshold_option(text: str, *, default: float | None = DEFAULT_THRESHOLD) -> Callable[[Command], Command]:

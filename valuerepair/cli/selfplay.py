@@ -12,7 +12,20 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from valuerepair.cli.completion import folders, nets
-from valuerepair.cli.options import DB, FILE, JOBS, JSON, NET, SEED, SET, THREADS, device_option, settings_of
+from valuerepair.cli.options import (
+    DB,
+    FILE,
+    JOBS,
+    JSON,
+    NET,
+    SEED,
+    SET,
+    THREADS,
+    device_option,
+    rules_of,
+    rules_options,
+    settings_of,
+)
 from valuerepair.cli.verbosity import is_quiet
 
 if TYPE_CHECKING:
@@ -34,12 +47,8 @@ if TYPE_CHECKING:
 @click.option("--temperature", metavar="T", help="Moves are drawn by visits^(1/T).  [default: 0, the best move]")
 @SET
 @click.option("--reuse-tree", is_flag=True, help="Keep a game's tree from move to move; its visits count.")
-@click.option("--syzygy", metavar="PATH", help="Folders of tables, for the search and to end games.")
-@click.option("--resign", type=float, default=0.0, help="Per cent of winning chance to resign at.")
-@click.option("--no-resign-share", type=float, default=0.0, help="Games in which nobody may.")
-@click.option("--draw", metavar="MOVE,PLIES,Q", help="Draw from that move on after so many plies with |Q| <= Q.")
-@click.option("--win", metavar="PLIES,Q", help="Win after so many plies in a row, of both sides, with |Q| >= Q.")
-@click.option("--max-plies", type=int, default=450, help="Longer games are undecided; 0: none.")
+@rules_options(max_plies=450)
+@click.option("--no-resign-share", default=0.0, help="Games in which nobody may resign.")
 @JOBS(help="Games at once.  [default: as many as fill the net's batches]")
 @click.option(
     "--training",
@@ -67,8 +76,10 @@ def command(book: str, **given: Any) -> None:
       vr selfplay book.pgn --nodes 800 --training chunks --syzygy ~/syzygy
       vr selfplay book.pgn --engine lc0 --nodes 800 --training chunks
     """
-    params, rules = _params(given), _rules(given)
+    from valuerepair.mcts.params import SearchParams
 
+    params = SearchParams().with_settings(settings_of(given, ("temperature", "syzygy")))
+    rules = rules_of(given)
     from valuerepair.chess.progress import Progress
     from valuerepair.errors import UsageError
     from valuerepair.play.openings import read_openings
@@ -159,41 +170,3 @@ def _speed(told: dict[str, Any], before: int) -> list[str]:
     fill += f", {100 * known:.0f} % of evaluations known from before" if known is not None else ""
     rate, hours = format_rate(told["nodes_per_second"]), told["games_per_hour"]
     return [f"  {told['games'] - before:,} in {format_duration(told['seconds'])}: {hours:,.0f} games/h, {rate}{fill}"]
-
-
-def _params(given: dict[str, Any]) -> SearchParams:
-    """The search; the plain options are short forms of --set. Raises UsageError."""
-    from valuerepair.mcts.params import SearchParams
-
-    return SearchParams().with_settings(settings_of(given, ("temperature", "syzygy")))
-
-
-def _rules(given: dict[str, Any]) -> Rules:
-    """The rules. Raises UsageError."""
-    from valuerepair.play.referee import DrawRule, Rules, WinRule
-
-    draw, win = _numbers("--draw", given["draw"], 3), _numbers("--win", given["win"], 2)
-    return Rules(
-        given["max_plies"],
-        DrawRule(int(draw[0]), int(draw[1]), draw[2]) if draw else None,
-        WinRule(int(win[0]), win[1]) if win else None,
-        given["syzygy"] or "",
-        given["resign"],
-        given["no_resign_share"],
-    )
-
-
-def _numbers(option: str, text: str | None, count: int) -> list[float]:
-    from valuerepair.errors import UsageError
-
-    if text is None:
-        return []
-    try:
-        numbers = [float(word) for word in text.split(",")]
-    except ValueError:
-        numbers = []
-    whole = [number for number in numbers[:-1] if number >= 0 and number == int(number)]
-    if len(numbers) != count or len(whole) != count - 1:
-        form = "MOVE,PLIES,Q" if count == 3 else "PLIES,Q"
-        raise UsageError(f"{option} {text}: must be {form}, as {'40,10,0.02' if count == 3 else '6,0.98'}")
-    return numbers
