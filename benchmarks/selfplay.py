@@ -14,13 +14,12 @@ from benchmarks.comparison import BenchData, Comparison, compare
 from valuerepair.chess.board import keys, parse_fens
 from valuerepair.mcts.params import SearchParams
 from valuerepair.nets.registry import locate
-from valuerepair.play.lc0_options import Lc0Settings
-from valuerepair.play.lc0_selfplay import play_with_lc0
+from valuerepair.play.lc0_selfplay import Lc0Settings, play_with_lc0
 from valuerepair.play.openings import Opening
 from valuerepair.play.pgn import PgnWriter, game_text
 from valuerepair.play.referee import Rules
 from valuerepair.play.runner import Pairing
-from valuerepair.play.selfplay_sources import Contestant, ForestSource
+from valuerepair.play.selfplay import Contestant, ForestSource
 
 VISITS = 100
 OWN_GAMES, LC0_GAMES = 64, 8  # of ours many go on at once

@@ -12,7 +12,7 @@ from valuerepair.archives.rows import ReadReport
 from valuerepair.archives.sampling import sample
 from valuerepair.chess.positions import Position
 from valuerepair.mcts.forest import Forest
-from valuerepair.play.record import DRAW_AGREED, GameRecord, Thought
+from valuerepair.play.game import DRAW_AGREED, GameRecord, Thought
 from valuerepair.training.records import ChunkWriter, NetFacts, compressed, game_records
 
 GAMES, TREES, NODES, REPEATS = 40, 64, 100, 2

@@ -10,7 +10,7 @@ from valuerepair.chess.positions import Position
 from valuerepair.mcts.forest import Forest
 from valuerepair.mcts.outcome import choose_move
 from valuerepair.mcts.result import SearchResult
-from valuerepair.play.record import CHECKMATE, TOO_LONG, GameRecord, Thought
+from valuerepair.play.game import CHECKMATE, TOO_LONG, GameRecord, Thought
 
 RESULTS = {"1-0", "0-1", "1/2-1/2"}
 

@@ -11,8 +11,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 import chess
 
 from valuerepair.chess.positions import Position
-from valuerepair.play.player import Clock
-from valuerepair.play.record import Thought
+from valuerepair.play.game import Thought
+from valuerepair.play.time_control import Clock
 
 Answer = Callable[[Position, int], Thought]
 

@@ -15,8 +15,8 @@ from click.testing import CliRunner
 
 from valuerepair.cli import cli
 from valuerepair.errors import ValueRepairError
+from valuerepair.play.figures import played
 from valuerepair.play.pgn import read_written
-from valuerepair.play.report import played
 
 ODDS = """rnbqkbnr/pppppppp/8/8/8/8/PPPPPPPP/RNB1KBNR w KQkq - 0 1
 rnb1kbnr/pppppppp/8/8/8/8/PPPPPPPP/RNBQKBNR w KQkq - 0 1

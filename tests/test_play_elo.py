@@ -18,21 +18,24 @@ from valuerepair.play.elo import (
     ByOpening,
     Pentanomial,
     Score,
+    bounds_words,
     elo_interval,
     elo_of,
+    elo_words,
     few,
+    few_words,
     los,
+    los_words,
     moments,
     normalized_elo,
     share_interval,
     share_of,
+    value_words,
     verdict,
     verdicts,
 )
-from valuerepair.play.elo_words import bounds_words, elo_words, few_words, los_words, value_words
-from valuerepair.play.pairs import Tally, tally
-from valuerepair.play.record import GameRecord
-from valuerepair.play.standing import Played, Standing
+from valuerepair.play.game import GameRecord
+from valuerepair.play.standing import Played, Standing, Tally, tally
 
 counts = st.integers(0, 12) | st.integers(0, 5000)
 scores = st.builds(Score, counts, counts, counts)

@@ -23,10 +23,10 @@ from valuerepair.play.experiment import (
     selfplay_row,
     setting_of,
 )
+from valuerepair.play.figures import PlayedGame, figures
 from valuerepair.play.lineup import parse_side
-from valuerepair.play.openings import Opening
-from valuerepair.play.report import PlayedGame, figures
-from valuerepair.play.schedule import ODDS, Schedule, white_material
+from valuerepair.play.match import ODDS, Schedule
+from valuerepair.play.openings import Opening, white_material
 from valuerepair.play.standing import Played, Standing
 from valuerepair.report.experiment import UNFINISHED, match_lines, selfplay_lines
 

@@ -17,10 +17,9 @@ from valuerepair.mcts.evaluator import NetEvaluator
 from valuerepair.mcts.forest import Forest
 from valuerepair.mcts.params import SearchParams
 from valuerepair.nets.net import Net, open_net
-from valuerepair.play.evaluation_cache import CachedEvaluator
-from valuerepair.play.forest_player import ForestPlayer
+from valuerepair.play.forest_player import CachedEvaluator, ForestPlayer
+from valuerepair.play.game import GameRecord
 from valuerepair.play.openings import initial_opening
-from valuerepair.play.record import GameRecord
 from valuerepair.play.referee import Rules
 from valuerepair.play.runner import Pairing, play_games
 

@@ -28,12 +28,10 @@ from valuerepair.mcts.evaluator import NetEvaluator
 from valuerepair.mcts.forest import Forest
 from valuerepair.mcts.params import SearchParams
 from valuerepair.nets.net import open_net
-from valuerepair.play.lc0_games import parse_ready
-from valuerepair.play.lc0_options import Lc0Settings, arguments, search_options
-from valuerepair.play.lc0_selfplay import play_with_lc0, write_book
+from valuerepair.play.game import CHECKMATE, DRAW_AGREED, RESIGNED, RULES, TOO_LONG
+from valuerepair.play.lc0_selfplay import Lc0Settings, arguments, parse_ready, play_with_lc0, search_options, write_book
 from valuerepair.play.openings import Opening, read_openings
 from valuerepair.play.pgn import read_written
-from valuerepair.play.record import CHECKMATE, DRAW_AGREED, RESIGNED, RULES, TOO_LONG
 
 BOOK = """[Event "a"]
 
@@ -289,7 +287,7 @@ def test_castling_is_written_as_uci_does(fake: Lc0Settings, tmp_path: Path) -> N
 
 
 def test_the_command_goes_on_after_a_death(fake: Lc0Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("valuerepair.play.lc0_options.find_lc0", lambda: fake.lc0)
+    monkeypatch.setattr("valuerepair.play.lc0_selfplay.find_lc0", lambda: fake.lc0)
     (tmp_path / "book.epd").write_text(f"{STARTPOS_FEN}\n" * 5)
     (tmp_path / "script").write_text("die-after 2")
     output, chunks = tmp_path / "games.pgn", tmp_path / "chunks"
@@ -364,7 +362,7 @@ def test_no_orphans_whatever_ends_us(fake: Lc0Settings, tmp_path: Path, number: 
     (tmp_path / "script").write_text("hang-after 1\nchild")
     program = (
         "import sys\nfrom valuerepair.play.lc0_selfplay import play_with_lc0\n"
-        "from valuerepair.play.lc0_options import Lc0Settings\nfrom valuerepair.play.openings import initial_opening\n"
+        "from valuerepair.play.lc0_selfplay import Lc0Settings\nfrom valuerepair.play.openings import initial_opening\n"
         "for game in play_with_lc0([initial_opening()] * 3, Lc0Settings(sys.argv[1], lc0=sys.argv[2]),\n"
         "                          chunks=sys.argv[3]):\n    print(game.number, flush=True)\n"
     )

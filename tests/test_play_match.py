@@ -25,15 +25,13 @@ from valuerepair.chess.progress import Progress
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.play.elo import Pentanomial, Score, elo_interval
 from valuerepair.play.lineup import Device, Lineup, parse_side
-from valuerepair.play.match import MatchEnd, MatchPlan, play_match
-from valuerepair.play.match_options import parse_control, parse_draw_rule, parse_sprt, parse_win_rule
-from valuerepair.play.match_report import progress_note, report_lines
-from valuerepair.play.openings import initial_opening, read_openings
+from valuerepair.play.match import SHUFFLED, MatchEnd, MatchPlan, Schedule, play_match
+from valuerepair.play.openings import built_in_openings, check_playable, initial_opening, read_openings
 from valuerepair.play.outlook import Remaining
-from valuerepair.play.referee import DrawRule, Rules, WinRule
-from valuerepair.play.schedule import SHUFFLED, Schedule, built_in_openings, check_playable
-from valuerepair.play.sprt import H0, Sprt
-from valuerepair.play.standing import Played, Standing
+from valuerepair.play.referee import DrawRule, Rules, WinRule, parse_draw_rule, parse_win_rule
+from valuerepair.play.sprt import H0, Sprt, parse_sprt
+from valuerepair.play.standing import Played, Standing, progress_note, report_lines
+from valuerepair.play.time_control import parse_control
 
 FAULTS = ("crashed", "out of time", "illegal move")
 

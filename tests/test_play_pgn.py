@@ -23,11 +23,10 @@ from valuerepair.archives.options import SampleOptions
 from valuerepair.archives.rows import ReadReport
 from valuerepair.archives.sampling import sample
 from valuerepair.errors import ValueRepairError
-from valuerepair.play.game import Game
+from valuerepair.play.figures import PlayedGame, figures, lines, played
+from valuerepair.play.game import Game, GameRecord, Thought
 from valuerepair.play.openings import Opening, initial_opening
 from valuerepair.play.pgn import WRAP_COLUMNS, PgnWriter, WrittenGame, game_text, read_written
-from valuerepair.play.record import GameRecord, Thought
-from valuerepair.play.report import PlayedGame, figures, lines, played
 
 TAGS = {"Event": 'a "b" \\c', "Run": "12ab"}
 BLACK = opening("r1bqkbnr/pppp1ppp/2n5/4p3/2B1P3/5Q2/PPPP1PPP/RNB1K1NR b KQkq - 3 3", "g8f6", "g1e2")

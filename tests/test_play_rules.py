@@ -11,9 +11,8 @@ import pytest
 
 from valuerepair.chess.board import keys, parse_fens
 from valuerepair.errors import UsageError, ValueRepairError
-from valuerepair.play.game import Game
+from valuerepair.play.game import Game, Thought
 from valuerepair.play.openings import Opening, initial_opening
-from valuerepair.play.record import Thought
 from valuerepair.play.referee import DrawRule, Referee, Rules, WinRule, own_q
 
 SYZYGY = str(Path(__file__).parent / "goldens" / "syzygy")

@@ -13,11 +13,11 @@ import pytest
 from tests.play_doubles import Answer, ScriptedPlayer, random_move
 from valuerepair.chess.positions import Position
 from valuerepair.errors import UsageError, ValueRepairError
+from valuerepair.play.game import CRASHED, Fault, GameRecord, Thought
 from valuerepair.play.openings import Opening, initial_opening
-from valuerepair.play.player import Clock, Fault
-from valuerepair.play.record import CRASHED, GameRecord, Thought
 from valuerepair.play.referee import Rules
 from valuerepair.play.runner import Pairing, game_seed, play_games
+from valuerepair.play.time_control import Clock
 
 MATED = Opening(3, "7k/5Q2/6K1/8/8/8/8/8 w - - 0 1", ("f7g7",), "7k/6Q1/6K1/8/8/8/8/8 b - - 1 1", 0)
 

@@ -23,11 +23,10 @@ from click.testing import CliRunner, Result
 from valuerepair.cli import cli
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.nets.net import Net
+from valuerepair.play.figures import played
 from valuerepair.play.openings import read_openings
 from valuerepair.play.pgn import PgnWriter, read_written
-from valuerepair.play.report import played
-from valuerepair.play.selfplay import SelfplayPlan, claimed
-from valuerepair.play.selfplay_sources import ForestSource
+from valuerepair.play.selfplay import ForestSource, SelfplayPlan, claimed
 from valuerepair.report import stats
 from valuerepair.store.plays import outcomes as outcomes_of
 from valuerepair.store.store import Store

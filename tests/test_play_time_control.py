@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 
 from valuerepair.archives import options as pgn_tag
 from valuerepair.errors import UsageError
-from valuerepair.play.player import Clock
-from valuerepair.play.time_control import TimeControl, parse_time_control
+from valuerepair.play.time_control import Clock, TimeControl, parse_time_control
 
 
 @pytest.mark.parametrize(

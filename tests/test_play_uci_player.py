@@ -17,12 +17,11 @@ from valuerepair.chess.positions import Position
 from valuerepair.engines.pool import TimeLimit
 from valuerepair.engines.uci import EngineSetup
 from valuerepair.errors import UsageError, ValueRepairError
+from valuerepair.play.game import CRASHED, ILLEGAL_MOVE, OUT_OF_TIME, Fault, GameRecord
 from valuerepair.play.openings import Opening, read_openings
-from valuerepair.play.player import Clock, Fault
-from valuerepair.play.record import CRASHED, ILLEGAL_MOVE, OUT_OF_TIME, GameRecord
 from valuerepair.play.referee import Rules
 from valuerepair.play.runner import Pairing, play_games
-from valuerepair.play.time_control import TimeControl
+from valuerepair.play.time_control import Clock, TimeControl
 from valuerepair.play.uci_player import UciPlayer
 
 FAKE = str(Path(__file__).with_name("fake_engine.py"))

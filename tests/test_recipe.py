@@ -13,7 +13,7 @@ import pytest
 from tests.lczero_training import repository
 from valuerepair.cli import cli
 from valuerepair.nets.weights import find_lc0
-from valuerepair.play.lc0_options import _known_options
+from valuerepair.play.lc0_selfplay import _known_options
 from valuerepair.training.weights import parse_formula
 
 PAGE = (Path(__file__).parents[1] / "docs" / "recipe.md").read_text("utf-8")

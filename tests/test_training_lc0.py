@@ -30,7 +30,7 @@ from valuerepair.nets.net import open_net
 from valuerepair.nets.planes import HECTOPLIES, INPUT_FORMATS, HistoryFill, encode
 from valuerepair.nets.registry import locate
 from valuerepair.nets.weights import find_lc0
-from valuerepair.play.record import GameRecord
+from valuerepair.play.game import GameRecord
 from valuerepair.training.records import ChunkWriter, NetFacts, game_records
 
 # Entries that end soon, with castling, en passant, a promotion, repetitions, moves of the book and Black to move.

@@ -30,8 +30,8 @@ from valuerepair.mcts.params import SearchParams
 from valuerepair.mcts.result import NAN, RootMove, SearchResult
 from valuerepair.nets.planes import FILLS, INPUT_FORMATS, HistoryFill, encode
 from valuerepair.nets.policy import policy_indices
-from valuerepair.play import record as words
-from valuerepair.play.record import GameRecord, Thought
+from valuerepair.play import game as words
+from valuerepair.play.game import GameRecord, Thought
 from valuerepair.training.records import ChunkWriter, NetFacts, game_records, has_records
 
 STARTS = (

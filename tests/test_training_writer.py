@@ -15,7 +15,7 @@ import pytest
 from tests.test_training_records import fake_game
 from valuerepair.chess import v6
 from valuerepair.errors import UsageError, ValueRepairError
-from valuerepair.play.record import TOO_LONG
+from valuerepair.play.game import TOO_LONG
 from valuerepair.training.records import ChunkWriter, NetFacts, game_records
 
 GAMES = [replace(fake_game(chess.STARTING_FEN, seed, plies=12), number=seed) for seed in (0, 7, 1234567)]

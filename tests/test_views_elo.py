@@ -21,9 +21,9 @@ from valuerepair.cli import cli
 from valuerepair.errors import ValueRepairError
 from valuerepair.play.elo import Pentanomial, Score, elo_interval
 from valuerepair.play.experiment import Row, selfplay_row, setting_of
+from valuerepair.play.figures import PlayedGame
+from valuerepair.play.game import CHECKMATE, TOO_LONG, GameRecord, Thought
 from valuerepair.play.pgn import game_text, read_written
-from valuerepair.play.record import CHECKMATE, TOO_LONG, GameRecord, Thought
-from valuerepair.play.report import PlayedGame
 from valuerepair.play.standing import Played as Written
 from valuerepair.play.standing import Standing
 from valuerepair.report import figures

@@ -55,10 +55,10 @@ def command(side_a: str, side_b: str, **given: Any) -> None:
     from valuerepair.chess.progress import Progress
     from valuerepair.play.lineup import Device, Lineup, parse_side
     from valuerepair.play.match import BUILT_IN, MatchPlan, play_match
-    from valuerepair.play.match_options import parse_control, parse_sprt
-    from valuerepair.play.match_report import report_lines
-    from valuerepair.play.openings import read_openings
-    from valuerepair.play.schedule import built_in_openings, check_playable
+    from valuerepair.play.openings import built_in_openings, check_playable, read_openings
+    from valuerepair.play.sprt import parse_sprt
+    from valuerepair.play.standing import report_lines
+    from valuerepair.play.time_control import parse_control
 
     sides = [parse_side(side_a), parse_side(side_b)]
     book = given["openings"]

@@ -198,8 +198,7 @@ def rules_options(*, max_plies: int) -> Callable[[Command], Command]:
 
 def rules_of(given: Mapping[str, Any]) -> Rules:
     """The rules of `rules_options`. Raises UsageError."""
-    from valuerepair.play.match_options import parse_draw_rule, parse_win_rule
-    from valuerepair.play.referee import Rules
+    from valuerepair.play.referee import Rules, parse_draw_rule, parse_win_rule
 
     return Rules(
         given["max_plies"],

@@ -30,8 +30,9 @@ from valuerepair.cli.verbosity import is_quiet
 
 if TYPE_CHECKING:
     from valuerepair.mcts.params import SearchParams
+    from valuerepair.play.lc0_selfplay import Lc0Source
     from valuerepair.play.referee import Rules
-    from valuerepair.play.selfplay_sources import ForestSource, Lc0Source
+    from valuerepair.play.selfplay import ForestSource
 
 
 @click.command()
@@ -82,8 +83,8 @@ def command(book: str, **given: Any) -> None:
     rules = rules_of(given)
     from valuerepair.chess.progress import Progress
     from valuerepair.errors import UsageError
+    from valuerepair.play.figures import figures, lines
     from valuerepair.play.openings import read_openings
-    from valuerepair.play.report import figures, lines
     from valuerepair.play.selfplay import SelfplayPlan, play_selfplay
     from valuerepair.store.store import Store
 
@@ -125,7 +126,8 @@ def _source(
     given: dict[str, Any], params: SearchParams, rules: Rules, games: int, say: Any
 ) -> ForestSource | Lc0Source:
     from valuerepair.errors import UsageError
-    from valuerepair.play.selfplay_sources import Contestant, ForestSource, Lc0Source, lc0_settings
+    from valuerepair.play.lc0_selfplay import Lc0Source, lc0_settings
+    from valuerepair.play.selfplay import Contestant, ForestSource
 
     if given["engine"] == "lc0":
         if given["net2"] or given["reuse_tree"]:
@@ -148,7 +150,7 @@ def _goes_on(output: str) -> bool:
 
 def _chunks(given: dict[str, Any], source: ForestSource | Lc0Source) -> Any:
     """What writes the training records of the built-in MCTS, or knows those that lc0 writes."""
-    from valuerepair.play.selfplay_sources import Lc0Source
+    from valuerepair.play.lc0_selfplay import Lc0Source
 
     if isinstance(source, Lc0Source):
         return source.records

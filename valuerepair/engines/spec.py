@@ -120,6 +120,17 @@ def milliseconds(text: str, where: str) -> int:
     return round(number)
 
 
+def finite(text: str, where: str) -> float:
+    """A finite number. Raises UsageError that begins with `where`."""
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if not math.isfinite(number):
+        raise UsageError(f"{where}: must be a number")
+    return number
+
+
 def is_path(text: str) -> bool:
     """Whether a text begins as a path does."""
     return text.startswith((os.sep, ".", "~"))

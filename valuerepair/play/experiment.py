@@ -20,15 +20,13 @@ from valuerepair.engines.spec import MCTS, EngineSpec
 from valuerepair.errors import UsageError
 from valuerepair.mcts.params import SearchParams
 from valuerepair.play.elo import share_interval
+from valuerepair.play.figures import PlayedGame, disagreements, figures, played
 from valuerepair.play.lineup import Device, Lineup, params_of, parse_side
-from valuerepair.play.match import BUILT_IN, MatchPlan, play_match
-from valuerepair.play.openings import Opening, read_openings
+from valuerepair.play.match import BUILT_IN, ODDS, SEQUENTIAL, MatchPlan, play_match
+from valuerepair.play.openings import Opening, built_in_openings, read_openings
 from valuerepair.play.pgn import read_written
 from valuerepair.play.referee import Rules
-from valuerepair.play.report import PlayedGame, disagreements, figures, played
-from valuerepair.play.schedule import ODDS, SEQUENTIAL, built_in_openings
-from valuerepair.play.selfplay import SelfplayPlan, play_selfplay
-from valuerepair.play.selfplay_sources import Contestant, ForestSource
+from valuerepair.play.selfplay import Contestant, ForestSource, SelfplayPlan, play_selfplay
 from valuerepair.play.standing import Played, Standing
 from valuerepair.play.time_control import TimeControl
 

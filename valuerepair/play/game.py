@@ -1,20 +1,132 @@
-"""A game in progress: its board, its moves, and whether the rules of chess end it."""
+"""A game: its board and its moves, who can play it, and its record."""
 
 from __future__ import annotations
 
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Protocol
+
 import numpy as np
 
+from valuerepair.chess import rows
 from valuerepair.chess.board import fens, in_check, insufficient_material, keys, legal_moves, parse_fens, piece_counts
 from valuerepair.chess.make import black_to_move, clock, make, mark_repetition
 from valuerepair.chess.positions import STARTPOS_FEN, Position, encode_move
-from valuerepair.chess.rows import FLIP, REPETITION, RIGHTS, ROW, SIXTEEN_BITS, STATE, Boards
+from valuerepair.chess.rows import FLIP, RIGHTS, ROW, SIXTEEN_BITS, STATE, Boards
 from valuerepair.errors import ValueRepairError
+from valuerepair.mcts.result import SearchResult
 from valuerepair.play.openings import Opening
-from valuerepair.play.record import CHECKMATE, FIFTY_MOVES, MATERIAL, STALEMATE
-from valuerepair.play.record import REPETITION as THREE_FOLD
+from valuerepair.play.time_control import Clock
 
+# How a game ended. The first five are the rules of chess, the next three adjudications; what follows is a loss for the
+# side to move, save the last two, which leave a game undecided.
+CHECKMATE, STALEMATE, MATERIAL, REPETITION, FIFTY_MOVES = "checkmate", "stalemate", "material", "repetition", "50 moves"
+TABLEBASE, DRAW_AGREED, WIN_AGREED = "tablebase", "adjudicated draw", "adjudicated win"
+RESIGNED, ILLEGAL_MOVE, OUT_OF_TIME, CRASHED = "resigned", "illegal move", "out of time", "crashed"
+TOO_LONG, STOPPED = "too long", "stopped"
+RULES = (CHECKMATE, STALEMATE, MATERIAL, REPETITION, FIFTY_MOVES)
+ADJUDICATIONS = (TABLEBASE, DRAW_AGREED, WIN_AGREED)
+LOSSES = (RESIGNED, ILLEGAL_MOVE, OUT_OF_TIME, CRASHED)
+UNDECIDED = (TOO_LONG, STOPPED)
 FIFTY_MOVES_PLIES = 100
 _ROOM = 128
+
+
+@dataclass(frozen=True, slots=True)
+class Thought:
+    """What a player made of a position: its move (UCI, castling e1g1), and why.
+
+    `q` and `wdl` (per mille) are the player's value of the position for the side to move, None where it gives none;
+    `cp` and `mate` as in `DeepResult`. `nodes` are those of this search, `seconds` what it took.
+    `search` is the whole search of the project's own MCTS, None of other engines.
+    """
+
+    move: str
+    q: float | None = None
+    wdl: tuple[int, int, int] | None = None
+    cp: int | None = None
+    mate: int | None = None
+    depth: int = 0
+    nodes: int = 0
+    seconds: float = 0.0
+    pv: tuple[str, ...] = ()
+    search: SearchResult | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class GameRecord:
+    """A game: it begins at `start_fen` with the moves of the book, then each of `thoughts` is a move.
+
+    `number` counts the games of a run from 0; `opening` is the 0-based line of the book. `white` and `black` name the
+    players. `result` is 1-0, 0-1, 1/2-1/2 or * (undecided), `ending` one of the words above, `detail` what there is to
+    say beyond it. `would_resign` is the ply of the first resignation that was not taken, with whose it was, for the
+    rate of wrong ones; None where there was none.
+    """
+
+    number: int
+    opening: int
+    start_fen: str
+    book: tuple[str, ...]
+    thoughts: tuple[Thought, ...]
+    white: str
+    black: str
+    result: str
+    ending: str
+    detail: str = ""
+    would_resign: tuple[int, str] | None = None
+
+    @property
+    def moves(self) -> tuple[str, ...]:
+        """All moves, UCI: the book's and those played."""
+        return self.book + tuple(thought.move for thought in self.thoughts)
+
+    @property
+    def white_begins(self) -> bool:
+        """Whether White is to move at `start_fen`."""
+        return self.start_fen.split(" ", 2)[1] == "w"
+
+    def white_played(self, i: int) -> bool:
+        """Whether `thoughts[i]` is White's move."""
+        return self.white_begins == ((len(self.book) + i) % 2 == 0)
+
+    @property
+    def z(self) -> float | None:
+        """The result for White: 1, 0, -1; None for an undecided game."""
+        return {"1-0": 1.0, "0-1": -1.0, "1/2-1/2": 0.0}.get(self.result)
+
+
+class Fault(Exception):
+    """A player lost a game by its own doing: `ending` is one of `record.LOSSES`, the text says more."""
+
+    def __init__(self, ending: str, detail: str) -> None:
+        super().__init__(detail)
+        self.ending = ending
+
+
+class Player(Protocol):
+    """Plays one side, or both, of many games. Its own threads do the work; calls come from one thread."""
+
+    @property
+    def name(self) -> str:
+        """For PGN headers and tables."""
+        ...
+
+    def think(self, game: int, position: Position, seed: int, clock: Clock | None = None) -> Future[Thought]:
+        """Queues the search of a move. `game` numbers the game (one thought of it at a time), `seed` is its own.
+
+        `position` has the game's whole history and a legal move. `clock` is given in games that are played by the
+        clock; otherwise the player's own limit (nodes, time a move) holds. The future raises Fault where the player
+        loses the game by it (crash, time, illegal move), and ValueRepairError where nothing more can be played.
+        """
+        ...
+
+    def forget(self, game: int) -> None:
+        """The game is over: what was kept for it (a tree, an engine) is free."""
+        ...
+
+    def close(self, *, cancel: bool = False) -> None:
+        """Ends all it has; with `cancel` the searches in flight are abandoned."""
+        ...
 
 
 class Game:
@@ -81,8 +193,8 @@ class Game:
             return "0-1" if self.white_to_move else "1-0", CHECKMATE
         if insufficient_material(self._last)[0]:
             return "1/2-1/2", MATERIAL
-        if int(self._rows[at, REPETITION] & SIXTEEN_BITS) >= 2:
-            return "1/2-1/2", THREE_FOLD
+        if int(self._rows[at, rows.REPETITION] & SIXTEEN_BITS) >= 2:
+            return "1/2-1/2", REPETITION
         if clock(self._rows, at) >= FIFTY_MOVES_PLIES:
             return "1/2-1/2", FIFTY_MOVES
         return None

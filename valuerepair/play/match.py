@@ -1,4 +1,4 @@
-"""A match of two sides: games from a book with both colours, kept as they end, resumed, stopped by a test."""
+"""A match of two sides: games from a book with both colours, kept as they end, resumed, stopped by a test, and read."""
 
 from __future__ import annotations
 
@@ -6,32 +6,99 @@ import fcntl
 import hashlib
 import json
 import os
+import random
+import re
 import stat
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Container, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
+from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 from valuerepair import __version__
+from valuerepair.archives.headers import movetext, read_headers
+from valuerepair.archives.open import Source, read_text
+from valuerepair.archives.split import Pieces, Splitter
 from valuerepair.chess.progress import Interruptions, Progress
-from valuerepair.errors import ValueRepairError
+from valuerepair.errors import UsageError, ValueRepairError
+from valuerepair.play.game import GameRecord
 from valuerepair.play.lineup import Lineup
-from valuerepair.play.match_report import progress_note
-from valuerepair.play.openings import Opening
+from valuerepair.play.openings import Opening, book_digest, white_material
 from valuerepair.play.outlook import Outlook
-from valuerepair.play.pgn import PgnWriter, game_text, read_written, today
-from valuerepair.play.record import GameRecord
+from valuerepair.play.pgn import PgnWriter, WrittenGame, game_text, read_written, today
 from valuerepair.play.referee import Rules
 from valuerepair.play.runner import Games, Pairing, play_games
-from valuerepair.play.schedule import SEQUENTIAL, Schedule, book_digest
 from valuerepair.play.sprt import GO_ON, Sprt
-from valuerepair.play.standing import Played, Standing
+from valuerepair.play.standing import POINTS, Played, Standing, progress_note
 from valuerepair.play.time_control import TimeControl
 
+SEQUENTIAL, SHUFFLED, ODDS = "sequential", "shuffled", "odds"
 TICK_S = 0.5
 BUILT_IN = "built-in"
 Say = Callable[[str], None]
+# A move of the book, as the runners of matches mark it, behind what may stand before the first move.
+_BOOK_MOVE = re.compile(r"(?:\d+\.+\s*)?([A-Za-z][^\s{}]*)\s*\{\s*book\b[^}]*\}\s*")
+_BEFORE_MOVES = re.compile(r"\s*(?:\{[^}]*\}\s*)?")
+# Where fewer of the games have their counterpart with the colours changed, they are counted one by one.
+_MOST_PAIRED = 0.9
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """`games` games of player 0 against player 1: games 2k and 2k + 1 have one opening, player 0 is White first.
+
+    Openings come in the book's order or `shuffled` by the seed, anew for each time through the book. In the order
+    `odds` each is played once, player 0 with the side that has less material: of a pair there is only that game. Raises
+    UsageError for an odd number of games or none, and for openings of even material where they are to give odds.
+    """
+
+    openings: Sequence[Opening]
+    games: int
+    order: str = SEQUENTIAL
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.order == ODDS:
+            if self.games < 1:
+                raise UsageError(f"--games {self.games}: must be at least 1")
+            for opening in self.openings:
+                if white_material(opening.fen) == 0:
+                    raise UsageError(f"line {opening.number + 1} gives no odds: {opening.fen}")
+        elif self.games < 2 or self.games % 2:
+            raise UsageError(f"--games {self.games}: must be even and at least 2, as each opening has both colours")
+
+    @property
+    def passes(self) -> float:
+        """How often the book is gone through."""
+        return self.games / (1 if self.order == ODDS else 2) / len(self.openings)
+
+    @property
+    def numbers(self) -> Sequence[int]:
+        """The numbers of its games."""
+        if self.order != ODDS:
+            return range(self.games)
+        return [2 * pair + (white_material(self.opening(pair).fen) > 0) for pair in range(self.games)]
+
+    def pairings(self, done: Container[int] = ()) -> Iterator[Pairing]:
+        """The games, but those whose numbers are `done`."""
+        for number in self.numbers:
+            if number not in done:
+                yield Pairing(number, self.opening(number // 2), number % 2, 1 - number % 2)
+
+    def opening(self, pair: int) -> Opening:
+        """The opening of a pair of games."""
+        which, at = divmod(pair, len(self.openings))
+        return self.openings[_order(len(self.openings), which, self.seed)[at] if self.order == SHUFFLED else at]
+
+
+@cache
+def _order(count: int, which: int, seed: int) -> list[int]:
+    order = list(range(count))
+    random.Random(f"{seed} {which}").shuffle(order)
+    return order
 
 
 @dataclass(frozen=True)
@@ -254,3 +321,115 @@ def _claimed(path: Path) -> Iterator[None]:
         raise ValueRepairError(f"{path}: another vr writes it; wait for its end or give another -o FILE") from None
     finally:
         os.close(descriptor)
+
+
+class Match(NamedTuple):
+    """`games` of the two players `names`: the first one has White in even numbers, 2k and 2k + 1 are a pair."""
+
+    names: tuple[str, str]
+    games: list[Played]
+
+
+class _Game(NamedTuple):
+    """A game by its tags, with its opening: where it starts and the moves of the book; empty where nothing says so."""
+
+    white: str
+    black: str
+    result: str
+    ending: str
+    opening: tuple[str, ...]
+
+
+def read_match(path: str) -> Match:
+    """The match in a PGN file, packed or not. Raises ValueRepairError for what is none.
+
+    Of `vr match` the games come in the order of their numbers. Of others only White, Black and Result are needed, and
+    games come as in the file: the first one's White is the first player. Pairs are games from the same opening (FEN and
+    moves marked as book) with colours changed; where a tenth of the games has no such counterpart, there are none.
+    """
+    if Path(path).is_dir():
+        raise ValueRepairError(f"{path} is a folder; give the PGN of a match")
+    if not Path(path).exists():
+        raise ValueRepairError(f"there is no {path}; give the PGN of a match (vr match A B -o {path} plays one)")
+    try:
+        own = sorted(read_written(Path(path))[0], key=lambda game: game.number)
+    except ValueRepairError:
+        own = []
+    match = _own(own, path) if own else _others(list(_games(path)), path)
+    if match is None:
+        raise ValueRepairError(f"{path}: no whole game in it; vr match A B -o {path} plays them")
+    return match
+
+
+def _own(games: Sequence[WrittenGame], path: str) -> Match:
+    """The games of a `vr match`."""
+    try:
+        sides = [(game.tags["White"], game.tags["Black"]) for game in games]
+        sides = [pair if game.number % 2 == 0 else pair[::-1] for pair, game in zip(sides, games, strict=True)]
+        played = [Played.of_written(game) for game in games]
+    except (KeyError, ValueError):
+        raise _no_match(path, "tags are missing") from None
+    if len(set(sides)) > 1:
+        raise _no_match(path, "there are several")
+    return Match(_two(sides[0], path), played)
+
+
+def _others(games: Sequence[_Game], path: str) -> Match | None:
+    """The games of any match; None without a game."""
+    if not games:
+        return None
+    if any(not game.white or not game.black for game in games):
+        raise _no_match(path, "tags White and Black are missing")
+    players = list(dict.fromkeys(name for game in games for name in (game.white, game.black)))
+    if len(players) > 2:
+        raise _no_match(path, f"there are {len(players):,} players")
+    names = _two((players[0], players[-1]), path)
+    whites = [game.white == names[0] for game in games]
+    openings = dict[object, int]()
+    numbers = [openings.setdefault(game.opening or i, len(openings)) for i, game in enumerate(games)]
+    pairs = _pairs(numbers, whites)
+    return Match(names, [
+        Played(2 * pair + (not white), opening, game.result, game.ending, 0)
+        for game, white, opening, pair in zip(games, whites, numbers, pairs, strict=True)
+    ])  # fmt: skip
+
+
+def _pairs(openings: Sequence[int], whites: Sequence[bool]) -> list[int]:
+    """The pair of each game: of an opening the nth game with White and the nth with Black."""
+    seen, pairs, found = Counter[tuple[int, bool]](), dict[tuple[int, int], int](), list[int]()
+    for opening, white in zip(openings, whites, strict=True):
+        found.append(pairs.setdefault((opening, seen[opening, white]), len(pairs)))
+        seen[opening, white] += 1
+    alone = sum(games == 1 for games in Counter(found).values())
+    return found if alone <= (1 - _MOST_PAIRED) * len(found) else list(range(len(found)))
+
+
+def _games(path: str) -> Iterator[_Game]:
+    splitter = Splitter()
+    with Pieces([Source(path, path, path)]) as pieces:
+        for piece in pieces:
+            if piece.broken:
+                raise ValueRepairError(f"{path}: {piece.broken}")
+            for cut in splitter.feed(piece.buffer, piece.length, last=piece.last):
+                yield from (_game(cut.text(i)) for i in range(len(cut)))
+
+
+def _game(text: bytes) -> _Game:
+    tags, moves = read_headers(text), read_text(movetext(text))
+    opening = [tags["FEN"]] if "FEN" in tags else []
+    found = _BEFORE_MOVES.match(moves)
+    while found := _BOOK_MOVE.match(moves, found.end() if found else 0):
+        opening.append(found[1])
+    result = tags.get("Result", "")
+    ending = tags.get("Termination", "")
+    return _Game(tags.get("White", ""), tags.get("Black", ""), result if result in POINTS else "*", ending, (*opening,))
+
+
+def _two(names: tuple[str, str], path: str) -> tuple[str, str]:
+    if names[0] == names[1]:  # self-play: nobody's Elo
+        raise _no_match(path, "one player plays itself")
+    return names
+
+
+def _no_match(path: str, why: str) -> ValueRepairError:
+    return ValueRepairError(f"{path}: not the games of one match of two players: {why}")

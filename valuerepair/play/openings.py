@@ -1,27 +1,34 @@
-"""The lines of a book: where games begin."""
+"""Where games begin: the lines of a book, or built-in ones."""
 
 from __future__ import annotations
 
 import gzip
+import hashlib
 import io
+import random
 import re
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 
 import chess
 import chess.pgn
+import numpy as np
 
 from valuerepair.books.check import BookCheck, ReadEntry, epd_board
 from valuerepair.books.lc0_reader import Refused
-from valuerepair.chess.board import keys, parse_fens
+from valuerepair.chess.board import keys, legal_moves, parse_fens
 from valuerepair.chess.positions import STARTPOS_FEN
 from valuerepair.errors import ValueRepairError
 
 _GZIP_MAGIC = b"\x1f\x8b"
 _TAG = re.compile(r"\[\s*(\w+)\s+\"((?:[^\"\\]|\\.)*)\"\s*\]")
 _ESCAPED = re.compile(r"\\(.)")
+_Line = tuple[str, tuple[str, ...], str, Mapping[str, str]]  # start_fen, moves, fen, tags
+_BUILT_IN_PLIES = range(6, 11)
+_BUILT_IN_SHUFFLE = 1  # so that the first lines are not all of one kind
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,9 +49,6 @@ class Opening:
     def white_to_move(self) -> bool:
         """Whether White makes the first move after the book."""
         return self.fen.split(" ", 2)[1] == "w"
-
-
-_Line = tuple[str, tuple[str, ...], str, Mapping[str, str]]  # start_fen, moves, fen, tags
 
 
 def read_openings(path: str | Path, *, strict: bool = False) -> list[Opening]:
@@ -155,3 +159,55 @@ def _epd_lines(name: str, content: str) -> Iterator[_Line]:
 def _normal(fen: str) -> str:
     """The FEN with six fields and an e.p. square only where a capture is legal."""
     return chess.Board(fen).fen()
+
+
+@cache
+def built_in_openings() -> tuple[Opening, ...]:
+    """For matches without a book: of each ECO code the shortest named line of 6 to 10 plies with even material.
+
+    That is neither check nor the end of the game. In an order that is always the same, and mixes the codes.
+    """
+    from valuerepair.judge.openings import named_positions
+
+    shortest: dict[str, tuple[str, tuple[str, ...], str]] = {}
+    for eco, name, moves in named_positions():
+        if len(moves) in _BUILT_IN_PLIES and (eco not in shortest or len(moves) < len(shortest[eco][1])):
+            board = chess.Board()
+            for move in moves:
+                board.push_uci(move)
+            if _is_even(board):
+                shortest[eco] = name, moves, board.fen()
+    order = sorted(shortest)
+    random.Random(_BUILT_IN_SHUFFLE).shuffle(order)
+    lines = [shortest[eco] for eco in order]
+    found = keys(parse_fens([fen for _, _, fen in lines])).tolist()
+    return tuple(
+        Opening(i, STARTPOS_FEN, moves, fen, found[i], {"ECO": order[i], "Opening": name})
+        for i, (name, moves, fen) in enumerate(lines)
+    )
+
+
+def _is_even(board: chess.Board) -> bool:
+    counts = (len(board.pieces(kind, True)) - len(board.pieces(kind, False)) for kind in chess.PIECE_TYPES)
+    return not any(counts) and not board.is_check()
+
+
+def check_playable(openings: Sequence[Opening], book: str) -> None:
+    """Raises ValueRepairError, naming the first, for lines of a book at whose end no move is left."""
+    counts = np.diff(legal_moves(parse_fens([opening.fen for opening in openings]))[1])
+    if not counts.all():
+        line = openings[int(counts.argmin())]
+        raise ValueRepairError(f"{book}: line {line.number + 1} ends with mate or stalemate ({line.fen}); take it out")
+
+
+def book_digest(openings: Sequence[Opening]) -> str:
+    """What tells two books apart: SHA-256 of their lines, 12 hex digits."""
+    text = "\n".join(f"{opening.start_fen} {' '.join(opening.moves)}" for opening in openings)
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def white_material(fen: str) -> int:
+    """White's material less Black's, in pawns (1, 3, 3, 5, 9)."""
+    worth = {"p": 1, "n": 3, "b": 3, "r": 5, "q": 9}
+    board = fen.split(" ", 1)[0]
+    return sum(worth.get(each.lower(), 0) * (1 if each.isupper() else -1) for each in board)

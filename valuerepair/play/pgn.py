@@ -15,16 +15,7 @@ import chess
 from valuerepair.books.emit import tag_value
 from valuerepair.chess.positions import STARTPOS_FEN
 from valuerepair.errors import ValueRepairError
-from valuerepair.play.record import (
-    CRASHED,
-    ILLEGAL_MOVE,
-    OUT_OF_TIME,
-    RULES,
-    STOPPED,
-    TOO_LONG,
-    GameRecord,
-    Thought,
-)
+from valuerepair.play.game import CRASHED, ILLEGAL_MOVE, OUT_OF_TIME, RULES, STOPPED, TOO_LONG, GameRecord, Thought
 
 WRAP_COLUMNS = 100
 _JOINED = "\0"  # a blank at which no line ends

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from valuerepair.chess import values
+from valuerepair.engines.spec import finite
 from valuerepair.errors import UsageError
 from valuerepair.mcts.syzygy import Tables
-from valuerepair.play.game import Game
-from valuerepair.play.record import DRAW_AGREED, RESIGNED, TABLEBASE, TOO_LONG, WIN_AGREED, Thought
+from valuerepair.play.game import DRAW_AGREED, RESIGNED, TABLEBASE, TOO_LONG, WIN_AGREED, Game, Thought
 
 MAX_PLIES = 450  # lc0's, selfplay/game.cc
 DRAW, WHITE_WON, BLACK_WON, UNDECIDED = "1/2-1/2", "1-0", "0-1", "*"
@@ -149,3 +149,22 @@ def winner(white: bool) -> str:
 def resignation(white_to_move: bool) -> Verdict:
     """The side to move gives up."""
     return Verdict(winner(not white_to_move), RESIGNED)
+
+
+def parse_draw_rule(text: str) -> DrawRule:
+    """Reads ``MOVE,PLIES,Q`` (``40,8,0.05``): from that move on, so many plies with |Q| at most that."""
+    move, plies, q = _numbers(text, 3, "--draw", "MOVE,PLIES,Q, for example 40,8,0.05")
+    return DrawRule(int(move), int(plies), q)
+
+
+def parse_win_rule(text: str) -> WinRule:
+    """Reads ``PLIES,Q`` (``6,0.95``): so many plies in which both sides give one of them at least that Q."""
+    plies, q = _numbers(text, 2, "--win", "PLIES,Q, for example 6,0.95")
+    return WinRule(int(plies), q)
+
+
+def _numbers(text: str, count: int, option: str, form: str) -> list[float]:
+    parts = text.split(",")
+    if len(parts) != count or not all(part.strip().isdecimal() for part in parts[:-1]):
+        raise UsageError(f"{option} {text}: give {form}")
+    return [finite(part, f"{option} {text}: {part}") for part in parts]

@@ -14,11 +14,10 @@ from queue import Empty, SimpleQueue
 from typing import Protocol
 
 from valuerepair.errors import UsageError
-from valuerepair.play.game import Game
+from valuerepair.play.game import ILLEGAL_MOVE, OUT_OF_TIME, Fault, Game, GameRecord, Player, Thought
 from valuerepair.play.openings import Opening
-from valuerepair.play.player import Clock, Fault, Player
-from valuerepair.play.record import ILLEGAL_MOVE, OUT_OF_TIME, GameRecord, Thought
 from valuerepair.play.referee import Referee, Rules, Verdict, own_q, resignation, winner
+from valuerepair.play.time_control import Clock
 
 POLL_S = 0.2  # how soon a halt is noticed while no move comes
 _MASK = 2**64 - 1

@@ -10,28 +10,127 @@ import platform
 import stat
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, field
+from contextlib import ExitStack, closing, contextmanager, suppress
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+from types import TracebackType
 from typing import Any, Protocol
 
 from valuerepair import __version__
 from valuerepair.chess.progress import Interruptions, Progress, format_duration
-from valuerepair.errors import ValueRepairError
-from valuerepair.play.forest_player import Fill
-from valuerepair.play.openings import Opening
+from valuerepair.errors import UsageError, ValueRepairError
+from valuerepair.mcts.forest import forest_bytes
+from valuerepair.mcts.params import SearchParams
+from valuerepair.nets.net import Net, open_net
+from valuerepair.oracles.mcts_oracle import available_memory
+from valuerepair.play.figures import PlayedGame, played
+from valuerepair.play.forest_player import Fill, ForestPlayer, search_facts
+from valuerepair.play.game import GameRecord
+from valuerepair.play.openings import Opening, book_digest
 from valuerepair.play.outlook import Remaining, Turns
 from valuerepair.play.pgn import PgnWriter, WrittenGame, game_text, read_written, today
-from valuerepair.play.record import GameRecord
 from valuerepair.play.referee import Rules
-from valuerepair.play.report import PlayedGame, played
-from valuerepair.play.runner import Pairing
-from valuerepair.play.schedule import book_digest
+from valuerepair.play.runner import Pairing, play_games
 from valuerepair.store.plays import add_plays
 from valuerepair.store.rows import RunRecord
 from valuerepair.store.store import Store
 
+# Of the searches that go on at once some wait for what is known already: more of them keep the batches full.
+TREES_A_BATCH = 2
+_SHARE_OF_MEMORY = 0.5
 TICK_S = 1.0
+
+
+@dataclass(frozen=True)
+class Contestant:
+    """How the built-in MCTS plays: `nets` are names or files, one or one a side; `how` are options of `open_net`.
+
+    `parallel` games at once, None for as many as fill the nets' batches. With `reuse` trees are kept between moves.
+    """
+
+    nets: tuple[str | None, ...]
+    params: SearchParams
+    nodes: int
+    parallel: int | None = None
+    reuse: bool = False
+    how: Mapping[str, Any] = field(default_factory=dict)
+
+
+class ForestSource:
+    """Games of the built-in MCTS. A context manager: it opens the nets, and closes them."""
+
+    def __init__(self, who: Contestant, rules: Rules, seed: int, games: int, say: Callable[[str], None]) -> None:
+        """Raises UsageError and ValueRepairError, as nets and searches do."""
+        if who.nodes < 1:
+            raise UsageError(f"--nodes {who.nodes}: must be at least 1")
+        if who.parallel is not None and who.parallel < 1:
+            raise UsageError(f"--jobs {who.parallel}: must be at least 1")
+        self._rules, self._seed = rules, seed
+        self._stack = ExitStack()
+        try:
+            nets = [self._stack.enter_context(open_net(spec, **who.how, say=say)) for spec in who.nets]
+            for net in nets:
+                net.tune()
+            self.params = replace(who.params, history_fill=nets[0].history_fill)
+            self.jobs = min(games, who.parallel or _affordable(nets, who.nodes, self.params))
+            self.nets = nets
+            self.sides, self.facts = _identity(nets, self.params, who)
+            self._players = [self._player(net, who, name, say) for net, name in zip(nets, _names(nets), strict=True)]
+        except BaseException:
+            self._stack.close()
+            raise
+
+    def games(self, coming: Iterable[Pairing], halted: Callable[[], bool]) -> Iterator[GameRecord]:
+        two = [self._players[0], self._players[-1]]
+        with closing(play_games(coming, two, self._rules, self.jobs, seed=self._seed, halted=halted)) as games:
+            yield from games
+
+    def input_format(self) -> int:
+        """Of the planes of training records. Raises UsageError where two nets differ: the records are of one format."""
+        first, *others = (net.identity.input_format for net in self.nets)
+        if others not in ([], [first]):
+            raise UsageError(f"--training: the nets have input formats {first} and {others[0]}; records are of one")
+        return first
+
+    @property
+    def fill(self) -> Fill:
+        fills = [player.fill for player in self._players]
+        leaves, known, runs = (sum(each[i] for each in fills) for i in range(3))
+        return Fill(leaves, known, runs, max(each.batch for each in fills))
+
+    def __enter__(self) -> ForestSource:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stack.close()
+
+    def _player(self, net: Net, who: Contestant, name: str, say: Callable[[str], None]) -> ForestPlayer:
+        player = ForestPlayer(net, self.params, who.nodes, trees=self.jobs, name=name, reuse=who.reuse, say=say)
+        self._stack.callback(player.close, cancel=True)
+        return player
+
+
+def _affordable(nets: Sequence[Net], nodes: int, params: SearchParams) -> int:
+    """So many games at once as fill the batches, if memory allows."""
+    wanted = max(TREES_A_BATCH * net.session.streams * net.batch_size for net in nets)
+    there = _SHARE_OF_MEMORY * (available_memory() or 8 << 30) / len(nets)
+    return max(1, min(wanted, int(there // forest_bytes(1, nodes, params))))
+
+
+def _names(nets: Sequence[Net]) -> list[str]:
+    names = [net.identity.name for net in nets]
+    return [f"{name} ({i})" for i, name in enumerate(names, 1)] if len(set(names)) < len(names) else names
+
+
+def _identity(nets: Sequence[Net], params: SearchParams, who: Contestant) -> tuple[tuple[str, str], dict[str, str]]:
+    """What the sides' nets are, and what else the moves depend on: nodes, parameters, device, the search's revision."""
+    engine, facts = search_facts(nets[0], params, who.nodes)
+    sides = [f"{net.identity.name} sha256:{net.identity.key[:16]}" for net in nets]
+    words = [f"{name}={text}" for name, text in facts.items()]
+    words += ["reuse=1"] if who.reuse else []
+    return (sides[0], sides[-1]), {"Engine": engine, "Search": " ".join(words)}
 
 
 class Source(Protocol):

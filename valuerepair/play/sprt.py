@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from valuerepair.engines.spec import finite
 from valuerepair.errors import UsageError
 from valuerepair.play.elo import NORMALIZED_UNIT, Pentanomial, Score, share_of
 
@@ -19,6 +20,7 @@ MODELS = ("normalized", "logistic", "bayesian")
 H0, H1, GO_ON = "H0", "H1", ""
 # An outcome that never came counts as this much, so that no logarithm of 0 arises (fastchess takes the same).
 _NEVER = 1e-3
+_SPRT = ("elo0", "elo1", "alpha", "beta")
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,3 +138,20 @@ def _falling_root(f: Callable[[float], float], low: float, high: float) -> float
             break
         low, high = (middle, high) if f(middle) > 0 else (low, middle)
     return (low + high) / 2
+
+
+def parse_sprt(text: str) -> Sprt:
+    """Reads ``elo0=0,elo1=5[,alpha=0.05,beta=0.05,model=normalized]``. Raises UsageError."""
+    numbers: dict[str, float] = {}
+    model = "normalized"
+    for item in text.split(","):
+        name, equals, value = (part.strip() for part in item.partition("="))
+        if name == "model" and equals:
+            model = value
+        elif name in _SPRT and equals:
+            numbers[name] = finite(value, f"--sprt {text}: {name}={value}")
+        else:
+            raise UsageError(f"--sprt {text}: {item!r} is none of {', '.join(_SPRT)} and model, each NAME=VALUE")
+    if not {"elo0", "elo1"} <= numbers.keys():
+        raise UsageError(f"--sprt {text}: elo0 and elo1 are needed, for example elo0=0,elo1=5")
+    return Sprt(**numbers, model=model)

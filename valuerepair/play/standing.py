@@ -1,21 +1,106 @@
-"""Where a match stands: results, how games ended, who failed, and what the test says."""
+"""Where a match stands: results by colour and by pairs, how games ended, who failed, what the test says; in words."""
 
 from __future__ import annotations
 
+import math
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
 from math import isfinite
 from typing import Any
 
-from valuerepair.play.elo import ByOpening, Interval, Pentanomial, Score, los, normalized_elo, verdicts
-from valuerepair.play.elo_words import counted_words
-from valuerepair.play.pairs import Tally
+from valuerepair.chess.progress import format_duration
+from valuerepair.play.elo import (
+    FEWEST,
+    ByOpening,
+    Interval,
+    Pentanomial,
+    Score,
+    bounds_words,
+    counted_words,
+    elo_interval,
+    elo_words,
+    few_words,
+    los,
+    los_words,
+    moments,
+    normalized_elo,
+    value_words,
+    verdicts,
+)
+from valuerepair.play.game import CRASHED, ILLEGAL_MOVE, OUT_OF_TIME, GameRecord
+from valuerepair.play.outlook import Remaining
 from valuerepair.play.pgn import WrittenGame
-from valuerepair.play.record import CRASHED, ILLEGAL_MOVE, OUT_OF_TIME, GameRecord
-from valuerepair.play.sprt import GO_ON, Sprt
+from valuerepair.play.sprt import GO_ON, H0, H1, Sprt
 
+_FIRST_WINS = {"1-0": (2, 0), "0-1": (0, 2), "1/2-1/2": (1, 1)}
 POINTS = {"1-0": 1.0, "1/2-1/2": 0.5, "0-1": 0.0}  # of White
 FAULTS = (CRASHED, OUT_OF_TIME, ILLEGAL_MOVE)
+_PLURAL = {"crashed": "crashes", "out of time": "losses on time", "illegal move": "illegal moves"}
+
+
+class Tally:
+    """Counts games of the player named `first` against another, as they come, in any order.
+
+    Games 2k and 2k + 1 are a pair: one opening, each player White once. Undecided games are counted apart; neither
+    they nor pairs with one of them have a place in the scores.
+    """
+
+    def __init__(self, first: str) -> None:
+        self.first = first
+        self._colours: Counter[tuple[bool, int]] = Counter()
+        self._waiting: dict[int, int] = {}
+        self._pairs = [0] * 5
+        self.undecided = 0
+
+    def add(self, record: GameRecord) -> None:
+        """Counts a game of `first`, which plays White where the record says so."""
+        self.add_result(record.number, record.white == self.first, record.result)
+
+    def add_result(self, number: int, first_is_white: bool, result: str) -> None:
+        """Counts the game with this number: `result` is 1-0, 0-1, 1/2-1/2 or *."""
+        if result not in _FIRST_WINS:
+            self.undecided += 1
+            return
+        half_points = _FIRST_WINS[result][0 if first_is_white else 1]
+        self._colours[first_is_white, half_points] += 1
+        other = self._waiting.pop(number // 2, None)
+        if other is None:
+            self._waiting[number // 2] = half_points
+        else:
+            self._pairs[half_points + other] += 1
+
+    @property
+    def as_white(self) -> Score:
+        """The first player's games with White."""
+        return self._score(True)
+
+    @property
+    def as_black(self) -> Score:
+        """The first player's games with Black."""
+        return self._score(False)
+
+    @property
+    def score(self) -> Score:
+        """All decided games."""
+        return self.as_white + self.as_black
+
+    @property
+    def pairs(self) -> Pentanomial:
+        """The pairs of which both games are decided."""
+        a, b, c, d, e = self._pairs
+        return Pentanomial((a, b, c, d, e))
+
+    def _score(self, white: bool) -> Score:
+        return Score(self._colours[white, 2], self._colours[white, 1], self._colours[white, 0])
+
+
+def tally(records: Iterable[GameRecord], first: str) -> Tally:
+    """The tally of these games."""
+    counted = Tally(first)
+    for record in records:
+        counted.add(record)
+    return counted
 
 
 @dataclass(frozen=True)
@@ -134,3 +219,89 @@ def _score(score: Score) -> dict[str, int]:
 def _interval(interval: Interval) -> dict[str, float | None]:
     """Its value and bounds; None where they are infinite or unknown."""
     return {name: value if isfinite(value) else None for name, value in interval._asdict().items()}
+
+
+def progress_note(standing: Standing, games: int, left: Remaining | None) -> str:
+    """Results so far, the test, and the time left with its bounds (nine chances in ten).
+
+    The score is that of all games, Elo with its interval at 0.95 that of whole pairs: each says of how many.
+    """
+    score, (counted, _, _) = standing.tally.score, moments(standing.results)
+    words = [f"of {games:,}", f"{score} in {score.games:,} {'game' if score.games == 1 else 'games'}"]
+    if counted >= FEWEST:
+        words.append(f"Elo {elo_words(elo_interval(standing.results, 0.95))} in {counted:,} {standing.of}")
+    elif counted:
+        words.append(f"Elo: too few {standing.of} yet")
+    if standing.sprt is not None:
+        words.append(f"LLR {standing.sprt.llr(standing.tested):.2f} ({_bounds(standing.sprt)})")
+    faults = sum(sum(counts.values()) for counts in standing.faults)
+    if faults:
+        words.append(f"{faults} faults")
+    if left is not None:
+        at_most = "at most " if standing.sprt is not None else ""
+        low, high = format_duration(left.low), format_duration(left.high)
+        words.append(f"{at_most}{format_duration(left.seconds)} left ({low} to {high})")
+    return ", ".join(words)
+
+
+def report_lines(standing: Standing) -> list[str]:
+    """The table, from the first player's side."""
+    first, second = standing.names
+    tally, results = standing.tally, standing.results
+    undecided = f", {tally.undecided:,} undecided" if tally.undecided else ""
+    lines = [f"{first} against {second}: {standing.games:,} games{undecided}"]
+    lines += [_row(what, score) for what, score in _by_colour(standing)]
+    pairs = tally.pairs
+    lines.append(f"{pairs.pairs:,} {'pair' if pairs.pairs == 1 else 'pairs'} with 0, 1/2, 1, 3/2, 2 points: {pairs}")
+    if tally.score.games:
+        elo, normalized = elo_interval(results).value, standing.normalized
+        said = f"Elo {value_words(elo)}"
+        if normalized is not None and not math.isnan(normalized.value):
+            said += f", normalized {value_words(normalized.value)}"
+        lines.append(f"{said}, LOS {los_words(results)} (of {standing.of})")
+        if (remark := few_words(results)) is not None:
+            lines.append(f"  {remark}")
+        for level, (interval, verdict) in standing.levels.items():
+            lines.append(f"  at {level:.2f}: {bounds_words(interval):>20}  {_said(first, verdict)}")
+    if standing.sprt is not None:
+        lines.append(_sprt_line(standing.sprt, standing))
+    lines.append("endings: " + _counts(standing.endings))
+    lines.append("faults: " + _faults(standing))
+    return lines
+
+
+def _by_colour(standing: Standing) -> list[tuple[str, Score]]:
+    tally = standing.tally
+    return [("all", tally.score), ("White", tally.as_white), ("Black", tally.as_black)]
+
+
+def _row(what: str, score: Score) -> str:
+    share = f"{100 * score.points / score.games:5.1f} %" if score.games else "    -"
+    return f"  {what:<6} {score!s:<22} {share}"
+
+
+def _said(first: str, verdict: str) -> str:
+    return verdict if verdict == "not shown" else f"{first} is {verdict}"
+
+
+def _bounds(sprt: Sprt) -> str:
+    return "{:.2f} to {:.2f}".format(*sprt.bounds)
+
+
+def _sprt_line(sprt: Sprt, standing: Standing) -> str:
+    found = {H0: "H0 accepted: not stronger than elo0", H1: "H1 accepted: at least elo1"}.get(standing.verdict)
+    test = f"SPRT elo0={sprt.elo0:g} elo1={sprt.elo1:g} {sprt.model}"
+    return f"{test}: LLR {sprt.llr(standing.tested):.2f} ({_bounds(sprt)}), {found or 'not decided'}"
+
+
+def _counts(counts: Counter[str]) -> str:
+    return ", ".join(f"{name} {count:,}" for name, count in counts.most_common()) or "none"
+
+
+def _faults(standing: Standing) -> str:
+    words = []
+    for fault in FAULTS:
+        by = [counts[fault] for counts in standing.faults]
+        whose = [f"{name} {count:,}" for name, count in zip(standing.names, by, strict=True) if count]
+        words.append(f"{_PLURAL[fault]} {sum(by):,}" + (f" ({', '.join(whose)})" if whose else ""))
+    return ", ".join(words)

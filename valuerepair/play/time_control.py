@@ -7,12 +7,21 @@ from dataclasses import dataclass, replace
 
 from valuerepair.engines.spec import MOST_MS, count, milliseconds
 from valuerepair.errors import UsageError
-from valuerepair.play.player import Clock
 
 # How far a side may go over its time: what our own threads need on a busy machine is not the engine's fault.
 MARGIN_MS = 100
 _CLOCK = re.compile(r"(?:(?P<minutes>\d+):)?(?P<seconds>\d+(?:\.\d+)?)(?:\+(?P<increment>\d+(?:\.\d+)?))?")
 _FORMS = "nodes=800, movetime=100ms or a clock as 10+0.1 (seconds and increment)"
+
+
+@dataclass(frozen=True, slots=True)
+class Clock:
+    """Milliseconds left and increment a move, of White and of Black."""
+
+    white: int
+    black: int
+    white_increment: int = 0
+    black_increment: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,3 +95,21 @@ def parse_time_control(text: str, margin: int = MARGIN_MS) -> TimeControl:
     if not 0 < base + increment <= MOST_MS:
         raise UsageError(f"time control {text!r}: there must be some time, and at most {MOST_MS // 1000:,} seconds")
     return TimeControl(base=base, increment=increment, margin=margin)
+
+
+def parse_control(nodes: str | None, movetime: str | None, clock: str | None, margin: int) -> TimeControl | None:
+    """The match's limit of a move: one of the three, or None. Raises UsageError."""
+    given = {"--nodes": nodes, "--movetime": movetime, "--tc": clock}
+    named = [name for name, text in given.items() if text is not None]
+    if len(named) > 1:
+        raise UsageError(f"{' and '.join(named)}: give one of them")
+    if nodes is not None:
+        return parse_time_control(f"nodes={nodes}", margin)
+    if movetime is not None:
+        return parse_time_control(f"movetime={movetime}", margin)
+    if clock is not None:
+        control = parse_time_control(clock, margin)
+        if not control.by_clock:
+            raise UsageError(f"--tc {clock}: is a clock as 10+0.1; there are --nodes and --movetime, too")
+        return control
+    return None

@@ -19,9 +19,8 @@ from valuerepair.engines.pool import TimeLimit
 from valuerepair.engines.process import EngineFailure, EngineTimeout
 from valuerepair.engines.uci import BadOption, EngineSetup, GarbledAnswer, UciEngine
 from valuerepair.errors import UsageError, ValueRepairError
-from valuerepair.play.player import Clock, Fault
-from valuerepair.play.record import CRASHED, ILLEGAL_MOVE, OUT_OF_TIME, Thought
-from valuerepair.play.time_control import MARGIN_MS
+from valuerepair.play.game import CRASHED, ILLEGAL_MOVE, OUT_OF_TIME, Fault, Thought
+from valuerepair.play.time_control import MARGIN_MS, Clock
 
 _START_PAUSES = (0.2, 1.0)  # seconds between attempts to start an engine during a match
 _READY_SECONDS = 60.0

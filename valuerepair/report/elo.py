@@ -10,9 +10,8 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from valuerepair.errors import ValueRepairError
-from valuerepair.play.elo import Interval, elo_interval
-from valuerepair.play.elo_words import elo_words, few_words
-from valuerepair.play.match_games import read_match
+from valuerepair.play.elo import Interval, elo_interval, elo_words, few_words
+from valuerepair.play.match import read_match
 from valuerepair.play.standing import Standing
 from valuerepair.report import style
 from valuerepair.report.drawing import Drawing, for_figure, printable

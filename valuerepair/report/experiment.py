@@ -15,8 +15,7 @@ from matplotlib.transforms import ScaledTranslation
 
 from valuerepair.errors import ValueRepairError
 from valuerepair.intervals import wilson_bounds
-from valuerepair.play.elo import FEWEST, LEVELS, NOT_SHOWN, Interval
-from valuerepair.play.elo_words import elo_words
+from valuerepair.play.elo import FEWEST, LEVELS, NOT_SHOWN, Interval, elo_words
 from valuerepair.report import style
 from valuerepair.report.drawing import Drawing
 

@@ -44,7 +44,7 @@ from valuerepair.nets.planes import (
     write_masks,
 )
 from valuerepair.nets.policy import policy_index
-from valuerepair.play.record import ADJUDICATIONS, LOSSES, RESIGNED, GameRecord
+from valuerepair.play.game import ADJUDICATIONS, LOSSES, RESIGNED, GameRecord
 
 Records = NDArray[np.void]  # of v6.RECORD
 _WORDS = v6.RECORD.itemsize // 4

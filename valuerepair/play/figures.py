@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from valuerepair.intervals import Rate, wilson, wilson_bounds
+from valuerepair.play.game import RESIGNED
 from valuerepair.play.pgn import WrittenGame
-from valuerepair.play.record import RESIGNED
 from valuerepair.store.plays import Play
 
 # Plies after the book to which games are compared.
