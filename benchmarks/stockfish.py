@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager
 
 from benchmarks.comparison import BenchData, Comparison, Work, compare, sampled
 from valuerepair.archives.options import SampleOptions
-from valuerepair.cluster.opening import open_on_cluster
+from valuerepair.cluster.evaluators import open_on_cluster
 from valuerepair.engines.find import find_engine, usable_cores
 from valuerepair.errors import ValueRepairError
 from valuerepair.nets.net import open_net

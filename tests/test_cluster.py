@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +20,10 @@ from tests.clusters import Machines
 from tests.mining_doubles import dump
 from tests.vr_runs import here, in_a_process
 from valuerepair.archives.options import SampleOptions
-from valuerepair.cluster.opening import evaluators, open_on_cluster
+from valuerepair.cluster.evaluators import open_on_cluster
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.nets.registry import KNOWN_NETS, pull
+from valuerepair.runs.evaluators import open_evaluators
 from valuerepair.runs.mine import mine
 from valuerepair.runs.options import MineOptions
 from valuerepair.runs.summary import MineSummary
@@ -33,7 +35,7 @@ POSITIONS = 90  # one fit, and some that are judged by it
 
 
 def run(db: Path, cluster: str | None, options: MineOptions, said: list[str], net: str, deep: str) -> MineSummary:
-    opening = evaluators(cluster)
+    opening = open_evaluators if cluster is None else partial(open_on_cluster, cluster)
     with (
         Store.open(db, create=True) as store,
         opening([GAMES], options.sample, deep, net, None, said.append, device="cpu", threads=1) as opened,
@@ -156,7 +158,7 @@ def test_a_wrong_cluster_is_one_line(
 def test_workers_of_this_machine_say_nothing(tmp_path: Path) -> None:
     """Their scheduler goes in the middle of heartbeats: those with our preload are silent, one without it is not."""
     with Machines(tmp_path) as found:
-        found.start_worker("silent", "--preload", "valuerepair.cluster.shield")
+        found.start_worker("silent", "--preload", "valuerepair.cluster.connection")
         found.start_worker("talker")
         until(lambda: "Starting established connection" in found.log("talker"))
         time.sleep(5)  # the other cannot say so

@@ -24,7 +24,7 @@ from valuerepair.archives.options import SampleOptions
 from valuerepair.archives.rows import ReadReport
 from valuerepair.archives.sampling import sample
 from valuerepair.chess.positions import PositionBatch
-from valuerepair.cluster.opening import open_on_cluster
+from valuerepair.cluster.evaluators import open_on_cluster
 from valuerepair.errors import ValueRepairError
 from valuerepair.runs.mine import mine
 from valuerepair.runs.options import MineOptions

@@ -5,8 +5,11 @@ from __future__ import annotations
 import os
 import shlex
 import sys
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import replace
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -30,6 +33,9 @@ from valuerepair.cli.options import (
 )
 from valuerepair.cli.verbosity import is_quiet
 from valuerepair.errors import TruncatedInput, UsageError, ValueRepairError
+
+if TYPE_CHECKING:
+    from valuerepair.runs.evaluators import Opened
 
 
 @click.command(
@@ -102,8 +108,7 @@ def command(archives: tuple[str, ...], db: str, net: str | None, deep: str | Non
     """
     from valuerepair.archives.open import total_bytes
     from valuerepair.chess.progress import Progress
-    from valuerepair.cluster.opening import evaluators
-    from valuerepair.runs.evaluators import fitting_screen
+    from valuerepair.runs.evaluators import fitting_screen, open_evaluators
     from valuerepair.runs.mine import mine
     from valuerepair.runs.options import MineOptions
     from valuerepair.screening.model import parse_screen
@@ -119,7 +124,7 @@ def command(archives: tuple[str, ...], db: str, net: str | None, deep: str | Non
         screen=parse_screen(*(given[name] for name in ("screen", "recall", "audit"))),
         **{name: given[name] for name in ("limit", "retry_failed")},
     )
-    opening = evaluators(given["cluster"])
+    opening = open_evaluators if given["cluster"] is None else _on_cluster(given["cluster"])
     total_bytes(archives)  # Raises for a missing file, before anything is made or loaded.
     net_options = {name: given[name] for name in ("device", "threads", "history_fill")}
     with (
@@ -145,6 +150,13 @@ def command(archives: tuple[str, ...], db: str, net: str | None, deep: str | Non
     if summary.report.truncated:
         source, how = summary.report.truncated[0]
         raise TruncatedInput(f"{source}: {how}; everything before that was used")
+
+
+def _on_cluster(cluster: str) -> Callable[..., AbstractContextManager[Opened]]:
+    from valuerepair.cluster.connection import parse_cluster
+    from valuerepair.cluster.evaluators import open_on_cluster
+
+    return partial(open_on_cluster, parse_cluster(cluster))
 
 
 def _leave_blocked_reader() -> None:

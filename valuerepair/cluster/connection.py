@@ -1,79 +1,134 @@
-"""Dask as the driver uses it: a client, workers on this machine, and one task on one worker."""
+"""The text of ``--cluster``, the workers it starts on this machine, and Dask's client."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
+import logging
+import os
+import re
+import signal
 import socket
-import time
-from collections.abc import AsyncIterator, Callable
+import warnings
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-from valuerepair.cluster.address import ClusterAddress
-from valuerepair.errors import ValueRepairError
+from valuerepair.errors import UsageError, ValueRepairError
 
-CONNECT_S = 15.0
-# A scheduler that was there and is gone may come back within this time: its supervisor starts it anew.
-RETURN_S = 120.0
-_ATTEMPT_S = 3.0
-_ANSWER_S = 30.0
-
-
-class SchedulerGone(Exception):
-    """The scheduler does not answer, has forgotten us, or is another one."""
+EXAMPLE = "give tcp://HOST:8786, tls://HOST:8786, the scheduler's .json file, or local:4"
+_LOCAL = re.compile(r"local:(\d+)(?:,dashboard=(\d+))?")
+_REMOTE = re.compile(r"(?:tcp|tls|ws|wss)://[^/\s]+:(\d+)/?")
+# Workers that a core may have here: more only wait for it, and each takes a second to start.
+_A_CORE, _LEAST = 4, 8
+# Tasks that a worker of this machine has at work together: two of searches, one for the net, one to spare.
+_LOCAL_THREADS = 4
 
 
-class Connection:
-    """A connected client. Its methods raise SchedulerGone when the scheduler is lost."""
+@dataclass(frozen=True)
+class ClusterAddress:
+    """A scheduler's address, or `local` workers on this machine, with a dashboard on a port of 127.0.0.1 if asked."""
 
-    def __init__(self, client: Any) -> None:
-        self._client = client
-        self._id = ""
+    scheduler: str = ""
+    local: int = 0
+    dashboard: int | None = None
 
-    async def workers(self) -> dict[str, dict[str, Any]]:
-        """The scheduler's facts of each worker, by address."""
-        if self._client.status != "running":
-            raise SchedulerGone
-        try:
-            facts = await asyncio.wait_for(self._client.scheduler.identity(n_workers=-1), _ANSWER_S)
-        except (OSError, asyncio.TimeoutError):
-            raise SchedulerGone from None
-        if facts["id"] != (self._id or facts["id"]):
-            raise SchedulerGone
-        self._id = facts["id"]
-        found: dict[str, dict[str, Any]] = facts["workers"]
-        return found
+    def __str__(self) -> str:
+        return self.scheduler or f"local:{self.local}"
 
-    async def task(self, address: str, gpu: bool, priority: int, function: Callable[..., Any], *given: Any) -> Any:
-        """What a function gives on one worker, and never on another; the result is released there at once.
 
-        With `gpu` it counts against the worker's resource GPU. Raises what the function raises, SchedulerGone, and
-        KilledWorker where the scheduler saw the worker go.
-        """
-        from concurrent.futures import CancelledError
+def parse_cluster(text: str) -> ClusterAddress:
+    """Parses ``tcp://HOST:PORT``, ``local:N``, ``local:N,dashboard=PORT`` or a scheduler file. Raises UsageError."""
+    scheduler = _address_in(text) if text.endswith(".json") else text
+    local, remote = _LOCAL.fullmatch(text), _REMOTE.fullmatch(scheduler)
+    port = remote[1] if remote else local[2] if local else None
+    if port is not None and not 1 <= int(port) <= 65535:
+        raise UsageError(f"--cluster {text}: a port is a number from 1 to 65535")
+    if remote:
+        return ClusterAddress(scheduler.rstrip("/"))
+    most = max(_LEAST, _A_CORE * (os.cpu_count() or 1))
+    if local and not 1 <= int(local[1]) <= most:
+        raise UsageError(f"--cluster {text}: this machine can have 1 to {most} workers")
+    if local:
+        return ClusterAddress(local=int(local[1]), dashboard=None if port is None else int(port))
+    raise UsageError(f"--cluster {text}: {EXAMPLE}")
 
-        future = self._client.submit(
-            function,
-            *given,
-            pure=False,
-            retries=0,
-            workers=[address],
-            allow_other_workers=False,
-            priority=priority,
-            resources={"GPU": 1} if gpu else None,
-        )
-        try:
-            return await future
-        except CancelledError:
-            raise SchedulerGone from None
-        finally:
-            future.release()
 
-    async def close(self) -> None:
-        """Ends the connection, whatever state it is in."""
-        with contextlib.suppress(Exception):
-            await asyncio.wait_for(self._client.close(timeout=2), 10)
+def _address_in(path: str) -> str:
+    """The address in the file that ``dask scheduler --scheduler-file`` writes."""
+    try:
+        return str(json.loads(Path(path).expanduser().read_text("utf-8"))["address"])
+    except OSError as error:
+        raise UsageError(f"--cluster {path}: cannot be read: {error.strerror}; {EXAMPLE}") from None
+    except (ValueError, KeyError, TypeError):
+        raise UsageError(f"--cluster {path}: is no scheduler file; {EXAMPLE}") from None
+
+
+def check_installed() -> None:
+    """Raises ValueRepairError where Dask is not there."""
+    try:
+        import distributed  # noqa: F401  # to see whether it is there
+    except ImportError:
+        raise ValueRepairError("--cluster: needs Dask: pip install 'valuerepair[cluster]'") from None
+
+
+@asynccontextmanager
+async def scheduler_of(where: ClusterAddress) -> AsyncIterator[str]:
+    """The scheduler's address; workers on this machine are started here, and ended with the block."""
+    import dask
+    from distributed import LocalCluster
+
+    silence_dask()
+    _check_certificates(str(where))
+    if not where.local:
+        yield where.scheduler
+        return
+    if where.dashboard is not None:
+        _check_free(where, where.dashboard)
+    # Without a dashboard a few pages are served all the same: any port does, where Dask would say that 8787 is taken.
+    shown = where.dashboard is not None
+    with dask.config.set({"distributed.worker.profile.enabled": False}):
+        async with LocalCluster(  # type: ignore[no-untyped-call]  # as half of the package
+            n_workers=where.local,
+            threads_per_worker=_LOCAL_THREADS,
+            processes=True,
+            host="127.0.0.1",
+            dashboard_address=f"127.0.0.1:{where.dashboard or 0}",
+            scheduler_kwargs={"dashboard": shown},
+            worker_dashboard_address=None,
+            memory_limit=0,
+            preload=[__name__],
+            asynchronous=True,
+        ) as cluster:
+            yield str(cluster.scheduler_address)
+
+
+@asynccontextmanager
+async def connected(address: str, patience: float, return_s: float) -> AsyncIterator[Any]:
+    """A client of Dask; when it loses its scheduler it tries for `return_s` to find it again. Raises ValueRepairError.
+
+    TLS is as Dask's configuration says.
+    """
+    from distributed import Client
+
+    try:
+        trying = Client(address, asynchronous=True, timeout=return_s, set_as_default=False)  # type: ignore[no-untyped-call]  # as above
+        client = await asyncio.wait_for(trying, patience)
+    except (OSError, asyncio.TimeoutError):
+        raise ValueRepairError(
+            f"--cluster: no scheduler answers at {address}; start one with `dask scheduler`, or see whether the "
+            "address is right"
+        ) from None
+    except (ValueError, RuntimeError, TypeError) as error:
+        raise ValueRepairError(f"--cluster {address}: {error}") from None
+    try:
+        yield client
+    finally:
+        with contextlib.suppress(Exception):  # whatever state it is in
+            await asyncio.wait_for(client.close(timeout=2), 10)
 
 
 def _check_certificates(address: str) -> None:
@@ -84,8 +139,7 @@ def _check_certificates(address: str) -> None:
     if not (address.startswith(("tls:", "wss:")) or dask.config.get("distributed.comm.require-encryption")):
         return
     try:
-        # Not typed, as half of the package.
-        certified = Security().get_connection_args("client").get("ssl_context") is not None  # type: ignore[no-untyped-call]
+        certified = Security().get_connection_args("client").get("ssl_context") is not None  # type: ignore[no-untyped-call]  # as above
     except OSError as error:
         raise ValueRepairError(f"--cluster {address}: the certificates cannot be read: {error}") from None
     if not certified:
@@ -94,71 +148,32 @@ def _check_certificates(address: str) -> None:
         )
 
 
-async def _client(address: str) -> Any:
-    from distributed import Client
-
-    # Not typed either.
-    return await Client(address, asynchronous=True, timeout=_ATTEMPT_S, set_as_default=False)  # type: ignore[no-untyped-call]
-
-
-async def connect(address: str, patience: float) -> Connection:
-    """Connects, trying for so many seconds. Raises SchedulerGone. TLS is as Dask's configuration says."""
-    _check_certificates(address)
-    deadline = time.monotonic() + patience
-    while True:
-        try:
-            client = await asyncio.wait_for(_client(address), 3 * _ATTEMPT_S)
-        except (OSError, asyncio.TimeoutError):
-            if time.monotonic() > deadline:
-                raise SchedulerGone from None
-            await asyncio.sleep(0.5)
-        except (ValueError, RuntimeError, TypeError) as error:
-            raise ValueRepairError(f"--cluster {address}: {error}") from None
-        else:
-            return Connection(client)
-
-
-def _check_dashboard(where: ClusterAddress) -> None:
-    """Raises ValueRepairError for a port that is taken: Dask would choose another, and not say so."""
-    if where.dashboard is None:
-        return
+def _check_free(where: ClusterAddress, port: int) -> None:
+    """Raises ValueRepairError for a dashboard's port that is taken: Dask would choose another, and not say so."""
     try:
-        with socket.create_server(("127.0.0.1", where.dashboard)):
+        with socket.create_server(("127.0.0.1", port)):
             pass
     except OSError as error:
         raise ValueRepairError(
-            f"--cluster {where}: port {where.dashboard} of this machine cannot be used ({error.strerror}); give another"
+            f"--cluster {where}: port {port} of this machine cannot be used ({error.strerror}); give another"
         ) from None
 
 
-@asynccontextmanager
-async def scheduler_of(where: ClusterAddress) -> AsyncIterator[str]:
-    """The scheduler's address; workers on this machine are started here, and ended with the block."""
-    if not where.local:
-        yield where.scheduler
-        return
-    import dask
-    from distributed import LocalCluster
+def dask_setup(worker: object) -> None:
+    """Dask calls this in the main thread of workers on this machine, which have this module as a preload.
 
-    calm = {
-        "distributed.worker.profile.enabled": False,
-        "distributed.scheduler.allowed-failures": 0,
-    }
-    _check_certificates(str(where))
-    _check_dashboard(where)
-    # Without a dashboard a few pages are served all the same: any port does, where Dask would say that 8787 is taken.
-    shown = where.dashboard is not None
-    with dask.config.set(calm):
-        async with LocalCluster(  # type: ignore[no-untyped-call]  # not typed either
-            n_workers=where.local,
-            threads_per_worker=1,
-            processes=True,
-            host="127.0.0.1",
-            dashboard_address=f"127.0.0.1:{where.dashboard or 0}",
-            scheduler_kwargs={"dashboard": shown},
-            worker_dashboard_address=None,
-            memory_limit=0,
-            preload=["valuerepair.cluster.shield"],
-            asynchronous=True,
-        ) as cluster:
-            yield str(cluster.scheduler_address)
+    Ctrl-C in the terminal is for the driver, which ends its workers itself, and says what there is to say of them.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    silence_dask()
+
+
+def silence_dask() -> None:
+    """Dask's own lines, of this process, would stand between ours; workers that end in a heartbeat log a traceback."""
+    import distributed  # noqa: F401  # it sets levels when it is imported
+
+    dask = [name for name in logging.root.manager.loggerDict if name.split(".")[0] == "distributed"]
+    for name in ("distributed", "tornado", "tornado.application", *dask):
+        logging.getLogger(name).setLevel(logging.CRITICAL)
+    warnings.filterwarnings("ignore", message="Creating scratch directories is taking")
+    warnings.filterwarnings("ignore", message="coroutine .* was never awaited")  # of connections that fail

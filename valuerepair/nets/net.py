@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -76,6 +76,14 @@ class NetValues:
     entropy: NDArray[np.float32]
     moves_left: NDArray[np.float32]
 
+    @staticmethod
+    def concat(parts: Sequence[NetValues]) -> NetValues:
+        """The values of all positions of the parts, in order."""
+        if not parts:
+            none = np.empty(0, np.float32)
+            return NetValues(none, np.empty((0, 3), np.float32), np.empty(0, np.uint16), none, none, none)
+        return NetValues(*(np.concatenate([getattr(part, name) for part in parts]) for name in NetValues.__slots__))
+
 
 class Net:
     """An open net. Use `open_net`; close it, or use it as a context manager.
@@ -126,10 +134,7 @@ class Net:
 
     def evaluate(self, batch: PositionBatch) -> NetValues:
         """Value, best move and entropy of every position (see `NetValues`). Positions without moves are allowed."""
-        parts = list(self._chunks(batch, self._evaluate_chunk))
-        if not parts:
-            return _no_values()
-        return NetValues(*(np.concatenate([getattr(part, name) for part in parts]) for name in NetValues.__slots__))
+        return NetValues.concat(list(self._chunks(batch, self._evaluate_chunk)))
 
     def priors(self, batch: PositionBatch) -> Priors:
         """The legal moves of all positions, offsets int64[n + 1] into them, and their priors (T = 1, sum 1 a row)."""
@@ -139,7 +144,7 @@ class Net:
         """`evaluate` and `priors` from one run of the net."""
         parts = list(self._chunks(batch, self._answer))
         if not parts:
-            return _no_values(), _join_priors([])
+            return NetValues.concat([]), _join_priors([])
         priors = _join_priors([part for _, part in parts])
         return interpret(join_outputs([raw for raw, _ in parts]), priors), priors
 
@@ -220,11 +225,6 @@ def _join_priors(parts: list[Priors]) -> Priors:
     lengths = np.concatenate([np.diff(offsets) for _, offsets, _ in parts])
     offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
     return np.concatenate([m for m, _, _ in parts]), offsets, np.concatenate([p for _, _, p in parts])
-
-
-def _no_values() -> NetValues:
-    none = np.empty(0, np.float32)
-    return NetValues(none, np.empty((0, 3), np.float32), np.empty(0, np.uint16), none, none, none)
 
 
 def open_net(

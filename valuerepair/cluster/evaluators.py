@@ -1,0 +1,197 @@
+"""A net and an oracle whose work is done on a cluster, opened as `mining.open_evaluators` opens those of this machine."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
+from contextlib import contextmanager
+from dataclasses import replace
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from valuerepair import __version__
+from valuerepair.archives.options import SampleOptions
+from valuerepair.chess.origins import Origin
+from valuerepair.chess.positions import Position, PositionBatch
+from valuerepair.cluster.connection import ClusterAddress, check_installed, parse_cluster
+from valuerepair.cluster.protocol import Assignment, NetFile, Offer, Role
+from valuerepair.errors import UsageError, ValueRepairError
+from valuerepair.nets.net import NetIdentity, NetValues, Priors
+from valuerepair.oracles.oracle import ClimbOutcome, DeepFailure, DeepOutcome, GoOn, OracleIdentity
+from valuerepair.oracles.spec import RECORDED
+from valuerepair.runs.evaluators import Opened
+from valuerepair.runs.workers import Answer
+
+if TYPE_CHECKING:
+    from valuerepair.cluster.dispatcher import Dispatcher
+
+
+@contextmanager
+def open_on_cluster(
+    where: str | ClusterAddress,
+    archives: Sequence[str],
+    sample: SampleOptions,
+    deep: str | None,
+    net: str | None,
+    workers: int | None = None,
+    say: Callable[[str], None] = lambda line: None,
+    **net_options: Any,
+) -> Iterator[Opened]:
+    """Opens net and oracle on the workers of a cluster, as `mining.open_evaluators` does on this machine.
+
+    `workers` searches run at once on each worker (default: one a thread of it), and the net on `threads` of each.
+    Where this machine has the engine too, workers must have the same one; else the one that most of them have. Raises
+    UsageError and ValueRepairError.
+    """
+    from valuerepair.oracles.open import chosen_spec
+
+    where = parse_cluster(where) if isinstance(where, str) else where
+    spec = chosen_spec(deep, say)
+    if spec.kind == RECORDED:
+        raise UsageError(
+            f"--cluster {where} with --deep recorded: recorded evaluations are read on this machine and need no "
+            "searches, and the net alone is no work for a cluster: leave --cluster out"
+        )
+    for name, number in (("--workers", workers), ("--threads", net_options.get("threads"))):
+        if number is not None and number < 1:
+            raise UsageError(f"{name} {number}: must be at least 1")
+    check_installed()
+    from valuerepair.cluster.dispatcher import Dispatcher
+
+    assignment = Assignment(
+        session=f"valuerepair-{uuid.uuid4().hex}",
+        version=__version__,
+        net=_net_file(net, say),
+        net_options={name: value for name, value in net_options.items() if value is not None},
+        deep=spec,
+        weights=_net_file(spec.weights, say) if spec.weights is not None else None,
+        searches=workers,
+        cores=1 if where.local else None,
+    )
+    dispatcher = Dispatcher(where, assignment, _own_engine(assignment, say), say)
+    try:
+        dispatcher.start()
+        there, oracle = ClusterNet(dispatcher, net_options.get("history_fill", "fen_only")), ClusterOracle(dispatcher)
+        say(f"deep search: {oracle.identity.label}, {oracle.workers} at once on the cluster {where}, so far")
+        say(f"net: {there.identity.name} on the cluster")
+        yield Opened(there, oracle, sample)
+    finally:
+        dispatcher.close()
+
+
+def _net_file(net: str | None, say: Callable[[str], None]) -> NetFile:
+    from valuerepair.nets.registry import locate
+    from valuerepair.nets.weights import read_net_file
+
+    file = read_net_file(locate(net, say))
+    return NetFile(str(file.path.absolute()), file.path.name, file.sha256, file.size)
+
+
+def _own_engine(assignment: Assignment, say: Callable[[str], None]) -> dict[Role, Offer]:
+    """This machine's engine, which is then what all workers must have; nothing where it has none."""
+    from valuerepair.oracles.open import open_oracle
+
+    if assignment.deep.kind == "mcts":
+        return {}  # its identity says on which kind of device it runs
+    try:
+        with open_oracle(assignment.deep, net_path=assignment.net.path, workers=1) as oracle:
+            return {Role.SEARCH: Offer(oracle.identity)}
+    except UsageError:
+        raise
+    except ValueRepairError as error:
+        say(f"this machine is no measure for the workers' engines ({error}): what most of them have is")
+        return {}
+
+
+class ClusterNet:
+    """A net on a cluster."""
+
+    def __init__(self, dispatcher: Dispatcher, history_fill: str) -> None:
+        """Waits for the first worker that has the net. Raises ValueRepairError."""
+        self._dispatcher, self.history_fill = dispatcher, history_fill
+        offer = dispatcher.agreed(Role.NET)
+        assert isinstance(offer.identity, NetIdentity)
+        self.identity, self.provider = offer.identity, offer.provider
+
+    @property
+    def at_once(self) -> int:
+        """Batches worth having submitted; it changes as workers come and go."""
+        return self._dispatcher.capacity(Role.NET)
+
+    def answer(self, batch: PositionBatch) -> Future[Answer]:
+        """Queues a batch; gives its values and, by row, why there are none and how many workers died of it.
+
+        A batch that workers die of is done again position by position: values may then differ in their last bits.
+        """
+        return self._dispatcher.submit(Role.NET, ("evaluate", _bare(batch)), _no_value)
+
+    def evaluate(self, batch: PositionBatch) -> NetValues:
+        """As `nets.Net.evaluate`. Raises ValueRepairError, for a position that kills workers too."""
+        values, failed = self.answer(batch).result()
+        for reason, attempts in failed.values():
+            _raise_failed(reason, attempts)
+        return values
+
+    def priors(self, batch: PositionBatch) -> Priors:
+        """As `nets.Net.priors`. Raises ValueRepairError, for a position that kills workers too."""
+        found: Priors = self._dispatcher.submit(Role.NET, ("priors", _bare(batch)), _raise_failed).result()
+        return found
+
+
+def _bare(batch: PositionBatch) -> PositionBatch:
+    """Without what no net asks for: headers are most of a position."""
+    return replace(batch, origin=[Origin()] * len(batch))
+
+
+def _no_value(reason: str, attempts: int) -> Answer:
+    return NetValues.concat([]), {0: (reason, attempts)}
+
+
+def _raise_failed(reason: str, attempts: int) -> NoReturn:
+    raise ValueRepairError(f"the net failed on {attempts} workers for the same position, at last: {reason}")
+
+
+class ClusterOracle:
+    """A deep evaluator on a cluster; see `deep.Climber`. `workers` are the searches that it does at once just now."""
+
+    def __init__(self, dispatcher: Dispatcher) -> None:
+        """Waits for the first worker that has the engine. Raises ValueRepairError."""
+        self._dispatcher, identity = dispatcher, dispatcher.agreed(Role.SEARCH).identity
+        assert isinstance(identity, OracleIdentity)
+        self.identity: OracleIdentity = identity
+
+    @property
+    def workers(self) -> int:
+        return self._dispatcher.at_once(Role.SEARCH)
+
+    @property
+    def capacity(self) -> int:
+        """Searches worth having submitted."""
+        return self._dispatcher.capacity(Role.SEARCH)
+
+    def submit(self, position: Position) -> Future[DeepOutcome]:
+        """Queues a search; see `deep.Oracle`."""
+        return self._search("submit", position)
+
+    def climb(self, position: Position, rungs: Sequence[int], go_on: GoOn) -> Future[ClimbOutcome]:
+        """Queues a search in steps; see `deep.Climber`. `go_on` is asked on the worker: it must be data, or pickle."""
+        return self._search("climb", position, tuple(rungs), go_on)
+
+    def _search(self, method: str, position: Position, *given: Any) -> Future[Any]:
+        return self._dispatcher.submit(Role.SEARCH, (method, replace(position, origin=Origin()), *given), DeepFailure)
+
+    def close(self, *, cancel: bool = False) -> None:
+        """Cancels what has not begun; with `cancel` abandons what is in flight too, else waits for it."""
+        self._dispatcher.cancel(Role.SEARCH, begun=cancel)
+        while not cancel and self._dispatcher.busy(Role.SEARCH):
+            time.sleep(0.05)
+
+    def __enter__(self) -> ClusterOracle:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close(cancel=kind is not None)

@@ -1,0 +1,96 @@
+"""What driver and workers tell each other before work begins: what is to be opened, and what a worker has."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, NamedTuple
+
+from valuerepair.errors import ValueRepairError
+from valuerepair.nets.net import NetIdentity
+from valuerepair.oracles.open import CPU_BACKENDS
+from valuerepair.oracles.oracle import OracleIdentity
+from valuerepair.oracles.spec import DeepSpec
+
+
+class Role(Enum):
+    """What a worker is used for."""
+
+    NET = "net"
+    SEARCH = "deep search"
+
+
+class NetFile(NamedTuple):
+    """A net file by its SHA-256. `path` is where the driver has it; a worker may have it there too."""
+
+    path: str
+    file_name: str
+    sha256: str
+    size: int
+
+
+@dataclass(frozen=True)
+class Assignment:
+    """What workers open for a driver's session. `weights` is the net that `deep` names itself.
+
+    `searches` run at once on a worker, of `cores`; None: as many as are good, of as many as it has threads.
+    """
+
+    session: str
+    version: str
+    net: NetFile
+    net_options: Mapping[str, Any]
+    deep: DeepSpec
+    weights: NetFile | None
+    searches: int | None
+    cores: int | None
+
+    def is_for_gpu(self, role: Role) -> bool:
+        """Whether a role is work for graphics cards: the net, the own search, or lc0 with a backend that is."""
+        options = {name.lower(): value for name, value in self.deep.options.items()}
+        if role is Role.SEARCH and self.deep.kind == "lc0":
+            return options.get("backend", "eigen") not in CPU_BACKENDS
+        return role is Role.NET or self.deep.kind == "mcts"
+
+
+class Offer(NamedTuple):
+    """What a worker has for a role. `at_once`: searches at once, or 1; `provider` is the net's."""
+
+    identity: NetIdentity | OracleIdentity
+    at_once: int = 1
+    provider: str = ""
+
+
+class WorkerFailed(Exception):
+    """A worker cannot go on with a role; `reason` is empty where it does not know the session."""
+
+    def __init__(self, address: str, reason: str) -> None:
+        super().__init__(address, reason)
+        self.address, self.reason = address, reason
+
+
+def reason_of(error: Exception) -> str:
+    """What to tell of an error on a worker, in one line."""
+    line = " ".join(str(error).split())
+    if isinstance(error, ImportError) or "deserialization" in line:
+        return f"it cannot import what the driver has ({line}); install the same valuerepair there and at the scheduler"
+    return line if isinstance(error, ValueRepairError) else f"{type(error).__name__}: {line}"
+
+
+def difference(mine: NetIdentity | OracleIdentity, wanted: NetIdentity | OracleIdentity) -> str | None:
+    """What of a worker's net or engine is otherwise than agreed, in one line; None: nothing."""
+    if mine == wanted:
+        return None
+    if isinstance(mine, NetIdentity) or isinstance(wanted, NetIdentity):
+        its = f"its net {mine.name}" if isinstance(mine, NetIdentity) else "its net"
+    elif mine.engine != wanted.engine:
+        return f"its engine is {mine.engine}, not {wanted.engine}"
+    else:
+        its = f"its {mine.engine}"
+        for name in sorted(mine.options | wanted.options):
+            if mine.sha256 == wanted.sha256 and mine.options.get(name) != wanted.options.get(name):
+                return f"{its} has {name}={mine.options.get(name)}, not {wanted.options.get(name)}"
+    if mine.sha256 != wanted.sha256:
+        return f"{its} is another file: SHA-256 {mine.sha256[:12]}, not {wanted.sha256[:12]}"
+    return f"{its} is {mine}, not {wanted}"
