@@ -1,35 +1,36 @@
-"""The parts of a cluster's driver: addresses, chunks and what becomes of them, workers and what differs in them."""
+"""The parts of a cluster's driver: addresses, what becomes of jobs that workers die of, what differs in workers."""
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import json
-from collections.abc import Callable
-from concurrent.futures import Future
+import sys
+from concurrent.futures import CancelledError, Future
 from pathlib import Path
 from queue import SimpleQueue
+from types import SimpleNamespace
 from typing import Any, cast
 
 import numpy as np
 import pytest
+from distributed import KilledWorker
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.mining_doubles import KeyNet
+from tests.vr_runs import here
 from valuerepair.archives.options import SampleOptions
 from valuerepair.archives.rows import ReadReport
 from valuerepair.archives.sampling import sample
 from valuerepair.chess.positions import PositionBatch
-from valuerepair.cluster.address import parse_cluster
-from valuerepair.cluster.chunks import MOST, TARGET_S, Chunk, Job, Pace, Seam, end
-from valuerepair.cluster.dispatcher import Dispatcher
-from valuerepair.cluster.far import ClusterNet, _halves, _joined, _joined_priors
-from valuerepair.cluster.hope import Hope
-from valuerepair.cluster.members import Lane, Member, Members
-from valuerepair.cluster.terms import NetFileFacts, Offer, Role, difference
-from valuerepair.cluster.worker import NetAnswer, NetJob, keep
+from valuerepair.cluster.connection import ClusterAddress, parse_cluster
+from valuerepair.cluster.dispatcher import Dispatcher, RemoteWorker
+from valuerepair.cluster.evaluators import ClusterNet
+from valuerepair.cluster.protocol import Assignment, NetFile, Offer, Role, difference
+from valuerepair.cluster.worker import keep
+from valuerepair.engines.spec import EngineSpec
 from valuerepair.errors import UsageError, ValueRepairError
-from valuerepair.nets.net import Priors
 from valuerepair.oracles.oracle import DeepFailure, OracleIdentity
 from valuerepair.runs.workers import Evaluated, Events, net_line
 
@@ -58,133 +59,110 @@ def drawn() -> PositionBatch:
     return PositionBatch.concat(list(sample([GAMES], SampleOptions(per_game=None, positions=40), ReadReport())))
 
 
-def lose(sizes: int, poison: set[int]) -> tuple[dict[int, object], int]:
-    """Works on a chunk of so many jobs on workers that poison kills: (each job's outcome, workers killed)."""
-    jobs = [Job(number, Future(), DeepFailure) for number in range(sizes)]
-    to_do, killed = [Chunk(jobs)], 0
-    while to_do:
-        chunk = to_do.pop()
-        if poison & {job.payload for job in chunk.jobs}:
-            killed += 1
-            to_do += chunk.lost("its worker was lost")
-        else:
-            for job in chunk.jobs:
-                job.future.set_result("scored")  # raises where a job is done twice
-    return {job.payload: job.future.result(0) for job in jobs}, killed
-
-
-@given(st.integers(1, 64), st.sets(st.integers(0, 63), max_size=3))
-def test_every_job_ends_exactly_once_and_only_poison_fails(size: int, poison: set[int]) -> None:
-    outcomes, killed = lose(size, poison)
-    bad = {number for number in poison if number < size}
-    assert {number for number, outcome in outcomes.items() if isinstance(outcome, DeepFailure)} == bad
-    assert killed <= len(bad) * (2 + np.ceil(np.log2(max(size, 2))))
-
-
-def test_a_loss_is_tried_once_more_as_it_is() -> None:
-    jobs = [Job(number, Future(), DeepFailure) for number in range(5)]
-    (again,) = Chunk(jobs).lost("x")
-    assert again.jobs == jobs
-    assert [len(half.jobs) for half in again.lost("x")] == [2, 3]
-
-
 class Poisoned:
-    """A dispatcher whose workers die of some positions: what is lost is cut down, the rest is evaluated at once."""
+    """A client of Dask whose worker dies of some positions, each time with all that a chunk holds."""
 
     def __init__(self, poison: set[int]) -> None:
         self.poison, self.killed = poison, 0
 
-    def submit(self, role: Role, job: NetJob, fail: Callable[[str, int], object], seam: Seam) -> Future[Any]:
-        whole = Job(job, Future(), fail, seam)
-        to_do = [Chunk([whole])]
-        while to_do:
-            chunk = to_do.pop()
-            if any(self.poison & set(part.payload.batch.key.tolist()) for part in chunk.jobs):
-                self.killed += 1
-                to_do += chunk.lost("its worker was lost")
-                continue
-            for part in chunk.jobs:
-                batch = part.payload.batch
-                values = KeyNet().evaluate(batch)
-                answer = key_priors(batch) if job.priors else NetAnswer(values, {})
-                part.future.set_result(answer)  # raises where a part is done twice
-        return whole.future
+    def submit(self, _: object, session: str, role: Role, calls: list[tuple[str, Any]], **how: object) -> Future[Any]:
+        keys = {int(key) for _, what in calls for key in (what.key.tolist() if role is Role.NET else [what])}
+        done: Any = asyncio.get_running_loop().create_future()
+        done.release = lambda: None
+        if keys & self.poison:
+            self.killed += 4
+            done.set_exception(KilledWorker("vr-net-1", cast(Any, SimpleNamespace(address="tcp://a:1", name="w0")), 3))
+        else:
+            done.set_result([(KeyNet().evaluate(what), {}) if role is Role.NET else what for _, what in calls])
+        return cast("Future[Any]", done)
+
+
+class Workers(Dispatcher):
+    """A dispatcher with one worker, that poison kills."""
+
+    def __init__(self, poison: set[int], at_once: int = 8) -> None:
+        super().__init__(ClusterAddress(local=1), assignment(), {}, lambda line: None)
+        self._client: Any = Poisoned(poison)
+        self._able = {role: {"tcp://a:1": Offer(KeyNet.identity, at_once)} for role in Role}
+
+    async def _connect_and_serve(self) -> None:
+        self._started.set()
+        try:
+            while True:
+                self._feed()
+                self._wake.clear()
+                await self._wake.wait()
+        finally:
+            self._forget_all()
 
     def agreed(self, role: Role) -> Offer:
         return Offer(KeyNet.identity)
 
-    def capacity(self, role: Role) -> int:
-        return 2
+    @property
+    def killed(self) -> int:
+        return int(self._client.killed)
+
+    def __enter__(self) -> Workers:
+        self.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
 
 
-def key_priors(batch: PositionBatch) -> Priors:
-    """Of each position as many moves as its key says, from none to three: the key's last bits."""
-    lengths = batch.key.astype(np.int64) % 4
-    moves = np.repeat(batch.key.astype(np.uint16), lengths)
-    return moves, np.concatenate([[0], np.cumsum(lengths)]), np.arange(len(moves), dtype=np.float32)
+def assignment(deep: str = "stockfish") -> Assignment:
+    file = NetFile("/n.pb.gz", "n.pb.gz", "ab" * 32, 3)
+    return Assignment("s", "1", file, {}, EngineSpec(deep), None, None, None)
 
 
-@given(st.integers(1, 40), st.sets(st.integers(0, 39), max_size=4))
-@settings(deadline=None)
-def test_a_batch_for_the_net_is_cut_down_to_the_positions_that_kill(size: int, poison: set[int]) -> None:
+@given(st.integers(1, 40), st.sets(st.integers(0, 39), max_size=3))
+@settings(deadline=None, max_examples=30)
+def test_every_search_ends_exactly_once_and_only_poison_fails(size: int, poison: set[int]) -> None:
+    with Workers(poison) as workers:
+        futures = [workers.submit(Role.SEARCH, ("submit", number), DeepFailure) for number in range(size)]
+        outcomes = {number: future.result(10) for number, future in enumerate(futures)}
+    bad = {number for number in poison if number < size}
+    assert {number for number, outcome in outcomes.items() if isinstance(outcome, DeepFailure)} == bad
+    assert all(outcomes[number].attempts == 8 for number in bad)
+    assert workers.killed <= 8 * len(bad)
+
+
+@given(st.integers(1, 40), st.sets(st.integers(0, 39), max_size=3))
+@settings(deadline=None, max_examples=30)
+def test_a_batch_for_the_net_is_taken_apart_to_the_positions_that_kill(size: int, poison: set[int]) -> None:
     batch = drawn().take(np.arange(size))
     bad = sorted(row for row in poison if row < size)
-    workers = Poisoned({int(batch.key[row]) for row in bad})
-    net = ClusterNet(cast(Dispatcher, workers), "fen_only")
-    events: Events = SimpleQueue()
-    line = net_line(net, events)
-    with line:
-        line.submit(np.arange(size) + 100, batch)
-    found = events.get_nowait()
+    with Workers({int(batch.key[row]) for row in bad}) as workers:
+        net = ClusterNet(workers, "fen_only")
+        events: Events = SimpleQueue()
+        line = net_line(net, events)
+        with line:
+            line.submit(np.arange(size) + 100, batch)
+            found = events.get(timeout=10)
+        if bad:
+            with pytest.raises(ValueRepairError, match=r"the net failed on \d+ workers for the same position"):
+                net.evaluate(batch)
     assert isinstance(found, Evaluated)
     good = [row for row in range(size) if row not in bad]
     assert found.ids.tolist() == [100 + row for row in good]
     assert found.batch.key.tolist() == batch.key[good].tolist()
     np.testing.assert_array_equal(found.values.q, KeyNet().evaluate(batch).q[good])
     assert sorted(found.failed) == [100 + row for row in bad]
-    assert all(why.startswith("its worker was lost") and attempts >= 2 for why, attempts in found.failed.values())
-    assert workers.killed <= len(bad) * (2 + np.ceil(np.log2(max(size, 2))))
-    if bad:
-        with pytest.raises(ValueRepairError, match=r"the net failed on \d+ workers for the same position"):
-            net.evaluate(batch)
+    assert all(why.startswith("its worker was lost") and attempts == 8 for why, attempts in found.failed.values())
 
 
-def test_priors_of_two_halves_are_those_of_the_whole() -> None:
-    batch = drawn().take(np.arange(21))
-    moves, offsets, p = _joined_priors(key_priors(batch.take(np.arange(8))), key_priors(batch.take(np.arange(8, 21))))
-    whole = key_priors(batch)
-    np.testing.assert_array_equal(moves, whole[0])
-    np.testing.assert_array_equal(offsets, whole[1])
-    assert len(p) == len(moves)
-
-
-def test_the_half_of_a_batch_that_ends_in_an_error_ends_the_whole_so() -> None:
+def test_jobs_that_are_not_done_end_with_the_driver() -> None:
     batch = drawn().take(np.arange(4))
-    whole = Job(NetJob(batch), Future(), DeepFailure, Seam(_halves, _joined))
-    first, second = whole.halves()
-    end([first], ValueRepairError("the cluster is gone"))
-    assert not whole.future.done()
-    end([second], ValueRepairError("the cluster is gone"))
-    with pytest.raises(ValueRepairError, match="the cluster is gone"):
-        whole.future.result(0)
-
-
-def test_chunks_grow_to_their_time_and_shrink_at_once() -> None:
-    pace = Pace(1)
-    sizes = []
-    for _ in range(12):
-        sizes.append(pace.size)
-        pace.learn(pace.size, pace.size * 0.1)
-    assert sizes[:5] == [1, 2, 4, 8, 16]
-    assert sizes[-1] == round(TARGET_S / 0.1)
-    pace.learn(30, 30 * 60.0)
-    assert pace.size == 1
-    fast, wide = Pace(1), Pace(64)
-    for _ in range(20):
-        fast.learn(fast.size, fast.size * 1e-5)
-    assert fast.size == MOST
-    wide.learn(32, 1e4)
-    assert wide.size == 32, "fewer would leave trees empty"
+    with Workers({int(key) for key in batch.key}) as workers:
+        workers._able = {role: {} for role in Role}
+        waiting = workers.submit(Role.NET, ("evaluate", batch), DeepFailure)
+    assert waiting.cancelled()
+    with Workers(set()) as workers:
+        workers._client.submit = lambda *given, **how: asyncio.get_running_loop().create_future()
+        begun = workers.submit(Role.NET, ("evaluate", batch), DeepFailure)
+        workers._loop.call_later(0.1, workers._task.cancel)
+        with pytest.raises(CancelledError):
+            begun.result(10)
 
 
 def identity(**changes: object) -> OracleIdentity:
@@ -193,73 +171,76 @@ def identity(**changes: object) -> OracleIdentity:
 
 
 def test_what_differs_is_named() -> None:
-    wanted = Offer(identity())
-    assert difference(Offer(identity(), at_once=9), wanted) is None
-    assert (
-        difference(Offer(identity(engine="Stockfish 17")), wanted) == "its engine is Stockfish 17, not Stockfish 15.1"
-    )
-    other = difference(Offer(identity(options={"Hash": "64"})), wanted)
-    assert other == "its Stockfish 15.1 has Hash=64, not 16"
-    assert "another file: SHA-256 cdcdcdcdcdcd, not abababababab" in str(
-        difference(Offer(identity(sha256="cd" * 32)), wanted)
-    )
+    wanted = identity()
+    assert difference(identity(), wanted) is None
+    assert difference(identity(engine="Stockfish 17"), wanted) == "its engine is Stockfish 17, not Stockfish 15.1"
+    assert difference(identity(options={"Hash": "64"}), wanted) == "its Stockfish 15.1 has Hash=64, not 16"
+    other = difference(identity(sha256="cd" * 32), wanted)
+    assert other == "its Stockfish 15.1 is another file: SHA-256 cdcdcdcdcdcd, not abababababab"
+
+
+def joined(gpu: bool, address: str, **has: Any) -> RemoteWorker:
+    return RemoteWorker(address, address, gpu, {Role[name.upper()]: offer for name, offer in has.items()})
+
+
+def settled(deep: str, *workers: RemoteWorker) -> dict[Role, list[str]]:
+    """Which workers a driver gives work of a role to."""
+    dispatcher = Dispatcher(ClusterAddress("tcp://s:1"), assignment(deep), {}, lambda line: None)
+    dispatcher._wake = asyncio.Event()
+    dispatcher._workers = {(known.address, ""): known for known in workers}
+    for role in Role:
+        dispatcher._settle(role)
+    return {role: sorted(able) for role, able in dispatcher._able.items()}
 
 
 def test_graphics_cards_get_the_work_for_them_where_there_are_any() -> None:
-    members = Members()
-    facts = {"name": "a", "host": "h", "last_seen": 1.0}
-    members.update({"tcp://a:1": facts, "tcp://b:1": {**facts, "resources": {"GPU": 1.0}}})
-    assert [m.address for m in members.fit_for(Role.NET, True)] == ["tcp://b:1"]
-    assert [m.address for m in members.fit_for(Role.SEARCH, False)] == ["tcp://a:1"]
-    (card,) = members.fit_for(Role.NET, True)
-    card.lanes[Role.NET] = Lane(card, Role.NET, refusal="no")
-    assert [m.address for m in members.fit_for(Role.NET, True)] == ["tcp://a:1", "tcp://b:1"]
-    _, gone = members.update({"tcp://b:1": {**facts, "resources": {"GPU": 1.0}}})
-    assert [m.address for m in gone] == ["tcp://a:1"]
-    assert [m.address for m in members.fit_for(Role.SEARCH, False)] == ["tcp://b:1"]
+    net, engine = Offer(KeyNet.identity), Offer(identity())
+    card = joined(True, "card", net=net, search=engine)
+    assert settled("stockfish", card, joined(False, "core", net=net, search=engine)) == {
+        Role.NET: ["card"],
+        Role.SEARCH: ["core"],
+    }
+    refused = joined(True, "card", net="no", search=engine)
+    assert settled("mcts", refused, joined(False, "core", net=net, search=engine)) == {
+        Role.NET: ["core"],
+        Role.SEARCH: ["card"],
+    }
 
 
-def test_a_worker_that_was_replaced_at_its_address_is_looked_at_anew() -> None:
-    members = Members()
-    facts = {"name": "a", "host": "h", "last_seen": 1.0, "local_directory": "/tmp/worker-1"}
-    ((first,), _) = members.update({"tcp://a:1": facts})
-    first.lanes[Role.NET] = Lane(first, Role.NET, refusal="its net is another file")
-    assert members.update({"tcp://a:1": {**facts, "last_seen": 2.0}}) == ([], [])
-    came, gone = members.update({"tcp://a:1": {**facts, "local_directory": "/tmp/worker-2"}})
-    assert gone == [first]
-    assert (members.all(), came[0].lanes, first.lost) == (came, {}, True)
-
-
-def test_a_net_that_kills_all_workers_is_told_from_a_position_that_does() -> None:
-    lost, poisoned, searching = (Hope(role, "local:2", print) for role in (Role.NET, Role.NET, Role.SEARCH))
-    for hope in (lost, poisoned, searching):
-        for _ in range(11):
-            hope.note_loss()
-        hope.check([])
-        if hope is poisoned:
-            hope.note_answer()
-        hope.note_loss()
-    poisoned.check([])
-    searching.check([])
-    with pytest.raises(ValueRepairError, match=r"the net was tried 12 times, and no worker has come through"):
-        lost.check([])
+def test_what_most_workers_have_is_the_measure() -> None:
+    net, odd = Offer(KeyNet.identity), Offer(identity(options={"Hash": "64"}))
+    engine = Offer(identity())
+    first, *others = (
+        joined(False, name, net=net, search=found) for name, found in zip("abc", [odd, engine, engine], strict=True)
+    )
+    assert settled("stockfish", first, *others)[Role.SEARCH] == ["b", "c"]
+    assert first.has[Role.SEARCH] == "its Stockfish 15.1 has Hash=64, not 16"
 
 
 def test_odd_names_of_workers_do_not_reach_the_terminal() -> None:
-    member = Member.from_scheduler("tcp://a:1", {"name": "lab\x1b[2J\n07 \u00fc" + 500 * "x"})
-    assert str(member).startswith("lab?[2J?07 \u00fcx")
-    assert str(member).isprintable()
-    assert len(str(member)) < 120
+    worker = RemoteWorker("tcp://a:1", "lab\x1b[2J\n07 \u00fc" + 500 * "x")
+    assert str(worker).startswith("lab?[2J?07 \u00fcx")
+    assert str(worker).isprintable()
+    assert len(str(worker)) < 120
 
 
 def test_net_files_come_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("VALUEREPAIR_CACHE", str(tmp_path))
     digest = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"  # FIPS 180-2: "abc"
-    file = NetFileFacts("/elsewhere/n.pb.gz", "../../n.pb.gz", digest, 3)
-    assert keep("s", file, 0, b"ab", False) == ""
-    assert keep("s", file, 2, b"x", True).startswith("../../n.pb.gz came with SHA-256")
+    file = NetFile("/elsewhere/n.pb.gz", "../../n.pb.gz", digest, 3)
+    with pytest.raises(ValueRepairError, match=r"../../n.pb.gz came with SHA-256"):
+        asyncio.run(keep(file, b"abx"))
     assert not list(tmp_path.glob("cluster/*/*"))
-    assert keep("s", file, 0, b"ab", False) == ""
-    assert keep("s", file, 2, b"c", True) == ""
+    asyncio.run(keep(file, b"abc"))
     assert (tmp_path / "cluster" / digest[:32] / "n.pb.gz").read_bytes() == b"abc"
     assert len(list(tmp_path.glob("cluster/*/*"))) == 1
+
+
+def test_mining_on_this_machine_asks_no_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in sys.modules if name.startswith("valuerepair.cluster")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "valuerepair.cluster", None)  # as if it were not there
+    fake = Path(__file__).with_name("fake_engine.py")
+    deep = f"uci:{sys.executable},nodes=100,arg={fake},arg=play"
+    done = here("mine", GAMES, "--positions", "3", "--deep", deep, "--screen", "off", "--workers", "1", cwd=tmp_path)
+    assert (done.returncode, "scored: 3 of 3" in done.stdout) == (0, True), done.stderr

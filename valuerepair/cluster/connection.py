@@ -67,14 +67,6 @@ def _address_in(path: str) -> str:
         raise UsageError(f"--cluster {path}: is no scheduler file; {EXAMPLE}") from None
 
 
-def check_installed() -> None:
-    """Raises ValueRepairError where Dask is not there."""
-    try:
-        import distributed  # noqa: F401  # to see whether it is there
-    except ImportError:
-        raise ValueRepairError("--cluster: needs Dask: pip install 'valuerepair[cluster]'") from None
-
-
 @asynccontextmanager
 async def scheduler_of(where: ClusterAddress) -> AsyncIterator[str]:
     """The scheduler's address; workers on this machine are started here, and ended with the block."""
@@ -86,10 +78,12 @@ async def scheduler_of(where: ClusterAddress) -> AsyncIterator[str]:
     if not where.local:
         yield where.scheduler
         return
-    if where.dashboard is not None:
-        _check_free(where, where.dashboard)
-    # Without a dashboard a few pages are served all the same: any port does, where Dask would say that 8787 is taken.
-    shown = where.dashboard is not None
+    try:
+        # Dask would choose another port, and not say so. Without a dashboard some pages are served: on any port.
+        socket.create_server(("127.0.0.1", where.dashboard or 0)).close()
+    except OSError as error:
+        why = f"port {where.dashboard} of this machine cannot be used ({error.strerror}); give another"
+        raise ValueRepairError(f"--cluster {where}: {why}") from None
     with dask.config.set({"distributed.worker.profile.enabled": False}):
         async with LocalCluster(  # type: ignore[no-untyped-call]  # as half of the package
             n_workers=where.local,
@@ -97,7 +91,7 @@ async def scheduler_of(where: ClusterAddress) -> AsyncIterator[str]:
             processes=True,
             host="127.0.0.1",
             dashboard_address=f"127.0.0.1:{where.dashboard or 0}",
-            scheduler_kwargs={"dashboard": shown},
+            scheduler_kwargs={"dashboard": where.dashboard is not None},
             worker_dashboard_address=None,
             memory_limit=0,
             preload=[__name__],
@@ -118,10 +112,8 @@ async def connected(address: str, patience: float, return_s: float) -> AsyncIter
         trying = Client(address, asynchronous=True, timeout=return_s, set_as_default=False)  # type: ignore[no-untyped-call]  # as above
         client = await asyncio.wait_for(trying, patience)
     except (OSError, asyncio.TimeoutError):
-        raise ValueRepairError(
-            f"--cluster: no scheduler answers at {address}; start one with `dask scheduler`, or see whether the "
-            "address is right"
-        ) from None
+        how = "start one with `dask scheduler`, or see whether the address is right"
+        raise ValueRepairError(f"--cluster: no scheduler answers at {address}; {how}") from None
     except (ValueError, RuntimeError, TypeError) as error:
         raise ValueRepairError(f"--cluster {address}: {error}") from None
     try:
@@ -136,34 +128,18 @@ def _check_certificates(address: str) -> None:
     import dask
     from distributed.security import Security
 
-    if not (address.startswith(("tls:", "wss:")) or dask.config.get("distributed.comm.require-encryption")):
-        return
-    try:
-        certified = Security().get_connection_args("client").get("ssl_context") is not None  # type: ignore[no-untyped-call]  # as above
-    except OSError as error:
-        raise ValueRepairError(f"--cluster {address}: the certificates cannot be read: {error}") from None
-    if not certified:
-        raise ValueRepairError(
-            f"--cluster {address}: no certificate is set; name yours in Dask's configuration (distributed.comm.tls)"
-        )
-
-
-def _check_free(where: ClusterAddress, port: int) -> None:
-    """Raises ValueRepairError for a dashboard's port that is taken: Dask would choose another, and not say so."""
-    try:
-        with socket.create_server(("127.0.0.1", port)):
-            pass
-    except OSError as error:
-        raise ValueRepairError(
-            f"--cluster {where}: port {port} of this machine cannot be used ({error.strerror}); give another"
-        ) from None
+    if address.startswith(("tls:", "wss:")) or dask.config.get("distributed.comm.require-encryption"):
+        try:
+            given = Security().get_connection_args("client")  # type: ignore[no-untyped-call]  # as above
+        except OSError as error:
+            raise ValueRepairError(f"--cluster {address}: the certificates cannot be read: {error}") from None
+        if given.get("ssl_context") is None:
+            how = "name yours in Dask's configuration (distributed.comm.tls)"
+            raise ValueRepairError(f"--cluster {address}: no certificate is set; {how}")
 
 
 def dask_setup(worker: object) -> None:
-    """Dask calls this in the main thread of workers on this machine, which have this module as a preload.
-
-    Ctrl-C in the terminal is for the driver, which ends its workers itself, and says what there is to say of them.
-    """
+    """Dask calls this in workers of this machine. Ctrl-C in the terminal is for the driver, which ends them itself."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     silence_dask()
 

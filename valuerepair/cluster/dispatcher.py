@@ -13,6 +13,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Mapping
 from concurrent.futures import CancelledError, Future
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -38,16 +39,24 @@ _SETTLE_S = 60.0
 _IN_FLIGHT = 3  # chunks a worker: at work, and enough to go on with while the next is on its way
 _CHOICE = 32  # of so many workers Dask chooses one for a chunk; to name more would only be a longer message
 _LOSSES_SAID = 10
+_SUSPICIOUS = 3  # workers that died with a job; one alone may have died of another
 _HOPELESS = 12  # workers lost over the net, where none has come through
 
 
 @dataclass(eq=False)
 class Job:
-    """A method of net or oracle with its arguments. `fail` makes of a reason and a count what `future` holds then."""
+    """A method of net or oracle with its arguments. `fail` makes of a reason and a count what `future` holds then.
 
+    `lost`: how many workers died with it; from `_SUSPICIOUS` on it is a `suspect`, and they are counted anew.
+    """
+
+    role: Role
     call: tuple[Any, ...]
     future: Future[Any]
     fail: Callable[[str, int], Any]
+    lost: int = 0
+    suspect: bool = False
+    before: int = 0  # of `lost`, those that were counted when it was no suspect yet
 
     def settle(self, outcome: Callable[[], Any]) -> None:
         """Ends with an outcome, or with the error that it raises."""
@@ -56,20 +65,21 @@ class Job:
         except Exception as error:
             self.future.set_exception(error)
 
-    def parts(self) -> list[Job]:
-        """Of a batch to evaluate a job for each position, with the last of which this one ends; else none."""
+    def suspects(self) -> list[Job]:
+        """What is to be tried alone, of a batch for the net each position; none: it was alone and is what kills."""
         method, batch = self.call[:2]
         if method != "evaluate" or len(batch) < 2:
-            return []
+            alone, self.suspect, self.before = self.suspect, True, self.lost
+            return [] if alone else [self]
         calls = [(method, batch.take(np.array([row]))) for row in range(len(batch))]
-        jobs = [Job(call, Future(), self.fail) for call in calls]
+        jobs = [Job(self.role, call, Future(), self.fail, self.lost, True, self.lost) for call in calls]
 
         def join() -> Any:
             values, failed = zip(*(job.future.result() for job in jobs), strict=True)
             return NetValues.concat(values), {row: why[0] for row, why in enumerate(failed) if why}
 
         def end(_: Future[Any]) -> None:
-            if all(job.future.done() for job in jobs) and not self.future.done():
+            if all(job.future.done() for job in jobs):
                 self.settle(join)
 
         for job in jobs:
@@ -79,42 +89,26 @@ class Job:
 
 @dataclass(eq=False)
 class Chunk:
-    """Jobs of a role that go to one of `workers` together. `lost`: how many workers died of them so far."""
+    """Jobs of a role that go to one of `workers` together."""
 
     role: Role
     jobs: list[Job]
-    lost: int = 0
-    workers: frozenset[str] = frozenset()
-
-    def split(self, reason: str, lost: int) -> list[Chunk]:
-        """What is to be done again, by itself; a position that was by itself already fails with the reason."""
-        parts = self.jobs if len(self.jobs) > 1 else self.jobs[0].parts()
-        if not parts and self.lost:
-            self.jobs[0].settle(lambda: self.jobs[0].fail(reason, self.lost + lost))
-            return []
-        return [Chunk(self.role, [job], self.lost + lost) for job in parts or self.jobs]
+    workers: frozenset[str]
 
 
 @dataclass(eq=False)
 class RemoteWorker:
-    """A worker as the driver sees it: for each role an offer, a refusal, or neither yet; `agreed`: it gets work."""
+    """A worker as the driver sees it: what it has for a role, or why it is refused; nothing as long as it is asked."""
 
     address: str
     name: str
-    gpu: bool
-    offers: dict[Role, Offer] = field(default_factory=dict)
-    refusals: dict[Role, str] = field(default_factory=dict)
-    agreed: set[Role] = field(default_factory=set)
+    gpu: bool = False
+    has: dict[Role, Offer | str] = field(default_factory=dict)
     joining: asyncio.Task[None] | None = None
 
-    @staticmethod
-    def from_scheduler(address: str, facts: Mapping[str, Any]) -> RemoteWorker:
-        """A worker as the scheduler describes it."""
-        name = "".join(c if c.isprintable() else "?" for c in str(facts.get("name", ""))[:80]) or address
-        return RemoteWorker(address, name, float(facts.get("resources", {}).get("GPU", 0)) >= 1)
-
     def __str__(self) -> str:
-        return self.address if self.name == self.address else f"{self.name} ({self.address})"
+        name = "".join(c if c.isprintable() else "?" for c in self.name[:80])
+        return self.address if name in ("", self.address) else f"{name} ({self.address})"
 
 
 class Dispatcher:
@@ -130,14 +124,15 @@ class Dispatcher:
         self._where, self._assignment, self._say = where, assignment, say
         self._agreed = dict(wanted)
         self._workers: dict[tuple[str, str], RemoteWorker] = {}  # by address and folder: each process has its own
-        self._able: dict[Role, list[RemoteWorker]] = {role: [] for role in Role}
+        self._able: dict[Role, dict[str, Offer]] = {role: {} for role in Role}  # workers that get work, by address
         self._pending: dict[Role, deque[Job]] = {role: deque() for role in Role}
-        self._suspects: deque[Chunk] = deque()  # workers died of them
+        self._suspects: deque[Job] = deque()
         self._in_flight: dict[Chunk, asyncio.Task[None]] = {}
         self._first_offer = self._gone_since = 0.0
-        self._none_since = dict.fromkeys(Role, time.monotonic())
+        self._hope_since = time.monotonic()
         self._counts: Counter[str] = Counter()
-        self._error: ValueRepairError | None = None
+        self._last_lost: RemoteWorker | None = None
+        self._error: Exception | None = None
         self._settled = {role: threading.Event() for role in Role}
         self._started = threading.Event()
         self._thread = threading.Thread(target=lambda: asyncio.run(self._main()), name="cluster", daemon=True)
@@ -155,12 +150,12 @@ class Dispatcher:
     def _wait(self, event: threading.Event) -> None:
         while not event.wait(0.2) and self._thread.is_alive():
             pass
-        if self._error is not None or not event.is_set():
-            raise self._error or ValueRepairError(f"--cluster {self._where}: the connection was ended")
+        if self._error is not None:
+            raise self._error
 
     def at_once(self, role: Role) -> int:
         """Jobs that all workers together do at once."""
-        return sum(worker.offers[role].at_once for worker in self._able[role])
+        return sum(offer.at_once for offer in self._able[role].values())
 
     def capacity(self, role: Role) -> int:
         """Jobs worth having submitted: those in flight, and as many more."""
@@ -168,58 +163,51 @@ class Dispatcher:
 
     def submit(self, role: Role, call: tuple[Any, ...], fail: Callable[[str, int], Any]) -> Future[Any]:
         """Queues a job. Its future can be cancelled until it goes to a worker."""
-        job = Job(call, Future(), fail)
+        job = Job(role, call, Future(), fail)
         with contextlib.suppress(RuntimeError):  # the loop has ended, and `_error` says why
-            self._loop.call_soon_threadsafe(self._arrive, role, job)
+            self._loop.call_soon_threadsafe(self._arrive, job)
         if self._error is not None and not job.future.done():
             job.future.set_exception(self._error)
         return job.future
 
-    def busy(self, role: Role) -> bool:
-        """Whether jobs are on workers, or wait to go to one again."""
-        return self._thread.is_alive() and any(c.role is role for c in [*self._suspects, *self._in_flight])
-
-    def cancel(self, role: Role, *, begun: bool) -> None:
-        """Cancels the jobs of a role that have not gone to a worker, and with `begun` gives up the others too."""
-
-        async def cancel() -> None:
-            self._end_jobs(role, CancelledError(), begun)
-
-        if self._thread.is_alive():
-            with contextlib.suppress(RuntimeError, TimeoutError):  # the loop has ended
-                asyncio.run_coroutine_threadsafe(cancel(), self._loop).result(10)
+    def _arrive(self, job: Job) -> None:
+        if not self._pending[job.role]:
+            self._loop.call_later(_LINGER_S, self._wake.set)
+        self._pending[job.role].append(job)
 
     def close(self) -> None:
         """Leaves the cluster; workers close what they have for this session. Jobs that are not done are cancelled."""
         if self._thread.is_alive():
-            with contextlib.suppress(RuntimeError):
+            with contextlib.suppress(RuntimeError):  # it has just ended
                 self._loop.call_soon_threadsafe(self._task.cancel)
             self._thread.join(3 * _LEAVE_S)
 
     async def _main(self) -> None:
+        """Works until it is cancelled, or the cluster is of no use any more."""
         self._loop, self._wake = asyncio.get_running_loop(), asyncio.Event()
-        self._task = asyncio.ensure_future(self._serve())
+        self._task = asyncio.ensure_future(self._connect_and_serve())
         try:
             await self._task
         except asyncio.CancelledError:
             pass  # the driver closes
-        except ValueRepairError as error:
-            self._error = error
         except Exception as error:
-            self._error = ValueRepairError(f"--cluster {self._where}: {reason_of(error)}")
-        for role in Role:
-            self._end_jobs(role, self._error or CancelledError(), begun=True)
+            known = isinstance(error, ValueRepairError)
+            self._error = error if known else ValueRepairError(f"--cluster {self._where}: {reason_of(error)}")
+        for job in [*self._suspects, *(job for role in Role for job in self._pending[role])]:
+            if not (self._error is None and job.future.cancel()) and not job.future.done():
+                job.future.set_exception(self._error or CancelledError())
 
-    async def _serve(self) -> None:
-        """Works until it is cancelled, or the cluster is of no use any more."""
+    async def _connect_and_serve(self) -> None:
         async with scheduler_of(self._where) as address, connected(address, CONNECT_S, RETURN_S) as self._client:
             self._started.set()
             next_look = 0.0
             try:
-                while self._error is None:
+                while True:
                     if time.monotonic() >= next_look:
                         await self._look(address)
                         next_look = time.monotonic() + max(_POLL_S, len(self._workers) / 200)
+                    if self._error is not None:
+                        raise self._error
                     self._feed()
                     self._wake.clear()
                     with contextlib.suppress(asyncio.TimeoutError):
@@ -232,13 +220,6 @@ class Dispatcher:
                     leaving = self._client.run(worker.leave, self._assignment.session, workers=there, on_error="ignore")
                     await asyncio.wait_for(leaving, _LEAVE_S)
 
-    def _arrive(self, role: Role, job: Job) -> None:
-        if not self._pending[role]:
-            self._loop.call_later(_LINGER_S, self._wake.set)
-        self._pending[role].append(job)
-
-    # -- workers ------------------------------------------------------------------------------------------------------
-
     async def _look(self, address: str) -> None:
         """Sees which workers there are. Dask has others do what lost ones had in hand, where there are any."""
         try:
@@ -246,38 +227,35 @@ class Dispatcher:
                 raise OSError("Dask's client is looking for its scheduler")
             facts = await asyncio.wait_for(self._client.scheduler.identity(n_workers=-1), 2 * CONNECT_S)
         except (OSError, asyncio.TimeoutError):
-            self._wait_for_scheduler(address)
+            if not self._gone_since:
+                self._gone_since = time.monotonic()
+                self._forget_all()
+                self._say(f"the scheduler at {address} is gone: waiting {RETURN_S / 60:.0f} minutes for its return")
+            if time.monotonic() > self._gone_since + RETURN_S:
+                again = "what was scored is kept: give the same command when there is one again"
+                raise ValueRepairError(f"--cluster: no scheduler answers at {address}; {again}") from None
             return
         if self._gone_since:
             self._gone_since = 0.0
             self._say(f"the scheduler at {address} is back")
         there = {(at, str(known.get("local_directory", ""))): known for at, known in facts["workers"].items()}
         for process in self._workers.keys() - there.keys():
-            self._lose(self._workers.pop(process))
+            lost = self._workers.pop(process)
+            if lost.joining is not None and lost.joining.cancel():
+                self._counts["lost over the net"] += 1
+            if any(isinstance(found, Offer) for found in lost.has.values()):
+                self._last_lost = lost
+                self._say_loss(f"worker {lost} was lost: what it had in hand goes to others")
         alive = {known.address for known in self._workers.values()}
         for chunk in [chunk for chunk in self._in_flight if alive.isdisjoint(chunk.workers)]:
-            self._take_back(chunk)
+            self._take_back(chunk, min(2, len(chunk.workers)))  # Dask has tried one after another
         for process in there.keys() - self._workers.keys():
-            new = self._workers[process] = RemoteWorker.from_scheduler(process[0], there[process])
+            gpu = float(there[process].get("resources", {}).get("GPU", 0)) >= 1
+            new = self._workers[process] = RemoteWorker(process[0], str(there[process].get("name", "")), gpu)
             new.joining = asyncio.create_task(self._join(process, new))
         for role in Role:
             self._settle(role)
-            self._check_any_left(role)
-
-    def _wait_for_scheduler(self, address: str) -> None:
-        if not self._gone_since:
-            self._gone_since = time.monotonic()
-            self._forget_all()
-            self._say(f"the scheduler at {address} is gone: waiting {RETURN_S / 60:.0f} minutes for its return")
-        if time.monotonic() > self._gone_since + RETURN_S:
-            again = "what was scored is kept: give the same command when there is one again"
-            raise ValueRepairError(f"--cluster: no scheduler answers at {address}; {again}")
-
-    def _lose(self, lost: RemoteWorker) -> None:
-        if lost.joining is not None and lost.joining.cancel():
-            self._counts["lost over the net"] += 1
-        if lost.agreed:
-            self._say_loss(f"worker {lost} was lost: what it had in hand goes to others")
+        self._check_any_left()
 
     def _say_loss(self, line: str) -> None:
         self._counts["losses"] += 1
@@ -305,94 +283,88 @@ class Dispatcher:
             answer = dict.fromkeys(Role, reason_of(error))
         self._first_offer = self._first_offer or time.monotonic()
         for role, found in answer.items():
-            if isinstance(found, Offer):
-                new.offers[role] = found
-            else:
+            new.has[role] = found
+            if isinstance(found, str):
                 self._refuse(new, role, found)
             self._settle(role)
 
     def _refuse(self, refused: RemoteWorker, role: Role, reason: str) -> None:
         """Has a worker take no more work of a role, and says why."""
-        refused.refusals[role] = reason
-        refused.agreed.discard(role)
+        refused.has[role] = reason
         self._say(f"worker {refused} is refused for the {role.value}: {reason}")
 
     def _settle(self, role: Role) -> None:
         """Takes or refuses workers with offers; the first time it decides, by majority, what all have to have."""
         there = sorted(self._workers.values(), key=lambda known: known.address)
-        offering = [w for w in there if role in w.offers and role not in w.refusals]
-        if offering and role not in self._agreed:
-            answered = all(role in w.offers or role in w.refusals for w in there)
-            if not answered and time.monotonic() - self._first_offer < _SETTLE_S:
+        offers = [offer for known in there if isinstance(offer := known.has.get(role), Offer)]
+        if offers and role not in self._agreed:
+            if any(role not in known.has for known in there) and time.monotonic() < self._first_offer + _SETTLE_S:
                 return
-            identities = [w.offers[role].identity for w in offering]
-            self._agreed[role] = offering[identities.index(max(identities, key=identities.count))].offers[role]
-        for new in offering:
-            if reason := difference(new.offers[role].identity, self._agreed[role].identity):
-                self._refuse(new, role, reason)
-            else:
-                new.agreed.add(role)
-        agreed = [w for w in there if role in w.agreed]
+            identities = [offer.identity for offer in offers]
+            self._agreed[role] = offers[identities.index(max(identities, key=identities.count))]
+        able: dict[bool, dict[str, Offer]] = {True: {}, False: {}}
+        for known in there:
+            if isinstance(offer := known.has.get(role), Offer):
+                if reason := difference(offer.identity, self._agreed[role].identity):
+                    self._refuse(known, role, reason)
+                else:
+                    able[known.gpu][known.address] = offer
         # Work for graphics cards goes to those that have one, other work to the others, where there are any.
-        self._able[role] = [w for w in agreed if w.gpu == self._assignment.is_for_gpu(role)] or agreed
-        if agreed:
+        gpu = self._assignment.is_for_gpu(role)
+        self._able[role] = able[gpu] or able[not gpu]
+        if self._able[role]:
             self._settled[role].set()
         self._wake.set()
 
-    def _check_any_left(self, role: Role) -> None:
-        """Raises ValueRepairError when no worker is left for the role, and none is to be expected.
+    def _check_any_left(self) -> None:
+        """Raises ValueRepairError when no worker is left for a role, and none is to be expected.
 
         A queueing system may take its time, but workers that were all refused are no hope. Nor is a net that workers
         die of; that engines fail always the writer finds out.
         """
         where, now, minutes = f"--cluster {self._where}", time.monotonic(), f"{NO_WORKER_S / 60:.0f} minutes"
-        if (lost := self._counts["lost over the net"]) >= _HOPELESS and not self._counts["net answers"]:
+        if (lost := self._counts["lost over the net"]) >= _HOPELESS and not self._counts["net"]:
             why = "see the workers' own logs, and whether their memory is enough"
             raise ValueRepairError(f"{where}: {lost} workers were lost over the net, and none has come through; {why}")
-        refused = [w for w in self._workers.values() if role in w.refusals]
-        if len(refused) < len(self._workers):
-            self._none_since[role] = now
-            return
-        waited = now - self._none_since[role]
-        if refused and waited > ALL_REFUSED_S:
-            last = f"{refused[-1]}: {refused[-1].refusals[role]}"
+        there, waited = self._workers.values(), now - self._hope_since
+        hopeless = [role for role in Role if all(isinstance(known.has.get(role), str) for known in there)]
+        if not hopeless:
+            self._hope_since, self._counts["none said"] = now, 0
+        elif there and waited > ALL_REFUSED_S:
+            *_, last = there
             raise ValueRepairError(
-                f"{where}: no worker is left for the {role.value}: {len(refused)} refused, at last {last}"
+                f"{where}: no worker is left for the {hopeless[0].value}: {len(there)} refused, at last {last}: "
+                f"{last.has[hopeless[0]]}"
             )
-        if waited > NO_WORKER_S:
+        elif waited > NO_WORKER_S:
             again = "start some (`dask worker ADDRESS`) and give the same command again"
             raise ValueRepairError(f"{where}: no worker for {minutes}; {again}")
-        if role is Role.NET and ALL_REFUSED_S < waited <= ALL_REFUSED_S + 2 * _POLL_S and not refused:
+        elif waited > ALL_REFUSED_S and not self._counts["none said"]:
+            self._counts["none said"] = 1
             self._say(f"{where}: no worker is there: waiting {minutes} for one")
 
-    # -- chunks -------------------------------------------------------------------------------------------------------
-
     def _feed(self) -> None:
-        """Keeps some chunks a worker in flight. What workers died of is alone on the cluster, one chunk after another.
-
-        So nothing else can be what a worker dies of then, nor what is lost with it.
-        """
+        """Keeps some chunks a worker in flight. A suspect is alone on the cluster, so that what it dies of is known."""
         if self._suspects:
             if not self._in_flight and self._able[self._suspects[0].role]:
-                self._launch(self._suspects.popleft())
+                self._launch([self._suspects.popleft()])
             return
         for role in Role:
-            able, pending = self._able[role], self._pending[role]
-            most = _IN_FLIGHT * len(able)
+            pending, most = self._pending[role], _IN_FLIGHT * len(self._able[role])
             room = most - sum(chunk.role is role for chunk in self._in_flight)
             while pending and room > 0:
                 # Half of what a worker does at once: engines go on with the others while the next chunk is on its way.
                 # Towards the end chunks get smaller, so that all workers end at the same time.
-                size = math.ceil(min(max(w.offers[role].at_once for w in able) / 2, len(pending) / most))
-                jobs = [pending.popleft() for _ in range(size)]
+                widest = max(offer.at_once for offer in self._able[role].values())
+                jobs = [pending.popleft() for _ in range(math.ceil(min(widest / 2, len(pending) / most)))]
                 jobs = [job for job in jobs if job.future.running() or job.future.set_running_or_notify_cancel()]
                 if jobs:
-                    self._launch(Chunk(role, jobs))
+                    self._launch(jobs)
                     room -= 1
 
-    def _launch(self, chunk: Chunk) -> None:
-        able = self._able[chunk.role]
-        chunk.workers = frozenset(w.address for w in random.sample(able, min(_CHOICE, len(able))))
+    def _launch(self, jobs: list[Job]) -> None:
+        able = list(self._able[jobs[0].role])
+        chunk = Chunk(jobs[0].role, jobs, frozenset(random.sample(able, min(_CHOICE, len(able)))))
         self._in_flight[chunk] = asyncio.create_task(self._run(chunk))
 
     async def _run(self, chunk: Chunk) -> None:
@@ -410,17 +382,19 @@ class Dispatcher:
             await asyncio.sleep(_POLL_S)
             self._take_back(chunk)
         except KilledWorker as error:
-            self._split(chunk, error)
+            self._last_lost = RemoteWorker(error.last_worker.address, str(error.last_worker.name))
+            self._take_back(chunk, error.allowed_failures + 1)
         except WorkerFailed as error:
             self._take_back(chunk)
             for failed in self._workers.values():
-                if failed.address == error.address and error.reason and chunk.role not in failed.refusals:
+                if failed.address == error.address and error.reason and isinstance(failed.has[chunk.role], Offer):
                     self._refuse(failed, chunk.role, error.reason)
             self._settle(chunk.role)
         except Exception as error:  # it came to no worker
             self._error = ValueRepairError(f"--cluster {self._where}: {reason_of(error)}")
+            self._take_back(chunk)
         else:
-            self._counts[f"{chunk.role.value} answers"] += 1
+            self._counts[chunk.role.value] += 1
             for job, answer in zip(chunk.jobs, answers, strict=True):
                 job.future.set_result(answer)
         finally:
@@ -428,25 +402,22 @@ class Dispatcher:
             self._in_flight.pop(chunk, None)
             self._wake.set()
 
-    def _split(self, chunk: Chunk, error: KilledWorker) -> None:
-        """Has what workers died of done again, position by position."""
-        lost = error.allowed_failures + 1
+    def _take_back(self, chunk: Chunk, lost: int = 0) -> None:
+        """Has a chunk done again, that so many workers died with. Of what too many died with each job is a suspect."""
+        if (task := self._in_flight.pop(chunk, None)) is not None and task is not asyncio.current_task():
+            task.cancel()
         self._counts["lost over the net"] += lost if chunk.role is Role.NET else 0
-        last = RemoteWorker.from_scheduler(error.last_worker.address, {"name": error.last_worker.name})
-        again = chunk.split(f"its worker was lost, at last {last}", lost)
-        self._suspects.extendleft(reversed(again))
-        what = f"{lost} workers were lost, at last {last}, over the same chunk for the {chunk.role.value}"
-        self._say_loss(f"{what}: {'its positions are tried one by one' if again else 'its position is given up'}")
-
-    def _take_back(self, chunk: Chunk) -> None:
-        """A chunk that is to be done again, and is not what a worker died of."""
-        if task := self._in_flight.pop(chunk, None):
-            if task is not asyncio.current_task():
-                task.cancel()
-            if chunk.lost:
-                self._suspects.appendleft(chunk)
+        for job in reversed(chunk.jobs):
+            job.lost += lost
+            if job.lost - job.before < _SUSPICIOUS:
+                (self._suspects if job.suspect else self._pending[job.role]).appendleft(job)
+            elif suspects := job.suspects():
+                self._say_loss(f"{job.lost} workers died with the same {job.role.value}: positions are tried alone")
+                self._suspects.extendleft(reversed(suspects))
             else:
-                self._pending[chunk.role].extendleft(reversed(chunk.jobs))
+                reason = f"its worker was lost, at last {self._last_lost}"
+                self._say_loss(f"{job.lost} workers died with the same position: {reason}: it is given up")
+                job.settle(partial(job.fail, reason, job.lost))
 
     def _forget_all(self) -> None:
         """Workers are not there any more, for us."""
@@ -454,23 +425,6 @@ class Dispatcher:
             if known.joining is not None:
                 known.joining.cancel()
         self._workers.clear()
-        self._able = {role: [] for role in Role}
+        self._able = {role: {} for role in Role}
         for chunk in list(self._in_flight):
             self._take_back(chunk)
-
-    def _end_jobs(self, role: Role, error: Exception, begun: bool) -> None:
-        """Ends the jobs of a role; without `begun` only those that have not gone to a worker yet."""
-        chunks = [c for c in [*self._suspects, *self._in_flight] if c.role is role and begun]
-        for chunk in chunks:
-            if task := self._in_flight.pop(chunk, None):
-                task.cancel()
-        self._suspects = deque(chunk for chunk in self._suspects if chunk not in chunks)
-        jobs = [*self._pending[role], *(job for chunk in chunks for job in chunk.jobs)]
-        self._pending[role].clear()
-        for job in jobs:
-            if isinstance(error, CancelledError) and job.future.cancel():
-                continue
-            if not begun:
-                self._pending[role].append(job)
-            elif not job.future.done():
-                job.future.set_exception(error)

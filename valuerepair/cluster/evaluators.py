@@ -1,8 +1,7 @@
-"""A net and an oracle whose work is done on a cluster, opened as `mining.open_evaluators` opens those of this machine."""
+"""A net and an oracle whose work is done on a cluster, opened as `runs.evaluators` opens those of this machine."""
 
 from __future__ import annotations
 
-import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
@@ -15,7 +14,7 @@ from valuerepair import __version__
 from valuerepair.archives.options import SampleOptions
 from valuerepair.chess.origins import Origin
 from valuerepair.chess.positions import Position, PositionBatch
-from valuerepair.cluster.connection import ClusterAddress, check_installed, parse_cluster
+from valuerepair.cluster.connection import ClusterAddress, parse_cluster
 from valuerepair.cluster.protocol import Assignment, NetFile, Offer, Role
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.nets.net import NetIdentity, NetValues, Priors
@@ -39,7 +38,7 @@ def open_on_cluster(
     say: Callable[[str], None] = lambda line: None,
     **net_options: Any,
 ) -> Iterator[Opened]:
-    """Opens net and oracle on the workers of a cluster, as `mining.open_evaluators` does on this machine.
+    """Opens net and oracle on the workers of a cluster, as `runs.evaluators.open_evaluators` does on this machine.
 
     `workers` searches run at once on each worker (default: one a thread of it), and the net on `threads` of each.
     Where this machine has the engine too, workers must have the same one; else the one that most of them have. Raises
@@ -57,9 +56,10 @@ def open_on_cluster(
     for name, number in (("--workers", workers), ("--threads", net_options.get("threads"))):
         if number is not None and number < 1:
             raise UsageError(f"{name} {number}: must be at least 1")
-    check_installed()
-    from valuerepair.cluster.dispatcher import Dispatcher
-
+    try:
+        from valuerepair.cluster.dispatcher import Dispatcher
+    except ImportError:
+        raise ValueRepairError("--cluster: needs Dask: pip install 'valuerepair[cluster]'") from None
     assignment = Assignment(
         session=f"valuerepair-{uuid.uuid4().hex}",
         version=__version__,
@@ -183,10 +183,8 @@ class ClusterOracle:
         return self._dispatcher.submit(Role.SEARCH, (method, replace(position, origin=Origin()), *given), DeepFailure)
 
     def close(self, *, cancel: bool = False) -> None:
-        """Cancels what has not begun; with `cancel` abandons what is in flight too, else waits for it."""
-        self._dispatcher.cancel(Role.SEARCH, begun=cancel)
-        while not cancel and self._dispatcher.busy(Role.SEARCH):
-            time.sleep(0.05)
+        """Leaves the cluster, for the net too. What is in flight is given up: let futures end first."""
+        self._dispatcher.close()
 
     def __enter__(self) -> ClusterOracle:
         return self
@@ -194,4 +192,4 @@ class ClusterOracle:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.close(cancel=kind is not None)
+        self.close()

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, NamedTuple
 
+from valuerepair.engines.spec import EngineSpec
 from valuerepair.errors import ValueRepairError
 from valuerepair.nets.net import NetIdentity
 from valuerepair.oracles.open import CPU_BACKENDS
 from valuerepair.oracles.oracle import OracleIdentity
-from valuerepair.oracles.spec import DeepSpec
 
 
 class Role(Enum):
@@ -41,7 +41,7 @@ class Assignment:
     version: str
     net: NetFile
     net_options: Mapping[str, Any]
-    deep: DeepSpec
+    deep: EngineSpec
     weights: NetFile | None
     searches: int | None
     cores: int | None
@@ -88,7 +88,7 @@ def difference(mine: NetIdentity | OracleIdentity, wanted: NetIdentity | OracleI
         return f"its engine is {mine.engine}, not {wanted.engine}"
     else:
         its = f"its {mine.engine}"
-        for name in sorted(mine.options | wanted.options):
+        for name in sorted({*mine.options, *wanted.options}):
             if mine.sha256 == wanted.sha256 and mine.options.get(name) != wanted.options.get(name):
                 return f"{its} has {name}={mine.options.get(name)}, not {wanted.options.get(name)}"
     if mine.sha256 != wanted.sha256:

@@ -19,7 +19,6 @@ from valuerepair.cluster.protocol import Assignment, NetFile, Offer, Role, Worke
 from valuerepair.errors import ValueRepairError
 from valuerepair.files import cache_folder, written_whole
 from valuerepair.oracles.oracle import Climber
-from valuerepair.oracles.uci_oracle import file_sha256
 
 if TYPE_CHECKING:
     from valuerepair.nets.net import Net
@@ -88,7 +87,7 @@ class WorkerEvaluators(WorkerPlugin):
         options = {"threads": self._cores, **self._assignment.net_options}
         with self._opening:
             if self._net is None:
-                net = open_net(str(_have(self._assignment.net)), **options)
+                net = open_net(_have(self._assignment.net), **options)
                 if self._gpu and options.get("device", "auto") == "auto" and net.provider == CPU:
                     net.close()
                     raise ValueRepairError("it has the resource GPU, but its net runs on the CPU (see `vr doctor`)")
@@ -102,12 +101,12 @@ class WorkerEvaluators(WorkerPlugin):
         with self._opening:
             if self._oracle is None:
                 if given.weights is not None:
-                    spec = replace(spec, weights=str(_have(given.weights)))
+                    spec = replace(spec, weights=_have(given.weights))
                 # Of trees as many as are good; of lc0 on a graphics card too.
                 good = spec.kind == "mcts" or (self._gpu and spec.kind == "lc0")
                 count = given.searches or (None if good else self._cores)
                 net = self._open_net() if spec.kind == "mcts" else None
-                oracle = open_oracle(spec, net_path=str(_have(given.net)), net=net, workers=count)
+                oracle = open_oracle(spec, net_path=_have(given.net), net=net, workers=count)
                 self._oracle = cast("Climber", oracle)
             return self._oracle
 
@@ -151,7 +150,7 @@ async def join(assignment: Assignment, sent: bool, dask_worker: Any) -> dict[Rol
     if assignment.version != __version__:
         return dict.fromkeys(Role, f"it has valuerepair {__version__}, the driver {assignment.version}")
     files = [file for file in (assignment.net, assignment.weights) if file is not None]
-    if not sent and (missing := [file for file in files if await asyncio.to_thread(_found, file) is None]):
+    if not sent and (missing := [file for file in files if _found(file) is None]):
         return missing
     if assignment.session not in dask_worker.plugins:
         await dask_worker.plugin_add(WorkerEvaluators(assignment, dask_worker), name=assignment.session)
@@ -184,16 +183,15 @@ def _cached(file: NetFile) -> Path:
 
 
 def _found(file: NetFile) -> Path | None:
-    """The file here: in the cache, or where the driver has it (a shared folder); checked by its hash."""
+    """The file here: in the cache, or where the driver has it (a shared folder). Another one is found out when open."""
     for path in (_cached(file), Path(file.path)):
-        with contextlib.suppress(OSError, ValueRepairError):
-            if path.is_file() and path.stat().st_size == file.size and file_sha256(str(path)) == file.sha256:
+        with contextlib.suppress(OSError):
+            if path.stat().st_size == file.size:
                 return path
     return None
 
 
-def _have(file: NetFile) -> Path:
-    path = _found(file)
-    if path is None:
+def _have(file: NetFile) -> str:
+    if (path := _found(file)) is None:
         raise ValueRepairError(f"{file.file_name} has vanished from its cache")
-    return path
+    return str(path)
