@@ -178,7 +178,7 @@ def until(what: Callable[[], bool]) -> None:
 
 @pytest.mark.slow
 def test_a_run_on_workers_of_this_machine_says_our_own_lines_only(tmp_path: Path) -> None:
-    words = ["--cluster", "local:2", "--positions", "20", "--deep", "stockfish:nodes=500"]
+    words = ["--cluster", "local:2", "--positions", "20", "--deep", "stockfish:nodes=500", "--screen", "off"]
     done = in_a_process("mine", GAMES, *words, cwd=tmp_path)
     assert done.returncode == 0
     first, second, *more = done.stderr.splitlines()
@@ -198,7 +198,7 @@ def test_tls(tmp_path: Path) -> None:
     (tmp_path / "dask").mkdir()
     (tmp_path / "dask" / "tls.yaml").write_text(config.replace("/etc/valuerepair", str(tmp_path)))
     command = [sys.executable, "-m", "valuerepair", "mine", GAMES, "--positions", "20", "--db", str(tmp_path / "a.db")]
-    command += ["--deep", "stockfish:nodes=1000"]
+    command += ["--deep", "stockfish:nodes=1000", "--screen", "off"]
     with Machines(tmp_path, protocol="tls", config=tmp_path / "dask") as found:
         found.start_worker("w0")
         certified = {**os.environ, "DASK_CONFIG": str(tmp_path / "dask")}

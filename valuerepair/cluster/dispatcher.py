@@ -37,6 +37,7 @@ _LEAVE_S = 10.0
 # The first offers wait so long for those of slower workers before they settle what all must have.
 _SETTLE_S = 60.0
 _IN_FLIGHT = 3  # chunks a worker: at work, and enough to go on with while the next is on its way
+_CHUNK_S, _MOST_GROWTH = 3.0, 64  # a chunk grows until it takes so long from here to here: sending it is nothing then
 _CHOICE = 32  # of so many workers Dask chooses one for a chunk; to name more would only be a longer message
 _LOSSES_SAID = 10
 _SUSPICIOUS = 3  # workers that died with a job; one alone may have died of another
@@ -128,6 +129,7 @@ class Dispatcher:
         self._pending: dict[Role, deque[Job]] = {role: deque() for role in Role}
         self._suspects: deque[Job] = deque()
         self._in_flight: dict[Chunk, asyncio.Task[None]] = {}
+        self._growth = dict.fromkeys(Role, 1)
         self._first_offer = self._gone_since = 0.0
         self._hope_since = time.monotonic()
         self._counts: Counter[str] = Counter()
@@ -159,7 +161,12 @@ class Dispatcher:
 
     def capacity(self, role: Role) -> int:
         """Jobs worth having submitted: those in flight, and as many more."""
-        return max(2, 2 * _IN_FLIGHT * self.at_once(role))
+        return max(2, 2 * _IN_FLIGHT * self._chunk_size(role) * len(self._able[role]))
+
+    def _chunk_size(self, role: Role) -> int:
+        """Half of what a worker does at once: engines go on with others while the next is on its way. Or more."""
+        widest = max((offer.at_once for offer in self._able[role].values()), default=0)
+        return math.ceil(widest / 2 * self._growth[role])
 
     def submit(self, role: Role, call: tuple[Any, ...], fail: Callable[[str, int], Any]) -> Future[Any]:
         """Queues a job. Its future can be cancelled until it goes to a worker."""
@@ -353,10 +360,9 @@ class Dispatcher:
             pending, most = self._pending[role], _IN_FLIGHT * len(self._able[role])
             room = most - sum(chunk.role is role for chunk in self._in_flight)
             while pending and room > 0:
-                # Half of what a worker does at once: engines go on with the others while the next chunk is on its way.
                 # Towards the end chunks get smaller, so that all workers end at the same time.
-                widest = max(offer.at_once for offer in self._able[role].values())
-                jobs = [pending.popleft() for _ in range(math.ceil(min(widest / 2, len(pending) / most)))]
+                size = min(self._chunk_size(role), math.ceil(len(pending) / most))
+                jobs = [pending.popleft() for _ in range(size)]
                 jobs = [job for job in jobs if job.future.running() or job.future.set_running_or_notify_cancel()]
                 if jobs:
                     self._launch(jobs)
@@ -369,6 +375,7 @@ class Dispatcher:
 
     async def _run(self, chunk: Chunk) -> None:
         """Has Dask see to a chunk, and sees to what becomes of it."""
+        started = time.monotonic()
         future = self._client.submit(
             worker.work,
             *(self._assignment.session, chunk.role, [job.call for job in chunk.jobs]),
@@ -395,6 +402,9 @@ class Dispatcher:
             self._take_back(chunk)
         else:
             self._counts[chunk.role.value] += 1
+            if len(chunk.jobs) == self._chunk_size(chunk.role):
+                factor = min(2.0, _CHUNK_S / (time.monotonic() - started))
+                self._growth[chunk.role] = max(1, min(int(self._growth[chunk.role] * factor), _MOST_GROWTH))
             for job, answer in zip(chunk.jobs, answers, strict=True):
                 job.future.set_result(answer)
         finally:
