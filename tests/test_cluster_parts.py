@@ -242,5 +242,5 @@ def test_mining_on_this_machine_asks_no_cluster(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setitem(sys.modules, "valuerepair.cluster", None)  # as if it were not there
     fake = Path(__file__).with_name("fake_engine.py")
     deep = f"uci:{sys.executable},nodes=100,arg={fake},arg=play"
-    done = here("mine", GAMES, "--positions", "3", "--deep", deep, "--screen", "off", "--workers", "1", cwd=tmp_path)
+    done = here("mine", GAMES, "--positions", "3", "--deep", deep, "--screen", "off", "--jobs", "1", cwd=tmp_path)
     assert (done.returncode, "scored: 3 of 3" in done.stdout) == (0, True), done.stderr

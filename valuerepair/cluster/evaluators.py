@@ -57,9 +57,11 @@ def open_on_cluster(
         if number is not None and number < 1:
             raise UsageError(f"{name} {number}: must be at least 1")
     try:
-        from valuerepair.cluster.dispatcher import Dispatcher
+        import distributed  # noqa: F401  # to see whether it is there
     except ImportError:
         raise ValueRepairError("--cluster: needs Dask: pip install 'valuerepair[cluster]'") from None
+    from valuerepair.cluster.dispatcher import Dispatcher
+
     assignment = Assignment(
         session=f"valuerepair-{uuid.uuid4().hex}",
         version=__version__,
