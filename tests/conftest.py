@@ -9,7 +9,7 @@ import shutil
 import signal
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -24,6 +24,41 @@ if importlib.util.find_spec("colorama") is not None:
 
 # A shell that starts the tests in the background has them, and all that they start, ignore Ctrl-C; tests send it.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# With several processes (`pytest -n`) the tests of a file run one after the other in one of them, and so do all files of
+# a line here: one browser, one set of Dask's processes, and one test at a time that looks at the clock.
+TOGETHER = (
+    ("tests/report/",),
+    ("tests/test_cluster.py", "tests/test_cluster_faults.py", "tests/test_docs_cluster.py"),
+    (
+        "tests/test_cli_completion.py",
+        "tests/test_deep_forest_pool.py",
+        "tests/test_engines_orphans.py",
+        "tests/test_engines_pool.py",
+        "tests/test_match_cli.py",
+        "tests/test_mcts_reuse.py",
+        "tests/test_mcts_uci.py",
+        "tests/test_mcts_uci_client.py",
+        "tests/test_mining_kill.py",
+        "tests/test_mining_outlook.py",
+        "tests/test_play_uci_player.py",
+    ),
+)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Groups are handed out in the order of their first names."""
+    from xdist.scheduler import LoadFileScheduling
+
+    gone = [path for paths in TOGETHER for path in paths if not (config.rootpath / path).exists()]
+    if gone:
+        raise pytest.UsageError(f"tests/conftest.py names what is not there: {', '.join(gone)}")
+    config.option.loadscopereorder = False
+    scheduler = LoadFileScheduling(config, log)
+    scheduler._split_scope = lambda test: next((ps[0] for ps in TOGETHER if test.startswith(ps)), test.split("::")[0])
+    return scheduler
+
 
 SHARED_DATA = Path(os.environ.get("VALUEREPAIR_TEST_DATA", Path(__file__).parents[2] / "shared" / "data"))
 
