@@ -1,77 +1,183 @@
-"""The rooms' arrows: a room imports only from rooms above it; nothing imports cli but cli."""
+"""The rooms' arrows: a room imports only from rooms below it, and nothing goes round in a circle."""
 
 from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+
+import pytest
 
 import valuerepair
 
 ROOT = Path(valuerepair.__file__).parent
+PACKAGE = "valuerepair"
 
-# Top to bottom. A name here is a module or a package directly below valuerepair/.
-ROOMS = (
-    "errors",
-    "chess",
-    "intervals",
-    "files",
-    "archives",
-    "nets",
-    "engines",
-    "mcts",
-    "store",
-    "oracles",
-    "screening",
-    "judge",
-    "runs",
-    "cluster",
-    "books",
-    "play",
-    "training",
-    "report",
-    "api",
-    "selftest",
-    "doctor",
-    "cli",
+# From the ground up, each a module or a package directly below valuerepair/; rooms of one floor may use each other.
+FLOORS = (
+    {"errors"},
+    {"chess"},
+    {"question", "intervals", "files"},
+    {"archives", "nets", "engines"},
+    {"mcts", "store"},
+    {"oracles"},
+    {"screening"},
+    {"judge"},
+    {"runs"},
+    {"cluster"},
+    {"books"},
+    {"play"},
+    {"training"},
+    {"report"},
+    {"api"},
+    {"doctor", "selftest"},
+    {"cli"},
 )
-
-# Arrows upward that still stand.
-MAY_STILL = {"screening/ladder.py": {"runs"}}
-
-
-def _room(path: Path) -> str:
-    return path.relative_to(ROOT).parts[0].removesuffix(".py")
+# Arrows upward that still stand: "importing module -> room". This list only gets shorter.
+STANDING = {"screening.ladder -> runs"}
+# Rooms whose __init__.py still holds more than a docstring, and the command line, which is what `vr` starts. As above.
+STANDING_FRONTS = {"cli", "cluster", "engines", "store"}
+Graph = Mapping[str, set[str]]
 
 
-def _imported_rooms(path: Path) -> set[str]:
-    rooms: set[str] = set()
-    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
-        if isinstance(node, ast.ImportFrom):
-            assert node.level == 0, f"{path}: relative import at line {node.lineno}"
-            names = [f"{node.module}.{alias.name}" for alias in node.names]
-        elif isinstance(node, ast.Import):
-            names = [alias.name for alias in node.names]
-        else:
-            continue
-        rooms |= {name.split(".")[1] for name in names if name.startswith("valuerepair.")}
-    return rooms - {"__version__"}
+def floor_of(room: str) -> int:
+    return next(number for number, rooms in enumerate(FLOORS) if room in rooms)
 
 
-def test_every_file_lies_in_a_known_room() -> None:
-    known = {*ROOMS, "__init__", "__main__"}
-    assert {_room(p) for p in ROOT.rglob("*.py")} <= known
+def room_of(module: str) -> str:
+    """Of `valuerepair.store.file` it is `store`."""
+    return module.split(".")[1]
 
 
-def test_rooms_import_only_from_rooms_above() -> None:
-    wrong = []
+@pytest.fixture(scope="module")
+def trees() -> dict[str, ast.Module]:
+    """Every module of the package below valuerepair/__init__.py, by its dotted name."""
+    found = {}
     for path in sorted(ROOT.rglob("*.py")):
-        room = _room(path)
-        if room.startswith("__"):
-            continue
-        allowed = {*ROOMS[: ROOMS.index(room) + 1], *MAY_STILL.get(path.relative_to(ROOT).as_posix(), ())}
-        wrong += [f"{path.relative_to(ROOT)} imports {r}" for r in sorted(_imported_rooms(path) - allowed)]
-    assert not wrong
+        parts = path.relative_to(ROOT.parent).with_suffix("").parts
+        found[".".join(parts).removesuffix(".__init__")] = ast.parse(path.read_text("utf-8"), str(path))
+    assert len(found) > 100
+    # The first offers the names of all rooms, the second is `python -m valuerepair`.
+    return {name: tree for name, tree in found.items() if name not in (PACKAGE, f"{PACKAGE}.__main__")}
+
+
+def statements(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
+    """What is carried out when a module is loaded: what lies in functions is not, nor what only type checkers read."""
+    for statement in body:
+        yield statement
+        if isinstance(statement, ast.If) and ast.unparse(statement.test).endswith("TYPE_CHECKING"):
+            yield from statements(statement.orelse)
+        elif not isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef):
+            for inner in ast.iter_child_nodes(statement):
+                if isinstance(inner, ast.stmt):
+                    yield from statements([inner])
+                elif isinstance(inner, ast.ExceptHandler):
+                    yield from statements(inner.body)
+
+
+def imported(nodes: Iterable[ast.AST], modules: Iterable[str]) -> Iterator[str]:
+    """The modules of the package that these name."""
+    known = set(modules)
+    for node in nodes:
+        if isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"relative import at line {node.lineno}"
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
+            # What is no module is a name within one.
+            yield from (known & {name if name in known else str(node.module) for name in names})
+        elif isinstance(node, ast.Import):
+            yield from (known & {alias.name for alias in node.names})
+
+
+def when_used(trees: Mapping[str, ast.Module]) -> Graph:
+    """All that a module imports, also within its functions."""
+    return {name: set(imported(ast.walk(tree), trees)) for name, tree in trees.items()}
+
+
+def when_loaded(trees: Mapping[str, ast.Module]) -> Graph:
+    """What a module imports as it is loaded itself, and the packages that are loaded on the way there."""
+    graph = {name: set(imported(statements(tree.body), trees)) for name, tree in trees.items()}
+    for name, others in graph.items():
+        packages = {other.rpartition(".")[0] for other in others} & set(trees)
+        # Its own package is being loaded already.
+        others |= {package for package in packages if not f"{name}.".startswith(f"{package}.")}
+    return graph
+
+
+def upward(graph: Graph) -> set[str]:
+    """Arrows to a room that stands above."""
+    return {
+        f"{name.removeprefix(f'{PACKAGE}.')} -> {room_of(other)}"
+        for name, others in graph.items()
+        for other in others
+        if floor_of(room_of(other)) > floor_of(room_of(name))
+    }
+
+
+def between_rooms(graph: Graph) -> Graph:
+    rooms: dict[str, set[str]] = {room_of(name): set() for name in graph}
+    for name, others in graph.items():
+        rooms[room_of(name)] |= {room_of(other) for other in others} - {room_of(name)}
+    return rooms
+
+
+def circles(graph: Graph) -> set[frozenset[str]]:
+    """Groups of those that lead to each other."""
+
+    def reached(start: str) -> set[str]:
+        seen: set[str] = set()
+        ahead = [start]
+        while ahead:
+            new = graph[ahead.pop()] - seen
+            seen |= new
+            ahead += new
+        return seen
+
+    ends = {name: reached(name) for name in graph}
+    return {frozenset(other for other in ends[name] if name in ends[other]) for name in graph if name in ends[name]}
+
+
+def test_every_file_lies_in_a_known_room(trees: dict[str, ast.Module]) -> None:
+    assert {room_of(name) for name in trees} <= set().union(*FLOORS)
+
+
+def test_rooms_import_only_from_rooms_below(trees: dict[str, ast.Module]) -> None:
+    found = upward(when_used(trees))
+    new, gone = sorted(found - STANDING), sorted(STANDING - found)
+    assert not new, "import upward:\n" + "\n".join(new)
+    assert not gone, "no longer there, take them out of STANDING:\n" + "\n".join(gone)
+
+
+def test_rooms_of_one_floor_use_each_other_in_one_direction(trees: dict[str, ast.Module]) -> None:
+    rooms = between_rooms(when_used(trees))
+    for floor in FLOORS:
+        assert not circles({room: rooms[room] & floor for room in rooms if room in floor})
+
+
+def test_no_modules_import_each_other_when_loaded(trees: dict[str, ast.Module]) -> None:
+    assert not circles(when_loaded(trees))
+
+
+def test_the_front_of_a_room_is_a_docstring(trees: dict[str, ast.Module]) -> None:
+    """A name is imported from the module that defines it."""
+    fronts = [name for name in trees if (ROOT.parent / name.replace(".", "/") / "__init__.py").exists()]
+    assert len(fronts) > 10
+    full = {name for name in fronts if len(trees[name].body) > 1 or ast.get_docstring(trees[name]) is None}
+    assert {room_of(name) for name in full} == STANDING_FRONTS
+
+
+def test_an_arrow_upward_and_a_circle_are_found_out() -> None:
+    texts = {
+        "store": "",
+        "store.file": "def read():\n    from valuerepair.play.match import Match",
+        "play.match": "from valuerepair.store import file\ntry:\n    import valuerepair.play.elo\nexcept E:\n    ...",
+        "play.elo": "if TYPE_CHECKING:\n    import valuerepair.cli\nelse:\n    import valuerepair.play.match",
+        "cli": "def main(): ...",
+    }
+    trees = {f"{PACKAGE}.{name}": ast.parse(text) for name, text in texts.items()}
+    assert upward(when_used(trees)) == {"store.file -> play", "play.elo -> cli"}
+    assert circles(between_rooms(when_used(trees))) == {frozenset({"store", "play"})}
+    assert circles(when_loaded(trees)) == {frozenset({"valuerepair.play.match", "valuerepair.play.elo"})}
 
 
 def test_the_package_imports_neither_its_tests_nor_its_benchmarks() -> None:
