@@ -25,8 +25,8 @@ if importlib.util.find_spec("colorama") is not None:
 # A shell that starts the tests in the background has them, and all that they start, ignore Ctrl-C; tests send it.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# With several processes (`pytest -n`) the tests of a file run one after the other in one of them, and so do all files of
-# a line here: one browser, one set of Dask's processes, and one test at a time that looks at the clock.
+# With several processes (`pytest -n 2`) the tests of a file run one after the other in one of them, and so do the files
+# of each line here: one browser, one set of Dask's processes, and one test at a time that looks at the clock.
 TOGETHER = (
     ("tests/report/",),
     ("tests/test_cluster.py", "tests/test_cluster_faults.py", "tests/test_docs_cluster.py"),
