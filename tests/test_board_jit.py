@@ -85,6 +85,21 @@ def test_a_change_below_a_cached_kernel_takes_effect(copied_package: Path, tmp_p
     assert len([p for p in cache.iterdir() if p.is_dir()]) == 2
 
 
+@pytest.mark.skipif(not hasattr(numba.config, "CACHE_LOCATOR_CLASSES"), reason="this Numba has a folder for each place")
+def test_another_copy_of_the_same_sources_compiles_nothing(copied_package: Path, tmp_path: Path) -> None:
+    script = (
+        "import numpy as np; from valuerepair.chess.board import in_check; print(in_check(np.ones((1, 10), np.uint64)))"
+    )
+    made = []
+    for place in (copied_package, tmp_path / "elsewhere" / "valuerepair"):
+        if place != copied_package:
+            shutil.copytree(copied_package, place)
+        run(place, script, tmp_path / "cache")
+        made.append({path: path.stat().st_mtime_ns for path in (tmp_path / "cache").rglob("*.nb?")})
+    assert len(made[0]) > 1
+    assert made[1] == made[0]
+
+
 def test_without_a_writable_folder_nothing_is_cached(copied_package: Path, tmp_path: Path) -> None:
     blocked = tmp_path / "blocked"
     blocked.write_text("a file where the folder should be")

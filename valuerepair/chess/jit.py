@@ -91,6 +91,42 @@ except (OSError, RuntimeError):  # unreadable sources (a zipped package), or no 
     CACHE_FOLDER = None
 
 
+class KernelLocator:
+    """Tells Numba where the compiled forms of a kernel of this package lie: in the folder of these sources.
+
+    Numba's own locators have a folder for each place where the package is installed, so that a second environment, or
+    another copy of the same sources, would compile everything anew.
+    """
+
+    def __init__(self, path: str, line: int, folder: Path) -> None:
+        self._py_file = path  # Numba names it in a warning
+        self._line, self._folder = line, folder
+
+    @classmethod
+    def from_function(cls, function: Callable[..., Any], path: str) -> KernelLocator | None:
+        """None where it is not one of the sources that the name of the folder stands for."""
+        source = Path(path)
+        if CACHE_FOLDER is None or not source.is_relative_to(PACKAGE):
+            return None
+        source = source.relative_to(PACKAGE)
+        if not any(source.match(pattern) for pattern in KERNEL_SOURCES):
+            return None
+        return cls(path, function.__code__.co_firstlineno, CACHE_FOLDER / source.parent)
+
+    def ensure_cache_path(self) -> None:
+        self._folder.mkdir(parents=True, exist_ok=True)
+
+    def get_cache_path(self) -> str:
+        return str(self._folder)
+
+    def get_source_stamp(self) -> str:
+        """The name of the folder says it all."""
+        return ""
+
+    def get_disambiguator(self) -> str:
+        return str(self._line)
+
+
 class CompilingNotice(event.Listener):
     """Says once that compiling is what takes so long; what comes from the cache is no such event.
 
@@ -143,13 +179,15 @@ def allocating_kernel(function: F) -> F:
 
 
 def _compiled(function: F, *, allocates: bool = False, inlined: bool = False) -> F:
-    before = _config.CACHE_DIR
+    # What older versions of Numba do not know has no effect there.
+    before = _config.CACHE_DIR, getattr(_config, "CACHE_LOCATOR_CLASSES", "")
     _config.CACHE_DIR = str(CACHE_FOLDER or "")
+    _config.CACHE_LOCATOR_CLASSES = f"{__name__}.KernelLocator,UserProvidedCacheLocator" if CACHE_FOLDER else ""
     options: dict[str, Any] = {"nogil": True, "error_model": "numpy", "_nrt": allocates, "forceinline": inlined}
     try:
         compiled: Any = numba.njit(cache=CACHE_FOLDER is not None, **options)(function)
     finally:
-        _config.CACHE_DIR = before
+        _config.CACHE_DIR, _config.CACHE_LOCATOR_CLASSES = before
     compiled.get_call_template = _without_literals(compiled.get_call_template)
     typed: F = compiled
     return typed
