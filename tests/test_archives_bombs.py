@@ -33,7 +33,9 @@ PACK: dict[str, Callable[[bytes], bytes]] = {
 }
 PEAK = """
 import resource, sys
-from valuerepair.archives import ReadReport, SampleOptions, sample
+from valuerepair.archives.options import SampleOptions
+from valuerepair.archives.rows import ReadReport
+from valuerepair.archives.sampling import sample
 from valuerepair.errors import ValueRepairError
 report = ReadReport()
 most = int(sys.argv[2]) or None

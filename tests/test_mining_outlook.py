@@ -183,7 +183,7 @@ def test_nodes_move_before_the_first_search_is_over(tmp_path: Path) -> None:
 
 SLOW = """
 import time
-from valuerepair import progress
+from valuerepair.chess import progress
 progress.PLAIN_INTERVAL_S = progress._TICK_S = 0.2
 with progress.Progress("mining", unit="positions", own_eta=True) as p:
     p.stage("compiling")

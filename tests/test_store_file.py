@@ -151,7 +151,7 @@ def test_a_killed_writer_leaves_no_lock(tmp_path: Path, archive: Path) -> None:
     path = tmp_path / "a.db"
     mine_by_key(archive, path)
     holder = subprocess.Popen(
-        [sys.executable, "-c", "import sys, time\nfrom valuerepair.store import Store\n"
+        [sys.executable, "-c", "import sys, time\nfrom valuerepair.store.store import Store\n"
          "store = Store.open(sys.argv[1], write=True)\nprint('open', flush=True)\ntime.sleep(60)", str(path)],
         stdout=subprocess.PIPE,
     )  # fmt: skip
@@ -188,7 +188,7 @@ def test_a_read_only_store_is_read_and_not_written(tmp_path: Path, archive: Path
     path.parent.chmod(0o555)
     path.chmod(0o444)
     program = (
-        "import os, sys\nfrom valuerepair.store import Store\nimport pandas\n"
+        "import os, sys\nfrom valuerepair.store.store import Store\nimport pandas\n"
         "os.getuid() or os.setuid(65534)\n"
         "print(len(Store.open(sys.argv[1]).frame()) > 0)\n"
         "try:\n    Store.open(sys.argv[1], write=True)\nexcept Exception as error:\n    print(error)\n"
