@@ -19,6 +19,7 @@ from valuerepair.chess.positions import Position, PositionBatch, encode_move
 from valuerepair.chess.progress import Progress
 from valuerepair.nets.net import NetValues
 from valuerepair.oracles.oracle import DeepOutcome, DeepResult, OracleIdentity
+from valuerepair.question import Question
 from valuerepair.runs.confirm import ConfirmOptions, ConfirmSummary, confirm
 from valuerepair.store.rows import RunRecord
 from valuerepair.store.store import Store
@@ -95,7 +96,7 @@ def look_again(
 ) -> ConfirmSummary:
     """Confirms the candidates of a store."""
     with Store.open(path, write=True) as store, oracle:
-        frame = store.candidates(threshold)
+        frame = store.candidates(Question(threshold=threshold))
         return confirm(store, frame, oracle, options or ConfirmOptions(), progress=Progress("", quiet=True))
 
 

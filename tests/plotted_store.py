@@ -11,6 +11,7 @@ from matplotlib.figure import Figure
 
 from tests.climbing_doubles import THRESHOLD, ClimbingOracle, climb_by_key, ladder_options, options_for
 from tests.mining_doubles import random_games
+from valuerepair.question import Question
 from valuerepair.report import figures
 from valuerepair.store.plays import Play, add_plays
 from valuerepair.store.rows import RunRecord
@@ -46,7 +47,7 @@ def play_games(db: Path) -> None:
 def frame_of(db: Path) -> pd.DataFrame:
     """Its positions at alpha 200; they have unequal weights."""
     with Store.open(db) as store:
-        found = store.frame(alpha=200.0)
+        found = store.frame(Question(alpha=200.0))
     assert set(found["weight"]) != {1.0}
     assert (found["weight"] > 1).sum() > 10
     return found

@@ -22,6 +22,7 @@ from click.testing import CliRunner
 import valuerepair as vr
 from valuerepair.cli import cli
 from valuerepair.oracles.searching import Searched
+from valuerepair.question import Question
 from valuerepair.report.stats import store_figures
 
 if TYPE_CHECKING:
@@ -147,7 +148,7 @@ def test_candidates_are_whole_records(store: vr.MinedStore) -> None:
     found = list(store.iter_candidates(THRESHOLD))
     alpha = store.frame(text=False).attrs["alpha"]["value"]
     assert [abs(c.disagreement) for c in found] == sorted((abs(c.disagreement) for c in found), reverse=True)
-    assert len(found) == len(store.candidates(THRESHOLD)) > 40
+    assert len(found) == len(store.candidates(Question(threshold=THRESHOLD))) > 40
     for candidate in found:
         board = chess.Board(candidate.start_fen)
         for move in candidate.moves:
@@ -166,7 +167,7 @@ def test_candidates_are_whole_records(store: vr.MinedStore) -> None:
 
 def test_stats_are_those_of_vr_stats(store: vr.MinedStore) -> None:
     told = json.loads(command("stats", "--db", str(SAMPLE), "--threshold", str(THRESHOLD), "--json"))
-    assert store_figures(store, threshold=THRESHOLD)["scored"] == told["scored"]
+    assert store_figures(store, Question(threshold=THRESHOLD))["scored"] == told["scored"]
 
 
 def test_a_frame_of_single_columns(store: vr.MinedStore) -> None:
@@ -178,7 +179,7 @@ def test_a_frame_of_single_columns(store: vr.MinedStore) -> None:
 
 def test_verdicts_are_those_that_vr_stats_counts(store: vr.MinedStore) -> None:
     counted = json.loads(command("stats", "--db", str(SAMPLE), "--threshold", str(THRESHOLD), "--json"))
-    verdicts = store.candidates(THRESHOLD, verdicts=True)["verdict"].value_counts()
+    verdicts = store.candidates(Question(threshold=THRESHOLD), verdicts=True)["verdict"].value_counts()
     said = {word: rate["count"] for word, rate in counted["confirmed"]["rates"].items()}
     assert verdicts.to_dict() == {word: count for word, count in said.items() if count}
     assert verdicts.sum() > 40
@@ -279,7 +280,7 @@ def test_what_is_wrong_is_said_in_one_line(
 
 def test_books_are_those_of_vr_books(store: vr.MinedStore, tmp_path: Path) -> None:
     command("books", "--db", str(SAMPLE), "--threshold", "0.35", "--holdout", "0.2", "-o", str(tmp_path / "said"), "-q")
-    manifest = vr.write_books(store, tmp_path / "made", vr.BookOptions(threshold=0.35, holdout=0.2))
+    manifest = vr.write_books(store, tmp_path / "made", vr.BookOptions(question=Question(threshold=0.35), holdout=0.2))
     for name in ("book.pgn", "book.epd", "holdout.pgn", "holdout.epd", "manifest.json"):
         assert (tmp_path / "made" / name).read_bytes() == (tmp_path / "said" / name).read_bytes()
     assert set(manifest.files) == {"book.pgn", "book.epd", "holdout.pgn", "holdout.epd"}
@@ -287,7 +288,9 @@ def test_books_are_those_of_vr_books(store: vr.MinedStore, tmp_path: Path) -> No
 
 def test_a_figure_is_drawn_and_written(store: vr.MinedStore, tmp_path: Path) -> None:
     figure = vr.plot("scatter", store, tmp_path / "scatter.svg", threshold=THRESHOLD)
-    assert f"{len(store.candidates(THRESHOLD))} candidates" in (tmp_path / "scatter.svg").read_text("utf-8")
+    assert f"{len(store.candidates(Question(threshold=THRESHOLD)))} candidates" in (tmp_path / "scatter.svg").read_text(
+        "utf-8"
+    )
     by_path = vr.plot("scatter", SAMPLE, threshold=THRESHOLD)
     lines = [{line.get_gid(): line.get_xydata() for line in each.axes[0].lines} for each in (figure, by_path)]
     assert np.array_equal(lines[0]["optimistic"], lines[1]["optimistic"])
@@ -295,7 +298,10 @@ def test_a_figure_is_drawn_and_written(store: vr.MinedStore, tmp_path: Path) -> 
 
 def test_the_report_is_written(store: vr.MinedStore, tmp_path: Path) -> None:
     written = vr.write_report(store, tmp_path / "report.html", threshold=THRESHOLD)
-    assert (written.positions, written.candidates) == (len(store.frame(text=False)), len(store.candidates(THRESHOLD)))
+    assert (written.positions, written.candidates) == (
+        len(store.frame(text=False)),
+        len(store.candidates(Question(threshold=THRESHOLD))),
+    )
     page = (tmp_path / "report.html").read_text("utf-8")
     assert page.lower().startswith("<!doctype html>")
     assert len(page.encode()) == written.size

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 import valuerepair as vr
+from valuerepair.question import Question
 from valuerepair.report.alpha_table import alpha_table
 from valuerepair.report.stats import store_figures
 
@@ -93,7 +94,7 @@ def test_the_script_makes_a_store(
     script.settle(path)
     with vr.open_store(path) as store:
         assert store_figures(store)["positions"] == 60
-        found = store.candidates(0.15, labels=True, verdicts=True, outcomes=True)
+        found = store.candidates(Question(threshold=0.15), labels=True, verdicts=True, outcomes=True)
     assert found["verdict"].notna().all()
     assert found["z_games"].sum() == 2
     assert found["blind"].notna().any()

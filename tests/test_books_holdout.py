@@ -18,6 +18,7 @@ from valuerepair.books.select import choose_rows, same_positions
 from valuerepair.chess.positions import STARTPOS_FEN
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.judge.material import near_keys
+from valuerepair.question import Question
 
 CASES = settings(max_examples=60, deadline=None)
 By = Literal["game", "opening", "material"]
@@ -121,7 +122,9 @@ def _games(number: int = 60, plies: int = 24) -> pd.DataFrame:
 @pytest.mark.parametrize("near", ["game", "book", "keep"])
 def test_neither_candidates_nor_parents_of_the_book_leak_into_the_holdout(by: By, near: Any) -> None:
     table = _games()
-    options = BookOptions(threshold=0.5, holdout=0.25, holdout_by=by, parents=3, near_duplicates=near)
+    options = BookOptions(
+        question=Question(threshold=0.5), holdout=0.25, holdout_by=by, parents=3, near_duplicates=near
+    )
     selection = choose_rows(table, options, table["disagreement"])
     book, holdout = selection.book, selection.holdout
     own = book[book["plies_before"] == 0]
@@ -144,7 +147,9 @@ def test_near_duplicates_are_left_out_within_a_game_or_a_book_or_kept() -> None:
     table = _games()
     kept = {}
     for near in ("keep", "game", "book"):
-        selection = choose_rows(table, BookOptions(threshold=0.5, near_duplicates=near), table["disagreement"])
+        selection = choose_rows(
+            table, BookOptions(question=Question(threshold=0.5), near_duplicates=near), table["disagreement"]
+        )
         kept[near] = selection.book
         assert len(selection.book) + sum(selection.left_out.values()) == selection.candidates
     assert len(kept["keep"]) > len(kept["game"]) > len(kept["book"]) > 50

@@ -29,6 +29,7 @@ from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.judge import weights
 from valuerepair.nets.weights import find_lc0
 from valuerepair.oracles.oracle import DeepOutcome, DeepResult
+from valuerepair.question import Question
 from valuerepair.runs.options import MineOptions
 from valuerepair.store.store import Store
 
@@ -112,7 +113,7 @@ def _weights_by_katago(db: Path) -> dict[str, float]:
     """Weight of each position: its own and a half or a quarter of those it comes before, added up over the book."""
     found: dict[str, float] = {}
     with Store.open(db) as store:
-        rows = store.candidates(THRESHOLD, alpha=170.0).to_dict("records")
+        rows = store.candidates(Question(threshold=THRESHOLD, alpha=170.0)).to_dict("records")
     for row in rows:
         board = chess.Board(row["start_fen"])
         for move in row["moves"].split():
@@ -275,7 +276,7 @@ def test_confirmed_keeps_what_the_search_was_right_about(tmp_path: Path) -> None
 def test_stats_describe_the_candidates_as_a_book_of_them_all(db: Path, tmp_path: Path, text: bool) -> None:
     manifest = _book(db, tmp_path, near_duplicates="keep")
     with Store.open(db) as store:
-        figures = weights.figures(store, store.frame(alpha=170.0, text=text), THRESHOLD)
+        figures = weights.figures(store, store.frame(Question(alpha=170.0), text=text), THRESHOLD)
     assert not manifest["left_out"]
     assert {name: figures[name] for name in manifest["diversity"]["book"]} == manifest["diversity"]["book"]
     json.dumps(figures, allow_nan=False)
@@ -286,6 +287,6 @@ def test_stats_describe_the_candidates_as_a_book_of_them_all(db: Path, tmp_path:
 
 def test_stats_of_no_candidates_have_no_lines(db: Path) -> None:
     with Store.open(db) as store:
-        figures = weights.figures(store, store.frame(alpha=170.0), 2.0)
+        figures = weights.figures(store, store.frame(Question(alpha=170.0)), 2.0)
     assert (figures["positions"], figures["opening"]["hill"], weights.lines(figures)) == (0, [0.0, 0.0, 0.0], [])
     json.dumps(figures, allow_nan=False)

@@ -20,6 +20,7 @@ from valuerepair.books.check import check_book
 from valuerepair.books.options import BookOptions
 from valuerepair.books.write import write_books
 from valuerepair.chess.positions import STARTPOS_FEN
+from valuerepair.question import Question
 from valuerepair.runs.options import MineOptions
 from valuerepair.store.store import Store
 
@@ -64,7 +65,7 @@ def _mined(folder: Path, files: dict[str, int]) -> pd.DataFrame:
         options = MineOptions(sample=SampleOptions(per_game=per_game, min_ply=1))
         mine_by_key(folder / file, folder / "a.db", options=options)
     with Store.open(folder / "a.db") as store:
-        return store.candidates(0.05, alpha=170.0)
+        return store.candidates(Question(threshold=0.05, alpha=170.0))
 
 
 _AT_ONCE = ("--backend=trivial", "--visits=1", "--resign-percentage=100")
@@ -88,7 +89,9 @@ def test_lc0_begins_each_game_at_the_intended_position(
 
     with Store.open(tmp_path / "a.db") as store:
         options = BookOptions(
-            threshold=0.05, alpha=170.0, near_duplicates="keep", form="fen" if form == "fen" else "moves"
+            question=Question(threshold=0.05, alpha=170.0),
+            near_duplicates="keep",
+            form="fen" if form == "fen" else "moves",
         )
         manifest = write_books(store, options, tmp_path)
     facts = manifest.files["book.pgn"]
@@ -131,6 +134,6 @@ def test_the_readmes_command_makes_a_book_that_lc0_takes(
         subprocess.run([sys.executable, "-m", "valuerepair", *words], cwd=tmp_path, check=True, timeout=900)
     assert main(lc0, tmp_path / "valuerepair-books" / "book.pgn") is None
     with Store.open(tmp_path / "valuerepair.db") as store:
-        found = store.candidates(0.55)
+        found = store.candidates(Question(threshold=0.55))
     assert len(found) >= 3
     assert found.attrs["oracle"]["label"].startswith("stockfish" if choice == "stockfish" else "valuerepair")

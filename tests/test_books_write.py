@@ -26,6 +26,7 @@ from valuerepair.chess.positions import STARTPOS_FEN
 from valuerepair.cli import cli
 from valuerepair.cli.selfplay import command as selfplay
 from valuerepair.errors import UsageError, ValueRepairError
+from valuerepair.question import Question
 from valuerepair.runs.options import MineOptions
 from valuerepair.store.store import Store
 
@@ -97,7 +98,7 @@ def test_decided_positions_are_left_out() -> None:
 def test_rows_without_deep_q_are_never_candidates() -> None:
     frame = _frame()
     frame.loc[:50, ["deep_q", "disagreement"]] = float("nan")
-    selection = choose_rows(frame, BookOptions(threshold=0.01), frame["disagreement"])
+    selection = choose_rows(frame, BookOptions(question=Question(threshold=0.01)), frame["disagreement"])
     assert selection.scored == 149
     assert selection.book["position_id"].min() > 50
 
@@ -131,16 +132,18 @@ def test_limits_take_the_first_of_the_order() -> None:
 
 def test_the_holdout_takes_whole_games_and_keeps_them_as_the_book_grows() -> None:
     frame = _frame(400)
-    selection = choose_rows(frame, BookOptions(threshold=0.2, holdout=0.3), frame["disagreement"])
+    selection = choose_rows(frame, BookOptions(question=Question(threshold=0.2), holdout=0.3), frame["disagreement"])
     games = [set(zip(part["source"], part["game"], strict=True)) for part in (selection.book, selection.holdout)]
     assert not games[0] & games[1]
     assert 0.15 < len(games[1]) / (len(games[0]) + len(games[1])) < 0.45
-    fewer = choose_rows(frame, BookOptions(threshold=0.6, holdout=0.3), frame["disagreement"])
+    fewer = choose_rows(frame, BookOptions(question=Question(threshold=0.6), holdout=0.3), frame["disagreement"])
     assert set(fewer.holdout["position_id"]) <= set(selection.holdout["position_id"])
     elsewhere = frame.assign(source=frame["source"].str.replace("/some/where/", ""))
-    moved = choose_rows(elsewhere, BookOptions(threshold=0.2, holdout=0.3), frame["disagreement"])
+    moved = choose_rows(elsewhere, BookOptions(question=Question(threshold=0.2), holdout=0.3), frame["disagreement"])
     assert moved.holdout["position_id"].tolist() == selection.holdout["position_id"].tolist()
-    other = choose_rows(frame, BookOptions(threshold=0.2, holdout=0.3, seed=5), frame["disagreement"])
+    other = choose_rows(
+        frame, BookOptions(question=Question(threshold=0.2), holdout=0.3, seed=5), frame["disagreement"]
+    )
     assert set(other.holdout["position_id"]) != set(selection.holdout["position_id"])
 
 
@@ -221,7 +224,7 @@ def test_the_command_writes_a_checked_book(vr: Vr, db: Path, tmp_path: Path) -> 
     assert sorted(p.name for p in folder.iterdir()) == ["book.epd", "book.pgn", "manifest.json"]
     manifest = json.loads((folder / "manifest.json").read_text("utf-8"))
     with Store.open(db) as store:
-        candidates = store.candidates(0.55, alpha=170.0)
+        candidates = store.candidates(Question(threshold=0.55, alpha=170.0))
     assert manifest["candidates"] == len(candidates) > 20
     for name, facts in manifest["files"].items():
         content = (folder / name).read_bytes()
@@ -250,7 +253,7 @@ def test_pgn_and_epd_name_the_same_positions_in_order(vr: Vr, db: Path, tmp_path
     lines = (tmp_path / "out" / "book.epd").read_text().splitlines()
     assert [chess.Board.from_epd(line)[0].fen() for line in lines] == pgn
     with Store.open(db) as store:
-        candidates = store.candidates(0.3, alpha=170.0)
+        candidates = store.candidates(Question(threshold=0.3, alpha=170.0))
     assert sorted(pgn) == sorted(candidates["fen"])
 
 
@@ -313,7 +316,7 @@ def test_json_prints_the_manifest_and_quiet_nothing(vr: Vr, tmp_path: Path) -> N
 
 def test_a_threshold_nobody_reaches_names_the_largest(vr: Vr, db: Path) -> None:
     with Store.open(db) as store:
-        sizes = store.frame(alpha=170.0)["disagreement"].abs()
+        sizes = store.frame(Question(alpha=170.0))["disagreement"].abs()
     result = vr("--threshold", "2", "--alpha", "170")
     assert isinstance(result.exception, ValueRepairError)
     assert f"the largest disagreement among {len(sizes)} scored positions is {sizes.max():.4f}" in str(result.exception)

@@ -18,6 +18,7 @@ from valuerepair.cli import cli
 from valuerepair.errors import ValueRepairError
 from valuerepair.judge.labelled import NAMES, add_priors, labels_of, missing_priors, names, net_id_of, with_labels
 from valuerepair.nets.net import Net, Priors, open_net
+from valuerepair.question import Question
 from valuerepair.report import stats as stats_module
 from valuerepair.store import priors as stored
 from valuerepair.store.store import Store
@@ -83,7 +84,7 @@ def net(net_file: Path) -> Net:
 
 def test_stored_priors_are_the_nets(db: Path, net: Net) -> None:
     with Store.open(db, write=True) as store:
-        frame = store.candidates(float(THRESHOLD))
+        frame = store.candidates(Question(threshold=float(THRESHOLD)))
         ids, (net_id, oracle_id) = frame["position_id"].tolist(), store.pick()
         assert len(ids) > 10
         assert add_priors(store, net, net_id, oracle_id, ids) == len(ids)
@@ -174,7 +175,7 @@ def test_labels_of_real_candidates(db: Path, net: Net) -> None:
 
 def test_the_shares_are_those_of_the_labels(db: Path, net: Net) -> None:
     with Store.open(db, write=True) as store:
-        frame = store.candidates(float(THRESHOLD))
+        frame = store.candidates(Question(threshold=float(THRESHOLD)))
         half = frame["position_id"].tolist()[::2]
         add_priors(store, net, *store.pick(), half)
         weighted = frame.assign(weight=np.where(frame["phase"] == "endgame", 5.0, 1.0))
@@ -197,11 +198,11 @@ def test_labels_need_no_net_when_it_is_only_recorded(tmp_path: Path) -> None:
     path = tmp_path / "key.db"
     mine_by_key(random_games(tmp_path / "random.pgn", 20), path)
     with Store.open(path, write=True) as store:
-        frame = store.candidates(0.55)
+        frame = store.candidates(Question(threshold=0.55))
         assert add_priors(store, KeyNet(), *store.pick(), frame["position_id"].tolist()) == 0
         assert net_id_of(store, frame) == store.pick()[0]
         found = stats_module.sections(store, frame, 0.55)
-        empty = stats_module.sections(store, store.candidates(2.0), 2.0)
+        empty = stats_module.sections(store, store.candidates(Question(threshold=2.0)), 2.0)
     assert found["labels"]["with_priors"] == 0
     assert json.loads(json.dumps(found)) == found
     assert stats_module.section_lines(empty) == []
@@ -277,6 +278,6 @@ def test_progress_is_seen_from_the_first_rung_that_says_enough(tmp_path: Path) -
                     (stage, cp, number),
                 )
     with Store.open(tmp_path / "a.db") as store:
-        frame = store.frame(alpha=170.0)
+        frame = store.frame(Question(alpha=170.0))
         labelled = labels_of(store, frame).set_index(frame["position_id"])["fortress_like"]
     assert labelled[every[: len(ladders)]].tolist() == [word for *_, word in ladders]

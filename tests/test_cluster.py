@@ -24,6 +24,7 @@ from valuerepair.cluster.evaluators import open_on_cluster
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.nets.registry import KNOWN_NETS, pull
 from valuerepair.runs.evaluators import open_evaluators
+from valuerepair.question import Question
 from valuerepair.runs.mine import mine
 from valuerepair.runs.options import MineOptions
 from valuerepair.runs.summary import MineSummary
@@ -69,7 +70,9 @@ def test_the_ladder_on_a_cluster_gives_what_it_gives_here(
     # This path leads elsewhere in another process: the workers cannot see the file, and are sent it.
     hidden = "/proc/self/cwd/our-net.pb.gz"
     sample = SampleOptions(per_game=None, positions=POSITIONS)
-    options = MineOptions(sample=sample, alpha=170.0, screen=ScreenOptions(rungs=(300, 900), audit=0.3), threshold=0.4)
+    options = MineOptions(
+        question=Question(alpha=170.0, threshold=0.4), sample=sample, screen=ScreenOptions(rungs=(300, 900), audit=0.3)
+    )
     here: list[str] = []
     local = run(tmp_path / "local.db", None, options, here, hidden, "stockfish:nodes=3000")
     there: list[str] = []

@@ -29,6 +29,7 @@ from valuerepair.chess.progress import Progress
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.judge.verdict import verdicts
 from valuerepair.oracles.oracle import DeepFailure, DeepOutcome, DeepResult
+from valuerepair.question import Question
 from valuerepair.runs.confirm import ConfirmOptions, after
 from valuerepair.store.store import Store
 
@@ -97,7 +98,7 @@ def test_a_move_that_ends_the_game_is_known_without_a_search(tmp_path: Path) -> 
         from valuerepair.runs.confirm import confirm
 
         progress = Progress("", quiet=True)
-        confirm(store, store.candidates(0.55), oracle, ConfirmOptions(), progress=progress)
+        confirm(store, store.candidates(Question(threshold=0.55)), oracle, ConfirmOptions(), progress=progress)
     assert looks(path)[1, "after:a1a8"] == (None, 0, 0)
     assert len(oracle.searched) == progress.done == progress.total == 2
 
@@ -147,7 +148,7 @@ def test_what_is_there_is_not_searched_again(tmp_path: Path) -> None:
     again = SecondOracle(by_length)
     assert look_again(path, again).searches == len(again.searched) == 0
     with Store.open(path) as store:
-        assert verdicts(store, store.candidates(0.55)).notna().all()
+        assert verdicts(store, store.candidates(Question(threshold=0.55))).notna().all()
 
 
 def test_a_whole_search_by_the_same_oracle_is_taken_over(tmp_path: Path) -> None:
@@ -256,5 +257,5 @@ def test_another_net_uses_the_second_looks_that_are_there(tmp_path: Path) -> Non
     with Store.open(path, write=True) as store, oracle:
         from valuerepair.runs.confirm import confirm
 
-        confirm(store, store.candidates(0.55, oracle="nodes=2000"), oracle, ConfirmOptions())
+        confirm(store, store.candidates(Question(threshold=0.55, oracle="nodes=2000")), oracle, ConfirmOptions())
     assert [position.moves for position in oracle.searched] == [("g1f3",)]

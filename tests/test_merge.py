@@ -23,6 +23,7 @@ from tests.merge_stores import NODES, Row, contents, large_store, write_store
 from tests.mining_doubles import KeyOracle, mine_by_key, random_games
 from valuerepair.chess.progress import Progress
 from valuerepair.errors import ValueRepairError
+from valuerepair.question import Question
 from valuerepair.report.stats import store_figures
 from valuerepair.store import schema
 from valuerepair.store.merge import Merged, merge
@@ -60,7 +61,9 @@ def test_shards_merged_are_as_mined_into_one(shards: tuple[Path, Path, Path], tm
     frames = []
     for path in (target, both):
         with Store.open(path) as store:
-            frames.append(store.frame(alpha=200.0).drop(columns=["position_id", "game_id"]).sort_values("key"))
+            frames.append(
+                store.frame(Question(alpha=200.0)).drop(columns=["position_id", "game_id"]).sort_values("key")
+            )
     pd.testing.assert_frame_equal(*(frame.reset_index(drop=True) for frame in frames))
 
 
@@ -96,12 +99,12 @@ def test_weights_of_screened_shards_stand_for_all(ladders: tuple[Path, Path, Pat
     a, b, _ = ladders
     target, _ = merged(tmp_path, a, b)
     with Store.open(target) as store:
-        frame = store.frame(alpha=ALPHA)
+        frame = store.frame(Question(alpha=ALPHA))
         keys = [key % 2**64 for (key,) in store.connection.execute("SELECT key FROM positions")]
         (failed,) = store.connection.execute("SELECT count(*) FROM failures").fetchone()
         (cut,) = store.connection.execute("SELECT count(*) FROM screened WHERE NOT searched").fetchone()
         shares = {r for (r,) in store.connection.execute("SELECT probability FROM screened WHERE cut_at NOT NULL")}
-        figures = store_figures(store, alpha=ALPHA, threshold=THRESHOLD)["scored"]
+        figures = store_figures(store, Question(alpha=ALPHA, threshold=THRESHOLD))["scored"]
     assert cut > 50
     assert len(shares) > 5  # the shards drew their audits with other chances
     assert frame["weight"].sum() == pytest.approx(len(keys) - failed)
@@ -121,9 +124,9 @@ def test_what_another_store_searched_without_a_ladder_stands_for_itself(
     for parts in ((a, b, off), (off, b, a)):
         target, _ = merged(tmp_path, *parts)
         with Store.open(off) as store:
-            whole = set(store.frame(alpha=ALPHA)["key"])
+            whole = set(store.frame(Question(alpha=ALPHA))["key"])
         with Store.open(target) as store:
-            frame = store.frame(alpha=ALPHA)
+            frame = store.frame(Question(alpha=ALPHA))
             # One that was cut in a shard and failed without a ladder is stood for by those like it.
             query = "SELECT count(*) FROM failures WHERE position_id NOT IN (SELECT position_id FROM screened)"
             (failed,) = store.connection.execute(query).fetchone()

@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.merge_stores import NETS, NODES, ORACLES, RUNS, Row, contents, write_store
+from valuerepair.question import Question
 from valuerepair.store import schema
 from valuerepair.store.merge import merge
 from valuerepair.store.merge_sources import OTHERS, RULES
@@ -167,7 +168,9 @@ def test_frames_are_the_same_in_any_order(first: Drawn, second: Drawn) -> None:
                             "WHERE nets.sha256 = ? AND o.digest = ?", (sha256, digest)
                         ).fetchone()[0]  # fmt: skip
                         if scored:
-                            frame = store.frame(net, oracle, 200.0).drop(columns=["position_id", "game_id"])
+                            frame = store.frame(Question(net=net, oracle=oracle, alpha=200.0)).drop(
+                                columns=["position_id", "game_id"]
+                            )
                             frames.append((parts == (a, b), net, oracle, frame.sort_values("key").to_csv(index=False)))
         ahead = [each[1:] for each in frames if each[0]]
         assert ahead == [each[1:] for each in frames if not each[0]]

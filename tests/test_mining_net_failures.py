@@ -14,6 +14,7 @@ from tests.mining_doubles import KeyNet, KeyOracle, dump, mine_by_key, random_ga
 from valuerepair.archives.options import SampleOptions
 from valuerepair.chess.positions import PositionBatch
 from valuerepair.errors import ValueRepairError
+from valuerepair.question import Question
 from valuerepair.report.stats import store_figures
 from valuerepair.runs.options import MineOptions
 from valuerepair.runs.workers import Answer
@@ -82,7 +83,9 @@ def test_they_are_recorded_once_and_left_alone_by_every_oracle(archive: Path, tm
     assert not bad & {position.key for position in other.searched}
     assert third.scored == first.scored
     with Store.open(db) as store:
-        figures = store_figures(store, None, KeyOracle().identity.digest, None, "cp", 0.55)["scored"]
+        figures = store_figures(
+            store, Question(net=None, oracle=KeyOracle().identity.digest, alpha=None, q_from="cp", threshold=0.55)
+        )["scored"]
         assert (figures["positions"], figures["failed"]) == (first.scored, first.failed)
         assert not [check for check in integrity_checks(store) if check.wrong]
     mended = mine_by_key(archive, db, net=FarKeyNet(None), options=replace(OPTIONS, retry_failed=True))

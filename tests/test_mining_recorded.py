@@ -18,6 +18,7 @@ from tests.vr_runs import here, in_a_process
 from valuerepair.archives.options import RecordedOptions, SampleOptions
 from valuerepair.oracles.recorded import RecordedOracle, identity_of, recorded_options
 from valuerepair.oracles.spec import parse_spec
+from valuerepair.question import Question
 from valuerepair.runs.evaluators import open_evaluators
 from valuerepair.runs.mine import mine
 from valuerepair.runs.options import MineOptions
@@ -76,7 +77,7 @@ def test_engine_comments_are_mined_and_a_wrong_view_is_told(tmp_path: Path) -> N
     with Store.open(tmp_path / "b.db") as store:
         labels = store.oracles()["label"].tolist()
         assert labels == ["recorded kind=cutechess", "recorded kind=cutechess view=white by=b"]
-        assert set(store.frame(oracle="recorded:by=b")["side"]) == {"b"}
+        assert set(store.frame(Question(oracle="recorded:by=b"))["side"]) == {"b"}
 
 
 def test_the_store_holds_a_recorded_and_a_searched_value_of_one_position(tmp_path: Path) -> None:
@@ -86,7 +87,7 @@ def test_the_store_holds_a_recorded_and_a_searched_value_of_one_position(tmp_pat
         again = mine([str(archive)], MineOptions(), store, KeyNet(), oracle)
     assert again.sampled == first.sampled
     with Store.open(tmp_path / "a.db") as store:
-        recorded, searched = store.frame(oracle="recorded"), store.frame(oracle="key")
+        recorded, searched = store.frame(Question(oracle="recorded")), store.frame(Question(oracle="key"))
         assert set(searched["position_id"]) <= set(recorded["position_id"])
         assert len(searched) > 10
         assert recorded["eval_cp"].tolist() == recorded["cp"].tolist()

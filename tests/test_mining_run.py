@@ -30,6 +30,7 @@ from valuerepair.chess.positions import Position, PositionBatch
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.nets.net import NetValues
 from valuerepair.oracles.oracle import DeepFailure, DeepOutcome, DeepResult
+from valuerepair.question import Question
 from valuerepair.runs.options import MineOptions
 from valuerepair.runs.workers import FIRST_CHUNK_ROWS
 from valuerepair.store.store import Store
@@ -60,7 +61,7 @@ def test_the_store_has_what_net_and_oracle_said(archive: Path, db: Path) -> None
     oracle = KeyOracle()
     mine_by_key(archive, db, oracle=oracle)
     with Store.open(db) as store:
-        frame = store.frame(alpha=100.0).set_index("key")
+        frame = store.frame(Question(alpha=100.0)).set_index("key")
     assert len(oracle.searched) > len(frame) > 330
     for position in oracle.searched:
         said = key_outcome(position)
@@ -181,9 +182,11 @@ def test_what_was_searched_before_the_net_broke_is_kept(archive: Path, db: Path,
 
 def test_candidates_of_the_summary_are_those_of_the_store(archive: Path, db: Path) -> None:
     for alpha in (None, 250.0):
-        summary = mine_by_key(archive, db, options=MineOptions(sample=SampleOptions(per_game=4), alpha=alpha))
+        summary = mine_by_key(
+            archive, db, options=MineOptions(question=Question(alpha=alpha), sample=SampleOptions(per_game=4))
+        )
         with Store.open(db) as store:
-            found = store.candidates(0.55, alpha=alpha)
+            found = store.candidates(Question(threshold=0.55, alpha=alpha))
         assert summary.candidates.count == len(found) > 0
         assert summary.alpha.value == found.attrs["alpha"]["value"]
         assert summary.alpha.origin == found.attrs["alpha"]["origin"]

@@ -31,6 +31,7 @@ from tests.climbing_doubles import net_q as q_of_net
 from tests.mining_doubles import dump, random_games
 from valuerepair.archives.options import SampleOptions
 from valuerepair.cli import cli
+from valuerepair.question import Question
 from valuerepair.runs.summary import MineSummary
 from valuerepair.screening import ladder
 from valuerepair.screening.model import parse_screen
@@ -176,13 +177,13 @@ def test_an_audit_of_all_searches_all(archive: Path, db: Path, fixed: None) -> N
     summary = climb_by_key(archive, db, options_for(ladder_options(audit=1.0)))
     assert (summary.cut, summary.scored + summary.failed) == (0, summary.sampled)
     with Store.open(db) as store:
-        assert (store.frame(alpha=ALPHA)["weight"] == 1).all()
+        assert (store.frame(Question(alpha=ALPHA))["weight"] == 1).all()
         assert any(p.cut_at is not None for p in passages(store, 1, 1))
 
 
 def weights(db: Path) -> set[float]:
     with Store.open(db) as store:
-        return set(store.frame(alpha=ALPHA)["weight"].tolist())
+        return set(store.frame(Question(alpha=ALPHA))["weight"].tolist())
 
 
 def test_screen_off_searches_what_was_cut_and_nothing_weighs_more(
@@ -250,7 +251,7 @@ def test_another_threshold_leaves_rates_unbiased(archive: Path, tmp_path: Path, 
 def _off(db: Path, threshold: float) -> float:
     """How far the weighted rate is from that of all positions sampled."""
     with Store.open(db) as store:
-        frame = store.frame(alpha=ALPHA)
+        frame = store.frame(Question(alpha=ALPHA))
     every = keys(db, "screened") | set(frame["key"].tolist())
     truth = np.mean([abs(q_of_net(key) - np.tanh(_cp(key) / (2 * ALPHA))) >= threshold for key in every])
     hits = frame["disagreement"].abs() >= threshold
@@ -275,7 +276,7 @@ def test_weighted_rates_are_unbiased_and_recall_is_within_its_interval(
         for threshold, found in off.items():
             found.append(_off(db, threshold))
         with Store.open(db) as store:
-            frame = store.frame(alpha=ALPHA)
+            frame = store.frame(Question(alpha=ALPHA))
             said = figures(store, 1, 1, frame, 0.2)
         assert said is not None
         every = keys(db, "screened")

@@ -24,6 +24,7 @@ from valuerepair.judge.compared_nets import find_nets, find_oracle, measure
 from valuerepair.nets.net import NetIdentity, NetValues, open_net
 from valuerepair.nets.registry import KNOWN_NETS
 from valuerepair.oracles.oracle import DeepOutcome, DeepResult
+from valuerepair.question import Question
 from valuerepair.report.stats import store_figures
 from valuerepair.runs.options import MineOptions
 from valuerepair.store.rows import Run
@@ -89,7 +90,7 @@ def compared(db: Path, *words: str, options: RemeasureOptions = OPTIONS) -> Reme
 
 def frames(db: Path, *words: str) -> list[pd.DataFrame]:
     with Store.open(db) as store:
-        return [store.frame(each, alpha=300.0).set_index("position_id") for each in words]
+        return [store.frame(Question(net=each, alpha=300.0)).set_index("position_id") for each in words]
 
 
 # -- what is counted --------------------------------------------------------------------------------------------------
@@ -146,8 +147,8 @@ def test_a_net_against_itself_changed_nothing(db: Path) -> None:
 def test_one_alpha_for_all_and_the_other_nets_own_beside_it(db: Path) -> None:
     found = compared(db, "half-net", "key-net", options=RemeasureOptions())
     with Store.open(db) as store:
-        own, others = (store.frame(net).attrs["alpha"] for net in ("half-net", "key-net"))
-        frame = store.frame("key-net", alpha=others["value"])
+        own, others = (store.frame(Question(net=net)).attrs["alpha"] for net in ("half-net", "key-net"))
+        frame = store.frame(Question(net="key-net", alpha=others["value"]))
     assert (found.alpha.value, found.alpha_of) == (own["value"], "half-net")
     beside = found.comparisons[0].at_own_alpha
     if own["value"] == pytest.approx(others["value"], rel=0.001):
@@ -195,7 +196,7 @@ def test_screened_rows_count_by_their_weights(db: Path, nets: tuple[str, str]) -
     # The audited ones together stand for all that left the ladder or would have.
     weight = np.choose(ids % 3, [1.0, (ids % 3 != 0).sum() / (ids % 3 == 1).sum(), 0.0])
     with Store.open(db) as store:
-        assert store.frame("key-net", alpha=300.0)["weight"].to_numpy() == pytest.approx(weight)
+        assert store.frame(Question(net="key-net", alpha=300.0))["weight"].to_numpy() == pytest.approx(weight)
     found = compared(db, *nets)
     a, b = (np.average(frame["disagreement"].abs() >= 0.55, weights=weight) for frame in (one, other))
     pair = found.comparisons[0]
@@ -288,11 +289,11 @@ def test_real_nets_from_their_files(db: Path, shared_data: Path, tmp_path: Path)
     found = json.loads(vr(*asked, "-q", "--json", "--plot", str(tmp_path / "a.svg"), "-o", str(tmp_path / "a.jsonl")))
     with Store.open(db) as store:
         nets = store.nets().set_index("sha256")
-        scored = len(store.frame("key-net"))
+        scored = len(store.frame(Question(net="key-net")))
         digests = [net["sha256"] for net in found["nets"]]
         assert digests[0] == KNOWN_NETS["maia-1900"].sha256 != digests[1]
         assert nets.loc[digests, "evaluated"].tolist() == [scored, scored]
-        values = [store.frame(digest).sort_values("position_id") for digest in digests]
+        values = [store.frame(Question(net=digest)).sort_values("position_id") for digest in digests]
     fens = values[0]["fen"].tolist()[:12]
     for path, frame in zip((maia, other), values, strict=True):
         with open_net(str(path), threads=1) as net:

@@ -22,6 +22,7 @@ from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.judge import neighbours
 from valuerepair.judge.material import material_signature
 from valuerepair.judge.neighbours import Similar, SimilarOptions, distances, find_similar, shapes
+from valuerepair.question import Question
 from valuerepair.store.store import Store
 
 ENDING = "8/5pk1/6p1/8/8/1P4P1/5PK1/8 w - - 0 1"
@@ -76,7 +77,7 @@ def test_it_finds_what_sorting_everything_finds(
 def test_values_are_those_of_the_frame(db: Path) -> None:
     found = similar(db, ENDING, limit=400, alpha=200.0)
     with Store.open(db) as store:
-        frame = store.frame(alpha=200.0).set_index("position_id")
+        frame = store.frame(Question(alpha=200.0)).set_index("position_id")
     scored = 0
     for near in found.neighbours:
         one = near.position
@@ -96,7 +97,7 @@ def test_values_are_those_of_the_frame(db: Path) -> None:
 
 def test_candidates_only(db: Path) -> None:
     with Store.open(db) as store:
-        wrong = store.candidates(0.8, alpha=200.0)
+        wrong = store.candidates(Question(threshold=0.8, alpha=200.0))
     found = similar(db, ENDING, limit=20, threshold=0.8, candidates_only=True, alpha=200.0)
     rows = wrong[["position_id", "fen"]].rename(columns={"position_id": "id"})
     expected = sorted_by_hand(rows, ENDING).head(20)

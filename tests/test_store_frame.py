@@ -22,6 +22,7 @@ from valuerepair.chess.positions import PHASES, Position, boards, phases
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.intervals import wilson
 from valuerepair.oracles.oracle import DeepResult
+from valuerepair.question import Question
 from valuerepair.report import stats
 from valuerepair.report.stats import store_figures
 from valuerepair.runs.options import MineOptions
@@ -90,7 +91,7 @@ def test_the_columns_and_their_types(path: Path) -> None:
 
 def test_candidates_are_the_frame_filtered_and_sorted(path: Path) -> None:
     with Store.open(path) as store:
-        frame, found = store.frame(), store.candidates(0.55)
+        frame, found = store.frame(), store.candidates(Question(threshold=0.55))
     expected = frame[frame["disagreement"].abs() >= 0.55]
     expected = expected.iloc[np.argsort(-expected["disagreement"].abs(), kind="stable")].reset_index(drop=True)
     pd.testing.assert_frame_equal(found, expected)
@@ -101,7 +102,7 @@ def test_candidates_are_the_frame_filtered_and_sorted(path: Path) -> None:
 @pytest.mark.parametrize("threshold", [0.0, -0.5, 2.01, float("nan")])
 def test_a_threshold_outside_0_to_2_is_refused(path: Path, threshold: float) -> None:
     with Store.open(path) as store, pytest.raises(UsageError, match="above 0 and is at most 2"):
-        store.candidates(threshold)
+        store.candidates(Question(threshold=threshold))
 
 
 def test_alpha_is_given_or_stored_or_fitted_or_the_default(path: Path) -> None:
@@ -124,7 +125,7 @@ def test_alpha_is_given_or_stored_or_fitted_or_the_default(path: Path) -> None:
 
 def test_q_from_the_engines_wdl(path: Path) -> None:
     with Store.open(path) as store:
-        frame = store.frame(q_from="wdl")
+        frame = store.frame(Question(q_from="wdl"))
     assert (frame["deep_q"] == 0.3).all()
 
 
@@ -156,7 +157,7 @@ def test_nothing_scored_yet(tmp_path: Path) -> None:
 
 def test_statistics_are_those_of_the_frame(path: Path) -> None:
     with Store.open(path) as store:
-        frame, figures = store.frame(), store_figures(store, threshold=0.4, thresholds=(0.1, 0.4, 2.0))
+        frame, figures = store.frame(), store_figures(store, Question(threshold=0.4), thresholds=(0.1, 0.4, 2.0))
     scored = json.loads(json.dumps(figures))["scored"]
     off = frame["disagreement"].abs()
     assert [row["candidates"] for row in scored["by_threshold"]] == [int((off >= t).sum()) for t in (0.1, 0.4, 2.0)]
@@ -171,7 +172,7 @@ def test_statistics_are_those_of_the_frame(path: Path) -> None:
     assert (scored["nodes"], scored["search_seconds"]) == (480_000, pytest.approx(1.92))
     assert any("480 positions scored in full" in line for line in stats.stats_lines(figures))
     with Store.open(path) as store:  # the threshold asked for is always among those of the table
-        asked = [row["threshold"] for row in store_figures(store, threshold=0.35)["scored"]["by_threshold"]]
+        asked = [row["threshold"] for row in store_figures(store, Question(threshold=0.35))["scored"]["by_threshold"]]
     assert 0.35 in asked
     assert asked == sorted(asked)
 
@@ -263,7 +264,7 @@ def test_an_export_that_fails_leaves_the_old_file(path: Path, tmp_path: Path) ->
 
 def test_an_empty_frame_is_exported_too(path: Path) -> None:
     with Store.open(path) as store:
-        frame = store.candidates(2.0)
+        frame = store.candidates(Question(threshold=2.0))
     assert len(frame) == 0
     stream = io.BytesIO()
     write_stream(frame, "csv", stream)

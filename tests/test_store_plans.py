@@ -16,6 +16,7 @@ import pytest
 
 from valuerepair.books.options import BookOptions
 from valuerepair.books.write import write_books
+from valuerepair.question import Question
 from valuerepair.report import figures
 from valuerepair.report import page as page_module
 from valuerepair.report import stats as stats_module
@@ -46,12 +47,12 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def stats(store: Store, folder: Path) -> object:
-    found = store_figures(store, threshold=THRESHOLD)
-    return found, stats_module.sections(store, store.candidates(THRESHOLD), THRESHOLD)
+    found = store_figures(store, Question(threshold=THRESHOLD))
+    return found, stats_module.sections(store, store.candidates(Question(threshold=THRESHOLD)), THRESHOLD)
 
 
 def books(store: Store, folder: Path) -> object:
-    return write_books(store, BookOptions(threshold=THRESHOLD, confirmed=True), folder / "book")
+    return write_books(store, BookOptions(question=Question(threshold=THRESHOLD), confirmed=True), folder / "book")
 
 
 def plots(store: Store, folder: Path) -> object:

@@ -13,6 +13,7 @@ import pytest
 
 from tests.mining_doubles import mine_by_key, random_games
 from valuerepair.intervals import weighted, wilson
+from valuerepair.question import Question
 from valuerepair.report.stats import store_figures
 from valuerepair.screening import recall
 from valuerepair.screening.recall import figures, one_line
@@ -107,13 +108,13 @@ def _wilson(p: float, n: float) -> tuple[float, float]:
 
 
 def test_weights_of_the_frame(store: Store) -> None:
-    a, b, c, d = store.frame(alpha=200.0)["position_id"].tolist()[:4]
+    a, b, c, d = store.frame(Question(alpha=200.0))["position_id"].tolist()[:4]
     add(store, a, None, True)
     add(store, b, 20, True, 0.05)
     add(store, c, 20, False, 0.05)  # cut, and searched for another net: b stands for it already
     add(store, d, 20, False, 0.05)
     unsearched(store, d)
-    frame = store.frame(alpha=200.0).set_index("position_id")
+    frame = store.frame(Question(alpha=200.0)).set_index("position_id")
     assert frame.loc[[a, b, c], "weight"].tolist() == pytest.approx([1, 3, 0])  # b, c and d
     assert d not in frame.index
     known = store.known(np.array([a, b, c, d]), 1, 1)
@@ -122,7 +123,7 @@ def test_weights_of_the_frame(store: Store) -> None:
 
 
 def test_positions_that_are_settled_stand_for_themselves(store: Store) -> None:
-    a, b, c, d, e = store.frame(alpha=200.0)["position_id"].tolist()[:5]
+    a, b, c, d, e = store.frame(Question(alpha=200.0))["position_id"].tolist()[:5]
     for position, searched in ((a, True), (b, True), (c, False), (d, False)):
         add(store, position, 20, searched, 0.1)
     add(store, e, None, True)
@@ -137,7 +138,7 @@ def test_positions_that_are_settled_stand_for_themselves(store: Store) -> None:
     assert (left[a].cut_at, left[a].chance, left[a].probability) == (None, None, 1.0)
     assert (left[b].cut_at, left[b].probability) == (20, 0.1)
     assert screening.cut_before(store, 1, 1, np.array([a, b, d, e])) == {d: SCREEN}
-    assert store.frame(alpha=200.0).set_index("position_id").loc[[a, b, c, e], "weight"].tolist() == [
+    assert store.frame(Question(alpha=200.0)).set_index("position_id").loc[[a, b, c, e], "weight"].tolist() == [
         1,
         2,
         1,
@@ -166,7 +167,7 @@ def ways_of(passages: list[Passage]) -> Ways:
 
 
 def test_ways_are_the_passages(store: Store) -> None:
-    a, b, c, d = store.frame(alpha=200.0)["position_id"].tolist()[:4]
+    a, b, c, d = store.frame(Question(alpha=200.0))["position_id"].tolist()[:4]
     add(store, d, None, True)
     add(store, a, 20, True, 0.05)
     add(store, c, 20, False, 0.05)
@@ -265,7 +266,7 @@ def test_stores_from_before_the_ladder_go_on(made: Path, tmp_path: Path, version
     path = tmp_path / "old.db"
     path.write_bytes(made.read_bytes())
     with Store.open(path) as opened:
-        before = opened.frame(alpha=200.0)
+        before = opened.frame(Question(alpha=200.0))
     connection = sqlite3.connect(path)
     for table in reversed(re.findall(r"CREATE TABLE (\w+)", "".join(schema.MIGRATIONS[version:]))):
         connection.execute(f"DROP TABLE IF EXISTS {table}")
@@ -276,7 +277,7 @@ def test_stores_from_before_the_ladder_go_on(made: Path, tmp_path: Path, version
     connection.close()
     with Store.open(path) as opened:
         assert opened.connection.execute("PRAGMA user_version").fetchone()[0] == schema.SCHEMA_VERSION
-        after = opened.frame(alpha=200.0)
+        after = opened.frame(Question(alpha=200.0))
         assert screening.passages(opened, 1, 1) == []
         assert store_figures(opened)["scored"]["screening"] is None
     pd.testing.assert_frame_equal(before, after)

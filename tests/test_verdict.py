@@ -19,6 +19,7 @@ from valuerepair.intervals import weighted
 from valuerepair.judge import verdict
 from valuerepair.judge.verdict import NET_RIGHT, SEARCH_RIGHT, UNRESOLVED, decide, evidence, figures, verdicts
 from valuerepair.oracles.oracle import DeepResult, OracleIdentity
+from valuerepair.question import Question
 from valuerepair.report.stats import store_figures
 from valuerepair.store.rows import AFTER, SECOND, RunRecord
 from valuerepair.store.store import Store
@@ -130,7 +131,7 @@ def path(tmp_path: Path) -> Path:
 
 def test_nothing_looked_at(path: Path) -> None:
     with Store.open(path) as store:
-        frame = store.candidates(0.55)
+        frame = store.candidates(Question(threshold=0.55))
         assert verdicts(store, frame).tolist() == [None] * 5
         assert evidence(store, frame).attrs == {"second": None, "alpha": None}
         found = figures(store, frame, 0.55)
@@ -144,7 +145,7 @@ def test_values_after_moves_are_turned_to_the_candidates_side(path: Path) -> Non
     looks[AFTER + "d7d5"] = DeepResult(mate=-3)
     add(path, DEEPER, {2: looks})
     with Store.open(path) as store:
-        row = evidence(store, store.frame(alpha=200)).iloc[1]
+        row = evidence(store, store.frame(Question(alpha=200))).iloc[1]
     assert row["second_q"] == values.cp_to_q(-60, 200)
     assert row["after_net_q"] == -values.cp_to_q(250, 200)
     assert row["after_deep_q"] == row["after_second_q"] == 1.0
@@ -169,7 +170,12 @@ def test_second_looks_never_mix_into_what_was_mined(path: Path) -> None:
     def said() -> list[object]:
         with Store.open(path) as store:
             stats = store_figures(store)["scored"]
-            return [store.frame().to_json(), store.candidates(0.55).to_json(), store.pick(), json.dumps(stats)]
+            return [
+                store.frame().to_json(),
+                store.candidates(Question(threshold=0.55)).to_json(),
+                store.pick(),
+                json.dumps(stats),
+            ]
 
     before = said()
     looks = {SECOND: DeepResult(cp=800), AFTER + E5: DeepResult(cp=-800)}
@@ -185,14 +191,14 @@ def test_second_looks_never_mix_into_what_was_mined(path: Path) -> None:
 def test_the_verdict_is_asked_for_an_alpha(path: Path) -> None:
     add(path, DEEPER, {1: {SECOND: DeepResult(cp=90)}})
     with Store.open(path) as store:
-        found = {a: verdicts(store, store.frame(alpha=a)).iloc[0] for a in (20, 170, 2000)}
+        found = {a: verdicts(store, store.frame(Question(alpha=a))).iloc[0] for a in (20, 170, 2000)}
     assert found == {20: NET_RIGHT, 170: UNRESOLVED, 2000: SEARCH_RIGHT}
 
 
 def test_wdl_is_asked_of_both_looks(path: Path) -> None:
     add(path, DEEPER, {1: {SECOND: DeepResult(cp=-50, wdl=(900, 100, 0))}, 2: {SECOND: DeepResult(cp=-50)}})
     with Store.open(path) as store:
-        frame = store.frame(q_from="wdl")
+        frame = store.frame(Question(q_from="wdl"))
         found = evidence(store, frame)
         assert found["verdict"].tolist()[:3] == [NET_RIGHT, UNRESOLVED, None]
         assert np.isnan(found["second_q"].iloc[1])
@@ -218,7 +224,7 @@ def test_which_alpha_a_second_look_has(
     with Store.open(path, write=True) as store:
         if fitted is not None:
             store.set_alpha(1, 2, values.AlphaFit(fitted, NAN, NAN, "l1", 400, 0.1))
-        found = evidence(store, store.frame(alpha=240))
+        found = evidence(store, store.frame(Question(alpha=240)))
     assert found.attrs["alpha"]["value"] == alpha
     assert found.attrs["alpha"]["origin"].startswith(origin)
     assert found["second_q"].iloc[0] == (0.5 if second is OWN_Q else values.cp_to_q(90, alpha))
@@ -228,7 +234,7 @@ def test_the_first_looks_own_q_lends_no_alpha(tmp_path: Path) -> None:
     path = make_store(tmp_path / "a.db", [replace(row, first=DeepResult(cp=1, q=0.1)) for row in candidates()], OWN_Q)
     add(path, OTHER, {1: {SECOND: DeepResult(cp=90)}})
     with Store.open(path) as store:
-        found = evidence(store, store.frame(alpha=240))
+        found = evidence(store, store.frame(Question(alpha=240)))
     assert found.attrs["alpha"]["value"] == values.DEFAULT_ALPHA
 
 
@@ -250,7 +256,7 @@ def test_the_oracle_of_most_looks_is_asked_unless_another_is_named(path: Path) -
 def test_figures_are_shares_of_those_looked_at(path: Path) -> None:
     add(path, DEEPER, {i: {SECOND: DeepResult(cp=cp)} for i, cp in ((1, -60), (2, 900), (3, 100), (4, -50))})
     with Store.open(path) as store:
-        frame = store.frame(alpha=170)
+        frame = store.frame(Question(alpha=170))
         found = figures(store, frame, 0.55)
         weighty = frame.assign(weight=[1.0, 5.0, 2.0, 1.0, 9.0])
         weighty.attrs = frame.attrs

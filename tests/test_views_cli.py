@@ -16,6 +16,7 @@ from tests.mining_doubles import mine_by_key, random_games
 from valuerepair.chess.values import fit_alpha
 from valuerepair.cli import cli
 from valuerepair.errors import ValueRepairError
+from valuerepair.question import Question
 from valuerepair.store.store import Store
 
 
@@ -102,7 +103,7 @@ def test_fit_alpha_counts_candidates_as_the_store_does(db: Path) -> None:
     found = json.loads(vr("stats", "--fit-alpha", "--db", str(db), "--json", "--threshold", "0.3"))["alpha_fit"]
     with Store.open(db) as store:
         for name, alpha in [("default", 170.0)] + [(n, found["fits"][n]["alpha"]) for n in ("l1", "l2")]:
-            assert found["candidates"][name]["count"] == len(store.candidates(0.3, alpha=alpha))
+            assert found["candidates"][name]["count"] == len(store.candidates(Question(threshold=0.3, alpha=alpha)))
     counts = found["candidates"]
     assert counts["default"]["count"] > counts["l1"]["count"] > 0
 

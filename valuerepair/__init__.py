@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from valuerepair.chess.values import fit_alpha as fit_alpha
     from valuerepair.errors import UsageError as UsageError
     from valuerepair.errors import ValueRepairError as ValueRepairError
-    from valuerepair.judge.compare import RemeasureOptions as RemeasureOptions
     from valuerepair.mcts.params import SearchParams as SearchParams
     from valuerepair.nets.net import open_net as open_net
+    from valuerepair.question import Question as Question
     from valuerepair.report.boards import sheet as draw_boards
     from valuerepair.report.style import house_style as house_style
 
@@ -41,7 +41,7 @@ _HOMES = {
     "Candidate": "api",
     "MinedStore": "api",
     "Position": "chess.positions",
-    "RemeasureOptions": "judge.compare",
+    "Question": "question",
     "SampleOptions": "archives.options",
     "SearchParams": "mcts.params",
     "UsageError": "errors",
@@ -66,7 +66,7 @@ __all__ = [
     "Candidate",
     "MinedStore",
     "Position",
-    "RemeasureOptions",
+    "Question",
     "SampleOptions",
     "SearchParams",
     "UsageError",

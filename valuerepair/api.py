@@ -16,8 +16,8 @@ from valuerepair.archives.options import SampleOptions
 from valuerepair.chess.origins import Origin
 from valuerepair.chess.positions import Position, PositionBatch, decode_move
 from valuerepair.errors import UsageError
+from valuerepair.question import Question
 from valuerepair.store import plays
-from valuerepair.store.queries import QFrom
 from valuerepair.store.store import Store
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from valuerepair.books.options import BookOptions
     from valuerepair.books.write import Manifest
-    from valuerepair.judge.compare import Remeasured, RemeasureOptions
+    from valuerepair.judge.compare import Remeasured
     from valuerepair.mcts.params import SearchParams
     from valuerepair.nets.net import Net
     from valuerepair.oracles.searching import Searched
@@ -170,10 +170,10 @@ def mine(
     *,
     net: str | None = None,
     deep: str | None = None,
+    question: Question | None = None,
     screen: str = "auto",
     recall: float = 0.98,
     audit: float = 0.02,
-    threshold: float = 0.55,
     limit: int | None = None,
     workers: int | None = None,
     quiet: bool = True,
@@ -182,7 +182,8 @@ def mine(
 
     `archives` are files or folders; `sample` says which positions, None: one of each game. `net` is a name or file,
     `deep` a deep search as ``stockfish:nodes=100000``, None what this machine has. `screen` (``auto``, ``off``, nodes
-    of rungs), `recall` and `audit` are those of `vr mine`; `threshold` is what the ladder looks for. `limit`: at most
+    of rungs), `recall` and `audit` are those of `vr mine`; `question`: what counts as a
+    candidate; its net and oracle are not looked at. `limit`: at most
     so many deep searches this time. `quiet`: no progress on standard error.
 
     The store is made if it is not there; the same call goes on with what an interrupted one has left. An interruption
@@ -195,8 +196,8 @@ def mine(
 
     paths = _paths(archives)
     options = MineOptions(
+        question=question or Question(),
         sample=sample or SampleOptions(),
-        threshold=threshold,
         limit=limit,
         screen=parse_screen(screen, recall, audit),
         command=f"{shlex.join(['vr', 'mine', *paths])} (from Python)",
@@ -233,39 +234,40 @@ def _mine(
 def remeasure(
     store: Path,
     nets: Sequence[str],
-    options: RemeasureOptions | None = None,
+    question: Question | None = None,
     *,
-    oracle: str | None = None,
     quiet: bool = True,
 ) -> Remeasured:
     """The same positions under several nets, each compared with the first in pairs: `vr remeasure`.
 
     `nets` are two or more files or names. Values and policies that the store lacks are computed and kept, where a net's
-    file is known; only then is the store written to. `oracle` is whose scores count, None the one with most. The result
-    has the rates (`nets`), the comparisons with intervals (`comparisons`) and the rows (`scores`). Judge by all
+    file is known; only then is the store written to. `question.oracle` is whose scores count, None the one with most;
+    its net is not looked at. The result has the rates (`nets`), the comparisons with intervals (`comparisons`) and the
+    rows (`scores`). Judge by all
     positions: the first net's own candidates were chosen for being its worst errors, and any other net looks better on
     them. Raises UsageError for words that mean no net, ValueRepairError where there is nothing to compare.
     """
-    from valuerepair.judge.compare import RemeasureOptions, compare, complete_policies
+    from valuerepair.judge.compare import compare, complete_policies
     from valuerepair.judge.compared_nets import find_nets, find_oracle, measure_missing
 
-    path, chosen = os.fspath(store), options or RemeasureOptions()
+    path, question = os.fspath(store), question or Question()
     command = f"{shlex.join(['vr', 'remeasure', *(f'--net={net}' for net in nets)])} (from Python)"
     with Store.open(path) as opened:
-        which = find_oracle(opened, oracle, nets)
+        which = find_oracle(opened, question.oracle, nets)
         asked = find_nets(opened, nets, which)
     measure_missing(path, asked, which, command=command, quiet=quiet)
     with Store.open(path) as opened:
         asked = find_nets(opened, nets, which)
-    complete_policies(path, asked, which, chosen.threshold, chosen.alpha, chosen.q_from, quiet=quiet)
+    complete_policies(path, asked, which, question, quiet=quiet)
     with Store.open(path) as opened:
-        return compare(opened, asked, which, chosen)
+        return compare(opened, asked, which, question)
 
 
 def write_books(store: Stored, directory: Path, options: BookOptions | None = None) -> Manifest:
     """Writes book.pgn (for lc0), book.epd and manifest.json of a store's candidates into `directory`: `vr books`.
 
-    `options` as in ``BookOptions(threshold=0.55, holdout=0.2)``. Each file appears whole or not at all, the manifest
+    `options` as in ``BookOptions(question=Question(threshold=0.6), holdout=0.2)``. Each file appears whole or not at
+    all, the manifest
     last. Returns the manifest, whose `files` say what was written. Raises ValueRepairError where nothing is left to
     write or the folder cannot be written to.
     """
@@ -312,22 +314,16 @@ def plot_remeasured(found: Remeasured, path: Path | None = None) -> Figure:
 def write_report(
     store: Stored,
     path: Path = "report.html",
-    *,
-    threshold: float = 0.55,
-    net: str | None = None,
-    oracle: str | None = None,
-    alpha: float | None = None,
-    q_from: QFrom = "cp",
+    question: Question | None = None,
 ) -> Written:
     """Writes the report on a store, one HTML file that needs no network: `vr report`. It appears whole or not at all.
 
-    The options are those of `MinedStore.candidates`. Returns how many positions and candidates it holds, and its size.
-    Raises UsageError for a threshold outside (0, 2], ValueRepairError where nothing is scored.
+    Returns how many positions and candidates it holds, and its size. Raises ValueRepairError where nothing is scored.
     """
     from valuerepair.report import page
 
     with _open(store) as opened:
-        return page.write(opened, path, threshold=threshold, net=net, oracle=oracle, alpha=alpha, q_from=q_from)
+        return page.write(opened, path, question)
 
 
 @contextmanager
@@ -408,17 +404,13 @@ class MinedStore(Store):
     Open it by `valuerepair.open_store`; use it from one thread, and close it or use it as a context manager. Reading
     does not disturb a `vr mine` that is writing to the same file.
 
-    Everywhere `net` and `oracle` are words for one of each: a name, a label, the beginning of a hash; None is the pair
-    with most scored positions. `alpha` are centipawns of the logistic to Q, None the stored or fitted ones. `q_from` is
-    where deep Q comes from, ``cp`` or ``wdl``.
+    A `Question` says which net and oracle, which alpha and which threshold; None is the pair with most scored positions
+    at the default threshold.
     """
 
     def frame(
         self,
-        net: str | None = None,
-        oracle: str | None = None,
-        alpha: float | None = None,
-        q_from: QFrom = "cp",
+        question: Question | None = None,
         *,
         text: bool = True,
         only: Sequence[str] | None = None,
@@ -442,38 +434,30 @@ class MinedStore(Store):
         """
         if only is not None and (labels or verdicts or outcomes):
             raise UsageError("only= reads single columns, and labels, verdicts and outcomes are joined to whole rows")
-        found = super().frame(net, oracle, alpha, q_from, text=text or labels, only=only)
+        found = super().frame(question, text=text or labels, only=only)
         return self._joined(found, labels, verdicts, outcomes)
 
     def candidates(
         self,
-        threshold: float = DEFAULT_THRESHOLD,
-        net: str | None = None,
-        oracle: str | None = None,
-        alpha: float | None = None,
-        q_from: QFrom = "cp",
+        question: Question | None = None,
         *,
         labels: bool = False,
         verdicts: bool = False,
         outcomes: bool = False,
     ) -> pd.DataFrame:
-        """The rows of `frame` with ``|disagreement| >= threshold``, the largest first.
+        """The rows of `frame` with ``|disagreement| >= question.threshold``, the largest first."""
+        return self._joined(super().candidates(question), labels, verdicts, outcomes)
 
-        Raises UsageError for a threshold outside (0, 2].
-        """
-        return self._joined(super().candidates(threshold, net, oracle, alpha, q_from), labels, verdicts, outcomes)
-
-    def iter_candidates(
-        self,
-        threshold: float = DEFAULT_THRESHOLD,
-        net: str | None = None,
-        oracle: str | None = None,
-        alpha: float | None = None,
-        q_from: QFrom = "cp",
-    ) -> Iterator[Candidate]:
+    def iter_candidates(self, question: Question | None = None) -> Iterator[Candidate]:
         """The candidates as `Candidate` records with labels and verdicts, the largest disagreement first."""
-        frame = self.candidates(threshold, net, oracle, alpha, q_from, labels=True, verdicts=True)
+        frame = self.candidates(question, labels=True, verdicts=True)
         return (_candidate(row) for row in frame.to_dict("records"))
+
+    def stats(self, question: Question | None = None) -> dict[str, Any]:
+        """What is in the store, JSON-able: `vr stats --json` without labels, verdicts and games."""
+        from valuerepair.report.stats import store_figures
+
+        return store_figures(self, question)
 
     def _joined(self, frame: pd.DataFrame, labels: bool, verdicts: bool, results: bool) -> pd.DataFrame:
         """The frame with what was asked for as further columns; the attrs stay."""

@@ -15,6 +15,7 @@ import click
 from tests.fuzz.archives import epd_seeds, legal
 from tests.fuzz.inputs import ROOT, file_of, games
 from valuerepair.errors import ValueRepairError
+from valuerepair.question import Question
 
 SAMPLE = ROOT / "data" / "sample.db"
 
@@ -74,7 +75,7 @@ def run_store(data: bytes) -> None:
         for write in (False, True):
             with suppress(ValueRepairError), Store.open(path, write=write) as store:
                 store.frame()
-                store.candidates(0.5)
+                store.candidates(Question(threshold=0.5))
 
 
 def config_seeds() -> list[bytes]:

@@ -27,6 +27,7 @@ from valuerepair.nets.providers import available_threads
 from valuerepair.nets.registry import locate
 from valuerepair.nets.session import Session
 from valuerepair.nets.weights import read_net_file, to_onnx
+from valuerepair.question import Question
 from valuerepair.store.store import Store
 
 GAMES = Path(__file__).parents[2] / "data" / "games.pgn.zst"
@@ -83,8 +84,8 @@ def flipped(db: str, net: str, other: str) -> tuple[int, int, int]:
     The nets are named as the store has them: ``maia-1900``, ``maia-1900-bf16``; alpha is the first one's for both.
     """
     with Store.open(db) as store:
-        first = store.frame(net)
-        second = store.frame(other, alpha=first.attrs["alpha"]["value"])
+        first = store.frame(Question(net=net))
+        second = store.frame(Question(net=other, alpha=first.attrs["alpha"]["value"]))
     both = first.merge(second, on="position_id", suffixes=("", "_other"))
     wrong = [np.abs(both[name].to_numpy()) >= THRESHOLD for name in ("disagreement", "disagreement_other")]
     return len(both), int(wrong[0].sum()), int((wrong[0] != wrong[1]).sum())

@@ -25,6 +25,7 @@ from valuerepair.chess.positions import Position
 from valuerepair.nets.net import open_net
 from valuerepair.oracles.open import open_oracle
 from valuerepair.oracles.oracle import Climb, ClimbOutcome, DeepResult, GoOn
+from valuerepair.question import Question
 from valuerepair.runs.mine import mine
 from valuerepair.runs.options import MineOptions
 from valuerepair.screening.fit import fit_screen
@@ -61,7 +62,9 @@ class SleepingEngines(ClimbingOracle):
 
 def measure(positions: int, engines: int, seconds: float) -> tuple[float, float, float]:
     """Processor time a position (s), the share of the engines' time that they were idle, and positions a second."""
-    options = MineOptions(SampleOptions(positions=positions, per_game=None), threshold=0.5, screen=ScreenOptions())
+    options = MineOptions(
+        SampleOptions(positions=positions, per_game=None), Question(threshold=0.5), screen=ScreenOptions()
+    )
     with tempfile.TemporaryDirectory() as folder, Store.open(Path(folder) / "a.db", create=True) as store:
         oracle = SleepingEngines(engines, seconds)
         before = resource.getrusage(resource.RUSAGE_SELF)

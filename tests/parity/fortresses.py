@@ -19,6 +19,7 @@ import valuerepair as vr
 from valuerepair.intervals import wilson
 from valuerepair.judge.labelled import with_labels
 from valuerepair.judge.labels import FORTRESS_WINNING
+from valuerepair.question import Question
 from valuerepair.store.store import Store
 
 ALPHA = 170.0
@@ -72,7 +73,7 @@ def labels_of_fens(fens: Iterable[str], nodes: int, folder: Path) -> pd.Series[s
 
 def _labelled(db: str | Path) -> pd.DataFrame:
     with Store.open(db) as store:
-        return with_labels(store, store.frame(alpha=ALPHA))
+        return with_labels(store, store.frame(Question(alpha=ALPHA)))
 
 
 def main() -> None:

@@ -31,6 +31,7 @@ from valuerepair.archives.options import SampleOptions
 from valuerepair.chess import values
 from valuerepair.chess.positions import Position, encode_move
 from valuerepair.oracles.oracle import Climb, ClimbOutcome, DeepOutcome, DeepResult, GoOn, OracleIdentity
+from valuerepair.question import Question
 from valuerepair.runs.options import MineOptions
 from valuerepair.screening import ladder as ladders
 from valuerepair.screening.fit import Calibration, curve, joined
@@ -122,7 +123,10 @@ def emptied(path: Path, folder: Path, seed: int) -> Path:
 def one_run(path: Path, oracle: KeptOracle, alpha: float, recall: float, seed: int, first: int | None) -> Kept:
     """Has the ladder mine the positions of an emptied store, or the first so many."""
     options = MineOptions(
-        SampleOptions(seed=seed), THRESHOLD, alpha, screen=ScreenOptions(recall=recall), command="screening_kept"
+        SampleOptions(seed=seed),
+        Question(threshold=THRESHOLD, alpha=alpha),
+        screen=ScreenOptions(recall=recall),
+        command="screening_kept",
     )
     spent = 0
     with Store.open(path, write=True) as store:

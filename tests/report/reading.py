@@ -12,6 +12,7 @@ from tests.report.attacking import attacking_store
 from tests.report.browser import Visit
 from valuerepair.judge.labelled import labels_of, names, with_labels
 from valuerepair.judge.verdict import verdicts
+from valuerepair.question import Question
 from valuerepair.report import page as page_module
 from valuerepair.report.stats import store_figures
 from valuerepair.store.store import Store
@@ -30,7 +31,7 @@ class Report:
             self.frame = with_labels(store, frame[frame["disagreement"].notna()])
             self.frame["labels"] = pd.Series(names(labels_of(store, self.frame)), self.frame.index, object)
             self.frame["verdict"] = verdicts(store, self.frame)
-            self.stats = store_figures(store, threshold=THRESHOLD)
+            self.stats = store_figures(store, Question(threshold=THRESHOLD))
 
 
 def change(page: Visit, script: str, argument: Any = None) -> None:

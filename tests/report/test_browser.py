@@ -19,6 +19,7 @@ from tests.report.reading import (
     set_filter,
     show_in_list,
 )
+from valuerepair.question import Question
 from valuerepair.report import page as page_module
 from valuerepair.report.stats import store_figures
 from valuerepair.store.store import Store
@@ -259,7 +260,7 @@ def test_colours_stand_out(page: Visit, scheme: str) -> None:
 def test_the_recall_is_said_as_in_the_figures(chromium: Browser, plotted_db: Path, tmp_path: Path) -> None:
     with Store.open(plotted_db) as store:
         page_module.write(store, tmp_path / "a.html", threshold=THRESHOLD)
-        told = store_figures(store, threshold=THRESHOLD)["scored"]["screening"]
+        told = store_figures(store, Question(threshold=THRESHOLD))["scored"]["screening"]
     with visit(chromium, tmp_path / "a.html") as page:
         cards = page.evaluate("() => document.getElementById('cards').textContent")
     assert f"Recall{told['recall_said'].removeprefix('recall ')}, screening at 1/" in cards

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from valuerepair.errors import UsageError
+from valuerepair.question import Question
 
 Sign = Literal["optimistic", "pessimistic", "both"]
 Order = Literal["disagreement", "shuffled"]
 Form = Literal["moves", "fen"]
-QFrom = Literal["cp", "wdl"]
 NearDuplicates = Literal["game", "book", "keep"]
 HoldoutBy = Literal["game", "opening", "material"]
 
@@ -21,17 +21,17 @@ MAX_PARENTS = 8
 class BookOptions:
     """What to write. Raises UsageError for values that make no sense.
 
-    A candidate has ``|net_q - deep_q| >= threshold``. `sign` keeps those where the net is too optimistic
+    `question` says which positions are candidates. `sign` keeps those where the net is too optimistic
     (net_q > deep_q, both from the side to move), too pessimistic, or both. `confirmed` keeps those where a second look
     found the search right, `labels` those that have all of these labels. Of `near_duplicates` (same material and pawns)
     the first in order is kept, within a game or in the whole book. `limit` counts the held-out positions too, but no
     parents. `holdout` is the share (0 for none) of games, or of the positions of whole families (`holdout_by`), that
     goes to a second book. `parents`: so many plies before each position of the book are written too. `softness` is that
     of `candidates.weights.weights_of`; with `repeat_by_weight` a position of weight 1 is written so many times, others
-    in proportion. `net`, `oracle`, `alpha` and `q_from` choose what Q means, as in `Store.frame`.
+    in proportion.
     """
 
-    threshold: float = 0.55
+    question: Question = field(default_factory=Question)
     sign: Sign = "both"
     confirmed: bool = False
     labels: tuple[str, ...] = ()
@@ -47,14 +47,8 @@ class BookOptions:
     repeat_by_weight: int | None = None
     form: Form = "moves"
     seed: int = 0
-    net: str | None = None
-    oracle: str | None = None
-    alpha: float | None = None
-    q_from: QFrom = "cp"
 
     def __post_init__(self) -> None:
-        if not 0 < self.threshold <= 2:
-            raise UsageError(f"--threshold {self.threshold:g}: must lie in (0, 2], the range of |net Q - deep Q|")
         for name, value, least in (
             ("--limit", self.limit, 1),
             ("--per-game-limit", self.per_game_limit, 1),

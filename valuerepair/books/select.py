@@ -53,7 +53,7 @@ def choose_rows(frame: pd.DataFrame, options: BookOptions, scored: pd.Series[flo
     """
     frame, sizes = frame.reset_index(drop=True), scored.dropna().abs()
     size = frame["disagreement"].abs()
-    rows = frame[size >= options.threshold]
+    rows = frame[size >= options.question.threshold]
     if rows.empty:
         raise ValueRepairError(_nothing_found(sizes, options))
     candidates, sieve = len(rows), _Sieve(rows)
@@ -63,9 +63,11 @@ def choose_rows(frame: pd.DataFrame, options: BookOptions, scored: pd.Series[flo
     _keep_by_number(sieve, options)
     if sieve.rows.empty:
         reasons = ", ".join(f"{reason} {count:,}" for reason, count in sieve.left_out.items())
-        raise ValueRepairError(f"all {candidates:,} candidates at {options.threshold:g} are left out: {reasons}")
+        raise ValueRepairError(
+            f"all {candidates:,} candidates at {options.question.threshold:g} are left out: {reasons}"
+        )
     rows = add_families(sieve.rows).assign(
-        book_weight=weights_of(sieve.rows["disagreement"].to_numpy(), options.threshold, options.softness),
+        book_weight=weights_of(sieve.rows["disagreement"].to_numpy(), options.question.threshold, options.softness),
         plies_before=0,
         parent_of="",
     )
@@ -140,7 +142,8 @@ def _nothing_found(sizes: pd.Series[float], options: BookOptions) -> str:
     scored = f"{len(sizes):,} scored positions"
     largest = f"{sizes.max():.4f}"
     advice = "lower --threshold or mine more games"
-    return f"no candidate at {options.threshold:g}: the largest disagreement among {scored} is {largest}; {advice}"
+    at = f"no candidate at {options.question.threshold:g}"
+    return f"{at}: the largest disagreement among {scored} is {largest}; {advice}"
 
 
 def _ordered(rows: pd.DataFrame, options: BookOptions) -> pd.DataFrame:

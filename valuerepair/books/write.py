@@ -46,10 +46,9 @@ def write_books(
     manifest last; the holdout files of an earlier book go when this one has none. `on_entry` is called after each
     entry. Raises ValueRepairError when nothing is left to write or the folder cannot be written to.
     """
-    which = (options.net, options.oracle, options.alpha, options.q_from)
     # Of all rows the one column that is counted; the rest, which is what is large, of the candidates only.
-    scored = store.frame(*which, only=("disagreement",))
-    candidates, known = add_knowledge(store, store.candidates(options.threshold, *which), options)
+    scored = store.frame(options.question, only=("disagreement",))
+    candidates, known = add_knowledge(store, store.candidates(options.question), options)
     selection = choose_rows(candidates, options, scored["disagreement"])
     contents: dict[str, bytes] = {}
     files: dict[str, BookFile] = {}
@@ -318,8 +317,8 @@ def make_manifest(
         net=attrs["net"],
         oracle=attrs["oracle"],
         alpha=attrs["alpha"],
-        q_from=options.q_from,
-        threshold=options.threshold,
+        q_from=options.question.q_from,
+        threshold=options.question.threshold,
         sign=options.sign,
         confirmed=attrs.get("confirmed"),
         labels=list(options.labels),

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from valuerepair.cli.completion import folders
-from valuerepair.cli.options import DB, FILE, SEED, Question, question
+from valuerepair.cli.options import DB, FILE, SEED, QuestionOptions, question
 from valuerepair.cli.verbosity import is_quiet, say
 
 # What is known only where the net was asked for its policy.
@@ -60,7 +60,9 @@ POLICY_LABELS = {"value-blind", "partly-blind", "policy-blind"}
 @click.option("-o", "--output", shell_complete=folders, default="valuerepair-books", help="Folder for the files.")
 @click.option("--json", is_flag=True, help="Print the manifest.")
 @click.pass_context
-def command(context: click.Context, /, question: Question, output: str, db: str, json: bool, **chosen: Any) -> None:
+def command(
+    context: click.Context, /, question: QuestionOptions, output: str, db: str, json: bool, **chosen: Any
+) -> None:
     """Write opening books from the candidates in the store, or check a book (vr books check FILE).
 
     Writes book.pgn for lc0 self-play, book.epd for other tools, and manifest.json, which says what they are made of.
@@ -82,13 +84,13 @@ def command(context: click.Context, /, question: Question, output: str, db: str,
 
     labels = chosen.pop("label")
     with Store.open(db) as store:
-        question = question.resolved(store)
-        lacking = POLICY_LABELS.intersection(labels) and lacks_policy(store, question.candidates(store))
+        asked = question.resolved(store)
+        lacking = POLICY_LABELS.intersection(labels) and lacks_policy(store, store.candidates(asked))
     if lacking:
         with Store.open(db, write=True) as store:
-            complete(store, question.candidates(store), question.net, quiet=is_quiet(), say=say)
+            complete(store, store.candidates(asked), asked.net, quiet=is_quiet(), say=say)
     with Store.open(db) as store, Progress("Writing", None, "positions", quiet=is_quiet() or json) as progress:
-        options = BookOptions(**vars(question), labels=labels, **chosen)
+        options = BookOptions(question=asked, labels=labels, **chosen)
         manifest = write_books(store, options, output, progress.advance)
     if json:
         click.echo(manifest.to_json(), nl=False)

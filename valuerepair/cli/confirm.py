@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from valuerepair.cli.options import DB, DEEP, JOBS, JSON, Question, question
+from valuerepair.cli.options import DB, DEEP, JOBS, JSON, QuestionOptions, question
 from valuerepair.cli.verbosity import is_quiet, say
 
 
@@ -23,7 +23,7 @@ from valuerepair.cli.verbosity import is_quiet, say
 @JOBS(help="Searches at once.  [default: an engine a core; mcts: full batches]")
 @click.option("--show", type=click.IntRange(0), default=5, help="Worst cases of each verdict.")
 @JSON
-def command(db: str, question: Question, **given: Any) -> None:
+def command(db: str, question: QuestionOptions, **given: Any) -> None:
     """Look again at the candidates, and say who was right: the search, the net, or neither for certain.
 
     Each candidate, the largest disagreement first, is searched deeper, and so are the positions after the net's
@@ -48,10 +48,12 @@ def command(db: str, question: Question, **given: Any) -> None:
     depth = Depth(given["deep"], given["nodes"], given["times"])
 
     with Store.open(db, write=True) as store:
-        threshold = question.number(store)
-        frame = store.candidates(threshold, *question.which)
+        asked = question.resolved(store)
+        frame = store.candidates(asked)
         if not len(frame):
-            raise ValueRepairError(f"{db}: no candidates at {threshold:g} to look at; mine more, or lower --threshold")
+            raise ValueRepairError(
+                f"{db}: no candidates at {asked.threshold:g} to look at; mine more, or lower --threshold"
+            )
         first = oracle_of(store.connection, frame.attrs["oracle"]["digest"])
         with (
             open_second(
@@ -60,7 +62,7 @@ def command(db: str, question: Question, **given: Any) -> None:
             Progress("confirming", unit="searches", quiet=is_quiet()) as progress,
         ):
             summary = confirm(store, frame, second, options, progress=progress, say=say)
-        found = confirm_report(store, frame, threshold, summary, second.identity.digest, given["show"])
+        found = confirm_report(store, frame, asked.threshold, summary, second.identity.digest, given["show"])
     click.echo(json.dumps(found, indent=2) if given["json"] else "\n".join(confirm_lines(found, summary.workers)))
     if summary.state == "interrupted":
         raise KeyboardInterrupt

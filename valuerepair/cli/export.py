@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from valuerepair.cli.options import DB, FILE, Question, question
+from valuerepair.cli.options import DB, FILE, QuestionOptions, question
 from valuerepair.cli.verbosity import say
 
 FORMATS = ("parquet", "jsonl", "csv")
@@ -16,7 +16,7 @@ FORMATS = ("parquet", "jsonl", "csv")
 @click.option("-o", "--output", type=FILE, metavar="FILE", help="The file to write.  [default: standard output]")
 @click.option("--labels", is_flag=True, help="Columns of labels too (docs/methods.md).")
 @question("Only candidates, the largest disagreement first.", default=None)
-def command(db: str, format: str | None, output: str | None, labels: bool, question: Question) -> None:
+def command(db: str, format: str | None, output: str | None, labels: bool, question: QuestionOptions) -> None:
     """Write all positions scored by a net and a deep search, one row each.
 
     \b
@@ -34,7 +34,8 @@ def command(db: str, format: str | None, output: str | None, labels: bool, quest
     if chosen == "parquet" and output is None:
         raise UsageError("a Parquet file does not go to standard output; give -o FILE")
     with Store.open(db) as store:
-        frame = store.frame(*question.which) if question.threshold is None else question.candidates(store)
+        asked = question.resolved(store)
+        frame = store.frame(asked) if question.threshold is None else store.candidates(asked)
         if labels:
             from valuerepair.judge.labelled import with_labels
 

@@ -20,19 +20,19 @@ from valuerepair.cli.options import (
     ALPHA,
     DB,
     DEEP,
-    DEFAULT_THRESHOLD,
     FILE,
     HISTORY_FILL,
     JOBS,
     NET,
     SEED,
-    Question,
+    QuestionOptions,
     Worst,
     device_option,
     threshold_option,
 )
 from valuerepair.cli.verbosity import is_quiet
 from valuerepair.errors import TruncatedInput, UsageError, ValueRepairError
+from valuerepair.question import DEFAULT_THRESHOLD, Question
 
 if TYPE_CHECKING:
     from valuerepair.runs.evaluators import Opened
@@ -118,9 +118,11 @@ def command(archives: tuple[str, ...], db: str, net: str | None, deep: str | Non
     options = MineOptions(
         sample=_sample_options(given),
         command=shlex.join(["vr", *sys.argv[1:]]),
-        threshold=DEFAULT_THRESHOLD if isinstance(threshold, Worst) else threshold,
-        alpha=scale.alpha,
-        q_from=scale.q_from,
+        question=Question(
+            alpha=scale.alpha,
+            q_from=scale.q_from,
+            threshold=DEFAULT_THRESHOLD if isinstance(threshold, Worst) else threshold,
+        ),
         screen=parse_screen(*(given[name] for name in ("screen", "recall", "audit"))),
         **{name: given[name] for name in ("limit", "retry_failed")},
     )
@@ -136,9 +138,9 @@ def command(archives: tuple[str, ...], db: str, net: str | None, deep: str | Non
             options = replace(options, sample=found.sample, screen=fitting_screen(found, options.screen, progress.say))
             if isinstance(threshold, Worst):
                 names = found.net.identity.key, found.oracle.identity.digest
-                asked = Question(*names, scale.alpha, scale.q_from, threshold)
+                asked = QuestionOptions(*names, scale.alpha, scale.q_from, threshold)
                 try:
-                    options = replace(options, threshold=asked.number(store))
+                    options = replace(options, question=asked.resolved(store))
                 except ValueRepairError as error:
                     raise UsageError(f"--threshold {threshold}: goes by what is in the store: {error}") from None
             summary = mine(archives, options, store, found.net, found.oracle, progress=progress, say=progress.say)

@@ -5,25 +5,24 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from valuerepair.cli.completion import nets, oracles, words
 from valuerepair.nets.devices import DEVICES, REFERENCE_DEVICES
+from valuerepair.question import DEFAULT_THRESHOLD, QFrom, Question
 from valuerepair.store import DEFAULT_PATH
 
 if TYPE_CHECKING:
     import numpy as np
-    import pandas as pd
     from numpy.typing import NDArray
 
     from valuerepair.play.referee import Rules
     from valuerepair.store.store import Store
 
 Command = TypeVar("Command", bound=Callable[..., Any])
-DEFAULT_THRESHOLD = 0.55
 # Rounded down to so many, a threshold that is printed finds the same positions when it is given.
 _DECIMALS = 10_000
 
@@ -83,7 +82,7 @@ class Scale:
     """Where deep Q comes from: centipawns by this alpha (None: auto), or the engine's W/D/L."""
 
     alpha: float | None = None
-    q_from: Literal["cp", "wdl"] = "cp"
+    q_from: QFrom = "cp"
 
     def __str__(self) -> str:
         return "wdl" if self.q_from == "wdl" else "auto" if self.alpha is None else f"{self.alpha:g}"
@@ -104,39 +103,31 @@ class _ScaleType(click.ParamType):  # type: ignore[type-arg]  # generic from cli
 
 
 @dataclass(frozen=True)
-class Question:
-    """What is asked of a store."""
+class QuestionOptions:
+    """A question as it was typed: a threshold may be a share of the positions, which only the store can answer."""
 
     net: str | None
     oracle: str | None
     alpha: float | None
-    q_from: Literal["cp", "wdl"]
+    q_from: QFrom
     threshold: float | Worst | None
 
-    @property
-    def which(self) -> tuple[str | None, str | None, float | None, Literal["cp", "wdl"]]:
-        """Net, oracle, alpha and source of Q: what `Store.frame` takes."""
-        return self.net, self.oracle, self.alpha, self.q_from
+    def resolved(self, store: Store) -> Question:
+        """The question, its threshold a number; of a share it is found in the store, and said."""
+        threshold = DEFAULT_THRESHOLD if self.threshold is None else self.threshold
+        if isinstance(threshold, Worst):
+            threshold = self._found(store, threshold)
+        return Question(net=self.net, oracle=self.oracle, alpha=self.alpha, q_from=self.q_from, threshold=threshold)
 
-    def number(self, store: Store) -> float:
-        """The threshold; of a share it is found in the store, and said."""
-        if not isinstance(self.threshold, Worst):
-            return DEFAULT_THRESHOLD if self.threshold is None else self.threshold
+    def _found(self, store: Store, worst: Worst) -> float:
         from valuerepair.cli.verbosity import say
 
-        frame = store.frame(*self.which, text=False)
+        every = Question(net=self.net, oracle=self.oracle, alpha=self.alpha, q_from=self.q_from)
+        frame = store.frame(every, only=("disagreement", "weight"))
         off = frame["disagreement"].to_numpy(float)
-        found = worst_threshold(self.threshold.share, off, frame["weight"].to_numpy(float))
-        say(f"threshold {self.threshold} is {found:g}: {(abs(off) >= found).sum():,} of {len(frame):,} positions")
+        found = worst_threshold(worst.share, off, frame["weight"].to_numpy(float))
+        say(f"threshold {worst} is {found:g}: {(abs(off) >= found).sum():,} of {len(frame):,} positions")
         return found
-
-    def resolved(self, store: Store) -> Question:
-        """The same with a number for a threshold."""
-        return replace(self, threshold=self.number(store))
-
-    def candidates(self, store: Store) -> pd.DataFrame:
-        """The candidates (`Store.candidates`)."""
-        return store.candidates(self.number(store), *self.which)
 
 
 DB = click.option("--db", type=FILE, default=DEFAULT_PATH, envvar="VALUEREPAIR_DB", help="The store.")
@@ -241,7 +232,7 @@ def question(
     def decorate(command: Command) -> Callable[..., Any]:
         @functools.wraps(command)
         def asked(*given: Any, net: Any, oracle: Any, alpha: Scale, threshold: Any, **named: Any) -> Any:
-            return command(*given, question=Question(net, oracle, alpha.alpha, alpha.q_from, threshold), **named)
+            return command(*given, question=QuestionOptions(net, oracle, alpha.alpha, alpha.q_from, threshold), **named)
 
         for option in (
             ALPHA,

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
 import click
 from click.core import ParameterSource
 from click.shell_completion import CompletionItem
 
-from valuerepair.cli.options import DB, FILE, Question, question
+from valuerepair.cli.options import DB, FILE, QuestionOptions, question
 from valuerepair.cli.verbosity import is_quiet
 from valuerepair.report.figures import KINDS, STORE, Kind, kind_of
 
@@ -42,7 +43,14 @@ def _complete(context: click.Context, parameter: click.Parameter, incomplete: st
 @question()
 @click.pass_context
 def command(
-    context: click.Context, /, kind: str, source: str | None, output: str, unweighted: bool, db: str, question: Question
+    context: click.Context,
+    /,
+    kind: str,
+    source: str | None,
+    output: str,
+    unweighted: bool,
+    db: str,
+    question: QuestionOptions,
 ) -> None:
     """Options -> `figures.drawing` -> a file; the help is `HELP`."""
     from valuerepair.report import figures, style
@@ -51,10 +59,10 @@ def command(
     # What is wrong with the command line is said before a large store is read.
     chosen = _check(context, kind, source)
     style.format_of(output)
+    words: dict[str, Any] = {}
     if chosen.reads == STORE:
         with Store.open(db) as store:
-            question = question.resolved(store)
-    words: dict[str, Any] = {**vars(question), "weighted": not unweighted}
+            words = {**asdict(question.resolved(store)), "weighted": not unweighted}
     options = {name: value for name, value in words.items() if name in chosen.options}
     drawn = figures.drawing(kind, source if source is not None else db, **options)
     style.save(drawn.figure, output)

@@ -7,7 +7,17 @@ from typing import Any
 import click
 
 from valuerepair.cli.completion import nets
-from valuerepair.cli.options import ALPHA, DB, FILE, JSON, ORACLE, THREADS, Question, device_option, threshold_option
+from valuerepair.cli.options import (
+    ALPHA,
+    DB,
+    FILE,
+    JSON,
+    ORACLE,
+    THREADS,
+    QuestionOptions,
+    device_option,
+    threshold_option,
+)
 from valuerepair.cli.verbosity import is_quiet, say
 
 
@@ -45,7 +55,6 @@ def command(
     from json import dumps
 
     from valuerepair.judge.compare import (
-        RemeasureOptions,
         compare,
         comparison_lines,
         complete_policies,
@@ -72,13 +81,11 @@ def command(
     )
     with Store.open(db) as store:
         asked = find_nets(store, net, chosen)
-        first = Question(asked[0].key, chosen.digest, scale.alpha, scale.q_from, given["threshold"])
-        options = RemeasureOptions(first.number(store), first.alpha, first.q_from)
-    complete_policies(
-        db, asked, chosen, options.threshold, first.alpha, first.q_from, quiet=is_quiet(), say=say, **net_options
-    )
+        first = QuestionOptions(asked[0].key, chosen.digest, scale.alpha, scale.q_from, given["threshold"])
+        question = first.resolved(store)
+    complete_policies(db, asked, chosen, question, quiet=is_quiet(), say=say, **net_options)
     with Store.open(db) as store:
-        found = compare(store, asked, chosen, options)
+        found = compare(store, asked, chosen, question)
         rows = wrong_positions(store, asked, chosen, found) if output is not None else None
     if rows is not None and kind is not None and output is not None:
         write_file(rows, kind, output)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from valuerepair.cli.options import DB, FILE, SEED, Question, question
+from valuerepair.cli.options import DB, FILE, SEED, QuestionOptions, question
 from valuerepair.cli.verbosity import is_quiet
 
 
@@ -14,7 +14,7 @@ from valuerepair.cli.verbosity import is_quiet
 @SEED(help="Of the sample, where there are more positions.")
 @DB
 @question()
-def command(output: str, points: int, seed: int, db: str, question: Question) -> None:
+def command(output: str, points: int, seed: int, db: str, question: QuestionOptions) -> None:
     """Write a report on a store: one HTML file that needs no network, for a browser.
 
     Charts, filters, and every point's board with the moves and values of net and search; what is selected downloads as
@@ -36,22 +36,11 @@ def command(output: str, points: int, seed: int, db: str, question: Question) ->
             progress.note(step)
             progress.advance(round(100 * done) - progress.done)
 
-        threshold = question.number(store)
-        written = page.write(
-            store,
-            output,
-            net=question.net,
-            oracle=question.oracle,
-            alpha=question.alpha,
-            q_from=question.q_from,
-            threshold=threshold,
-            points=points,
-            seed=seed,
-            on_step=show,
-        )
+        asked = question.resolved(store)
+        written = page.write(store, output, asked, points=points, seed=seed, on_step=show)
         progress.advance(100 - progress.done)
     if not is_quiet():
         click.echo(
             f"{output}: {written.positions:,} positions, {written.shown:,} of them one by one, "
-            f"{written.candidates:,} candidates at {threshold:g}; {written.size / 1e6:.1f} MB"
+            f"{written.candidates:,} candidates at {asked.threshold:g}; {written.size / 1e6:.1f} MB"
         )

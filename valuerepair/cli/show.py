@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from valuerepair.cli.options import DB, FILE, Question, question
+from valuerepair.cli.options import DB, FILE, QuestionOptions, question
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 @click.option("--json", is_flag=True, help="One JSON object, and no board.")
 @DB
 @question()
-def command(position: tuple[str, ...], white: bool, svg: str | None, json: bool, db: str, question: Question) -> None:
+def command(
+    position: tuple[str, ...], white: bool, svg: str | None, json: bool, db: str, question: QuestionOptions
+) -> None:
     """Show a position of the store: the board, what net and search say of it, and where it came from.
 
     The position is its number (position_id in vr export) or a FEN, quoted or not. Values are from the side to move.
@@ -35,7 +37,6 @@ def command(position: tuple[str, ...], white: bool, svg: str | None, json: bool,
     """
     from json import dumps
 
-    from valuerepair.report.drawing import Asked
     from valuerepair.report.show import describe, encodable, shown_lines
     from valuerepair.store.store import Store
 
@@ -44,7 +45,7 @@ def command(position: tuple[str, ...], white: bool, svg: str | None, json: bool,
 
         raise UsageError(f"--svg {svg}: its name ends in .svg")
     with Store.open(db) as store:
-        shown = describe(store, " ".join(position), Asked(question.number(store), *question.which))
+        shown = describe(store, " ".join(position), question.resolved(store))
     white_below = white or shown["side"] == "w"
     if svg is not None:
         _write_svg(shown, white_below, svg)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from valuerepair.cli.options import DB, JSON, Question, question
+from valuerepair.cli.options import DB, JSON, QuestionOptions, question
 
 
 @click.command()
@@ -15,7 +15,7 @@ from valuerepair.cli.options import DB, JSON, Question, question
 @question()
 @JSON
 def command(
-    position: tuple[str, ...], limit: int, candidates_only: bool, db: str, question: Question, json: bool
+    position: tuple[str, ...], limit: int, candidates_only: bool, db: str, question: QuestionOptions, json: bool
 ) -> None:
     """Find the stored positions most like one: in material, pawn structure and king placement.
 
@@ -34,8 +34,6 @@ def command(
     from valuerepair.store.store import Store
 
     with Store.open(db) as store:
-        threshold = question.number(store)
-        net, oracle, alpha, q_from = question.which
-        options = SimilarOptions(limit, threshold, candidates_only, True, net, oracle, alpha, q_from)
+        options = SimilarOptions(question.resolved(store), limit, candidates_only)
         found = find_similar(store, " ".join(position), options)
     click.echo(dumps(found.as_dict(), indent=2) if json else "\n".join(neighbour_lines(found)))

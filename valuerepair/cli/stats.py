@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from valuerepair.cli.options import DB, JSON, Question, question
+from valuerepair.cli.options import DB, JSON, QuestionOptions, question
 from valuerepair.cli.verbosity import is_quiet, say
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 @click.option("--save-alpha", type=click.Choice(["l1", "l2"]), help="Keep this fit: later commands use it.")
 @click.option("--ladder", is_flag=True, help="Show the screening ladder: its cuts, and nodes against recall.")
 @JSON
-def command(db: str, question: Question, labels: bool, **given: Any) -> None:
+def command(db: str, question: QuestionOptions, labels: bool, **given: Any) -> None:
     """Say what is in the store: positions, nets, oracles, candidate rates with 95 % intervals, and what it cost.
 
     Of the candidates at the threshold also: which labels they have, how often the second look says that the search was
@@ -50,21 +50,21 @@ def command(db: str, question: Question, labels: bool, **given: Any) -> None:
 
     saved: Norm | None = given["save_alpha"]
     with Store.open(db, write=labels or saved is not None) as store:
-        question = question.resolved(store)
-        threshold = question.number(store)
-        fit = alpha_table(store, question.net, question.oracle, threshold) if given["fit_alpha"] or saved else None
+        asked = question.resolved(store)
+        threshold = asked.threshold
+        fit = alpha_table(store, asked) if given["fit_alpha"] or saved else None
         if fit is not None and saved is not None:
-            store.set_alpha(*store.pick(question.net, question.oracle), fit.saveable(saved))
-        figures: dict[str, Any] = store_figures(store, *question.which, threshold)
+            store.set_alpha(*store.pick(asked.net, asked.oracle), fit.saveable(saved))
+        figures: dict[str, Any] = store_figures(store, asked)
         shown = stats_lines(figures)
         if figures["scored"] is not None:
-            frame = question.candidates(store)
+            frame = store.candidates(asked)
             if labels:
                 if not len(frame):
                     raise ValueRepairError(
                         f"{db}: no candidates at {threshold:g} to label; mine more, or lower --threshold"
                     )
-                figures["asked_of_the_net"] = complete(store, frame, question.net, quiet=is_quiet(), say=say)
+                figures["asked_of_the_net"] = complete(store, frame, asked.net, quiet=is_quiet(), say=say)
             known = sections(store, frame, threshold)
             figures |= known
             shown += section_lines(known)
@@ -80,7 +80,7 @@ def command(db: str, question: Question, labels: bool, **given: Any) -> None:
                 else "not saved; vr stats --save-alpha l1 keeps it for this net and oracle"
             )
         if given["ladder"]:
-            ladder = screen_table(store, *question.which, threshold)
+            ladder = screen_table(store, asked)
             figures["ladder"] = ladder.as_dict()
             shown += ["", *ladder.lines()]
     click.echo(dumps(figures, indent=2) if given["json"] else "\n".join(shown))

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from dataclasses import asdict, dataclass, field, replace
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,14 +28,14 @@ from valuerepair.intervals import (
 )
 from valuerepair.judge.compared_nets import AskedNet, AskedOracle, words_for
 from valuerepair.judge.labelled import KINDS, NAMES, complete, labels_of, missing_priors, names, net_id_of
+from valuerepair.question import QFrom, Question
 from valuerepair.store.connect import store_errors
-from valuerepair.store.queries import QFrom, check_threshold
 from valuerepair.store.store import Store
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from valuerepair.store.queries import QFrom
+    from valuerepair.question import QFrom
     from valuerepair.store.store import Store
 
 _Labelled: TypeAlias = tuple[dict[int, frozenset[str]], bool]
@@ -127,7 +127,7 @@ class Remeasured:
     oracle: str
     alpha: values.Alpha
     alpha_of: str
-    q_from: str
+    q_from: QFrom
     threshold: float
     positions: int
     games: int
@@ -155,25 +155,15 @@ def _without_nan(value: Any) -> Any:
     return None if isinstance(value, float) and math.isnan(value) else value
 
 
-@dataclass(frozen=True, slots=True)
-class RemeasureOptions:
-    """`alpha` None: the first net's own, for all nets. Raises UsageError for a threshold outside (0, 2]."""
-
-    threshold: float = 0.55
-    alpha: float | None = None
-    q_from: QFrom = "cp"
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        check_threshold(self.threshold)
-
-
 # -- comparing --------------------------------------------------------------------------------------------------------
 
 
-def compare(store: Store, nets: Sequence[AskedNet], oracle: AskedOracle, options: RemeasureOptions) -> Remeasured:
+def compare(
+    store: Store, nets: Sequence[AskedNet], oracle: AskedOracle, question: Question, seed: int = 0
+) -> Remeasured:
     """Compares `nets` with the first of them on the positions that all have a value of.
 
+    An alpha of None is the first net's own, for all nets; `seed` is that of the bootstrap.
     Raises ValueRepairError when there is none.
     """
     names = unique_names(nets)
@@ -181,24 +171,25 @@ def compare(store: Store, nets: Sequence[AskedNet], oracle: AskedOracle, options
     if missing is not None:
         raise ValueRepairError(f"{missing} has no values in {store.path} yet; nothing to compare")
     words = [words_for(store, net, oracle) for net in nets]
-    alpha = store.alpha(nets[0].id, oracle.id, options.alpha)
-    scores, without_q = _read(store, words, oracle, alpha.value, options.q_from)
+    alpha = store.alpha(nets[0].id, oracle.id, question.alpha)
+    asked = replace(question, oracle=oracle.digest, alpha=alpha.value)
+    scores, without_q = _read(store, words, asked)
     if not scores.weight.any():
-        raise ValueRepairError(_nothing_common(store, names, oracle, without_q, options.q_from))
-    wrong = np.abs(scores.disagreement) >= options.threshold
-    labels = [candidate_labels(store, each, oracle, options.threshold, alpha.value, options.q_from) for each in words]
+        raise ValueRepairError(_nothing_common(store, names, oracle, without_q, question.q_from))
+    wrong = np.abs(scores.disagreement) >= question.threshold
+    labels = [candidate_labels(store, replace(asked, net=each), oracle.id) for each in words]
     comparisons = []
     for i in range(1, len(nets)):
         own = None
-        if options.alpha is None and options.q_from == "cp":
-            own = _at_own_alpha(store, nets[i], (words[0], words[i]), oracle, alpha, options)
-        comparisons.append(_compare(scores, wrong, i, names, own, (labels[0], labels[i]), options))
+        if question.alpha is None and question.q_from == "cp":
+            own = _at_own_alpha(store, nets[i], (words[0], words[i]), oracle, asked)
+        comparisons.append(_compare(scores, wrong, i, names, own, (labels[0], labels[i]), seed))
     return Remeasured(
         oracle=oracle.label,
         alpha=alpha,
         alpha_of=names[0],
-        q_from=options.q_from,
-        threshold=options.threshold,
+        q_from=question.q_from,
+        threshold=question.threshold,
         positions=len(scores.position_id),
         games=len(np.unique(scores.game_id)),
         effective=float(scores.weight.sum() ** 2 / (scores.weight**2).sum()),
@@ -222,13 +213,13 @@ def unique_names(nets: Sequence[AskedNet]) -> list[str]:
     return names
 
 
-def _read(store: Store, words: Sequence[str], oracle: AskedOracle, alpha: float, q_from: QFrom) -> tuple[Scores, int]:
-    """The positions that all nets have a value of and the oracle a Q, and how many are without such a Q."""
+def _read(store: Store, words: Sequence[str], question: Question) -> tuple[Scores, int]:
+    """The positions that all nets (by their words) have a value of and the oracle a Q, and how many have no such Q."""
     import pandas as pd
 
     joined: pd.DataFrame | None = None
     for i, each in enumerate(words):
-        frame = store.frame(each, oracle.digest, alpha, q_from, text=False).set_index("position_id")
+        frame = store.frame(replace(question, net=each), text=False).set_index("position_id")
         own = pd.DataFrame({i: frame["disagreement"]})
         joined = own.assign(game_id=frame["game_id"]) if joined is None else joined.join(own, how="inner")
     assert joined is not None
@@ -236,7 +227,7 @@ def _read(store: Store, words: Sequence[str], oracle: AskedOracle, alpha: float,
     scores = Scores(
         usable.index.to_numpy(np.int64),
         usable["game_id"].to_numpy(np.int64),
-        selection_weights(store, oracle.id, usable.index.to_numpy(np.int64)),
+        selection_weights(store, store.pick(words[0], question.oracle)[1], usable.index.to_numpy(np.int64)),
         usable[list(range(len(words)))].to_numpy(np.float64).T,
     )
     return scores, len(joined) - len(usable)
@@ -268,7 +259,7 @@ def _compare(
     names: Sequence[str],
     own: AtOtherAlpha | None,
     labels: tuple[_Labelled, _Labelled],
-    options: RemeasureOptions,
+    seed: int,
 ) -> Comparison:
     """The comparison of net i with net 0."""
     import pandas as pd
@@ -277,7 +268,7 @@ def _compare(
     size = np.abs(scores.disagreement)
     counts = np.bincount(2 * first + second, minlength=4).tolist()
     moved = np.stack([size[i] - size[0], second.astype(np.float64) - first], 1)
-    mean_abs, by_games = bootstrap(moved, weight, scores.game_id, seed=options.seed)
+    mean_abs, by_games = bootstrap(moved, weight, scores.game_id, seed=seed)
     weights = pd.Series(weight, scores.position_id)
     policies = all(known for _, known in labels)
     named = [found if policies else without_policy(found) for found, _ in labels]
@@ -306,19 +297,15 @@ def _select(own: Flags, other: Flags, size: Floats, size_other: Floats, weight: 
 
 
 def _at_own_alpha(
-    store: Store,
-    net: AskedNet,
-    words: tuple[str, str],
-    oracle: AskedOracle,
-    used: values.Alpha,
-    options: RemeasureOptions,
+    store: Store, net: AskedNet, words: tuple[str, str], oracle: AskedOracle, asked: Question
 ) -> AtOtherAlpha | None:
     """The shares at the net's own alpha; None where that is the one in use."""
     own = store.alpha(net.id, oracle.id)
-    if math.isclose(own.value, used.value, rel_tol=0.001):
+    assert asked.alpha is not None
+    if math.isclose(own.value, asked.alpha, rel_tol=0.001):
         return None
-    scores, _ = _read(store, words, oracle, own.value, options.q_from)
-    first, second = np.abs(scores.disagreement) >= options.threshold
+    scores, _ = _read(store, words, replace(asked, alpha=own.value))
+    first, second = np.abs(scores.disagreement) >= asked.threshold
     table = cross(first, second, scores.weight)
     return AtOtherAlpha(own.value, own.origin, table.shares, newcombe(table))
 
@@ -407,14 +394,12 @@ def _ids_of(side: Labels) -> dict[str, set[int]]:
     return found
 
 
-def candidate_labels(
-    store: Store, words: str, oracle: AskedOracle, threshold: float, alpha: float, q_from: QFrom
-) -> tuple[dict[int, frozenset[str]], bool]:
+def candidate_labels(store: Store, question: Question, oracle_id: int) -> tuple[dict[int, frozenset[str]], bool]:
     """The labels (`labelled.names`) of a net's candidates by position_id, and whether its policy is known for all."""
-    frame = store.candidates(threshold, words, oracle.digest, alpha, q_from)
+    frame = store.candidates(question)
     labels = labels_of(store, frame)
     numbers = frame["position_id"].tolist()
-    known = not missing_priors(store, net_id_of(store, frame), oracle.id, numbers)
+    known = not missing_priors(store, net_id_of(store, frame), oracle_id, numbers)
     return dict(zip(numbers, names(labels), strict=True)), known
 
 
@@ -427,9 +412,7 @@ def complete_policies(
     db: str,
     nets: Sequence[AskedNet],
     oracle: AskedOracle,
-    threshold: float,
-    alpha: float | None,
-    q_from: QFrom,
+    question: Question,
     *,
     quiet: bool = False,
     say: Callable[[str], None] = lambda line: None,
@@ -438,14 +421,15 @@ def complete_policies(
     """Computes the priors of each net's candidates that the store lacks, where the net's file is known.
 
     The store is opened for writing only if something is missing. A policy that cannot be had is said, and costs no
-    more than its labels. `alpha` and `q_from` are as in a comparison: None is the first net's.
+    more than its labels. An alpha of None is the first net's.
     """
-    number = None
+    asked = None
     for net in {net.id: net for net in nets if net.id}.values():
         with Store.open(db) as store:
-            if number is None:
-                number = store.alpha(nets[0].id, oracle.id, alpha).value
-            frame = store.candidates(threshold, words_for(store, net, oracle), oracle.digest, number, q_from)
+            if asked is None:
+                alpha = store.alpha(nets[0].id, oracle.id, question.alpha).value
+                asked = replace(question, oracle=oracle.digest, alpha=alpha)
+            frame = store.candidates(replace(asked, net=words_for(store, net, oracle)))
             missing = missing_priors(store, net_id_of(store, frame), oracle.id, frame["position_id"].tolist())
         if not missing:
             continue
@@ -467,10 +451,8 @@ def wrong_positions(store: Store, nets: Sequence[AskedNet], oracle: AskedOracle,
     """
     import pandas as pd
 
-    frames = [
-        store.candidates(found.threshold, words_for(store, net, oracle), oracle.digest, found.alpha.value, _q(found))
-        for net in nets
-    ]
+    asked = Question(oracle=oracle.digest, alpha=found.alpha.value, q_from=found.q_from, threshold=found.threshold)
+    frames = [store.candidates(replace(asked, net=words_for(store, net, oracle))) for net in nets]
     known = pd.concat([frame[list(_COLUMNS)] for frame in frames])
     known = known.drop_duplicates("position_id").set_index("position_id")
     scores = found.scores
@@ -485,10 +467,6 @@ def wrong_positions(store: Store, nets: Sequence[AskedNet], oracle: AskedOracle,
             table[f"category_{i + 1}"] = names[2 * wrong[0, rows] + wrong[i, rows]]
     result: pd.DataFrame = table
     return result
-
-
-def _q(found: Remeasured) -> Literal["cp", "wdl"]:
-    return "wdl" if found.q_from == "wdl" else "cp"
 
 
 # Labels with fewer candidates of both nets together say nothing on a terminal; JSON has them all.

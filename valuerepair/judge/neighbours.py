@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,8 +18,8 @@ from valuerepair.chess.rows import KINGS, KNIGHTS, PAWNS, RIGHTS, SLANTED, STATE
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.judge.material import material_signature
 from valuerepair.nets.position_text import read_argument
+from valuerepair.question import QFrom, Question
 from valuerepair.store.connect import store_errors
-from valuerepair.store.queries import QFrom, check_threshold
 from valuerepair.store.rows import FULL, signed
 
 if TYPE_CHECKING:
@@ -34,21 +34,15 @@ _POSITION = "p.id, p.fen, p.phase, p.ply, g.source, g.number, n.best_move, v.bes
 class SimilarOptions:
     """`threshold` is that of a candidate; with `candidates_only` the others are passed over.
 
-    `mirror`: the mirror image counts too, see `candidates.likeness`. Raises UsageError for a limit below 1 and a
-    threshold outside (0, 2].
+    `mirror`: the mirror image counts too, see `candidates.likeness`. Raises UsageError for a limit below 1.
     """
 
+    question: Question = field(default_factory=Question)
     limit: int = 10
-    threshold: float = 0.55
     candidates_only: bool = False
     mirror: bool = True
-    net: str | None = None
-    oracle: str | None = None
-    alpha: float | None = None
-    q_from: QFrom = "cp"
 
     def __post_init__(self) -> None:
-        check_threshold(self.threshold)
         if self.limit < 1:
             raise UsageError(f"--limit {self.limit}: must be at least 1")
 
@@ -158,16 +152,18 @@ def find_similar(store: Store, words: str, options: SimilarOptions) -> Similar:
     """
     position, own_id = read_query(store, words)
     scale = _scale(store, options)
-    among = _candidates(store, scale, options.threshold) if options.candidates_only else None
+    among = _candidates(store, scale, options.question.threshold) if options.candidates_only else None
     ids, far, searched = search(store, position, among, options.limit, options.mirror)
     if not searched:
-        what = f"candidate at {options.threshold:g}" if options.candidates_only else "position"
+        what = f"candidate at {options.question.threshold:g}" if options.candidates_only else "position"
         raise ValueRepairError(f"{store.path} has no {what} but this one to compare with; mine more (vr mine)")
     judged = _judged(store, scale, [own_id, *ids.tolist()])
     parts = zip(*(part.tolist() for part in (far.total, far.material, far.pawns, far.kings, far.mirrored)), strict=True)
     neighbours = [Neighbour(judged[i], *part) for i, part in zip(ids.tolist(), parts, strict=True)]
     query = judged.get(own_id)
-    return Similar(position.fen, query, neighbours, searched, options.threshold, options.candidates_only, scale)
+    return Similar(
+        position.fen, query, neighbours, searched, options.question.threshold, options.candidates_only, scale
+    )
 
 
 def read_query(store: Store, words: str) -> tuple[Position, int]:
@@ -192,16 +188,16 @@ def read_query(store: Store, words: str) -> tuple[Position, int]:
 
 def _scale(store: Store, options: SimilarOptions) -> Scale | None:
     try:
-        net_id, oracle_id = store.pick(options.net, options.oracle)
+        net_id, oracle_id = store.pick(options.question.net, options.question.oracle)
     except ValueRepairError:
-        if options.net is not None or options.oracle is not None or options.candidates_only:
+        if options.question.net is not None or options.question.oracle is not None or options.candidates_only:
             raise
         return None
-    alpha = store.alpha(net_id, oracle_id, options.alpha)
+    alpha = store.alpha(net_id, oracle_id, options.question.alpha)
     with store_errors(store.path):
         (net,) = store.connection.execute("SELECT name FROM nets WHERE id = ?", (net_id,)).fetchone()
         (oracle,) = store.connection.execute("SELECT label FROM oracles WHERE id = ?", (oracle_id,)).fetchone()
-    return Scale(net_id, oracle_id, net, oracle, alpha, options.q_from)
+    return Scale(net_id, oracle_id, net, oracle, alpha, options.question.q_from)
 
 
 def _candidates(store: Store, scale: Scale | None, threshold: float) -> NDArray[np.int64]:

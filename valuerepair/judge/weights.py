@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from valuerepair.question import Question
+
 if TYPE_CHECKING:
     import pandas as pd
 
@@ -102,10 +104,7 @@ def figures(store: Store, frame: pd.DataFrame, threshold: float, labels: pd.Data
 
     rows = frame[frame["disagreement"].abs() >= threshold]
     if len(rows) and labels is None and "moves" not in rows:
-        which = frame.attrs
-        rows = store.candidates(
-            threshold, which["net"]["sha256"], which["oracle"]["digest"], which["alpha"]["value"], which["q_from"]
-        )
+        rows = store.candidates(Question.answered_by(frame.attrs, threshold))
     families: dict[str, list[str]] = {kind: [] for kind in ("opening", "material")}
     if labels is not None:
         known = labels.loc[rows.index]

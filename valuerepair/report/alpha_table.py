@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,6 +11,7 @@ import numpy as np
 from valuerepair.chess.values import ALPHA_BOUNDS, DEFAULT_ALPHA, Alpha, AlphaFit, Norm, fit_alpha
 from valuerepair.errors import ValueRepairError
 from valuerepair.intervals import Rate, weighted
+from valuerepair.question import Question
 
 if TYPE_CHECKING:
     from valuerepair.store.store import Store
@@ -89,19 +90,18 @@ class AlphaTable:
 
 def alpha_table(
     store: Store,
-    net: str | None = None,
-    oracle: str | None = None,
-    threshold: float = 0.55,
+    question: Question | None = None,
     bootstrap: int = 200,
     seed: int = 0,
 ) -> AlphaTable:
-    """Fits alpha in both norms to what `net` and `oracle` (default: the pair with most) have scored.
+    """Fits alpha in both norms to what the question's net and oracle have scored; its own alpha plays no part.
 
     Fits and rates have the rows' weights, as `Store.alpha` has. Raises ValueRepairError when there is nothing to fit.
     """
-    net_id, oracle_id = store.pick(net, oracle)
+    question = question or Question()
+    net_id, oracle_id = store.pick(question.net, question.oracle)
     now = store.alpha(net_id, oracle_id)
-    frame = store.frame(net, oracle, DEFAULT_ALPHA, text=False)
+    frame = store.frame(replace(question, alpha=DEFAULT_ALPHA, q_from="cp"), text=False)
     q, cp = frame["net_q"].to_numpy(np.float64), frame["cp"].to_numpy(np.float64)
     weight = frame["weight"].to_numpy(np.float64)
     fits = {norm: fit_alpha(q, cp, weight, norm=norm, bootstrap=bootstrap, seed=seed) for norm in NORMS}
@@ -109,8 +109,10 @@ def alpha_table(
     alphas.update((norm, fit.alpha) for norm, fit in fits.items())
     rates = {}
     for name, value in alphas.items():
-        differences = store.frame(net, oracle, value, text=False)["disagreement"].to_numpy(np.float64)
+        differences = store.frame(replace(question, alpha=value, q_from="cp"), text=False)["disagreement"].to_numpy(
+            np.float64
+        )
         scored = ~np.isnan(differences)
-        rates[name] = weighted(np.abs(differences[scored]) >= threshold, weight[scored])
+        rates[name] = weighted(np.abs(differences[scored]) >= question.threshold, weight[scored])
     attrs = frame.attrs
-    return AlphaTable(attrs["net"]["name"], attrs["oracle"]["label"], threshold, now, fits, rates)
+    return AlphaTable(attrs["net"]["name"], attrs["oracle"]["label"], question.threshold, now, fits, rates)

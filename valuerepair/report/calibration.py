@@ -10,8 +10,9 @@ from matplotlib.axes import Axes
 from matplotlib.patheffects import withStroke
 
 from valuerepair.errors import ValueRepairError
+from valuerepair.question import Question
 from valuerepair.report import style
-from valuerepair.report.drawing import Asked, Drawing, Floats, made_from, names, scale
+from valuerepair.report.drawing import Drawing, Floats, made_from, names, scale
 from valuerepair.store.plays import outcomes
 from valuerepair.store.store import Store
 
@@ -50,13 +51,13 @@ def _bins(q: Floats, z: Floats) -> Iterator[Bin]:
         yield Bin(n, float(q[of_bin].mean()), mean, 2 * float(low) - 1, 2 * float(high) - 1)
 
 
-def drawing(store: Store, asked: Asked) -> Drawing:
+def drawing(store: Store, question: Question, by_weight: bool = True) -> Drawing:
     """Mean Z of the games played from positions (y) against the Q that net and search gave these (x), side to move.
 
     A position counts once, with the mean of its decided games. On the diagonal a value is what the games made of it.
     Artists carry a gid: ``net``, ``deep``, ``diagonal``. Raises ValueRepairError where no game was played.
     """
-    frame = asked.frame(store)
+    frame = store.frame(question, text=False)
     found = outcomes(store)
     usable = frame[~frame["disagreement"].isna()].set_index("position_id")
     known = np.isin(found.ids, usable.index.to_numpy())

@@ -11,13 +11,11 @@ from numpy.typing import NDArray
 from valuerepair.chess.values import Alpha
 from valuerepair.errors import ValueRepairError
 from valuerepair.intervals import Rate, weighted
-from valuerepair.store.queries import QFrom, check_threshold
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
-    from valuerepair.store.store import Store
 
 Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
@@ -30,29 +28,6 @@ class Drawing(NamedTuple):
 
     figure: Figure
     said: str
-
-
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """What is asked of a store: `net`, `oracle`, `alpha` and `q_from` as in `Store.frame`.
-
-    `weighted`: rows that a screening ladder searched for many stand for as many. Raises UsageError for a threshold
-    outside (0, 2].
-    """
-
-    threshold: float = DEFAULT_THRESHOLD
-    net: str | None = None
-    oracle: str | None = None
-    alpha: float | None = None
-    q_from: QFrom = "cp"
-    weighted: bool = True
-
-    def __post_init__(self) -> None:
-        check_threshold(self.threshold)
-
-    def frame(self, store: Store, *, text: bool = False) -> pd.DataFrame:
-        """The scored positions, see `Store.frame`."""
-        return store.frame(self.net, self.oracle, self.alpha, self.q_from, text=text)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from valuerepair.errors import UsageError
+from valuerepair.question import Question
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -40,7 +41,7 @@ class Kind:
     place: str
 
     def drawer(self) -> Callable[..., Drawing]:
-        """Who draws it: of a store with `drawing.Asked`, of a file with its path."""
+        """Who draws it: of a store, for a question, by weight or not; of a file, with its path."""
         module, _, function = self.place.partition(":")
         found: Callable[..., Drawing] = getattr(importlib.import_module(f"valuerepair.report.{module}"), function)
         return found
@@ -85,14 +86,14 @@ def drawing(kind: str, source: Store | str | os.PathLike[str], **options: Any) -
         if not isinstance(source, str | os.PathLike):
             raise UsageError(f"the kind {kind} reads {chosen.reads}, not a store: give its path")
         return drawer(os.fspath(source))
-    from valuerepair.report.drawing import Asked
     from valuerepair.store.store import Store
 
-    asked = Asked(**options)
+    by_weight = bool(options.pop("weighted", True))
+    question = Question(**options)
     if isinstance(source, Store):
-        return drawer(source, asked)
+        return drawer(source, question, by_weight)
     with Store.open(source) as store:
-        return drawer(store, asked)
+        return drawer(store, question, by_weight)
 
 
 def kind_of(name: str, options: Mapping[str, Any] = MappingProxyType({})) -> Kind:

@@ -13,22 +13,22 @@ from matplotlib.ticker import FuncFormatter
 
 from valuerepair.errors import ValueRepairError
 from valuerepair.intervals import Rate, weighted
+from valuerepair.question import Question
 from valuerepair.report import style
-from valuerepair.report.drawing import Asked, Drawing, Flags, Floats, made_from, names, scored
+from valuerepair.report.drawing import Drawing, Flags, Floats, made_from, names, scored
 from valuerepair.screening.fit import CurvePoint, curve, enough, fit_screen, joined
 from valuerepair.screening.ladder import read_calibration
 from valuerepair.screening.model import Screen
 from valuerepair.screening.package import package_calibration
 from valuerepair.screening.recall import figures
 from valuerepair.store import screening
-from valuerepair.store.queries import QFrom
 from valuerepair.store.screening import screens, stored_rungs
 from valuerepair.store.store import Store
 
 _WANTED = 0.95  # of the table; the curve itself has no use for it
 
 
-def recall(store: Store, asked: Asked) -> Drawing:
+def recall(store: Store, question: Question, by_weight: bool = True) -> Drawing:
     """Share of candidates kept (y) against nodes, as a share of searching all in full (x).
 
     The curve is cross-validated on what was searched in full by way of all rungs (`deep.screen_fit.curve`), for a row
@@ -37,10 +37,10 @@ def recall(store: Store, asked: Asked) -> Drawing:
     ``runs-interval``, ``brute-force``. Raises ValueRepairError where nothing was screened, or too little to fit.
     """
 
-    table = screen_table(store, asked.net, asked.oracle, asked.alpha, asked.q_from, asked.threshold, _WANTED)
-    frame = asked.frame(store)
+    table = screen_table(store, question, _WANTED)
+    frame = store.frame(question, text=False)
     net_id, oracle_id = store.pick(frame.attrs["net"]["sha256"], frame.attrs["oracle"]["digest"])
-    found = figures(store, net_id, oracle_id, frame, asked.threshold)
+    found = figures(store, net_id, oracle_id, frame, question.threshold)
     points = table.points
     with style.house_style():
         figure, axes = style.new_figure(7.0, 5.2)
@@ -60,9 +60,8 @@ def recall(store: Store, asked: Asked) -> Drawing:
         axes.set(xlabel="nodes, as a share of searching all in full", ylabel="recall of candidates")
         figure.legend(loc="outside lower center", ncols=3)  # intervals may be anywhere in the axes
         screen = table.screen
-        words = (
-            f"{screen.positions:,} positions searched in full, {screen.positives:,} candidates at {asked.threshold:g}"
-        )
+        at = f"candidates at {question.threshold:g}"
+        words = f"{screen.positions:,} positions searched in full, {screen.positives:,} {at}"
         style.title(axes, "Recall against cost", made_from(frame), f"{words}; numbers: recall wanted")
     return Drawing(figure, f"{words}{at_work}")
 
@@ -103,17 +102,17 @@ def _numbers(points: Sequence[CurvePoint], height: float) -> list[tuple[str, Cur
 # -- survival ---------------------------------------------------------------------------------------------------------
 
 
-def survival(store: Store, asked: Asked) -> Drawing:
+def survival(store: Store, question: Question, by_weight: bool = True) -> Drawing:
     """Share of the positions still on the ladder after the cut at each rung: candidates and the others.
 
     Of what is known to be one or the other, by weight: cut positions that were audited stand for all that were cut.
     Positions from before there was a ladder are left out. Bars are 95 % intervals. Artists carry a gid:
     ``candidates``, ``others``, and ``candidates-intervals``. Raises ValueRepairError where no ladder was in use.
     """
-    frame = asked.frame(store)
+    frame = store.frame(question, text=False)
     net_id, oracle_id = store.pick(frame.attrs["net"]["sha256"], frame.attrs["oracle"]["digest"])
     left = {p.position_id: p.cut_at for p in screening.passages(store, net_id, oracle_id) if p.screen_id is not None}
-    rows = scored(frame, by_weight=asked.weighted)
+    rows = scored(frame, by_weight=by_weight)
     ids = frame["position_id"].to_numpy()[rows.rows]
     on_ladder = np.isin(ids, list(left))
     if not on_ladder.any():
@@ -121,7 +120,7 @@ def survival(store: Store, asked: Asked) -> Drawing:
             f"{store.path}: no ladder was in use with {names(frame)[1]}; vr mine --screen auto learns one and uses it"
         )
     cut_at = np.array([math.inf if (c := left[i]) is None else c for i in ids[on_ladder].tolist()])
-    off = np.abs(rows.disagreement[on_ladder]) >= asked.threshold
+    off = np.abs(rows.disagreement[on_ladder]) >= question.threshold
     weight = rows.weight[on_ladder]
     # A rung that cut nothing is a rung all the same; stores of earlier versions cut at 0 nodes too.
     rungs = sorted({*screening.stored_rungs(store, oracle_id), *(int(c) for c in cut_at if c < math.inf)})
@@ -140,7 +139,7 @@ def survival(store: Store, asked: Asked) -> Drawing:
         by = ", by weight" if rows.weighted else ""
         axes.set(ylim=(0, 1.05), xlabel="after the cut at so many nodes", ylabel=f"still on the ladder{by}")
         axes.legend(loc="lower left")
-        words = f"{len(off):,} positions of known outcome, {int(off.sum()):,} candidates at {asked.threshold:g}"
+        words = f"{len(off):,} positions of known outcome, {int(off.sum()):,} candidates at {question.threshold:g}"
         style.title(axes, "Survival on the screening ladder", made_from(frame), f"{words}; lines: 95 % intervals")
     return Drawing(figure, words)
 
@@ -211,37 +210,30 @@ def _point(point: CurvePoint) -> str:
     return f"{point.wanted:>6g}  1/{1 / point.share:<6.1f}{point.recall:>6.3f}  {point.found:,} of {point.positives:,}"
 
 
-def screen_table(
-    store: Store,
-    net: str | None,
-    oracle: str | None,
-    alpha: float | None,
-    q_from: QFrom,
-    threshold: float,
-    recall: float = 0.98,
-) -> ScreenTable:
+def screen_table(store: Store, question: Question, recall: float = 0.98) -> ScreenTable:
     """Fits the ladder to what the store and the package have, as `vr mine` does, and measures it on the store's.
 
     Raises ValueRepairError where too little was searched in full by way of the rungs.
     """
-    net_id, oracle_id = store.pick(net, oracle)
+    net_id, oracle_id = store.pick(question.net, question.oracle)
     rungs = stored_rungs(store, oracle_id)
     facts = next(row for row in store.oracles().to_dict("records") if row["id"] == oracle_id)
     if not rungs or "nodes" not in facts["limits"]:
         raise ValueRepairError(
             f"{store.path}: nothing was screened with {facts['label']}; vr mine --screen auto does it"
         )
-    used = store.alpha(net_id, oracle_id, alpha)
+    question = replace(question, alpha=store.alpha(net_id, oracle_id, question.alpha).value)
+    threshold = question.threshold
     nodes = int(facts["limits"]["nodes"])
-    data = read_calibration(store, net_id, oracle_id, rungs, nodes, used.value, q_from)
+    data = read_calibration(store, net_id, oracle_id, rungs, nodes, question)
     if not enough(data, threshold):
         raise ValueRepairError(
             f"{store.path}: {len(data):,} positions were searched in full by way of all rungs, too few near the "
             f"threshold {threshold:g} to fit a ladder; mine more, or give a lower --threshold"
         )
     stored = next((s.fitted for s in screens(store, net_id, oracle_id) if s.threshold == threshold), None)
-    package = package_calibration(facts["kind"], nodes, rungs, used.value, q_from)
+    package = package_calibration(facts["kind"], nodes, rungs, question)
     whole = data if package is None else joined(data, package)
-    fitted = fit_screen(whole, threshold, recall, used.value, q_from)
+    fitted = fit_screen(whole, question, recall)
     screen = replace(fitted, positions=len(data), positives=int((data.disagreement >= threshold).sum()))
     return ScreenTable(screen, stored, curve(data, package, threshold, sorted({*RECALLS, recall})))

@@ -21,9 +21,9 @@ import numpy as np
 
 from valuerepair import __version__
 from valuerepair.errors import UsageError, ValueRepairError
+from valuerepair.question import Question
 from valuerepair.report.page_content import DEFAULT_POINTS, OF_ALL, Content, Shown, choose, content_of, with_texts
 from valuerepair.store.connect import store_errors
-from valuerepair.store.queries import QFrom, check_threshold
 
 if TYPE_CHECKING:
     from valuerepair.store.store import Store
@@ -44,30 +44,27 @@ class Written:
 def write(
     store: Store,
     path: str | os.PathLike[str],
+    question: Question | None = None,
     *,
-    net: str | None = None,
-    oracle: str | None = None,
-    alpha: float | None = None,
-    q_from: QFrom = "cp",
-    threshold: float = 0.55,
     points: int = DEFAULT_POINTS,
     seed: int = 0,
     on_step: Callable[[str, float], None] = lambda step, done: None,
 ) -> Written:
-    """Writes the report on what `net` and `oracle` (default: the pair with most) have scored as one HTML file.
+    """Writes the report on what the question's net and oracle have scored as one HTML file.
 
     At most about `points` positions are shown one by one (`points.choose`); figures are of all. `on_step` is told what
-    comes next and the share of the work that is done (`steps`). Raises UsageError for a threshold outside (0, 2] or too
+    comes next and the share of the work that is done (`steps`). Raises UsageError for too
     few points, ValueRepairError when nothing is scored, OSError when the folder cannot be written.
     """
-    check_threshold(threshold)
+    question = question or Question()
+    threshold, q_from = question.threshold, question.q_from
     if points < 1:
         raise UsageError(f"--points {points}: must be at least 1")
     with _replaced(Path(path)) as partial:
         with _unchanging(store):
             begin = Steps(store, points, on_step).begin
             begin("values")
-            frame = store.frame(net, oracle, alpha, q_from, only=OF_ALL)
+            frame = store.frame(question, only=OF_ALL)
             every = frame[~np.isnan(frame["disagreement"])]
             if every.empty:
                 other = "wdl" if q_from == "cp" else "auto"

@@ -24,6 +24,7 @@ from valuerepair.errors import ValueRepairError
 from valuerepair.judge.labelled import NAMES, labels_of, names
 from valuerepair.judge.verdict import VERDICTS, evidence
 from valuerepair.judge.weights import copies_by_weight, weights_of
+from valuerepair.question import Question
 from valuerepair.report import stats
 from valuerepair.report.scatter import lowess_line
 from valuerepair.report.stats import stats_lines as statistics_lines
@@ -188,8 +189,8 @@ def figures_of(
     `rows`, with `labels`, are those of `every` that are shown: mostly all candidates are among them.
     """
     attrs = every.attrs
-    which = (attrs["net"]["sha256"], attrs["oracle"]["digest"], attrs["alpha"]["value"], attrs["q_from"])
-    figures = store_figures(store, *which, threshold)
+    question = Question.answered_by(attrs, threshold)
+    figures = store_figures(store, question)
     figures["scored"]["alpha"] = dict(attrs["alpha"])  # where it is from: asked for by number it would say "given"
     figures["scored"]["source"] = Alpha(**attrs["alpha"]).source(attrs["q_from"])
     size = rows["disagreement"].abs().to_numpy(np.float64)
@@ -197,7 +198,7 @@ def figures_of(
         worst = np.argsort(-size, kind="stable")[: (size >= threshold).sum()]
         known = stats.sections(store, rows.iloc[worst], threshold, labels.iloc[worst])
     else:
-        known = stats.sections(store, store.candidates(threshold, *which), threshold)
+        known = stats.sections(store, store.candidates(question), threshold)
     return {
         "stats": {**figures, **known, "store": PurePath(store.path).name},
         "lines": [*statistics_lines({**figures, "store": PurePath(store.path).name}), *stats.section_lines(known)],

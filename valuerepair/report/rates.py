@@ -12,8 +12,9 @@ from matplotlib.ticker import FuncFormatter
 from valuerepair.chess.positions import PHASES
 from valuerepair.errors import ValueRepairError
 from valuerepair.intervals import Rate, weighted
+from valuerepair.question import Question
 from valuerepair.report import style
-from valuerepair.report.drawing import Asked, Drawing, Flags, Scored, made_from, percent, scale, scored
+from valuerepair.report.drawing import Drawing, Flags, Scored, made_from, percent, scale, scored
 from valuerepair.store.store import Store
 
 if TYPE_CHECKING:
@@ -28,30 +29,30 @@ _LINES = (
 )
 
 
-def by_threshold(store: Store, asked: Asked) -> Drawing:
+def by_threshold(store: Store, question: Question, by_weight: bool = True) -> Drawing:
     """Share of the positions with ``|net Q - deep Q|`` at or above each threshold, and of either sign.
 
     Bands are 95 % intervals (`store.rates.weighted`); the scale is logarithmic, a rate of 0 has no point. Artists carry
     a gid: ``all``, ``optimistic``, ``pessimistic``, with ``-interval`` behind it their bands, ``threshold``.
     """
-    frame = asked.frame(store)
-    rows = scored(frame, by_weight=asked.weighted)
+    frame = store.frame(question, text=False)
+    rows = scored(frame, by_weight=by_weight)
     off = rows.disagreement
-    found = rows.rate(np.abs(off) >= asked.threshold)
+    found = rows.rate(np.abs(off) >= question.threshold)
     with style.house_style():
         figure, axes = style.new_figure(7.2, 5.2)
-        end = max(asked.threshold, 0.5)  # beyond the largest disagreement there is nothing to see
+        end = max(question.threshold, 0.5)  # beyond the largest disagreement there is nothing to see
         for (gid, label, colour, marker), size in zip(_LINES, (np.abs(off), off, -off), strict=True):
             rates = [rows.rate(size >= threshold) for threshold in THRESHOLDS]
             seen = [(t, rate) for t, rate in zip(THRESHOLDS.tolist(), rates, strict=True) if rate.rate > 0]
             end = max([end, *(t for t, _ in seen)])
             _draw_curve(axes, seen, colour, marker, gid, label)
-        axes.axvline(asked.threshold, color=style.GREY, lw=0.8, ls="--", gid="threshold")
+        axes.axvline(question.threshold, color=style.GREY, lw=0.8, ls="--", gid="threshold")
         axes.set_yscale("log")
         axes.yaxis.set_major_formatter(FuncFormatter(lambda share, _: f"{100 * share:g} %"))
         axes.set(xlim=(0, min(end + 0.1, 2)), xlabel="threshold of |net Q − deep Q|", ylabel=f"share of {_of(rows)}")
         axes.legend(loc="upper right")
-        at = f"at {asked.threshold:g}: {percent(found)}"
+        at = f"at {question.threshold:g}: {percent(found)}"
         style.title(axes, "Rate of candidates by threshold", made_from(frame), f"{len(off):,} positions; {at}")
     return Drawing(figure, f"{len(off):,} positions; {at}; {scale(frame)}")
 
@@ -69,30 +70,30 @@ def _draw_curve(
 # -- bars -------------------------------------------------------------------------------------------------------------
 
 
-def by_phase(store: Store, asked: Asked) -> Drawing:
+def by_phase(store: Store, question: Question, by_weight: bool = True) -> Drawing:
     """Rate of candidates in each phase of the game; artists as in `_bars`."""
-    frame = asked.frame(store)
+    frame = store.frame(question, text=False)
     groups = [(phase, (frame["phase"] == phase).to_numpy()) for phase in PHASES]
-    return _of_groups(frame, asked, groups, "Rate of candidates by phase")
+    return _of_groups(frame, question, by_weight, groups, "Rate of candidates by phase")
 
 
-def by_side(store: Store, asked: Asked) -> Drawing:
+def by_side(store: Store, question: Question, by_weight: bool = True) -> Drawing:
     """Rate of candidates by side to move; artists as in `_bars`."""
-    frame = asked.frame(store)
+    frame = store.frame(question, text=False)
     sides = (("White to move", "w"), ("Black to move", "b"))
     groups = [(name, (frame["side"] == side).to_numpy()) for name, side in sides]
-    return _of_groups(frame, asked, groups, "Rate of candidates by side to move")
+    return _of_groups(frame, question, by_weight, groups, "Rate of candidates by side to move")
 
 
-def by_men(store: Store, asked: Asked) -> Drawing:
+def by_men(store: Store, question: Question, by_weight: bool = True) -> Drawing:
     """Rate of candidates by men on the board, kings and pawns among them; artists as in `_bars`."""
-    frame = asked.frame(store)
+    frame = store.frame(question, text=False)
     men = frame["pieces"].to_numpy()
     groups = [(f"{low} to {high}" if low < high else f"{low}", (men >= low) & (men <= high)) for low, high in _MEN]
-    return _of_groups(frame, asked, groups, "Rate of candidates by men on the board")
+    return _of_groups(frame, question, by_weight, groups, "Rate of candidates by men on the board")
 
 
-def by_label(store: Store, asked: Asked) -> Drawing:
+def by_label(store: Store, question: Question, by_weight: bool = True) -> Drawing:
     """Share of the candidates that have each label, see docs/methods.md, "Labels"; artists as in `_bars`.
 
     The kinds of blindness are shares of the candidates whose priors are known. Raises ValueRepairError where there is
@@ -101,35 +102,37 @@ def by_label(store: Store, asked: Asked) -> Drawing:
     from valuerepair.report.stats import label_figures
 
     # Only candidates have labels, and only they are read whole.
-    frame = store.candidates(asked.threshold, asked.net, asked.oracle, asked.alpha, asked.q_from)
+    frame = store.candidates(question)
     if not len(frame):
         raise ValueRepairError(
-            f"{store.path}: no candidate at {asked.threshold:g}; give a lower --threshold, or mine more (vr mine)"
+            f"{store.path}: no candidate at {question.threshold:g}; give a lower --threshold, or mine more (vr mine)"
         )
-    found = label_figures(store, frame if asked.weighted else frame.drop(columns="weight"), asked.threshold)
+    found = label_figures(store, frame if by_weight else frame.drop(columns="weight"), question.threshold)
     rates = [
         (row["label"], Rate(row["count"], row["total"], row["rate"], row["low"], row["high"]))
         for row in found["rates"]
         if row["count"]
     ]
-    by = " by weight" if asked.weighted and (frame["weight"] != 1).any() else ""
-    words = f"{len(frame):,} candidates with |net Q − deep Q| ≥ {asked.threshold:g}"
+    by = " by weight" if by_weight and (frame["weight"] != 1).any() else ""
+    words = f"{len(frame):,} candidates with |net Q − deep Q| ≥ {question.threshold:g}"
     if found["with_priors"] < len(frame):
         words += f"; priors known of {found['with_priors']:,} (vr stats --labels)"
     return _bars(frame, rates, "Labels of the candidates", words, f"share of the candidates{by}")
 
 
-def _of_groups(frame: pd.DataFrame, asked: Asked, groups: Sequence[tuple[str, Flags]], title: str) -> Drawing:
+def _of_groups(
+    frame: pd.DataFrame, question: Question, by_weight: bool, groups: Sequence[tuple[str, Flags]], title: str
+) -> Drawing:
     """Bars of the rate in each group that has rows, and of all positions, a line."""
-    rows = scored(frame, by_weight=asked.weighted)
-    off = np.abs(rows.disagreement) >= asked.threshold
+    rows = scored(frame, by_weight=by_weight)
+    off = np.abs(rows.disagreement) >= question.threshold
     rates = []
     for name, members in groups:
         inside = members[rows.rows]
         if (rate := weighted(off[inside], rows.weight[inside])).total:
             rates.append((name, rate))
     every = rows.rate(off)
-    words = f"{len(off):,} positions; |net Q − deep Q| ≥ {asked.threshold:g}: {percent(every)}, dashed"
+    words = f"{len(off):,} positions; |net Q − deep Q| ≥ {question.threshold:g}: {percent(every)}, dashed"
     return _bars(frame, rates, title, words, f"candidates, share of {_of(rows)}", every)
 
 

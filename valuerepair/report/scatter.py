@@ -14,10 +14,10 @@ from matplotlib.ticker import FuncFormatter
 from numpy.typing import NDArray
 
 from valuerepair.judge.weights import copies_by_weight
+from valuerepair.question import Question, check_threshold
 from valuerepair.report import style
 from valuerepair.report.drawing import (
     DEFAULT_THRESHOLD,
-    Asked,
     Drawing,
     Flags,
     Floats,
@@ -28,7 +28,6 @@ from valuerepair.report.drawing import (
     scale,
     scored,
 )
-from valuerepair.store.queries import check_threshold
 from valuerepair.store.store import Store
 
 if TYPE_CHECKING:
@@ -87,11 +86,11 @@ def draw(frame: pd.DataFrame, threshold: float = DEFAULT_THRESHOLD, *, weighted:
     return figure, counts
 
 
-def drawing(store: Store, asked: Asked) -> Drawing:
+def drawing(store: Store, question: Question, by_weight: bool = True) -> Drawing:
     """`draw` of a store."""
-    frame = asked.frame(store)
-    figure, counts = draw(frame, asked.threshold, weighted=asked.weighted)
-    return Drawing(figure, said(frame, counts.positions, counts.candidates, asked.threshold))
+    frame = store.frame(question, text=False)
+    figure, counts = draw(frame, question.threshold, weighted=by_weight)
+    return Drawing(figure, said(frame, counts.positions, counts.candidates, question.threshold))
 
 
 def said(frame: pd.DataFrame, positions: int, candidates: int, threshold: float) -> str:
@@ -150,14 +149,14 @@ def _draw_ground(axes: Axes, threshold: float) -> None:
 _CELLS = 44  # hexagons across
 
 
-def hexbin(store: Store, asked: Asked) -> Drawing:
+def hexbin(store: Store, question: Question, by_weight: bool = True) -> Drawing:
     """Positions that each hexagon stands for, by weight, on a logarithmic scale of colour; lowess line as in `scatter`.
 
     Dashed: the diagonal; dotted: ``net Q = deep Q ± threshold``. Artists carry a gid: ``density``, ``lowess``,
     ``diagonal``, ``above``, ``below``.
     """
-    frame = asked.frame(store)
-    rows = scored(frame, by_weight=asked.weighted)
+    frame = store.frame(question, text=False)
+    rows = scored(frame, by_weight=by_weight)
     ends = np.array([-1.0, 1.0])
     with style.house_style():
         figure, axes = style.new_figure(7.4, 6.9)
@@ -169,7 +168,7 @@ def hexbin(store: Store, asked: Asked) -> Drawing:
         cells.set_array(np.ma.masked_less_equal(np.asarray(cells.get_array(), np.float64), 0))
         cells.set_norm(LogNorm())
         axes.plot(ends, ends, color=style.GREY, lw=0.9, ls="--", gid="diagonal")
-        for gid, shift in (("above", asked.threshold), ("below", -asked.threshold)):
+        for gid, shift in (("above", question.threshold), ("below", -question.threshold)):
             axes.plot(ends, ends + shift, color=style.GREY, lw=0.9, ls=":", gid=gid)
         draw_line(axes, rows, rows.net, "lowess of net Q", style.VERMILLION)
         label_axes(axes, frame)
@@ -178,20 +177,20 @@ def hexbin(store: Store, asked: Asked) -> Drawing:
         lines = [line for line in axes.lines if line.get_gid() == "lowess"]
         if lines:
             axes.legend(handles=lines, loc="upper left")
-        style.title(axes, "Net Q against deep Q: density", made_from(frame), counted(rows, asked.threshold))
-    candidates = int((np.abs(rows.disagreement) >= asked.threshold).sum())
-    return Drawing(figure, said(frame, len(rows.net), candidates, asked.threshold))
+        style.title(axes, "Net Q against deep Q: density", made_from(frame), counted(rows, question.threshold))
+    candidates = int((np.abs(rows.disagreement) >= question.threshold).sum())
+    return Drawing(figure, said(frame, len(rows.net), candidates, question.threshold))
 
 
-def residuals(store: Store, asked: Asked) -> Drawing:
+def residuals(store: Store, question: Question, by_weight: bool = True) -> Drawing:
     """Net Q - deep Q (y) against deep Q (x), side to move, with the lowess line: the net's bias at each deep Q.
 
     The line is that of `scatter` less the diagonal. Artists carry a gid: ``positions``, ``optimistic``,
     ``pessimistic``, ``lowess``, ``zero``, ``band``.
     """
-    frame = asked.frame(store)
-    rows = scored(frame, by_weight=asked.weighted)
-    off, threshold = rows.disagreement, asked.threshold
+    frame = store.frame(question, text=False)
+    rows = scored(frame, by_weight=by_weight)
+    off, threshold = rows.disagreement, question.threshold
     above, below = off >= threshold, off <= -threshold
     net, oracle = names(frame)
     with style.house_style():

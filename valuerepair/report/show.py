@@ -16,7 +16,8 @@ from valuerepair.chess.values import Alpha
 from valuerepair.errors import ValueRepairError
 from valuerepair.judge.labelled import KINDS
 from valuerepair.judge.neighbours import read_query
-from valuerepair.report.drawing import Asked, printable
+from valuerepair.question import Question
+from valuerepair.report.drawing import printable
 from valuerepair.store.connect import store_errors
 from valuerepair.store.one_position import one_position, played_from
 from valuerepair.store.queries import COLUMNS
@@ -26,7 +27,7 @@ _ORIGIN = ("source", "game", "white", "black", "event", "date", "result", "eval_
 _FACTS = ("position_id", "fen", "start_fen", "moves", "history_known", "ply", "side", "phase", "pieces")
 
 
-def describe(store: Store, words: str, asked: Asked) -> dict[str, Any]:
+def describe(store: Store, words: str, question: Question) -> dict[str, Any]:
     """All that the store has of a position: `words` are its position_id, a FEN or an EPD line.
 
     A FEN means the position with its board key: clocks do not matter. Values are from the side to move. Keys: those of
@@ -42,26 +43,30 @@ def describe(store: Store, words: str, asked: Asked) -> dict[str, Any]:
             f'the position is not in {store.path}; vr eval "{position.fen}" asks a net, '
             f'vr similar "{position.fen}" --db {store.path} finds the nearest ones there'
         )
-    net_id, oracle_id = _pick(store, asked)
+    net_id, oracle_id = _pick(store, question)
     row = one_position(store, position_id, net_id, oracle_id)
     board = chess.Board(row["fen"])
-    alpha = store.alpha(net_id, oracle_id, asked.alpha) if net_id else None
-    row["deep_q"] = None if alpha is None else _deep_q(row, alpha.value, asked)
+    alpha = store.alpha(net_id, oracle_id, question.alpha) if net_id else None
+    row["deep_q"] = None if alpha is None else _deep_q(row, alpha.value, question)
     both = row["net_q"] is not None and row["deep_q"] is not None
     off = row["net_q"] - row["deep_q"] if both else None
-    candidate = off is not None and abs(off) >= asked.threshold
+    candidate = off is not None and abs(off) >= question.threshold
     return {
         **{name: row[name] for name in _FACTS},
         "net": _net_of(store, net_id, row, board),
         "deep": _deep_of(store, oracle_id, row, board),
         "without_deep": _without_deep(row) if net_id and row["nodes"] is None else None,
         "disagreement": off,
-        "threshold": asked.threshold,
+        "threshold": question.threshold,
         "candidate": candidate,
-        **(_of_frame(store, row, net_id, oracle_id, alpha, asked, candidate) if alpha is not None and both else _NONE),
+        **(
+            _of_frame(store, row, net_id, oracle_id, alpha, question, candidate)
+            if alpha is not None and both
+            else _NONE
+        ),
         "weight": row["weight"],
         "alpha": None if alpha is None else asdict(alpha),
-        "q_from": asked.q_from,
+        "q_from": question.q_from,
         "origin": {**{name: row[name] for name in _ORIGIN}, "played": _move(board, row["played"])},
         "games": _games_of(store, position_id),
     }
@@ -70,22 +75,22 @@ def describe(store: Store, words: str, asked: Asked) -> dict[str, Any]:
 _NONE: dict[str, Any] = {"labels": [], "opening": None, "priors": {}, "verdict": None}
 
 
-def _pick(store: Store, asked: Asked) -> tuple[int, int]:
+def _pick(store: Store, question: Question) -> tuple[int, int]:
     """Net and oracle, 0 where nothing is scored yet and none was asked for."""
     try:
-        return store.pick(asked.net, asked.oracle)
+        return store.pick(question.net, question.oracle)
     except ValueRepairError:
-        if asked.net is not None or asked.oracle is not None:
+        if question.net is not None or question.oracle is not None:
             raise
         return 0, 0
 
 
-def _deep_q(row: dict[str, Any], alpha: float, asked: Asked) -> float | None:
+def _deep_q(row: dict[str, Any], alpha: float, question: Question) -> float | None:
     cp, mate, w, d, loss, own = (
         math.nan if row[name] is None else float(row[name])
         for name in ("cp", "mate", "deep_w", "deep_d", "deep_l", "deep_own_q")
     )
-    q = float(values.deep_q(cp, mate, [w, d, loss], own, alpha, asked.q_from))
+    q = float(values.deep_q(cp, mate, [w, d, loss], own, alpha, question.q_from))
     return None if math.isnan(q) else q
 
 
@@ -148,7 +153,7 @@ def _of_frame(
     net_id: int,
     oracle_id: int,
     alpha: values.Alpha,
-    asked: Asked,
+    question: Question,
     candidate: bool,
 ) -> dict[str, Any]:
     """Labels, opening, priors and verdict, by what makes them for all candidates: of a frame with this one row."""
@@ -172,7 +177,7 @@ def _of_frame(
         net={"sha256": sha256, "history_fill": fill},
         oracle={"digest": digest},
         alpha=asdict(alpha),
-        q_from=asked.q_from,
+        q_from=question.q_from,
     )
     labels = labels_of(store, frame)
     label = labels.to_dict("records")[0]

@@ -16,11 +16,12 @@ from valuerepair.chess.progress import format_duration, format_rate
 from valuerepair.intervals import Rate, weighted, wilson
 from valuerepair.judge import verdict, weights
 from valuerepair.judge.labelled import KINDS, NAMES, labels_of, masks, names
+from valuerepair.question import Question, check_threshold
 from valuerepair.screening import recall
 from valuerepair.store import schema
 from valuerepair.store.connect import cell_errors
 from valuerepair.store.plays import outcomes
-from valuerepair.store.queries import QFrom, check_threshold, load_json, table
+from valuerepair.store.queries import load_json, table
 from valuerepair.store.rows import NET
 
 if TYPE_CHECKING:
@@ -38,20 +39,14 @@ THRESHOLDS = (0.3, 0.4, 0.5, 0.55, 0.6, 0.7, 0.8, 0.9, 1.0)
 
 
 def store_figures(
-    store: Store,
-    net: str | None = None,
-    oracle: str | None = None,
-    alpha: float | None = None,
-    q_from: QFrom = "cp",
-    threshold: float = 0.55,
-    thresholds: Sequence[float] | None = None,
+    store: Store, question: Question | None = None, thresholds: Sequence[float] | None = None
 ) -> dict[str, Any]:
     """Figures of a store, JSON-able.
 
     Keys: store, schema, positions, games, sources, nets, oracles, runs; `scored` is None while nothing is scored by the
     net and oracle asked for, else it holds what `_scored` gives. Rates are fractions with Wilson's 95 % interval.
     """
-    check_threshold(threshold)
+    question = question or Question()
     for each in thresholds or ():
         check_threshold(each)
     connection = store.connection
@@ -61,8 +56,8 @@ def store_figures(
     ).fetchone()
     any_scored = connection.execute(ANY_SCORED).fetchone()[0]
     scored = None
-    if any_scored or net or oracle:
-        scored = _scored(store, net, oracle, alpha, q_from, threshold, thresholds or sorted({*THRESHOLDS, threshold}))
+    if any_scored or question.net or question.oracle:
+        scored = _scored(store, question, thresholds or sorted({*THRESHOLDS, question.threshold}))
     return {
         "store": store.path,
         "schema": schema.SCHEMA_VERSION,
@@ -85,25 +80,17 @@ def _runs(store: Store) -> list[dict[str, Any]]:
     ]
 
 
-def _scored(
-    store: Store,
-    net: str | None,
-    oracle: str | None,
-    alpha: float | None,
-    q_from: QFrom,
-    threshold: float,
-    thresholds: Sequence[float],
-) -> dict[str, Any]:
+def _scored(store: Store, question: Question, thresholds: Sequence[float]) -> dict[str, Any]:
     """Rates of candidates among the positions scored by one net and oracle, and what the search cost.
 
-    Positions without a Q of the kind `q_from` asks for are counted in `without_q` and in nothing else.
+    Positions without a Q of the kind `question.q_from` asks for are counted in `without_q` and in nothing else.
     """
     with cell_errors(store.path):
-        found, attrs = table(store.connection, store.path, net, oracle, alpha, q_from, _COLUMNS)
+        found, attrs = table(store.connection, store.path, question, _COLUMNS)
     positions, known = len(found["position_id"]), np.flatnonzero(~np.isnan(found["disagreement"]))
     usable = found if len(known) == positions else {name: column[known] for name, column in found.items()}
     off, weight = usable["disagreement"], usable["weight"]
-    size = np.abs(off)
+    size, threshold = np.abs(off), question.threshold
     net_id, oracle_id = store.pick(attrs["net"]["sha256"], attrs["oracle"]["digest"])
     seconds, nodes = float(found["time_ms"].sum()) / 1000, int(found["nodes"].sum())
     return {

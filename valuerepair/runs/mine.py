@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from concurrent.futures import Future
+from dataclasses import replace
 from queue import Empty
 from typing import TYPE_CHECKING, Any, cast
 
@@ -22,6 +23,7 @@ from valuerepair.judge.labelled import PolicyNet, add_priors
 from valuerepair.oracles.oracle import Climb, ClimbOutcome, DeepFailure, OracleIdentity, capacity_of, under_way_of
 from valuerepair.oracles.recorded import NONE_THERE, RecordedNet, RecordedOracle
 from valuerepair.oracles.spec import RECORDED
+from valuerepair.question import Question
 from valuerepair.runs.failures import Failures, NetFailures
 from valuerepair.runs.options import Evaluator, MineOptions, recorded_options, run_identity, versions_of
 from valuerepair.runs.outlook import TICK_S, Counts, Outlook, Pace
@@ -89,7 +91,9 @@ def mine(
                 state = pipeline.work()
                 summary = pipeline.summary(state)
                 if state != "interrupted" and summary.scored:
-                    keep_priors(store, net, *pipeline.pair, options, summary.alpha.value)
+                    sha256, digest = store.names(*pipeline.pair)
+                    question = replace(options.question, net=sha256, oracle=digest, alpha=summary.alpha.value)
+                    keep_priors(store, net, *pipeline.pair, question)
         except BaseException:
             # The error that ended the run is the one to tell, not that its end could not be recorded either.
             with contextlib.suppress(ValueRepairError):
@@ -123,13 +127,23 @@ class _Pipeline:
         self._reader, self._events = reader, reader.events
         self._ladder = None
         if options.screen is not None:
-            self._ladder = Ladder(store, *self.pair, cast("Climber", oracle), options, run, say)
+            self._ladder = Ladder(
+                store,
+                *self.pair,
+                cast("Climber", oracle),
+                options.question,
+                options.screen,
+                options.sample.seed,
+                run,
+                say,
+            )
         self._evaluator = net_line(net, self._events)
         searched = not isinstance(oracle, RecordedOracle)
         pace = Pace(oracle.identity.limits.get("nodes"), cuts=self._ladder is not None) if searched else None
         self._outlook = Outlook(progress, reader, options.limit, pace, under_way_of(oracle))
-        self._tally = Tally(options.threshold, options.q_from)
-        self._alpha = values.Alpha(options.alpha or values.DEFAULT_ALPHA, "given" if options.alpha else "default")
+        self._tally = Tally(options.question)
+        given = options.question.alpha
+        self._alpha = values.Alpha(given or values.DEFAULT_ALPHA, "given" if given else "default")
         self._waiting: deque[tuple[int, Position]] = deque()
         self._to_screen: dict[int, Position] = {}  # they wait for the net first
         self._judged: dict[int, tuple[float, int]] = {}  # the net's value and first choice, for the ladder
@@ -364,7 +378,7 @@ class _Pipeline:
     def summary(self, state: str) -> MineSummary:
         """What the run came to, with the alpha of the store as it is now."""
         self._store.commit()
-        alpha = self._store.alpha(self._net_id, self._oracle_id, self._options.alpha)
+        alpha = self._store.alpha(self._net_id, self._oracle_id, self._options.question.alpha)
         return MineSummary(
             run_id=self._run.id,
             state=state,
@@ -376,9 +390,9 @@ class _Pipeline:
             cut=self._cut + self._earlier.cut,
             failed=self._failures.count + self._net_failures.count,
             candidates=self._tally.candidates(alpha.value, self._cut + self._earlier.cut),
-            threshold=self._options.threshold,
+            threshold=self._options.question.threshold,
             alpha=alpha,
-            q_from=self._options.q_from,
+            q_from=self._options.question.q_from,
             net=self._net.identity.name,
             provider=self._net.provider,
             oracle=self._oracle.identity.label,
@@ -394,7 +408,7 @@ class _Pipeline:
         if not self._outlook.due:
             return
         if len(self._tally) >= self._refit_at:
-            self._alpha = self._store.alpha(self._net_id, self._oracle_id, self._options.alpha)
+            self._alpha = self._store.alpha(self._net_id, self._oracle_id, self._options.question.alpha)
             self._refit_at = len(self._tally) + max(50, len(self._tally) // 2)
         candidates = self._tally.candidates(self._alpha.value).count if len(self._tally) else None
         before = self._earlier.scored + self._earlier.cut + self._failures.earlier + self._net_failures.known
@@ -462,13 +476,13 @@ class Earlier:
         return False
 
 
-def keep_priors(store: Store, net: Evaluator, net_id: int, oracle_id: int, options: MineOptions, alpha: float) -> None:
-    """Keeps the priors of the moves that matter in the candidates at the run's threshold, if the net has a policy."""
+def keep_priors(store: Store, net: Evaluator, net_id: int, oracle_id: int, question: Question) -> None:
+    """Keeps the priors of the moves that matter in the candidates, if the net has a policy."""
     if not isinstance(net, PolicyNet):
         return
     wanted = ("position_id", "disagreement")
-    frame = store.frame(*store.names(net_id, oracle_id), alpha, options.q_from, only=wanted)
-    candidates = frame.loc[frame["disagreement"].abs() >= options.threshold, "position_id"].tolist()
+    frame = store.frame(question, only=wanted)
+    candidates = frame.loc[frame["disagreement"].abs() >= question.threshold, "position_id"].tolist()
     add_priors(store, net, net_id, oracle_id, candidates)
 
 
@@ -480,7 +494,7 @@ def closing_remarks(
         return remarks(store, run.id, net_id, oracle_id, oracle)
     if options.screen is None:
         return ()
-    line = recall_line(store, net_id, oracle_id, options.threshold, options.alpha, options.q_from)
+    line = recall_line(store, net_id, oracle_id, options.question)
     return (line,) if line else ()
 
 

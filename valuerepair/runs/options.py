@@ -7,7 +7,7 @@ import os
 import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
 from valuerepair import __version__
 from valuerepair.archives.open import find_sources
@@ -15,8 +15,8 @@ from valuerepair.archives.options import SampleOptions
 from valuerepair.chess.positions import PositionBatch
 from valuerepair.errors import UsageError
 from valuerepair.nets.net import NetIdentity, NetValues
+from valuerepair.question import Question
 from valuerepair.screening.model import ScreenOptions
-from valuerepair.store.queries import check_threshold
 from valuerepair.store.rows import OracleFacts, json_text
 
 
@@ -36,8 +36,8 @@ class Evaluator(Protocol):
 class MineOptions:
     """Options of one run of mining.
 
-    `sample`: which positions. `threshold`, `alpha` (None: auto), `q_from`: how candidates are counted; they change
-    nothing in the store. `limit`: at most so many deep searches this time. `retry_failed`: search positions again that
+    `sample`: which positions. `question`: how candidates are counted, and what screening looks for; net and oracle are
+    those that are opened. `limit`: at most so many deep searches this time. `retry_failed`: search positions again that
     the oracle failed on before. `screen`: only what may be a candidate is searched in full; None: everything is.
     `command`: the command line, kept in the store for the reader of it.
 
@@ -45,18 +45,13 @@ class MineOptions:
     """
 
     sample: SampleOptions = field(default_factory=SampleOptions)
-    threshold: float = 0.55
-    alpha: float | None = None
-    q_from: Literal["cp", "wdl"] = "cp"
+    question: Question = field(default_factory=Question)
     limit: int | None = None
     retry_failed: bool = False
     screen: ScreenOptions | None = None
     command: str = ""
 
     def __post_init__(self) -> None:
-        check_threshold(self.threshold)
-        if self.alpha is not None and not 0 < self.alpha < float("inf"):
-            raise UsageError(f"--alpha {self.alpha:g}: must be a positive number of centipawns, or auto")
         if self.limit is not None and self.limit < 1:
             raise UsageError(f"--limit {self.limit}: must be at least 1")
 

@@ -6,7 +6,7 @@ import shlex
 from array import array
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +16,7 @@ from valuerepair.chess import values
 from valuerepair.chess.progress import format_duration, format_rate
 from valuerepair.chess.values import Alpha
 from valuerepair.intervals import Rate, WeightedCount
+from valuerepair.question import Question
 from valuerepair.store import DEFAULT_PATH
 from valuerepair.store.rows import DeepScore, Run
 
@@ -132,8 +133,8 @@ class Tally:
     64 bytes a position.
     """
 
-    def __init__(self, threshold: float, q_from: Literal["cp", "wdl"]) -> None:
-        self._threshold, self._q_from = threshold, q_from
+    def __init__(self, question: Question) -> None:
+        self._question = question
         self._rows = array("d")
         self._counted, self._count = 0, WeightedCount()
         self._alpha: float | None = None
@@ -159,10 +160,10 @@ class Tally:
         # The copy is of new rows only: an array that numpy looks into could not grow.
         fresh = np.array(self._rows[self._counted * _COLUMNS :], np.float64).reshape(-1, _COLUMNS)
         weight, net_q, cp, mate, own = fresh[:, 0], fresh[:, 1], fresh[:, 2], fresh[:, 3], fresh[:, 7]
-        off = np.abs(net_q - values.deep_q(cp, mate, fresh[:, 4:7], own, alpha, self._q_from))
+        off = np.abs(net_q - values.deep_q(cp, mate, fresh[:, 4:7], own, alpha, self._question.q_from))
         self._counted += len(fresh)
         usable = ~np.isnan(off)
-        self._count = self._count.plus(off[usable] >= self._threshold, weight[usable])
+        self._count = self._count.plus(off[usable] >= self._question.threshold, weight[usable])
         return self._count.rate(self._count.drawn.total + cut if cut else None)
 
 

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController
 
+from valuerepair.question import Question
 from valuerepair.screening.model import CAUTION, FEATURES, Floats, Moves, RungModel, Screen, features, is_beyond
 
 # The threshold's neighbours that help to learn, as its multiples; a row of each counts less than a position.
@@ -91,15 +92,20 @@ def enough(calibration: Calibration, threshold: float) -> bool:
     return len(calibration) >= MIN_POSITIONS and near >= MIN_NEAR
 
 
-def fit_screen(calibration: Calibration, threshold: float, recall: float, alpha: float, q_from: str) -> Screen:
-    """The ladder that is expected to keep `recall` of the candidates at the least nodes."""
+def fit_screen(calibration: Calibration, question: Question, recall: float) -> Screen:
+    """The ladder that is expected to keep `recall` of the candidates at the least nodes.
+
+    `question` is the one that the calibration's Q are of, with its alpha.
+    """
+    assert question.alpha is not None
+    threshold = question.threshold
     models, chances = learn(calibration, threshold)
     cuts = choose_cuts(calibration, chances, recall, threshold)
     point = survivors(calibration, chances, cuts, threshold)
     return Screen(
         threshold,
-        alpha,
-        q_from,
+        question.alpha,
+        question.q_from,
         recall,
         tuple(replace(model, cut=float(cut)) for model, cut in zip(models, cuts, strict=True)),
         len(calibration),

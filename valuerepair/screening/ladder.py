@@ -22,9 +22,9 @@ from numpy.typing import NDArray
 from valuerepair.chess import values
 from valuerepair.chess.positions import Position, encode_move
 from valuerepair.oracles.oracle import Climb, Climber, ClimbOutcome, DeepResult
-from valuerepair.runs.options import MineOptions
+from valuerepair.question import Question
 from valuerepair.screening.fit import Calibration, enough, fit_screen, joined
-from valuerepair.screening.model import Floats, Screen, Verdict, judge, rungs_of
+from valuerepair.screening.model import Floats, Screen, ScreenOptions, Verdict, judge, rungs_of
 from valuerepair.screening.package import SEARCHED_ALIKE, package_calibration
 from valuerepair.store import screening as rows
 from valuerepair.store.queries import gives_q
@@ -119,17 +119,18 @@ class Ladder:
         net_id: int,
         oracle_id: int,
         oracle: Climber,
-        options: MineOptions,
+        question: Question,
+        chosen: ScreenOptions,
+        seed: int,
         run: Run,
         say: Callable[[str], None],
     ) -> None:
-        assert options.screen is not None
         self._store, self._net_id, self._oracle, self._oracle_id = store, net_id, oracle, oracle_id
-        self._options, self._chosen, self._run, self._say = options, options.screen, run, say
+        self._question, self._chosen, self._seed, self._run, self._say = question, chosen, seed, run, say
         self._nodes = oracle.identity.limits["nodes"]
         self.rungs = self._chosen.rungs or rungs_of(self._nodes)
         self._own_q = gives_q(oracle.identity.kind, oracle.identity.options)
-        self._alike = oracle.identity.kind in SEARCHED_ALIKE and options.q_from == "cp"
+        self._alike = oracle.identity.kind in SEARCHED_ALIKE and question.q_from == "cp"
         self._ascents: dict[int, _Ascent] = {}
         self._cut_by: dict[int, int] = {}  # by other ladders' screens: these positions are judged again
         known = rows.screens(store, net_id, oracle_id)
@@ -148,9 +149,9 @@ class Ladder:
             source = "the engine's WDL" if q_from == "wdl" else f"alpha {'auto' if alpha is None else f'{alpha:g}'}"
             return f"threshold {threshold:g}, {source}, recall {recall:g}"
 
-        options, screen = self._options, Screen.from_json(last.model)
+        question, screen = self._question, Screen.from_json(last.model)
         theirs = told(last.threshold, last.alpha if last.alpha_given else None, last.q_from, last.recall)
-        asked = told(options.threshold, options.alpha, options.q_from, self._chosen.recall)
+        asked = told(question.threshold, question.alpha, question.q_from, self._chosen.recall)
         if screen is None:
             theirs += ", of an earlier version"
         elif (nodes := tuple(rung.nodes for rung in screen.rungs)) != self.rungs:
@@ -162,13 +163,13 @@ class Ladder:
         )
 
     def _fits(self, facts: ScreenFacts) -> bool:
-        options, screen = self._options, Screen.from_json(facts.model)
-        same_alpha = facts.alpha_given == (options.alpha is not None) and options.alpha in (None, facts.alpha)
+        question, screen = self._question, Screen.from_json(facts.model)
+        same_alpha = facts.alpha_given == (question.alpha is not None) and question.alpha in (None, facts.alpha)
         return (
             screen is not None
             and same_alpha
-            and facts.threshold == options.threshold
-            and facts.q_from == options.q_from
+            and facts.threshold == question.threshold
+            and facts.q_from == question.q_from
             and facts.recall == self._chosen.recall
             and tuple(rung.nodes for rung in screen.rungs) == self.rungs
         )
@@ -198,7 +199,7 @@ class Ladder:
         if screen is not None:
             calibrating = min(1.0, (_ROOTS_WITH_PACKAGE if self._alike else _ROOTS) / 2 / math.sqrt(place + 1))
         kept_share = calibrating + (1 - calibrating) * self._chosen.audit
-        kept = _uniform(self._options.sample.seed, position.key, self._cut_by.pop(position_id, 0)) < kept_share
+        kept = _uniform(self._seed, position.key, self._cut_by.pop(position_id, 0)) < kept_share
         at = bisect.bisect_left(self._known, position_id)
         if self._known[at : at + 1] != [position_id]:  # else it failed before
             self._known.insert(at, position_id)
@@ -248,32 +249,32 @@ class Ladder:
         return self._screens[rests_on]
 
     def _fit(self, rests_on: int) -> tuple[Screen | None, int | None]:
-        options = self._options
         self._store.commit()
         last = self._known[rests_on - 1] if rests_on else 0
         found = rows.calibration_rows(self._store, self._net_id, self._oracle_id, self.rungs, last)
         alpha = self._alpha(found)
-        own = calibration_of(found, self.rungs, self._nodes, alpha, options.q_from)
-        package = package_calibration(self._oracle.identity.kind, self._nodes, self.rungs, alpha, options.q_from)
+        question = replace(self._question, alpha=alpha)
+        own = calibration_of(found, self.rungs, self._nodes, question)
+        package = package_calibration(self._oracle.identity.kind, self._nodes, self.rungs, question)
         data = own if package is None else joined(own, package)
-        if not (self._alike or rests_on) or not enough(data, options.threshold):
+        if not (self._alike or rests_on) or not enough(data, question.threshold):
             if rests_on:
                 near = f"{len(own):,} positions searched in full, too few of them near the threshold of a candidate"
                 self._say(f"screening: {near}; nothing is cut yet")
             return None, None
-        screen = fit_screen(data, options.threshold, self._chosen.recall, alpha, options.q_from)
-        off = own.disagreement >= options.threshold
+        screen = fit_screen(data, question, self._chosen.recall)
+        off = own.disagreement >= question.threshold
         screen = replace(screen, positions=len(own), positives=int(off.sum()))
-        given, text = options.alpha is not None, screen.to_json()
+        given, text = self._question.alpha is not None, screen.to_json()
         if text not in self._own:
-            facts = ScreenFacts(0, options.threshold, alpha, given, options.q_from, self._chosen.recall, text, "")
+            facts = ScreenFacts(0, question.threshold, alpha, given, question.q_from, self._chosen.recall, text, "")
             self._own[text] = rows.add_screen(self._store, self._net_id, self._oracle_id, facts)
             self._say(f"screening: {fit_line(screen, own_q=self._own_q, alone=package is None)}")
         return screen, self._own[text]
 
     def _alpha(self, found: CalibrationRows) -> float:
         """The alpha asked for or stored, else a fit to these rows: not to what else is searched by now."""
-        known = self._store.chosen_alpha(self._net_id, self._oracle_id, self._options.alpha)
+        known = self._store.chosen_alpha(self._net_id, self._oracle_id, self._question.alpha)
         if known is not None:
             return known.value
         cp = found.scores[:, -1, 0]
@@ -293,16 +294,17 @@ def fit_line(screen: Screen, *, own_q: bool, alone: bool) -> str:
 
 
 def read_calibration(
-    store: Store, net_id: int, oracle_id: int, rungs: Sequence[int], nodes: int, alpha: float, q_from: str
+    store: Store, net_id: int, oracle_id: int, rungs: Sequence[int], nodes: int, question: Question
 ) -> Calibration:
     """What a store has to fit a ladder to: all positions that went up these rungs to the whole search."""
     found = rows.calibration_rows(store, net_id, oracle_id, rungs)
-    return calibration_of(found, rungs, nodes, alpha, q_from)
+    return calibration_of(found, rungs, nodes, question)
 
 
-def calibration_of(found: CalibrationRows, rungs: Sequence[int], nodes: int, alpha: float, q_from: str) -> Calibration:
+def calibration_of(found: CalibrationRows, rungs: Sequence[int], nodes: int, question: Question) -> Calibration:
     """The rows of a store at this alpha; those without a score of the kind asked for are left out."""
-    q = _q_of_scores(found.scores, alpha, q_from)
+    assert question.alpha is not None
+    q = _q_of_scores(found.scores, question.alpha, question.q_from)
     best = np.array([[_move(move) for move in moves[:-1]] for moves in found.best], np.int64).reshape(-1, len(rungs))
     whole = Calibration(tuple(rungs), nodes, found.net_q, found.net_best, q, best, 1 / found.probability)
     return whole.take(np.isnan(q).sum(axis=1) == 0)

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from valuerepair.chess import values
+from valuerepair.question import Question
 from valuerepair.screening.fit import Calibration
 
 _FILE = "package.npz"
@@ -46,13 +47,14 @@ def package_positions(kind: str) -> PackagePositions:
         return PackagePositions(*(content[f"{kind}_{name}"] for name in PackagePositions._fields))
 
 
-def package_calibration(kind: str, nodes: int, rungs: Sequence[int], alpha: float, q_from: str) -> Calibration | None:
+def package_calibration(kind: str, nodes: int, rungs: Sequence[int], question: Question) -> Calibration | None:
     """The package's positions as if searched by an oracle of this kind with these rungs; None where there are none.
 
     Of Stockfish there are no W/D/L.
     """
+    assert question.alpha is not None
     known = _BORROWED.get(kind, kind)
-    if known not in SEARCHED_ALIKE or (q_from == "wdl" and known == "stockfish"):
+    if known not in SEARCHED_ALIKE or (question.q_from == "wdl" and known == "stockfish"):
         return None
     found = package_positions(known)
     whole = int(np.argmin(np.abs(np.log(found.nodes / nodes))))
@@ -62,7 +64,7 @@ def package_calibration(kind: str, nodes: int, rungs: Sequence[int], alpha: floa
     if known == "mcts":
         q = score / Q_PARTS
     else:
-        q = np.where(np.abs(score) >= MATE_CP, np.sign(score), values.cp_to_q(score, alpha))
+        q = np.where(np.abs(score) >= MATE_CP, np.sign(score), values.cp_to_q(score, question.alpha))
     net_q, net_best = found.net_q.astype(np.float64), found.net_best.astype(np.int64)
     best = found.best[:, at].astype(np.int64)
     return Calibration(tuple(rungs), nodes, net_q, net_best, q, best, np.ones(len(q)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from math import floor, isnan
 from typing import TYPE_CHECKING, Any
 
@@ -10,12 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from valuerepair.intervals import weighted
+from valuerepair.question import Question
 from valuerepair.store import screening
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from valuerepair.store.queries import QFrom
     from valuerepair.store.store import Store
 
 # A lower end of the recall below this says nothing.
@@ -85,15 +86,13 @@ def _left_at(nodes: NDArray[np.float64]) -> list[dict[str, int]]:
     return [{"nodes": int(rung), "positions": int(count)} for rung, count in zip(rungs, counts, strict=True)]
 
 
-def recall_line(
-    store: Store, net_id: int, oracle_id: int, threshold: float, alpha: float | None, q_from: QFrom
-) -> str | None:
+def recall_line(store: Store, net_id: int, oracle_id: int, question: Question) -> str | None:
     """The ladder's figures in one line, for the end of a run; None where nothing was screened."""
     if not screening.any_passage(store, net_id, oracle_id):
         return None
     net, oracle = store.names(net_id, oracle_id)
-    frame = store.frame(net, oracle, alpha, q_from, only=("position_id", "disagreement"))
-    found = figures(store, net_id, oracle_id, frame, threshold)
+    frame = store.frame(replace(question, net=net, oracle=oracle), only=("position_id", "disagreement"))
+    found = figures(store, net_id, oracle_id, frame, question.threshold)
     return None if found is None else "screening: " + one_line(found)
 
 

@@ -9,7 +9,7 @@ import re
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,7 @@ from valuerepair.archives.options import CHUNKS
 from valuerepair.chess import values
 from valuerepair.chess.positions import decode_move, decode_moves
 from valuerepair.errors import UsageError, ValueRepairError
+from valuerepair.question import QFrom, Question
 from valuerepair.store.columns import CODES, NUMBERS, columns, facts, some
 from valuerepair.store.connect import store_errors
 from valuerepair.store.rows import FULL, Known
@@ -26,8 +27,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from valuerepair.store.store import Store
-
-QFrom = Literal["cp", "wdl"]
 
 _SCORED = """
 FROM deep_values v
@@ -168,41 +167,39 @@ def oracles(connection: sqlite3.Connection) -> pd.DataFrame:
 def frame(
     connection: sqlite3.Connection,
     path: str,
-    net: str | None = None,
-    oracle: str | None = None,
-    alpha_requested: float | None = None,
-    q_from: QFrom = "cp",
+    question: Question,
     *,
     text: bool = True,
-    threshold: float | None = None,
+    candidates_only: bool = False,
     only: Sequence[str] | None = None,
 ) -> pd.DataFrame:
     """All positions scored by both, one row each, by position_id; the columns are `COLUMNS`, or `only` some of them.
 
     All scores and moves' values are from the side to move. net_q, deep_q and disagreement = net_q - deep_q are in
     [-1, 1] and [-2, 2]; net_w/d/l are fractions, deep_w/d/l per mille, cp centipawns, mate moves, net_entropy nats.
-    Missing numbers are NaN, missing words None. deep_q is NaN where the engine gave no score of the kind `q_from`
-    asks for. `weight` is how many positions a row stands for: 1 without screening; where the ladder would have cut it
-    the inverse probability of its search, scaled to the number of all such; 0 if something else had it searched.
+    Missing numbers are NaN, missing words None. deep_q is NaN where the engine gave no score of the kind that
+    `question.q_from` asks for. `weight` is how many positions a row stands for: 1 without screening; where the ladder
+    would have cut it the inverse probability of its search, scaled to the number of all such; 0 if something else had
+    it searched.
     `moves`, `net_best`, `deep_best`, `played`, `pv`: UCI. Without `text` the columns `_TEXTS` are left out. With
-    `threshold` only rows with ``|disagreement| >= threshold`` are read whole. Fewer columns take less time and memory.
+    `candidates_only` the others are not read whole. Fewer columns take less time and memory.
 
     attrs: net {name, sha256, history_fill}, oracle {label, digest}, alpha {value, origin}, q_from.
     """
     with _snapshot(connection):
-        net_id, oracle_id = pick(connection, path, net, oracle)
+        net_id, oracle_id = pick(connection, path, question.net, question.oracle)
         asked = {"net": net_id, "oracle": oracle_id}
         wanted = [name for name in only or COLUMNS if text or name not in _TEXTS]
         # All at once, so that each table is walked once: alpha, too, is by these.
-        whole = [name for name in NUMBERS if name in wanted] if threshold is None else []
-        columns(connection, net_id, oracle_id, dict.fromkeys((*_VALUES, "cp", *_shares(q_from), *whole)))
-        chosen = alpha(connection, net_id, oracle_id, alpha_requested)
-        table = _differences(connection, net_id, oracle_id, chosen.value, q_from)
-        if threshold is not None:
-            rows = np.flatnonzero(np.abs(table["disagreement"]) >= threshold)
+        whole = [] if candidates_only else [name for name in NUMBERS if name in wanted]
+        columns(connection, net_id, oracle_id, dict.fromkeys((*_VALUES, "cp", *_shares(question.q_from), *whole)))
+        chosen = alpha(connection, net_id, oracle_id, question.alpha)
+        table = _differences(connection, net_id, oracle_id, chosen.value, question.q_from)
+        if candidates_only:
+            rows = np.flatnonzero(np.abs(table["disagreement"]) >= question.threshold)
             table = {name: column[rows] for name, column in table.items()}
         missing = [name for name in NUMBERS if name in wanted and name not in table]
-        if threshold is None:
+        if not candidates_only:
             table.update(columns(connection, net_id, oracle_id, missing))
         else:
             if "weight" in missing:
@@ -210,28 +207,26 @@ def frame(
                 table["weight"] = columns(connection, net_id, oracle_id, ("weight",))["weight"][rows]
             table.update(some(connection, net_id, oracle_id, missing, table["position_id"]))
         if set(wanted) & set(_TEXTS):
-            table.update(_read_texts(connection, asked, table["position_id"], threshold is not None))
-        return _assemble(connection, table, wanted, asked, chosen, q_from)
+            table.update(_read_texts(connection, asked, table["position_id"], candidates_only))
+        return _assemble(connection, table, wanted, asked, chosen, question.q_from)
 
 
 def table(
     connection: sqlite3.Connection,
     path: str,
-    net: str | None,
-    oracle: str | None,
-    alpha_requested: float | None,
-    q_from: QFrom,
+    question: Question,
     only: Sequence[str],
 ) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
     """Columns of `frame` as arrays [n] by name, and its attrs; `only` are some of `columns.NUMBERS` and `CODES`,
     deep_q and disagreement."""
     with _snapshot(connection):
-        net_id, oracle_id = pick(connection, path, net, oracle)
+        net_id, oracle_id = pick(connection, path, question.net, question.oracle)
+        q_from = question.q_from
         numbers = [name for name in only if name in (*NUMBERS, *CODES)]
         read = columns(
             connection, net_id, oracle_id, dict.fromkeys((*_VALUES, "cp", "weight", *_shares(q_from), *numbers))
         )
-        chosen = alpha(connection, net_id, oracle_id, alpha_requested)
+        chosen = alpha(connection, net_id, oracle_id, question.alpha)
         found = {**read, **_differences(connection, net_id, oracle_id, chosen.value, q_from)}
         attrs = _attrs(connection, {"net": net_id, "oracle": oracle_id}, chosen, q_from)
         return {name: found[name] for name in only}, attrs
@@ -273,26 +268,13 @@ def _snapshot(connection: sqlite3.Connection) -> Iterator[None]:
 def candidates(
     connection: sqlite3.Connection,
     path: str,
-    threshold: float,
-    net: str | None = None,
-    oracle: str | None = None,
-    alpha_requested: float | None = None,
-    q_from: QFrom = "cp",
+    question: Question,
 ) -> pd.DataFrame:
     """The rows of `frame` with ``|disagreement| >= threshold``, the largest first, equal ones by position_id."""
-    check_threshold(threshold)
-    found = frame(connection, path, net, oracle, alpha_requested, q_from, threshold=threshold)
+    found = frame(connection, path, question, candidates_only=True)
     order = np.argsort(-np.abs(found["disagreement"].to_numpy()), kind="stable")
     ordered: pd.DataFrame = found.iloc[order].reset_index(drop=True)
     return ordered
-
-
-def check_threshold(threshold: float) -> None:
-    """Raises UsageError for a threshold outside (0, 2]: Q lies in [-1, 1], so no two values differ by more than 2."""
-    if not 0 < threshold <= 2:
-        raise UsageError(
-            f"a threshold lies above 0 and is at most 2, the largest difference of two Q; not {threshold:g}"
-        )
 
 
 def _read_texts(
@@ -345,7 +327,7 @@ def _attrs(connection: sqlite3.Connection, asked: dict[str, int], chosen: values
     }
 
 
-__all__ = ["COLUMNS", "QFrom", "alpha", "candidates", "check_threshold", "frame", "known", "nets", "oracles", "pick"]
+__all__ = ["COLUMNS", "alpha", "candidates", "frame", "known", "nets", "oracles", "pick"]
 
 
 _SHORTEST_DIGEST = 6

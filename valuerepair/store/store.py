@@ -20,9 +20,10 @@ from numpy.typing import NDArray
 from valuerepair.chess import values
 from valuerepair.chess.origins import Game
 from valuerepair.chess.positions import PositionBatch
+from valuerepair.question import Question
 from valuerepair.store import queries
 from valuerepair.store.connect import WriteLock, cell_errors, check_file, connect, store_errors, upgrade
-from valuerepair.store.queries import QFrom, chosen_alpha
+from valuerepair.store.queries import chosen_alpha
 from valuerepair.store.rows import (
     FULL,
     Admission,
@@ -345,33 +346,16 @@ class Store:
         self.commit()
 
     def frame(
-        self,
-        net: str | None = None,
-        oracle: str | None = None,
-        alpha: float | None = None,
-        q_from: QFrom = "cp",
-        *,
-        text: bool = True,
-        only: Sequence[str] | None = None,
+        self, question: Question | None = None, *, text: bool = True, only: Sequence[str] | None = None
     ) -> pd.DataFrame:
         """All positions scored by both net and oracle, one row each, by position_id; see `queries.frame`."""
         with cell_errors(self.path):
-            return queries.frame(self.connection, self.path, net, oracle, alpha, q_from, text=text, only=only)
+            return queries.frame(self.connection, self.path, question or Question(), text=text, only=only)
 
-    def candidates(
-        self,
-        threshold: float,
-        net: str | None = None,
-        oracle: str | None = None,
-        alpha: float | None = None,
-        q_from: QFrom = "cp",
-    ) -> pd.DataFrame:
-        """The rows of `frame` with ``|disagreement| >= threshold``, the largest first.
-
-        Raises UsageError for a threshold outside (0, 2].
-        """
+    def candidates(self, question: Question | None = None) -> pd.DataFrame:
+        """The rows of `frame` with ``|disagreement| >= question.threshold``, the largest first."""
         with cell_errors(self.path):
-            return queries.candidates(self.connection, self.path, threshold, net, oracle, alpha, q_from)
+            return queries.candidates(self.connection, self.path, question or Question())
 
     @contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:

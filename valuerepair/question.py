@@ -1,0 +1,67 @@
+"""What is asked of a store, as one value: whose values, how a deep score becomes Q, and from which difference on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from valuerepair.errors import UsageError
+
+QFrom = Literal["cp", "wdl"]
+DEFAULT_THRESHOLD = 0.55
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """Which values of a store are compared, and which positions are candidates.
+
+    `net`: a name, a file's path or the beginning of its SHA-256; `oracle`: a label, the beginning of its digest, or
+    what was given to ``--deep``; None for the pair with most scored positions (`Store.pick`). `alpha`: centipawns of
+    the logistic to Q; None for the stored or fitted ones (`Store.alpha`). `q_from`: whether a deep Q is made of
+    centipawns or of the engine's WDL. A candidate has ``|net Q - deep Q| >= threshold``.
+
+    Raises UsageError for a threshold outside (0, 2], an alpha that is not a positive number, another `q_from`.
+    """
+
+    net: str | None = None
+    oracle: str | None = None
+    alpha: float | None = None
+    q_from: QFrom = "cp"
+    threshold: float = DEFAULT_THRESHOLD
+
+    def __post_init__(self) -> None:
+        check_threshold(self.threshold)
+        if self.alpha is not None and not 0 < self.alpha < float("inf"):
+            raise UsageError(f"--alpha {self.alpha:g}: must be a positive number of centipawns, or auto")
+        if self.q_from not in ("cp", "wdl"):
+            raise UsageError(f"--q-from {self.q_from}: give cp or wdl")
+
+    @classmethod
+    def answered_by(cls, attrs: Mapping[Any, Any], threshold: float = DEFAULT_THRESHOLD) -> Question:
+        """The question that a frame with these attrs answers (`Store.frame`), by hash, digest and number."""
+        return cls(
+            net=attrs["net"]["sha256"],
+            oracle=attrs["oracle"]["digest"],
+            alpha=attrs["alpha"]["value"],
+            q_from=attrs["q_from"],
+            threshold=threshold,
+        )
+
+
+def check_threshold(threshold: float) -> None:
+    """Raises UsageError for a threshold outside (0, 2]: Q lies in [-1, 1], so no two values differ by more than 2."""
+    if not 0 < threshold <= 2:
+        raise UsageError(
+            f"a threshold lies above 0 and is at most 2, the largest difference of two Q; not {threshold:g}"
+        )
+
+
+def alpha_option(text: str) -> float | None:
+    """``--alpha`` as given: None for auto. Raises UsageError for what is no number of centipawns."""
+    if text == "auto":
+        return None
+    try:
+        return float(text)
+    except ValueError:
+        raise UsageError(f"--alpha {text}: give a number of centipawns, or auto") from None
