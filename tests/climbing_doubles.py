@@ -14,6 +14,7 @@ from typing import Any
 import chess
 import numpy as np
 
+from tests.asked import with_question
 from tests.mining_doubles import KeyNet, mine_by_key
 from valuerepair.archives.options import SampleOptions
 from valuerepair.chess.positions import Position, PositionBatch
@@ -120,7 +121,7 @@ class ClimbingOracle:
 def options_for(screen: ScreenOptions | None, **changes: Any) -> MineOptions:
     """Options of a run on random games with the stand-ins, by the ladder `screen`."""
     usual = {"sample": SampleOptions(per_game=4), "threshold": THRESHOLD, "alpha": ALPHA}
-    return MineOptions(screen=screen, **{**usual, **changes})
+    return MineOptions(screen=screen, **with_question(**{**usual, **changes}))
 
 
 def ladder_options(**changes: Any) -> ScreenOptions:

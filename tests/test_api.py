@@ -98,7 +98,7 @@ def test_every_public_name_is_there_and_seen_by_type_checkers() -> None:
 
 
 def test_types_are_those_that_are_said(store: vr.MinedStore) -> None:
-    candidate, searched = next(store.iter_candidates(THRESHOLD)), vr.search(FEN, 2)
+    candidate, searched = next(store.iter_candidates(vr.Question(threshold=THRESHOLD))), vr.search(FEN, 2)
     assert (type(candidate), type(searched[0])) == (vr.Candidate, Searched)
     if TYPE_CHECKING:  # mypy fails where a name of the package is not typed
         assert_type(vr.open_store(SAMPLE), vr.MinedStore)
@@ -133,7 +133,7 @@ def test_labels_follow_from_raw_rows(store: vr.MinedStore, sql: sqlite3.Connecti
     )
     priors = {position: (p, rank) for position, p, rank in sql.execute(query)}
     checked = 0
-    for candidate in store.iter_candidates(THRESHOLD):
+    for candidate in store.iter_candidates(vr.Question(threshold=THRESHOLD)):
         if candidate.position_id in priors:
             p, rank = priors[candidate.position_id]
             blind = "value-blind" if rank == 1 or p >= 0.1 else "policy-blind" if p < 0.01 else "partly-blind"
@@ -145,7 +145,7 @@ def test_labels_follow_from_raw_rows(store: vr.MinedStore, sql: sqlite3.Connecti
 
 
 def test_candidates_are_whole_records(store: vr.MinedStore) -> None:
-    found = list(store.iter_candidates(THRESHOLD))
+    found = list(store.iter_candidates(vr.Question(threshold=THRESHOLD)))
     alpha = store.frame(text=False).attrs["alpha"]["value"]
     assert [abs(c.disagreement) for c in found] == sorted((abs(c.disagreement) for c in found), reverse=True)
     assert len(found) == len(store.candidates(Question(threshold=THRESHOLD))) > 40
@@ -217,7 +217,7 @@ def test_evaluating_a_frame_gives_the_values_that_were_mined(store: vr.MinedStor
 
 
 def test_all_ways_to_give_a_position_are_one(store: vr.MinedStore) -> None:
-    candidate = next(store.iter_candidates(THRESHOLD))
+    candidate = next(store.iter_candidates(vr.Question(threshold=THRESHOLD)))
     text = f"startpos moves {' '.join(candidate.moves)}"
     with vr.open_net(threads=1) as net:
         found = vr.evaluate([candidate, candidate.position, text], net)
@@ -297,7 +297,7 @@ def test_a_figure_is_drawn_and_written(store: vr.MinedStore, tmp_path: Path) -> 
 
 
 def test_the_report_is_written(store: vr.MinedStore, tmp_path: Path) -> None:
-    written = vr.write_report(store, tmp_path / "report.html", threshold=THRESHOLD)
+    written = vr.write_report(store, tmp_path / "report.html", vr.Question(threshold=THRESHOLD))
     assert (written.positions, written.candidates) == (
         len(store.frame(text=False)),
         len(store.candidates(Question(threshold=THRESHOLD))),
@@ -306,7 +306,7 @@ def test_the_report_is_written(store: vr.MinedStore, tmp_path: Path) -> None:
     assert page.lower().startswith("<!doctype html>")
     assert len(page.encode()) == written.size
     with pytest.raises(vr.UsageError):
-        vr.write_report(SAMPLE, tmp_path / "other.html", threshold=3)
+        vr.write_report(SAMPLE, tmp_path / "other.html", vr.Question(threshold=3))
     assert [path.name for path in tmp_path.iterdir()] == ["report.html"]
 
 
@@ -331,7 +331,7 @@ def test_remeasuring_is_what_vr_remeasure_does(tmp_path: Path) -> None:
     path = Path(shutil.copy(SAMPLE, tmp_path))
     words = ["--net", "maia-1900", "--net", "maia-1100", "--threshold", "0.35", "--json", "-q"]
     said = json.loads(command("remeasure", "--db", str(path), *words))
-    found = vr.remeasure(path, ["maia-1900", "maia-1100"], vr.RemeasureOptions(threshold=0.35))
+    found = vr.remeasure(path, ["maia-1900", "maia-1100"], vr.Question(threshold=0.35))
     assert json.loads(json.dumps(found.as_dict())) == said
     with sqlite3.connect(path) as writer:  # as if it had been asked for from Python, or with options before the command
         writer.execute("UPDATE runs SET command = 'valuerepair' WHERE command LIKE 'vr remeasure%'")

@@ -109,7 +109,7 @@ def test_reading_writes_nothing_beside_it(tmp_path: Path) -> None:
         assert list(tmp_path.iterdir()) == [path]
         store_figures(store)
     vr.plot("scatter", path, threshold=0.35)
-    vr.remeasure(path, ["maia-1900", "maia-1100"], vr.RemeasureOptions(threshold=0.35))
+    vr.remeasure(path, ["maia-1900", "maia-1100"], vr.Question(threshold=0.35))
     assert list(tmp_path.iterdir()) == [path]
     assert hashlib.sha256(path.read_bytes()).hexdigest() == digest
     assert len(frame)
@@ -122,7 +122,7 @@ def test_weights_stand_for_all_positions(sql: sqlite3.Connection) -> None:
 
 def test_the_fit_of_alpha_has_the_weights_of_screening() -> None:
     with vr.open_store(SAMPLE) as store:
-        table = alpha_table(store, threshold=0.35, bootstrap=0)
+        table = alpha_table(store, Question(threshold=0.35), bootstrap=0)
         frame = store.frame(text=False)
     scored = frame[frame["cp"].notna()]
     grid = np.arange(100.0, 700.0, 0.5)

@@ -67,7 +67,7 @@ def games(archive: Path) -> list[list[chess.Board]]:
 
 def _book(db: Path, folder: Path, **options: Any) -> dict[str, Any]:
     with Store.open(db) as store:
-        write_books(store, BookOptions(threshold=THRESHOLD, alpha=170.0, **options), folder)
+        write_books(store, BookOptions(question=Question(threshold=THRESHOLD, alpha=170.0), **options), folder)
     assert check_book(folder / "book.pgn") == check_book(folder / "book.epd") == []
     manifest: dict[str, Any] = json.loads((folder / "manifest.json").read_text("utf-8"))
     return manifest

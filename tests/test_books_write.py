@@ -17,6 +17,7 @@ import pandas as pd
 import pytest
 from click.testing import CliRunner, Result
 
+from tests.asked import with_question
 from tests.mining_doubles import mine_by_key, random_games
 from valuerepair.archives.options import SampleOptions
 from valuerepair.books.check import check_book
@@ -64,7 +65,7 @@ def _frame(rows: int = 200, per_game: int = 4) -> pd.DataFrame:
 
 
 def _chosen(frame: pd.DataFrame, **options: Any) -> pd.DataFrame:
-    selection = choose_rows(frame, BookOptions(**options), frame["disagreement"])
+    selection = choose_rows(frame, BookOptions(**with_question(**options)), frame["disagreement"])
     left = sum(selection.left_out.values())
     assert len(selection.book) + len(selection.holdout) + left == selection.candidates
     return selection.book
@@ -173,7 +174,7 @@ def test_finished_games_are_left_out_and_counted() -> None:
 )
 def test_senseless_options_are_usage_errors(options: dict[str, Any], said: str) -> None:
     with pytest.raises(UsageError, match=re.escape(said)):
-        BookOptions(**options)
+        BookOptions(**with_question(**options))
 
 
 @pytest.mark.parametrize(
@@ -192,7 +193,7 @@ def test_senseless_options_are_usage_errors(options: dict[str, Any], said: str) 
 def test_an_empty_book_is_an_error_that_says_why(change: dict[str, Any], options: dict[str, Any], said: str) -> None:
     frame = _frame().assign(**change)
     with pytest.raises(ValueRepairError, match=re.escape(said)) as caught:
-        choose_rows(frame, BookOptions(**options), frame["disagreement"])
+        choose_rows(frame, BookOptions(**with_question(**options)), frame["disagreement"])
     assert caught.value.exit_code == 1
     assert "\n" not in str(caught.value)
 

@@ -15,6 +15,7 @@ from scipy.optimize import minimize
 
 from tests.climbing_doubles import ALPHA, NODES, RUNGS, fixed_screen, latent_walk
 from valuerepair.chess import values
+from valuerepair.question import Question
 from valuerepair.screening import fit
 from valuerepair.screening.fit import (
     Calibration,
@@ -225,7 +226,7 @@ def test_cuts_on_exact_chances_are_as_good_as_the_best_of_all() -> None:
 
 
 def test_a_screen_survives_its_json(calibration: Calibration) -> None:
-    screen = fit_screen(calibration, 0.55, 0.95, ALPHA, "cp")
+    screen = fit_screen(calibration, Question(threshold=0.55, alpha=ALPHA), 0.95)
     again = Screen.from_json(screen.to_json())
     assert again is not None
     assert again.to_json() == screen.to_json()
@@ -266,10 +267,10 @@ def test_the_packages_positions_are_whole_and_can_be_learned_from(kind: str) -> 
     assert found.score.shape == found.best.shape == (len(found.net_q), len(found.nodes))
     assert np.abs(found.net_q).max() <= 1
     nodes = int(found.nodes[-1])
-    data = package_calibration(kind, nodes, rungs_of(nodes), 170.0, "cp")
+    data = package_calibration(kind, nodes, rungs_of(nodes), Question(alpha=170.0))
     assert data is not None
     assert enough(data, 0.55)
-    screen = fit_screen(data, 0.55, 0.95, 170.0, "cp")
+    screen = fit_screen(data, Question(threshold=0.55, alpha=170.0), 0.95)
     assert screen.expected_share < 0.7
     assert screen.expected_recall > 0.85
 
@@ -280,11 +281,11 @@ def test_a_ladder_keeps_of_positions_that_it_has_not_seen_what_was_wanted(kind: 
     """Real searches: learned on one half of the package's positions, tried on the other, both ways, at two alphas."""
     kept, candidates, spent = 0, 0, []
     for alpha in (170.0, 430.0):
-        data = package_calibration(kind, nodes, rungs_of(nodes), alpha, "cp")
+        data = package_calibration(kind, nodes, rungs_of(nodes), Question(alpha=alpha))
         assert data is not None
         half = np.arange(len(data)) % 2 == 0
         for seen in (half, ~half):
-            screen = fit_screen(data.take(seen), 0.55, wanted, alpha, "cp")
+            screen = fit_screen(data.take(seen), Question(threshold=0.55, alpha=alpha), wanted)
             unseen = data.take(~seen)
             for i in range(len(unseen)):
                 judged = (unseen.net_q[i], int(unseen.net_best[i]), unseen.q[i].tolist(), unseen.best[i].tolist())
@@ -306,7 +307,7 @@ def test_of_the_packages_positions_the_nearest_searches_are_taken() -> None:
     found = package_positions("stockfish")
     at = {int(nodes): k for k, nodes in enumerate(found.nodes)}
     for nodes, whole, first in ((1_000_000, 1_000_000, 5000), (50_000, 50_000, 250), (4_000_000, 1_000_000, 5000)):
-        data = package_calibration("stockfish", nodes, rungs_of(nodes), 200.0, "cp")
+        data = package_calibration("stockfish", nodes, rungs_of(nodes), Question(alpha=200.0))
         assert data is not None
         for column, expected in ((0, first), (-1, whole)):
             cp = found.score[:, at[expected]].astype(np.float64)
@@ -320,6 +321,6 @@ def test_of_the_packages_positions_the_nearest_searches_are_taken() -> None:
                 "cp",
             )
             assert data.q[:, column] == pytest.approx(q)
-    assert package_calibration("stockfish", 50_000, (250,), 200.0, "wdl") is None
-    assert package_calibration("recorded", 50_000, (250,), 200.0, "cp") is None
-    assert package_calibration("uci", 50_000, (250,), 200.0, "cp") is not None
+    assert package_calibration("stockfish", 50_000, (250,), Question(alpha=200.0, q_from="wdl")) is None
+    assert package_calibration("recorded", 50_000, (250,), Question(alpha=200.0)) is None
+    assert package_calibration("uci", 50_000, (250,), Question(alpha=200.0)) is not None

@@ -29,7 +29,7 @@ def _result(i: int) -> DeepResult:
 
 @given(st.lists(st.tuples(st.sampled_from("ndw"), st.sets(st.integers(0, 9))), max_size=8))
 def test_pairs_of_many_are_those_of_one_at_a_time(steps: list[tuple[str, set[int]]]) -> None:
-    tallies = [Tally(0.55, "cp") for _ in range(2)]
+    tallies = [Tally(Question()) for _ in range(2)]
     one, many = map(Pairs, tallies)
     for kind, ids in steps:
         if kind == "n":
@@ -46,7 +46,7 @@ def test_pairs_of_many_are_those_of_one_at_a_time(steps: list[tuple[str, set[int
                     pairs.add_deep(i, numbers(_result(i)), 2.5)
         assert one.open == many.open
     assert len(tallies[0]) == len(tallies[1])
-    first, second = (astuple(tally.candidates(Question(threshold=100.0))) for tally in tallies)
+    first, second = (astuple(tally.candidates(100.0)) for tally in tallies)
     np.testing.assert_equal(first, second)
 
 

@@ -13,6 +13,7 @@ import chess.pgn
 import numpy as np
 import pytest
 
+from tests.asked import with_question
 from tests.mining_doubles import (
     FAILS_EVERY,
     KeyNet,
@@ -269,4 +270,4 @@ def test_a_cut_archive_is_used_and_reported(tmp_path: Path, archive: Path, db: P
 @pytest.mark.parametrize("wrong", [{"threshold": 0}, {"threshold": 2.1}, {"alpha": -1.0}, {"limit": 0}])
 def test_wrong_options(wrong: dict[str, Any]) -> None:
     with pytest.raises(UsageError):
-        MineOptions(**wrong)
+        MineOptions(**with_question(**wrong))

@@ -243,7 +243,12 @@ def test_another_threshold_leaves_rates_unbiased(archive: Path, tmp_path: Path, 
         db = tmp_path / f"{seed}.db"
         sample = SampleOptions(per_game=4, seed=seed)
         for threshold in (0.5, 0.3):
-            climb_by_key(archive, db, replace(OPTIONS, sample=sample, threshold=threshold), ClimbingOracle(fails=False))
+            climb_by_key(
+                archive,
+                db,
+                replace(OPTIONS, sample=sample, question=Question(threshold=threshold)),
+                ClimbingOracle(fails=False),
+            )
         off.append(_off(db, 0.3))
     assert abs(np.mean(off)) < 3 * max(float(np.std(off, ddof=1)), 0.005) / np.sqrt(len(off))
 

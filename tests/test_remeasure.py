@@ -19,7 +19,7 @@ from valuerepair.chess.positions import Position, PositionBatch
 from valuerepair.chess.progress import Progress
 from valuerepair.cli import cli
 from valuerepair.errors import UsageError, ValueRepairError
-from valuerepair.judge.compare import CATEGORIES, Remeasured, RemeasureOptions, compare, comparison_lines
+from valuerepair.judge.compare import CATEGORIES, Remeasured, compare, comparison_lines
 from valuerepair.judge.compared_nets import find_nets, find_oracle, measure
 from valuerepair.nets.net import NetIdentity, NetValues, open_net
 from valuerepair.nets.registry import KNOWN_NETS
@@ -31,7 +31,7 @@ from valuerepair.store.rows import Run
 from valuerepair.store.screening import Passage, add_passage
 from valuerepair.store.store import Store
 
-OPTIONS = RemeasureOptions(alpha=300.0)
+OPTIONS = Question(alpha=300.0)
 QUIET = Progress("test", quiet=True)
 
 
@@ -82,7 +82,7 @@ def add(db: Path, net: KeyNet) -> int:
         return measure(store, net, find_oracle(store, None, ["key-net"]), QUIET)
 
 
-def compared(db: Path, *words: str, options: RemeasureOptions = OPTIONS) -> Remeasured:
+def compared(db: Path, *words: str, options: Question = OPTIONS) -> Remeasured:
     with Store.open(db) as store:
         oracle = find_oracle(store, None, words)
         return compare(store, find_nets(store, words, oracle), oracle, options)
@@ -145,7 +145,7 @@ def test_a_net_against_itself_changed_nothing(db: Path) -> None:
 
 
 def test_one_alpha_for_all_and_the_other_nets_own_beside_it(db: Path) -> None:
-    found = compared(db, "half-net", "key-net", options=RemeasureOptions())
+    found = compared(db, "half-net", "key-net", options=Question())
     with Store.open(db) as store:
         own, others = (store.frame(Question(net=net)).attrs["alpha"] for net in ("half-net", "key-net"))
         frame = store.frame(Question(net="key-net", alpha=others["value"]))
@@ -171,7 +171,7 @@ def test_two_nets_as_good_as_each_other_look_better_on_each_others_candidates(db
             drawn = [(float(np.clip(q + rng.normal(0, 0.4), -1, 1)), net, i) for i, q in deep.items()]
             store.connection.executemany("UPDATE net_values SET q = ? WHERE net_id = ? AND position_id = ?", drawn)
         store.commit()
-    pair = compared(db, "key-net", "half-net", options=RemeasureOptions(alpha=300.0, threshold=0.5)).comparisons[0]
+    pair = compared(db, "key-net", "half-net", options=Question(alpha=300.0, threshold=0.5)).comparisons[0]
     assert pair.of_first.other_right.low > 0.5
     assert pair.of_second.other_right.low > 0.5
     assert pair.of_first.mean_other < pair.of_first.mean_own - 0.2
@@ -389,11 +389,11 @@ def test_nothing_to_compare(db: Path, tmp_path: Path) -> None:
         store.connection.execute("UPDATE deep_values SET w = NULL, d = NULL, l = NULL, mate = NULL")
         store.connection.execute("UPDATE net_values SET position_id = position_id WHERE net_id = 1")
         store.commit()
-        wdl = RemeasureOptions(q_from="wdl")
+        wdl = Question(q_from="wdl")
         with pytest.raises(ValueRepairError, match="has a deep score from wdl; try --alpha auto"):
             compare(store, find_nets(store, ["key-net", "key-net"], oracle), oracle, wdl)
     with Store.open(tmp_path / "empty.db", create=True) as store:
         with pytest.raises(ValueRepairError, match=r"nothing is scored in .*; run vr mine first"):
             find_oracle(store, None, ["key-net", "half-net"])
         with pytest.raises(UsageError, match="threshold"):
-            RemeasureOptions(threshold=0)
+            Question(threshold=0)

@@ -14,6 +14,7 @@ import pandas as pd
 import pytest
 from click.testing import CliRunner
 
+from tests.asked import with_question
 from tests.mining_doubles import mine_by_key, random_games
 from valuerepair.chess.board import keys, parse_fens
 from valuerepair.chess.positions import STARTPOS_FEN
@@ -42,7 +43,7 @@ def db(mined: Path, tmp_path: Path) -> Path:
 
 def similar(db: Path, words: str, **options: Any) -> Similar:
     with Store.open(db) as store:
-        return find_similar(store, words, SimilarOptions(**options))
+        return find_similar(store, words, SimilarOptions(**with_question(**options)))
 
 
 def stored(db: Path) -> pd.DataFrame:

@@ -98,12 +98,12 @@ def main() -> None:
 
 def one_fit() -> tuple[int, float]:
     """How many positions a ladder begins with, and the processor time of its fit to them, in seconds; of five."""
-    data = package_calibration("stockfish", 1_000_000, rungs_of(1_000_000), 170.0, "cp")
+    data = package_calibration("stockfish", 1_000_000, rungs_of(1_000_000), Question(alpha=170.0))
     assert data is not None
     spent = []
     for _ in range(5):
         begun = time.process_time()
-        fit_screen(data, 0.55, 0.98, 170.0, "cp")
+        fit_screen(data, Question(threshold=0.55, alpha=170.0), 0.98)
         spent.append(time.process_time() - begun)
     return len(data), statistics.median(spent)
 

@@ -27,12 +27,10 @@ from unittest.mock import patch
 import numpy as np
 from numpy.typing import NDArray
 
-from valuerepair.archives.options import SampleOptions
 from valuerepair.chess import values
 from valuerepair.chess.positions import Position, encode_move
 from valuerepair.oracles.oracle import Climb, ClimbOutcome, DeepOutcome, DeepResult, GoOn, OracleIdentity
 from valuerepair.question import Question
-from valuerepair.runs.options import MineOptions
 from valuerepair.screening import ladder as ladders
 from valuerepair.screening.fit import Calibration, curve, joined
 from valuerepair.screening.ladder import Ladder
@@ -122,17 +120,12 @@ def emptied(path: Path, folder: Path, seed: int) -> Path:
 
 def one_run(path: Path, oracle: KeptOracle, alpha: float, recall: float, seed: int, first: int | None) -> Kept:
     """Has the ladder mine the positions of an emptied store, or the first so many."""
-    options = MineOptions(
-        SampleOptions(seed=seed),
-        Question(threshold=THRESHOLD, alpha=alpha),
-        screen=ScreenOptions(recall=recall),
-        command="screening_kept",
-    )
+    question, screen = Question(threshold=THRESHOLD, alpha=alpha), ScreenOptions(recall=recall)
     spent = 0
     with Store.open(path, write=True) as store:
         run = store.begin_run(RunRecord(f"kept {seed} {alpha}", "", {}, seed, {}))
         net_id, oracle_id = 1, store.add_oracle(oracle.identity)
-        ladder = Ladder(store, net_id, oracle_id, oracle, options, run, lambda line: None)
+        ladder = Ladder(store, net_id, oracle_id, oracle, question, screen, seed, run, lambda line: None)
         rows = store.connection.execute(
             "SELECT p.id, p.key, n.q, n.best_move FROM positions p JOIN net_values n ON n.position_id = p.id "
             "WHERE n.net_id = 1 ORDER BY p.id"

@@ -6,6 +6,7 @@ import tempfile
 from pathlib import Path
 
 from tests.report.browser import Visit, browser, visit
+from valuerepair.question import Question
 from valuerepair.report import page as page_module
 from valuerepair.store.store import Store
 
@@ -20,7 +21,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "report.html"
         with Store.open(ROOT / "data" / "sample.db") as store:
-            page_module.write(store, path, threshold=THRESHOLD)
+            page_module.write(store, path, Question(threshold=THRESHOLD))
         with browser() as started:
             with visit(started, path, width=1180, height=1010, scale=1) as page:
                 shoot(page, ".look", ROOT / "docs" / "report-light.png")

@@ -26,7 +26,7 @@ class Report:
     def __init__(self, folder: Path) -> None:
         self.db, self.path = attacking_store(folder), folder / "report.html"
         with Store.open(self.db) as store:
-            page_module.write(store, self.path, threshold=THRESHOLD)
+            page_module.write(store, self.path, Question(threshold=THRESHOLD))
             frame = store.frame()
             self.frame = with_labels(store, frame[frame["disagreement"].notna()])
             self.frame["labels"] = pd.Series(names(labels_of(store, self.frame)), self.frame.index, object)

@@ -259,7 +259,7 @@ def test_colours_stand_out(page: Visit, scheme: str) -> None:
 
 def test_the_recall_is_said_as_in_the_figures(chromium: Browser, plotted_db: Path, tmp_path: Path) -> None:
     with Store.open(plotted_db) as store:
-        page_module.write(store, tmp_path / "a.html", threshold=THRESHOLD)
+        page_module.write(store, tmp_path / "a.html", Question(threshold=THRESHOLD))
         told = store_figures(store, Question(threshold=THRESHOLD))["scored"]["screening"]
     with visit(chromium, tmp_path / "a.html") as page:
         cards = page.evaluate("() => document.getElementById('cards').textContent")

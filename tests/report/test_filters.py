@@ -13,6 +13,7 @@ import pytest
 from tests.report.browser import Visit, visit
 from tests.report.reading import THRESHOLD, Report, drawn_counts, set_filter, table
 from valuerepair.intervals import weighted
+from valuerepair.question import Question
 from valuerepair.report import page as page_module
 from valuerepair.report.scatter import lowess_line
 from valuerepair.report.stats import stats_lines
@@ -111,7 +112,7 @@ def test_figures_are_those_of_vr_stats(page: Visit, made: Report) -> None:
 
 def test_rates_of_a_sample_have_the_intervals_of_weighted_rows(chromium: Browser, made: Report, tmp_path: Path) -> None:
     with Store.open(made.db) as store:
-        written = page_module.write(store, tmp_path / "r.html", threshold=1.5, points=60, seed=3)
+        written = page_module.write(store, tmp_path / "r.html", Question(threshold=1.5), points=60, seed=3)
         every = store.frame()
         every = every[every["disagreement"].notna()]
     shown = page_module.choose(every, 1.5, 60, 3)

@@ -12,6 +12,7 @@ import pandas as pd
 
 from tests.report.browser import Visit, visit
 from tests.report.reading import Report, loneliest, pixel, show_in_list
+from valuerepair.question import Question
 from valuerepair.report import page as page_module
 from valuerepair.store.store import Store
 
@@ -99,7 +100,7 @@ def test_all_moves_of_random_games(page: Visit) -> None:
 def test_moves_of_the_sample_and_its_worst_board_at_once(chromium: Browser, tmp_path: Path) -> None:
     path = tmp_path / "r.html"
     with Store.open(SAMPLE) as store:
-        page_module.write(store, path, threshold=0.35)
+        page_module.write(store, path, Question(threshold=0.35))
         frame = store.frame()
     worst = frame.loc[frame["disagreement"].abs().sort_values(ascending=False, kind="stable").index]
     assert set(worst["side"].head(4)) == {"w", "b"}

@@ -24,6 +24,7 @@ from valuerepair.chess.positions import decode_moves
 from valuerepair.cli import cli
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.judge.openings import add_families
+from valuerepair.question import Question
 from valuerepair.report import page
 from valuerepair.report.page import MODULES, bundle, plotly_script
 from valuerepair.report.page_content import REST_SHARE, WORST
@@ -170,14 +171,14 @@ def test_a_failure_leaves_the_older_file(db: Path, tmp_path: Path, monkeypatch: 
 def test_what_is_refused(db: Path, tmp_path: Path) -> None:
     with Store.open(db) as store:
         with pytest.raises(UsageError, match="threshold"):
-            page.write(store, tmp_path / "a.html", threshold=0)
+            page.write(store, tmp_path / "a.html", Question(threshold=0))
         with pytest.raises(UsageError, match="--points 0"):
             page.write(store, tmp_path / "a.html", points=0)
         with pytest.raises(OSError, match="No such file") as caught:
             page.write(store, tmp_path / "no" / "a.html")
         assert caught.value.filename == str(tmp_path / "no" / "a.html")
         with pytest.raises(ValueRepairError, match="no net other"):
-            page.write(store, tmp_path / "a.html", net="other")
+            page.write(store, tmp_path / "a.html", Question(net="other"))
     assert not list(tmp_path.iterdir())
 
 
