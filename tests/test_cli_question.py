@@ -13,6 +13,7 @@ import pytest
 from tests.cli_tree import SAMPLE, vr
 from valuerepair.cli.options import worst_threshold
 from valuerepair.errors import ValueRepairError
+from valuerepair.question import Question
 from valuerepair.store.store import Store
 
 Captured = pytest.CaptureFixture[str]
@@ -51,7 +52,7 @@ def test_the_number_that_is_said_finds_the_same_positions(folder: Path, capsys: 
     assert err.startswith(f"threshold worst:10% is {number:g}: {found['labels']['candidates']:,} of ")
     with Store.open(folder / "valuerepair.db") as store:
         frame = store.frame(text=False)
-        assert len(store.candidates(number)) == found["labels"]["candidates"]
+        assert len(store.candidates(Question(threshold=number))) == found["labels"]["candidates"]
         share = frame["weight"][frame["disagreement"].abs() >= number].sum() / frame["weight"].sum()
     assert 0.05 < share <= 0.1
     assert json.loads(vr(["stats", "--threshold", f"{number:g}", "--json"], capsys)[1]) == found

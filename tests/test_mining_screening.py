@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 
+from tests.asked import NAMES
 from tests.climbing_doubles import (
     ALPHA,
     FAILS_EVERY,
@@ -32,6 +33,7 @@ from tests.mining_doubles import dump, random_games
 from valuerepair.archives.options import SampleOptions
 from valuerepair.cli import cli
 from valuerepair.question import Question
+from valuerepair.runs.options import MineOptions
 from valuerepair.runs.summary import MineSummary
 from valuerepair.screening import ladder
 from valuerepair.screening.model import parse_screen
@@ -58,8 +60,8 @@ def fix(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(
         ladder,
         "fit_screen",
-        lambda data, threshold, recall, alpha, q_from: replace(
-            fixed_screen(), threshold=threshold, recall=recall, alpha=alpha
+        lambda data, question, recall: replace(
+            fixed_screen(), threshold=question.threshold, recall=recall, alpha=question.alpha
         ),
     )
 
@@ -203,6 +205,13 @@ def test_screen_off_searches_what_was_cut_and_nothing_weighs_more(
     assert (again.cut, oracle.tops) == (0, {})
 
 
+def changed(options: MineOptions, **changes: Any) -> MineOptions:
+    """The options with some replaced, those of the question in it."""
+    of_question = {name: value for name, value in changes.items() if name in NAMES}
+    others = {name: value for name, value in changes.items() if name not in NAMES}
+    return replace(options, question=replace(options.question, **of_question), **others)
+
+
 @pytest.mark.parametrize(
     ("changes", "told"),
     [
@@ -221,7 +230,7 @@ def test_another_ladder_says_so_and_judges_again(
     with Store.open(db) as store:
         last = max(facts.id for facts in screens(store, 1, 1))
     said, oracle = list[str](), ClimbingOracle()
-    second = climb_by_key(archive, db, replace(OPTIONS, **changes), oracle, said)
+    second = climb_by_key(archive, db, changed(OPTIONS, **changes), oracle, said)
     lines = [line for line in said if "the store's ladder is for" in line]
     assert len(lines) == 1
     assert told in lines[0]

@@ -355,7 +355,7 @@ def test_the_table(db: Path) -> None:
         (["--net", "key-net"], "give at least two nets to compare: --net A --net B (1 given)", 2),
         ([], "give at least two nets", 2),
         (["--net", "key-net", "--net", "nosuch"], "--net nosuch: no net file, no net known by name", 2),
-        (["--net", "key-net", "--net", "half-net", "--alpha", "-1"], "alpha must be a positive number", 2),
+        (["--net", "key-net", "--net", "half-net", "--alpha", "-1"], "--alpha -1: must be a positive number", 2),
         (["--net", "key-net", "--net", "half-net", "--plot", "a.gif"], "a.gif: a plot's name ends in", 2),
         (["--net", "key-net", "--net", "half-net", "-o", "a.txt"], "the name a.txt does not say a format", 2),
         (["--net", "key-net", "--net", "half-net", "--oracle", "nosuch"], "no oracle nosuch in", 1),

@@ -99,7 +99,6 @@ def bare(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (["elo"], "vr plot elo reads the PGN of a match: give it, vr plot elo SOURCE", 2),
         (["hexbin", "other.db"], "vr plot hexbin reads a store: give it with --db other.db", 2),
         (["hexbin", "-o", "a.gif"], "a.gif: a plot's name ends in .png, .svg or .pdf", 2),
-        (["rate", "--threshold", "3"], "threshold", 2),
         (["calibration"], "no decided games from its positions; vr selfplay BOOK --db", 1),
         (["recall"], "nothing was screened with", 1),
         (["survival"], "vr mine --screen auto learns one", 1),
@@ -118,6 +117,11 @@ def test_refused_in_one_line(
     assert "\n" not in str(caught.value)
     assert caught.value.exit_code == code
     assert not list(tmp_path.iterdir())
+
+
+def test_a_threshold_is_a_difference_of_two_q(bare: Path) -> None:
+    refused = CliRunner().invoke(cli, ["plot", "rate", "--threshold", "3", "--db", str(bare)])
+    assert (refused.exit_code, "above 0 and at most 2" in refused.output) == (2, True)
 
 
 def test_python_refuses_as_the_command_does(bare: Path) -> None:

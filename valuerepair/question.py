@@ -35,7 +35,7 @@ class Question:
         if self.alpha is not None and not 0 < self.alpha < float("inf"):
             raise UsageError(f"--alpha {self.alpha:g}: must be a positive number of centipawns, or auto")
         if self.q_from not in ("cp", "wdl"):
-            raise UsageError(f"--q-from {self.q_from}: give cp or wdl")
+            raise UsageError(f"q_from is cp or wdl, not {self.q_from}")
 
     @classmethod
     def answered_by(cls, attrs: Mapping[Any, Any], threshold: float = DEFAULT_THRESHOLD) -> Question:
@@ -55,13 +55,3 @@ def check_threshold(threshold: float) -> None:
         raise UsageError(
             f"a threshold lies above 0 and is at most 2, the largest difference of two Q; not {threshold:g}"
         )
-
-
-def alpha_option(text: str) -> float | None:
-    """``--alpha`` as given: None for auto. Raises UsageError for what is no number of centipawns."""
-    if text == "auto":
-        return None
-    try:
-        return float(text)
-    except ValueError:
-        raise UsageError(f"--alpha {text}: give a number of centipawns, or auto") from None
