@@ -304,6 +304,8 @@ def test_the_page_lists_every_environment_variable() -> None:
         *ROOT.glob(".ci/*"),
         *ROOT.glob("data/*.py"),
     ]
+    # Its variables are of options that read none.
+    files.remove(ROOT / "tests" / "test_cli_config.py")
     used = {name for path in files for name in re.findall(r"VALUEREPAIR_[A-Z_]*[A-Z]", path.read_text("utf-8"))}
     assert {"VALUEREPAIR_CACHE", "VALUEREPAIR_CONFIG"} <= used
     assert not {name for name in used - set(VARIABLES) if f"`{name}`" not in page}

@@ -12,7 +12,6 @@ import click
 from valuerepair.cli.completion import words
 from valuerepair.cli.match import SIDES
 from valuerepair.cli.options import (
-    DEFAULT_THRESHOLD,
     FILE,
     JOBS,
     NET,
@@ -23,6 +22,7 @@ from valuerepair.cli.options import (
     device_option,
 )
 from valuerepair.cli.verbosity import is_quiet, say
+from valuerepair.question import DEFAULT_THRESHOLD
 
 if TYPE_CHECKING:
     from valuerepair.play.experiment import Experiment, Row
