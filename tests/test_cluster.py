@@ -23,8 +23,8 @@ from valuerepair.archives.options import SampleOptions
 from valuerepair.cluster.evaluators import open_on_cluster
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.nets.registry import KNOWN_NETS, pull
-from valuerepair.runs.evaluators import open_evaluators
 from valuerepair.question import Question
+from valuerepair.runs.evaluators import open_evaluators
 from valuerepair.runs.mine import mine
 from valuerepair.runs.options import MineOptions
 from valuerepair.runs.summary import MineSummary
