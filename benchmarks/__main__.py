@@ -20,7 +20,6 @@ BENCHES: dict[str, Callable[[BenchData], Comparison]] = {
     "perft": board.perft,
     "net-session": nets.bench_session,
     "net-lc0": nets.bench_lc0,
-    "net-winograd": nets.bench_winograd,
     "net-openvino": nets.bench_openvino,
     "net-openvino-f32": nets.bench_openvino_f32,
     "search-session": search.bench_session,

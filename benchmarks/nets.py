@@ -1,4 +1,4 @@
-"""Positions to Q: against the bare ONNX Runtime session, lc0's own CPU backend, and with Winograd's algorithm."""
+"""Positions to Q: against the bare ONNX Runtime session, lc0's own CPU backend, and by OpenVINO."""
 
 from __future__ import annotations
 
@@ -60,27 +60,6 @@ def bench_lc0(data: BenchData) -> Comparison:
             lambda: for_seconds(data.seconds, lambda: _evaluate(net, batch)),
             lambda: for_seconds(data.seconds, theirs),
             target=5.0,
-        )
-
-
-def bench_winograd(data: BenchData) -> Comparison:
-    """The same with convolutions by Winograd's algorithm, against without it."""
-    batch = _positions(data.archive)
-    with (
-        open_net(data.net, device="cpu", winograd=True) as rewritten,
-        open_net(data.net, device="cpu") as plain,
-    ):
-        if not rewritten.identity.variant:
-            raise ValueRepairError(f"{plain.identity.name}: has no convolutions that Winograd's algorithm is for")
-        rewritten.tune()
-        plain.tune()
-        return compare(
-            "positions to Q, by Winograd's algorithm",
-            "positions",
-            f"the same net without it, on the same {plain.session.threads} cores",
-            lambda: for_seconds(data.seconds, lambda: _evaluate(rewritten, batch)),
-            lambda: for_seconds(data.seconds, lambda: _evaluate(plain, batch)),
-            target=1.2,
         )
 
 

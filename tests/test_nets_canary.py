@@ -196,7 +196,7 @@ def test_a_device_that_computes_is_taken(maia_file: str, monkeypatch: pytest.Mon
         assert net.identity.name == "maia-1900-f16"
         assert net.identity.variant == "-f16"
         assert net.session.onnx.name.endswith("-f16.onnx")
-        assert net.opened_with == {"device": "cuda:f16", "threads": net.session.threads, "winograd": False}
+        assert net.opened_with == {"device": "cuda:f16", "threads": net.session.threads}
 
 
 def test_bitboards_are_checked_and_kept_by_variant(maia_file: str, monkeypatch: pytest.MonkeyPatch) -> None:

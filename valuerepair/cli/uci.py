@@ -74,7 +74,6 @@ def _open(settings: EngineSettings, say: Callable[[str], None]) -> OpenedNet:
         settings.weights or None,
         device=settings.device,
         threads=settings.threads or None,
-        winograd=settings.winograd,
         say=say,
     )
     evaluator = NetEvaluator(net)

@@ -21,7 +21,6 @@ from valuerepair.judge.labels import label_frame
 from valuerepair.nets.devices import device_of, split_key
 from valuerepair.nets.net import Priors
 from valuerepair.nets.registry import KNOWN_NETS, locate
-from valuerepair.nets.winograd import VARIANT
 from valuerepair.store import priors
 from valuerepair.store.connect import store_errors
 from valuerepair.store.priors import Prior, Question, add, batch_of, of, questions
@@ -196,17 +195,16 @@ def open_stored(
 
     key, name = str(which["sha256"]), str(which["name"])
     sha256, variant = split_key(key)
-    winograd = variant == VARIANT
     path = _file_of(name, sha256, net_file, say)
     if (device := device_of(variant)) is not None:  # of another precision, which only some devices have
         net_options["device"] = device
-    net = open_net(path, history_fill=which["history_fill"], winograd=winograd, say=say, **net_options)
+    net = open_net(path, history_fill=which["history_fill"], say=say, **net_options)
     if net.identity.key != key:
         found = net.identity.key
         net.close()
         raise ValueRepairError(
             f"{path} is not the net {name} of the store (its key is {found[:12]}, not {key[:12]}); give the file of "
-            "that one with --net" + (" and compute on the CPU" if winograd else "")
+            "that one with --net"
         )
     return net
 

@@ -55,7 +55,6 @@ class EngineSettings:
     """What a user can set: parameters of the search, the net, what is shown, and how time is kept.
 
     `weights` is a net's name or file, empty for the default net; `threads` of the net, 0 for all cores;
-    `winograd` convolves by Winograd's algorithm, which is faster on a CPU and moves Q by some 1e-5;
     `minibatch` replaces the parameter of that name, 0 for what is good for speed, 1 for the sequential search;
     `hash_mb` bounds the tree; `smart_pruning` is lc0's factor, by which a search by the clock ends once no other move
     can overtake the best (0: never), and which changes nothing in a search by nodes.
@@ -65,7 +64,6 @@ class EngineSettings:
     weights: str = ""
     device: str = "auto"
     threads: int = 0
-    winograd: bool = False
     minibatch: int = 0
     hash_mb: int = 512
     multipv: int = 1
@@ -91,7 +89,6 @@ _OWN = (
     _Own("WeightsFile", "weights"),
     _Own("Device", "device", choices=DEVICES),
     _Own("Threads", "threads", 0, 1024),
-    _Own("Winograd", "winograd"),
     _Own("MinibatchSize", "minibatch", 0, 1024),
     _Own("Hash", "hash_mb", 1, 1 << 20),
     _Own("MultiPV", "multipv", 1, 500),

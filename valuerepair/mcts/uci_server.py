@@ -217,7 +217,7 @@ class UciServer:
     def _load(self) -> tuple[OpenedNet, Search, int]:
         """The net, the search of the settings as they are now, and its room in nodes."""
         settings = self._settings
-        wanted = (settings.weights, settings.device, settings.threads, settings.winograd)
+        wanted = (settings.weights, settings.device, settings.threads)
         if self._net is None or self._net_settings != wanted:
             if self._net is not None:
                 self._net.close()

@@ -23,7 +23,6 @@ from valuerepair.nets.providers import available_threads, choose_device
 from valuerepair.nets.registry import locate
 from valuerepair.nets.session import PLANES_SHAPE, RawOutputs, Session, join_outputs
 from valuerepair.nets.weights import INPUT_FORMAT_NAMES, NetFile, read_net_file, to_onnx
-from valuerepair.nets.winograd import VARIANT, winograd_file
 
 ValueHead = Literal["wdl", "scalar"]
 Priors = tuple[Moves, NDArray[np.int64], NDArray[np.float32]]
@@ -38,7 +37,7 @@ class NetIdentity:
     """Which net it is: `sha256` and `size` (bytes) are those of the file as given, before any conversion.
 
     `input_format` is lc0's id of the planes it wants (1 = classical); an ``.onnx`` file does not say, 1 is assumed.
-    `variant` is empty, or how its values are computed otherwise than usual: ``-winograd1``, ``-bf16``, ``-f16``;
+    `variant` is empty, or how its values are computed otherwise than usual: ``-bf16``, ``-f16``;
     `name` says that too.
     """
 
@@ -118,8 +117,7 @@ class Net:
     @property
     def opened_with(self) -> dict[str, Any]:
         """Options of `open_net` by which another net runs as this one does."""
-        winograd = self.identity.variant == VARIANT
-        return {"device": self.session.device.word, "threads": self.session.threads, "winograd": winograd}
+        return {"device": self.session.device.word, "threads": self.session.threads}
 
     @property
     def batch_size(self) -> int:
@@ -234,18 +232,15 @@ def open_net(
     threads: int | None = None,
     history_fill: HistoryFill = "fen_only",
     batch: int | None = None,
-    winograd: bool = False,
     say: Callable[[str], None] = lambda line: None,
 ) -> Net:
     """Opens a net by registry name or path (.pb.gz, .pb, .onnx); None is the default net, pulled the first time.
 
     `device` is a word of `devices.DEVICES`; `threads` the cores used (default: all this process may use); `batch`
-    rows a run (default: measured once, then remembered); `history_fill` is lc0's ``--history-fill``. `winograd` does
-    3x3 convolutions by Winograd's algorithm (see `winograd`), on the CPU only and only in nets that have them; the
-    identity says whether it is so, and the precision of the device. A device other than the CPU must agree with it on
-    a few positions (see `canary`); ``auto`` takes the CPU where it does not. `say` gets a sentence when something slow
-    happens once, when `winograd` does nothing, and when ``auto`` falls back. Raises ValueRepairError or UsageError
-    with one line for the user.
+    rows a run (default: measured once, then remembered); `history_fill` is lc0's ``--history-fill``. The identity
+    says the precision of the device. A device other than the CPU must agree with it on a few positions (see `canary`);
+    ``auto`` takes the CPU where it does not. `say` gets a sentence when something slow happens once and when ``auto``
+    falls back. Raises ValueRepairError or UsageError with one line for the user.
     """
     if history_fill not in FILLS:
         raise UsageError(f"--history-fill {history_fill!r}: must be one of {', '.join(FILLS)}")
@@ -259,44 +254,31 @@ def open_net(
         raise ValueRepairError(f"{file.path}: wants input planes of format {input_format}, which is not known here")
     count = threads or available_threads()
     try:
-        session = _open_session(file, chosen, count, winograd, input_format, say)
+        session = _open_session(file, chosen, count, input_format, say)
     except ValueRepairError as error:
         if device != "auto" or chosen.provider == CPU:
             raise
         say(f"{error}; so the CPU runs it")
-        session = _open_session(file, Device(CPU), count, winograd, input_format, say)
+        session = _open_session(file, Device(CPU), count, input_format, say)
     if batch is not None:
         session.set_batch(batch)
     head: ValueHead = "wdl" if session.tensors.wdl else "scalar"
-    name = file.name + ("-winograd" if session.variant == VARIANT else session.variant)
-    identity = NetIdentity(name, file.sha256, head, input_format, file.size, session.variant)
+    identity = NetIdentity(file.name + session.variant, file.sha256, head, input_format, file.size, session.variant)
     return Net(identity, session, history_fill, say)
 
 
 def _open_session(
-    file: NetFile, device: Device, threads: int, winograd: bool, input_format: int, say: Callable[[str], None]
+    file: NetFile, device: Device, threads: int, input_format: int, say: Callable[[str], None]
 ) -> Session:
     """A session that computes the net as the CPU does. Raises ValueRepairError."""
-    plain = onnx = to_onnx(file, say)
-    variant = device.variant
-    if device.precision == "f16":
-        onnx = to_onnx(file, say, half=True)
-    if winograd and device.provider != CPU:
-        say(f"winograd does nothing on {device.name}: it is for --device cpu")
-    elif winograd:
-        onnx, variant = _by_winograd(onnx, file.sha256, say)
+    plain = to_onnx(file, say)
+    onnx = to_onnx(file, say, half=True) if device.precision == "f16" else plain
     if device.precision == "bf16" and openvino_session.has_amx() is False:
         say("this processor has no AMX, so that bf16 is no faster here than --device cpu, and less exact")
-    session = Session(onnx, device.provider, threads, file.sha256, variant, device.precision)
+    session = Session(onnx, device.provider, threads, file.sha256, device.variant, device.precision)
     if device.provider != CPU:
         canary.check(session, plain, input_format)
     return session
-
-
-def _by_winograd(onnx: Path, sha256: str, say: Callable[[str], None]) -> tuple[Path, str]:
-    """The rewritten file and its variant, or the file as it is and none."""
-    rewritten = winograd_file(onnx, sha256, say)
-    return (onnx, "") if rewritten is None else (rewritten, VARIANT)
 
 
 def describe(path: Path) -> dict[str, Any]:

@@ -90,7 +90,7 @@ class Session:
         variant: str = "",
         precision: Precision = "f32",
     ) -> None:
-        """`variant` tells values of one net apart: ``-winograd1``, that of `devices.Device`, else empty."""
+        """`variant` tells values of one net apart: that of `devices.Device`."""
         self.onnx, self.provider, self.threads, self.sha256, self.variant = onnx, provider, threads, sha256, variant
         self.precision: Precision = precision
         self._batch: int | None = None

@@ -169,7 +169,6 @@ def cannot_be_searched(position: Position) -> str | None:
 def identity_of(net: Net, params: SearchParams, nodes: int) -> OracleIdentity:
     """What the values depend on: the net, the nodes, every parameter that is not at its default, and the device."""
     from valuerepair.nets.devices import NAMES
-    from valuerepair.nets.winograd import VARIANT
 
     options = {k: v for k, v in params.changes().items() if not k.startswith(_WITHOUT_EFFECT)}
     if params.syzygy:
@@ -177,8 +176,6 @@ def identity_of(net: Net, params: SearchParams, nodes: int) -> OracleIdentity:
     options["device"] = NAMES[net.provider]
     if net.session.precision != "f32":
         options["precision"] = net.session.precision
-    if net.identity.variant == VARIANT:
-        options["winograd"] = net.identity.variant.removeprefix("-winograd")
     return OracleIdentity(
         "mcts",
         f"valuerepair {__version__} search {SEARCH_REVISION}",
@@ -187,7 +184,7 @@ def identity_of(net: Net, params: SearchParams, nodes: int) -> OracleIdentity:
         options,
         net.identity.name,
         # The net's name says it too.
-        plain={"device": "CPU", **{name: options[name] for name in ("winograd", "precision") if name in options}},
+        plain={"device": "CPU", **{k: v for k, v in options.items() if k == "precision"}},
     )
 
 

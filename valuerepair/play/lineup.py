@@ -50,7 +50,6 @@ class Device:
 
     device: str = "auto"
     threads: int | None = None
-    winograd: bool = False
 
 
 @dataclass(frozen=True)
@@ -136,7 +135,7 @@ class Lineup:
         fill = params_of(side).history_fill
         key = f"{read_net_file(locate(side.weights, self._say)).sha256} {fill}"
         if key not in self._nets:
-            how = {"device": self._device.device, "threads": self._device.threads, "winograd": self._device.winograd}
+            how = {"device": self._device.device, "threads": self._device.threads}
             self._nets[key] = open_net(side.weights, history_fill=fill, say=self._say, **how)  # type: ignore[arg-type]  # checked by open_net
         return self._nets[key]
 

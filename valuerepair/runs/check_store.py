@@ -366,9 +366,9 @@ def _check_net(
     ids = [row[0] for row in store.connection.execute(query, (number,))]
     drawn = _drawn(ids, sample, np.random.default_rng(seed))
     sha256, variant = split_key(key)
-    if sha256 not in files or variant not in ("", "-winograd") or fill not in FILLS:
+    if sha256 not in files or variant or fill not in FILLS:
         why = f"no file of SHA-256 {sha256[:12]} at hand: give it by --net"
-        if variant not in ("", "-winograd"):
+        if variant:
             why = f"values of another precision ({variant[1:]}) belong to the device that made them"
         elif fill not in FILLS:
             why = "they came with their positions, and no net is known"
@@ -384,7 +384,7 @@ def _check_net(
     rows = [row for row in rows if row is not None]
     if not rows:
         return Check(title, 0)
-    with open_net(files[sha256], device="cpu", history_fill=fill, winograd=variant == "-winograd", say=say) as opened:
+    with open_net(files[sha256], device="cpu", history_fill=fill, say=say) as opened:
         found = opened.evaluate(PositionBatch.from_positions([_position(row[:6]) for row in rows])).q
     off = np.abs(found.astype(np.float64) - np.array([row[6] for row in rows]))
     wrong = np.flatnonzero(~(off <= NET_BOUND))

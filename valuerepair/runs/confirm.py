@@ -395,7 +395,7 @@ DEFAULT_TIMES = 10.0
 # Settings that follow from the number of nodes, or are always set: left to what is usual for the deeper search.
 _USUAL = {"Threads": ("1",), "Hash": ("16", "64"), "UCI_ShowWDL": ("true",)}
 # Of a search with a net: what is set by opening it.
-_NET_SETTINGS = ("device", "precision", "winograd", "WeightsFile", "VerboseMoveStats")
+_NET_SETTINGS = ("device", "precision", "WeightsFile", "VerboseMoveStats")
 
 
 @dataclass(frozen=True)
@@ -544,7 +544,7 @@ def _net_path(
     if depth.deep is None and first.kind != RECORDED:
         wanted = first.sha256 if first.kind == "mcts" else str(first.options["WeightsFile"]).removeprefix("sha256:")
     known = [each.name for each in KNOWN_NETS.values() if each.sha256 == wanted]
-    bare = str(net["name"]).removesuffix("-winograd").removesuffix(split_key(str(net["sha256"]))[1])
+    bare = str(net["name"]).removesuffix(split_key(str(net["sha256"]))[1])
     for name in [net_file, *known, bare]:
         if name is not None and (name in KNOWN_NETS or os.path.isfile(name)):
             path = Path(locate(name, say))
@@ -564,7 +564,7 @@ def _open_net(path: str, first: StoredOracle, net: Mapping[str, Any], say: Calla
 
     fill: HistoryFill = next((each for each in FILLS if each == net["history_fill"]), "fen_only")
     device = device_of(str(first.options.get("precision", ""))) or "auto"
-    return open_net(path, device=device, history_fill=fill, winograd="winograd" in first.options, say=say)
+    return open_net(path, device=device, history_fill=fill, say=say)
 
 
 # What the search got wrong is worth more attention than what it got right.
