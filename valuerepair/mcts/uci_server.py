@@ -65,7 +65,7 @@ class UciServer:
         self._switches: list[Switch] = []  # of the searches that are not answered yet
         # Below: the worker's own.
         self._net: OpenedNet | None = None
-        self._net_settings: tuple[str, str, int, bool] | None = None
+        self._net_settings: tuple[str, str, int] | None = None
         self._search: Search | None = None
         self._search_settings: object = None
         self._position: Position | None = Position(STARTPOS_FEN)
