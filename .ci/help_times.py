@@ -1,23 +1,31 @@
-"""Runs every `vr … --help` of an installed `vr`; fails when one fails or takes over 0.5 s three times."""
+"""Runs every `vr … --help` of an installed `vr`; fails when one fails or is too slow three times.
+
+What counts is the processor's time: other work on the machine is not our slowness.
+"""
 
 from __future__ import annotations
 
 import re
+import resource
 import subprocess
 import sys
-import time
 
-LIMIT_S = 0.5
+LIMIT_S, LIMIT_OF_GROUP_S = 0.5, 0.15
 
 
-def best_time(command: list[str]) -> float:
+def used() -> float:
+    children = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return children.ru_utime + children.ru_stime
+
+
+def best_time(command: list[str], limit: float) -> float:
     """The first that is fast enough, else the best of three."""
     best = float("inf")
     for _ in range(3):
-        start = time.perf_counter()
+        start = used()
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
-        best = min(best, time.perf_counter() - start)
-        if best <= LIMIT_S:
+        best = min(best, used() - start)
+        if best <= limit:
             break
     return best
 
@@ -29,7 +37,8 @@ commands = re.findall(r"^  ([a-z]+)  ", listing, flags=re.MULTILINE)
 assert len(commands) > 20, listing
 slow = False
 for arguments in [[], *([name] for name in commands)]:
-    seconds = best_time([vr, *arguments, "--help"])
-    slow |= seconds > LIMIT_S
+    limit = LIMIT_S if arguments else LIMIT_OF_GROUP_S
+    seconds = best_time([vr, *arguments, "--help"], limit)
+    slow |= seconds > limit
     print(f"{seconds:6.2f} s  vr {' '.join([*arguments, '--help'])}")
-sys.exit("slower than half a second" if slow else 0)
+sys.exit("too slow" if slow else 0)

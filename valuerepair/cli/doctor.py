@@ -19,8 +19,8 @@ def command(db: str, thorough: bool, json: bool) -> None:
     """Say what is installed and really works, and what to do about what does not.
 
     The rules of chess as compiled for this machine are compared with published counts of move sequences (perft) and
-    with python-chess on random positions; --thorough does more of it, after an update of Numba say. Exit code 1 when
-    something that mining needs is missing or broken.
+    with python-chess on random positions, which compiles them the first time; --thorough does more of it, after an
+    update of Numba say. Exit code 1 when something that mining needs is missing or broken.
 
     \b
     Example:
