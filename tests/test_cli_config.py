@@ -84,9 +84,9 @@ def test_the_store_of_the_environment_is_that_of_all_commands(
 def test_a_version_in_the_environment_is_nobodys_question(
     folder: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As a Dockerfile may have it: `VALUEREPAIR_VERSION` is no `--version`, nor is there one for `--help`."""
-    monkeypatch.setenv("VALUEREPAIR_VERSION", "0.1")
-    monkeypatch.setenv("VALUEREPAIR_STATS_HELP", "yes")
+    """As a Dockerfile may have it: there is no variable for `--version`, nor for `--help`."""
+    for option in ("VERSION", "STATS_HELP"):
+        monkeypatch.setenv(f"VALUEREPAIR_{option}", "0.1")
     code, out, _ = vr(["stats", "--db", "own.db"], capsys)
     assert code == 0
     assert "positions" in out
