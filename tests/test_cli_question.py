@@ -55,6 +55,7 @@ def test_the_number_that_is_said_finds_the_same_positions(folder: Path, capsys: 
         assert len(store.candidates(Question(threshold=number))) == found["labels"]["candidates"]
         share = frame["weight"][frame["disagreement"].abs() >= number].sum() / frame["weight"].sum()
     assert 0.05 < share <= 0.1
+    assert f"by weight {100 * share:.2f} %" in err
     assert json.loads(vr(["stats", "--threshold", f"{number:g}", "--json"], capsys)[1]) == found
 
 

@@ -123,10 +123,12 @@ class QuestionOptions:
         from valuerepair.cli.verbosity import say
 
         every = Question(net=self.net, oracle=self.oracle, alpha=self.alpha, q_from=self.q_from)
-        frame = store.frame(every, only=("disagreement", "weight"))
-        off = frame["disagreement"].to_numpy(float)
-        found = worst_threshold(worst.share, off, frame["weight"].to_numpy(float))
-        say(f"threshold {worst} is {found:g}: {(abs(off) >= found).sum():,} of {len(frame):,} positions")
+        frame = store.frame(every, only=("disagreement", "weight")).dropna()
+        off, weight = (frame[name].to_numpy(float) for name in ("disagreement", "weight"))
+        found = worst_threshold(worst.share, off, weight)
+        hit = abs(off) >= found
+        share = 100 * weight[hit].sum() / weight.sum()
+        say(f"threshold {worst} is {found:g}: {hit.sum():,} of {len(frame):,} positions, by weight {share:.2f} %")
         return found
 
 
