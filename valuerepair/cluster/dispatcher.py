@@ -14,7 +14,6 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import CancelledError, Future
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -279,8 +278,8 @@ class Dispatcher:
             answer = await ask(worker.join, self._assignment, False)
             if isinstance(answer, list):
                 for file in answer:
-                    self._say(f"sending {file.file_name} ({file.size / 1e6:,.1f} MB) to {new.address}")
-                    await ask(worker.keep, file, await asyncio.to_thread(Path(file.path).read_bytes))
+                    self._say(f"sending {file.path.name} ({file.size / 1e6:,.1f} MB) to {new.address}")
+                    await ask(worker.keep, file, await asyncio.to_thread(file.path.read_bytes))
                 answer = await ask(worker.join, self._assignment, True)
         except OSError:  # it ended over this, or the scheduler did; `_look` sees that too
             await asyncio.sleep(_POLL_S)

@@ -15,9 +15,11 @@ from valuerepair.archives.options import SampleOptions
 from valuerepair.chess.origins import Origin
 from valuerepair.chess.positions import Position, PositionBatch
 from valuerepair.cluster.connection import ClusterAddress, parse_cluster
-from valuerepair.cluster.protocol import Assignment, NetFile, Offer, Role
+from valuerepair.cluster.protocol import Assignment, Offer, Role
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.nets.net import NetIdentity, NetValues, Priors
+from valuerepair.nets.registry import locate
+from valuerepair.nets.weights import NetFile, read_net_file
 from valuerepair.oracles.oracle import ClimbOutcome, DeepFailure, DeepOutcome, GoOn, OracleIdentity
 from valuerepair.oracles.spec import RECORDED
 from valuerepair.runs.evaluators import Opened
@@ -84,11 +86,8 @@ def open_on_cluster(
 
 
 def _net_file(net: str | None, say: Callable[[str], None]) -> NetFile:
-    from valuerepair.nets.registry import locate
-    from valuerepair.nets.weights import read_net_file
-
     file = read_net_file(locate(net, say))
-    return NetFile(str(file.path.absolute()), file.path.name, file.sha256, file.size)
+    return replace(file, path=file.path.absolute())
 
 
 def _own_engine(assignment: Assignment, say: Callable[[str], None]) -> dict[Role, Offer]:
@@ -98,7 +97,7 @@ def _own_engine(assignment: Assignment, say: Callable[[str], None]) -> dict[Role
     if assignment.deep.kind == "mcts":
         return {}  # its identity says on which kind of device it runs
     try:
-        with open_oracle(assignment.deep, net_path=assignment.net.path, workers=1) as oracle:
+        with open_oracle(assignment.deep, net_path=str(assignment.net.path), workers=1) as oracle:
             return {Role.SEARCH: Offer(oracle.identity)}
     except UsageError:
         raise

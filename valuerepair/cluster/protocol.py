@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from valuerepair.engines.spec import EngineSpec
 from valuerepair.errors import ValueRepairError
 from valuerepair.nets.net import NetIdentity
+from valuerepair.nets.weights import NetFile
 from valuerepair.oracles.open import CPU_BACKENDS
 from valuerepair.oracles.oracle import OracleIdentity
 
@@ -21,20 +22,12 @@ class Role(Enum):
     SEARCH = "deep search"
 
 
-class NetFile(NamedTuple):
-    """A net file by its SHA-256. `path` is where the driver has it; a worker may have it there too."""
-
-    path: str
-    file_name: str
-    sha256: str
-    size: int
-
-
 @dataclass(frozen=True)
 class Assignment:
     """What workers open for a driver's session. `weights` is the net that `deep` names itself.
 
-    `searches` run at once on a worker, of `cores`; None: as many as are good, of as many as it has threads.
+    A net file is known by its SHA-256; a worker may have it where the driver has it. `searches` run at once on a
+    worker, of `cores`; None: as many as are good, of as many as it has threads.
     """
 
     session: str

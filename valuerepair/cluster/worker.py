@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any, cast
 from distributed import WorkerPlugin, get_worker
 
 from valuerepair import __version__
-from valuerepair.cluster.protocol import Assignment, NetFile, Offer, Role, WorkerFailed, reason_of
+from valuerepair.cluster.protocol import Assignment, Offer, Role, WorkerFailed, reason_of
 from valuerepair.errors import ValueRepairError
 from valuerepair.files import cache_folder, written_whole
+from valuerepair.nets.weights import NetFile
 from valuerepair.oracles.oracle import Climber
 
 if TYPE_CHECKING:
@@ -162,12 +163,12 @@ async def keep(file: NetFile, content: bytes) -> None:
     """Puts a net file into the cache. Raises ValueRepairError."""
     found = hashlib.sha256(content).hexdigest()
     if found != file.sha256:
-        raise ValueRepairError(f"{file.file_name} came with SHA-256 {found[:12]}, not {file.sha256[:12]}")
+        raise ValueRepairError(f"{file.path.name} came with SHA-256 {found[:12]}, not {file.sha256[:12]}")
     try:
         with written_whole(_cached(file)) as temporary:
             temporary.write_bytes(content)
     except OSError as error:
-        raise ValueRepairError(f"{file.file_name} cannot be kept: {error.strerror}") from None
+        raise ValueRepairError(f"{file.path.name} cannot be kept: {error.strerror}") from None
 
 
 async def leave(session: str, dask_worker: Any) -> None:
@@ -179,12 +180,12 @@ async def leave(session: str, dask_worker: Any) -> None:
 def _cached(file: NetFile) -> Path:
     folder = cache_folder("cluster") / file.sha256[:32]
     folder.mkdir(exist_ok=True)
-    return folder / Path(file.file_name).name  # a name only: nothing is written elsewhere
+    return folder / file.path.name  # a name only: nothing is written elsewhere
 
 
 def _found(file: NetFile) -> Path | None:
     """The file here: in the cache, or where the driver has it (a shared folder). Another one is found out when open."""
-    for path in (_cached(file), Path(file.path)):
+    for path in (_cached(file), file.path):
         with contextlib.suppress(OSError):
             if path.stat().st_size == file.size:
                 return path
@@ -193,5 +194,5 @@ def _found(file: NetFile) -> Path | None:
 
 def _have(file: NetFile) -> str:
     if (path := _found(file)) is None:
-        raise ValueRepairError(f"{file.file_name} has vanished from its cache")
+        raise ValueRepairError(f"{file.path.name} has vanished from its cache")
     return str(path)
