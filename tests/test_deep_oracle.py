@@ -10,7 +10,7 @@ import chess
 import pytest
 
 from valuerepair.chess.positions import STARTPOS_FEN, Position
-from valuerepair.engines.info import SearchReport
+from valuerepair.engines.uci import SearchReport
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.oracles.open import open_oracle
 from valuerepair.oracles.oracle import DeepFailure, DeepResult, OracleIdentity

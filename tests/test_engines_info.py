@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from valuerepair.engines.info import Info, SearchReader, parse_info
-from valuerepair.engines.uci import EngineSetup, UciEngine, parse_option
+from valuerepair.engines.uci import EngineSetup, Info, SearchReader, UciEngine, parse_info, parse_option
 
 STOCKFISH_LINE = (
     "info depth 7 seldepth 9 multipv 1 score cp 34 wdl 55 943 2 nodes 2000 nps 333333 hashfull 0 tbhits 0 time 6 "

@@ -17,7 +17,8 @@ FAKE = str(Path(__file__).with_name("fake_engine.py"))
 DEAF = ("deaf", "hang-on=startpos")
 PARENT = """
 import sys, time
-from valuerepair.engines import EnginePool, EngineSetup, TimeLimit, single
+from valuerepair.engines.pool import EnginePool, TimeLimit, single
+from valuerepair.engines.uci import EngineSetup
 path, go, *arguments = sys.argv[1:]
 pool = EnginePool(EngineSetup(path, tuple(arguments)), TimeLimit(given=600, first=600), 2)
 futures = [pool.submit("position startpos", lambda: single(go, lambda r: r), lambda *_: None) for _ in range(2)]

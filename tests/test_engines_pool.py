@@ -13,10 +13,9 @@ import psutil
 import pytest
 
 from valuerepair.engines.find import find_engine
-from valuerepair.engines.info import SearchReport
 from valuerepair.engines.pool import BadAnswer, EnginePool, PoolCounts, TimeLimit, single
 from valuerepair.engines.process import EngineFailure
-from valuerepair.engines.uci import BadOption, EngineSetup
+from valuerepair.engines.uci import BadOption, EngineSetup, SearchReport
 from valuerepair.errors import UsageError, ValueRepairError
 
 FAKE = str(Path(__file__).with_name("fake_engine.py"))

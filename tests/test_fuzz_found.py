@@ -19,8 +19,7 @@ from valuerepair.archives.headers import kept_headers, read_headers
 from valuerepair.archives.open import Source, TarError, members
 from valuerepair.archives.options import RecordedOptions
 from valuerepair.chess.origins import Recorded
-from valuerepair.engines.info import SearchReader
-from valuerepair.engines.uci import parse_option
+from valuerepair.engines.uci import SearchReader, parse_option
 from valuerepair.errors import ValueRepairError
 from valuerepair.nets import weights
 from valuerepair.nets.weights import LC0_MAGIC, read_header

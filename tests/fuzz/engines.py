@@ -20,8 +20,7 @@ def engine_seeds() -> list[bytes]:
 
 def run_engine(data: bytes) -> None:
     """What an engine says. A report may be refused with ValueError, which the engine's keeper expects."""
-    from valuerepair.engines.info import SearchReader
-    from valuerepair.engines.uci import parse_option
+    from valuerepair.engines.uci import SearchReader, parse_option
 
     reader = SearchReader()
     lines = data.decode("utf-8", "replace").split("\n")

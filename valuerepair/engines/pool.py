@@ -11,9 +11,8 @@ from concurrent.futures import CancelledError, Future
 from dataclasses import dataclass
 from typing import Any, Generic, TypeAlias, TypeVar
 
-from valuerepair.engines.info import SearchReport
 from valuerepair.engines.process import EngineFailure, EngineTimeout
-from valuerepair.engines.uci import EngineSetup, UciEngine
+from valuerepair.engines.uci import EngineSetup, SearchReport, UciEngine
 from valuerepair.errors import ValueRepairError
 
 ATTEMPTS = 3

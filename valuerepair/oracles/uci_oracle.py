@@ -14,10 +14,9 @@ from typing import Any
 import chess
 
 from valuerepair.chess.positions import Position
-from valuerepair.engines.info import SearchReport
 from valuerepair.engines.pool import BadAnswer, EnginePool, Plan, PoolCounts, TimeLimit, single
 from valuerepair.engines.process import EngineFailure
-from valuerepair.engines.uci import BadOption, EngineSetup
+from valuerepair.engines.uci import BadOption, EngineSetup, SearchReport
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.oracles.oracle import Climb, ClimbOutcome, DeepFailure, DeepOutcome, DeepResult, GoOn, OracleIdentity
 

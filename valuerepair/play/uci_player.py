@@ -14,10 +14,9 @@ from functools import partial
 import chess
 
 from valuerepair.chess.positions import Position
-from valuerepair.engines.info import SearchReport
 from valuerepair.engines.pool import TimeLimit
 from valuerepair.engines.process import EngineFailure, EngineTimeout
-from valuerepair.engines.uci import BadOption, EngineSetup, GarbledAnswer, UciEngine
+from valuerepair.engines.uci import BadOption, EngineSetup, GarbledAnswer, SearchReport, UciEngine
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.play.game import CRASHED, ILLEGAL_MOVE, OUT_OF_TIME, Fault, Thought
 from valuerepair.play.time_control import MARGIN_MS, Clock
