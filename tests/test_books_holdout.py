@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import json
 import random
 import re
+from pathlib import Path
 from typing import Any, Literal
 
 import chess
 import pandas as pd
 import pytest
+from click.testing import CliRunner
 from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 
-from valuerepair.books.options import BookOptions
+from valuerepair.books.options import BookOptions, NearDuplicates
 from valuerepair.books.rows import games_of, split
 from valuerepair.books.select import choose_rows, same_positions
 from valuerepair.chess.positions import STARTPOS_FEN
+from valuerepair.cli import cli
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.judge.material import near_keys
 from valuerepair.question import Question
@@ -119,7 +123,7 @@ def _games(number: int = 60, plies: int = 24) -> pd.DataFrame:
 
 
 @pytest.mark.parametrize("by", ["game", "opening", "material"])
-@pytest.mark.parametrize("near", ["game", "book", "keep"])
+@pytest.mark.parametrize("near", ["game", "keep"])
 def test_neither_candidates_nor_parents_of_the_book_leak_into_the_holdout(by: By, near: Any) -> None:
     table = _games()
     options = BookOptions(
@@ -143,25 +147,36 @@ def test_neither_candidates_nor_parents_of_the_book_leak_into_the_holdout(by: By
         assert abs(share - 0.25) < 0.08
 
 
-def test_near_duplicates_are_left_out_within_a_game_or_a_book_or_kept() -> None:
+def test_near_duplicates_are_left_out_within_a_game_or_kept() -> None:
     table = _games()
     kept = {}
-    for near in ("keep", "game", "book"):
+    near: NearDuplicates
+    for near in ("keep", "game"):
         selection = choose_rows(
             table, BookOptions(question=Question(threshold=0.5), near_duplicates=near), table["disagreement"]
         )
         kept[near] = selection.book
         assert len(selection.book) + sum(selection.left_out.values()) == selection.candidates
-    assert len(kept["keep"]) > len(kept["game"]) > len(kept["book"]) > 50
+    assert len(kept["keep"]) > len(kept["game"]) > 50
     keys = {near: pd.Series(near_keys(rows["fen"].tolist()), rows.index) for near, rows in kept.items()}
-    assert not keys["book"].duplicated().any()
-    assert set(keys["book"]) == set(keys["keep"])
-    in_game = games_of(kept["game"]) + keys["game"]
-    assert not in_game.duplicated().any()
-    assert set(in_game) == set(games_of(kept["keep"]) + keys["keep"])
+    in_game = {near: games_of(rows) + keys[near] for near, rows in kept.items()}
+    assert not in_game["game"].duplicated().any()
+    assert set(in_game["game"]) == set(in_game["keep"])
     # Of each the one that the net misjudges most.
-    worst = kept["keep"]["disagreement"].abs().groupby(keys["keep"]).max()
-    assert kept["book"]["disagreement"].abs().groupby(keys["book"]).max().to_dict() == worst.to_dict()
+    worst = {near: rows["disagreement"].abs().groupby(in_game[near]).max().to_dict() for near, rows in kept.items()}
+    assert worst["game"] == worst["keep"]
+
+
+def test_of_whole_games_a_third_are_near_duplicates(shared_data: Path, tmp_path: Path) -> None:
+    """The figure of docs/methods.md."""
+    archive, db = shared_data / "pgn" / "lichess-blitz.pgn", str(tmp_path / "s.db")
+    words = ["mine", str(archive), "--deep", "recorded", "--per-game", "1000", "--db", db]
+    net = str(shared_data / "nets" / "maia-1900.pb.gz")
+    assert CliRunner().invoke(cli, [*words, "--net", net, "--device", "cpu", "-q"]).exit_code == 0
+    result = CliRunner().invoke(cli, ["books", "--db", db, "--threshold", "0.55", "-o", str(tmp_path), "--json"])
+    manifest = json.loads(result.stdout)
+    assert (manifest["scored"], manifest["candidates"]) == (5032, 100)
+    assert manifest["left_out"] == {"near-duplicate in the game": 31}
 
 
 def test_an_empty_side_says_how_many_families_there_are() -> None:

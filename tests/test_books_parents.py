@@ -181,7 +181,7 @@ def test_lc0_reads_parents_and_repeats_in_the_order_written(db: Path, tmp_path: 
 
 
 def test_the_same_question_gives_the_same_bytes(db: Path, tmp_path: Path) -> None:
-    options = {"parents": 2, "repeat_by_weight": 3, "holdout": 0.3, "holdout_by": "material", "near_duplicates": "book"}
+    options = {"parents": 2, "repeat_by_weight": 3, "holdout": 0.3, "holdout_by": "material", "near_duplicates": "game"}
     for name in ("one", "two"):
         _book(db, tmp_path / name, **options)
     one, two = ({file.name: file.read_bytes() for file in (tmp_path / name).iterdir()} for name in ("one", "two"))

@@ -11,7 +11,7 @@ from valuerepair.question import Question
 Sign = Literal["optimistic", "pessimistic", "both"]
 Order = Literal["disagreement", "shuffled"]
 Form = Literal["moves", "fen"]
-NearDuplicates = Literal["game", "book", "keep"]
+NearDuplicates = Literal["game", "keep"]
 HoldoutBy = Literal["game", "opening", "material"]
 
 MAX_PARENTS = 8
@@ -24,7 +24,7 @@ class BookOptions:
     `question` says which positions are candidates. `sign` keeps those where the net is too optimistic
     (net_q > deep_q, both from the side to move), too pessimistic, or both. `confirmed` keeps those where a second look
     found the search right, `labels` those that have all of these labels. Of `near_duplicates` (same material and pawns)
-    the first in order is kept, within a game or in the whole book. `limit` counts the held-out positions too, but no
+    the first of each game is kept, or every one. `limit` counts the held-out positions too, but no
     parents. `holdout` is the share (0 for none) of games, or of the positions of whole families (`holdout_by`), that
     goes to a second book. `parents`: so many plies before each position of the book are written too. `softness` is that
     of `candidates.weights.weights_of`; with `repeat_by_weight` a position of weight 1 is written so many times, others

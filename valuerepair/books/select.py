@@ -106,12 +106,10 @@ def _keep_by_kind(sieve: _Sieve, options: BookOptions) -> None:
 
 
 def _keep_by_number(sieve: _Sieve, options: BookOptions) -> None:
-    """Keeps the first, in order, of near-duplicates, of each game, of all."""
-    if options.near_duplicates != "keep":
+    """Keeps the first, in order, of a game's near-duplicates, of each game, of all."""
+    if options.near_duplicates == "game":
         keys = pd.Series(near_keys(sieve.rows["fen"].tolist()), sieve.rows.index, dtype=object)
-        if options.near_duplicates == "game":
-            keys = games_of(sieve.rows) + "\n" + keys
-        sieve.keep(~keys.duplicated(), f"near-duplicate in the {options.near_duplicates}")
+        sieve.keep(~(games_of(sieve.rows) + "\n" + keys).duplicated(), "near-duplicate in the game")
     if options.per_game_limit is not None:
         nth = sieve.rows.groupby(games_of(sieve.rows), sort=False).cumcount()
         sieve.keep(nth < options.per_game_limit, "per-game limit")

@@ -28,9 +28,9 @@ POLICY_LABELS = {"value-blind", "partly-blind", "policy-blind"}
 @click.option("--max-abs-deep-q", type=float, help="Leave out |deep Q| over this (decided games).")
 @click.option(
     "--near-duplicates",
-    type=click.Choice(["game", "book", "keep"]),
+    type=click.Choice(["game", "keep"]),
     default="game",
-    help="Of positions with the same material and pawns keep the first of a game, the first of all, or every one.",
+    help="Of a game's positions with the same material and pawns keep the first, or every one.",
 )
 @click.option("--per-game-limit", type=int, help="At most so many positions of one game.")
 @click.option("--limit", type=int, help="At most so many positions, holdout included, parents not.")
