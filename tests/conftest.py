@@ -22,6 +22,9 @@ if importlib.util.find_spec("colorama") is not None:
     for name in ("init", "reinit", "deinit"):
         setattr(colorama, name, lambda: None)
 
+# Two processes on two cores: a second thread for small matrices waits in a loop. As NumPy is loaded it looks at this.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
 # A shell that starts the tests in the background has them, and all that they start, ignore Ctrl-C; tests send it.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 

@@ -308,7 +308,9 @@ def test_the_page_lists_every_environment_variable() -> None:
     files.remove(ROOT / "tests" / "test_cli_config.py")
     used = {name for path in files for name in re.findall(r"VALUEREPAIR_[A-Z_]*[A-Z]", path.read_text("utf-8"))}
     assert {"VALUEREPAIR_CACHE", "VALUEREPAIR_CONFIG"} <= used
-    assert not {name for name in used - set(VARIABLES) if f"`{name}`" not in page}
+    # What a test sets because it looks like an option's variable.
+    none = {"VALUEREPAIR_STATS_HELP", "VALUEREPAIR_VERSION"}
+    assert not {name for name in used - set(VARIABLES) - none if f"`{name}`" not in page}
 
 
 def test_every_option_has_a_variable_of_its_own() -> None:
