@@ -5,23 +5,18 @@ Raw results go into the store as they come; who was right is computed from them 
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import os
 import platform
 import shlex
-import signal
-import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import Future
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from math import isnan
 from pathlib import Path
-from queue import Empty, SimpleQueue
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import chess
 
@@ -30,12 +25,14 @@ from valuerepair.chess import values
 from valuerepair.chess.positions import Position
 from valuerepair.chess.progress import Progress, format_duration, format_rate
 from valuerepair.engines.find import find_engine
-from valuerepair.errors import UsageError, ValueRepairError
+from valuerepair.errors import UsageError
 from valuerepair.judge import verdict
 from valuerepair.nets.devices import device_of, split_key
 from valuerepair.oracles.open import open_oracle
 from valuerepair.oracles.oracle import DeepFailure, DeepResult, Oracle, OracleIdentity
 from valuerepair.oracles.spec import DEFAULT_NODES, JUDGING, RECORDED, parse_spec
+from valuerepair.runs.failures import Failures
+from valuerepair.runs.loop import TICK_S, Loop, stored_run
 from valuerepair.store import DEFAULT_PATH, second_looks
 from valuerepair.store.connect import store_errors
 from valuerepair.store.rows import AFTER, SECOND, Run, RunRecord, json_text
@@ -46,13 +43,9 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from valuerepair.nets.net import Net
-    from valuerepair.oracles.oracle import DeepOutcome, Oracle
+    from valuerepair.oracles.oracle import Oracle
     from valuerepair.store.store import Store
 
-_GRACE_S = 10.0
-_TICK_S = 0.5
-# An engine that fails on so many positions and has not searched one is broken as a whole.
-_HOPELESS_FAILURES = 10
 _CHECKMATED = DeepResult(mate=0)
 _DRAWN = DeepResult(cp=0, wdl=(0, 1000, 0))
 
@@ -87,12 +80,13 @@ class ConfirmSummary:
     workers: int
 
 
-class _Look(NamedTuple):
+@dataclass(frozen=True)
+class _Look:
     """One search to be made: of a candidate, or of the position after a move from it."""
 
     position_id: int
     stage: str
-    position: Position
+    position: Position = field(compare=False)
 
 
 @dataclass
@@ -124,25 +118,19 @@ def confirm(
     asked = {name: frame.attrs[name] for name in ("net", "oracle", "alpha", "q_from")}
     identity = hashlib.sha256(json_text({"second look": oracle.identity.digest, **asked}).encode()).hexdigest()
     versions = {"valuerepair": __version__, "python": platform.python_version()}
-    run = store.begin_run(RunRecord(identity, options.command, asked, 0, versions))
-    if run.resumed and run.scored:
-        say(f"going on with {run.scored:,} searches made before")
-    try:
-        looking = _Looking(store, frame, oracle, options, run, progress or Progress("confirming", quiet=True))
-        with looking.signals():
+    with stored_run(store, RunRecord(identity, options.command, asked, 0, versions)) as run:
+        if run.resumed and run.scored:
+            say(f"going on with {run.scored:,} searches made before")
+        looking = _SecondLooks(store, frame, oracle, options, run, progress or Progress("confirming", quiet=True))
+        with looking.interruptions.counted():
             state = looking.work()
             counts = looking.counts()
-    except BaseException:
-        # The error that ended the run is the one to tell, not that its end could not be recorded either.
-        with contextlib.suppress(ValueRepairError):
-            store.end_run(run, "interrupted", run.counts)
-        raise
     store.end_run(run, "finished" if state == "finished" else "interrupted", counts)
     return looking.summary(state)
 
 
-class _Looking:
-    """One run. All methods run in the thread that owns the store, except callbacks, which only put events."""
+class _SecondLooks(Loop["_Look"]):
+    """A run of second looks: candidates, and the positions after the moves that net and first look preferred."""
 
     def __init__(
         self,
@@ -153,25 +141,21 @@ class _Looking:
         run: Run,
         progress: Progress,
     ) -> None:
-        self._store, self._frame, self._oracle, self._run = store, frame, oracle, run
-        self._progress = progress
-        self._oracle_id = store.add_oracle(oracle.identity)
-        self._events: SimpleQueue[tuple[_Look, Future[DeepOutcome]] | None] = SimpleQueue()
-        self._searching: dict[tuple[int, str], Future[DeepOutcome]] = {}
+        oracle_id = store.add_oracle(oracle.identity)
+        failures = Failures(store, oracle_id, run, f"the second look ({oracle.identity.label})")
+        super().__init__(store, oracle, oracle_id, run, progress, failures)
+        self._frame = frame
         self._rows = {int(number): row for row, number in enumerate(frame["position_id"])}
         # Where there is no move, a frame may hold None or NaN.
         moves = ([move if isinstance(move, str) else "" for move in frame[f"{who}_best"]] for who in ("net", "deep"))
         self._preferred = list(zip(*moves, strict=True))
-        self._failed = self._searches = self._nodes = 0
-        self._any_scored = False
-        self._held_failures: list[tuple[_Look, DeepFailure]] = []
-        self._signals = 0
+        self._failed, self._scored = 0, False
         work, self._limited = self._plan(options)
         self._total = sum(len(each.stages) for each in work)
         self._coming = self._looks(work)
         self._followers: deque[_Look] = deque()
         progress.set_total(self._total)
-        self._started = self._ticked = time.monotonic()
+        self._ticked, self._planned = self._started, False
 
     # -- what is to be searched ---------------------------------------------------------------------------------------
 
@@ -182,7 +166,7 @@ class _Looking:
             second_looks.take_over(connection, self._oracle_id, ids, self._run.id)
             done = second_looks.finished(connection, self._oracle_id, ids)
             failed = {} if options.retry_failed else second_looks.failed(connection, self._oracle_id)
-        self._any_scored = bool(done)
+        self._scored = bool(done)
         work = []
         for row, number in enumerate(ids):
             there = done.get(number, {})
@@ -230,66 +214,37 @@ class _Looking:
 
     # -- the loop -----------------------------------------------------------------------------------------------------
 
-    def work(self) -> str:
-        """Works until all is searched, or a signal ends it; gives the run's state."""
-        self._feed()
-        while not self._signals and self._searching:
-            self._handle_next()
-            self._feed()
-        if self._signals:
-            self._wind_down()
-            return "interrupted"
-        if self._held_failures:
-            raise self._hopeless()
-        return "limited" if self._limited else "finished"
+    @property
+    def _is_more_to_come(self) -> bool:
+        return not self._planned
+
+    @property
+    def _any_scored(self) -> bool:
+        return self._scored
 
     def _feed(self) -> None:
-        while not self._signals and len(self._searching) < 2 * self._oracle.workers:
+        while not self.interruptions and len(self._searching) < self._capacity():
             look = self._followers.popleft() if self._followers else next(self._coming, None)
+            self._planned = look is None
             if look is None:
                 return
-            future = self._oracle.submit(look.position)
-            self._searching[look.position_id, look.stage] = future
-            future.add_done_callback(self._announcement(look))
+            self._begin(look, self._oracle.submit(look.position))
 
-    def _announcement(self, look: _Look) -> Callable[[Future[DeepOutcome]], None]:
-        return lambda done: self._events.put((look, done))
+    def _take(self, key: _Look, outcome: DeepResult) -> None:
+        self._scored = True
+        self._nodes += outcome.nodes
+        self._store.add_deep(key.position_id, self._oracle_id, outcome, self._run, key.stage)
+        if key.stage == SECOND:
+            self._follow(key, outcome.best_move)
 
-    def _handle_next(self, timeout: float = _TICK_S) -> None:
-        """Waits a moment for a search to be done, records it, and commits and shows figures when that is due."""
-        with contextlib.suppress(Empty):
-            event = self._events.get(timeout=timeout)
-            if event is not None:
-                self._take(*event)
-        self._store.commit_if_due()
-        if time.monotonic() - self._ticked >= _TICK_S:
-            self._show()
+    def _take_failure(self, key: _Look, failure: DeepFailure) -> None:
+        self._failed += 1
+        self._failures.add(key.position_id, failure, key.stage)
 
-    def _take(self, look: _Look, future: Future[DeepOutcome]) -> None:
-        """Records a search; failures are held back until one succeeds, for an engine that fails always is broken."""
-        del self._searching[look.position_id, look.stage]
-        if future.cancelled():
-            return
-        outcome = future.result()
-        self._searches += 1
-        self._progress.advance()
-        if isinstance(outcome, DeepFailure):
-            self._failed += 1
-            self._held_failures.append((look, outcome))
-            if not self._any_scored and len(self._held_failures) >= _HOPELESS_FAILURES:
-                raise self._hopeless()
-        else:
-            self._any_scored = True
-            self._nodes += outcome.nodes
-            self._store.add_deep(look.position_id, self._oracle_id, outcome, self._run, look.stage)
-            if look.stage == SECOND:
-                self._follow(look, outcome.best_move)
-        if self._any_scored:
-            for held, failure in self._held_failures:
-                self._store.add_failure(
-                    held.position_id, self._oracle_id, failure.reason, failure.attempts, self._run, held.stage
-                )
-            self._held_failures.clear()
+    def _end(self) -> str:
+        if self._failures.held:
+            raise self._failures.hopeless()
+        return "limited" if self._limited else "finished"
 
     def _follow(self, look: _Look, best: str | None) -> None:
         """Adds the search after the second look's own move, where the first look named none."""
@@ -305,47 +260,11 @@ class _Looking:
         self._total += amount
         self._progress.set_total(self._total)
 
-    def _hopeless(self) -> ValueRepairError:
-        return ValueRepairError(
-            f"the second look ({self._oracle.identity.label}) failed on each of the {len(self._held_failures)} "
-            f"positions it was given, at last: {self._held_failures[-1][1].reason}; mend the engine or choose another "
-            "with --deep"
-        )
-
     # -- the end ------------------------------------------------------------------------------------------------------
 
-    @contextmanager
-    def signals(self) -> Iterator[None]:
-        """Within, SIGINT and SIGTERM are counted instead of raised, where that is possible: in the main thread."""
-        if threading.current_thread() is not threading.main_thread():
-            yield
-            return
-
-        def count(signum: int, frame: object) -> None:
-            self._signals += 1
-            self._events.put(None)
-
-        before = {number: signal.signal(number, count) for number in (signal.SIGINT, signal.SIGTERM)}
-        try:
-            yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
-
-    def _wind_down(self) -> None:
-        """After a signal: no new search begins, those in flight get a short while, a second signal gives them up."""
-        for future in list(self._searching.values()):
-            future.cancel()
-        running = sum(not future.cancelled() for future in self._searching.values())
-        self._progress.say(f"stopping: waiting for {running} searches in flight; Ctrl-C again gives them up")
-        deadline = time.monotonic() + _GRACE_S
-        while self._searching and self._signals < 2 and time.monotonic() < deadline:
-            self._handle_next(0.1)
-        self._store.commit()
-        self._oracle.close(cancel=True)
-
     def _show(self) -> None:
-        """Brings the progress bar up to date."""
+        if time.monotonic() - self._ticked < TICK_S:
+            return
         self._ticked = time.monotonic()
         if self._nodes:
             self._progress.note(format_rate(self._nodes / (time.monotonic() - self._started)))
@@ -360,7 +279,7 @@ class _Looking:
 
     def summary(self, state: str) -> ConfirmSummary:
         seconds = time.monotonic() - self._started
-        return ConfirmSummary(state, self._searches, self._failed, self._nodes, seconds, self._oracle.workers)
+        return ConfirmSummary(state, self._done, self._failed, self._nodes, seconds, self._oracle.workers)
 
 
 def after(position: Position, uci: str) -> Position | DeepResult | None:

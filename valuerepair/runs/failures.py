@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from valuerepair.errors import ValueRepairError
 from valuerepair.nets.net import NetIdentity
 from valuerepair.oracles.oracle import DeepFailure
-from valuerepair.store.rows import NET, Run
+from valuerepair.store.rows import FULL, NET, Run
 from valuerepair.store.screening import forget_passage
 from valuerepair.store.store import Store
 
@@ -20,18 +20,24 @@ HOPELESS = 10
 
 
 class Failures:
-    """The failures of a run; `count` has those of earlier runs too, `earlier` only these."""
+    """The failures of a run; `count` has those of earlier runs too, `earlier` only these; `who` is it that failed."""
 
-    def __init__(self, oracle: str) -> None:
+    def __init__(self, store: Store, oracle_id: int, run: Run, who: str) -> None:
         self.count = self.earlier = 0
-        self._oracle, self._last = oracle, ""
-        self._held: list[tuple[int, DeepFailure]] = []
+        self._store, self._oracle_id, self._run = store, oracle_id, run
+        self._who, self._last = who, ""
+        self._held: list[tuple[int, DeepFailure, str]] = []
 
-    def add(self, position_id: int, failure: DeepFailure) -> None:
+    @property
+    def held(self) -> bool:
+        """Some failures are not recorded yet, because no search has succeeded."""
+        return bool(self._held)
+
+    def add(self, position_id: int, failure: DeepFailure, stage: str = FULL) -> None:
         """Holds a failure back until `record`."""
         self.count += 1
         self._last = failure.reason
-        self._held.append((position_id, failure))
+        self._held.append((position_id, failure, stage))
 
     def add_earlier(self, reason: str) -> None:
         """Counts a failure that an earlier run recorded, and that is not tried again."""
@@ -44,19 +50,19 @@ class Failures:
         if len(self._held) >= HOPELESS:
             raise self.hopeless()
 
-    def record(self, store: Store, oracle_id: int, run: Run) -> None:
+    def record(self) -> None:
         """Records what is held back."""
-        for position_id, failure in self._held:
-            store.add_failure(position_id, oracle_id, failure.reason, failure.attempts, run)
-            forget_passage(store, oracle_id, position_id)  # an earlier ladder may have cut it
+        for position_id, failure, stage in self._held:
+            self._store.add_failure(position_id, self._oracle_id, failure.reason, failure.attempts, self._run, stage)
+            if stage == FULL:
+                forget_passage(self._store, self._oracle_id, position_id)  # an earlier ladder may have cut it
         self._held.clear()
 
     def hopeless(self) -> ValueRepairError:
         """What to say when all failed."""
         return ValueRepairError(
-            f"the deep search ({self._oracle}) failed on each of the {self.count} positions it was given, at last: "
-            f"{self._last}; mend the engine or choose another with --deep"
-            + (", then --retry-failed" if self.earlier else "")
+            f"{self._who} failed on each of the {self.count} positions it was given, at last: {self._last}; "
+            "mend the engine or choose another with --deep" + (", then --retry-failed" if self.earlier else "")
         )
 
 

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from concurrent.futures import Future
 from dataclasses import replace
-from queue import Empty
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -17,16 +15,17 @@ from numpy.typing import NDArray
 
 from valuerepair.chess import values
 from valuerepair.chess.positions import Position, PositionBatch
-from valuerepair.chess.progress import Interruptions, Progress
+from valuerepair.chess.progress import Progress
 from valuerepair.errors import ValueRepairError
 from valuerepair.judge.labelled import PolicyNet, add_priors
-from valuerepair.oracles.oracle import Climb, ClimbOutcome, DeepFailure, OracleIdentity, capacity_of, under_way_of
+from valuerepair.oracles.oracle import Climb, DeepFailure, DeepResult, OracleIdentity, under_way_of
 from valuerepair.oracles.recorded import NONE_THERE, RecordedNet, RecordedOracle
 from valuerepair.oracles.spec import RECORDED
 from valuerepair.question import Question
 from valuerepair.runs.failures import Failures, NetFailures
+from valuerepair.runs.loop import Loop, stored_run
 from valuerepair.runs.options import Evaluator, MineOptions, recorded_options, run_identity, versions_of
-from valuerepair.runs.outlook import TICK_S, Counts, Outlook, Pace
+from valuerepair.runs.outlook import Counts, Outlook, Pace
 from valuerepair.runs.recorded import remarks
 from valuerepair.runs.summary import Met, MineSummary, Pairs, Tally, nothing_sampled, numbers, resume_line
 from valuerepair.runs.workers import (
@@ -36,8 +35,6 @@ from valuerepair.runs.workers import (
     Reader,
     ReadingEnded,
     Sampled,
-    Searched,
-    Woken,
     net_line,
 )
 from valuerepair.screening.ladder import Ladder
@@ -47,11 +44,10 @@ from valuerepair.store.screening import forget_passage, settle
 from valuerepair.store.store import Store
 
 if TYPE_CHECKING:
-    from valuerepair.oracles.oracle import Climber, DeepOutcome, Oracle
+    from valuerepair.oracles.oracle import Climber, Oracle
 
 # A new chunk is asked for when fewer positions wait for an engine: enough for the time it takes to come.
 _FEW_WAITING = 64
-_GRACE_S = 10.0
 
 
 def mine(
@@ -78,35 +74,29 @@ def mine(
     whole = isinstance(net, RecordedNet) and options.limit is None
     with Reader(paths, options.sample, whole=whole) as reader:  # it samples from now on
         identity = run_identity(paths, recorded, net, oracle.identity)
-        run = store.begin_run(RunRecord(identity, options.command, recorded, options.sample.seed, versions_of(net)))
-        store.commit()
-        if whole:
-            store.expect_many_rows()
-        if run.resumed:
-            say(resume_line(run))
-        progress = progress or Progress("mining", quiet=True)
-        pipeline = _Pipeline(reader, options, store, net, oracle, run, progress, say)
-        try:
-            with pipeline.interruptions.counted():
-                state = pipeline.work()
-                summary = pipeline.summary(state)
+        record = RunRecord(identity, options.command, recorded, options.sample.seed, versions_of(net))
+        with stored_run(store, record) as run:
+            store.commit()
+            if whole:
+                store.expect_many_rows()
+            if run.resumed:
+                say(resume_line(run))
+            mining = _Mining(reader, options, store, net, oracle, run, progress or Progress("mining", quiet=True), say)
+            with mining.interruptions.counted():
+                state = mining.work()
+                summary = mining.summary(state)
                 if state != "interrupted" and summary.scored:
-                    sha256, digest = store.names(*pipeline.pair)
+                    sha256, digest = store.names(*mining.pair)
                     question = replace(options.question, net=sha256, oracle=digest, alpha=summary.alpha.value)
-                    keep_priors(store, net, *pipeline.pair, question)
-        except BaseException:
-            # The error that ended the run is the one to tell, not that its end could not be recorded either.
-            with contextlib.suppress(ValueRepairError):
-                store.end_run(run, "interrupted", run.counts)
-            raise
+                    keep_priors(store, net, *mining.pair, question)
     store.end_run(run, "finished" if state == "finished" else "interrupted", summary.counts())
     if not summary.sampled and state == "finished":
         raise ValueRepairError(nothing_sampled(paths, summary.report))
     return summary
 
 
-class _Pipeline:
-    """One run. All methods run in the thread that owns the store, except callbacks, which only put events."""
+class _Mining(Loop[int]):
+    """A run of mining: positions come from archives, get the net's value and a deep one; keys are position_ids."""
 
     def __init__(
         self,
@@ -119,12 +109,13 @@ class _Pipeline:
         progress: Progress,
         say: Callable[[str], None],
     ) -> None:
-        self._options, self._store, self._net, self._oracle = options, store, net, oracle
-        self._run, self._progress = run, progress
-        self._net_id = store.add_net(net.identity, net.history_fill)
-        self._oracle_id = store.add_oracle(oracle.identity)
-        self.pair = self._net_id, self._oracle_id
-        self._reader, self._events = reader, reader.events
+        self.pair = self._net_id, oracle_id = (
+            store.add_net(net.identity, net.history_fill),
+            store.add_oracle(oracle.identity),
+        )
+        failures = Failures(store, oracle_id, run, f"the deep search ({oracle.identity.label})")
+        super().__init__(store, oracle, oracle_id, run, progress, failures, reader.events)
+        self._options, self._net, self._reader = options, net, reader
         self._ladder = None
         if options.screen is not None:
             self._ladder = Ladder(
@@ -147,16 +138,13 @@ class _Pipeline:
         self._waiting: deque[tuple[int, Position]] = deque()
         self._to_screen: dict[int, Position] = {}  # they wait for the net first
         self._judged: dict[int, tuple[float, int]] = {}  # the net's value and first choice, for the ladder
-        self._searching: dict[int, Future[DeepOutcome] | Future[ClimbOutcome]] = {}
         self._pairs = Pairs(self._tally)
         self._recorded: Recordings | None = None
         if isinstance(oracle, RecordedOracle):  # nothing is searched
-            self._recorded = Recordings(store, oracle, self._oracle_id, run, self._pairs, self._take_failure)
-        self._capacity = capacity_of(oracle)
+            self._recorded = Recordings(store, oracle, self._oracle_id, run, self._pairs, self._take_recorded_failure)
         self._asked, self._in_net, self._refit_at, self._reading = False, 0, 0, True
         self._read_error: Exception | None = None
         self._met = Met()
-        self._failures = Failures(oracle.identity.label)
         self._net_failures = NetFailures(store, net.identity, self._oracle_id, run)
         self._earlier = Earlier(
             store,
@@ -166,27 +154,18 @@ class _Pipeline:
             retry_failed=options.retry_failed,
             screening=self._ladder is not None,
         )
-        self._sampled = self._valued = self._cut = self._submitted = self._done = self._nodes = 0
-        self.interruptions = Interruptions(lambda: self._events.put(Woken()))
-        self._started = time.monotonic()
+        self._sampled = self._valued = self._cut = 0
 
     # -- the loop -----------------------------------------------------------------------------------------------------
 
     def work(self) -> str:
-        """Works until all is done, or the limit or a signal ends it; gives the run's state."""
         with self._evaluator:
-            while not self.interruptions and (self._searching or self._pairs.open or not self._exhausted):
-                self._feed()
-                self._handle_next()
-            return self._end()
+            return super().work()
 
     def _end(self) -> str:
-        if self.interruptions:
-            self._wind_down()
-            return "interrupted"
         if self._read_error is not None:
             if self._any_scored:
-                self._failures.record(self._store, self._oracle_id, self._run)
+                self._failures.record()
             raise self._read_error
         if self._failures.count and not self._any_scored:
             raise self._failures.hopeless()
@@ -195,9 +174,12 @@ class _Pipeline:
         return "limited" if self._limit_reached and not self._drained else "finished"
 
     @property
-    def _exhausted(self) -> bool:
-        """Nothing is left to be searched."""
-        return self._limit_reached or self._drained
+    def _is_more_to_come(self) -> bool:
+        return bool(self._pairs.open) or not (self._limit_reached or self._drained)
+
+    @property
+    def _is_waiting(self) -> bool:
+        return bool(self._searching or self._pairs.open)
 
     @property
     def _drained(self) -> bool:
@@ -211,7 +193,7 @@ class _Pipeline:
     @property
     def _allowed(self) -> float:
         """Searches that may still begin."""
-        return (self._options.limit or float("inf")) - self._submitted
+        return (self._options.limit or float("inf")) - self._begun
 
     @property
     def _any_scored(self) -> bool:
@@ -223,37 +205,28 @@ class _Pipeline:
         while self._waiting and len(self._searching) < capacity and not self._limit_reached:
             if self._ladder is not None and not self._ladder.is_ready(self._waiting[0][0]):
                 break
-            self._begin(*self._waiting.popleft())
+            self._search(*self._waiting.popleft())
         # What lies beyond the limit would be sampled and evaluated beside the engines, at their cost.
         few = len(self._waiting) < min(max(_FEW_WAITING, 2 * capacity), self._allowed)
         if self._reading and few and not self._asked and self._in_net < self._evaluator.at_once:
             self._asked = True
             self._reader.ask()
 
-    def _begin(self, position_id: int, position: Position) -> None:
+    def _search(self, position_id: int, position: Position) -> None:
         future: Future[Any]
         if self._ladder is None:
             future = self._oracle.submit(position)
         else:
             future = self._ladder.climb(position_id, position, *self._judged.pop(position_id))
-        self._searching[position_id] = future
-        self._submitted += 1
-        future.add_done_callback(lambda done: self._events.put(Searched(position_id, done)))
+        self._begin(position_id, future)
 
-    def _handle_next(self) -> None:
-        """Waits a moment for an event, handles it, and commits and shows figures when that is due."""
-        with contextlib.suppress(Empty):
-            self._handle(self._events.get(timeout=TICK_S))
-        self._store.commit_if_due()
-        self._show()
-
-    def _handle(self, event: Event) -> None:
-        if isinstance(event, Searched):
-            self._take_outcome(event)
+    def _take_event(self, event: Event) -> None:
+        if isinstance(event, Evaluated):
+            self._take_values(event)
+        elif self.interruptions:
+            return  # what came from the archives meanwhile is for the next time
         elif isinstance(event, Sampled):
             self._take_chunk(event)
-        elif isinstance(event, Evaluated):
-            self._take_values(event)
         elif isinstance(event, NetBroke):
             raise event.error
         elif isinstance(event, ReadingEnded):
@@ -289,11 +262,11 @@ class _Pipeline:
         count = round(min(len(ids), max(self._allowed, 0)))
         self._waiting += ((int(ids[i]), batch[i]) for i in range(count, len(ids)))
         recorded.take(ids[:count], batch.take(np.arange(count)))
-        self._submitted += count
+        self._begun += count
         self._done += count
         self._progress.advance(count)
         if self._any_scored:
-            self._failures.record(self._store, self._oracle_id, self._run)
+            self._failures.record()
 
     def _take_values(self, event: Evaluated) -> None:
         self._in_net -= 1
@@ -316,36 +289,29 @@ class _Pipeline:
         self._to_screen.pop(position_id, None)
         self._waiting = deque(pair for pair in self._waiting if pair[0] != position_id)
 
-    def _take_outcome(self, event: Searched) -> None:
-        """Records a search; failures are held back until one succeeds, for an engine that fails always is broken."""
-        del self._searching[event.id]
-        if event.future.cancelled():
-            if self._ladder is not None:
-                self._ladder.drop(event.id)
+    def _take(self, key: int, outcome: DeepResult | Climb) -> None:
+        if isinstance(outcome, Climb):
+            self._take_climb(key, outcome)
             return
-        outcome = event.future.result()
-        self._done += 1
-        self._progress.advance()
-        if isinstance(outcome, DeepFailure):
-            self._take_failure(event.id, outcome)
-        elif isinstance(outcome, Climb):
-            self._take_climb(event.id, outcome)
-        else:
-            self._store.add_deep(event.id, self._oracle_id, outcome, self._run)
-            self._pairs.add_deep(event.id, numbers(outcome))
-            forget_passage(self._store, self._oracle_id, event.id)
-            self._nodes += outcome.nodes
-            self._outlook.ended(outcome.nodes, cut=False)
-        if self._any_scored:
-            self._failures.record(self._store, self._oracle_id, self._run)
+        self._store.add_deep(key, self._oracle_id, outcome, self._run)
+        self._pairs.add_deep(key, numbers(outcome))
+        forget_passage(self._store, self._oracle_id, key)
+        self._nodes += outcome.nodes
+        self._outlook.ended(outcome.nodes, cut=False)
 
-    def _take_failure(self, position_id: int, failure: DeepFailure) -> None:
-        self._pairs.drop(position_id)
-        if self._ladder is not None:
-            self._ladder.drop(position_id)
-        self._failures.add(position_id, failure)
+    def _take_failure(self, key: int, failure: DeepFailure) -> None:
+        self._pairs.drop(key)
+        self._take_back(key)
+        self._failures.add(key, failure)
+
+    def _take_recorded_failure(self, position_id: int, failure: DeepFailure) -> None:
+        self._take_failure(position_id, failure)
         if not self._any_scored:
             self._failures.check()
+
+    def _take_back(self, key: int) -> None:
+        if self._ladder is not None:
+            self._ladder.drop(key)
 
     def _take_climb(self, position_id: int, climb: Climb) -> None:
         assert self._ladder is not None
@@ -359,21 +325,6 @@ class _Pipeline:
             self._pairs.drop(position_id)
 
     # -- the end ------------------------------------------------------------------------------------------------------
-
-    def _wind_down(self) -> None:
-        """After a signal: no new search begins, those in flight get a short while, a second signal gives them up."""
-        for future in list(self._searching.values()):
-            future.cancel()
-        running = sum(not future.cancelled() for future in self._searching.values())
-        self._progress.say(f"stopping: waiting for {running} searches in flight; Ctrl-C again gives them up")
-        deadline = time.monotonic() + _GRACE_S
-        while (self._searching or self._pairs.open) and self.interruptions.count < 2 and time.monotonic() < deadline:
-            with contextlib.suppress(Empty):
-                event = self._events.get(timeout=0.1)
-                if isinstance(event, Searched | Evaluated):
-                    self._handle(event)
-        self._store.commit()
-        self._oracle.close(cancel=True)
 
     def summary(self, state: str) -> MineSummary:
         """What the run came to, with the alpha of the store as it is now."""

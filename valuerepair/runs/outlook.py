@@ -12,9 +12,9 @@ import numpy as np
 
 from valuerepair.archives.open import total_bytes
 from valuerepair.chess.progress import Progress, format_duration, format_rate
+from valuerepair.runs.loop import TICK_S
 from valuerepair.runs.workers import Reader
 
-TICK_S = 0.5
 # Searches that must have ended since the first was cut, before they say what the others will cost.
 _TELLING = 16
 # Where so many have ended and none was cut, none will be soon.

@@ -9,7 +9,7 @@ from concurrent.futures import Future
 from contextlib import closing
 from dataclasses import dataclass, field
 from queue import SimpleQueue
-from typing import TYPE_CHECKING, Protocol, TypeAlias, cast, runtime_checkable
+from typing import Any, Protocol, TypeAlias, cast, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,9 +21,6 @@ from valuerepair.chess.positions import PositionBatch
 from valuerepair.nets.net import NetValues
 from valuerepair.oracles.recorded import RecordedNet
 from valuerepair.runs.options import Evaluator
-
-if TYPE_CHECKING:
-    from valuerepair.oracles.oracle import ClimbOutcome, DeepOutcome
 
 # Positions that go through the net together: few at first, so that the engines start at once, then as many as the net
 # likes. The sizes are the same in every run, so that a resumed one has the batches, and the rounding, of one not cut.
@@ -66,21 +63,8 @@ class NetBroke:
     error: Exception
 
 
-@dataclass(frozen=True)
-class Searched:
-    """The oracle is done with position `id`; `future` is done."""
-
-    id: int
-    future: Future[DeepOutcome] | Future[ClimbOutcome]
-
-
-@dataclass(frozen=True)
-class Woken:
-    """Nothing happened but a signal."""
-
-
-Event: TypeAlias = Sampled | ReadingEnded | Evaluated | NetBroke | Searched | Woken
-Events: TypeAlias = "SimpleQueue[Event]"
+Event: TypeAlias = Sampled | ReadingEnded | Evaluated | NetBroke
+Events: TypeAlias = "SimpleQueue[Any]"  # of these, and of what the loop puts in itself
 
 
 class Reader(threading.Thread):
@@ -90,7 +74,7 @@ class Reader(threading.Thread):
         """With `whole` chunks are as large as they come: where no net would have them small."""
         super().__init__(name="mine-reader", daemon=True)
         self.paths, self._whole = paths, whole
-        self.events: SimpleQueue[Event] = SimpleQueue()
+        self.events: Events = SimpleQueue()
         self.report = ReadReport()
         self.bytes_read = 0  # of the files as they lie on the disk
         self._options = options

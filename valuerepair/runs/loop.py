@@ -1,0 +1,184 @@
+"""The loop of every run: it asks for deep searches, takes what comes, and alone writes the store.
+
+`vr mine` and `vr confirm` differ in what they search and what they make of it; they are a `Loop` each. Other threads,
+and callbacks of searches, only put events into its queue.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterator
+from concurrent.futures import Future
+from dataclasses import dataclass
+from queue import Empty, SimpleQueue
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from valuerepair.chess.progress import Interruptions, Progress
+from valuerepair.errors import ValueRepairError
+from valuerepair.oracles.oracle import DeepFailure, capacity_of
+from valuerepair.runs.failures import Failures
+from valuerepair.store.rows import Run, RunRecord
+from valuerepair.store.store import Store
+
+if TYPE_CHECKING:
+    from valuerepair.oracles.oracle import Oracle
+
+TICK_S = 0.5
+_GRACE_S = 10.0
+
+Key = TypeVar("Key")
+
+
+@dataclass(frozen=True)
+class Searched(Generic[Key]):
+    """A search is done, and with it its `future`; `key` is what it was begun by."""
+
+    key: Key
+    future: Future[Any]
+
+
+class Interrupted:
+    """An event that says nothing but that a signal came."""
+
+
+@contextlib.contextmanager
+def stored_run(store: Store, record: RunRecord) -> Iterator[Run]:
+    """A run in the store's list of runs; an error ends it there as interrupted, with the counts that it had before."""
+    run = store.begin_run(record)
+    try:
+        yield run
+    except BaseException:
+        # The error that ended the run is the one to tell, not that its end could not be recorded either.
+        with contextlib.suppress(ValueRepairError):
+            store.end_run(run, "interrupted", run.counts)
+        raise
+
+
+class Loop(Generic[Key]):
+    """One run. All methods run in the thread that owns the store."""
+
+    def __init__(
+        self,
+        store: Store,
+        oracle: Oracle,
+        oracle_id: int,
+        run: Run,
+        progress: Progress,
+        failures: Failures,
+        events: SimpleQueue[Any] | None = None,
+    ) -> None:
+        self._store, self._oracle, self._oracle_id, self._run = store, oracle, oracle_id, run
+        self._progress, self._failures = progress, failures
+        self._events: SimpleQueue[Any] = SimpleQueue() if events is None else events
+        self._searching: dict[Key, Future[Any]] = {}
+        self._capacity = capacity_of(oracle)
+        self._begun = self._done = self._nodes = 0  # searches, and their nodes
+        self.interruptions = Interruptions(lambda: self._events.put(Interrupted()))
+        self._started = time.monotonic()
+
+    # -- what a kind of run does in its own way -----------------------------------------------------------------------
+
+    @property
+    def _is_more_to_come(self) -> bool:
+        """Whether there is anything to do besides the searches in flight."""
+        raise NotImplementedError
+
+    @property
+    def _any_scored(self) -> bool:
+        """Whether the oracle has searched any position of the run, so that failures are the positions' own."""
+        raise NotImplementedError
+
+    @property
+    def _is_waiting(self) -> bool:
+        """Whether an interrupted run still waits for something that was begun."""
+        return bool(self._searching)
+
+    def _feed(self) -> None:
+        """Begins what may begin."""
+        raise NotImplementedError
+
+    def _take(self, key: Key, outcome: Any) -> None:
+        """Records what a search has found."""
+        raise NotImplementedError
+
+    def _take_failure(self, key: Key, failure: DeepFailure) -> None:
+        """Takes note of a search that has failed."""
+        raise NotImplementedError
+
+    def _take_back(self, key: Key) -> None:
+        """Forgets a search that was given up."""
+
+    def _take_event(self, event: Any) -> None:
+        """Handles an event that is not a search's."""
+
+    def _end(self) -> str:
+        """The state of a run that was not interrupted; raises what went wrong as a whole."""
+        raise NotImplementedError
+
+    def _show(self) -> None:
+        """Brings the progress up to date, when that is due."""
+        raise NotImplementedError
+
+    # -- the loop -----------------------------------------------------------------------------------------------------
+
+    def work(self) -> str:
+        """Works until all is done, or a limit or a signal ends it; gives the run's state."""
+        while not self.interruptions and (self._searching or self._is_more_to_come):
+            self._feed()
+            if self._searching or self._is_more_to_come:
+                self._handle_next()
+        if self.interruptions:
+            self._wind_down()
+            return "interrupted"
+        return self._end()
+
+    def _begin(self, key: Key, future: Future[Any]) -> None:
+        """Notes that a search has begun; its end becomes an event."""
+        self._searching[key] = future
+        self._begun += 1
+        future.add_done_callback(lambda done: self._events.put(Searched(key, done)))
+
+    def _handle_next(self) -> None:
+        """Waits a moment for an event, handles it, and commits and shows figures when that is due."""
+        with contextlib.suppress(Empty):
+            self._handle(self._events.get(timeout=TICK_S))
+        self._store.commit_if_due()
+        self._show()
+
+    def _handle(self, event: Any) -> None:
+        if isinstance(event, Searched):
+            self._take_search(event)
+        elif not isinstance(event, Interrupted):
+            self._take_event(event)
+
+    def _take_search(self, event: Searched[Key]) -> None:
+        """Takes a search; failures are held back until one succeeds, for an engine that fails always is broken."""
+        del self._searching[event.key]
+        if event.future.cancelled():
+            self._take_back(event.key)
+            return
+        outcome = event.future.result()
+        self._done += 1
+        self._progress.advance()
+        if isinstance(outcome, DeepFailure):
+            self._take_failure(event.key, outcome)
+            if not self._any_scored:
+                self._failures.check()
+        else:
+            self._take(event.key, outcome)
+        if self._any_scored:
+            self._failures.record()
+
+    def _wind_down(self) -> None:
+        """After a signal: no new search begins, those in flight get a short while, a second signal gives them up."""
+        for future in list(self._searching.values()):
+            future.cancel()
+        running = sum(not future.cancelled() for future in self._searching.values())
+        self._progress.say(f"stopping: waiting for {running} searches in flight; Ctrl-C again gives them up")
+        deadline = time.monotonic() + _GRACE_S
+        while self._is_waiting and self.interruptions.count < 2 and time.monotonic() < deadline:
+            with contextlib.suppress(Empty):
+                self._handle(self._events.get(timeout=0.1))
+        self._store.commit()
+        self._oracle.close(cancel=True)
