@@ -101,7 +101,7 @@ def test_a_match_goes_on_where_it_was_and_keeps_every_game(tmp_path: Path) -> No
     sides = fake_side("one"), fake_side("two")
     run(tmp_path, plan_of(tmp_path, lines=1), *sides)
     path = tmp_path / "match.pgn"
-    with pytest.raises(ValueRepairError, match=r"game 1 is of another match: Book was 'book\.pgn 1 lines"):
+    with pytest.raises(ValueRepairError, match=r"game 1 is of another run: Book was 'book\.pgn 1 lines"):
         run(tmp_path, plan_of(tmp_path), *sides)
     path.unlink()
     first = run(tmp_path, _fewer(plan_of(tmp_path), 4), *sides)
@@ -120,7 +120,7 @@ def test_another_side_is_refused_and_nothing_is_lost(tmp_path: Path) -> None:
     plan = plan_of(tmp_path, lines=1)
     run(tmp_path, plan, fake_side("one"), fake_side("two"))
     before = (tmp_path / "match.pgn").read_text()
-    with pytest.raises(ValueRepairError, match="game 1 is of another match: side B was 'two' and now is 'three'"):
+    with pytest.raises(ValueRepairError, match="game 1 is of another run: side B was 'two' and now is 'three'"):
         run(tmp_path, plan, fake_side("one"), fake_side("three"))
     with pytest.raises(ValueRepairError, match="must be even and at least 2"):
         run(tmp_path, _fewer(plan, 0), fake_side("one"), fake_side("two"))
@@ -212,10 +212,16 @@ def test_built_in_openings_are_even_different_and_playable() -> None:
         assert not board.is_game_over()
 
 
-def test_a_book_line_without_a_move_left_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "mate.pgn").write_text('[Event "a"]\n\n1. e4 *\n\n[Event "b"]\n\n1. f3 e5 2. g4 Qh4# 0-1\n\n')
-    with pytest.raises(ValueRepairError, match=r"mate\.pgn: line 2 ends with mate or stalemate"):
-        check_playable(read_openings(tmp_path / "mate.pgn"), "mate.pgn")
+def test_a_book_line_that_ends_the_game_is_refused(tmp_path: Path) -> None:
+    """By the rule of `vr books`: mate, bare kings, the third repetition."""
+    knights = " ".join(f"{n}. Nf3 Nf6 {n + 1}. Ng1 Ng8" for n in (1, 3))
+    for name, line in (("mate", "1. f3 e5 2. g4 Qh4# 0-1"), ("third", f"{knights} *")):
+        (tmp_path / f"{name}.pgn").write_text(f'[Event "a"]\n\n1. e4 *\n\n[Event "b"]\n\n{line}\n\n')
+        with pytest.raises(ValueRepairError, match=rf"{name}\.pgn: line 2 ends the game"):
+            check_playable(read_openings(tmp_path / f"{name}.pgn"), f"{name}.pgn")
+    (tmp_path / "kings.epd").write_text("8/8/4k3/8/8/4K3/8/8 w - -\n")
+    with pytest.raises(ValueRepairError, match=r"kings\.epd: line 1 ends the game"):
+        check_playable(read_openings(tmp_path / "kings.epd"), "kings.epd")
 
 
 @pytest.mark.parametrize("games", [0, 1, 3, -2])

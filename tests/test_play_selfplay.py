@@ -25,8 +25,8 @@ from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.nets.net import Net
 from valuerepair.play.figures import played
 from valuerepair.play.openings import read_openings
-from valuerepair.play.pgn import PgnWriter, read_written
-from valuerepair.play.selfplay import ForestSource, SelfplayPlan, claimed
+from valuerepair.play.pgn import PgnWriter, claimed, read_written
+from valuerepair.play.selfplay import ForestSource, SelfplayPlan
 from valuerepair.report import stats
 from valuerepair.store.plays import outcomes as outcomes_of
 from valuerepair.store.store import Store
@@ -239,7 +239,7 @@ def test_another_run_is_not_mixed_in(tmp_path: Path, net: str, book: Path, share
         (("--syzygy", "/none"), "/none: no such folder"),
         (("--engine", "lc0", "--set", "certainty=1"), "--engine lc0: it has no certainty"),
         (("--engine", "lc0", "--draw", "40,8,0.01"), "--engine lc0: it ends games its own way"),
-        (("-o", "/dev/full"), "/dev/full: is no file that games could be kept in"),
+        (("-o", "/dev/full"), "/dev/full: is no plain file"),
         (("-o", "/"), "/: Is a directory; give another -o FILE"),
         (("-o", "/none/games.pgn"), "/none/games.pgn: No such file or directory; give another -o FILE"),
     ],

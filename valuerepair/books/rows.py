@@ -48,12 +48,16 @@ def seeded_hash(seed: int, text: str) -> int:
 def playable(rows: pd.DataFrame) -> pd.Series[bool]:
     """Where lc0 would play on: not over, no third repetition, not beyond its limit of game plies."""
     fens, starts, moves = (rows[name].tolist() for name in ("fen", "start_fen", "moves"))
-    verdicts = [
+    found: pd.Series[bool] = pd.Series(go_on(fens, starts, moves), rows.index, dtype=bool)
+    return found
+
+
+def go_on(fens: list[str], starts: list[str], moves: list[str]) -> list[bool]:
+    """`can_go_on` of each line: that a game can be played from its end."""
+    return [
         sure or can_go_on(fen, start, line)
         for sure, fen, start, line in zip(_surely_go_on(fens, starts, moves), fens, starts, moves, strict=True)
     ]
-    found: pd.Series[bool] = pd.Series(verdicts, rows.index, dtype=bool)
-    return found
 
 
 def _surely_go_on(fens: list[str], starts: list[str], moves: list[str]) -> list[bool]:

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
-import os
 import random
 import re
-import stat
 import time
 from collections import Counter
 from collections.abc import Callable, Container, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
@@ -26,11 +22,11 @@ from valuerepair.chess.progress import Interruptions, Progress
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.play.game import GameRecord
 from valuerepair.play.lineup import Lineup
-from valuerepair.play.openings import Opening, book_digest, white_material
-from valuerepair.play.outlook import Outlook
-from valuerepair.play.pgn import PgnWriter, WrittenGame, game_text, read_written, today
+from valuerepair.play.openings import Opening, white_material
+from valuerepair.play.outlook import Turns
+from valuerepair.play.pgn import PgnWriter, WrittenGame, claimed, game_text, read_written, resumed, run_tags, today
 from valuerepair.play.referee import Rules
-from valuerepair.play.runner import Games, Pairing, play_games
+from valuerepair.play.runner import Pairing, play_games
 from valuerepair.play.sprt import GO_ON, Sprt
 from valuerepair.play.standing import POINTS, Played, Standing, progress_note
 from valuerepair.play.time_control import TimeControl
@@ -158,11 +154,12 @@ def play_match(plan: MatchPlan, lineup: Lineup, path: str | Path, *, progress: P
     """
     names = lineup.seats[0].player.name, lineup.seats[1].player.name
     standing = Standing(names, plan.sprt)
-    with _claimed(Path(path)):
+    with claimed(Path(path)):
         facts = _Facts(plan, lineup)
-        done, size = _resumed(Path(path), facts, plan.schedule)
+        asked = f"{plan.games} games; give more --games"
+        done, size = resumed(Path(path), facts.run, max(plan.schedule.numbers), asked, facts.difference)
         for game in done:
-            standing.add(game)
+            standing.add(Played.of_written(game))
         if done:
             say(f"{path}: {len(done):,} games are played already; going on")
         writer = PgnWriter(path, size)
@@ -183,16 +180,22 @@ def _play(
     progress: Progress,
 ) -> bool:
     """Plays and writes; whether it was interrupted."""
-    interruptions = Interruptions()
-    began: dict[int, float] = {}
+    interruptions, turns, shown = Interruptions(), Turns(lineup.jobs), 0.0
+    progress.advance(standing.games)
 
     def coming() -> Iterator[Pairing]:
         for pairing in plan.schedule.pairings(done):
-            began[pairing.number] = time.monotonic()
+            turns.comes(pairing.number)
             yield pairing
 
-    ticker = _Ticker(progress, standing, plan.games, lineup.jobs)
-    clock = plan.control if plan.control is not None and plan.control.by_clock else None
+    def tick(ended: int = 0) -> None:
+        nonlocal shown
+        if ended or time.monotonic() - shown >= TICK_S:
+            shown = time.monotonic()
+            left = turns.remaining(plan.games - standing.games)
+            progress.note(progress_note(standing, plan.games, left))
+            progress.advance(ended)
+
     with interruptions.counted():
         games = play_games(
             coming(),
@@ -200,40 +203,20 @@ def _play(
             plan.rules,
             lineup.jobs,
             seed=plan.seed,
-            clock=clock,
-            on_move=lambda pairing, thought: ticker.tick(games),
+            clock=plan.control if plan.control is not None and plan.control.by_clock else None,
+            on_move=lambda pairing, thought: tick(),
             halted=lambda: bool(interruptions) or standing.verdict != GO_ON,
         )
         try:
             for record in games:
                 writer.write(game_text(record, facts.tags(record), timed=True))
                 standing.add(Played.of_record(record))
-                ticker.finished(time.monotonic() - began.pop(record.number))
-                ticker.tick(games, 1)
+                turns.ended(record.number)
+                tick(1)
         finally:
             games.close()
-            lineup.given_up = bool(began)
+            lineup.given_up = turns.running > 0
     return bool(interruptions)
-
-
-class _Ticker:
-    """Keeps the progress line: results, test, and the time left by the model of parallel jobs."""
-
-    def __init__(self, progress: Progress, standing: Standing, games: int, jobs: int) -> None:
-        self._progress, self._standing, self._games = progress, standing, games
-        self._outlook = Outlook(jobs)
-        self._shown = 0.0
-        progress.advance(standing.games)
-
-    def finished(self, seconds: float) -> None:
-        self._outlook.finished(seconds)
-
-    def tick(self, games: Games, ended: int = 0) -> None:
-        if ended or time.monotonic() - self._shown >= TICK_S:
-            self._shown = time.monotonic()
-            left = self._outlook.remaining(self._games - self._standing.games, games.running())
-            self._progress.note(progress_note(self._standing, self._games, left))
-            self._progress.advance(ended)
 
 
 class _Facts:
@@ -244,14 +227,8 @@ class _Facts:
         self._sides = [seat.identity for seat in lineup.seats]
         self._openings = {opening.number: opening for opening in plan.openings}
         control = plan.control.tag if plan.control is not None else "-"
-        rules = " ".join(f"{name}={value}" for name, value in asdict(plan.rules).items() if value)
-        self.common = {
-            "Book": f"{plan.book} {len(plan.openings)} lines sha256:{book_digest(plan.openings)}",
-            "BookOrder": plan.order,
-            "Seed": str(plan.seed),
-            "Rules": rules or "-",
-            "TimeControl": control,
-        }
+        shared = run_tags(plan.book, plan.openings, plan.seed, plan.rules)
+        self.common = {**shared, "BookOrder": plan.order, "TimeControl": control}
         limits = str(plan.control) if plan.control is not None else "-"
         whole = json.dumps([self._names, self._sides, self.common, limits])
         self.run = hashlib.sha256(whole.encode()).hexdigest()[:16]
@@ -274,53 +251,16 @@ class _Facts:
         sides = {name: text for name, text in self.sides(record.number).items() if name.endswith("Side")}
         return {**self._head, "Date": today(), "Run": self.run, **sides, **self.common, **named}
 
-    def difference(self, number: int, tags: dict[str, str]) -> str | None:
-        """What of a written game is not as in this match, or None."""
-        if tags.get("Run") == self.run:
-            return None
+    def difference(self, game: WrittenGame) -> str:
+        """What of a written game is not as in this match."""
+        number = game.number
         for name, now in {**self.sides(number), **self.common}.items():
-            before = tags.get(name, "not given")
+            before = game.tags.get(name, "not given")
             if before != now:
                 colour = name.removesuffix("Side")
                 what = {("White", "Black")[number % 2]: "side A", ("Black", "White")[number % 2]: "side B"}.get(colour)
                 return f"{what or name} was {before!r} and now is {now!r}"
         return "its limits were others"
-
-
-def _resumed(path: Path, facts: _Facts, schedule: Schedule) -> tuple[list[Played], int]:
-    """The games that the file has, and its bytes without a game cut off."""
-    games, size = read_written(path)
-    played = []
-    for game in sorted(games, key=lambda game: game.number):
-        difference = facts.difference(game.number, dict(game.tags))
-        if difference is not None:
-            raise ValueRepairError(
-                f"{path}: game {game.number + 1} is of another match: {difference}; give another -o FILE"
-            )
-        played.append(Played.of_written(game))
-    if len({game.number for game in played}) < len(played):
-        raise ValueRepairError(f"{path}: has a game twice; give another -o FILE")
-    if played and max(game.number for game in played) > max(schedule.numbers):
-        raise ValueRepairError(f"{path}: has more than {schedule.games} games; give more --games or another -o FILE")
-    return played, size
-
-
-@contextmanager
-def _claimed(path: Path) -> Iterator[None]:
-    """Holds the file, which is made where there is none, against other processes; the kernel lets go of it."""
-    try:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
-    except OSError as error:
-        raise ValueRepairError(f"{path}: {error.strerror}; give another -o FILE") from None
-    try:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise ValueRepairError(f"{path}: is no plain file, and a match goes on from its file; give another -o FILE")
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        yield
-    except BlockingIOError:
-        raise ValueRepairError(f"{path}: another vr writes it; wait for its end or give another -o FILE") from None
-    finally:
-        os.close(descriptor)
 
 
 class Match(NamedTuple):

@@ -15,11 +15,10 @@ from pathlib import Path
 
 import chess
 import chess.pgn
-import numpy as np
 
 from valuerepair.books.check import BookCheck, ReadEntry, epd_board
 from valuerepair.books.lc0_reader import Refused
-from valuerepair.chess.board import keys, legal_moves, parse_fens
+from valuerepair.chess.board import keys, parse_fens
 from valuerepair.chess.positions import STARTPOS_FEN
 from valuerepair.errors import ValueRepairError
 
@@ -192,12 +191,14 @@ def _is_even(board: chess.Board) -> bool:
     return not any(counts) and not board.is_check()
 
 
-def check_playable(openings: Sequence[Opening], book: str) -> None:
-    """Raises ValueRepairError, naming the first, for lines of a book at whose end no move is left."""
-    counts = np.diff(legal_moves(parse_fens([opening.fen for opening in openings]))[1])
-    if not counts.all():
-        line = openings[int(counts.argmin())]
-        raise ValueRepairError(f"{book}: line {line.number + 1} ends with mate or stalemate ({line.fen}); take it out")
+def check_playable(openings: Sequence[Opening], book: str | None) -> None:
+    """Raises ValueRepairError, naming the first, for lines of a book from whose end no game can be played."""
+    from valuerepair.books.rows import go_on  # pandas, which other commands need not wait for
+
+    fens, starts = [opening.fen for opening in openings], [opening.start_fen for opening in openings]
+    for opening, playable in zip(openings, go_on(fens, starts, [" ".join(o.moves) for o in openings]), strict=True):
+        if not playable:
+            raise ValueRepairError(f"{book}: line {opening.number + 1} ends the game ({opening.fen}); take it out")
 
 
 def book_digest(openings: Sequence[Opening]) -> str:

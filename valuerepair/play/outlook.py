@@ -105,6 +105,11 @@ class Turns:
         if self._waiting:
             self._began[self._waiting.popleft()] = now
 
+    @property
+    def running(self) -> int:
+        """Games that have begun and are not over."""
+        return len(self._began)
+
     def remaining(self, games_left: int) -> Remaining | None:
         """As `Outlook.remaining`."""
         now = self._now()

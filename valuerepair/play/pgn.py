@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
+import stat
 import textwrap
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import chess
@@ -16,6 +18,8 @@ from valuerepair.books.emit import tag_value
 from valuerepair.chess.positions import STARTPOS_FEN
 from valuerepair.errors import ValueRepairError
 from valuerepair.play.game import CRASHED, ILLEGAL_MOVE, OUT_OF_TIME, RULES, STOPPED, TOO_LONG, GameRecord, Thought
+from valuerepair.play.openings import Opening, book_digest
+from valuerepair.play.referee import Rules
 
 WRAP_COLUMNS = 100
 _JOINED = "\0"  # a blank at which no line ends
@@ -166,6 +170,61 @@ def read_written(path: Path) -> tuple[list[WrittenGame], int]:
         games.append(game)
         end = stop + 2
     return games, end
+
+
+def resumed(
+    path: Path, run: str, last: int, asked: str, difference: Callable[[WrittenGame], str]
+) -> tuple[list[WrittenGame], int]:
+    """The games of a run that a file has, by their numbers, and its bytes without a game cut off.
+
+    Raises ValueRepairError for a game of another run, saying what `difference` says of it, for one that is there twice,
+    and for a number above `last`; `asked` says how many games there are to be, and how to ask for more.
+    """
+    games, size = read_written(path)
+    games.sort(key=lambda game: game.number)
+    for game in games:
+        if game.tags.get("Run") != run:
+            raise ValueRepairError(
+                f"{path}: game {game.number + 1} is of another run: {difference(game)}; give another -o FILE"
+            )
+    if len({game.number for game in games}) < len(games):
+        raise ValueRepairError(f"{path}: has a game twice; give another -o FILE")
+    if games and games[-1].number > last:
+        raise ValueRepairError(f"{path}: has more than {asked} or another -o FILE")
+    return games, size
+
+
+def run_tags(book: str, openings: Sequence[Opening], seed: int, rules: Rules) -> dict[str, str]:
+    """Tags that all games of a run share."""
+    text = " ".join(f"{name}={value}" for name, value in asdict(rules).items() if value)
+    lines = f"{book} {len(openings)} lines sha256:{book_digest(openings)}"
+    return {"Book": lines, "Seed": str(seed), "Rules": text or "-"}
+
+
+@contextmanager
+def claimed(path: Path) -> Iterator[None]:
+    """Holds the file, which is made where there is none, against other processes; the kernel lets go of it.
+
+    Raises ValueRepairError where it cannot be had. An empty file is removed again.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+    except OSError as error:
+        raise ValueRepairError(f"{path}: {error.strerror}; give another -o FILE") from None
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise ValueRepairError(f"{path}: is no plain file, and games are gone on with from their file; give another -o FILE")
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise ValueRepairError(f"{path}: another vr writes it; wait for its end, or give another -o FILE") from None
+        try:
+            yield
+        finally:
+            if os.fstat(descriptor).st_size == 0:
+                path.unlink(missing_ok=True)
+    finally:
+        os.close(descriptor)
 
 
 class PgnWriter:

@@ -57,7 +57,6 @@ class _Live:
     seed: int
     plays_on: bool
     clock: Clock | None
-    begun: float
     asked: float = 0.0
     thoughts: list[Thought] = field(default_factory=list)
     white_qs: list[float | None] = field(default_factory=list)
@@ -105,11 +104,6 @@ class Games(Iterator[GameRecord]):
                 raise
         return self._ended.pop(0)
 
-    def running(self) -> list[float]:
-        """Seconds since each of the games being played began."""
-        now = time.monotonic()
-        return [now - live.begun for live in self._live]
-
     def close(self) -> None:
         """Gives up the games being played; the players stay open."""
         self._exhausted = True
@@ -129,7 +123,6 @@ class Games(Iterator[GameRecord]):
                 game_seed(self._seed, pairing.number),
                 self._referee.plays_on(pairing.number),
                 self._clock.start() if self._clock is not None else None,
-                time.monotonic(),
             )
             self._live.add(live)
             self._go_on(live)

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
-import os
 import platform
-import stat
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing, contextmanager, suppress
-from dataclasses import asdict, dataclass, field, replace
+from contextlib import ExitStack, closing, suppress
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol
@@ -26,9 +23,9 @@ from valuerepair.oracles.mcts_oracle import available_memory
 from valuerepair.play.figures import PlayedGame, played
 from valuerepair.play.forest_player import Fill, ForestPlayer, search_facts
 from valuerepair.play.game import GameRecord
-from valuerepair.play.openings import Opening, book_digest
+from valuerepair.play.openings import Opening
 from valuerepair.play.outlook import Remaining, Turns
-from valuerepair.play.pgn import PgnWriter, WrittenGame, game_text, read_written, today
+from valuerepair.play.pgn import PgnWriter, WrittenGame, claimed, game_text, resumed, run_tags, today
 from valuerepair.play.referee import Rules
 from valuerepair.play.runner import Pairing, play_games
 from valuerepair.store.plays import add_plays
@@ -178,9 +175,7 @@ class SelfplayPlan:
     @property
     def common(self) -> dict[str, str]:
         """Tags that all games of this run share: what says that a file is of this run."""
-        rules = " ".join(f"{name}={value}" for name, value in asdict(self.rules).items() if value)
-        book = f"{self.book} {len(self.openings)} lines sha256:{book_digest(self.openings)}"
-        return {"Book": book, "Seed": str(self.seed), "Rules": rules or "-", **self.facts}
+        return {**run_tags(self.book, self.openings, self.seed, self.rules), **self.facts}
 
     @property
     def run(self) -> str:
@@ -239,7 +234,11 @@ def play_selfplay(
     for a file of another run (a net swapped, another book) and where it cannot be written.
     """
     with claimed(Path(path)):
-        written, size = _resumed(Path(path), plan, chunks)
+        asked = f"{plan.games} games; give more of them (--repeat)"
+        games, size = resumed(Path(path), plan.run, plan.games - 1, asked, lambda game: _difference(game, plan))
+        written = [played(game) for game in games]
+        if chunks is not None:
+            _check_chunks(Path(path), written, chunks)
         if written:
             say(f"{path}: {len(written):,} of {plan.games:,} games are played already; going on")
         keeper = _Keeper(plan, PgnWriter(path, size), store, chunks, command)
@@ -339,27 +338,14 @@ class _Keeper:
             self._store.commit_if_due()
 
 
-def _resumed(path: Path, plan: SelfplayPlan, chunks: Chunks | None) -> tuple[list[PlayedGame], int]:
-    """The games that the file has, and its bytes without a game cut off."""
-    written, size = read_written(path)
-    for game in written:
-        if game.tags.get("Run") != plan.run:
-            raise ValueRepairError(
-                f"{path}: its games are of another run: {_difference(game, plan)}; give another -o FILE"
-            )
-    games = [played(game) for game in written]
-    if len({game.number for game in games}) < len(games):
-        raise ValueRepairError(f"{path}: has a game twice; give another -o FILE")
-    if any(game.number >= plan.games for game in games):
-        raise ValueRepairError(f"{path}: has more than {plan.games} games; give more games or another -o FILE")
-    if chunks is not None:
-        numbers = [g.number for g in games if g.z is not None and g.plies and not chunks.path(g.number).exists()]
-        if numbers:
-            raise ValueRepairError(
-                f"{chunks.path(numbers[0])} is not there, but its game, Round {numbers[0] + 1}, is in {path}: give the "
-                "folder of its training records, or another -o FILE"
-            )
-    return games, size
+def _check_chunks(path: Path, games: Sequence[PlayedGame], chunks: Chunks) -> None:
+    """Raises ValueRepairError where a game of the file has no training records."""
+    numbers = [g.number for g in games if g.z is not None and g.plies and not chunks.path(g.number).exists()]
+    if numbers:
+        raise ValueRepairError(
+            f"{chunks.path(numbers[0])} is not there, but its game, Round {numbers[0] + 1}, is in {path}: give the "
+            "folder of its training records, or another -o FILE"
+        )
 
 
 def _difference(game: WrittenGame, plan: SelfplayPlan) -> str:
@@ -373,29 +359,3 @@ def _difference(game: WrittenGame, plan: SelfplayPlan) -> str:
         if game.tags.get(name) != now[name]:
             return f"its {name} is {game.tags.get(name, 'not given')!r}, now it is {now[name]!r}"
     return "they were not played by vr selfplay"
-
-
-@contextmanager
-def claimed(path: Path) -> Iterator[None]:
-    """Holds the file, which is made where there is none, against other processes; the kernel lets go of it.
-
-    Raises ValueRepairError where it cannot be had. An empty file is removed again.
-    """
-    try:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
-    except OSError as error:
-        raise ValueRepairError(f"{path}: {error.strerror}; give another -o FILE") from None
-    try:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise ValueRepairError(f"{path}: is no file that games could be kept in; give another -o FILE")
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise ValueRepairError(f"{path}: another vr writes it; wait for its end, or give another -o FILE") from None
-        try:
-            yield
-        finally:
-            if os.fstat(descriptor).st_size == 0:
-                path.unlink(missing_ok=True)
-    finally:
-        os.close(descriptor)
