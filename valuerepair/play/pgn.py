@@ -213,7 +213,7 @@ def claimed(path: Path) -> Iterator[None]:
         raise ValueRepairError(f"{path}: {error.strerror}; give another -o FILE") from None
     try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise ValueRepairError(f"{path}: is no plain file, and games are gone on with from their file; give another -o FILE")
+            raise ValueRepairError(f"{path}: is no plain file, which games can be kept in; give another -o FILE")
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
