@@ -41,9 +41,7 @@ COMMANDS: dict[str, dict[str, str]] = {
         "match": "Play a match of nets or UCI engines, with Elo, LOS and SPRT.",
         "experiment": "Measure settings of the search by games: sweeps, odds, options.",
     },
-    "Store": {
-        "store": "Check a store, or merge several into one.",
-    },
+    "Store": {"store": "Check a store, or merge several into one."},
     "Net": {
         "eval": "Evaluate positions by the net alone (1 node).",
         "search": "Search positions with a net: the built-in MCTS, move by move.",

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from valuerepair.cli.options import HISTORY_FILL, JSON_LINES, NET, THREADS, device_option
+from valuerepair.cli.options import HISTORY_FILL, JSON_LINES, NET, device_options
 from valuerepair.cli.verbosity import say
 from valuerepair.errors import ValueRepairError
 
@@ -25,8 +25,7 @@ LINES_AT_ONCE = 4096
 @click.option("--moves", help="Moves played from the position (UCI or SAN), so the net sees the history.")
 @NET
 @click.option("--top", type=click.IntRange(0), default=5, help="How many moves to show.")
-@device_option()
-@THREADS
+@device_options()
 @HISTORY_FILL
 @JSON_LINES
 def command(position: tuple[str, ...], moves: str | None, net: str | None, **given: Any) -> None:

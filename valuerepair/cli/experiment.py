@@ -11,16 +11,7 @@ import click
 
 from valuerepair.cli.completion import words
 from valuerepair.cli.match import SIDES
-from valuerepair.cli.options import (
-    FILE,
-    JOBS,
-    NET,
-    SEED,
-    THREADS,
-    Threshold,
-    Worst,
-    device_option,
-)
+from valuerepair.cli.options import FILE, JOBS, NET, SEED, Threshold, Worst, device_options
 from valuerepair.cli.verbosity import is_quiet, say
 from valuerepair.question import DEFAULT_THRESHOLD
 
@@ -39,8 +30,7 @@ _SHARED = (
     click.option("--games", default=200, help="Games of each setting."),
     SEED(help="Of temperature and contempt."),
     JOBS(help="Games at once.  [default: as many as fill batches]"),
-    device_option(),
-    THREADS,
+    device_options(),
     click.option("--report", is_flag=True, help="Play nothing: say what the games there show."),
     click.option("--json", is_flag=True, help="Print the table as one JSON array."),
 )

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from valuerepair.cli.completion import words
-from valuerepair.cli.options import FILE, JOBS, JSON, SEED, THREADS, device_option, rules_of, rules_options
+from valuerepair.cli.options import FILE, JOBS, JSON, SEED, device_options, rules_of, rules_options
 from valuerepair.cli.verbosity import is_quiet, say
 
 SIDES = words("net=", "stockfish:", "lc0:")
@@ -35,8 +35,7 @@ ORDER = click.Choice(["sequential", "shuffled"])
 @click.option("-o", "--output", type=FILE, default="match.pgn", help="PGN of all games; what is in it is kept.")
 @SEED(help="Of the order, and of the own search's draws.")
 @rules_options(max_plies=0)
-@device_option()
-@THREADS
+@device_options()
 @JSON
 def command(side_a: str, side_b: str, **given: Any) -> None:
     """Play a match: nets with their search, or UCI engines, and say what the result shows.

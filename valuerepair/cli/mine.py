@@ -27,7 +27,7 @@ from valuerepair.cli.options import (
     SEED,
     QuestionOptions,
     Worst,
-    device_option,
+    device_options,
     threshold_option,
 )
 from valuerepair.cli.verbosity import is_quiet
@@ -84,8 +84,7 @@ if TYPE_CHECKING:
 )
 @click.option("--recall", default=0.98, help="Keep this share of the candidates in screening.")
 @click.option("--audit", default=0.02, help="Search this share of what is cut all the same.")
-@device_option()
-@click.option("--threads", type=int, help="Threads of reading and of the net.  [default: 2, all cores]")
+@device_options(threads="Threads of reading and of the net.  [default: 2, all cores]")
 @click.option("--cluster", help="Run on Dask: tcp://HOST:8786, tls://..., a .json file or local:4.  [default: here]")
 @click.option("--limit", type=int, help="Stop after so many deep searches; the same command goes on.  [default: none]")
 @click.option("--retry-failed", is_flag=True, help="Search again what the engine failed on before.")

@@ -137,7 +137,6 @@ JSON = click.option("--json", is_flag=True, help="One JSON object.")
 JSON_LINES = click.option("--json", is_flag=True, help="One JSON object a line.")
 SEED = functools.partial(click.option, "--seed", type=click.IntRange(0), default=0)
 JOBS = functools.partial(click.option, "--jobs", type=int)
-THREADS = click.option("--threads", type=int, help="Cores that the net may use.  [default: all]")
 NET = click.option("--net", metavar="NET", shell_complete=nets, help="Net by name or file.  [default: maia-1900]")
 DEEP = functools.partial(
     click.option,
@@ -207,23 +206,22 @@ def threshold_option(text: str, *, default: float | None = DEFAULT_THRESHOLD) ->
     """``--threshold``."""
     end = " Or a share: worst:2%."
     return click.option(
-        "--threshold",
-        type=Threshold(),
-        default=default,
-        shell_complete=words("worst:"),
-        help=text + end,
+        "--threshold", type=Threshold(), default=default, shell_complete=words("worst:"), help=text + end
     )
 
 
-def device_option(*, reference: bool = False) -> Callable[[Command], Command]:
-    """``--device`` for a command; with `reference` only those that compute a net's own values, at float32."""
-    return click.option(
+def device_options(
+    *, reference: bool = False, threads: str = "Cores that the net may use.  [default: all]"
+) -> Callable[[Command], Command]:
+    """``--device``, with `reference` only those that compute a net's own values, at float32; ``--threads``."""
+    bf16 = "" if reference else " openvino is at bf16: Q moves by some 0.003."
+    device = click.option(
         "--device",
         type=click.Choice(REFERENCE_DEVICES if reference else DEVICES),
         default="auto",
-        help="What computes nets: auto is CUDA where it runs, else cpu."
-        + ("" if reference else " openvino is at bf16: Q moves by some 0.003."),
+        help=f"What computes nets: auto is CUDA where it runs, else cpu.{bf16}",
     )
+    return lambda command: device(click.option("--threads", type=int, help=threads)(command))
 
 
 def question(

@@ -7,17 +7,7 @@ from typing import Any
 import click
 
 from valuerepair.cli.completion import nets
-from valuerepair.cli.options import (
-    ALPHA,
-    DB,
-    FILE,
-    JSON,
-    ORACLE,
-    THREADS,
-    QuestionOptions,
-    device_option,
-    threshold_option,
-)
+from valuerepair.cli.options import ALPHA, DB, FILE, JSON, ORACLE, QuestionOptions, device_options, threshold_option
 from valuerepair.cli.verbosity import is_quiet, say
 
 
@@ -33,8 +23,7 @@ from valuerepair.cli.verbosity import is_quiet, say
 @click.option(
     "-o", "--output", type=FILE, metavar="FILE", help="Positions that any net is wrong on: .parquet, .jsonl or .csv."
 )
-@device_option(reference=True)
-@THREADS
+@device_options(reference=True)
 @JSON
 def command(
     net: tuple[str, ...], db: str, oracle: str | None, plot: str | None, output: str | None, json: bool, **given: Any
@@ -54,12 +43,7 @@ def command(
     import sys
     from json import dumps
 
-    from valuerepair.judge.compare import (
-        compare,
-        comparison_lines,
-        complete_policies,
-        wrong_positions,
-    )
+    from valuerepair.judge.compare import compare, comparison_lines, complete_policies, wrong_positions
     from valuerepair.judge.compared_nets import find_nets, find_oracle, measure_missing
     from valuerepair.store.export import format_of, write_file
     from valuerepair.store.store import Store

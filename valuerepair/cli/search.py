@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from valuerepair.cli.options import JSON_LINES, NET, SET, THREADS, device_option, settings_of
+from valuerepair.cli.options import JSON_LINES, NET, SET, device_options, settings_of
 from valuerepair.cli.verbosity import say
 
 
@@ -20,8 +20,7 @@ from valuerepair.cli.verbosity import say
 @SET
 @click.option("--list-settings", is_flag=True, help="Only name the search parameters and their defaults.")
 @click.option("--top", type=click.IntRange(1), help="How many moves to show.  [default: all with visits]")
-@device_option()
-@THREADS
+@device_options()
 @JSON_LINES
 def command(position: tuple[str, ...], moves: str | None, net: str | None, **options: Any) -> None:
     """Search positions with a net: the built-in MCTS, exact where lc0 is.

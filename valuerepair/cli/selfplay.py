@@ -20,8 +20,7 @@ from valuerepair.cli.options import (
     NET,
     SEED,
     SET,
-    THREADS,
-    device_option,
+    device_options,
     rules_of,
     rules_options,
     settings_of,
@@ -60,8 +59,7 @@ if TYPE_CHECKING:
 @DB
 @click.option("--no-db", is_flag=True, help="Keep nothing in a store.")
 @SEED(help="Of temperature and noise.")
-@device_option()
-@THREADS
+@device_options()
 @JSON
 def command(book: str, **given: Any) -> None:
     """Play a game from each line of a book, by default at temperature 0, so that results are as accurate as can be.

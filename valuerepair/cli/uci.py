@@ -70,12 +70,7 @@ def _open(settings: EngineSettings, say: Callable[[str], None]) -> OpenedNet:
     from valuerepair.mcts.uci_server import OpenedNet
     from valuerepair.nets.net import open_net
 
-    net = open_net(
-        settings.weights or None,
-        device=settings.device,
-        threads=settings.threads or None,
-        say=say,
-    )
+    net = open_net(settings.weights or None, device=settings.device, threads=settings.threads or None, say=say)
     evaluator = NetEvaluator(net)
     on_cpu = net.on_cpu
     minibatch = good_minibatch(evaluator.streams, on_cpu)
