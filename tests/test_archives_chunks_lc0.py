@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+from functools import cache
 from pathlib import Path
 
 import chess
@@ -79,6 +80,16 @@ def boards_of(game: Played) -> list[chess.Board]:
     return boards
 
 
+@cache
+def board_after(start_fen: str, moves: tuple[str, ...]) -> chess.Board:
+    """Kept, since the positions of a game have the same first moves; to be read only."""
+    if not moves:
+        return chess.Board(start_fen)
+    board = board_after(start_fen, moves[:-1]).copy(stack=False)
+    board.push_uci(moves[-1])
+    return board
+
+
 def test_positions_moves_and_results_are_those_of_the_games(played: list[Played]) -> None:
     for game in played:
         assert game.chunk is not None
@@ -95,10 +106,7 @@ def test_positions_moves_and_results_are_those_of_the_games(played: list[Played]
             assert position.origin.result == game.result
             assert position.origin.played is not None
             assert chess.Move.from_uci(position.origin.played) in board.legal_moves
-            replayed = chess.Board(position.start_fen)
-            for move in position.moves:
-                replayed.push_uci(move)
-            assert replayed.fen() == position.fen
+            assert board_after(position.start_fen, tuple(position.moves)).fen() == position.fen
 
 
 def test_history_goes_back_to_the_start_of_the_game_where_the_first_record_knows_it(played: list[Played]) -> None:
