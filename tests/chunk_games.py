@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from valuerepair.archives.chunks import ChunkBlock, parse_chunks
+from valuerepair.archives.chunks import ChunkBlock
 from valuerepair.archives.open import Source
 from valuerepair.archives.options import SampleOptions
 from valuerepair.archives.rows import ReadReport
@@ -31,7 +31,7 @@ def every_record(chunk: Path) -> PositionBatch:
     """The positions of all records of a chunk, repeated ones too."""
     block = ChunkBlock()
     block.add(Source(str(chunk), "chunk", "chunk"), chunk.read_bytes(), "", 1, 0)
-    rows = parse_chunks(block, SampleOptions(per_game=None, min_ply=0))
+    rows = block.parse(SampleOptions(per_game=None, min_ply=0))
     return rows.batch(np.ones(len(rows.boards), np.bool_))
 
 

@@ -16,7 +16,8 @@ from tests.mining_doubles import KeyNet, mine_by_key, random_games
 from valuerepair.chess.positions import PositionBatch, encode_move
 from valuerepair.cli import cli
 from valuerepair.errors import ValueRepairError
-from valuerepair.judge.labelled import NAMES, add_priors, labels_of, missing_priors, names, net_id_of, with_labels
+from valuerepair.judge.labelled import add_priors, labels_of, missing_priors, names, net_id_of, with_labels
+from valuerepair.judge.labels import NAMES
 from valuerepair.nets.net import Net, Priors, open_net
 from valuerepair.question import Question
 from valuerepair.report import stats as stats_module

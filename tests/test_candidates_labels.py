@@ -19,8 +19,8 @@ from scipy.stats import entropy
 
 from tests.parity import fortresses
 from valuerepair.judge import labels
-from valuerepair.judge.labelled import KINDS, NAMES, masks, names
-from valuerepair.judge.labels import ExpectedLines, expected_lines, label_frame
+from valuerepair.judge.labelled import masks, names
+from valuerepair.judge.labels import KINDS, NAMES, ExpectedLines, expected_lines, label_frame
 
 WORTH = {chess.QUEEN: 9, chess.ROOK: 5, chess.BISHOP: 3, chess.KNIGHT: 3, chess.PAWN: 1, chess.KING: 0}
 

@@ -61,6 +61,10 @@ class ChunkBlock:
         self.numbers.append(number)
         self.offsets.append(offset)
 
+    def parse(self, options: SampleOptions) -> Rows:
+        """The positions drawn from the block, what was left out, and why; called in any thread."""
+        return _parse_chunks(self, options)
+
 
 def holds_chunks(source: Source) -> bool:
     """The archive is a training chunk, or a tar archive, packed or not."""
@@ -180,7 +184,7 @@ def _unpack(content: bytes) -> tuple[bytes, str]:
 # -- decoding ---------------------------------------------------------------------------------------------------------
 
 
-def parse_chunks(block: ChunkBlock, options: SampleOptions) -> Rows:
+def _parse_chunks(block: ChunkBlock, options: SampleOptions) -> Rows:
     """Unpacks a block of chunks and draws positions of each; rejects and counts are in the result."""
     rows, sources = Rows(block.sources[0]), []
     found: list[Chunk] = []

@@ -40,6 +40,10 @@ class LineBlock:
     numbers: list[int] = field(default_factory=list)
     offsets: list[int] = field(default_factory=list)
 
+    def parse(self, options: SampleOptions) -> Rows:
+        """The positions drawn from the block, what was left out, and why; called in any thread."""
+        return _parse_lines(self, options)
+
 
 def looks_like_epd(head: bytes) -> bool:
     """The first line that is neither empty nor a ``#`` comment begins like a FEN."""
@@ -97,7 +101,7 @@ class _Line:
     recorded: Recorded | None
 
 
-def parse_lines(block: LineBlock, options: SampleOptions) -> Rows:
+def _parse_lines(block: LineBlock, options: SampleOptions) -> Rows:
     """The legal positions of a block that pass the filters. `min_ply` and `max_ply` say nothing about bare positions.
 
     A header filter (a rating, a player) rejects all lines: they have no headers.

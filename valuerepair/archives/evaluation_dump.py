@@ -43,6 +43,10 @@ _PREFIX, _BACKSLASH = b'{"fen":"', 92
 class DumpBlock(LineBlock):
     """Lines of an evaluation dump, with their numbers and byte offsets in it."""
 
+    def parse(self, options: SampleOptions) -> Rows:
+        """The positions drawn from the block, what was left out, and why; called in any thread."""
+        return _parse_dump(self, options)
+
 
 def looks_like_dump(head: bytes) -> bool:
     """The first line that is not empty begins a JSON object with a FEN."""
@@ -66,7 +70,7 @@ class _Entries:
         return _Entries([self.lines[i] for i in rows], [self.fens[i] for i in rows], [self.scored[i] for i in rows])
 
 
-def parse_dump(block: LineBlock, options: SampleOptions) -> Rows:
+def _parse_dump(block: LineBlock, options: SampleOptions) -> Rows:
     """The legal positions of a block that pass the filters. `min_ply` and `max_ply` say nothing about bare positions.
 
     A header filter (a rating, a player) rejects all lines: they have no headers.

@@ -373,8 +373,12 @@ class GameBlock:
         self.offsets.append(offset)
         self.size += len(text)
 
+    def parse(self, options: SampleOptions) -> Rows:
+        """The positions drawn from the block, what was left out, and why; called in any thread."""
+        return _parse_games(self, options)
 
-def parse_games(block: GameBlock, options: SampleOptions) -> Rows:
+
+def _parse_games(block: GameBlock, options: SampleOptions) -> Rows:
     """Parses a block of games and draws positions from each; rejects and counts are in the result."""
     rows = Rows(block.source)
     readable = _readable(block, rows, options.recorded)

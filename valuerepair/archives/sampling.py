@@ -12,13 +12,13 @@ from itertools import groupby
 
 import numpy as np
 
-from valuerepair.archives.chunks import UNREADABLE, ChunkBlock, holds_chunks, parse_chunks, read_blocks
-from valuerepair.archives.epd import LineBlock, LineSplitter, looks_like_epd, parse_lines
-from valuerepair.archives.evaluation_dump import DumpBlock, looks_like_dump, parse_dump
+from valuerepair.archives.chunks import UNREADABLE, ChunkBlock, holds_chunks, read_blocks
+from valuerepair.archives.epd import LineBlock, LineSplitter, looks_like_epd
+from valuerepair.archives.evaluation_dump import DumpBlock, looks_like_dump
 from valuerepair.archives.headers import header_reject
 from valuerepair.archives.open import Source, Stream, chunk_version, find_sources, looks_like_tar
 from valuerepair.archives.options import CHUNKS, DUMP, EPD, EVAL, KINDS, SampleOptions
-from valuerepair.archives.pgn import GameBlock, kind_in, parse_games
+from valuerepair.archives.pgn import GameBlock, kind_in
 from valuerepair.archives.rows import ReadReport, Rows
 from valuerepair.archives.select import KeySet, LowestPriorities, game_hashes, in_share
 from valuerepair.archives.split import HEADROOM, Games, Piece, Pieces, Splitter
@@ -175,21 +175,13 @@ def _parse(blocks: Iterator[Block], options: SampleOptions) -> Iterator[Rows]:
     pending: deque[Future[Rows]] = deque()
     try:
         for block in blocks:
-            pending.append(pool.submit(_parse_block, block, options))
+            pending.append(pool.submit(block.parse, options))
             while pending and (len(pending) > 2 * options.threads or pending[0].done()):
                 yield pending.popleft().result()
         while pending:
             yield pending.popleft().result()
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
-
-
-def _parse_block(block: Block, options: SampleOptions) -> Rows:
-    if isinstance(block, GameBlock):
-        return parse_games(block, options)
-    if isinstance(block, ChunkBlock):
-        return parse_chunks(block, options)
-    return (parse_dump if isinstance(block, DumpBlock) else parse_lines)(block, options)
 
 
 def _distinct(parsed: Iterator[Rows], options: SampleOptions, report: ReadReport) -> Iterator[PositionBatch]:

@@ -17,7 +17,8 @@ from valuerepair.books.lc0_reader import GAME_PLY_LIMIT, no_game
 from valuerepair.books.options import BookOptions
 from valuerepair.chess.board import has_legal_move, insufficient_material, keys, parse_fens
 from valuerepair.errors import UsageError, ValueRepairError
-from valuerepair.judge.labelled import KINDS, NAMES, labels_of, names
+from valuerepair.judge.labelled import labels_of, names
+from valuerepair.judge.labels import KINDS, NAMES
 from valuerepair.judge.material import near_keys
 from valuerepair.judge.openings import plies
 from valuerepair.judge.verdict import evidence

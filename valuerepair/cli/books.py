@@ -11,7 +11,6 @@ from valuerepair.cli.options import DB, FILE, SEED, QuestionOptions, question
 from valuerepair.cli.verbosity import is_quiet, say
 
 # What is known only where the net was asked for its policy.
-POLICY_LABELS = {"value-blind", "partly-blind", "policy-blind"}
 
 
 @click.group("books", invoke_without_command=True)
@@ -80,12 +79,13 @@ def command(
     from valuerepair.books.write import write_books
     from valuerepair.chess.progress import Progress
     from valuerepair.judge.labelled import complete, lacks_policy
+    from valuerepair.judge.labels import OF_POLICY
     from valuerepair.store.store import Store
 
     labels = chosen.pop("label")
     with Store.open(db) as store:
         asked = question.resolved(store)
-        lacking = POLICY_LABELS.intersection(labels) and lacks_policy(store, store.candidates(asked))
+        lacking = OF_POLICY.intersection(labels) and lacks_policy(store, store.candidates(asked))
     if lacking:
         with Store.open(db, write=True) as store:
             complete(store, store.candidates(asked), asked.net, quiet=is_quiet(), say=say)

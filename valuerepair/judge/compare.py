@@ -27,7 +27,8 @@ from valuerepair.intervals import (
     wilson,
 )
 from valuerepair.judge.compared_nets import AskedNet, AskedOracle, words_for
-from valuerepair.judge.labelled import KINDS, NAMES, complete, labels_of, missing_priors, names, net_id_of
+from valuerepair.judge.labelled import complete, labels_of, missing_priors, names, net_id_of
+from valuerepair.judge.labels import KINDS, NAMES, OF_POLICY
 from valuerepair.question import QFrom, Question
 from valuerepair.store.connect import store_errors
 from valuerepair.store.store import Store
@@ -337,15 +338,13 @@ def selection_weights(store: Store, oracle_id: int, position_ids: NDArray[np.int
 
 
 Labels = Mapping[int, frozenset[str]]
-# Labels that need a net's policy.
-OF_POLICY = frozenset({"value-blind", "partly-blind", "policy-blind"})
 
 
 @dataclass(frozen=True, slots=True)
 class LabelChange:
     """A label under two nets.
 
-    `label` is one of `labelled.NAMES` or of `labelled.KINDS` (``family:French Defense``). `first` and `second` count
+    `label` is one of `labels.NAMES` or of `labels.KINDS` (``family:French Defense``). `first` and `second` count
     the candidates of each net with it, `both` those of both, `repaired` those of the first alone, `newly` those of the
     second alone. `change` is the paired difference of the shares of all positions (Newcombe), `p` McNemar's, None
     where rows have unequal weights.
@@ -362,7 +361,7 @@ class LabelChange:
 
 
 def label_changes(first: Labels, second: Labels, weights: pd.Series[float]) -> list[LabelChange]:
-    """The changes of every label: those of `labelled.NAMES` in their order, then the others, the most frequent first.
+    """The changes of every label: those of `labels.NAMES` in their order, then the others, the most frequent first.
 
     `first` and `second` have the labels of each net's candidates by position_id, `weights` the weight of every position
     compared.

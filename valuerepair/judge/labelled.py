@@ -17,7 +17,7 @@ from valuerepair.chess.board import legal_moves, parse_fens
 from valuerepair.chess.positions import PositionBatch, decode_move
 from valuerepair.chess.progress import Progress
 from valuerepair.errors import UsageError, ValueRepairError
-from valuerepair.judge.labels import label_frame
+from valuerepair.judge.labels import KINDS, LABELS, label_frame
 from valuerepair.nets.devices import device_of, split_key
 from valuerepair.nets.net import Priors
 from valuerepair.nets.registry import KNOWN_NETS, locate
@@ -34,30 +34,6 @@ if TYPE_CHECKING:
 
     from valuerepair.nets.net import Net
     from valuerepair.store.store import Store
-
-# Prefixes of names of which there are many -> the column.
-KINDS = {"family": "opening_family", "eco": "eco", "pieces": "material_family", "material": "material"}
-# What else `names` can say of a row.
-NAMES = (
-    "optimistic",
-    "pessimistic",
-    "value-blind",
-    "partly-blind",
-    "policy-blind",
-    "missed-mate",
-    "missed-mate:mates",
-    "missed-mate:mated",
-    "repetition",
-    "fortress-like",
-    "fortress-like:held",
-    "fortress-like:no-progress",
-    "in-check",
-    "forced",
-    "opening",
-    "middlegame",
-    "endgame",
-)
-
 
 # A fortress shows in how the evaluation of a search grew from its first rung of so many nodes to its end, where that is
 # so many times as many. What shorter ones are worth: docs/methods.md, "Labels".
@@ -116,30 +92,12 @@ def names(labels: pd.DataFrame) -> list[frozenset[str]]:
 
 def masks(labels: pd.DataFrame) -> dict[str, NDArray[np.bool_]]:
     """[n] which rows of `labels` each of `NAMES` is said of: as `names`, but a column at a time."""
-    words = {name: labels[name].to_numpy(object) for name in ("sign", "phase", "blind", "missed_mate", "fortress_like")}
-    found = {name: words["sign"] == name for name in ("optimistic", "pessimistic")}
-    found |= {f"{name}-blind": words["blind"] == name for name in ("value", "partly", "policy")}
-    for column, name, kinds in (
-        ("missed_mate", "missed-mate", ("mates", "mated")),
-        ("fortress_like", "fortress-like", ("held", "no progress")),
-    ):
-        found |= {f"{name}:{kind.replace(' ', '-')}": words[column] == kind for kind in kinds}
-        found[name] = words[column].astype(np.bool_)
-    found |= {name.replace("_", "-"): labels[name].to_numpy(np.bool_) for name in ("repetition", "in_check", "forced")}
-    found |= {name: words["phase"] == name for name in ("opening", "middlegame", "endgame")}
-    return {name: np.asarray(found[name], np.bool_) for name in NAMES}
+    return {label.name: label.holds(labels[label.column].to_numpy(object)) for label in LABELS}
 
 
 def _names(row: Mapping[Hashable, Any]) -> list[str]:
-    found = [row["sign"], row["phase"]]
-    if row["blind"]:
-        found.append(f"{row['blind']}-blind")
-    for column, name in (("missed_mate", "missed-mate"), ("fortress_like", "fortress-like")):
-        if row[column]:
-            found += [name, f"{name}:{row[column].replace(' ', '-')}"]
-    found += [column.replace("_", "-") for column in ("repetition", "in_check", "forced") if row[column]]
-    found += [f"{name}:{row[column]}" for name, column in KINDS.items() if row[column]]
-    return [name for name in found if name]
+    found = [label.name for label in LABELS if (row[label.column] == label.value if label.value else row[label.column])]
+    return found + [f"{name}:{row[column]}" for name, column in KINDS.items() if row[column]]
 
 
 # The history fill of values that came with their positions: their net is not at hand.

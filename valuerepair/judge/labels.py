@@ -41,6 +41,48 @@ FORTRESS_KEPT_PLIES = 4
 _COUNTS, _HALF = 1000.0, 0.5
 
 
+class Label(NamedTuple):
+    """A label's `name`, and what of `label_frame` says that a row has it: `column` holds `value`, or anything at all.
+
+    `of_policy`: it is known only where the net's priors are.
+    """
+
+    name: str
+    column: str
+    value: str | None = None
+    of_policy: bool = False
+
+    def holds(self, column: Words) -> NDArray[np.bool_]:
+        """[n] which rows have the label, by the cells of its column."""
+        return np.asarray(column.astype(np.bool_) if self.value is None else column == self.value, np.bool_)
+
+
+# The whole vocabulary: what books are chosen by, what is counted, compared and filtered. The order is that of tables.
+LABELS = (
+    Label("optimistic", "sign", "optimistic"),
+    Label("pessimistic", "sign", "pessimistic"),
+    Label("value-blind", "blind", "value", of_policy=True),
+    Label("partly-blind", "blind", "partly", of_policy=True),
+    Label("policy-blind", "blind", "policy", of_policy=True),
+    Label("missed-mate", "missed_mate"),
+    Label("missed-mate:mates", "missed_mate", "mates"),
+    Label("missed-mate:mated", "missed_mate", "mated"),
+    Label("repetition", "repetition"),
+    Label("fortress-like", "fortress_like"),
+    Label("fortress-like:held", "fortress_like", "held"),
+    Label("fortress-like:no-progress", "fortress_like", "no progress"),
+    Label("in-check", "in_check"),
+    Label("forced", "forced"),
+    Label("opening", "phase", "opening"),
+    Label("middlegame", "phase", "middlegame"),
+    Label("endgame", "phase", "endgame"),
+)
+NAMES = tuple(label.name for label in LABELS)
+OF_POLICY = frozenset(label.name for label in LABELS if label.of_policy)
+# Prefixes of labels of which there are many (``family:French Defense``) -> the column.
+KINDS = {"family": "opening_family", "eco": "eco", "pieces": "material_family", "material": "material"}
+
+
 def label_frame(frame: pd.DataFrame, priors: pd.DataFrame | None = None) -> pd.DataFrame:
     """The labels of the rows of a frame (`Store.frame`, with its texts): one row each, with the frame's index.
 

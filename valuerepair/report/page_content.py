@@ -21,7 +21,8 @@ from valuerepair.chess.positions import PHASES, PROMOTIONS, STARTPOS_FEN, decode
 from valuerepair.chess.rows import Boards
 from valuerepair.chess.values import Alpha
 from valuerepair.errors import ValueRepairError
-from valuerepair.judge.labelled import NAMES, labels_of, names
+from valuerepair.judge.labelled import labels_of, names
+from valuerepair.judge.labels import LABELS, NAMES
 from valuerepair.judge.verdict import VERDICTS, evidence
 from valuerepair.judge.weights import copies_by_weight, weights_of
 from valuerepair.question import Question
@@ -43,9 +44,7 @@ if TYPE_CHECKING:
 _GAME = ("white", "black", "white_elo", "black_elo", "event", "site", "date", "round", "result")
 _REALS = ("net_q", "deep_q", "second_q", "net_w", "net_d", "net_l", "cp", "mate", "nodes")
 # What labels' names are made of, but for names of which there are many.
-_OF_NAMES = [
-    "sign", "phase", "blind", "missed_mate", "fortress_like", "repetition", "in_check", "forced",
-]  # fmt: skip
+_OF_NAMES = list(dict.fromkeys(label.column for label in LABELS))
 _LOWESS_ROWS = 200_000
 _FIELDS = (*_GAME, "source", "number", "tags", "operand")
 _PER_MILLE = ("deep_w", "deep_d", "deep_l")

@@ -14,7 +14,7 @@ import numpy as np
 from valuerepair.chess import values
 from valuerepair.chess.values import Alpha
 from valuerepair.errors import ValueRepairError
-from valuerepair.judge.labelled import KINDS
+from valuerepair.judge.labels import KINDS
 from valuerepair.judge.neighbours import read_query
 from valuerepair.question import Question
 from valuerepair.report.drawing import printable

@@ -15,7 +15,8 @@ from valuerepair.chess.positions import PHASES
 from valuerepair.chess.progress import format_duration, format_rate
 from valuerepair.intervals import Rate, weighted, wilson
 from valuerepair.judge import verdict, weights
-from valuerepair.judge.labelled import KINDS, NAMES, labels_of, masks, names
+from valuerepair.judge.labelled import labels_of, masks, names
+from valuerepair.judge.labels import KINDS, NAMES, OF_POLICY
 from valuerepair.question import Question, check_threshold
 from valuerepair.screening import recall
 from valuerepair.store import schema
@@ -229,7 +230,6 @@ def section_lines(sections: dict[str, Any]) -> list[str]:
 
 # Families and signatures shown, the most frequent ones.
 MOST_SHOWN = 6
-_OF_POLICY = ("value-blind", "partly-blind", "policy-blind")
 _QUANTILES = (0.1, 0.5, 0.9)
 
 
@@ -256,7 +256,7 @@ def label_figures(
         "candidates": len(rows),
         "with_priors": int(asked.sum()),
         "rates": [
-            _label_rate(name, found[name], asked if name in _OF_POLICY else everywhere, weights) for name in NAMES
+            _label_rate(name, found[name], asked if name in OF_POLICY else everywhere, weights) for name in NAMES
         ],
         **{key: _frequent(prefix, labels, weights) for key, prefix in (("openings", "family"), ("pieces", "pieces"))},
         "with_wdl": int(measured.sum()),
