@@ -247,7 +247,7 @@ class Dispatcher:
         there = {(at, str(known.get("local_directory", ""))): known for at, known in facts["workers"].items()}
         for process in self._workers.keys() - there.keys():
             lost = self._workers.pop(process)
-            if lost.joining is not None and lost.joining.cancel():
+            if lost.joining is not None and lost.joining.cancel() and not self._first_offer:
                 self._counts["lost over the net"] += 1
             if any(isinstance(found, Offer) for found in lost.has.values()):
                 self._last_lost = lost
@@ -384,16 +384,15 @@ class Dispatcher:
         )
         try:
             answers = await future
-        except CancelledError:  # the scheduler is lost, which `_look` will see too
-            await asyncio.sleep(_POLL_S)
-            self._take_back(chunk)
+        except CancelledError:  # the connection is lost: what was sent since may be, too
+            self._forget_all()
         except KilledWorker as error:
             self._last_lost = RemoteWorker(error.last_worker.address, str(error.last_worker.name))
             self._take_back(chunk, error.allowed_failures + 1)
         except WorkerFailed as error:
             self._take_back(chunk)
             for failed in self._workers.values():
-                if failed.address == error.address and error.reason and isinstance(failed.has[chunk.role], Offer):
+                if failed.address == error.address and error.reason and isinstance(failed.has.get(chunk.role), Offer):
                     self._refuse(failed, chunk.role, error.reason)
             self._settle(chunk.role)
         except Exception as error:  # it came to no worker

@@ -87,6 +87,7 @@ class WorkerEvaluators(WorkerPlugin):
 
         options = {"threads": self._cores, **self._assignment.net_options}
         with self._opening:
+            self._check_left()
             if self._net is None:
                 net = open_net(_have(self._assignment.net), **options)
                 if self._gpu and options.get("device", "auto") == "auto" and net.provider == CPU:
@@ -100,6 +101,7 @@ class WorkerEvaluators(WorkerPlugin):
 
         given, spec = self._assignment, self._assignment.deep
         with self._opening:
+            self._check_left()
             if self._oracle is None:
                 if given.weights is not None:
                     spec = replace(spec, weights=_have(given.weights))
@@ -111,10 +113,12 @@ class WorkerEvaluators(WorkerPlugin):
                 self._oracle = cast("Climber", oracle)
             return self._oracle
 
+    def _check_left(self) -> None:
+        if self._left:  # nobody would close what is opened now
+            raise ValueRepairError("its driver has left")
+
     def work(self, role: Role, calls: Sequence[tuple[Any, ...]]) -> list[Any]:
         """What methods of the net or the oracle, each with its arguments, give."""
-        if self._left:
-            raise ValueRepairError("its driver has left")
         self._used = time.monotonic()
         try:
             if role is Role.NET:
