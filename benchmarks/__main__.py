@@ -33,6 +33,7 @@ BENCHES: dict[str, Callable[[BenchData], Comparison]] = {
     "recorded-dump": recorded.dump,
     "selfplay": selfplay.bench_selfplay,
     "selfplay-openvino": selfplay.bench_selfplay_openvino,
+    "selfplay-cache": selfplay.bench_selfplay_cache,
     "training-records": training.chunks,
 }
 

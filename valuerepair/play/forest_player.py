@@ -43,6 +43,10 @@ class _Kept(NamedTuple):
 class CachedEvaluator:
     """An `Evaluator` that asks another one only about what it has not asked lately. For one thread.
 
+    A search begins without a tree, as in ``lc0 selfplay``, but half of what it asks for an earlier one has asked: kept,
+    self-play takes half the time (docs/performance.md). lc0 looks positions up by the position alone; here the key is
+    the net's whole input, history and clock included, so that an answer is what the net would say.
+
     At least the last `entries` / 2 answers are kept, at most `entries`; 0 for none. `rows` counts leaves, `hits` those
     that were known, `runs` the calls that had to be made and `asked` the leaves in them.
     """
@@ -245,7 +249,7 @@ def search_facts(net: Net, params: SearchParams, nodes: int) -> tuple[str, dict[
     """The search's name and revision, and what moves depend on beside the net: nodes, parameters, device."""
     known = identity_of(net, params, nodes)
     drawn = {name: text for name, text in params.changes().items() if name.startswith("temp")}
-    return known.engine, {**known.limits, **dict(sorted({**known.options, **drawn}.items()))}
+    return known.engine, {**known.limits, **known.options, **drawn}
 
 
 @dataclass(eq=False, slots=True)

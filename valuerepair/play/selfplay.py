@@ -125,7 +125,7 @@ def _identity(nets: Sequence[Net], params: SearchParams, who: Contestant) -> tup
     """What the sides' nets are, and what else the moves depend on: nodes, parameters, device, the search's revision."""
     engine, facts = search_facts(nets[0], params, who.nodes)
     sides = [f"{net.identity.name} sha256:{net.identity.key[:16]}" for net in nets]
-    words = [f"{name}={text}" for name, text in facts.items()]
+    words = [f"{name}={text}" for name, text in sorted(facts.items(), key=lambda fact: (fact[0] != "nodes", fact[0]))]
     words += ["reuse=1"] if who.reuse else []
     return (sides[0], sides[-1]), {"Engine": engine, "Search": " ".join(words)}
 
