@@ -228,7 +228,7 @@ class _Facts:
         self._openings = {opening.number: opening for opening in plan.openings}
         control = plan.control.tag if plan.control is not None else "-"
         shared = run_tags(plan.book, plan.openings, plan.seed, plan.rules)
-        self.common = {**shared, "BookOrder": plan.order, "TimeControl": control}
+        self.common = {"Book": shared["Book"], "BookOrder": plan.order, **shared, "TimeControl": control}
         limits = str(plan.control) if plan.control is not None else "-"
         whole = json.dumps([self._names, self._sides, self.common, limits])
         self.run = hashlib.sha256(whole.encode()).hexdigest()[:16]
