@@ -295,7 +295,7 @@ def test_a_failed_write_leaves_the_old_book_and_no_scraps(vr: Vr, tmp_path: Path
     def full(descriptor: int) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("valuerepair.books.write.os.fsync", full)
+    monkeypatch.setattr("valuerepair.files.os.fsync", full)
     result = vr("--threshold", "0.5", "-o", "out")
     assert isinstance(result.exception, ValueRepairError)
     assert str(result.exception) == "out: cannot write the book: No space left on device"

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
+import os
 import re
 import shutil
 import subprocess
@@ -15,7 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from valuerepair.errors import UsageError, ValueRepairError
-from valuerepair.files import cache_folder, cache_root, written_whole
+from valuerepair.files import HeldError, cache_folder, cache_root, claimed, written_together, written_whole
 from valuerepair.nets import weights
 from valuerepair.nets.registry import KNOWN_NETS, locate, pull
 from valuerepair.nets.weights import LC0_MAGIC, read_header, unpack
@@ -177,6 +179,78 @@ def test_a_file_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
         _write_then_fail(target)
     assert [p.name for p in tmp_path.iterdir()] == ["file"]
     assert target.read_text() == "old"
+
+
+def test_a_whole_file_is_synced_before_it_has_its_name_and_is_for_whom_any_new_file_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "plain").write_text("")
+    seen: list[str] = []
+    monkeypatch.setattr("valuerepair.files.os.fsync", lambda descriptor: seen.append("synced"))
+    replace = os.replace
+
+    def replaced(source: Path, target: str) -> None:
+        seen.append(Path(target).name)
+        replace(source, target)
+
+    monkeypatch.setattr("valuerepair.files.os.replace", replaced)
+    with written_together([tmp_path / "one", str(tmp_path / "two")]) as partials:
+        for partial in partials:
+            partial.write_text("new")
+    assert seen == ["synced", "synced", "one", "two"]
+    assert {p.name for p in tmp_path.iterdir()} == {"plain", "one", "two"}
+    assert (tmp_path / "two").stat().st_mode == (tmp_path / "plain").stat().st_mode
+
+
+def test_errors_of_whole_files_name_the_file_that_was_to_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(FileNotFoundError) as missing, written_whole(tmp_path / "no" / "file"):
+        pass
+    assert missing.value.filename == str(tmp_path / "no" / "file")
+
+    def full(descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("valuerepair.files.os.fsync", full)
+    with pytest.raises(OSError, match="No space left") as none, written_whole(tmp_path / "file"):
+        pass
+    assert none.value.filename == str(tmp_path / "file")
+    (tmp_path / "folder").mkdir()
+    monkeypatch.undo()
+    with pytest.raises(IsADirectoryError) as folder, written_whole(tmp_path / "folder"):
+        pass
+    assert folder.value.filename == str(tmp_path / "folder")
+    assert [p.name for p in tmp_path.iterdir()] == ["folder"]
+
+
+def test_a_claimed_file_is_held_until_the_end_and_not_left_empty(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    with claimed(path) as descriptor:
+        os.write(descriptor, b"me")
+        with pytest.raises(HeldError) as held, claimed(path):
+            pass
+        assert held.value.content == b"me"
+    with claimed(path):
+        assert path.read_bytes() == b"me"
+    path.write_bytes(b"")
+    with claimed(path):
+        pass
+    assert not path.exists()
+
+
+def test_a_file_that_its_holder_removed_meanwhile_is_claimed_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, opened = tmp_path / "file", os.open
+
+    def too_late(name: Path, flags: int, mode: int) -> int:
+        descriptor = opened(name, flags, mode)
+        monkeypatch.undo()
+        path.unlink()
+        return descriptor
+
+    monkeypatch.setattr("valuerepair.files.os.open", too_late)
+    with claimed(path) as descriptor:
+        assert os.path.samestat(os.fstat(descriptor), path.stat())
 
 
 def wheel_with(folder: Path, content: bytes) -> None:

@@ -25,7 +25,7 @@ from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.nets.net import Net
 from valuerepair.play.figures import played
 from valuerepair.play.openings import read_openings
-from valuerepair.play.pgn import PgnWriter, claimed, read_written
+from valuerepair.play.pgn import PgnWriter, claimed_games, read_written
 from valuerepair.play.selfplay import ForestSource, SelfplayPlan
 from valuerepair.report import stats
 from valuerepair.store.plays import outcomes as outcomes_of
@@ -258,7 +258,7 @@ def test_a_book_that_lc0_would_refuse_is_refused(tmp_path: Path, net: str, book:
 
 def test_a_file_has_one_writer(tmp_path: Path) -> None:
     path = tmp_path / "games.pgn"
-    with claimed(path), pytest.raises(ValueRepairError, match="another vr writes it"), claimed(path):
+    with claimed_games(path), pytest.raises(ValueRepairError, match="another vr writes it"), claimed_games(path):
         pass
     assert not (tmp_path / "games.pgn").exists()
 

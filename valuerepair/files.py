@@ -1,12 +1,15 @@
-"""The cache folder, files and folders that appear whole or not at all."""
+"""The cache folder, files and folders that appear whole or not at all, files that one process holds."""
 
 from __future__ import annotations
 
 import contextlib
+import errno
+import fcntl
 import os
+import secrets
 import shutil
-import tempfile
-from collections.abc import Iterator
+import stat
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from valuerepair.errors import UsageError, ValueRepairError
@@ -39,20 +42,94 @@ def cache_root() -> Path:
 
 
 @contextlib.contextmanager
-def written_whole(target: Path) -> Iterator[Path]:
-    """A temporary name beside `target` that becomes `target` when the block ends well, and vanishes otherwise.
+def written_whole(target: str | os.PathLike[str]) -> Iterator[Path]:
+    """A hidden file beside `target` that becomes `target` when the block ends well, and vanishes otherwise.
 
-    Two processes that write the same file at once both succeed; readers see one whole file or none.
+    It is on the disk before it gets its name. Two processes that write the same file at once both succeed; readers see
+    one whole file or none. Raises OSError, with the name of `target`.
     """
-    handle, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
-    os.close(handle)
-    temporary = Path(name)
+    with written_together([target]) as (partial,):
+        yield partial
+
+
+@contextlib.contextmanager
+def written_together(targets: Sequence[str | os.PathLike[str]]) -> Iterator[list[Path]]:
+    """As `written_whole`, of several files: all are on the disk before the first of them gets its name."""
+    partials = dict[Path, str | os.PathLike[str]]()
     try:
-        yield temporary
-        temporary.chmod(0o644)  # mkstemp makes private files
-        os.replace(temporary, target)
+        for target in targets:
+            partials[_hidden_file(target)] = target
+        try:
+            yield list(partials)
+            for partial in partials:
+                _sync(partial)
+            for partial, target in partials.items():
+                os.replace(partial, target)
+        except OSError as error:
+            # A full disk has no name, and the hidden one tells the user nothing.
+            named = Path(error.filename) if isinstance(error.filename, str | os.PathLike) else None
+            if error.errno is not None and (error.filename is None or named in partials):
+                target = partials[named] if named in partials else targets[0]
+                raise type(error)(error.errno, error.strerror, os.fspath(target)) from error
+            raise
     finally:
-        temporary.unlink(missing_ok=True)
+        for partial in partials:
+            partial.unlink(missing_ok=True)
+
+
+def _hidden_file(target: str | os.PathLike[str]) -> Path:
+    """A new empty file beside `target`; others may do with it what the umask allows."""
+    path = Path(target).absolute()
+    partial = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
+    try:
+        os.close(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666))
+    except OSError as error:
+        raise type(error)(error.errno, error.strerror, os.fspath(target)) from None
+    return partial
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+@contextlib.contextmanager
+def claimed(path: str | os.PathLike[str]) -> Iterator[int]:
+    """The descriptor of a file, made where there is none, that is held against other processes until the block ends.
+
+    The kernel lets go of it when the process dies. A file that is empty at the end is removed. Raises `HeldError` where
+    another process holds it, OSError where it cannot be had: with EINVAL for what is no plain file.
+    """
+    while True:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+        try:
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                raise OSError(errno.EINVAL, "is no plain file", os.fspath(path))
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise HeldError(os.pread(descriptor, 20, 0)) from None
+            # Else its last holder removed it after it was opened here: it has no name any more.
+            if os.path.exists(path) and os.path.samestat(os.fstat(descriptor), os.stat(path)):
+                try:
+                    yield descriptor
+                finally:
+                    if os.fstat(descriptor).st_size == 0:
+                        Path(path).unlink(missing_ok=True)
+                return
+        finally:
+            os.close(descriptor)
+
+
+class HeldError(Exception):
+    """Another process holds a file that should be `claimed`; `content` is how the file begins."""
+
+    def __init__(self, content: bytes) -> None:
+        super().__init__("another process holds the file")
+        self.content = content
 
 
 @contextlib.contextmanager

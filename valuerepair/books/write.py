@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -21,6 +20,7 @@ from valuerepair.books.select import Selection, choose_rows, parent_weight
 from valuerepair.chess.positions import STARTPOS_FEN
 from valuerepair.chess.values import Alpha
 from valuerepair.errors import ValueRepairError
+from valuerepair.files import written_together
 from valuerepair.judge.weights import describe, described
 
 if TYPE_CHECKING:
@@ -180,26 +180,16 @@ def _text(row: dict[Hashable, Any], name: str, missing: str = "?") -> str:
 
 
 def _replace_all(directory: Path, contents: dict[str, bytes]) -> None:
-    temporary: list[Path] = []
     try:
         directory.mkdir(parents=True, exist_ok=True)
         stale = _stale(directory, contents)
-        for name, content in contents.items():
-            path = directory / f".{name}.{os.getpid()}.tmp"
-            temporary.append(path)
-            with path.open("wb") as file:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-        for name, path in zip(contents, temporary, strict=True):
-            path.replace(directory / name)
+        with written_together([directory / name for name in contents]) as partials:
+            for partial, content in zip(partials, contents.values(), strict=True):
+                partial.write_bytes(content)
         for path in stale:
             path.unlink(missing_ok=True)
     except OSError as error:
         raise ValueRepairError(f"{directory}: cannot write the book: {error.strerror or error}") from None
-    finally:
-        for path in temporary:
-            path.unlink(missing_ok=True)
 
 
 def _stale(directory: Path, contents: dict[str, bytes]) -> list[Path]:

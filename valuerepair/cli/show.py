@@ -78,11 +78,11 @@ def _board(shown: Mapping[str, Any], white_below: bool, coloured: bool) -> list[
 
 
 def _write_svg(shown: Mapping[str, Any], white_below: bool, path: str) -> None:
+    from valuerepair.files import written_whole
     from valuerepair.report.boards import single
-    from valuerepair.report.style import whole_file
 
     played = (shown["origin"]["played"] or {}).get("uci")
     net, deep = _best(shown, "net"), _best(shown, "deep")
     drawn = single(shown["fen"], played=played, net=net, deep=deep, white_below=white_below)
-    with whole_file(path) as stream:
-        stream.write(drawn.encode())
+    with written_whole(path) as partial:
+        partial.write_text(drawn, "utf-8")

@@ -24,7 +24,16 @@ from valuerepair.play.game import GameRecord
 from valuerepair.play.lineup import Lineup
 from valuerepair.play.openings import Opening, white_material
 from valuerepair.play.outlook import Turns
-from valuerepair.play.pgn import PgnWriter, WrittenGame, claimed, game_text, read_written, resumed, run_tags, today
+from valuerepair.play.pgn import (
+    PgnWriter,
+    WrittenGame,
+    claimed_games,
+    game_text,
+    read_written,
+    resumed,
+    run_tags,
+    today,
+)
 from valuerepair.play.referee import Rules
 from valuerepair.play.runner import Pairing, play_games
 from valuerepair.play.sprt import GO_ON, Sprt
@@ -154,7 +163,7 @@ def play_match(plan: MatchPlan, lineup: Lineup, path: str | Path, *, progress: P
     """
     names = lineup.seats[0].player.name, lineup.seats[1].player.name
     standing = Standing(names, plan.sprt)
-    with claimed(Path(path)):
+    with claimed_games(path):
         facts = _Facts(plan, lineup)
         asked = f"{plan.games} games; give more --games"
         done, size = resumed(Path(path), facts.run, max(plan.schedule.numbers), asked, facts.difference)

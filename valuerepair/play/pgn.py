@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
-import stat
 import textwrap
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -17,6 +15,7 @@ import chess
 from valuerepair.books.emit import tag_value
 from valuerepair.chess.positions import STARTPOS_FEN
 from valuerepair.errors import ValueRepairError
+from valuerepair.files import HeldError, claimed
 from valuerepair.play.game import CRASHED, ILLEGAL_MOVE, OUT_OF_TIME, RULES, STOPPED, TOO_LONG, GameRecord, Thought
 from valuerepair.play.openings import Opening, book_digest
 from valuerepair.play.referee import Rules
@@ -202,29 +201,16 @@ def run_tags(book: str, openings: Sequence[Opening], seed: int, rules: Rules) ->
 
 
 @contextmanager
-def claimed(path: Path) -> Iterator[None]:
-    """Holds the file, which is made where there is none, against other processes; the kernel lets go of it.
-
-    Raises ValueRepairError where it cannot be had. An empty file is removed again.
-    """
-    try:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
-    except OSError as error:
-        raise ValueRepairError(f"{path}: {error.strerror}; give another -o FILE") from None
-    try:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise ValueRepairError(f"{path}: is no plain file, which games can be kept in; give another -o FILE")
+def claimed_games(path: str | os.PathLike[str]) -> Iterator[None]:
+    """Holds a file of games against other processes, as `files.claimed`. Raises ValueRepairError."""
+    with ExitStack() as held:
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise ValueRepairError(f"{path}: another vr writes it; wait for its end, or give another -o FILE") from None
-        try:
-            yield
-        finally:
-            if os.fstat(descriptor).st_size == 0:
-                path.unlink(missing_ok=True)
-    finally:
-        os.close(descriptor)
+            held.enter_context(claimed(path))
+        except HeldError:
+            raise ValueRepairError(f"{path}: another vr writes it; wait for its end or give another -o FILE") from None
+        except OSError as error:
+            raise ValueRepairError(f"{path}: {error.strerror}; give another -o FILE") from None
+        yield
 
 
 class PgnWriter:

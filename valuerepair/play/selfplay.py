@@ -25,7 +25,7 @@ from valuerepair.play.forest_player import Fill, ForestPlayer, search_facts
 from valuerepair.play.game import GameRecord
 from valuerepair.play.openings import Opening
 from valuerepair.play.outlook import Remaining, Turns
-from valuerepair.play.pgn import PgnWriter, WrittenGame, claimed, game_text, resumed, run_tags, today
+from valuerepair.play.pgn import PgnWriter, WrittenGame, claimed_games, game_text, resumed, run_tags, today
 from valuerepair.play.referee import Rules
 from valuerepair.play.runner import Pairing, play_games
 from valuerepair.store.plays import add_plays
@@ -233,7 +233,7 @@ def play_selfplay(
     and SIGTERM end the run; games being played are given up, and played again by the next one. Raises ValueRepairError
     for a file of another run (a net swapped, another book) and where it cannot be written.
     """
-    with claimed(Path(path)):
+    with claimed_games(path):
         asked = f"{plan.games} games; give more of them (--repeat)"
         games, size = resumed(Path(path), plan.run, plan.games - 1, asked, lambda game: _difference(game, plan))
         written = [played(game) for game in games]

@@ -14,6 +14,7 @@ from matplotlib.figure import Figure
 from matplotlib.transforms import ScaledTranslation
 
 from valuerepair.errors import ValueRepairError
+from valuerepair.files import written_whole
 from valuerepair.intervals import wilson_bounds
 from valuerepair.play.elo import FEWEST, LEVELS, NOT_SHOWN, Interval, elo_words
 from valuerepair.report import style
@@ -72,7 +73,8 @@ def write_table(rows: Sequence[Row], folder: Path) -> None:
     writer = csv.DictWriter(text, columns, lineterminator="\n", restval="")
     writer.writeheader()
     writer.writerows(rows)
-    (folder / TABLE).write_text(text.getvalue(), "utf-8")
+    with written_whole(folder / TABLE) as partial:
+        partial.write_text(text.getvalue(), "utf-8")
 
 
 def read_table(path: str) -> list[Row]:

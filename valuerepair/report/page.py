@@ -8,12 +8,10 @@ import hashlib
 import json
 import os
 import re
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import resources
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import chess.svg
@@ -21,6 +19,7 @@ import numpy as np
 
 from valuerepair import __version__
 from valuerepair.errors import UsageError, ValueRepairError
+from valuerepair.files import written_whole
 from valuerepair.question import Question
 from valuerepair.report.page_content import DEFAULT_POINTS, OF_ALL, Content, Shown, choose, content_of, with_texts
 from valuerepair.store.connect import store_errors
@@ -60,7 +59,7 @@ def write(
     threshold, q_from = question.threshold, question.q_from
     if points < 1:
         raise UsageError(f"--points {points}: must be at least 1")
-    with _replaced(Path(path)) as partial:
+    with written_whole(path) as partial:
         with _unchanging(store):
             begin = Steps(store, points, on_step).begin
             begin("values")
@@ -93,25 +92,6 @@ def _unchanging(store: Store) -> Iterator[None]:
         yield
     finally:
         store.connection.execute("COMMIT")
-
-
-@contextmanager
-def _replaced(target: Path) -> Iterator[Path]:
-    """A file beside `target` that takes its place when all went well."""
-    try:
-        handle, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.absolute().parent)
-    except OSError as error:
-        raise type(error)(error.errno, error.strerror, os.fspath(target)) from None
-    os.close(handle)
-    partial = Path(name)
-    try:
-        yield partial
-        umask = os.umask(0)
-        os.umask(umask)
-        partial.chmod(0o666 & ~umask)  # mkstemp makes private files
-        partial.replace(target)
-    finally:
-        partial.unlink(missing_ok=True)
 
 
 # In the order of their imports: each uses only those before it.

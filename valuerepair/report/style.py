@@ -8,11 +8,10 @@ no display is needed, and a figure is freed when nobody holds it.
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from cycler import cycler
 from matplotlib import rc_context, rcdefaults, rcParams
@@ -21,6 +20,7 @@ from matplotlib.figure import Figure
 from matplotlib.textpath import TextPath
 
 from valuerepair.errors import UsageError
+from valuerepair.files import written_whole
 
 ORANGE, SKY, GREEN, BLUE, VERMILLION = "#E69F00", "#56B4E9", "#009E73", "#0072B2", "#D55E00"
 INK, GREY, PALE = "#222222", "#8A8A8A", "#EDEDED"
@@ -126,30 +126,7 @@ def save(figure: Figure, path: str | os.PathLike[str]) -> None:
     kind = format_of(path)
     # No time of writing: the same store gives the same file.
     metadata = {"png": {}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}[kind]
-    with whole_file(path) as stream, house_style():
+    with written_whole(path) as partial, house_style():
         # Axes of equal aspect find their place in the second round only; in the first a title may be cut.
         figure.draw_without_rendering()
-        figure.savefig(stream, format=kind, dpi=DPI, metadata=metadata)
-
-
-@contextmanager
-def whole_file(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
-    """A file to write to that takes its name when all is written; after an error nothing is left of it.
-
-    Raises OSError, with the file's name, when the folder cannot be written.
-    """
-    target = Path(path)
-    try:
-        handle, partial = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.absolute().parent)
-    except OSError as error:
-        raise type(error)(error.errno, error.strerror, os.fspath(path)) from None
-    try:
-        with os.fdopen(handle, "wb") as stream:
-            yield stream
-        umask = os.umask(0)
-        os.umask(umask)
-        os.chmod(partial, 0o666 & ~umask)  # mkstemp makes private files
-        os.replace(partial, target)
-    except BaseException:
-        os.unlink(partial)
-        raise
+        figure.savefig(partial, format=kind, dpi=DPI, metadata=metadata)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from typing import IO, TYPE_CHECKING, Literal
 
 from valuerepair.errors import UsageError
+from valuerepair.files import written_whole
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -55,16 +55,5 @@ def write_stream(frame: pd.DataFrame, kind: Format, stream: IO[bytes]) -> None:
 
 def write_file(frame: pd.DataFrame, kind: Format, path: str) -> None:
     """Writes `frame` to a file, which appears whole or not at all."""
-    folder = os.path.dirname(os.path.abspath(path))
-    descriptor, partial = tempfile.mkstemp(prefix=os.path.basename(path) + ".", suffix=".part", dir=folder)
-    try:
-        with os.fdopen(descriptor, "wb") as stream:
-            write_stream(frame, kind, stream)
-        # mkstemp makes private files; this one gets what the umask gives others.
-        umask = os.umask(0)
-        os.umask(umask)
-        os.chmod(partial, 0o666 & ~umask)
-        os.replace(partial, path)
-    except BaseException:
-        os.unlink(partial)
-        raise
+    with written_whole(path) as partial, partial.open("wb") as stream:
+        write_stream(frame, kind, stream)

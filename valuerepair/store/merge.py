@@ -17,6 +17,7 @@ from typing import Any
 
 from valuerepair.chess.progress import Progress
 from valuerepair.errors import UsageError, ValueRepairError
+from valuerepair.files import written_whole
 from valuerepair.store import schema
 from valuerepair.store.merge_rows import (
     Parts,
@@ -85,8 +86,10 @@ def merge(
     progress = progress or Progress("merging", quiet=True)
     with _one_line(target), open_sources(paths, target) as sources:
         if into is None:
-            with _new_file(target) as partial:
-                _merge_new(sources, partial, merged, progress, strict)
+            with written_whole(target) as partial:
+                _merge_new(sources, os.fspath(partial), merged, progress, strict)
+                if os.path.exists(target):
+                    raise ValueRepairError(f"{target} was made by somebody else meanwhile; nothing was kept")
         else:
             _merge_into(sources, into, merged, progress, strict)
     _tell(merged, say)
@@ -127,26 +130,6 @@ def _one_line(target: str) -> Iterator[None]:
                 f"one of the stores is damaged ({said}): vr store check tells which; nothing was kept"
             ) from error
         raise ValueRepairError(f"{target}: {said}; nothing was kept") from error
-
-
-@contextmanager
-def _new_file(target: str) -> Iterator[str]:
-    """A name for a file that becomes `target` when it is done."""
-    folder = os.path.dirname(os.path.abspath(target))
-    descriptor, partial = tempfile.mkstemp(prefix=os.path.basename(target) + ".", suffix=".part", dir=folder)
-    os.close(descriptor)
-    try:
-        yield partial
-        with open(partial, "rb+") as file:
-            os.fsync(file.fileno())
-        umask = os.umask(0)
-        os.umask(umask)
-        os.chmod(partial, 0o666 & ~umask)
-        if os.path.exists(target):
-            raise ValueRepairError(f"{target} was made by somebody else meanwhile; nothing was kept")
-        os.rename(partial, target)
-    finally:
-        Path(partial).unlink(missing_ok=True)
 
 
 def _merge_new(sources: Sequence[Source], path: str, merged: Merged, progress: Progress, strict: bool) -> None:

@@ -6,8 +6,6 @@ which a move was searched: book moves have none, nor have moves of engines that 
 
 from __future__ import annotations
 
-import contextlib
-import os
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -26,6 +24,7 @@ from valuerepair.chess.make import black_to_move, clock
 from valuerepair.chess.positions import encode_move, encode_moves
 from valuerepair.chess.rows import FLIP, RIGHTS, STATE, Boards, Moves
 from valuerepair.errors import UsageError, ValueRepairError
+from valuerepair.files import written_whole
 from valuerepair.mcts.params import SearchParams
 from valuerepair.mcts.result import SearchResult
 from valuerepair.mcts.roots import play_game
@@ -334,7 +333,7 @@ class ChunkWriter:
                 raise UsageError(
                     f"{folder}: not empty; training records need a folder of their own unless their run goes on"
                 )
-            for left in self.folder.glob(".game_*.gz.part"):
+            for left in self.folder.glob(".game_*.part"):
                 left.unlink()
         except FileExistsError:
             raise UsageError(f"{folder}: is a file; training records need a folder") from None
@@ -354,19 +353,14 @@ class ChunkWriter:
         if not len(records):
             return None
         path = self.path(game.number)
-        partial = path.with_name(f".{path.name}.part")
         try:
-            with open(partial, "wb", buffering=0) as file:
-                _write_all(file.fileno(), compressed(records.view(np.uint8).data, self._level))
-            os.replace(partial, path)
+            with written_whole(path) as partial:
+                partial.write_bytes(compressed(records.view(np.uint8).data, self._level))
         except OSError as error:
             raise ValueRepairError(
                 f"{path}: {error.strerror}; the game's training records are not written: make room, then run the same "
                 "command again"
             ) from None
-        finally:
-            with contextlib.suppress(OSError):
-                partial.unlink(missing_ok=True)
         self.games += 1
         self.records += len(records)
         return path
@@ -376,9 +370,3 @@ def compressed(records: bytes | memoryview, level: int = LEVEL) -> bytes:
     """Records as a chunk: one gzip member without name or time."""
     packer = zlib.compressobj(level, zlib.DEFLATED, _GZIP, _MEMORY)
     return packer.compress(records) + packer.flush()
-
-
-def _write_all(descriptor: int, content: bytes) -> None:
-    rest = memoryview(content)
-    while rest:
-        rest = rest[os.write(descriptor, rest) :]
