@@ -8,10 +8,18 @@ from math import sqrt
 import numpy as np
 from numpy.typing import NDArray
 
+Floats = NDArray[np.float64]
+Flags = NDArray[np.bool_]
+
 # The 97.5 % quantile of the normal distribution: two-sided 95 %.
-_Z = 1.959963984540054
+Z95 = 1.959963984540054
 # A rate that differs more from count / total is a weighted one; less is rounding.
 _UNEQUAL = 1e-9
+RESAMPLES = 2000
+FEWEST_RESAMPLES = 200
+# Draws of groups in all: a second or two. Many groups need few resamples, for their mean is close to normal.
+_DRAWS = 200_000_000
+_BLOCK = 4_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +53,7 @@ def wilson(count: int, total: int) -> Rate:
     return Rate(count, total, count / total, *wilson_bounds(count / total, total))
 
 
-def weighted(hits: NDArray[np.bool_], weights: NDArray[np.float64]) -> Rate:
+def weighted(hits: Flags, weights: Floats) -> Rate:
     """The rate of `hits` [n] among rows of inverse-probability `weights` [n], as Hajek's ratio of weighted sums.
 
     `count` and `total` are of the rows themselves; see `WeightedCount.rate`. Equal weights give `wilson`.
@@ -63,7 +71,7 @@ class _Stratum:
     squares: float = 0.0
     hit_mass: float = 0.0
 
-    def plus(self, hits: NDArray[np.bool_], weights: NDArray[np.float64]) -> _Stratum:
+    def plus(self, hits: Flags, weights: Floats) -> _Stratum:
         return _Stratum(
             self.count + int(hits.sum()),
             self.total + len(hits),
@@ -95,7 +103,7 @@ class WeightedCount:
     single: _Stratum = _Stratum()
     drawn: _Stratum = _Stratum()
 
-    def plus(self, hits: NDArray[np.bool_], weights: NDArray[np.float64]) -> WeightedCount:
+    def plus(self, hits: Flags, weights: Floats) -> WeightedCount:
         """With rows added: `hits` [n] and their `weights` [n]."""
         drawn = np.flatnonzero(weights != 1)
         others = hits[drawn]
@@ -130,27 +138,16 @@ class WeightedCount:
 
 def wilson_bounds(p: float, total: float) -> tuple[float, float]:
     """Wilson's 95 % interval of a rate `p` found among `total`, which may be an effective number."""
-    scale = 1 + _Z**2 / total
-    centre = (p + _Z**2 / (2 * total)) / scale
-    half = _Z / scale * sqrt(p * (1 - p) / total + _Z**2 / (4 * total**2))
+    scale = 1 + Z95**2 / total
+    centre = (p + Z95**2 / (2 * total)) / scale
+    half = Z95 / scale * sqrt(p * (1 - p) / total + Z95**2 / (4 * total**2))
     # At the ends the bounds are 0 and 1 exactly; rounding must not put them beside the rate.
     return (0.0 if p == 0 else centre - half, 1.0 if p == 1 else centre + half)
 
 
-Floats = NDArray[np.float64]
-Flags = NDArray[np.bool_]
-
-# The 97.5 % quantile of the normal distribution: two-sided 95 %.
-RESAMPLES = 2000
-FEWEST_RESAMPLES = 200
-# Draws of groups in all: a second or two. Many groups need few resamples, for their mean is close to normal.
-_DRAWS = 200_000_000
-_BLOCK = 4_000_000
-
-
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """A paired difference, second less first, with its 95 % interval; NaN where there is nothing to tell."""
+    """A mean or a paired difference, second less first, with its 95 % interval; NaN where there is nothing to tell."""
 
     difference: float
     low: float
@@ -204,19 +201,12 @@ def newcombe(table: Table) -> Interval:
     if not n > 0:
         return Interval(float("nan"), float("nan"), float("nan"))
     p1, p2 = table.shares
-    (l1, u1), (l2, u2) = _wilson(p1, n), _wilson(p2, n)
+    (l1, u1), (l2, u2) = wilson_bounds(p1, n), wilson_bounds(p2, n)
     phi = _correlation(table)
     difference = (table.second - table.first) / n
     below = _added(p2 - l2, u1 - p1, phi)
     above = _added(u2 - p2, p1 - l1, phi)
     return Interval(difference, difference - below, difference + above)
-
-
-def _wilson(p: float, n: float) -> tuple[float, float]:
-    """Wilson's score interval of a share of n rows, which need not be a whole number (see `store.rates`)."""
-    scale = 1 + _Z**2 / n
-    half = _Z * sqrt(p * (1 - p) / n + _Z**2 / (4 * n**2))
-    return (p + _Z**2 / (2 * n) - half) / scale, (p + _Z**2 / (2 * n) + half) / scale
 
 
 def _added(one: float, other: float, phi: float) -> float:
@@ -246,6 +236,19 @@ def mcnemar(first_only: int, second_only: int) -> float:
     from scipy.special import bdtr
 
     return min(1.0, 2 * float(bdtr(min(first_only, second_only), changes, 0.5)))
+
+
+def mean_interval(values: Floats) -> Interval:
+    """The mean of `values` [n] with the normal 95 % interval; without bounds for a single one."""
+    mean = float(values.mean())
+    half = Z95 * float(values.std(ddof=1)) / sqrt(len(values)) if len(values) > 1 else float("nan")
+    return Interval(mean, mean - half, mean + half)
+
+
+def correlation_bound(r: float, n: int) -> float:
+    """The upper 95 % bound of a correlation `r` of n > 3 pairs (R. A. Fisher, Metron 1, 3, 1921)."""
+    bounded = min(max(r, -0.999999), 0.999999)
+    return float(np.tanh(np.arctanh(bounded) + Z95 / sqrt(n - 3)))
 
 
 def bootstrap(

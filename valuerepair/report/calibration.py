@@ -10,6 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.patheffects import withStroke
 
 from valuerepair.errors import ValueRepairError
+from valuerepair.intervals import wilson_bounds
 from valuerepair.question import Question
 from valuerepair.report import style
 from valuerepair.report.drawing import Drawing, Floats, made_from, names, scale
@@ -40,15 +41,13 @@ def bins_of(q: Floats, z: Floats) -> list[Bin]:
 
 
 def _bins(q: Floats, z: Floats) -> Iterator[Bin]:
-    from statsmodels.stats.proportion import proportion_confint
-
     edges = np.linspace(-1, 1, BINS + 1)
     part = np.clip(np.digitize(q, edges) - 1, 0, BINS - 1)  # 1 itself belongs to the last
     for k in np.unique(part):
         of_bin = part == k
         n, mean = int(of_bin.sum()), float(z[of_bin].mean())
-        low, high = proportion_confint((mean + 1) / 2 * n, n, method="wilson")
-        yield Bin(n, float(q[of_bin].mean()), mean, 2 * float(low) - 1, 2 * float(high) - 1)
+        low, high = wilson_bounds((mean + 1) / 2, n)
+        yield Bin(n, float(q[of_bin].mean()), mean, 2 * low - 1, 2 * high - 1)
 
 
 def drawing(store: Store, question: Question, by_weight: bool = True) -> Drawing:

@@ -12,7 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter
 
 from valuerepair.errors import ValueRepairError
-from valuerepair.intervals import Rate, weighted
+from valuerepair.intervals import Rate, weighted, wilson_bounds
 from valuerepair.question import Question
 from valuerepair.report import style
 from valuerepair.report.drawing import Drawing, Flags, Floats, made_from, names, scored
@@ -67,11 +67,9 @@ def recall(store: Store, question: Question, by_weight: bool = True) -> Drawing:
 
 
 def _draw_curve(axes: Axes, points: Sequence[CurvePoint]) -> None:
-    from statsmodels.stats.proportion import proportion_confint
-
     known = [point for point in points if not math.isnan(point.recall) and point.positives]
     x, y = [point.share for point in known], [point.recall for point in known]
-    bounds = [proportion_confint(p.recall * p.positives, p.positives, method="wilson") for p in known]
+    bounds = [wilson_bounds(p.recall, p.positives) for p in known]
     axes.vlines(x, [low for low, _ in bounds], [high for _, high in bounds], style.SKY, lw=0.9, gid="curve-intervals")
     axes.plot(x, y, "o", ls="-", lw=1.2, ms=5, color=style.BLUE, gid="curve", label="ladder, cross-validated")
     height = max((1 - low for low, _ in bounds), default=1.0)

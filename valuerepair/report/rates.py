@@ -32,7 +32,7 @@ _LINES = (
 def by_threshold(store: Store, question: Question, by_weight: bool = True) -> Drawing:
     """Share of the positions with ``|net Q - deep Q|`` at or above each threshold, and of either sign.
 
-    Bands are 95 % intervals (`store.rates.weighted`); the scale is logarithmic, a rate of 0 has no point. Artists carry
+    Bands are 95 % intervals (`intervals.weighted`); the scale is logarithmic, a rate of 0 has no point. Artists carry
     a gid: ``all``, ``optimistic``, ``pessimistic``, with ``-interval`` behind it their bands, ``threshold``.
     """
     frame = store.frame(question, text=False)

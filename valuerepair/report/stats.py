@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from math import isnan, sqrt
+from math import isnan
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from valuerepair.chess import values
 from valuerepair.chess.positions import PHASES
 from valuerepair.chess.progress import format_duration, format_rate
-from valuerepair.intervals import Rate, weighted, wilson
+from valuerepair.intervals import Rate, mean_interval, weighted, wilson
 from valuerepair.judge import verdict, weights
 from valuerepair.judge.labelled import labels_of, masks, names
 from valuerepair.judge.labels import KINDS, NAMES, OF_POLICY
@@ -357,7 +357,6 @@ def label_table(rows: list[dict[str, Any]]) -> list[str]:
     return shown
 
 
-_Z = 1.959963984540054  # 95 %
 _NUMBERS = ("rate", "low", "high")
 
 
@@ -377,8 +376,7 @@ def outcome_figures(store: Store, frame: pd.DataFrame) -> dict[str, Any] | None:
     z, net, deep = found.z[known], rows["net_q"].to_numpy(), rows["deep_q"].to_numpy()
     nearer = wilson(int(np.count_nonzero(np.abs(z - deep) < np.abs(z - net))), len(z))
     errors = (z - net) ** 2 - (z - deep) ** 2
-    half = _Z * float(errors.std(ddof=1)) / sqrt(len(z)) if len(z) > 1 else None
-    gain = float(errors.mean())
+    gain = mean_interval(errors)
     return {
         "positions": len(z),
         "games": int(found.games[known].sum()),
@@ -388,9 +386,9 @@ def outcome_figures(store: Store, frame: pd.DataFrame) -> dict[str, Any] | None:
         "deep_nearer": {"count": nearer.count, **{name: getattr(nearer, name) for name in _NUMBERS}},
         "net_error": float(((z - net) ** 2).mean()),
         "deep_error": float(((z - deep) ** 2).mean()),
-        "gain": gain,
-        "gain_low": None if half is None else gain - half,
-        "gain_high": None if half is None else gain + half,
+        "gain": gain.difference,
+        "gain_low": None if isnan(gain.low) else gain.low,
+        "gain_high": None if isnan(gain.high) else gain.high,
     }
 
 

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from valuerepair.archives.options import CHUNKS, CUTECHESS, KINDS, TCEC
 from valuerepair.chess import values
+from valuerepair.intervals import correlation_bound
 from valuerepair.oracles.oracle import OracleIdentity
 from valuerepair.store.columns import read_cells
 from valuerepair.store.store import Store
@@ -19,7 +20,6 @@ Floats = NDArray[np.float64]
 # So many positions of a side are needed to judge, and a correlation that is surely below this one is none.
 ENOUGH, ENOUGH_GAMES = 100, 50
 NO_CORRELATION = 0.2
-_Z = 1.96
 _NAMES_SHOWN = 3
 _ROWS = """
 FROM deep_values v
@@ -116,8 +116,7 @@ def agreement(q: Floats, reference: Floats) -> Agreement:
     if len(x) < 4 or not x.std() or not y.std():
         return Agreement(np.nan, len(x), np.nan)
     r = float(np.corrcoef(x, y)[0, 1])
-    bounded = min(max(r, -0.999999), 0.999999)
-    return Agreement(r, len(x), float(np.tanh(np.arctanh(bounded) + _Z / np.sqrt(len(x) - 3))))
+    return Agreement(r, len(x), correlation_bound(r, len(x)))
 
 
 def point_of_view(white: NDArray[np.bool_], q: Floats, reference: Floats, what: str, view: str) -> str | None:

@@ -1,5 +1,5 @@
 // @ts-check
-// Weighted rates with 95 % intervals, as valuerepair.store.rates computes them.
+// Weighted rates with 95 % intervals, as valuerepair.intervals computes them.
 
 const Z = 1.959963984540054;
 
