@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from valuerepair.chess.values import cp_to_q
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.report import scatter
-from valuerepair.report import scatter as scatter_module
+from valuerepair.report.lowess import LOWESS_FRACTION, LOWESS_MIN_POSITIONS
 
 Floats = NDArray[np.float64]
 MAGIC = {"png": b"\x89PNG\r\n\x1a\n", "svg": b"<?xml", "pdf": b"%PDF-"}
@@ -88,7 +88,7 @@ def test_the_line_is_statsmodels_lowess() -> None:
     frame = scored(1500, slope=0.6)
     figure, _ = scatter.draw(frame)
     x, y = points(figure, "lowess")
-    exact = lowess(frame.net_q, frame.deep_q, scatter_module.LOWESS_FRACTION, it=3, delta=0.0)
+    exact = lowess(frame.net_q, frame.deep_q, LOWESS_FRACTION, it=3, delta=0.0)
     assert (x[0], x[-1]) == (frame.deep_q.min(), frame.deep_q.max())
     assert np.all(np.diff(x) > 0)
     places, first = np.unique(exact[:, 0], return_index=True)
@@ -97,7 +97,7 @@ def test_the_line_is_statsmodels_lowess() -> None:
     np.testing.assert_allclose(y[middle], 0.6 * x[middle], atol=0.05)
 
 
-@pytest.mark.parametrize("frame", [scored(scatter_module.LOWESS_MIN_POSITIONS - 1), scored(50).assign(deep_q=1.0)])
+@pytest.mark.parametrize("frame", [scored(LOWESS_MIN_POSITIONS - 1), scored(50).assign(deep_q=1.0)])
 def test_too_little_for_a_line_gives_none(frame: pd.DataFrame) -> None:
     figure, counts = scatter.draw(frame)
     assert counts.positions == len(frame)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from statsmodels.nonparametric.smoothers_lowess import lowess
 
-from valuerepair.report.scatter import LOWESS_FRACTION, copied, lowess_line
+from valuerepair.report.lowess import LOWESS_FRACTION, copied, lowess_line
 
 Floats = NDArray[np.float64]
 

@@ -15,7 +15,7 @@ from tests.report.reading import THRESHOLD, Report, drawn_counts, set_filter, ta
 from valuerepair.intervals import weighted
 from valuerepair.question import Question
 from valuerepair.report import page as page_module
-from valuerepair.report.scatter import lowess_line
+from valuerepair.report.lowess import lowess_line
 from valuerepair.report.stats import stats_lines
 from valuerepair.store.store import Store
 

@@ -44,7 +44,6 @@ def command(db: str, question: QuestionOptions, labels: bool, **given: Any) -> N
     from valuerepair.errors import ValueRepairError
     from valuerepair.judge.labelled import complete
     from valuerepair.report.alpha_table import alpha_table
-    from valuerepair.report.ladder import screen_table
     from valuerepair.report.stats import label_rows, label_table, section_lines, sections, stats_lines, store_figures
     from valuerepair.store.store import Store
 
@@ -80,6 +79,8 @@ def command(db: str, question: QuestionOptions, labels: bool, **given: Any) -> N
                 else "not saved; vr stats --save-alpha l1 keeps it for this net and oracle"
             )
         if given["ladder"]:
+            from valuerepair.report.ladder import screen_table
+
             ladder = screen_table(store, asked)
             figures["ladder"] = ladder.as_dict()
             shown += ["", *ladder.lines()]

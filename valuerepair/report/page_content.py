@@ -27,7 +27,7 @@ from valuerepair.judge.verdict import VERDICTS, evidence
 from valuerepair.judge.weights import copies_by_weight, weights_of
 from valuerepair.question import Question
 from valuerepair.report import stats
-from valuerepair.report.scatter import lowess_line
+from valuerepair.report.lowess import lowess_line
 from valuerepair.report.stats import stats_lines as statistics_lines
 from valuerepair.report.stats import store_figures
 from valuerepair.store.connect import store_errors

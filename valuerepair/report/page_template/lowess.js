@@ -1,6 +1,6 @@
 // @ts-check
 // The lowess line of what the filters leave: Cleveland's robust local linear fit, by weight,
-// as valuerepair.report.scatter fits that of all positions.
+// as valuerepair.report.lowess fits that of all positions.
 
 const PLACES = 101;
 const FRACTION = 0.3;

@@ -1,0 +1,73 @@
+"""The lowess line of a plot, for rows that stand for more than themselves too."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from valuerepair.judge.weights import copies_by_weight
+
+Floats = NDArray[np.float64]
+
+LOWESS_FRACTION = 0.3
+LOWESS_MIN_POSITIONS = 20
+# Local fits this far apart in deep Q (whose range is 2), with straight lines between them.
+LOWESS_STEP = 0.005
+LOWESS_PLACES = 401  # of the line that is drawn
+# Rows that the weighted fit is made from: more copies for finer weights, but not more than plain rows would take.
+_COPIES, _MOST_COPIES = 200_000, 1_000_000
+
+
+def lowess_line(x: Floats, y: Floats, weights: Floats | None = None) -> tuple[Floats, Floats] | None:
+    """The robust local linear fit of y over x (W. S. Cleveland, JASA 74, 1979) on `LOWESS_PLACES` places of x's range.
+
+    `weights` [n] say how many rows each stands for: the fit is that of the rows repeated so often (`copied`), so a
+    neighbourhood holds a share of the weight and not of the rows. Local fits are made every `LOWESS_STEP` only
+    (statsmodels' `delta`), which is what makes a million points a matter of seconds. None with fewer than
+    `LOWESS_MIN_POSITIONS` rows that weigh anything, or when x hardly varies.
+    """
+    if weights is not None:
+        x, y, weights = x[weights > 0], y[weights > 0], weights[weights > 0]
+    if len(x) < LOWESS_MIN_POSITIONS or np.ptp(x) < LOWESS_STEP:
+        return None
+    order = np.argsort(x, kind="stable")
+    grid = np.linspace(x.min(), x.max(), LOWESS_PLACES)
+    x, y = x[order], y[order]
+    if weights is not None and not (weights == weights[0]).all():
+        rows = np.repeat(np.arange(len(x)), copied(weights[order]))
+        x, y = x[rows], y[rows]
+    places, first, alike = np.unique(x, return_index=True, return_counts=True)
+    # One value may be a large share of all (0 in dead draws). A neighbourhood that it fills has no width, and in one
+    # that it nearly fills a few others decide the slope; so a neighbourhood holds at least twice as many.
+    fraction = float(np.clip(2 * alike.max() / len(x), LOWESS_FRACTION, 1.0))
+    fitted = _fit(x, y, fraction)
+    return None if fitted is None else (grid, np.interp(grid, places, fitted[first]))
+
+
+def copied(weights: Floats) -> NDArray[np.int64]:
+    """[n] how often each row is repeated, for rows in the order of x.
+
+    Whole weights (up to a million in all) are taken as they are. Others are multiplied first, and rounded along the
+    cumulated sum (`candidates.weights.copies_by_weight`), so that any range of x has its weight to within one copy.
+    """
+    total = float(weights.sum())
+    if total > _MOST_COPIES:
+        return copies_by_weight(weights * (_MOST_COPIES / total), 1, 0.5)
+    if (weights == np.round(weights)).all():
+        return weights.astype(np.int64)
+    return copies_by_weight(weights, max(1, int(_COPIES / total)), 0.5)
+
+
+def _fit(x: Floats, y: Floats, fraction: float) -> Floats | None:
+    """statsmodels' lowess of y at x, which ascends; None where it has no answer."""
+    from statsmodels.nonparametric.smoothers_lowess import lowess
+
+    for iterations in (3, 0):
+        # Where all residuals are 0 the robust weights are 0 / 0; the plain fit has an answer there.
+        with np.errstate(divide="ignore", invalid="ignore"):
+            fitted: Floats = lowess(
+                y, x, fraction, it=iterations, delta=LOWESS_STEP, is_sorted=True, return_sorted=False
+            )
+        if np.isfinite(fitted).all():
+            return fitted
+    return None
