@@ -34,8 +34,7 @@ from valuerepair.play.elo import (
     verdict,
     verdicts,
 )
-from valuerepair.play.game import GameRecord
-from valuerepair.play.standing import Played, Standing, Tally, tally
+from valuerepair.play.standing import Played, Standing, Tally
 
 counts = st.integers(0, 12) | st.integers(0, 5000)
 scores = st.builds(Score, counts, counts, counts)
@@ -169,6 +168,15 @@ def test_intervals_of_few_go_over_into_those_of_many(results: Score | Pentanomia
         assert los(results) == pytest.approx(NormalDist().cdf((share - 0.5) / deviation), abs=0.05)
 
 
+def turned(results: Score | Pentanomial) -> Score | Pentanomial:
+    """The same from the other player's side."""
+    counts = [count for _, count in results.outcomes]
+    if isinstance(results, Score):
+        return Score(*counts)
+    a, b, c, d, e = counts
+    return Pentanomial((e, d, c, b, a))
+
+
 @given(scores | pentanomials, st.sampled_from(LEVELS))
 def test_laws_of_intervals(results: Score | Pentanomial, level: float) -> None:
     value, low, high = share_interval(results, level)
@@ -178,11 +186,11 @@ def test_laws_of_intervals(results: Score | Pentanomial, level: float) -> None:
         assert los(results) == 0.5
         return
     assert 0 <= low <= value <= high <= 1
-    turned = elo_interval(results.reversed, level)
-    assert (-turned.value, -turned.high, -turned.low) == pytest.approx(elo_interval(results, level), abs=1e-6)
-    assert los(results) + los(results.reversed) == pytest.approx(1)
+    other = elo_interval(turned(results), level)
+    assert (-other.value, -other.high, -other.low) == pytest.approx(elo_interval(results, level), abs=1e-6)
+    assert los(results) + los(turned(results)) == pytest.approx(1)
     opposite = {"better": "worse", "worse": "better", "not shown": "not shown"}
-    assert verdict(results.reversed, level) == opposite[verdict(results, level)]
+    assert verdict(turned(results), level) == opposite[verdict(results, level)]
 
 
 @given(st.floats(-800, 800))
@@ -290,37 +298,22 @@ def test_a_level_is_a_probability(level: float) -> None:
         share_interval(Score(1, 1, 1), level)
 
 
-def _game(number: int, white: str, black: str, result: str) -> GameRecord:
-    return GameRecord(number, number // 2, "", (), (), white, black, result, "checkmate")
-
-
 def test_tally_by_colour_and_by_pairs_in_any_order() -> None:
     games = [
-        _game(0, "A", "B", "1-0"), _game(1, "B", "A", "0-1"),  # 2 points
-        _game(2, "B", "A", "1/2-1/2"), _game(3, "A", "B", "0-1"),  # 1/2
-        _game(4, "A", "B", "1/2-1/2"), _game(5, "B", "A", "*"),  # no pair: one is undecided
-        _game(6, "A", "B", "1-0"), _game(7, "B", "A", "1-0"),  # 1
-        _game(9, "B", "A", "0-1"),  # its other game is still to come
+        (0, True, "1-0"), (1, False, "0-1"),  # 2 points
+        (2, False, "1/2-1/2"), (3, True, "0-1"),  # 1/2
+        (4, True, "1/2-1/2"), (5, False, "*"),  # no pair: one is undecided
+        (6, True, "1-0"), (7, False, "1-0"),  # 1
+        (9, False, "0-1"),  # its other game is still to come
     ]  # fmt: skip
-    counted = tally(reversed(games), "A")
-    assert counted.as_white == Score(2, 1, 1)
-    assert counted.as_black == Score(2, 1, 1)
-    assert counted.score == Score(4, 2, 2)
-    assert counted.pairs == Pentanomial((0, 1, 1, 0, 1))
-    assert counted.undecided == 1
-    assert tally(games, "B").pairs == counted.pairs.reversed
-    assert tally(games, "B").score == counted.score.reversed
-
-
-def test_tally_of_a_player_against_its_like() -> None:
-    """Where both have one name, whose colour it is is said by the caller."""
-    counted = Tally("A")
-    counted.add_result(0, True, "1-0")
-    counted.add_result(1, False, "1-0")
-    assert counted.pairs == Pentanomial((0, 0, 1, 0, 0))
-
-
-def test_decisive_ratio() -> None:
-    assert Score(3, 4, 1).decisive_ratio == 1
-    assert math.isinf(Score(3, 0, 1).decisive_ratio)
-    assert math.isnan(Score().decisive_ratio)
+    ours, theirs = Tally(), Tally()
+    for number, white, result in reversed(games):
+        ours.add(number, white, result)
+        theirs.add(number, not white, result)
+    assert ours.as_white == Score(2, 1, 1)
+    assert ours.as_black == Score(2, 1, 1)
+    assert ours.score == Score(4, 2, 2)
+    assert ours.pairs == Pentanomial((0, 1, 1, 0, 1))
+    assert ours.undecided == 1
+    assert theirs.pairs == turned(ours.pairs)
+    assert theirs.score == turned(ours.score)

@@ -58,7 +58,7 @@ models = st.sampled_from(["normalized", "logistic"])
 def test_the_other_side_sees_the_reverse(games: tuple[int, int, int], low: float, width: float, model: str) -> None:
     score = Score(*games)
     ours = Sprt(low, low + width, model=model).llr(score)
-    theirs = Sprt(-low - width, -low, model=model).llr(score.reversed)
+    theirs = Sprt(-low - width, -low, model=model).llr(Score(*games[::-1]))
     assert ours == pytest.approx(-theirs, abs=1e-4 * max(1, abs(ours)))
 
 

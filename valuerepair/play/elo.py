@@ -52,18 +52,6 @@ class Score:
     def outcomes(self) -> Sequence[tuple[float, int]]:
         return (0.0, self.losses), (0.5, self.draws), (1.0, self.wins)
 
-    @property
-    def reversed(self) -> Score:
-        """The same games from the other player's side."""
-        return Score(self.losses, self.draws, self.wins)
-
-    @property
-    def decisive_ratio(self) -> float:
-        """(w + l) / d; infinite without a draw, NaN without a game."""
-        if self.draws:
-            return (self.wins + self.losses) / self.draws
-        return math.inf if self.games else math.nan
-
     def __add__(self, other: Score) -> Score:
         return Score(self.wins + other.wins, self.draws + other.draws, self.losses + other.losses)
 
@@ -84,12 +72,6 @@ class Pentanomial:
     @property
     def outcomes(self) -> Sequence[tuple[float, int]]:
         return tuple(zip((0.0, 0.25, 0.5, 0.75, 1.0), self.counts, strict=True))
-
-    @property
-    def reversed(self) -> Pentanomial:
-        """The same pairs from the other player's side."""
-        a, b, c, d, e = self.counts
-        return Pentanomial((e, d, c, b, a))
 
     def __str__(self) -> str:
         return ", ".join(f"{count:,}" for count in self.counts)

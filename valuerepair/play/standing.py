@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable
 from dataclasses import dataclass
 from math import isfinite
 from typing import Any
@@ -40,24 +39,19 @@ _PLURAL = {"crashed": "crashes", "out of time": "losses on time", "illegal move"
 
 
 class Tally:
-    """Counts games of the player named `first` against another, as they come, in any order.
+    """Counts games of one player, the first, against another, as they come, in any order.
 
     Games 2k and 2k + 1 are a pair: one opening, each player White once. Undecided games are counted apart; neither
     they nor pairs with one of them have a place in the scores.
     """
 
-    def __init__(self, first: str) -> None:
-        self.first = first
+    def __init__(self) -> None:
         self._colours: Counter[tuple[bool, int]] = Counter()
         self._waiting: dict[int, int] = {}
         self._pairs = [0] * 5
         self.undecided = 0
 
-    def add(self, record: GameRecord) -> None:
-        """Counts a game of `first`, which plays White where the record says so."""
-        self.add_result(record.number, record.white == self.first, record.result)
-
-    def add_result(self, number: int, first_is_white: bool, result: str) -> None:
+    def add(self, number: int, first_is_white: bool, result: str) -> None:
         """Counts the game with this number: `result` is 1-0, 0-1, 1/2-1/2 or *."""
         if result not in _FIRST_WINS:
             self.undecided += 1
@@ -95,14 +89,6 @@ class Tally:
         return Score(self._colours[white, 2], self._colours[white, 1], self._colours[white, 0])
 
 
-def tally(records: Iterable[GameRecord], first: str) -> Tally:
-    """The tally of these games."""
-    counted = Tally(first)
-    for record in records:
-        counted.add(record)
-    return counted
-
-
 @dataclass(frozen=True)
 class Played:
     """Of a game what a match counts; `number` from 0, the first player has White in even ones."""
@@ -131,7 +117,7 @@ class Standing:
 
     def __init__(self, names: tuple[str, str], sprt: Sprt | None = None) -> None:
         self.names, self.sprt = names, sprt
-        self.tally = Tally(names[0])
+        self.tally = Tally()
         self.endings: Counter[str] = Counter()
         self.faults: tuple[Counter[str], Counter[str]] = (Counter(), Counter())
         self.games = self.plies = 0
@@ -144,7 +130,7 @@ class Standing:
         if game.result in POINTS:
             white = POINTS[game.result]
             self._decided.append((game.opening, first_is_white, white if first_is_white else 1 - white))
-        self.tally.add_result(game.number, first_is_white, game.result)
+        self.tally.add(game.number, first_is_white, game.result)
         self.games += 1
         self.plies += game.plies
         self.endings[game.ending] += 1
