@@ -37,10 +37,10 @@ from valuerepair.nets.net import NetIdentity
 from valuerepair.nets.planes import encode
 from valuerepair.nets.policy import policy_indices
 from valuerepair.oracles.oracle import OracleIdentity
-from valuerepair.oracles.recorded import RecordedNet, deep_columns
-from valuerepair.runs.evaluators import open_evaluators
-from valuerepair.runs.mine import mine
+from valuerepair.oracles.recorded import deep_columns, net_values
+from valuerepair.runs.evaluators import open_import
 from valuerepair.runs.options import MineOptions
+from valuerepair.runs.recorded import import_recorded
 from valuerepair.store.rows import RunRecord
 from valuerepair.store.store import Store
 
@@ -92,12 +92,13 @@ def rows(data: BenchData) -> Comparison:
         _fill(full, found.take(np.arange(cut)))
         new = _by_game(found.take(np.arange(cut, len(found))))
         _pack(path, (gzip.compress(chunk.tobytes(), 6) for chunk in new))
-        with open_evaluators([str(path)], SampleOptions(per_game=1000), "recorded", None) as opened:
+        options = MineOptions(sample=SampleOptions(per_game=1000))
+        with open_import([str(path)], "recorded", None) as opened:
 
             def ours() -> float:
                 _copy(full, copy)
                 with Store.open(copy, write=True) as store:
-                    summary = mine([str(path)], MineOptions(sample=opened.sample), store, opened.net, opened.oracle)
+                    summary = import_recorded([str(path)], options, store, *opened)
                 return len(_TABLES) * summary.scored
 
             ours()
@@ -127,7 +128,7 @@ def _fill(path: Path, batch: PositionBatch) -> None:
             net_q, d = q.astype(np.float32), (wdl[:, 1] / 1000).astype(np.float32)
             recorded = QColumns(CHUNKS, q, wdl, np.full(n, VISITS), [None] * n, net_q, d)
             known = replace(part, origin=Origins.found(part.origins.game, part.origins.played, recorded))
-            store.add_net_values(ids, net_id, RecordedNet("made up").evaluate(known), run)
+            store.add_net_values(ids, net_id, net_values(known), run)
             store.add_deep_columns(ids, oracle_id, deep_columns(recorded), run)
 
 
@@ -176,12 +177,12 @@ def _mining(path: Path, options: SampleOptions, net: str | None) -> Iterator[Wor
 
     The net is open before the clock starts; a run of hours opens it once.
     """
-    with open_evaluators([str(path)], options, "recorded", net) as opened:
+    with open_import([str(path)], "recorded", net) as opened:
 
         def run() -> float:
             name = path.parent / f"{len(os.listdir(path.parent))}.db"
             with Store.open(name, create=True) as store:
-                summary = mine([str(path)], MineOptions(sample=opened.sample), store, opened.net, opened.oracle)
+                summary = import_recorded([str(path)], MineOptions(sample=options), store, *opened)
             return summary.report.looked_at
 
         yield run

@@ -57,7 +57,7 @@ def whole_run(data: BenchData) -> Comparison:
         net.tune()
         # The first positions that this draws are those of `by_hand`.
         options = MineOptions(sample=SAMPLE, limit=len(by_hand.positions))
-        ours = _mining(data.archive, options, Opened(net, oracle, SAMPLE), folder)
+        ours = _mining(data.archive, options, Opened(net, oracle), folder)
         return by_hand.compare("vr mine", ours)
 
 
@@ -68,7 +68,7 @@ def two_workers(data: BenchData) -> Comparison:
     """
     count = max(64, round(data.seconds * CLUSTER_WORKERS * NODES_A_SECOND / CLUSTER_NODES / 2))
     options = MineOptions(sample=SampleOptions(per_game=None, positions=count))
-    what = [data.archive], options.sample, f"stockfish:nodes={CLUSTER_NODES}", data.net
+    what = f"stockfish:nodes={CLUSTER_NODES}", data.net
     cluster: AbstractContextManager[Opened] = open_on_cluster(
         f"local:{CLUSTER_WORKERS}", *what, threads=1, device="cpu"
     )

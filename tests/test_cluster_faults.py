@@ -50,7 +50,7 @@ def fake(*arguments: str) -> str:
 def run(db: Path, address: str, deep: str, said: list[str], options: MineOptions = OPTIONS) -> MineSummary:
     with (
         Store.open(db, create=True) as store,
-        open_on_cluster(address, [GAMES], OPTIONS.sample, deep, "maia-1900", None, said.append, device="cpu") as opened,
+        open_on_cluster(address, deep, "maia-1900", None, said.append, device="cpu") as opened,
     ):
         return mine([GAMES], options, store, opened.net, opened.oracle, say=said.append)
 

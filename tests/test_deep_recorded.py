@@ -15,20 +15,21 @@ from valuerepair.archives.options import RecordedOptions, SampleOptions
 from valuerepair.chess.origins import Origin, Recorded
 from valuerepair.chess.positions import Position, PositionBatch
 from valuerepair.errors import UsageError
-from valuerepair.oracles.oracle import DeepFailure, DeepResult
+from valuerepair.oracles.oracle import DeepResult
 from valuerepair.oracles.recorded import (
     RecordedNet,
-    RecordedOracle,
+    RecordedSource,
     chunk_net_name,
     identity_of,
+    net_values,
     recorded_options,
     result_of,
 )
 from valuerepair.oracles.spec import parse_spec
-from valuerepair.runs.mine import mine
 from valuerepair.runs.options import MineOptions
-from valuerepair.runs.recorded import agreement, point_of_view
+from valuerepair.runs.recorded import agreement, import_recorded, point_of_view
 from valuerepair.store import schema
+from valuerepair.store.rows import DeepColumns
 from valuerepair.store.store import Store
 
 # -- identities and settings ------------------------------------------------------------------------------------------
@@ -64,8 +65,8 @@ def test_chunks_of_one_net_belong_together_only_when_that_is_said() -> None:
     assert chunk_net_name(["x/a", "b.tar", "c", "d", "e"], {}) == "a, b.tar, c and 2 more"
     assert chunk_net_name(["/data/a.tar"], {"net": "T80"}) == "T80"
     names = {"a.tar", "b.tar", "T80"}
-    assert len({RecordedNet(name).identity.sha256 for name in names}) == 3
-    assert RecordedNet("T80").identity.name == "recorded in T80"
+    assert len({RecordedNet.named(name).identity.sha256 for name in names}) == 3
+    assert RecordedNet.named("T80").identity.name == "recorded in T80"
 
 
 @pytest.mark.parametrize(
@@ -120,8 +121,8 @@ def test_evaluations_with_and_without_depth_are_never_one_oracle_unsaid(tmp_path
         assert said[-1].startswith("these evaluations have no depth: how deep they looked is not known")
     both = RecordedOptions("eval")
     with Store.open(tmp_path / "a.db", create=True) as store:
-        options = MineOptions(sample=SampleOptions(per_game=None, min_ply=0, recorded=both))
-        done = mine([str(path)], options, store, KeyNet(), RecordedOracle(identity_of(both), "eval"))
+        options = MineOptions(sample=SampleOptions(per_game=None, min_ply=0))
+        done = import_recorded([str(path)], options, store, RecordedSource.of(both), KeyNet())
     assert done.remarks == [
         "recorded evaluations: depth 18 to 20, median 19 (2 do not say); nodes not recorded",
         "warning: 2 of 4 evaluations do not say how deep they looked and are in one oracle with the others; "
@@ -129,22 +130,21 @@ def test_evaluations_with_and_without_depth_are_never_one_oracle_unsaid(tmp_path
     ]
 
 
-def test_the_oracle_hands_out_what_positions_bring() -> None:
+def test_the_deep_values_are_what_positions_bring() -> None:
     recorded = Recorded("eval", cp=31, depth=20, nodes=5, best_move="e2e4", pv=("e2e4",))
-    position = Position(chess.STARTING_FEN, origin=Origin(recorded=recorded))
-    with RecordedOracle(identity_of(RecordedOptions("eval")), "eval") as oracle:
-        outcome = oracle.submit(position).result()
-        assert outcome == DeepResult(cp=31, depth=20, nodes=5, best_move="e2e4", pv=("e2e4",))
-        for other in (None, replace(recorded, kind="tcec")):
-            outcome = oracle.submit(replace(position, origin=Origin(recorded=other))).result()
-            assert outcome == DeepFailure("no recorded evaluation", 0)
+    origins = [Origin(recorded=found) for found in (None, recorded, replace(recorded, kind="tcec"))]
+    batch = PositionBatch.from_positions([Position(chess.STARTING_FEN, origin=origin) for origin in origins])
+    rows, found = RecordedSource.of(RecordedOptions("eval")).deep_values(batch)
+    assert rows.tolist() == [1]
+    outcome = DeepResult(cp=31, depth=20, nodes=5, best_move="e2e4", pv=("e2e4",))
+    assert list(found) == list(DeepColumns.of([outcome]))
     assert result_of(Recorded("epd", cp=900, mate=3)) == DeepResult(mate=3)
 
 
-def test_the_recorded_net_gives_what_the_records_say() -> None:
+def test_the_values_of_the_chunks_net_are_what_the_records_say() -> None:
     origins = [Origin(recorded=Recorded("chunks", q=0.1, net_q=0.5, net_d=0.3)), Origin(recorded=Recorded("chunks"))]
     batch = PositionBatch.from_positions([Position(chess.STARTING_FEN, origin=o) for o in origins])
-    values = RecordedNet("x").evaluate(batch)
+    values = net_values(batch)
     assert values.q.tolist()[0] == 0.5
     assert values.wdl[0].tolist() == pytest.approx([0.6, 0.3, 0.1])
     assert np.isnan(values.q[1])

@@ -16,12 +16,13 @@ from tests.mining_doubles import KeyNet, KeyOracle, random_games
 from tests.v6_records import positions_of, records_of, write_chunk
 from tests.vr_runs import here, in_a_process
 from valuerepair.archives.options import RecordedOptions, SampleOptions
-from valuerepair.oracles.recorded import RecordedOracle, identity_of, recorded_options
+from valuerepair.oracles.recorded import RecordedSource, recorded_options
 from valuerepair.oracles.spec import parse_spec
 from valuerepair.question import Question
 from valuerepair.runs.evaluators import open_evaluators
 from valuerepair.runs.mine import mine
 from valuerepair.runs.options import MineOptions
+from valuerepair.runs.recorded import import_recorded
 from valuerepair.runs.summary import MineSummary
 from valuerepair.store.store import Store
 
@@ -54,9 +55,9 @@ def mine_recorded(archive: Path, db: Path, deep: str = "recorded", **sample: Any
     """Mines recorded evaluations with the stand-in net."""
     paths, spec = [str(archive)], parse_spec(deep)
     wanted = recorded_options(spec, paths)
-    options = MineOptions(sample=SampleOptions(recorded=wanted, **sample))
+    options = MineOptions(sample=SampleOptions(**sample))
     with Store.open(db, create=True) as store:
-        return mine(paths, options, store, KeyNet(), RecordedOracle(identity_of(wanted), wanted.kind))
+        return import_recorded(paths, options, store, RecordedSource.of(wanted), KeyNet())
 
 
 def test_engine_comments_are_mined_and_a_wrong_view_is_told(tmp_path: Path) -> None:
@@ -98,11 +99,10 @@ def test_a_run_goes_on_where_it_stopped(tmp_path: Path) -> None:
     archive = engine_games(tmp_path / "a.pgn", 60, "mover")
     paths, wanted = [str(archive)], RecordedOptions("cutechess")
     with Store.open(tmp_path / "a.db", create=True) as store:
-        oracle = RecordedOracle(identity_of(wanted), wanted.kind)
-        options = MineOptions(sample=SampleOptions(recorded=wanted), limit=10)
-        first = mine(paths, options, store, KeyNet(), oracle)
+        source, options = RecordedSource.of(wanted), MineOptions(limit=10)
+        first = import_recorded(paths, options, store, source, KeyNet())
         assert (first.state, first.scored) == ("limited", 10)
-        second = mine(paths, replace(options, limit=None), store, KeyNet(), oracle)
+        second = import_recorded(paths, replace(options, limit=None), store, source, KeyNet())
         assert (second.state, second.earlier) == ("finished", 10)
         assert second.scored == second.sampled == 60
         assert second.run_id == first.run_id
@@ -219,8 +219,6 @@ def test_a_dump_is_mined_with_a_net(tmp_path: Path, shared_data: Path) -> None:
 
 def test_evaluators_are_opened_for_searching_too(tmp_path: Path, shared_data: Path, stockfish: str) -> None:
     net = str(shared_data / "nets" / "maia-1900.pb.gz")
-    sample = SampleOptions()
-    with open_evaluators(["x"], sample, "stockfish:nodes=100", net, workers=1) as opened:
-        assert opened.sample is sample
+    with open_evaluators("stockfish:nodes=100", net, workers=1) as opened:
         assert opened.oracle.identity.kind == "stockfish"
         assert opened.net.identity.name == "maia-1900"

@@ -13,8 +13,7 @@ from valuerepair.archives.chunks import per_mille
 from valuerepair.archives.options import CHUNKS, EVAL, RecordedOptions
 from valuerepair.chess.origins import Game, Origin, Origins, QColumns, Recorded
 from valuerepair.chess.positions import Position, PositionBatch
-from valuerepair.oracles.oracle import DeepFailure
-from valuerepair.oracles.recorded import RecordedNet, RecordedOracle, identity_of
+from valuerepair.oracles.recorded import RecordedSource, net_values, result_of
 from valuerepair.store.rows import DeepColumns
 
 _GAMES = [Game("a.pgn", 1, 0, {"White": "A"}, "1-0"), Game("a.pgn", 2, 90, {"White": "B"}, None), Game("b.tar", 1, 5)]
@@ -114,14 +113,14 @@ def test_a_batch_of_records_is_what_one_at_a_time_is(origins: list[Origin]) -> N
 
 def _same_at_once(positions: list[Position], columns: Origins) -> None:
     for kind in (CHUNKS, EVAL):
-        oracle = RecordedOracle(identity_of(RecordedOptions(kind)), kind)
+        source = RecordedSource.of(RecordedOptions(kind))
         batch = replace(PositionBatch.from_positions(positions), origin=columns)
-        single = [oracle.submit(position).result() for position in positions]
-        scored = [(i, outcome) for i, outcome in enumerate(single) if not isinstance(outcome, DeepFailure)]
-        rows, found = oracle.outcomes(batch)
+        known = [(i, position.origin.recorded) for i, position in enumerate(positions)]
+        scored = [(i, result_of(recorded)) for i, recorded in known if recorded is not None and recorded.kind == kind]
+        rows, found = source.deep_values(batch)
         assert rows.tolist() == [i for i, _ in scored]
         expected = DeepColumns.of([outcome for _, outcome in scored])
         assert [list(column) for column in found] == [list(column) for column in expected]
-    at_once = RecordedNet("x").evaluate(batch)
-    apart = RecordedNet("x").evaluate(PositionBatch.from_positions(positions))
+    at_once = net_values(batch)
+    apart = net_values(PositionBatch.from_positions(positions))
     np.testing.assert_array_equal(at_once.wdl, apart.wdl)

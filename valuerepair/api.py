@@ -7,7 +7,7 @@ import os
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -219,16 +219,14 @@ def _mine(
     quiet: bool,
 ) -> MineSummary:
     from valuerepair.chess.progress import Progress
-    from valuerepair.runs.evaluators import fitting_screen, open_evaluators
-    from valuerepair.runs.mine import mine
+    from valuerepair.runs.evaluators import open_run
 
     with (
         Store.open(path, create=True) as store,
         Progress("mining", unit="positions", quiet=quiet, own_eta=True) as progress,
-        open_evaluators(paths, options.sample, deep, net, workers, progress.say) as opened,
+        open_run(paths, deep, net, workers, progress.say) as opened,
     ):
-        options = replace(options, sample=opened.sample, screen=fitting_screen(opened, options.screen, progress.say))
-        return mine(paths, options, store, opened.net, opened.oracle, progress=progress, say=progress.say)
+        return opened.run(paths, opened.fitting(options, progress.say), store, progress)
 
 
 def remeasure(

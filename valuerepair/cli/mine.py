@@ -35,7 +35,7 @@ from valuerepair.errors import TruncatedInput, UsageError, ValueRepairError
 from valuerepair.question import DEFAULT_THRESHOLD, Question
 
 if TYPE_CHECKING:
-    from valuerepair.runs.evaluators import Opened
+    from valuerepair.runs.evaluators import Opened, OpenedImport
 
 
 @click.command(
@@ -107,8 +107,7 @@ def command(archives: tuple[str, ...], db: str, net: str | None, deep: str | Non
     """
     from valuerepair.archives.open import total_bytes
     from valuerepair.chess.progress import Progress
-    from valuerepair.runs.evaluators import fitting_screen, open_evaluators
-    from valuerepair.runs.mine import mine
+    from valuerepair.runs.evaluators import open_run
     from valuerepair.runs.options import MineOptions
     from valuerepair.screening.model import parse_screen
     from valuerepair.store.store import Store
@@ -125,7 +124,7 @@ def command(archives: tuple[str, ...], db: str, net: str | None, deep: str | Non
         screen=parse_screen(*(given[name] for name in ("screen", "recall", "audit"))),
         **{name: given[name] for name in ("limit", "retry_failed")},
     )
-    opening = open_evaluators if given["cluster"] is None else _on_cluster(given["cluster"])
+    opening = partial(open_run, archives) if given["cluster"] is None else _on_cluster(given["cluster"])
     total_bytes(archives)  # Raises for a missing file, before anything is made or loaded.
     net_options = {name: given[name] for name in ("device", "threads", "history_fill")}
     with (
@@ -133,16 +132,15 @@ def command(archives: tuple[str, ...], db: str, net: str | None, deep: str | Non
         Progress("mining", unit="positions", quiet=is_quiet(), own_eta=True) as progress,
     ):
         progress.stage("opening the net and the deep search")
-        with opening(archives, options.sample, deep, net, given["jobs"], progress.say, **net_options) as found:
-            options = replace(options, sample=found.sample, screen=fitting_screen(found, options.screen, progress.say))
+        with opening(deep, net, given["jobs"], progress.say, **net_options) as found:
+            options = found.fitting(options, progress.say)
             if isinstance(threshold, Worst):
-                names = found.net.identity.key, found.oracle.identity.digest
-                asked = QuestionOptions(*names, scale.alpha, scale.q_from, threshold)
+                asked = QuestionOptions(*found.names, scale.alpha, scale.q_from, threshold)
                 try:
                     options = replace(options, question=asked.resolved(store))
                 except ValueRepairError as error:
                     raise UsageError(f"--threshold {threshold}: goes by what is in the store: {error}") from None
-            summary = mine(archives, options, store, found.net, found.oracle, progress=progress, say=progress.say)
+            summary = found.run(archives, options, store, progress)
     click.echo("\n".join(summary.lines()))
     if summary.state == "interrupted":
         if "-" in archives:
@@ -153,7 +151,7 @@ def command(archives: tuple[str, ...], db: str, net: str | None, deep: str | Non
         raise TruncatedInput(f"{source}: {how}; everything before that was used")
 
 
-def _on_cluster(cluster: str) -> Callable[..., AbstractContextManager[Opened]]:
+def _on_cluster(cluster: str) -> Callable[..., AbstractContextManager[Opened | OpenedImport]]:
     from valuerepair.cluster.connection import parse_cluster
     from valuerepair.cluster.evaluators import open_on_cluster
 

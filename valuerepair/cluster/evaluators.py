@@ -11,7 +11,6 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from valuerepair import __version__
-from valuerepair.archives.options import SampleOptions
 from valuerepair.chess.origins import Origin
 from valuerepair.chess.positions import Position, PositionBatch
 from valuerepair.cluster.connection import ClusterAddress, parse_cluster
@@ -32,8 +31,6 @@ if TYPE_CHECKING:
 @contextmanager
 def open_on_cluster(
     where: str | ClusterAddress,
-    archives: Sequence[str],
-    sample: SampleOptions,
     deep: str | None,
     net: str | None,
     workers: int | None = None,
@@ -80,7 +77,7 @@ def open_on_cluster(
         there, oracle = ClusterNet(dispatcher, net_options.get("history_fill", "fen_only")), ClusterOracle(dispatcher)
         say(f"deep search: {oracle.identity.label}, {oracle.workers} at once on the cluster {where}, so far")
         say(f"net: {there.identity.name} on the cluster")
-        yield Opened(there, oracle, sample)
+        yield Opened(there, oracle)
     finally:
         dispatcher.close()
 

@@ -1,7 +1,7 @@
-"""Evaluations that archives hold already as an oracle: nothing is searched, each position brings its own.
+"""Evaluations that archives hold already: which are wanted, what the store calls them, and what a position brings.
 
-One oracle is one kind of record, so that its centipawns have an alpha of their own. Training chunks have the value of
-their net too: it stands for a net of its own then (`RecordedNet`), and none is opened.
+The store keeps one kind of record as the values of one oracle, so that its centipawns have an alpha of their own.
+Training chunks have values of the net that played as well: the store keeps these as the values of a net.
 """
 
 from __future__ import annotations
@@ -9,8 +9,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future
-from types import TracebackType
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,78 +17,69 @@ from numpy.typing import NDArray
 from valuerepair.archives.options import CHUNKS, DUMP, EPD, EVAL, KINDS, VIEWS, RecordedOptions
 from valuerepair.archives.sampling import Found, depth_of, detect
 from valuerepair.chess.origins import QColumns, Recorded
-from valuerepair.chess.positions import Position, PositionBatch
+from valuerepair.chess.positions import PositionBatch
 from valuerepair.engines.spec import EngineSpec
 from valuerepair.errors import UsageError
 from valuerepair.nets.net import NetIdentity, NetValues
-from valuerepair.oracles.oracle import DeepFailure, DeepOutcome, DeepResult, OracleIdentity
+from valuerepair.oracles.oracle import DeepFailure, DeepResult, OracleIdentity
 from valuerepair.store.rows import DeepColumns
 
 KIND = "recorded"
-AT_ONCE = 256
 NONE_THERE = DeepFailure("no recorded evaluation", 0)
 
 
-class RecordedOracle:
-    """Hands out what positions bring along; see `deep.Oracle`."""
+@dataclass(frozen=True)
+class RecordedNet:
+    """What is known of the net whose values stand in training chunks: a name."""
 
-    workers = AT_ONCE
+    identity: NetIdentity
+    provider: str = "recorded"
+    history_fill: str = "recorded"
 
-    def __init__(self, identity: OracleIdentity, kind: str) -> None:
-        self.identity, self._kind = identity, kind
+    @staticmethod
+    def named(name: str) -> RecordedNet:
+        """The net of the chunks that are called so."""
+        digest = hashlib.sha256(f"recorded in chunks\n{name}".encode()).hexdigest()
+        return RecordedNet(NetIdentity(f"recorded in {name}", digest, "wdl", 1, 0))
 
-    def submit(self, position: Position) -> Future[DeepOutcome]:
-        """The recorded evaluation at once; a DeepFailure where there is none of this kind."""
-        future: Future[DeepOutcome] = Future()
-        recorded = position.origin.recorded
-        if recorded is None or recorded.kind != self._kind:
-            future.set_result(NONE_THERE)
-        else:
-            future.set_result(result_of(recorded))
-        return future
 
-    def outcomes(self, batch: PositionBatch) -> tuple[NDArray[np.int64], DeepColumns]:
-        """The rows that have an evaluation of this kind, and these as `submit` would give them."""
-        recorded = batch.origins.recorded
-        if isinstance(recorded, QColumns) and recorded.kind == self._kind:
+@dataclass(frozen=True)
+class RecordedSource:
+    """The evaluations that a run imports: which are `wanted`, under what `identity` the store keeps them, and the
+    `net` that training chunks have values of, None for other kinds."""
+
+    wanted: RecordedOptions
+    identity: OracleIdentity
+    net: RecordedNet | None = None
+
+    @staticmethod
+    def of(wanted: RecordedOptions, net_name: str = "") -> RecordedSource:
+        """Evaluations of these options; `net_name` is what the net of training chunks is called."""
+        net = RecordedNet.named(net_name) if wanted.kind == CHUNKS else None
+        return RecordedSource(wanted, identity_of(wanted, net_name), net)
+
+    def deep_values(self, batch: PositionBatch) -> tuple[NDArray[np.int64], DeepColumns]:
+        """The rows of positions that bring an evaluation of the kind that is wanted, and these evaluations."""
+        recorded, kind = batch.origins.recorded, self.wanted.kind
+        if isinstance(recorded, QColumns) and recorded.kind == kind:
             return np.arange(len(batch)), deep_columns(recorded)
-        found = [(i, r) for i, r in enumerate(recorded or ()) if r is not None and r.kind == self._kind]
+        found = [(i, r) for i, r in enumerate(recorded or ()) if r is not None and r.kind == kind]
         return np.array([i for i, _ in found], np.int64), DeepColumns.of([result_of(r) for _, r in found])
 
-    def close(self, *, cancel: bool = False) -> None:
-        """Nothing is open."""
 
-    def __enter__(self) -> RecordedOracle:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-
-class RecordedNet:
-    """The net whose values stand in training chunks, as they are recorded; its policy is not."""
-
-    provider = "recorded"
-    history_fill = "recorded"
-
-    def __init__(self, name: str) -> None:
-        digest = hashlib.sha256(f"recorded in chunks\n{name}".encode()).hexdigest()
-        self.identity = NetIdentity(f"recorded in {name}", digest, "wdl", 1, 0)
-
-    def evaluate(self, batch: PositionBatch) -> NetValues:
-        """The values that came with the positions; NaN for what a record does not say, 0 for the best move."""
-        recorded = batch.origins.recorded
-        if isinstance(recorded, QColumns):
-            q, d = recorded.net_q, recorded.net_d
-        else:
-            known = [r or Recorded(CHUNKS) for r in recorded or [None] * len(batch)]
-            q = np.array([np.nan if r.net_q is None else r.net_q for r in known], np.float32)
-            d = np.array([np.nan if r.net_d is None else r.net_d for r in known], np.float32)
-        nothing = np.full(len(batch), np.nan, np.float32)
-        wdl = np.stack([(1 - d + q) / 2, d, (1 - d - q) / 2], 1)
-        return NetValues(q, wdl, np.zeros(len(batch), np.uint16), nothing, nothing, nothing)
+def net_values(batch: PositionBatch) -> NetValues:
+    """The values of the chunks' own net that came with positions; NaN for what a record does not say, 0 for the best
+    move: the net's policy is not recorded."""
+    recorded = batch.origins.recorded
+    if isinstance(recorded, QColumns):
+        q, d = recorded.net_q, recorded.net_d
+    else:
+        known = [r or Recorded(CHUNKS) for r in recorded or [None] * len(batch)]
+        q = np.array([np.nan if r.net_q is None else r.net_q for r in known], np.float32)
+        d = np.array([np.nan if r.net_d is None else r.net_d for r in known], np.float32)
+    nothing = np.full(len(batch), np.nan, np.float32)
+    wdl = np.stack([(1 - d + q) / 2, d, (1 - d - q) / 2], 1)
+    return NetValues(q, wdl, np.zeros(len(batch), np.uint16), nothing, nothing, nothing)
 
 
 def result_of(recorded: Recorded) -> DeepResult:

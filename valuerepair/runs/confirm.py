@@ -32,7 +32,7 @@ from valuerepair.oracles.open import open_oracle
 from valuerepair.oracles.oracle import DeepFailure, DeepResult, Oracle, OracleIdentity
 from valuerepair.oracles.spec import DEFAULT_NODES, JUDGING, RECORDED, parse_spec
 from valuerepair.runs.failures import Failures
-from valuerepair.runs.loop import TICK_S, Loop, stored_run
+from valuerepair.runs.loop import TICK_S, SearchLoop, stored_run
 from valuerepair.store import DEFAULT_PATH, second_looks
 from valuerepair.store.connect import store_errors
 from valuerepair.store.rows import AFTER, SECOND, Run, RunRecord, json_text
@@ -129,7 +129,7 @@ def confirm(
     return looking.summary(state)
 
 
-class _SecondLooks(Loop["_Look"]):
+class _SecondLooks(SearchLoop["_Look"]):
     """A run of second looks: candidates, and the positions after the moves that net and first look preferred."""
 
     def __init__(

@@ -1,32 +1,88 @@
-"""From a command line's words to what mining works with: the net, the oracle, and which positions they can judge."""
+"""From a command line's words to what mining works with: a net and an oracle, or recorded evaluations."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from valuerepair.archives.options import CHUNKS, SampleOptions
+from valuerepair.archives.options import CHUNKS
+from valuerepair.chess.progress import Progress
 from valuerepair.errors import UsageError
-from valuerepair.oracles.oracle import Oracle
+from valuerepair.oracles.oracle import Oracle, OracleIdentity
+from valuerepair.oracles.recorded import RecordedSource
 from valuerepair.oracles.spec import RECORDED, parse_spec
-from valuerepair.runs.options import Evaluator
+from valuerepair.runs.options import Evaluator, MineOptions
+from valuerepair.runs.summary import MineSummary
 from valuerepair.screening.model import ScreenOptions
+from valuerepair.store.store import Store
 
 
 class Opened(NamedTuple):
-    """A net and an oracle, and the sampling options with what the oracle asks of positions."""
+    """A net and an oracle, to mine with."""
 
     net: Evaluator
     oracle: Oracle
-    sample: SampleOptions
+
+    @property
+    def names(self) -> tuple[str, str]:
+        """What the store knows net and oracle by."""
+        return self.net.identity.key, self.oracle.identity.digest
+
+    def fitting(self, options: MineOptions, say: Callable[[str], None]) -> MineOptions:
+        """The options with the screening that the oracle allows."""
+        return replace(options, screen=fitting_screen(self.oracle.identity, options.screen, say))
+
+    def run(self, paths: Sequence[str], options: MineOptions, store: Store, progress: Progress) -> MineSummary:
+        """Mines the archives."""
+        from valuerepair.runs.mine import mine
+
+        return mine(paths, options, store, self.net, self.oracle, progress=progress, say=progress.say)
+
+
+class OpenedImport(NamedTuple):
+    """Recorded evaluations to import, with a net where they have none of their own."""
+
+    source: RecordedSource
+    net: Evaluator | None
+
+    @property
+    def names(self) -> tuple[str, str]:
+        """What the store knows net and oracle by."""
+        net = self.source.net if self.net is None else self.net
+        assert net is not None
+        return net.identity.key, self.source.identity.digest
+
+    def fitting(self, options: MineOptions, say: Callable[[str], None]) -> MineOptions:
+        """The options without screening. Raises UsageError for rungs."""
+        if options.screen is not None and options.screen.rungs is not None:
+            raise UsageError("--screen with rungs: recorded evaluations are read, not searched, so there are no rungs")
+        return replace(options, screen=None)
+
+    def run(self, paths: Sequence[str], options: MineOptions, store: Store, progress: Progress) -> MineSummary:
+        """Imports what the archives hold."""
+        from valuerepair.runs.recorded import import_recorded
+
+        return import_recorded(paths, options, store, self.source, self.net, progress=progress, say=progress.say)
+
+
+def open_run(
+    archives: Sequence[str],
+    deep: str | None,
+    net: str | None,
+    workers: int | None = None,
+    say: Callable[[str], None] = lambda line: None,
+    **net_options: Any,
+) -> AbstractContextManager[Opened | OpenedImport]:
+    """Opens what a ``--deep`` asks for: searches, or the import of what `archives` hold."""
+    if deep is not None and parse_spec(deep).kind == RECORDED:
+        return open_import(archives, deep, net, say, **net_options)
+    return open_evaluators(deep, net, workers, say, **net_options)
 
 
 @contextmanager
 def open_evaluators(
-    archives: Sequence[str],
-    sample: SampleOptions,
     deep: str | None,
     net: str | None,
     workers: int | None = None,
@@ -35,41 +91,56 @@ def open_evaluators(
 ) -> Iterator[Opened]:
     """Opens the net (`net_options` are those of `nets.open_net`) and the oracle of ``--deep``, and closes both.
 
-    For recorded evaluations only positions that have one are to be sampled; training chunks bring the values of their
-    own net, and none is opened then. Raises UsageError and ValueRepairError.
+    Raises UsageError and ValueRepairError.
     """
     from valuerepair.nets.net import open_net
     from valuerepair.nets.registry import locate
     from valuerepair.oracles.open import open_oracle
-    from valuerepair.oracles.recorded import RecordedNet, RecordedOracle, chunk_net_name, identity_of, recorded_options
 
-    spec = parse_spec(deep) if deep is not None else None
-    recorded = recorded_options(spec, archives, say) if spec is not None and spec.kind == RECORDED else None
-    if spec is not None and recorded is not None and recorded.kind == CHUNKS:
+    path = str(locate(net, say))
+    with (
+        open_net(path, say=say, **net_options) as opened,
+        open_oracle(deep, net_path=path, net=opened, workers=workers, say=say) as searching,
+    ):
+        say(f"net: {opened.identity.name} on {opened.where}")
+        yield Opened(opened, searching)
+
+
+@contextmanager
+def open_import(
+    archives: Sequence[str],
+    deep: str,
+    net: str | None,
+    say: Callable[[str], None] = lambda line: None,
+    **net_options: Any,
+) -> Iterator[OpenedImport]:
+    """Finds out which recorded evaluations a ``--deep recorded`` means, and opens the net to compare them with.
+
+    Training chunks bring the values of their own net, and none is opened then. Raises UsageError and ValueRepairError.
+    """
+    from valuerepair.nets.net import open_net
+    from valuerepair.nets.registry import locate
+    from valuerepair.oracles.recorded import chunk_net_name, recorded_options
+
+    spec = parse_spec(deep)
+    wanted = recorded_options(spec, archives, say)
+    if wanted.kind == CHUNKS:
         if net is not None:
             raise UsageError(
                 f"--net {net}: training chunks hold the values of their own net; name it: recorded:net=NAME"
             )
-        name = chunk_net_name(archives, spec.options)
-        own = RecordedNet(name)
-        say(f"net: {own.identity.name}; runs on chunks of one net belong together by recorded:net=NAME")
-        oracle = RecordedOracle(identity_of(recorded, name), recorded.kind)
-        yield Opened(own, oracle, replace(sample, recorded=recorded))
+        source = RecordedSource.of(wanted, chunk_net_name(archives, spec.options))
+        assert source.net is not None
+        say(f"net: {source.net.identity.name}; runs on chunks of one net belong together by recorded:net=NAME")
+        yield OpenedImport(source, None)
         return
-    path = str(locate(net, say))
-    with open_net(path, say=say, **net_options) as opened:
-        if recorded is not None:
-            say(f"net: {opened.identity.name} on {opened.where}")
-            oracle = RecordedOracle(identity_of(recorded), recorded.kind)
-            yield Opened(opened, oracle, replace(sample, recorded=recorded))
-            return
-        with open_oracle(deep, net_path=path, net=opened, workers=workers, say=say) as searching:
-            say(f"net: {opened.identity.name} on {opened.where}")
-            yield Opened(opened, searching, sample)
+    with open_net(str(locate(net, say)), say=say, **net_options) as opened:
+        say(f"net: {opened.identity.name} on {opened.where}")
+        yield OpenedImport(RecordedSource.of(wanted), opened)
 
 
 def fitting_screen(
-    opened: Opened, asked: ScreenOptions | None, say: Callable[[str], None] = lambda line: None
+    oracle: OracleIdentity, asked: ScreenOptions | None, say: Callable[[str], None] = lambda line: None
 ) -> ScreenOptions | None:
     """The screening asked for, as far as the oracle allows it; None: everything is searched in full.
 
@@ -78,12 +149,8 @@ def fitting_screen(
     """
     from valuerepair.screening.model import rungs_of
 
-    limits, kind = opened.oracle.identity.limits, opened.oracle.identity.kind
+    limits = oracle.limits
     if asked is None:
-        return None
-    if kind == RECORDED:
-        if asked.rungs is not None:
-            raise UsageError("--screen with rungs: recorded evaluations are read, not searched, so there are no rungs")
         return None
     if set(limits) != {"nodes"}:
         if asked.rungs is not None:

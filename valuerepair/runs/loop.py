@@ -1,7 +1,8 @@
-"""The loop of every run: it asks for deep searches, takes what comes, and alone writes the store.
+"""The loop of every run: it takes what comes, and alone writes the store.
 
-`vr mine` and `vr confirm` differ in what they search and what they make of it; they are a `Loop` each. Other threads,
-and callbacks of searches, only put events into its queue.
+`vr mine` and `vr confirm` are a `SearchLoop` each: they ask for deep searches, and differ in what they search and what
+they make of it. The import of recorded evaluations is a plain `Loop`. Other threads, and callbacks of searches, only
+put events into its queue.
 """
 
 from __future__ import annotations
@@ -55,62 +56,40 @@ def stored_run(store: Store, record: RunRecord) -> Iterator[Run]:
         raise
 
 
-class Loop(Generic[Key]):
+class Loop:
     """One run. All methods run in the thread that owns the store."""
 
-    def __init__(
-        self,
-        store: Store,
-        oracle: Oracle,
-        oracle_id: int,
-        run: Run,
-        progress: Progress,
-        failures: Failures,
-        events: SimpleQueue[Any] | None = None,
-    ) -> None:
-        self._store, self._oracle, self._oracle_id, self._run = store, oracle, oracle_id, run
-        self._progress, self._failures = progress, failures
+    def __init__(self, store: Store, run: Run, progress: Progress, events: SimpleQueue[Any] | None = None) -> None:
+        self._store, self._run, self._progress = store, run, progress
         self._events: SimpleQueue[Any] = SimpleQueue() if events is None else events
-        self._searching: dict[Key, Future[Any]] = {}
-        self._capacity = capacity_of(oracle)
-        self._begun = self._done = self._nodes = 0  # searches, and their nodes
         self.interruptions = Interruptions(lambda: self._events.put(Interrupted()))
         self._started = time.monotonic()
 
     # -- what a kind of run does in its own way -----------------------------------------------------------------------
 
     @property
-    def _is_more_to_come(self) -> bool:
-        """Whether there is anything to do besides the searches in flight."""
-        raise NotImplementedError
-
-    @property
-    def _any_scored(self) -> bool:
-        """Whether the oracle has searched any position of the run, so that failures are the positions' own."""
+    def _is_at_work(self) -> bool:
+        """Whether there is anything to do."""
         raise NotImplementedError
 
     @property
     def _is_waiting(self) -> bool:
         """Whether an interrupted run still waits for something that was begun."""
-        return bool(self._searching)
+        raise NotImplementedError
 
     def _feed(self) -> None:
         """Begins what may begin."""
         raise NotImplementedError
 
-    def _take(self, key: Key, outcome: Any) -> None:
-        """Records what a search has found."""
-        raise NotImplementedError
-
-    def _take_failure(self, key: Key, failure: DeepFailure) -> None:
-        """Takes note of a search that has failed."""
-        raise NotImplementedError
-
-    def _take_back(self, key: Key) -> None:
-        """Forgets a search that was given up."""
-
     def _take_event(self, event: Any) -> None:
-        """Handles an event that is not a search's."""
+        """Handles an event."""
+
+    def _cancel(self) -> int:
+        """Gives up what has been asked for and has not begun; says how many searches are in flight."""
+        return 0
+
+    def _leave(self) -> None:
+        """Gives up what is in flight."""
 
     def _end(self) -> str:
         """The state of a run that was not interrupted; raises what went wrong as a whole."""
@@ -124,20 +103,14 @@ class Loop(Generic[Key]):
 
     def work(self) -> str:
         """Works until all is done, or a limit or a signal ends it; gives the run's state."""
-        while not self.interruptions and (self._searching or self._is_more_to_come):
+        while not self.interruptions and self._is_at_work:
             self._feed()
-            if self._searching or self._is_more_to_come:
+            if self._is_at_work:
                 self._handle_next()
         if self.interruptions:
             self._wind_down()
             return "interrupted"
         return self._end()
-
-    def _begin(self, key: Key, future: Future[Any]) -> None:
-        """Notes that a search has begun; its end becomes an event."""
-        self._searching[key] = future
-        self._begun += 1
-        future.add_done_callback(lambda done: self._events.put(Searched(key, done)))
 
     def _handle_next(self) -> None:
         """Waits a moment for an event, handles it, and commits and shows figures when that is due."""
@@ -147,10 +120,84 @@ class Loop(Generic[Key]):
         self._show()
 
     def _handle(self, event: Any) -> None:
+        if not isinstance(event, Interrupted):
+            self._take_event(event)
+
+    def _wind_down(self) -> None:
+        """After a signal: nothing new begins, what is in flight gets a short while, a second signal gives it up."""
+        running = self._cancel()
+        self._progress.say(f"stopping: waiting for {running} searches in flight; Ctrl-C again gives them up")
+        deadline = time.monotonic() + _GRACE_S
+        while self._is_waiting and self.interruptions.count < 2 and time.monotonic() < deadline:
+            with contextlib.suppress(Empty):
+                self._handle(self._events.get(timeout=0.1))
+        self._store.commit()
+        self._leave()
+
+
+class SearchLoop(Loop, Generic[Key]):
+    """A run that has an oracle search."""
+
+    def __init__(
+        self,
+        store: Store,
+        oracle: Oracle,
+        oracle_id: int,
+        run: Run,
+        progress: Progress,
+        failures: Failures,
+        events: SimpleQueue[Any] | None = None,
+    ) -> None:
+        super().__init__(store, run, progress, events)
+        self._oracle, self._oracle_id, self._failures = oracle, oracle_id, failures
+        self._searching: dict[Key, Future[Any]] = {}
+        self._capacity = capacity_of(oracle)
+        self._begun = self._done = self._nodes = 0  # searches, and their nodes
+
+    # -- what a kind of run does in its own way -----------------------------------------------------------------------
+
+    @property
+    def _is_more_to_come(self) -> bool:
+        """Whether there is anything to do besides the searches in flight."""
+        raise NotImplementedError
+
+    @property
+    def _any_scored(self) -> bool:
+        """Whether the oracle has searched any position of the run, so that failures are the positions' own."""
+        raise NotImplementedError
+
+    def _take(self, key: Key, outcome: Any) -> None:
+        """Records what a search has found."""
+        raise NotImplementedError
+
+    def _take_failure(self, key: Key, failure: DeepFailure) -> None:
+        """Takes note of a search that has failed."""
+        raise NotImplementedError
+
+    def _take_back(self, key: Key) -> None:
+        """Forgets a search that was given up."""
+
+    # -- the searches -------------------------------------------------------------------------------------------------
+
+    @property
+    def _is_at_work(self) -> bool:
+        return bool(self._searching) or self._is_more_to_come
+
+    @property
+    def _is_waiting(self) -> bool:
+        return bool(self._searching)
+
+    def _begin(self, key: Key, future: Future[Any]) -> None:
+        """Notes that a search has begun; its end becomes an event."""
+        self._searching[key] = future
+        self._begun += 1
+        future.add_done_callback(lambda done: self._events.put(Searched(key, done)))
+
+    def _handle(self, event: Any) -> None:
         if isinstance(event, Searched):
             self._take_search(event)
-        elif not isinstance(event, Interrupted):
-            self._take_event(event)
+        else:
+            super()._handle(event)
 
     def _take_search(self, event: Searched[Key]) -> None:
         """Takes a search; failures are held back until one succeeds, for an engine that fails always is broken."""
@@ -170,15 +217,10 @@ class Loop(Generic[Key]):
         if self._any_scored:
             self._failures.record()
 
-    def _wind_down(self) -> None:
-        """After a signal: no new search begins, those in flight get a short while, a second signal gives them up."""
+    def _cancel(self) -> int:
         for future in list(self._searching.values()):
             future.cancel()
-        running = sum(not future.cancelled() for future in self._searching.values())
-        self._progress.say(f"stopping: waiting for {running} searches in flight; Ctrl-C again gives them up")
-        deadline = time.monotonic() + _GRACE_S
-        while self._is_waiting and self.interruptions.count < 2 and time.monotonic() < deadline:
-            with contextlib.suppress(Empty):
-                self._handle(self._events.get(timeout=0.1))
-        self._store.commit()
+        return sum(not future.cancelled() for future in self._searching.values())
+
+    def _leave(self) -> None:
         self._oracle.close(cancel=True)

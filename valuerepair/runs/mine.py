@@ -1,45 +1,27 @@
-"""The writer's loop: it asks for positions, has the net and the oracle evaluate them, and alone writes the store."""
+"""Mining: it asks for positions, has the net and the oracle evaluate them, and alone writes the store."""
 
 from __future__ import annotations
 
-import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
-from collections.abc import Set as AbstractSet
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
-from valuerepair.chess import values
-from valuerepair.chess.positions import Position, PositionBatch
+from valuerepair.chess.positions import Position
 from valuerepair.chess.progress import Progress
-from valuerepair.errors import ValueRepairError
-from valuerepair.judge.labelled import PolicyNet, add_priors
-from valuerepair.oracles.oracle import Climb, DeepFailure, DeepResult, OracleIdentity, under_way_of
-from valuerepair.oracles.recorded import NONE_THERE, RecordedNet, RecordedOracle
-from valuerepair.oracles.spec import RECORDED
-from valuerepair.question import Question
-from valuerepair.runs.failures import Failures, NetFailures
-from valuerepair.runs.loop import Loop, stored_run
-from valuerepair.runs.options import Evaluator, MineOptions, recorded_options, run_identity, versions_of
-from valuerepair.runs.outlook import Counts, Outlook, Pace
-from valuerepair.runs.recorded import remarks
-from valuerepair.runs.summary import Met, MineSummary, Pairs, Tally, nothing_sampled, numbers, resume_line
-from valuerepair.runs.workers import (
-    Evaluated,
-    Event,
-    NetBroke,
-    Reader,
-    ReadingEnded,
-    Sampled,
-    net_line,
-)
+from valuerepair.oracles.oracle import Climb, DeepFailure, DeepResult, under_way_of
+from valuerepair.runs.loop import SearchLoop
+from valuerepair.runs.options import Evaluator, MineOptions
+from valuerepair.runs.outlook import Outlook, Pace
+from valuerepair.runs.sampled import SampledPositions, run_sampled
+from valuerepair.runs.summary import MineSummary, numbers
+from valuerepair.runs.workers import Evaluated, Event, Reader, Sampled, net_line
 from valuerepair.screening.ladder import Ladder
 from valuerepair.screening.recall import recall_line
-from valuerepair.store.rows import Known, Run, RunRecord
+from valuerepair.store.rows import Run
 from valuerepair.store.screening import forget_passage, settle
 from valuerepair.store.store import Store
 
@@ -70,32 +52,14 @@ def mine(
     Raises ValueRepairError when no position could be sampled, when the oracle or the net is broken as a whole, and
     what reading, the store and the oracle raise; what was scored until then is kept.
     """
-    recorded = recorded_options(options.sample)
-    whole = isinstance(net, RecordedNet) and options.limit is None
-    with Reader(paths, options.sample, whole=whole) as reader:  # it samples from now on
-        identity = run_identity(paths, recorded, net, oracle.identity)
-        record = RunRecord(identity, options.command, recorded, options.sample.seed, versions_of(net))
-        with stored_run(store, record) as run:
-            store.commit()
-            if whole:
-                store.expect_many_rows()
-            if run.resumed:
-                say(resume_line(run))
-            mining = _Mining(reader, options, store, net, oracle, run, progress or Progress("mining", quiet=True), say)
-            with mining.interruptions.counted():
-                state = mining.work()
-                summary = mining.summary(state)
-                if state != "interrupted" and summary.scored:
-                    sha256, digest = store.names(*mining.pair)
-                    question = replace(options.question, net=sha256, oracle=digest, alpha=summary.alpha.value)
-                    keep_priors(store, net, *mining.pair, question)
-    store.end_run(run, "finished" if state == "finished" else "interrupted", summary.counts())
-    if not summary.sampled and state == "finished":
-        raise ValueRepairError(nothing_sampled(paths, summary.report))
-    return summary
+
+    def start(reader: Reader, run: Run) -> _Mining:
+        return _Mining(reader, options, store, net, oracle, run, progress or Progress("mining", quiet=True), say)
+
+    return run_sampled(paths, options, store, net, oracle.identity, start, say=say)
 
 
-class _Mining(Loop[int]):
+class _Mining(SearchLoop[int]):
     """A run of mining: positions come from archives, get the net's value and a deep one; keys are position_ids."""
 
     def __init__(
@@ -109,68 +73,31 @@ class _Mining(Loop[int]):
         progress: Progress,
         say: Callable[[str], None],
     ) -> None:
-        self.pair = self._net_id, oracle_id = (
-            store.add_net(net.identity, net.history_fill),
-            store.add_oracle(oracle.identity),
-        )
-        failures = Failures(store, oracle_id, run, f"the deep search ({oracle.identity.label})")
-        super().__init__(store, oracle, oracle_id, run, progress, failures, reader.events)
-        self._options, self._net, self._reader = options, net, reader
+        self._options = options
+        self._line = net_line(net, reader.events)
+        pace = Pace(oracle.identity.limits.get("nodes"), cuts=options.screen is not None)
+        self._outlook = Outlook(progress, reader, options.limit, pace, under_way_of(oracle))
+        self.positions = SampledPositions(reader, options, store, net, oracle.identity, run, self._line, self._outlook)
+        pair, self._pairs = self.positions.pair, self.positions.pairs
+        super().__init__(store, oracle, pair[1], run, progress, self.positions.failures, reader.events)
         self._ladder = None
         if options.screen is not None:
-            self._ladder = Ladder(
-                store,
-                *self.pair,
-                cast("Climber", oracle),
-                options.question,
-                options.screen,
-                options.sample.seed,
-                run,
-                say,
-            )
-        self._evaluator = net_line(net, self._events)
-        searched = not isinstance(oracle, RecordedOracle)
-        pace = Pace(oracle.identity.limits.get("nodes"), cuts=self._ladder is not None) if searched else None
-        self._outlook = Outlook(progress, reader, options.limit, pace, under_way_of(oracle))
-        self._tally = Tally(options.question)
-        given = options.question.alpha
-        self._alpha = values.Alpha(given or values.DEFAULT_ALPHA, "given" if given else "default")
+            seed = options.sample.seed
+            climber = cast("Climber", oracle)
+            self._ladder = Ladder(store, *pair, climber, options.question, options.screen, seed, run, say)
         self._waiting: deque[tuple[int, Position]] = deque()
         self._to_screen: dict[int, Position] = {}  # they wait for the net first
         self._judged: dict[int, tuple[float, int]] = {}  # the net's value and first choice, for the ladder
-        self._pairs = Pairs(self._tally)
-        self._recorded: Recordings | None = None
-        if isinstance(oracle, RecordedOracle):  # nothing is searched
-            self._recorded = Recordings(store, oracle, self._oracle_id, run, self._pairs, self._take_recorded_failure)
-        self._asked, self._in_net, self._refit_at, self._reading = False, 0, 0, True
-        self._read_error: Exception | None = None
-        self._met = Met()
-        self._net_failures = NetFailures(store, net.identity, self._oracle_id, run)
-        self._earlier = Earlier(
-            store,
-            self.pair,
-            self._pairs,
-            (self._failures, self._net_failures),
-            retry_failed=options.retry_failed,
-            screening=self._ladder is not None,
-        )
-        self._sampled = self._valued = self._cut = 0
+        self._cut = 0
 
     # -- the loop -----------------------------------------------------------------------------------------------------
 
     def work(self) -> str:
-        with self._evaluator:
+        with self._line:
             return super().work()
 
     def _end(self) -> str:
-        if self._read_error is not None:
-            if self._any_scored:
-                self._failures.record()
-            raise self._read_error
-        if self._failures.count and not self._any_scored:
-            raise self._failures.hopeless()
-        if self._net_failures.held:
-            raise self._net_failures.hopeless()
+        self.positions.check_end()
         return "limited" if self._limit_reached and not self._drained else "finished"
 
     @property
@@ -183,8 +110,8 @@ class _Mining(Loop[int]):
 
     @property
     def _drained(self) -> bool:
-        """Reading and net have nothing more to come."""
-        return not (self._reading or self._in_net or self._waiting)
+        """All positions have come, and none waits for an engine."""
+        return self.positions.drained and not self._waiting
 
     @property
     def _limit_reached(self) -> bool:
@@ -197,7 +124,7 @@ class _Mining(Loop[int]):
 
     @property
     def _any_scored(self) -> bool:
-        return bool(len(self._tally) or self._pairs.open)
+        return self.positions.any_scored
 
     def _feed(self) -> None:
         """Keeps the engines busy, and asks for a chunk when few positions wait for them."""
@@ -208,9 +135,8 @@ class _Mining(Loop[int]):
             self._search(*self._waiting.popleft())
         # What lies beyond the limit would be sampled and evaluated beside the engines, at their cost.
         few = len(self._waiting) < min(max(_FEW_WAITING, 2 * capacity), self._allowed)
-        if self._reading and few and not self._asked and self._in_net < self._evaluator.at_once:
-            self._asked = True
-            self._reader.ask()
+        if few:
+            self.positions.ask()
 
     def _search(self, position_id: int, position: Position) -> None:
         future: Future[Any]
@@ -227,10 +153,8 @@ class _Mining(Loop[int]):
             return  # what came from the archives meanwhile is for the next time
         elif isinstance(event, Sampled):
             self._take_chunk(event)
-        elif isinstance(event, NetBroke):
-            raise event.error
-        elif isinstance(event, ReadingEnded):
-            self._reading, self._read_error = False, event.error
+        else:
+            self.positions.take_ending(event)
 
     # -- events -------------------------------------------------------------------------------------------------------
 
@@ -239,45 +163,23 @@ class _Mining(Loop[int]):
 
         What is scored, cut or has failed before is only counted. With a ladder the net comes first.
         """
-        self._asked = False
-        ids, batch, new = self._store.add_positions(event.batch, self._run)
-        rows = self._met.first(ids)
-        ids, batch, new = ids[rows], batch.take(rows), new[rows]
-        self._sampled += len(ids)
-        cut: set[int] = self._ladder.cut_before(ids) if self._ladder is not None else set()
-        if self._ladder is None and self._recorded is None:  # all that was cut is searched now
+        ids, batch, new = self.positions.take_chunk(event)
+        cut: set[int] = set()
+        if self._ladder is None:  # all that was cut is searched now
             settle(self._store, self._oracle_id, ids)
-        fresh, wanted = self._earlier.take(ids, new, cut)
-        if self._recorded is not None:
-            self._take_recorded(self._recorded, ids[wanted], batch.take(np.flatnonzero(wanted)))
         else:
-            queued = ((int(ids[i]), batch[i]) for i in np.flatnonzero(wanted).tolist())
-            (self._waiting.extend if self._ladder is None else self._to_screen.update)(queued)
+            cut = self._ladder.cut_before(ids)
+        fresh, wanted = self.positions.earlier.take(ids, new, cut)
+        queued = ((int(ids[i]), batch[i]) for i in np.flatnonzero(wanted).tolist())
+        (self._waiting.extend if self._ladder is None else self._to_screen.update)(queued)
         if fresh.any():
-            self._in_net += 1
-            self._evaluator.submit(ids[fresh], batch.take(np.flatnonzero(fresh)))
-
-    def _take_recorded(self, recorded: Recordings, ids: NDArray[np.int64], batch: PositionBatch) -> None:
-        """Takes the evaluations that positions bring along; those beyond the limit are left waiting."""
-        count = round(min(len(ids), max(self._allowed, 0)))
-        self._waiting += ((int(ids[i]), batch[i]) for i in range(count, len(ids)))
-        recorded.take(ids[:count], batch.take(np.arange(count)))
-        self._begun += count
-        self._done += count
-        self._progress.advance(count)
-        if self._any_scored:
-            self._failures.record()
+            self.positions.evaluate(ids[fresh], batch.take(np.flatnonzero(fresh)))
 
     def _take_values(self, event: Evaluated) -> None:
-        self._in_net -= 1
-        self._valued += len(event.ids)
-        self._store.add_net_values(event.ids, self._net_id, event.values, self._run)
-        self._net_failures.take(event.ids, event.failed)
+        self.positions.take_evaluated(event)
         for position_id in event.failed:
             self._drop_without_net(position_id)
-        position_ids = event.ids.tolist()
-        self._pairs.add_net_all(position_ids, event.values.q.tolist())
-        for i, position_id in enumerate(position_ids if self._to_screen else ()):
+        for i, position_id in enumerate(event.ids.tolist() if self._to_screen else ()):
             position = self._to_screen.pop(position_id, None)
             if position is not None:
                 self._judged[position_id] = float(event.values.q[i]), int(event.values.best_move[i])
@@ -285,7 +187,6 @@ class _Mining(Loop[int]):
 
     def _drop_without_net(self, position_id: int) -> None:
         """The net failed on a position: a search of it is of no use, unless it is at work."""
-        self._pairs.drop_net(position_id)
         self._to_screen.pop(position_id, None)
         self._waiting = deque(pair for pair in self._waiting if pair[0] != position_id)
 
@@ -303,11 +204,6 @@ class _Mining(Loop[int]):
         self._pairs.drop(key)
         self._take_back(key)
         self._failures.add(key, failure)
-
-    def _take_recorded_failure(self, position_id: int, failure: DeepFailure) -> None:
-        self._take_failure(position_id, failure)
-        if not self._any_scored:
-            self._failures.check()
 
     def _take_back(self, key: int) -> None:
         if self._ladder is not None:
@@ -327,149 +223,19 @@ class _Mining(Loop[int]):
     # -- the end ------------------------------------------------------------------------------------------------------
 
     def summary(self, state: str) -> MineSummary:
-        """What the run came to, with the alpha of the store as it is now."""
-        self._store.commit()
-        alpha = self._store.alpha(self._net_id, self._oracle_id, self._options.question.alpha)
-        return MineSummary(
-            run_id=self._run.id,
-            state=state,
-            store=self._store.path,
-            report=self._reader.report,
-            sampled=max(self._sampled, self._reader.report.positions),  # the sampler is ahead where a run was stopped
-            scored=len(self._tally),
-            earlier=self._earlier.scored,
-            cut=self._cut + self._earlier.cut,
-            failed=self._failures.count + self._net_failures.count,
-            candidates=self._tally.candidates(alpha.value, self._cut + self._earlier.cut),
-            threshold=self._options.question.threshold,
-            alpha=alpha,
-            q_from=self._options.question.q_from,
-            net=self._net.identity.name,
-            provider=self._net.provider,
-            oracle=self._oracle.identity.label,
+        """What the run came to."""
+        summary = self.positions.summary(
+            state,
+            self._started,
             workers=self._oracle.workers,
             nodes=self._nodes,
-            seconds=time.monotonic() - self._started,
-            recorded=self._recorded is not None,
-            remarks=closing_remarks(self._store, *self.pair, self._oracle.identity, self._run, self._options),
+            cut=self._cut,
         )
+        if self._ladder is None:
+            return summary
+        line = recall_line(self._store, *self.positions.pair, self._options.question)
+        return replace(summary, remarks=(line,) if line else ())
 
     def _show(self) -> None:
-        """Brings the progress up to date, when that is due."""
-        if not self._outlook.due:
-            return
-        if len(self._tally) >= self._refit_at:
-            self._alpha = self._store.alpha(self._net_id, self._oracle_id, self._options.question.alpha)
-            self._refit_at = len(self._tally) + max(50, len(self._tally) // 2)
-        candidates = self._tally.candidates(self._alpha.value).count if len(self._tally) else None
-        before = self._earlier.scored + self._earlier.cut + self._failures.earlier + self._net_failures.known
-        begun, searching = self._done + len(self._searching), len(self._searching)
-        counts = Counts(self._valued, before, begun, searching, self._nodes, candidates)
-        self._outlook.show(counts, reading=self._reading)
-
-
-class Earlier:
-    """`scored` positions of the run had a deep value before it, `cut` had left the ladder."""
-
-    def __init__(
-        self,
-        store: Store,
-        pair: tuple[int, int],
-        pairs: Pairs,
-        failures: tuple[Failures, NetFailures],
-        *,
-        retry_failed: bool,
-        screening: bool,
-    ) -> None:
-        self._store, self._pair, self._pairs = store, pair, pairs
-        self._failures, self._net_failures = failures
-        self._retry_failed, self._screening = retry_failed, screening
-        self.scored = self.cut = 0
-
-    def take(
-        self, ids: NDArray[np.int64], new: NDArray[np.bool_], cut: AbstractSet[int]
-    ) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-        """Takes over what there is of the positions `ids` [n] that are not `new` to the store; `cut` left the ladder.
-
-        Returns bool[n] twice: which are to be given to the net, and which are to get a deep value. What has failed
-        before is only counted. With a ladder all that are to be searched go to the net first.
-        """
-        fresh, wanted = np.ones((2, len(ids)), np.bool_)
-        lost = {} if self._retry_failed else self._net_failures.earlier(ids)
-        old = np.flatnonzero(~new)
-        for i, known in zip(old.tolist(), self._store.known(ids[old], *self._pair), strict=True):
-            fresh[i], wanted[i] = self._take(int(ids[i]), known, cut, lost)
-        return fresh, wanted
-
-    def _take(
-        self, position_id: int, known: Known, cut: AbstractSet[int], lost: Mapping[int, str]
-    ) -> tuple[bool, bool]:
-        if known.net_q is None and position_id in lost:
-            self._net_failures.skip()
-            return False, False
-        wanted = self._is_wanted(position_id, known, cut)
-        if known.deep is not None:
-            self._pairs.add_deep(position_id, known.deep, known.weight)
-        if known.net_q is not None and (known.deep is not None or wanted):
-            self._pairs.add_net(position_id, known.net_q)
-        return known.net_q is None or (wanted and self._screening), wanted
-
-    def _is_wanted(self, position_id: int, known: Known, cut: AbstractSet[int]) -> bool:
-        """Whether a position is to get a deep value; counts what was done before."""
-        if known.deep is not None:
-            self.scored += 1
-        elif known.failure is not None and not self._retry_failed:
-            self._failures.add_earlier(known.failure)
-        elif position_id in cut:
-            self.cut += 1
-        else:
-            return True
-        return False
-
-
-def keep_priors(store: Store, net: Evaluator, net_id: int, oracle_id: int, question: Question) -> None:
-    """Keeps the priors of the moves that matter in the candidates, if the net has a policy."""
-    if not isinstance(net, PolicyNet):
-        return
-    wanted = ("position_id", "disagreement")
-    frame = store.frame(question, only=wanted)
-    candidates = frame.loc[frame["disagreement"].abs() >= question.threshold, "position_id"].tolist()
-    add_priors(store, net, net_id, oracle_id, candidates)
-
-
-def closing_remarks(
-    store: Store, net_id: int, oracle_id: int, oracle: OracleIdentity, run: Run, options: MineOptions
-) -> Sequence[str]:
-    """What recorded evaluations, or the screening ladder, have to say at the end."""
-    if oracle.kind == RECORDED:
-        return remarks(store, run.id, net_id, oracle_id, oracle)
-    if options.screen is None:
-        return ()
-    line = recall_line(store, net_id, oracle_id, options.question)
-    return (line,) if line else ()
-
-
-class Recordings:
-    """Takes the recorded evaluations of an oracle into the store and to the net's values."""
-
-    def __init__(
-        self,
-        store: Store,
-        oracle: RecordedOracle,
-        oracle_id: int,
-        run: Run,
-        pairs: Pairs,
-        fail: Callable[[int, DeepFailure], None],
-    ) -> None:
-        self._store, self._oracle, self._oracle_id, self._run = store, oracle, oracle_id, run
-        self._pairs, self._fail = pairs, fail
-
-    def take(self, ids: NDArray[np.int64], batch: PositionBatch) -> None:
-        """Takes those of the positions `ids`; one that has none is told to `fail`."""
-        rows, found = self._oracle.outcomes(batch)
-        numbers = ids[rows]
-        self._store.add_deep_columns(numbers, self._oracle_id, found, self._run)
-        deciding = (found.cp, found.mate, found.win, found.draw, found.loss, found.q)
-        self._pairs.add_deep_all(numbers.tolist(), zip(*deciding, strict=True))
-        for position_id in np.delete(ids, rows).tolist():
-            self._fail(position_id, NONE_THERE)
+        searching = len(self._searching)
+        self.positions.show(self._done + searching, searching=searching, nodes=self._nodes)

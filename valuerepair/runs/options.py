@@ -20,8 +20,8 @@ from valuerepair.screening.model import ScreenOptions
 from valuerepair.store.rows import OracleFacts, json_text
 
 
-class Evaluator(Protocol):
-    """A net; `valuerepair.nets.Net` is one."""
+class NetFacts(Protocol):
+    """What the store is told of a net."""
 
     @property
     def identity(self) -> NetIdentity: ...
@@ -29,6 +29,11 @@ class Evaluator(Protocol):
     def provider(self) -> str: ...
     @property
     def history_fill(self) -> str: ...
+
+
+class Evaluator(NetFacts, Protocol):
+    """A net; `valuerepair.nets.Net` is one."""
+
     def evaluate(self, batch: PositionBatch) -> NetValues: ...
 
 
@@ -56,7 +61,7 @@ class MineOptions:
             raise UsageError(f"--limit {self.limit}: must be at least 1")
 
 
-def recorded_options(sample: SampleOptions) -> dict[str, Any]:
+def sampling_options(sample: SampleOptions) -> dict[str, Any]:
     """The sampling options that decide which positions are drawn."""
     options = asdict(sample)
     # The number of threads changes nothing in the sample.
@@ -66,12 +71,12 @@ def recorded_options(sample: SampleOptions) -> dict[str, Any]:
     return options
 
 
-def versions_of(net: Evaluator) -> dict[str, str]:
+def versions_of(net: NetFacts) -> dict[str, str]:
     """What a run was made with, beside what its identity says."""
     return {"valuerepair": __version__, "python": platform.python_version(), "provider": net.provider}
 
 
-def run_identity(paths: Sequence[str], options: Mapping[str, Any], net: Evaluator, oracle: OracleFacts) -> str:
+def run_identity(paths: Sequence[str], options: Mapping[str, Any], net: NetFacts, oracle: OracleFacts) -> str:
     """A digest of all that decides what a run samples and scores: two runs with the same one are the same work.
 
     Archives count by absolute path and size, so that a grown archive is new work, and a moved store is not.

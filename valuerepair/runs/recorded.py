@@ -1,21 +1,34 @@
-"""What there is to say of a run on recorded evaluations: how deep they are, whose, and whether their view is right."""
+"""The import of evaluations that archives hold, and what there is to say of them at its end: how deep they are, whose,
+and whether their view is right."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import contextlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from valuerepair.archives.options import CHUNKS, CUTECHESS, KINDS, TCEC
 from valuerepair.chess import values
+from valuerepair.chess.positions import PositionBatch
+from valuerepair.chess.progress import Progress
 from valuerepair.intervals import correlation_bound
-from valuerepair.oracles.oracle import OracleIdentity
+from valuerepair.oracles.oracle import DeepFailure, OracleIdentity
+from valuerepair.oracles.recorded import RecordedSource, net_values
+from valuerepair.runs.loop import Loop
+from valuerepair.runs.options import Evaluator, MineOptions, NetFacts
+from valuerepair.runs.outlook import Outlook
+from valuerepair.runs.sampled import SampledPositions, run_sampled
+from valuerepair.runs.summary import MineSummary
+from valuerepair.runs.workers import Evaluated, Event, NetLine, Reader, Sampled, net_line
 from valuerepair.store.columns import read_cells
+from valuerepair.store.rows import Run
 from valuerepair.store.store import Store
 
 Floats = NDArray[np.float64]
+_NONE_THERE = DeepFailure("no recorded evaluation", 0)
 
 # So many positions of a side are needed to judge, and a correlation that is surely below this one is none.
 ENOUGH, ENOUGH_GAMES = 100, 50
@@ -33,6 +46,139 @@ SELECT p.side = 'w', CASE g.result WHEN '1-0' THEN 1.0 WHEN '0-1' THEN -1.0 WHEN
 v.cp, v.mate, v.q, n.q, v.depth, v.nodes, g.id {_ROWS}
 """
 _PLAYERS = f"SELECT DISTINCT iif(p.side = 'w', g.white, g.black) {_ROWS}"
+
+
+def import_recorded(
+    paths: Sequence[str],
+    options: MineOptions,
+    store: Store,
+    source: RecordedSource,
+    net: Evaluator | None = None,
+    *,
+    progress: Progress | None = None,
+    say: Callable[[str], None] = lambda line: None,
+) -> MineSummary:
+    """Samples `paths`, and keeps the evaluations that positions bring along in `store`, beside the values of `net`.
+
+    Training chunks bring the values of a net of their own: `source` names it, and `net` is None. Nothing is searched,
+    so nothing is screened; `options.limit` is how many evaluations are taken this time. Otherwise as `runs.mine.mine`,
+    the signals and the errors too.
+    """
+    options = replace(options, sample=replace(options.sample, recorded=source.wanted), screen=None)
+    known: NetFacts | None = source.net if net is None else net
+    assert known is not None
+
+    def start(reader: Reader, run: Run) -> _Import:
+        line = None if net is None else net_line(net, reader.events)
+        shown = progress or Progress("mining", quiet=True)
+        return _Import(reader, options, store, source, known, line, run, shown)
+
+    # No net would have the chunks small: it has them as large as they come, but where a limit may cut one.
+    whole = net is None and options.limit is None
+    return run_sampled(paths, options, store, known, source.identity, start, whole=whole, say=say)
+
+
+class _Import(Loop):
+    """A run of the import. `line` hands positions to the net, None where they bring its values along."""
+
+    def __init__(
+        self,
+        reader: Reader,
+        options: MineOptions,
+        store: Store,
+        source: RecordedSource,
+        net: NetFacts,
+        line: NetLine | None,
+        run: Run,
+        progress: Progress,
+    ) -> None:
+        super().__init__(store, run, progress, reader.events)
+        self._source, self._limit, self._line = source, options.limit, line
+        outlook = Outlook(progress, reader, options.limit, None)
+        self.positions = SampledPositions(reader, options, store, net, source.identity, run, line, outlook)
+        self._taken, self._cut_off = 0, False  # evaluations; whether the limit left some
+
+    def work(self) -> str:
+        with self._line or contextlib.nullcontext():
+            return super().work()
+
+    @property
+    def _allowed(self) -> float:
+        """Evaluations that may still be taken."""
+        return (self._limit or float("inf")) - self._taken
+
+    @property
+    def _is_at_work(self) -> bool:
+        return self._is_waiting or not (self._allowed <= 0 or self.positions.drained)
+
+    @property
+    def _is_waiting(self) -> bool:
+        return bool(self.positions.pairs.open)
+
+    def _feed(self) -> None:
+        if self._allowed > 0:
+            self.positions.ask()
+
+    def _end(self) -> str:
+        self.positions.check_end()
+        drained = self.positions.drained and not self._cut_off
+        return "limited" if self._allowed <= 0 and not drained else "finished"
+
+    def _take_event(self, event: Event) -> None:
+        if isinstance(event, Evaluated):
+            self.positions.take_evaluated(event)
+        elif self.interruptions:
+            return  # what came from the archives meanwhile is for the next time
+        elif isinstance(event, Sampled):
+            self._take_chunk(event)
+        else:
+            self.positions.take_ending(event)
+
+    def _take_chunk(self, event: Sampled) -> None:
+        """Records sampled positions with their evaluations, and their net values or has the net find these.
+
+        What is scored or has failed before is only counted.
+        """
+        ids, batch, new = self.positions.take_chunk(event)
+        fresh, wanted = self.positions.earlier.take(ids, new, set())
+        self._take_evaluations(ids[wanted], batch.take(np.flatnonzero(wanted)))
+        if not fresh.any():
+            return
+        ids, batch = ids[fresh], batch.take(np.flatnonzero(fresh))
+        if self._line is None:
+            self.positions.add_net_values(Evaluated(ids, batch, net_values(batch)))
+        else:
+            self.positions.evaluate(ids, batch)
+
+    def _take_evaluations(self, ids: NDArray[np.int64], batch: PositionBatch) -> None:
+        """Takes the evaluations that positions bring along, as many as the limit allows."""
+        count = round(min(len(ids), max(self._allowed, 0)))
+        self._cut_off = self._cut_off or count < len(ids)
+        ids, batch = ids[:count], batch.take(np.arange(count))
+        rows, found = self._source.deep_values(batch)
+        self._store.add_deep_columns(ids[rows], self.positions.pair[1], found, self._run)
+        deciding = (found.cp, found.mate, found.win, found.draw, found.loss, found.q)
+        self.positions.pairs.add_deep_all(ids[rows].tolist(), zip(*deciding, strict=True))
+        failures = self.positions.failures
+        for position_id in np.delete(ids, rows).tolist():
+            self.positions.pairs.drop(position_id)
+            failures.add(position_id, _NONE_THERE)
+            if not self.positions.any_scored:
+                failures.check()
+        self._taken += count
+        self._progress.advance(count)
+        if self.positions.any_scored:
+            failures.record()
+
+    def summary(self, state: str) -> MineSummary:
+        """What the run came to."""
+        summary = self.positions.summary(state, self._started)
+        net_id, oracle_id = self.positions.pair
+        said = remarks(self._store, self._run.id, net_id, oracle_id, self._source.identity)
+        return replace(summary, remarks=said)
+
+    def _show(self) -> None:
+        self.positions.show(self._taken)
 
 
 def remarks(store: Store, run_id: int, net_id: int, oracle_id: int, identity: OracleIdentity) -> list[str]:

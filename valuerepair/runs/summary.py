@@ -43,9 +43,9 @@ class MineSummary:
 
     `sampled` positions were drawn; `scored` of them have net and deep value, `earlier` of these from before; `failed`
     could not be searched, `cut` left the screening ladder before the whole search. `candidates` are those at the
-    threshold, at `alpha`. `nodes` and `seconds` are of this time only. `recorded`:
-    it has recorded evaluations only. `remarks` is what else there is to say of these, or of the ladder. `state` is
-    ``finished``, ``interrupted`` (by a signal) or ``limited`` (by ``--limit``).
+    threshold, at `alpha`. `nodes` and `seconds` are of this time only. So many `workers` searched at once, None where
+    evaluations were recorded and nothing was searched; `remarks` is what else there is to say of these, or of the
+    ladder. `state` is ``finished``, ``interrupted`` (by a signal) or ``limited`` (by ``--limit``).
     """
 
     run_id: int
@@ -64,10 +64,9 @@ class MineSummary:
     net: str
     provider: str
     oracle: str
-    workers: int
+    workers: int | None
     nodes: int
     seconds: float
-    recorded: bool = False
     remarks: Sequence[str] = ()
 
     def counts(self) -> dict[str, Any]:
@@ -86,12 +85,12 @@ class MineSummary:
     def lines(self) -> list[str]:
         """The summary for a terminal, with what to do next."""
         speed = f", {format_rate(self.nodes / self.seconds)}" if self.seconds and self.nodes else ""
-        if self.recorded and self.seconds:
+        if self.workers is None and self.seconds:
             speed = f", {self.report.looked_at / self.seconds:,.0f} positions looked at a second"
         cut = f"{self.cut:,} cut by screening, " if self.cut else ""
         scored = f"scored: {self.scored:,} of {self.sampled:,}, {cut}{self.failed:,} failed"
         earlier = f", {self.earlier:,} of them before" if self.earlier else ""
-        at_once = "" if self.recorded else f", {self.workers} at once"
+        at_once = "" if self.workers is None else f", {self.workers} at once"
         return [
             *self.report.lines(),
             f"net: {self.net} on {self.provider}",

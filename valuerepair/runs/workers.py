@@ -19,7 +19,6 @@ from valuerepair.archives.rows import ReadReport
 from valuerepair.archives.sampling import sample
 from valuerepair.chess.positions import PositionBatch
 from valuerepair.nets.net import NetValues
-from valuerepair.oracles.recorded import RecordedNet
 from valuerepair.runs.options import Evaluator
 
 # Positions that go through the net together: few at first, so that the engines start at once, then as many as the net
@@ -159,8 +158,6 @@ def net_line(net: Evaluator, events: Events) -> NetLine:
     """The line to a net, here or elsewhere."""
     if isinstance(net, FarNet):
         return FarLine(net, events)
-    if isinstance(net, RecordedNet):
-        return AtHand(net, events)
     return NetThread(net, events)
 
 
@@ -194,25 +191,6 @@ class NetThread(threading.Thread):
                 self._events.put(NetBroke(error))
                 return
             self._events.put(Evaluated(*job, values))
-
-
-class AtHand:
-    """Values that positions bring along: `submit` answers at once, in the writer's own thread."""
-
-    at_once = 2
-
-    def __init__(self, net: RecordedNet, events: Events) -> None:
-        self._net, self._events = net, events
-
-    def submit(self, ids: NDArray[np.int64], batch: PositionBatch) -> None:
-        """Puts the `Evaluated` event."""
-        self._events.put(Evaluated(ids, batch, self._net.evaluate(batch)))
-
-    def __enter__(self) -> AtHand:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        """Nothing is open."""
 
 
 class FarLine:

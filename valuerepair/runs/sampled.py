@@ -1,0 +1,303 @@
+"""What mining and the import of recorded evaluations share: positions come from archives, and get the net's value."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import replace
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from valuerepair.chess import values
+from valuerepair.chess.positions import PositionBatch
+from valuerepair.chess.progress import Interruptions
+from valuerepair.errors import ValueRepairError
+from valuerepair.judge.labelled import PolicyNet, add_priors
+from valuerepair.oracles.oracle import OracleIdentity
+from valuerepair.question import Question
+from valuerepair.runs.failures import Failures, NetFailures
+from valuerepair.runs.loop import stored_run
+from valuerepair.runs.options import MineOptions, NetFacts, run_identity, sampling_options, versions_of
+from valuerepair.runs.outlook import Counts, Outlook
+from valuerepair.runs.summary import Met, MineSummary, Pairs, Tally, nothing_sampled, resume_line
+from valuerepair.runs.workers import Evaluated, NetBroke, NetLine, Reader, ReadingEnded, Sampled
+from valuerepair.store.rows import Known, Run, RunRecord
+from valuerepair.store.store import Store
+
+
+class SampledRun(Protocol):
+    """A run that samples positions."""
+
+    interruptions: Interruptions
+    positions: SampledPositions
+
+    def work(self) -> str:
+        """Does all there is to do; gives the run's state."""
+
+    def summary(self, state: str) -> MineSummary:
+        """What the run came to."""
+
+
+def run_sampled(
+    paths: Sequence[str],
+    options: MineOptions,
+    store: Store,
+    net: NetFacts,
+    oracle: OracleIdentity,
+    start: Callable[[Reader, Run], SampledRun],
+    *,
+    whole: bool = False,
+    say: Callable[[str], None] = lambda line: None,
+) -> MineSummary:
+    """Does the run that `start` makes of a reader of `paths` and the store's record of it, and ends it in the store.
+
+    With `whole` chunks of positions are as large as they come. Raises ValueRepairError when no position could be
+    sampled, and what the run, reading and the store raise; what was scored until then is kept.
+    """
+    sampling = sampling_options(options.sample)
+    with Reader(paths, options.sample, whole=whole) as reader:  # it samples from now on
+        identity = run_identity(paths, sampling, net, oracle)
+        record = RunRecord(identity, options.command, sampling, options.sample.seed, versions_of(net))
+        with stored_run(store, record) as run:
+            store.commit()
+            if whole:
+                store.expect_many_rows()
+            if run.resumed:
+                say(resume_line(run))
+            sampled = start(reader, run)
+            with sampled.interruptions.counted():
+                state = sampled.work()
+                summary = sampled.summary(state)
+                if state != "interrupted" and summary.scored:
+                    alpha = summary.alpha.value
+                    keep_priors(store, net, sampled.positions.pair, replace(options.question, alpha=alpha))
+    store.end_run(run, "finished" if state == "finished" else "interrupted", summary.counts())
+    if not summary.sampled and state == "finished":
+        raise ValueRepairError(nothing_sampled(paths, summary.report))
+    return summary
+
+
+def keep_priors(store: Store, net: NetFacts, pair: tuple[int, int], question: Question) -> None:
+    """Keeps the priors of the moves that matter in candidates of `pair`, net and oracle, if the net has a policy."""
+    if not isinstance(net, PolicyNet):
+        return
+    sha256, digest = store.names(*pair)
+    question = replace(question, net=sha256, oracle=digest)
+    frame = store.frame(question, only=("position_id", "disagreement"))
+    candidates = frame.loc[frame["disagreement"].abs() >= question.threshold, "position_id"].tolist()
+    add_priors(store, net, *pair, candidates)
+
+
+class SampledPositions:
+    """The sampled positions of a run: on their way into the store and through the net, until both values are there.
+
+    `line` is what hands positions to the net, None where they bring its values along. `pair` are net and oracle in the
+    store.
+    """
+
+    def __init__(
+        self,
+        reader: Reader,
+        options: MineOptions,
+        store: Store,
+        net: NetFacts,
+        oracle: OracleIdentity,
+        run: Run,
+        line: NetLine | None,
+        outlook: Outlook,
+    ) -> None:
+        self._reader, self._options, self._store, self._run = reader, options, store, run
+        self._net, self._oracle, self._line, self._outlook = net, oracle, line, outlook
+        self.pair = store.add_net(net.identity, net.history_fill), store.add_oracle(oracle)
+        self.failures = Failures(store, self.pair[1], run, f"the deep search ({oracle.label})")
+        self.net_failures = NetFailures(store, net.identity, self.pair[1], run)
+        self.tally = Tally(options.question)
+        self.pairs = Pairs(self.tally)
+        self.earlier = Earlier(
+            store,
+            self.pair,
+            self.pairs,
+            (self.failures, self.net_failures),
+            retry_failed=options.retry_failed,
+            screening=options.screen is not None,
+        )
+        self._reading = True
+        self._read_error: Exception | None = None
+        self._asked, self._in_net = False, 0
+        self._met, self._sampled, self._valued = Met(), 0, 0
+        given = options.question.alpha
+        self._alpha = values.Alpha(given or values.DEFAULT_ALPHA, "given" if given else "default")
+        self._refit_at = 0
+
+    @property
+    def drained(self) -> bool:
+        """Reading and net have nothing more to come."""
+        return not (self._reading or self._in_net)
+
+    @property
+    def any_scored(self) -> bool:
+        """Some position has a deep value."""
+        return bool(len(self.tally) or self.pairs.open)
+
+    def ask(self) -> None:
+        """Asks for a chunk of positions, unless one is to come or the net has enough to do."""
+        if self._reading and not self._asked and (self._line is None or self._in_net < self._line.at_once):
+            self._asked = True
+            self._reader.ask()
+
+    def take_ending(self, event: object) -> None:
+        """Takes note that reading has ended; raises the error of a net that broke."""
+        if isinstance(event, NetBroke):
+            raise event.error
+        if isinstance(event, ReadingEnded):
+            self._reading, self._read_error = False, event.error
+
+    def take_chunk(self, event: Sampled) -> tuple[NDArray[np.int64], PositionBatch, NDArray[np.bool_]]:
+        """Records sampled positions; gives their ids, and which are new to the store. Those met before are left out."""
+        self._asked = False
+        ids, batch, new = self._store.add_positions(event.batch, self._run)
+        rows = self._met.first(ids)
+        self._sampled += len(rows)
+        return ids[rows], batch.take(rows), new[rows]
+
+    def evaluate(self, ids: NDArray[np.int64], batch: PositionBatch) -> None:
+        """Hands positions to the net; an `Evaluated` event answers."""
+        assert self._line is not None
+        self._in_net += 1
+        self._line.submit(ids, batch)
+
+    def take_evaluated(self, event: Evaluated) -> None:
+        """Records what the net has answered."""
+        self._in_net -= 1
+        self.add_net_values(event)
+
+    def add_net_values(self, found: Evaluated) -> None:
+        """Records values of the net, and those positions that it failed on."""
+        self._valued += len(found.ids)
+        self._store.add_net_values(found.ids, self.pair[0], found.values, self._run)
+        self.net_failures.take(found.ids, found.failed)
+        for position_id in found.failed:
+            self.pairs.drop_net(position_id)
+        self.pairs.add_net_all(found.ids.tolist(), found.values.q.tolist())
+
+    def check_end(self) -> None:
+        """Raises what went wrong as a whole, at the end of a run that was not interrupted."""
+        if self._read_error is not None:
+            if self.any_scored:
+                self.failures.record()
+            raise self._read_error
+        if self.failures.count and not self.any_scored:
+            raise self.failures.hopeless()
+        if self.net_failures.held:
+            raise self.net_failures.hopeless()
+
+    def summary(
+        self,
+        state: str,
+        started: float,
+        *,
+        workers: int | None = None,
+        nodes: int = 0,
+        cut: int = 0,
+    ) -> MineSummary:
+        """What the run came to, with the alpha of the store as it is now. It `started` then, by the monotonic clock;
+        `workers` searched at once, None where nothing was searched; `cut` positions left the ladder this time."""
+        self._store.commit()
+        question = self._options.question
+        alpha = self._store.alpha(*self.pair, question.alpha)
+        cut += self.earlier.cut
+        return MineSummary(
+            run_id=self._run.id,
+            state=state,
+            store=self._store.path,
+            report=self._reader.report,
+            sampled=max(self._sampled, self._reader.report.positions),  # the sampler is ahead where a run was stopped
+            scored=len(self.tally),
+            earlier=self.earlier.scored,
+            cut=cut,
+            failed=self.failures.count + self.net_failures.count,
+            candidates=self.tally.candidates(alpha.value, cut),
+            threshold=question.threshold,
+            alpha=alpha,
+            q_from=question.q_from,
+            net=self._net.identity.name,
+            provider=self._net.provider,
+            oracle=self._oracle.label,
+            workers=workers,
+            nodes=nodes,
+            seconds=time.monotonic() - started,
+        )
+
+    def show(self, begun: int, *, searching: int = 0, nodes: int = 0) -> None:
+        """Brings the progress up to date, when that is due: deep values `begun`, `searching` of them not over."""
+        if not self._outlook.due:
+            return
+        if len(self.tally) >= self._refit_at:
+            self._alpha = self._store.alpha(*self.pair, self._options.question.alpha)
+            self._refit_at = len(self.tally) + max(50, len(self.tally) // 2)
+        candidates = self.tally.candidates(self._alpha.value).count if len(self.tally) else None
+        before = self.earlier.scored + self.earlier.cut + self.failures.earlier + self.net_failures.known
+        counts = Counts(self._valued, before, begun, searching, nodes, candidates)
+        self._outlook.show(counts, reading=self._reading)
+
+
+class Earlier:
+    """`scored` positions of the run had a deep value before it, `cut` had left the ladder."""
+
+    def __init__(
+        self,
+        store: Store,
+        pair: tuple[int, int],
+        pairs: Pairs,
+        failures: tuple[Failures, NetFailures],
+        *,
+        retry_failed: bool,
+        screening: bool,
+    ) -> None:
+        self._store, self._pair, self._pairs = store, pair, pairs
+        self._failures, self._net_failures = failures
+        self._retry_failed, self._screening = retry_failed, screening
+        self.scored = self.cut = 0
+
+    def take(
+        self, ids: NDArray[np.int64], new: NDArray[np.bool_], cut: AbstractSet[int]
+    ) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+        """Takes over what there is of the positions `ids` [n] that are not `new` to the store; `cut` left the ladder.
+
+        Returns bool[n] twice: which are to be given to the net, and which are to get a deep value. What has failed
+        before is only counted. With a ladder all that are to be searched go to the net first.
+        """
+        fresh, wanted = np.ones((2, len(ids)), np.bool_)
+        lost = {} if self._retry_failed else self._net_failures.earlier(ids)
+        old = np.flatnonzero(~new)
+        for i, known in zip(old.tolist(), self._store.known(ids[old], *self._pair), strict=True):
+            fresh[i], wanted[i] = self._take(int(ids[i]), known, cut, lost)
+        return fresh, wanted
+
+    def _take(
+        self, position_id: int, known: Known, cut: AbstractSet[int], lost: Mapping[int, str]
+    ) -> tuple[bool, bool]:
+        if known.net_q is None and position_id in lost:
+            self._net_failures.skip()
+            return False, False
+        wanted = self._is_wanted(position_id, known, cut)
+        if known.deep is not None:
+            self._pairs.add_deep(position_id, known.deep, known.weight)
+        if known.net_q is not None and (known.deep is not None or wanted):
+            self._pairs.add_net(position_id, known.net_q)
+        return known.net_q is None or (wanted and self._screening), wanted
+
+    def _is_wanted(self, position_id: int, known: Known, cut: AbstractSet[int]) -> bool:
+        """Whether a position is to get a deep value; counts what was done before."""
+        if known.deep is not None:
+            self.scored += 1
+        elif known.failure is not None and not self._retry_failed:
+            self._failures.add_earlier(known.failure)
+        elif position_id in cut:
+            self.cut += 1
+        else:
+            return True
+        return False
