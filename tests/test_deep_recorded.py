@@ -164,7 +164,7 @@ def test_agreement_is_pearsons_correlation_with_fishers_interval() -> None:
     r = np.corrcoef(x[10:], y[10:])[0, 1]
     assert found.n == 390
     assert found.r == pytest.approx(r)
-    assert found.high == pytest.approx(np.tanh(np.arctanh(r) + 1.96 / np.sqrt(387)))
+    assert found.high == pytest.approx(np.tanh(np.arctanh(r) + 1.959964 / np.sqrt(387)))
     assert not found.none
     assert agreement(x, -y).none
     assert agreement(x, dice.normal(size=400)).none
