@@ -20,7 +20,7 @@ from scipy.stats import entropy
 from tests.parity import fortresses
 from valuerepair.judge import labels
 from valuerepair.judge.labelled import masks, names
-from valuerepair.judge.labels import KINDS, NAMES, ExpectedLines, expected_lines, label_frame
+from valuerepair.judge.labels import KINDS, LABELS, NAMES, ExpectedLines, expected_lines, label_frame
 
 WORTH = {chess.QUEEN: 9, chess.ROOK: 5, chess.BISHOP: 3, chess.KNIGHT: 3, chess.PAWN: 1, chess.KING: 0}
 
@@ -290,6 +290,8 @@ def test_masks_say_what_names_say() -> None:
         )
     )
     columns = ("sign", "blind", "missed_mate", "fortress_like", "repetition", "in_check", "forced", "phase")
+    assert set(columns) == {label.column for label in LABELS}, "a new column belongs into this table"
+    assert len(LABELS) <= 32  # the page keeps them as bits
     table = pd.DataFrame(
         {name: pd.Series(cells, dtype=object) for name, cells in zip(columns, zip(*every, strict=True), strict=True)}
     ).assign(**dict.fromkeys(KINDS.values()))

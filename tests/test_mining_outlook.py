@@ -6,7 +6,7 @@ import heapq
 import subprocess
 import sys
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -142,6 +142,20 @@ def test_the_time_left_of_trees(positions: int, trees: int, learning: int, seed:
     spoken, near = judged(by_trees(found, trees, cuts=True))
     assert spoken > 0.8
     assert near > 0.9
+
+
+@pytest.mark.parametrize(("positions", "trees", "learning"), [(600, 128, 0), (3000, 512, 64)])
+def test_what_the_estimate_is_worth(monkeypatch: pytest.MonkeyPatch, positions: int, trees: int, learning: int) -> None:
+    """By the mean of the searches that have ended, which are the short ones, the time left would often be wrong."""
+
+    def by_mean(costs: Sequence[int], under_way: Sequence[int], whole: int | None) -> Callable[[int], float]:
+        mean = float(np.mean(costs))
+        return lambda so_far: max(mean - so_far, 0.0)
+
+    found = costs(np.random.default_rng(0), positions, learning=learning, kept=0.25)
+    assert judged(by_trees(found, trees, cuts=True))[1] > 0.9
+    monkeypatch.setattr("valuerepair.runs.outlook.mean_left", by_mean)
+    assert judged(by_trees(found, trees, cuts=True))[1] < 0.8
 
 
 class Shown(Progress):

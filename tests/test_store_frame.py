@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import json
 import random
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -278,3 +278,13 @@ def test_an_empty_frame_is_exported_too(path: Path) -> None:
 def test_unknown_formats(output: str | None, asked: str | None) -> None:
     with pytest.raises(UsageError):
         format_of(output, asked)
+
+
+def test_a_frame_says_which_question_it_answers(db: Path) -> None:
+    """Every field of a question comes back, so that what is asked again of a frame's net and oracle is the same."""
+    with Store.open(db) as store:
+        net_id, oracle_id = store.pick()
+        net, oracle = store.names(net_id, oracle_id)
+        asked = Question(net=net, oracle=oracle, alpha=123.0, q_from="wdl", threshold=0.4)
+        assert Question.answered_by(store.frame(asked).attrs, 0.4) == asked
+        assert all(getattr(asked, field.name) != getattr(Question(), field.name) for field in fields(Question))

@@ -62,7 +62,7 @@ class Rows:
     @property
     def bare(self) -> bool:
         """Positions without a game: nothing is known of what came before."""
-        return self.played is None
+        return self.played is None and not len(self.moves)
 
     def count(self, report: ReadReport) -> None:
         """Adds what was parsed and left out to the report; the rows themselves are counted where they are used."""

@@ -232,7 +232,7 @@ _DEPTH_IN_EPD = re.compile(rb"[\s;]acd\s+[1-9]")
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A kind of `recorded_options.KINDS`, whether its evaluations have a depth, and the archive of the first one."""
+    """A kind of `options.KINDS`, whether its evaluations have a depth, and the archive of the first one."""
 
     kind: str
     depth: bool

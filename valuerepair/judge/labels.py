@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from valuerepair.chess.board import in_check, keys, legal_moves, parse_fens, white_to_move
-from valuerepair.chess.board import in_check as _in_check
 from valuerepair.chess.rows import Boards
 from valuerepair.judge.material import balances_of, signatures_of
 from valuerepair.judge.openings import family, family_of_signature, first_moves, openings_of, plies
@@ -127,7 +126,7 @@ def label_frame(frame: pd.DataFrame, priors: pd.DataFrame | None = None) -> pd.D
         "missed_mate": missed_mate(mate, net_q),
         "fortress_like": fortress_like(deep_q, _growth(frame), balance, lines, endgame),
         "repetition": repetition(deep_q, lines),
-        "in_check": _in_check(boards),
+        "in_check": in_check(boards),
         "forced": choices == 1,
         "phase": _words(frame["phase"].tolist()),
         "material": _words(material),

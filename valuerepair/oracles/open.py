@@ -121,7 +121,7 @@ def _engines(spec: EngineSpec, net_path: str | None, workers: int | None, say: C
 
 def _alpha_beta(spec: EngineSpec) -> UciOracleSetup:
     """Stockfish, or any engine of which nothing is known."""
-    path = engine_path(spec, lambda: find_engine(STOCKFISH))
+    path = engine_path(spec, lambda: find_engine(spec.kind))
     nodes = spec.limits.get("nodes")
     hash_mb = "16" if nodes is not None and nodes <= _SMALL_HASH_NODES else "64"
     usual = {"Threads": "1", "Hash": hash_mb, "UCI_ShowWDL": "true"}

@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from valuerepair.store.store import Store
 
 STORE, MATCH_PGN, EXPERIMENT = "a store", "the PGN of a match", "the folder of a vr experiment selfplay"
-_VALUES = frozenset({"net", "oracle", "alpha", "q_from"})
-_COUNTED = _VALUES | {"threshold"}
+_COUNTED = frozenset(field.name for field in fields(Question))
+_VALUES = _COUNTED - {"threshold"}
 _RATES = _COUNTED | {"weighted"}
 
 

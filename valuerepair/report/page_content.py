@@ -96,6 +96,7 @@ def content_of(
         "phase": list(PHASES),
         "side": ["w", "b"],
         "labels": list(NAMES),
+        "of_policy": [label.name for label in LABELS if label.of_policy],
         "verdict": ["", *VERDICTS],
     }
     return Content(

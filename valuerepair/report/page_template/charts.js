@@ -75,8 +75,8 @@ export function ratesBy(points, rows, threshold, name) {
 
 /** Of the candidates, the share that has a label; of blindness, of those whose policy is known. */
 export function ratesOfLabels(points, rows, threshold) {
-  const { labels } = points.words;
-  const blindness = labels.reduce((mask, label, i) => (label.endsWith("-blind") ? mask | (1 << i) : mask), 0);
+  const { labels, of_policy } = points.words;
+  const blindness = labels.reduce((mask, label, i) => (of_policy.includes(label) ? mask | (1 << i) : mask), 0);
   const found = labels.map(() => new Rate());
   for (const row of rows) {
     if (points.size[row] < threshold) continue;
