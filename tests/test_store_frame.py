@@ -280,9 +280,9 @@ def test_unknown_formats(output: str | None, asked: str | None) -> None:
         format_of(output, asked)
 
 
-def test_a_frame_says_which_question_it_answers(db: Path) -> None:
+def test_a_frame_says_which_question_it_answers(path: Path) -> None:
     """Every field of a question comes back, so that what is asked again of a frame's net and oracle is the same."""
-    with Store.open(db) as store:
+    with Store.open(path) as store:
         net_id, oracle_id = store.pick()
         net, oracle = store.names(net_id, oracle_id)
         asked = Question(net=net, oracle=oracle, alpha=123.0, q_from="wdl", threshold=0.4)

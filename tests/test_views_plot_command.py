@@ -68,8 +68,8 @@ def test_no_word_is_cut_at_the_edge_of_axes_that_keep_their_aspect(tmp_path: Pat
 def test_a_file_is_whole_or_as_it_was(db: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "a.svg").write_text("an older plot")
 
-    def half(self: Figure, stream: Any, **_: Any) -> None:
-        stream.write(b"<svg")
+    def half(self: Figure, path: Path, **_: Any) -> None:
+        path.write_bytes(b"<svg")
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(Figure, "savefig", half)
