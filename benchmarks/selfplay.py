@@ -48,11 +48,11 @@ def lines(games: int, seed: int) -> list[Opening]:
 def bench_selfplay(data: BenchData) -> Comparison:
     """Games at 100 visits and temperature 0, one from each book line, until a side resigns; ours with PGN."""
     who = Contestant((data.net,), SearchParams(), VISITS, how={"device": "cpu"})
-    settings = Lc0Settings(locate(data.net, lambda line: None), VISITS, resign=RESIGN, backend="eigen")
+    settings = Lc0Settings(locate(data.net), VISITS, resign=RESIGN, backend="eigen")
     seeds = count()
     with (
         tempfile.TemporaryDirectory() as folder,
-        ForestSource(who, Rules(resign=RESIGN), 0, OWN_GAMES, lambda line: None) as source,
+        ForestSource(who, Rules(resign=RESIGN), 0, OWN_GAMES) as source,
     ):
 
         def ours() -> float:
@@ -81,7 +81,6 @@ def bench_selfplay_openvino(data: BenchData) -> Comparison:
                     rules,
                     0,
                     OWN_GAMES,
-                    lambda line: None,
                 )
             )
             for device in ("openvino", "cpu")

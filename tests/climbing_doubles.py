@@ -18,6 +18,7 @@ from tests.asked import with_question
 from tests.mining_doubles import KeyNet, mine_by_key
 from valuerepair.archives.options import SampleOptions
 from valuerepair.chess.positions import Position, PositionBatch
+from valuerepair.chess.progress import remarks_to
 from valuerepair.nets.net import NetValues
 from valuerepair.oracles.oracle import Climb, ClimbOutcome, DeepFailure, DeepOutcome, DeepResult, GoOn, OracleIdentity
 from valuerepair.runs.options import MineOptions
@@ -133,8 +134,8 @@ def climb_by_key(
     archive: Path, db: Path, options: MineOptions, oracle: ClimbingOracle | None = None, said: list[str] | None = None
 ) -> MineSummary:
     """Mines with the stand-ins."""
-    say = said.append if said is not None else (lambda line: None)
-    return mine_by_key(archive, db, net=ShiftedNet(), oracle=oracle or ClimbingOracle(), options=options, say=say)
+    with remarks_to((list[str]() if said is None else said).append):
+        return mine_by_key(archive, db, net=ShiftedNet(), oracle=oracle or ClimbingOracle(), options=options)
 
 
 def fixed_screen(margin: float = 0.3) -> Screen:

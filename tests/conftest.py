@@ -94,11 +94,21 @@ def maia_file(shared_data: Path) -> str:
     return str(shared_data / "nets" / "maia-1900.pb.gz")
 
 
+@pytest.fixture
+def said() -> Iterator[list[str]]:
+    """What the package says during the test, a line each."""
+    from valuerepair.chess.progress import remarks_to
+
+    lines: list[str] = []
+    with remarks_to(lines.append):
+        yield lines
+
+
 @pytest.fixture(scope="module")
 def maia_onnx(maia_file: str) -> Path:
     from valuerepair.nets.weights import read_net_file, to_onnx
 
-    return to_onnx(read_net_file(maia_file), print)
+    return to_onnx(read_net_file(maia_file))
 
 
 @pytest.fixture(scope="session")

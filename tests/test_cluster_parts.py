@@ -82,7 +82,7 @@ class Workers(Dispatcher):
     """A dispatcher with one worker, that poison kills."""
 
     def __init__(self, poison: set[int], at_once: int = 8) -> None:
-        super().__init__(ClusterAddress(local=1), assignment(), {}, lambda line: None)
+        super().__init__(ClusterAddress(local=1), assignment(), {})
         self._client: Any = Poisoned(poison)
         self._able = {role: {"tcp://a:1": Offer(KeyNet.identity, at_once)} for role in Role}
 
@@ -186,7 +186,7 @@ def joined(gpu: bool, address: str, **has: Any) -> RemoteWorker:
 
 def settled(deep: str, *workers: RemoteWorker) -> dict[Role, list[str]]:
     """Which workers a driver gives work of a role to."""
-    dispatcher = Dispatcher(ClusterAddress("tcp://s:1"), assignment(deep), {}, lambda line: None)
+    dispatcher = Dispatcher(ClusterAddress("tcp://s:1"), assignment(deep), {})
     dispatcher._wake = asyncio.Event()
     dispatcher._workers = {(known.address, ""): known for known in workers}
     for role in Role:

@@ -31,9 +31,8 @@ def played(*moves: str) -> Position:
     return Position(board.fen(), moves=moves)
 
 
-def test_stockfish_results_carry_everything(stockfish: str) -> None:
-    said: list[str] = []
-    with open_oracle("stockfish:nodes=20000", net_path=None, workers=1, say=said.append) as oracle:
+def test_stockfish_results_carry_everything(stockfish: str, said: list[str]) -> None:
+    with open_oracle("stockfish:nodes=20000", net_path=None, workers=1) as oracle:
         assert oracle.workers == 1
         result = oracle.submit(played("f2f3", "e7e5", "g2g4")).result(60)
     assert isinstance(result, DeepResult)
@@ -123,9 +122,8 @@ def test_an_illegal_best_move_fails_the_position_and_not_the_run() -> None:
         assert isinstance(good.result(20), DeepResult)
 
 
-def test_an_engine_that_ignores_its_node_limit_is_recorded_as_it_is_and_said_once() -> None:
-    said: list[str] = []
-    with open_oracle(f"{FAKE},arg=nodes=5000000", net_path=None, workers=1, say=said.append) as oracle:
+def test_an_engine_that_ignores_its_node_limit_is_recorded_as_it_is_and_said_once(said: list[str]) -> None:
+    with open_oracle(f"{FAKE},arg=nodes=5000000", net_path=None, workers=1) as oracle:
         results = [oracle.submit(START).result(20) for _ in range(3)]
     assert all(isinstance(r, DeepResult) and r.nodes == 5_000_000 for r in results)
     assert said[1:] == ["Fake 1.0 searched 5,000,000 nodes where 1,000 were asked for"]
@@ -178,16 +176,15 @@ def test_workers_must_be_positive() -> None:
 
 
 def test_the_default_is_stockfish_then_the_own_search_with_the_same_net(
-    monkeypatch: pytest.MonkeyPatch, shared_data: Path, stockfish: str
+    monkeypatch: pytest.MonkeyPatch, shared_data: Path, stockfish: str, said: list[str]
 ) -> None:
     net = str(shared_data / "nets" / "maia-1100.pb.gz")
-    said: list[str] = []
-    with open_oracle(None, net_path=net, workers=1, say=said.append) as oracle:
+    with open_oracle(None, net_path=net, workers=1) as oracle:
         assert (oracle.identity.kind, oracle.identity.limits) == ("stockfish", {"nodes": 1_000_000})
         assert oracle.identity.label in said[0]
     monkeypatch.setenv("VALUEREPAIR_STOCKFISH", "none")
     said.clear()
-    with open_oracle(None, net_path=net, workers=1, say=said.append) as oracle:
+    with open_oracle(None, net_path=net, workers=1) as oracle:
         identity = oracle.identity
     assert (identity.kind, identity.limits, identity.net) == ("mcts", {"nodes": 200}, "maia-1100")
     assert identity.options == {"certainty": "1", "lookahead": "1", "auto_extend": "1", "device": "CPU"}

@@ -99,9 +99,8 @@ def test_settings_that_make_no_sense_together(text: str, message: str) -> None:
         recorded_options(parse_spec(text), ["-"])
 
 
-def test_a_given_kind_is_taken_without_a_look_at_the_archives() -> None:
-    said: list[str] = []
-    options = recorded_options(parse_spec("recorded:kind=tcec,min-nodes=10k,by=LCZero"), ["-"], said.append)
+def test_a_given_kind_is_taken_without_a_look_at_the_archives(said: list[str]) -> None:
+    options = recorded_options(parse_spec("recorded:kind=tcec,min-nodes=10k,by=LCZero"), ["-"])
     assert options == RecordedOptions("tcec", min_nodes=10_000, by="LCZero")
     assert said == [
         "deep values: recorded ones, {d=16, ..., wv=0.43, ...} comments of PGN files, as TCEC writes them; "
@@ -112,12 +111,12 @@ def test_a_given_kind_is_taken_without_a_look_at_the_archives() -> None:
 EVALS = "1. e4 {[%eval 0.2]} e5 {[%eval 0.3,20]} 2. Nf3 {[%eval 0.1]} Nc6 {[%eval 0.4,18]} 3. Bb5"
 
 
-def test_evaluations_with_and_without_depth_are_never_one_oracle_unsaid(tmp_path: Path) -> None:
+def test_evaluations_with_and_without_depth_are_never_one_oracle_unsaid(tmp_path: Path, said: list[str]) -> None:
     path = tmp_path / "a.pgn"
     path.write_text(f'[Result "*"]\n\n{EVALS} *\n')
     for text in ("recorded", "recorded:kind=eval"):
-        said: list[str] = []
-        assert recorded_options(parse_spec(text), [str(path)], said.append) == RecordedOptions("eval", depth=False)
+        said.clear()
+        assert recorded_options(parse_spec(text), [str(path)]) == RecordedOptions("eval", depth=False)
         assert said[-1].startswith("these evaluations have no depth: how deep they looked is not known")
     both = RecordedOptions("eval")
     with Store.open(tmp_path / "a.db", create=True) as store:

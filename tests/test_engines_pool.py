@@ -31,11 +31,10 @@ class Opener:
 
     def __init__(self) -> None:
         self.pools: list[EnginePool] = []
-        self.said: list[str] = []
 
     def __call__(self, setup: EngineSetup, workers: int = 1, timeout: float | None = 5.0) -> EnginePool:
         limit = TimeLimit(given=timeout, first=30.0, nodes=1000)
-        self.pools.append(EnginePool(setup, limit, workers, say=self.said.append))
+        self.pools.append(EnginePool(setup, limit, workers))
         return self.pools[-1]
 
 
@@ -65,12 +64,14 @@ def test_every_answer_belongs_to_its_position(opened: Opener) -> None:
     assert pool.name == "Fake 1.0"
 
 
-def test_a_crash_costs_a_restart_and_the_position_is_searched_again(opened: Opener, tmp_path: Path) -> None:
+def test_a_crash_costs_a_restart_and_the_position_is_searched_again(
+    opened: Opener, tmp_path: Path, said: list[str]
+) -> None:
     pool = opened(fake("crash-once-on=d2d4", f"mark={tmp_path / 'mark'}"))
     futures = [ask(pool, f"position startpos moves {m}") for m in ("e2e4", "d2d4", "c2c4")]
     assert [f.result(20) for f in futures] == [len("position startpos moves e2e4")] * 3
     assert (pool.counts.searched, pool.counts.crashes, pool.counts.failed) == (3, 1, 0)
-    assert opened.said == ["Fake 1.0 was killed by SIGSEGV: assertion failed: king; restarted"]
+    assert said == ["Fake 1.0 was killed by SIGSEGV: assertion failed: king; restarted"]
 
 
 def test_a_hang_is_killed_and_the_position_is_searched_again(opened: Opener, tmp_path: Path) -> None:
@@ -123,11 +124,11 @@ def test_garbage_between_the_lines_is_passed_over(opened: Opener) -> None:
     assert ask(opened(fake("garbage"))).result(20) == len("position startpos")
 
 
-def test_an_engine_that_dies_every_few_searches_loses_nothing(opened: Opener) -> None:
+def test_an_engine_that_dies_every_few_searches_loses_nothing(opened: Opener, said: list[str]) -> None:
     pool = opened(fake("crash-after=3"), workers=2)
     assert [ask(pool).result(20) for _ in range(20)] == [17] * 20
     assert pool.counts.crashes >= 4
-    assert len(opened.said) <= 10
+    assert len(said) <= 10
 
 
 def test_a_slow_start_is_waited_for(opened: Opener) -> None:

@@ -211,9 +211,8 @@ def test_closing_with_cancel_gives_up_what_runs(net: Net) -> None:
             future.result(0)
 
 
-def test_memory_is_bounded_and_said(net: Net, monkeypatch: pytest.MonkeyPatch) -> None:
-    said: list[str] = []
-    with open_mcts(SearchParams(), 1000, None, net, say=said.append) as oracle:
+def test_memory_is_bounded_and_said(net: Net, monkeypatch: pytest.MonkeyPatch, said: list[str]) -> None:
+    with open_mcts(SearchParams(), 1000, None, net) as oracle:
         assert oracle.workers == net.session.streams * net.batch_size
     need = forest_bytes(oracle.workers, 1000) / 1e6
     assert f"{oracle.workers} trees at once, about {need:,.0f} MB of memory" in said[-1]

@@ -64,7 +64,7 @@ def goldens() -> list[Golden]:
 def evaluator() -> Iterator[NetEvaluator]:
     path = SHARED_DATA / "nets" / "maia-1900.pb.gz"
     try:
-        net = open_net(str(path) if path.exists() else str(locate(None, print)), device="cpu")
+        net = open_net(str(path) if path.exists() else str(locate(None)), device="cpu")
     except ValueRepairError as absent:
         pytest.skip(f"no maia-1900: {absent}")
     with net:
@@ -118,7 +118,7 @@ def test_root_q_is_near_lc0s_with_exact_arithmetic(evaluator: NetEvaluator, gold
 
 
 def test_the_search_in_plain_python_is_lc0s(goldens: list[Golden]) -> None:
-    backend = lc0_oracle.backend(locate(None, print))
+    backend = lc0_oracle.backend(locate(None))
     for golden in goldens[:6]:
         search = Lc0Search(backend, golden.case.position, params_of("default"))
         assert search.run(100) == golden.searches["default", 100]["visits"]

@@ -98,11 +98,11 @@ def test_positions_are_those_of_the_games(archive: Path, db: Path) -> None:
         assert (row["played"], row["pieces"]) == (moves[row["ply"]].uci(), len(board.piece_map()))
 
 
-def test_the_same_command_again_searches_nothing(archive: Path, db: Path) -> None:
+def test_the_same_command_again_searches_nothing(archive: Path, db: Path, said: list[str]) -> None:
     first = mine_by_key(archive, db)
     before = dump(db)
-    net, oracle, said = KeyNet(), KeyOracle(), list[str]()
-    again = mine_by_key(archive, db, net=net, oracle=oracle, say=said.append)
+    net, oracle = KeyNet(), KeyOracle()
+    again = mine_by_key(archive, db, net=net, oracle=oracle)
     assert (net.rows, oracle.searched) == (0, [])
     assert (again.sampled, again.scored, again.failed) == (first.sampled, first.scored, first.failed)
     assert again.candidates == first.candidates
@@ -124,13 +124,12 @@ def test_another_command_adds(archive: Path, db: Path) -> None:
     assert len(after["games"]) == 100
 
 
-def test_a_limit_stops_and_the_same_command_goes_on(archive: Path, db: Path, tmp_path: Path) -> None:
+def test_a_limit_stops_and_the_same_command_goes_on(archive: Path, db: Path, tmp_path: Path, said: list[str]) -> None:
     options = MineOptions(sample=SampleOptions(per_game=4), limit=50)
     first = mine_by_key(archive, db, options=options)
     assert (first.state, first.scored + first.failed) == ("limited", 50)
     assert "give the same command again" in "\n".join(first.lines())
-    said: list[str] = []
-    mine_by_key(archive, db, options=replace(options, limit=None), say=said.append)
+    mine_by_key(archive, db, options=replace(options, limit=None))
     assert said == [f"resuming: {first.scored} already scored"]
     mine_by_key(archive, tmp_path / "whole.db")
     assert dump(db) == dump(tmp_path / "whole.db")

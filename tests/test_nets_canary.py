@@ -114,16 +114,16 @@ def test_engines_of_tensorrt_are_kept_by_net_precision_and_versions(
 def test_float16_weights_stay_within_the_canarys_bound(net_file: str, reference: Net) -> None:
     """The file that CUDA and TensorRT get at f16, run by the CPU, which rounds each layer's output to float16 too."""
     file = read_net_file(net_file)
-    half = Session(to_onnx(file, print, half=True), CPU, 1, file.sha256, "-f16", "f16")
+    half = Session(to_onnx(file, half=True), CPU, 1, file.sha256, "-f16", "f16")
     found = canary.apart(half, reference.session, 1)
     assert 1e-5 < found.q <= canary.BOUNDS["f16"].q
     assert found.prior <= canary.BOUNDS["f16"].prior
-    assert to_onnx(file, print).name == f"{file.sha256}.onnx"
+    assert to_onnx(file).name == f"{file.sha256}.onnx"
 
 
 def test_an_onnx_file_has_its_own_precision(maia_onnx: Path) -> None:
     with pytest.raises(ValueRepairError, match="an ONNX file is run in the precision it has"):
-        to_onnx(read_net_file(maia_onnx), print, half=True)
+        to_onnx(read_net_file(maia_onnx), half=True)
 
 
 # -- the canary -------------------------------------------------------------------------------------------------------
@@ -180,10 +180,9 @@ def test_a_device_that_computes_wrongly_is_refused(kind: str, maia_file: str, mo
     assert "\n" not in str(error.value)
 
 
-def test_auto_falls_back_and_says_so(maia_file: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_auto_falls_back_and_says_so(maia_file: str, monkeypatch: pytest.MonkeyPatch, said: list[str]) -> None:
     gpu_like("noise", monkeypatch)
-    said: list[str] = []
-    with open_net(maia_file, device="auto", say=said.append) as net:
+    with open_net(maia_file, device="auto") as net:
         assert net.provider == CPU
     assert len(said) == 1
     assert "CUDA computes it wrongly" in said[0]

@@ -108,12 +108,12 @@ def test_files_that_cannot_be_wrapped_say_why() -> None:
         compact_model(b"\x08\x08", TENSORS)
 
 
-def test_a_gpu_gets_bitboards_unless_that_fails(net: Net, monkeypatch: pytest.MonkeyPatch, leaves: Leaves) -> None:
+def test_a_gpu_gets_bitboards_unless_that_fails(
+    net: Net, monkeypatch: pytest.MonkeyPatch, leaves: Leaves, said: list[str]
+) -> None:
     """No GPU is needed: the session is on the CPU, only its name is another's."""
     some = first_rows(leaves, 9)
     expected = NetEvaluator(net)(some)
-    said: list[str] = []
-    net.say = said.append
     cpu = net.session
     compact = CompactSession(cpu)
     monkeypatch.setattr(cpu, "provider", devices.CUDA)
@@ -150,7 +150,7 @@ def test_a_gpu_gets_bitboards_unless_that_fails(net: Net, monkeypatch: pytest.Mo
 
 def test_shapes_are_few_on_gpus(shared_data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     net = read_net_file(shared_data / "nets" / "maia-1900.pb.gz")
-    session = Session(to_onnx(net, print), devices.CPU, 1, net.sha256)
+    session = Session(to_onnx(net), devices.CPU, 1, net.sha256)
     compact = CompactSession(session)
     assert [compact.rows(n) for n in (1, 64, 100, 500)] == [1, 64, 100, 500]
     assert [compact.width(k) for k in (0, 1, 32, 33, 218)] == [32, 32, 32, 64, 224]

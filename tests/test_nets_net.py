@@ -39,7 +39,7 @@ def maia_file(shared_data: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def maia_onnx(maia_file: Path) -> Path:
-    return to_onnx(read_net_file(maia_file), print)
+    return to_onnx(read_net_file(maia_file))
 
 
 @pytest.fixture(scope="module")
@@ -238,7 +238,9 @@ def test_wdl_that_is_none_is_refused(maia_onnx: Path, monkeypatch: pytest.Monkey
         Session(maia_onnx, devices.CPU, 1, "0" * 64)
 
 
-def test_best_batch_is_measured_once(maia_onnx: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_best_batch_is_measured_once(
+    maia_onnx: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: list[str]
+) -> None:
     monkeypatch.setenv("VALUEREPAIR_CACHE", str(tmp_path))
     calls: list[tuple[int, ...]] = []
 
@@ -247,19 +249,18 @@ def test_best_batch_is_measured_once(maia_onnx: Path, tmp_path: Path, monkeypatc
         return {16: 90.0, 32: 99.0, 64: 100.0, 128: 98.0, 256: 70.0}
 
     monkeypatch.setattr(Session, "measure", measured)
-    said: list[str] = []
     for _ in range(2):
         session = Session(maia_onnx, devices.CPU, 2, "ab" * 32)
-        session.tune(said.append)
+        session.tune()
         assert session.batch_size == 128  # the largest that is as good as the best
     assert calls == [CPU_BATCHES]
     assert said == ["measuring the best batch size; this is done once for this net and device"]
     other = Session(maia_onnx, devices.CPU, 1, "ab" * 32)
-    other.tune(said.append)
+    other.tune()
     assert len(calls) == 2  # other threads, other answer
     (path,) = (tmp_path / "tuning").glob("*-2.json")
     path.write_text(json.dumps({"batch": "?", "onnxruntime": "0.1"}))
-    Session(maia_onnx, devices.CPU, 2, "ab" * 32).tune(said.append)
+    Session(maia_onnx, devices.CPU, 2, "ab" * 32).tune()
     assert len(calls) == 3  # by another version, so measured again
 
 

@@ -165,7 +165,7 @@ def test_the_same_search_plays_the_same_moves(lc0: str, maia: Path, book: Path) 
     )
     (game,) = play_with_lc0(read_openings(book)[:1], settings)
     assert len(game.thoughts) >= 4
-    with open_net(str(maia), say=print) as net:
+    with open_net(str(maia)) as net:
         evaluator = NetEvaluator(net)
         forest = Forest(evaluator, params, input_format=evaluator.input_format, trees=8, nodes=30)
         played = [len(game.book) + i for i in range(len(game.thoughts))]

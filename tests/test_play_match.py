@@ -45,10 +45,10 @@ def no_process_left() -> Iterator[None]:
 def run(tmp_path: Path, plan: MatchPlan, *sides: str, jobs: int = 2) -> MatchEnd:
     parsed = [parse_side(side) for side in sides]
     with (
-        Lineup(parsed, plan.control, jobs, plan.games, Device(), lambda line: None) as lineup,
+        Lineup(parsed, plan.control, jobs, plan.games, Device()) as lineup,
         Progress("match", quiet=True) as progress,
     ):
-        return play_match(plan, lineup, tmp_path / "match.pgn", progress=progress, say=lambda line: None)
+        return play_match(plan, lineup, tmp_path / "match.pgn", progress=progress)
 
 
 def plan_of(tmp_path: Path, lines: int = 4, **changes: Any) -> MatchPlan:

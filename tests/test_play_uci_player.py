@@ -38,12 +38,11 @@ class Opener:
 
     def __init__(self) -> None:
         self.players: list[UciPlayer] = []
-        self.said: list[str] = []
 
     def __call__(self, *what: str, timeout: float = 5.0, movetime: int = 0, name: str | None = None) -> UciPlayer:
         limits = {"movetime": movetime} if movetime else {"nodes": 10}
         limit = TimeLimit(given=timeout, first=timeout)
-        self.players.append(UciPlayer(fake(*what), limits, limit, name=name, say=self.said.append))
+        self.players.append(UciPlayer(fake(*what), limits, limit, name=name))
         return self.players[-1]
 
 
@@ -159,7 +158,7 @@ def test_a_search_given_up_leaves_no_process(opened: Opener) -> None:
     assert not [thread for thread in threading.enumerate() if thread.name == "player"]
 
 
-def test_an_engine_that_dies_between_games_is_started_anew(opened: Opener) -> None:
+def test_an_engine_that_dies_between_games_is_started_anew(opened: Opener, said: list[str]) -> None:
     player = opened()
     assert player.think(0, START, 0).result(20).move == "e2e4"
     for child in psutil.Process().children(recursive=True):
@@ -167,7 +166,7 @@ def test_an_engine_that_dies_between_games_is_started_anew(opened: Opener) -> No
             child.kill()
     player.forget(0)
     assert player.think(1, START, 0).result(20).move == "e2e4"
-    assert len(opened.said) <= 1
+    assert len(said) <= 1
 
 
 def test_an_engine_that_no_longer_starts_ends_the_match(opened: Opener, tmp_path: Path) -> None:

@@ -79,7 +79,7 @@ NOT_IN_CACHE = ("orig_q", "orig_d", "orig_m", "policy_kld")  # lc0 has these of 
 def net() -> Path:
     path = SHARED_DATA / "nets" / "maia-1900.pb.gz"
     try:
-        return path if path.exists() else Path(locate(None, print))
+        return path if path.exists() else Path(locate(None))
     except ValueRepairError as absent:
         pytest.skip(f"no maia-1900: {absent}")
 

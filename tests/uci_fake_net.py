@@ -5,8 +5,8 @@
 
 from __future__ import annotations
 
+import logging
 import sys
-from collections.abc import Callable
 
 import numpy as np
 
@@ -33,11 +33,11 @@ class MaterialNet:
         return Evaluations(q, (1 - np.abs(q)) / 2, np.zeros_like(q), logits)
 
 
-def open_material_net(settings: EngineSettings, say: Callable[[str], None]) -> OpenedNet:
+def open_material_net(settings: EngineSettings) -> OpenedNet:
     """For `UciServer`; a net named ``missing`` cannot be opened."""
     if settings.weights == "missing":
         raise ValueRepairError("missing: no such net file")
-    say(f"material counter {settings.weights}".strip())
+    logging.getLogger("valuerepair.tests").info(f"material counter {settings.weights}".strip())
     return OpenedNet(MaterialNet(), 1, True, lambda: None)
 
 

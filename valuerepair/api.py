@@ -6,7 +6,7 @@ import math
 import os
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -218,15 +218,16 @@ def _mine(
     workers: int | None,
     quiet: bool,
 ) -> MineSummary:
-    from valuerepair.chess.progress import Progress
+    from valuerepair.chess.progress import Progress, remarks_to
     from valuerepair.runs.evaluators import open_run
 
     with (
         Store.open(path, create=True) as store,
         Progress("mining", unit="positions", quiet=quiet, own_eta=True) as progress,
-        open_run(paths, deep, net, workers, progress.say) as opened,
+        nullcontext() if quiet else remarks_to(progress.say),
+        open_run(paths, deep, net, workers) as opened,
     ):
-        return opened.run(paths, opened.fitting(options, progress.say), store, progress)
+        return opened.run(paths, opened.fitting(options), store, progress)
 
 
 def remeasure(

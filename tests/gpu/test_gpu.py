@@ -60,9 +60,7 @@ def test_any_batch_gives_the_same(net: Net, games: PositionBatch) -> None:
         assert np.abs(net.evaluate(games.take(np.arange(n))).q - whole[:n]).max() <= most
 
 
-def test_a_search_gives_it_bitboards(net: Net, games: PositionBatch) -> None:
-    said: list[str] = []
-    net.say = said.append
+def test_a_search_gives_it_bitboards(net: Net, games: PositionBatch, said: list[str]) -> None:
     leaves = leaves_of(games.take(np.arange(300)))
     evaluator = NetEvaluator(net)
     assert evaluator.compact, said

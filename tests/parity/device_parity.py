@@ -93,8 +93,8 @@ def flipped(db: str, net: str, other: str) -> tuple[int, int, int]:
 
 def on_the_cpu(name: str) -> Net:
     """The file that GPUs get at f16, run by the CPU: weights and the output of every layer are float16 there, too."""
-    file = read_net_file(locate(name, print))
-    session = Session(to_onnx(file, print, half=True), CPU, available_threads(), file.sha256, "-f16", "f16")
+    file = read_net_file(locate(name))
+    session = Session(to_onnx(file, half=True), CPU, available_threads(), file.sha256, "-f16", "f16")
     session.set_batch(64)
     input_format = file.header.input_format if file.header else 1
     identity = NetIdentity(f"{file.name}-f16", file.sha256, "wdl", input_format, file.size, "-f16")

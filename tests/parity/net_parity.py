@@ -158,7 +158,7 @@ def settle(path: Path, batch: PositionBatch, ours: Floats, theirs: Floats) -> tu
     rows = np.flatnonzero(np.abs(ours - theirs) > LIMIT)
     exact = np.full(len(rows), np.nan)
     if len(rows) and importlib.util.find_spec("onnx"):
-        onnx_file = to_onnx(read_net_file(path), print)
+        onnx_file = to_onnx(read_net_file(path))
         exact = q_in_double(onnx_file, encode(batch.take(rows)))
     return tuple(Over(batch.fen[r], ours[r] - e, theirs[r] - e) for r, e in zip(rows.tolist(), exact, strict=True))
 

@@ -125,7 +125,7 @@ def one_run(path: Path, oracle: KeptOracle, alpha: float, recall: float, seed: i
     with Store.open(path, write=True) as store:
         run = store.begin_run(RunRecord(f"kept {seed} {alpha}", "", {}, seed, {}))
         net_id, oracle_id = 1, store.add_oracle(oracle.identity)
-        ladder = Ladder(store, net_id, oracle_id, oracle, question, screen, seed, run, lambda line: None)
+        ladder = Ladder(store, net_id, oracle_id, oracle, question, screen, seed, run)
         rows = store.connection.execute(
             "SELECT p.id, p.key, n.q, n.best_move FROM positions p JOIN net_values n ON n.position_id = p.id "
             "WHERE n.net_id = 1 ORDER BY p.id"

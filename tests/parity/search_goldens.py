@@ -210,7 +210,7 @@ def main() -> None:
     parser.add_argument("--raw", type=Path, required=True, help="JSON lines of finished searches, appended to")
     parser.add_argument("--pack", action="store_true", help="write the golden file of the raw one")
     options = parser.parse_args()
-    net = locate(None, print)
+    net = locate(None)
     if options.pack:
         pack(options.raw, net)
     else:

@@ -38,7 +38,7 @@ class Lc0Evaluator:
     """lc0's Eigen backend as an evaluator, one position a call as lc0 itself does with batches of one."""
 
     def __init__(self) -> None:
-        self._backend = lc0_oracle.backend(locate(None, print))
+        self._backend = lc0_oracle.backend(locate(None))
         start = Position(STARTPOS_FEN, STARTPOS_FEN, ())
         self._input = lc0_oracle.game_state(start).as_input(self._backend)
 

@@ -113,8 +113,8 @@ class Stream:
         self._raw = raw
         self._given = 0
         # Of chunks there may be millions, a game each.
-        level = logging.DEBUG if counts_as_chunk(source.path, source.name) else logging.INFO
-        log.log(level, "reading %s", source.name)
+        if not counts_as_chunk(source.path, source.name):
+            log.debug("reading %s", source.name)
 
     def read_into(self, target: memoryview) -> int:
         """Fills `target` and returns the number of bytes; fewer than its size only at the end of the stream."""

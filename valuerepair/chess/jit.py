@@ -149,7 +149,7 @@ class CompilingNotice(event.Listener):
             self._spent = spent
         if spent >= self._patience_s and not self._said:
             self._said = True
-            level = logging.WARNING if sys.stderr.isatty() else logging.INFO
+            level = logging.WARNING if sys.stderr.isatty() else logging.DEBUG
             log.log(level, "compiling for this machine; only the first time, up to a minute or two")
 
 

@@ -88,7 +88,7 @@ def cli(context: click.Context) -> None:
     verbosity.announce(context, f"valuerepair {__version__}, Python {python}: {shlex.join(['vr', *sys.argv[1:]])}")
     if context.obj is not None:
         verbosity.announce(context, f"defaults from {context.obj.path}; vr config shows them")
-    context.call_on_close(lambda: verbosity.log.info("%.1f s in all", time.monotonic() - started))
+    context.call_on_close(lambda: verbosity.log.debug("%.1f s in all", time.monotonic() - started))
 
 
 def wants_colour() -> bool | None:

@@ -8,7 +8,7 @@ import click
 
 from valuerepair.cli.completion import folders
 from valuerepair.cli.options import DB, FILE, SEED, QuestionOptions, question
-from valuerepair.cli.verbosity import is_quiet, say
+from valuerepair.cli.verbosity import is_quiet
 
 # What is known only where the net was asked for its policy.
 
@@ -88,7 +88,7 @@ def command(
         lacking = OF_POLICY.intersection(labels) and lacks_policy(store, store.candidates(asked))
     if lacking:
         with Store.open(db, write=True) as store:
-            complete(store, store.candidates(asked), asked.net, quiet=is_quiet(), say=say)
+            complete(store, store.candidates(asked), asked.net, quiet=is_quiet())
     with Store.open(db) as store, Progress("Writing", None, "positions", quiet=is_quiet() or json) as progress:
         options = BookOptions(question=asked, labels=labels, **chosen)
         manifest = write_books(store, options, output, progress.advance)

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from valuerepair.cli.options import DB, DEEP, JOBS, JSON, QuestionOptions, question
-from valuerepair.cli.verbosity import is_quiet, say
+from valuerepair.cli.verbosity import is_quiet
 
 
 @click.command()
@@ -56,12 +56,10 @@ def command(db: str, question: QuestionOptions, **given: Any) -> None:
             )
         first = oracle_of(store.connection, frame.attrs["oracle"]["digest"])
         with (
-            open_second(
-                first, depth, frame.attrs["net"], net_file=question.net, workers=given["jobs"], say=say
-            ) as second,
+            open_second(first, depth, frame.attrs["net"], net_file=question.net, workers=given["jobs"]) as second,
             Progress("confirming", unit="searches", quiet=is_quiet()) as progress,
         ):
-            summary = confirm(store, frame, second, options, progress=progress, say=say)
+            summary = confirm(store, frame, second, options, progress=progress)
         found = confirm_report(store, frame, asked.threshold, summary, second.identity.digest, given["show"])
     click.echo(json.dumps(found, indent=2) if given["json"] else "\n".join(confirm_lines(found, summary.workers)))
     if summary.state == "interrupted":

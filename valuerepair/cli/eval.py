@@ -48,7 +48,7 @@ def command(position: tuple[str, ...], moves: str | None, net: str | None, **giv
     if first is None:
         raise ValueRepairError(f"{' '.join(position)}: no positions in it")
     how = {name: given[name] for name in ("device", "threads", "history_fill")}
-    with open_net(net, **how, say=say) as opened:
+    with open_net(net, **how) as opened:
         say(
             f"{opened.identity.name} ({opened.identity.value_head} value head) on {opened.where}; from the side to move"
         )

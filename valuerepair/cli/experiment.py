@@ -12,7 +12,7 @@ import click
 from valuerepair.cli.completion import words
 from valuerepair.cli.match import SIDES
 from valuerepair.cli.options import FILE, JOBS, NET, SEED, Threshold, Worst, device_options
-from valuerepair.cli.verbosity import is_quiet, say
+from valuerepair.cli.verbosity import is_quiet
 from valuerepair.question import DEFAULT_THRESHOLD
 
 if TYPE_CHECKING:
@@ -138,7 +138,7 @@ def _experiment(given: dict[str, Any]) -> Experiment:
     openings, book = choose_openings(given["openings"], given["lines"])
     own = {name: given[name] for name in ("nodes", "games", "net", "seed", "jobs", "report")}
     device = Device(given["device"], given["threads"])
-    return Experiment(folder, openings, book, **own, device=device, quiet=is_quiet(), say=say)
+    return Experiment(folder, openings, book, **own, device=device, quiet=is_quiet())
 
 
 def _hand_out(own: Experiment, rows: Sequence[Row], lines: Sequence[str], as_json: bool) -> None:

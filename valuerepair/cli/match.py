@@ -76,11 +76,11 @@ def command(side_a: str, side_b: str, **given: Any) -> None:
     remark = plan.remark()
     device = Device(given["device"], given["threads"])
     with (
-        Lineup(sides, plan.control, given["jobs"], plan.games, device, say) as lineup,
+        Lineup(sides, plan.control, given["jobs"], plan.games, device) as lineup,
         Progress("match", unit="games", quiet=is_quiet(), own_eta=True) as progress,
     ):
         say("\n".join([*lineup.lines(), *remark]))
-        end = play_match(plan, lineup, given["output"], progress=progress, say=progress.say)
+        end = play_match(plan, lineup, given["output"], progress=progress)
     if given["json"]:
         click.echo(json.dumps({**end.standing.as_json(), "planned": end.games, "pgn": str(end.path)}))
     else:

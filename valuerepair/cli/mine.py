@@ -132,8 +132,8 @@ def command(archives: tuple[str, ...], db: str, net: str | None, deep: str | Non
         Progress("mining", unit="positions", quiet=is_quiet(), own_eta=True) as progress,
     ):
         progress.stage("opening the net and the deep search")
-        with opening(deep, net, given["jobs"], progress.say, **net_options) as found:
-            options = found.fitting(options, progress.say)
+        with opening(deep, net, given["jobs"], **net_options) as found:
+            options = found.fitting(options)
             if isinstance(threshold, Worst):
                 asked = QuestionOptions(*found.names, scale.alpha, scale.q_from, threshold)
                 try:

@@ -6,7 +6,6 @@ import click
 
 from valuerepair.cli.completion import known_nets, nets
 from valuerepair.cli.options import JSON, JSON_LINES
-from valuerepair.cli.verbosity import say
 
 
 @click.group()
@@ -62,7 +61,7 @@ def pull(name: str) -> None:
     if name in KNOWN_NETS and is_pulled(KNOWN_NETS[name]):
         click.echo(f"{KNOWN_NETS[name].cached} (already here)")
         return
-    click.echo(pull_net(name, say))
+    click.echo(pull_net(name))
 
 
 @command.command()
@@ -82,5 +81,5 @@ def describe(net: str | None, json: bool) -> None:
     from valuerepair.nets.net import describe_lines
     from valuerepair.nets.registry import locate
 
-    found = description(locate(net, say))
+    found = description(locate(net))
     click.echo(dumps(found) if json else "\n".join(describe_lines(found)))

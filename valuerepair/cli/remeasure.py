@@ -58,16 +58,14 @@ def command(
 
     with Store.open(db) as store:
         chosen = find_oracle(store, oracle, net)
-        asked = find_nets(store, net, chosen, say)
+        asked = find_nets(store, net, chosen)
     net_options = {"device": given["device"], "threads": given["threads"]}
-    measure_missing(
-        db, asked, chosen, command=shlex.join(["vr", *sys.argv[1:]]), quiet=is_quiet(), say=say, **net_options
-    )
+    measure_missing(db, asked, chosen, command=shlex.join(["vr", *sys.argv[1:]]), quiet=is_quiet(), **net_options)
     with Store.open(db) as store:
         asked = find_nets(store, net, chosen)
         first = QuestionOptions(asked[0].key, chosen.digest, scale.alpha, scale.q_from, given["threshold"])
         question = first.resolved(store)
-    complete_policies(db, asked, chosen, question, quiet=is_quiet(), say=say, **net_options)
+    complete_policies(db, asked, chosen, question, quiet=is_quiet(), **net_options)
     with Store.open(db) as store:
         found = compare(store, asked, chosen, question)
         rows = wrong_positions(store, asked, chosen, found) if output is not None else None

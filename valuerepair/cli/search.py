@@ -8,7 +8,6 @@ from typing import Any
 import click
 
 from valuerepair.cli.options import JSON_LINES, NET, SET, device_options, settings_of
-from valuerepair.cli.verbosity import say
 
 
 @click.command()
@@ -57,9 +56,9 @@ def command(position: tuple[str, ...], moves: str | None, net: str | None, **opt
     if first is None:
         raise ValueRepairError(f"{' '.join(position)}: no positions in it")
     how = {name: options[name] for name in ("device", "threads")}
-    with open_net(net, **how, say=say) as opened:
+    with open_net(net, **how) as opened:
         every, searched = chain([first], positions), 0
-        for found in search_positions(opened, params, every, nodes=nodes, seconds=seconds, say=say):
+        for found in search_positions(opened, params, every, nodes=nodes, seconds=seconds):
             click.echo(json.dumps(row(found)) if options["json"] else table(found, options["top"]))
             searched += found.result is not None
     if not searched:

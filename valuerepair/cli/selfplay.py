@@ -93,7 +93,7 @@ def command(book: str, **given: Any) -> None:
     quiet = is_quiet() or given["json"]
     with ExitStack() as stack:
         progress = stack.enter_context(Progress("Self-play", None, "games", quiet=quiet, own_eta=True))
-        source = _source(given, params, rules, games, progress.say)
+        source = _source(given, params, rules, games)
         stack.push(source)
         plan = SelfplayPlan(openings, PurePath(book).name, source.sides, source.facts, games, rules, given["seed"])
         store = None if given["no_db"] else stack.enter_context(Store.open(given["db"], create=True))
@@ -105,7 +105,6 @@ def command(book: str, **given: Any) -> None:
             chunks=_chunks(given, source),
             command=shlex.join(["vr", *sys.argv[1:]]),
             progress=progress,
-            say=progress.say,
         )
     told = {**figures(end.games), "planned": end.planned, "interrupted": end.interrupted, **end.speed}
     if given["json"]:
@@ -120,9 +119,7 @@ def command(book: str, **given: Any) -> None:
         click.get_current_context().exit(130)
 
 
-def _source(
-    given: dict[str, Any], params: SearchParams, rules: Rules, games: int, say: Any
-) -> ForestSource | Lc0Source:
+def _source(given: dict[str, Any], params: SearchParams, rules: Rules, games: int) -> ForestSource | Lc0Source:
     from valuerepair.errors import UsageError
     from valuerepair.play.lc0_selfplay import Lc0Source, lc0_settings
     from valuerepair.play.selfplay import Contestant, ForestSource
@@ -130,12 +127,12 @@ def _source(
     if given["engine"] == "lc0":
         if given["net2"] or given["reuse_tree"]:
             raise UsageError("--engine lc0: --net2 and --reuse-tree are for --engine mcts")
-        settings = lc0_settings(given["net"], params, given["nodes"], given["jobs"], rules, say)
+        settings = lc0_settings(given["net"], params, given["nodes"], given["jobs"], rules)
         return Lc0Source(settings, given["training"], resume=_goes_on(given["output"]))
     how = {**{name: given[name] for name in ("device", "threads")}, "history_fill": params.history_fill}
     both = (given["net"], given["net2"]) if given["net2"] else (given["net"],)
     who = Contestant(both, params, given["nodes"], given["jobs"], given["reuse_tree"], how)
-    return ForestSource(who, rules, given["seed"], games, say)
+    return ForestSource(who, rules, given["seed"], games)
 
 
 def _goes_on(output: str) -> bool:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from valuerepair.cli.options import DB, JSON, QuestionOptions, question
-from valuerepair.cli.verbosity import is_quiet, say
+from valuerepair.cli.verbosity import is_quiet
 
 if TYPE_CHECKING:
     from valuerepair.chess.values import Norm
@@ -63,7 +63,7 @@ def command(db: str, question: QuestionOptions, labels: bool, **given: Any) -> N
                     raise ValueRepairError(
                         f"{db}: no candidates at {threshold:g} to label; mine more, or lower --threshold"
                     )
-                figures["asked_of_the_net"] = complete(store, frame, asked.net, quiet=is_quiet(), say=say)
+                figures["asked_of_the_net"] = complete(store, frame, asked.net, quiet=is_quiet())
             known = sections(store, frame, threshold)
             figures |= known
             shown += section_lines(known)

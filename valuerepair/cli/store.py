@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from valuerepair.cli.options import DB, DEEP, FILE, JSON, JSON_LINES, SEED
-from valuerepair.cli.verbosity import is_quiet, say
+from valuerepair.cli.verbosity import is_quiet
 
 
 @click.group()
@@ -47,7 +47,7 @@ def check(db: str, sample: int, seed: int, net: tuple[str, ...], deep: tuple[str
 
     wrong = done = 0
     with Store.open(db) as store, Progress("verifying", None, "rows", quiet=is_quiet()) as progress:
-        for found in verify(store, sample=sample, seed=seed, nets=net, deep=deep, progress=progress, say=say):
+        for found in verify(store, sample=sample, seed=seed, nets=net, deep=deep, progress=progress):
             done, wrong = done + 1, wrong + bool(found.wrong)
             if json:
                 click.echo(dumps(as_dict(found)))
@@ -86,7 +86,7 @@ def merge(stores: tuple[str, ...], output: str | None, into: str | None, strict:
         raise UsageError("--output makes a new store and --into adds to one: give one of them")
     target = "merged.db" if output is None and into is None else output
     with Progress("merging", None, "rows", quiet=is_quiet()) as progress:
-        merged = merge_stores(stores, output=target, into=into, strict=strict, progress=progress, say=say)
+        merged = merge_stores(stores, output=target, into=into, strict=strict, progress=progress)
     if json:
         click.echo(dumps(as_dict(merged), indent=2))
     elif not is_quiet():

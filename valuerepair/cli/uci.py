@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from valuerepair.cli import verbosity
 from valuerepair.cli.options import NET
 
 if TYPE_CHECKING:
     from valuerepair.mcts.uci_options import EngineSettings
     from valuerepair.mcts.uci_server import OpenedNet
+
+
+log = logging.getLogger(__name__)
 
 
 @click.command()
@@ -44,7 +49,8 @@ def command(net: str | None, **given: Any) -> None:
 
     server, code = UciServer(_open, _write, chosen), 0
     try:
-        ended = server.run(_lines())
+        with verbosity.no_remarks():  # the server writes them as ``info string``
+            ended = server.run(_lines())
     except KeyboardInterrupt:
         click.echo("vr: interrupted", err=True)
         ended, code = False, 130
@@ -65,17 +71,17 @@ def _write(line: str) -> None:
     sys.stdout.flush()
 
 
-def _open(settings: EngineSettings, say: Callable[[str], None]) -> OpenedNet:
+def _open(settings: EngineSettings) -> OpenedNet:
     from valuerepair.mcts.evaluator import NetEvaluator, SplitEvaluator, good_minibatch
     from valuerepair.mcts.uci_server import OpenedNet
     from valuerepair.nets.net import open_net
 
-    net = open_net(settings.weights or None, device=settings.device, threads=settings.threads or None, say=say)
+    net = open_net(settings.weights or None, device=settings.device, threads=settings.threads or None)
     evaluator = NetEvaluator(net)
     on_cpu = net.on_cpu
     minibatch = good_minibatch(evaluator.streams, on_cpu)
     split = SplitEvaluator(evaluator, evaluator.streams if on_cpu else 1)
-    say(f"{net.identity.name} on {net.where}; MinibatchSize 0 is {minibatch}")
+    log.info(f"{net.identity.name} on {net.where}; MinibatchSize 0 is {minibatch}")
 
     def close() -> None:
         split.close()

@@ -1,13 +1,16 @@
 """-q and -v, the same for every command: what is said on standard error beside errors.
 
--q: nothing. Without either: remarks and progress. -v: also what is done, from the logger ``valuerepair``: files,
-engines with their options, nets and providers, what caches gave, times. -vv: also every line between `vr` and engines.
+All comes from the logger ``valuerepair``, with a child for each module. -q: nothing. Without either: remarks (level
+INFO), and progress. -v: also what is done (DEBUG): files, engines with their options, nets and providers, what caches
+gave, times. -vv: also every line between `vr` and engines.
 """
 
 from __future__ import annotations
 
 import logging
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import click
 from click.core import ParameterSource
@@ -16,16 +19,23 @@ log = logging.getLogger("valuerepair")
 # Who wins where one asks for quiet and another for more: what is nearer to the user.
 _NEARNESS = {ParameterSource.COMMANDLINE: 0, ParameterSource.ENVIRONMENT: 1, ParameterSource.DEFAULT_MAP: 2}
 _NOBODY = 3
+_EVERYTHING = 1
 _WAITING = "lines to log"
 _FORGOTTEN = "what holds is forgotten at the end"
 
 
 class _ToStandardError(logging.Handler):
-    """Writes lines to standard error as it is at that moment, without breaking a progress bar."""
+    """Writes lines to standard error as it is at that moment, without breaking a progress bar: remarks as they are."""
+
+    remarks = True
 
     def emit(self, record: logging.LogRecord) -> None:
-        where = record.name.partition(".")[2] or "vr"
-        line = f"[{record.relativeCreated / 1000:8.3f} s] {where}: {record.getMessage()}"
+        line = record.getMessage()
+        if record.levelno < logging.INFO:
+            where = record.name.partition(".")[2] or "vr"
+            line = f"[{record.relativeCreated / 1000:8.3f} s] {where}: {line}"
+        elif not self.remarks:
+            return
         if "tqdm" in sys.modules:
             from tqdm import tqdm
 
@@ -40,9 +50,18 @@ _quiet = False
 
 
 def say(line: str) -> None:
-    """A remark on standard error; with -q there are none. May be called from any thread."""
-    if not _quiet:
-        click.echo(line, err=True)
+    """A remark of a command on standard error; with -q there are none."""
+    log.info(line)
+
+
+@contextmanager
+def no_remarks() -> Iterator[None]:
+    """Within, remarks are not written: somebody else has them."""
+    _handler.remarks = False
+    try:
+        yield
+    finally:
+        _handler.remarks = True
 
 
 def is_quiet() -> bool:
@@ -72,13 +91,13 @@ def add_options(command: click.Command) -> None:
 def announce(context: click.Context, line: str) -> None:
     """Logs a line as soon as it is known that anyone wants to read it: -v may stand behind the command."""
     context.meta.setdefault(_WAITING, []).append(line)
-    if log.handlers:
+    if log.isEnabledFor(logging.DEBUG):
         _log_waiting(context)
 
 
 def _log_waiting(context: click.Context) -> None:
     for line in context.meta.pop(_WAITING, []):
-        log.info(line)
+        log.debug(line)
 
 
 def _take(context: click.Context, parameter: click.Parameter, value: int) -> None:
@@ -99,10 +118,11 @@ def _take(context: click.Context, parameter: click.Parameter, value: int) -> Non
         context.meta[_FORGOTTEN] = True
         context.find_root().call_on_close(_forget)
     log.removeHandler(_handler)
-    log.setLevel(logging.ERROR if _quiet else logging.NOTSET)
-    if verbose < quiet:
+    log.setLevel(logging.ERROR if _quiet else logging.INFO)
+    if not _quiet:
         log.addHandler(_handler)
-        log.setLevel(logging.INFO if level == 1 else logging.DEBUG)
+    if verbose < quiet:
+        log.setLevel(logging.DEBUG if level == 1 else _EVERYTHING)
         _log_waiting(context)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import math
 import random
 import threading
@@ -24,6 +25,8 @@ from valuerepair.cluster.connection import ClusterAddress, connected, scheduler_
 from valuerepair.cluster.protocol import Assignment, Offer, Role, WorkerFailed, difference, reason_of
 from valuerepair.errors import ValueRepairError
 from valuerepair.nets.net import NetValues
+
+log = logging.getLogger(__name__)
 
 CONNECT_S = 15.0
 # A scheduler that was there and is gone may come back within this time: its supervisor starts it anew.
@@ -117,11 +120,9 @@ class Dispatcher:
     When the cluster is of no use any more, futures raise ValueRepairError.
     """
 
-    def __init__(
-        self, where: ClusterAddress, assignment: Assignment, wanted: Mapping[Role, Offer], say: Callable[[str], None]
-    ) -> None:
+    def __init__(self, where: ClusterAddress, assignment: Assignment, wanted: Mapping[Role, Offer]) -> None:
         """`wanted`: what is agreed on from the start, as the driver has it itself."""
-        self._where, self._assignment, self._say = where, assignment, say
+        self._where, self._assignment = where, assignment
         self._agreed = dict(wanted)
         self._workers: dict[tuple[str, str], RemoteWorker] = {}  # by address and folder: each process has its own
         self._able: dict[Role, dict[str, Offer]] = {role: {} for role in Role}  # workers that get work, by address
@@ -236,14 +237,14 @@ class Dispatcher:
             if not self._gone_since:
                 self._gone_since = time.monotonic()
                 self._forget_all()
-                self._say(f"the scheduler at {address} is gone: waiting {RETURN_S / 60:.0f} minutes for its return")
+                log.info(f"the scheduler at {address} is gone: waiting {RETURN_S / 60:.0f} minutes for its return")
             if time.monotonic() > self._gone_since + RETURN_S:
                 again = "what was scored is kept: give the same command when there is one again"
                 raise ValueRepairError(f"--cluster: no scheduler answers at {address}; {again}") from None
             return
         if self._gone_since:
             self._gone_since = 0.0
-            self._say(f"the scheduler at {address} is back")
+            log.info(f"the scheduler at {address} is back")
         there = {(at, str(known.get("local_directory", ""))): known for at, known in facts["workers"].items()}
         for process in self._workers.keys() - there.keys():
             lost = self._workers.pop(process)
@@ -266,7 +267,7 @@ class Dispatcher:
     def _say_loss(self, line: str) -> None:
         self._counts["losses"] += 1
         if self._counts["losses"] <= _LOSSES_SAID:
-            self._say(line + ("; further losses are not told" if self._counts["losses"] == _LOSSES_SAID else ""))
+            log.info(line + ("; further losses are not told" if self._counts["losses"] == _LOSSES_SAID else ""))
 
     async def _join(self, process: tuple[str, str], new: RemoteWorker) -> None:
         """Has a worker open net and engines, and sends it the net files that it lacks."""
@@ -278,7 +279,7 @@ class Dispatcher:
             answer = await ask(worker.join, self._assignment, False)
             if isinstance(answer, list):
                 for file in answer:
-                    self._say(f"sending {file.path.name} ({file.size / 1e6:,.1f} MB) to {new.address}")
+                    log.info(f"sending {file.path.name} ({file.size / 1e6:,.1f} MB) to {new.address}")
                     await ask(worker.keep, file, await asyncio.to_thread(file.path.read_bytes))
                 answer = await ask(worker.join, self._assignment, True)
         except OSError:  # it ended over this, or the scheduler did; `_look` sees that too
@@ -297,7 +298,7 @@ class Dispatcher:
     def _refuse(self, refused: RemoteWorker, role: Role, reason: str) -> None:
         """Has a worker take no more work of a role, and says why."""
         refused.has[role] = reason
-        self._say(f"worker {refused} is refused for the {role.value}: {reason}")
+        log.info(f"worker {refused} is refused for the {role.value}: {reason}")
 
     def _settle(self, role: Role) -> None:
         """Takes or refuses workers with offers; the first time it decides, by majority, what all have to have."""
@@ -347,7 +348,7 @@ class Dispatcher:
             raise ValueRepairError(f"{where}: no worker for {minutes}; {again}")
         elif waited > ALL_REFUSED_S and not self._counts["none said"]:
             self._counts["none said"] = 1
-            self._say(f"{where}: no worker is there: waiting {minutes} for one")
+            log.info(f"{where}: no worker is there: waiting {minutes} for one")
 
     def _feed(self) -> None:
         """Keeps some chunks a worker in flight. A suspect is alone on the cluster, so that what it dies of is known."""

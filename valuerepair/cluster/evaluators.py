@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import replace
@@ -27,6 +28,8 @@ from valuerepair.runs.workers import Answer
 if TYPE_CHECKING:
     from valuerepair.cluster.dispatcher import Dispatcher
 
+log = logging.getLogger(__name__)
+
 
 @contextmanager
 def open_on_cluster(
@@ -34,7 +37,6 @@ def open_on_cluster(
     deep: str | None,
     net: str | None,
     workers: int | None = None,
-    say: Callable[[str], None] = lambda line: None,
     **net_options: Any,
 ) -> Iterator[Opened]:
     """Opens net and oracle on the workers of a cluster, as `runs.evaluators.open_evaluators` does on this machine.
@@ -46,7 +48,7 @@ def open_on_cluster(
     from valuerepair.oracles.open import chosen_spec
 
     where = parse_cluster(where) if isinstance(where, str) else where
-    spec = chosen_spec(deep, say)
+    spec = chosen_spec(deep)
     if spec.kind == RECORDED:
         raise UsageError(
             f"--cluster {where} with --deep recorded: recorded evaluations are read on this machine and need no "
@@ -64,30 +66,30 @@ def open_on_cluster(
     assignment = Assignment(
         session=f"valuerepair-{uuid.uuid4().hex}",
         version=__version__,
-        net=_net_file(net, say),
+        net=_net_file(net),
         net_options={name: value for name, value in net_options.items() if value is not None},
         deep=spec,
-        weights=_net_file(spec.weights, say) if spec.weights is not None else None,
+        weights=_net_file(spec.weights) if spec.weights is not None else None,
         searches=workers,
         cores=1 if where.local else None,
     )
-    dispatcher = Dispatcher(where, assignment, _own_engine(assignment, say), say)
+    dispatcher = Dispatcher(where, assignment, _own_engine(assignment))
     try:
         dispatcher.start()
         there, oracle = ClusterNet(dispatcher, net_options.get("history_fill", "fen_only")), ClusterOracle(dispatcher)
-        say(f"deep search: {oracle.identity.label}, {oracle.workers} at once on the cluster {where}, so far")
-        say(f"net: {there.identity.name} on the cluster")
+        log.info(f"deep search: {oracle.identity.label}, {oracle.workers} at once on the cluster {where}, so far")
+        log.info(f"net: {there.identity.name} on the cluster")
         yield Opened(there, oracle)
     finally:
         dispatcher.close()
 
 
-def _net_file(net: str | None, say: Callable[[str], None]) -> NetFile:
-    file = read_net_file(locate(net, say))
+def _net_file(net: str | None) -> NetFile:
+    file = read_net_file(locate(net))
     return replace(file, path=file.path.absolute())
 
 
-def _own_engine(assignment: Assignment, say: Callable[[str], None]) -> dict[Role, Offer]:
+def _own_engine(assignment: Assignment) -> dict[Role, Offer]:
     """This machine's engine, which is then what all workers must have; nothing where it has none."""
     from valuerepair.oracles.open import open_oracle
 
@@ -99,7 +101,7 @@ def _own_engine(assignment: Assignment, say: Callable[[str], None]) -> dict[Role
     except UsageError:
         raise
     except ValueRepairError as error:
-        say(f"this machine is no measure for the workers' engines ({error}): what most of them have is")
+        log.info(f"this machine is no measure for the workers' engines ({error}): what most of them have is")
         return {}
 
 

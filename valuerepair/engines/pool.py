@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import queue
 import threading
 import time
@@ -14,6 +15,8 @@ from typing import Any, Generic, TypeAlias, TypeVar
 from valuerepair.engines.process import EngineFailure, EngineTimeout
 from valuerepair.engines.uci import EngineSetup, SearchReport, UciEngine
 from valuerepair.errors import ValueRepairError
+
+log = logging.getLogger(__name__)
 
 ATTEMPTS = 3
 _START_PAUSES = (0.2, 1.0)  # seconds between attempts to start an engine during a run
@@ -94,8 +97,7 @@ class EnginePool:
     """`workers` engines, each with its own thread; the first starts at once, the others when there is work for them.
 
     A crash, a hang or a bad answer costs a restart; a position is tried three times in all. An engine that no longer
-    starts is no fault of the position: its future raises ValueRepairError. `say` gets one line for each of the first
-    ten incidents.
+    starts is no fault of the position: its future raises ValueRepairError. The first ten incidents are logged.
     """
 
     def __init__(
@@ -105,7 +107,6 @@ class EnginePool:
         workers: int,
         *,
         probe: str | None = None,
-        say: Callable[[str], None] = lambda _: None,
     ) -> None:
         """Starts the first engine, and has it search the initial position with the line `probe` (``go nodes 1``).
 
@@ -113,7 +114,7 @@ class EnginePool:
         """
         self.workers = workers
         self.counts = PoolCounts()
-        self._setup, self._limit, self._say = setup, limit, say
+        self._setup, self._limit = setup, limit
         self._jobs: queue.SimpleQueue[_Job[Any] | None] = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._closed = self._abandoned = False
@@ -295,4 +296,4 @@ class EnginePool:
             said = self.counts.crashes + self.counts.hangs + self.counts.bad_answers
         if said <= _INCIDENTS_SAID:
             more = "; further restarts are only counted" if said == _INCIDENTS_SAID else ""
-            self._say(f"{self.name} {error}; restarted{more}")
+            log.info(f"{self.name} {error}; restarted{more}")

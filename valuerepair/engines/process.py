@@ -18,6 +18,8 @@ from pathlib import Path
 from valuerepair.engines.guard import CANNOT_RUN
 
 log = logging.getLogger(__name__)
+# The level of every line between `vr` and engines: below all other details.
+LINES = 5
 GUARD = str(Path(__file__).with_name("guard.py"))
 _CHUNK = 1 << 16
 _LONGEST_LINE = 1 << 20
@@ -137,7 +139,7 @@ class LineProcess:
     def __init__(self, command: Sequence[str]) -> None:
         self._popen = REAPER.start_engine(list(command))
         self.pid = self._popen.pid
-        log.info("engine %d: %s", self.pid, shlex.join(command))
+        log.debug("engine %d: %s", self.pid, shlex.join(command))
         assert self._popen.stdin is not None
         assert self._popen.stdout is not None
         assert self._popen.stderr is not None
@@ -157,8 +159,8 @@ class LineProcess:
 
     def send(self, *lines: str, seconds: float = 30.0) -> None:
         """Writes lines. Raises EngineExited, or EngineTimeout when the engine does not read for `seconds`."""
-        for line in lines if log.isEnabledFor(logging.DEBUG) else ():
-            log.debug("%d < %s", self.pid, line)
+        for line in lines if log.isEnabledFor(LINES) else ():
+            log.log(LINES, "%d < %s", self.pid, line)
         data = "".join(f"{line}\n" for line in lines).encode()
         deadline = time.monotonic() + seconds
         while data:
@@ -180,7 +182,7 @@ class LineProcess:
         while not self._lines:
             self._fill(deadline)
         line = self._lines.pop().decode("utf-8", "replace").rstrip("\r")
-        log.debug("%d > %s", self.pid, line)
+        log.log(LINES, "%d > %s", self.pid, line)
         return line
 
     def _fill(self, deadline: float) -> None:

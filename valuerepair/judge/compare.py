@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -38,6 +39,8 @@ if TYPE_CHECKING:
 
     from valuerepair.question import QFrom
     from valuerepair.store.store import Store
+
+log = logging.getLogger(__name__)
 
 _Labelled: TypeAlias = tuple[dict[int, frozenset[str]], bool]
 
@@ -414,7 +417,6 @@ def complete_policies(
     question: Question,
     *,
     quiet: bool = False,
-    say: Callable[[str], None] = lambda line: None,
     **net_options: Any,
 ) -> None:
     """Computes the priors of each net's candidates that the store lacks, where the net's file is known.
@@ -434,9 +436,9 @@ def complete_policies(
             continue
         try:
             with Store.open(db, write=True) as store:
-                complete(store, frame, net.path or None, quiet=quiet, say=say, **net_options)
+                complete(store, frame, net.path or None, quiet=quiet, **net_options)
         except ValueRepairError as error:
-            say(f"the policy of {net.name} stays unknown, and with it the labels that need it: {error}")
+            log.info(f"the policy of {net.name} stays unknown, and with it the labels that need it: {error}")
 
 
 _COLUMNS = ("position_id", "fen", "side", "phase", "source", "game", "ply", "deep_q", "deep_best", "pv")

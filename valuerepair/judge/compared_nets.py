@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import logging
 import os
 import platform
 from collections.abc import Iterator, Sequence
@@ -28,12 +29,12 @@ from valuerepair.store.connect import store_errors
 from valuerepair.store.rows import FULL, RunRecord, json_text, unsigned
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from numpy.typing import NDArray
 
     from valuerepair.nets.net import NetIdentity, NetValues
     from valuerepair.store.store import Store
+
+log = logging.getLogger(__name__)
 
 BATCH_ROWS = 1024
 _SCORED = "FROM deep_values v LEFT JOIN net_values n ON n.net_id = :net AND n.position_id = v.position_id"
@@ -92,23 +93,21 @@ def find_oracle(store: Store, words: str | None, nets: Sequence[str]) -> AskedOr
     return AskedOracle(number, str(row["label"]), str(row["digest"]), int(row["scored"]))
 
 
-def find_nets(
-    store: Store, words: Sequence[str], oracle: AskedOracle, say: Callable[[str], None] = lambda line: None
-) -> list[AskedNet]:
+def find_nets(store: Store, words: Sequence[str], oracle: AskedOracle) -> list[AskedNet]:
     """The nets that `words` mean, in order. A net that is not in the store gets the history fill of the first that is.
 
     Raises UsageError for fewer than two and for words that mean no net; ValueRepairError for a file that is none.
     """
     if len(words) < 2:
         raise UsageError(f"give at least two nets to compare: --net A --net B ({len(words)} given)")
-    found = [_find(store, each, oracle, say) for each in words]
+    found = [_find(store, each, oracle) for each in words]
     fill = next((net.history_fill for net in found if net.id), "fen_only")
     if fill == "recorded":  # not a net's own filling: of values that came with their positions
         fill = "fen_only"
     return [net if net.id else AskedNet(0, net.name, net.key, fill, net.path, oracle.scored) for net in found]
 
 
-def _find(store: Store, words: str, oracle: AskedOracle, say: Callable[[str], None]) -> AskedNet:
+def _find(store: Store, words: str, oracle: AskedOracle) -> AskedNet:
     path = os.path.expanduser(words)
     if os.path.exists(path):
         return _of_file(store, path, oracle)
@@ -116,7 +115,7 @@ def _find(store: Store, words: str, oracle: AskedOracle, say: Callable[[str], No
         number = store.pick(words, oracle.digest)[0]
     except ValueRepairError:
         if words in KNOWN_NETS:
-            return _of_file(store, str(locate(words, say)), oracle)
+            return _of_file(store, str(locate(words)), oracle)
         names = ", ".join(dict.fromkeys(store.nets()["name"]))
         raise UsageError(
             f"--net {words}: no net file, no net known by name ({', '.join(KNOWN_NETS)}), and none with values in "
@@ -126,7 +125,7 @@ def _find(store: Store, words: str, oracle: AskedOracle, say: Callable[[str], No
     key = str(row["sha256"])
     known = next((net for net in KNOWN_NETS.values() if net.sha256 == key), None)
     missing = _missing(store, number, oracle.id)
-    path = str(locate(known.name, say)) if known is not None and missing else ""
+    path = str(locate(known.name)) if known is not None and missing else ""
     return AskedNet(number, str(row["name"]), key, str(row["history_fill"]), path, missing)
 
 
@@ -174,7 +173,6 @@ def measure_missing(
     *,
     command: str = "",
     quiet: bool = False,
-    say: Callable[[str], None] = lambda line: None,
     **net_options: Any,
 ) -> int:
     """Computes what is missing of those nets that there is a file of, one net after the other; says how many values.
@@ -189,13 +187,13 @@ def measure_missing(
     for net in wanted.values():
         with (
             Store.open(db, write=True) as store,
-            open_net(net.path, history_fill=_fill(net), say=say, **net_options) as opened,
+            open_net(net.path, history_fill=_fill(net), **net_options) as opened,
             Progress(f"{net.name}: net values", net.missing, "positions", quiet=quiet) as progress,
         ):
-            say(f"{net.missing:,} positions without a value of {net.name}: computing on {opened.where}")
+            log.info(f"{net.missing:,} positions without a value of {net.name}: computing on {opened.where}")
             done += measure(store, opened, oracle, progress, command)
     if done and (now := _usual(db, oracle)) != usual:
-        say(f"from now on commands without --net take {now} in {db}, not {usual}: it has as many values")
+        log.info(f"from now on commands without --net take {now} in {db}, not {usual}: it has as many values")
     return done
 
 

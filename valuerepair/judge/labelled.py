@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import logging
 import math
 import os
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
 
     from valuerepair.nets.net import Net
     from valuerepair.store.store import Store
+
+log = logging.getLogger(__name__)
 
 # A fortress shows in how the evaluation of a search grew from its first rung of so many nodes to its end, where that is
 # so many times as many. What shorter ones are worth: docs/methods.md, "Labels".
@@ -110,7 +113,6 @@ def complete(
     net_file: str | None = None,
     *,
     quiet: bool = False,
-    say: Callable[[str], None] = lambda line: None,
     **net_options: Any,
 ) -> int:
     """Computes and keeps the priors of a frame's rows that the store lacks; says of how many positions.
@@ -126,10 +128,10 @@ def complete(
     if not missing:
         return 0
     if which["history_fill"] == RECORDED_FILL:
-        say(f"the values of {which['name']} are recorded ones: its policy is not known, and so no blindness")
+        log.info(f"the values of {which['name']} are recorded ones: its policy is not known, and so no blindness")
         return 0
     with (
-        open_stored(which, net_file, say=say, **net_options) as net,
+        open_stored(which, net_file, **net_options) as net,
         Progress("priors", missing, "positions", quiet=quiet) as progress,
     ):
         return add_priors(store, net, net_id, oracle_id, numbers, progress)
@@ -144,8 +146,6 @@ def lacks_policy(store: Store, frame: pd.DataFrame) -> bool:
 def open_stored(
     which: Mapping[str, Any],
     net_file: str | None = None,
-    *,
-    say: Callable[[str], None] = lambda line: None,
     **net_options: Any,
 ) -> Net:
     """Opens the net of a frame's attrs, ``{name, sha256, history_fill}``, to compute as it did for the store."""
@@ -153,10 +153,10 @@ def open_stored(
 
     key, name = str(which["sha256"]), str(which["name"])
     sha256, variant = split_key(key)
-    path = _file_of(name, sha256, net_file, say)
+    path = _file_of(name, sha256, net_file)
     if (device := device_of(variant)) is not None:  # of another precision, which only some devices have
         net_options["device"] = device
-    net = open_net(path, history_fill=which["history_fill"], say=say, **net_options)
+    net = open_net(path, history_fill=which["history_fill"], **net_options)
     if net.identity.key != key:
         found = net.identity.key
         net.close()
@@ -167,7 +167,7 @@ def open_stored(
     return net
 
 
-def _file_of(name: str, sha256: str, given: str | None, say: Callable[[str], None]) -> str:
+def _file_of(name: str, sha256: str, given: str | None) -> str:
     if given is not None and os.path.exists(os.path.expanduser(given)):
         return given
     known = next((net for net in KNOWN_NETS.values() if net.sha256 == sha256), None)
@@ -176,7 +176,7 @@ def _file_of(name: str, sha256: str, given: str | None, say: Callable[[str], Non
             f"the store does not know where the net {name} ({sha256[:12]}) lies, and its policy is needed; "
             "give its file with --net FILE"
         )
-    return str(locate(known.name, say))
+    return str(locate(known.name))
 
 
 BATCH_ROWS = 1024

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -19,6 +20,8 @@ from valuerepair.nets.planes import FILL_FEN_ONLY, PLANES, unpack_masks, write_m
 from valuerepair.nets.policy import policy_indices
 from valuerepair.nets.providers import first_line
 from valuerepair.nets.session import PLANES_SHAPE, RawOutputs
+
+log = logging.getLogger(__name__)
 
 
 class Leaves(NamedTuple):
@@ -111,7 +114,7 @@ class NetEvaluator:
             except ValueRepairError as error:
                 if compact:
                     raise
-                net.say(f"planes go to the net unpacked, which is slower: {error}")
+                log.info(f"planes go to the net unpacked, which is slower: {error}")
 
     @property
     def compact(self) -> bool:

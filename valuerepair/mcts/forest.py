@@ -5,6 +5,7 @@ Every tree's visits are exactly those that it would get alone: trees share nothi
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -71,6 +72,8 @@ from valuerepair.mcts.tree import (
     tree_bytes,
 )
 from valuerepair.nets.planes import is_initial
+
+log = logging.getLogger(__name__)
 
 
 def no_more(tag: object, result: SearchResult) -> int:
@@ -416,7 +419,7 @@ def _check_node(trees: Trees, rules: Rules, tree: int, node: int) -> None:
         must(abs(mean - wl) < 1e-3, f"mean of the values below: {mean}")
 
 
-def warm_up(evaluator: Evaluator, params: SearchParams, input_format: int, say: Callable[[str], None]) -> None:
+def warm_up(evaluator: Evaluator, params: SearchParams, input_format: int) -> None:
     """A search of two nodes, which compiles or loads all that searches need; `say` is told when it compiles.
 
     A mark beside the compiled kernels notes that it is done.
@@ -424,7 +427,7 @@ def warm_up(evaluator: Evaluator, params: SearchParams, input_format: int, say: 
     mark = None if CACHE_FOLDER is None else CACHE_FOLDER / f"searched-{sys.implementation.cache_tag}"
     if mark is None or not mark.exists():
         again = "; there is no folder to keep it in, so every start does it" if mark is None else ", only this once"
-        say(f"compiling the search for this machine, which takes about a minute{again}")
+        log.info(f"compiling the search for this machine, which takes about a minute{again}")
     forest = Forest(evaluator, params, input_format=input_format, trees=1, nodes=2)
     forest.add(Position(STARTPOS_FEN), 2)
     while forest.busy:

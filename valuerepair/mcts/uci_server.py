@@ -18,6 +18,7 @@ import chess
 
 from valuerepair import __version__
 from valuerepair.chess.positions import STARTPOS_FEN, Position
+from valuerepair.chess.progress import remarks_to
 from valuerepair.errors import ValueRepairError
 from valuerepair.mcts.evaluator import Evaluator
 from valuerepair.mcts.forest import forest_bytes, warm_up
@@ -48,7 +49,7 @@ class OpenedNet:
     minibatch: int = 1
 
 
-NetOpener = Callable[[EngineSettings, Callable[[str], None]], OpenedNet]
+NetOpener = Callable[[EngineSettings], OpenedNet]
 
 
 class UciServer:
@@ -80,17 +81,18 @@ class UciServer:
         """
         quitting = True
         self._worker.start()
-        try:
-            for line in lines:
-                words = line.split()
-                if self._deaf or (words and not self._take(words[0], words[1:])):
-                    break
-            else:
-                quitting = False
-        finally:
-            self._stop(endless_only=not quitting)
-            self._jobs.put(None)
-            self._worker.join(_ENDING_S if quitting else None)
+        with remarks_to(self._say):
+            try:
+                for line in lines:
+                    words = line.split()
+                    if self._deaf or (words and not self._take(words[0], words[1:])):
+                        break
+                else:
+                    quitting = False
+            finally:
+                self._stop(endless_only=not quitting)
+                self._jobs.put(None)
+                self._worker.join(_ENDING_S if quitting else None)
         return not self._worker.is_alive()
 
     def _take(self, command: str, words: list[str]) -> bool:
@@ -222,12 +224,12 @@ class UciServer:
             if self._net is not None:
                 self._net.close()
             self._net = self._search = None
-            self._net, self._net_settings = self._open_net(settings, self._say), wanted
+            self._net, self._net_settings = self._open_net(settings), wanted
         net, room = self._net, room_of(settings.hash_mb)
         params = replace(settings.params, minibatch_size=settings.minibatch or net.minibatch)
         if self._search is None or self._search_settings != (params, room):
             self._search = None
-            warm_up(net.evaluator, params, net.input_format, self._say)
+            warm_up(net.evaluator, params, net.input_format)
             self._search = Search(net.evaluator, params, input_format=net.input_format, nodes=room)
             self._search_settings = (params, room)
         return net, self._search, room

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -23,6 +24,8 @@ from valuerepair.nets.providers import available_threads, choose_device
 from valuerepair.nets.registry import locate
 from valuerepair.nets.session import PLANES_SHAPE, RawOutputs, Session, join_outputs
 from valuerepair.nets.weights import INPUT_FORMAT_NAMES, NetFile, read_net_file, to_onnx
+
+log = logging.getLogger(__name__)
 
 ValueHead = Literal["wdl", "scalar"]
 Priors = tuple[Moves, NDArray[np.int64], NDArray[np.float32]]
@@ -157,7 +160,7 @@ class Net:
     def tune(self) -> None:
         """Measures the best batch size now, if it is not known yet."""
         with self._tuning:
-            self.session.tune(self.say)
+            self.session.tune()
 
     def _chunks(self, batch: PositionBatch, work: Callable[[PositionBatch], T]) -> Iterator[T]:
         if len(batch) >= TUNE_FROM_ROWS:
@@ -232,15 +235,13 @@ def open_net(
     threads: int | None = None,
     history_fill: HistoryFill = "fen_only",
     batch: int | None = None,
-    say: Callable[[str], None] = lambda line: None,
 ) -> Net:
     """Opens a net by registry name or path (.pb.gz, .pb, .onnx); None is the default net, pulled the first time.
 
     `device` is a word of `devices.DEVICES`; `threads` the cores used (default: all this process may use); `batch`
     rows a run (default: measured once, then remembered); `history_fill` is lc0's ``--history-fill``. The identity
     says the precision of the device. A device other than the CPU must agree with it on a few positions (see `canary`);
-    ``auto`` takes the CPU where it does not. `say` gets a sentence when something slow happens once and when ``auto``
-    falls back. Raises ValueRepairError or UsageError with one line for the user.
+    ``auto`` takes the CPU where it does not. Raises ValueRepairError or UsageError with one line for the user.
     """
     if history_fill not in FILLS:
         raise UsageError(f"--history-fill {history_fill!r}: must be one of {', '.join(FILLS)}")
@@ -248,33 +249,31 @@ def open_net(
         if number is not None and number < 1:
             raise UsageError(f"{what} {number}: must be at least 1")
     chosen = choose_device(device)
-    file = read_net_file(locate(spec, say))
+    file = read_net_file(locate(spec))
     input_format = file.header.input_format if file.header else 1
     if input_format not in INPUT_FORMATS:
         raise ValueRepairError(f"{file.path}: wants input planes of format {input_format}, which is not known here")
     count = threads or available_threads()
     try:
-        session = _open_session(file, chosen, count, input_format, say)
+        session = _open_session(file, chosen, count, input_format)
     except ValueRepairError as error:
         if device != "auto" or chosen.provider == CPU:
             raise
-        say(f"{error}; so the CPU runs it")
-        session = _open_session(file, Device(CPU), count, input_format, say)
+        log.info(f"{error}; so the CPU runs it")
+        session = _open_session(file, Device(CPU), count, input_format)
     if batch is not None:
         session.set_batch(batch)
     head: ValueHead = "wdl" if session.tensors.wdl else "scalar"
     identity = NetIdentity(file.name + session.variant, file.sha256, head, input_format, file.size, session.variant)
-    return Net(identity, session, history_fill, say)
+    return Net(identity, session, history_fill)
 
 
-def _open_session(
-    file: NetFile, device: Device, threads: int, input_format: int, say: Callable[[str], None]
-) -> Session:
+def _open_session(file: NetFile, device: Device, threads: int, input_format: int) -> Session:
     """A session that computes the net as the CPU does. Raises ValueRepairError."""
-    plain = to_onnx(file, say)
-    onnx = to_onnx(file, say, half=True) if device.precision == "f16" else plain
+    plain = to_onnx(file)
+    onnx = to_onnx(file, half=True) if device.precision == "f16" else plain
     if device.precision == "bf16" and openvino_session.has_amx() is False:
-        say("this processor has no AMX, so that bf16 is no faster here than --device cpu, and less exact")
+        log.info("this processor has no AMX, so that bf16 is no faster here than --device cpu, and less exact")
     session = Session(onnx, device.provider, threads, file.sha256, device.variant, device.precision)
     if device.provider != CPU:
         canary.check(session, plain, input_format)

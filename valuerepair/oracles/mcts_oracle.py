@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
@@ -28,6 +29,8 @@ from valuerepair.oracles.spec import JUDGING
 
 if TYPE_CHECKING:
     from valuerepair.nets.net import Net
+
+log = logging.getLogger(__name__)
 
 # Counts up whenever the same net, options and nodes would give other values: values of different revisions are kept
 # apart in a store.
@@ -54,7 +57,6 @@ class MctsOracle:
         trees: int,
         *,
         owned: bool = False,
-        say: Callable[[str], None] = lambda line: None,
     ) -> None:
         """Makes the trees, and searches two nodes so that what does not work is known at once.
 
@@ -77,7 +79,7 @@ class MctsOracle:
             )
             for i in range(threads)
         ]
-        warm_up(evaluator, params, evaluator.input_format, say)
+        warm_up(evaluator, params, evaluator.input_format)
         self._pool = ForestPool(forests)
 
     @property
@@ -202,7 +204,6 @@ def open_mcts(
     net: Net,
     *,
     owned: bool = False,
-    say: Callable[[str], None] = lambda line: None,
 ) -> MctsOracle:
     """An oracle with `trees` in all, or as many as fill the net's batches and fit into memory; `say` is told.
 
@@ -214,9 +215,9 @@ def open_mcts(
         fewer = "fewer trees or nodes" if count > 1 else "fewer nodes"
         what = f"{count} trees of {nodes:,} nodes need" if count > 1 else f"a tree of {nodes:,} nodes needs"
         raise UsageError(f"--deep mcts: {what} {_size(need)}, and {_size(there)} are free: take {fewer}")
-    oracle = MctsOracle(net, params, nodes, count, owned=owned, say=say)
+    oracle = MctsOracle(net, params, nodes, count, owned=owned)
     what = "1 tree" if count == 1 else f"{count} trees at once"
-    say(f"deep search: {oracle.identity.label}, {what}, about {_size(need)} of memory ({net.where})")
+    log.info(f"deep search: {oracle.identity.label}, {what}, about {_size(need)} of memory ({net.where})")
     return oracle
 
 

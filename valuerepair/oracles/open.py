@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import logging
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,8 @@ from valuerepair.oracles.uci_oracle import UciOracle, UciOracleSetup
 
 if TYPE_CHECKING:
     from valuerepair.nets.net import Net
+
+log = logging.getLogger(__name__)
 
 START_SECONDS = 300.0
 # The hash is cleared before every search, which costs some 1.4 ms at 16 MB and 6 ms at 64 MB.
@@ -44,42 +47,39 @@ def open_oracle(
     net_path: str | None,
     net: Net | None = None,
     workers: int | None = None,
-    say: Callable[[str], None] = lambda line: None,
 ) -> Oracle:
     """Opens the deep evaluator of a ``--deep``, text or parsed, with `workers` searches at once.
 
     None is Stockfish at 1,000,000 nodes where it is on the machine, else the project's own search with the net at
     200 nodes. `net_path` is the net of lc0 and of the own search where the text gives no weights; `net`, that
     file opened, is then shared and must outlive the oracle. By default an engine a core searches, or as many trees
-    as fill the net's batches. `say` is told what runs, and of restarts. The first search is made here, so that a
+    as fill the net's batches. The first search is made here, so that a
     missing or wrong engine is known at once. Raises UsageError and ValueRepairError.
     """
     if workers is not None and workers < 1:
         raise UsageError(f"--jobs {workers}: must be at least 1")
-    parsed = chosen_spec(spec, say)
+    parsed = chosen_spec(spec)
     if parsed.kind == RECORDED:
         raise UsageError("--deep recorded: recorded evaluations belong to archives, and only vr mine reads those")
     if parsed.kind == "mcts":
-        return _mcts(parsed, net_path, net, workers, say)
-    return _engines(parsed, net_path, workers, say)
+        return _mcts(parsed, net_path, net, workers)
+    return _engines(parsed, net_path, workers)
 
 
-def chosen_spec(spec: str | EngineSpec | None, say: Callable[[str], None] = lambda line: None) -> EngineSpec:
+def chosen_spec(spec: str | EngineSpec | None) -> EngineSpec:
     """What a ``--deep`` asks for; for None what this machine has. Raises UsageError."""
     if spec is not None:
         return parse_spec(spec) if isinstance(spec, str) else spec
     if find_engine("stockfish") is not None:
         return EngineSpec(STOCKFISH, {"nodes": DEFAULT_NODES[STOCKFISH]})
-    say(
+    log.info(
         f"no Stockfish on this machine (apt-get install stockfish): the deep search is {DEFAULT_NODES['mcts']:,} nodes "
         "of the built-in MCTS with the same net"
     )
     return EngineSpec(MCTS, {"nodes": DEFAULT_NODES[MCTS]})
 
 
-def _mcts(
-    spec: EngineSpec, net_path: str | None, shared: Net | None, workers: int | None, say: Callable[[str], None]
-) -> Oracle:
+def _mcts(spec: EngineSpec, net_path: str | None, shared: Net | None, workers: int | None) -> Oracle:
     """The project's own search, with the net that is open already unless another is named."""
     from valuerepair.nets.net import open_net
     from valuerepair.nets.registry import locate
@@ -87,35 +87,35 @@ def _mcts(
     from valuerepair.oracles.mcts_oracle import open_mcts, search_params
 
     if shared is None:
-        net = open_net(spec.weights or net_path, say=say)
-    elif spec.weights is None or read_net_file(locate(spec.weights, say)).sha256 == shared.identity.sha256:
+        net = open_net(spec.weights or net_path)
+    elif spec.weights is None or read_net_file(locate(spec.weights)).sha256 == shared.identity.sha256:
         net = shared
     else:
-        net = open_net(spec.weights, history_fill=shared.history_fill, say=say, **shared.opened_with)
+        net = open_net(spec.weights, history_fill=shared.history_fill, **shared.opened_with)
     own = net is not shared
     try:
         params = search_params(spec.options, net)
-        return open_mcts(params, spec.limits["nodes"], spec.trees or workers, net, owned=own, say=say)
+        return open_mcts(params, spec.limits["nodes"], spec.trees or workers, net, owned=own)
     except BaseException:
         if own:
             net.close()
         raise
 
 
-def _engines(spec: EngineSpec, net_path: str | None, workers: int | None, say: Callable[[str], None]) -> Oracle:
+def _engines(spec: EngineSpec, net_path: str | None, workers: int | None) -> Oracle:
     """UCI engines: lc0 with a net, Stockfish, or any other."""
-    setup = _lc0(spec, net_path, say) if spec.kind == "lc0" else _alpha_beta(spec)
+    setup = _lc0(spec, net_path) if spec.kind == "lc0" else _alpha_beta(spec)
     threads = next((v for k, v in setup.engine.options.items() if k.lower() == "threads"), "1")
     count = workers or max(1, usable_cores() // max(1, int(threads) if threads.isdecimal() else 1))
-    oracle = UciOracle(setup, count, say)
+    oracle = UciOracle(setup, count)
     backend = oracle.identity.options.get("Backend", "eigen")
     if workers is None and count > _GPU_WORKERS and backend not in CPU_BACKENDS:
         # Each process on a graphics card takes its own share of memory there.
         oracle.close(cancel=True)
         count = _GPU_WORKERS
-        oracle = UciOracle(setup, count, say)
+        oracle = UciOracle(setup, count)
     engines = "1 engine" if count == 1 else f"{count} engines at once"
-    say(f"deep search: {oracle.identity.label}, {engines} ({setup.engine.path})")
+    log.info(f"deep search: {oracle.identity.label}, {engines} ({setup.engine.path})")
     return oracle
 
 
@@ -139,7 +139,7 @@ def _alpha_beta(spec: EngineSpec) -> UciOracleSetup:
     )
 
 
-def _lc0(spec: EngineSpec, net_path: str | None, say: Callable[[str], None]) -> UciOracleSetup:
+def _lc0(spec: EngineSpec, net_path: str | None) -> UciOracleSetup:
     from valuerepair.nets.registry import locate
     from valuerepair.nets.weights import read_net_file
 
@@ -147,7 +147,7 @@ def _lc0(spec: EngineSpec, net_path: str | None, say: Callable[[str], None]) -> 
     wanted = spec.weights or net_path
     if wanted is None:
         raise UsageError("--deep lc0: needs a net: lc0:nodes=1000,weights=FILE.pb.gz")
-    net = read_net_file(locate(wanted, say))
+    net = read_net_file(locate(wanted))
     if net.header is None:
         raise UsageError(f"--deep lc0: {net.path} is no lc0 net; lc0 needs the .pb.gz: weights=FILE.pb.gz")
     given = {name.lower() for name in spec.options}

@@ -7,8 +7,9 @@ Training chunks have values of the net that played as well: the store keeps thes
 from __future__ import annotations
 
 import hashlib
+import logging
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,6 +24,8 @@ from valuerepair.errors import UsageError
 from valuerepair.nets.net import NetIdentity, NetValues
 from valuerepair.oracles.oracle import DeepFailure, DeepResult, OracleIdentity
 from valuerepair.store.rows import DeepColumns
+
+log = logging.getLogger(__name__)
 
 KIND = "recorded"
 NONE_THERE = DeepFailure("no recorded evaluation", 0)
@@ -108,13 +111,11 @@ def deep_columns(found: QColumns) -> DeepColumns:
     )
 
 
-def recorded_options(
-    spec: EngineSpec, paths: Sequence[str], say: Callable[[str], None] = lambda line: None
-) -> RecordedOptions:
+def recorded_options(spec: EngineSpec, paths: Sequence[str]) -> RecordedOptions:
     """Which evaluations a ``--deep recorded`` means; without ``kind=`` those of the kind that comes first.
 
     With a depth or without is decided by the first one too, for the two are no sample of one thing.
-    `say` is told which these are. Raises UsageError for settings that make no sense together, and what `detect` raises.
+    Raises UsageError for settings that make no sense together, and what `detect` raises.
     """
     given = spec.options
     found = detect(paths) if "kind" not in given else None
@@ -137,15 +138,17 @@ def recorded_options(
         int(given["min-nodes"]) if "min-nodes" in given else None,
         given.get("by"),
     )
-    _tell(options, found, say)
+    _tell(options, found)
     return options
 
 
-def _tell(options: RecordedOptions, found: Found | None, say: Callable[[str], None]) -> None:
+def _tell(options: RecordedOptions, found: Found | None) -> None:
     where = f" (the first is in {found.archive})" if found else ""
-    say(f"deep values: recorded ones, {KINDS[options.kind].what}{where}; nothing is searched")
+    log.info(f"deep values: recorded ones, {KINDS[options.kind].what}{where}; nothing is searched")
     if options.depth is False:
-        say("these evaluations have no depth: how deep they looked is not known; confirm what they find by a search")
+        log.info(
+            "these evaluations have no depth: how deep they looked is not known; confirm what they find by a search"
+        )
 
 
 def identity_of(options: RecordedOptions, net: str = "") -> OracleIdentity:

@@ -44,12 +44,11 @@ def search_positions(
     *,
     nodes: int | None,
     seconds: float | None = None,
-    say: Callable[[str], None] = lambda line: None,
 ) -> Iterator[Searched]:
     """Searches positions, in their order; each up to `nodes` visits of its root or for some seconds.
 
     With `seconds`, or when there is only one, one after the other; otherwise many at once. Positions are read as they
-    are needed. `say` is told when something slow happens once. Raises ValueRepairError and UsageError.
+    are needed. Raises ValueRepairError and UsageError.
     """
     coming = iter(positions)
     some = list(islice(coming, 2))
@@ -59,7 +58,7 @@ def search_positions(
     else:
         assert nodes is not None
         search = _by_forests(evaluator, params, net.batch_size, nodes)
-    warm_up(evaluator, params, evaluator.input_format, say)
+    warm_up(evaluator, params, evaluator.input_format)
     yield from search(net, chain(some, coming))
 
 

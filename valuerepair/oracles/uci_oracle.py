@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -19,6 +20,8 @@ from valuerepair.engines.process import EngineFailure
 from valuerepair.engines.uci import BadOption, EngineSetup, SearchReport
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.oracles.oracle import Climb, ClimbOutcome, DeepFailure, DeepOutcome, DeepResult, GoOn, OracleIdentity
+
+log = logging.getLogger(__name__)
 
 # An engine looks at its node limit once in a while only, and lc0 at the end of a batch.
 _OVERSHOOT = 1.5
@@ -52,9 +55,9 @@ class UciOracleSetup:
 class UciOracle:
     """A pool of one-thread UCI engines that search positions with their history."""
 
-    def __init__(self, setup: UciOracleSetup, workers: int, say: Callable[[str], None] = lambda _: None) -> None:
+    def __init__(self, setup: UciOracleSetup, workers: int) -> None:
         """Starts the first engine. Raises ValueRepairError, or UsageError for an option the engine refuses."""
-        self._setup, self._say = setup, say
+        self._setup = setup
         self._said_overshoot = False
         limits = setup.limits
         limit = TimeLimit(
@@ -66,7 +69,7 @@ class UciOracle:
         probe = _go({name: min(value, _PROBE[name]) for name, value in limits.items()})
         path = setup.engine.path
         try:
-            self._pool = EnginePool(setup.engine, limit, workers, probe=probe, say=say)
+            self._pool = EnginePool(setup.engine, limit, workers, probe=probe)
         except BadOption as error:
             raise UsageError(f"--deep: {path} {error}") from None
         except EngineFailure as error:
@@ -136,7 +139,7 @@ class UciOracle:
             raise BadAnswer(f"gave the illegal best move {report.best_move}")
         if asked and report.nodes > _OVERSHOOT * asked + _OVERSHOOT_NODES and not self._said_overshoot:
             self._said_overshoot = True
-            self._say(f"{self._pool.name} searched {report.nodes:,} nodes where {asked:,} were asked for")
+            log.info(f"{self._pool.name} searched {report.nodes:,} nodes where {asked:,} were asked for")
         return DeepResult(
             None if report.mate is not None else report.cp,
             report.mate,

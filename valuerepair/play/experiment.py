@@ -5,9 +5,10 @@ The games of every setting are a PGN file in the experiment's folder. So the sam
 
 from __future__ import annotations
 
+import logging
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
@@ -29,6 +30,8 @@ from valuerepair.play.referee import Rules
 from valuerepair.play.selfplay import Contestant, ForestSource, SelfplayPlan, play_selfplay
 from valuerepair.play.standing import Played, Standing
 from valuerepair.play.time_control import TimeControl
+
+log = logging.getLogger(__name__)
 
 Row = dict[str, Any]
 REPEAT_DEPTHS = ("10", "20", "40", "whole")
@@ -52,7 +55,6 @@ class Experiment:
     device: Device = field(default_factory=Device)
     report: bool = False
     quiet: bool = False
-    say: Callable[[str], None] = lambda line: None
     stopped: bool = False
 
     def __post_init__(self) -> None:
@@ -74,12 +76,12 @@ class Experiment:
             who = Contestant((setting.weights or self.net,), params_of(setting), nodes, self.jobs, how=how)
             with (
                 self._progress(name) as progress,
-                ForestSource(who, Rules(), self.seed, self.games, progress.say) as source,
+                ForestSource(who, Rules(), self.seed, self.games) as source,
             ):
                 plan = SelfplayPlan(
                     self.openings, self.book, source.sides, source.facts, self.games, Rules(), self.seed
                 )
-                end = play_selfplay(plan, source, path, progress=progress, say=progress.say)
+                end = play_selfplay(plan, source, path, progress=progress)
             games, self.stopped = end.games, end.interrupted
         return selfplay_row(setting, games, threshold) | {"nodes": nodes, "planned": self.games}
 
@@ -90,7 +92,7 @@ class Experiment:
         order = ODDS if odds else SEQUENTIAL
         plan = MatchPlan(self.openings, self.games, self.book, order, control, Rules(), seed=self.seed)
         for line in plan.remark():
-            self.say(line)
+            log.info(line)
         if self.report or self.stopped:
             standing = Standing((str(first.name), str(second.name)))
             for game in read_written(path)[0] if path.exists() else ():
@@ -98,10 +100,10 @@ class Experiment:
         else:
             self.folder.mkdir(parents=True, exist_ok=True)
             with (
-                Lineup([first, second], control, self.jobs, self.games, self.device, self.say) as lineup,
+                Lineup([first, second], control, self.jobs, self.games, self.device) as lineup,
                 self._progress(path.stem) as progress,
             ):
-                end = play_match(plan, lineup, path, progress=progress, say=progress.say)
+                end = play_match(plan, lineup, path, progress=progress)
             standing, self.stopped = end.standing, end.interrupted
         return match_row(first, second, standing) | {"planned": self.games}
 

@@ -6,7 +6,7 @@ import hashlib
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from concurrent.futures import CancelledError, Future
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
@@ -162,7 +162,6 @@ class ForestPlayer:
         reuse: bool = False,
         owned: bool = False,
         cache: int = DEFAULT_ENTRIES,
-        say: Callable[[str], None] = lambda line: None,
     ) -> None:
         """`trees` in all can be searched at once: the number of games this plays in at the same time.
 
@@ -176,7 +175,7 @@ class ForestPlayer:
         self.params, self.nodes, self.reuse = params, nodes, reuse
         evaluator = NetEvaluator(net)
         streams = min(evaluator.streams, trees)
-        warm_up(evaluator, params, evaluator.input_format, say)
+        warm_up(evaluator, params, evaluator.input_format)
         self._streams = [
             _Stream(
                 CachedEvaluator(evaluator, cache // streams),

@@ -483,9 +483,7 @@ class Lc0Source:
         return None
 
 
-def lc0_settings(
-    net: str | None, params: SearchParams, nodes: int, parallel: int | None, rules: Rules, say: Callable[[str], None]
-) -> Lc0Settings:
+def lc0_settings(net: str | None, params: SearchParams, nodes: int, parallel: int | None, rules: Rules) -> Lc0Settings:
     """The same search for lc0. Raises UsageError for what lc0 has not: search-contempt, certainty, adjudication."""
     foreign = [name for name in ("certainty", "lookahead", "auto_extend", "n_scl") if getattr(params, name)]
     if foreign:
@@ -493,7 +491,7 @@ def lc0_settings(
     if rules.draw or rules.win or rules.no_resign_share or rules.max_plies != Rules().max_plies:
         raise UsageError("--engine lc0: it ends games its own way; of the rules only --resign can be given")
     return Lc0Settings(
-        locate(net, say),
+        locate(net),
         nodes,
         parallel or PARALLEL_GAMES,
         params.minibatch_size,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -41,7 +41,6 @@ EXAMPLE = "for example net=maia-1900,nodes=800,n_scl=5 or stockfish:nodes=1000 o
 # Nodes a second that are expected at the least until some searches have been seen, and seconds besides.
 _SLOW = {STOCKFISH: (20_000, 60), LC0: (5, 60), MCTS: (5, 60)}
 _SLOW_UNKNOWN = (1_000, 120)
-Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -70,7 +69,6 @@ class Lineup:
         jobs: int | None,
         games: int,
         device: Device,
-        say: Say,
     ) -> None:
         """Opens both; `jobs` None is as many games as cores, and of two nets as fill their batches.
 
@@ -78,7 +76,7 @@ class Lineup:
         """
         if jobs is not None and jobs < 1:
             raise UsageError(f"--jobs {jobs}: must be at least 1")
-        self._control, self._device, self._say = control, device, say
+        self._control, self._device = control, device
         self._nets: dict[str, Net] = {}
         self._players: list[Player] = []
         self.given_up = False  # whether something is still searched when all is closed
@@ -133,10 +131,10 @@ class Lineup:
         from valuerepair.nets.weights import read_net_file
 
         fill = params_of(side).history_fill
-        key = f"{read_net_file(locate(side.weights, self._say)).sha256} {fill}"
+        key = f"{read_net_file(locate(side.weights)).sha256} {fill}"
         if key not in self._nets:
             how = {"device": self._device.device, "threads": self._device.threads}
-            self._nets[key] = open_net(side.weights, history_fill=fill, say=self._say, **how)  # type: ignore[arg-type]  # checked by open_net
+            self._nets[key] = open_net(side.weights, history_fill=fill, **how)  # type: ignore[arg-type]  # checked by open_net
         return self._nets[key]
 
     def _good_jobs(self, sides: Sequence[EngineSpec], nets: Sequence[Net | None], games: int) -> int:
@@ -154,13 +152,13 @@ class Lineup:
             return self._engine(side, limits)
         from valuerepair.play.forest_player import ForestPlayer, search_facts
 
-        player = ForestPlayer(net, params_of(side), limits["nodes"], trees=self.jobs, name=name, say=self._say)
+        player = ForestPlayer(net, params_of(side), limits["nodes"], trees=self.jobs, name=name)
         self._players.append(player)
         facts = search_facts(net, params_of(side), limits["nodes"])[1]
         return Seat(player, f"{net.identity.name} {_words(facts)} sha256:{net.identity.sha256[:12]}")
 
     def _engine(self, side: EngineSpec, limits: Mapping[str, int]) -> Seat:
-        setup, net, facts = _setup(side, self._say)
+        setup, net, facts = _setup(side)
         rate, seconds = _SLOW.get(side.kind, _SLOW_UNKNOWN)
         fixed = limits.get("movetime", 0) / 1000
         nodes = limits.get("nodes")
@@ -168,7 +166,7 @@ class Lineup:
         limit = TimeLimit(given=side.timeout, first=first, nodes=nodes, fixed=fixed)
         margin = self._control.margin if self._control is not None else TimeControl().margin
         own_name = net if side.kind == MCTS else None
-        player = UciPlayer(setup, limits, limit, name=side.name or own_name, margin=margin, say=self._say)
+        player = UciPlayer(setup, limits, limit, name=side.name or own_name, margin=margin)
         self._players.append(player)
         settings = {**limits, **{k: v for k, v in player.settings.items() if k != "WeightsFile"}}
         words = [player.engine_name, net, _words(settings), *side.arguments, *facts]
@@ -252,7 +250,7 @@ def _words(options: Mapping[str, object]) -> str:
     return ",".join(f"{name}={value}" for name, value in options.items())
 
 
-def _setup(side: EngineSpec, say: Say) -> tuple[EngineSetup, str, list[str]]:
+def _setup(side: EngineSpec) -> tuple[EngineSetup, str, list[str]]:
     """How to start the engine, its net's name where we know it, and what identifies its files."""
     from valuerepair.nets.registry import locate
     from valuerepair.nets.weights import read_net_file
@@ -261,7 +259,7 @@ def _setup(side: EngineSpec, say: Say) -> tuple[EngineSetup, str, list[str]]:
     given = {name.lower() for name in side.options}
     start = side.start_timeout or START_SECONDS
     if side.kind == MCTS:
-        net = read_net_file(locate(side.weights, say))
+        net = read_net_file(locate(side.weights))
         options = {"WeightsFile": str(Path(net.path).absolute()), "MoveOverheadMs": "50", **_uci_options(side)}
         usual.pop("Hash")
         setup = EngineSetup(sys.executable, ("-m", "valuerepair", "uci"), options, usual, start)
@@ -270,7 +268,7 @@ def _setup(side: EngineSpec, say: Say) -> tuple[EngineSetup, str, list[str]]:
     facts, name = [f"sha256:{file_sha256(path)[:12]}"], ""
     options, arguments = dict(side.options), side.arguments
     if side.kind == LC0:
-        net = read_net_file(locate(side.weights, say))
+        net = read_net_file(locate(side.weights))
         if net.header is None:
             raise UsageError(f"{side.where}{net.path} is no lc0 net; lc0 needs the .pb.gz")
         options = {"WeightsFile": str(Path(net.path).absolute()), **options}

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import random
 import re
 import time
 from collections import Counter
-from collections.abc import Callable, Container, Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -40,10 +41,11 @@ from valuerepair.play.sprt import GO_ON, Sprt
 from valuerepair.play.standing import POINTS, Played, Standing, progress_note
 from valuerepair.play.time_control import TimeControl
 
+log = logging.getLogger(__name__)
+
 SEQUENTIAL, SHUFFLED, ODDS = "sequential", "shuffled", "odds"
 TICK_S = 0.5
 BUILT_IN = "built-in"
-Say = Callable[[str], None]
 # A move of the book, as the runners of matches mark it, behind what may stand before the first move.
 _BOOK_MOVE = re.compile(r"(?:\d+\.+\s*)?([A-Za-z][^\s{}]*)\s*\{\s*book\b[^}]*\}\s*")
 _BEFORE_MOVES = re.compile(r"\s*(?:\{[^}]*\}\s*)?")
@@ -155,7 +157,7 @@ class MatchEnd:
     path: Path
 
 
-def play_match(plan: MatchPlan, lineup: Lineup, path: str | Path, *, progress: Progress, say: Say) -> MatchEnd:
+def play_match(plan: MatchPlan, lineup: Lineup, path: str | Path, *, progress: Progress) -> MatchEnd:
     """Plays what of the match is not in the PGN file `path` yet, and appends each game as it ends.
 
     SIGINT and SIGTERM end the run: games being played are given up, those that ended are all in the file. Raises
@@ -170,7 +172,7 @@ def play_match(plan: MatchPlan, lineup: Lineup, path: str | Path, *, progress: P
         for game in done:
             standing.add(Played.of_written(game))
         if done:
-            say(f"{path}: {len(done):,} games are played already; going on")
+            log.info(f"{path}: {len(done):,} games are played already; going on")
         writer = PgnWriter(path, size)
         try:
             interrupted = _play(plan, lineup, {game.number for game in done}, standing, writer, facts, progress)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import platform
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -32,6 +33,8 @@ from valuerepair.store.plays import add_plays
 from valuerepair.store.rows import RunRecord
 from valuerepair.store.store import Store
 
+log = logging.getLogger(__name__)
+
 # Of the searches that go on at once some wait for what is known already: more of them keep the batches full.
 TREES_A_BATCH = 2
 _SHARE_OF_MEMORY = 0.5
@@ -56,7 +59,7 @@ class Contestant:
 class ForestSource:
     """Games of the built-in MCTS. A context manager: it opens the nets, and closes them."""
 
-    def __init__(self, who: Contestant, rules: Rules, seed: int, games: int, say: Callable[[str], None]) -> None:
+    def __init__(self, who: Contestant, rules: Rules, seed: int, games: int) -> None:
         """Raises UsageError and ValueRepairError, as nets and searches do."""
         if who.nodes < 1:
             raise UsageError(f"--nodes {who.nodes}: must be at least 1")
@@ -65,14 +68,14 @@ class ForestSource:
         self._rules, self._seed = rules, seed
         self._stack = ExitStack()
         try:
-            nets = [self._stack.enter_context(open_net(spec, **who.how, say=say)) for spec in who.nets]
+            nets = [self._stack.enter_context(open_net(spec, **who.how)) for spec in who.nets]
             for net in nets:
                 net.tune()
             self.params = replace(who.params, history_fill=nets[0].history_fill)
             self.jobs = min(games, who.parallel or _affordable(nets, who.nodes, self.params))
             self.nets = nets
             self.sides, self.facts = _identity(nets, self.params, who)
-            self._players = [self._player(net, who, name, say) for net, name in zip(nets, _names(nets), strict=True)]
+            self._players = [self._player(net, who, name) for net, name in zip(nets, _names(nets), strict=True)]
         except BaseException:
             self._stack.close()
             raise
@@ -103,8 +106,8 @@ class ForestSource:
     ) -> None:
         self._stack.close()
 
-    def _player(self, net: Net, who: Contestant, name: str, say: Callable[[str], None]) -> ForestPlayer:
-        player = ForestPlayer(net, self.params, who.nodes, trees=self.jobs, name=name, reuse=who.reuse, say=say)
+    def _player(self, net: Net, who: Contestant, name: str) -> ForestPlayer:
+        player = ForestPlayer(net, self.params, who.nodes, trees=self.jobs, name=name, reuse=who.reuse)
         self._stack.callback(player.close, cancel=True)
         return player
 
@@ -225,7 +228,6 @@ def play_selfplay(
     chunks: Chunks | None = None,
     command: str = "vr selfplay",
     progress: Progress,
-    say: Callable[[str], None],
 ) -> SelfplayEnd:
     """Plays what of the plan is not in the PGN file `path` yet.
 
@@ -240,7 +242,7 @@ def play_selfplay(
         if chunks is not None:
             _check_chunks(Path(path), written, chunks)
         if written:
-            say(f"{path}: {len(written):,} of {plan.games:,} games are played already; going on")
+            log.info(f"{path}: {len(written):,} of {plan.games:,} games are played already; going on")
         keeper = _Keeper(plan, PgnWriter(path, size), store, chunks, command)
         try:
             keeper.begin(written)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import queue
 import threading
 import time
@@ -20,6 +21,8 @@ from valuerepair.engines.uci import BadOption, EngineSetup, GarbledAnswer, Searc
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.play.game import CRASHED, ILLEGAL_MOVE, OUT_OF_TIME, Fault, Thought
 from valuerepair.play.time_control import MARGIN_MS, Clock
+
+log = logging.getLogger(__name__)
 
 _START_PAUSES = (0.2, 1.0)  # seconds between attempts to start an engine during a match
 _READY_SECONDS = 60.0
@@ -45,7 +48,7 @@ class UciPlayer:
     `limits` are those of ``go`` (nodes, depth, movetime in ms) in games without a clock. A time (movetime, clock) may
     be overdrawn by `margin` ms, then the game is lost and the engine, if it has not answered, is killed; without a
     time a search counts as hung by `limit`. A crash loses the game, too. A failed engine is started anew for its next
-    game, between which it gets ``ucinewgame``. `say` gets one line for each of the first ten incidents.
+    game, between which it gets ``ucinewgame``. The first ten incidents are logged.
     """
 
     def __init__(
@@ -56,13 +59,12 @@ class UciPlayer:
         *,
         name: str | None = None,
         margin: int = MARGIN_MS,
-        say: Callable[[str], None] = lambda line: None,
     ) -> None:
         """Starts one engine and has it search the initial position a little.
 
         Raises ValueRepairError when that does not work, UsageError for an option that the engine refuses.
         """
-        self._setup, self._limits, self._limit, self._margin, self._say = setup, dict(limits), limit, margin, say
+        self._setup, self._limits, self._limit, self._margin = setup, dict(limits), limit, margin
         self._lock = threading.Lock()
         self._incidents = 0
         self.name, self.abandoned = name or setup.path, False
@@ -143,7 +145,7 @@ class UciPlayer:
             said = self._incidents
         if said <= _INCIDENTS_SAID:
             more = "; further failures are only counted" if said == _INCIDENTS_SAID else ""
-            self._say(f"{self.name} {text}{more}")
+            log.info(f"{self.name} {text}{more}")
 
 
 class _Seat:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
@@ -39,6 +40,8 @@ from valuerepair.store.rows import AFTER, FULL, SECOND, unsigned
 from valuerepair.store.second_looks import StoredOracle
 from valuerepair.store.store import Store
 
+log = logging.getLogger(__name__)
+
 _WIDTH = 52
 
 
@@ -50,7 +53,6 @@ def verify(
     nets: Sequence[str] = (),
     deep: Sequence[str] = (),
     progress: Progress | None = None,
-    say: Callable[[str], None] = lambda line: None,
 ) -> Iterator[Check]:
     """All checks, as they are done: the database, boards and moves of all rows, then `sample` values a net and oracle.
 
@@ -72,8 +74,8 @@ def verify(
         yield play_check(store, bar.advance)
         yield digest_check(store)
         if sample:
-            yield from net_checks(store, sample, seed, files, say)
-            yield from deep_checks(store, sample, seed, files, deep, say, bar)
+            yield from net_checks(store, sample, seed, files)
+            yield from deep_checks(store, sample, seed, files, deep, bar)
 
 
 _TABLES = ("positions", "net_values", "priors", "deep_values", "plays")
@@ -349,17 +351,13 @@ def _drawn(numbers: Sequence[Any], sample: int, rng: np.random.Generator) -> lis
 # -- nets -------------------------------------------------------------------------------------------------------------
 
 
-def net_checks(
-    store: Store, sample: int, seed: int, files: Mapping[str, str], say: Callable[[str], None] = lambda line: None
-) -> list[Check]:
+def net_checks(store: Store, sample: int, seed: int, files: Mapping[str, str]) -> list[Check]:
     """A check a net: `sample` of its values computed again, on the CPU in float32."""
     query = "SELECT id, name, sha256, history_fill FROM nets ORDER BY id"
-    return [_check_net(store, net, sample, seed, files, say) for net in store.connection.execute(query).fetchall()]
+    return [_check_net(store, net, sample, seed, files) for net in store.connection.execute(query).fetchall()]
 
 
-def _check_net(
-    store: Store, net: tuple[Any, ...], sample: int, seed: int, files: Mapping[str, str], say: Callable[[str], None]
-) -> Check:
+def _check_net(store: Store, net: tuple[Any, ...], sample: int, seed: int, files: Mapping[str, str]) -> Check:
     number, name, key, fill = net
     title = f"net values computed again: {name}"
     query = "SELECT position_id FROM net_values WHERE net_id = ? ORDER BY position_id"
@@ -384,7 +382,7 @@ def _check_net(
     rows = [row for row in rows if row is not None]
     if not rows:
         return Check(title, 0)
-    with open_net(files[sha256], device="cpu", history_fill=fill, say=say) as opened:
+    with open_net(files[sha256], device="cpu", history_fill=fill) as opened:
         found = opened.evaluate(PositionBatch.from_positions([_position(row[:6]) for row in rows])).q
     off = np.abs(found.astype(np.float64) - np.array([row[6] for row in rows]))
     wrong = np.flatnonzero(~(off <= NET_BOUND))
@@ -401,7 +399,6 @@ def deep_checks(
     seed: int,
     files: Mapping[str, str],
     specs: Sequence[str] = (),
-    say: Callable[[str], None] = lambda line: None,
     progress: Progress | None = None,
 ) -> list[Check]:
     """A check an oracle: `sample` of its searches made again, by the same rungs where it climbed.
@@ -415,7 +412,7 @@ def deep_checks(
         if (facts := _objects(limits, options)) is None:
             continue  # digest_check says it
         oracle = StoredOracle(number, label, digest, kind, engine, sha256, *facts)
-        checks.append(_check_oracle(store, oracle, sample, seed, files, specs, say, progress))
+        checks.append(_check_oracle(store, oracle, sample, seed, files, specs, progress))
     return checks
 
 
@@ -426,7 +423,6 @@ def _check_oracle(
     seed: int,
     files: Mapping[str, str],
     specs: Sequence[str],
-    say: Callable[[str], None],
     progress: Progress | None,
 ) -> Check:
     title = f"deep values made again: {oracle.label}"
@@ -438,7 +434,7 @@ def _check_oracle(
     drawn = _drawn(keys, sample, np.random.default_rng(seed))
     if not drawn:
         return Check(title, 0)
-    opened, why = _open(oracle, files, specs, say)
+    opened, why = _open(oracle, files, specs)
     if opened is None:
         return Check(title, 0, note=why, unchecked=len(drawn))
     pairs = []
@@ -453,9 +449,7 @@ def _check_oracle(
     return _compare(title, oracle, pairs)
 
 
-def _open(
-    oracle: StoredOracle, files: Mapping[str, str], specs: Sequence[str], say: Callable[[str], None]
-) -> tuple[Oracle | None, str]:
+def _open(oracle: StoredOracle, files: Mapping[str, str], specs: Sequence[str]) -> tuple[Oracle | None, str]:
     """The same oracle, running; or why it cannot be had."""
     if oracle.kind == "recorded":
         return None, "they were recorded in archives, nothing was searched"
@@ -468,11 +462,11 @@ def _open(
         try:
             tried.append(_spec(oracle))
         except ValueRepairError as error:
-            say(str(error))
+            log.info(str(error))
     why = "the store does not know where this engine lies: give it by --deep"
     for text in tried:
         try:
-            found = open_oracle(text, net_path=path, workers=1, say=lambda line: None)
+            found = open_oracle(text, net_path=path, workers=1)
         except ValueRepairError as error:
             why = str(error)
             continue

@@ -6,12 +6,13 @@ Raw results go into the store as they come; who was right is computed from them 
 from __future__ import annotations
 
 import hashlib
+import logging
 import os
 import platform
 import shlex
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from math import isnan
@@ -45,6 +46,8 @@ if TYPE_CHECKING:
     from valuerepair.nets.net import Net
     from valuerepair.oracles.oracle import Oracle
     from valuerepair.store.store import Store
+
+log = logging.getLogger(__name__)
 
 _CHECKMATED = DeepResult(mate=0)
 _DRAWN = DeepResult(cp=0, wdl=(0, 1000, 0))
@@ -104,7 +107,6 @@ def confirm(
     options: ConfirmOptions,
     *,
     progress: Progress | None = None,
-    say: Callable[[str], None] = lambda line: None,
 ) -> ConfirmSummary:
     """Looks by `oracle` at each candidate of `frame` (of `Store.candidates`), in its order, and keeps what it sees.
 
@@ -120,7 +122,7 @@ def confirm(
     versions = {"valuerepair": __version__, "python": platform.python_version()}
     with stored_run(store, RunRecord(identity, options.command, asked, 0, versions)) as run:
         if run.resumed and run.scored:
-            say(f"going on with {run.scored:,} searches made before")
+            log.info(f"going on with {run.scored:,} searches made before")
         looking = _SecondLooks(store, frame, oracle, options, run, progress or Progress("confirming", quiet=True))
         with looking.interruptions.counted():
             state = looking.work()
@@ -409,7 +411,6 @@ def open_second(
     *,
     net_file: str | None = None,
     workers: int | None = None,
-    say: Callable[[str], None] = lambda line: None,
 ) -> Iterator[Oracle]:
     """Opens the oracle of the second look, and closes it.
 
@@ -422,13 +423,15 @@ def open_second(
     with ExitStack() as stack:
         path, shared = None, None
         if kind in ("mcts", "lc0") and (spec is None or parse_spec(spec).weights is None):
-            path = _net_path(first, depth, net, net_file, say)
+            path = _net_path(first, depth, net, net_file)
         if path is not None and kind == "mcts":
-            shared = stack.enter_context(_open_net(path, first, net, say))
-        oracle = stack.enter_context(open_oracle(spec, net_path=path, net=shared, workers=workers, say=say))
+            shared = stack.enter_context(_open_net(path, first, net))
+        oracle = stack.enter_context(open_oracle(spec, net_path=path, net=shared, workers=workers))
         _check_deeper(first, oracle.identity)
         if oracle.identity.kind == first.kind and oracle.identity.engine != first.engine:
-            say(f"the first look was by {first.engine}, this is {oracle.identity.engine}: they count as two engines")
+            log.info(
+                f"the first look was by {first.engine}, this is {oracle.identity.engine}: they count as two engines"
+            )
         yield oracle
 
 
@@ -452,9 +455,7 @@ def _plain_options(options: Mapping[str, Any]) -> dict[str, str]:
     return {name: str(value) for name, value in options.items() if name != "Hash"}
 
 
-def _net_path(
-    first: StoredOracle, depth: Depth, net: Mapping[str, Any], net_file: str | None, say: Callable[[str], None]
-) -> str | None:
+def _net_path(first: StoredOracle, depth: Depth, net: Mapping[str, Any], net_file: str | None) -> str | None:
     """The file of the net to search with: the first look's own, or with another oracle the mined one."""
     from valuerepair.nets.registry import KNOWN_NETS, locate
     from valuerepair.nets.weights import read_net_file
@@ -466,7 +467,7 @@ def _net_path(
     bare = str(net["name"]).removesuffix(split_key(str(net["sha256"]))[1])
     for name in [net_file, *known, bare]:
         if name is not None and (name in KNOWN_NETS or os.path.isfile(name)):
-            path = Path(locate(name, say))
+            path = Path(locate(name))
             if read_net_file(path).sha256 == wanted:
                 return str(path)
     if first.kind == RECORDED:
@@ -477,13 +478,13 @@ def _net_path(
     )
 
 
-def _open_net(path: str, first: StoredOracle, net: Mapping[str, Any], say: Callable[[str], None]) -> Net:
+def _open_net(path: str, first: StoredOracle, net: Mapping[str, Any]) -> Net:
     from valuerepair.nets.net import open_net
     from valuerepair.nets.planes import FILLS, HistoryFill
 
     fill: HistoryFill = next((each for each in FILLS if each == net["history_fill"]), "fen_only")
     device = device_of(str(first.options.get("precision", ""))) or "auto"
-    return open_net(path, device=device, history_fill=fill, say=say)
+    return open_net(path, device=device, history_fill=fill)
 
 
 # What the search got wrong is worth more attention than what it got right.

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import logging
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -18,6 +19,8 @@ from valuerepair.runs.summary import MineSummary
 from valuerepair.screening.model import ScreenOptions
 from valuerepair.store.store import Store
 
+log = logging.getLogger(__name__)
+
 
 class Opened(NamedTuple):
     """A net and an oracle, to mine with."""
@@ -30,15 +33,15 @@ class Opened(NamedTuple):
         """What the store knows net and oracle by."""
         return self.net.identity.key, self.oracle.identity.digest
 
-    def fitting(self, options: MineOptions, say: Callable[[str], None]) -> MineOptions:
+    def fitting(self, options: MineOptions) -> MineOptions:
         """The options with the screening that the oracle allows."""
-        return replace(options, screen=fitting_screen(self.oracle.identity, options.screen, say))
+        return replace(options, screen=fitting_screen(self.oracle.identity, options.screen))
 
     def run(self, paths: Sequence[str], options: MineOptions, store: Store, progress: Progress) -> MineSummary:
         """Mines the archives."""
         from valuerepair.runs.mine import mine
 
-        return mine(paths, options, store, self.net, self.oracle, progress=progress, say=progress.say)
+        return mine(paths, options, store, self.net, self.oracle, progress=progress)
 
 
 class OpenedImport(NamedTuple):
@@ -54,7 +57,7 @@ class OpenedImport(NamedTuple):
         assert net is not None
         return net.identity.key, self.source.identity.digest
 
-    def fitting(self, options: MineOptions, say: Callable[[str], None]) -> MineOptions:
+    def fitting(self, options: MineOptions) -> MineOptions:
         """The options without screening. Raises UsageError for rungs."""
         if options.screen is not None and options.screen.rungs is not None:
             raise UsageError("--screen with rungs: recorded evaluations are read, not searched, so there are no rungs")
@@ -64,7 +67,7 @@ class OpenedImport(NamedTuple):
         """Imports what the archives hold."""
         from valuerepair.runs.recorded import import_recorded
 
-        return import_recorded(paths, options, store, self.source, self.net, progress=progress, say=progress.say)
+        return import_recorded(paths, options, store, self.source, self.net, progress=progress)
 
 
 def open_run(
@@ -72,13 +75,12 @@ def open_run(
     deep: str | None,
     net: str | None,
     workers: int | None = None,
-    say: Callable[[str], None] = lambda line: None,
     **net_options: Any,
 ) -> AbstractContextManager[Opened | OpenedImport]:
     """Opens what a ``--deep`` asks for: searches, or the import of what `archives` hold."""
     if deep is not None and parse_spec(deep).kind == RECORDED:
-        return open_import(archives, deep, net, say, **net_options)
-    return open_evaluators(deep, net, workers, say, **net_options)
+        return open_import(archives, deep, net, **net_options)
+    return open_evaluators(deep, net, workers, **net_options)
 
 
 @contextmanager
@@ -86,7 +88,6 @@ def open_evaluators(
     deep: str | None,
     net: str | None,
     workers: int | None = None,
-    say: Callable[[str], None] = lambda line: None,
     **net_options: Any,
 ) -> Iterator[Opened]:
     """Opens the net (`net_options` are those of `nets.open_net`) and the oracle of ``--deep``, and closes both.
@@ -97,12 +98,12 @@ def open_evaluators(
     from valuerepair.nets.registry import locate
     from valuerepair.oracles.open import open_oracle
 
-    path = str(locate(net, say))
+    path = str(locate(net))
     with (
-        open_net(path, say=say, **net_options) as opened,
-        open_oracle(deep, net_path=path, net=opened, workers=workers, say=say) as searching,
+        open_net(path, **net_options) as opened,
+        open_oracle(deep, net_path=path, net=opened, workers=workers) as searching,
     ):
-        say(f"net: {opened.identity.name} on {opened.where}")
+        log.info(f"net: {opened.identity.name} on {opened.where}")
         yield Opened(opened, searching)
 
 
@@ -111,7 +112,6 @@ def open_import(
     archives: Sequence[str],
     deep: str,
     net: str | None,
-    say: Callable[[str], None] = lambda line: None,
     **net_options: Any,
 ) -> Iterator[OpenedImport]:
     """Finds out which recorded evaluations a ``--deep recorded`` means, and opens the net to compare them with.
@@ -123,7 +123,7 @@ def open_import(
     from valuerepair.oracles.recorded import chunk_net_name, recorded_options
 
     spec = parse_spec(deep)
-    wanted = recorded_options(spec, archives, say)
+    wanted = recorded_options(spec, archives)
     if wanted.kind == CHUNKS:
         if net is not None:
             raise UsageError(
@@ -131,20 +131,18 @@ def open_import(
             )
         source = RecordedSource.of(wanted, chunk_net_name(archives, spec.options))
         assert source.net is not None
-        say(f"net: {source.net.identity.name}; runs on chunks of one net belong together by recorded:net=NAME")
+        log.info(f"net: {source.net.identity.name}; runs on chunks of one net belong together by recorded:net=NAME")
         yield OpenedImport(source, None)
         return
-    with open_net(str(locate(net, say)), say=say, **net_options) as opened:
-        say(f"net: {opened.identity.name} on {opened.where}")
+    with open_net(str(locate(net)), **net_options) as opened:
+        log.info(f"net: {opened.identity.name} on {opened.where}")
         yield OpenedImport(RecordedSource.of(wanted), opened)
 
 
-def fitting_screen(
-    oracle: OracleIdentity, asked: ScreenOptions | None, say: Callable[[str], None] = lambda line: None
-) -> ScreenOptions | None:
+def fitting_screen(oracle: OracleIdentity, asked: ScreenOptions | None) -> ScreenOptions | None:
     """The screening asked for, as far as the oracle allows it; None: everything is searched in full.
 
-    A ladder needs a limit of nodes and nothing else: without one the usual ladder is off, and `say` is told. Raises
+    A ladder needs a limit of nodes and nothing else: without one the usual ladder is off. Raises
     UsageError for rungs that the oracle has no use for.
     """
     from valuerepair.screening.model import rungs_of
@@ -155,7 +153,7 @@ def fitting_screen(
     if set(limits) != {"nodes"}:
         if asked.rungs is not None:
             raise UsageError("--screen with rungs: the deep search is not limited by nodes alone, so it has no rungs")
-        say("screening is off: it needs a deep search that is limited by nodes alone")
+        log.info("screening is off: it needs a deep search that is limited by nodes alone")
         return None
     if asked.rungs is not None and asked.rungs[-1] >= limits["nodes"]:
         raise UsageError(f"--screen: rungs lie below the {limits['nodes']:,} nodes of the whole search")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
@@ -40,7 +40,6 @@ def mine(
     oracle: Oracle,
     *,
     progress: Progress | None = None,
-    say: Callable[[str], None] = lambda line: None,
 ) -> MineSummary:
     """Samples `paths`, scores every sampled position by `net` and `oracle`, and keeps all of it in `store`.
 
@@ -54,9 +53,9 @@ def mine(
     """
 
     def start(reader: Reader, run: Run) -> _Mining:
-        return _Mining(reader, options, store, net, oracle, run, progress or Progress("mining", quiet=True), say)
+        return _Mining(reader, options, store, net, oracle, run, progress or Progress("mining", quiet=True))
 
-    return run_sampled(paths, options, store, net, oracle.identity, start, say=say)
+    return run_sampled(paths, options, store, net, oracle.identity, start)
 
 
 class _Mining(SearchLoop[int]):
@@ -71,7 +70,6 @@ class _Mining(SearchLoop[int]):
         oracle: Oracle,
         run: Run,
         progress: Progress,
-        say: Callable[[str], None],
     ) -> None:
         self._options = options
         self._line = net_line(net, reader.events)
@@ -84,7 +82,7 @@ class _Mining(SearchLoop[int]):
         if options.screen is not None:
             seed = options.sample.seed
             climber = cast("Climber", oracle)
-            self._ladder = Ladder(store, *pair, climber, options.question, options.screen, seed, run, say)
+            self._ladder = Ladder(store, *pair, climber, options.question, options.screen, seed, run)
         self._waiting: deque[tuple[int, Position]] = deque()
         self._to_screen: dict[int, Position] = {}  # they wait for the net first
         self._judged: dict[int, tuple[float, int]] = {}  # the net's value and first choice, for the ladder

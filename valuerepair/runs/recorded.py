@@ -4,7 +4,7 @@ and whether their view is right."""
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -56,7 +56,6 @@ def import_recorded(
     net: Evaluator | None = None,
     *,
     progress: Progress | None = None,
-    say: Callable[[str], None] = lambda line: None,
 ) -> MineSummary:
     """Samples `paths`, and keeps the evaluations that positions bring along in `store`, beside the values of `net`.
 
@@ -75,7 +74,7 @@ def import_recorded(
 
     # No net would have the chunks small: it has them as large as they come, but where a limit may cut one.
     whole = net is None and options.limit is None
-    return run_sampled(paths, options, store, known, source.identity, start, whole=whole, say=say)
+    return run_sampled(paths, options, store, known, source.identity, start, whole=whole)
 
 
 class _Import(Loop):

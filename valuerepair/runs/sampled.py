@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
@@ -27,6 +28,8 @@ from valuerepair.runs.workers import Evaluated, NetBroke, NetLine, Reader, Readi
 from valuerepair.store.rows import Known, Run, RunRecord
 from valuerepair.store.store import Store
 
+log = logging.getLogger(__name__)
+
 
 class SampledRun(Protocol):
     """A run that samples positions."""
@@ -50,7 +53,6 @@ def run_sampled(
     start: Callable[[Reader, Run], SampledRun],
     *,
     whole: bool = False,
-    say: Callable[[str], None] = lambda line: None,
 ) -> MineSummary:
     """Does the run that `start` makes of a reader of `paths` and the store's record of it, and ends it in the store.
 
@@ -66,7 +68,7 @@ def run_sampled(
             if whole:
                 store.expect_many_rows()
             if run.resumed:
-                say(resume_line(run))
+                log.info(resume_line(run))
             sampled = start(reader, run)
             with sampled.interruptions.counted():
                 state = sampled.work()

@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import bisect
 import hashlib
+import logging
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 
@@ -31,6 +32,8 @@ from valuerepair.store.queries import gives_q
 from valuerepair.store.rows import FULL, Run
 from valuerepair.store.screening import CalibrationRows, Passage, ScreenFacts
 from valuerepair.store.store import Store
+
+log = logging.getLogger(__name__)
 
 # Positions that the first fit rests on; later ones rest on half as many more each.
 FIRST_FIT = 64
@@ -123,10 +126,9 @@ class Ladder:
         chosen: ScreenOptions,
         seed: int,
         run: Run,
-        say: Callable[[str], None],
     ) -> None:
         self._store, self._net_id, self._oracle, self._oracle_id = store, net_id, oracle, oracle_id
-        self._question, self._chosen, self._seed, self._run, self._say = question, chosen, seed, run, say
+        self._question, self._chosen, self._seed, self._run = question, chosen, seed, run
         self._nodes = oracle.identity.limits["nodes"]
         self.rungs = self._chosen.rungs or rungs_of(self._nodes)
         self._own_q = gives_q(oracle.identity.kind, oracle.identity.options)
@@ -137,7 +139,7 @@ class Ladder:
         self._own = {facts.model: facts.id for facts in known if self._fits(facts)}
         self._is_anew = bool(known) and not self._own
         if self._is_anew:
-            self._say(self._another(known[0]))
+            log.info(self._another(known[0]))
         self._screens: dict[int, tuple[Screen | None, int | None]] = {}
         # The positions on this ladder, by number: those from before, which are done with, and those given since.
         self._known = rows.climbed(store, net_id, oracle_id, list(self._own.values()))
@@ -260,7 +262,7 @@ class Ladder:
         if not (self._alike or rests_on) or not enough(data, question.threshold):
             if rests_on:
                 near = f"{len(own):,} positions searched in full, too few of them near the threshold of a candidate"
-                self._say(f"screening: {near}; nothing is cut yet")
+                log.info(f"screening: {near}; nothing is cut yet")
             return None, None
         screen = fit_screen(data, question, self._chosen.recall)
         off = own.disagreement >= question.threshold
@@ -269,7 +271,7 @@ class Ladder:
         if text not in self._own:
             facts = ScreenFacts(0, question.threshold, alpha, given, question.q_from, self._chosen.recall, text, "")
             self._own[text] = rows.add_screen(self._store, self._net_id, self._oracle_id, facts)
-            self._say(f"screening: {fit_line(screen, own_q=self._own_q, alone=package is None)}")
+            log.info(f"screening: {fit_line(screen, own_q=self._own_q, alone=package is None)}")
         return screen, self._own[text]
 
     def _alpha(self, found: CalibrationRows) -> float:

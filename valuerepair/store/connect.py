@@ -99,7 +99,7 @@ def connect(path: str, write: bool) -> sqlite3.Connection:
 
 
 def _open(path: str, mode: str) -> sqlite3.Connection:
-    log.info("%s: %s", path, _MODES[mode])
+    log.debug("%s: %s", path, _MODES[mode])
     address = f"file:{quote(os.path.abspath(path))}?mode={mode}"
     return sqlite3.connect(address, timeout=_BUSY_S, isolation_level=None, factory=KeepingConnection, uri=True)
 

@@ -6,6 +6,7 @@ store. What is kept where stores contradict each other: docs/methods.md, "Mergin
 
 from __future__ import annotations
 
+import logging
 import os
 import sqlite3
 import tempfile
@@ -32,6 +33,7 @@ from valuerepair.store.merge_sources import LOGS, RULES, SCREENED, Source, addre
 from valuerepair.store.store import Store
 
 _CACHE_KIB = 64 * 1024
+log = logging.getLogger(__name__)
 HISTORY = "another history"
 _COUNTED = ("runs", "games", "positions", "nets", "oracles", "screens", SCREENED.table, *(rule.table for rule in RULES))
 
@@ -70,7 +72,6 @@ def merge(
     into: str | None = None,
     strict: bool = False,
     progress: Progress | None = None,
-    say: Callable[[str], None] = lambda line: None,
 ) -> Merged:
     """Merges the stores at `paths` into a new one, `output`, or into one that is there, `into`.
 
@@ -92,7 +93,7 @@ def merge(
                     raise ValueRepairError(f"{target} was made by somebody else meanwhile; nothing was kept")
         else:
             _merge_into(sources, into, merged, progress, strict)
-    _tell(merged, say)
+    _tell(merged)
     return merged
 
 
@@ -252,9 +253,9 @@ def _counts(connection: sqlite3.Connection, name: str) -> dict[str, int]:
     return {table: int(connection.execute(f"SELECT count(*) FROM {name}.{table}").fetchone()[0]) for table in _COUNTED}
 
 
-def _tell(merged: Merged, say: Callable[[str], None]) -> None:
+def _tell(merged: Merged) -> None:
     if merged.rows.get("alpha_fits") and len(merged.sources) > 1:
-        say("alpha is that of a part, as it was stored: vr stats --save-alpha l1 fits it to all")
+        log.info("alpha is that of a part, as it was stored: vr stats --save-alpha l1 fits it to all")
 
 
 def as_dict(merged: Merged) -> dict[str, Any]:
