@@ -145,12 +145,12 @@ def listening(notice: jit.CompilingNotice) -> Iterator[None]:
         numba_event.register("numba:compile", jit.NOTICE)
 
 
-@pytest.mark.parametrize(("terminal", "level"), [(True, logging.WARNING), (False, logging.INFO)])
+@pytest.mark.parametrize(("terminal", "level"), [(True, logging.WARNING), (False, logging.DEBUG)])
 def test_long_compiling_is_said_once(
     terminal: bool, level: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(sys.stderr, "isatty", lambda: terminal)
-    caplog.set_level(logging.INFO)
+    caplog.set_level(logging.DEBUG, "valuerepair")
     with listening(jit.CompilingNotice(patience_s=0.0)):
         inner = numba.njit(lambda x: x + 1)
         assert numba.njit(lambda x: inner(x) + inner(x + 1.5))(1) == 5.5
@@ -158,7 +158,7 @@ def test_long_compiling_is_said_once(
 
 
 def test_short_compiling_is_not_said(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO)
+    caplog.set_level(logging.DEBUG, "valuerepair")
     with listening(jit.CompilingNotice(patience_s=1e9)):
         assert numba.njit(lambda x: x + 1)(1) == 2
     assert not [record for record in caplog.records if "compiling" in record.message]

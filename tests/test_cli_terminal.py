@@ -103,14 +103,15 @@ def test_bars_need_a_terminal_that_can() -> None:
     assert dumb == "a remark\r\n"
 
 
-def test_remarks_of_verbose_leave_the_bar_whole() -> None:
-    program = BAR.replace("p.advance();", "p.advance(); logging.getLogger('valuerepair.x').info('a file');")
+@pytest.mark.parametrize(("level", "option", "shown_as"), [("debug", "'-v'", "x: a file"), ("info", "", "a file")])
+def test_remarks_and_details_leave_the_bar_whole(level: str, option: str, shown_as: str) -> None:
+    program = BAR.replace("p.advance();", f"p.advance(); logging.getLogger('valuerepair.x').{level}('a file');")
     program = (
         "import click, logging\nfrom valuerepair.cli import verbosity\n"
         f"def bar():\n{textwrap.indent(program, '    ')}\n"
-        "c = click.Command('c', callback=bar)\nverbosity.add_options(c)\nc.main(['-v'], standalone_mode=False)\n"
+        f"c = click.Command('c', callback=bar)\nverbosity.add_options(c)\nc.main([{option}], standalone_mode=False)\n"
     )
     shown = on_a_terminal([sys.executable, "-c", program], TERM="xterm")
     line = next(line for line in shown.split("\n") if "a file" in line)
-    assert line.rstrip("\r").rpartition("\r")[2].endswith("x: a file")
+    assert line.rstrip("\r").rpartition("\r")[2].endswith(shown_as)
     assert "Mining" not in line.rstrip("\r").rpartition("\r")[2]
