@@ -13,7 +13,7 @@ from valuerepair.archives.sampling import sample
 from valuerepair.chess.positions import Position
 from valuerepair.mcts.forest import Forest
 from valuerepair.play.game import DRAW_AGREED, GameRecord, Thought
-from valuerepair.training.records import ChunkWriter, NetFacts, compressed, game_records
+from valuerepair.training.records import ChunkWriter, RecordFacts, compressed, game_records
 
 GAMES, TREES, NODES, REPEATS = 40, 64, 100, 2
 LC0_LEVEL = 6  # gzopen's, which lc0's TrainingDataWriter leaves as it is
@@ -21,7 +21,7 @@ LC0_LEVEL = 6  # gzopen's, which lc0's TrainingDataWriter leaves as it is
 
 def chunks(data: BenchData) -> Comparison:
     """Records/s from searched games to files, 100 visits a move, against gzip at lc0's level of the same records."""
-    games, facts = searched_games(data.archive), NetFacts()
+    games, facts = searched_games(data.archive), RecordFacts()
     finished = [game_records(game, facts).tobytes() for game in games]
     records = sum(len(game.thoughts) for game in games)
 

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from valuerepair.archives import split
-from valuerepair.archives.split import HEADROOM, Games, Splitter, new_buffer
+from valuerepair.archives.split import HEADROOM, SplitGames, Splitter, new_buffer
 
 HEADER = b'[Event "E"]\n[Site "S"]\n[Result "1-0"]\n\n'
 MOVES = b"1. e4 e5 2. Nf3 1-0\n\n"
@@ -94,7 +94,7 @@ def test_an_endless_game_is_given_once_and_the_next_is_found(monkeypatch: pytest
     endless = HEADER + b"1. e4 e5 " * 4000 + b"\n\n"
     data = endless + (HEADER + MOVES) * 2
     buffer, splitter = new_buffer(1024), Splitter()
-    found: list[Games] = []
+    found: list[SplitGames] = []
     for at in range(0, len(data) + 1, 1024):
         part = data[at : at + 1024]
         buffer[HEADROOM : HEADROOM + len(part)] = np.frombuffer(part, np.uint8)

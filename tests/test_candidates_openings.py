@@ -13,20 +13,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from valuerepair.chess.positions import STARTPOS_FEN
-from valuerepair.judge.openings import UNKNOWN, Opening, eco_code, family, named_positions, opening_of, openings_of
+from valuerepair.judge.openings import UNKNOWN, OpeningName, eco_code, family, named_positions, opening_of, openings_of
 
 GAMES = Path(__file__).parents[1] / "data" / "games.pgn.zst"
 
 
 @pytest.fixture(scope="module")
-def by_epd() -> dict[str, Opening]:
+def by_epd() -> dict[str, OpeningName]:
     """The named positions as python-chess reaches and writes them."""
     found = {}
     for eco, name, moves in named_positions():
         board = chess.Board()
         for move in moves:
             board.push(board.parse_uci(move))  # raises for what is not legal
-        found[board.epd()] = Opening(eco, name)
+        found[board.epd()] = OpeningName(eco, name)
     return found
 
 
@@ -36,20 +36,20 @@ def our_games(count: int) -> list[list[str]]:
     return [[move.uci() for move in game.mainline_moves()] for game in games if game is not None]
 
 
-def test_every_named_line_is_legal_and_leads_to_its_own_name(by_epd: dict[str, Opening]) -> None:
+def test_every_named_line_is_legal_and_leads_to_its_own_name(by_epd: dict[str, OpeningName]) -> None:
     rows = named_positions()
     assert len(by_epd) == len(rows) > 3000
     found = openings_of([None] * len(rows), [STARTPOS_FEN] * len(rows), [moves for _, _, moves in rows])
-    assert found == [Opening(eco, name) for eco, name, _ in rows]
+    assert found == [OpeningName(eco, name) for eco, name, _ in rows]
     assert {eco[0] for eco, _, _ in rows} == set("ABCDE")
 
 
-def test_games_have_the_name_of_their_last_named_board(by_epd: dict[str, Opening]) -> None:
+def test_games_have_the_name_of_their_last_named_board(by_epd: dict[str, OpeningName]) -> None:
     """lichess's rule, by python-chess: play backwards until a named position is found."""
     games = our_games(150)
     expected = []
     for moves in games:
-        board, last = chess.Board(), Opening()
+        board, last = chess.Board(), OpeningName()
         for move in moves[:44]:
             board.push_uci(move)
             last = by_epd.get(board.epd(), last)
@@ -78,16 +78,16 @@ def test_a_game_that_starts_in_a_named_position() -> None:
     found = opening_of(None, board.fen(), ["c8f5"])
     assert found.eco == "B12"
     assert found.name.startswith("Caro-Kann Defense: Advance")
-    assert opening_of(None, "8/8/4k3/8/8/4K3/4P3/8 w - - 0 1", ["e3e4"]) == Opening()
+    assert opening_of(None, "8/8/4k3/8/8/4K3/4P3/8 w - - 0 1", ["e3e4"]) == OpeningName()
 
 
 def test_the_header_has_the_code_and_the_board_the_name() -> None:
     moves = ["e2e4", "e7e5", "g1f3", "g8f6"]
-    assert opening_of("C43/05", STARTPOS_FEN, moves) == Opening("C43", opening_of(None, STARTPOS_FEN, moves).name)
+    assert opening_of("C43/05", STARTPOS_FEN, moves) == OpeningName("C43", opening_of(None, STARTPOS_FEN, moves).name)
     assert (
         opening_of("?", STARTPOS_FEN, moves)
         == opening_of(None, STARTPOS_FEN, moves)
-        == Opening("C42", "Petrov's Defense")
+        == OpeningName("C42", "Petrov's Defense")
     )
 
 

@@ -34,7 +34,7 @@ from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.mcts import tree as layout
 from valuerepair.mcts.forest import BrokenTree, Forest, check_trees, forest_bytes
 from valuerepair.mcts.params import SearchParams
-from valuerepair.mcts.tree import Rules, Trees
+from valuerepair.mcts.tree import SearchRules, Trees
 
 EVERYTHING: dict[str, Any] = {"certainty": True, "lookahead": True, "auto_extend": True, "n_scl": 8, "draw_score": 0.1}
 GOLDENS = Path(__file__).parent / "goldens"
@@ -217,32 +217,32 @@ def test_invariants_hold_after_every_round_of_longer_searches(seed: int) -> None
     smoke(seed, 4, 200)
 
 
-Breaking = Callable[[Trees, Rules, int, int], None]
+Breaking = Callable[[Trees, SearchRules, int, int], None]
 
 
 def set_node(column: int, value: int) -> Breaking:
-    def change(trees: Trees, _rules: Rules, node: int, _edge: int) -> None:
+    def change(trees: Trees, _rules: SearchRules, node: int, _edge: int) -> None:
         trees.nodes[node, column] = value
 
     return change
 
 
 def set_mean(column: int, value: float) -> Breaking:
-    def change(trees: Trees, _rules: Rules, node: int, _edge: int) -> None:
+    def change(trees: Trees, _rules: SearchRules, node: int, _edge: int) -> None:
         trees.means[node, column] = value
 
     return change
 
 
 def add_to_edge(array: str, by: float) -> Breaking:
-    def change(trees: Trees, _rules: Rules, _node: int, edge: int) -> None:
+    def change(trees: Trees, _rules: SearchRules, _node: int, edge: int) -> None:
         getattr(trees, array)[edge] += by
 
     return change
 
 
 def set_slot(column: int, value: int) -> Breaking:
-    def change(trees: Trees, _rules: Rules, _node: int, _edge: int) -> None:
+    def change(trees: Trees, _rules: SearchRules, _node: int, _edge: int) -> None:
         trees.slots[0, column] = value
 
     return change

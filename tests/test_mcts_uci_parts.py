@@ -18,7 +18,7 @@ from valuerepair.mcts.evaluator import Evaluations, Leaves, SplitEvaluator
 from valuerepair.mcts.params import SearchParams
 from valuerepair.mcts.result import RootMove, Score, SearchResult, score_of
 from valuerepair.mcts.search import Search
-from valuerepair.mcts.uci_info import Shown, info_lines, verbose_lines
+from valuerepair.mcts.uci_info import InfoOptions, info_lines, verbose_lines
 from valuerepair.mcts.uci_options import PARAMETER_NAMES, EngineSettings, option_lines, with_option
 from valuerepair.mcts.uci_server import Go, TimeManager, is_settled, moves_left, parse_go
 
@@ -117,7 +117,7 @@ def test_scores_without_a_wdl_head_mates_and_moves_without_visits() -> None:
 
 def test_info_line() -> None:
     best = move("e2e4", 60, 0.2, 0.5, pv=("e2e4", "c7c5"))
-    assert info_lines(result(best, nodes=250), 0.5, 200, Shown(show_wdl=True, room=1000)) == [
+    assert info_lines(result(best, nodes=250), 0.5, 200, InfoOptions(show_wdl=True, room=1000)) == [
         "info depth 4 seldepth 9 time 500 nodes 250 score cp 47 wdl 350 500 150 nps 400 hashfull 250 multipv 1 "
         "pv e2e4 c7c5"
     ]

@@ -16,7 +16,7 @@ from valuerepair.archives.sampling import sample
 from valuerepair.chess.positions import PositionBatch
 from valuerepair.oracles.oracle import DeepResult, OracleIdentity
 from valuerepair.question import Question
-from valuerepair.runs.summary import Met, Pairs, Tally, numbers
+from valuerepair.runs.summary import Met, Pairs, RunScores, numbers
 from valuerepair.store.rows import DeepColumns, RunRecord
 from valuerepair.store.store import Store
 
@@ -29,7 +29,7 @@ def _result(i: int) -> DeepResult:
 
 @given(st.lists(st.tuples(st.sampled_from("ndw"), st.sets(st.integers(0, 9))), max_size=8))
 def test_pairs_of_many_are_those_of_one_at_a_time(steps: list[tuple[str, set[int]]]) -> None:
-    tallies = [Tally(Question()) for _ in range(2)]
+    tallies = [RunScores(Question()) for _ in range(2)]
     one, many = map(Pairs, tallies)
     for kind, ids in steps:
         if kind == "n":

@@ -11,12 +11,16 @@ from hypothesis import strategies as st
 
 from valuerepair.archives.chunks import per_mille
 from valuerepair.archives.options import CHUNKS, EVAL, RecordedOptions
-from valuerepair.chess.origins import Game, Origin, Origins, QColumns, Recorded
+from valuerepair.chess.origins import Origin, OriginGame, Origins, QColumns, Recorded
 from valuerepair.chess.positions import Position, PositionBatch
 from valuerepair.oracles.recorded import RecordedSource, net_values, result_of
 from valuerepair.store.rows import DeepColumns
 
-_GAMES = [Game("a.pgn", 1, 0, {"White": "A"}, "1-0"), Game("a.pgn", 2, 90, {"White": "B"}, None), Game("b.tar", 1, 5)]
+_GAMES = [
+    OriginGame("a.pgn", 1, 0, {"White": "A"}, "1-0"),
+    OriginGame("a.pgn", 2, 90, {"White": "B"}, None),
+    OriginGame("b.tar", 1, 5),
+]
 _recorded = st.none() | st.builds(
     Recorded,
     st.sampled_from([EVAL, CHUNKS]),

@@ -16,8 +16,8 @@ from valuerepair.play.elo import (
     FEWEST,
     LEVELS,
     ByOpening,
+    MatchScore,
     Pentanomial,
-    Score,
     bounds_words,
     elo_interval,
     elo_of,
@@ -37,7 +37,7 @@ from valuerepair.play.elo import (
 from valuerepair.play.standing import Played, Standing, Tally
 
 counts = st.integers(0, 12) | st.integers(0, 5000)
-scores = st.builds(Score, counts, counts, counts)
+scores = st.builds(MatchScore, counts, counts, counts)
 pentanomials = st.builds(Pentanomial, st.tuples(counts, counts, counts, counts, counts))
 by_opening = st.builds(
     ByOpening, st.lists(st.sampled_from([0.0, 0.25, 1 / 3, 0.5, 0.6, 0.75, 1.0]), max_size=60).map(tuple)
@@ -45,10 +45,10 @@ by_opening = st.builds(
 
 
 @pytest.mark.parametrize(("score", "elo", "superior"), [
-    (Score(2974, 4101, 2925), 1.70, 73.8),
-    (Score(2937, 4214, 2849), 3.06, 87.6),
+    (MatchScore(2974, 4101, 2925), 1.70, 73.8),
+    (MatchScore(2937, 4214, 2849), 3.06, 87.6),
 ])  # fmt: skip
-def test_lines_that_lc0_selfplay_printed(score: Score, elo: float, superior: float) -> None:
+def test_lines_that_lc0_selfplay_printed(score: MatchScore, elo: float, superior: float) -> None:
     assert round(elo_interval(score).value, 2) == elo
     assert round(100 * los(score), 1) == superior
     assert verdict(score, 0.90) == "not shown"
@@ -56,10 +56,10 @@ def test_lines_that_lc0_selfplay_printed(score: Score, elo: float, superior: flo
 
 def test_a_published_match_of_5000_games() -> None:
     """1940/1723/1337 are wins, losses, draws: no other order gives the Elo and the interval published with it."""
-    score = Score(wins=1940, losses=1723, draws=1337)
+    score = MatchScore(wins=1940, losses=1723, draws=1337)
     assert [round(x, 2) for x in elo_interval(score, 0.95)] == [15.09, 6.85, 23.35]
     assert {level: found for level, (_, found) in verdicts(score).items()} == dict.fromkeys(LEVELS, "better")
-    assert round(elo_interval(Score(wins=1940, draws=1723, losses=1337)).value, 2) != 15.09
+    assert round(elo_interval(MatchScore(wins=1940, draws=1723, losses=1337)).value, 2) != 15.09
 
 
 def test_a_published_match_of_100000_games_whose_author_ignores_draws() -> None:
@@ -67,7 +67,7 @@ def test_a_published_match_of_100000_games_whose_author_ignores_draws() -> None:
 
     Draws make the variance smaller: with that of the games found the interval is a sixth narrower, and 0 is outside.
     """
-    score = Score(wins=35515, draws=29453, losses=35032)
+    score = MatchScore(wins=35515, draws=29453, losses=35032)
     share = score.points / score.games
 
     def ignoring_draws(level: float) -> list[float]:
@@ -82,15 +82,15 @@ def test_a_published_match_of_100000_games_whose_author_ignores_draws() -> None:
 
 
 @pytest.mark.parametrize(("results", "normalized", "error", "elo", "elo_error"), [
-    (Score(76, 123, 89), -20.76, 40.13, None, None),
-    (Score(136, 111, 96), 49.77, 36.77, 40.70, 30.43),
-    (Score(34, 0, 356), -508.44, 34.48, None, None),
+    (MatchScore(76, 123, 89), -20.76, 40.13, None, None),
+    (MatchScore(136, 111, 96), 49.77, 36.77, 40.70, 30.43),
+    (MatchScore(34, 0, 356), -508.44, 34.48, None, None),
     (Pentanomial((34, 54, 63, 64, 75)), 57.94, 28.28, 55.58, 27.65),
     (Pentanomial((332, 433, 498, 333, 334)), -9.17, 10.96, -8.64, 10.33),
     (Pentanomial((7895, 8757, 5685, 568, 9999)), -19.01, 2.65, -21.04, 2.95),
 ])  # fmt: skip
 def test_figures_of_fastchess(
-    results: Score | Pentanomial, normalized: float, error: float, elo: float | None, elo_error: float | None
+    results: MatchScore | Pentanomial, normalized: float, error: float, elo: float | None, elo_error: float | None
 ) -> None:
     """app/tests/elo_test.cpp; its error is half the width of the interval at 0.95."""
     value, low, high = normalized_elo(results)
@@ -106,7 +106,7 @@ def test_los_of_pairs_is_that_of_fastchess() -> None:
 
 
 @given(scores | pentanomials | by_opening, st.sampled_from((*LEVELS, 0.5, 0.999)))
-def test_los_interval_and_verdict_agree(results: Score | Pentanomial | ByOpening, level: float) -> None:
+def test_los_interval_and_verdict_agree(results: MatchScore | Pentanomial | ByOpening, level: float) -> None:
     """LOS is above 0.95 where the interval at 0.90 is above 0, and so on."""
     superior = los(results)
     if min(abs(superior - (1 + sign * level) / 2) for sign in (-1, 1)) > 1e-9:
@@ -118,7 +118,9 @@ def test_los_interval_and_verdict_agree(results: Score | Pentanomial | ByOpening
 
 
 @given(scores | pentanomials | by_opening, st.sampled_from(LEVELS))
-def test_no_figure_is_said_that_few_games_do_not_give(results: Score | Pentanomial | ByOpening, level: float) -> None:
+def test_no_figure_is_said_that_few_games_do_not_give(
+    results: MatchScore | Pentanomial | ByOpening, level: float
+) -> None:
     elo = elo_interval(results, level)
     if not math.isnan(elo.value):
         assert "inf" not in elo_words(elo) + bounds_words(elo) + value_words(elo.value)
@@ -132,7 +134,7 @@ def test_games_without_draws_have_the_binomial_interval() -> None:
     for wins, losses in itertools.product((0, 1, 2, 3, 5, 8, 13, 21, 29), repeat=2):
         if not wins + losses:
             continue
-        score = Score(wins=wins, losses=losses)
+        score = MatchScore(wins=wins, losses=losses)
         assert few(score)
         for level in LEVELS:
             exact = binomtest(wins, wins + losses).proportion_ci(level, "exact")
@@ -150,14 +152,15 @@ def test_too_few_games_show_nothing() -> None:
                 pairs = Pentanomial((a, b, c, d, size - a - b - c - d))
                 assert verdict(pairs, 0.90) == "not shown", pairs
                 assert few_words(pairs) == "too few pairs to show anything: it takes 5 at least"
-    assert verdict(Score(wins=FEWEST), 0.90) == "better"
+    assert verdict(MatchScore(wins=FEWEST), 0.90) == "better"
 
 
 @pytest.mark.parametrize("results", [
-    Score(28, 40, 1), Score(2, 100, 27), Score(29, 0, 60), Score(15, 1000, 14), Score(29, 0, 29),
+    MatchScore(28, 40, 1), MatchScore(2, 100, 27), MatchScore(29, 0, 60), MatchScore(15, 1000, 14),
+    MatchScore(29, 0, 29),
     Pentanomial((5, 10, 40, 10, 4)), Pentanomial((0, 0, 4, 25, 80)), Pentanomial((0, 14, 1000, 15, 0)),
 ])  # fmt: skip
-def test_intervals_of_few_go_over_into_those_of_many(results: Score | Pentanomial) -> None:
+def test_intervals_of_few_go_over_into_those_of_many(results: MatchScore | Pentanomial) -> None:
     """With the last outcome before the normal interval takes over the exact one is a quarter wider at most."""
     assert few(results)
     n, share, variance = moments(results)
@@ -168,17 +171,17 @@ def test_intervals_of_few_go_over_into_those_of_many(results: Score | Pentanomia
         assert los(results) == pytest.approx(NormalDist().cdf((share - 0.5) / deviation), abs=0.05)
 
 
-def turned(results: Score | Pentanomial) -> Score | Pentanomial:
+def turned(results: MatchScore | Pentanomial) -> MatchScore | Pentanomial:
     """The same from the other player's side."""
     counts = [count for _, count in results.outcomes]
-    if isinstance(results, Score):
-        return Score(*counts)
+    if isinstance(results, MatchScore):
+        return MatchScore(*counts)
     a, b, c, d, e = counts
     return Pentanomial((e, d, c, b, a))
 
 
 @given(scores | pentanomials, st.sampled_from(LEVELS))
-def test_laws_of_intervals(results: Score | Pentanomial, level: float) -> None:
+def test_laws_of_intervals(results: MatchScore | Pentanomial, level: float) -> None:
     value, low, high = share_interval(results, level)
     if math.isnan(value):
         assert math.isnan(low)
@@ -228,30 +231,32 @@ def test_a_match_whose_openings_come_again_is_counted_by_openings() -> None:
 
 
 def test_an_even_score_is_zero_without_a_sign() -> None:
-    assert f"{elo_interval(Score(3, 0, 3)).value:+.1f}" == "+0.0"
+    assert f"{elo_interval(MatchScore(3, 0, 3)).value:+.1f}" == "+0.0"
 
 
-@pytest.mark.parametrize("results", [Score(), Pentanomial()])
-def test_nothing_is_said_of_no_games(results: Score | Pentanomial) -> None:
+@pytest.mark.parametrize("results", [MatchScore(), Pentanomial()])
+def test_nothing_is_said_of_no_games(results: MatchScore | Pentanomial) -> None:
     assert all(math.isnan(x) for x in (*elo_interval(results), *normalized_elo(results)))
     assert verdict(results, 0.9) == "not shown"
 
 
 def test_few_games_with_one_outcome_are_no_certainty() -> None:
-    value, low, high = share_interval(Score(wins=2), 0.95)
+    value, low, high = share_interval(MatchScore(wins=2), 0.95)
     assert (value, high) == (1, 1)
     assert low == pytest.approx(math.sqrt(0.025))  # equal to that of two wins of two, by hand
-    assert verdict(Score(wins=2), 0.95) == "not shown"
-    assert verdict(Score(wins=20), 0.95) == "better"
-    assert verdict(Score(draws=1000), 0.95) == "not shown"
-    assert share_interval(Score(draws=1000), 0.95) == pytest.approx((0.5, 0.4986, 0.5014), abs=1e-4)
+    assert verdict(MatchScore(wins=2), 0.95) == "not shown"
+    assert verdict(MatchScore(wins=20), 0.95) == "better"
+    assert verdict(MatchScore(draws=1000), 0.95) == "not shown"
+    assert share_interval(MatchScore(draws=1000), 0.95) == pytest.approx((0.5, 0.4986, 0.5014), abs=1e-4)
 
 
 def test_intervals_hold_the_truth_as_often_as_they_say() -> None:
     rng = np.random.default_rng(3)
     games = rng.multinomial(400, (0.35, 0.4, 0.25), size=4000)
     for level in LEVELS:
-        held = [low <= 0.55 <= high for w, d, x in games for _, low, high in [share_interval(Score(w, d, x), level)]]
+        held = [
+            low <= 0.55 <= high for w, d, x in games for _, low, high in [share_interval(MatchScore(w, d, x), level)]
+        ]
         assert np.mean(held) == pytest.approx(level, abs=0.015)
 
 
@@ -277,7 +282,7 @@ def test_intervals_of_few_hold_the_truth(n: int, chances: tuple[float, ...]) -> 
     drawn, times = np.unique(rng.multinomial(n, chances, size=3000), axis=0, return_counts=True)
     held = dict.fromkeys((0.90, 0.95, 0.99), 0)
     for outcome, count in zip(drawn.tolist(), times.tolist(), strict=True):
-        results = Score(*reversed(outcome)) if len(outcome) == 3 else Pentanomial(tuple(outcome))
+        results = MatchScore(*reversed(outcome)) if len(outcome) == 3 else Pentanomial(tuple(outcome))
         for level in held:
             _, low, high = share_interval(results, level)
             held[level] += count * (low - 1e-12 <= truth <= high + 1e-12)
@@ -295,7 +300,7 @@ def test_the_normal_interval_of_six_games_does_not() -> None:
 @pytest.mark.parametrize("level", [0, 1, 1.5])
 def test_a_level_is_a_probability(level: float) -> None:
     with pytest.raises(ValueError, match="between 0 and 1"):
-        share_interval(Score(1, 1, 1), level)
+        share_interval(MatchScore(1, 1, 1), level)
 
 
 def test_tally_by_colour_and_by_pairs_in_any_order() -> None:
@@ -310,9 +315,9 @@ def test_tally_by_colour_and_by_pairs_in_any_order() -> None:
     for number, white, result in reversed(games):
         ours.add(number, white, result)
         theirs.add(number, not white, result)
-    assert ours.as_white == Score(2, 1, 1)
-    assert ours.as_black == Score(2, 1, 1)
-    assert ours.score == Score(4, 2, 2)
+    assert ours.as_white == MatchScore(2, 1, 1)
+    assert ours.as_black == MatchScore(2, 1, 1)
+    assert ours.score == MatchScore(4, 2, 2)
     assert ours.pairs == Pentanomial((0, 1, 1, 0, 1))
     assert ours.undecided == 1
     assert theirs.pairs == turned(ours.pairs)

@@ -23,8 +23,8 @@ from hypothesis import strategies as st
 from tests.match_doubles import fake_side, read_games, write_book
 from valuerepair.chess.progress import Progress
 from valuerepair.errors import UsageError, ValueRepairError
-from valuerepair.play.elo import Pentanomial, Score, elo_interval
-from valuerepair.play.lineup import Device, Lineup, parse_side
+from valuerepair.play.elo import MatchScore, Pentanomial, elo_interval
+from valuerepair.play.lineup import Lineup, NetOptions, parse_side
 from valuerepair.play.match import SHUFFLED, MatchEnd, MatchPlan, Schedule, play_match
 from valuerepair.play.openings import built_in_openings, check_playable, initial_opening, read_openings
 from valuerepair.play.outlook import Remaining
@@ -45,7 +45,7 @@ def no_process_left() -> Iterator[None]:
 def run(tmp_path: Path, plan: MatchPlan, *sides: str, jobs: int = 2) -> MatchEnd:
     parsed = [parse_side(side) for side in sides]
     with (
-        Lineup(parsed, plan.control, jobs, plan.games, Device()) as lineup,
+        Lineup(parsed, plan.control, jobs, plan.games, NetOptions()) as lineup,
         Progress("match", quiet=True) as progress,
     ):
         return play_match(plan, lineup, tmp_path / "match.pgn", progress=progress)
@@ -91,7 +91,7 @@ def test_each_opening_is_played_with_both_colours_once_and_results_are_those_of_
         assert outcome.result() == game.headers["Result"]
         winner = game.headers["White" if outcome.winner else "Black"] if outcome.winner is not None else "draw"
         points[winner] += 1
-    assert end.standing.tally.score == Score(points["one"], points["draw"], points["two"])
+    assert end.standing.tally.score == MatchScore(points["one"], points["draw"], points["two"])
     share = (points["one"] + points["draw"] / 2) / 8
     elo = elo_interval(end.standing.results).value
     assert elo == pytest.approx(-400 * math.log10(1 / share - 1) if 0 < share < 1 else elo)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from valuerepair.play.outlook import Outlook, Turns
+from valuerepair.play.outlook import MatchOutlook, Turns
 
 Floats = NDArray[np.float64]
 Draw = Callable[[np.random.Generator, int], Floats]
@@ -49,7 +49,7 @@ def play(durations: Floats, jobs: int) -> Floats:
 def look(games: Floats, jobs: int, at: float) -> Moment | None:
     """What is said at a time of the match, None before the first game has ended."""
     done, running = games[games[:, 1] <= at], games[(games[:, 0] <= at) & (games[:, 1] > at)]
-    outlook = Outlook(jobs)
+    outlook = MatchOutlook(jobs)
     for begin, end in done:
         outlook.finished(end - begin)
     found = outlook.remaining(len(games) - len(done), list(at - running[:, 0]))
@@ -108,7 +108,7 @@ def test_late_in_a_match_of_two_kinds_of_games(jobs: int) -> None:
 
 def test_the_end_waits_for_the_last_game() -> None:
     """Games of equal length: three more of them on two workers, of which one runs half way."""
-    outlook = Outlook(2)
+    outlook = MatchOutlook(2)
     for _ in range(60):
         outlook.finished(100)
     found = outlook.remaining(3, [50.0])
@@ -119,7 +119,7 @@ def test_the_end_waits_for_the_last_game() -> None:
 
 
 def test_games_that_last_longer_than_any_before() -> None:
-    outlook = Outlook(4)
+    outlook = MatchOutlook(4)
     outlook.finished(10)
     found = outlook.remaining(4, [1000.0] * 4)
     assert found is not None
@@ -127,14 +127,14 @@ def test_games_that_last_longer_than_any_before() -> None:
 
 
 def test_what_can_be_said_of_nothing() -> None:
-    assert Outlook(4).remaining(10, [1.0, 2.0]) is None
-    assert Outlook(4).remaining(0, []) == (0, 0, 0)
+    assert MatchOutlook(4).remaining(10, [1.0, 2.0]) is None
+    assert MatchOutlook(4).remaining(0, []) == (0, 0, 0)
     with pytest.raises(ValueError, match="at least one worker"):
-        Outlook(0)
+        MatchOutlook(0)
 
 
 def test_the_same_state_gives_the_same_answer() -> None:
-    outlook = Outlook(4)
+    outlook = MatchOutlook(4)
     for seconds in (30, 50, 80):
         outlook.finished(seconds)
     assert outlook.remaining(20, [10, 20, 30, 40]) == outlook.remaining(20, [40, 30, 20, 10])
@@ -142,7 +142,7 @@ def test_the_same_state_gives_the_same_answer() -> None:
 
 def test_many_games_take_no_longer_to_foresee() -> None:
     """A million games ahead are a sum, not a million draws."""
-    outlook = Outlook(8)
+    outlook = MatchOutlook(8)
     for i in range(600):
         outlook.finished(50 + i % 7)
     found = outlook.remaining(1_000_000, [5.0] * 8)

@@ -10,18 +10,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from valuerepair.errors import UsageError
-from valuerepair.play.elo import Pentanomial, Score, share_of
+from valuerepair.play.elo import MatchScore, Pentanomial, share_of
 from valuerepair.play.sprt import Sprt
 
 # app/tests/sprt_test.cpp of fastchess: (wins, draws, losses) or pairs by points, elo0, elo1, model, LLR.
 CASES = [
-    (Score(36433, 68692, 36027), 0, 2, "normalized", 0.92),
-    (Score(10871, 20431, 10650), -1.75, 0.25, "normalized", 2.30),
-    (Score(4250, 0, 0), 0, 10, "normalized", 120.56),
-    (Score(21404, 40708, 21184), 0.5, 2.5, "logistic", -1.57),
-    (Score(57433, 106593, 57030), 0, 2, "logistic", -2.59),
-    (Score(68965, 128429, 68526), 0, 2, "bayesian", -1.26),
-    (Score(21629, 41111, 21484), 0.5, 2.5, "bayesian", -1.13),
+    (MatchScore(36433, 68692, 36027), 0, 2, "normalized", 0.92),
+    (MatchScore(10871, 20431, 10650), -1.75, 0.25, "normalized", 2.30),
+    (MatchScore(4250, 0, 0), 0, 10, "normalized", 120.56),
+    (MatchScore(21404, 40708, 21184), 0.5, 2.5, "logistic", -1.57),
+    (MatchScore(57433, 106593, 57030), 0, 2, "logistic", -2.59),
+    (MatchScore(68965, 128429, 68526), 0, 2, "bayesian", -1.26),
+    (MatchScore(21629, 41111, 21484), 0.5, 2.5, "bayesian", -1.13),
     (Pentanomial((365, 16618, 36229, 16974, 390)), 0, 2, "normalized", 2.25),
     (Pentanomial((127, 4883, 10712, 5150, 104)), -1.75, 0.25, "normalized", 3.01),
     (Pentanomial((0, 0, 0, 0, 5550)), 0, 5, "normalized", 111.82),
@@ -31,7 +31,7 @@ CASES = [
 
 
 @pytest.mark.parametrize(("results", "elo0", "elo1", "model", "llr"), CASES)
-def test_llr_of_fastchess(results: Score | Pentanomial, elo0: float, elo1: float, model: str, llr: float) -> None:
+def test_llr_of_fastchess(results: MatchScore | Pentanomial, elo0: float, elo1: float, model: str, llr: float) -> None:
     """To the last digit given; where no game was lost its root is found to 0.02 % only (it stops at 1e-4)."""
     assert Sprt(elo0, elo1, model=model).llr(results) == pytest.approx(llr, abs=0.0051, rel=2.1e-4)
 
@@ -41,10 +41,10 @@ def test_bounds_and_verdicts() -> None:
     assert test.bounds == pytest.approx((-2.944, 2.944), abs=5e-4)
     # Wald's, with unequal risks: log(beta / (1 - alpha)) and log((1 - beta) / alpha).
     assert Sprt(0, 5, alpha=0.01, beta=0.2).bounds == pytest.approx((-1.5994, 4.3820), abs=5e-5)
-    assert test.verdict(Score()) == ""
-    assert test.verdict(Score(600, 500, 400)) == "H1"
-    assert test.verdict(Score(400, 500, 600)) == "H0"
-    assert test.verdict(Score(101, 100, 100)) == ""
+    assert test.verdict(MatchScore()) == ""
+    assert test.verdict(MatchScore(600, 500, 400)) == "H1"
+    assert test.verdict(MatchScore(400, 500, 600)) == "H0"
+    assert test.verdict(MatchScore(101, 100, 100)) == ""
     assert str(test) == "SPRT [0, 5] normalized Elo, LLR from -2.94 to 2.94"
 
 
@@ -56,9 +56,9 @@ models = st.sampled_from(["normalized", "logistic"])
 
 @given(st.tuples(counts, counts, counts), st.floats(-50, 50), st.floats(0.5, 30), models)
 def test_the_other_side_sees_the_reverse(games: tuple[int, int, int], low: float, width: float, model: str) -> None:
-    score = Score(*games)
+    score = MatchScore(*games)
     ours = Sprt(low, low + width, model=model).llr(score)
-    theirs = Sprt(-low - width, -low, model=model).llr(Score(*games[::-1]))
+    theirs = Sprt(-low - width, -low, model=model).llr(MatchScore(*games[::-1]))
     assert ours == pytest.approx(-theirs, abs=1e-4 * max(1, abs(ours)))
 
 
@@ -75,7 +75,7 @@ def test_independent_games_give_the_same_ratio_as_pairs(games: tuple[int, int, i
     a, b, c, e, f = (round(count * scale) for count in pairs)
     test = Sprt(-2, 2, model="logistic")
     total = a + b + c + e + f
-    games_of = Score(*(round(2 * total * count / n) for count in (w, d, x)))
+    games_of = MatchScore(*(round(2 * total * count / n) for count in (w, d, x)))
     ours, theirs = test.llr(Pentanomial((a, b, c, e, f))), test.llr(games_of)
     assert ours == pytest.approx(theirs, rel=0.02, abs=0.05)
 
@@ -95,7 +95,7 @@ def test_what_is_no_test(settings: dict[str, Any], message: str) -> None:
 def test_no_bayesian_pairs() -> None:
     with pytest.raises(UsageError, match="games only, not pairs"):
         Sprt(0, 5, model="bayesian").llr(Pentanomial((1, 2, 3, 4, 5)))
-    assert Sprt(0, 5, model="bayesian").llr(Score(5, 5, 0)) == 0
+    assert Sprt(0, 5, model="bayesian").llr(MatchScore(5, 5, 0)) == 0
 
 
 @pytest.mark.parametrize("elo", [0, 60])
@@ -105,7 +105,7 @@ def test_error_rates_in_simulated_matches(elo: float) -> None:
     win = share_of(elo) - 0.2
     for _ in range(150):
         games = rng.multinomial(5, (win, 0.4, 0.6 - win), size=120).cumsum(axis=0)
-        found = next((v for w, d, x in games if (v := test.verdict(Score(int(w), int(d), int(x))))), "")
+        found = next((v for w, d, x in games if (v := test.verdict(MatchScore(int(w), int(d), int(x))))), "")
         ended += bool(found)
         wrong += found == ("H0" if elo else "H1")
     assert ended > 120

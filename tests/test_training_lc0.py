@@ -31,7 +31,7 @@ from valuerepair.nets.planes import HECTOPLIES, INPUT_FORMATS, HistoryFill, enco
 from valuerepair.nets.registry import locate
 from valuerepair.nets.weights import find_lc0
 from valuerepair.play.game import GameRecord
-from valuerepair.training.records import ChunkWriter, NetFacts, game_records
+from valuerepair.training.records import ChunkWriter, RecordFacts, game_records
 
 # Entries that end soon, with castling, en passant, a promotion, repetitions, moves of the book and Black to move.
 BOOK = """[FEN "4k3/8/8/8/8/8/4P3/4K3 w - - 5 39"]
@@ -121,7 +121,7 @@ def plain_moves(game: Played) -> list[str]:
 
 def assert_the_same_records(game: Played, own: GameRecord) -> None:
     assert game.chunk is not None
-    theirs, ours = read(game.chunk), game_records(own, NetFacts.of(1, SELF_PLAY))
+    theirs, ours = read(game.chunk), game_records(own, RecordFacts.of(1, SELF_PLAY))
     assert len(ours) == len(theirs) == len(game.moves) - game.book_plies
     for name in v6.RECORD.names or ():
         if name in VALUES:
@@ -171,7 +171,8 @@ def test_the_nets_own_values_and_divergence_are_lc0s(net: Path, evaluator: NetEv
         assert game.chunk is not None
         moves, theirs = plain_moves(game), read(game.chunk)
         ours = game_records(
-            searched_again(forest, game.start_fen, moves, game.book_plies, game.result, 12), NetFacts.of(1, SELF_PLAY)
+            searched_again(forest, game.start_fen, moves, game.book_plies, game.result, 12),
+            RecordFacts.of(1, SELF_PLAY),
         )
         for i, record in enumerate(ours):  # lc0 without its cache
             state = lc0_oracle.game_state(position_after(game.start_fen, moves[: game.book_plies + i]))
@@ -219,7 +220,7 @@ def test_lczero_training_reads_what_was_meant(chunkparser: Path, fill: HistoryFi
     games = [fake_game(start, 100 * i + 3, book=i, plies=20, result="0-1") for i, start in enumerate(STARTS)]
     arguments, wanted = [], []
     for form in INPUT_FORMATS:
-        writer = ChunkWriter(tmp_path / str(form), NetFacts(form, fill))
+        writer = ChunkWriter(tmp_path / str(form), RecordFacts(form, fill))
         for i, game in enumerate(games):
             path = writer.write(game)
             arguments.append(f"{form},{path},{tmp_path / f'{form}-{i}.npz'}")
@@ -235,7 +236,7 @@ def test_lczero_training_reads_what_was_meant(chunkparser: Path, fill: HistoryFi
 
 def assert_parsed_as(form: int, game: GameRecord, fill: HistoryFill, parsed: Mapping[str, Any]) -> None:
     planes, policy, result, best, left = (parsed[f"arr_{i}"] for i in range(5))
-    records = game_records(game, NetFacts(form, fill))
+    records = game_records(game, RecordFacts(form, fill))
     n = len(records)
     begin = len(game.book)
     positions = [position_after(game.start_fen, game.moves[: begin + i]) for i in range(n)]

@@ -32,7 +32,7 @@ from valuerepair.nets.planes import FILLS, INPUT_FORMATS, HistoryFill, encode
 from valuerepair.nets.policy import policy_indices
 from valuerepair.play import game as words
 from valuerepair.play.game import GameRecord, Thought
-from valuerepair.training.records import ChunkWriter, NetFacts, game_records, has_records
+from valuerepair.training.records import ChunkWriter, RecordFacts, game_records, has_records
 
 STARTS = (
     chess.STARTING_FEN,
@@ -109,7 +109,7 @@ def en_passant_masks(game: GameRecord, flipped: NDArray[np.integer[Any]]) -> lis
 @given(games, st.sampled_from(INPUT_FORMATS), st.sampled_from(FILLS))
 def test_boards_are_those_of_the_game(game: GameRecord, form: int, fill: HistoryFill) -> None:
     """Against records made position by position with python-chess and the encoder, which is checked against lc0's."""
-    records = game_records(game, NetFacts.of(form, replace(SearchParams(), history_fill=fill)))
+    records = game_records(game, RecordFacts.of(form, replace(SearchParams(), history_fill=fill)))
     positions = positions_of(game.moves, game.start_fen)[len(game.book) :]
     wanted = records_of(positions, game.moves[len(game.book) :], form, fill)
     if form in CANONICAL:
@@ -124,7 +124,7 @@ def test_boards_are_those_of_the_game(game: GameRecord, form: int, fill: History
 @settings(max_examples=60, deadline=None)
 @given(games, st.sampled_from(INPUT_FORMATS))
 def test_policies_are_shares_of_visits(game: GameRecord, form: int) -> None:
-    records = game_records(game, NetFacts(form))
+    records = game_records(game, RecordFacts(form))
     for i, (record, thought) in enumerate(zip(records, game.thoughts, strict=True)):
         search = thought.search
         assert search is not None
@@ -145,7 +145,7 @@ def test_policies_are_shares_of_visits(game: GameRecord, form: int) -> None:
 @settings(max_examples=60, deadline=None)
 @given(games, st.floats(0.5, 2.5))
 def test_divergence_is_that_of_visits_from_the_policy_at_temperature_1(game: GameRecord, temperature: float) -> None:
-    records = game_records(game, NetFacts(1, "no", temperature))
+    records = game_records(game, RecordFacts(1, "no", temperature))
     for record, thought in zip(records, game.thoughts, strict=True):
         search = thought.search
         assert search is not None
@@ -159,7 +159,7 @@ def test_divergence_is_that_of_visits_from_the_policy_at_temperature_1(game: Gam
 @settings(max_examples=60, deadline=None)
 @given(games)
 def test_values_are_those_of_the_search(game: GameRecord) -> None:
-    records = game_records(game, NetFacts())
+    records = game_records(game, RecordFacts())
     for record, thought in zip(records, game.thoughts, strict=True):
         search = thought.search
         assert search is not None
@@ -178,7 +178,7 @@ def test_values_are_those_of_the_search(game: GameRecord) -> None:
 @pytest.mark.parametrize("result", ["1-0", "0-1", "1/2-1/2"])
 def test_results_and_plies_left(start: str, result: str) -> None:
     game = fake_game(start, 5, book=3, plies=8, result=result)
-    records, z = game_records(game, NetFacts()), {"1-0": 1, "0-1": -1, "1/2-1/2": 0}[result]
+    records, z = game_records(game, RecordFacts()), {"1-0": 1, "0-1": -1, "1/2-1/2": 0}[result]
     assert len(records) == len(game.thoughts)
     signs = [1 if game.white_played(i) else -1 for i in range(len(records))]
     assert records["result_q"].tolist() == [z * sign for sign in signs]
@@ -190,20 +190,20 @@ def test_results_and_plies_left(start: str, result: str) -> None:
 def test_endings() -> None:
     game = fake_game(chess.STARTING_FEN, 1)
     for ending in (*words.RULES, *words.ADJUDICATIONS, words.RESIGNED):
-        bit = game_records(replace(game, ending=ending), NetFacts())["invariance_info"] & v6.ADJUDICATED
+        bit = game_records(replace(game, ending=ending), RecordFacts())["invariance_info"] & v6.ADJUDICATED
         assert bool(bit.all()) == (ending not in words.RULES)
         assert bool(bit.any()) == bool(bit.all())
     for ending in (words.TOO_LONG, words.STOPPED):
         assert not has_records(replace(game, ending=ending, result="*"))
     for ending in (words.ILLEGAL_MOVE, words.OUT_OF_TIME, words.CRASHED):
-        assert len(game_records(replace(game, ending=ending), NetFacts())) == 0
+        assert len(game_records(replace(game, ending=ending), RecordFacts())) == 0
 
 
 def test_moves_of_an_engine_have_no_record() -> None:
     game = fake_game(chess.STARTING_FEN, 3, plies=9)
-    whole = game_records(game, NetFacts())
+    whole = game_records(game, RecordFacts())
     thoughts = tuple(replace(t, search=None) if i % 2 else t for i, t in enumerate(game.thoughts))
-    half = game_records(replace(game, thoughts=thoughts), NetFacts())
+    half = game_records(replace(game, thoughts=thoughts), RecordFacts())
     assert np.array_equal(half, whole[::2])
     assert not has_records(replace(game, thoughts=tuple(replace(t, search=None) for t in game.thoughts)))
 
@@ -239,7 +239,7 @@ def test_the_best_move_is_proven_where_no_other_can_be_better(
     search = game.thoughts[0].search
     assert search is not None
     moves = [proven(move, others if i else best) for i, move in enumerate(search.moves)]
-    record = game_records(with_moves(game, moves, 61), NetFacts())[0]
+    record = game_records(with_moves(game, moves, 61), RecordFacts())[0]
     assert bool(record["invariance_info"] & v6.BEST_PROVEN) == wanted
     assert record["best_m"] == 5
 
@@ -250,9 +250,9 @@ def test_searches_without_shares_of_visits() -> None:
     assert search is not None
     unvisited = [replace(move, visits=0) for move in search.moves]
     with pytest.raises(ValueRepairError, match=r"game 8, ply 0: a search of one visit .* at least 2 visits"):
-        game_records(with_moves(game, unvisited, 1), NetFacts())
+        game_records(with_moves(game, unvisited, 1), RecordFacts())
     won = [proven(unvisited[0], 1, visits=0), *unvisited[1:]]
-    record = game_records(with_moves(game, won, 1), NetFacts())[0]
+    record = game_records(with_moves(game, won, 1), RecordFacts())[0]
     assert record["probabilities"].max() == record["probabilities"][record["best_idx"]] == 1
     assert (record["best_q"], record["invariance_info"]) == (1, v6.BEST_PROVEN)
 
@@ -263,7 +263,7 @@ def test_what_is_not_known_of_the_net() -> None:
     assert search is not None
     moves = (*search.moves[:-1], replace(search.moves[-1], net_prior=NAN))
     forgotten = replace(search, moves=moves, net_d=NAN, net_m=NAN)
-    record = game_records(replace(game, thoughts=(replace(game.thoughts[0], search=forgotten),)), NetFacts())[0]
+    record = game_records(replace(game, thoughts=(replace(game.thoughts[0], search=forgotten),)), RecordFacts())[0]
     assert np.isnan([record["orig_q"], record["orig_d"], record["orig_m"]]).all()
     assert record["policy_kld"] == 0
 
@@ -274,19 +274,19 @@ def test_drift_is_corrected() -> None:
     search = game.thoughts[0].search
     assert search is not None
     drifted = replace(search, root_wl=1.0000001, root_d=1e-7)
-    record = game_records(replace(game, thoughts=(replace(game.thoughts[0], search=drifted),)), NetFacts())[0]
+    record = game_records(replace(game, thoughts=(replace(game.thoughts[0], search=drifted),)), RecordFacts())[0]
     assert (record["root_q"], record["root_d"]) == (1, 0)
 
 
 def test_unknown_facts_are_refused() -> None:
     with pytest.raises(UsageError, match="input format 7"):
-        NetFacts(7)
+        RecordFacts(7)
     with pytest.raises(UsageError, match="history fill 'maybe'"):
-        NetFacts(1, "maybe")  # type: ignore[arg-type]  # what is wrong is the point
+        RecordFacts(1, "maybe")  # type: ignore[arg-type]  # what is wrong is the point
     game = fake_game(chess.STARTING_FEN, 8, plies=1)
     game = replace(game, thoughts=(replace(game.thoughts[0], move="a1a8"),))
     with pytest.raises(ValueError, match="none of the moves searched"):
-        game_records(game, NetFacts())
+        game_records(game, RecordFacts())
 
 
 @pytest.mark.parametrize("form", INPUT_FORMATS)
@@ -294,7 +294,7 @@ def test_our_reader_gives_the_games_back(form: int, tmp_path_factory: pytest.Tem
     """Positions, moves played, results, both values: what `vr mine DIR --deep recorded` takes up."""
     folder = tmp_path_factory.mktemp(f"chunks-{form}")
     played = [fake_game(start, 100 * i, plies=25, result="0-1") for i, start in enumerate(STARTS)]
-    writer = ChunkWriter(folder, NetFacts(form))
+    writer = ChunkWriter(folder, RecordFacts(form))
     assert all(writer.write(replace(game, number=i)) for i, game in enumerate(played))
     report = ReadReport()
     options = SampleOptions(per_game=None, min_ply=0, recorded=RecordedOptions("chunks"))
@@ -320,7 +320,7 @@ def test_our_reader_gives_the_games_back(form: int, tmp_path_factory: pytest.Tem
 
 
 def test_vr_mine_takes_them_up(tmp_path: Path) -> None:
-    writer = ChunkWriter(tmp_path / "chunks", NetFacts())
+    writer = ChunkWriter(tmp_path / "chunks", RecordFacts())
     for i, start in enumerate(STARTS):
         writer.write(replace(fake_game(start, 100 * i, plies=20), number=i))
     command = ["mine", str(writer.folder), "--deep", "recorded", "--per-game", "500", "--min-ply", "0"]

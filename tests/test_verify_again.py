@@ -18,7 +18,7 @@ from tests.cli_tree import SAMPLE
 from valuerepair.chess.positions import Position
 from valuerepair.oracles.oracle import Climb, DeepResult
 from valuerepair.runs import check_store
-from valuerepair.store.integrity import Check
+from valuerepair.store.integrity import StoreCheck
 from valuerepair.store.store import Store
 
 ORACLE = 1
@@ -79,7 +79,7 @@ def again(
     *,
     seed: int = 0,
     other: str = "",
-) -> tuple[Check, Recalled]:
+) -> tuple[StoreCheck, Recalled]:
     with Store.open(db) as store:
         (digest,) = store.connection.execute("SELECT digest FROM oracles WHERE id = ?", (ORACLE,)).fetchone()
         oracle = Recalled(db, change, other or digest)

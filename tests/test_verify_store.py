@@ -14,7 +14,7 @@ from tests.cli_tree import SAMPLE, vr
 from tests.merge_stores import Row, write_store
 from valuerepair.nets.registry import DEFAULT_NET, KNOWN_NETS, is_pulled
 from valuerepair.runs.check_store import verify
-from valuerepair.store.integrity import KINDS, Check
+from valuerepair.store.integrity import KINDS, StoreCheck
 from valuerepair.store.store import Store
 
 Captured = pytest.CaptureFixture[str]
@@ -35,7 +35,7 @@ def corrupt(db: Path, statement: str, before: str = "PRAGMA foreign_keys = OFF")
         assert changed != 0 or statement.startswith(("DROP", "PRAGMA"))
 
 
-def wrong(db: Path, sample: int = 0) -> dict[str, Check]:
+def wrong(db: Path, sample: int = 0) -> dict[str, StoreCheck]:
     with Store.open(db) as store:
         return {check.name: check for check in verify(store, sample=sample) if check.wrong}
 

@@ -19,7 +19,7 @@ from tests.figure_parts import band, line, words
 from valuerepair.chess.positions import STARTPOS_FEN
 from valuerepair.cli import cli
 from valuerepair.errors import ValueRepairError
-from valuerepair.play.elo import Pentanomial, Score, elo_interval
+from valuerepair.play.elo import MatchScore, Pentanomial, elo_interval
 from valuerepair.play.experiment import Row, selfplay_row, setting_of
 from valuerepair.play.figures import PlayedGame
 from valuerepair.play.game import CHECKMATE, TOO_LONG, GameRecord, Thought
@@ -137,7 +137,7 @@ def test_undecided_games_and_a_half_pair(tmp_path: Path) -> None:
     points = [1.0, None, 0.0, 0.5, None, 1.0, 1.0]
     write_match(tmp_path / "match.pgn", points)
     drawn = figures.drawing("elo", str(tmp_path / "match.pgn"))
-    assert f"7 games, {Score(3, 1, 1)}" in drawn.said
+    assert f"7 games, {MatchScore(3, 1, 1)}" in drawn.said
     assert line(drawn.figure, "elo")[1][-1] == pytest.approx(elo_interval(Pentanomial((0, 1, 0, 0, 0))).value)
 
 
@@ -178,7 +178,7 @@ def test_matches_of_another_runner(shared_data: Path, tmp_path: Path, opponent: 
     told = independently(path, "ID352")
     points = [point for _, _, point in told]
     drawn = figures.drawing("elo", path)
-    score = Score(points.count(1.0), points.count(0.5), points.count(0.0))
+    score = MatchScore(points.count(1.0), points.count(0.5), points.count(0.0))
     assert f"ID352 against {opponent}: 200 games, {score}: " in drawn.said
     by_opening: dict[str, list[float]] = {}
     for opening, _, point in told:
@@ -226,7 +226,7 @@ def test_games_of_a_server_are_counted_one_by_one(tmp_path: Path) -> None:
     results = [{0.0: "0-1", 0.5: "1/2-1/2", 1.0: "1-0"}[point] for point in points]
     plain = [other("A", "B", result, "1. e4 {[%eval 0.2] [%clk 0:03:00]} e5", Round="-") for result in results]
     (tmp_path / "a.pgn").write_text("".join(plain))
-    expected = elo_interval(Score(points.count(1.0), points.count(0.5), points.count(0.0)), 0.95)
+    expected = elo_interval(MatchScore(points.count(1.0), points.count(0.5), points.count(0.0)), 0.95)
     said = figures.drawing("elo", tmp_path / "a.pgn").said
     assert said.split("; ")[0].endswith(
         f"Elo {expected.value:+.1f} ({expected.low:+.1f} to {expected.high:+.1f}) at 0.95, of games"

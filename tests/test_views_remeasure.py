@@ -17,11 +17,11 @@ from valuerepair.intervals import Interval, Table, newcombe, wilson
 from valuerepair.judge.compare import (
     CATEGORIES,
     AtOtherAlpha,
+    ComparedScores,
     Comparison,
     LabelChange,
     NetRate,
     Remeasured,
-    Scores,
     Selected,
 )
 from valuerepair.report import remeasure_plot
@@ -71,7 +71,7 @@ def found(nets: int = 2, positions: int = 800) -> Remeasured:
         left_out={},
         nets=[NetRate("one", "ab", wilson(1, positions), 0.2)],
         comparisons=pairs,
-        scores=Scores(np.arange(positions), np.arange(positions) % 100, np.ones(positions), off),
+        scores=ComparedScores(np.arange(positions), np.arange(positions) % 100, np.ones(positions), off),
     )
 
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from valuerepair.mcts.params import SearchParams
     from valuerepair.nets.net import Net
     from valuerepair.oracles.searching import Searched
-    from valuerepair.report.page import Written
+    from valuerepair.report.page import WrittenPage
     from valuerepair.runs.options import MineOptions
     from valuerepair.runs.summary import MineSummary
 
@@ -314,7 +314,7 @@ def write_report(
     store: Stored,
     path: Path = "report.html",
     question: Question | None = None,
-) -> Written:
+) -> WrittenPage:
     """Writes the report on a store, one HTML file that needs no network: `vr report`. It appears whole or not at all.
 
     Returns how many positions and candidates it holds, and its size. Raises ValueRepairError where nothing is scored.

@@ -44,7 +44,7 @@ PLIES = 80
 
 
 @dataclass(frozen=True, slots=True)
-class Check:
+class RulesCheck:
     """One line of the report: what was done, how much of it, how long it took, and each mismatch as a text."""
 
     what: str
@@ -53,18 +53,18 @@ class Check:
     wrong: tuple[str, ...] = ()
 
 
-def checks(positions: int, thorough: bool, seed: int = 0) -> Iterator[Check]:
+def checks(positions: int, thorough: bool, seed: int = 0) -> Iterator[RulesCheck]:
     """One check of little; `thorough`: all of them, each yielded as soon as it is done, with so many positions."""
     start = time.perf_counter()
     wrong = [line for board in random_positions(100) for line in mismatches(board)]
     wrong += [line for check in published(10_000) for line in check.wrong]
-    yield Check("rules of chess", "as published and as in python-chess", time.perf_counter() - start, tuple(wrong))
+    yield RulesCheck("rules of chess", "as published and as in python-chess", time.perf_counter() - start, tuple(wrong))
     if thorough:
         yield from published()
         yield against_python_chess(positions, seed)
 
 
-def published(most_leaves: int = 10**9) -> Iterator[Check]:
+def published(most_leaves: int = 10**9) -> Iterator[RulesCheck]:
     """Perft of the published positions, one check each, to the deepest count of at most so many leaves."""
     for name, fen, counts in PUBLISHED:
         start, row, wrong = time.perf_counter(), rules.parse_fens([fen]), []
@@ -73,7 +73,7 @@ def published(most_leaves: int = 10**9) -> Iterator[Check]:
             if (ours := rules.perft(row, depth)) != leaves:
                 wrong.append(f"{fen}: perft {depth} gives {ours:,}, not {leaves:,}")
         amount = f"depth {fitting[-1][0]}, {fitting[-1][1]:,} leaves"
-        yield Check(f"perft, {name}", amount, time.perf_counter() - start, tuple(wrong))
+        yield RulesCheck(f"perft, {name}", amount, time.perf_counter() - start, tuple(wrong))
 
 
 def random_positions(count: int, seed: int = 0) -> Iterator[chess.Board]:
@@ -88,12 +88,12 @@ def random_positions(count: int, seed: int = 0) -> Iterator[chess.Board]:
         yield board.copy()
 
 
-def against_python_chess(count: int, seed: int = 0) -> Check:
+def against_python_chess(count: int, seed: int = 0) -> RulesCheck:
     """Legal moves, check, the FEN and the key of random positions."""
     start = time.perf_counter()
     wrong = [line for board in random_positions(count, seed) for line in mismatches(board)]
     what = "python-chess: moves, check, FEN, key"
-    return Check(what, f"{count:,} random positions", time.perf_counter() - start, tuple(wrong))
+    return RulesCheck(what, f"{count:,} random positions", time.perf_counter() - start, tuple(wrong))
 
 
 def mismatches(board: chess.Board) -> Iterator[str]:

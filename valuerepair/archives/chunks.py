@@ -15,11 +15,11 @@ from valuerepair.archives import chunk_boards
 from valuerepair.archives.headers import header_reject
 from valuerepair.archives.open import (
     HEAD,
-    Member,
     OnBytes,
     Source,
     Stream,
     TarError,
+    TarMember,
     bare_name,
     chunk_version,
     looks_like_tar,
@@ -109,7 +109,7 @@ def read_blocks(
 
 def _chunks(
     source: Source, options: SampleOptions, report: ReadReport, on_bytes: OnBytes | None
-) -> Iterator[tuple[int, Member]]:
+) -> Iterator[tuple[int, TarMember]]:
     """The chunks of one archive in the share to look at, with their numbers."""
     for number, member in enumerate(_members(source, options, report, on_bytes), 1):
         report.games += 1
@@ -135,7 +135,9 @@ def _is_drawn(source: Source, number: int, options: SampleOptions) -> bool:
     return bool(in_share(game_hashes(options.seed, source.identity, np.array([number])), options.game_share)[0])
 
 
-def _members(source: Source, options: SampleOptions, report: ReadReport, on_bytes: OnBytes | None) -> Iterator[Member]:
+def _members(
+    source: Source, options: SampleOptions, report: ReadReport, on_bytes: OnBytes | None
+) -> Iterator[TarMember]:
     """The files of a tar archive, or the one file that is a chunk itself."""
     with open(source.path, "rb") as file:
         content = file.read(HEAD)
@@ -145,7 +147,7 @@ def _members(source: Source, options: SampleOptions, report: ReadReport, on_byte
     if not tar:
         if on_bytes is not None:
             on_bytes(len(content))
-        yield Member("", 0, len(content), content)
+        yield TarMember("", 0, len(content), content)
         return
     with Stream(source, on_bytes, options.max_bytes) as stream:
         try:
@@ -187,7 +189,7 @@ def _unpack(content: bytes) -> tuple[bytes, str]:
 def _parse_chunks(block: ChunkBlock, options: SampleOptions) -> Rows:
     """Unpacks a block of chunks and draws positions of each; rejects and counts are in the result."""
     rows, sources = Rows(block.sources[0]), []
-    found: list[Chunk] = []
+    found: list[ChunkRecords] = []
     for i, source in enumerate(block.sources):
         chunk = _chunk(block, i, options, rows)
         if chunk is not None:
@@ -201,7 +203,7 @@ def _parse_chunks(block: ChunkBlock, options: SampleOptions) -> Rows:
     return rows
 
 
-def _chunk(block: ChunkBlock, i: int, options: SampleOptions, rows: Rows) -> Chunk | None:
+def _chunk(block: ChunkBlock, i: int, options: SampleOptions, rows: Rows) -> ChunkRecords | None:
     """The whole records of a chunk; None, with the reason counted, where none can be used."""
     data, broken = _unpack(block.chunks[i])
     source, name, offset = block.sources[i], block.names[i], block.offsets[i]
@@ -214,7 +216,7 @@ def _chunk(block: ChunkBlock, i: int, options: SampleOptions, rows: Rows) -> Chu
         OTHER_KIND if options.recorded is not None and options.recorded.kind != CHUNKS else None
     )
     if reason is None:
-        chunk = Chunk.of(data, whole)
+        chunk = ChunkRecords.of(data, whole)
         if options.filters_headers:
             reason = header_reject(f'[Result "{chunk.result}"]\n'.encode(), options)
         if reason is None:
@@ -246,7 +248,7 @@ _OUTSIDE = 1e-3  # by so much a value may leave its range: drift of 32-bit means
 
 
 @dataclass(frozen=True, slots=True)
-class Chunk:
+class ChunkRecords:
     """n records of one game: their input format, [n] v6.FACTS, [n, 104] planes, [n] numbers of legal moves."""
 
     input_format: int
@@ -255,14 +257,14 @@ class Chunk:
     legal: Index
 
     @staticmethod
-    def of(data: bytes, n: int) -> Chunk:
+    def of(data: bytes, n: int) -> ChunkRecords:
         """The first n records of a chunk's bytes. The policy is most of them, and only counted."""
         size, records = v6.RECORD.itemsize, np.frombuffer(data, v6.RECORD, n)
         raw = np.frombuffer(data, np.uint8, n * size).reshape(n, size)
         legal = np.empty(n, np.int64)
         chunk_boards.count_legal_moves(np.frombuffer(data, "<u4", n * size // 4), legal)
         facts = raw[:, -v6.FACTS.itemsize :].copy().view(v6.FACTS)[:, 0]
-        return Chunk(int(records["input_format"][0]), facts, np.ascontiguousarray(records["planes"]), legal)
+        return ChunkRecords(int(records["input_format"][0]), facts, np.ascontiguousarray(records["planes"]), legal)
 
     @property
     def result(self) -> str:
@@ -278,7 +280,7 @@ class Chunk:
 class _Decoded:
     """The records of some chunks, `cuts` saying where each begins, with boards and histories as arrays over records."""
 
-    def __init__(self, chunks: Sequence[Chunk]) -> None:
+    def __init__(self, chunks: Sequence[ChunkRecords]) -> None:
         lengths = [len(chunk.facts) for chunk in chunks]
         self.cuts = cuts_of(lengths)
         n = int(self.cuts[-1])
@@ -368,7 +370,7 @@ def _untransformed(bits: NDArray[np.uint8], transforms: NDArray[np.uint8]) -> ND
     return bits
 
 
-def draw(chunks: Sequence[Chunk], options: SampleOptions, rows: Rows) -> None:
+def draw(chunks: Sequence[ChunkRecords], options: SampleOptions, rows: Rows) -> None:
     """Filters the records of some chunks, draws `per_game` of each, and fills the rows, which know their numbers."""
     decoded = _Decoded(chunks)
     rows.looked_at = len(decoded.facts)

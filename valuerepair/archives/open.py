@@ -230,7 +230,7 @@ class _Zstd:
         return count
 
 
-class _Member(Protocol):
+class _PackedMember(Protocol):
     """One gzip member, bzip2 stream or xz stream: the common ground of the standard library's decompressors."""
 
     @property
@@ -266,7 +266,7 @@ class _Gzip:
 class _Members:
     """A sequence of members, each decoded by a decompressor of its own; padding behind the last one is ignored."""
 
-    def __init__(self, raw: _Counted, member: Callable[[], _Member], name: str) -> None:
+    def __init__(self, raw: _Counted, member: Callable[[], _PackedMember], name: str) -> None:
         self._raw, self._new, self._name = raw, member, name
         self._member, self._data = member(), b""
 
@@ -420,7 +420,7 @@ Read = Callable[[int], bytes]  # gives fewer bytes than asked for only at the en
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class TarMember:
     """A file of the archive. `offset` is where its content begins; `size` is what the header says, which `content`
     falls short of where the archive breaks off."""
 
@@ -439,7 +439,7 @@ def looks_like_tar(head: bytes) -> bool:
     return head[257:262] == b"ustar"
 
 
-def members(read: Read, most: int) -> Iterator[Member]:
+def members(read: Read, most: int) -> Iterator[TarMember]:
     """The regular files in order; of one larger than `most` bytes only the beginning is given.
 
     Raises TarError where the archive breaks off or is damaged, after all files before.
@@ -459,7 +459,7 @@ def members(read: Read, most: int) -> Iterator[Member]:
         content = read(min(size, most if own else _MAX_NAME))
         skipped = _skip(read, size - len(content) + -size % _BLOCK) if len(content) == min(size, most) else 0
         if own:
-            yield Member(name or _name(head), at, size, content)
+            yield TarMember(name or _name(head), at, size, content)
             name = ""
         elif kind == _LONG_NAME:
             name = content.rstrip(b"\0").decode("utf-8", "replace")

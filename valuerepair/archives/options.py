@@ -147,7 +147,7 @@ EVAL, CUTECHESS, TCEC, EPD, DUMP, CHUNKS = "eval", "cutechess", "tcec", "epd", "
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class RecordKind:
     """A kind of record: what it is, for people, and whose view it is written in."""
 
     name: str
@@ -158,12 +158,12 @@ class Kind:
 KINDS = {
     kind.name: kind
     for kind in (
-        Kind(EVAL, "[%eval] comments of PGN files, as lichess writes them", "white"),
-        Kind(CUTECHESS, "{+0.65/12 1.2s} comments of PGN files, as cutechess writes them", "mover"),
-        Kind(TCEC, "{d=16, ..., wv=0.43, ...} comments of PGN files, as TCEC writes them", "white"),
-        Kind(EPD, "ce, dm and bm #N of EPD files", "mover"),
-        Kind(DUMP, "lichess's evaluation dump (.jsonl)", "white"),
-        Kind(CHUNKS, "lc0 training chunks", "mover"),
+        RecordKind(EVAL, "[%eval] comments of PGN files, as lichess writes them", "white"),
+        RecordKind(CUTECHESS, "{+0.65/12 1.2s} comments of PGN files, as cutechess writes them", "mover"),
+        RecordKind(TCEC, "{d=16, ..., wv=0.43, ...} comments of PGN files, as TCEC writes them", "white"),
+        RecordKind(EPD, "ce, dm and bm #N of EPD files", "mover"),
+        RecordKind(DUMP, "lichess's evaluation dump (.jsonl)", "white"),
+        RecordKind(CHUNKS, "lc0 training chunks", "mover"),
     )
 }
 COMMENT_KINDS = (EVAL, CUTECHESS, TCEC)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from valuerepair.archives.open import Source
 from valuerepair.archives.options import SampleOptions
 from valuerepair.chess import board
-from valuerepair.chess.origins import Game, Origins, QColumns, Recorded, picked
+from valuerepair.chess.origins import OriginGame, Origins, QColumns, Recorded, picked
 from valuerepair.chess.positions import STARTPOS_FEN, PositionBatch, decode_move
 
 Index = NDArray[np.int64]
@@ -103,9 +103,9 @@ class Rows:
             recorded = recorded.take(index) if isinstance(recorded, QColumns) else picked(recorded, index)
         return Origins.found([known[g] for g in games], played, recorded)
 
-    def _game(self, g: int) -> Game:
+    def _game(self, g: int) -> OriginGame:
         source = self.sources[g] if self.sources else self.source
-        return Game(source.name, self.numbers[g], self.offsets[g], self.headers[g], self.results[g])
+        return OriginGame(source.name, self.numbers[g], self.offsets[g], self.headers[g], self.results[g])
 
 
 def cuts_of(lengths: Sequence[int]) -> Index:

@@ -21,7 +21,7 @@ from valuerepair.archives.options import CHUNKS, DUMP, EPD, EVAL, KINDS, SampleO
 from valuerepair.archives.pgn import GameBlock, kind_in
 from valuerepair.archives.rows import ReadReport, Rows
 from valuerepair.archives.select import KeySet, LowestPriorities, game_hashes, in_share
-from valuerepair.archives.split import HEADROOM, Games, Piece, Pieces, Splitter
+from valuerepair.archives.split import HEADROOM, Piece, Pieces, SplitGames, Splitter
 from valuerepair.chess import v6
 from valuerepair.chess.positions import PositionBatch
 from valuerepair.errors import UsageError, ValueRepairError
@@ -138,7 +138,7 @@ def _line_splitter(source: Source, head: bytes) -> LineSplitter | None:
     return LineSplitter(source) if looks_like_epd(head) else None
 
 
-def _wanted(games: Games, piece: Piece, options: SampleOptions, report: ReadReport) -> list[int]:
+def _wanted(games: SplitGames, piece: Piece, options: SampleOptions, report: ReadReport) -> list[int]:
     """The games (indices) that are whole and in the share to look at."""
     report.games += len(games)
     numbers = np.arange(games.first, games.first + len(games))

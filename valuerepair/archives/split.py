@@ -23,7 +23,7 @@ Bytes = NDArray[np.uint8]
 
 
 @dataclass(frozen=True, slots=True)
-class Games:
+class SplitGames:
     """Consecutive games in a buffer: game i is ``data[cuts[i]:cuts[i + 1]]``.
 
     `first` is the 1-based number of game 0 in its archive, `base` the stream offset of ``data[0]``. `unfinished` says
@@ -64,7 +64,7 @@ class Splitter:
         self._inside = False  # the next piece begins inside a game that was given up as overlong
         self._starts = np.empty(_STARTS, np.int64)
 
-    def feed(self, buffer: Bytes, length: int, *, last: bool = False, cut: bool = False) -> list[Games]:
+    def feed(self, buffer: Bytes, length: int, *, last: bool = False, cut: bool = False) -> list[SplitGames]:
         """The games that are complete now. They refer to `buffer`; use them before it is filled again.
 
         `buffer` holds the piece in ``[HEADROOM:HEADROOM + length]``. `cut` says that the stream broke off there.
@@ -83,12 +83,12 @@ class Splitter:
         self._offset += length
         found = self._cut(buffer, begin, end, base, last)
         if cut and found:
-            found[-1] = Games(found[-1].data, found[-1].cuts, found[-1].first, base, unfinished=True)
+            found[-1] = SplitGames(found[-1].data, found[-1].cuts, found[-1].first, base, unfinished=True)
         return found
 
-    def _cut(self, data: Bytes, begin: int, end: int, base: int, last: bool) -> list[Games]:
+    def _cut(self, data: Bytes, begin: int, end: int, base: int, last: bool) -> list[SplitGames]:
         words = data[: len(data) & ~7].view(np.uint64)
-        found: list[Games] = []
+        found: list[SplitGames] = []
         at = begin
         while True:
             n = find_games(data, words, at, end, last, self._inside, self._starts)
@@ -110,13 +110,13 @@ class Splitter:
             self._carry = data[at:end].copy() if n or not self._inside else self._line(data, at, end)
         return found
 
-    def _give_up(self, data: Bytes, at: int, end: int, base: int, words: NDArray[np.uint64]) -> list[Games]:
+    def _give_up(self, data: Bytes, at: int, end: int, base: int, words: NDArray[np.uint64]) -> list[SplitGames]:
         """More bytes without the end of a game than a game has: look again as if the stream ended here.
 
         An unclosed comment then lets go of the games it swallowed. Where there is really one endless game, it is
         given once, marked, and skipped up to the next header.
         """
-        found: list[Games] = []
+        found: list[SplitGames] = []
         n = 0 if self._inside else find_games(data, words, at, end, True, False, self._starts)
         if n > 1:
             found.append(self._numbered(data, self._starts[:n].copy(), base))
@@ -124,7 +124,7 @@ class Splitter:
         if end - at > MAX_GAME:
             if n:
                 games = self._numbered(data, np.array([at, end], np.int64), base)
-                found.append(Games(games.data, games.cuts, games.first, base, overlong=True))
+                found.append(SplitGames(games.data, games.cuts, games.first, base, overlong=True))
                 self._inside = True
             self._carry = self._line(data, at, end)
         else:
@@ -139,8 +139,8 @@ class Splitter:
         line: Bytes = tail[breaks[-1] + 1 if len(breaks) else len(tail) :].copy()
         return line
 
-    def _numbered(self, data: Bytes, cuts: NDArray[np.int64], base: int) -> Games:
-        games = Games(data, cuts, self.games + 1, base)
+    def _numbered(self, data: Bytes, cuts: NDArray[np.int64], base: int) -> SplitGames:
+        games = SplitGames(data, cuts, self.games + 1, base)
         self.games += len(games)
         return games
 

@@ -26,7 +26,7 @@ class Refused(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class _Written:
+class _Squares:
     """The squares that lc0 finds in a word; None where the word does not give them."""
 
     piece: chess.PieceType
@@ -76,7 +76,7 @@ def _by_squares(word: str, board: chess.Board, ep_square: int | None) -> chess.M
     return move
 
 
-def _squares(word: str) -> _Written:
+def _squares(word: str) -> _Squares:
     """SanToMove's scan: the last two files and ranks, up to the first character it does not know."""
     piece = _PIECES.get(word[0], chess.PAWN)
     files: list[int] = []
@@ -98,10 +98,10 @@ def _squares(word: str) -> _Written:
             break
     from_file, to_file = ([None, None, *files])[-2:]
     from_rank, to_rank = ([None, None, *ranks])[-2:]
-    return _Written(piece, from_file, from_rank, to_file, to_rank, promotion)
+    return _Squares(piece, from_file, from_rank, to_file, to_rank, promotion)
 
 
-def _search(word: str, written: _Written, target: int, board: chess.Board, ep_square: int | None) -> chess.Move:
+def _search(word: str, written: _Squares, target: int, board: chess.Board, ep_square: int | None) -> chess.Move:
     origins = board.pieces_mask(written.piece, board.turn)
     if written.from_file is not None:
         origins &= chess.BB_FILES[written.from_file]

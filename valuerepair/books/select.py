@@ -56,7 +56,7 @@ def choose_rows(frame: pd.DataFrame, options: BookOptions, scored: pd.Series[flo
     rows = frame[size >= options.question.threshold]
     if rows.empty:
         raise ValueRepairError(_nothing_found(sizes, options))
-    candidates, sieve = len(rows), _Sieve(rows)
+    candidates, sieve = len(rows), _BookSieve(rows)
     _keep_by_kind(sieve, options)
     sieve.keep(playable(sieve.rows), OVER)
     sieve.rows = _ordered(sieve.rows, options)
@@ -79,7 +79,7 @@ def choose_rows(frame: pd.DataFrame, options: BookOptions, scored: pd.Series[flo
 
 
 @dataclass(slots=True)
-class _Sieve:
+class _BookSieve:
     rows: pd.DataFrame
     left_out: dict[str, int] = field(default_factory=dict)
 
@@ -89,7 +89,7 @@ class _Sieve:
         self.rows = self.rows[mask]
 
 
-def _keep_by_kind(sieve: _Sieve, options: BookOptions) -> None:
+def _keep_by_kind(sieve: _BookSieve, options: BookOptions) -> None:
     """Keeps what sign, value, verdict and labels ask for."""
     if options.sign != "both":
         off = sieve.rows["disagreement"]
@@ -105,7 +105,7 @@ def _keep_by_kind(sieve: _Sieve, options: BookOptions) -> None:
         sieve.keep(pd.Series(has, sieve.rows.index, dtype=bool), f"not {label}")
 
 
-def _keep_by_number(sieve: _Sieve, options: BookOptions) -> None:
+def _keep_by_number(sieve: _BookSieve, options: BookOptions) -> None:
     """Keeps the first, in order, of a game's near-duplicates, of each game, of all."""
     if options.near_duplicates == "game":
         keys = pd.Series(near_keys(sieve.rows["fen"].tolist()), sieve.rows.index, dtype=object)

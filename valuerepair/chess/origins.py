@@ -38,7 +38,7 @@ class Recorded:
 
 
 @dataclass(frozen=True, slots=True)
-class Game:
+class OriginGame:
     """A game in which positions were found; the fields are those of `Origin`, `number` is its `game`."""
 
     source: str = ""
@@ -69,9 +69,9 @@ class Origin:
     recorded: Recorded | None = None
 
     @property
-    def game_of(self) -> Game:
+    def game_of(self) -> OriginGame:
         """The game it was found in."""
-        return Game(self.source, self.game, self.offset, self.headers, self.result)
+        return OriginGame(self.source, self.game, self.offset, self.headers, self.result)
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +142,7 @@ class Origins(Sequence[Origin]):
     """n origins as columns: a row becomes an `Origin` when asked for. `game` has the same object for rows of one game
     that lie together; of `cp` and `mate`, those of the evaluations, None says that no row has any."""
 
-    game: Sequence[Game]
+    game: Sequence[OriginGame]
     played: Sequence[str | None]
     recorded: RecordedColumn | None = None
     cp: Sequence[int | None] | None = None
@@ -162,7 +162,7 @@ class Origins(Sequence[Origin]):
         )
 
     @staticmethod
-    def found(game: Sequence[Game], played: Sequence[str | None], recorded: RecordedColumn | None) -> Origins:
+    def found(game: Sequence[OriginGame], played: Sequence[str | None], recorded: RecordedColumn | None) -> Origins:
         """Origins whose centipawns and mates are those of the recorded evaluations."""
         if recorded is None or isinstance(recorded, QColumns):
             return Origins(game, played, recorded)
@@ -214,9 +214,9 @@ class Origins(Sequence[Origin]):
         return Origins(joined("game"), joined("played"), recorded, joined("cp"), joined("mate"))
 
 
-def _runs(games: Iterable[Game]) -> list[Game]:
+def _runs(games: Iterable[OriginGame]) -> list[OriginGame]:
     """Equal games that lie together as one object."""
-    found: list[Game] = []
+    found: list[OriginGame] = []
     for game in games:
         found.append(found[-1] if found and found[-1] == game else game)
     return found

@@ -130,14 +130,14 @@ def match(sides: tuple[str, ...], against: str, odds: bool, **given: Any) -> Non
 def _experiment(given: dict[str, Any]) -> Experiment:
     from valuerepair.errors import UsageError
     from valuerepair.play.experiment import Experiment, choose_openings
-    from valuerepair.play.lineup import Device
+    from valuerepair.play.lineup import NetOptions
 
     folder = Path(given["output"])
     if given["report"] and not any(folder.glob("*.pgn")):
         raise UsageError(f"{folder}: no games of an experiment there to report on")
     openings, book = choose_openings(given["openings"], given["lines"])
     own = {name: given[name] for name in ("nodes", "games", "net", "seed", "jobs", "report")}
-    device = Device(given["device"], given["threads"])
+    device = NetOptions(given["device"], given["threads"])
     return Experiment(folder, openings, book, **own, device=device, quiet=is_quiet())
 
 

@@ -52,7 +52,7 @@ def command(side_a: str, side_b: str, **given: Any) -> None:
       vr match ./new ./old --tc 10+0.1 --jobs 2 --sprt elo0=0,elo1=5
     """
     from valuerepair.chess.progress import Progress
-    from valuerepair.play.lineup import Device, Lineup, parse_side
+    from valuerepair.play.lineup import Lineup, NetOptions, parse_side
     from valuerepair.play.match import BUILT_IN, MatchPlan, play_match
     from valuerepair.play.openings import built_in_openings, check_playable, read_openings
     from valuerepair.play.sprt import parse_sprt
@@ -74,7 +74,7 @@ def command(side_a: str, side_b: str, **given: Any) -> None:
         given["seed"],
     )
     remark = plan.remark()
-    device = Device(given["device"], given["threads"])
+    device = NetOptions(given["device"], given["threads"])
     with (
         Lineup(sides, plan.control, given["jobs"], plan.games, device) as lineup,
         Progress("match", unit="games", quiet=is_quiet(), own_eta=True) as progress,

@@ -78,7 +78,7 @@ def worst_threshold(share: float, disagreement: NDArray[np.float64], weight: NDA
 
 
 @dataclass(frozen=True)
-class Scale:
+class AlphaOption:
     """Where deep Q comes from: centipawns by this alpha (None: auto), or the engine's W/D/L."""
 
     alpha: float | None = None
@@ -91,13 +91,13 @@ class Scale:
 class _ScaleType(click.ParamType):  # type: ignore[type-arg]  # generic from click 8.5 on only
     name = "alpha"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Scale:
-        if isinstance(value, Scale):
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> AlphaOption:
+        if isinstance(value, AlphaOption):
             return value
         if value in ("auto", "wdl"):
-            return Scale() if value == "auto" else Scale(None, "wdl")
+            return AlphaOption() if value == "auto" else AlphaOption(None, "wdl")
         try:
-            return Scale(float(value))
+            return AlphaOption(float(value))
         except ValueError:
             raise click.BadParameter(f"{value}: give a number of centipawns, auto or wdl") from None
 
@@ -231,7 +231,7 @@ def question(
 
     def decorate(command: Command) -> Callable[..., Any]:
         @functools.wraps(command)
-        def asked(*given: Any, net: Any, oracle: Any, alpha: Scale, threshold: Any, **named: Any) -> Any:
+        def asked(*given: Any, net: Any, oracle: Any, alpha: AlphaOption, threshold: Any, **named: Any) -> Any:
             return command(*given, question=QuestionOptions(net, oracle, alpha.alpha, alpha.q_from, threshold), **named)
 
         for option in (

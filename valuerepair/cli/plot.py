@@ -11,7 +11,7 @@ from click.shell_completion import CompletionItem
 
 from valuerepair.cli.options import DB, FILE, QuestionOptions, question
 from valuerepair.cli.verbosity import is_quiet
-from valuerepair.report.figures import KINDS, STORE, Kind, kind_of
+from valuerepair.report.figures import KINDS, STORE, PlotKind, kind_of
 
 HELP = """Draw a store, a match or an experiment: KIND is one of those below, scatter unless given.
 
@@ -70,7 +70,7 @@ def command(
         click.echo(f"{output}: {drawn.said}")
 
 
-def _check(context: click.Context, name: str, source: str | None) -> Kind:
+def _check(context: click.Context, name: str, source: str | None) -> PlotKind:
     """The kind. Raises UsageError for an option on the command line, or a source, that it has no use for."""
     from valuerepair.errors import UsageError
 

@@ -151,9 +151,9 @@ def _chunks(given: dict[str, Any], source: ForestSource | Lc0Source) -> Any:
         return source.records
     if given["training"] is None:
         return None
-    from valuerepair.training.records import ChunkWriter, NetFacts
+    from valuerepair.training.records import ChunkWriter, RecordFacts
 
-    facts = NetFacts.of(source.input_format(), source.params)
+    facts = RecordFacts.of(source.input_format(), source.params)
     return ChunkWriter(given["training"], facts, resume=_goes_on(given["output"]))
 
 

@@ -91,7 +91,7 @@ class Job:
 
 
 @dataclass(eq=False)
-class Chunk:
+class JobBatch:
     """Jobs of a role that go to one of `workers` together."""
 
     role: Role
@@ -128,7 +128,7 @@ class Dispatcher:
         self._able: dict[Role, dict[str, Offer]] = {role: {} for role in Role}  # workers that get work, by address
         self._pending: dict[Role, deque[Job]] = {role: deque() for role in Role}
         self._suspects: deque[Job] = deque()
-        self._in_flight: dict[Chunk, asyncio.Task[None]] = {}
+        self._in_flight: dict[JobBatch, asyncio.Task[None]] = {}
         self._growth = dict.fromkeys(Role, 1)
         self._first_offer = self._gone_since = 0.0
         self._hope_since = time.monotonic()
@@ -370,10 +370,10 @@ class Dispatcher:
 
     def _launch(self, jobs: list[Job]) -> None:
         able = list(self._able[jobs[0].role])
-        chunk = Chunk(jobs[0].role, jobs, frozenset(random.sample(able, min(_CHOICE, len(able)))))
+        chunk = JobBatch(jobs[0].role, jobs, frozenset(random.sample(able, min(_CHOICE, len(able)))))
         self._in_flight[chunk] = asyncio.create_task(self._run(chunk))
 
-    async def _run(self, chunk: Chunk) -> None:
+    async def _run(self, chunk: JobBatch) -> None:
         """Has Dask see to a chunk, and sees to what becomes of it."""
         started = time.monotonic()
         future = self._client.submit(
@@ -411,7 +411,7 @@ class Dispatcher:
             self._in_flight.pop(chunk, None)
             self._wake.set()
 
-    def _take_back(self, chunk: Chunk, lost: int = 0) -> None:
+    def _take_back(self, chunk: JobBatch, lost: int = 0) -> None:
         """Has a chunk done again, that so many workers died with. Of what too many died with each job is a suspect."""
         if (task := self._in_flight.pop(chunk, None)) is not None and task is not asyncio.current_task():
             task.cancel()

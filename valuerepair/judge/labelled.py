@@ -24,7 +24,7 @@ from valuerepair.nets.net import Priors
 from valuerepair.nets.registry import KNOWN_NETS, locate
 from valuerepair.store import priors
 from valuerepair.store.connect import store_errors
-from valuerepair.store.priors import Prior, Question, add, batch_of, of, questions
+from valuerepair.store.priors import MovesOfInterest, Prior, add, batch_of, of, questions
 from valuerepair.store.queries import header
 from valuerepair.store.screening import stored_rungs
 from valuerepair.store.second_looks import net_number
@@ -216,7 +216,7 @@ def add_priors(
     return done
 
 
-def missing_priors(store: Store, net_id: int, oracle_id: int, position_ids: Sequence[int]) -> list[Question]:
+def missing_priors(store: Store, net_id: int, oracle_id: int, position_ids: Sequence[int]) -> list[MovesOfInterest]:
     """Those of the positions of which a prior is not there yet, with their legal moves of interest.
 
     Positions without a legal move are never among them.
@@ -233,7 +233,7 @@ def missing_priors(store: Store, net_id: int, oracle_id: int, position_ids: Sequ
     ]
 
 
-def rows_of(asked: Sequence[Question], priors: Priors) -> Iterator[Prior]:
+def rows_of(asked: Sequence[MovesOfInterest], priors: Priors) -> Iterator[Prior]:
     """The priors to keep: of the first move, and of the moves of interest.
 
     A move's rank is 1 and the number of moves that the net gives more; of several first moves the one that is listed
@@ -249,11 +249,11 @@ def rows_of(asked: Sequence[Question], priors: Priors) -> Iterator[Prior]:
             yield Prior(question.position_id, move, float(share), 1 + int((shares > share).sum()))
 
 
-def _of_interest(question: Question) -> set[str]:
+def _of_interest(question: MovesOfInterest) -> set[str]:
     return {move for move in (question.played, question.deep_best) if move is not None}
 
 
-def _legal(asked: Sequence[Question]) -> list[Question]:
+def _legal(asked: Sequence[MovesOfInterest]) -> list[MovesOfInterest]:
     """The questions of positions with legal moves, without moves that are none: recorded moves are others' words."""
     moves, offsets = legal_moves(parse_fens([question.position.fen for question in asked]))
     kept = []

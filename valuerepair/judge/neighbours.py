@@ -91,7 +91,7 @@ class Neighbour:
 
 
 @dataclass(frozen=True, slots=True)
-class Scale:
+class ValueScale:
     """Whose values are shown: the numbers and names of net and oracle, and the alpha."""
 
     net_id: int
@@ -115,7 +115,7 @@ class Similar:
     searched: int
     threshold: float
     candidates_only: bool
-    scale: Scale | None
+    scale: ValueScale | None
 
     def as_dict(self) -> dict[str, Any]:
         """All of it, JSON-able; NaN is None."""
@@ -186,7 +186,7 @@ def read_query(store: Store, words: str) -> tuple[Position, int]:
 # -- values -----------------------------------------------------------------------------------------------------------
 
 
-def _scale(store: Store, options: SimilarOptions) -> Scale | None:
+def _scale(store: Store, options: SimilarOptions) -> ValueScale | None:
     try:
         net_id, oracle_id = store.pick(options.question.net, options.question.oracle)
     except ValueRepairError:
@@ -197,10 +197,10 @@ def _scale(store: Store, options: SimilarOptions) -> Scale | None:
     with store_errors(store.path):
         (net,) = store.connection.execute("SELECT name FROM nets WHERE id = ?", (net_id,)).fetchone()
         (oracle,) = store.connection.execute("SELECT label FROM oracles WHERE id = ?", (oracle_id,)).fetchone()
-    return Scale(net_id, oracle_id, net, oracle, alpha, options.question.q_from)
+    return ValueScale(net_id, oracle_id, net, oracle, alpha, options.question.q_from)
 
 
-def _candidates(store: Store, scale: Scale | None, threshold: float) -> NDArray[np.int64]:
+def _candidates(store: Store, scale: ValueScale | None, threshold: float) -> NDArray[np.int64]:
     """The position_ids of the candidates. Raises ValueRepairError when there is none."""
     assert scale is not None  # _scale raises where candidates are asked for and nothing is scored
     query = f"""
@@ -224,14 +224,14 @@ def _candidates(store: Store, scale: Scale | None, threshold: float) -> NDArray[
     return ids
 
 
-def _both_q(rows: Sequence[tuple[Any, ...]], scale: Scale) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _both_q(rows: Sequence[tuple[Any, ...]], scale: ValueScale) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """net_q and deep_q [n] of rows of `_SCORES`."""
     net_q, cp, mate, w, d, loss, own = np.array(rows, np.float64).reshape(-1, 7).T
     wdl = np.stack([w, d, loss], 1)
     return net_q, values.deep_q(cp, mate, wdl, own, scale.alpha.value, scale.q_from)
 
 
-def _judged(store: Store, scale: Scale | None, ids: Sequence[int]) -> dict[int, Judged]:
+def _judged(store: Store, scale: ValueScale | None, ids: Sequence[int]) -> dict[int, Judged]:
     """The positions `ids`, by id; an id that is not there is left out."""
     query = f"""
         SELECT {_POSITION}, {_SCORES} FROM positions p JOIN games g ON g.id = p.game_id

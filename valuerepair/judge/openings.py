@@ -34,7 +34,7 @@ _ANSWER = re.compile(r" (Accepted|Declined)$")
 _ECO = re.compile(r"\s*([A-Ea-e][0-9]{2})(?![0-9])")
 
 
-class Opening(NamedTuple):
+class OpeningName(NamedTuple):
     """An ECO code (``B90``) and lichess's name (``Sicilian Defense: Najdorf Variation``); empty where unknown."""
 
     eco: str = ""
@@ -45,10 +45,10 @@ class _Named(NamedTuple):
     """The named positions by ascending key [n]; `openings` in the same order."""
 
     keys: NDArray[np.uint64]
-    openings: list[Opening]
+    openings: list[OpeningName]
 
 
-def opening_of(eco_header: str | None, start_fen: str, moves: Sequence[str]) -> Opening:
+def opening_of(eco_header: str | None, start_fen: str, moves: Sequence[str]) -> OpeningName:
     """The opening of a game up to one of its positions.
 
     `eco` is that of the game's header ``ECO`` where it is a code (``C42``, ``C42/03``, ``c42a``: then ``C42``); else
@@ -61,12 +61,12 @@ def opening_of(eco_header: str | None, start_fen: str, moves: Sequence[str]) -> 
 
 def openings_of(
     eco_headers: Sequence[str | None], start_fens: Sequence[str], moves: Sequence[Sequence[str]]
-) -> list[Opening]:
+) -> list[OpeningName]:
     """`opening_of` of many games at once."""
     found = _by_position(start_fens, moves)
     codes = [eco_code(header) for header in eco_headers]
     return [
-        Opening(code, opening.name) if code and code != opening.eco else opening
+        OpeningName(code, opening.name) if code and code != opening.eco else opening
         for code, opening in zip(codes, found, strict=True)
     ]
 
@@ -100,7 +100,7 @@ def named_positions() -> list[tuple[str, str, tuple[str, ...]]]:
     return [(eco, name, tuple(moves.split(" "))) for eco, name, moves in rows]
 
 
-def _by_position(start_fens: Sequence[str], moves: Sequence[Sequence[str]]) -> list[Opening]:
+def _by_position(start_fens: Sequence[str], moves: Sequence[Sequence[str]]) -> list[OpeningName]:
     """The last named board's opening of each line."""
     named, found = _named(), np.full(len(start_fens), -1)
     for rows, boards in plies(start_fens, moves, MAX_PLIES):
@@ -108,7 +108,7 @@ def _by_position(start_fens: Sequence[str], moves: Sequence[Sequence[str]]) -> l
         places = np.minimum(np.searchsorted(named.keys, reached), len(named.keys) - 1)
         hits = named.keys[places] == reached
         found[rows[hits]] = places[hits]
-    unknown = Opening()
+    unknown = OpeningName()
     return [named.openings[place] if place >= 0 else unknown for place in found.tolist()]
 
 
@@ -120,7 +120,7 @@ def _named() -> _Named:
     for numbers, boards in plies([STARTPOS_FEN] * len(rows), lines):
         reached[numbers] = keys(boards)
     order = np.argsort(reached)
-    return _Named(reached[order], [Opening(*rows[i][:2]) for i in order.tolist()])
+    return _Named(reached[order], [OpeningName(*rows[i][:2]) for i in order.tolist()])
 
 
 @cache

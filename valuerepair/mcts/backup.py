@@ -36,7 +36,7 @@ from valuerepair.mcts.tree import (
     UPPER,
     VISITS,
     WL,
-    Rules,
+    SearchRules,
     Trees,
 )
 
@@ -60,7 +60,7 @@ def end_visit(trees: Trees, node: int) -> None:
 
 
 @inlined_kernel
-def worth_of_draw(trees: Trees, rules: Rules, tree: int, depth: int) -> np.float32:
+def worth_of_draw(trees: Trees, rules: SearchRules, tree: int, depth: int) -> np.float32:
     """What a draw is worth to the player who moved to a node of this depth."""
     black_moved = bool(black_to_move(trees.rows, trees.slots[tree, ROOT_ROW])) != bool(depth & 1 == 0)
     result: np.float32 = -rules.draw_score if black_moved else rules.draw_score
@@ -104,7 +104,7 @@ def refresh_edge(trees: Trees, node: int, draw_score: np.float32) -> None:
 
 
 @inlined_kernel
-def spread_bounds(trees: Trees, rules: Rules, node: int, left: np.float32) -> tuple[bool, bool]:
+def spread_bounds(trees: Trees, rules: SearchRules, node: int, left: np.float32) -> tuple[bool, bool]:
     """Bounds of a node from those of its moves (lc0's MaybeSetBounds).
 
     Returns whether they say anything, and whether they settled the node. `left` are the plies to the end after the move
@@ -178,7 +178,14 @@ def solved(trees: Trees, root: int) -> bool:
 
 @inlined_kernel
 def back_up_means(
-    trees: Trees, rules: Rules, tree: int, leaf: int, depth: int, wl: np.float32, draw: np.float32, left: np.float32
+    trees: Trees,
+    rules: SearchRules,
+    tree: int,
+    leaf: int,
+    depth: int,
+    wl: np.float32,
+    draw: np.float32,
+    left: np.float32,
 ) -> None:
     """The new means of a leaf and all nodes above it, as in lc0 (DoBackupUpdateSingleNode).
 
@@ -220,7 +227,14 @@ def back_up_means(
 
 @kernel
 def back_up_certain(
-    trees: Trees, rules: Rules, tree: int, leaf: int, depth: int, wl: np.float32, draw: np.float32, left: np.float32
+    trees: Trees,
+    rules: SearchRules,
+    tree: int,
+    leaf: int,
+    depth: int,
+    wl: np.float32,
+    draw: np.float32,
+    left: np.float32,
 ) -> None:
     """The new means of a leaf and all nodes above it, with certainty.
 
@@ -261,7 +275,14 @@ def back_up_certain(
 
 @inlined_kernel
 def back_up(
-    trees: Trees, rules: Rules, tree: int, leaf: int, depth: int, wl: np.float32, draw: np.float32, left: np.float32
+    trees: Trees,
+    rules: SearchRules,
+    tree: int,
+    leaf: int,
+    depth: int,
+    wl: np.float32,
+    draw: np.float32,
+    left: np.float32,
 ) -> None:
     """Adds a visit with this value to a leaf and all nodes above it.
 

@@ -45,7 +45,7 @@ from valuerepair.mcts.tree import (
     UPPER,
     USED_EDGES,
     WL,
-    Rules,
+    SearchRules,
     Trees,
 )
 
@@ -85,7 +85,7 @@ def settle(trees: Trees, node: int, kind: int, wl: int, left: np.float32) -> Non
 
 
 @inlined_kernel
-def write_moves(trees: Trees, rules: Rules, tree: int, node: int, row: int) -> int:
+def write_moves(trees: Trees, rules: SearchRules, tree: int, node: int, row: int) -> int:
     """Writes the legal moves of the position in `row` as edges of a node; returns how many there are."""
     first = tree * rules.edge_room + trees.slots[tree, USED_EDGES]
     count = legal(trees.rows, row, trees.move, first) - first
@@ -100,7 +100,7 @@ def write_moves(trees: Trees, rules: Rules, tree: int, node: int, row: int) -> i
 
 
 @inlined_kernel
-def extend(trees: Trees, rules: Rules, tree: int, node: int, depth: int) -> None:
+def extend(trees: Trees, rules: SearchRules, tree: int, node: int, depth: int) -> None:
     """Writes the moves of a node that is visited for the first time, or settles it where the game is over.
 
     Its position is in the row `depth` after the root's; there must be room for `MAX_MOVES` edges and one more row.
@@ -123,7 +123,7 @@ def extend(trees: Trees, rules: Rules, tree: int, node: int, depth: int) -> None
 
 
 @kernel
-def look_ahead(trees: Trees, rules: Rules, tree: int, node: int, depth: int) -> None:
+def look_ahead(trees: Trees, rules: SearchRules, tree: int, node: int, depth: int) -> None:
     """Finds the moves of a node that end the game, before any of them is visited; a mate settles the node."""
     row, first = trees.slots[tree, ROOT_ROW] + depth, trees.nodes[node, FIRST]
     lower, upper = -1, -1
@@ -149,7 +149,7 @@ def look_ahead(trees: Trees, rules: Rules, tree: int, node: int, depth: int) -> 
 
 
 @inlined_kernel
-def wants_probe(trees: Trees, rules: Rules, tree: int, depth: int) -> bool:
+def wants_probe(trees: Trees, rules: SearchRules, tree: int, depth: int) -> bool:
     """The position is one that tablebases know: few men, no castling rights, right after a capture or pawn move."""
     if rules.tablebase_men == 0 or depth == 0:
         return False
@@ -160,7 +160,7 @@ def wants_probe(trees: Trees, rules: Rules, tree: int, depth: int) -> bool:
 
 
 @inlined_kernel
-def set_priors(trees: Trees, rules: Rules, node: int, logits: NDArray[np.float32], offset: int) -> None:
+def set_priors(trees: Trees, rules: SearchRules, node: int, logits: NDArray[np.float32], offset: int) -> None:
     """softmax(logits / T) of the legal moves; logits[offset:] are in the order of the edges."""
     first, count = trees.nodes[node, FIRST], trees.nodes[node, COUNT]
     highest = logits[offset]

@@ -63,7 +63,7 @@ from valuerepair.mcts.tree import (
     USED_NODES,
     VISITS,
     WL,
-    Rules,
+    SearchRules,
     Trees,
     grown,
     make_rules,
@@ -290,7 +290,7 @@ def forest_bytes(trees: int, nodes: int, params: SearchParams | None = None) -> 
     return trees * tree_bytes(make_rules(params or SearchParams(), nodes))
 
 
-def check_memory(trees: int, rules: Rules) -> None:
+def check_memory(trees: int, rules: SearchRules) -> None:
     """Raises UsageError when a forest does not fit in memory or in the indices of 32 bits."""
     wanted, there = trees * tree_bytes(rules), os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     if wanted > there or trees * rules.edge_room >= 2**31:
@@ -351,7 +351,7 @@ class BrokenTree(AssertionError):
     """A tree that no search can make: a defect of this program."""
 
 
-def check_trees(trees: Trees, rules: Rules) -> None:
+def check_trees(trees: Trees, rules: SearchRules) -> None:
     """Raises BrokenTree at the first node that breaks an invariant. No leaf may be waiting for its evaluation."""
     for tree in np.flatnonzero(trees.slots[:, STATE] != FREE).tolist():
         first = tree * rules.node_room
@@ -363,7 +363,7 @@ def check_trees(trees: Trees, rules: Rules) -> None:
                 _check_node(trees, rules, tree, node)
 
 
-def _draw_score(trees: Trees, rules: Rules, tree: int, node: int) -> float:
+def _draw_score(trees: Trees, rules: SearchRules, tree: int, node: int) -> float:
     """What a draw is worth to the player who moved to a node."""
     black = black_to_move(trees.rows, trees.slots[tree, ROOT_ROW])
     while trees.nodes[node, PARENT] >= 0:
@@ -371,7 +371,7 @@ def _draw_score(trees: Trees, rules: Rules, tree: int, node: int) -> float:
     return float(rules.draw_score) if black else -float(rules.draw_score)
 
 
-def _check_node(trees: Trees, rules: Rules, tree: int, node: int) -> None:
+def _check_node(trees: Trees, rules: SearchRules, tree: int, node: int) -> None:
     root = tree * rules.node_room
     row = trees.nodes[node].tolist()
     first, count, opened, visits = row[FIRST], row[COUNT], row[OPENED], row[VISITS]

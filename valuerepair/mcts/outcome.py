@@ -38,7 +38,7 @@ from valuerepair.mcts.tree import (
     UNPROVEN,
     VISITS,
     WL,
-    Rules,
+    SearchRules,
     Trees,
 )
 
@@ -147,7 +147,7 @@ def principal_line(trees: Trees, root: int, edge: int, black: int, line: Moves) 
     return n
 
 
-def read_result(trees: Trees, rules: Rules, tree: int, lines: int = 1) -> SearchResult:
+def read_result(trees: Trees, rules: SearchRules, tree: int, lines: int = 1) -> SearchResult:
     """The outcome of a tree whose root has a visit; `lines` of its moves get a principal line."""
     root = tree * rules.node_room
     slots = trees.slots[tree].tolist()

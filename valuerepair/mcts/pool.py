@@ -18,7 +18,7 @@ from valuerepair.mcts.result import SearchResult
 T = TypeVar("T")
 
 
-class Trees(Protocol):
+class PooledForest(Protocol):
     """What a `ForestPool` needs of a forest; `valuerepair.mcts.forest.Forest` is one."""
 
     @property
@@ -48,7 +48,7 @@ class ForestPool:
     depend on which forest it grows in, nor on the others there.
     """
 
-    def __init__(self, forests: Sequence[Trees]) -> None:
+    def __init__(self, forests: Sequence[PooledForest]) -> None:
         self._forests = forests
         self._wake = threading.Condition()
         self._waiting: deque[_Job[Any]] = deque()
@@ -114,7 +114,7 @@ class ForestPool:
 
     # -- a forest's thread --------------------------------------------------------------------------------------------
 
-    def _work(self, forest: Trees, growing: set[_Job[Any]]) -> None:
+    def _work(self, forest: PooledForest, growing: set[_Job[Any]]) -> None:
         clock = 0.0  # seconds, each round's divided by the number of its trees
         try:
             while (jobs := self._next_jobs(forest)) is not None:
@@ -135,7 +135,7 @@ class ForestPool:
         for job in growing:
             job.future.set_exception(self._broken or CancelledError())
 
-    def _next_jobs(self, forest: Trees) -> list[_Job[Any]] | None:
+    def _next_jobs(self, forest: PooledForest) -> list[_Job[Any]] | None:
         """What this forest is to take on now; waits while it has nothing at all. None: the end."""
         with self._wake:
             while True:
@@ -150,7 +150,7 @@ class ForestPool:
                     return None
                 self._wake.wait()
 
-    def _plant(self, forest: Trees, jobs: list[_Job[Any]], growing: set[_Job[Any]], clock: float) -> None:
+    def _plant(self, forest: PooledForest, jobs: list[_Job[Any]], growing: set[_Job[Any]], clock: float) -> None:
         begun = [job for job in jobs if job.future.set_running_or_notify_cancel()]
         growing.update(begun)
         self._leave(len(jobs) - len(begun))

@@ -46,7 +46,7 @@ from valuerepair.mcts.tree import (
     USED_NODES,
     VISITS,
     WL,
-    Rules,
+    SearchRules,
     Trees,
 )
 
@@ -66,7 +66,7 @@ def play_game(start: Boards, moves: Moves) -> Boards:
 
 
 @kernel
-def put_game(trees: Trees, rules: Rules, tree: int, game: Boards, initial: bool) -> None:
+def put_game(trees: Trees, rules: SearchRules, tree: int, game: Boards, initial: bool) -> None:
     """Copies the end of a game before the line of a tree: what the net sees and what may be repeated."""
     last = len(game) - 1
     kept = min(max(clock(game, last), SEEN_BY_NET), HISTORY_ROWS - 1, last)
@@ -79,7 +79,7 @@ def put_game(trees: Trees, rules: Rules, tree: int, game: Boards, initial: bool)
 
 
 @kernel
-def plant_root(trees: Trees, rules: Rules, tree: int, limit: int, seed: int) -> None:
+def plant_root(trees: Trees, rules: SearchRules, tree: int, limit: int, seed: int) -> None:
     """Begins a tree anew with a root that has no visits yet; its game is put already."""
     for column in (USED_NODES, USED_EDGES, POLICY):
         trees.slots[tree, column] = 0
@@ -107,7 +107,7 @@ def find_edge(trees: Trees, node: int, move: int) -> int:
 
 
 @kernel
-def keep_moves(trees: Trees, rules: Rules, tree: int, moves: Moves) -> None:
+def keep_moves(trees: Trees, rules: SearchRules, tree: int, moves: Moves) -> None:
     """Drops the edges of an expanded root, none of them opened, whose moves (absolute squares) are not given."""
     root = tree * rules.node_room
     turn = FLIP * black_to_move(trees.rows, trees.slots[tree, ROOT_ROW])
@@ -125,7 +125,7 @@ def keep_moves(trees: Trees, rules: Rules, tree: int, moves: Moves) -> None:
 
 
 @allocating_kernel
-def make_root(trees: Trees, rules: Rules, tree: int, move: int) -> bool:
+def make_root(trees: Trees, rules: SearchRules, tree: int, move: int) -> bool:
     """Makes the node after a move (absolute squares) the root; False if it has no visits or its moves have no priors.
 
     What is not below it is dropped; indices stay ascending from parent to child. Repetitions that counted as draws but
@@ -161,7 +161,7 @@ def make_root(trees: Trees, rules: Rules, tree: int, move: int) -> bool:
 
 
 @allocating_kernel
-def compact(trees: Trees, rules: Rules, tree: int, root: int) -> NDArray[np.int64]:
+def compact(trees: Trees, rules: SearchRules, tree: int, root: int) -> NDArray[np.int64]:
     """Moves the nodes below `root`, and their edges, to the front of the tree; returns their depths."""
     base, used, kept = tree * rules.node_room, trees.slots[tree, USED_NODES], 0
     to, depths, firsts = np.full(used, -1), np.zeros(used, np.int64), np.zeros(used, np.int64)
@@ -188,7 +188,7 @@ def compact(trees: Trees, rules: Rules, tree: int, root: int) -> NDArray[np.int6
 
 
 @allocating_kernel
-def compact_edges(trees: Trees, rules: Rules, tree: int, firsts: NDArray[np.int64]) -> None:
+def compact_edges(trees: Trees, rules: SearchRules, tree: int, firsts: NDArray[np.int64]) -> None:
     """Moves the edges of the nodes of a tree, which begin at `firsts`, to the front."""
     base, end = tree * rules.node_room, tree * rules.edge_room
     # In the order of the edges: a node whose visits were taken back has got new ones behind those of later nodes.

@@ -49,7 +49,7 @@ from valuerepair.mcts.tree import (
     USED_NODES,
     VISITS,
     WL,
-    Rules,
+    SearchRules,
     Trees,
 )
 from valuerepair.nets.planes import CANONICAL, canonical_transform, write_masks
@@ -58,7 +58,7 @@ from valuerepair.nets.policy import policy_index
 LONGEST_CHAIN = 32  # forced moves in a row that are one state
 
 
-class Asked(NamedTuple):
+class RoundLeaves(NamedTuple):
     """The leaves of a round: `Leaves` with room for n rows, and int64[n, 3] of tree, node and depth."""
 
     masks: NDArray[np.uint64]
@@ -68,9 +68,9 @@ class Asked(NamedTuple):
     leaf: NDArray[np.int64]
 
 
-def room_to_ask(rows: int) -> Asked:
+def room_to_ask(rows: int) -> RoundLeaves:
     """Memory for the leaves of a round."""
-    return Asked(
+    return RoundLeaves(
         np.zeros((rows, 112), np.uint64),
         np.zeros(rows, np.float32),
         np.zeros(rows * MAX_MOVES, np.uint16),
@@ -80,7 +80,7 @@ def room_to_ask(rows: int) -> Asked:
 
 
 @inlined_kernel
-def ask(trees: Trees, rules: Rules, tree: int, node: int, depth: int, asked: Asked, n: int) -> None:
+def ask(trees: Trees, rules: SearchRules, tree: int, node: int, depth: int, asked: RoundLeaves, n: int) -> None:
     """Writes a leaf, whose moves are written already, as row n of the round."""
     row = trees.slots[tree, ROOT_ROW] + depth
     first_row, initial = trees.slots[tree, FIRST_ROW], trees.slots[tree, INITIAL] != 0
@@ -97,7 +97,7 @@ def ask(trees: Trees, rules: Rules, tree: int, node: int, depth: int, asked: Ask
 
 
 @inlined_kernel
-def lacks_room(trees: Trees, rules: Rules, tree: int) -> bool:
+def lacks_room(trees: Trees, rules: SearchRules, tree: int) -> bool:
     """Sets the state of a tree that has no room for the moves of one more leaf, or for a chain of forced moves."""
     chain = LONGEST_CHAIN if rules.auto_extend else 0
     if trees.slots[tree, USED_EDGES] + MAX_MOVES + chain > rules.edge_room:
@@ -110,7 +110,7 @@ def lacks_room(trees: Trees, rules: Rules, tree: int) -> bool:
 
 
 @inlined_kernel
-def wants_visit(trees: Trees, rules: Rules, tree: int) -> bool:
+def wants_visit(trees: Trees, rules: SearchRules, tree: int) -> bool:
     """The tree is to have one more visit beside those in flight."""
     root = tree * rules.node_room
     pending = trees.nodes[root, PENDING]
@@ -120,7 +120,7 @@ def wants_visit(trees: Trees, rules: Rules, tree: int) -> bool:
 
 
 @kernel
-def extend_chain(trees: Trees, rules: Rules, tree: int, node: int, depth: int) -> tuple[int, int]:
+def extend_chain(trees: Trees, rules: SearchRules, tree: int, node: int, depth: int) -> tuple[int, int]:
     """Follows single legal moves from an extended leaf to the first position with a choice; returns it, its depth.
 
     A chain also ends where the game does, and where tablebases may know the value.
@@ -139,7 +139,7 @@ def extend_chain(trees: Trees, rules: Rules, tree: int, node: int, depth: int) -
 
 
 @inlined_kernel
-def pick_leaf(trees: Trees, rules: Rules, tree: int, asked: Asked, n: int) -> bool:
+def pick_leaf(trees: Trees, rules: SearchRules, tree: int, asked: RoundLeaves, n: int) -> bool:
     """Visits a tree until a leaf needs the net and writes it as row n; False if there is none, the state says why.
 
     Visits that end in settled nodes are counted on the way.
@@ -171,7 +171,7 @@ def pick_leaf(trees: Trees, rules: Rules, tree: int, asked: Asked, n: int) -> bo
 
 
 @inlined_kernel
-def visit_settled(trees: Trees, rules: Rules, tree: int, node: int, depth: int) -> None:
+def visit_settled(trees: Trees, rules: SearchRules, tree: int, node: int, depth: int) -> None:
     """A visit that ends in a settled node."""
     if rules.batch > 1:
         begin_visit(trees, node)
@@ -180,7 +180,7 @@ def visit_settled(trees: Trees, rules: Rules, tree: int, node: int, depth: int) 
 
 
 @kernel
-def gather(trees: Trees, rules: Rules, asked: Asked, n: int) -> tuple[int, bool]:
+def gather(trees: Trees, rules: SearchRules, asked: RoundLeaves, n: int) -> tuple[int, bool]:
     """Adds a leaf (with virtual visits several) of every tree that has none yet in this round as rows n, n + 1, ...
 
     Returns the new n, and whether a tree lacks something first (its state says what). The round begins with n = 0.
@@ -199,7 +199,7 @@ def gather(trees: Trees, rules: Rules, asked: Asked, n: int) -> tuple[int, bool]
 
 
 @kernel
-def answer_probe(trees: Trees, rules: Rules, tree: int, known: bool, wl: int, asked: Asked, n: int) -> int:
+def answer_probe(trees: Trees, rules: SearchRules, tree: int, known: bool, wl: int, asked: RoundLeaves, n: int) -> int:
     """Goes on with a tree after its probe: `wl` is the tables' value (-1, 0, 1) for the player who moved there."""
     node, depth = trees.slots[tree, PROBED], trees.slots[tree, PROBED_DEPTH]
     trees.slots[tree, STATE] = SEARCHING
@@ -239,8 +239,8 @@ def keep_policy(trees: Trees, tree: int, root: int) -> None:
 @kernel
 def absorb(
     trees: Trees,
-    rules: Rules,
-    asked: Asked,
+    rules: SearchRules,
+    asked: RoundLeaves,
     n: int,
     q: NDArray[np.float32],
     d: NDArray[np.float32],

@@ -34,7 +34,7 @@ from valuerepair.mcts.tree import (
     USED_NODES,
     VISITS,
     WL,
-    Rules,
+    SearchRules,
     Trees,
 )
 
@@ -55,7 +55,7 @@ def random_word(state: np.uint64) -> np.uint64:
 
 
 @inlined_kernel
-def cpuct(rules: Rules, visits: int, at_root: bool) -> np.float32:
+def cpuct(rules: SearchRules, visits: int, at_root: bool) -> np.float32:
     """lc0's ComputeCpuct: init + factor * ln((N + base) / base)."""
     init, base, factor = rules.cpuct, rules.cpuct_base, rules.cpuct_factor
     if at_root:
@@ -69,7 +69,7 @@ def cpuct(rules: Rules, visits: int, at_root: bool) -> np.float32:
 
 
 @inlined_kernel
-def closed(trees: Trees, rules: Rules, edge: int, at_root: bool) -> bool:
+def closed(trees: Trees, rules: SearchRules, edge: int, at_root: bool) -> bool:
     """Proven, so that no visit goes there. At the root a draw stays open: moves are chosen there by visits."""
     if not rules.certainty:
         return False
@@ -78,7 +78,7 @@ def closed(trees: Trees, rules: Rules, edge: int, at_root: bool) -> bool:
 
 
 @inlined_kernel
-def arrange(trees: Trees, rules: Rules, node: int, at_root: bool) -> bool:
+def arrange(trees: Trees, rules: SearchRules, node: int, at_root: bool) -> bool:
     """Brings the unopened edge of the highest prior right behind the opened ones; False if there is none to open."""
     first, count, at = trees.nodes[node, FIRST], trees.nodes[node, COUNT], trees.nodes[node, OPENED]
     if trees.nodes[node, ARRANGED] > at:
@@ -105,7 +105,7 @@ def arrange(trees: Trees, rules: Rules, node: int, at_root: bool) -> bool:
 
 @inlined_kernel
 def first_play_urgency(
-    trees: Trees, rules: Rules, node: int, draw_score: np.float32, at_root: bool, visited: np.float32
+    trees: Trees, rules: SearchRules, node: int, draw_score: np.float32, at_root: bool, visited: np.float32
 ) -> np.float32:
     """The value of a move without visits (lc0's GetFpu); `visited` is the sum of the priors of moves with visits."""
     value, absolute = rules.fpu, rules.fpu_absolute
@@ -119,7 +119,7 @@ def first_play_urgency(
 
 
 @inlined_kernel
-def puct(trees: Trees, rules: Rules, node: int, draw_score: np.float32, at_root: bool) -> int:
+def puct(trees: Trees, rules: SearchRules, node: int, draw_score: np.float32, at_root: bool) -> int:
     """The edge of the highest Q + U; -1 if all are proven. Ties go to the edge of the higher prior, as in lc0.
 
     `draw_score` is what a draw is worth to the player to move. With certainty and a draw in hand, moves that cannot
@@ -162,7 +162,7 @@ def freeze(trees: Trees, node: int) -> None:
 
 
 @kernel
-def sampled(trees: Trees, rules: Rules, tree: int, node: int) -> int:
+def sampled(trees: Trees, rules: SearchRules, tree: int, node: int) -> int:
     """A move drawn by the frozen visits; -1 if all of those are proven."""
     first, total = trees.nodes[node, FIRST], 0
     last = first + trees.nodes[node, FROZEN]
@@ -183,7 +183,7 @@ def sampled(trees: Trees, rules: Rules, tree: int, node: int) -> int:
 
 
 @inlined_kernel
-def chosen(trees: Trees, rules: Rules, tree: int, node: int, depth: int, draw_score: np.float32) -> int:
+def chosen(trees: Trees, rules: SearchRules, tree: int, node: int, depth: int, draw_score: np.float32) -> int:
     """The edge that the next visit takes; -1 if all are proven.
 
     With search-contempt (arXiv 2504.07757) an opponent's node, at odd depth, is frozen after n_scl visits to its moves.
@@ -198,7 +198,7 @@ def chosen(trees: Trees, rules: Rules, tree: int, node: int, depth: int, draw_sc
 
 
 @inlined_kernel
-def new_node(trees: Trees, rules: Rules, tree: int, parent: int, edge: int) -> int:
+def new_node(trees: Trees, rules: SearchRules, tree: int, parent: int, edge: int) -> int:
     """Makes the node that the first unopened edge of `parent` leads to; with parent -1 the root. Room must be there."""
     node: int = tree * rules.node_room + trees.slots[tree, USED_NODES]
     trees.slots[tree, USED_NODES] += 1
@@ -224,7 +224,7 @@ def step_down(trees: Trees, tree: int, edge: int, row: int) -> None:
 
 
 @inlined_kernel
-def descend(trees: Trees, rules: Rules, tree: int) -> tuple[int, int]:
+def descend(trees: Trees, rules: SearchRules, tree: int) -> tuple[int, int]:
     """Walks to the node of the next visit, making it if needed; returns it and its depth.
 
     The positions of the line are then in the rows after the root's. Instead of a node it returns `ALL_PROVEN` when

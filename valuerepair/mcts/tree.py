@@ -83,7 +83,7 @@ class Trees(NamedTuple):
     policy_move: NDArray[np.uint16]
 
 
-class Rules(NamedTuple):
+class SearchRules(NamedTuple):
     """`SearchParams` as the kernels take them; what does not change inside a tree."""
 
     cpuct: np.float32
@@ -114,7 +114,7 @@ class Rules(NamedTuple):
     row_room: int
 
 
-def make_rules(params: SearchParams, nodes: int, input_format: int = 1, tablebase_men: int = 0) -> Rules:
+def make_rules(params: SearchParams, nodes: int, input_format: int = 1, tablebase_men: int = 0) -> SearchRules:
     """The rules of a search, with room for `nodes` visits a tree at first.
 
     `tablebase_men` is the largest number of men the tables know, 0 without tables.
@@ -122,7 +122,7 @@ def make_rules(params: SearchParams, nodes: int, input_format: int = 1, tablebas
     f = np.float32
     at_root = params.root_has_own_cpuct_params
     same = params.fpu_strategy_at_root == "same"
-    return Rules(
+    return SearchRules(
         f(params.cpuct),
         f(params.cpuct_base),
         f(params.cpuct_factor),
@@ -151,7 +151,7 @@ def make_rules(params: SearchParams, nodes: int, input_format: int = 1, tablebas
     )
 
 
-def plant(trees: int, rules: Rules) -> Trees:
+def plant(trees: int, rules: SearchRules) -> Trees:
     """An empty forest of so many trees with the room that the rules say."""
     total, keeps_proofs = trees * rules.edge_room, rules.certainty or rules.lookahead
     return Trees(
@@ -176,14 +176,14 @@ def room_for(nodes: int) -> tuple[int, int]:
     return nodes + 1, EDGES_PER_NODE * (nodes + 1) + 2 * MAX_MOVES
 
 
-def tree_bytes(rules: Rules) -> int:
+def tree_bytes(rules: SearchRules) -> int:
     """Memory of one tree in bytes; it grows where positions have more moves."""
     an_edge = 2 + 4 * 4 + (rules.certainty or rules.lookahead) + 4 * (rules.n_scl > 0)
     of_root = 6 * MAX_MOVES + 8 * SLOT
     return rules.node_room * (4 * NODE + 8 * MEAN) + rules.edge_room * an_edge + rules.row_room * 8 * ROW + of_root
 
 
-def grown(trees: Trees, old: Rules, new: Rules) -> Trees:
+def grown(trees: Trees, old: SearchRules, new: SearchRules) -> Trees:
     """The same forest with the greater room of the new rules."""
     larger = plant(len(trees.slots), new)
     larger.slots[:], larger.policy[:], larger.policy_move[:] = trees.slots, trees.policy, trees.policy_move

@@ -16,7 +16,7 @@ from valuerepair.nets.policy import policy_indices
 
 
 @dataclass(frozen=True)
-class Shown:
+class InfoOptions:
     """What of a search is shown, and how: `has_wdl` of the net, `room` in nodes of the tree."""
 
     multipv: int = 1
@@ -26,7 +26,7 @@ class Shown:
     room: int = 1_000_000
 
 
-def info_lines(result: SearchResult, seconds: float, new_nodes: int, shown: Shown) -> list[str]:
+def info_lines(result: SearchResult, seconds: float, new_nodes: int, shown: InfoOptions) -> list[str]:
     """One line for each of the best `multipv` moves; `new_nodes` are the visits of this search, in `seconds`."""
     nps = f"nps {new_nodes / seconds:.0f} " if seconds >= 0.001 else ""
     full = min(1000, 1000 * result.nodes // shown.room)

@@ -25,7 +25,7 @@ from valuerepair.mcts.forest import forest_bytes, warm_up
 from valuerepair.mcts.outcome import choose_move
 from valuerepair.mcts.result import SearchResult
 from valuerepair.mcts.search import Search
-from valuerepair.mcts.uci_info import Shown, info_lines, verbose_lines
+from valuerepair.mcts.uci_info import InfoOptions, info_lines, verbose_lines
 from valuerepair.mcts.uci_options import EngineSettings, option_lines, with_option
 from valuerepair.nets.position_text import read_position
 
@@ -255,9 +255,9 @@ class UciServer:
         net, search, room = self._load()
         settings = self._settings
         search.set_position(position)
-        shown = Shown(settings.multipv, settings.show_wdl, net.has_wdl, settings.params.lc0_floats, room)
+        shown = InfoOptions(settings.multipv, settings.show_wdl, net.has_wdl, settings.params.lc0_floats, room)
         go = replace(go, searchmoves=self._legal_ones(go.searchmoves, position))
-        task = Task(search, position, go, settings, shown, self._clock, self._game)
+        task = GoTask(search, position, go, settings, shown, self._clock, self._game)
         return Thinking(task, switch, self._write).run()
 
     def _legal_ones(self, moves: tuple[str, ...], position: Position) -> tuple[str, ...]:
@@ -332,14 +332,14 @@ def is_endless(go: Go) -> bool:
 
 
 @dataclass(frozen=True)
-class Task:
+class GoTask:
     """What is to be searched: `search` has its position set. `game` counts games, so that their moves differ."""
 
     search: Search
     position: Position
     go: Go
     settings: EngineSettings
-    shown: Shown
+    shown: InfoOptions
     clock: TimeManager
     game: int = 0
 
@@ -347,7 +347,7 @@ class Task:
 class Thinking:
     """Runs a task. `write` takes the lines that it says."""
 
-    def __init__(self, task: Task, switch: Switch, write: Callable[[str], None]) -> None:
+    def __init__(self, task: GoTask, switch: Switch, write: Callable[[str], None]) -> None:
         self._task, self._switch, self._write = task, switch, write
         go, position = task.go, task.position
         self._clock_budget = None

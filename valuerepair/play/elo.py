@@ -32,7 +32,7 @@ class Results(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Score:
+class MatchScore:
     """Games by their result for the first player."""
 
     wins: int = 0
@@ -52,8 +52,8 @@ class Score:
     def outcomes(self) -> Sequence[tuple[float, int]]:
         return (0.0, self.losses), (0.5, self.draws), (1.0, self.wins)
 
-    def __add__(self, other: Score) -> Score:
-        return Score(self.wins + other.wins, self.draws + other.draws, self.losses + other.losses)
+    def __add__(self, other: MatchScore) -> MatchScore:
+        return MatchScore(self.wins + other.wins, self.draws + other.draws, self.losses + other.losses)
 
     def __str__(self) -> str:
         return f"+{self.wins:,} -{self.losses:,} ={self.draws:,}"
@@ -104,7 +104,7 @@ class ByOpening:
         return tuple((share, 1) for share in self.shares)
 
 
-class Interval(NamedTuple):
+class Estimate(NamedTuple):
     """An estimate and the bounds that hold the true value with the level's probability."""
 
     value: float
@@ -124,7 +124,7 @@ def share_of(elo: float) -> float:
     return 1 / (1 + math.pow(10, -elo / 400))
 
 
-def share_interval(results: Results, level: float = 0.95) -> Interval:
+def share_interval(results: Results, level: float = 0.95) -> Estimate:
     """The share of the points with its interval, within [0, 1]; NaN without a game.
 
     The normal interval, ``share ± z sqrt(variance / n)``, with the variance found, as fastchess and cutechess make it;
@@ -133,16 +133,16 @@ def share_interval(results: Results, level: float = 0.95) -> Interval:
     _check_level(level)
     n, mean, variance = moments(results)
     if not n:
-        return Interval(math.nan, math.nan, math.nan)
+        return Estimate(math.nan, math.nan, math.nan)
     if few(results):
         from scipy.special import betaincinv  # nothing but few games needs scipy
 
         won, lost = _won_lost(results)
         low = float(betaincinv(won, lost + 1, (1 - level) / 2)) if won else 0.0
         high = float(betaincinv(won + 1, lost, (1 + level) / 2)) if lost else 1.0
-        return Interval(mean, low, high)
+        return Estimate(mean, low, high)
     margin = NormalDist().inv_cdf((1 + level) / 2) * math.sqrt(variance / n)
-    return Interval(mean, max(mean - margin, 0.0), min(mean + margin, 1.0))
+    return Estimate(mean, max(mean - margin, 0.0), min(mean + margin, 1.0))
 
 
 def few(results: Results) -> bool:
@@ -153,21 +153,21 @@ def few(results: Results) -> bool:
     return sum(counts.values()) - max(counts.values(), default=0) < FEW
 
 
-def elo_interval(results: Results, level: float = 0.95) -> Interval:
+def elo_interval(results: Results, level: float = 0.95) -> Estimate:
     """Elo with its interval: that of the share of the points, each bound taken to Elo, so it is not symmetric."""
-    return Interval(*(bound if math.isnan(bound) else elo_of(bound) for bound in share_interval(results, level)))
+    return Estimate(*(bound if math.isnan(bound) else elo_of(bound) for bound in share_interval(results, level)))
 
 
-def normalized_elo(results: Results, level: float = 0.95) -> Interval:
+def normalized_elo(results: Results, level: float = 0.95) -> Estimate:
     """Normalized Elo with its interval: the share above one half in standard deviations of a game, times 347.4.
 
     Of pairs the deviation of a game is that of the pair times sqrt(2). NaN where all outcomes are the same.
     """
     variance = moments(results)[2] * (2 if isinstance(results, Pentanomial) else 1)
     if not variance > 0:
-        return Interval(math.nan, math.nan, math.nan)
+        return Estimate(math.nan, math.nan, math.nan)
     unit = NORMALIZED_UNIT / math.sqrt(variance)
-    return Interval(*((bound - 0.5) * unit for bound in share_interval(results, level)))
+    return Estimate(*((bound - 0.5) * unit for bound in share_interval(results, level)))
 
 
 def los(results: Results) -> float:
@@ -196,7 +196,7 @@ def verdict(results: Results, level: float) -> str:
     return WORSE if high < 0.5 else NOT_SHOWN
 
 
-def verdicts(results: Results) -> dict[float, tuple[Interval, str]]:
+def verdicts(results: Results) -> dict[float, tuple[Estimate, str]]:
     """Elo with its interval, and the verdict, at each of `LEVELS`."""
     return {level: (elo_interval(results, level), verdict(results, level)) for level in LEVELS}
 
@@ -232,7 +232,7 @@ def _check_level(level: float) -> None:
         raise ValueError(f"a level is between 0 and 1, not {level!r}")
 
 
-def elo_words(elo: Interval) -> str:
+def elo_words(elo: Estimate) -> str:
     """``+12.3 (-4.0 to +28.9)``; of games that were all won or all lost, which give no estimate, the bound alone."""
     if math.isinf(elo.value):
         return f"{bounds_words(elo)} ({_all_same(elo.value)})"
@@ -244,7 +244,7 @@ def value_words(elo: float) -> str:
     return f"unknown, {_all_same(elo)}" if math.isinf(elo) else f"{round(elo, 1) + 0.0:+.1f}"  # no -0.0
 
 
-def bounds_words(elo: Interval) -> str:
+def bounds_words(elo: Estimate) -> str:
     """``-4.0 to +28.9``, or the one bound that there is."""
     low, high = value_words(elo.low), value_words(elo.high)
     if math.isinf(elo.high):

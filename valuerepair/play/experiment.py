@@ -22,7 +22,7 @@ from valuerepair.errors import UsageError
 from valuerepair.mcts.params import SearchParams
 from valuerepair.play.elo import share_interval
 from valuerepair.play.figures import PlayedGame, disagreements, figures, played
-from valuerepair.play.lineup import Device, Lineup, params_of, parse_side
+from valuerepair.play.lineup import Lineup, NetOptions, params_of, parse_side
 from valuerepair.play.match import BUILT_IN, ODDS, SEQUENTIAL, MatchPlan, play_match
 from valuerepair.play.openings import Opening, built_in_openings, read_openings
 from valuerepair.play.pgn import read_written
@@ -52,7 +52,7 @@ class Experiment:
     net: str | None = None
     seed: int = 0
     jobs: int | None = None
-    device: Device = field(default_factory=Device)
+    device: NetOptions = field(default_factory=NetOptions)
     report: bool = False
     quiet: bool = False
     stopped: bool = False

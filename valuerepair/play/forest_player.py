@@ -177,7 +177,7 @@ class ForestPlayer:
         streams = min(evaluator.streams, trees)
         warm_up(evaluator, params, evaluator.input_format)
         self._streams = [
-            _Stream(
+            _ForestThread(
                 CachedEvaluator(evaluator, cache // streams),
                 evaluator.input_format,
                 -(-trees // streams),
@@ -185,7 +185,7 @@ class ForestPlayer:
             )
             for _ in range(streams)
         ]
-        self._games: dict[int, _Stream] = {}
+        self._games: dict[int, _ForestThread] = {}
 
     @property
     def name(self) -> str:
@@ -208,7 +208,7 @@ class ForestPlayer:
         if stream is None:
             stream = self._games[game] = min(self._streams, key=lambda each: each.games)
             stream.games += 1
-        asked = _Asked(game, position, seed, Future())
+        asked = _MoveRequest(game, position, seed, Future())
         stream.put(asked)
         return asked.future
 
@@ -252,7 +252,7 @@ def search_facts(net: Net, params: SearchParams, nodes: int) -> tuple[str, dict[
 
 
 @dataclass(eq=False, slots=True)
-class _Asked:
+class _MoveRequest:
     """A move that is asked for; `slot` is its tree, `begun` the stream's clock when the search began."""
 
     game: int
@@ -275,7 +275,7 @@ class _SeededForest(Forest):
         self._trees.slots[slot, RANDOM] = np.uint64(random_word(word)).astype(np.int64)
 
 
-class _Stream:
+class _ForestThread:
     """A thread with a forest and a cache of its own."""
 
     def __init__(self, evaluator: CachedEvaluator, input_format: int, trees: int, player: ForestPlayer) -> None:
@@ -285,7 +285,7 @@ class _Stream:
             evaluator, player.params, input_format=input_format, trees=trees, nodes=player.nodes
         )
         self._wake = threading.Condition()
-        self._waiting: deque[_Asked] = deque()
+        self._waiting: deque[_MoveRequest] = deque()
         self._forgotten: list[int] = []
         self._closed = self._abandoned = False
         self._broken: ValueRepairError | None = None
@@ -294,7 +294,7 @@ class _Stream:
         self.thread = threading.Thread(target=self._work, name="play", daemon=True)
         self.thread.start()
 
-    def put(self, asked: _Asked) -> None:
+    def put(self, asked: _MoveRequest) -> None:
         with self._wake:
             if self._broken is not None:
                 asked.future.set_exception(self._broken)
@@ -318,7 +318,7 @@ class _Stream:
     # -- the thread ---------------------------------------------------------------------------------------------------
 
     def _work(self) -> None:
-        growing: list[_Asked] = []
+        growing: list[_MoveRequest] = []
         try:
             while (coming := self._next(len(growing))) is not None:
                 growing += self._begin(coming)
@@ -334,7 +334,7 @@ class _Stream:
             return
         _refuse([*growing, *self._waiting], CancelledError())
 
-    def _next(self, busy: int) -> list[_Asked] | None:
+    def _next(self, busy: int) -> list[_MoveRequest] | None:
         """What is to be begun now; waits while there is nothing to search at all. None: the end."""
         with self._wake:
             while True:
@@ -348,7 +348,7 @@ class _Stream:
                     return [self._waiting.popleft() for _ in range(count)]
                 self._wake.wait()
 
-    def _begin(self, coming: Iterable[_Asked]) -> list[_Asked]:
+    def _begin(self, coming: Iterable[_MoveRequest]) -> list[_MoveRequest]:
         begun = []
         for asked in coming:
             if not asked.future.set_running_or_notify_cancel():
@@ -364,12 +364,12 @@ class _Stream:
                 begun.append(asked)
         return begun
 
-    def _plant(self, asked: _Asked) -> int:
+    def _plant(self, asked: _MoveRequest) -> int:
         if not self._forest.free:
             self._drop(next(iter(self._kept)))
         return self._forest.plant(asked.position, self._nodes, asked.seed)
 
-    def _kept_tree(self, asked: _Asked) -> int:
+    def _kept_tree(self, asked: _MoveRequest) -> int:
         """The tree of this game's last search with the present position as its root; -1 where there is none."""
         slot, before = self._kept.pop(asked.game, (-1, None))
         if slot < 0 or before is None:
@@ -382,7 +382,7 @@ class _Stream:
         self._forest.reseed(slot, asked.position, asked.seed)
         return slot
 
-    def _finish(self, growing: list[_Asked]) -> list[_Asked]:
+    def _finish(self, growing: list[_MoveRequest]) -> list[_MoveRequest]:
         """Answers for the trees that are done; those that are not."""
         left = []
         for asked in growing:
@@ -403,7 +403,7 @@ class _Stream:
         if slot >= 0:
             self._forest.release(slot)
 
-    def _break(self, error: BaseException, growing: list[_Asked]) -> None:
+    def _break(self, error: BaseException, growing: list[_MoveRequest]) -> None:
         reason = str(error).strip().splitlines() or [""]
         broken = error if isinstance(error, ValueRepairError) else None
         if broken is None:
@@ -416,7 +416,7 @@ class _Stream:
         _refuse([*growing, *waiting], broken)
 
 
-def _refuse(asked: Iterable[_Asked], error: BaseException) -> None:
+def _refuse(asked: Iterable[_MoveRequest], error: BaseException) -> None:
     for each in asked:
         if not each.future.done():
             each.future.set_exception(error)

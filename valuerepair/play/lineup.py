@@ -44,7 +44,7 @@ _SLOW_UNKNOWN = (1_000, 120)
 
 
 @dataclass(frozen=True)
-class Device:
+class NetOptions:
     """Where nets of the own search run; as in `nets.open_net`."""
 
     device: str = "auto"
@@ -68,7 +68,7 @@ class Lineup:
         control: TimeControl | None,
         jobs: int | None,
         games: int,
-        device: Device,
+        device: NetOptions,
     ) -> None:
         """Opens both; `jobs` None is as many games as cores, and of two nets as fill their batches.
 

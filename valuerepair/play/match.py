@@ -281,7 +281,7 @@ class Match(NamedTuple):
     games: list[Played]
 
 
-class _Game(NamedTuple):
+class _TaggedGame(NamedTuple):
     """A game by its tags, with its opening: where it starts and the moves of the book; empty where nothing says so."""
 
     white: str
@@ -325,7 +325,7 @@ def _own(games: Sequence[WrittenGame], path: str) -> Match:
     return Match(_two(sides[0], path), played)
 
 
-def _others(games: Sequence[_Game], path: str) -> Match | None:
+def _others(games: Sequence[_TaggedGame], path: str) -> Match | None:
     """The games of any match; None without a game."""
     if not games:
         return None
@@ -355,7 +355,7 @@ def _pairs(openings: Sequence[int], whites: Sequence[bool]) -> list[int]:
     return found if alone <= (1 - _MOST_PAIRED) * len(found) else list(range(len(found)))
 
 
-def _games(path: str) -> Iterator[_Game]:
+def _games(path: str) -> Iterator[_TaggedGame]:
     splitter = Splitter()
     with Pieces([Source(path, path, path)]) as pieces:
         for piece in pieces:
@@ -365,7 +365,7 @@ def _games(path: str) -> Iterator[_Game]:
                 yield from (_game(cut.text(i)) for i in range(len(cut)))
 
 
-def _game(text: bytes) -> _Game:
+def _game(text: bytes) -> _TaggedGame:
     tags, moves = read_headers(text), read_text(movetext(text))
     opening = [tags["FEN"]] if "FEN" in tags else []
     found = _BEFORE_MOVES.match(moves)
@@ -373,7 +373,9 @@ def _game(text: bytes) -> _Game:
         opening.append(found[1])
     result = tags.get("Result", "")
     ending = tags.get("Termination", "")
-    return _Game(tags.get("White", ""), tags.get("Black", ""), result if result in POINTS else "*", ending, (*opening,))
+    return _TaggedGame(
+        tags.get("White", ""), tags.get("Black", ""), result if result in POINTS else "*", ending, (*opening,)
+    )
 
 
 def _two(names: tuple[str, str], path: str) -> tuple[str, str]:

@@ -44,7 +44,7 @@ class Remaining(NamedTuple):
     high: float
 
 
-class Outlook:
+class MatchOutlook:
     """What is known of the durations of a match's games, which `jobs` workers play. Raises ValueError for no worker."""
 
     def __init__(self, jobs: int, seed: int = 0) -> None:
@@ -77,14 +77,14 @@ class Outlook:
 
 
 class Turns:
-    """The `Outlook` of games that begin in their order, as many at once as there are workers; it keeps the time.
+    """The `MatchOutlook` of games that begin in their order, as many at once as there are workers; it keeps the time.
 
     That order is all that is needed, also where the games are handed over at once and begin elsewhere: the next one
     begins when one has ended.
     """
 
     def __init__(self, jobs: int, now: Callable[[], float] = time.monotonic) -> None:
-        self._outlook, self._jobs, self._now = Outlook(jobs), jobs, now
+        self._outlook, self._jobs, self._now = MatchOutlook(jobs), jobs, now
         self._waiting: deque[int] = deque()
         self._began: dict[int, float] = {}
 
@@ -111,7 +111,7 @@ class Turns:
         return len(self._began)
 
     def remaining(self, games_left: int) -> Remaining | None:
-        """As `Outlook.remaining`."""
+        """As `MatchOutlook.remaining`."""
         now = self._now()
         return self._outlook.remaining(games_left, [now - began for began in self._began.values()])
 

@@ -67,7 +67,7 @@ class Rules:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class GameEnd:
     """How a game ended: `result` as in PGN, `ending` one of the words of `record`."""
 
     result: str
@@ -104,19 +104,19 @@ class Referee:
         q = own_q(thought)
         return self.rules.resign > 0 and q is not None and 50 * (1 + q) < self.rules.resign
 
-    def verdict(self, game: Game, white_qs: Sequence[float | None]) -> Verdict | None:
+    def verdict(self, game: Game, white_qs: Sequence[float | None]) -> GameEnd | None:
         """How the game ends here; None: it goes on. `white_qs` are the values of the moves played, for White."""
         over = game.ending()
         if over is not None:
-            return Verdict(*over)
+            return GameEnd(*over)
         known = self._table_value(game)
         if known is not None:
-            return Verdict(known, TABLEBASE)
+            return GameEnd(known, TABLEBASE)
         agreed = self._agreed(game, white_qs)
         if agreed is not None:
             return agreed
         if self.rules.max_plies and len(game.moves) >= self.rules.max_plies:
-            return Verdict(UNDECIDED, TOO_LONG, f"{len(game.moves)} plies")
+            return GameEnd(UNDECIDED, TOO_LONG, f"{len(game.moves)} plies")
         return None
 
     def _table_value(self, game: Game) -> str | None:
@@ -127,17 +127,17 @@ class Referee:
             return None
         return DRAW if value == 0 else winner((value > 0) == game.white_to_move)
 
-    def _agreed(self, game: Game, white_qs: Sequence[float | None]) -> Verdict | None:
+    def _agreed(self, game: Game, white_qs: Sequence[float | None]) -> GameEnd | None:
         win, draw = self.rules.win, self.rules.draw
         if win is not None and len(white_qs) >= win.plies:
             last = white_qs[-win.plies :]
             for sign in (1, -1):
                 if all(q is not None and sign * q >= win.q for q in last):
-                    return Verdict(winner(sign > 0), WIN_AGREED, f"Q {win.q:g} for {win.plies} plies")
+                    return GameEnd(winner(sign > 0), WIN_AGREED, f"Q {win.q:g} for {win.plies} plies")
         if draw is None or len(white_qs) < draw.plies or len(game.moves) < 2 * (draw.from_move - 1):
             return None
         if all(q is not None and abs(q) <= draw.q for q in white_qs[-draw.plies :]):
-            return Verdict(DRAW, DRAW_AGREED, f"|Q| at most {draw.q:g} for {draw.plies} plies")
+            return GameEnd(DRAW, DRAW_AGREED, f"|Q| at most {draw.q:g} for {draw.plies} plies")
         return None
 
 
@@ -146,9 +146,9 @@ def winner(white: bool) -> str:
     return WHITE_WON if white else BLACK_WON
 
 
-def resignation(white_to_move: bool) -> Verdict:
+def resignation(white_to_move: bool) -> GameEnd:
     """The side to move gives up."""
-    return Verdict(winner(not white_to_move), RESIGNED)
+    return GameEnd(winner(not white_to_move), RESIGNED)
 
 
 def parse_draw_rule(text: str) -> DrawRule:

@@ -16,7 +16,7 @@ from typing import Protocol
 from valuerepair.errors import UsageError
 from valuerepair.play.game import ILLEGAL_MOVE, OUT_OF_TIME, Fault, Game, GameRecord, Player, Thought
 from valuerepair.play.openings import Opening
-from valuerepair.play.referee import Referee, Rules, Verdict, own_q, resignation, winner
+from valuerepair.play.referee import GameEnd, Referee, Rules, own_q, resignation, winner
 from valuerepair.play.time_control import Clock
 
 POLL_S = 0.2  # how soon a halt is noticed while no move comes
@@ -63,7 +63,7 @@ class _Live:
     would_resign: tuple[int, str] | None = None
 
 
-class Games(Iterator[GameRecord]):
+class GamesInPlay(Iterator[GameRecord]):
     """Games being played; iterating gives each as it ends. See `play_games`."""
 
     def __init__(
@@ -145,14 +145,14 @@ class Games(Iterator[GameRecord]):
         try:
             thought = answer.result()
         except Fault as fault:
-            self._end(live, Verdict(winner(not white), fault.ending, str(fault)))
+            self._end(live, GameEnd(winner(not white), fault.ending, str(fault)))
             return
         if self._clock is not None and live.clock is not None:
             # An engine that had to be started first has timed itself.
             seconds = thought.seconds or at - live.asked
             live.clock = self._clock.after(live.clock, white, seconds)
             if live.clock is None:
-                self._end(live, Verdict(winner(not white), OUT_OF_TIME, f"{seconds:.2f} s for the move"))
+                self._end(live, GameEnd(winner(not white), OUT_OF_TIME, f"{seconds:.2f} s for the move"))
                 return
         if self._referee.resigns(thought):
             if not live.plays_on:
@@ -160,7 +160,7 @@ class Games(Iterator[GameRecord]):
                 return
             live.would_resign = live.would_resign or (len(live.game.moves), "white" if white else "black")
         if not live.game.push(thought.move):
-            self._end(live, Verdict(winner(not white), ILLEGAL_MOVE, f"{thought.move} in {live.game.fen}"))
+            self._end(live, GameEnd(winner(not white), ILLEGAL_MOVE, f"{thought.move} in {live.game.fen}"))
             return
         q = own_q(thought)
         live.thoughts.append(thought)
@@ -172,7 +172,7 @@ class Games(Iterator[GameRecord]):
     def _player(self, live: _Live) -> Player:
         return self._players[live.pairing.white if live.game.white_to_move else live.pairing.black]
 
-    def _end(self, live: _Live, verdict: Verdict) -> None:
+    def _end(self, live: _Live, verdict: GameEnd) -> None:
         self._live.discard(live)
         self._forget(live)
         pairing = live.pairing
@@ -207,7 +207,7 @@ def play_games(
     clock: Clocks | None = None,
     on_move: Callable[[Pairing, Thought], None] | None = None,
     halted: Callable[[], bool] = lambda: False,
-) -> Games:
+) -> GamesInPlay:
     """Plays the games, `jobs` at once, and yields each as it ends; a game that is over in its opening has no thoughts.
 
     A player's Fault, an illegal move and a used-up clock lose the game. Moves of games played by `clock` take what
@@ -216,4 +216,4 @@ def play_games(
     player's future raises but Fault, and UsageError for less than one job. Close the result (or use it up) before the
     players.
     """
-    return Games(pairings, players, rules, jobs, seed, clock, on_move, halted)
+    return GamesInPlay(pairings, players, rules, jobs, seed, clock, on_move, halted)

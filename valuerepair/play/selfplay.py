@@ -133,7 +133,7 @@ def _identity(nets: Sequence[Net], params: SearchParams, who: Contestant) -> tup
     return (sides[0], sides[-1]), {"Engine": engine, "Search": " ".join(words)}
 
 
-class Source(Protocol):
+class GameSource(Protocol):
     """Who plays: begins games in their order, `jobs` at once, and gives each as it ends, whatever their order."""
 
     def games(self, coming: Iterable[Pairing], halted: Callable[[], bool]) -> Iterator[GameRecord]: ...
@@ -221,7 +221,7 @@ class SelfplayEnd:
 
 def play_selfplay(
     plan: SelfplayPlan,
-    source: Source,
+    source: GameSource,
     path: str | Path,
     *,
     store: Store | None = None,
@@ -255,7 +255,7 @@ def play_selfplay(
             keeper.close()
 
 
-def _play(plan: SelfplayPlan, source: Source, keeper: _Keeper, before: int, progress: Progress) -> SelfplayEnd:
+def _play(plan: SelfplayPlan, source: GameSource, keeper: _Keeper, before: int, progress: Progress) -> SelfplayEnd:
     interruptions, begun = Interruptions(), time.monotonic()
     done, turns = {game.number for game in keeper.games}, Turns(source.jobs)
     shown, nodes = 0.0, 0

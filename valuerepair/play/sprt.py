@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from valuerepair.engines.spec import finite
 from valuerepair.errors import UsageError
-from valuerepair.play.elo import NORMALIZED_UNIT, Pentanomial, Score, share_of
+from valuerepair.play.elo import NORMALIZED_UNIT, MatchScore, Pentanomial, share_of
 
 MODELS = ("normalized", "logistic", "bayesian")
 # What the test found: the first player is not stronger than elo0, is at least elo1, or nothing yet.
@@ -54,7 +54,7 @@ class Sprt:
         """(lower, upper): at or below the lower H0 is accepted, at or above the upper H1 (Wald)."""
         return math.log(self.beta / (1 - self.alpha)), math.log((1 - self.beta) / self.alpha)
 
-    def llr(self, results: Score | Pentanomial) -> float:
+    def llr(self, results: MatchScore | Pentanomial) -> float:
         """log(likelihood under H1 / likelihood under H0), of games or of pairs; 0 without any.
 
         Raises UsageError for pairs under the bayesian model, which knows games only.
@@ -80,7 +80,7 @@ class Sprt:
         under_h0, under_h1 = ends
         return total * math.fsum(p * math.log(b / a) for p, a, b in zip(found, under_h0, under_h1, strict=True))
 
-    def verdict(self, results: Score | Pentanomial) -> str:
+    def verdict(self, results: MatchScore | Pentanomial) -> str:
         """`H0`, `H1` or `GO_ON`, from all games so far."""
         llr, (low, high) = self.llr(results), self.bounds
         if llr >= high:

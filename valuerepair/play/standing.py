@@ -12,9 +12,9 @@ from valuerepair.chess.progress import format_duration
 from valuerepair.play.elo import (
     FEWEST,
     ByOpening,
-    Interval,
+    Estimate,
+    MatchScore,
     Pentanomial,
-    Score,
     bounds_words,
     counted_words,
     elo_interval,
@@ -65,17 +65,17 @@ class Tally:
             self._pairs[half_points + other] += 1
 
     @property
-    def as_white(self) -> Score:
+    def as_white(self) -> MatchScore:
         """The first player's games with White."""
         return self._score(True)
 
     @property
-    def as_black(self) -> Score:
+    def as_black(self) -> MatchScore:
         """The first player's games with Black."""
         return self._score(False)
 
     @property
-    def score(self) -> Score:
+    def score(self) -> MatchScore:
         """All decided games."""
         return self.as_white + self.as_black
 
@@ -85,8 +85,8 @@ class Tally:
         a, b, c, d, e = self._pairs
         return Pentanomial((a, b, c, d, e))
 
-    def _score(self, white: bool) -> Score:
-        return Score(self._colours[white, 2], self._colours[white, 1], self._colours[white, 0])
+    def _score(self, white: bool) -> MatchScore:
+        return MatchScore(self._colours[white, 2], self._colours[white, 1], self._colours[white, 0])
 
 
 @dataclass(frozen=True)
@@ -141,7 +141,7 @@ class Standing:
             self.verdict = self.sprt.verdict(self.tested)
 
     @property
-    def results(self) -> Score | Pentanomial | ByOpening:
+    def results(self) -> MatchScore | Pentanomial | ByOpening:
         """What intervals are made of: openings, where some came again; pairs, or games while no pair is complete."""
         if (openings := ByOpening.of(self._decided)) is not None:
             return openings
@@ -153,18 +153,18 @@ class Standing:
         return counted_words(self.results)
 
     @property
-    def tested(self) -> Score | Pentanomial:
+    def tested(self) -> MatchScore | Pentanomial:
         """What the SPRT is made of: pairs, but games under the bayesian model."""
         of_games = self.sprt is not None and self.sprt.model == "bayesian"
         return self.tally.score if of_games else self.tally.pairs
 
     @property
-    def levels(self) -> dict[float, tuple[Interval, str]]:
+    def levels(self) -> dict[float, tuple[Estimate, str]]:
         """Elo with its interval and a verdict, at each level."""
         return verdicts(self.results)
 
     @property
-    def normalized(self) -> Interval | None:
+    def normalized(self) -> Estimate | None:
         """Normalized Elo with its interval at 0.95; None where openings come again, as it is one of games."""
         results = self.results
         return None if isinstance(results, ByOpening) else normalized_elo(results)
@@ -198,11 +198,11 @@ class Standing:
         return rows
 
 
-def _score(score: Score) -> dict[str, int]:
+def _score(score: MatchScore) -> dict[str, int]:
     return {"wins": score.wins, "draws": score.draws, "losses": score.losses}
 
 
-def _interval(interval: Interval) -> dict[str, float | None]:
+def _interval(interval: Estimate) -> dict[str, float | None]:
     """Its value and bounds; None where they are infinite or unknown."""
     return {name: value if isfinite(value) else None for name, value in interval._asdict().items()}
 
@@ -256,12 +256,12 @@ def report_lines(standing: Standing) -> list[str]:
     return lines
 
 
-def _by_colour(standing: Standing) -> list[tuple[str, Score]]:
+def _by_colour(standing: Standing) -> list[tuple[str, MatchScore]]:
     tally = standing.tally
     return [("all", tally.score), ("White", tally.as_white), ("Black", tally.as_black)]
 
 
-def _row(what: str, score: Score) -> str:
+def _row(what: str, score: MatchScore) -> str:
     share = f"{100 * score.points / score.games:5.1f} %" if score.games else "    -"
     return f"  {what:<6} {score!s:<22} {share}"
 

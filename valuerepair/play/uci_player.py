@@ -32,7 +32,7 @@ _INCIDENTS_SAID = 10
 
 
 @dataclass(frozen=True, slots=True)
-class _Task:
+class _MoveTask:
     """A move to be found: the position, the ``go`` line, and milliseconds that it may take (None: by experience)."""
 
     position: Position
@@ -68,8 +68,8 @@ class UciPlayer:
         self._lock = threading.Lock()
         self._incidents = 0
         self.name, self.abandoned = name or setup.path, False
-        first = _Seat(self)
-        self._free, self._games, self._seats = [first], dict[int, _Seat](), [first]
+        first = _EngineThread(self)
+        self._free, self._games, self._seats = [first], dict[int, _EngineThread](), [first]
         try:
             engine = first.begin(_go(self._limits, _PROBE) if limits else "go wtime 100 btime 100").result()
         except BaseException as error:
@@ -86,7 +86,7 @@ class UciPlayer:
         """Queues the search of a move; see `Player`. The seed is not used: UCI has none."""
         if (seat := self._games.get(game)) is None:
             if not self._free:
-                self._seats.append(seat := _Seat(self))
+                self._seats.append(seat := _EngineThread(self))
             else:
                 seat = self._free.pop()
             self._games[game] = seat
@@ -96,7 +96,7 @@ class UciPlayer:
             go = _go(self._limits)
         else:
             go, allowed = _go_by_clock(clock), clock.white if position.white_to_move else clock.black
-        seat.find_move(_Task(position, go, allowed, future))
+        seat.find_move(_MoveTask(position, go, allowed, future))
         return future
 
     def forget(self, game: int) -> None:
@@ -114,14 +114,14 @@ class UciPlayer:
         for seat in self._seats:
             seat.join()
 
-    def seconds(self, task: _Task) -> float:
+    def seconds(self, task: _MoveTask) -> float:
         """How long the engine may take for a task before it is killed."""
         if task.milliseconds is not None:
             return (task.milliseconds + self._margin) / 1000
         with self._lock:
             return self._limit.seconds(1)
 
-    def overdrawn(self, task: _Task, seconds: float) -> bool:
+    def overdrawn(self, task: _MoveTask, seconds: float) -> bool:
         """Whether a search that did end took longer than its time and the margin."""
         return task.milliseconds is not None and round(1000 * seconds) > task.milliseconds + self._margin
 
@@ -148,7 +148,7 @@ class UciPlayer:
             log.info(f"{self.name} {text}{more}")
 
 
-class _Seat:
+class _EngineThread:
     """A thread with an engine process, which must not outlive the thread that started it."""
 
     def __init__(self, player: UciPlayer) -> None:
@@ -159,7 +159,7 @@ class _Seat:
         self._thread = threading.Thread(target=self._run, name="player", daemon=True)
         self._thread.start()
 
-    def find_move(self, task: _Task) -> None:
+    def find_move(self, task: _MoveTask) -> None:
         """Queues a move."""
         self._work.put(partial(self._answer, task))
 
@@ -205,7 +205,7 @@ class _Seat:
         else:
             future.set_result(engine)
 
-    def _answer(self, task: _Task) -> None:
+    def _answer(self, task: _MoveTask) -> None:
         if not task.future.set_running_or_notify_cancel():
             return
         try:
@@ -215,7 +215,7 @@ class _Seat:
         else:
             task.future.set_result(thought)
 
-    def _think(self, task: _Task) -> Thought:
+    def _think(self, task: _MoveTask) -> Thought:
         engine = self._engine or self._restart()
         try:
             engine.ready(_READY_SECONDS)  # not at the cost of its time

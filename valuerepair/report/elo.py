@@ -10,7 +10,7 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from valuerepair.errors import ValueRepairError
-from valuerepair.play.elo import Interval, elo_interval, elo_words, few_words
+from valuerepair.play.elo import Estimate, elo_interval, elo_words, few_words
 from valuerepair.play.match import read_match
 from valuerepair.play.standing import Standing
 from valuerepair.report import style
@@ -24,7 +24,7 @@ class Course(NamedTuple):
     """Elo after so many games, with its interval at each level of the plot."""
 
     games: int
-    intervals: tuple[Interval, ...]
+    intervals: tuple[Estimate, ...]
 
 
 def drawing(path: str) -> Drawing:

@@ -16,7 +16,7 @@ from matplotlib.transforms import ScaledTranslation
 from valuerepair.errors import ValueRepairError
 from valuerepair.files import written_whole
 from valuerepair.intervals import wilson_bounds
-from valuerepair.play.elo import FEWEST, LEVELS, NOT_SHOWN, Interval, elo_words
+from valuerepair.play.elo import FEWEST, LEVELS, NOT_SHOWN, Estimate, elo_words
 from valuerepair.report import style
 from valuerepair.report.drawing import Drawing
 
@@ -153,14 +153,14 @@ def _bounds(row: Row, name: str, digits: int) -> str:
     return f"above {low:.{digits}f}" if high is None else f"{low:.{digits}f} to {high:.{digits}f}"
 
 
-def _elo(row: Row, level: int) -> Interval:
+def _elo(row: Row, level: int) -> Estimate:
     """Elo with its interval; what is None in a row is infinite there, or nothing is known."""
     value, low, high = row["elo"], row[f"elo_{level}_low"], row[f"elo_{level}_high"]
     if value is None and low is None and high is None:
-        return Interval(math.nan, math.nan, math.nan)
+        return Estimate(math.nan, math.nan, math.nan)
     if value is None:
         value = math.inf if high is None else -math.inf
-    return Interval(value, -math.inf if low is None else low, math.inf if high is None else high)
+    return Estimate(value, -math.inf if low is None else low, math.inf if high is None else high)
 
 
 def _shown(row: Row, level: float) -> bool:

@@ -29,7 +29,7 @@ _RATES = _COUNTED | {"weighted"}
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class PlotKind:
     """A kind of plot: `help` in one line, what it `reads`, the `options` it takes, and who draws it.
 
     `place` is ``module:function`` below `valuerepair.report`, imported on first use.
@@ -47,21 +47,23 @@ class Kind:
         return found
 
 
-KINDS: Mapping[str, Kind] = MappingProxyType(
+KINDS: Mapping[str, PlotKind] = MappingProxyType(
     {
-        "scatter": Kind("Net Q against deep Q, one point a position, lowess.", STORE, _RATES, "scatter:drawing"),
-        "hexbin": Kind("The same as density, for many positions.", STORE, _RATES, "scatter:hexbin"),
-        "residuals": Kind("Net Q - deep Q against deep Q, lowess.", STORE, _RATES, "scatter:residuals"),
-        "calibration": Kind("Results of games played against both Q, binned.", STORE, _VALUES, "calibration:drawing"),
-        "rate": Kind("Rate of candidates by threshold.", STORE, _RATES, "rates:by_threshold"),
-        "by-phase": Kind("Rate of candidates by phase of the game.", STORE, _RATES, "rates:by_phase"),
-        "by-side": Kind("Rate of candidates by side to move.", STORE, _RATES, "rates:by_side"),
-        "by-men": Kind("Rate of candidates by number of men on the board.", STORE, _RATES, "rates:by_men"),
-        "by-label": Kind("Share of the candidates with each label.", STORE, _RATES, "rates:by_label"),
-        "recall": Kind("Recall against nodes of the screening ladder.", STORE, _COUNTED, "ladder:recall"),
-        "survival": Kind("Share still on the ladder at each rung.", STORE, _RATES, "ladder:survival"),
-        "wdl": Kind("W/D/L by settings of the search.", EXPERIMENT, frozenset(), "experiment:drawing"),
-        "elo": Kind("Elo with its interval over the games of a match.", MATCH_PGN, frozenset(), "elo:drawing"),
+        "scatter": PlotKind("Net Q against deep Q, one point a position, lowess.", STORE, _RATES, "scatter:drawing"),
+        "hexbin": PlotKind("The same as density, for many positions.", STORE, _RATES, "scatter:hexbin"),
+        "residuals": PlotKind("Net Q - deep Q against deep Q, lowess.", STORE, _RATES, "scatter:residuals"),
+        "calibration": PlotKind(
+            "Results of games played against both Q, binned.", STORE, _VALUES, "calibration:drawing"
+        ),
+        "rate": PlotKind("Rate of candidates by threshold.", STORE, _RATES, "rates:by_threshold"),
+        "by-phase": PlotKind("Rate of candidates by phase of the game.", STORE, _RATES, "rates:by_phase"),
+        "by-side": PlotKind("Rate of candidates by side to move.", STORE, _RATES, "rates:by_side"),
+        "by-men": PlotKind("Rate of candidates by number of men on the board.", STORE, _RATES, "rates:by_men"),
+        "by-label": PlotKind("Share of the candidates with each label.", STORE, _RATES, "rates:by_label"),
+        "recall": PlotKind("Recall against nodes of the screening ladder.", STORE, _COUNTED, "ladder:recall"),
+        "survival": PlotKind("Share still on the ladder at each rung.", STORE, _RATES, "ladder:survival"),
+        "wdl": PlotKind("W/D/L by settings of the search.", EXPERIMENT, frozenset(), "experiment:drawing"),
+        "elo": PlotKind("Elo with its interval over the games of a match.", MATCH_PGN, frozenset(), "elo:drawing"),
     }
 )
 
@@ -69,7 +71,7 @@ KINDS: Mapping[str, Kind] = MappingProxyType(
 def draw(kind: str, source: Store | str | os.PathLike[str], **options: Any) -> Figure:
     """The figure of a kind (one of `KINDS`) of an open store, or of the store, PGN or folder at a path.
 
-    Options, those of `Kind.options`: `threshold` (default 0.55) in Q, `net`, `oracle`, `alpha` (centipawns) and
+    Options, those of `PlotKind.options`: `threshold` (default 0.55) in Q, `net`, `oracle`, `alpha` (centipawns) and
     `q_from` as in `Store.frame`, `weighted` (default True): rows that a screening ladder searched for many stand for
     as many. Figures are drawn without pyplot; a notebook shows them, ``figure.savefig`` or `style.save` keeps them.
     Raises UsageError for a kind that is none, an option that the kind does not take, or a value out of range;
@@ -96,7 +98,7 @@ def drawing(kind: str, source: Store | str | os.PathLike[str], **options: Any) -
         return drawer(store, question, by_weight)
 
 
-def kind_of(name: str, options: Mapping[str, Any] = MappingProxyType({})) -> Kind:
+def kind_of(name: str, options: Mapping[str, Any] = MappingProxyType({})) -> PlotKind:
     """The kind of that name. Raises UsageError where there is none, and for options (by name) it does not take."""
     if name not in KINDS:
         raise UsageError(f"no kind of plot {name}; there are {', '.join(KINDS)}")

@@ -21,17 +21,15 @@ from valuerepair import __version__
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.files import written_whole
 from valuerepair.question import Question
-from valuerepair.report.page_content import DEFAULT_POINTS, OF_ALL, Content, Shown, choose, content_of, with_texts
+from valuerepair.report.page_content import DEFAULT_POINTS, OF_ALL, Content, choose, content_of, with_texts
 from valuerepair.store.connect import store_errors
 
 if TYPE_CHECKING:
     from valuerepair.store.store import Store
 
-__all__ = ["Shown", "Written", "choose", "write"]
-
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class WrittenPage:
     """What a page holds: `positions` with a disagreement, `shown` of them, `candidates` among all; `size` in bytes."""
 
     positions: int
@@ -48,7 +46,7 @@ def write(
     points: int = DEFAULT_POINTS,
     seed: int = 0,
     on_step: Callable[[str, float], None] = lambda step, done: None,
-) -> Written:
+) -> WrittenPage:
     """Writes the report on what the question's net and oracle have scored as one HTML file.
 
     At most about `points` positions are shown one by one (`points.choose`); figures are of all. `on_step` is told what
@@ -78,7 +76,7 @@ def write(
         partial.write_bytes(document(content))
         size = partial.stat().st_size
     candidates = int((every["disagreement"].abs() >= threshold).sum())
-    return Written(len(every), len(shown.rows), candidates, size)
+    return WrittenPage(len(every), len(shown.rows), candidates, size)
 
 
 @contextmanager

@@ -61,8 +61,8 @@ class Content:
 def content_of(
     store: Store,
     every: pd.DataFrame,
-    shown: Shown,
-    rows: Rows,
+    shown: ShownRows,
+    rows: PageRows,
     threshold: float,
     on_step: Callable[[str], None] = lambda step: None,
 ) -> Content:
@@ -128,7 +128,7 @@ def masks(labels: pd.DataFrame) -> NDArray[np.uint32]:
     return np.asarray(np.array(found, np.uint32)[which])
 
 
-def _of_books(rows: Rows, entries: Entries) -> dict[str, Any]:
+def _of_books(rows: PageRows, entries: BookEntries) -> dict[str, Any]:
     """What the page's books and games are made of."""
     games = [
         {**game, "source": PurePath(str(game["source"])).name, "tags": game_tags(game), "operand": game_operand(game)}
@@ -142,7 +142,7 @@ def _of_books(rows: Rows, entries: Entries) -> dict[str, Any]:
     }
 
 
-def _add_numbers(columns: Columns, rows: pd.DataFrame, shown: Shown) -> None:
+def _add_numbers(columns: Columns, rows: pd.DataFrame, shown: ShownRows) -> None:
     for name in _REALS:
         columns.add(name, rows[name].to_numpy(np.float64))
     for name in _PER_MILLE:
@@ -157,7 +157,7 @@ def _add_numbers(columns: Columns, rows: pd.DataFrame, shown: Shown) -> None:
     columns.add("side", (rows["side"] == "b").to_numpy().astype(np.uint8))
 
 
-def _add_moves(columns: Columns, rows: Rows) -> None:
+def _add_moves(columns: Columns, rows: PageRows) -> None:
     for name in ("played", "net_best", "deep_best"):
         columns.add(name, moves_column(rows.frame[name].tolist()))
     columns.add_moves("moves", rows.moves, rows.begins)
@@ -274,7 +274,7 @@ MOVETEXTS = 2_000
 WEIGHT_STEPS = 10_000  # books give weights with four decimals
 
 
-class Entries(NamedTuple):
+class BookEntries(NamedTuple):
     """Of n positions: their FENs as books write them, and what else an entry needs that the page does not know.
 
     `weights` are in steps of 1 / `WEIGHT_STEPS`. `playable` says whether lc0 would play on from here; only such are
@@ -287,7 +287,7 @@ class Entries(NamedTuple):
     movetexts: dict[int, str]
 
 
-def entries_of(rows: Rows, threshold: float, on_line: Callable[[], None] = lambda: None) -> Entries:
+def entries_of(rows: PageRows, threshold: float, on_line: Callable[[], None] = lambda: None) -> BookEntries:
     """What entries of the rows are made of, weights for this threshold.
 
     The `MOVETEXTS` rows of the largest disagreement have their moves; `on_line` is called after each. Raises
@@ -301,7 +301,7 @@ def entries_of(rows: Rows, threshold: float, on_line: Callable[[], None] = lambd
     except ValueError as error:
         raise ValueRepairError(f"a recorded game cannot be replayed: {error}; mine it again") from None
     weights = weights_of(frame["disagreement"].to_numpy(np.float64), threshold).tolist()
-    return Entries(
+    return BookEntries(
         _as_books_write(frame, boards),
         # Python's round is exact, as its formatting is.
         np.array([round(round(weight, 4) * WEIGHT_STEPS) for weight in weights], np.uint16),
@@ -311,7 +311,7 @@ def entries_of(rows: Rows, threshold: float, on_line: Callable[[], None] = lambd
 
 
 def game_tags(game: Mapping[str, Any]) -> str:
-    """The tags that all positions of a game (of `Rows.games`) begin with."""
+    """The tags that all positions of a game (of `PageRows.games`) begin with."""
     known: dict[Hashable, Any] = {"net_q": np.nan, "deep_q": np.nan, "disagreement": np.nan, "book_weight": 0.0}
     row: dict[Hashable, Any] = {"game": game["number"], **known, "plies_before": 0, "parent_of": ""}
     tags = pgn_tags(row | dict(game))
@@ -411,7 +411,7 @@ STRATA = ("worst", "candidates", "rest")
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class ShownRows:
     """Rows [n] of the frame, ascending, with the stratum [n] of each (an index into `STRATA`).
 
     `shown` and `of` count rows by stratum, `of` those of the whole store. ``of / shown`` is how many rows each row of
@@ -434,7 +434,7 @@ class Shown:
         return self.shown == self.of
 
 
-def choose(frame: pd.DataFrame, threshold: float, limit: int = DEFAULT_POINTS, seed: int = 0) -> Shown:
+def choose(frame: pd.DataFrame, threshold: float, limit: int = DEFAULT_POINTS, seed: int = 0) -> ShownRows:
     """At most about `limit` rows of a store's frame that have a disagreement: all candidates, and a sample of the rest.
 
     Where the candidates are more than the page holds, the `WORST` of them are shown and the others sampled too, so that
@@ -454,7 +454,7 @@ def choose(frame: pd.DataFrame, threshold: float, limit: int = DEFAULT_POINTS, s
     stratum = np.repeat(np.arange(len(STRATA), dtype=np.uint8), [len(part) for part in strata])
     order = np.argsort(rows, kind="stable")
     shown, of = [len(part) for part in strata], (len(worst), len(others), len(rest))
-    return Shown(rows[order], stratum[order], (shown[0], shown[1], shown[2]), of)
+    return ShownRows(rows[order], stratum[order], (shown[0], shown[1], shown[2]), of)
 
 
 def _sample(rows: NDArray[np.int64], count: int, dice: np.random.Generator) -> NDArray[np.int64]:
@@ -483,7 +483,7 @@ _GAME_WORDS = ("source", "number", "white", "black", "event", "date", "result")
 _HEADERS = {"site": "Site", "round": "Round", "white_elo": "WhiteElo", "black_elo": "BlackElo"}
 
 
-class Rows(NamedTuple):
+class PageRows(NamedTuple):
     """n positions. What a game says of itself is text that anybody may have written.
 
     `frame` has the columns of `Store.frame` that labels, books and the page need. `moves` are the histories one behind
@@ -498,7 +498,7 @@ class Rows(NamedTuple):
     game_of: NDArray[np.int64]
 
 
-def with_texts(store: Store, frame: pd.DataFrame) -> Rows:
+def with_texts(store: Store, frame: pd.DataFrame) -> PageRows:
     """The rows of a frame with the columns `OF_ALL`, ascending by position, read whole.
 
     Reads only what the rows need: a frame of a million positions with texts would take gigabytes.
@@ -523,7 +523,7 @@ def with_texts(store: Store, frame: pd.DataFrame) -> Rows:
     columns["game"] = np.array([game["number"] for game in games], np.int64)[game_of]
     columns["source"] = objects([game["source"] for game in games])[game_of]
     whole: pd.DataFrame = frame.assign(**{name: _series(column, frame) for name, column in columns.items()})
-    return Rows(whole, moves, begins, games, game_of)
+    return PageRows(whole, moves, begins, games, game_of)
 
 
 def objects(cells: Sequence[Any]) -> NDArray[np.object_]:

@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from valuerepair.chess import values
-from valuerepair.judge.compare import CATEGORIES, Comparison, Remeasured, Scores, shown_labels
+from valuerepair.judge.compare import CATEGORIES, ComparedScores, Comparison, Remeasured, shown_labels
 from valuerepair.report import style
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ def _draw_positions(axes: Axes, found: Remeasured, pair: Comparison, second: int
     style.title(axes, f"{pair.second} against {pair.first}", *_words(found))
 
 
-def categories(scores: Scores, threshold: float, second: int) -> np.ndarray[Any, np.dtype[np.int64]]:
+def categories(scores: ComparedScores, threshold: float, second: int) -> np.ndarray[Any, np.dtype[np.int64]]:
     """[n] indices into `CATEGORIES`, of net `second` against net 0."""
     wrong = np.abs(scores.disagreement[[0, second]]) >= threshold
     return np.asarray(2 * wrong[0] + wrong[1], np.int64)

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Counts:
+class ScatterCounts:
     """What a scatter shows: positions, the candidates among them by sign, and rows left out for want of a deep Q."""
 
     positions: int
@@ -49,7 +49,9 @@ class Counts:
         return self.optimistic + self.pessimistic
 
 
-def plot(frame: pd.DataFrame, threshold: float, path: str | os.PathLike[str], *, weighted: bool = True) -> Counts:
+def plot(
+    frame: pd.DataFrame, threshold: float, path: str | os.PathLike[str], *, weighted: bool = True
+) -> ScatterCounts:
     """Draws `draw`'s figure into a .png, .svg or .pdf file, which appears whole or not at all.
 
     Raises UsageError for another ending or a threshold outside (0, 2], ValueRepairError when no row has a score.
@@ -60,7 +62,9 @@ def plot(frame: pd.DataFrame, threshold: float, path: str | os.PathLike[str], *,
     return counts
 
 
-def draw(frame: pd.DataFrame, threshold: float = DEFAULT_THRESHOLD, *, weighted: bool = True) -> tuple[Figure, Counts]:
+def draw(
+    frame: pd.DataFrame, threshold: float = DEFAULT_THRESHOLD, *, weighted: bool = True
+) -> tuple[Figure, ScatterCounts]:
     """Net Q (y) against deep Q (x) of a store's `frame`, both from the side to move.
 
     Shows the diagonal, the band within which ``|net Q - deep Q| < threshold``, the candidates outside in colour by
@@ -72,7 +76,7 @@ def draw(frame: pd.DataFrame, threshold: float = DEFAULT_THRESHOLD, *, weighted:
     check_threshold(threshold)
     rows = scored(frame, by_weight=weighted)
     above, below = rows.disagreement >= threshold, rows.disagreement <= -threshold
-    counts = Counts(len(rows.net), int(above.sum()), int(below.sum()), rows.left_out)
+    counts = ScatterCounts(len(rows.net), int(above.sum()), int(below.sum()), rows.left_out)
     with style.house_style():
         figure, axes = style.new_figure(6.4, 7.25)
         _draw_ground(axes, threshold)

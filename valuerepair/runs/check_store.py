@@ -34,7 +34,7 @@ from valuerepair.oracles.open import open_oracle
 from valuerepair.oracles.oracle import Climb, DeepResult, Oracle, OracleIdentity
 from valuerepair.runs.confirm import after, option_settings
 from valuerepair.store.connect import store_errors
-from valuerepair.store.integrity import FATAL, Check, integrity_checks
+from valuerepair.store.integrity import FATAL, StoreCheck, integrity_checks
 from valuerepair.store.queries import load_json
 from valuerepair.store.rows import AFTER, FULL, SECOND, unsigned
 from valuerepair.store.second_looks import StoredOracle
@@ -53,7 +53,7 @@ def verify(
     nets: Sequence[str] = (),
     deep: Sequence[str] = (),
     progress: Progress | None = None,
-) -> Iterator[Check]:
+) -> Iterator[StoreCheck]:
     """All checks, as they are done: the database, boards and moves of all rows, then `sample` values a net and oracle.
 
     A file that is damaged, or has a text for a number, is asked no further; with `sample` 0 nothing is computed again.
@@ -81,14 +81,14 @@ def verify(
 _TABLES = ("positions", "net_values", "priors", "deep_values", "plays")
 
 
-def line(check: Check) -> str:
+def line(check: StoreCheck) -> str:
     """One row of the table: name, checked, wrong, and what there is to say."""
     state = f"{check.wrong:,} WRONG" if check.wrong else "ok" if not check.unchecked else "not checked"
     about = "; ".join(each for each in (check.example and f"e.g. {check.example}", check.note) if each)
     return f"{check.name:<{_WIDTH}} {check.checked or check.unchecked:>11,}  {state:<12} {about}".rstrip()
 
 
-def as_dict(check: Check) -> dict[str, Any]:
+def as_dict(check: StoreCheck) -> dict[str, Any]:
     """JSON-able."""
     return asdict(check)
 
@@ -121,8 +121,8 @@ class _Count:
         self.example = self.example or (wrong[0] if wrong else "")
 
     @property
-    def check(self) -> Check:
-        return Check(self.name, self.checked, self.wrong, self.example)
+    def check(self) -> StoreCheck:
+        return StoreCheck(self.name, self.checked, self.wrong, self.example)
 
 
 def sound(count: int, make: Callable[[list[int]], Any]) -> tuple[list[int], dict[int, str], Any]:
@@ -143,7 +143,7 @@ def sound(count: int, make: Callable[[list[int]], Any]) -> tuple[list[int], dict
             del rows[at]
 
 
-def position_checks(store: Store, advance: Callable[[int], None] = lambda n: None) -> list[Check]:
+def position_checks(store: Store, advance: Callable[[int], None] = lambda n: None) -> list[StoreCheck]:
     """All positions: FEN, key, facts, history and the move played."""
     counts = [_Count(name) for name in _NAMES]
     after = 0
@@ -199,7 +199,7 @@ def _check_histories(rows: list[tuple[Any, ...]], expected: list[str], named: li
     count.take(len(rows), wrong)
 
 
-def play_check(store: Store, advance: Callable[[int], None] = lambda n: None) -> Check:
+def play_check(store: Store, advance: Callable[[int], None] = lambda n: None) -> StoreCheck:
     """The games played from books: the key, by which their position is found, is that of the FEN."""
     count = _Count("games played: key of the FEN")
     cursor = store.connection.execute("SELECT number, fen, key FROM plays")
@@ -235,7 +235,7 @@ def _illegal(found: Any, asked: list[tuple[int, str]]) -> list[tuple[int, str]]:
 # -- moves of nets and searches ---------------------------------------------------------------------------------------
 
 
-def move_checks(store: Store, advance: Callable[[int], None] = lambda n: None) -> list[Check]:
+def move_checks(store: Store, advance: Callable[[int], None] = lambda n: None) -> list[StoreCheck]:
     """The moves of nets and searches, and the searches' lines, of all rows: legal where they are made."""
     counts = []
     for name, table, columns in _MOVES:
@@ -301,13 +301,13 @@ _THRESHOLD = 0.55
 _POSITION = "p.fen, p.start_fen, p.moves, p.ply, p.key, p.history_known"
 
 
-def digest_check(store: Store) -> Check:
+def digest_check(store: Store) -> StoreCheck:
     """Whether the digests of oracles are those of what the store says of them."""
     rows = store.connection.execute(
         "SELECT digest, label, kind, engine, sha256, limits, options FROM oracles"
     ).fetchall()
     wrong = [f"{label} ({digest[:12]})" for digest, label, *rest in rows if not _is_digest(digest, label, *rest)]
-    return Check("oracles: digests", len(rows), len(wrong), wrong[0] if wrong else "")
+    return StoreCheck("oracles: digests", len(rows), len(wrong), wrong[0] if wrong else "")
 
 
 def _is_digest(digest: str, label: str, kind: str, engine: str, sha256: str, limits: str, options: str) -> bool:
@@ -351,13 +351,13 @@ def _drawn(numbers: Sequence[Any], sample: int, rng: np.random.Generator) -> lis
 # -- nets -------------------------------------------------------------------------------------------------------------
 
 
-def net_checks(store: Store, sample: int, seed: int, files: Mapping[str, str]) -> list[Check]:
+def net_checks(store: Store, sample: int, seed: int, files: Mapping[str, str]) -> list[StoreCheck]:
     """A check a net: `sample` of its values computed again, on the CPU in float32."""
     query = "SELECT id, name, sha256, history_fill FROM nets ORDER BY id"
     return [_check_net(store, net, sample, seed, files) for net in store.connection.execute(query).fetchall()]
 
 
-def _check_net(store: Store, net: tuple[Any, ...], sample: int, seed: int, files: Mapping[str, str]) -> Check:
+def _check_net(store: Store, net: tuple[Any, ...], sample: int, seed: int, files: Mapping[str, str]) -> StoreCheck:
     number, name, key, fill = net
     title = f"net values computed again: {name}"
     query = "SELECT position_id FROM net_values WHERE net_id = ? ORDER BY position_id"
@@ -370,7 +370,7 @@ def _check_net(store: Store, net: tuple[Any, ...], sample: int, seed: int, files
             why = f"values of another precision ({variant[1:]}) belong to the device that made them"
         elif fill not in FILLS:
             why = "they came with their positions, and no net is known"
-        return Check(title, 0, note=why, unchecked=len(drawn))
+        return StoreCheck(title, 0, note=why, unchecked=len(drawn))
     rows = [
         store.connection.execute(
             f"SELECT {_POSITION}, n.q FROM positions p JOIN net_values n ON n.net_id = ? AND n.position_id = p.id "
@@ -381,13 +381,13 @@ def _check_net(store: Store, net: tuple[Any, ...], sample: int, seed: int, files
     ]
     rows = [row for row in rows if row is not None]
     if not rows:
-        return Check(title, 0)
+        return StoreCheck(title, 0)
     with open_net(files[sha256], device="cpu", history_fill=fill) as opened:
         found = opened.evaluate(PositionBatch.from_positions([_position(row[:6]) for row in rows])).q
     off = np.abs(found.astype(np.float64) - np.array([row[6] for row in rows]))
     wrong = np.flatnonzero(~(off <= NET_BOUND))
     example = f"{rows[wrong[0]][0]}: Q {rows[wrong[0]][6]:.4f}, now {found[wrong[0]]:.4f}" if len(wrong) else ""
-    return Check(title, len(rows), len(wrong), example, f"largest |dQ| {off.max():.1e}, bound {NET_BOUND:g}")
+    return StoreCheck(title, len(rows), len(wrong), example, f"largest |dQ| {off.max():.1e}, bound {NET_BOUND:g}")
 
 
 # -- oracles ----------------------------------------------------------------------------------------------------------
@@ -400,7 +400,7 @@ def deep_checks(
     files: Mapping[str, str],
     specs: Sequence[str] = (),
     progress: Progress | None = None,
-) -> list[Check]:
+) -> list[StoreCheck]:
     """A check an oracle: `sample` of its searches made again, by the same rungs where it climbed.
 
     `specs` are ``--deep`` texts of engines that the store does not know the place of.
@@ -424,7 +424,7 @@ def _check_oracle(
     files: Mapping[str, str],
     specs: Sequence[str],
     progress: Progress | None,
-) -> Check:
+) -> StoreCheck:
     title = f"deep values made again: {oracle.label}"
     keys = store.connection.execute(
         "SELECT position_id, stage FROM deep_values WHERE oracle_id = ? AND (stage IN (?, ?) OR stage LIKE ?) "
@@ -433,10 +433,10 @@ def _check_oracle(
     ).fetchall()
     drawn = _drawn(keys, sample, np.random.default_rng(seed))
     if not drawn:
-        return Check(title, 0)
+        return StoreCheck(title, 0)
     opened, why = _open(oracle, files, specs)
     if opened is None:
-        return Check(title, 0, note=why, unchecked=len(drawn))
+        return StoreCheck(title, 0, note=why, unchecked=len(drawn))
     pairs = []
     if progress is not None:
         progress.set_total((progress.total or 0) + len(drawn))
@@ -516,7 +516,9 @@ def _again(oracle: Oracle, position: Position, stage: str, rungs: list[int]) -> 
     return outcome if isinstance(outcome, DeepResult) else None
 
 
-def _compare(title: str, oracle: StoredOracle, pairs: list[tuple[str, str, DeepResult, DeepResult | None]]) -> Check:
+def _compare(
+    title: str, oracle: StoredOracle, pairs: list[tuple[str, str, DeepResult, DeepResult | None]]
+) -> StoreCheck:
     """Exact where a search is by nodes in one thread, without anything that depends on time; else |dQ| is reported."""
     exact = set(oracle.limits) == {"nodes"} and str(oracle.options.get("Threads", "1")) == "1"
     differ = [
@@ -534,7 +536,7 @@ def _compare(title: str, oracle: StoredOracle, pairs: list[tuple[str, str, DeepR
     if wrong:
         fen, stage, old, new = wrong[0]
         example = f"{fen} ({stage}): {_score(old)}, now {_score(new)}"
-    return Check(title, len(pairs), len(wrong), example, note)
+    return StoreCheck(title, len(pairs), len(wrong), example, note)
 
 
 def _q(result: DeepResult) -> float:

@@ -32,7 +32,7 @@ Key = TypeVar("Key")
 
 
 @dataclass(frozen=True)
-class Searched(Generic[Key]):
+class SearchDone(Generic[Key]):
     """A search is done, and with it its `future`; `key` is what it was begun by."""
 
     key: Key
@@ -191,15 +191,15 @@ class SearchLoop(Loop, Generic[Key]):
         """Notes that a search has begun; its end becomes an event."""
         self._searching[key] = future
         self._begun += 1
-        future.add_done_callback(lambda done: self._events.put(Searched(key, done)))
+        future.add_done_callback(lambda done: self._events.put(SearchDone(key, done)))
 
     def _handle(self, event: Any) -> None:
-        if isinstance(event, Searched):
+        if isinstance(event, SearchDone):
             self._take_search(event)
         else:
             super()._handle(event)
 
-    def _take_search(self, event: Searched[Key]) -> None:
+    def _take_search(self, event: SearchDone[Key]) -> None:
         """Takes a search; failures are held back until one succeeds, for an engine that fails always is broken."""
         del self._searching[event.key]
         if event.future.cancelled():

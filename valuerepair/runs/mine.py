@@ -15,10 +15,10 @@ from valuerepair.chess.progress import Progress
 from valuerepair.oracles.oracle import Climb, DeepFailure, DeepResult, under_way_of
 from valuerepair.runs.loop import SearchLoop
 from valuerepair.runs.options import Evaluator, MineOptions
-from valuerepair.runs.outlook import Outlook, Pace
+from valuerepair.runs.outlook import Pace, RunOutlook
 from valuerepair.runs.sampled import SampledPositions, run_sampled
 from valuerepair.runs.summary import MineSummary, numbers
-from valuerepair.runs.workers import Evaluated, Event, Reader, Sampled, net_line
+from valuerepair.runs.workers import ArchiveReader, Evaluated, Event, Sampled, net_line
 from valuerepair.screening.ladder import Ladder
 from valuerepair.screening.recall import recall_line
 from valuerepair.store.rows import Run
@@ -52,7 +52,7 @@ def mine(
     what reading, the store and the oracle raise; what was scored until then is kept.
     """
 
-    def start(reader: Reader, run: Run) -> _Mining:
+    def start(reader: ArchiveReader, run: Run) -> _Mining:
         return _Mining(reader, options, store, net, oracle, run, progress or Progress("mining", quiet=True))
 
     return run_sampled(paths, options, store, net, oracle.identity, start)
@@ -63,7 +63,7 @@ class _Mining(SearchLoop[int]):
 
     def __init__(
         self,
-        reader: Reader,
+        reader: ArchiveReader,
         options: MineOptions,
         store: Store,
         net: Evaluator,
@@ -74,7 +74,7 @@ class _Mining(SearchLoop[int]):
         self._options = options
         self._line = net_line(net, reader.events)
         pace = Pace(oracle.identity.limits.get("nodes"), cuts=options.screen is not None)
-        self._outlook = Outlook(progress, reader, options.limit, pace, under_way_of(oracle))
+        self._outlook = RunOutlook(progress, reader, options.limit, pace, under_way_of(oracle))
         self.positions = SampledPositions(reader, options, store, net, oracle.identity, run, self._line, self._outlook)
         pair, self._pairs = self.positions.pair, self.positions.pairs
         super().__init__(store, oracle, pair[1], run, progress, self.positions.failures, reader.events)

@@ -13,7 +13,7 @@ import numpy as np
 from valuerepair.archives.open import total_bytes
 from valuerepair.chess.progress import Progress, format_duration, format_rate
 from valuerepair.runs.loop import TICK_S
-from valuerepair.runs.workers import Reader
+from valuerepair.runs.workers import ArchiveReader
 
 # Searches that must have ended since the first was cut, before they say what the others will cost.
 _TELLING = 16
@@ -94,7 +94,7 @@ def mean_left(costs: Sequence[int], under_way: Sequence[int], whole: int | None)
 
 
 @dataclass(frozen=True)
-class Counts:
+class RunCounts:
     """How far a run is: positions that the net has `valued`, and those done `before` by earlier runs; searches `begun`,
     `searching` of them not over, `nodes` of those that are; `candidates`, None as long as there is no score.
     """
@@ -107,13 +107,13 @@ class Counts:
     candidates: int | None
 
 
-class Outlook:
+class RunOutlook:
     """Brings a run's progress up to date, at most every half second."""
 
     def __init__(
         self,
         progress: Progress,
-        reader: Reader,
+        reader: ArchiveReader,
         limit: int | None,
         pace: Pace | None,
         under_way: Callable[[], Sequence[int]] = lambda: (),
@@ -135,7 +135,7 @@ class Outlook:
         if self._pace is not None:
             self._pace.ended(nodes, cut=cut, under_way=self._under_way() if cut else ())
 
-    def show(self, counts: Counts, *, reading: bool) -> None:
+    def show(self, counts: RunCounts, *, reading: bool) -> None:
         """Brings the progress up to date."""
         self._ticked = time.monotonic()
         part = self._reader.bytes_read / self._bytes if reading and self._bytes else 1
@@ -161,7 +161,7 @@ class Outlook:
         # A plain log gets its line also while nothing finishes.
         self._progress.advance(0)
 
-    def _time_left(self, counts: Counts, expected: int | None, under_way: Sequence[int]) -> str:
+    def _time_left(self, counts: RunCounts, expected: int | None, under_way: Sequence[int]) -> str:
         if expected is None:
             return ""
         waiting = expected - counts.begun
@@ -171,7 +171,7 @@ class Outlook:
             seconds = self._pace.seconds(waiting, counts.searching, under_way)
         return f"about {format_duration(seconds)} left" if seconds is not None else "time left not known yet"
 
-    def _expected(self, counts: Counts, *, reading: bool) -> int | None:
+    def _expected(self, counts: RunCounts, *, reading: bool) -> int | None:
         """Searches of this run, done and to come; while archives are read, as many more as the bytes left promise."""
         found = float(self._reader.report.positions)
         if reading and self._bytes is None:

@@ -19,10 +19,10 @@ from valuerepair.oracles.oracle import DeepFailure, OracleIdentity
 from valuerepair.oracles.recorded import RecordedSource, net_values
 from valuerepair.runs.loop import Loop
 from valuerepair.runs.options import Evaluator, MineOptions, NetFacts
-from valuerepair.runs.outlook import Outlook
+from valuerepair.runs.outlook import RunOutlook
 from valuerepair.runs.sampled import SampledPositions, run_sampled
 from valuerepair.runs.summary import MineSummary
-from valuerepair.runs.workers import Evaluated, Event, NetLine, Reader, Sampled, net_line
+from valuerepair.runs.workers import ArchiveReader, Evaluated, Event, NetLine, Sampled, net_line
 from valuerepair.store.columns import read_cells
 from valuerepair.store.rows import Run
 from valuerepair.store.store import Store
@@ -67,7 +67,7 @@ def import_recorded(
     known: NetFacts | None = source.net if net is None else net
     assert known is not None
 
-    def start(reader: Reader, run: Run) -> _Import:
+    def start(reader: ArchiveReader, run: Run) -> _Import:
         line = None if net is None else net_line(net, reader.events)
         shown = progress or Progress("mining", quiet=True)
         return _Import(reader, options, store, source, known, line, run, shown)
@@ -82,7 +82,7 @@ class _Import(Loop):
 
     def __init__(
         self,
-        reader: Reader,
+        reader: ArchiveReader,
         options: MineOptions,
         store: Store,
         source: RecordedSource,
@@ -93,7 +93,7 @@ class _Import(Loop):
     ) -> None:
         super().__init__(store, run, progress, reader.events)
         self._source, self._limit, self._line = source, options.limit, line
-        outlook = Outlook(progress, reader, options.limit, None)
+        outlook = RunOutlook(progress, reader, options.limit, None)
         self.positions = SampledPositions(reader, options, store, net, source.identity, run, line, outlook)
         self._taken, self._cut_off = 0, False  # evaluations; whether the limit left some
 

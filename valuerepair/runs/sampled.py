@@ -22,9 +22,9 @@ from valuerepair.question import Question
 from valuerepair.runs.failures import Failures, NetFailures
 from valuerepair.runs.loop import stored_run
 from valuerepair.runs.options import MineOptions, NetFacts, run_identity, sampling_options, versions_of
-from valuerepair.runs.outlook import Counts, Outlook
-from valuerepair.runs.summary import Met, MineSummary, Pairs, Tally, nothing_sampled, resume_line
-from valuerepair.runs.workers import Evaluated, NetBroke, NetLine, Reader, ReadingEnded, Sampled
+from valuerepair.runs.outlook import RunCounts, RunOutlook
+from valuerepair.runs.summary import Met, MineSummary, Pairs, RunScores, nothing_sampled, resume_line
+from valuerepair.runs.workers import ArchiveReader, Evaluated, NetBroke, NetLine, ReadingEnded, Sampled
 from valuerepair.store.rows import Known, Run, RunRecord
 from valuerepair.store.store import Store
 
@@ -50,7 +50,7 @@ def run_sampled(
     store: Store,
     net: NetFacts,
     oracle: OracleIdentity,
-    start: Callable[[Reader, Run], SampledRun],
+    start: Callable[[ArchiveReader, Run], SampledRun],
     *,
     whole: bool = False,
 ) -> MineSummary:
@@ -60,7 +60,7 @@ def run_sampled(
     sampled, and what the run, reading and the store raise; what was scored until then is kept.
     """
     sampling = sampling_options(options.sample)
-    with Reader(paths, options.sample, whole=whole) as reader:  # it samples from now on
+    with ArchiveReader(paths, options.sample, whole=whole) as reader:  # it samples from now on
         identity = run_identity(paths, sampling, net, oracle)
         record = RunRecord(identity, options.command, sampling, options.sample.seed, versions_of(net))
         with stored_run(store, record) as run:
@@ -102,23 +102,23 @@ class SampledPositions:
 
     def __init__(
         self,
-        reader: Reader,
+        reader: ArchiveReader,
         options: MineOptions,
         store: Store,
         net: NetFacts,
         oracle: OracleIdentity,
         run: Run,
         line: NetLine | None,
-        outlook: Outlook,
+        outlook: RunOutlook,
     ) -> None:
         self._reader, self._options, self._store, self._run = reader, options, store, run
         self._net, self._oracle, self._line, self._outlook = net, oracle, line, outlook
         self.pair = store.add_net(net.identity, net.history_fill), store.add_oracle(oracle)
         self.failures = Failures(store, self.pair[1], run, f"the deep search ({oracle.label})")
         self.net_failures = NetFailures(store, net.identity, self.pair[1], run)
-        self.tally = Tally(options.question)
+        self.tally = RunScores(options.question)
         self.pairs = Pairs(self.tally)
-        self.earlier = Earlier(
+        self.earlier = EarlierValues(
             store,
             self.pair,
             self.pairs,
@@ -242,11 +242,11 @@ class SampledPositions:
             self._refit_at = len(self.tally) + max(50, len(self.tally) // 2)
         candidates = self.tally.candidates(self._alpha.value).count if len(self.tally) else None
         before = self.earlier.scored + self.earlier.cut + self.failures.earlier + self.net_failures.known
-        counts = Counts(self._valued, before, begun, searching, nodes, candidates)
+        counts = RunCounts(self._valued, before, begun, searching, nodes, candidates)
         self._outlook.show(counts, reading=self._reading)
 
 
-class Earlier:
+class EarlierValues:
     """`scored` positions of the run had a deep value before it, `cut` had left the ladder."""
 
     def __init__(

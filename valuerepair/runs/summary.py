@@ -126,7 +126,7 @@ def numbers(score: DeepScore) -> Deep:
     return (score.cp, score.mate, *(score.wdl or (None, None, None)), score.q)
 
 
-class Tally:
+class RunScores:
     """The raw scores of a run's positions, so that candidates can be counted again when alpha changes.
 
     64 bytes a position.
@@ -169,7 +169,7 @@ class Tally:
 class Pairs:
     """Brings the two values of a position together, whichever comes first, and hands both to the tally."""
 
-    def __init__(self, tally: Tally) -> None:
+    def __init__(self, tally: RunScores) -> None:
         self._tally = tally
         self._net: dict[int, float] = {}
         self._deep: dict[int, tuple[Deep, float]] = {}

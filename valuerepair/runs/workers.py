@@ -66,7 +66,7 @@ Event: TypeAlias = Sampled | ReadingEnded | Evaluated | NetBroke
 Events: TypeAlias = "SimpleQueue[Any]"  # of these, and of what the loop puts in itself
 
 
-class Reader(threading.Thread):
+class ArchiveReader(threading.Thread):
     """Samples archives within its context, and puts one chunk into `events` for each `ask`: no more is read ahead."""
 
     def __init__(self, paths: Sequence[str], options: SampleOptions, *, whole: bool = False) -> None:
@@ -84,7 +84,7 @@ class Reader(threading.Thread):
         """Allows one more chunk."""
         self._asked.release()
 
-    def __enter__(self) -> Reader:
+    def __enter__(self) -> ArchiveReader:
         self.start()
         return self
 
@@ -133,7 +133,7 @@ Answer: TypeAlias = "tuple[NetValues, Mapping[int, tuple[str, int]]]"
 
 
 @runtime_checkable
-class FarNet(Protocol):
+class RemoteNet(Protocol):
     """A net that runs elsewhere, on many chunks at once: a cluster's."""
 
     @property
@@ -156,8 +156,8 @@ class NetLine(Protocol):
 
 def net_line(net: Evaluator, events: Events) -> NetLine:
     """The line to a net, here or elsewhere."""
-    if isinstance(net, FarNet):
-        return FarLine(net, events)
+    if isinstance(net, RemoteNet):
+        return RemoteNetLine(net, events)
     return NetThread(net, events)
 
 
@@ -193,10 +193,10 @@ class NetThread(threading.Thread):
             self._events.put(Evaluated(*job, values))
 
 
-class FarLine:
+class RemoteNetLine:
     """Passes chunks to a net elsewhere. Events come in the order of the chunks, whichever is answered first."""
 
-    def __init__(self, net: FarNet, events: Events) -> None:
+    def __init__(self, net: RemoteNet, events: Events) -> None:
         self._net, self._events = net, events
         self._open: deque[tuple[NDArray[np.int64], PositionBatch, Future[Answer]]] = deque()
         self._lock = threading.Lock()
@@ -224,7 +224,7 @@ class FarLine:
                 else:
                     self._events.put(_evaluated(ids, batch, *future.result()))
 
-    def __enter__(self) -> FarLine:
+    def __enter__(self) -> RemoteNetLine:
         return self
 
     def __exit__(self, *error: object) -> None:

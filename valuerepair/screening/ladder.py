@@ -25,7 +25,7 @@ from valuerepair.chess.positions import Position, encode_move
 from valuerepair.oracles.oracle import Climb, Climber, ClimbOutcome, DeepResult
 from valuerepair.question import Question
 from valuerepair.screening.fit import Calibration, enough, fit_screen, joined
-from valuerepair.screening.model import Floats, Screen, ScreenOptions, Verdict, judge, rungs_of
+from valuerepair.screening.model import Floats, LadderCut, Screen, ScreenOptions, judge, rungs_of
 from valuerepair.screening.package import SEARCHED_ALIKE, package_calibration
 from valuerepair.store import screening as rows
 from valuerepair.store.queries import gives_q
@@ -62,29 +62,29 @@ class Judge:
         """Whether to search deeper after these rungs."""
         return self.kept or self._at(results).cut_at is None
 
-    def verdict(self, climb: Climb) -> Verdict:
+    def verdict(self, climb: Climb) -> LadderCut:
         """Where the ladder cuts, or would have cut, a position with this climb: at the first rung that does."""
         if self.screen is None:
-            return Verdict()
+            return LadderCut()
         if not climb.whole:
             found = self._at(climb.results)
             if found.cut_at is not None:
                 return found
             # Cut on a machine that rounds otherwise, with a chance that is the cut to the last bit.
             rung = self.screen.rungs[len(climb.results) - 1]
-            return Verdict(rung.nodes, rung.cut)
+            return LadderCut(rung.nodes, rung.cut)
         if not self.kept:
-            return Verdict()
+            return LadderCut()
         verdicts = (self._at(climb.results[:k]) for k in range(1, len(climb.results)))
-        return next((verdict for verdict in verdicts if verdict.cut_at is not None), Verdict())
+        return next((verdict for verdict in verdicts if verdict.cut_at is not None), LadderCut())
 
-    def _at(self, results: Sequence[DeepResult]) -> Verdict:
+    def _at(self, results: Sequence[DeepResult]) -> LadderCut:
         if self.screen is None:
-            return Verdict()
+            return LadderCut()
         last = results[-2:]  # no feature looks further back
         q = q_of(last, self.screen.alpha, self.screen.q_from)
         if np.isnan(q).any():
-            return Verdict()  # without a value of the kind asked for nothing can be said
+            return LadderCut()  # without a value of the kind asked for nothing can be said
         best = [_move(result.best_move) for result in last]
         return judge(self.screen, len(results), self.net_q, self.net_best, q.tolist(), best)
 

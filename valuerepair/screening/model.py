@@ -201,20 +201,22 @@ class Screen:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class LadderCut:
     """Where a position would leave the ladder: at so many nodes, with which chance; both None: it does not."""
 
     cut_at: int | None = None
     chance: float | None = None
 
 
-def judge(screen: Screen, rungs: int, net_q: float, net_best: int, q: Sequence[float], best: Sequence[int]) -> Verdict:
+def judge(
+    screen: Screen, rungs: int, net_q: float, net_best: int, q: Sequence[float], best: Sequence[int]
+) -> LadderCut:
     """Whether a position leaves the ladder after so many `rungs`; `q` and `best` are those of the last two, or one."""
     now = q[-1]
     if abs(net_q - now) >= screen.threshold:
-        return Verdict()
+        return LadderCut()
     before, move = (q[0], best[0]) if len(q) > 1 else (net_q, best[-1])
     rung = screen.rungs[rungs - 1]
     row = _columns(net_q, now, before, best[-1] != move, best[-1] != net_best, screen.threshold)
     chance = float(rung.chances(np.array([row], np.float64))[0])
-    return Verdict(rung.nodes, chance) if chance < rung.cut else Verdict()
+    return LadderCut(rung.nodes, chance) if chance < rung.cut else LadderCut()

@@ -22,7 +22,7 @@ FATAL = (WHOLE, KINDS)
 
 
 @dataclass(frozen=True)
-class Check:
+class StoreCheck:
     """One thing that was looked at: how many rows, how many are wrong, one of these; `note` says more.
 
     `unchecked` rows could not be looked at, for the reason in `note`.
@@ -84,14 +84,14 @@ _RULES = (
 )  # fmt: skip
 
 
-def integrity_checks(store: Store) -> Iterator[Check]:
+def integrity_checks(store: Store) -> Iterator[StoreCheck]:
     """The checks that need the database only, in order; the last one is that of `FATAL` which finds something wrong."""
     connection = store.connection
     told = [str(row[0]) for row in connection.execute(f"PRAGMA integrity_check({_SHOWN})")]
     wrong = [line for line in told if line != "ok"]
     # SQLite says these of cells too, without naming them.
     damaged = [line for line in wrong if not _OF_CELLS.match(line)]
-    yield Check(WHOLE, 1, len(damaged), damaged[0] if damaged else "")
+    yield StoreCheck(WHOLE, 1, len(damaged), damaged[0] if damaged else "")
     if damaged:
         return
     yield _form(connection)
@@ -103,10 +103,10 @@ def integrity_checks(store: Store) -> Iterator[Check]:
     for name, rows, condition, example in _RULES:
         (checked,) = connection.execute(f"SELECT count(*) FROM {rows}").fetchone()
         count, shown = connection.execute(f"SELECT count(*), min({example}) FROM {rows} AND ({condition})").fetchone()
-        yield Check(name, checked, count, shown or "")
+        yield StoreCheck(name, checked, count, shown or "")
 
 
-def _form(connection: sqlite3.Connection) -> Check:
+def _form(connection: sqlite3.Connection) -> StoreCheck:
     """Whether the store has the tables, columns and indices of its version."""
 
     def form(of: sqlite3.Connection) -> dict[str, str]:
@@ -125,10 +125,10 @@ def _form(connection: sqlite3.Connection) -> Check:
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     if (application, version) != (schema.APPLICATION_ID, schema.SCHEMA_VERSION):
         marks.append(f"application_id {application:#x}, user_version {version}")
-    return Check("tables, indices and version", len(expected) + 1, len(marks), marks[0] if marks else "")
+    return StoreCheck("tables, indices and version", len(expected) + 1, len(marks), marks[0] if marks else "")
 
 
-def _kinds(connection: sqlite3.Connection) -> Check:
+def _kinds(connection: sqlite3.Connection) -> StoreCheck:
     """Whether cells are what the schema calls them: SQLite would keep a text in a column of numbers."""
     checked, wrong, example = 0, 0, ""
     with sqlite3.connect(":memory:") as fresh:
@@ -146,14 +146,14 @@ def _kinds(connection: sqlite3.Connection) -> Check:
         ).fetchone()
         checked, wrong = checked + count, wrong + odd
         example = example or (f"{table}.{shown}" if odd else "")
-    return Check(KINDS, checked, wrong, example)
+    return StoreCheck(KINDS, checked, wrong, example)
 
 
-def _references(connection: sqlite3.Connection) -> Check:
+def _references(connection: sqlite3.Connection) -> StoreCheck:
     """Rows that point to a position, run, net, game, oracle or screen that is not there."""
     wrong, example = 0, ""
     for table, _, parent, _ in connection.execute("PRAGMA foreign_key_check"):
         wrong, example = wrong + 1, example or f"a row of {table} without its row in {parent}"
     tables = [row[0] for row in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
     rows = sum(connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0] for table in tables)
-    return Check("rows that others point to", rows, wrong, example)
+    return StoreCheck("rows that others point to", rows, wrong, example)

@@ -29,7 +29,7 @@ from valuerepair.store.merge_rows import (
     map_positions,
     merge_values,
 )
-from valuerepair.store.merge_sources import LOGS, RULES, SCREENED, Source, address_of, open_sources
+from valuerepair.store.merge_sources import LOGS, RULES, SCREENED, SourceStore, address_of, open_sources
 from valuerepair.store.store import Store
 
 _CACHE_KIB = 64 * 1024
@@ -133,7 +133,7 @@ def _one_line(target: str) -> Iterator[None]:
         raise ValueRepairError(f"{target}: {said}; nothing was kept") from error
 
 
-def _merge_new(sources: Sequence[Source], path: str, merged: Merged, progress: Progress, strict: bool) -> None:
+def _merge_new(sources: Sequence[SourceStore], path: str, merged: Merged, progress: Progress, strict: bool) -> None:
     """Merges into a new file, in many transactions: nobody sees it before it is done."""
     connection = sqlite3.connect(f"{address_of(path)}?mode=rw", uri=True, isolation_level=None)
     try:
@@ -148,7 +148,7 @@ def _merge_new(sources: Sequence[Source], path: str, merged: Merged, progress: P
         connection.close()
 
 
-def _merge_into(sources: Sequence[Source], into: str, merged: Merged, progress: Progress, strict: bool) -> None:
+def _merge_into(sources: Sequence[SourceStore], into: str, merged: Merged, progress: Progress, strict: bool) -> None:
     """Merges into a store in one transaction, for which all sources are made one first."""
     if len(sources) > 1:
         folder = os.path.dirname(os.path.abspath(into))
@@ -158,7 +158,7 @@ def _merge_into(sources: Sequence[Source], into: str, merged: Merged, progress: 
             # What they contradict each other in is part of the account.
             _merge_new(sources, whole, merged, progress, strict)
             merged.rows, merged.added = {}, {}
-            _merge_into([Source(whole, address_of(whole, fixed=True))], into, merged, progress, strict)
+            _merge_into([SourceStore(whole, address_of(whole, fixed=True))], into, merged, progress, strict)
         return
     with Store.open(into, write=True) as store, _workspace(store.connection, into):
         connection = store.connection
@@ -204,7 +204,7 @@ def _begin(connection: sqlite3.Connection) -> None:
 
 def _merge(
     connection: sqlite3.Connection,
-    sources: Sequence[Source],
+    sources: Sequence[SourceStore],
     merged: Merged,
     progress: Progress,
     *,
@@ -236,7 +236,7 @@ def _merge(
     merged.added = {table: count - before[table] for table, count in merged.rows.items()}
 
 
-def _finish(connection: sqlite3.Connection, sources: Sequence[Source], merged: Merged, strict: bool) -> None:
+def _finish(connection: sqlite3.Connection, sources: Sequence[SourceStore], merged: Merged, strict: bool) -> None:
     """The last word before the result is made permanent."""
     for source in sources:
         source.check_unchanged()

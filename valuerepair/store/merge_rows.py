@@ -7,7 +7,7 @@ import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from valuerepair.store.merge_sources import RULES, SCREENED, Rule, Source
+from valuerepair.store.merge_sources import RULES, SCREENED, Rule, SourceStore
 
 _STATES = ("running", "interrupted", "limited", "finished")
 _RUN = "identity, command, options, seed, versions, started, finished, state, counts"
@@ -29,7 +29,7 @@ class Parts:
     Another one cannot come within a transaction: `use` commits first, unless it is the one that is attached already.
     """
 
-    def __init__(self, connection: sqlite3.Connection, sources: Sequence[Source]) -> None:
+    def __init__(self, connection: sqlite3.Connection, sources: Sequence[SourceStore]) -> None:
         self.connection, self.sources = connection, sources
         self._attached: int | None = None
 

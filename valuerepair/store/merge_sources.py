@@ -21,7 +21,7 @@ LOGS = ("-wal", "-journal")
 
 
 @dataclass(frozen=True)
-class Source:
+class SourceStore:
     """A store to be merged: its file as the user named it, and what SQLite attaches for it."""
 
     path: str
@@ -37,7 +37,7 @@ class Source:
 
 
 @contextmanager
-def open_sources(paths: Sequence[str], target: str) -> Iterator[list[Source]]:
+def open_sources(paths: Sequence[str], target: str) -> Iterator[list[SourceStore]]:
     """The stores at `paths`, to be attached by their addresses; copies lie beside `target` as long as this is open.
 
     Raises UsageError for a store that is named twice and ValueRepairError for what is no store, one line each.
@@ -74,7 +74,7 @@ def _check(path: str) -> None:
         raise ValueRepairError(f"{path} cannot be read: no permission")
 
 
-def _open(path: str, copy: str) -> Source:
+def _open(path: str, copy: str) -> SourceStore:
     before = _fingerprint(path)
     # A lock that a killed writer left behind costs a copy, no more.
     written = before[-1] or os.path.exists(path + ".lock")
@@ -82,14 +82,14 @@ def _open(path: str, copy: str) -> Source:
         with closing(sqlite3.connect(address_of(path, fixed=True), uri=True)) as connection:
             version = _version(connection, path)
         if version == schema.SCHEMA_VERSION:
-            return Source(path, address_of(path, fixed=True), before)
+            return SourceStore(path, address_of(path, fixed=True), before)
     _check_room(path, copy)
     with closing(_reader(path, written)) as connection, closing(sqlite3.connect(copy, isolation_level=None)) as into:
         _version(connection, path)
         connection.backup(into, pages=10_000)
         into.execute("PRAGMA journal_mode = DELETE")
         schema.migrate(into, path)
-    return Source(path, address_of(copy, fixed=True))
+    return SourceStore(path, address_of(copy, fixed=True))
 
 
 def _version(connection: sqlite3.Connection, path: str) -> int:

@@ -28,7 +28,7 @@ class Prior(NamedTuple):
     rank: int
 
 
-class Question(NamedTuple):
+class MovesOfInterest(NamedTuple):
     """Which moves of a position are of interest: the one played and the oracle's best, None where there is none."""
 
     position_id: int
@@ -66,7 +66,7 @@ def of(store: Store, net_id: int, position_ids: Sequence[int]) -> pd.DataFrame:
     return found
 
 
-def questions(store: Store, oracle_id: int, position_ids: Sequence[int]) -> list[Question]:
+def questions(store: Store, oracle_id: int, position_ids: Sequence[int]) -> list[MovesOfInterest]:
     """These positions, with the history the store keeps, and their moves of interest; in the order of their numbers."""
     query = """
         SELECT p.id, p.fen, p.start_fen, p.moves, p.ply, p.key, p.history_known, p.played, v.best_move
@@ -80,11 +80,13 @@ def questions(store: Store, oracle_id: int, position_ids: Sequence[int]) -> list
     found = []
     for (number, fen, start, moves, ply, _, known, played, best), key in zip(rows, keys, strict=True):
         history = decode_moves(np.frombuffer(moves, "<u2"))
-        found.append(Question(number, Position(fen, start, history, ply, key, bool(known), Origin()), played, best))
+        found.append(
+            MovesOfInterest(number, Position(fen, start, history, ply, key, bool(known), Origin()), played, best)
+        )
     return found
 
 
-def batch_of(asked: Sequence[Question]) -> PositionBatch:
+def batch_of(asked: Sequence[MovesOfInterest]) -> PositionBatch:
     """The positions of the questions."""
     return PositionBatch.from_positions([question.position for question in asked])
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from valuerepair.chess.origins import Game
+from valuerepair.chess.origins import OriginGame
 from valuerepair.chess.positions import PHASES, PositionBatch, boards, phases, piece_counts
 
 # Stages of a deep value. FULL is the whole search of the oracle; a number, as text, is a rung of the screening ladder,
@@ -163,7 +163,7 @@ def json_text(value: object) -> str:
 
 
 def game_row(
-    game: Game,
+    game: OriginGame,
 ) -> tuple[str, int, int, int, str | None, str | None, str | None, str | None, str | None, str]:
     """source, number, digest, byte offset, white, black, event, date, result, headers of a game."""
     headers = dict(game.headers)

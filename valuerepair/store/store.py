@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from valuerepair.chess import values
-from valuerepair.chess.origins import Game
+from valuerepair.chess.origins import OriginGame
 from valuerepair.chess.positions import PositionBatch
 from valuerepair.question import Question
 from valuerepair.store import queries
@@ -419,7 +419,7 @@ def _numbered(
 def _games(batch: PositionBatch, game_id: Callable[[tuple[Any, ...]], int]) -> list[int]:
     """The numbers of the games of all rows; those of one game lie together."""
     numbers: list[int] = []
-    last: Game | None = None
+    last: OriginGame | None = None
     row: tuple[Any, ...] = ()
     for game in batch.origins.game:
         if game is not last:

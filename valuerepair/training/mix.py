@@ -186,7 +186,7 @@ def _order(choices: Sequence[Choice], seed: int) -> Index:
 # -- the manifest -----------------------------------------------------------------------------------------------------
 
 
-def _manifest(options: MixOptions, choices: Sequence[Choice], written: Written) -> dict[str, Any]:
+def _manifest(options: MixOptions, choices: Sequence[Choice], written: WrittenShards) -> dict[str, Any]:
     """No time stamp: the same question gives the same bytes."""
     games, positions = (sum(amounts) for amounts in ([c.games for c in choices], [c.positions for c in choices]))
     digests = [np.unique(choice.index.digest[choice.chosen]) for choice in choices]
@@ -268,7 +268,7 @@ _SCHEMA = pa.schema(
 
 
 @dataclass(slots=True)
-class Written:
+class WrittenShards:
     """The shards by name, each with its SHA-256 and counts, and how many chunks were linked or had to be copied."""
 
     files: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -315,10 +315,10 @@ def write_tars(
     order: Index,
     shard_games: int,
     on_game: Callable[[], None],
-) -> Written:
+) -> WrittenShards:
     """Writes the chunks in this order ([n, 2]: side, index) into shards of nearly equal numbers of games."""
-    written = Written()
-    with _Source(indices, sides) as source, pq.ParquetWriter(folder / LIST, _SCHEMA, compression="zstd") as list_:
+    written = WrittenShards()
+    with _SideChunks(indices, sides) as source, pq.ParquetWriter(folder / LIST, _SCHEMA, compression="zstd") as list_:
         for number, begin, part in _shards(order, shard_games):
             name = f"mix-{number:05d}.tar"
             tar = TarShard(folder / name)
@@ -337,10 +337,10 @@ def write_links(
     order: Index,
     shard_games: int,
     on_game: Callable[[], None],
-) -> Written:
+) -> WrittenShards:
     """As `write_tars`, into folders of loose chunks: hard links where they lie loose on the same disk, else copies."""
-    written = Written()
-    with _Source(indices, sides) as source, pq.ParquetWriter(folder / LIST, _SCHEMA, compression="zstd") as list_:
+    written = WrittenShards()
+    with _SideChunks(indices, sides) as source, pq.ParquetWriter(folder / LIST, _SCHEMA, compression="zstd") as list_:
         for number, begin, part in _shards(order, shard_games):
             name, sha = f"mix-{number:05d}", hashlib.sha256()
             (folder / name).mkdir()
@@ -372,14 +372,14 @@ def _shards(order: Index, most: int) -> Iterator[tuple[int, int, Index]]:
         yield number, begin, order[begin:end]
 
 
-class _Source:
+class _SideChunks:
     """The chunks of all sides, read again; a context manager."""
 
     def __init__(self, indices: Sequence[ChunkIndex], sides: Sequence[str]) -> None:
         self._indices, self._sides = indices, sides
         self._readers = [RandomReader(index.archives) for index in indices]
 
-    def __enter__(self) -> _Source:
+    def __enter__(self) -> _SideChunks:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -54,7 +54,7 @@ _FAILURES = tuple(ending for ending in LOSSES if ending != RESIGNED)
 
 
 @dataclass(frozen=True, slots=True)
-class NetFacts:
+class RecordFacts:
     """What records depend on beside the game: the net's input, and how it was asked.
 
     `input_format` is lc0's id of the planes, `history_fill` what stands where no earlier board is known,
@@ -73,10 +73,10 @@ class NetFacts:
             raise UsageError(f"history fill {self.history_fill!r}: must be one of {', '.join(FILLS)}")
 
     @staticmethod
-    def of(input_format: int, params: SearchParams) -> NetFacts:
+    def of(input_format: int, params: SearchParams) -> RecordFacts:
         """Those of a search with `params` by a net of that input format."""
         fill = next(fill for fill in FILLS if fill == params.history_fill)
-        return NetFacts(input_format, fill, params.policy_softmax_temp)
+        return RecordFacts(input_format, fill, params.policy_softmax_temp)
 
 
 def has_records(game: GameRecord) -> bool:
@@ -87,7 +87,7 @@ def has_records(game: GameRecord) -> bool:
     return game.z is not None and game.ending not in _FAILURES and any(t.search for t in game.thoughts)
 
 
-def game_records(game: GameRecord, facts: NetFacts) -> Records:
+def game_records(game: GameRecord, facts: RecordFacts) -> Records:
     """v6.RECORD[n]: one a searched move, in order; empty for a game without any (`has_records`).
 
     Raises ValueRepairError for a search of a single visit, which has no shares of visits, and ValueError for a game
@@ -133,7 +133,7 @@ def _find(search: SearchResult, move: str) -> int:
 
 
 def _fill_boards(
-    records: Records, rows: NDArray[np.uint64], initial: bool, facts: NetFacts, at: NDArray[np.int64]
+    records: Records, rows: NDArray[np.uint64], initial: bool, facts: RecordFacts, at: NDArray[np.int64]
 ) -> NDArray[np.bool_]:
     """What comes from the board and its history; returns where Black is to move."""
     planes = np.empty((len(at), v6.HISTORY_PLANES), np.uint64)
@@ -154,7 +154,7 @@ def _fill_boards(
 def _fill_policies(
     records: Records,
     rows: NDArray[np.uint64],
-    facts: NetFacts,
+    facts: RecordFacts,
     at: NDArray[np.int64],
     searches: Sequence[SearchResult],
     picked: Sequence[int],
@@ -319,7 +319,7 @@ class ChunkWriter:
     folder. `games` and `records` are how many were written.
     """
 
-    def __init__(self, folder: str | Path, facts: NetFacts, *, resume: bool = False, level: int = LEVEL) -> None:
+    def __init__(self, folder: str | Path, facts: RecordFacts, *, resume: bool = False, level: int = LEVEL) -> None:
         """Makes the folder if needed. Without `resume` it must be empty.
 
         Raises UsageError for a folder with anything in it, ValueRepairError where it cannot be written.
