@@ -15,6 +15,7 @@ from tests.report.reading import THRESHOLD, Report, drawn_counts, set_filter, ta
 from valuerepair.intervals import weighted
 from valuerepair.question import Question
 from valuerepair.report import page as page_module
+from valuerepair.report import page_content
 from valuerepair.report.lowess import lowess_line
 from valuerepair.report.stats import stats_lines
 from valuerepair.store.store import Store
@@ -115,7 +116,7 @@ def test_rates_of_a_sample_have_the_intervals_of_weighted_rows(chromium: Browser
         written = page_module.write(store, tmp_path / "r.html", Question(threshold=1.5), points=60, seed=3)
         every = store.frame()
         every = every[every["disagreement"].notna()]
-    shown = page_module.choose(every, 1.5, 60, 3)
+    shown = page_content.choose(every, 1.5, 60, 3)
     assert (written.positions, written.shown) == (len(every), len(shown.rows))
     assert len(shown.rows) < len(every)
     rows = every.iloc[shown.rows]
