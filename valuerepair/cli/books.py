@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, get_args
 
 import click
 
+from valuerepair.books.options import Form, HoldoutBy, NearDuplicates, Order, Sign
 from valuerepair.cli.completion import folders
 from valuerepair.cli.options import DB, FILE, SEED, QuestionOptions, question
 from valuerepair.cli.verbosity import is_quiet
@@ -18,7 +19,7 @@ from valuerepair.cli.verbosity import is_quiet
 @question()
 @click.option(
     "--sign",
-    type=click.Choice(["optimistic", "pessimistic", "both"]),
+    type=click.Choice(get_args(Sign)),
     default="both",
     help="Keep positions that the net finds better (optimistic) or worse than the deep search does.",
 )
@@ -27,7 +28,7 @@ from valuerepair.cli.verbosity import is_quiet
 @click.option("--max-abs-deep-q", type=float, help="Leave out |deep Q| over this (decided games).")
 @click.option(
     "--near-duplicates",
-    type=click.Choice(["game", "keep"]),
+    type=click.Choice(get_args(NearDuplicates)),
     default="game",
     help="Of a game's positions with the same material and pawns keep the first, or every one.",
 )
@@ -35,14 +36,14 @@ from valuerepair.cli.verbosity import is_quiet
 @click.option("--limit", type=int, help="At most so many positions, holdout included, parents not.")
 @click.option(
     "--order",
-    type=click.Choice(["disagreement", "shuffled"]),
+    type=click.Choice(get_args(Order)),
     default="disagreement",
     help="Worst first, or shuffled by --seed; limits take the first.",
 )
 @click.option("--holdout", type=float, default=0.0, help="Share kept apart in holdout.pgn and holdout.epd.")
 @click.option(
     "--holdout-by",
-    type=click.Choice(["game", "opening", "material"]),
+    type=click.Choice(get_args(HoldoutBy)),
     default="game",
     help="What is kept apart: whole games, or whole families.",
 )
@@ -51,7 +52,7 @@ from valuerepair.cli.verbosity import is_quiet
 @click.option("--repeat-by-weight", type=int, help="Write what weighs 1 so many times, less the rest.")
 @click.option(
     "--form",
-    type=click.Choice(["moves", "fen"]),
+    type=click.Choice(get_args(Form)),
     default="moves",
     help="Entries as moves from the initial position where lc0 can read them, or all as FEN.",
 )
