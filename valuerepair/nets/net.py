@@ -94,15 +94,8 @@ class Net:
     and reduces the answer, so that encoding of one batch and the net on another overlap.
     """
 
-    def __init__(
-        self,
-        identity: NetIdentity,
-        session: Session,
-        history_fill: HistoryFill = "fen_only",
-        say: Callable[[str], None] | None = None,
-    ) -> None:
+    def __init__(self, identity: NetIdentity, session: Session, history_fill: HistoryFill = "fen_only") -> None:
         self.identity, self.session, self.history_fill = identity, session, history_fill
-        self.say = say or (lambda line: None)
         self._pool = ThreadPoolExecutor(session.streams, thread_name_prefix="net")
         self._room = threading.local()
         self._tuning = threading.Lock()
