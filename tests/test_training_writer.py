@@ -68,8 +68,8 @@ def test_a_file_is_no_folder(tmp_path: Path) -> None:
 
 FULL = """
 import resource, sys
-from tests.test_training_writer import GAMES, ChunkWriter, NetFacts, ValueRepairError
-writer = ChunkWriter(sys.argv[1], NetFacts())
+from tests.test_training_writer import GAMES, ChunkWriter, RecordFacts, ValueRepairError
+writer = ChunkWriter(sys.argv[1], RecordFacts())
 writer.write(GAMES[0])
 resource.setrlimit(resource.RLIMIT_FSIZE, (500, 500))
 try:
