@@ -11,7 +11,6 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 from valuerepair.chess.board import legal_moves, parse_fens
@@ -52,6 +51,8 @@ def net_id_of(store: Store, frame: pd.DataFrame) -> int:
 
 def labels_of(store: Store, frame: pd.DataFrame) -> pd.DataFrame:
     """`labels.label_frame` of rows of `Store.frame` or `Store.candidates`, with the priors and headers of the store."""
+    import pandas as pd
+
     known = priors.of(store, net_id_of(store, frame), frame["position_id"].tolist())
     headers = pd.Series(header(store, frame["game_id"].tolist(), "ECO"), frame.index, dtype=object)
     return label_frame(frame.assign(eco_header=headers, rung_cp=_rung_cp(store, frame)), known)
@@ -59,6 +60,8 @@ def labels_of(store: Store, frame: pd.DataFrame) -> pd.DataFrame:
 
 def _rung_cp(store: Store, frame: pd.DataFrame) -> pd.Series[float]:
     """The centipawns of each row's search at its first rung of `RUNG_NODES`; NaN without one, and of mates."""
+    import pandas as pd
+
     _, oracle_id = store.pick(frame.attrs["net"]["sha256"], frame.attrs["oracle"]["digest"])
     wanted = [str(rung) for rung in stored_rungs(store, oracle_id) if rung >= RUNG_NODES]
     query = """
@@ -81,6 +84,8 @@ def _rung_cp(store: Store, frame: pd.DataFrame) -> pd.Series[float]:
 
 def with_labels(store: Store, frame: pd.DataFrame) -> pd.DataFrame:
     """The frame with its labels as further columns; columns that it has already stay as they are."""
+    import pandas as pd
+
     labels = labels_of(store, frame)
     added = labels[[column for column in labels.columns if column not in frame.columns]]
     joined: pd.DataFrame = pd.concat([frame, added], axis=1)
