@@ -176,6 +176,18 @@ def remarks_to(write: Callable[[str], None]) -> Iterator[None]:
         logger.setLevel(level)
 
 
+@contextmanager
+def without_remarks(room: str) -> Iterator[None]:
+    """Within, a room (``oracles``) says nothing below WARNING: what it opens is looked at, and not what will run."""
+    logger = logging.getLogger(f"valuerepair.{room}")
+    level = logger.level
+    logger.setLevel(logging.WARNING)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
+
+
 class _Remarks(logging.Handler):
     def __init__(self, write: Callable[[str], None]) -> None:
         super().__init__(logging.INFO)

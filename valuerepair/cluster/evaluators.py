@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from valuerepair import __version__
 from valuerepair.chess.origins import Origin
 from valuerepair.chess.positions import Position, PositionBatch
+from valuerepair.chess.progress import without_remarks
 from valuerepair.cluster.connection import ClusterAddress, parse_cluster
 from valuerepair.cluster.protocol import Assignment, Offer, Role
 from valuerepair.errors import UsageError, ValueRepairError
@@ -96,7 +97,10 @@ def _own_engine(assignment: Assignment) -> dict[Role, Offer]:
     if assignment.deep.kind == "mcts":
         return {}  # its identity says on which kind of device it runs
     try:
-        with open_oracle(assignment.deep, net_path=str(assignment.net.path), workers=1) as oracle:
+        with (
+            without_remarks("oracles"),
+            open_oracle(assignment.deep, net_path=str(assignment.net.path), workers=1) as oracle,
+        ):
             return {Role.SEARCH: Offer(oracle.identity)}
     except UsageError:
         raise

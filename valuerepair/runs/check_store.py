@@ -23,7 +23,7 @@ from valuerepair.chess.positions import (
     phases,
     piece_counts,
 )
-from valuerepair.chess.progress import Progress
+from valuerepair.chess.progress import Progress, without_remarks
 from valuerepair.errors import ValueRepairError
 from valuerepair.nets.devices import split_key
 from valuerepair.nets.net import open_net
@@ -466,7 +466,8 @@ def _open(oracle: StoredOracle, files: Mapping[str, str], specs: Sequence[str]) 
     why = "the store does not know where this engine lies: give it by --deep"
     for text in tried:
         try:
-            found = open_oracle(text, net_path=path, workers=1)
+            with without_remarks("oracles"):
+                found = open_oracle(text, net_path=path, workers=1)
         except ValueRepairError as error:
             why = str(error)
             continue
