@@ -85,6 +85,18 @@ def test_where_the_first_look_named_no_move_the_second_looks_is_searched(tmp_pat
     assert (1, "after:g1f3") in looks(path)
 
 
+def test_a_search_that_the_last_one_leads_to_is_made(tmp_path: Path) -> None:
+    """The second look ends last, when nothing else is searched or waits."""
+
+    def slowly(position: Position) -> DeepResult:
+        time.sleep(0 if position.moves else 0.3)
+        return DeepResult(cp=1, best_move="g1f3")
+
+    path = make_store(tmp_path / "a.db", of_start("e2e4", DeepResult(cp=-50)))
+    assert look_again(path, SecondOracle(slowly)).searches == 3
+    assert (1, "after:g1f3") in looks(path)
+
+
 def test_a_net_without_policy_and_a_first_look_without_a_move(tmp_path: Path) -> None:
     path = make_store(tmp_path / "a.db", of_start("", DeepResult(cp=-50)))
     look_again(path, SecondOracle(lambda position: DeepResult(cp=1)))

@@ -218,7 +218,7 @@ class _SecondLooks(SearchLoop["_Look"]):
 
     @property
     def _is_more_to_come(self) -> bool:
-        return not self._planned
+        return not self._planned or bool(self._followers)
 
     @property
     def _any_scored(self) -> bool:
