@@ -183,3 +183,49 @@ def test_an_arrow_upward_and_a_circle_are_found_out() -> None:
 def test_the_package_imports_neither_its_tests_nor_its_benchmarks() -> None:
     outside = re.compile(r"^\s*(from|import) (tests|benchmarks)\b", re.MULTILINE)
     assert not [path for path in ROOT.rglob("*.py") if outside.search(path.read_text("utf-8"))]
+
+
+# Names with a dot in docstrings that are not this package's.
+FOREIGN = {"engines/process.py: time.monotonic", "chess/v6.py: np.unpackbits", "store/columns.py: np.searchsorted",
+           "report/figures.py: figure.savefig", "archives/sampling.py: report.truncated",
+           "store/merge_rows.py: work.runs", "store/merge_rows.py: work.positions"}  # fmt: skip
+
+
+def defined_in(path: Path) -> set[str]:
+    """What a file defines: functions, classes, methods, names and attributes that are assigned."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            found.add(node.name)
+        elif isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Store):
+            found.add(node.id if isinstance(node, ast.Name) else node.attr)
+    return found
+
+
+def unresolved(text: str) -> list[str]:
+    """The `module.name` in backticks of a text that no module of the package has."""
+    paths = {".".join(path.relative_to(ROOT).with_suffix("").parts): path for path in ROOT.rglob("*.py")}
+    wrong = []
+    for name in re.findall(r"`((?:valuerepair\.)?[a-z]\w*(?:\.[A-Za-z_]\w*)+)`", text):
+        parts = name.removeprefix("valuerepair.").split(".")
+        ends = [".".join(parts[:k]) for k in range(len(parts), 0, -1)]
+        places = [(end, path) for end in ends for key, path in paths.items() if f".{key}".endswith(f".{end}")]
+        rest = {end: parts[end.count(".") + 1 :] for end in ends}
+        public = name.startswith("valuerepair.") and len(parts) == 1 and parts[0] in valuerepair.__all__
+        if not public and not any(not rest[end] or rest[end][0] in defined_in(path) for end, path in places):
+            wrong.append(name)
+    return wrong
+
+
+def test_modules_that_docstrings_name_are_there() -> None:
+    assert unresolved("`candidates.weights`, `judge.weights`, `judge.weights.nothing`, `nets.net.Net.evaluate`") == [
+        "candidates.weights",
+        "judge.weights.nothing",
+    ]
+    wrong = {
+        f"{path.relative_to(ROOT).as_posix()}: {name}"
+        for path in ROOT.rglob("*.py")
+        for name in unresolved(path.read_text("utf-8"))
+        if name.rpartition(".")[2] not in {"py", "md", "h", "cc", "json", "pgn", "epd", "toml", "db"}
+    }
+    assert wrong == FOREIGN

@@ -423,8 +423,8 @@ class MinedStore(Store):
         many positions the row stands for: rates and means need it where screening cut. `text=False` leaves FENs, moves
         and names out, which is faster; `only` reads the columns it names, which is fastest.
 
-        - `labels` joins the columns of `candidates.labels.label_frame`, and ``labels``, their words as a frozenset.
-        - `verdicts` joins ``verdict``, ``second_q`` and the other columns of `candidates.verdict.evidence`.
+        - `labels` joins the columns of `judge.labels.label_frame`, and ``labels``, their words as a frozenset.
+        - `verdicts` joins ``verdict``, ``second_q`` and the other columns of `judge.verdict.evidence`.
         - `outcomes` joins ``z``, the mean result of the games played from the position (for its side to move, in
           [-1, 1], NaN without any), and ``z_games``, their number.
 

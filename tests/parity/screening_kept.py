@@ -78,8 +78,7 @@ class KeptOracle:
         return future
 
     def submit(self, position: Position) -> Future[DeepOutcome]:
-        """Nothing is searched without rungs."""
-        raise NotImplementedError
+        raise NotImplementedError  # the ladder only climbs: a search without rungs would be a fault of the harness
 
     def close(self, *, cancel: bool = False) -> None:
         """Nothing is open."""

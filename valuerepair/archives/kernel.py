@@ -1,6 +1,6 @@
 """Compilation of this package's kernels, cached on disk in a folder named by a hash of their sources.
 
-Numba's own cache does not notice changes in other modules than the compiled function's (see `board.jit`).
+Numba's own cache does not notice changes in other modules than the compiled function's (see `chess.jit`).
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ class BookOptions:
     the first of each game is kept, or every one. `limit` counts the held-out positions too, but no
     parents. `holdout` is the share (0 for none) of games, or of the positions of whole families (`holdout_by`), that
     goes to a second book. `parents`: so many plies before each position of the book are written too. `softness` is that
-    of `candidates.weights.weights_of`; with `repeat_by_weight` a position of weight 1 is written so many times, others
+    of `judge.weights.weights_of`; with `repeat_by_weight` a position of weight 1 is written so many times, others
     in proportion.
     """
 

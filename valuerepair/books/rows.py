@@ -145,7 +145,7 @@ class Split:
 
 
 def split(rows: pd.DataFrame, options: BookOptions) -> Split:
-    """Divides rows that have the columns of `candidates.families.add_families`.
+    """Divides rows that have the columns of `judge.openings.add_families`.
 
     No game, and with ``--holdout-by`` no family, has positions on both sides; nor have near-duplicates, unless they are
     to be kept. Held families are drawn by hash of seed and name, each taken if it brings the share of the holdout

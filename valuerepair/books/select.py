@@ -47,7 +47,7 @@ class Selection:
 def choose_rows(frame: pd.DataFrame, options: BookOptions, scored: pd.Series[float]) -> Selection:
     """The book's rows from a frame with `Store.frame`'s columns that holds all candidates, and more if you like.
 
-    `scored` are the disagreements of everything scored. The frame has columns `verdict` (`candidates.verdict`) for
+    `scored` are the disagreements of everything scored. The frame has columns `verdict` (`judge.verdict`) for
     `options.confirmed` and `labels` (a set of texts a row) for `options.labels`. Raises ValueRepairError when no row is
     left.
     """
@@ -182,7 +182,7 @@ class ParentCount:
 def add_parents(
     book: pd.DataFrame, holdout: pd.DataFrame, options: BookOptions, held_families: tuple[str, ...]
 ) -> tuple[pd.DataFrame, ParentCount]:
-    """`book` with each candidate's parents behind it, the nearest first; see `candidates.parents` for their weights.
+    """`book` with each candidate's parents behind it, the nearest first; see `parents_of` for their weights.
 
     A position met twice is written once with the sum of the weights, as KataGo's uploader of positions merges them
     (python/upload_poses.py). The holdout gets no parents, and none that belongs to it comes into the book.

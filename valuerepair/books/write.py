@@ -227,7 +227,7 @@ class BookFile:
 class Manifest:
     """The content of manifest.json; `files` by name. No time stamp: the same question gives the same bytes.
 
-    `parents` is a `ParentCount`; `diversity` holds `candidates.weights.describe` of book and holdout, over distinct
+    `parents` is a `ParentCount`; `diversity` holds `judge.weights.describe` of book and holdout, over distinct
     positions; `weights` says what they are a function of.
     """
 

@@ -11,5 +11,5 @@ Each future is done as soon as its result has come here: what lies on a worker d
 
 What is Dask's: to place chunks of jobs on workers, to do again what a lost worker had in hand, to give up on what loses
 workers again and again (KilledWorker), heartbeats, the connection. What is ours: which workers have the right net and
-engine (`worker.join`), how large a chunk is (`chunks.Pace`), and which position it was that workers died of.
+engine (`worker`), how large a chunk is (`dispatcher`), and which position it was that workers died of.
 """

@@ -132,14 +132,14 @@ class ClusterNet:
         return self._dispatcher.submit(Role.NET, ("evaluate", _bare(batch)), _no_value)
 
     def evaluate(self, batch: PositionBatch) -> NetValues:
-        """As `nets.Net.evaluate`. Raises ValueRepairError, for a position that kills workers too."""
+        """As `nets.net.Net.evaluate`. Raises ValueRepairError, for a position that kills workers too."""
         values, failed = self.answer(batch).result()
         for reason, attempts in failed.values():
             _raise_failed(reason, attempts)
         return values
 
     def priors(self, batch: PositionBatch) -> Priors:
-        """As `nets.Net.priors`. Raises ValueRepairError, for a position that kills workers too."""
+        """As `nets.net.Net.priors`. Raises ValueRepairError, for a position that kills workers too."""
         found: Priors = self._dispatcher.submit(Role.NET, ("priors", _bare(batch)), _raise_failed).result()
         return found
 
@@ -158,7 +158,7 @@ def _raise_failed(reason: str, attempts: int) -> NoReturn:
 
 
 class ClusterOracle:
-    """A deep evaluator on a cluster; see `deep.Climber`. `workers` are the searches that it does at once just now."""
+    """A deep evaluator on a cluster; see `oracle.Climber`. `workers` are the searches that it does at once just now."""
 
     def __init__(self, dispatcher: Dispatcher) -> None:
         """Waits for the first worker that has the engine. Raises ValueRepairError."""
@@ -176,11 +176,11 @@ class ClusterOracle:
         return self._dispatcher.capacity(Role.SEARCH)
 
     def submit(self, position: Position) -> Future[DeepOutcome]:
-        """Queues a search; see `deep.Oracle`."""
+        """Queues a search; see `oracle.Oracle`."""
         return self._search("submit", position)
 
     def climb(self, position: Position, rungs: Sequence[int], go_on: GoOn) -> Future[ClimbOutcome]:
-        """Queues a search in steps; see `deep.Climber`. `go_on` is asked on the worker: it must be data, or pickle."""
+        """Queues a search in steps; see `oracle.Climber`. `go_on` is asked on the worker: it must be data or pickle."""
         return self._search("climb", position, tuple(rungs), go_on)
 
     def _search(self, method: str, position: Position, *given: Any) -> Future[Any]:

@@ -375,7 +375,7 @@ def label_changes(first: Labels, second: Labels, weights: pd.Series[float]) -> l
     ids = [_ids_of(side) for side in (first, second)]
     mass = weights.to_numpy(np.float64)
     total, equal = float(mass.sum()), bool(np.ptp(mass) == 0)
-    scale = total / float((mass**2).sum())  # to the effective number of rows, see `paired.cross`
+    scale = total / float((mass**2).sum())  # to the effective number of rows, see `intervals.cross`
     changes = []
     for name in names:
         one, other = (side.get(name, set()) for side in ids)

@@ -13,7 +13,7 @@ import os
 import platform
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -22,6 +22,7 @@ from valuerepair.chess.origins import Origin
 from valuerepair.chess.positions import PositionBatch
 from valuerepair.chess.progress import Progress
 from valuerepair.errors import UsageError, ValueRepairError
+from valuerepair.nets.net import Evaluator
 from valuerepair.nets.planes import FILLS, HistoryFill
 from valuerepair.nets.registry import KNOWN_NETS, locate
 from valuerepair.nets.weights import read_net_file
@@ -31,7 +32,6 @@ from valuerepair.store.rows import FULL, RunRecord, json_text, unsigned
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from valuerepair.nets.net import NetIdentity, NetValues
     from valuerepair.store.store import Store
 
 log = logging.getLogger(__name__)
@@ -39,18 +39,6 @@ log = logging.getLogger(__name__)
 BATCH_ROWS = 1024
 _SCORED = "FROM deep_values v LEFT JOIN net_values n ON n.net_id = :net AND n.position_id = v.position_id"
 _MISSING = f"{_SCORED} JOIN positions p ON p.id = v.position_id WHERE v.oracle_id = :oracle AND v.stage = '{FULL}'"
-
-
-class Evaluator(Protocol):
-    """A net; `valuerepair.nets.Net` is one."""
-
-    @property
-    def identity(self) -> NetIdentity: ...
-    @property
-    def provider(self) -> str: ...
-    @property
-    def history_fill(self) -> str: ...
-    def evaluate(self, batch: PositionBatch) -> NetValues: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +165,7 @@ def measure_missing(
 ) -> int:
     """Computes what is missing of those nets that there is a file of, one net after the other; says how many values.
 
-    The store is opened for writing only if something is missing. `net_options` are those of `nets.open_net`.
+    The store is opened for writing only if something is missing. `net_options` are those of `nets.net.open_net`.
     """
     from valuerepair.nets.net import open_net
     from valuerepair.store.store import Store

@@ -123,7 +123,7 @@ def complete(
     """Computes and keeps the priors of a frame's rows that the store lacks; says of how many positions.
 
     `net_file` is the net's file where the user gave one; a known net is found by its name. `net_options` are those of
-    `nets.open_net`. The net is opened only if something is missing; of values recorded in an archive no net is at
+    `nets.net.open_net`. The net is opened only if something is missing; of values recorded in an archive no net is at
     hand, which is said. Raises UsageError when the net's file is not known, ValueRepairError when it is another net.
     """
     which, net_id = frame.attrs["net"], net_id_of(store, frame)
@@ -189,7 +189,7 @@ BATCH_ROWS = 1024
 
 @runtime_checkable
 class PolicyNet(Protocol):
-    """A net with a policy; `valuerepair.nets.Net` is one."""
+    """A net with a policy; `valuerepair.nets.net.Net` is one."""
 
     def priors(self, batch: PositionBatch) -> Priors: ...
 

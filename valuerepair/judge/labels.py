@@ -98,7 +98,7 @@ def label_frame(frame: pd.DataFrame, priors: pd.DataFrame | None = None) -> pd.D
     | repetition                            | bool   | `repetition`                                               |
     | in_check, forced                      | bool   | in check; one legal move only                              |
     | phase                                 | word   | as in the frame                                            |
-    | material, material_family             | word   | `material.material_signature`, `families.material_family`  |
+    | material, material_family             | word   | `material.material_signature`, `openings.material_family`  |
     | opening_family, opening, eco          | word   | `openings.opening_of`; None where unknown                  |
     | balance                               | int    | pawns, `material.balances`                                 |
     | legal_moves                           | int    | their number                                               |

@@ -34,7 +34,7 @@ _POSITION = "p.id, p.fen, p.phase, p.ply, g.source, g.number, n.best_move, v.bes
 class SimilarOptions:
     """`threshold` is that of a candidate; with `candidates_only` the others are passed over.
 
-    `mirror`: the mirror image counts too, see `candidates.likeness`. Raises UsageError for a limit below 1.
+    `mirror`: the mirror image counts too, see `judge.neighbours.Distances`. Raises UsageError for a limit below 1.
     """
 
     question: Question = field(default_factory=Question)

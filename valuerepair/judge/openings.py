@@ -206,7 +206,7 @@ _PIECES = "QRBN"
 
 
 def opening_family(row: Mapping[Any, Any]) -> str:
-    """The family of the opening (`candidates.openings`): by the row's `eco_header`, or else by its moves.
+    """The family of the opening (`judge.openings`): by the row's `eco_header`, or else by its moves.
 
     `row` has `start_fen` and `moves` (UCI, joined by blanks) as `Store.frame` has them.
     """

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -85,6 +85,23 @@ class NetValues:
             none = np.empty(0, np.float32)
             return NetValues(none, np.empty((0, 3), np.float32), np.empty(0, np.uint16), none, none, none)
         return NetValues(*(np.concatenate([getattr(part, name) for part in parts]) for name in NetValues.__slots__))
+
+
+class NetFacts(Protocol):
+    """What the store is told of a net."""
+
+    @property
+    def identity(self) -> NetIdentity: ...
+    @property
+    def provider(self) -> str: ...
+    @property
+    def history_fill(self) -> str: ...
+
+
+class Evaluator(NetFacts, Protocol):
+    """What evaluates positions at one node; `Net` is one."""
+
+    def evaluate(self, batch: PositionBatch) -> NetValues: ...
 
 
 class Net:

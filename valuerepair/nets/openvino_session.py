@@ -25,7 +25,7 @@ ROWS_STEP = 16  # steps from one power of two to the next but one
 
 @dataclass(frozen=True, slots=True)
 class TensorNamed:
-    """A tensor as `heads.find_tensors` wants it: free dimensions of the shape are None."""
+    """A tensor as `nets.session.find_tensors` wants it: free dimensions of the shape are None."""
 
     name: str
     shape: tuple[int | None, ...]

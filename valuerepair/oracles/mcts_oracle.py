@@ -88,11 +88,11 @@ class MctsOracle:
 
     @property
     def under_way(self) -> list[int]:
-        """Visits so far of each tree; see `deep.oracle.Watched`."""
+        """Visits so far of each tree; see `oracle.Watched`."""
         return self._pool.under_way
 
     def submit(self, position: Position) -> Future[DeepOutcome]:
-        """Queues a search; see `deep.Oracle`. An illegal position or one without a move is a DeepFailure at once."""
+        """Queues a search; see `oracle.Oracle`. An illegal position or one without a move is a DeepFailure at once."""
         reason = cannot_be_searched(position)
         if reason is None:
             return self._pool.submit(position, self._nodes, self._result, _failure)
@@ -101,7 +101,7 @@ class MctsOracle:
         return future
 
     def climb(self, position: Position, rungs: Sequence[int], go_on: GoOn) -> Future[ClimbOutcome]:
-        """Queues a search in steps; see `deep.Climber`. The tree grows on, so the whole search is as `submit`'s."""
+        """Queues a search in steps; see `oracle.Climber`. The tree grows on, so the whole search is as `submit`'s."""
         future: Future[ClimbOutcome] = Future()
         if reason := cannot_be_searched(position):
             future.set_result(DeepFailure(reason, 0))

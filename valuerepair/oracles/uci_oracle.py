@@ -34,7 +34,7 @@ _MOVE_STATS = re.compile(r"(\S+)\s+\(\s*\d+\s*\) N:\s+(\d+) .*\(U:\s*(-?[\d.]+)\
 
 @dataclass(frozen=True)
 class UciOracleSetup:
-    """What a `UciOracle` is made of: `deep.open_oracle` derives it from the command line.
+    """What a `UciOracle` is made of: `oracles.open.open_oracle` derives it from the command line.
 
     `limits` are those of ``go``: nodes, depth, movetime (ms). `first_seconds` is how long the first searches may take
     before the engine counts as hung, `timeout` replaces the time limits altogether. `identity_options` go into the
@@ -90,7 +90,7 @@ class UciOracle:
         return self._pool.counts
 
     def submit(self, position: Position) -> Future[DeepOutcome]:
-        """Queues a search; see `deep.Oracle`. A position where the game is over yields a DeepFailure at once."""
+        """Queues a search; see `oracle.Oracle`. A position where the game is over yields a DeepFailure at once."""
         board = _board(position)
         if isinstance(board, DeepFailure):
             return _ended(board)
@@ -99,7 +99,7 @@ class UciOracle:
         return self._pool.submit(position.uci, plan, DeepFailure)
 
     def climb(self, position: Position, rungs: Sequence[int], go_on: GoOn) -> Future[ClimbOutcome]:
-        """Queues a search in steps; see `deep.Climber`. The hash tables are kept from step to step."""
+        """Queues a search in steps; see `oracle.Climber`. The hash tables are kept from step to step."""
         board = _board(position)
         if isinstance(board, DeepFailure):
             return _ended(board)

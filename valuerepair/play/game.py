@@ -96,7 +96,7 @@ class GameRecord:
 
 
 class Fault(Exception):
-    """A player lost a game by its own doing: `ending` is one of `record.LOSSES`, the text says more."""
+    """A player lost a game by its own doing: `ending` is one of `game.LOSSES`, the text says more."""
 
     def __init__(self, ending: str, detail: str) -> None:
         super().__init__(detail)

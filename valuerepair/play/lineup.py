@@ -45,7 +45,7 @@ _SLOW_UNKNOWN = (1_000, 120)
 
 @dataclass(frozen=True)
 class NetOptions:
-    """Where nets of the own search run; as in `nets.open_net`."""
+    """Where nets of the own search run; as in `nets.net.open_net`."""
 
     device: str = "auto"
     threads: int | None = None

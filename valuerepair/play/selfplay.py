@@ -146,7 +146,7 @@ class GameSource(Protocol):
 class Chunks(Protocol):
     """Where training records go: `write` gives the file of a game's, None where it has none.
 
-    `training.writer.ChunkWriter` is one, `play.lc0_selfplay.Lc0Chunks` another.
+    `training.records.ChunkWriter` is one, `play.lc0_selfplay.Lc0Chunks` another.
     """
 
     def write(self, game: GameRecord) -> Path | None: ...

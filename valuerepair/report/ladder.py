@@ -31,7 +31,7 @@ _WANTED = 0.95  # of the table; the curve itself has no use for it
 def recall(store: Store, question: Question, by_weight: bool = True) -> Drawing:
     """Share of candidates kept (y) against nodes, as a share of searching all in full (x).
 
-    The curve is cross-validated on what was searched in full by way of all rungs (`deep.screen_fit.curve`), for a row
+    The curve is cross-validated on what was searched in full by way of all rungs (`screening.fit.curve`), for a row
     of wanted recalls; its intervals are Wilson's for as many candidates. The diamond is what the store's runs had, with
     recall estimated from audited cuts. Artists carry a gid: ``curve``, ``curve-intervals``, ``runs``,
     ``runs-interval``, ``brute-force``. Raises ValueRepairError where nothing was screened, or too little to fit.

@@ -48,7 +48,7 @@ def copied(weights: Floats) -> NDArray[np.int64]:
     """[n] how often each row is repeated, for rows in the order of x.
 
     Whole weights (up to a million in all) are taken as they are. Others are multiplied first, and rounded along the
-    cumulated sum (`candidates.weights.copies_by_weight`), so that any range of x has its weight to within one copy.
+    cumulated sum (`judge.weights.copies_by_weight`), so that any range of x has its weight to within one copy.
     """
     total = float(weights.sum())
     if total > _MOST_COPIES:

@@ -49,9 +49,9 @@ def write(
 ) -> WrittenPage:
     """Writes the report on what the question's net and oracle have scored as one HTML file.
 
-    At most about `points` positions are shown one by one (`points.choose`); figures are of all. `on_step` is told what
-    comes next and the share of the work that is done (`steps`). Raises UsageError for too
-    few points, ValueRepairError when nothing is scored, OSError when the folder cannot be written.
+    At most about `points` positions are shown one by one (`page_content.choose`); figures are of all. `on_step` is told
+    what comes next and the share of the work that is done (`Steps`). Raises UsageError for too few points,
+    ValueRepairError when nothing is scored, OSError when the folder cannot be written.
     """
     question = question or Question()
     threshold, q_from = question.threshold, question.q_from

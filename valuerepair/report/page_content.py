@@ -68,7 +68,7 @@ def content_of(
 ) -> Content:
     """The content of a page about the scored positions `every`, which shows `rows` of them, `shown`.
 
-    `on_step` is told the name of each step (`steps.STEPS`) before it.
+    `on_step` is told the name of each step (`page.STEPS`) before it.
     """
     on_step("labels")
     frame = rows.frame

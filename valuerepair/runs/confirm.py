@@ -416,7 +416,7 @@ def open_second(
 
     `net` is the mined net as in a frame's attrs and `net_file` its file where the user gave one: searches with a net
     take that one unless they name another. Raises UsageError for an oracle that cannot look deeper than the first, and
-    what `deep.open_oracle` raises.
+    what `oracles.open.open_oracle` raises.
     """
     spec = second_spec(first, depth)
     kind = parse_spec(spec).kind if spec is not None else "stockfish" if find_engine("stockfish") else "mcts"

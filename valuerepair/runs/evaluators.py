@@ -11,10 +11,11 @@ from typing import Any, NamedTuple
 from valuerepair.archives.options import CHUNKS
 from valuerepair.chess.progress import Progress
 from valuerepair.errors import UsageError
+from valuerepair.nets.net import Evaluator
 from valuerepair.oracles.oracle import Oracle, OracleIdentity
 from valuerepair.oracles.recorded import RecordedSource
 from valuerepair.oracles.spec import RECORDED, parse_spec
-from valuerepair.runs.options import Evaluator, MineOptions
+from valuerepair.runs.options import MineOptions
 from valuerepair.runs.summary import MineSummary
 from valuerepair.screening.model import ScreenOptions
 from valuerepair.store.store import Store
@@ -90,7 +91,7 @@ def open_evaluators(
     workers: int | None = None,
     **net_options: Any,
 ) -> Iterator[Opened]:
-    """Opens the net (`net_options` are those of `nets.open_net`) and the oracle of ``--deep``, and closes both.
+    """Opens the net (`net_options` are those of `nets.net.open_net`) and the oracle of ``--deep``, and closes both.
 
     Raises UsageError and ValueRepairError.
     """

@@ -12,9 +12,10 @@ import numpy as np
 
 from valuerepair.chess.positions import Position
 from valuerepair.chess.progress import Progress
+from valuerepair.nets.net import Evaluator
 from valuerepair.oracles.oracle import Climb, DeepFailure, DeepResult, under_way_of
 from valuerepair.runs.loop import SearchLoop
-from valuerepair.runs.options import Evaluator, MineOptions
+from valuerepair.runs.options import MineOptions
 from valuerepair.runs.outlook import Pace, RunOutlook
 from valuerepair.runs.sampled import SampledPositions, run_sampled
 from valuerepair.runs.summary import MineSummary, numbers

@@ -7,34 +7,16 @@ import os
 import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 from valuerepair import __version__
 from valuerepair.archives.open import find_sources
 from valuerepair.archives.options import SampleOptions
-from valuerepair.chess.positions import PositionBatch
 from valuerepair.errors import UsageError
-from valuerepair.nets.net import NetIdentity, NetValues
+from valuerepair.nets.net import NetFacts
 from valuerepair.question import Question
 from valuerepair.screening.model import ScreenOptions
 from valuerepair.store.rows import OracleFacts, json_text
-
-
-class NetFacts(Protocol):
-    """What the store is told of a net."""
-
-    @property
-    def identity(self) -> NetIdentity: ...
-    @property
-    def provider(self) -> str: ...
-    @property
-    def history_fill(self) -> str: ...
-
-
-class Evaluator(NetFacts, Protocol):
-    """A net; `valuerepair.nets.Net` is one."""
-
-    def evaluate(self, batch: PositionBatch) -> NetValues: ...
 
 
 @dataclass(frozen=True)

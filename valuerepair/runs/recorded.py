@@ -15,10 +15,11 @@ from valuerepair.chess import values
 from valuerepair.chess.positions import PositionBatch
 from valuerepair.chess.progress import Progress
 from valuerepair.intervals import correlation_bound
+from valuerepair.nets.net import Evaluator, NetFacts
 from valuerepair.oracles.oracle import DeepFailure, OracleIdentity
 from valuerepair.oracles.recorded import RecordedSource, net_values
 from valuerepair.runs.loop import Loop
-from valuerepair.runs.options import Evaluator, MineOptions, NetFacts
+from valuerepair.runs.options import MineOptions
 from valuerepair.runs.outlook import RunOutlook
 from valuerepair.runs.sampled import SampledPositions, run_sampled
 from valuerepair.runs.summary import MineSummary

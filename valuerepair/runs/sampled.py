@@ -17,11 +17,12 @@ from valuerepair.chess.positions import PositionBatch
 from valuerepair.chess.progress import Interruptions
 from valuerepair.errors import ValueRepairError
 from valuerepair.judge.labelled import PolicyNet, add_priors
+from valuerepair.nets.net import NetFacts
 from valuerepair.oracles.oracle import OracleIdentity
 from valuerepair.question import Question
 from valuerepair.runs.failures import Failures, NetFailures
 from valuerepair.runs.loop import stored_run
-from valuerepair.runs.options import MineOptions, NetFacts, run_identity, sampling_options, versions_of
+from valuerepair.runs.options import MineOptions, run_identity, sampling_options, versions_of
 from valuerepair.runs.outlook import RunCounts, RunOutlook
 from valuerepair.runs.summary import Met, MineSummary, Pairs, RunScores, nothing_sampled, resume_line
 from valuerepair.runs.workers import ArchiveReader, Evaluated, NetBroke, NetLine, ReadingEnded, Sampled

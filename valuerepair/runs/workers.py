@@ -18,8 +18,7 @@ from valuerepair.archives.options import SampleOptions
 from valuerepair.archives.rows import ReadReport
 from valuerepair.archives.sampling import sample
 from valuerepair.chess.positions import PositionBatch
-from valuerepair.nets.net import NetValues
-from valuerepair.runs.options import Evaluator
+from valuerepair.nets.net import Evaluator, NetValues
 
 # Positions that go through the net together: few at first, so that the engines start at once, then as many as the net
 # likes. The sizes are the same in every run, so that a resumed one has the batches, and the rounding, of one not cut.

@@ -374,7 +374,7 @@ def _scored(connection: sqlite3.Connection, net_id: int, oracle_id: int) -> int:
 def _last_mined(connection: sqlite3.Connection, net_id: int) -> int:
     """The newest run that was for this net, 0 for none: one that was only compared is not the one that is mined for.
 
-    A comparison is known by the options of its run (`candidates.asked_nets`), however it was asked for.
+    A comparison is known by the options of its run (`judge.compared_nets`), however it was asked for.
     """
     query = """
         SELECT coalesce(max(run_id), 0) FROM net_values

@@ -3,7 +3,7 @@
 Of a record, orig_q is the net's own value and best_q that of the move the search chose, both from the side to move;
 policy_kld is the divergence of the visits from the net's policy, in nats. ``diff-focus`` and ``position-sampling`` are
 lczero-training's, of its older loader (tf/chunkparser.py, `sample_record`) and of its newer one
-(csrc/loader/stages/position_sampling.cc); ``soft`` is that of the project's books (`candidates.weights`).
+(csrc/loader/stages/position_sampling.cc); ``soft`` is that of the project's books (`judge.weights`).
 """
 
 from __future__ import annotations
@@ -180,7 +180,7 @@ def disagreement(records: Records) -> Floats:
 
 
 def phases_of(records: Records) -> NDArray[np.int64]:
-    """[n] indices into `store.phases.PHASES`.
+    """[n] indices into `chess.positions.PHASES`.
 
     Canonical planes may be reflected; a file reflection changes no phase, and others occur only without pawns.
     """
@@ -270,7 +270,7 @@ class WeightTally:
         return high
 
     def figures(self) -> dict[str, Any]:
-        """All of it, JSON-able. Effective numbers are Kish's (`candidates.weights.effective_sample_size`)."""
+        """All of it, JSON-able. Effective numbers are Kish's (`judge.weights.effective_sample_size`)."""
         return {
             "games": self.games,
             "positions": self.positions,
