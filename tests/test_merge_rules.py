@@ -61,7 +61,7 @@ def test_the_screen_that_was_fitted_last_is_the_last_in_either_order(tmp_path: P
     for name, fitted in (("early", "2026-01-01"), ("late", "2026-02-01")):
         stores.append(write_store(tmp_path / f"{name}.db", [PLAIN], {}))
         with closing(sqlite3.connect(stores[-1])) as connection:
-            connection.execute(f"INSERT INTO screens VALUES (1, 1, 1, 0.5, 170, 0, 'cp', 0.98, '{{}}', '{fitted}')")
+            connection.execute(f"INSERT INTO screens VALUES (1, 1, 1, 0.5, 170, 0, 'cp', 0.98, '{{}}', '{fitted}', 0)")
             connection.commit()
     for parts in (stores, stores[::-1]):
         with closing(sqlite3.connect(merged(tmp_path, *parts)[0])) as connection:

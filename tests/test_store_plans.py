@@ -23,6 +23,7 @@ from valuerepair.report import stats as stats_module
 from valuerepair.report.stats import store_figures
 from valuerepair.store import columns, queries, screening
 from valuerepair.store.one_position import one_position, played_from
+from valuerepair.store.rows import is_value
 from valuerepair.store.store import Store
 
 SAMPLE = Path(__file__).parents[1] / "data" / "sample.db"
@@ -74,8 +75,14 @@ def export(store: Store, folder: Path) -> object:
     return store.frame()
 
 
+def expanded(store: Store, folder: Path) -> object:
+    question = Question(threshold=THRESHOLD, expanded="all")
+    return store.frame(question), store.candidates(question)
+
+
 WORKS: dict[str, Work] = {
     "stats": stats, "books": books, "plots": plots, "report": page, "show": show, "export": export,
+    "expanded": expanded,
 }  # fmt: skip
 
 
@@ -108,6 +115,9 @@ def faults(connection: sqlite3.Connection, statement: str) -> list[str]:
         few = (
             "DISTINCT source" in plain or "json_each" in plain or "GROUP BY g.source" in plain or "FROM plays" in plain
         )
+        # Values of three stages, of one oracle, are brought into one order: only where positions of vr expand are asked
+        # for, and of the stages each comes in that order by its key.
+        few = few or "v.stage = CASE WHEN EXISTS" in plain
         if "TEMP B-TREE" in step and not few:
             found.append(step)
     return found
@@ -124,8 +134,9 @@ def test_no_command_looks_at_more_than_it_must(name: str, path: Path, tmp_path: 
 
 def test_the_constants_of_the_modules_are_what_runs(path: Path, tmp_path: Path) -> None:
     asked = [" ".join(text.split()) for name in ("stats", "plots") for text in statements(path, WORKS[name], tmp_path)]
-    of_columns = (columns.NET_ROWS, columns.DEEP_ROWS, columns.CUTS, columns.SOME_ROWS, columns.POSITION_ROWS,
-                  columns.GAMES, columns.WORD_ROWS)  # fmt: skip
+    deep, some = (text.format(counts=is_value("no", position)) for text, position in
+                  ((columns.DEEP_ROWS, "v.position_id"), (columns.SOME_ROWS, "j.value")))  # fmt: skip
+    of_columns = (columns.NET_ROWS, deep, columns.CUTS, some, columns.POSITION_ROWS, columns.GAMES, columns.WORD_ROWS)
     for constant in (*of_columns, screening.WAYS, screening.STAGES, queries.SCORED):
         pattern = re.escape(" ".join(constant.split()))
         pattern = re.sub(r":\w+|\\\?", "('[^']*'|[0-9]+)", pattern)

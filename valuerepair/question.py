@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from valuerepair.errors import UsageError
 
 QFrom = Literal["cp", "wdl"]
+Expanded = Literal["no", "searched", "all"]
 DEFAULT_THRESHOLD = 0.55
 
 
@@ -19,9 +20,11 @@ class Question:
     `net`: a name, a file's path or the beginning of its SHA-256; `oracle`: a label, the beginning of its digest, or
     what was given to ``--deep``; None for the pair with most scored positions (`Store.pick`). `alpha`: centipawns of
     the logistic to Q; None for the stored or fitted ones (`Store.alpha`). `q_from`: whether a deep Q is made of
-    centipawns or of the engine's WDL. A candidate has ``|net Q - deep Q| >= threshold``.
+    centipawns or of the engine's WDL. A candidate has ``|net Q - deep Q| >= threshold``. `expanded`: which of the
+    positions that were reached from candidates (`vr expand`) are taken in: none, those searched in full, or also those
+    whose value is inferred. Rates, alpha and calibration rest on sampled positions, whatever it says.
 
-    Raises UsageError for a threshold outside (0, 2], an alpha that is not a positive number, another `q_from`.
+    Raises UsageError for a threshold outside (0, 2], an alpha that is not a positive number, other words.
     """
 
     net: str | None = None
@@ -29,6 +32,7 @@ class Question:
     alpha: float | None = None
     q_from: QFrom = "cp"
     threshold: float = DEFAULT_THRESHOLD
+    expanded: Expanded = "no"
 
     def __post_init__(self) -> None:
         check_threshold(self.threshold)
@@ -36,6 +40,8 @@ class Question:
             raise UsageError(f"--alpha {self.alpha:g}: must be a positive number of centipawns, or auto")
         if self.q_from not in ("cp", "wdl"):
             raise UsageError(f"q_from is cp or wdl, not {self.q_from}")
+        if self.expanded not in get_args(Expanded):
+            raise UsageError(f"expanded is no, searched or all, not {self.expanded}")
 
     @classmethod
     def answered_by(cls, attrs: Mapping[Any, Any], threshold: float = DEFAULT_THRESHOLD) -> Question:
@@ -46,6 +52,7 @@ class Question:
             alpha=attrs["alpha"]["value"],
             q_from=attrs["q_from"],
             threshold=threshold,
+            expanded=attrs["expanded"],
         )
 
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
 import click
 
 from valuerepair.cli.completion import nets, oracles, words
 from valuerepair.nets.devices import DEVICES, REFERENCE_DEVICES
-from valuerepair.question import DEFAULT_THRESHOLD, QFrom, Question
+from valuerepair.question import DEFAULT_THRESHOLD, Expanded, QFrom, Question
 from valuerepair.store import DEFAULT_PATH
 
 if TYPE_CHECKING:
@@ -111,18 +111,22 @@ class QuestionOptions:
     alpha: float | None
     q_from: QFrom
     threshold: float | Worst | None
+    expanded: Expanded = "no"
 
     def resolved(self, store: Store) -> Question:
         """The question, its threshold a number; of a share it is found in the store, and said."""
-        threshold = DEFAULT_THRESHOLD if self.threshold is None else self.threshold
-        if isinstance(threshold, Worst):
-            threshold = self._found(store, threshold)
-        return Question(net=self.net, oracle=self.oracle, alpha=self.alpha, q_from=self.q_from, threshold=threshold)
+        question = Question(
+            net=self.net, oracle=self.oracle, alpha=self.alpha, q_from=self.q_from, expanded=self.expanded
+        )
+        if self.threshold is None:
+            return question
+        if isinstance(self.threshold, Worst):
+            return replace(question, threshold=self._found(store, question, self.threshold))
+        return replace(question, threshold=self.threshold)
 
-    def _found(self, store: Store, worst: Worst) -> float:
+    def _found(self, store: Store, every: Question, worst: Worst) -> float:
         from valuerepair.cli.verbosity import say
 
-        every = Question(net=self.net, oracle=self.oracle, alpha=self.alpha, q_from=self.q_from)
         frame = store.frame(every, only=("disagreement", "weight")).dropna()
         off, weight = (frame[name].to_numpy(float) for name in ("disagreement", "weight"))
         found = worst_threshold(worst.share, off, weight)
@@ -227,14 +231,23 @@ def device_options(
 def question(
     threshold: str = "|net Q - deep Q| of a candidate.", *, default: float | None = DEFAULT_THRESHOLD
 ) -> Callable[[Command], Callable[..., Any]]:
-    """``--threshold``, ``--net``, ``--oracle`` and ``--alpha``; the command gets them as one `question`."""
+    """``--threshold``, ``--net``, ``--oracle``, ``--alpha`` and ``--expanded``; the command gets one `question`."""
 
     def decorate(command: Command) -> Callable[..., Any]:
         @functools.wraps(command)
-        def asked(*given: Any, net: Any, oracle: Any, alpha: AlphaOption, threshold: Any, **named: Any) -> Any:
-            return command(*given, question=QuestionOptions(net, oracle, alpha.alpha, alpha.q_from, threshold), **named)
+        def asked(
+            *given: Any, net: Any, oracle: Any, alpha: AlphaOption, threshold: Any, expanded: Any, **named: Any
+        ) -> Any:
+            options = QuestionOptions(net, oracle, alpha.alpha, alpha.q_from, threshold, expanded)
+            return command(*given, question=options, **named)
 
         for option in (
+            click.option(
+                "--expanded",
+                type=click.Choice(get_args(Expanded)),
+                default="no",
+                help="Positions of vr expand: none, those searched, or all, with those whose value is inferred.",
+            ),
             ALPHA,
             ORACLE,
             click.option(

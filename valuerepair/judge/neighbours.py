@@ -20,7 +20,7 @@ from valuerepair.judge.material import material_signature
 from valuerepair.nets.position_text import read_argument
 from valuerepair.question import QFrom, Question
 from valuerepair.store.connect import store_errors
-from valuerepair.store.rows import FULL, signed
+from valuerepair.store.rows import is_value, signed
 
 if TYPE_CHECKING:
     from valuerepair.store.store import Store
@@ -152,7 +152,7 @@ def find_similar(store: Store, words: str, options: SimilarOptions) -> Similar:
     """
     position, own_id = read_query(store, words)
     scale = _scale(store, options)
-    among = _candidates(store, scale, options.question.threshold) if options.candidates_only else None
+    among = _candidates(store, scale, options.question) if options.candidates_only else None
     ids, far, searched = search(store, position, among, options.limit, options.mirror)
     if not searched:
         what = f"candidate at {options.question.threshold:g}" if options.candidates_only else "position"
@@ -200,26 +200,27 @@ def _scale(store: Store, options: SimilarOptions) -> ValueScale | None:
     return ValueScale(net_id, oracle_id, net, oracle, alpha, options.question.q_from)
 
 
-def _candidates(store: Store, scale: ValueScale | None, threshold: float) -> NDArray[np.int64]:
+def _candidates(store: Store, scale: ValueScale | None, question: Question) -> NDArray[np.int64]:
     """The position_ids of the candidates. Raises ValueRepairError when there is none."""
     assert scale is not None  # _scale raises where candidates are asked for and nothing is scored
     query = f"""
         SELECT v.position_id, {_SCORES} FROM deep_values v
-        JOIN net_values n ON n.net_id = ? AND n.position_id = v.position_id
-        WHERE v.oracle_id = ? AND v.stage = '{FULL}'
+        JOIN net_values n ON n.net_id = :net AND n.position_id = v.position_id
+        WHERE {is_value(question.expanded, "v.position_id")}
     """
     found, most = [np.empty(0, np.int64)], 0.0
     with store_errors(store.path):
-        rows = store.connection.execute(query, (scale.net_id, scale.oracle_id))
+        rows = store.connection.execute(query, {"net": scale.net_id, "oracle": scale.oracle_id})
         while chunk := rows.fetchmany(_CHUNK_ROWS):
             net_q, deep_q = _both_q([row[1:] for row in chunk], scale)
             off = np.nan_to_num(np.abs(net_q - deep_q))
-            found.append(np.array([row[0] for row in chunk], np.int64)[off >= threshold])
+            found.append(np.array([row[0] for row in chunk], np.int64)[off >= question.threshold])
             most = max(most, float(off.max()))
     ids = np.concatenate(found)
     if not len(ids):
         raise ValueRepairError(
-            f"no candidate at {threshold:g} in {store.path}: the largest disagreement is {most:.3f}; lower --threshold"
+            f"no candidate at {question.threshold:g} in {store.path}: the largest disagreement is {most:.3f}; "
+            "lower --threshold"
         )
     return ids
 
@@ -236,7 +237,7 @@ def _judged(store: Store, scale: ValueScale | None, ids: Sequence[int]) -> dict[
     query = f"""
         SELECT {_POSITION}, {_SCORES} FROM positions p JOIN games g ON g.id = p.game_id
         LEFT JOIN net_values n ON n.net_id = :net AND n.position_id = p.id
-        LEFT JOIN deep_values v ON v.oracle_id = :oracle AND v.stage = '{FULL}' AND v.position_id = p.id
+        LEFT JOIN deep_values v ON {is_value("all", "p.id")} AND v.position_id = p.id
         WHERE p.id IN (SELECT value FROM json_each(:ids))
     """
     asked = {"net": 0, "oracle": 0, "ids": json.dumps(list(ids))}

@@ -31,6 +31,7 @@ from valuerepair.report.lowess import lowess_line
 from valuerepair.report.stats import stats_lines as statistics_lines
 from valuerepair.report.stats import store_figures
 from valuerepair.store.connect import store_errors
+from valuerepair.store.rows import is_value
 from valuerepair.store.second_looks import net_number, oracle_of
 
 if TYPE_CHECKING:
@@ -545,7 +546,7 @@ def _read(connection: sqlite3.Connection, asked: dict[str, Any]) -> dict[str, Se
     query = f"""
         SELECT {", ".join(_COLUMNS.values())} FROM positions p
         JOIN net_values n ON n.net_id = :net AND n.position_id = p.id
-        JOIN deep_values v ON v.oracle_id = :oracle AND v.stage = 'full' AND v.position_id = p.id
+        JOIN deep_values v ON {is_value("all", "p.id")} AND v.position_id = p.id
         WHERE p.id IN (SELECT value FROM json_each(:ids)) ORDER BY p.id
     """
     rows = connection.execute(query, asked).fetchall()

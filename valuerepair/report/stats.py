@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from math import isnan
 from typing import TYPE_CHECKING, Any
 
@@ -45,7 +46,8 @@ def store_figures(
     """Figures of a store, JSON-able.
 
     Keys: store, schema, positions, games, sources, nets, oracles, runs; `scored` is None while nothing is scored by the
-    net and oracle asked for, else it holds what `_scored` gives. Rates are fractions with Wilson's 95 % interval.
+    net and oracle asked for, else it holds what `_scored` gives. Rates are fractions with Wilson's 95 % interval, of
+    sampled positions, whatever `question.expanded` says.
     """
     question = question or Question()
     for each in thresholds or ():
@@ -58,7 +60,8 @@ def store_figures(
     any_scored = connection.execute(ANY_SCORED).fetchone()[0]
     scored = None
     if any_scored or question.net or question.oracle:
-        scored = _scored(store, question, thresholds or sorted({*THRESHOLDS, question.threshold}))
+        sampled = replace(question, expanded="no")
+        scored = _scored(store, sampled, thresholds or sorted({*THRESHOLDS, question.threshold}))
     return {
         "store": store.path,
         "schema": schema.SCHEMA_VERSION,

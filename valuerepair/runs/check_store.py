@@ -36,7 +36,7 @@ from valuerepair.runs.confirm import after, option_settings
 from valuerepair.store.connect import store_errors
 from valuerepair.store.integrity import FATAL, StoreCheck, integrity_checks
 from valuerepair.store.queries import load_json
-from valuerepair.store.rows import AFTER, FULL, SECOND, unsigned
+from valuerepair.store.rows import AFTER, EXPANDED, FULL, SECOND, unsigned
 from valuerepair.store.second_looks import StoredOracle
 from valuerepair.store.store import Store
 
@@ -427,9 +427,9 @@ def _check_oracle(
 ) -> StoreCheck:
     title = f"deep values made again: {oracle.label}"
     keys = store.connection.execute(
-        "SELECT position_id, stage FROM deep_values WHERE oracle_id = ? AND (stage IN (?, ?) OR stage LIKE ?) "
+        "SELECT position_id, stage FROM deep_values WHERE oracle_id = ? AND (stage IN (?, ?, ?) OR stage LIKE ?) "
         "ORDER BY stage, position_id",
-        (oracle.id, FULL, SECOND, AFTER + "%"),
+        (oracle.id, FULL, EXPANDED, SECOND, AFTER + "%"),
     ).fetchall()
     drawn = _drawn(keys, sample, np.random.default_rng(seed))
     if not drawn:

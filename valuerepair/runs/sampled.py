@@ -276,6 +276,8 @@ class EarlierValues:
         fresh, wanted = np.ones((2, len(ids)), np.bool_)
         lost = {} if self._retry_failed else self._net_failures.earlier(ids)
         old = np.flatnonzero(~new)
+        if len(old):
+            self._store.take_over_expanded(ids[old], self._pair[1])
         for i, known in zip(old.tolist(), self._store.known(ids[old], *self._pair), strict=True):
             fresh[i], wanted[i] = self._take(int(ids[i]), known, cut, lost)
         return fresh, wanted

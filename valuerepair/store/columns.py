@@ -17,7 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from valuerepair.chess.positions import PHASES
-from valuerepair.store.rows import FULL, unsigned
+from valuerepair.question import Expanded
+from valuerepair.store.rows import FULL, INFERRED, is_value, unsigned
 
 Floats = NDArray[np.float64]
 Ids = NDArray[np.int64]
@@ -26,7 +27,8 @@ _ROWS_AT_ONCE = 1_000  # between two looks at Ctrl-C
 # A table by number is made where it has at most so many entries for each number there is.
 _SPREAD = 8
 NET_ROWS = "FROM net_values WHERE net_id = :net ORDER BY position_id"
-DEEP_ROWS = f"FROM deep_values WHERE oracle_id = :oracle AND stage = '{FULL}' ORDER BY position_id"
+# A value counts that `is_value` says.
+DEEP_ROWS = "FROM deep_values v WHERE {counts} ORDER BY position_id"
 POSITION_ROWS = "FROM positions ORDER BY id"
 # By way of the index on both, whose entries are a few bytes: a position's row holds its whole history.
 WORD_ROWS = "SELECT id FROM positions WHERE phase = :phase AND side = :side ORDER BY id"
@@ -52,6 +54,15 @@ _GAME = ("game", "source")
 _SIDES = ("w", "b")
 _WHOLE = frozenset({"position_id", "ply", "pieces", "game", "game_id", "nodes", "depth", "time_ms"})
 NUMBERS = ("position_id", "key", *_POSITION, *_GAME, *_NET, *_DEEP, "weight", *_WORDS)
+# Of positions reached from candidates: the sampled one that it began with, the step, whether the value is inferred.
+OF_EXPANDED = ("root_id", "step", "inferred")
+_ROOTS = f"""
+SELECT v.position_id, v.stage = '{INFERRED}', e.root_id, e.step FROM deep_values v
+LEFT JOIN expanded e ON e.oracle_id = v.oracle_id AND e.position_id = v.position_id AND e.net_id = (
+    SELECT net_id FROM expanded o WHERE o.oracle_id = :oracle AND o.position_id = v.position_id
+    ORDER BY o.net_id <> :net, o.net_id LIMIT 1)
+WHERE {{counts}} AND v.stage <> '{FULL}' ORDER BY v.position_id
+"""
 
 
 class KeepingConnection(sqlite3.Connection):
@@ -61,29 +72,33 @@ class KeepingConnection(sqlite3.Connection):
 
 
 class _Kept(NamedTuple):
-    """Columns by name of the rows scored by a net and an oracle, and the state of the store that they are of."""
+    """Columns by name of the rows scored by a net and an oracle, and the state of the store that they are of.
+
+    The columns are by the `Question.expanded` that they were read for.
+    """
 
     state: tuple[int, int]
     pair: tuple[int, int]
-    columns: dict[str, NDArray[Any]]
+    columns: dict[Expanded, dict[str, NDArray[Any]]]
     facts: dict[str, Any]
 
 
 def columns(
-    connection: sqlite3.Connection, net_id: int, oracle_id: int, names: Iterable[str]
+    connection: sqlite3.Connection, net_id: int, oracle_id: int, names: Iterable[str], expanded: Expanded = "no"
 ) -> Mapping[str, NDArray[Any]]:
     """Columns by name, and position_id; [n] each, a row for each position scored by both, by position_id.
 
-    `names` are some of `NUMBERS` and `CODES`: those of `queries.frame`, with `deep_own_q`, the Q that an engine gives
-    itself. Whole numbers that may be missing are floats, NaN for nothing; side, phase and source are objects.
+    `names` are some of `NUMBERS`, `CODES` and `OF_EXPANDED`: those of `queries.frame`, with `deep_own_q`, the Q that an
+    engine gives itself. Whole numbers that may be missing are floats, NaN for nothing; side, phase, source and step are
+    objects. `expanded` as in `Question`.
     The arrays are not to be written to: they may be given again, as long as nothing in the store has changed.
     """
-    kept = _kept(connection, (net_id, oracle_id)).columns
+    kept = _kept(connection, (net_id, oracle_id)).columns.setdefault(expanded, {})
     wanted = [name for name in names if name not in kept]
     if "position_id" not in kept:
         wanted += [name for name in ("net_q",) if name not in wanted]
     if wanted:
-        reader = _Reader(connection, {"net": net_id, "oracle": oracle_id}, kept)
+        reader = _Reader(connection, {"net": net_id, "oracle": oracle_id}, kept, expanded)
         for name, column in reader.read(wanted):
             column.flags.writeable = False
             kept[name] = column
@@ -110,9 +125,16 @@ class _Reader:
     """Reads columns of the rows that both tables of values have; `known` are those that were read before."""
 
     def __init__(
-        self, connection: sqlite3.Connection, asked: Mapping[str, int], known: Mapping[str, NDArray[Any]]
+        self,
+        connection: sqlite3.Connection,
+        asked: Mapping[str, int],
+        known: Mapping[str, NDArray[Any]],
+        expanded: Expanded,
     ) -> None:
         self._connection, self._asked = connection, asked
+        self._only_sampled = expanded == "no"
+        self._counts = is_value(expanded, "v.position_id")
+        self._deep_rows = DEEP_ROWS.format(counts=self._counts)
         self._ids: Ids | None = known.get("position_id")
 
     def read(self, names: Sequence[str]) -> Iterator[tuple[str, NDArray[Any]]]:
@@ -120,7 +142,7 @@ class _Reader:
         if self._ids is None:
             yield from self._both(net, deep)
         else:
-            for of, chosen, rows in ((_NET, net, NET_ROWS), (_DEEP, deep, DEEP_ROWS)):
+            for of, chosen, rows in ((_NET, net, NET_ROWS), (_DEEP, deep, self._deep_rows)):
                 if chosen:
                     ids, found = self._table("position_id", of, chosen, rows)
                     yield from self._at(ids, found)
@@ -128,11 +150,13 @@ class _Reader:
         yield from self._of_positions(names)
         if "weight" in names:
             yield "weight", self._weights(self._ids)
+        if set(names) & set(OF_EXPANDED):
+            yield from zip(OF_EXPANDED, self._roots(self._ids), strict=True)
 
     def _both(self, net: Sequence[str], deep: Sequence[str]) -> Iterator[tuple[str, NDArray[Any]]]:
         """The rows that both have, and their columns."""
         net_ids, of_net = self._table("position_id", _NET, net, NET_ROWS)
-        deep_ids, of_deep = self._table("position_id", _DEEP, deep, DEEP_ROWS)
+        deep_ids, of_deep = self._table("position_id", _DEEP, deep, self._deep_rows)
         self._ids = deep_ids[_places(net_ids, deep_ids)[1]]
         yield "position_id", self._ids
         yield from self._at(net_ids, of_net)
@@ -192,7 +216,7 @@ class _Reader:
         """How many positions each row stands for, see `queries.frame`.
 
         One that the ladder would have cut but had searched all the same stands for all like it; together for all that
-        it cut or would have cut.
+        it cut or would have cut. Those reached from candidates stand for themselves.
         """
         weights = np.ones(len(ids))
         numbers, found = self._table("position_id", _CUT, tuple(_CUT), CUTS)
@@ -201,7 +225,25 @@ class _Reader:
         each = np.where(searched, len(numbers) / standing / probability, 0.0)
         of_cuts, of_rows = _places(numbers, ids)
         weights[of_rows] = each[of_cuts]
+        if not self._only_sampled:
+            weights[_places(ids, self._reached()[0])[0]] = 1
         return weights
+
+    def _reached(self) -> tuple[Ids, list[tuple[Any, ...]]]:
+        """The positions that count by a value that is no sampled one's, ascending; and their rows of `_ROOTS`."""
+        rows = [] if self._only_sampled else self._connection.execute(_ROOTS.format(counts=self._counts), self._asked)
+        found = list(rows)
+        return np.array([row[0] for row in found], np.int64), found
+
+    def _roots(self, ids: Ids) -> tuple[NDArray[Any], ...]:
+        """`OF_EXPANDED`; a sampled position is its own root."""
+        root, step, inferred = ids.copy(), np.full(len(ids), None, object), np.zeros(len(ids), np.bool_)
+        reached, rows = self._reached()
+        places, there = _places(ids, reached)
+        for place, i in zip(places.tolist(), there.tolist(), strict=True):
+            inferred[place], step[place] = bool(rows[i][1]), rows[i][3]
+            root[place] = rows[i][2] or root[place]
+        return root, step, inferred
 
     def _table(
         self, number: str, of: Mapping[str, str], names: Sequence[str], rows: str
@@ -213,9 +255,9 @@ class _Reader:
 
 
 _CUT = {"searched": "searched", "probability": "probability"}
-SOME_ROWS = f"""
+SOME_ROWS = """
 FROM json_each(:ids) j
-CROSS JOIN deep_values v ON v.oracle_id = :oracle AND v.stage = '{FULL}' AND v.position_id = j.value
+CROSS JOIN deep_values v ON {counts} AND v.position_id = j.value
 CROSS JOIN net_values n ON n.net_id = :net AND n.position_id = j.value
 CROSS JOIN positions p ON p.id = j.value
 CROSS JOIN games g ON g.id = p.game_id
@@ -231,11 +273,20 @@ _SOME = {
 
 
 def some(
-    connection: sqlite3.Connection, net_id: int, oracle_id: int, names: Sequence[str], ids: Ids
+    connection: sqlite3.Connection,
+    net_id: int,
+    oracle_id: int,
+    names: Sequence[str],
+    ids: Ids,
+    expanded: Expanded = "no",
 ) -> dict[str, NDArray[Any]]:
-    """`columns` of the rows `ids` [n] only, which are scored by both, in their order. All but the weight."""
+    """`columns` of the rows `ids` [n] only, which are scored by both, in their order.
+
+    Not the weight, nor what `OF_EXPANDED` names.
+    """
     asked = {"net": net_id, "oracle": oracle_id, "ids": json.dumps(ids.tolist())}
-    rows = connection.execute(f"SELECT {', '.join(_SOME[name] for name in names)} {SOME_ROWS}", asked).fetchall()
+    from_rows = SOME_ROWS.format(counts=is_value(expanded, "j.value"))
+    rows = connection.execute(f"SELECT {', '.join(_SOME[name] for name in names)} {from_rows}", asked).fetchall()
     cells = zip(*rows, strict=True) if rows else [()] * len(names)
     return {name: _column(name, column) for name, column in zip(names, cells, strict=True)}
 

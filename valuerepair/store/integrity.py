@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from valuerepair.store import schema
-from valuerepair.store.rows import AFTER, FULL, SECOND
+from valuerepair.store.rows import AFTER, EXPANDED, FULL, INFERRED, SECOND
 from valuerepair.store.store import Store
 
 _SHOWN = 100
@@ -54,7 +54,8 @@ _RULES = (
     ("deep values: a score, of a stage that there is", "deep_values WHERE 1",
      "(cp IS NULL AND mate IS NULL AND q IS NULL AND w IS NULL) OR (cp NOT NULL AND mate NOT NULL) OR NOT "
      "coalesce(abs(q), 0) <= 1.000001 OR min(nodes, depth, seldepth, time_ms) < 0 OR NOT (stage IN "
-     f"('{FULL}', '{SECOND}') OR stage GLOB '{AFTER}*' OR (stage GLOB '[0-9]*' AND stage NOT GLOB '*[^0-9]*'))",
+     f"('{FULL}', '{SECOND}', '{EXPANDED}', '{INFERRED}') "
+     f"OR stage GLOB '{AFTER}*' OR (stage GLOB '[0-9]*' AND stage NOT GLOB '*[^0-9]*'))",
      "'position ' || position_id || ', stage ' || stage"),
     ("a value or a failure, not both", "failures f WHERE 1",
      "EXISTS (SELECT 1 FROM deep_values v WHERE v.oracle_id = f.oracle_id AND v.stage = f.stage "
@@ -67,6 +68,14 @@ _RULES = (
      "coalesce(cut_at, 0)) < 0 OR searched NOT IN (0, 1) OR (NOT searched AND cut_at IS NULL) OR (searched "
      "AND NOT EXISTS (SELECT 1 FROM deep_values v WHERE v.oracle_id = screened.oracle_id "
      "AND v.stage = 'full' AND v.position_id = screened.position_id))", "'position ' || position_id"),
+    ("expanded: steps, chances, and searches that are there", "expanded WHERE 1",
+     "step NOT IN ('line', 'parent', 'child', 'game') OR distance < 1 OR round < 1 OR drawn NOT IN (0, 1) "
+     "OR NOT probability > 0 OR NOT probability <= 1 OR NOT coalesce(chance, 0) BETWEEN 0 AND 1 OR nodes < 0 "
+     "OR searched NOT IN (0, 1) OR (searched AND NOT EXISTS (SELECT 1 FROM deep_values v "
+     "WHERE v.oracle_id = expanded.oracle_id AND v.stage IN ('full', 'expanded') "
+     "AND v.position_id = expanded.position_id))", "'position ' || position_id"),
+    ("calibrations", "calibrations WHERE 1", f"NOT alpha > 0 OR q_from NOT IN ('cp', 'wdl') OR n < 2 OR games < 2 OR "
+     f"{_NO_OBJECT.format('curve')}", "'of net ' || net_id"),
     ("alpha fits", "alpha_fits WHERE 1", "NOT alpha > 0 OR n < 2 OR low > alpha OR high < alpha", "'alpha ' || alpha"),
     ("games played: result and z", "plays WHERE 1",
      "result NOT IN ('1-0', '0-1', '1/2-1/2', '*') OR plies < 0 OR (result = '1/2-1/2' AND z IS NOT 0) "

@@ -13,7 +13,7 @@ _STATES = ("running", "interrupted", "limited", "finished")
 _RUN = "identity, command, options, seed, versions, started, finished, state, counts"
 _NET = "name, sha256, history_fill, value_head, input_format, size"
 _ORACLE = "digest, label, kind, engine, sha256, limits, options"
-_SCREEN = "threshold, alpha, alpha_given, q_from, recall, model, fitted"
+_SCREEN = "expanded, threshold, alpha, alpha_given, q_from, recall, model, fitted"
 # Of what both stores have: the source's alias is s, that of the merged store d.
 _MAPS = {
     "runs": "d.identity = s.identity",
@@ -113,8 +113,9 @@ def _add_screens(parts: Parts, found: dict[tuple[str, str], tuple[int, int]]) ->
         if source < 0:
             continue
         row = _screen_rows(connection, parts.use(source), number).fetchone()
+        marks = ", ".join("?" * len(row[4:]))
         connection.execute(
-            f"INSERT INTO main.screens (net_id, oracle_id, {_SCREEN}) SELECT n.id, o.id, ?, ?, ?, ?, ?, ?, ? "
+            f"INSERT INTO main.screens (net_id, oracle_id, {_SCREEN}) SELECT n.id, o.id, {marks} "
             "FROM main.nets n, main.oracles o WHERE n.sha256 = ? AND n.history_fill = ? AND o.digest = ?",
             (*row[4:], *row[1:4]),
         )
@@ -180,7 +181,7 @@ CREATE TABLE work.claims (
 CREATE TABLE work.winners (key INTEGER PRIMARY KEY, number INTEGER NOT NULL);
 CREATE TABLE work.lost (position_id INTEGER PRIMARY KEY);
 """
-_VALUES = ("net_values", "priors", "deep_values", "failures", "screened")
+_VALUES = ("net_values", "priors", "deep_values", "failures", "screened", "expanded")
 
 
 def add_positions(parts: Parts, begin: Callable[[], None], advance: Callable[[int], None]) -> tuple[int, str]:

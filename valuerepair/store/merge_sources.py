@@ -227,6 +227,23 @@ RULES: tuple[Rule, ...] = (
         ("{}.n", "{}.fitted"),
     ),
     Rule(
+        "calibrations",
+        ("net_id", "oracle_id"),
+        _NET | _ORACLE,
+        "t.curve IS NOT n.curve",
+        "two calibrations",
+        ("{}.n", "{}.fitted"),
+    ),
+    Rule(
+        "expanded",
+        ("net_id", "oracle_id", "position_id"),
+        _NET | _ORACLE | _POSITION | {"root_id": "positions", "parent_id": "positions", "screen_id": "screens"} | _RUN,
+        "",
+        "",
+        ("{}.searched", "({}.cut_at IS NULL)", "{}.probability"),
+        ("{}.round",),
+    ),
+    Rule(
         "plays",
         ("run_id", "number"),
         _RUN,

@@ -10,7 +10,7 @@ import numpy as np
 from valuerepair.chess.positions import decode_move, decode_moves
 from valuerepair.store import queries
 from valuerepair.store.connect import store_errors
-from valuerepair.store.rows import FULL
+from valuerepair.store.rows import FULL, is_value
 
 if TYPE_CHECKING:
     from valuerepair.store.store import Store
@@ -83,7 +83,7 @@ def one_position(store: Store, position_id: int, net_id: int, oracle_id: int) ->
     query = f"""
         SELECT {", ".join(_COLUMNS.values())} FROM positions p JOIN games g ON g.id = p.game_id
         LEFT JOIN net_values n ON n.net_id = :net AND n.position_id = p.id
-        LEFT JOIN deep_values v ON v.oracle_id = :oracle AND v.stage = '{FULL}' AND v.position_id = p.id
+        LEFT JOIN deep_values v ON {is_value("all", "p.id")} AND v.position_id = p.id
         LEFT JOIN failures f ON f.oracle_id = :oracle AND f.stage = '{FULL}' AND f.position_id = p.id
         LEFT JOIN screened c ON c.net_id = :net AND c.oracle_id = :oracle AND c.position_id = p.id
         WHERE p.id = :id

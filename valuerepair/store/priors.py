@@ -11,7 +11,7 @@ import numpy as np
 from valuerepair.chess.origins import Origin
 from valuerepair.chess.positions import Position, PositionBatch, decode_move, decode_moves, encode_move
 from valuerepair.store.connect import store_errors
-from valuerepair.store.rows import FULL, unsigned
+from valuerepair.store.rows import is_value, unsigned
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -68,14 +68,15 @@ def of(store: Store, net_id: int, position_ids: Sequence[int]) -> pd.DataFrame:
 
 def questions(store: Store, oracle_id: int, position_ids: Sequence[int]) -> list[MovesOfInterest]:
     """These positions, with the history the store keeps, and their moves of interest; in the order of their numbers."""
-    query = """
+    query = f"""
         SELECT p.id, p.fen, p.start_fen, p.moves, p.ply, p.key, p.history_known, p.played, v.best_move
         FROM positions p
-        LEFT JOIN deep_values v ON v.oracle_id = ? AND v.stage = ? AND v.position_id = p.id
-        WHERE p.id IN (SELECT value FROM json_each(?)) ORDER BY p.id
+        LEFT JOIN deep_values v ON {is_value("all", "p.id")} AND v.position_id = p.id
+        WHERE p.id IN (SELECT value FROM json_each(:ids)) ORDER BY p.id
     """
+    asked = {"oracle": oracle_id, "ids": _listed(position_ids)}
     with store_errors(store.path):
-        rows = store.connection.execute(query, (oracle_id, FULL, _listed(position_ids))).fetchall()
+        rows = store.connection.execute(query, asked).fetchall()
     keys = unsigned([row[5] for row in rows]).tolist()
     found = []
     for (number, fen, start, moves, ply, _, known, played, best), key in zip(rows, keys, strict=True):

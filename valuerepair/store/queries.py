@@ -19,22 +19,23 @@ from valuerepair.chess import values
 from valuerepair.chess.positions import decode_move, decode_moves
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.question import QFrom, Question
-from valuerepair.store.columns import CODES, NUMBERS, columns, facts, some
+from valuerepair.store.columns import CODES, NUMBERS, OF_EXPANDED, columns, facts, some
 from valuerepair.store.connect import store_errors
-from valuerepair.store.rows import FULL, Known
+from valuerepair.store.rows import FULL, Known, is_value
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from valuerepair.store.store import Store
 
+# A value counts that `is_value` says.
 _SCORED = """
 FROM deep_values v
 JOIN net_values n ON n.net_id = :net AND n.position_id = v.position_id
 JOIN positions p ON p.id = v.position_id
 JOIN games g ON g.id = p.game_id
 LEFT JOIN screened c ON c.net_id = :net AND c.oracle_id = :oracle AND c.position_id = v.position_id
-WHERE v.oracle_id = :oracle AND v.stage = 'full'
+WHERE {counts}
 """
 # One that the ladder would have cut but had searched all the same stands for all like it; together for all there are.
 _WEIGHT = """CASE WHEN c.cut_at IS NULL THEN 1.0 WHEN NOT c.searched THEN 0.0 ELSE (SELECT count(*) /
@@ -181,34 +182,42 @@ def frame(
     `question.q_from` asks for. `weight` is how many positions a row stands for: 1 without screening; where the ladder
     would have cut it the inverse probability of its search, scaled to the number of all such; 0 if something else had
     it searched.
+    Where `question.expanded` takes in positions that were reached from candidates, three more columns say of each row:
+    `root_id`, the sampled candidate that it all began with (a sampled position is its own), `step` by which it was
+    reached (None for a sampled one), `inferred`, whether its value is not of a search.
     `moves`, `net_best`, `deep_best`, `played`, `pv`: UCI. Without `text` the columns `_TEXTS` are left out. With
     `candidates_only` the others are not read whole. Fewer columns take less time and memory.
 
-    attrs: net {name, sha256, history_fill}, oracle {label, digest}, alpha {value, origin}, q_from.
+    attrs: net {name, sha256, history_fill}, oracle {label, digest}, alpha {value, origin}, q_from, expanded.
     """
     with _snapshot(connection):
         net_id, oracle_id = pick(connection, path, question.net, question.oracle)
         asked = {"net": net_id, "oracle": oracle_id}
-        wanted = [name for name in only or COLUMNS if text or name not in _TEXTS]
+        every = [*COLUMNS, *(OF_EXPANDED if question.expanded != "no" else ())]
+        wanted = [name for name in only or every if text or name not in _TEXTS]
         # All at once, so that each table is walked once: alpha, too, is by these.
-        whole = [] if candidates_only else [name for name in NUMBERS if name in wanted]
-        columns(connection, net_id, oracle_id, dict.fromkeys((*_VALUES, "cp", *_shares(question.q_from), *whole)))
+        numbers = (*NUMBERS, *OF_EXPANDED)
+        whole = [] if candidates_only else [name for name in numbers if name in wanted]
+        first = dict.fromkeys((*_VALUES, "cp", *_shares(question.q_from), *whole))
+        columns(connection, net_id, oracle_id, first, question.expanded)
         chosen = alpha(connection, net_id, oracle_id, question.alpha)
-        table = _differences(connection, net_id, oracle_id, chosen.value, question.q_from)
+        table = _differences(connection, net_id, oracle_id, chosen.value, question)
         if candidates_only:
             rows = np.flatnonzero(np.abs(table["disagreement"]) >= question.threshold)
             table = {name: column[rows] for name, column in table.items()}
-        missing = [name for name in NUMBERS if name in wanted and name not in table]
+        missing = [name for name in numbers if name in wanted and name not in table]
         if not candidates_only:
-            table.update(columns(connection, net_id, oracle_id, missing))
+            table.update(columns(connection, net_id, oracle_id, missing, question.expanded))
         else:
-            if "weight" in missing:
-                missing.remove("weight")
-                table["weight"] = columns(connection, net_id, oracle_id, ("weight",))["weight"][rows]
-            table.update(some(connection, net_id, oracle_id, missing, table["position_id"]))
+            read_whole = [name for name in ("weight", *OF_EXPANDED) if name in missing]
+            found = columns(connection, net_id, oracle_id, read_whole, question.expanded)
+            table.update({name: found[name][rows] for name in read_whole})
+            missing = [name for name in missing if name not in read_whole]
+            table.update(some(connection, net_id, oracle_id, missing, table["position_id"], question.expanded))
         if set(wanted) & set(_TEXTS):
-            table.update(_read_texts(connection, asked, table["position_id"], candidates_only))
-        return _assemble(connection, table, wanted, asked, chosen, question.q_from)
+            ids, counts = table["position_id"], is_value(question.expanded, "v.position_id")
+            table.update(_read_texts(connection, asked, ids, counts, candidates_only))
+        return _assemble(connection, table, wanted, asked, chosen, question)
 
 
 def table(
@@ -217,27 +226,26 @@ def table(
     question: Question,
     only: Sequence[str],
 ) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
-    """Columns of `frame` as arrays [n] by name, and its attrs; `only` are some of `columns.NUMBERS` and `CODES`,
-    deep_q and disagreement."""
+    """Columns of `frame` as arrays [n] by name, and its attrs; `only` are some of `columns.NUMBERS`, `CODES` and
+    `OF_EXPANDED`, deep_q and disagreement."""
     with _snapshot(connection):
         net_id, oracle_id = pick(connection, path, question.net, question.oracle)
-        q_from = question.q_from
-        numbers = [name for name in only if name in (*NUMBERS, *CODES)]
-        read = columns(
-            connection, net_id, oracle_id, dict.fromkeys((*_VALUES, "cp", "weight", *_shares(q_from), *numbers))
-        )
+        numbers = [name for name in only if name in (*NUMBERS, *CODES, *OF_EXPANDED)]
+        first = dict.fromkeys((*_VALUES, "cp", "weight", *_shares(question.q_from), *numbers))
+        read = columns(connection, net_id, oracle_id, first, question.expanded)
         chosen = alpha(connection, net_id, oracle_id, question.alpha)
-        found = {**read, **_differences(connection, net_id, oracle_id, chosen.value, q_from)}
-        attrs = _attrs(connection, {"net": net_id, "oracle": oracle_id}, chosen, q_from)
+        found = {**read, **_differences(connection, net_id, oracle_id, chosen.value, question)}
+        attrs = _attrs(connection, {"net": net_id, "oracle": oracle_id}, chosen, question)
         return {name: found[name] for name in only}, attrs
 
 
 def _differences(
-    connection: sqlite3.Connection, net_id: int, oracle_id: int, alpha_value: float, q_from: QFrom
+    connection: sqlite3.Connection, net_id: int, oracle_id: int, alpha_value: float, question: Question
 ) -> dict[str, NDArray[Any]]:
     """position_id, net_q, deep_q and disagreement of all rows."""
+    q_from = question.q_from
     wdl = _shares(q_from)
-    found = columns(connection, net_id, oracle_id, (*_VALUES, "cp", *wdl))
+    found = columns(connection, net_id, oracle_id, (*_VALUES, "cp", *wdl), question.expanded)
     shares = np.stack([found[name] for name in wdl], 1) if wdl else np.full((1, 3), np.nan)
     deep_q = values.deep_q(found["cp"], found["mate"], shares, found["deep_own_q"], alpha_value, q_from)
     return {
@@ -278,11 +286,11 @@ def candidates(
 
 
 def _read_texts(
-    connection: sqlite3.Connection, asked: dict[str, int], ids: NDArray[np.int64], some: bool
+    connection: sqlite3.Connection, asked: dict[str, int], ids: NDArray[np.int64], counts: str, some: bool
 ) -> dict[str, NDArray[Any]]:
-    """The columns of `_TEXTS` of the rows `ids`, which are in ascending order."""
+    """The columns of `_TEXTS` of the rows `ids`, which are in ascending order; `counts` says which value of each."""
     only = "AND v.position_id IN (SELECT value FROM json_each(:ids))" if some else ""
-    query = f"SELECT {', '.join(_TEXTS.values())} {_SCORED} {only} ORDER BY v.position_id"
+    query = f"SELECT {', '.join(_TEXTS.values())} {_SCORED.format(counts=counts)} {only} ORDER BY v.position_id"
     # A column of objects per name, filled as rows arrive: no second copy of a million histories.
     found = {name: np.empty(len(ids), object) for name in _TEXTS}
     filled = list(found.values())
@@ -301,19 +309,23 @@ def _assemble(
     wanted: Sequence[str],
     asked: dict[str, int],
     chosen: values.Alpha,
-    q_from: str,
+    question: Question,
 ) -> pd.DataFrame:
     import pandas as pd
 
-    attrs = _attrs(connection, asked, chosen, q_from)
+    attrs = _attrs(connection, asked, chosen, question)
     rows = len(table["position_id"])
     table |= {"net": [attrs["net"]["name"]] * rows, "oracle": [attrs["oracle"]["label"]] * rows}
-    result: pd.DataFrame = pd.DataFrame({column: table[column] for column in COLUMNS if column in wanted})
+    result: pd.DataFrame = pd.DataFrame(
+        {column: table[column] for column in (*COLUMNS, *OF_EXPANDED) if column in wanted}
+    )
     result.attrs.update(attrs)
     return result
 
 
-def _attrs(connection: sqlite3.Connection, asked: dict[str, int], chosen: values.Alpha, q_from: str) -> dict[str, Any]:
+def _attrs(
+    connection: sqlite3.Connection, asked: dict[str, int], chosen: values.Alpha, question: Question
+) -> dict[str, Any]:
     """What a frame says of itself."""
     name, sha256, fill = connection.execute(
         "SELECT name, sha256, history_fill FROM nets WHERE id = :net", asked
@@ -323,7 +335,8 @@ def _attrs(connection: sqlite3.Connection, asked: dict[str, int], chosen: values
         "net": {"name": name, "sha256": sha256, "history_fill": fill},
         "oracle": {"label": label, "digest": digest},
         "alpha": {"value": chosen.value, "origin": chosen.origin},
-        "q_from": q_from,
+        "q_from": question.q_from,
+        "expanded": question.expanded,
     }
 
 

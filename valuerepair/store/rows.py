@@ -18,12 +18,40 @@ from valuerepair.chess.positions import PHASES, PositionBatch, boards, phases, p
 
 # Stages of a deep value. FULL is the whole search of the oracle; a number, as text, is a rung of the screening ladder,
 # in nodes; SECOND is a second look at a candidate; AFTER and a UCI move, the look at the position after that move,
-# whose value is from the side to move there. NET and a net's SHA-256 is no search: the failure of that net on the
-# position, which has then no value of it; the oracle is the one that it was mined with.
+# whose value is from the side to move there. EXPANDED is the whole search of a position that was not sampled but
+# reached from a candidate, INFERRED its value by the line that a search of another position expects. NET and a net's
+# SHA-256 is no search: the failure of that net on the position, which has then no value of it; the oracle is the one
+# that it was mined with.
 FULL = "full"
 SECOND = "second"
 AFTER = "after:"
+EXPANDED = "expanded"
+INFERRED = "inferred"
 NET = "net:"
+
+
+_STAGES: Mapping[str, tuple[str, ...]] = {
+    "no": (FULL,),
+    "searched": (FULL, EXPANDED),
+    "all": (FULL, EXPANDED, INFERRED),
+}
+
+
+def is_value(expanded: str, position: str, row: str = "v") -> str:
+    """The condition, in SQL, that a `row` of deep_values is the one that counts of a `position` for ``:oracle``.
+
+    `expanded` as in `Question`: sampled positions only, or those too that were reached from candidates. Of several
+    values the one of a sampled position comes first, then a search, then what was inferred.
+    """
+    *first, last = _STAGES[expanded]
+    whens = "".join(
+        f" WHEN EXISTS (SELECT 1 FROM deep_values w WHERE w.oracle_id = :oracle AND w.stage = '{stage}' "
+        f"AND w.position_id = {position}) THEN '{stage}'"
+        for stage in first
+    )
+    return f"{row}.oracle_id = :oracle AND {row}.stage = " + (
+        f"CASE{whens} ELSE '{last}' END" if whens else f"'{last}'"
+    )
 
 
 class OracleFacts(Protocol):

@@ -221,7 +221,46 @@ _VERSION_7 = """
 DROP TABLE signals;
 """
 
-MIGRATIONS: Sequence[str] = (_VERSION_1, _VERSION_2, _VERSION_3, _VERSION_4, _VERSION_5, _VERSION_6, _VERSION_7)
+# Calibrations, and the neighbourhoods of candidates.
+_VERSION_8 = """
+CREATE TABLE calibrations (             -- the expected deep Q given net Q
+    net_id INTEGER NOT NULL REFERENCES nets (id),
+    oracle_id INTEGER NOT NULL REFERENCES oracles (id),
+    alpha REAL NOT NULL,                -- what deep Q was made by
+    q_from TEXT NOT NULL,
+    curve TEXT NOT NULL,                -- JSON
+    n INTEGER NOT NULL,
+    games INTEGER NOT NULL,
+    fitted TEXT NOT NULL,               -- UTC, ISO 8601
+    PRIMARY KEY (net_id, oracle_id)
+) WITHOUT ROWID;
+CREATE TABLE expanded (                 -- positions reached from candidates, by a net and an oracle
+    net_id INTEGER NOT NULL REFERENCES nets (id),
+    oracle_id INTEGER NOT NULL REFERENCES oracles (id),
+    position_id INTEGER NOT NULL REFERENCES positions (id),
+    root_id INTEGER NOT NULL REFERENCES positions (id),   -- the sampled candidate that it all began with
+    parent_id INTEGER NOT NULL REFERENCES positions (id), -- what it was reached from
+    step TEXT NOT NULL,                 -- line, parent, child, game
+    distance INTEGER NOT NULL,          -- plies from the parent; of children the rank of the policy's move
+    round INTEGER NOT NULL,             -- from 1
+    drawn INTEGER NOT NULL,             -- 1: by chance, 0: for its yield
+    screen_id INTEGER REFERENCES screens (id), -- from here on as in the table screened
+    cut_at INTEGER,
+    chance REAL,
+    nodes INTEGER NOT NULL,
+    searched INTEGER NOT NULL,
+    probability REAL NOT NULL,
+    run_id INTEGER NOT NULL REFERENCES runs (id),
+    PRIMARY KEY (net_id, oracle_id, position_id)
+) WITHOUT ROWID;
+CREATE INDEX expanded_by_root ON expanded (root_id);
+ALTER TABLE screens ADD COLUMN expanded INTEGER NOT NULL DEFAULT 0; -- 1: of such positions
+"""
+
+MIGRATIONS: Sequence[str] = (
+    *(_VERSION_1, _VERSION_2, _VERSION_3, _VERSION_4),
+    *(_VERSION_5, _VERSION_6, _VERSION_7, _VERSION_8),
+)
 SCHEMA_VERSION = len(MIGRATIONS)
 
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from valuerepair.store.columns import read_cells
-from valuerepair.store.rows import FULL, Run, now
+from valuerepair.store.rows import EXPANDED, FULL, Run, now
 
 if TYPE_CHECKING:
     from valuerepair.store.store import Store
@@ -32,6 +32,17 @@ class Passage:
     probability: float
 
 
+class Population(NamedTuple):
+    """Positions that a ladder is for: the table of their passages, and the stage of their whole searches."""
+
+    table: str
+    stage: str
+
+
+SAMPLED = Population("screened", FULL)
+REACHED = Population("expanded", EXPANDED)  # from candidates
+
+
 class ScreenFacts(NamedTuple):
     """A stored screen: what it was fitted for, and its model as JSON."""
 
@@ -45,47 +56,51 @@ class ScreenFacts(NamedTuple):
     fitted: str
 
 
-def add_screen(store: Store, net_id: int, oracle_id: int, facts: ScreenFacts) -> int:
+def add_screen(store: Store, net_id: int, oracle_id: int, facts: ScreenFacts, of: Population = SAMPLED) -> int:
     """Records a screen; its number (that of `facts` is not used)."""
+    names = "net_id, oracle_id, threshold, alpha, alpha_given, q_from, recall, model, fitted, expanded"
     with store.writing() as connection:
         cursor = connection.execute(
-            "INSERT INTO screens (net_id, oracle_id, threshold, alpha, alpha_given, q_from, recall, model, fitted) "
-            "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            (net_id, oracle_id, *facts[1:7], now()),
+            f"INSERT INTO screens ({names}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (net_id, oracle_id, *facts[1:7], now(), of is REACHED),
         )
         return int(cursor.lastrowid or 0)
 
 
-def screens(store: Store, net_id: int, oracle_id: int) -> list[ScreenFacts]:
-    """All screens of a net and an oracle, the newest first."""
+def screens(store: Store, net_id: int, oracle_id: int, of: Population = SAMPLED) -> list[ScreenFacts]:
+    """All screens of a net and an oracle for such positions, the newest first."""
     query = """
         SELECT id, threshold, alpha, alpha_given, q_from, recall, model, fitted FROM screens
-        WHERE net_id = ? AND oracle_id = ? ORDER BY id DESC
+        WHERE net_id = ? AND oracle_id = ? AND expanded = ? ORDER BY id DESC
     """
+    asked = net_id, oracle_id, of is REACHED
     return [
         ScreenFacts(number, threshold, alpha, bool(given), *rest)
-        for number, threshold, alpha, given, *rest in store.connection.execute(query, (net_id, oracle_id))
+        for number, threshold, alpha, given, *rest in store.connection.execute(query, asked)
     ]
 
 
-def add_passage(store: Store, net_id: int, oracle_id: int, passage: Passage, run: Run) -> None:
-    """Records a position's way up the ladder."""
+_OF_PASSAGE = "screen_id, cut_at, chance, nodes, searched, probability, run_id"
+
+
+def add_passage(
+    store: Store, net_id: int, oracle_id: int, passage: Passage, run: Run, of: Population = SAMPLED
+) -> None:
+    """Records a position's way up the ladder; of a position that was reached from a candidate the rest is there."""
+    position_id, *way = astuple(passage)
     with store.writing() as connection:
-        connection.execute(
-            "INSERT OR REPLACE INTO screened VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            (
-                net_id,
-                oracle_id,
-                passage.position_id,
-                passage.screen_id,
-                passage.cut_at,
-                passage.chance,
-                passage.nodes,
-                passage.searched,
-                passage.probability,
-                run.id,
-            ),
-        )
+        if of is REACHED:
+            connection.execute(
+                f"UPDATE expanded SET ({_OF_PASSAGE}) = (?, ?, ?, ?, ?, ?, ?) "
+                "WHERE net_id = ? AND oracle_id = ? AND position_id = ?",
+                (*way, run.id, net_id, oracle_id, position_id),
+            )
+        else:
+            connection.execute(
+                f"INSERT OR REPLACE INTO screened (net_id, oracle_id, position_id, {_OF_PASSAGE}) "
+                "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                (net_id, oracle_id, position_id, *way, run.id),
+            )
 
 
 def passages(store: Store, net_id: int, oracle_id: int) -> list[Passage]:
@@ -170,11 +185,13 @@ def settle(
         )
 
 
-def cut_before(store: Store, net_id: int, oracle_id: int, ids: NDArray[np.int64]) -> dict[int, int]:
+def cut_before(
+    store: Store, net_id: int, oracle_id: int, ids: NDArray[np.int64], of: Population = SAMPLED
+) -> dict[int, int]:
     """Those of the positions that the ladder cut, and the screens that did."""
-    query = """
-        SELECT s.position_id, s.screen_id FROM json_each(?) j JOIN screened s ON s.position_id = j.value
-        WHERE s.net_id = ? AND s.oracle_id = ? AND NOT s.searched
+    query = f"""
+        SELECT s.position_id, s.screen_id FROM json_each(?) j JOIN {of.table} s ON s.position_id = j.value
+        WHERE s.net_id = ? AND s.oracle_id = ? AND NOT s.searched AND s.cut_at NOT NULL
     """
     return dict(store.connection.execute(query, (json.dumps(ids.tolist()), net_id, oracle_id)).fetchall())
 
@@ -195,39 +212,46 @@ class CalibrationRows(NamedTuple):
     probability: Floats
 
 
-def climbed(store: Store, net_id: int, oracle_id: int, screen_ids: Sequence[int]) -> list[int]:
+def climbed(
+    store: Store, net_id: int, oracle_id: int, screen_ids: Sequence[int], of: Population = SAMPLED
+) -> list[int]:
     """The positions, ascending, that these screens cut, that were searched in full on a ladder, or that failed."""
     query = f"""
-        SELECT position_id FROM screened WHERE net_id = :net AND oracle_id = :oracle
+        SELECT position_id FROM {of.table} WHERE net_id = :net AND oracle_id = :oracle
         AND (searched OR screen_id IN (SELECT value FROM json_each(:screens)))
-        UNION SELECT position_id FROM failures WHERE oracle_id = :oracle AND stage = '{FULL}' ORDER BY position_id
+        UNION SELECT position_id FROM failures WHERE oracle_id = :oracle AND stage = '{of.stage}' ORDER BY position_id
     """
     asked = {"net": net_id, "oracle": oracle_id, "screens": json.dumps([*screen_ids])}
     return [position for (position,) in store.connection.execute(query, asked)]
 
 
 def calibration_rows(
-    store: Store, net_id: int, oracle_id: int, rungs: Sequence[int], last: int | None = None
+    store: Store,
+    net_id: int,
+    oracle_id: int,
+    rungs: Sequence[int],
+    last: int | None = None,
+    of: Population = SAMPLED,
 ) -> CalibrationRows:
     """The positions, up to the number `last`, that were searched in full by way of all these rungs, by position."""
     facts = store.connection.execute(
-        """
+        f"""
         SELECT c.position_id, c.probability, n.q, n.best_move
-        FROM screened c JOIN net_values n ON n.net_id = c.net_id AND n.position_id = c.position_id
+        FROM {of.table} c JOIN net_values n ON n.net_id = c.net_id AND n.position_id = c.position_id
         WHERE c.net_id = ? AND c.oracle_id = ? AND c.searched AND c.position_id <= coalesce(?, c.position_id)
         ORDER BY c.position_id
         """,
         (net_id, oracle_id, last),
     ).fetchall()
-    stages = [*map(str, rungs), FULL]
+    stages = [*map(str, rungs), of.stage]
     place = {stage: i for i, stage in enumerate(stages)}
     row_of = {row[0]: i for i, row in enumerate(facts)}
     scores = np.full((len(facts), len(stages), 6), np.nan)
     best: list[list[str | None]] = [[None] * len(stages) for _ in facts]
     found = np.zeros((len(facts), len(stages)), np.bool_)
-    query = """
+    query = f"""
         SELECT v.position_id, v.stage, v.cp, v.mate, v.w, v.d, v.l, v.q, v.best_move FROM deep_values v
-        JOIN screened c ON c.net_id = ? AND c.oracle_id = v.oracle_id AND c.position_id = v.position_id AND c.searched
+        JOIN {of.table} c ON c.net_id = ? AND c.oracle_id = v.oracle_id AND c.position_id = v.position_id AND c.searched
         WHERE v.oracle_id = ? AND v.stage IN (SELECT value FROM json_each(?))
     """
     for position, stage, *numbers, move in store.connection.execute(query, (net_id, oracle_id, json.dumps(stages))):

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from valuerepair.chess.positions import decode_move
 from valuerepair.store.queries import load_json
-from valuerepair.store.rows import AFTER, FULL, SECOND
+from valuerepair.store.rows import AFTER, EXPANDED, FULL, SECOND, is_value
 
 Floats = NDArray[np.float64]
 # Every stage of a search after a move lies between these two: ";" follows ":".
@@ -106,14 +106,15 @@ def looked_at(connection: sqlite3.Connection, second_id: int) -> NDArray[np.int6
 
 def looks(connection: sqlite3.Connection, net_id: int, first_id: int, second_id: int) -> Looks:
     """All second looks of an oracle, with the moves that the net and the first look preferred."""
-    query = """
+    query = f"""
         SELECT s.cp, s.mate, s.w, s.d, s.l, s.q, s.position_id, s.nodes, s.best_move, n.best_move, v.best_move
         FROM deep_values s
-        LEFT JOIN net_values n ON n.net_id = ? AND n.position_id = s.position_id
-        LEFT JOIN deep_values v ON v.oracle_id = ? AND v.stage = ? AND v.position_id = s.position_id
-        WHERE s.oracle_id = ? AND s.stage = ? ORDER BY s.position_id
+        LEFT JOIN net_values n ON n.net_id = :net AND n.position_id = s.position_id
+        LEFT JOIN deep_values v ON {is_value("all", "s.position_id")} AND v.position_id = s.position_id
+        WHERE s.oracle_id = :second AND s.stage = :stage ORDER BY s.position_id
     """
-    rows = connection.execute(query, (net_id, first_id, FULL, second_id, SECOND)).fetchall()
+    asked = {"net": net_id, "oracle": first_id, "second": second_id, "stage": SECOND}
+    rows = connection.execute(query, asked).fetchall()
     return Looks(
         np.array([row[6] for row in rows], np.int64),
         _scores(rows),
@@ -174,6 +175,7 @@ def take_over(connection: sqlite3.Connection, second_id: int, ids: Iterable[int]
     query = """
         INSERT OR IGNORE INTO deep_values
         SELECT oracle_id, ?, position_id, cp, mate, w, d, l, q, depth, seldepth, nodes, time_ms, best_move, pv, ?
-        FROM deep_values WHERE oracle_id = ? AND stage = ? AND position_id IN (SELECT value FROM json_each(?))
+        FROM deep_values WHERE oracle_id = ? AND stage IN (?, ?) AND position_id IN (SELECT value FROM json_each(?))
     """
-    return connection.execute(query, (SECOND, run_id, second_id, FULL, json.dumps(list(ids)))).rowcount
+    asked = (SECOND, run_id, second_id, FULL, EXPANDED, json.dumps(list(ids)))
+    return connection.execute(query, asked).rowcount

@@ -25,6 +25,7 @@ from valuerepair.store import queries
 from valuerepair.store.connect import WriteLock, cell_errors, check_file, connect, store_errors, upgrade
 from valuerepair.store.queries import chosen_alpha
 from valuerepair.store.rows import (
+    EXPANDED,
     FULL,
     Admission,
     DeepColumns,
@@ -232,6 +233,15 @@ class Store:
         """What is there already of each position, in the order of `ids`."""
         with store_errors(self.path):
             return queries.known(self.connection, ids, net_id, oracle_id, stage)
+
+    def take_over_expanded(self, ids: NDArray[np.int64], oracle_id: int) -> None:
+        """Positions that were reached from candidates are sampled now: their searches count as such ones'."""
+        with self.writing() as connection:
+            connection.execute(
+                "UPDATE OR IGNORE deep_values SET stage = ? WHERE oracle_id = ? AND stage = ? "
+                "AND position_id IN (SELECT value FROM json_each(?))",
+                (FULL, oracle_id, EXPANDED, json.dumps(ids.tolist())),
+            )
 
     def add_net_values(self, ids: NDArray[np.int64], net_id: int, found: NetValues, run: Run) -> None:
         """Records the net's values of the positions `ids` [n]."""
