@@ -126,10 +126,17 @@ def test_the_store_is_whole_and_merges(path: Path, tmp_path: Path) -> None:
         wrong = [check for check in integrity_checks(store) if check.wrong]
         assert not wrong
         frame = store.frame(Question(expanded="all"))
-    merge([str(path)], output=str(tmp_path / "merged.db"))
+    calibrated = tmp_path / "calibrated.db"
+    shutil.copy(path, calibrated)
+    with Store.open(calibrated, write=True) as store, store.writing() as connection:
+        row = (1, 1, 400.0, "cp", "{}", 20, 10, "2026-01-01")
+        connection.execute("INSERT INTO calibrations VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row)
+    merge([str(calibrated)], output=str(tmp_path / "merged.db"))
     with Store.open(tmp_path / "merged.db") as store:
         assert not [check for check in integrity_checks(store) if check.wrong]
         merged = store.frame(Question(expanded="all"))
+        # By the numbers of games, which are new.
+        assert store.connection.execute("SELECT count(*) FROM calibrations").fetchone() == (0,)
         key_of = dict(store.connection.execute("SELECT id, key FROM positions"))
         roots = [key_of[root] for root in merged["root_id"]]
     of_key = dict(zip(merged["key"], zip(roots, merged["step"], merged["inferred"], strict=True), strict=True))

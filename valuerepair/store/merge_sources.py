@@ -227,14 +227,6 @@ RULES: tuple[Rule, ...] = (
         ("{}.n", "{}.fitted"),
     ),
     Rule(
-        "calibrations",
-        ("net_id", "oracle_id"),
-        _NET | _ORACLE,
-        "t.curve IS NOT n.curve",
-        "two calibrations",
-        ("{}.n", "{}.fitted"),
-    ),
-    Rule(
         "expanded",
         ("net_id", "oracle_id", "position_id"),
         _NET | _ORACLE | _POSITION | {"root_id": "positions", "parent_id": "positions", "screen_id": "screens"} | _RUN,
@@ -251,5 +243,6 @@ RULES: tuple[Rule, ...] = (
         "another game of the same number",
     ),
 )
-# Merged by their contents, or as a whole: see merge_catalogue and merge_positions.
-OTHERS = ("runs", "games", "nets", "oracles", "screens", "positions", "screened")
+# Merged by their contents, or as a whole: see `valuerepair.store.merge_rows`. Calibrations are not: games that helped to
+# draw a curve are known by their numbers, which are new in the merged store.
+OTHERS = ("runs", "games", "nets", "oracles", "screens", "positions", "screened", "calibrations")
