@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections import deque
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass
 from itertools import groupby
 
 import numpy as np
+from numpy.typing import NDArray
 
 from valuerepair.archives.chunks import UNREADABLE, ChunkBlock, holds_chunks, read_blocks
 from valuerepair.archives.epd import LineBlock, LineSplitter, looks_like_epd
 from valuerepair.archives.evaluation_dump import DumpBlock, looks_like_dump
 from valuerepair.archives.headers import header_reject
 from valuerepair.archives.open import Source, Stream, chunk_version, find_sources, looks_like_tar
-from valuerepair.archives.options import CHUNKS, DUMP, EPD, EVAL, KINDS, SampleOptions
+from valuerepair.archives.options import CHUNKS, DUMP, EPD, EVAL, KINDS, RecordedOptions, SampleOptions
 from valuerepair.archives.pgn import GameBlock, kind_in
 from valuerepair.archives.rows import ReadReport, Rows
 from valuerepair.archives.select import KeySet, LowestPriorities, game_hashes, in_share
@@ -58,6 +60,31 @@ def sample(
     return _sample(sources, options, report, on_bytes)
 
 
+def read_games(
+    wanted: Mapping[str, Collection[int]], recorded: RecordedOptions | None, report: ReadReport, *, threads: int = 2
+) -> Iterator[PositionBatch]:
+    """All positions of some games in which a move was played, in batches of whole games, in their order.
+
+    `wanted` are PGN files by the names that games in a store have as their source, and the numbers of games in each,
+    from 1. With `recorded` only positions that have such an evaluation, which they bring along. All other games are
+    passed over, unparsed.
+
+    Raises UsageError for a file that is not there.
+    """
+    options = SampleOptions(per_game=None, min_ply=0, recorded=recorded, threads=threads)
+    sources = [Source(name, name, name) for name in wanted]
+    for source in sources:
+        if not os.path.isfile(source.path):
+            raise UsageError(f"{source.path}: no such file")
+    numbers = {name: np.array(sorted(which), np.int64) for name, which in wanted.items()}
+    with closing(_blocks(sources, options, report, None, numbers)) as blocks:
+        for rows in _parse(blocks, options):
+            rows.count(report)
+            report.positions += len(rows.keys)
+            if len(rows.keys):
+                yield rows.batch(np.ones(len(rows.keys), np.bool_))
+
+
 def _sample(
     sources: Sequence[Source],
     options: SampleOptions,
@@ -80,18 +107,27 @@ def _sample(
 
 
 def _blocks(
-    sources: Sequence[Source], options: SampleOptions, report: ReadReport, on_bytes: Callable[[int], None] | None
+    sources: Sequence[Source],
+    options: SampleOptions,
+    report: ReadReport,
+    on_bytes: Callable[[int], None] | None,
+    only: Mapping[str, NDArray[np.int64]] | None = None,
 ) -> Generator[Block, None, None]:
-    """Games that are worth parsing, in blocks that do not depend on timing; counts all others."""
+    """Games that are worth parsing, in blocks that do not depend on timing; counts all others.
+
+    `only` are numbers of games by the name of their archive, None where all may be wanted.
+    """
     for packed, together in groupby(sources, holds_chunks):
         if packed:
             yield from read_blocks(together, options, report, on_bytes)
         else:
             with Pieces(list(together), on_bytes, most=options.max_bytes) as pieces:
-                yield from _text_blocks(pieces, options, report)
+                yield from _text_blocks(pieces, options, report, only)
 
 
-def _text_blocks(pieces: Pieces, options: SampleOptions, report: ReadReport) -> Iterator[Block]:
+def _text_blocks(
+    pieces: Pieces, options: SampleOptions, report: ReadReport, only: Mapping[str, NDArray[np.int64]] | None
+) -> Iterator[Block]:
     """The games or lines of archives of text."""
     games = Splitter()
     lines: LineSplitter | None = None
@@ -115,7 +151,7 @@ def _text_blocks(pieces: Pieces, options: SampleOptions, report: ReadReport) -> 
             yield _shared_lines(found, options, report)
             continue
         for cut in games.feed(piece.buffer, piece.length, last=piece.last, cut=piece.broken is not None):
-            for i in _wanted(cut, piece, options, report):
+            for i in _wanted(cut, piece, options, report, only):
                 text, number, offset = cut.text(i), cut.first + i, cut.offset(i)
                 reason = header_reject(text, options) if options.filters_headers else None
                 if reason is not None:
@@ -138,11 +174,19 @@ def _line_splitter(source: Source, head: bytes) -> LineSplitter | None:
     return LineSplitter(source) if looks_like_epd(head) else None
 
 
-def _wanted(games: SplitGames, piece: Piece, options: SampleOptions, report: ReadReport) -> list[int]:
-    """The games (indices) that are whole and in the share to look at."""
+def _wanted(
+    games: SplitGames,
+    piece: Piece,
+    options: SampleOptions,
+    report: ReadReport,
+    only: Mapping[str, NDArray[np.int64]] | None,
+) -> list[int]:
+    """The games (indices) that are whole and in the share to look at, and among those asked for."""
     report.games += len(games)
     numbers = np.arange(games.first, games.first + len(games))
     chosen = in_share(game_hashes(options.seed, piece.source.identity, numbers), options.game_share)
+    if only is not None:
+        chosen &= np.isin(numbers, only[piece.source.name])
     bad = len(games) - 1 if games.unfinished or games.overlong else None
     if bad is not None:
         reason = "longer than 8 MiB" if games.overlong else "cut off"
