@@ -66,7 +66,7 @@ def test_positions_bring_their_evaluations(tmp_path: Path) -> None:
     [batch] = read_games({str(tmp_path / "evals.pgn"): [1]}, RecordedOptions(EVAL), ReadReport())
     assert batch.ply.tolist() == [1, 3]  # where a move was played and the one before it has an evaluation
     # lichess writes for White; a record is from the side to move, which is Black after White's move
-    assert [each.cp for each in batch.origins.recorded or []] == [-20, -31]
+    assert [each and each.cp for each in batch.origins.recorded or []] == [-20, -31]
 
 
 def test_several_files_and_games_that_are_not_there(tmp_path: Path) -> None:

@@ -129,8 +129,8 @@ def test_the_store_is_whole_and_merges(path: Path, tmp_path: Path) -> None:
     calibrated = tmp_path / "calibrated.db"
     shutil.copy(path, calibrated)
     with Store.open(calibrated, write=True) as store, store.writing() as connection:
-        row = (1, 1, 400.0, "cp", "{}", 20, 10, "2026-01-01")
-        connection.execute("INSERT INTO calibrations VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row)
+        curve = (1, 1, 400.0, "cp", "{}", 20, 10, "2026-01-01")
+        connection.execute("INSERT INTO calibrations VALUES (?, ?, ?, ?, ?, ?, ?, ?)", curve)
     merge([str(calibrated)], output=str(tmp_path / "merged.db"))
     with Store.open(tmp_path / "merged.db") as store:
         assert not [check for check in integrity_checks(store) if check.wrong]
