@@ -18,7 +18,7 @@ PACKAGE = "valuerepair"
 FLOORS = (
     {"errors"},
     {"chess"},
-    {"question", "intervals", "files"},
+    {"question", "intervals", "files", "calibration"},
     {"archives", "nets", "engines"},
     {"mcts", "store"},
     {"oracles"},

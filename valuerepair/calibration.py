@@ -1,0 +1,328 @@
+"""Calibration: the deep Q to be expected given a net's Q, so that what is blind is told from what is scaled otherwise.
+
+The curve f is odd (all values are from the side to move, so it says the same for both sides) and never falls. It is
+drawn by weighted least squares of deep Q on net Q, and cross-fitted: a position is judged by a curve that its game did
+not help to draw, nor to choose the kind of. See docs/methods.md, "Calibration".
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, fields
+from functools import cache
+from math import atanh, inf, nan, pi
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from valuerepair.chess.values import AUTO_MIN_POSITIONS
+from valuerepair.errors import ValueRepairError
+
+Floats = NDArray[np.float64]
+Ids = NDArray[np.int64]
+
+FOLDS = 8
+FEWEST_POSITIONS = AUTO_MIN_POSITIONS
+FEWEST_GAMES = 2 * FOLDS
+RESAMPLES = 400
+# Where one number has to stand for the curve, it is what this net Q is worth.
+MIDDLE = 0.5
+# A curve is kept by its values at `POINTS` net Q from 0 to 1, equal steps of arcsin(Q): close together near 1, where a
+# steep net's values crowd. Rows are counted in the steps between them.
+_STEPS = 128
+POINTS: Floats = np.sin(np.linspace(0, pi / 2, _STEPS + 1))
+_STEPS_PER_ANGLE = _STEPS / (pi / 2)
+# Games are drawn in so many parts, by a hash: what is summed once for each part makes every resample cheap.
+PARTS = 128 * FOLDS
+_DIGITS = 6
+# Of the spline: fewer are nearer to most curves, but bend what they cannot follow, and their interval does not say so.
+_PIECES = 12
+_Method = Literal["spline", "isotonic"]
+_METHODS: tuple[_Method, ...] = ("spline", "isotonic")
+
+
+class Worth(NamedTuple):
+    """What a net Q is worth, with its 95 % interval; NaN where that is not known."""
+
+    q: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Calibration:
+    """The expected deep Q given net Q, and what it rests on.
+
+    `curve` [points] is drawn by all games, `by_fold` [folds, points] each by those that are not in the fold; their
+    values belong to the net Q of `POINTS`. `low` and `high` [points] bound the 95 % interval of `curve` (NaN where it
+    was not asked for). `method`: ``isotonic`` or ``spline``. `positions` of `games` were used, none with a larger
+    |net Q| than `reach`; beyond it a curve is level. `alpha` and `q_from` are what deep Q was made by.
+    """
+
+    curve: Floats
+    by_fold: Floats
+    low: Floats
+    high: Floats
+    method: _Method
+    positions: int
+    games: int
+    reach: float
+    alpha: float
+    q_from: str
+
+    def expected(self, net_q: ArrayLike, fold: ArrayLike) -> Floats:
+        """[n] deep Q to be expected of positions with `net_q` [n], whose games are in `fold` [n] (see `fold_of`)."""
+        return _read(self.by_fold, net_q, np.asarray(fold, np.int64))
+
+    def worth(self, net_q: float = MIDDLE) -> Worth:
+        """What a net Q is worth by the curve of all games."""
+        if abs(net_q) > self.reach:
+            return Worth(nan, nan, nan)
+        value, low, high = (float(_read(each[None], net_q, 0)) for each in (self.curve, self.low, self.high))
+        return Worth(value, low, high) if net_q >= 0 else Worth(value, high, low)
+
+    @property
+    def steepness(self) -> Worth:
+        """k, by which the net's Q is steeper than the oracle's in log odds, as `worth` of 0.5 has it.
+
+        ``net Q = tanh(k artanh(deep Q))``: 1 is the same scale, 2 twice as steep, 0.5 half as steep.
+        """
+        worth = self.worth()
+        return Worth(_steepness(worth.q), _steepness(worth.high), _steepness(worth.low))
+
+    @property
+    def bend(self) -> str:
+        """``flatter`` or ``steeper``: the net's Q beside the oracle's; empty where that is not clear."""
+        worth = self.worth()
+        return "flatter" if worth.low > MIDDLE else "steeper" if worth.high < MIDDLE else ""
+
+    def words(self) -> str:
+        """Which way the curve bends, for a terminal."""
+        worth, k = self.worth(), self.steepness
+        if worth.q != worth.q:
+            return f"no net Q is as far from 0 as {MIDDLE:.2f}, so that its scale stays open"
+        known = worth.low == worth.low
+        interval = f" (95 %: {worth.low:.2f} to {worth.high:.2f})" if known else ""
+        said = f"a net's {MIDDLE:.2f} is worth {worth.q:.2f}{interval}"
+        if self.bend:
+            return f"{said}: its Q is {self.bend} than the oracle's, {k.q:.2f} times as steep"
+        return f"{said}: its scale is the oracle's, as far as that shows" if known else said
+
+    def as_json(self) -> str:
+        """The calibration as text, which `from_json` reads."""
+        return json.dumps(asdict(self), default=lambda array: [_or_none(x) for x in array.tolist()])
+
+    @classmethod
+    def from_json(cls, text: str) -> Calibration:
+        """The calibration that `as_json` wrote. Raises ValueRepairError for anything else."""
+        try:
+            read: dict[str, Any] = json.loads(text)
+            for name, shape in _SHAPES.items():
+                read[name] = np.array(read[name], np.float64)
+                if read[name].shape != shape:
+                    raise ValueError(name)
+            return cls(**{field.name: read[field.name] for field in fields(cls)})
+        except (KeyError, TypeError, ValueError) as error:
+            raise ValueRepairError(f"not a calibration: {type(error).__name__} {error}") from None
+
+
+_SHAPES = {
+    "curve": (_STEPS + 1,), "by_fold": (FOLDS, _STEPS + 1), "low": (_STEPS + 1,), "high": (_STEPS + 1,),
+}  # fmt: skip
+
+
+def _or_none(x: Any) -> Any:
+    return [_or_none(each) for each in x] if isinstance(x, list) else None if x != x else x
+
+
+def _steepness(worth: float) -> float:
+    if worth != worth:
+        return nan
+    return inf if worth <= 0 else 0.0 if worth >= 1 else atanh(MIDDLE) / atanh(worth)
+
+
+def part_of(game: ArrayLike) -> Ids:
+    """[n] parts, below `PARTS`, of games known by whole numbers [n]: always the same ones, whatever else there is."""
+    # The finaliser of MurmurHash3: neighbouring numbers, or those that differ in few bits, go anywhere.
+    x = np.array(game, np.int64, copy=True, ndmin=1).view(np.uint64)
+    for factor in (0xFF51AFD7ED558CCD, 0xC4CEB9FE1A85EC53):
+        x ^= x >> np.uint64(33)
+        x *= np.uint64(factor)
+    x ^= x >> np.uint64(33)
+    parts: Ids = (x % np.uint64(PARTS)).astype(np.int64)
+    return parts
+
+
+def fold_of(game: ArrayLike) -> Ids:
+    """[n] folds of games known by whole numbers [n]: a game stays in its fold, whatever other games come."""
+    return part_of(game) % FOLDS
+
+
+class _Sums(NamedTuple):
+    """Sums of weights and of weighted deep Q, turned so that net Q is not negative, in each step of net Q."""
+
+    weight: Floats
+    deep: Floats
+
+    def of_folds(self) -> _Sums:
+        """[folds, steps] of those [parts, steps]."""
+        return _Sums(*(each.reshape(-1, FOLDS, _STEPS).sum(0) for each in self))
+
+    def at(self, chosen: Any) -> _Sums:
+        return _Sums(self.weight[chosen], self.deep[chosen])
+
+    def total(self) -> _Sums:
+        return _Sums(self.weight.sum(0), self.deep.sum(0))
+
+    def error(self, curve: Floats) -> float:
+        """The weighted sum of squares of deep Q less the curve, but for a constant."""
+        there = (curve[1:] + curve[:-1]) / 2
+        return float((there * (there * self.weight - 2 * self.deep)).sum())
+
+
+def fit(
+    net_q: ArrayLike,
+    deep_q: ArrayLike,
+    weight: ArrayLike,
+    game: ArrayLike,
+    *,
+    alpha: float = nan,
+    q_from: str = "cp",
+    resamples: int = RESAMPLES,
+    seed: int = 0,
+) -> Calibration:
+    """The calibration of positions with these values and weights, of games known by whole numbers; all are [n].
+
+    Rows without one of the values or with the weight 0 are left out. A monotone spline and isotonic regression are
+    tried; the one that predicts held-out games better, by weighted squares, is taken: for the curve of a fold by games
+    outside the fold only. The interval is the percentile interval of `resamples` draws of games from `seed`; none with
+    0. Neither the order of the rows nor the unit of the weights plays a part.
+
+    Raises ValueRepairError for fewer than `FEWEST_POSITIONS` positions or `FEWEST_GAMES` games.
+    """
+    x, y, w = (np.asarray(each, np.float64).ravel() for each in (net_q, deep_q, weight))
+    games = np.asarray(game, np.int64).ravel()
+    usable = ~(np.isnan(x) | np.isnan(y)) & (w > 0)
+    if not usable.all():
+        x, y, w, games = x[usable], y[usable], w[usable], games[usable]
+    count = len(np.unique(games))
+    if len(x) < FEWEST_POSITIONS or count < FEWEST_GAMES:
+        raise ValueRepairError(
+            f"no calibration can be fitted: net and oracle have both scored {len(x):,} positions of {count:,} games, "
+            f"and {FEWEST_POSITIONS} of {FEWEST_GAMES} are needed; mine more, or ask without calibration"
+        )
+    parts = _sums(x, y, w, part_of(games))
+    folds = parts.of_folds()
+    method = _best(folds, np.arange(FOLDS))
+    low, high = _interval(parts, method, resamples, seed)
+    return Calibration(
+        curve=_draw(method, folds.total()),
+        by_fold=np.stack([_without(folds, fold) for fold in range(FOLDS)]),
+        low=low,
+        high=high,
+        method=method,
+        positions=len(x),
+        games=count,
+        reach=float(np.abs(x).max()),
+        alpha=alpha,
+        q_from=q_from,
+    )
+
+
+def _sums(x: Floats, y: Floats, w: Floats, part: Ids) -> _Sums:
+    """[parts, steps]."""
+    angle = np.arcsin(np.clip(np.abs(x), 0, 1)) * _STEPS_PER_ANGLE
+    cell = part * _STEPS + np.minimum(angle.astype(np.int64), _STEPS - 1)
+    # A net Q of 0 says as much of +0 as of -0: its deep Q counts as 0.
+    columns = (w, w * y * np.sign(x))
+    return _Sums(*(np.bincount(cell, column, PARTS * _STEPS).reshape(PARTS, -1).astype(float) for column in columns))
+
+
+def _without(folds: _Sums, fold: int) -> Floats:
+    """The curve of a fold: of the others, by the method that is best among these."""
+    others = np.delete(np.arange(FOLDS), fold)
+    return _draw(_best(folds, others), folds.at(others).total())
+
+
+def _best(folds: _Sums, of: NDArray[np.intp]) -> _Method:
+    """The method with the least error where each of the folds `of` is predicted by the others among them."""
+    errors = dict.fromkeys(_METHODS, 0.0)
+    for held in of.tolist():
+        drawn_by, tried = folds.at(of[of != held]).total(), folds.at(held)
+        if tried.weight.any() and drawn_by.weight.any():
+            for method in _METHODS:
+                errors[method] += tried.error(_draw(method, drawn_by))
+    return min(errors, key=errors.__getitem__)
+
+
+def _interval(parts: _Sums, method: _Method, resamples: int, seed: int) -> tuple[Floats, Floats]:
+    """[points] 2.5 % and 97.5 % percentiles of the curves of drawn games."""
+    if not resamples:
+        return np.full(_STEPS + 1, nan), np.full(_STEPS + 1, nan)
+    held = parts.at(np.flatnonzero(parts.weight.any(axis=1)))
+    count = len(held.weight)
+    times = np.random.default_rng(seed).multinomial(count, np.full(count, 1 / count), resamples).astype(np.float64)
+    curves = [_draw(method, _Sums(*sums)) for sums in zip(times @ held.weight, times @ held.deep, strict=True)]
+    low, high = np.percentile(curves, [2.5, 97.5], axis=0)
+    return np.round(low, _DIGITS), np.round(high, _DIGITS)
+
+
+# -- curves -----------------------------------------------------------------------------------------------------------
+
+
+def _draw(method: _Method, sums: _Sums) -> Floats:
+    """[points] the curve of least squares: 0 at 0, never falling, at most 1."""
+    held = np.flatnonzero(sums.weight)
+    if not len(held):
+        raise ValueRepairError("no calibration can be fitted: all games but those of one fold are missing; mine more")
+    weight, mean = sums.weight[held], sums.deep[held] / sums.weight[held]
+    curve = (_spline if method == "spline" else _isotonic)(held, weight, mean)
+    return np.asarray(np.round(np.clip(curve, 0, 1), _DIGITS), np.float64)
+
+
+def _isotonic(held: NDArray[np.intp], weight: Floats, mean: Floats) -> Floats:
+    """Isotonic regression; straight lines from one step's middle to the next, from 0 at 0, level after the last."""
+    from scipy.optimize import isotonic_regression
+
+    levels = isotonic_regression(mean, weights=weight).x
+    drawn: Floats = np.interp(np.arange(_STEPS + 1), np.r_[0.0, held + 0.5], np.r_[0.0, levels])
+    return drawn
+
+
+def _spline(held: NDArray[np.intp], weight: Floats, mean: Floats) -> Floats:
+    """A sum of rising cubic splines with non-negative coefficients."""
+    from scipy.optimize import nnls
+
+    at_points, at_middles = _rising()
+    root = np.sqrt(weight)
+    coefficients, _ = nnls(root[:, None] * at_middles[held], root * mean)
+    drawn: Floats = at_points @ coefficients
+    # Nothing holds it where there are no rows.
+    drawn[held[-1] + 1 :] = drawn[held[-1] + 1]
+    return drawn
+
+
+@cache
+def _rising() -> tuple[Floats, Floats]:
+    """[points, m] and [steps, m]: m cubic splines of arcsin(net Q), each rising from 0 to 1.
+
+    Integrals of quadratic B-splines with equal distances of knots (J. O. Ramsay, Statistical Science 3, 425, 1988).
+    """
+    from scipy.interpolate import BSpline
+
+    knots = np.r_[[0.0] * 2, np.linspace(0, _STEPS, _PIECES + 1), [_STEPS] * 2]
+    rising = BSpline(knots, np.eye(_PIECES + 2), 2).antiderivative()
+    end = rising(float(_STEPS))
+    points = np.arange(_STEPS + 1.0)
+    return rising(points) / end, rising(points[:-1] + 0.5) / end
+
+
+def _read(curves: Floats, net_q: ArrayLike, which: Ids | int) -> Floats:
+    """[n] values of the curves [k, points] that `which` [n] names; NaN of NaN."""
+    q = np.asarray(net_q, np.float64)
+    angle = np.arcsin(np.clip(np.nan_to_num(np.abs(q)), 0, 1)) * _STEPS_PER_ANGLE
+    step = np.minimum(angle.astype(np.int64), _STEPS - 1)
+    below, above = curves[which, step], curves[which, step + 1]
+    found: Floats = np.sign(q) * (below + (angle - step) * (above - below))
+    return found
