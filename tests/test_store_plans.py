@@ -21,7 +21,7 @@ from valuerepair.report import figures
 from valuerepair.report import page as page_module
 from valuerepair.report import stats as stats_module
 from valuerepair.report.stats import store_figures
-from valuerepair.store import columns, queries, screening
+from valuerepair.store import columns, families, queries, screening
 from valuerepair.store.one_position import one_position, played_from
 from valuerepair.store.rows import is_value
 from valuerepair.store.store import Store
@@ -150,6 +150,15 @@ def test_faults_are_found(path: Path) -> None:
         sorted_by = "SELECT position_id FROM net_values WHERE net_id = 1 ORDER BY q"
         assert faults(store.connection, sorted_by) == ["USE TEMP B-TREE FOR ORDER BY"]
         assert faults(store.connection, "SELECT q FROM net_values WHERE net_id = 1 AND position_id = 3") == []
+
+
+def test_families_come_in_the_order_of_their_key(path: Path) -> None:
+    with Store.open(path) as store:
+        for statement in (families.REACHED, families.ANY_REACHED):
+            asked = re.sub(r":net|:oracle|\?", "1", statement)
+            assert faults(store.connection, asked) == []
+            assert not any("B-TREE" in step or (step.startswith("SCAN") and step != "SCAN CONSTANT ROW")
+                           for step in steps(store.connection, asked))  # fmt: skip
 
 
 def test_words_come_from_their_index(path: Path) -> None:

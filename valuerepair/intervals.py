@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
+Ids = NDArray[np.int64]
 
 # The 97.5 % quantile of the normal distribution: two-sided 95 %.
 Z95 = 1.959963984540054
@@ -53,12 +54,13 @@ def wilson(count: int, total: int) -> Rate:
     return Rate(count, total, count / total, *wilson_bounds(count / total, total))
 
 
-def weighted(hits: Flags, weights: Floats) -> Rate:
+def weighted(hits: Flags, weights: Floats, groups: Ids | None = None) -> Rate:
     """The rate of `hits` [n] among rows of inverse-probability `weights` [n], as Hajek's ratio of weighted sums.
 
-    `count` and `total` are of the rows themselves; see `WeightedCount.rate`. Equal weights give `wilson`.
+    `count` and `total` are of the rows themselves; see `WeightedCount.rate`. Equal weights give `wilson`. Where rows of
+    one of the `groups` [n] are alike, they count as one in the width of the interval.
     """
-    return WeightedCount().plus(hits, weights).rate()
+    return WeightedCount().plus(hits, weights, groups).rate()
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,12 +73,13 @@ class _Stratum:
     squares: float = 0.0
     hit_mass: float = 0.0
 
-    def plus(self, hits: Flags, weights: Floats) -> _Stratum:
+    def plus(self, hits: Flags, weights: Floats, groups: Ids | None) -> _Stratum:
+        alike = weights if groups is None else np.bincount(np.unique(groups, return_inverse=True)[1], weights)
         return _Stratum(
             self.count + int(hits.sum()),
             self.total + len(hits),
             self.mass + float(weights.sum()),
-            self.squares + float((weights**2).sum()),
+            self.squares + float((alike**2).sum()),
             self.hit_mass + float(weights[hits].sum()),
         )
 
@@ -103,12 +106,17 @@ class WeightedCount:
     single: _Stratum = _Stratum()
     drawn: _Stratum = _Stratum()
 
-    def plus(self, hits: Flags, weights: Floats) -> WeightedCount:
-        """With rows added: `hits` [n] and their `weights` [n]."""
+    def plus(self, hits: Flags, weights: Floats, groups: Ids | None = None) -> WeightedCount:
+        """With rows added: `hits` [n], their `weights` [n], and the `groups` [n] that are not in any other call."""
+        if groups is not None:
+            alone, drawn = np.flatnonzero(weights == 1), np.flatnonzero(weights != 1)
+            parts = [(hits[of], weights[of], groups[of]) for of in (alone, drawn)]
+            return WeightedCount(self.single.plus(*parts[0]), self.drawn.plus(*parts[1]))
         drawn = np.flatnonzero(weights != 1)
         others = hits[drawn]
-        alone, among = len(hits) - len(drawn), int(np.count_nonzero(hits)) - int(np.count_nonzero(others))
-        return WeightedCount(self.single.plus_single(among, alone), self.drawn.plus(others, weights[drawn]))
+        among = int(np.count_nonzero(hits)) - int(np.count_nonzero(others))
+        single = self.single.plus_single(among, len(hits) - len(drawn))
+        return WeightedCount(single, self.drawn.plus(others, weights[drawn], None))
 
     def rate(self, drawn_of: int | None = None) -> Rate:
         """The rate of what was added. `drawn_of`: how many all drawn rows together stand for, where that is known.

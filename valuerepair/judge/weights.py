@@ -68,8 +68,8 @@ def describe(weights: ArrayLike, games: Iterable[str], families: Mapping[str, It
     """Figures of n weighted positions, JSON-able: effective numbers of positions and games, and Hill numbers.
 
     `games` [n] names the game of each; a game counts by the sum of its weights. `families` holds a list [n] by kind
-    (opening, material); of each kind: `families` (how many occur), `hill` (of order 1, 2, 3, families counting by
-    weight) and `largest` (the shares of the heaviest).
+    (opening, material, and of positions of vr expand root); of each kind: `families` (how many occur), `hill` (of order
+    1, 2, 3, families counting by weight) and `largest` (the shares of the heaviest).
     """
     w = np.asarray(weights, np.float64)
     found: dict[str, Any] = {
@@ -112,6 +112,8 @@ def figures(store: Store, frame: pd.DataFrame, threshold: float, labels: pd.Data
     elif len(rows):
         named = add_families(rows.assign(eco_header=header(store, rows["game_id"].tolist(), "ECO")))
         families = {kind: named[f"{kind}_family"].tolist() for kind in families}
+    if "root_id" in rows:
+        families["root"] = [str(root) for root in rows["root_id"].tolist()]
     games = [f"{source}\n{game}" for source, game in zip(rows["source"], rows["game"], strict=True)]
     weights = weights_of(rows["disagreement"].to_numpy(), threshold)
     return {"threshold": threshold, "softness": DEFAULT_SOFTNESS, **describe(weights, games, families)}
@@ -125,15 +127,19 @@ def lines(found: dict[str, Any]) -> list[str]:
     return ["", title, *(f"  {line}" for line in described(found))]
 
 
+_KINDS = {"opening": "opening families", "material": "material families", "root": "roots"}
+
+
 def described(found: dict[str, Any]) -> list[str]:
     """What `describe` gives, as text."""
     shown = [
         f"by weight {found['positions']:,} positions count for {found['effective_positions']:,.1f}, "
         f"their games for {found['effective_games']:,.1f}"
     ]
-    for kind in ("opening", "material"):
-        hill = ", ".join(f"{number:,.1f}" for number in found[kind]["hill"])
-        shown.append(f"{found[kind]['families']:,} {kind} families count for {hill} (Hill numbers of order 1, 2, 3)")
+    for kind, told in _KINDS.items():
+        if kind in found:
+            hill = ", ".join(f"{number:,.1f}" for number in found[kind]["hill"])
+            shown.append(f"{found[kind]['families']:,} {told} count for {hill} (Hill numbers of order 1, 2, 3)")
     return shown
 
 

@@ -15,7 +15,7 @@ from valuerepair.chess import values
 from valuerepair.chess.positions import PHASES
 from valuerepair.chess.progress import format_duration, format_rate
 from valuerepair.intervals import Rate, mean_interval, weighted, wilson
-from valuerepair.judge import verdict, weights
+from valuerepair.judge import families, verdict, weights
 from valuerepair.judge.labelled import labels_of, masks, names
 from valuerepair.judge.labels import KINDS, NAMES, OF_POLICY
 from valuerepair.question import Question, check_threshold
@@ -47,7 +47,8 @@ def store_figures(
 
     Keys: store, schema, positions, games, sources, nets, oracles, runs; `scored` is None while nothing is scored by the
     net and oracle asked for, else it holds what `_scored` gives. Rates are fractions with Wilson's 95 % interval, of
-    sampled positions, whatever `question.expanded` says.
+    sampled positions, whatever `question.expanded` says; `expanded` has those of positions reached from candidates
+    (`judge.families`), None where there are none.
     """
     question = question or Question()
     for each in thresholds or ():
@@ -58,10 +59,10 @@ def store_figures(
         "(SELECT count(DISTINCT source) FROM games)"
     ).fetchone()
     any_scored = connection.execute(ANY_SCORED).fetchone()[0]
-    scored = None
+    scored = expanded = None
     if any_scored or question.net or question.oracle:
         sampled = replace(question, expanded="no")
-        scored = _scored(store, sampled, thresholds or sorted({*THRESHOLDS, question.threshold}))
+        scored, expanded = _scored(store, sampled, thresholds or sorted({*THRESHOLDS, question.threshold}))
     return {
         "store": store.path,
         "schema": schema.SCHEMA_VERSION,
@@ -72,6 +73,7 @@ def store_figures(
         "oracles": store.oracles().to_dict("records"),
         "runs": _runs(store),
         "scored": scored,
+        "expanded": expanded,
     }
 
 
@@ -84,8 +86,11 @@ def _runs(store: Store) -> list[dict[str, Any]]:
     ]
 
 
-def _scored(store: Store, question: Question, thresholds: Sequence[float]) -> dict[str, Any]:
-    """Rates of candidates among the positions scored by one net and oracle, and what the search cost.
+def _scored(
+    store: Store, question: Question, thresholds: Sequence[float]
+) -> tuple[dict[str, Any], dict[str, Any] | None]:
+    """Rates of candidates among the positions scored by one net and oracle, and what the search cost; and of those that
+    were reached from candidates.
 
     Positions without a Q of the kind `question.q_from` asks for are counted in `without_q` and in nothing else.
     """
@@ -97,7 +102,7 @@ def _scored(store: Store, question: Question, thresholds: Sequence[float]) -> di
     size, threshold = np.abs(off), question.threshold
     net_id, oracle_id = store.pick(attrs["net"]["sha256"], attrs["oracle"]["digest"])
     seconds, nodes = float(found["time_ms"].sum()) / 1000, int(found["nodes"].sum())
-    return {
+    scored = {
         **attrs,
         "positions": positions,
         "without_q": positions - len(known),
@@ -116,6 +121,8 @@ def _scored(store: Store, question: Question, thresholds: Sequence[float]) -> di
         "search_seconds": seconds,
         "nodes_per_second": nodes / seconds if seconds else None,
     }
+    pair = net_id, oracle_id
+    return scored, families.figures(store, pair, attrs["alpha"]["value"], question.q_from, threshold, found)
 
 
 def _failures(store: Store, net_id: int, oracle_id: int, net_key: str) -> int:
@@ -166,7 +173,8 @@ def stats_lines(figures: dict[str, Any]) -> list[str]:
     scored = figures["scored"]
     if scored is None:
         return [*shown, "Nothing is scored yet. Next: vr mine ARCHIVE"]
-    return [*shown, "", *_scored_lines(scored)]
+    expanded = [] if figures["expanded"] is None else families.lines(figures["expanded"])
+    return [*shown, "", *_scored_lines(scored), *expanded]
 
 
 def _scored_lines(scored: dict[str, Any]) -> list[str]:

@@ -1,0 +1,259 @@
+"""What `vr stats` says of positions reached from candidates: against SQL and arithmetic, and against a known truth."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from click.testing import CliRunner
+from numpy.typing import NDArray
+from scipy import stats as scipy_stats
+
+from tests.expanded_store import expanded_store, off_of
+from valuerepair.cli import cli
+from valuerepair.intervals import WeightedCount, weighted, wilson
+from valuerepair.judge import families
+from valuerepair.question import Question
+from valuerepair.report.stats import sections, stats_lines, store_figures
+from valuerepair.store import families as stored
+from valuerepair.store import screening
+from valuerepair.store.screening import Ways
+from valuerepair.store.store import Store
+
+THRESHOLD = 0.55
+ALPHA = 170.0
+ASKED = Question(alpha=ALPHA)
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return expanded_store(tmp_path_factory.mktemp("families"))
+
+
+@pytest.fixture(scope="module")
+def figures(path: Path) -> dict[str, Any]:
+    with Store.open(path) as store:
+        return store_figures(store, ASKED)
+
+
+@pytest.fixture(scope="module")
+def rows(path: Path) -> pd.DataFrame:
+    """Each reached position with its two differences, by a query of its own."""
+    query = """
+        SELECT e.*, n.q net_q, f.cp cp, f.mate mate, i.cp line_cp, i.mate line_mate FROM expanded e
+        JOIN net_values n ON n.position_id = e.position_id
+        LEFT JOIN deep_values f ON f.stage = 'expanded' AND f.position_id = e.position_id
+        LEFT JOIN deep_values i ON i.stage = 'inferred' AND i.position_id = e.position_id
+    """
+    with Store.open(path) as store:
+        found = pd.read_sql(query, store.connection)
+    for name, cp, mate in (("off", "cp", "mate"), ("guessed", "line_cp", "line_mate")):
+        found[name] = [
+            off_of(q, c, m, ALPHA) if c == c or m == m else np.nan
+            for q, c, m in zip(found["net_q"], found[cp].astype(float), found[mate].astype(float), strict=True)
+        ]
+    return found
+
+
+def test_counts_by_step_are_those_of_the_tables(figures: dict[str, Any], rows: pd.DataFrame) -> None:
+    found = figures["expanded"]
+    steps = {row["step"]: row for row in found["steps"] if row["distance"] is None}
+    assert set(steps) == set(rows["step"]) == {"line", "parent", "child"}
+    for step, told in steps.items():
+        of = rows[rows["step"] == step]
+        assert told["reached"] == len(of)
+        assert told["searched"] == of["searched"].sum() == of["off"].notna().sum()
+        assert told["cut"] == of["cut_at"].notna().sum()
+        assert told["candidates"] == (of["off"] >= THRESHOLD).sum() > 0
+        assert told["nodes"] == of["nodes"].sum()
+        assert told["per_mnode"] == pytest.approx(1e6 * told["candidates"] / told["nodes"])
+    assert found["reached"] == len(rows)
+    assert found["candidates"] == (rows["off"] >= THRESHOLD).sum()
+    assert found["rounds"] == 2
+
+
+def test_the_archive_stands_beside_them_as_its_own_section_has_it(figures: dict[str, Any]) -> None:
+    archive, scored = figures["expanded"]["archive"], figures["scored"]
+    at = next(row for row in scored["by_threshold"] if row["threshold"] == THRESHOLD)
+    assert archive["searched"] == scored["positions"]
+    assert archive["nodes"] == scored["nodes"]
+    assert {name: archive[name] for name in ("candidates", "rate", "low", "high")} == {
+        name: at[name] for name in ("candidates", "rate", "low", "high")
+    }
+
+
+def test_inferred_candidates_are_confirmed_by_searches_of_the_same_sign(
+    figures: dict[str, Any], rows: pd.DataFrame
+) -> None:
+    told = figures["expanded"]["inferred"]
+    known = rows[rows["guessed"].notna()]
+    guessed = known[known["guessed"] >= THRESHOLD]
+    audited = guessed[guessed["off"].notna()]
+    assert (told["positions"], told["candidates"], told["audited"]) == (len(known), len(guessed), len(audited))
+    assert told["unsearched"] == len(guessed) - len(audited)
+    assert 0 < told["confirmed"] <= (audited["off"] >= THRESHOLD).sum()
+    assert told["precision"] == told["confirmed"] / told["audited"]
+    # Positions of one root are alike: the interval is at least as wide as if they were not.
+    plain = wilson(told["confirmed"], told["audited"])
+    assert told["low"] < plain.low < plain.high < told["high"]
+    assert sum(row["candidates"] for row in told["by_distance"]) == told["candidates"]
+
+
+def test_roots_count_as_scipys_entropy_says(figures: dict[str, Any], rows: pd.DataFrame, path: Path) -> None:
+    with Store.open(path) as store:
+        sampled = store.candidates(ASKED)["position_id"].tolist()
+    value = rows["off"].where(rows["off"].notna(), rows["guessed"])
+    sizes = pd.Series([*sampled, *rows.loc[value >= THRESHOLD, "root_id"]]).value_counts().to_numpy()
+    told = figures["expanded"]["roots"]
+    assert (told["candidates"], told["roots"], told["sampled"]) == (sizes.sum(), len(sizes), len(sampled))
+    one, two = told["hill"]
+    assert one == pytest.approx(np.exp(scipy_stats.entropy(sizes)))
+    assert two == pytest.approx(sizes.sum() ** 2 / (sizes**2).sum())
+    assert two <= one <= len(sizes)
+
+
+def test_diversity_has_the_roots_where_such_positions_are_taken_in(path: Path) -> None:
+    with Store.open(path) as store:
+        plain = store.candidates(Question())
+        assert "root" not in sections(store, plain, THRESHOLD)["diversity"]
+        every = store.candidates(Question(expanded="all"))
+        found = sections(store, every, THRESHOLD)["diversity"]["root"]
+    assert found["families"] == every["root_id"].nunique()
+    assert 1 <= found["hill"][1] <= found["hill"][0] <= found["families"]
+    assert found["hill"][1] < 0.9 * len(every)
+    shown = CliRunner().invoke(cli, ["stats", "--db", str(path), "--expanded", "all"]).stdout
+    assert f"{found['families']:,} roots count for {found['hill'][0]:,.1f}, {found['hill'][1]:,.1f}" in shown
+
+
+def test_text_and_json_have_the_section(path: Path, figures: dict[str, Any]) -> None:
+    done = CliRunner().invoke(cli, ["stats", "--db", str(path), "--alpha", "170", "--json"])
+    told = json.loads(done.stdout)["expanded"]
+    assert told == json.loads(json.dumps(figures["expanded"]))
+    text = "\n".join(stats_lines(figures))
+    assert f"expanded: {told['reached']:,} positions reached by vr expand, 2 rounds; at 0.55" in text
+    rate = 100 * told["inferred"]["precision"]
+    assert (
+        f"of those searched all the same {told['inferred']['confirmed']} of {told['inferred']['audited']}, {rate:.2f} %"
+        in text
+    )
+    assert "100.0 %" not in text
+
+
+def test_an_empty_table_costs_one_look(path: Path, tmp_path: Path) -> None:
+    db = tmp_path / "plain.db"
+    shutil.copy(path, db)
+    with Store.open(db, write=True) as store, store.writing() as connection:
+        connection.execute("DELETE FROM expanded")
+    with Store.open(db) as store:
+        asked: list[str] = []
+        store.connection.set_trace_callback(asked.append)
+        found = store_figures(store, ASKED)
+    assert found["expanded"] is None
+    assert [text for text in asked if "expanded" in text] == [
+        "SELECT EXISTS (SELECT 1 FROM expanded WHERE net_id = 1 AND oracle_id = 1)"
+    ]
+    assert not any("expand" in line for line in stats_lines(found))
+
+
+def test_values_of_the_other_kind_are_no_values(path: Path) -> None:
+    """Without W/D/L no Q is made of them: nothing is a candidate, and no rate is made up."""
+    with Store.open(path) as store:
+        found = store_figures(store, Question(q_from="wdl"))["expanded"]
+    with_wdl = [row for row in found["steps"] if row["distance"] is None]
+    assert sum(row["candidates"] for row in with_wdl) == found["candidates"]
+    assert all(row["rate"] is None or row["rated"] > 0 for row in with_wdl)
+
+
+# -- against a truth that is known ------------------------------------------------------------------------------------
+
+TRUE_RATE, ROOTS, EACH = 0.25, 300, 8
+
+
+class World:
+    """Children of many roots, of which a quarter are misjudged. A ladder cuts many of the others and few of these; one
+    in ten of what it cuts is searched all the same. Of all, one in ten was drawn at random, the others chosen: seven in
+    ten of these are misjudged."""
+
+    def __init__(self, seed: int, *, ladder: bool) -> None:
+        dice = np.random.default_rng(seed)
+        n = ROOTS * EACH
+        self.drawn = dice.random(n) < 0.25
+        root_rate = dice.beta(2.5, 7.5, ROOTS).repeat(EACH)  # those of one root are alike
+        self.hit = dice.random(n) < np.where(self.drawn, root_rate, 0.7)
+        left = (dice.random(n) < np.where(self.hit, 0.03, 0.8)) & ladder
+        self.audited = left & (dice.random(n) < 0.1)
+        self.searched = ~left | self.audited
+        nothing = np.full(n, np.nan)
+        cp = np.where(self.hit, -400.0, 0.0)
+        self.columns: dict[str, NDArray[Any]] = {
+            "position_id": np.arange(n) + 1000, "root_id": np.repeat(np.arange(ROOTS), EACH),
+            "step": np.full(n, stored.STEPS.index("child")), "distance": dice.integers(1, 4, n),
+            "round": np.ones(n, np.int64), "drawn": self.drawn, "cut_at": np.where(left, 1000.0, np.nan),
+            "probability": np.where(left, 0.1, 1.0), "nodes": np.full(n, 100), "net_q": np.zeros(n),
+            "searched": self.searched, "inferred": np.zeros(n, bool),
+            **{f"line_{name}": nothing for name in ("cp", "mate", "w", "d", "l", "q")},
+            **{f"search_{name}": nothing for name in ("mate", "w", "d", "l", "q")},
+            "search_cp": np.where(self.searched, cp, np.nan),
+        }  # fmt: skip
+
+    def told(self, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+        empty = np.empty(0, np.int64)
+        monkeypatch.setattr(stored, "any_reached", lambda *_: True)
+        monkeypatch.setattr(stored, "reached", lambda *_: self.columns)
+        ways = Ways(empty, np.empty(0), empty, np.empty(0, bool), np.empty(0))
+        monkeypatch.setattr(screening, "ways", lambda *_: ways)
+        sampled = {"position_id": empty, "disagreement": np.empty(0), "weight": np.empty(0), "nodes": empty}
+        found = families.figures(None, (1, 1), ALPHA, "cp", THRESHOLD, sampled)  # type: ignore[arg-type]
+        assert found is not None
+        assert "expanded" in families.lines(found)[1]
+        row: dict[str, Any] = found["steps"][0]
+        return row
+
+
+@pytest.mark.parametrize("ladder", [False, True])
+def test_rates_of_drawn_positions_are_not_bent_by_what_was_chosen(
+    monkeypatch: pytest.MonkeyPatch, *, ladder: bool
+) -> None:
+    covered, rates = 0, []
+    for seed in range(150):
+        row = World(seed, ladder=ladder).told(monkeypatch)
+        assert row["rated_of"] == "drawn"
+        covered += row["low"] <= TRUE_RATE <= row["high"]
+        rates.append(row["rate"])
+    assert covered >= scipy_stats.binom(150, 0.95).ppf(0.001)
+    assert np.mean(rates) == pytest.approx(TRUE_RATE, abs=4 * np.std(rates) / 150**0.5)
+
+
+def test_where_too_few_were_drawn_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(0, ladder=False)
+    world.columns["drawn"] = np.arange(ROOTS * EACH) < families.LEAST_DRAWN - 1
+    row = world.told(monkeypatch)
+    assert row["rated_of"] == "all"
+    assert row["rate"] > 0.45
+
+
+def test_what_was_cut_without_an_audit_leaves_the_rate_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(0, ladder=True)
+    world.columns["searched"] &= ~world.audited
+    world.columns["search_cp"][world.audited] = np.nan
+    row = world.told(monkeypatch)
+    assert (row["rate"], row["rated"]) == (None, 0)
+    assert row["cut"] > 0
+
+
+def test_groups_widen_an_interval_to_that_of_their_number() -> None:
+    hits = np.repeat([True, False, False, True, False], 20)
+    groups = np.repeat(np.arange(5), 20)
+    found, alone = weighted(hits, np.ones(100), groups), wilson(2, 5)
+    assert (found.count, found.total, found.rate) == (40, 100, 0.4)
+    assert (found.low, found.high) == pytest.approx((alone.low, alone.high))
+    single = weighted(hits, np.ones(100), np.arange(100))
+    assert (single.low, single.high) == pytest.approx((wilson(40, 100).low, wilson(40, 100).high))
+    drawn = np.where(np.arange(100) < 40, 5.0, 1.0)
+    apart, joined = weighted(hits, drawn), WeightedCount().plus(hits, drawn, np.arange(100)).rate()
+    assert (joined.rate, joined.low, joined.high) == pytest.approx((apart.rate, apart.low, apart.high))

@@ -1,0 +1,284 @@
+"""What `vr expand` found: by step, beside the archive; what inferred values are worth; how many roots count."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import isnan
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from valuerepair.chess import values
+from valuerepair.intervals import Rate, WeightedCount, weighted
+from valuerepair.judge.weights import hill_numbers
+from valuerepair.store import families, screening
+from valuerepair.store.families import STEPS
+
+if TYPE_CHECKING:
+    from valuerepair.question import QFrom
+    from valuerepair.store.store import Store
+
+Columns = Mapping[str, NDArray[Any]]
+Flags = NDArray[np.bool_]
+Floats = NDArray[np.float64]
+
+# From so many positions drawn at random on, the rate is of these alone; and so many a distance has to be told.
+LEAST_DRAWN = 30
+LEAST_AUDITED = 10
+_ORDERS = (1.0, 2.0)
+_LINE = STEPS.index("line")
+# The steps as the options of vr expand call them.
+_TOLD = {"line": "line, searched", "parent": "parents", "child": "children", "game": "game"}
+
+
+def figures(
+    store: Store, pair: tuple[int, int], alpha: float, q_from: QFrom, threshold: float, sampled: Columns
+) -> dict[str, Any] | None:
+    """Figures of the positions that were reached from candidates, JSON-able; None where there are none.
+
+    `pair` are net and oracle, `sampled` position_id, disagreement, weight and nodes of all sampled positions that they
+    scored. `archive`, and `steps` by step and by distance (None: all), have `reached`, `searched`, `cut`, `candidates`
+    (searched), `nodes`, `per_mnode` (candidates) and the `rate` of candidates with its 95 % interval, of those `rated`:
+    ``drawn`` at random, or ``all`` that were sent to the search, where too few were drawn. Of a line only what was
+    inferred to be a candidate is searched: its rate is the `precision` in `inferred`. `roots` has the effective numbers
+    of roots of all candidates, searched, inferred and sampled, each counting as one.
+    """
+    if not families.any_reached(store, *pair):
+        return None
+    rows = _Rows(families.reached(store, *pair), alpha, q_from, threshold)
+    archive = _archive(store, pair, sampled, threshold)
+    steps = [rows.told(step, None) for step in range(len(STEPS)) if (rows.columns["step"] == step).any()]
+    steps += [rows.told(step, distance) for step, distance in rows.distances()]
+    found, nodes = int(rows.hit.sum()), int(rows.columns["nodes"].sum())
+    inferred = rows.inferred()
+    sampled_hits = sampled["position_id"][np.abs(sampled["disagreement"]) >= threshold]
+    return {
+        "threshold": threshold,
+        "reached": len(rows.off),
+        "rounds": int(rows.columns["round"].max()),
+        "archive": archive,
+        "steps": steps,
+        "candidates": found,
+        "nodes": nodes,
+        "per_mnode": _per_mnode(found, nodes),
+        "inferred": inferred,
+        "per_mnode_with_inferred": [
+            None if share is None else _per_mnode(found + share * inferred["unsearched"], nodes)
+            for share in (inferred["precision"], inferred["low"], inferred["high"])
+        ],
+        "roots": _roots(rows, sampled_hits),
+    }
+
+
+class _Rows:
+    """The columns of `families.reached`, and of each row the search's difference from the net's Q, and the line's."""
+
+    def __init__(self, columns: Columns, alpha: float, q_from: QFrom, threshold: float) -> None:
+        self.columns = columns
+        self.off, self.guessed = (_off(columns, kind, alpha, q_from) for kind in ("search", "line"))
+        self.hit, self.guessed_hit = np.abs(self.off) >= threshold, np.abs(self.guessed) >= threshold
+        cut_at, probability = columns["cut_at"], columns["probability"]
+        self.left = ~np.isnan(cut_at) & ~(columns["searched"] & (probability == 1))
+        self.cut, self.known = self.left & ~columns["searched"], ~np.isnan(self.off)
+        # What the ladder cut is alike, whichever step led there. It is less so where positions were chosen for their
+        # yield: those drawn at random are told by their own audits, as soon as there are some.
+        self.audits = self._audited(self.left)
+        drawn = self._audited(self.left & columns["drawn"])
+        self.drawn_audits = drawn if drawn.drawn.total >= LEAST_AUDITED else self.audits
+
+    def _audited(self, left: Flags) -> WeightedCount:
+        """Those of the positions that the ladder would have cut, but had searched all the same."""
+        of = left & self.known
+        return WeightedCount().plus(self.hit[of], 1 / self.columns["probability"][of], self.columns["root_id"][of])
+
+    def distances(self) -> list[tuple[int, int]]:
+        """Steps and distances that have enough positions, where a step has several such."""
+        sent = (self.known | self.cut) & (self.columns["step"] != _LINE)
+        pairs, counts = np.unique(
+            np.stack([self.columns["step"][sent], self.columns["distance"][sent]]), axis=1, return_counts=True
+        )
+        enough = [(int(step), int(distance)) for step, distance in pairs[:, counts >= LEAST_DRAWN].T]
+        return [pair for pair in enough if sum(other[0] == pair[0] for other in enough) > 1]
+
+    def told(self, step: int, distance: int | None) -> dict[str, Any]:
+        """The figures of a step, at one distance or at any."""
+        of = self.columns["step"] == step
+        if distance is not None:
+            of &= self.columns["distance"] == distance
+        found, nodes = int(self.hit[of].sum()), int(self.columns["nodes"][of].sum())
+        return {
+            "step": STEPS[step],
+            "distance": distance,
+            "reached": int(of.sum()),
+            "searched": int(self.columns["searched"][of].sum()),
+            "cut": int(self.cut[of].sum()),
+            "candidates": found,
+            "nodes": nodes,
+            "per_mnode": _per_mnode(found, nodes),
+            **(_no_rate() if step == _LINE else self._rate(of)),
+        }
+
+    def _rate(self, of: Flags) -> dict[str, Any]:
+        """Of those drawn at random, where there are enough: of the others a search was made because much was hoped."""
+        sent = of & (self.known | self.cut)
+        drawn = sent & self.columns["drawn"]
+        enough = int(drawn.sum()) >= LEAST_DRAWN
+        rated = drawn if enough else sent
+        whole = rated & self.known & ~self.left
+        left = int((rated & self.left).sum())
+        audits = self.drawn_audits if enough else self.audits
+        if not rated.any() or (left and not audits.drawn.total):
+            return _no_rate()
+        ones = np.ones(int(whole.sum()))
+        single = WeightedCount().plus(self.hit[whole], ones, self.columns["root_id"][whole]).single
+        rate = WeightedCount(single, audits.drawn).rate(left) if left else WeightedCount(single).rate()
+        return {"rated": int(rated.sum()), "rated_of": "drawn" if enough else "all", **_bounds(rate)}
+
+    def inferred(self) -> dict[str, Any]:
+        """Positions whose value is inferred from a line, and how many of these candidates a search confirms."""
+        known = ~np.isnan(self.guessed)
+        audited = self.guessed_hit & self.known
+        right = self.hit & (np.sign(self.off) == np.sign(self.guessed))
+        rate = weighted(right[audited], np.ones(int(audited.sum())), self.columns["root_id"][audited])
+        distance = self.columns["distance"]
+        return {
+            "positions": int(known.sum()),
+            "candidates": int(self.guessed_hit.sum()),
+            "unsearched": int((self.guessed_hit & ~self.known).sum()),
+            "audited": rate.total,
+            "confirmed": rate.count,
+            "precision": _bounds(rate)["rate"],
+            "low": _bounds(rate)["low"],
+            "high": _bounds(rate)["high"],
+            "by_distance": [
+                {
+                    "distance": int(plies),
+                    "positions": int((at := known & (distance == plies)).sum()),
+                    "candidates": int(self.guessed_hit[at].sum()),
+                }
+                for plies in np.unique(distance[known])
+            ],
+        }
+
+
+def _off(columns: Columns, kind: str, alpha: float, q_from: QFrom) -> Floats:
+    """Net Q less the deep Q of a search, or of a line; NaN where there is none."""
+    cp, mate, w, d, loss, q = (columns[f"{kind}_{name}"] for name in ("cp", "mate", "w", "d", "l", "q"))
+    return np.asarray(columns["net_q"] - values.deep_q(cp, mate, np.stack([w, d, loss], 1), q, alpha, q_from))
+
+
+def _archive(store: Store, pair: tuple[int, int], sampled: Columns, threshold: float) -> dict[str, Any]:
+    ways = screening.ways(store, *pair)
+    ids, off = sampled["position_id"], sampled["disagreement"]
+    known = ~np.isnan(off)
+    hits = np.abs(off[known]) >= threshold
+    cut = ~np.isnan(ways.cut_at) & ~ways.searched & ~np.isin(ways.ids, ids)
+    nodes = int(ways.nodes.sum()) + int(sampled["nodes"][~np.isin(ids, ways.ids)].sum())
+    return {
+        "reached": len(ids) + int(cut.sum()),
+        "searched": len(ids),
+        "cut": int(cut.sum()),
+        "candidates": int(hits.sum()),
+        "nodes": nodes,
+        "per_mnode": _per_mnode(float(hits.sum()), nodes),
+        "rated": int(known.sum()),
+        **_bounds(weighted(hits, sampled["weight"][known])),
+    }
+
+
+def _roots(rows: _Rows, sampled: NDArray[np.int64]) -> dict[str, Any]:
+    """How many roots the candidates have, and how many of equal size would be as diverse: Hill numbers by count."""
+    found = np.where(rows.known, rows.hit, rows.guessed_hit)
+    _, counts = np.unique(np.concatenate([sampled, rows.columns["root_id"][found]]), return_counts=True)
+    return {
+        "candidates": int(counts.sum()),
+        "sampled": len(sampled),
+        "roots": len(counts),
+        "hill": list(hill_numbers(counts, _ORDERS)),
+    }
+
+
+def _per_mnode(found: float, nodes: int) -> float | None:
+    return 1e6 * found / nodes if nodes else None
+
+
+def _no_rate() -> dict[str, Any]:
+    return {"rated": 0, "rated_of": None, "rate": None, "low": None, "high": None}
+
+
+def _bounds(rate: Rate) -> dict[str, float | None]:
+    return {name: None if isnan(x) else x for name, x in (("rate", rate.rate), ("low", rate.low), ("high", rate.high))}
+
+
+# -- lines ------------------------------------------------------------------------------------------------------------
+
+
+def lines(found: dict[str, Any]) -> list[str]:
+    """The figures as text for a terminal."""
+    rounds = f"{found['rounds']} round{'s' * (found['rounds'] != 1)}"
+    shown = [
+        "",
+        f"expanded: {found['reached']:,} positions reached by vr expand, {rounds}; at {found['threshold']:g}",
+        f"  {'':<16}{'reached':>9}{'searched':>10}{'cut':>9}{'candidates':>12}{'Mnodes':>9}{'a Mnode':>9}  rate",
+        _row("archive", found["archive"]),
+    ]
+    for row in sorted(found["steps"], key=lambda row: (STEPS.index(row["step"]), row["distance"] or 0)):
+        name = _TOLD[row["step"]] if row["distance"] is None else f"  {_distance(row['step'], row['distance'])}"
+        shown.append(_row(name, row))
+    shown += _inferred_lines(found["inferred"])
+    shown += _yield_lines(found)
+    roots = found["roots"]
+    of_order = ", ".join(f"{number:,.1f}" for number in roots["hill"])
+    shown.append(
+        f"  {roots['candidates']:,} candidates of {roots['roots']:,} roots, {roots['sampled']:,} of them sampled ones; "
+        f"the roots count for {of_order} (Hill numbers of order 1, 2)"
+    )
+    return shown
+
+
+def _distance(step: str, distance: int) -> str:
+    if step == "child":
+        return f"move {distance}"
+    return "1 ply" if distance == 1 else f"{distance} plies"
+
+
+def _row(name: str, row: dict[str, Any]) -> str:
+    yields = "" if row["per_mnode"] is None else f"{row['per_mnode']:.3g}"
+    numbers = (
+        f"{row['reached']:>9,}{row['searched']:>10,}{row['cut']:>9,}{row['candidates']:>12,}{row['nodes'] / 1e6:>9,.4g}"
+    )
+    rate = ""
+    if row["rate"] is not None:
+        rate = f"{100 * row['rate']:.1f} % (95 %: {100 * row['low']:.1f} to {100 * row['high']:.1f})"
+        if "rated_of" in row:
+            rate += f" of {row['rated']:,} drawn" if row["rated_of"] == "drawn" else ", chosen for their yield"
+    return f"  {name:<16}{numbers}{yields:>9}  {rate}".rstrip()
+
+
+def _inferred_lines(found: dict[str, Any]) -> list[str]:
+    if not found["positions"]:
+        return []
+    said = "none of these was searched"
+    if found["audited"]:
+        rate = Rate(found["confirmed"], found["audited"], found["precision"], found["low"], found["high"])
+        said = f"of those searched all the same {rate} are"
+    by = ", ".join(f"{100 * row['candidates'] / row['positions']:.0f}" for row in found["by_distance"])
+    plies = "-".join(dict.fromkeys(str(found["by_distance"][i]["distance"]) for i in (0, -1)))
+    counts = f"{found['positions']:,} positions, {found['candidates']:,} candidates"
+    return [
+        f"  inferred from lines, at no node: {counts}; {said}",
+        f"  candidates of these by plies down the line, {plies}: {by} %",
+    ]
+
+
+def _yield_lines(found: dict[str, Any]) -> list[str]:
+    here, there = found["per_mnode"], found["archive"]["per_mnode"]
+    if here is None or not there:
+        return []
+    shown = f"  candidates a Mnode: {here:.3g}, {here / there:.1f} times the archive's"
+    both = found["per_mnode_with_inferred"]
+    if found["inferred"]["unsearched"] and both[0] is not None:
+        times, low, high = (each / there for each in both)
+        shown += f"; with the inferred ones, by their precision, {times:.1f} times (95 %: {low:.1f} to {high:.1f})"
+    return [shown]
