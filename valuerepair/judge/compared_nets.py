@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from valuerepair import __version__
-from valuerepair.chess.origins import Origin
 from valuerepair.chess.positions import PositionBatch
 from valuerepair.chess.progress import Progress
 from valuerepair.errors import UsageError, ValueRepairError
@@ -27,7 +26,7 @@ from valuerepair.nets.planes import FILLS, HistoryFill
 from valuerepair.nets.registry import KNOWN_NETS, locate
 from valuerepair.nets.weights import read_net_file
 from valuerepair.store.connect import store_errors
-from valuerepair.store.rows import FULL, RunRecord, json_text, unsigned
+from valuerepair.store.rows import FULL, POSITION_CELLS, RunRecord, json_text, position_batch
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -233,7 +232,7 @@ def _run_record(net: Evaluator, oracle: AskedOracle, command: str) -> RunRecord:
 def _unmeasured(store: Store, net_id: int, oracle_id: int) -> Iterator[tuple[NDArray[np.int64], PositionBatch]]:
     """Positions of the oracle without a value of the net, by id, `BATCH_ROWS` at a time."""
     query = (
-        f"SELECT p.id, p.fen, p.start_fen, p.moves, p.ply, p.key, p.history_known {_MISSING} "
+        f"SELECT p.id, {POSITION_CELLS} {_MISSING} "
         "AND n.position_id IS NULL AND v.position_id > :after ORDER BY v.position_id LIMIT :rows"
     )
     asked = {"net": net_id, "oracle": oracle_id, "after": 0, "rows": BATCH_ROWS}
@@ -243,18 +242,4 @@ def _unmeasured(store: Store, net_id: int, oracle_id: int) -> Iterator[tuple[NDA
         if not rows:
             return
         asked["after"] = rows[-1][0]
-        yield np.array([row[0] for row in rows], np.int64), _batch(rows)
-
-
-def _batch(rows: Sequence[tuple[Any, ...]]) -> PositionBatch:
-    _, fens, starts, moves, plies, keys, known = (list(column) for column in zip(*rows, strict=True))
-    return PositionBatch(
-        fens,
-        starts,
-        np.frombuffer(b"".join(moves), "<u2").astype(np.uint16),
-        np.cumsum([0, *(len(each) // 2 for each in moves)], dtype=np.int64),
-        np.array(plies, np.int32),
-        unsigned(keys),
-        np.array(known, np.bool_),
-        [Origin()] * len(rows),
-    )
+        yield np.array([row[0] for row in rows], np.int64), position_batch([row[1:] for row in rows])

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from valuerepair.chess.origins import OriginGame
+from valuerepair.chess.origins import Origin, OriginGame
 from valuerepair.chess.positions import PHASES, PositionBatch, boards, phases, piece_counts
 
 # Stages of a deep value. FULL is the whole search of the oracle; a number, as text, is a rung of the screening ladder,
@@ -235,6 +235,25 @@ def position_rows(
         none if origins.mate is None else origins.mate,
         [run_id] * n,
         strict=True,
+    )
+
+
+# Of the table of positions (p), what `position_batch` reads.
+POSITION_CELLS = "p.fen, p.start_fen, p.moves, p.ply, p.key, p.history_known"
+
+
+def position_batch(rows: Sequence[tuple[Any, ...]]) -> PositionBatch:
+    """The positions of rows of `POSITION_CELLS`, at least one, without where they come from."""
+    fens, starts, moves, plies, keys, known = (list(column) for column in zip(*rows, strict=True))
+    return PositionBatch(
+        fens,
+        starts,
+        np.frombuffer(b"".join(moves), "<u2").astype(np.uint16),
+        np.cumsum([0, *(len(each) // 2 for each in moves)], dtype=np.int64),
+        np.array(plies, np.int32),
+        unsigned(keys),
+        np.array(known, np.bool_),
+        [Origin()] * len(rows),
     )
 
 

@@ -1,0 +1,330 @@
+"""Training positions: planes, moves and targets are those meant, and a pass has each position once."""
+
+from __future__ import annotations
+
+import gzip
+import shutil
+from collections import Counter
+from dataclasses import fields
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import chess
+import numpy as np
+import pytest
+
+from tests.chunk_games import ENDING, ENDING_START, GAME
+from tests.cli_tree import SAMPLE
+from tests.v6_records import positions_of, records_of, write_chunk
+from valuerepair.chess import v6
+from valuerepair.chess.positions import PositionBatch
+from valuerepair.errors import UsageError, ValueRepairError
+from valuerepair.nets.planes import INPUT_FORMATS, encode, unpack_masks
+from valuerepair.question import Question
+from valuerepair.store.store import Store
+from valuerepair.training.samples import MOST_MOVES, Batch, Samples, of_positions, of_records
+from valuerepair.training.sources import ChunkSource, Source, StoreSource, Stream, is_held
+from valuerepair.training.weighted import measure
+from valuerepair.training.weights import parse_formula
+
+GAMES = {"opening": (chess.STARTING_FEN, GAME), "ending": (ENDING_START, ENDING)}
+
+
+def planes(samples: Samples) -> np.ndarray[tuple[int, ...], np.dtype[np.float32]]:
+    found = np.empty((len(samples), 112, 8, 8), np.float32)
+    unpack_masks(samples.masks, samples.rule50, found)
+    return found
+
+
+def policies(batch: Batch) -> np.ndarray[tuple[int, ...], np.dtype[np.float32]]:
+    """[n, 1858] as in the records."""
+    found = np.full((len(batch.moves), len(v6.POLICY_MOVES)), -1, np.float32)
+    for row, (moves, shares) in enumerate(zip(batch.moves, batch.shares, strict=True)):
+        found[row, moves[shares >= 0]] = shares[shares >= 0]
+    return found
+
+
+def equal(a: Batch, b: Batch) -> bool:
+    return all(np.array_equal(x, y, equal_nan=x.dtype.kind == "f") for x, y in zip(a, b, strict=True))
+
+
+# -- one position -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("form", INPUT_FORMATS)
+@pytest.mark.parametrize("game", GAMES)
+def test_planes_and_policies_of_records_are_those_of_the_encoder(game: str, form: int) -> None:
+    """lc0's encoder agrees with `encode` (tests/test_nets_planes.py); records say the same in another way."""
+    start, moves = GAMES[game]
+    positions = positions_of(moves, start)
+    records = records_of(positions, moves, form)
+    samples = of_records(records, 0.0)
+    np.testing.assert_array_equal(planes(samples), encode(PositionBatch.from_positions(positions), "no", form))
+    np.testing.assert_array_equal(policies(samples.batch()), records["probabilities"])
+
+
+@pytest.mark.parametrize("form", INPUT_FORMATS)
+def test_positions_give_the_same_as_records(form: int) -> None:
+    positions = positions_of(GAME)
+    records = records_of(positions, GAME, form)
+    q, d = np.linspace(-0.9, 0.9, len(positions)), np.full(len(positions), 0.2)
+    ours = of_positions(PositionBatch.from_positions(positions), q, d, "no", form)
+    theirs = of_records(records, 0.0)
+    np.testing.assert_array_equal(planes(ours), planes(theirs))
+    assert (policies(ours.batch()) >= 0).tolist() == (policies(theirs.batch()) >= 0).tolist()
+    assert not ours.shares.any()
+    np.testing.assert_allclose(ours.wdl[:, 0] - ours.wdl[:, 2], q, atol=1e-6)
+    np.testing.assert_allclose(ours.wdl.sum(1), 1, atol=1e-6)
+    # The net's draws, as far as Q leaves room for them.
+    np.testing.assert_allclose(ours.wdl[:, 1], np.minimum(0.2, 1 - np.abs(q)), atol=1e-6)
+    assert (ours.wdl >= 0).all()
+
+
+def test_targets_are_those_of_lczero_training() -> None:
+    """tf/tfprocess.py, qMix, of the W/D/L that tf/chunkparser.py makes: ((1 - d + q) / 2, d, (1 - d - q) / 2)."""
+    given: dict[str, Any] = {"result_q": 1.0, "result_d": 0.0, "best_q": 0.2, "best_d": 0.5, "plies_left": 33.0}
+    records = records_of(positions_of(GAME), GAME, **given)
+    samples = of_records(records, 0.25)
+    z, q = np.array([1, 0, 0]), np.array([0.35, 0.5, 0.15])
+    np.testing.assert_allclose(samples.wdl, np.tile(0.25 * q + 0.75 * z, (len(records), 1)), atol=1e-6)
+    assert (samples.moves_left == 33).all()
+    np.testing.assert_allclose(samples.deep_q, 0.2)
+
+
+def test_a_search_without_values_does_not_matter_where_it_is_not_learned() -> None:
+    records = records_of(positions_of(GAME), GAME, best_q=np.nan, best_d=np.nan, result_q=0.0, result_d=1.0)
+    assert (of_records(records, 0.0).wdl == [0, 1, 0]).all()
+
+
+def test_rows_are_taken_and_joined_whole() -> None:
+    samples = of_records(records_of(positions_of(GAME), GAME), 0.0)
+    rows = np.array([5, 2, 2, 40])
+    taken = samples.take(rows)
+    one_by_one = Samples.concat([samples.take(np.array([row])) for row in rows])
+    for each in fields(Samples):
+        np.testing.assert_array_equal(getattr(taken, each.name), getattr(one_by_one, each.name))
+    np.testing.assert_array_equal(policies(taken.batch()), policies(samples.batch())[rows])
+    assert len(samples.take(np.empty(0, np.int64))) == 0
+
+
+def test_a_batch_is_filled_up_by_rows_that_weigh_nothing() -> None:
+    batch = of_records(records_of(positions_of(GAME)[:3], GAME[:3]), 0.0).batch(8)
+    assert batch.weight.tolist() == [1, 1, 1, 0, 0, 0, 0, 0]
+    assert batch.bits.shape == (8, 112, 2)
+    assert (batch.shares[3:] == -1).all()
+
+
+def test_no_position_has_more_moves_than_a_batch_has_room_for() -> None:
+    most = chess.Board("R6R/3Q4/1Q4Q1/4Q3/2Q4Q/Q4Q2/pp1Q4/kBNN1KB1 w - - 0 1")  # Petrović, 1964
+    assert most.legal_moves.count() == 218 <= MOST_MOVES
+
+
+# -- chunks -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def chunks(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Forty games; each record is known by its plies left: 1,000 times the game, and its number."""
+    folder = tmp_path_factory.mktemp("chunks")
+    opening, ending = (records_of(positions_of(moves, start), moves) for start, moves in GAMES.values())
+    for game in range(40):
+        records = (opening if game % 2 else ending)[: 10 + game].copy()
+        records["plies_left"] = 1000 * game + np.arange(len(records))
+        records["orig_q"], records["best_q"] = 0.1, np.linspace(-1, 1, len(records))
+        records["policy_kld"] = 0.1
+        write_chunk(folder / f"game_{game:06d}.gz", records)
+    return folder
+
+
+def known(batch: Batch) -> list[int]:
+    return [int(plies) for plies in batch.moves_left]
+
+
+def every(folder: Path) -> set[int]:
+    read = (np.frombuffer(gzip.decompress(p.read_bytes()), v6.RECORD) for p in folder.glob("*.gz"))
+    return {int(ply) for records in read for ply in records["plies_left"]}
+
+
+def test_a_pass_has_each_position_once_and_none_that_is_held_out(chunks: Path) -> None:
+    source = ChunkSource([str(chunks)], 1, holdout=0.25)
+    held = {int(m) for m in source.held_out().samples.moves_left}
+    stream = Stream([source], 32, 1, window=300)
+    total = stream.positions
+    seen = [m for batch in islice(stream.batches(), -(-2 * total // 32)) for m in known(batch)]
+    assert 0 < source.held_games < 20
+    assert {m // 1000 for m in held}.isdisjoint({m // 1000 for m in seen})
+    assert held | set(seen) == every(chunks)
+    first, second = seen[:total], seen[total : 2 * total]
+    assert Counter(first) == Counter(second) == Counter(set(seen))
+    assert first != second
+
+
+def test_batches_are_the_same_wherever_reading_begins(chunks: Path) -> None:
+    stream = Stream([ChunkSource([str(chunks)], 1)], 48, 7, window=250)
+    whole = list(islice(stream.batches(), 60))  # more than one pass
+    for first in (0, 1, 17, 40, 59):
+        assert equal(next(stream.batches(first)), whole[first])
+    other = next(Stream([ChunkSource([str(chunks)], 1)], 48, 8, window=250).batches())
+    assert not equal(other, whole[0])
+
+
+def test_a_batch_may_be_larger_than_the_source(chunks: Path) -> None:
+    stream = Stream([ChunkSource([str(chunks)], 1)], 3000, 7)
+    counts = Counter(known(next(stream.batches())))
+    assert stream.positions < 3000
+    assert set(counts.values()) <= {3000 // stream.positions, 3000 // stream.positions + 1}
+
+
+def test_positions_are_shuffled_over_games(chunks: Path) -> None:
+    batch = next(Stream([ChunkSource([str(chunks)], 1)], 64, 7).batches())
+    assert len({m // 1000 for m in known(batch)}) > 20
+
+
+def test_held_out_games_stay_so_when_others_come() -> None:
+    games = np.random.default_rng(3).integers(0, 2**63, 20000).astype(np.uint64)
+    held = is_held(games, 0.1)
+    assert 0.09 < held.mean() < 0.11
+    assert (is_held(games[:5000], 0.1) == held[:5000]).all()
+    assert held[is_held(games, 0.05)].all()
+    assert not is_held(games, 0).any()
+    assert is_held(games[:3], 1e-9).sum() == 1
+
+
+def test_weights_of_a_formula_and_of_a_file_are_the_same(chunks: Path, tmp_path: Path) -> None:
+    text = "soft:threshold=0.5,floor=0.1"
+    side = tmp_path / "weights.parquet"
+    measure([str(chunks)], parse_formula(text), side, quiet=True)
+    by_formula, by_file = (
+        next(Stream([ChunkSource([str(chunks)], 1, weights=w)], 256, 0).batches()) for w in (text, str(side))
+    )
+    assert equal(by_formula, by_file)
+    assert len(np.unique(by_file.weight)) > 20
+    gap = np.abs(np.float32(0.1) - np.linspace(-1, 1, 10).astype(np.float32))
+    first = [m for m in known(by_file) if m < 10]
+    expected = 0.1 + 0.9 / (1 + np.exp(-(gap - 0.5) / 0.1))
+    for m in first:
+        assert by_file.weight[known(by_file).index(m)] == pytest.approx(expected[m], rel=1e-5)
+
+
+def test_weights_of_other_chunks_are_refused(chunks: Path, tmp_path: Path) -> None:
+    few, side = tmp_path / "few", tmp_path / "weights.parquet"
+    few.mkdir()
+    for path in sorted(chunks.glob("*.gz"))[:30]:
+        shutil.copy(path, few)
+    measure([str(few)], parse_formula("soft"), side, quiet=True)
+    with pytest.raises(ValueRepairError, match="not of these chunks: it has"):
+        ChunkSource([str(chunks)], 1, weights=str(side))
+    with pytest.raises(UsageError, match="no such file"):
+        ChunkSource([str(chunks)], 1, weights=str(tmp_path / "none.parquet"))
+    side.write_bytes(b"PAR1 nothing")
+    with pytest.raises(ValueRepairError, match="cannot be read"):
+        ChunkSource([str(chunks)], 1, weights=str(side))
+
+
+def test_chunks_of_another_input_format_are_refused(chunks: Path) -> None:
+    with pytest.raises(ValueRepairError, match="input format classical 112 planes, the net wants canonical"):
+        ChunkSource([str(chunks)], 3)
+
+
+def test_all_held_out_and_nothing_there_are_refused(chunks: Path, tmp_path: Path) -> None:
+    with pytest.raises(ValueRepairError, match="all of its 40 games are held out"):
+        ChunkSource([str(chunks)], 1, holdout=1.0)
+    (tmp_path / "game.gz").write_bytes(gzip.compress(b""))
+    with pytest.raises(ValueRepairError, match="no usable chunk"):
+        ChunkSource([str(tmp_path)], 1)
+
+
+def test_a_chunk_that_changes_meanwhile_is_named(chunks: Path, tmp_path: Path) -> None:
+    shutil.copytree(chunks, tmp_path / "copy")
+    stream = Stream([ChunkSource([str(tmp_path / "copy")], 1)], 32, 0)
+    for path in (tmp_path / "copy").glob("*.gz"):
+        path.write_bytes(path.read_bytes()[:-20])
+    with pytest.raises(ValueRepairError, match=r"game_\d+\.gz: changed since training began: cut off"):
+        next(stream.batches())
+
+
+def test_a_record_without_a_value_is_refused(tmp_path: Path) -> None:
+    for game in range(4):
+        write_chunk(tmp_path / f"{game}.gz", records_of(positions_of(GAME), GAME, result_q=[np.nan, game][game > 0]))
+    with pytest.raises(ValueRepairError, match=r"0\.gz: a record has no value to learn"):
+        next(Stream([ChunkSource([str(tmp_path)], 1, holdout=0)], 500, 0).batches())
+
+
+# -- stores -----------------------------------------------------------------------------------------------------------
+
+
+def of_store(path: Path = SAMPLE, question: Question | None = None, share: float = 0.1, seed: int = 0) -> StoreSource:
+    return StoreSource(str(path), question or Question(threshold=0.3), 1, share=share, holdout=0.2, seed=seed)
+
+
+def test_the_oracle_says_what_positions_of_a_store_are_worth() -> None:
+    source = of_store()
+    with Store.open(SAMPLE) as store:
+        frame = store.frame(Question(threshold=0.3)).set_index("position_id")
+    units = source.one_pass(0).units[:200]
+    samples = source.read(units)
+    ids = source._ids[np.sort(units)]
+    deep, draw = (frame.loc[ids, name].to_numpy() for name in ("deep_q", "net_d"))
+    np.testing.assert_allclose(samples.wdl[:, 0] - samples.wdl[:, 2], deep, atol=1e-6)
+    np.testing.assert_allclose(samples.wdl[:, 1], np.minimum(draw, 1 - np.abs(deep)), atol=1e-6)
+    np.testing.assert_allclose(samples.deep_q, deep, atol=1e-6)
+    for fen, cut, end in zip(frame.loc[ids, "fen"], samples.cuts, samples.cuts[1:], strict=False):
+        assert end - cut == chess.Board(fen).legal_moves.count()
+
+
+def test_a_pass_has_the_share_of_candidates_asked_for() -> None:
+    for share in (0.05, 0.1, 0.4, 0.9):
+        source = of_store(share=share)
+        found = source._off[source.one_pass(0).units]
+        assert found.mean() == pytest.approx(share, abs=0.01)
+        assert len(np.unique(source.one_pass(0).units)) == len(found)
+        if share < source.candidates / (source.candidates + len(source._others)):
+            continue
+        assert found.sum() == source.candidates
+    assert not of_store(share=0)._off[of_store(share=0).one_pass(0).units].any()
+    assert of_store(share=1)._off[of_store(share=1).one_pass(0).units].all()
+
+
+def test_other_positions_are_drawn_anew_for_each_pass_and_by_the_seed() -> None:
+    source = of_store(share=0.5)
+    passes = [set(source.one_pass(k).units.tolist()) for k in range(4)]
+    assert len({frozenset(one) for one in passes}) == 4
+    assert set(of_store(share=0.5).one_pass(2).units.tolist()) == passes[2]
+    assert set(of_store(share=0.5, seed=1).one_pass(2).units.tolist()) != passes[2]
+
+
+def test_the_heavier_a_position_the_more_often_it_is_drawn() -> None:
+    """First draws of Efraimidis and Spirakis's scheme have chances in proportion to the weights."""
+    source = of_store(share=0.5)
+    rows = source._others[:50]
+    source._weight = np.ones(len(source._weight))
+    source._weight[rows[:10]] = 5
+    drawn = np.concatenate([source._drawn(rows, 1, k) for k in range(4000)])
+    heavy = np.isin(drawn, rows[:10]).mean()
+    expected = 50 / 90
+    assert abs(heavy - expected) < 4 * np.sqrt(expected * (1 - expected) / 4000)
+
+
+def test_judged_positions_are_of_games_that_are_not_trained_on() -> None:
+    source = of_store()
+    held = source.held_out()
+    trained = source._game[np.concatenate([source.one_pass(k).units for k in range(3)])]
+    assert not set(held.game.tolist()) & set(trained.tolist())
+    assert 0 < source.held_games < source.games
+    assert len(held.samples) == len(held.game)
+
+
+def test_a_store_and_chunks_go_into_the_same_batches(chunks: Path) -> None:
+    sources: list[Source] = [ChunkSource([str(chunks)], 1), of_store()]
+    stream = Stream(sources, 128, 0, window=1000)
+    batches = list(islice(stream.batches(), 8))
+    from_store = [np.isnan(batch.moves_left).mean() for batch in batches]
+    assert all(0 < share < 1 for share in from_store)
+    assert equal(next(stream.batches(5)), batches[5])
+    assert not batches[0].shares[np.isnan(batches[0].moves_left)].max() > 0
+
+
+def test_a_store_without_candidates_is_refused() -> None:
+    with pytest.raises(ValueRepairError, match="no candidate among the"):
+        of_store(question=Question(threshold=2.0))

@@ -1,0 +1,85 @@
+"""What training makes small: one number a position for each head, in JAX, by the formulas of lc0's trainers.
+
+Each function takes what the net says of n positions and what it should say, and returns [n]; formulas and sources are
+in docs/methods.md, "Training". Values are from the side to move.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import jax
+import jax.numpy as jnp
+
+Array = jax.Array
+
+# lczero-training's: errors of moves left are counted in 20 plies, and squared up to 10 plies.
+MOVES_LEFT_SCALE = 20.0
+MOVES_LEFT_DELTA = 10.0 / MOVES_LEFT_SCALE
+# A logit this low takes part in nothing, and its gradient is 0; an infinite one would give NaN.
+_OUT = -1e10
+
+
+@dataclass(frozen=True, slots=True)
+class LossWeights:
+    """What each loss is multiplied by in the sum that is made small; 0 leaves it out."""
+
+    policy: float = 1.0
+    value: float = 1.0
+    moves_left: float = 1.0
+    policy_kl: float = 0.0
+    l2: float = 0.0
+
+
+def policy(logits: Array, shares: Array) -> Array:
+    """Cross-entropy of the legal moves' softmax on the shares of visits; both [n, 1858], shares -1 where illegal.
+
+    0 where a position has no shares of visits: its legal moves have 0.
+    """
+    return -jnp.sum(jnp.maximum(shares, 0) * _log_softmax(logits, shares >= 0), axis=1)
+
+
+def policy_kl(logits: Array, old: Array, legal: Array) -> Array:
+    """KL(old policy || policy) over the legal moves in nats; all [n, 1858], two of logits, one of bools."""
+    was, now = _log_softmax(old, legal), _log_softmax(logits, legal)
+    return jnp.sum(jnp.where(legal, jnp.exp(was) * (was - now), 0), axis=1)
+
+
+def wdl(logits: Array, target: Array) -> Array:
+    """Cross-entropy of win, draw, loss; both [n, 3]."""
+    return -jnp.sum(target * jax.nn.log_softmax(logits, axis=1), axis=1)
+
+
+def scalar(value: Array, target: Array) -> Array:
+    """Squared error of Q; `value` [n], `target` [n, 3] as for `wdl`."""
+    return jnp.square(value - q_of(target))
+
+
+def moves_left(plies: Array, target: Array) -> Array:
+    """Huber's loss of the plies left, both [n]; 0 where the target is NaN."""
+    known = ~jnp.isnan(target)
+    off = jnp.abs(plies - jnp.where(known, target, plies)) / MOVES_LEFT_SCALE
+    small = jnp.minimum(off, MOVES_LEFT_DELTA)
+    return small * (off - small / 2)
+
+
+def l2(parameters: Mapping[str, Array]) -> Array:
+    """The sum of all squares of the parameters that are trained, but for biases, as one number."""
+    kernels = [p for p in parameters.values() if p.ndim > 1]
+    return sum((jnp.sum(jnp.square(p)) for p in kernels), jnp.zeros((), jnp.float32))
+
+
+def q_of(probabilities: Array) -> Array:
+    """Q = W - L of [n, 3]."""
+    return probabilities[:, 0] - probabilities[:, 2]
+
+
+def mean(losses: Array, weight: Array) -> Array:
+    """The mean of [n] by weight; 0 where nothing weighs anything."""
+    total = jnp.sum(weight)
+    return jnp.sum(jnp.where(weight > 0, losses, 0) * weight) / jnp.where(total > 0, total, 1)
+
+
+def _log_softmax(logits: Array, legal: Array) -> Array:
+    return jax.nn.log_softmax(jnp.where(legal, logits, _OUT), axis=1)
