@@ -24,11 +24,12 @@ class BookOptions:
     `question` says which positions are candidates. `sign` keeps those where the net is too optimistic
     (net_q > deep_q, both from the side to move), too pessimistic, or both. `confirmed` keeps those where a second look
     found the search right, `labels` those that have all of these labels. Of `near_duplicates` (same material and pawns)
-    the first of each game is kept, or every one. `limit` counts the held-out positions too, but no
-    parents. `holdout` is the share (0 for none) of games, or of the positions of whole families (`holdout_by`), that
-    goes to a second book. `parents`: so many plies before each position of the book are written too. `softness` is that
-    of `judge.weights.weights_of`; with `repeat_by_weight` a position of weight 1 is written so many times, others
-    in proportion.
+    the first of each game is kept, or every one. `per_root` and `per_game_limit` keep the first, in the book's order,
+    of those that were reached from one sampled candidate (itself included), and of a game. `limit` counts the held-out
+    positions too, but no parents. `holdout` is the share (0 for none) of games, or of the positions of whole families
+    (`holdout_by`), that goes to a second book. `parents`: so many plies before each position of the book are written
+    too. `softness` is that of `judge.weights.weights_of`; with `repeat_by_weight` a position of weight 1 is written so
+    many times, others in proportion.
     """
 
     question: Question = field(default_factory=Question)
@@ -38,6 +39,7 @@ class BookOptions:
     limit: int | None = None
     order: Order = "disagreement"
     per_game_limit: int | None = None
+    per_root: int | None = None
     near_duplicates: NearDuplicates = "game"
     max_abs_deep_q: float | None = None
     holdout: float = 0.0
@@ -52,10 +54,16 @@ class BookOptions:
         for name, value, least in (
             ("--limit", self.limit, 1),
             ("--per-game-limit", self.per_game_limit, 1),
+            ("--per-root", self.per_root, 1),
             ("--repeat-by-weight", self.repeat_by_weight, 2),
         ):
             if value is not None and value < least:
                 raise UsageError(f"{name} {value}: must be at least {least}")
+        if self.per_root is not None and self.question.expanded == "no":
+            raise UsageError(
+                f"--per-root {self.per_root}: needs --expanded searched or all; "
+                "without, each candidate is a root of its own"
+            )
         if self.max_abs_deep_q is not None and not 0 < self.max_abs_deep_q <= 1:
             raise UsageError(f"--max-abs-deep-q {self.max_abs_deep_q:g}: must lie in (0, 1]")
         if not 0 <= self.parents <= MAX_PARENTS:

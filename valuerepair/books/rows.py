@@ -131,6 +131,7 @@ def _check_label(label: str) -> None:
 
 
 SAME_GAME = "in a game of the holdout"
+SAME_ROOT = "of a root of the holdout"
 NEAR_HELD = "near-duplicate of the holdout"
 
 
@@ -147,9 +148,9 @@ class Split:
 def split(rows: pd.DataFrame, options: BookOptions) -> Split:
     """Divides rows that have the columns of `judge.openings.add_families`.
 
-    No game, and with ``--holdout-by`` no family, has positions on both sides; nor have near-duplicates, unless they are
-    to be kept. Held families are drawn by hash of seed and name, each taken if it brings the share of the holdout
-    nearer to the one asked for. Raises ValueRepairError when a side stays empty.
+    No game, no root that positions were reached from, and with ``--holdout-by`` no family has positions on both sides;
+    nor have near-duplicates, unless they are to be kept. Held families are drawn by hash of seed and name, each taken
+    if it brings the share of the holdout nearer to the one asked for. Raises ValueRepairError when a side stays empty.
     """
     if not options.holdout:
         return Split(rows, rows.iloc[:0], {})
@@ -162,7 +163,11 @@ def split(rows: pd.DataFrame, options: BookOptions) -> Split:
         families = _held_families(names, games, options)
         held = names.isin(families)
     book, holdout, left_out = rows[~held], rows[held], dict[str, int]()
-    for reason, near in ((SAME_GAME, games.isin(set(games[held]))), (NEAR_HELD, _near(rows, held, options))):
+    near_ones = {SAME_GAME: games.isin(set(games[held])), NEAR_HELD: _near(rows, held, options)}
+    if "root_id" in rows:
+        # Mostly of the same game; but a position that was met before it was reached has the game that it was met in.
+        near_ones[SAME_ROOT] = rows["root_id"].isin(set(rows["root_id"][held]))
+    for reason, near in near_ones.items():
         near = near.loc[book.index]
         if near.any():
             left_out[reason] = int(near.sum())

@@ -106,10 +106,13 @@ def _keep_by_kind(sieve: _BookSieve, options: BookOptions) -> None:
 
 
 def _keep_by_number(sieve: _BookSieve, options: BookOptions) -> None:
-    """Keeps the first, in order, of a game's near-duplicates, of each game, of all."""
+    """Keeps the first, in order, of a game's near-duplicates, of each root, of each game, of all."""
     if options.near_duplicates == "game":
         keys = pd.Series(near_keys(sieve.rows["fen"].tolist()), sieve.rows.index, dtype=object)
         sieve.keep(~(games_of(sieve.rows) + "\n" + keys).duplicated(), "near-duplicate in the game")
+    if options.per_root is not None:
+        nth = sieve.rows.groupby("root_id", sort=False).cumcount()
+        sieve.keep(nth < options.per_root, "per-root limit")
     if options.per_game_limit is not None:
         nth = sieve.rows.groupby(games_of(sieve.rows), sort=False).cumcount()
         sieve.keep(nth < options.per_game_limit, "per-game limit")
@@ -162,8 +165,21 @@ HELD = "in the holdout"
 HELD_FAMILY = "of a held-out family"
 OVER = "game over, or too long for lc0"
 
-# What a parent has of its candidate: the game's columns and its opening. Values of net and oracle are not its own.
-_OF_GAME = ("start_fen", "source", "game", "game_id", "white", "black", "event", "date", "result", "opening_family")
+# What a parent has of its candidate: the game's columns, its opening and its root. Values of net and oracle are not
+# its own.
+_OF_GAME = (
+    "start_fen",
+    "source",
+    "game",
+    "game_id",
+    "white",
+    "black",
+    "event",
+    "date",
+    "result",
+    "opening_family",
+    "root_id",
+)
 
 
 @dataclass(slots=True)

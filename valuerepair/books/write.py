@@ -29,11 +29,13 @@ if TYPE_CHECKING:
 MANIFEST = "manifest.json"
 _ORIGINS_SHOWN = 3
 _LINES_AT_ONCE = 5000  # so that progress shows
-# The columns that `pgn_tags`, `epd_operations` and `_entries` look at.
+# The columns that `pgn_tags`, `epd_operations` and `_order` look at.
 _SAID = (
     "event", "date", "white", "black", "source", "game", "ply", "net_q", "deep_q", "disagreement", "cp", "mate",
     "book_weight", "plies_before", "parent_of", "copies",
 )  # fmt: skip
+# What the manifest says of each entry, where positions of vr expand are taken in; a parent has only the root.
+_REACHED = ("position_id", "root_id", "step", "inferred")
 _HOLDOUT_FILES = frozenset({"holdout.pgn", "holdout.epd"})
 
 
@@ -52,23 +54,27 @@ def write_books(
     selection = choose_rows(candidates, options, scored["disagreement"])
     contents: dict[str, bytes] = {}
     files: dict[str, BookFile] = {}
+    entries: dict[str, list[dict[str, Any]]] = {}
     for name, rows in (("book", selection.book), ("holdout", selection.holdout)):
         if rows.empty:
             continue
         games = int(rows[["source", "game"]].drop_duplicates().shape[0])
         lines, records = _lines(rows, options, on_entry), _records(rows)
-        order = _entries(records)
+        order = _order(records)
         texts = {
             f"{name}.pgn": [pgn_entry(line, pgn_tags(row)) for line, row in zip(lines, records, strict=True)],
             f"{name}.epd": [
                 epd_entry(line.fen, epd_operations(row)) + "\n" for line, row in zip(lines, records, strict=True)
             ],
         }
-        for file, entries in texts.items():
-            contents[file] = "".join(entries[i] for i in order).encode()
+        for file, made in texts.items():
+            contents[file] = "".join(made[i] for i in order).encode()
             plies = [records[i]["ply"] for i in order]
             files[file] = describe_file(contents[file], [lines[i] for i in order], plies, games)
-    manifest = make_manifest({str(k): v for k, v in scored.attrs.items()} | known, options, selection, files)
+        if "root_id" in rows:
+            entries[name] = [{key: _or_none(records[i].get(key)) for key in _REACHED} for i in order]
+    attrs = {str(k): v for k, v in scored.attrs.items()} | known
+    manifest = make_manifest(attrs, options, selection, files, entries)
     contents[MANIFEST] = manifest.to_json().encode()
     _replace_all(Path(directory), contents)
     return manifest
@@ -76,12 +82,17 @@ def write_books(
 
 def _records(rows: pd.DataFrame) -> list[dict[Hashable, Any]]:
     """What entries say, a row each; histories and the rest of a row are left where they are."""
-    names = [name for name in _SAID if name in rows]
+    names = [name for name in (*_SAID, *_REACHED) if name in rows]
     cells = zip(*(rows[name].tolist() for name in names), strict=True)
     return [dict(zip(names, row, strict=True)) for row in cells]
 
 
-def _entries(records: list[dict[Hashable, Any]]) -> list[int]:
+def _or_none(cell: Any) -> Any:
+    """Whole numbers that are missing for some make floats of all."""
+    return None if pd.isna(cell) else int(cell) if isinstance(cell, float) else cell
+
+
+def _order(records: list[dict[Hashable, Any]]) -> list[int]:
     """Which row each entry is of, in order: all rows, then once more those with two copies, and so on.
 
     lc0 plays a book from its beginning, so that a run cut short has met all positions before any for the second time.
@@ -228,7 +239,8 @@ class Manifest:
     """The content of manifest.json; `files` by name. No time stamp: the same question gives the same bytes.
 
     `parents` is a `ParentCount`; `diversity` holds `judge.weights.describe` of book and holdout, over distinct
-    positions; `weights` says what they are a function of.
+    positions; `weights` says what they are a function of. Where positions of vr expand are taken in, `entries` says of
+    each entry of book and holdout, in their order, where it came from: position_id, root_id, step, inferred.
     """
 
     version: str
@@ -237,6 +249,7 @@ class Manifest:
     alpha: dict[str, Any]
     q_from: str
     threshold: float
+    expanded: str
     sign: str
     confirmed: dict[str, Any] | None
     labels: list[str]
@@ -245,6 +258,7 @@ class Manifest:
     seed: int
     limit: int | None
     per_game_limit: int | None
+    per_root: int | None
     near_duplicates: str
     max_abs_deep_q: float | None
     holdout: float
@@ -257,6 +271,7 @@ class Manifest:
     left_out: dict[str, int]
     parents: dict[str, Any]
     diversity: dict[str, Any]
+    entries: dict[str, list[dict[str, Any]]]
     files: dict[str, BookFile]
 
     def to_json(self) -> str:
@@ -299,7 +314,11 @@ def _some(names: Sequence[str]) -> str:
 
 
 def make_manifest(
-    attrs: dict[str, Any], options: BookOptions, selection: Selection, files: dict[str, BookFile]
+    attrs: dict[str, Any],
+    options: BookOptions,
+    selection: Selection,
+    files: dict[str, BookFile],
+    entries: dict[str, list[dict[str, Any]]],
 ) -> Manifest:
     """The manifest of a book from the frame's `attrs` (see `Store.frame`)."""
     return Manifest(
@@ -309,6 +328,7 @@ def make_manifest(
         alpha=attrs["alpha"],
         q_from=options.question.q_from,
         threshold=options.question.threshold,
+        expanded=options.question.expanded,
         sign=options.sign,
         confirmed=attrs.get("confirmed"),
         labels=list(options.labels),
@@ -317,6 +337,7 @@ def make_manifest(
         seed=options.seed,
         limit=options.limit,
         per_game_limit=options.per_game_limit,
+        per_root=options.per_root,
         near_duplicates=options.near_duplicates,
         max_abs_deep_q=options.max_abs_deep_q,
         holdout=options.holdout,
@@ -333,6 +354,7 @@ def make_manifest(
             for name, rows in (("book", selection.book), ("holdout", selection.holdout))
             if len(rows)
         },
+        entries=entries,
         files=files,
     )
 
@@ -348,6 +370,8 @@ def _weights(options: BookOptions) -> dict[str, Any]:
 
 def _described(rows: pd.DataFrame) -> dict[str, Any]:
     families = {kind: rows[f"{kind}_family"].tolist() for kind in ("opening", "material")}
+    if "root_id" in rows:
+        families["root"] = [str(root) for root in rows["root_id"].tolist()]
     return describe(rows["book_weight"].to_numpy(), games_of(rows), families)
 
 

@@ -33,6 +33,7 @@ from valuerepair.cli.verbosity import is_quiet
     help="Of a game's positions with the same material and pawns keep the first, or every one.",
 )
 @click.option("--per-game-limit", type=int, help="At most so many positions of one game.")
+@click.option("--per-root", type=int, help="At most so many of those that vr expand reached from one candidate.")
 @click.option("--limit", type=int, help="At most so many positions, holdout included, parents not.")
 @click.option(
     "--order",
