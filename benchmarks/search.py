@@ -19,10 +19,10 @@ from valuerepair.mcts.forest import Forest
 from valuerepair.mcts.params import SearchParams
 from valuerepair.mcts.pool import ForestPool
 from valuerepair.mcts.result import SearchResult
+from valuerepair.nets.conversion import find_lc0
 from valuerepair.nets.net import Net, open_net
 from valuerepair.nets.planes import encode
 from valuerepair.nets.registry import locate
-from valuerepair.nets.weights import find_lc0
 
 POSITIONS, NODES = 64, 800
 LC0_POSITIONS = 12

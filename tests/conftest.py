@@ -106,7 +106,8 @@ def said() -> Iterator[list[str]]:
 
 @pytest.fixture(scope="module")
 def maia_onnx(maia_file: str) -> Path:
-    from valuerepair.nets.weights import read_net_file, to_onnx
+    from valuerepair.nets.conversion import to_onnx
+    from valuerepair.nets.weights import read_net_file
 
     return to_onnx(read_net_file(maia_file))
 
@@ -131,7 +132,7 @@ def stockfish() -> str:
 @pytest.fixture(scope="session")
 def lc0() -> str:
     """Path of lc0, which its bindings for Python bring."""
-    from valuerepair.nets.weights import find_lc0
+    from valuerepair.nets.conversion import find_lc0
 
     path = find_lc0()
     if path is None:

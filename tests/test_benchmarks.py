@@ -17,7 +17,8 @@ from benchmarks.comparison import BenchData, Comparison
 from benchmarks.same_outputs import command as same_outputs
 from valuerepair.chess import board as rules
 from valuerepair.errors import ValueRepairError
-from valuerepair.nets.weights import read_net_file, to_onnx
+from valuerepair.nets.conversion import to_onnx
+from valuerepair.nets.weights import read_net_file
 
 
 @pytest.fixture

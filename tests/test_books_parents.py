@@ -27,7 +27,7 @@ from valuerepair.chess.positions import Position
 from valuerepair.cli.books import command
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.judge import weights
-from valuerepair.nets.weights import find_lc0
+from valuerepair.nets.conversion import find_lc0
 from valuerepair.oracles.oracle import DeepOutcome, DeepResult
 from valuerepair.question import Question
 from valuerepair.runs.options import MineOptions

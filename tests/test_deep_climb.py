@@ -19,7 +19,7 @@ from valuerepair.chess.positions import STARTPOS_FEN, Position
 from valuerepair.mcts.forest import Forest
 from valuerepair.mcts.params import SearchParams
 from valuerepair.mcts.pool import ForestPool
-from valuerepair.nets.weights import find_lc0
+from valuerepair.nets.conversion import find_lc0
 from valuerepair.oracles.mcts_oracle import MctsOracle
 from valuerepair.oracles.open import open_oracle
 from valuerepair.oracles.oracle import Climb, Climber, DeepFailure, DeepResult

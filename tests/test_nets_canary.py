@@ -17,6 +17,7 @@ from valuerepair.nets import canary, providers
 from valuerepair.nets import net as net_module
 from valuerepair.nets import session as session_module
 from valuerepair.nets.compact import CompactSession
+from valuerepair.nets.conversion import VERSION, to_onnx
 from valuerepair.nets.devices import (
     CPU,
     CUDA,
@@ -27,7 +28,7 @@ from valuerepair.nets.net import Net, open_net
 from valuerepair.nets.planes import encode
 from valuerepair.nets.providers import engine_key, provider_list
 from valuerepair.nets.session import SHAPES_KEPT, BoundSession, RawOutputs, Session
-from valuerepair.nets.weights import read_net_file, to_onnx
+from valuerepair.nets.weights import read_net_file
 
 
 @pytest.fixture(scope="module")
@@ -118,7 +119,7 @@ def test_float16_weights_stay_within_the_canarys_bound(net_file: str, reference:
     found = canary.apart(half, reference.session, 1)
     assert 1e-5 < found.q <= canary.BOUNDS["f16"].q
     assert found.prior <= canary.BOUNDS["f16"].prior
-    assert to_onnx(file).name == f"{file.sha256}.onnx"
+    assert to_onnx(file).name == f"{file.sha256}-{VERSION}.onnx"
 
 
 def test_an_onnx_file_has_its_own_precision(maia_onnx: Path) -> None:

@@ -17,9 +17,10 @@ from valuerepair.mcts import evaluator as evaluator_module
 from valuerepair.mcts.evaluator import Leaves, NetEvaluator
 from valuerepair.nets import devices, onnx_model
 from valuerepair.nets.compact import LOGITS, MASKS, MOVES, RULE50, CompactSession, compact_file, compact_model
+from valuerepair.nets.conversion import find_lc0, to_onnx
 from valuerepair.nets.net import Net, open_net
 from valuerepair.nets.session import RawOutputs, Session, Tensors
-from valuerepair.nets.weights import find_lc0, read_net_file, to_onnx
+from valuerepair.nets.weights import read_net_file
 
 
 @pytest.fixture(scope="module")

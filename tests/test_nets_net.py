@@ -18,11 +18,12 @@ from tests import lc0_oracle
 from valuerepair.chess.positions import Position, PositionBatch, decode_move
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.nets import devices, onnx_model, providers
+from valuerepair.nets.conversion import find_lc0, to_onnx
 from valuerepair.nets.net import Net, interpret, open_net
 from valuerepair.nets.planes import encode
 from valuerepair.nets.providers import onnx_providers_usable
 from valuerepair.nets.session import CPU_BATCHES, RawOutputs, Session, find_tensors
-from valuerepair.nets.weights import find_lc0, read_net_file, to_onnx
+from valuerepair.nets.weights import read_net_file
 
 MATED = "rnb1kbnr/pppp1ppp/8/4p3/6Pq/5P2/PPPPP2P/RNBQKBNR w KQkq - 1 3"
 STALEMATED = "7k/5Q2/6K1/8/8/8/8/8 b - - 0 1"

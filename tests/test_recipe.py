@@ -12,7 +12,7 @@ import pytest
 
 from tests.lczero_training import repository
 from valuerepair.cli import cli
-from valuerepair.nets.weights import find_lc0
+from valuerepair.nets.conversion import find_lc0
 from valuerepair.play.lc0_selfplay import _known_options
 from valuerepair.training.weights import parse_formula
 

@@ -26,10 +26,10 @@ from valuerepair.errors import ValueRepairError
 from valuerepair.mcts.evaluator import NetEvaluator
 from valuerepair.mcts.forest import Forest
 from valuerepair.mcts.params import SearchParams
+from valuerepair.nets.conversion import find_lc0
 from valuerepair.nets.net import open_net
 from valuerepair.nets.planes import HECTOPLIES, INPUT_FORMATS, HistoryFill, encode
 from valuerepair.nets.registry import locate
-from valuerepair.nets.weights import find_lc0
 from valuerepair.play.game import GameRecord
 from valuerepair.training.records import ChunkWriter, RecordFacts, game_records
 

@@ -88,7 +88,7 @@ def _stockfish() -> Iterator[Finding]:
 
 
 def _lc0() -> Iterator[Finding]:
-    from valuerepair.nets.weights import find_lc0
+    from valuerepair.nets.conversion import find_lc0
 
     path = find_lc0()
     if path is None:

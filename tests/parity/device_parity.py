@@ -21,12 +21,13 @@ from valuerepair.archives.options import SampleOptions
 from valuerepair.archives.rows import ReadReport
 from valuerepair.archives.sampling import sample
 from valuerepair.chess.positions import PositionBatch
+from valuerepair.nets.conversion import to_onnx
 from valuerepair.nets.devices import CPU, DEVICES
 from valuerepair.nets.net import Net, NetIdentity, NetValues, Priors, open_net
 from valuerepair.nets.providers import available_threads
 from valuerepair.nets.registry import locate
 from valuerepair.nets.session import Session
-from valuerepair.nets.weights import read_net_file, to_onnx
+from valuerepair.nets.weights import read_net_file
 from valuerepair.question import Question
 from valuerepair.store.store import Store
 

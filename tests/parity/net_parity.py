@@ -32,10 +32,11 @@ from valuerepair.archives.options import SampleOptions
 from valuerepair.archives.rows import ReadReport
 from valuerepair.chess import board
 from valuerepair.chess.positions import PositionBatch, decode_moves
+from valuerepair.nets.conversion import to_onnx
 from valuerepair.nets.net import open_net
 from valuerepair.nets.planes import encode
 from valuerepair.nets.policy import policy_indices
-from valuerepair.nets.weights import read_net_file, to_onnx
+from valuerepair.nets.weights import read_net_file
 
 LIMIT = 1e-5
 NETS = ("maia-1900", "maia-1100", "meangirl-8")

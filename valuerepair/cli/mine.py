@@ -28,6 +28,7 @@ from valuerepair.cli.options import (
     QuestionOptions,
     Worst,
     device_options,
+    head_options,
     threshold_option,
 )
 from valuerepair.cli.verbosity import is_quiet
@@ -46,7 +47,7 @@ if TYPE_CHECKING:
         "min-pieces max-pieces max-bytes",
         "Screening": "screen recall audit",
         "Machine": "device threads cluster limit retry-failed",
-        "Values": "alpha history-fill",
+        "Values": "alpha history-fill value-head policy-head",
     },
 )
 @click.argument("archives", nargs=-1, type=FILE, required=True, metavar="ARCHIVE...")
@@ -84,6 +85,7 @@ if TYPE_CHECKING:
 )
 @click.option("--recall", default=0.98, help="Keep this share of the candidates in screening.")
 @click.option("--audit", default=0.02, help="Search this share of what is cut all the same.")
+@head_options
 @device_options(threads="Threads of reading and of the net.  [default: 2, all cores]")
 @click.option("--cluster", help="Run on Dask: tcp://HOST:8786, tls://..., a .json file or local:4.  [default: here]")
 @click.option("--limit", type=int, help="Stop after so many deep searches; the same command goes on.  [default: none]")
@@ -126,7 +128,8 @@ def command(archives: tuple[str, ...], db: str, net: str | None, deep: str | Non
     )
     opening = partial(open_run, archives) if given["cluster"] is None else _on_cluster(given["cluster"])
     total_bytes(archives)  # Raises for a missing file, before anything is made or loaded.
-    net_options = {name: given[name] for name in ("device", "threads", "history_fill")}
+    names = ("device", "threads", "history_fill", "value_head", "policy_head")
+    net_options = {name: given[name] for name in names}
     with (
         Store.open(db, create=True) as store,
         Progress("mining", unit="positions", quiet=is_quiet(), own_eta=True) as progress,

@@ -12,6 +12,7 @@ import click
 
 from valuerepair.cli.completion import nets, oracles, words
 from valuerepair.nets.devices import DEVICES, REFERENCE_DEVICES
+from valuerepair.nets.heads import POLICY_HEADS, VALUE_HEADS, Heads
 from valuerepair.question import DEFAULT_THRESHOLD, Expanded, QFrom, Question
 from valuerepair.store import DEFAULT_PATH
 
@@ -226,6 +227,15 @@ def device_options(
         help=f"What computes nets: auto is CUDA where it runs, else cpu.{bf16}",
     )
     return lambda command: device(click.option("--threads", type=int, help=threads)(command))
+
+
+def head_options(command: Command) -> Command:
+    """``--value-head`` and ``--policy-head``."""
+    named = (("--value-head", VALUE_HEADS, Heads().value), ("--policy-head", POLICY_HEADS, Heads().policy))
+    for option, heads, usual in named:
+        text = f"Which {option[2:].replace('-', ' ')} of a net that has several evaluates."
+        command = click.option(option, type=click.Choice([*heads]), default=usual, help=text)(command)
+    return command
 
 
 def question(

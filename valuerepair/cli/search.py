@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from valuerepair.cli.options import JSON_LINES, NET, SET, device_options, settings_of
+from valuerepair.cli.options import JSON_LINES, NET, SET, device_options, head_options, settings_of
 
 
 @click.command()
@@ -19,6 +19,7 @@ from valuerepair.cli.options import JSON_LINES, NET, SET, device_options, settin
 @SET
 @click.option("--list-settings", is_flag=True, help="Only name the search parameters and their defaults.")
 @click.option("--top", type=click.IntRange(1), help="How many moves to show.  [default: all with visits]")
+@head_options
 @device_options()
 @JSON_LINES
 def command(position: tuple[str, ...], moves: str | None, net: str | None, **options: Any) -> None:
@@ -55,7 +56,7 @@ def command(position: tuple[str, ...], moves: str | None, net: str | None, **opt
     first = next(positions, None)  # a wrong position should be told before a net is pulled and loaded
     if first is None:
         raise ValueRepairError(f"{' '.join(position)}: no positions in it")
-    how = {name: options[name] for name in ("device", "threads")}
+    how = {name: options[name] for name in ("device", "threads", "value_head", "policy_head")}
     with open_net(net, **how) as opened:
         every, searched = chain([first], positions), 0
         for found in search_positions(opened, params, every, nodes=nodes, seconds=seconds):

@@ -19,6 +19,7 @@ from valuerepair.chess.progress import Progress
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.judge.labels import KINDS, LABELS, label_frame
 from valuerepair.nets.devices import device_of, split_key
+from valuerepair.nets.heads import heads_of
 from valuerepair.nets.net import Priors
 from valuerepair.nets.registry import KNOWN_NETS, locate
 from valuerepair.store import priors
@@ -161,7 +162,9 @@ def open_stored(
     path = _file_of(name, sha256, net_file)
     if (device := device_of(variant)) is not None:  # of another precision, which only some devices have
         net_options["device"] = device
-    net = open_net(path, history_fill=which["history_fill"], **net_options)
+    heads = heads_of(variant)
+    fill = which["history_fill"]
+    net = open_net(path, history_fill=fill, value_head=heads.value, policy_head=heads.policy, **net_options)
     if net.identity.key != key:
         found = net.identity.key
         net.close()

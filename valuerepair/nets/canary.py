@@ -21,7 +21,7 @@ from valuerepair.nets.position_text import read_position
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from valuerepair.nets.session import RawOutputs, Session
+    from valuerepair.nets.session import Session
 
 
 class Bound(NamedTuple):
@@ -58,13 +58,7 @@ def apart(session: Session, reference: Session, input_format: int) -> Bound:
     planes = encode(batch, input_format=input_format)
     ours, theirs = session.run(planes), reference.run(planes)
     priors = [legal_priors(batch, raw.policy, 1.0, input_format)[2].astype(np.float64) for raw in (ours, theirs)]
-    return Bound(float(np.abs(_q(ours) - _q(theirs)).max()), float(np.abs(priors[0] - priors[1]).max()))
-
-
-def _q(raw: RawOutputs) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
-    values = raw.value if raw.wdl is None else raw.wdl[:, 0] - raw.wdl[:, 2]
-    assert values is not None, "find_tensors takes no net without a value"
-    return values.astype(np.float64)
+    return Bound(float(np.abs(ours.q.astype(np.float64) - theirs.q).max()), float(np.abs(priors[0] - priors[1]).max()))
 
 
 def check(session: Session, reference: Path, input_format: int) -> None:

@@ -23,7 +23,7 @@ from valuerepair.nets.providers import first_line
 from valuerepair.nets.session import RawOutputs, Session, Tensors, join_outputs, load
 from valuerepair.nets.weights import fields
 
-VERSION = 1  # of the nodes below: in the name of the cached file
+VERSION = 2  # of the nodes below: in the name of the cached file
 MASKS, RULE50, MOVES, LOGITS = "/compact/masks", "/compact/rule50", "/compact/moves", "/compact/logits"
 PLANES, CLOCK_PLANE = 112, 109
 MIN_OPSET = 11  # the first with GatherElements

@@ -17,13 +17,15 @@ from numpy.typing import NDArray
 from valuerepair.chess.positions import Moves, PositionBatch
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.nets import canary, openvino_session
+from valuerepair.nets.conversion import to_onnx
 from valuerepair.nets.devices import CPU, Device
+from valuerepair.nets.heads import Heads
 from valuerepair.nets.planes import FILLS, INPUT_FORMATS, HistoryFill, encode
 from valuerepair.nets.policy import legal_priors
 from valuerepair.nets.providers import available_threads, choose_device
 from valuerepair.nets.registry import locate
 from valuerepair.nets.session import PLANES_SHAPE, RawOutputs, Session, join_outputs
-from valuerepair.nets.weights import INPUT_FORMAT_NAMES, NetFile, read_net_file, to_onnx
+from valuerepair.nets.weights import INPUT_FORMAT_NAMES, NetFile, read_net_file
 
 log = logging.getLogger(__name__)
 
@@ -40,8 +42,8 @@ class NetIdentity:
     """Which net it is: `sha256` and `size` (bytes) are those of the file as given, before any conversion.
 
     `input_format` is lc0's id of the planes it wants (1 = classical); an ``.onnx`` file does not say, 1 is assumed.
-    `variant` is empty, or how its values are computed otherwise than usual: ``-bf16``, ``-f16``;
-    `name` says that too.
+    `variant` is empty, or how its values are computed otherwise than usual: by another head of several (``-q``,
+    ``-optimistic``), in another precision (``-bf16``, ``-f16``); `name` says that too.
     """
 
     name: str
@@ -211,12 +213,11 @@ class Net:
 
 
 def interpret(raw: RawOutputs, priors: Priors) -> NetValues:
-    """Heads and legal priors as values. Q = W - L (lc0 src/neural/backend.h), or the scalar head itself."""
+    """Heads and legal priors as values."""
     moves, offsets, p = priors
     n = len(raw.policy)
     nothing = np.full(n, np.nan, np.float32)
     wdl = raw.wdl if raw.wdl is not None else np.full((n, 3), np.nan, np.float32)
-    q = raw.value if raw.value is not None else wdl[:, 0] - wdl[:, 2]
     best_move, best_p, entropy = np.zeros(n, np.uint16), nothing.copy(), np.zeros(n, np.float32)
     lengths = np.diff(offsets)
     filled = np.flatnonzero(lengths)  # reduceat cannot express an empty row
@@ -227,7 +228,7 @@ def interpret(raw: RawOutputs, priors: Priors) -> NetValues:
         best_move[filled] = moves[at_best[np.searchsorted(at_best, starts)]]
         terms = p * np.log(np.maximum(p, np.finfo(np.float32).tiny))
         entropy[filled] = np.maximum(-np.add.reduceat(terms, starts), 0.0)
-    return NetValues(q, wdl, best_move, best_p, entropy, raw.mlh if raw.mlh is not None else nothing)
+    return NetValues(raw.q, wdl, best_move, best_p, entropy, raw.mlh if raw.mlh is not None else nothing)
 
 
 def _join_priors(parts: list[Priors]) -> Priors:
@@ -245,12 +246,15 @@ def open_net(
     threads: int | None = None,
     history_fill: HistoryFill = "fen_only",
     batch: int | None = None,
+    value_head: str = Heads().value,
+    policy_head: str = Heads().policy,
 ) -> Net:
     """Opens a net by registry name or path (.pb.gz, .pb, .onnx); None is the default net, pulled the first time.
 
     `device` is a word of `devices.DEVICES`; `threads` the cores used (default: all this process may use); `batch`
-    rows a run (default: measured once, then remembered); `history_fill` is lc0's ``--history-fill``. The identity
-    says the precision of the device. A device other than the CPU must agree with it on a few positions (see `canary`);
+    rows a run (default: measured once, then remembered); `history_fill` is lc0's ``--history-fill``; `value_head` and
+    `policy_head` choose among the heads of a net that has several (`heads.py`). The identity says the heads and the
+    precision of the device. A device other than the CPU must agree with it on a few positions (see `canary`);
     ``auto`` takes the CPU where it does not. Raises ValueRepairError or UsageError with one line for the user.
     """
     if history_fill not in FILLS:
@@ -264,13 +268,14 @@ def open_net(
     if input_format not in INPUT_FORMATS:
         raise ValueRepairError(f"{file.path}: wants input planes of format {input_format}, which is not known here")
     count = threads or available_threads()
+    heads = Heads(value_head, policy_head)
     try:
-        session = _open_session(file, chosen, count, input_format)
+        session = _open_session(file, chosen, count, input_format, heads)
     except ValueRepairError as error:
         if device != "auto" or chosen.provider == CPU:
             raise
         log.info(f"{error}; so the CPU runs it")
-        session = _open_session(file, Device(CPU), count, input_format)
+        session = _open_session(file, Device(CPU), count, input_format, heads)
     if batch is not None:
         session.set_batch(batch)
     head: ValueHead = "wdl" if session.tensors.wdl else "scalar"
@@ -278,13 +283,14 @@ def open_net(
     return Net(identity, session, history_fill)
 
 
-def _open_session(file: NetFile, device: Device, threads: int, input_format: int) -> Session:
+def _open_session(file: NetFile, device: Device, threads: int, input_format: int, heads: Heads) -> Session:
     """A session that computes the net as the CPU does. Raises ValueRepairError."""
-    plain = to_onnx(file)
-    onnx = to_onnx(file, half=True) if device.precision == "f16" else plain
+    plain = to_onnx(file, heads=heads)
+    onnx = to_onnx(file, half=True, heads=heads) if device.precision == "f16" else plain
     if device.precision == "bf16" and openvino_session.has_amx() is False:
         log.info("this processor has no AMX, so that bf16 is no faster here than --device cpu, and less exact")
-    session = Session(onnx, device.provider, threads, file.sha256, device.variant, device.precision)
+    variant = heads.variant + device.variant
+    session = Session(onnx, device.provider, threads, file.sha256, variant, device.precision)
     if device.provider != CPU:
         canary.check(session, plain, input_format)
     return session
@@ -306,6 +312,8 @@ def describe(path: Path) -> dict[str, Any]:
             "policy": header.policy,
             "value": header.value,
             "moves_left": bool(header.moves_left),
+            "value_heads": list(header.value_heads),
+            "policy_heads": list(header.policy_heads),
             "min_lc0": header.min_version,
         }
     tensors = Session(file.path, CPU, 1, file.sha256).tensors
@@ -329,8 +337,8 @@ def describe_lines(found: dict[str, Any]) -> list[str]:
             "read from the net's own header (lc0 protobuf):",
             f"  tower   {found['tower']}, {found['blocks']} blocks x {found['channels']} channels{steps}",
             f"  input   {found['input']} (format {found['input_format']})",
-            f"  policy  {found['policy']}",
-            f"  value   {found['value']}",
+            f"  policy  {found['policy']}{_several(found['policy_heads'])}",
+            f"  value   {found['value']}{_several(found['value_heads'])}",
             f"  moves left head  {'yes' if found['moves_left'] else 'no'}",
             f"  needs lc0 {found['min_lc0']} or later",
         ]
@@ -340,3 +348,7 @@ def describe_lines(found: dict[str, Any]) -> list[str]:
         f"  input   {found['input']} [{found['fixed_batch'] or 'batch'},112,8,8] {found['dtype']}",
         f"  heads   {', '.join(found['heads'])} ({found['value']} value)",
     ]
+
+
+def _several(heads: Sequence[str]) -> str:
+    return f", heads {', '.join(heads)}" if len(heads) > 1 else ""

@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from valuerepair.nets.weights import fields
+
 IR_VERSION, OPSET = 8, 17
 IR_FIELD, GRAPH_FIELD, OPSET_FIELD = 1, 7, 8  # of ModelProto
 NODE_FIELD, NAME_FIELD, WEIGHT_FIELD, INPUT_FIELD, OUTPUT_FIELD = 1, 2, 5, 11, 12  # of GraphProto
@@ -36,15 +38,37 @@ def model(
     return number(IR_FIELD, IR_VERSION) + field(GRAPH_FIELD, graph) + field(OPSET_FIELD, number(2, OPSET))
 
 
-def node(operator: str, inputs: Sequence[str], outputs: Sequence[str], **attributes: int) -> bytes:
+def node(operator: str, inputs: Sequence[str], outputs: Sequence[str], *, name: str = "", **attributes: int) -> bytes:
     """A node of a graph, as its field; attributes that are integers, none negative."""
-    names = b"".join(field(1, name.encode()) for name in inputs)
-    names += b"".join(field(2, name.encode()) for name in outputs) + field(4, operator.encode())
+    names = b"".join(field(1, given.encode()) for given in inputs)
+    names += b"".join(field(2, made.encode()) for made in outputs) + field(4, operator.encode())
+    names += field(3, name.encode()) if name else b""
     given = (
-        field(5, field(1, name.encode()) + number(3, content) + number(20, INTEGER))
-        for name, content in attributes.items()
+        field(5, field(1, word.encode()) + number(3, content) + number(20, INTEGER))
+        for word, content in attributes.items()
     )
     return field(NODE_FIELD, names + b"".join(given))
+
+
+def node_name(part: bytes) -> str:
+    """The name of a NodeProto."""
+    return next((text.decode() for at, text in fields(part) if at == 3 and isinstance(text, bytes)), "")
+
+
+def node_inputs(part: bytes) -> list[str]:
+    """The names of a NodeProto's inputs."""
+    return [text.decode() for at, text in fields(part) if at == 1 and isinstance(text, bytes)]
+
+
+def renamed(part: bytes, old: str, new: str) -> bytes:
+    """A NodeProto with other names for inputs, outputs and itself, where they begin with `old`."""
+    begin = old.encode()
+    return b"".join(
+        number(at, text)
+        if isinstance(text, int)
+        else field(at, new.encode() + text[len(begin) :] if at in (1, 2, 3) and text.startswith(begin) else text)
+        for at, text in fields(part)
+    )
 
 
 def weight(name: str, array: NDArray[Any]) -> bytes:

@@ -57,6 +57,14 @@ class RawOutputs:
     value: NDArray[np.float32] | None
     mlh: NDArray[np.float32] | None
 
+    @property
+    def q(self) -> NDArray[np.float32]:
+        """W - L (lc0 src/neural/backend.h), or the scalar head itself."""
+        if self.wdl is not None:
+            return self.wdl[:, 0] - self.wdl[:, 2]
+        assert self.value is not None, "find_tensors takes no net without a value"
+        return self.value
+
 
 def load(onnx: Path, provider: str, sha256: str, precision: Precision = "f32", threads: int = 1) -> Any:
     """An onnxruntime.InferenceSession of the file that really is on the provider, or what works like one.

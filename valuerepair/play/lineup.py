@@ -289,6 +289,6 @@ def _uci_options(side: EngineSpec) -> dict[str, str]:
 
 
 def _find(side: EngineSpec) -> str:
-    from valuerepair.nets.weights import find_lc0
+    from valuerepair.nets.conversion import find_lc0
 
     return engine_path(side, lambda: (find_lc0() if side.kind == LC0 else None) or find_engine(side.kind))

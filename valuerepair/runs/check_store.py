@@ -26,6 +26,7 @@ from valuerepair.chess.positions import (
 from valuerepair.chess.progress import Progress, without_remarks
 from valuerepair.errors import ValueRepairError
 from valuerepair.nets.devices import split_key
+from valuerepair.nets.heads import heads_of
 from valuerepair.nets.net import open_net
 from valuerepair.nets.planes import FILLS
 from valuerepair.nets.registry import KNOWN_NETS, is_pulled
@@ -364,10 +365,12 @@ def _check_net(store: Store, net: tuple[Any, ...], sample: int, seed: int, files
     ids = [row[0] for row in store.connection.execute(query, (number,))]
     drawn = _drawn(ids, sample, np.random.default_rng(seed))
     sha256, variant = split_key(key)
-    if sha256 not in files or variant or fill not in FILLS:
+    heads = heads_of(variant)
+    precision = variant.removeprefix(heads.variant)
+    if sha256 not in files or precision or fill not in FILLS:
         why = f"no file of SHA-256 {sha256[:12]} at hand: give it by --net"
-        if variant:
-            why = f"values of another precision ({variant[1:]}) belong to the device that made them"
+        if precision:
+            why = f"values of another precision ({precision[1:]}) belong to the device that made them"
         elif fill not in FILLS:
             why = "they came with their positions, and no net is known"
         return StoreCheck(title, 0, note=why, unchecked=len(drawn))
@@ -382,7 +385,9 @@ def _check_net(store: Store, net: tuple[Any, ...], sample: int, seed: int, files
     rows = [row for row in rows if row is not None]
     if not rows:
         return StoreCheck(title, 0)
-    with open_net(files[sha256], device="cpu", history_fill=fill) as opened:
+    with open_net(
+        files[sha256], device="cpu", history_fill=fill, value_head=heads.value, policy_head=heads.policy
+    ) as opened:
         found = opened.evaluate(PositionBatch.from_positions([_position(row[:6]) for row in rows])).q
     off = np.abs(found.astype(np.float64) - np.array([row[6] for row in rows]))
     wrong = np.flatnonzero(~(off <= NET_BOUND))

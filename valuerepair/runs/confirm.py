@@ -29,6 +29,7 @@ from valuerepair.engines.find import find_engine
 from valuerepair.errors import UsageError
 from valuerepair.judge import verdict
 from valuerepair.nets.devices import device_of, split_key
+from valuerepair.nets.heads import heads_of
 from valuerepair.oracles.open import open_oracle
 from valuerepair.oracles.oracle import DeepFailure, DeepResult, Oracle, OracleIdentity
 from valuerepair.oracles.spec import DEFAULT_NODES, JUDGING, RECORDED, parse_spec
@@ -316,7 +317,7 @@ DEFAULT_TIMES = 10.0
 # Settings that follow from the number of nodes, or are always set: left to what is usual for the deeper search.
 _USUAL = {"Threads": ("1",), "Hash": ("16", "64"), "UCI_ShowWDL": ("true",)}
 # Of a search with a net: what is set by opening it.
-_NET_SETTINGS = ("device", "precision", "WeightsFile", "VerboseMoveStats")
+_NET_SETTINGS = ("device", "precision", "heads", "WeightsFile", "VerboseMoveStats")
 
 
 @dataclass(frozen=True)
@@ -484,7 +485,8 @@ def _open_net(path: str, first: StoredOracle, net: Mapping[str, Any]) -> Net:
 
     fill: HistoryFill = next((each for each in FILLS if each == net["history_fill"]), "fen_only")
     device = device_of(str(first.options.get("precision", ""))) or "auto"
-    return open_net(path, device=device, history_fill=fill)
+    heads = heads_of(str(first.options.get("heads", "")))
+    return open_net(path, device=device, history_fill=fill, value_head=heads.value, policy_head=heads.policy)
 
 
 # What the search got wrong is worth more attention than what it got right.

@@ -353,7 +353,8 @@ def pick(connection: sqlite3.Connection, path: str, net: str | None, oracle: str
     if not nets or not oracles:
         raise ValueRepairError(f"nothing is scored in {path} yet; run vr mine first")
     digest = _sha256_of(net)
-    fitting_nets = [i for i, name, sha256 in nets if net is None or sha256 == digest or _is_net(net, name, sha256)]
+    exactly = [i for i, _, key in nets if net is not None and key == net.lower()]  # not other heads or precisions, too
+    fitting_nets = exactly or [i for i, name, key in nets if net is None or key == digest or _is_net(net, name, key)]
     fitting_oracles = [i for i, label, found in oracles if oracle is None or _is_oracle(oracle, label, found)]
     if not fitting_nets:
         raise ValueRepairError(f"no net {net} in {path}; it has {_listed(name for _, name, _ in nets)}")

