@@ -398,7 +398,7 @@ class Candidate:
 
 
 class MinedStore(Store):
-    """A store open for reading: `frame`, `candidates`, `iter_candidates`, `stats`, `nets`, `oracles`.
+    """A store open for reading: `frame`, `candidates`, `iter_candidates`, `family`, `stats`, `nets`, `oracles`.
 
     Open it by `valuerepair.open_store`; use it from one thread, and close it or use it as a context manager. Reading
     does not disturb a `vr mine` that is writing to the same file.
@@ -457,6 +457,21 @@ class MinedStore(Store):
         from valuerepair.report.stats import store_figures
 
         return store_figures(self, question)
+
+    def family(self, position_id: int, question: Question | None = None) -> pd.DataFrame:
+        """The tree of the root that a position was reached from by `vr expand`, or that it is itself: a row a position.
+
+        In the order of the tree, the root first: position_id, parent_id, step, distance, round, move (SAN), fen, net_q,
+        deep_q, disagreement, candidate, inferred, mark. Values are from the side to move. Empty where there is none.
+        """
+        import pandas as pd
+
+        from valuerepair.report.family import COLUMNS, family_of, told
+
+        rows = told(family_of(self, position_id, question or Question()))
+        whole = {"parent_id": "Int64", "distance": "Int64", "round": "Int64"}  # the root has none
+        table: pd.DataFrame = pd.DataFrame(rows, columns=list(COLUMNS)).astype(whole)
+        return table
 
     def _joined(self, frame: pd.DataFrame, labels: bool, verdicts: bool, results: bool) -> pd.DataFrame:
         """The frame with what was asked for as further columns; the attrs stay."""

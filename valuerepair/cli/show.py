@@ -16,12 +16,19 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("position", nargs=-1, required=True, metavar="ID|FEN")
 @click.option("--white", is_flag=True, help="White at the bottom.  [default: the side to move]")
+@click.option("--family", is_flag=True, help="Also the tree of what vr expand reached from its root.")
 @click.option("--svg", type=FILE, metavar="FILE", help="Also draw it: a board with arrows, as SVG.")
 @click.option("--json", is_flag=True, help="One JSON object, and no board.")
 @DB
 @question()
 def command(
-    position: tuple[str, ...], white: bool, svg: str | None, json: bool, db: str, question: QuestionOptions
+    position: tuple[str, ...],
+    white: bool,
+    family: bool,
+    svg: str | None,
+    json: bool,
+    db: str,
+    question: QuestionOptions,
 ) -> None:
     """Show a position of the store: the board, what net and search say of it, and where it came from.
 
@@ -33,11 +40,13 @@ def command(
     Example:
       vr show 17
       vr show 17 --white --svg board.svg
+      vr show 17 --family
       vr show "r1bqkbnr/pppp1ppp/2n5/4p3/2B1P3/5Q2/PPPP1PPP/RNB1K1NR b KQkq - 3 3" --json
     """
     from json import dumps
 
-    from valuerepair.report.show import describe, encodable, shown_lines
+    from valuerepair.report.family import family_of, lines, told
+    from valuerepair.report.show import can_show, describe, encodable, shown_lines
     from valuerepair.store.store import Store
 
     if svg is not None and not svg.lower().endswith(".svg"):
@@ -45,16 +54,22 @@ def command(
 
         raise UsageError(f"--svg {svg}: its name ends in .svg")
     with Store.open(db) as store:
-        shown = describe(store, " ".join(position), question.resolved(store))
+        asked = question.resolved(store)
+        shown = describe(store, " ".join(position), asked)
+        tree = family_of(store, shown["position_id"], asked) if family else []
     white_below = white or shown["side"] == "w"
     if svg is not None:
         _write_svg(shown, white_below, svg)
     if json:
+        shown |= {"family": told(tree)} if family else {}
         click.echo(dumps(shown, indent=2))
         return
     coloured = _can_colour()
+    text = [*_board(shown, white_below, coloured), "", *shown_lines(shown)]
+    if family:
+        text += ["", *lines(tree, shown["position_id"], asked.threshold, unicode=can_show("├●◐"))]
     # click is told to leave the escape sequences: they are the board's alone.
-    click.echo(encodable("\n".join([*_board(shown, white_below, coloured), "", *shown_lines(shown)])), color=coloured)
+    click.echo(encodable("\n".join(text)), color=coloured)
 
 
 def _can_colour() -> bool:

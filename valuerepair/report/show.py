@@ -21,6 +21,7 @@ from valuerepair.report.drawing import printable
 from valuerepair.store.connect import store_errors
 from valuerepair.store.one_position import one_position, played_from
 from valuerepair.store.queries import COLUMNS
+from valuerepair.store.rows import FULL, INFERRED
 from valuerepair.store.store import Store
 
 _ORIGIN = ("source", "game", "white", "black", "event", "date", "result", "eval_cp", "eval_mate")
@@ -31,9 +32,10 @@ def describe(store: Store, words: str, question: Question) -> dict[str, Any]:
     """All that the store has of a position: `words` are its position_id, a FEN or an EPD line.
 
     A FEN means the position with its board key: clocks do not matter. Values are from the side to move. Keys: those of
-    the position; `net`, `deep`, `verdict`, `games`: dicts, None where there is nothing; `without_deep`: why; the
-    `disagreement`, whether it is a `candidate` at the `threshold`, `labels` of a candidate, `opening`, `priors` of the
-    search's and the played move, `weight`, `alpha`, `q_from`; `origin`: the game. A move is ``{"uci": .., "san": ..}``.
+    the position; `net`, `deep`, `verdict`, `games`, `reached` (how vr expand came to it): dicts, None where there is
+    nothing; `without_deep`: why; the `disagreement`, whether it is a `candidate` at the `threshold`, `labels` of a
+    candidate, `opening`, `priors` of the search's and the played move, `weight`, `alpha`, `q_from`; `origin`: the game.
+    A move is ``{"uci": .., "san": ..}``.
 
     Raises UsageError for words that are no legal position, ValueRepairError for one that the store does not have.
     """
@@ -68,6 +70,7 @@ def describe(store: Store, words: str, question: Question) -> dict[str, Any]:
         "alpha": None if alpha is None else asdict(alpha),
         "q_from": question.q_from,
         "origin": {**{name: row[name] for name in _ORIGIN}, "played": _move(board, row["played"])},
+        "reached": _reached_of(row),
         "games": _games_of(store, position_id),
     }
 
@@ -115,7 +118,8 @@ def _deep_of(store: Store, oracle_id: int, row: dict[str, Any], board: chess.Boa
     wdl = None if row["deep_w"] is None else [row["deep_w"], row["deep_d"], row["deep_l"]]
     found = {"oracle": label, "digest": digest, "q": row["deep_q"], "cp": row["cp"], "mate": row["mate"], "wdl": wdl}
     found |= {"best": _move(board, row["deep_best"]), "pv": row["pv"], "pv_san": pv_san(board, row["pv"])}
-    return found | {name: row[name] for name in ("nodes", "depth", "time_ms")}
+    found |= {name: row[name] for name in ("nodes", "depth", "time_ms")}
+    return found | {"inferred": row["stage"] == INFERRED}
 
 
 def _without_deep(row: dict[str, Any]) -> str:
@@ -127,6 +131,13 @@ def _without_deep(row: dict[str, Any]) -> str:
         chance = f", with a chance of {100 * row['chance']:.2f} % of a candidate" if row["chance"] is not None else ""
         return f"cut by the screening ladder {at}{chance}"
     return "not searched"
+
+
+def _reached_of(row: dict[str, Any]) -> dict[str, Any] | None:
+    """What `vr expand` reached it from; None where it was sampled, then or since."""
+    if row["root_id"] is None or row["stage"] == FULL:
+        return None
+    return {name: row[name] for name in ("root_id", "parent_id", "step", "distance")}
 
 
 def _move(board: chess.Board, uci: str | None) -> dict[str, str] | None:
@@ -280,7 +291,10 @@ def _deep_lines(shown: dict[str, Any]) -> list[str]:
         prior = shown["priors"].get("oracle")
         known = f" (the net's prior {100 * prior['p']:.1f} %, rank {prior['rank']})" if prior else ""
         words.append(f"best {deep['best']['san']}{known}")
-    words.append(f"{deep['nodes']:,} nodes" + (f" to depth {deep['depth']}" if deep["depth"] else ""))
+    if deep["inferred"]:
+        words.append("inferred from the line of a search")
+    else:
+        words.append(f"{deep['nodes']:,} nodes" + (f" to depth {deep['depth']}" if deep["depth"] else ""))
     return [_line("search", ", ".join(words)), *([_line("line", deep["pv_san"])] if deep["pv_san"] else [])]
 
 
@@ -320,7 +334,7 @@ def _labels(shown: dict[str, Any]) -> list[str]:
 def _origin(shown: dict[str, Any]) -> list[str]:
     origin = shown["origin"]
     where = f"{printable(origin['source'])}, game {origin['game']:,}, ply {shown['ply']}"
-    found = [_line("from", where)]
+    found = [*_reached_lines(shown["reached"]), _line("from", where)]
     white, black, event, date = (
         printable(origin[name] or "", _NAME).strip() for name in ("white", "black", "event", "date")
     )
@@ -333,6 +347,15 @@ def _origin(shown: dict[str, Any]) -> list[str]:
         known = f" (the net's prior {100 * prior['p']:.1f} %, rank {prior['rank']})" if prior else ""
         found.append(_line("played", f"{_numbered(shown['fen'])}{origin['played']['san']}{known}"))
     return found
+
+
+def _reached_lines(reached: dict[str, Any] | None) -> list[str]:
+    if reached is None:
+        return []
+    distance, step = reached["distance"], reached["step"]
+    far = f"move {distance}" if step == "child" else "1 ply" if distance == 1 else f"{distance} plies"
+    root = "" if reached["root_id"] == reached["parent_id"] else f", root {reached['root_id']}"
+    return [_line("reached", f"by vr expand from position {reached['parent_id']}: {step}, {far}{root}")]
 
 
 def _game_lines(shown: dict[str, Any]) -> list[str]:

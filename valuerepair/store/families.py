@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import json
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from valuerepair.chess.positions import decode_moves
 from valuerepair.store.columns import read_cells
 from valuerepair.store.connect import store_errors
-from valuerepair.store.rows import INFERRED, is_value
+from valuerepair.store.rows import EXPANDED, INFERRED, is_value
 
 if TYPE_CHECKING:
     from valuerepair.store.store import Store
@@ -58,4 +61,67 @@ def reached(store: Store, net_id: int, oracle_id: int) -> dict[str, NDArray[Any]
         found[name] = found[name].astype(np.int64)
     for name in ("drawn", "searched", "inferred"):
         found[name] = found[name] != 0
+    return found
+
+
+class Member(NamedTuple):
+    """One position of a family; of the root itself parent, step, distance and round are None.
+
+    `moves` lead from `start_fen` to `fen`. `stage` is that of the value that counts (`store.rows`), None without one,
+    `deep` its cp, mate, w, d, l, q. `failure`: why its search failed.
+    """
+
+    root_id: int
+    position_id: int
+    parent_id: int | None
+    step: str | None
+    distance: int | None
+    round: int | None
+    cut_at: int | None
+    fen: str
+    start_fen: str
+    moves: tuple[str, ...]
+    ply: int
+    net_q: float | None
+    stage: str | None
+    failure: str | None
+    deep: tuple[float | None, ...]
+
+
+_MEMBERS = f"""
+SELECT m.root_id, p.id, e.parent_id, e.step, e.distance, e.round, CASE WHEN NOT e.searched THEN e.cut_at END,
+p.fen, p.start_fen, p.moves, p.ply, n.q, v.stage, f.reason, {", ".join(f"v.{name}" for name in _SCORE)}
+FROM (SELECT value root_id, value id FROM json_each(:roots)
+      UNION ALL SELECT r.root_id, r.position_id FROM json_each(:roots) j
+      CROSS JOIN expanded r ON r.root_id = j.value WHERE r.net_id = :net AND r.oracle_id = :oracle) m
+CROSS JOIN positions p ON p.id = m.id
+LEFT JOIN expanded e ON e.net_id = :net AND e.oracle_id = :oracle AND e.position_id = m.id AND m.id <> m.root_id
+LEFT JOIN net_values n ON n.net_id = :net AND n.position_id = m.id
+LEFT JOIN deep_values v ON {is_value("all", "m.id")} AND v.position_id = m.id
+LEFT JOIN failures f ON f.oracle_id = :oracle AND f.stage = '{EXPANDED}' AND f.position_id = m.id
+"""
+_ROOT_OF = """
+SELECT coalesce((SELECT root_id FROM expanded WHERE root_id = :id AND net_id = :net AND oracle_id = :oracle),
+    (SELECT root_id FROM expanded WHERE net_id = :net AND oracle_id = :oracle AND position_id = :id))
+"""
+
+
+def root_of(store: Store, net_id: int, oracle_id: int, position_id: int) -> int | None:
+    """The root of the family that a position is in; its own, where positions were reached from it. None without any."""
+    asked = {"net": net_id, "oracle": oracle_id, "id": position_id}
+    with store_errors(store.path):
+        found = store.connection.execute(_ROOT_OF, asked).fetchone()[0]
+    return None if found is None else int(found)
+
+
+def members(store: Store, net_id: int, oracle_id: int, roots: Sequence[int]) -> dict[int, list[Member]]:
+    """The families of some roots, each with the root first and the others as they were reached."""
+    asked = {"net": net_id, "oracle": oracle_id, "roots": json.dumps([*roots])}
+    found: dict[int, list[Member]] = {root: [] for root in roots}
+    with store_errors(store.path):
+        for row in store.connection.execute(_MEMBERS, asked):
+            moves = decode_moves(np.frombuffer(row[9], "<u2"))
+            found[row[0]].append(Member(*(*row[:9], moves, *row[10:14], tuple(row[14:]))))
+    for root, each in found.items():
+        each.sort(key=lambda member: (member.position_id != root, member.position_id))
     return found

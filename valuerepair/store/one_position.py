@@ -10,7 +10,7 @@ import numpy as np
 from valuerepair.chess.positions import decode_move, decode_moves
 from valuerepair.store import queries
 from valuerepair.store.connect import store_errors
-from valuerepair.store.rows import FULL, is_value
+from valuerepair.store.rows import EXPANDED, FULL, is_value
 
 if TYPE_CHECKING:
     from valuerepair.store.store import Store
@@ -56,9 +56,14 @@ _COLUMNS = {
     "nodes": "v.nodes",
     "depth": "v.depth",
     "time_ms": "v.time_ms",
-    "failure": "f.reason",
-    "cut_at": "CASE WHEN NOT c.searched THEN c.cut_at END",
-    "chance": "c.chance",
+    "stage": "v.stage",
+    "failure": "coalesce(f.reason, x.reason)",
+    "cut_at": "CASE WHEN NOT coalesce(c.searched, e.searched) THEN coalesce(c.cut_at, e.cut_at) END",
+    "chance": "coalesce(c.chance, e.chance)",
+    "root_id": "e.root_id",
+    "parent_id": "e.parent_id",
+    "step": "e.step",
+    "distance": "e.distance",
 }
 
 
@@ -77,14 +82,17 @@ def one_position(store: Store, position_id: int, net_id: int, oracle_id: int) ->
     """What the store has of a position that is there, for a net and an oracle (0: none): the keys of `_COLUMNS`.
 
     Values as in `Store.frame`, None where there is nothing; `weight` beside them. `moves` and `pv` are lists of UCI
-    moves. `failure`: why the oracle has no value, `cut_at` and `chance`: where the screening ladder cut it, and its
-    chance of a candidate there.
+    moves. `stage` is that of the deep value (`store.rows`). `failure`: why the oracle has no value, `cut_at` and
+    `chance`: where the screening ladder cut it, and its chance of a candidate there. `root_id`, `parent_id`, `step` and
+    `distance` say how `vr expand` reached it.
     """
     query = f"""
         SELECT {", ".join(_COLUMNS.values())} FROM positions p JOIN games g ON g.id = p.game_id
         LEFT JOIN net_values n ON n.net_id = :net AND n.position_id = p.id
         LEFT JOIN deep_values v ON {is_value("all", "p.id")} AND v.position_id = p.id
         LEFT JOIN failures f ON f.oracle_id = :oracle AND f.stage = '{FULL}' AND f.position_id = p.id
+        LEFT JOIN failures x ON x.oracle_id = :oracle AND x.stage = '{EXPANDED}' AND x.position_id = p.id
+        LEFT JOIN expanded e ON e.net_id = :net AND e.oracle_id = :oracle AND e.position_id = p.id
         LEFT JOIN screened c ON c.net_id = :net AND c.oracle_id = :oracle AND c.position_id = p.id
         WHERE p.id = :id
     """

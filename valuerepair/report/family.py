@@ -1,0 +1,235 @@
+"""The tree of one root: the candidate, and what vr expand reached from it; as rows and as text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from math import isnan
+from typing import Any, Literal
+
+import chess
+import numpy as np
+
+from valuerepair.chess import values
+from valuerepair.question import Question
+from valuerepair.store import families
+from valuerepair.store.families import STEPS, Member
+from valuerepair.store.rows import INFERRED
+from valuerepair.store.store import Store
+
+Mark = Literal["candidate", "inferred candidate", "none", "inferred none", "cut", "failed", "not searched"]
+
+
+@dataclass(frozen=True, slots=True)
+class Leaf:
+    """A position of a family, in its tree.
+
+    `level` is 0 for the root, `after` the place in the list of what it was reached from (-1 for the root); `distance`
+    is in plies, of children the rank of the policy's move; `later`: it comes after that position in the game. `move` is
+    the move that leads here, or for an earlier position the one that was played there, in SAN. Values are from the side
+    to move; None where there is nothing.
+    """
+
+    position_id: int
+    parent_id: int | None
+    level: int
+    after: int
+    step: str | None
+    distance: int | None
+    round: int | None
+    later: bool
+    move: str
+    fen: str
+    net_q: float | None
+    deep_q: float | None
+    disagreement: float | None
+    mark: Mark
+
+    @property
+    def candidate(self) -> bool:
+        return self.mark in ("candidate", "inferred candidate")
+
+    @property
+    def inferred(self) -> bool:
+        return self.mark in ("inferred candidate", "inferred none")
+
+
+def family_of(store: Store, position_id: int, question: Question) -> list[Leaf]:
+    """The family that a position is in, for the question's net and oracle, in the order of the tree; empty without one.
+
+    Raises ValueRepairError where nothing is scored by them.
+    """
+    pair = store.pick(question.net, question.oracle)
+    root = families.root_of(store, *pair, position_id)
+    return [] if root is None else trees(store, pair, [root], question)[root]
+
+
+def trees(store: Store, pair: tuple[int, int], roots: Sequence[int], question: Question) -> dict[int, list[Leaf]]:
+    """The families of these roots, by root, each in the order of its tree."""
+    alpha = store.alpha(*pair, question.alpha).value
+    return {
+        root: list(_tree(found, alpha, question))
+        for root, found in families.members(store, *pair, roots).items()
+        if len(found) > 1
+    }
+
+
+def _tree(members: Sequence[Member], alpha: float, question: Question) -> Iterator[Leaf]:
+    """From the root on, each position before what was reached from it."""
+    by_id = {member.position_id: member for member in members}
+    reached: dict[int, list[Member]] = {}
+    root = members[0]
+    for member in members[1:]:
+        # What it was reached from may have gone with a part of a merged store.
+        parent = member.parent_id if member.parent_id in by_id else root.position_id
+        reached.setdefault(parent or 0, []).append(member)
+    stack, seen, places = [(root, 0, -1)], {root.position_id}, 0
+    while stack:
+        member, level, after = stack.pop()
+        parent_id = member.parent_id if member.parent_id in by_id else root.position_id
+        yield _leaf(member, None if level == 0 else by_id[parent_id or 0], level, after, alpha, question)
+        new = [each for each in reached.get(member.position_id, []) if each.position_id not in seen]
+        seen |= {each.position_id for each in new}
+        new.sort(key=lambda each: (STEPS.index(each.step or "game"), each.distance, each.position_id), reverse=True)
+        stack += [(each, level + 1, places) for each in new]
+        places += 1
+
+
+def _leaf(member: Member, parent: Member | None, level: int, after: int, alpha: float, question: Question) -> Leaf:
+    cp, mate, w, d, loss, own = (np.nan if cell is None else float(cell) for cell in member.deep)
+    deep_q = float(values.deep_q(cp, mate, [w, d, loss], own, alpha, question.q_from))
+    known = member.net_q is not None and not isnan(deep_q)
+    off = (member.net_q or 0.0) - deep_q if known else None
+    later, move = (True, "") if parent is None else _move(parent, member)
+    return Leaf(
+        member.position_id,
+        member.parent_id,
+        level,
+        after,
+        member.step,
+        member.distance,
+        member.round,
+        later,
+        move,
+        member.fen,
+        member.net_q,
+        None if isnan(deep_q) else deep_q,
+        off,
+        _mark(member, off, question.threshold),
+    )
+
+
+def _mark(member: Member, off: float | None, threshold: float) -> Mark:
+    if off is not None:
+        found = abs(off) >= threshold
+        if member.stage == INFERRED:
+            return "inferred candidate" if found else "inferred none"
+        return "candidate" if found else "none"
+    if member.failure is not None:
+        return "failed"
+    return "not searched" if member.cut_at is None else "cut"
+
+
+def _move(parent: Member, member: Member) -> tuple[bool, str]:
+    """Whether a position comes after what it was reached from, and the move between them that is told."""
+    same, ours, theirs = parent.start_fen == member.start_fen, member.moves, parent.moves
+    if same and len(ours) > len(theirs) and ours[: len(theirs)] == theirs:
+        return True, _san(parent.fen, ours[len(theirs) :])
+    if same and ours == theirs[: len(ours)]:
+        return False, _san(member.fen, theirs[len(ours) : len(ours) + 1])
+    # It was met before, with another history.
+    return member.step != "parent", ""
+
+
+def _san(fen: str, moves: Sequence[str]) -> str:
+    """The last of the moves in SAN, with its number; nothing where they are none from here."""
+    board = chess.Board(fen)
+    try:
+        for move in moves[:-1]:
+            board.push_uci(move)
+        number = f"{board.fullmove_number}.{'' if board.turn else '..'}"
+        return f"{number} {board.san(board.parse_uci(moves[-1]))}"
+    except (ValueError, IndexError):
+        return ""
+
+
+# -- text -------------------------------------------------------------------------------------------------------------
+
+MARKS: Mapping[Mark, str] = {
+    "candidate": "●", "inferred candidate": "◐", "none": "○", "inferred none": "◌", "cut": "×", "failed": "!",
+    "not searched": "·",
+}  # fmt: skip
+_PLAIN: Mapping[Mark, str] = {
+    "candidate": "#", "inferred candidate": "+", "none": "o", "inferred none": ".", "cut": "x", "failed": "!",
+    "not searched": "-",
+}  # fmt: skip
+_LEGEND: Mapping[Mark, str] = {
+    "candidate": "candidate", "inferred candidate": "candidate by an inferred value", "none": "no candidate",
+    "inferred none": "none by an inferred value", "cut": "cut by the ladder", "failed": "search failed",
+    "not searched": "not searched",
+}  # fmt: skip
+
+
+def lines(leaves: Sequence[Leaf], here: int, threshold: float, *, unicode: bool = True) -> list[str]:
+    """The tree as text for a terminal; `here` is the position that was asked for."""
+    if not leaves:
+        return ["family    none: vr expand reached nothing from it"]
+    found = sum(leaf.candidate for leaf in leaves)
+    guessed = sum(leaf.mark == "inferred candidate" for leaf in leaves)
+    marks = MARKS if unicode else _PLAIN
+    left = [
+        f"{stem}{marks[leaf.mark]} {name(leaf)}" for stem, leaf in zip(_stems(leaves, unicode), leaves, strict=True)
+    ]
+    width = max(map(len, left))
+    shown = [
+        f"family    of position {leaves[0].position_id}: {len(leaves) - 1:,} positions reached from it; "
+        f"of all, candidates at {threshold:g}: {found:,}, by inferred values {guessed:,} of them",
+    ]
+    for text, leaf in zip(left, leaves, strict=True):
+        end = "  <- this one" if leaf.position_id == here else ""
+        shown.append(f"{text:<{width}}  {leaf.position_id:>7}  {_values(leaf)}{end}".rstrip())
+    present = {leaf.mark for leaf in leaves}
+    return [*shown, "  ".join(f"{marks[mark]} {words}" for mark, words in _LEGEND.items() if mark in present)]
+
+
+def name(leaf: Leaf) -> str:
+    """How a position was reached, in words."""
+    if leaf.step is None:
+        return "root"
+    plies = "1 ply" if leaf.distance == 1 else f"{leaf.distance} plies"
+    if leaf.step == "child":
+        return f"child {leaf.distance}  {leaf.move}".rstrip()
+    if leaf.step == "line":
+        return f"line {leaf.distance}  {leaf.move}".rstrip()
+    when = f"{plies} on" if leaf.later else f"{plies} before"
+    return f"{leaf.step}, {when}  {leaf.move}".rstrip()
+
+
+def _values(leaf: Leaf) -> str:
+    net, deep = ("   ?  " if q is None else f"{q:+.3f}" for q in (leaf.net_q, leaf.deep_q))
+    off = "" if leaf.disagreement is None else f"  {leaf.disagreement:+.3f}"
+    return f"net {net}  deep {deep}{off}"
+
+
+def _stems(leaves: Sequence[Leaf], unicode: bool) -> Iterator[str]:
+    """What stands before each: lines of the tree."""
+    down, along, last = ("│  ", "├─ ", "└─ ") if unicode else ("|  ", "|- ", "`- ")
+    ends = {leaf.after: i for i, leaf in enumerate(leaves)}  # the last one of each parent
+    open_levels: list[bool] = []
+    for i, leaf in enumerate(leaves):
+        if leaf.level == 0:
+            yield ""
+            continue
+        del open_levels[leaf.level - 1 :]
+        is_last = ends[leaf.after] == i
+        yield "".join(down if more else "   " for more in open_levels) + (last if is_last else along)
+        open_levels.append(not is_last)
+
+
+_OF_LEAF = ("position_id", "parent_id", "step", "distance", "round", "move", "fen", "net_q", "deep_q", "disagreement")
+COLUMNS = (*_OF_LEAF, "candidate", "inferred", "mark")
+
+
+def told(leaves: Sequence[Leaf]) -> list[dict[str, Any]]:
+    """JSON-able, a dict with the keys `COLUMNS` a position."""
+    return [{name: getattr(leaf, name) for name in COLUMNS} for leaf in leaves]
