@@ -144,6 +144,37 @@ def test_a_net_against_itself_changed_nothing(db: Path) -> None:
     assert all(row.change.difference == 0 for row in pair.labels)
 
 
+def test_a_net_that_is_half_as_bold_shows_nothing_beyond_scale(db: Path) -> None:
+    found = compared(db, "key-net", "half-net")
+    (pair,) = found.comparisons
+    assert pair.counts["repaired"] > 20
+    assert pair.share.clear
+    beyond = pair.control
+    assert beyond is not None
+    assert beyond.first == beyond.second
+    assert beyond.share.difference == beyond.mean_abs.difference == 0
+    assert beyond.finding == "not shown"
+    assert comparison_lines(found).count("B shows nothing beyond scale: both intervals hold 0") == 1
+    # Both nets' Q are noise: the best curve is nearly level, and what it leaves is deep Q itself.
+    off = np.abs(found.scores.recalibrated)
+    assert (off[0] == off[1]).all()
+    assert np.corrcoef(off[0], np.abs(found.scores.deep_q))[0, 1] > 0.95
+    wrong = (np.abs(found.scores.disagreement[0]) >= 0.55, off[0] >= 0.55)
+    assert beyond.of_first.total == wrong[0].sum()
+    assert beyond.of_first.count == (wrong[0] & ~wrong[1]).sum()
+
+
+def test_too_few_positions_for_a_curve(db: Path) -> None:
+    with Store.open(db, write=True) as store:
+        store.connection.execute("DELETE FROM net_values WHERE net_id = 2 AND position_id % 2")
+    found = compared(db, "key-net", "half-net")
+    assert found.positions == 240
+    assert found.comparisons[0].control is None
+    assert np.isnan(found.scores.recalibrated).all()
+    assert [line for line in comparison_lines(found) if line.startswith("control: too few positions")]
+    json.dumps(found.as_dict(), allow_nan=False)
+
+
 def test_one_alpha_for_all_and_the_other_nets_own_beside_it(db: Path) -> None:
     found = compared(db, "half-net", "key-net", options=Question())
     with Store.open(db) as store:
@@ -309,12 +340,38 @@ def test_real_nets_from_their_files(db: Path, shared_data: Path, tmp_path: Path)
     written = [json.loads(line) for line in (tmp_path / "a.jsonl").read_text().splitlines()]
     expected = {name: pair["counts"][name] for name in CATEGORIES[1:]}
     assert {name: sum(row["category_2"] == name for row in written) for name in expected} == expected
+    repaired = [row["beyond_scale_2"] for row in written if row["category_2"] == "repaired"]
+    newly = [row["beyond_scale_2"] for row in written if row["category_2"] == "newly wrong"]
+    assert (sum(repaired), len(repaired)) == tuple(pair["control"]["repaired"][name] for name in ("count", "total"))
+    assert (sum(newly), len(newly)) == tuple(pair["control"]["newly"][name] for name in ("count", "total"))
+    assert {row["beyond_scale_2"] for row in written if row["category_2"] == "still wrong"} == {None}
+    assert all(
+        row["beyond_scale_2"] == (abs(row["recalibrated_1"]) >= 0.55)
+        for row in written
+        if row["category_2"] == "repaired"
+    )
     assert (tmp_path / "a.svg").read_bytes().startswith(b"<?xml")
     with Store.open(db, write=True) as store:  # what was only compared is not what is meant without --net
         store.connection.execute("UPDATE runs SET command = 'vr remeasure --net a --net b' WHERE id > 1")
         assert nets["id"].tolist()[0] == store.pick()[0] == 1
     again = json.loads(vr(*asked, "-q", "--json"))  # nothing to compute: the same answer
     assert again == found
+
+
+def test_scale_in_the_sample_store(tmp_path: Path) -> None:
+    """The figures of docs/methods.md."""
+    sample = Path(__file__).parents[1] / "data" / "sample.db"
+    db = Path(shutil.copy(sample, tmp_path / "sample.db"))
+    (own,) = compared(db, "maia-1100", "maia-1900", options=Question(threshold=0.35)).comparisons
+    assert (own.counts["newly wrong"], own.counts["repaired"]) == (71, 6)
+    assert own.control is not None
+    assert own.control.newly.count == 1
+    (given,) = compared(db, "maia-1100", "maia-1900", options=Question(threshold=0.35, alpha=300.0)).comparisons
+    assert (given.counts["newly wrong"], given.counts["repaired"]) == (16, 101)
+    assert given.control is not None
+    assert given.control.repaired.count == 47
+    assert given.control.finding == "fewer"
+    assert own.control.mean_abs.high < 0 > given.control.mean_abs.high
 
 
 def rows_of(frame: pd.DataFrame, count: int) -> list[dict[str, str]]:

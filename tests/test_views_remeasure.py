@@ -24,10 +24,11 @@ from valuerepair.judge.compare import (
     Remeasured,
     Selected,
 )
+from valuerepair.judge.control import Control, Recalibrated
 from valuerepair.report import remeasure_plot
 
 
-def found(nets: int = 2, positions: int = 800) -> Remeasured:
+def found(nets: int = 2, positions: int = 800, controlled: bool = False) -> Remeasured:
     rng = np.random.default_rng(0)
     first = rng.normal(0, 0.35, positions)
     off = np.stack([first, *(0.6 * first + rng.normal(0, 0.25, positions) for _ in range(nets - 1))])
@@ -41,6 +42,10 @@ def found(nets: int = 2, positions: int = 800) -> Remeasured:
         own = AtOtherAlpha(500.0, "fitted", (0.1, 0.2), Interval(0.1, 0.05, 0.15))
         chosen = Selected(9, wilson(3, 9), 0.7, 0.5)
         interval = newcombe(table)
+        alone = Recalibrated(wilson(3, 100), 0.1)
+        rate = wilson(3, 9)
+        left = Interval(-0.004, -0.02, 0.01)
+        beyond = Control(alone, alone, left, left, rate, rate, rate, "not shown") if controlled else None
         pairs.append(
             Comparison(
                 "one",
@@ -53,6 +58,7 @@ def found(nets: int = 2, positions: int = 800) -> Remeasured:
                 chosen,
                 chosen,
                 wilson(3, 100),
+                beyond,
                 own,
                 True,
                 [label, worse],
@@ -71,7 +77,9 @@ def found(nets: int = 2, positions: int = 800) -> Remeasured:
         left_out={},
         nets=[NetRate("one", "ab", wilson(1, positions), 0.2)],
         comparisons=pairs,
-        scores=ComparedScores(np.arange(positions), np.arange(positions) % 100, np.ones(positions), off),
+        scores=ComparedScores(
+            np.arange(positions), np.arange(positions) % 100, np.ones(positions), np.zeros(positions), off, off, off
+        ),
     )
 
 
@@ -108,6 +116,15 @@ def test_differences_and_words() -> None:
     assert "stockfish 15.1 nodes=5000 · alpha 349 for all nets" in text
     assert "all candidates at the second's own alpha 500: +10.00 (+5.00 to +15.00)" in text
     assert "endgame" in text
+    assert "recalibrated" not in text
+
+
+def test_what_is_left_beyond_scale_stands_below_all_candidates() -> None:
+    figure = remeasure_plot.draw(found(controlled=True))
+    middles = [float(np.asarray(points(figure, f"change-{i}").get_xdata(), float)[0]) for i in range(1, 4)]
+    assert middles == pytest.approx([-0.4, -1.0, 1.0])
+    labels = [label.get_text() for label in figure.axes[1].get_yticklabels()]
+    assert labels[:2] == ["all candidates", "both recalibrated"]
 
 
 @pytest.mark.parametrize(("ending", "magic"), [("png", b"\x89PNG"), ("svg", b"<?xml"), ("pdf", b"%PDF-")])

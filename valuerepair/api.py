@@ -242,9 +242,9 @@ def remeasure(
     `nets` are two or more files or names. Values and policies that the store lacks are computed and kept, where a net's
     file is known; only then is the store written to. `question.oracle` is whose scores count, None the one with most;
     its net is not looked at. The result has the rates (`nets`), the comparisons with intervals (`comparisons`) and the
-    rows (`scores`). Judge by all
-    positions: the first net's own candidates were chosen for being its worst errors, and any other net looks better on
-    them. Raises UsageError for words that mean no net, ValueRepairError where there is nothing to compare.
+    rows (`scores`). Judge by all positions: the first net's own candidates were chosen for being its worst errors, and
+    any other net looks better on them. `control` of a comparison is what remains once each net's Q went through a curve
+    of its own. Raises UsageError for words that mean no net, ValueRepairError where there is nothing to compare.
     """
     from valuerepair.judge.compare import compare, complete_policies
     from valuerepair.judge.compared_nets import find_nets, find_oracle, measure_missing

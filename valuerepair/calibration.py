@@ -232,10 +232,10 @@ def fit(
 
 def _sums(x: Floats, y: Floats, w: Floats, part: Ids) -> _Sums:
     """[parts, steps]."""
-    angle = np.arcsin(np.clip(np.abs(x), 0, 1)) * _STEPS_PER_ANGLE
-    cell = part * _STEPS + np.minimum(angle.astype(np.int64), _STEPS - 1)
+    sign, step, _ = _place(x)
+    cell = part * _STEPS + step
     # A net Q of 0 says as much of +0 as of -0: its deep Q counts as 0.
-    columns = (w, w * y * np.sign(x))
+    columns = (w, w * y * sign)
     return _Sums(*(np.bincount(cell, column, PARTS * _STEPS).reshape(PARTS, -1).astype(float) for column in columns))
 
 
@@ -243,6 +243,33 @@ def _without(folds: _Sums, fold: int) -> Floats:
     """The curve of a fold: of the others, by the method that is best among these."""
     others = np.delete(np.arange(FOLDS), fold)
     return _draw(_best(folds, others), folds.at(others).total())
+
+
+class CrossFit:
+    """Curves of the folds that can be drawn again where games have other weights, as in resamples: by the methods that
+    the first weights chose, without intervals, of any number of positions. All are [n] as in `fit`, none is NaN."""
+
+    def __init__(self, net_q: Floats, deep_q: Floats, weight: Floats, game: Ids) -> None:
+        self._fold = fold_of(game)
+        self._sign, self._step, self._beyond = _place(net_q)
+        self._cell = self._fold * _STEPS + self._step
+        self._deep = deep_q * self._sign
+        folds = self._sums(weight)
+        self._others = [np.delete(np.arange(FOLDS), fold) for fold in range(FOLDS)]
+        self._methods = [_best(folds, others) for others in self._others]
+
+    def _sums(self, weight: Floats) -> _Sums:
+        columns = (np.bincount(self._cell, each, FOLDS * _STEPS) for each in (weight, weight * self._deep))
+        return _Sums(*(each.reshape(FOLDS, _STEPS).astype(np.float64) for each in columns))
+
+    def expected(self, weight: Floats) -> Floats:
+        """[n] deep Q to be expected of each position, the curves drawn by these weights."""
+        folds = self._sums(weight)
+        drawn = zip(self._methods, self._others, strict=True)
+        curves = np.stack([_draw(method, folds.at(others).total()) for method, others in drawn])
+        below, above = curves[self._fold, self._step], curves[self._fold, self._step + 1]
+        found: Floats = self._sign * (below + self._beyond * (above - below))
+        return found
 
 
 def _best(folds: _Sums, of: NDArray[np.intp]) -> _Method:
@@ -286,7 +313,7 @@ def _isotonic(held: NDArray[np.intp], weight: Floats, mean: Floats) -> Floats:
     from scipy.optimize import isotonic_regression
 
     levels = isotonic_regression(mean, weights=weight).x
-    drawn: Floats = np.interp(np.arange(_STEPS + 1), np.r_[0.0, held + 0.5], np.r_[0.0, levels])
+    drawn: Floats = np.interp(np.arange(_STEPS + 1), np.append(0.0, held + 0.5), np.append(0.0, levels))
     return drawn
 
 
@@ -320,9 +347,14 @@ def _rising() -> tuple[Floats, Floats]:
 
 def _read(curves: Floats, net_q: ArrayLike, which: Ids | int) -> Floats:
     """[n] values of the curves [k, points] that `which` [n] names; NaN of NaN."""
-    q = np.asarray(net_q, np.float64)
+    sign, step, beyond = _place(np.asarray(net_q, np.float64))
+    below, above = curves[which, step], curves[which, step + 1]
+    found: Floats = sign * (below + beyond * (above - below))
+    return found
+
+
+def _place(q: Floats) -> tuple[Floats, Ids, Floats]:
+    """The sign of net Q [n], the step that it falls into, and how far; the sign of NaN is NaN."""
     angle = np.arcsin(np.clip(np.nan_to_num(np.abs(q)), 0, 1)) * _STEPS_PER_ANGLE
     step = np.minimum(angle.astype(np.int64), _STEPS - 1)
-    below, above = curves[which, step], curves[which, step + 1]
-    found: Floats = np.sign(q) * (below + (angle - step) * (above - below))
-    return found
+    return np.sign(q), step, angle - step

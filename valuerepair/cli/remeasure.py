@@ -32,7 +32,8 @@ def command(
 
     Every net is compared with the first, A. Values that the store lacks are computed from the net's file and kept; stop
     with Ctrl-C, and the same command goes on. Judge by all positions: A's own candidates were chosen for being A's
-    worst errors, and any other net looks better on them.
+    worst errors, and any other net looks better on them. Last, each net's Q goes through a curve of its own, drawn by
+    other games: what B repairs beyond that is more than another scale.
 
     \b
     Example:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from valuerepair.calibration import FEWEST_GAMES, FEWEST_POSITIONS, CrossFit
 from valuerepair.chess import values
 from valuerepair.errors import ValueRepairError
 from valuerepair.intervals import (
@@ -28,6 +29,7 @@ from valuerepair.intervals import (
     wilson,
 )
 from valuerepair.judge.compared_nets import AskedNet, AskedOracle, words_for
+from valuerepair.judge.control import Control, control, recalibrated, sentence
 from valuerepair.judge.labelled import complete, labels_of, missing_priors, names, net_id_of
 from valuerepair.judge.labels import KINDS, NAMES, OF_POLICY
 from valuerepair.question import QFrom, Question
@@ -50,12 +52,19 @@ CATEGORIES = ("right both", "newly wrong", "repaired", "still wrong")
 
 @dataclass(frozen=True)
 class ComparedScores:
-    """The positions compared, by id: their numbers, games and weights [n], and the disagreement of each net [k, n]."""
+    """The positions compared, by id: their numbers, games, weights, deep Q [n]; Q and disagreement of each net [k, n].
+
+    `recalibrated` [k, n] is the disagreement of each net once its Q goes through its curve, NaN where positions are too
+    few for one.
+    """
 
     position_id: NDArray[np.int64]
     game_id: NDArray[np.int64]
     weight: Floats
+    deep_q: Floats
+    net_q: Floats
     disagreement: Floats
+    recalibrated: Floats
 
     @property
     def weighted(self) -> bool:
@@ -105,8 +114,9 @@ class Comparison:
     McNemar's exact one, None where rows have unequal weights. `mean_abs` is the difference of the mean |disagreement|,
     over resampled games. `of_first` and `of_second` are the candidates of one net alone; the second repaired something
     only if the first is right on fewer of the second's than the other way round. `newly` are the second's candidates
-    among the positions that are not the first's. `policies`: both nets' priors are in the store, and so `labels` has
-    what needs them.
+    among the positions that are not the first's. `control` says what remains once both nets are recalibrated, None
+    where positions are too few for curves. `policies`: both nets' priors are in the store, and so `labels` has what
+    needs them.
     """
 
     first: str
@@ -119,6 +129,7 @@ class Comparison:
     of_first: Selected
     of_second: Selected
     newly: Rate
+    control: Control | None
     at_own_alpha: AtOtherAlpha | None
     policies: bool
     labels: list[LabelChange] = field(default_factory=list)
@@ -181,13 +192,15 @@ def compare(
     if not scores.weight.any():
         raise ValueRepairError(_nothing_common(store, names, oracle, without_q, question.q_from))
     wrong = np.abs(scores.disagreement) >= question.threshold
+    curves = _curves(scores)
     labels = [candidate_labels(store, replace(asked, net=each), oracle.id) for each in words]
     comparisons = []
     for i in range(1, len(nets)):
         own = None
         if question.alpha is None and question.q_from == "cp":
             own = _at_own_alpha(store, nets[i], (words[0], words[i]), oracle, asked)
-        comparisons.append(_compare(scores, wrong, i, names, own, (labels[0], labels[i]), seed))
+        beyond = None if curves is None else _control(scores, curves, i, question.threshold, seed)
+        comparisons.append(_compare(scores, wrong, i, names, beyond, own, (labels[0], labels[i]), seed))
     return Remeasured(
         oracle=oracle.label,
         alpha=alpha,
@@ -201,8 +214,30 @@ def compare(
         left_out={name: net.missing for name, net in zip(names, nets, strict=True) if net.missing},
         nets=[_net_rate(name, net, scores, i, wrong[i]) for i, (name, net) in enumerate(zip(names, nets, strict=True))],
         comparisons=comparisons,
-        scores=scores,
+        scores=scores if curves is None else replace(scores, recalibrated=_recalibrated(scores, curves)),
     )
+
+
+def _curves(scores: ComparedScores) -> list[CrossFit] | None:
+    """The curve of each net; None where positions or games are too few."""
+    standing = scores.weight > 0
+    games = len(np.unique(scores.game_id[standing]))
+    if np.count_nonzero(standing) < FEWEST_POSITIONS or games < FEWEST_GAMES:
+        return None
+    weight, game, deep = scores.weight, scores.game_id, scores.deep_q
+    first, *others = scores.net_q
+    drawn = [recalibrated(net_q, deep, weight, game, like=first) for net_q in others]
+    return [CrossFit(first, deep, weight, game), *drawn]
+
+
+def _control(scores: ComparedScores, curves: Sequence[CrossFit], i: int, threshold: float, seed: int) -> Control:
+    off = scores.disagreement[0], scores.disagreement[i]
+    rows = scores.deep_q, scores.weight, scores.game_id
+    return control((curves[0], curves[i]), off, *rows, threshold, seed)
+
+
+def _recalibrated(scores: ComparedScores, curves: Sequence[CrossFit]) -> Floats:
+    return np.stack([curve.expected(scores.weight) - scores.deep_q for curve in curves])
 
 
 def unique_names(nets: Sequence[AskedNet]) -> list[str]:
@@ -224,15 +259,20 @@ def _read(store: Store, words: Sequence[str], question: Question) -> tuple[Compa
     joined: pd.DataFrame | None = None
     for i, each in enumerate(words):
         frame = store.frame(replace(question, net=each), text=False).set_index("position_id")
-        own = pd.DataFrame({i: frame["disagreement"]})
-        joined = own.assign(game_id=frame["game_id"]) if joined is None else joined.join(own, how="inner")
+        own = pd.DataFrame({i: frame["disagreement"], f"q{i}": frame["net_q"]})
+        joined = own.join(frame[["game_id", "deep_q"]]) if joined is None else joined.join(own, how="inner")
     assert joined is not None
     usable = joined[joined[0].notna()]
+    every = range(len(words))
+    off, net_q = (usable[names].to_numpy(np.float64).T for names in ([*every], [f"q{i}" for i in every]))
     scores = ComparedScores(
         usable.index.to_numpy(np.int64),
         usable["game_id"].to_numpy(np.int64),
         selection_weights(store, store.pick(words[0], question.oracle)[1], usable.index.to_numpy(np.int64)),
-        usable[list(range(len(words)))].to_numpy(np.float64).T,
+        usable["deep_q"].to_numpy(np.float64),
+        net_q,
+        off,
+        np.full_like(off, np.nan),
     )
     return scores, len(joined) - len(usable)
 
@@ -261,6 +301,7 @@ def _compare(
     wrong: Flags,
     i: int,
     names: Sequence[str],
+    beyond: Control | None,
     own: AtOtherAlpha | None,
     labels: tuple[_Labelled, _Labelled],
     seed: int,
@@ -288,6 +329,7 @@ def _compare(
         of_first=_select(first, second, size[0], size[i], weight),
         of_second=_select(second, first, size[i], size[0], weight),
         newly=_rate(second[~first], weight[~first]),
+        control=beyond,
         at_own_alpha=own,
         policies=policies,
         labels=label_changes(compared[0], compared[1], weights),
@@ -448,7 +490,9 @@ def wrong_positions(store: Store, nets: Sequence[AskedNet], oracle: AskedOracle,
     """One row for each position that any net is wrong on, by id; values from the side to move.
 
     Beside what the store says of the position: ``weight``, and for each net, numbered as asked from 1, ``net_N`` (its
-    name) and ``disagreement_N``; from the second on ``category_N``, against the first.
+    name), ``disagreement_N`` and ``recalibrated_N``, the same through the net's curve (NaN: none); from the second on
+    ``category_N``, against the first, and of what is repaired or newly wrong ``beyond_scale_N``: whether the net that
+    is wrong stays so through its own curve.
     """
     import pandas as pd
 
@@ -461,11 +505,17 @@ def wrong_positions(store: Store, nets: Sequence[AskedNet], oracle: AskedOracle,
     rows = np.flatnonzero(wrong.any(0))
     table = known.loc[scores.position_id[rows]].reset_index().assign(weight=scores.weight[rows])
     names = np.array(CATEGORIES, object)
+    unknown = np.isnan(scores.recalibrated[0, rows])
+    stays = np.abs(scores.recalibrated[:, rows]) >= found.threshold
     for i, net in enumerate(found.nets):
         table[f"net_{i + 1}"] = net.name
         table[f"disagreement_{i + 1}"] = scores.disagreement[i, rows]
+        table[f"recalibrated_{i + 1}"] = scores.recalibrated[i, rows]
         if i:
             table[f"category_{i + 1}"] = names[2 * wrong[0, rows] + wrong[i, rows]]
+            same = wrong[0, rows] == wrong[i, rows]
+            kept = np.where(wrong[0, rows], stays[0], stays[i])
+            table[f"beyond_scale_{i + 1}"] = np.where(unknown | same, None, kept)
     result: pd.DataFrame = table
     return result
 
@@ -522,6 +572,7 @@ def _comparison(pair: Comparison) -> Iterator[str]:
     yield f"  of A's {pair.of_first.count:,} candidates B is right on {_selected_words(pair.of_first)}"
     yield f"  of B's {pair.of_second.count:,} candidates A is right on {_selected_words(pair.of_second)}"
     yield f"  of the positions that are not A's candidates B is newly wrong on {pair.newly}"
+    yield from _control_lines(pair)
     if pair.at_own_alpha is not None:
         other = pair.at_own_alpha
         yield f"alpha was fitted for A; at B's own, {other.alpha:.1f} ({other.origin}):"
@@ -536,6 +587,28 @@ def _comparison(pair: Comparison) -> Iterator[str]:
         yield from _labels(shown)
         if not pair.policies:
             yield "  blindness is left out: the policy of both nets is needed (vr stats --labels --net FILE)"
+
+
+def _control_lines(pair: Comparison) -> Iterator[str]:
+    """What is more than scale."""
+    found = pair.control
+    if found is None:
+        yield (
+            f"control: too few positions for curves that could tell scale from repair ({FEWEST_POSITIONS} of "
+            f"{FEWEST_GAMES} games are needed)"
+        )
+        return
+    yield "control: each net's Q through a curve of its own, which other games drew (B - A, games resampled)"
+    yield f"  A recalibrated         {found.first.candidates}; mean |disagreement| {found.first.mean_abs:.4f}"
+    yield f"  B recalibrated         {found.second.candidates}; mean |disagreement| {found.second.mean_abs:.4f}"
+    yield f"  candidates             {_points(found.share)}"
+    yield f"  mean |disagreement|    {_plain(found.mean_abs)}"
+    yield f"  of A's candidates A's own curve repairs {found.of_first}"
+    if found.repaired.total:
+        yield f"  of those that B repaired A's own curve leaves wrong {found.repaired}"
+    if found.newly.total:
+        yield f"  of those that B made wrong B's own curve leaves wrong {found.newly}"
+    yield sentence(found)
 
 
 def _selected_words(chosen: Selected) -> str:

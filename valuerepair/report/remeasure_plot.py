@@ -42,7 +42,8 @@ def draw(found: Remeasured) -> Figure:
     Left: the second net's disagreement (y) against the first's (x), both net Q less deep Q from the side to move; on
     the diagonal nothing changed. Artists carry a gid: ``right-both``, ``still-wrong``, ``repaired``, ``newly-wrong``,
     with a number behind it from the second row on. Right: second less first in percentage points of all positions,
-    with the paired 95 % intervals, in the order of the table; left of 0 is a repair.
+    with the paired 95 % intervals, in the order of the table; left of 0 is a repair. The second row is what is left of
+    it once each net's Q goes through its own curve.
     """
     rows = len(found.comparisons)
     with style.house_style():
@@ -113,6 +114,8 @@ def _point(positions: int) -> tuple[float, float]:
 
 def _draw_changes(axes: Axes, pair: Comparison, suffix: str) -> None:
     rows: list[tuple[str, Interval]] = [("all candidates", pair.share)]
+    if pair.control is not None:
+        rows.append(("both recalibrated", pair.control.share))
     rows += [(label.label, label.change) for label in shown_labels(pair.labels)]
     axes.axvline(0, color=style.GREY, lw=0.8)
     for i, (_, interval) in enumerate(rows):
