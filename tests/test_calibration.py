@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scipy.optimize import isotonic_regression
 
 from valuerepair import calibration
-from valuerepair.calibration import FOLDS, PARTS, POINTS, Calibration, fit, fold_of, part_of
+from valuerepair.calibration import FOLDS, PARTS, POINTS, Calibration, beyond_scale, fit, fold_of, part_of
 from valuerepair.errors import ValueRepairError
 
 Floats = NDArray[np.float64]
@@ -301,3 +301,21 @@ def test_reads_back_what_was_written(resamples: int) -> None:
 def test_another_text_is_no_calibration(text: str) -> None:
     with pytest.raises(ValueRepairError, match="not a calibration"):
         Calibration.from_json(text)
+
+
+# -- candidates beyond scale ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("k", "unequal"), [(0.5, False), (1.6, True)])
+def test_intervals_of_what_is_left_hold_the_truth(k: float, unequal: bool) -> None:
+    noise, threshold = 0.2, 0.35
+    net, deep, _, _ = draw(999, 20_000, 10, k, noise)
+    truth = np.interp(net, at := np.linspace(-1, 1, 401), expectation(at, k, noise))
+    plain = np.abs(net - deep) >= threshold
+    share = float((np.abs(truth - deep)[plain] >= threshold).mean())
+    held = []
+    for seed in range(200):
+        rows = draw(seed, 200, 10, k, noise, unequal)
+        left = beyond_scale(fit(*rows, resamples=0), *rows, threshold, resamples=100, seed=seed).left
+        held.append(left.low <= share <= left.high)
+    assert 0.92 <= np.mean(held) <= 0.98

@@ -135,7 +135,7 @@ def test_the_store_is_whole_and_merges(path: Path, tmp_path: Path) -> None:
     with Store.open(tmp_path / "merged.db") as store:
         assert not [check for check in integrity_checks(store) if check.wrong]
         merged = store.frame(Question(expanded="all"))
-        # By the numbers of games, which are new.
+        # A curve of a part is not one of all.
         assert store.connection.execute("SELECT count(*) FROM calibrations").fetchone() == (0,)
         key_of = dict(store.connection.execute("SELECT id, key FROM positions"))
         roots = [key_of[root] for root in merged["root_id"]]

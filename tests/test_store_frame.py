@@ -285,6 +285,7 @@ def test_a_frame_says_which_question_it_answers(path: Path) -> None:
     with Store.open(path) as store:
         net_id, oracle_id = store.pick()
         net, oracle = store.names(net_id, oracle_id)
-        asked = Question(net=net, oracle=oracle, alpha=123.0, q_from="wdl", threshold=0.4, expanded="all")
+        whose = Question(net=net, oracle=oracle, alpha=123.0, q_from="wdl")
+        asked = replace(whose, threshold=0.4, expanded="all", calibration="fitted")
         assert Question.answered_by(store.frame(asked).attrs, 0.4) == asked
         assert all(getattr(asked, field.name) != getattr(Question(), field.name) for field in fields(Question))

@@ -347,7 +347,9 @@ DEFAULT_THRESHOLD = 0.55
 class Candidate:
     """A position that net and deep search judge differently. All values are from its side to move, Q in [-1, 1].
 
-    `deep_q` comes from `cp` (centipawns) or `mate` (moves, negative: mated) or the search's own Q; `moves` (UCI) lead
+    `deep_q` comes from `cp` (centipawns) or `mate` (moves, negative: mated) or the search's own Q; `disagreement` is
+    net Q - deep Q, in [-2, 2], above 0 where the net is too optimistic, and of the calibrated net Q where the question
+    asks for that; `moves` (UCI) lead
     from `start_fen` to `fen`; `ply` counts half-moves since move 1. `net_best`, `deep_best` and `played` are the moves
     that the net's policy, the search and the game chose, None where unknown; `pv` is the search's line. `weight` is how
     many positions the row stands for (screening; 1 without). `labels` are the words of `vr books --label`, `verdict` is
@@ -363,6 +365,7 @@ class Candidate:
     phase: str
     net_q: float
     deep_q: float
+    disagreement: float
     cp: int | None
     mate: int | None
     net_best: str | None
@@ -377,11 +380,6 @@ class Candidate:
     white: str | None
     black: str | None
     result: str | None
-
-    @property
-    def disagreement(self) -> float:
-        """net Q - deep Q, in [-2, 2]; above 0 the net is too optimistic."""
-        return self.net_q - self.deep_q
 
     @property
     def white_to_move(self) -> bool:
@@ -428,8 +426,8 @@ class MinedStore(Store):
         - `outcomes` joins ``z``, the mean result of the games played from the position (for its side to move, in
           [-1, 1], NaN without any), and ``z_games``, their number.
 
-        attrs: net, oracle, alpha {value, origin}, q_from. Raises ValueRepairError where nothing is scored or a word
-        fits nothing, UsageError for `only` with anything to join.
+        attrs: net, oracle, alpha {value, origin}, q_from, calibration. Raises ValueRepairError where nothing is scored
+        or a word fits nothing, UsageError for `only` with anything to join.
         """
         if only is not None and (labels or verdicts or outcomes):
             raise UsageError("only= reads single columns, and labels, verdicts and outcomes are joined to whole rows")
@@ -507,7 +505,8 @@ def open_store(path: str | os.PathLike[str] = "valuerepair.db") -> MinedStore:
 
 
 def _candidate(row: Mapping[Any, Any]) -> Candidate:
-    taken = ("position_id", "fen", "start_fen", "history_known", "ply", "phase", "net_q", "deep_q", "weight", "labels",
+    taken = ("position_id", "fen", "start_fen", "history_known", "ply", "phase", "net_q", "deep_q", "disagreement",
+             "weight", "labels",
              "source", "game", "net_best", "deep_best", "played", "white", "black", "result", "verdict")  # fmt: skip
     return Candidate(
         **{name: row[name] for name in taken},

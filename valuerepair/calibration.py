@@ -18,6 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from valuerepair.chess.values import AUTO_MIN_POSITIONS
 from valuerepair.errors import ValueRepairError
+from valuerepair.intervals import Rate, of_variance
 
 Floats = NDArray[np.float64]
 Ids = NDArray[np.int64]
@@ -40,6 +41,10 @@ _DIGITS = 6
 _PIECES = 12
 _Method = Literal["spline", "isotonic"]
 _METHODS: tuple[_Method, ...] = ("spline", "isotonic")
+
+
+class TooLittle(ValueRepairError):
+    """Too few positions or games to draw a curve from."""
 
 
 class Worth(NamedTuple):
@@ -109,6 +114,28 @@ class Calibration:
             return f"{said}: its Q is {self.bend} than the oracle's, {k.q:.2f} times as steep"
         return f"{said}: its scale is the oracle's, as far as that shows" if known else said
 
+    def figures(self) -> dict[str, Any]:
+        """What it rests on and how it bends, JSON-able; of the curve what tenths of net Q are worth."""
+        tenths = [tenth / 10 for tenth in range(1, 11) if tenth / 10 <= self.reach]
+        return {
+            "method": self.method,
+            "positions": self.positions,
+            "games": self.games,
+            "worth": {"net_q": MIDDLE, **_named("deep_q", self.worth())},
+            "steepness": _named("k", self.steepness),
+            "bend": self.bend,
+            "words": self.words(),
+            "curve": [{"net_q": q, **_named("deep_q", self.worth(q))} for q in tenths],
+        }
+
+    def lines(self) -> list[str]:
+        """The curve as a table for a terminal."""
+        shown = [f"{'net Q':>7}  {'worth':>6}  95 % interval"]
+        for row in self.figures()["curve"]:
+            interval = "" if row["low"] is None else f"{row['low']:+.3f} to {row['high']:+.3f}"
+            shown.append(f"{row['net_q']:>+7.1f}  {row['deep_q']:>+6.3f}  {interval}")
+        return shown
+
     def as_json(self) -> str:
         """The calibration as text, which `from_json` reads."""
         return json.dumps(asdict(self), default=lambda array: [_or_none(x) for x in array.tolist()])
@@ -124,7 +151,8 @@ class Calibration:
                     raise ValueError(name)
             return cls(**{field.name: read[field.name] for field in fields(cls)})
         except (KeyError, TypeError, ValueError) as error:
-            raise ValueRepairError(f"not a calibration: {type(error).__name__} {error}") from None
+            reason = f"{type(error).__name__} {error}"
+            raise ValueRepairError(f"not a calibration: {reason}; vr stats --save-calibration keeps another") from None
 
 
 _SHAPES = {
@@ -132,8 +160,12 @@ _SHAPES = {
 }  # fmt: skip
 
 
+def _named(name: str, worth: Worth) -> dict[str, float | None]:
+    return dict(zip((name, "low", "high"), _or_none(list(worth)), strict=True))
+
+
 def _or_none(x: Any) -> Any:
-    return [_or_none(each) for each in x] if isinstance(x, list) else None if x != x else x
+    return [_or_none(each) for each in x] if isinstance(x, list) else x if -inf < x < inf else None
 
 
 def _steepness(worth: float) -> float:
@@ -199,7 +231,7 @@ def fit(
     outside the fold only. The interval is the percentile interval of `resamples` draws of games from `seed`; none with
     0. Neither the order of the rows nor the unit of the weights plays a part.
 
-    Raises ValueRepairError for fewer than `FEWEST_POSITIONS` positions or `FEWEST_GAMES` games.
+    Raises TooLittle for fewer than `FEWEST_POSITIONS` positions or `FEWEST_GAMES` games.
     """
     x, y, w = (np.asarray(each, np.float64).ravel() for each in (net_q, deep_q, weight))
     games = np.asarray(game, np.int64).ravel()
@@ -208,7 +240,7 @@ def fit(
         x, y, w, games = x[usable], y[usable], w[usable], games[usable]
     count = len(np.unique(games))
     if len(x) < FEWEST_POSITIONS or count < FEWEST_GAMES:
-        raise ValueRepairError(
+        raise TooLittle(
             f"no calibration can be fitted: net and oracle have both scored {len(x):,} positions of {count:,} games, "
             f"and {FEWEST_POSITIONS} of {FEWEST_GAMES} are needed; mine more, or ask without calibration"
         )
@@ -283,16 +315,84 @@ def _best(folds: _Sums, of: NDArray[np.intp]) -> _Method:
     return min(errors, key=errors.__getitem__)
 
 
+class _Resampled(NamedTuple):
+    """[resamples, parts] how often each part of the games was drawn, and [resamples, points] the curves drawn by it."""
+
+    times: Floats
+    curves: Floats
+
+
+def _resample(parts: _Sums, method: _Method, resamples: int, seed: int) -> _Resampled:
+    there = np.flatnonzero(parts.weight.any(axis=1))
+    held, count = parts.at(there), len(there)
+    drawn = np.random.default_rng(seed).multinomial(count, np.full(count, 1 / count), resamples).astype(np.float64)
+    curves = [_draw(method, _Sums(*sums)) for sums in zip(drawn @ held.weight, drawn @ held.deep, strict=True)]
+    times = np.zeros((resamples, PARTS))
+    times[:, there] = drawn
+    return _Resampled(times, np.stack(curves))
+
+
 def _interval(parts: _Sums, method: _Method, resamples: int, seed: int) -> tuple[Floats, Floats]:
     """[points] 2.5 % and 97.5 % percentiles of the curves of drawn games."""
     if not resamples:
         return np.full(_STEPS + 1, nan), np.full(_STEPS + 1, nan)
-    held = parts.at(np.flatnonzero(parts.weight.any(axis=1)))
-    count = len(held.weight)
-    times = np.random.default_rng(seed).multinomial(count, np.full(count, 1 / count), resamples).astype(np.float64)
-    curves = [_draw(method, _Sums(*sums)) for sums in zip(times @ held.weight, times @ held.deep, strict=True)]
-    low, high = np.percentile(curves, [2.5, 97.5], axis=0)
+    low, high = np.percentile(_resample(parts, method, resamples, seed).curves, [2.5, 97.5], axis=0)
     return np.round(low, _DIGITS), np.round(high, _DIGITS)
+
+
+# -- candidates beyond scale -------------------------------------------------------------------------------------------
+
+
+class Beyond(NamedTuple):
+    """`left`: the share of the candidates by net Q that are so by calibrated Q; `new`: how many are by that only."""
+
+    left: Rate
+    new: int
+
+
+def beyond_scale(
+    calibration: Calibration,
+    net_q: Floats,
+    deep_q: Floats,
+    weight: Floats,
+    game: Ids,
+    threshold: float,
+    *,
+    resamples: int = 200,
+    seed: int = 0,
+) -> Beyond:
+    """How many candidates of these rows [n] are left once net Q is on the oracle's scale.
+
+    The interval is by games: as many rows count as let the share vary as it does over `resamples` draws of games from
+    `seed`, each with the curve that its games draw.
+    """
+    expected = calibration.expected(net_q, fold_of(game))
+    plain, after = (np.abs(q - deep_q) >= threshold for q in (net_q, expected))
+    new = int(np.count_nonzero(after & ~plain))
+    rows = np.flatnonzero(plain & (weight > 0))
+    variance = 0.0
+    if len(rows):
+        usable = ~(np.isnan(net_q) | np.isnan(deep_q)) & (weight > 0)
+        curves = _resample(_sums(net_q[usable], deep_q[usable], weight[usable], part_of(game[usable])),
+                           calibration.method, resamples, seed)  # fmt: skip
+        # More rows than these would take longer than they narrow the interval.
+        some = rows[:: -(-len(rows) // _MOST_ROWS)]
+        variance = _variance(curves, net_q[some], deep_q[some], weight[some], part_of(game[some]), threshold)
+    return Beyond(of_variance(after[rows], weight[rows], game[rows], variance), new)
+
+
+_MOST_ROWS = 20_000
+
+
+def _variance(drawn: _Resampled, x: Floats, y: Floats, w: Floats, part: Ids, threshold: float) -> float:
+    """How the share of these candidates that are left varies over resampled games and the curves that these draw."""
+    shares = []
+    for times, curve in zip(drawn.times, drawn.curves, strict=True):
+        of_row = w * times[part]
+        if (mass := float(of_row.sum())) > 0:
+            left = np.abs(_read(curve[None], x, 0) - y) >= threshold
+            shares.append(float(of_row[left].sum()) / mass)
+    return float(np.var(shares)) if shares else 0.0
 
 
 # -- curves -----------------------------------------------------------------------------------------------------------
@@ -302,7 +402,7 @@ def _draw(method: _Method, sums: _Sums) -> Floats:
     """[points] the curve of least squares: 0 at 0, never falling, at most 1."""
     held = np.flatnonzero(sums.weight)
     if not len(held):
-        raise ValueRepairError("no calibration can be fitted: all games but those of one fold are missing; mine more")
+        raise TooLittle("no calibration can be fitted: all games but those of one fold are missing; mine more")
     weight, mean = sums.weight[held], sums.deep[held] / sums.weight[held]
     curve = (_spline if method == "spline" else _isotonic)(held, weight, mean)
     return np.asarray(np.round(np.clip(curve, 0, 1), _DIGITS), np.float64)

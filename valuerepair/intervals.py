@@ -144,6 +144,24 @@ class WeightedCount:
         return Rate(count, total, rate, max(rate - sqrt(below), 0.0), min(rate + sqrt(above), 1.0))
 
 
+def of_variance(hits: Flags, weights: Floats, groups: NDArray[np.int64], variance: float) -> Rate:
+    """The weighted rate of `hits` [n], of which it is known how much it varies: as resampled `groups` [n] have it.
+
+    Wilson's 95 % interval for as many rows as would let a rate vary so much, at most Kish's effective number of them.
+    Where all rows agree no resample differs, which says nothing: then each group, a game, counts as one row.
+    """
+    count, total, mass = int(hits.sum()), len(hits), float(weights.sum())
+    if not mass > 0:
+        return wilson(0, 0)
+    if count in (0, total):
+        masses = np.bincount(np.unique(groups, return_inverse=True)[1], weights)
+        rate, effective = float(count == total), mass**2 / float(masses @ masses)
+    else:
+        rate, effective = float(weights[hits].sum()) / mass, mass**2 / float(weights @ weights)
+        effective = min(effective, rate * (1 - rate) / variance) if variance > 0 else effective
+    return Rate(count, total, rate, *wilson_bounds(rate, effective))
+
+
 def wilson_bounds(p: float, total: float) -> tuple[float, float]:
     """Wilson's 95 % interval of a rate `p` found among `total`, which may be an effective number."""
     scale = 1 + Z95**2 / total

@@ -10,6 +10,7 @@ from valuerepair.errors import UsageError
 
 QFrom = Literal["cp", "wdl"]
 Expanded = Literal["no", "searched", "all"]
+Calibrated = Literal["none", "fitted"]
 DEFAULT_THRESHOLD = 0.55
 
 
@@ -22,7 +23,9 @@ class Question:
     the logistic to Q; None for the stored or fitted ones (`Store.alpha`). `q_from`: whether a deep Q is made of
     centipawns or of the engine's WDL. A candidate has ``|net Q - deep Q| >= threshold``. `expanded`: which of the
     positions that were reached from candidates (`vr expand`) are taken in: none, those searched in full, or also those
-    whose value is inferred. Rates, alpha and calibration rest on sampled positions, whatever it says.
+    whose value is inferred. Rates, alpha and calibration rest on sampled positions, whatever it says. With
+    `calibration` ``fitted`` it is not net Q that is held against deep Q but the deep Q to be expected given net Q
+    (`Store.calibration`): what is left is no matter of the net's scale.
 
     Raises UsageError for a threshold outside (0, 2], an alpha that is not a positive number, other words.
     """
@@ -33,6 +36,7 @@ class Question:
     q_from: QFrom = "cp"
     threshold: float = DEFAULT_THRESHOLD
     expanded: Expanded = "no"
+    calibration: Calibrated = "none"
 
     def __post_init__(self) -> None:
         check_threshold(self.threshold)
@@ -42,6 +46,8 @@ class Question:
             raise UsageError(f"q_from is cp or wdl, not {self.q_from}")
         if self.expanded not in get_args(Expanded):
             raise UsageError(f"expanded is no, searched or all, not {self.expanded}")
+        if self.calibration not in get_args(Calibrated):
+            raise UsageError(f"calibration is none or fitted, not {self.calibration}")
 
     @classmethod
     def answered_by(cls, attrs: Mapping[Any, Any], threshold: float = DEFAULT_THRESHOLD) -> Question:
@@ -53,6 +59,7 @@ class Question:
             q_from=attrs["q_from"],
             threshold=threshold,
             expanded=attrs["expanded"],
+            calibration="fitted" if attrs["calibration"] else "none",
         )
 
 

@@ -31,8 +31,8 @@ _ORIGINS_SHOWN = 3
 _LINES_AT_ONCE = 5000  # so that progress shows
 # The columns that `pgn_tags`, `epd_operations` and `_order` look at.
 _SAID = (
-    "event", "date", "white", "black", "source", "game", "ply", "net_q", "deep_q", "disagreement", "cp", "mate",
-    "book_weight", "plies_before", "parent_of", "copies",
+    "event", "date", "white", "black", "source", "game", "ply", "net_q", "calibrated_q", "deep_q", "disagreement",
+    "cp", "mate", "book_weight", "plies_before", "parent_of", "copies",
 )  # fmt: skip
 # What the manifest says of each entry, where positions of vr expand are taken in; a parent has only the root.
 _REACHED = ("position_id", "root_id", "step", "inferred")
@@ -140,6 +140,7 @@ def pgn_tags(row: dict[Hashable, Any]) -> dict[str, str]:
     if not row["plies_before"]:
         tags |= {
             "NetQ": signed(row["net_q"]),
+            **({"CalibratedQ": signed(row["calibrated_q"])} if "calibrated_q" in row else {}),
             "DeepQ": signed(row["deep_q"]),
             "Disagreement": signed(row["disagreement"]),
         }
@@ -159,8 +160,8 @@ def epd_operations(row: dict[Hashable, Any]) -> dict[str, str | int]:
         operations["c2"] = _origins(row)
     if row["plies_before"]:
         return operations
-    values = f"net_q {signed(row['net_q'])} deep_q {signed(row['deep_q'])} difference {signed(row['disagreement'])}"
-    operations["c0"] = values
+    names = {"net_q": "net_q", "calibrated_q": "calibrated_q", "deep_q": "deep_q", "disagreement": "difference"}
+    operations["c0"] = " ".join(f"{told} {signed(row[name])}" for name, told in names.items() if name in row)
     if pd.notna(row.get("cp")):
         operations["ce"] = int(row["cp"])
     elif pd.notna(row.get("mate")) and row["mate"] > 0:
@@ -248,6 +249,7 @@ class Manifest:
     oracle: dict[str, Any]
     alpha: dict[str, Any]
     q_from: str
+    calibration: dict[str, Any] | None
     threshold: float
     expanded: str
     sign: str
@@ -327,6 +329,7 @@ def make_manifest(
         oracle=attrs["oracle"],
         alpha=attrs["alpha"],
         q_from=options.question.q_from,
+        calibration=attrs["calibration"],
         threshold=options.question.threshold,
         expanded=options.question.expanded,
         sign=options.sign,

@@ -13,7 +13,7 @@ import click
 from valuerepair.cli.completion import nets, oracles, words
 from valuerepair.nets.devices import DEVICES, REFERENCE_DEVICES
 from valuerepair.nets.heads import POLICY_HEADS, VALUE_HEADS, Heads
-from valuerepair.question import DEFAULT_THRESHOLD, Expanded, QFrom, Question
+from valuerepair.question import DEFAULT_THRESHOLD, Calibrated, Expanded, QFrom, Question
 from valuerepair.store import DEFAULT_PATH
 
 if TYPE_CHECKING:
@@ -113,11 +113,17 @@ class QuestionOptions:
     q_from: QFrom
     threshold: float | Worst | None
     expanded: Expanded = "no"
+    calibration: Calibrated = "none"
 
     def resolved(self, store: Store) -> Question:
         """The question, its threshold a number; of a share it is found in the store, and said."""
         question = Question(
-            net=self.net, oracle=self.oracle, alpha=self.alpha, q_from=self.q_from, expanded=self.expanded
+            net=self.net,
+            oracle=self.oracle,
+            alpha=self.alpha,
+            q_from=self.q_from,
+            expanded=self.expanded,
+            calibration=self.calibration,
         )
         if self.threshold is None:
             return question
@@ -241,15 +247,13 @@ def head_options(command: Command) -> Command:
 def question(
     threshold: str = "|net Q - deep Q| of a candidate.", *, default: float | None = DEFAULT_THRESHOLD
 ) -> Callable[[Command], Callable[..., Any]]:
-    """``--threshold``, ``--net``, ``--oracle``, ``--alpha`` and ``--expanded``; the command gets one `question`."""
+    """The options that make up a `Question`; the command gets them as one `question`."""
 
     def decorate(command: Command) -> Callable[..., Any]:
         @functools.wraps(command)
-        def asked(
-            *given: Any, net: Any, oracle: Any, alpha: AlphaOption, threshold: Any, expanded: Any, **named: Any
-        ) -> Any:
-            options = QuestionOptions(net, oracle, alpha.alpha, alpha.q_from, threshold, expanded)
-            return command(*given, question=options, **named)
+        def asked(*given: Any, alpha: AlphaOption, **named: Any) -> Any:
+            asks = {name: named.pop(name) for name in ("net", "oracle", "threshold", "expanded", "calibration")}
+            return command(*given, question=QuestionOptions(alpha=alpha.alpha, q_from=alpha.q_from, **asks), **named)
 
         for option in (
             click.option(
@@ -257,6 +261,12 @@ def question(
                 type=click.Choice(get_args(Expanded)),
                 default="no",
                 help="Positions of vr expand: none, those searched, or all, with those whose value is inferred.",
+            ),
+            click.option(
+                "--calibration",
+                type=click.Choice(get_args(Calibrated)),
+                default="none",
+                help="fitted: the net's Q on the oracle's scale, by a curve of other games.",
             ),
             ALPHA,
             ORACLE,

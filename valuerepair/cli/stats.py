@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 @click.option("--labels", is_flag=True, help="Ask the net for the policy that labels need, and keep it.")
 @click.option("--fit-alpha", is_flag=True, help="Fit alpha, and say what another one would change.")
 @click.option("--save-alpha", type=click.Choice(["l1", "l2"]), help="Keep this fit: later commands use it.")
+@click.option("--save-calibration", is_flag=True, help="Keep a curve fitted to what is scored: later commands use it.")
 @click.option("--ladder", is_flag=True, help="Show the screening ladder: its cuts, and nodes against recall.")
 @JSON
 def command(db: str, question: QuestionOptions, labels: bool, **given: Any) -> None:
@@ -32,12 +33,16 @@ def command(db: str, question: QuestionOptions, labels: bool, **given: Any) -> N
     Alpha is fitted so that Q = 2 / (1 + exp(-cp / alpha)) - 1 of the deep scores is nearest to the net's Q, in both
     norms (l1: mean distance, robust to misjudged positions; l2: root mean square), with 95 % bootstrap intervals.
 
+    A candidate beyond scale is one by calibrated Q too: the deep Q to be expected given the net's, by a curve that
+    other games draw. --calibration fitted counts by that, here and in the other commands, and shows the curve.
+
     \b
     Example:
       vr stats
       vr stats --threshold 0.8 --json
       vr stats --labels --worst 20
       vr stats --save-alpha l1
+      vr stats --calibration fitted
     """
     from json import dumps
 
@@ -48,12 +53,14 @@ def command(db: str, question: QuestionOptions, labels: bool, **given: Any) -> N
     from valuerepair.store.store import Store
 
     saved: Norm | None = given["save_alpha"]
-    with Store.open(db, write=labels or saved is not None) as store:
+    with Store.open(db, write=labels or saved is not None or given["save_calibration"]) as store:
         asked = question.resolved(store)
         threshold = asked.threshold
         fit = alpha_table(store, asked) if given["fit_alpha"] or saved else None
         if fit is not None and saved is not None:
             store.set_alpha(*store.pick(asked.net, asked.oracle), fit.saveable(saved))
+        if given["save_calibration"]:
+            store.save_calibration(asked)
         figures: dict[str, Any] = store_figures(store, asked)
         shown = stats_lines(figures)
         if figures["scored"] is not None:
@@ -78,6 +85,9 @@ def command(db: str, question: QuestionOptions, labels: bool, **given: Any) -> N
                 if saved
                 else "not saved; vr stats --save-alpha l1 keeps it for this net and oracle"
             )
+        if asked.calibration == "fitted" or given["save_calibration"]:
+            used = store.calibration(asked)
+            shown += ["", f"calibration {used.origin}", *used.calibration.lines()]
         if given["ladder"]:
             from valuerepair.report.ladder import screen_table
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from valuerepair.calibration import Calibration
 from valuerepair.chess import values
 from valuerepair.chess.board import parse_fens
 from valuerepair.chess.positions import Position, decode_move
@@ -19,13 +20,14 @@ from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.judge.material import material_signature
 from valuerepair.nets.position_text import read_argument
 from valuerepair.question import QFrom, Question
+from valuerepair.store.calibrations import calibrated_of
 from valuerepair.store.connect import store_errors
+from valuerepair.store.queries import table
 from valuerepair.store.rows import is_value, signed
 
 if TYPE_CHECKING:
     from valuerepair.store.store import Store
 
-_CHUNK_ROWS = 65_536
 _SCORES = "n.q, v.cp, v.mate, v.w, v.d, v.l, v.q"
 _POSITION = "p.id, p.fen, p.phase, p.ply, g.source, g.number, n.best_move, v.best_move"
 
@@ -59,12 +61,9 @@ class Judged:
     game: int
     net_q: float
     deep_q: float
+    disagreement: float
     net_best: str | None
     deep_best: str | None
-
-    @property
-    def disagreement(self) -> float:
-        return self.net_q - self.deep_q
 
     def labels(self, threshold: float) -> list[str]:
         """What its values and its men say: the sign of a candidate, phase, material."""
@@ -74,7 +73,7 @@ class Judged:
 
     def as_dict(self, threshold: float) -> dict[str, Any]:
         """JSON-able; NaN is None."""
-        row = {**asdict(self), "disagreement": self.disagreement, "labels": self.labels(threshold)}
+        row = {**asdict(self), "labels": self.labels(threshold)}
         return {name: None if isinstance(value, float) and math.isnan(value) else value for name, value in row.items()}
 
 
@@ -92,7 +91,7 @@ class Neighbour:
 
 @dataclass(frozen=True, slots=True)
 class ValueScale:
-    """Whose values are shown: the numbers and names of net and oracle, and the alpha."""
+    """Whose values are shown: the numbers and names of net and oracle, the alpha, and what calibrates net Q, if so."""
 
     net_id: int
     oracle_id: int
@@ -100,6 +99,7 @@ class ValueScale:
     oracle: str
     alpha: values.Alpha
     q_from: QFrom
+    calibration: Calibration | None
 
 
 @dataclass(frozen=True)
@@ -125,6 +125,7 @@ class Similar:
             "net": None if scale is None else scale.net,
             "oracle": None if scale is None else scale.oracle,
             "alpha": None if scale is None else asdict(scale.alpha),
+            "calibration": None if scale is None or scale.calibration is None else scale.calibration.figures(),
             "threshold": self.threshold,
             "candidates_only": self.candidates_only,
             "searched": self.searched,
@@ -152,7 +153,7 @@ def find_similar(store: Store, words: str, options: SimilarOptions) -> Similar:
     """
     position, own_id = read_query(store, words)
     scale = _scale(store, options)
-    among = _candidates(store, scale, options.question) if options.candidates_only else None
+    among = _candidates(store, options.question) if options.candidates_only else None
     ids, far, searched = search(store, position, among, options.limit, options.mirror)
     if not searched:
         what = f"candidate at {options.question.threshold:g}" if options.candidates_only else "position"
@@ -197,39 +198,22 @@ def _scale(store: Store, options: SimilarOptions) -> ValueScale | None:
     with store_errors(store.path):
         (net,) = store.connection.execute("SELECT name FROM nets WHERE id = ?", (net_id,)).fetchone()
         (oracle,) = store.connection.execute("SELECT label FROM oracles WHERE id = ?", (oracle_id,)).fetchone()
-    return ValueScale(net_id, oracle_id, net, oracle, alpha, options.question.q_from)
+    fitted = store.calibration(options.question).calibration if options.question.calibration == "fitted" else None
+    return ValueScale(net_id, oracle_id, net, oracle, alpha, options.question.q_from, fitted)
 
 
-def _candidates(store: Store, scale: ValueScale | None, question: Question) -> NDArray[np.int64]:
+def _candidates(store: Store, question: Question) -> NDArray[np.int64]:
     """The position_ids of the candidates. Raises ValueRepairError when there is none."""
-    assert scale is not None  # _scale raises where candidates are asked for and nothing is scored
-    query = f"""
-        SELECT v.position_id, {_SCORES} FROM deep_values v
-        JOIN net_values n ON n.net_id = :net AND n.position_id = v.position_id
-        WHERE {is_value(question.expanded, "v.position_id")}
-    """
-    found, most = [np.empty(0, np.int64)], 0.0
     with store_errors(store.path):
-        rows = store.connection.execute(query, {"net": scale.net_id, "oracle": scale.oracle_id})
-        while chunk := rows.fetchmany(_CHUNK_ROWS):
-            net_q, deep_q = _both_q([row[1:] for row in chunk], scale)
-            off = np.nan_to_num(np.abs(net_q - deep_q))
-            found.append(np.array([row[0] for row in chunk], np.int64)[off >= question.threshold])
-            most = max(most, float(off.max()))
-    ids = np.concatenate(found)
+        found, _ = table(store.connection, store.path, question, ("position_id", "disagreement"))
+    off = np.nan_to_num(np.abs(found["disagreement"]))
+    ids: NDArray[np.int64] = found["position_id"][off >= question.threshold]
     if not len(ids):
         raise ValueRepairError(
-            f"no candidate at {question.threshold:g} in {store.path}: the largest disagreement is {most:.3f}; "
+            f"no candidate at {question.threshold:g} in {store.path}: the largest disagreement is {off.max():.3f}; "
             "lower --threshold"
         )
     return ids
-
-
-def _both_q(rows: Sequence[tuple[Any, ...]], scale: ValueScale) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """net_q and deep_q [n] of rows of `_SCORES`."""
-    net_q, cp, mate, w, d, loss, own = np.array(rows, np.float64).reshape(-1, 7).T
-    wdl = np.stack([w, d, loss], 1)
-    return net_q, values.deep_q(cp, mate, wdl, own, scale.alpha.value, scale.q_from)
 
 
 def _judged(store: Store, scale: ValueScale | None, ids: Sequence[int]) -> dict[int, Judged]:
@@ -245,14 +229,25 @@ def _judged(store: Store, scale: ValueScale | None, ids: Sequence[int]) -> dict[
         asked.update(net=scale.net_id, oracle=scale.oracle_id)
     with store_errors(store.path):
         rows = store.connection.execute(query, asked).fetchall()
-    nothing = np.full(len(rows), np.nan)
-    net_q, deep_q = (nothing, nothing) if scale is None else _both_q([row[8:] for row in rows], scale)
+    net_q, deep_q, off = _values_of(store, scale, rows)
     judged = {}
-    for row, net, deep in zip(rows, net_q.tolist(), deep_q.tolist(), strict=True):
+    for row, net, deep, apart in zip(rows, net_q.tolist(), deep_q.tolist(), off.tolist(), strict=True):
         number, fen, phase, ply, source, game, net_best, deep_best = row[:8]
         best = decode_move(net_best) if net_best else None
-        judged[number] = Judged(number, fen, phase, ply, source, game, net, deep, best, deep_best)
+        judged[number] = Judged(number, fen, phase, ply, source, game, net, deep, apart, best, deep_best)
     return judged
+
+
+def _values_of(store: Store, scale: ValueScale | None, rows: Sequence[tuple[Any, ...]]) -> tuple[Floats, ...]:
+    """net_q, deep_q and disagreement [n] of rows of positions and scores; NaN where nothing is scored."""
+    if scale is None or not rows:
+        return (np.full(len(rows), np.nan),) * 3
+    net_q, cp, mate, w, d, loss, own = np.array([row[8:] for row in rows], np.float64).T
+    deep_q = values.deep_q(cp, mate, np.stack([w, d, loss], 1), own, scale.alpha.value, scale.q_from)
+    if scale.calibration is None:
+        return net_q, deep_q, net_q - deep_q
+    expected = calibrated_of(store.connection, scale.calibration, [row[0] for row in rows], net_q)
+    return net_q, deep_q, expected - deep_q
 
 
 CHUNK_ROWS = 32_768
@@ -480,7 +475,7 @@ def neighbour_lines(found: Similar) -> list[str]:
         own = found.query
         shown.append(f"  position {own.position_id} of the store: {_values(own)}  {_labels(own, found.threshold)}")
     if scale is not None:
-        source = scale.alpha.source(scale.q_from)
+        source = scale.alpha.source(scale.q_from) + (", by calibrated Q" if scale.calibration else "")
         shown.append(f"{scale.net} against {scale.oracle}, {source}; Q from the side to move")
     among = f"candidates at {found.threshold:g}" if found.candidates_only else "positions"
     shown.append(

@@ -144,7 +144,7 @@ def _judged(
     looked = found["second_nodes"].notna().to_numpy()
     of_moves = found[["after_net_q", "after_deep_q", "after_second_q"]]
     decided = decide(
-        frame["net_q"].to_numpy(np.float64),
+        frame["calibrated_q" if "calibrated_q" in frame else "net_q"].to_numpy(np.float64),
         frame["deep_q"].to_numpy(np.float64),
         found["second_q"].to_numpy(),
         of_moves.max(axis=1).to_numpy(),

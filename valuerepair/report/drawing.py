@@ -32,21 +32,17 @@ class Drawing(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Scored:
-    """The rows of a frame that have both values: `net`, `deep` (Q, side to move) and `weight` are [n].
+    """The rows of a frame that have both values: `net`, `deep` (Q, side to move), `disagreement`, `weight` are [n].
 
     `rows` [m] says which of the frame's they are. `weight` is 1 where there are none, or none are wanted.
     """
 
     net: Floats
     deep: Floats
+    disagreement: Floats
     weight: Floats
     rows: Flags
     weighted: bool
-
-    @property
-    def disagreement(self) -> Floats:
-        """[n] net Q - deep Q."""
-        return self.net - self.deep
 
     @property
     def left_out(self) -> int:
@@ -72,7 +68,8 @@ def scored(frame: pd.DataFrame, *, by_weight: bool = True) -> Scored:
     weight = np.ones(len(frame))
     if by_weight and "weight" in frame:
         weight = frame["weight"].to_numpy(np.float64)
-    return Scored(net[usable], deep[usable], weight[usable], usable, bool((weight[usable] != 1).any()))
+    off = frame["disagreement"].to_numpy(np.float64)[usable] if "disagreement" in frame else net[usable] - deep[usable]
+    return Scored(net[usable], deep[usable], off, weight[usable], usable, bool((weight[usable] != 1).any()))
 
 
 def names(frame: pd.DataFrame) -> tuple[str, str]:
@@ -83,10 +80,11 @@ def names(frame: pd.DataFrame) -> tuple[str, str]:
 
 
 def scale(frame: pd.DataFrame) -> str:
-    """Where deep Q comes from."""
+    """Where deep Q comes from, and whether net Q is calibrated."""
     if "alpha" not in frame.attrs:
         return "alpha unknown"
-    return Alpha(**frame.attrs["alpha"]).source(frame.attrs.get("q_from", "cp"), ".0f")
+    source = Alpha(**frame.attrs["alpha"]).source(frame.attrs.get("q_from", "cp"), ".0f")
+    return f"{source}, calibrated" if frame.attrs.get("calibration") else source
 
 
 def made_from(frame: pd.DataFrame) -> str:

@@ -18,6 +18,7 @@ from valuerepair.judge.labels import KINDS
 from valuerepair.judge.neighbours import read_query
 from valuerepair.question import Question
 from valuerepair.report.drawing import printable
+from valuerepair.store.calibrations import calibrated_of
 from valuerepair.store.connect import store_errors
 from valuerepair.store.one_position import one_position, played_from
 from valuerepair.store.queries import COLUMNS
@@ -51,19 +52,22 @@ def describe(store: Store, words: str, question: Question) -> dict[str, Any]:
     alpha = store.alpha(net_id, oracle_id, question.alpha) if net_id else None
     row["deep_q"] = None if alpha is None else _deep_q(row, alpha.value, question)
     both = row["net_q"] is not None and row["deep_q"] is not None
-    off = row["net_q"] - row["deep_q"] if both else None
+    calibrated = _calibrated(store, row, question) if both else {}
+    row |= calibrated
+    off = row.get("calibrated_q", row["net_q"]) - row["deep_q"] if both else None
     candidate = off is not None and abs(off) >= question.threshold
     return {
         **{name: row[name] for name in _FACTS},
         "net": _net_of(store, net_id, row, board),
         "deep": _deep_of(store, oracle_id, row, board),
         "without_deep": _without_deep(row) if net_id and row["nodes"] is None else None,
+        **calibrated,
         "disagreement": off,
         "threshold": question.threshold,
         "candidate": candidate,
         **(
-            _of_frame(store, row, net_id, oracle_id, alpha, question, candidate)
-            if alpha is not None and both
+            _of_frame(store, row, net_id, oracle_id, alpha, question, off, candidate)
+            if alpha is not None and off is not None
             else _NONE
         ),
         "weight": row["weight"],
@@ -86,6 +90,15 @@ def _pick(store: Store, question: Question) -> tuple[int, int]:
         if question.net is not None or question.oracle is not None:
             raise
         return 0, 0
+
+
+def _calibrated(store: Store, row: dict[str, Any], question: Question) -> dict[str, float]:
+    """The calibrated Q of a position with both values, where the question asks for it."""
+    if question.calibration == "none":
+        return {}
+    used = store.calibration(question)
+    found = calibrated_of(store.connection, used.calibration, [row["position_id"]], [row["net_q"]])
+    return {"calibrated_q": float(found[0])}
 
 
 def _deep_q(row: dict[str, Any], alpha: float, question: Question) -> float | None:
@@ -165,6 +178,7 @@ def _of_frame(
     oracle_id: int,
     alpha: values.Alpha,
     question: Question,
+    off: float,
     candidate: bool,
 ) -> dict[str, Any]:
     """Labels, opening, priors and verdict, by what makes them for all candidates: of a frame with this one row."""
@@ -173,8 +187,8 @@ def _of_frame(
     from valuerepair.judge.labelled import labels_of, names
     from valuerepair.judge.verdict import evidence
 
-    cells = {name: row.get(name) for name in COLUMNS}
-    cells |= {"moves": " ".join(row["moves"]), "pv": " ".join(row["pv"]), "disagreement": row["net_q"] - row["deep_q"]}
+    cells = {name: row.get(name) for name in (*COLUMNS, *(name for name in ("calibrated_q",) if name in row))}
+    cells |= {"moves": " ".join(row["moves"]), "pv": " ".join(row["pv"]), "disagreement": off}
     numbers = ("cp", "mate", "net_w", "net_d", "net_l", "deep_w", "deep_d", "deep_l")
     cells |= {name: np.nan if row[name] is None else float(row[name]) for name in numbers}
     frame = pd.DataFrame(
@@ -308,6 +322,8 @@ def _disagreement(shown: dict[str, Any]) -> list[str]:
         words = [f"{off:+.3f}, a candidate at {shown['threshold']:g}: the net is {errs}"]
     a_mate = shown["deep"]["mate"] is not None
     words.append("Q of a mate" if a_mate else Alpha(**shown["alpha"]).source(shown["q_from"], ".0f"))
+    if "calibrated_q" in shown:
+        words.append(f"net Q calibrated: {shown['calibrated_q']:+.3f}")
     weight = shown["weight"]
     if weight != 1:
         words.append(f"stands for {weight:.3g} positions (screening)" if weight else "stands for none (screening)")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from valuerepair.calibration import TooLittle, beyond_scale
 from valuerepair.chess import values
 from valuerepair.chess.positions import PHASES
 from valuerepair.chess.progress import format_duration, format_rate
@@ -21,6 +22,7 @@ from valuerepair.judge.labels import KINDS, NAMES, OF_POLICY
 from valuerepair.question import Question, check_threshold
 from valuerepair.screening import recall
 from valuerepair.store import schema
+from valuerepair.store.columns import GAME_KEY
 from valuerepair.store.connect import cell_errors
 from valuerepair.store.plays import outcomes
 from valuerepair.store.queries import load_json, table
@@ -37,6 +39,7 @@ ANY_SCORED = """
 SELECT EXISTS (SELECT 1 FROM oracles o CROSS JOIN deep_values v ON v.oracle_id = o.id AND v.stage = 'full')
 """
 _COLUMNS = ("position_id", "disagreement", "weight", "phase_code", "side_code", "nodes", "time_ms")
+_OF_SCALE = ("net_q", "deep_q", "weight", GAME_KEY)
 THRESHOLDS = (0.3, 0.4, 0.5, 0.55, 0.6, 0.7, 0.8, 0.9, 1.0)
 
 
@@ -115,6 +118,7 @@ def _scored(
             {"sign": "optimistic", **_candidate_rate(off >= threshold, weight)},
             {"sign": "pessimistic", **_candidate_rate(off <= -threshold, weight)},
         ],
+        "beyond_scale": scale_figures(store, question),
         "mean_abs_disagreement": float(size @ weight / weight.sum()) if len(known) else None,
         "screening": recall.figures(store, net_id, oracle_id, found, threshold),
         "nodes": nodes,
@@ -123,6 +127,24 @@ def _scored(
     }
     pair = net_id, oracle_id
     return scored, families.figures(store, pair, attrs["alpha"]["value"], question.q_from, threshold, found)
+
+
+def scale_figures(store: Store, question: Question) -> dict[str, Any] | None:
+    """How many candidates are left once net Q is on the oracle's scale, JSON-able; None where too little is scored.
+
+    `left` is the share of the candidates by plain net Q that are candidates by calibrated Q too, with the interval that
+    games as clusters give; `new` are candidates by calibrated Q only. The other keys are `UsedCalibration.figures`.
+    """
+    try:
+        used = store.calibration(question)
+    except TooLittle:
+        return None
+    with cell_errors(store.path):
+        found, _ = table(store.connection, store.path, replace(question, calibration="none"), _OF_SCALE)
+    net_q, deep_q, weight, game = (found[name] for name in _OF_SCALE)
+    left, new = beyond_scale(used.calibration, net_q, deep_q, weight, game, question.threshold)
+    rate = dict(zip(_KEYS, (None if isnan(x) else x for x in _numbers(left)), strict=True))
+    return {**used.figures(), "left": {"count": left.count, "total": left.total, **rate}, "new": new}
 
 
 def _failures(store: Store, net_id: int, oracle_id: int, net_key: str) -> int:
@@ -179,6 +201,8 @@ def stats_lines(figures: dict[str, Any]) -> list[str]:
 
 def _scored_lines(scored: dict[str, Any]) -> list[str]:
     source = values.Alpha(**scored["alpha"]).source(scored["q_from"])
+    if scored["calibration"]:
+        source += f"; net Q calibrated, {scored['calibration']['origin']}"
     speed = f", {format_rate(scored['nodes_per_second'])} an engine" if scored["nodes_per_second"] else ""
     nodes = scored["nodes"]
     searched = f"{nodes / 1e6:,.1f} Mnodes" if nodes >= 1e6 else f"{nodes:,} nodes"
@@ -189,6 +213,8 @@ def _scored_lines(scored: dict[str, Any]) -> list[str]:
     ]
     if scored["without_q"]:
         shown.append(f"{scored['without_q']:,} of them have no Q of the kind asked for and are left out below")
+    if scored["beyond_scale"] is not None:
+        shown.append(_beyond_scale_line(scored["beyond_scale"], scored["threshold"]))
     shown += _table("threshold", scored["by_threshold"], lambda row: f"{row['threshold']:g}")
     at = f"at {scored['threshold']:g}"
     sides = {"w": "White to move", "b": "Black to move"}
@@ -198,6 +224,14 @@ def _scored_lines(scored: dict[str, Any]) -> list[str]:
     if scored["screening"] is not None:
         shown += recall.lines(scored["screening"])
     return shown
+
+
+def _beyond_scale_line(found: dict[str, Any], threshold: float) -> str:
+    left = found["left"]
+    share = Rate(left["count"], left["total"], *(float("nan") if left[key] is None else left[key] for key in _KEYS))
+    kept = f"{share} of the candidates at {threshold:g} are left" if share.total else f"no candidates at {threshold:g}"
+    new = f", and {found['new']:,} that were none come in" if found["new"] else ""
+    return f"beyond scale: {kept}{new}; {found['words']}"
 
 
 def _table(title: str, rows: list[dict[str, Any]], name: Callable[[dict[str, Any]], str]) -> list[str]:

@@ -119,6 +119,8 @@ def confirm(
     Raises ValueRepairError when the oracle is broken as a whole, and what it and the store raise.
     """
     asked = {name: frame.attrs[name] for name in ("net", "oracle", "alpha", "q_from")}
+    if frame.attrs["calibration"]:
+        asked["calibration"] = "fitted"
     identity = hashlib.sha256(json_text({"second look": oracle.identity.digest, **asked}).encode()).hexdigest()
     versions = {"valuerepair": __version__, "python": platform.python_version()}
     with stored_run(store, RunRecord(identity, options.command, asked, 0, versions)) as run:
@@ -507,10 +509,13 @@ def confirm_cases(frame: pd.DataFrame, found: pd.DataFrame, count: int) -> list[
     return picked
 
 
+_Q_OF_FRAME = ("net_q", "calibrated_q", "deep_q", "disagreement")
+
+
 def _case(verdict: str, row: pd.Series[Any], found: pd.Series[Any]) -> dict[str, Any]:
     return {
         "verdict": verdict,
-        **{name: _plain_cell(row[name]) for name in ("fen", "net_q", "deep_q", "disagreement")},
+        **{name: _plain_cell(row[name]) for name in ("fen", *_Q_OF_FRAME) if name in row},
         **{name: _plain_cell(found[name]) for name in ("second_q", "after_net_q", "after_deep_q", "after_second_q")},
         **{name: row[name] for name in ("net_best", "deep_best")},
         "second_best": found["second_best"],
@@ -530,6 +535,7 @@ def confirm_report(
     return {
         "store": store.path,
         **{str(name): value for name, value in frame.attrs.items() if name in ("net", "oracle", "q_from")},
+        "calibration": frame.attrs["calibration"],
         "alpha_of_first": frame.attrs["alpha"],
         "state": summary.state,
         "searches": summary.searches,

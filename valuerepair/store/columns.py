@@ -6,18 +6,21 @@ in every other table, and a million rows of Python objects would take ten times 
 
 from __future__ import annotations
 
+import hashlib
 import json
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, product
+from pathlib import PurePath
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from valuerepair.chess import values
 from valuerepair.chess.positions import PHASES
-from valuerepair.question import Expanded
+from valuerepair.question import Expanded, QFrom
 from valuerepair.store.rows import FULL, INFERRED, is_value, unsigned
 
 Floats = NDArray[np.float64]
@@ -32,7 +35,7 @@ DEEP_ROWS = "FROM deep_values v WHERE {counts} ORDER BY position_id"
 POSITION_ROWS = "FROM positions ORDER BY id"
 # By way of the index on both, whose entries are a few bytes: a position's row holds its whole history.
 WORD_ROWS = "SELECT id FROM positions WHERE phase = :phase AND side = :side ORDER BY id"
-GAMES = "SELECT id, number, source FROM games"
+GAMES = "SELECT id, number, source, digest FROM games"
 CUTS = """
 SELECT position_id, searched, probability FROM screened
 WHERE net_id = :net AND oracle_id = :oracle AND cut_at IS NOT NULL ORDER BY position_id
@@ -51,8 +54,12 @@ _WORDS = ("side", "phase")
 # The same as numbers, int8: of "wb" and of `PHASES`, -1 for neither. A million words take pandas long to look at.
 CODES = ("side_code", "phase_code")
 _GAME = ("game", "source")
+# A whole number that a game has in whatever store it is: `calibration.fold_of` goes by it.
+GAME_KEY = "game_key"
 _SIDES = ("w", "b")
 _WHOLE = frozenset({"position_id", "ply", "pieces", "game", "game_id", "nodes", "depth", "time_ms"})
+# What net Q and deep Q are made of, beside W/D/L.
+OF_Q = ("net_q", "cp", "mate", "deep_own_q")
 NUMBERS = ("position_id", "key", *_POSITION, *_GAME, *_NET, *_DEEP, "weight", *_WORDS)
 # Of positions reached from candidates: the sampled one that it began with, the step, whether the value is inferred.
 OF_EXPANDED = ("root_id", "step", "inferred")
@@ -88,9 +95,9 @@ def columns(
 ) -> Mapping[str, NDArray[Any]]:
     """Columns by name, and position_id; [n] each, a row for each position scored by both, by position_id.
 
-    `names` are some of `NUMBERS`, `CODES` and `OF_EXPANDED`: those of `queries.frame`, with `deep_own_q`, the Q that an
-    engine gives itself. Whole numbers that may be missing are floats, NaN for nothing; side, phase, source and step are
-    objects. `expanded` as in `Question`.
+    `names` are some of `NUMBERS`, `CODES`, `OF_EXPANDED` and `GAME_KEY`: those of `queries.frame`, with `deep_own_q`,
+    the Q that an engine gives itself. Whole numbers that may be missing are floats, NaN for nothing; side, phase,
+    source and step are objects. `expanded` as in `Question`.
     The arrays are not to be written to: they may be given again, as long as nothing in the store has changed.
     """
     kept = _kept(connection, (net_id, oracle_id)).columns.setdefault(expanded, {})
@@ -103,6 +110,27 @@ def columns(
             column.flags.writeable = False
             kept[name] = column
     return MappingProxyType(kept)
+
+
+def shares(q_from: QFrom) -> tuple[str, ...]:
+    """The columns of W/D/L that deep Q is made of, if it is."""
+    return ("deep_w", "deep_d", "deep_l") if q_from == "wdl" else ()
+
+
+def both_q(
+    connection: sqlite3.Connection,
+    net_id: int,
+    oracle_id: int,
+    alpha: float,
+    q_from: QFrom,
+    expanded: Expanded = "no",
+) -> tuple[Floats, Floats]:
+    """net Q and deep Q [n] of the rows of `columns`."""
+    wdl = shares(q_from)
+    found = columns(connection, net_id, oracle_id, (*OF_Q, *wdl), expanded)
+    of_wdl = np.stack([found[name] for name in wdl], 1) if wdl else np.full((1, 3), np.nan)
+    deep_q = values.deep_q(found["cp"], found["mate"], of_wdl, found["deep_own_q"], alpha, q_from)
+    return found["net_q"], deep_q
 
 
 def facts(connection: sqlite3.Connection, net_id: int, oracle_id: int) -> dict[str, Any]:
@@ -184,14 +212,15 @@ class _Reader:
             ids, keys = read_cells(self._connection, f"SELECT id, key {POSITION_ROWS}", {}, 2, np.int64)
             yield "key", keys[np.searchsorted(ids, self._ids)].view(np.uint64)
         wanted = {name for name in names if name in _POSITION}
-        wanted |= {"game_id"} if set(names) & set(_GAME) else set()
+        of_games = [name for name in names if name in (*_GAME, GAME_KEY)]
+        wanted |= {"game_id"} if of_games else set()
         if not wanted:
             return
         ids, cells = self._table("id", _POSITION, sorted(wanted), POSITION_ROWS)
         for name, column in self._at(ids, cells):
             yield name, column != 0 if name == "history_known" else column
-            if name == "game_id" and set(names) & set(_GAME):
-                yield from self._of_games(column)
+            if name == "game_id" and of_games:
+                yield from self._of_games(column, of_games)
 
     def _codes(self, ids: Ids) -> tuple[NDArray[np.int8], NDArray[np.int8]]:
         """Side to move and phase."""
@@ -202,15 +231,19 @@ class _Reader:
             side[rows], phase[rows] = i, k
         return side, phase
 
-    def _of_games(self, game_ids: Ids) -> Iterator[tuple[str, NDArray[Any]]]:
+    def _of_games(self, game_ids: Ids, names: Sequence[str]) -> Iterator[tuple[str, NDArray[Any]]]:
         rows = self._connection.execute(GAMES).fetchall()
-        ids, numbers = (np.array([row[i] for row in rows], np.int64) for i in (0, 1))
+        ids, numbers, digests = (np.array([row[i] for row in rows], np.int64) for i in (0, 1, 3))
         order = np.argsort(ids)
         places = order[np.searchsorted(ids, game_ids, sorter=order)]
         sources = np.empty(len(rows), object)
         sources[:] = [row[2] for row in rows]
-        yield "game", numbers[places]
-        yield "source", sources[places]
+        if "game" in names:
+            yield "game", numbers[places]
+        if "source" in names:
+            yield "source", sources[places]
+        if GAME_KEY in names:
+            yield GAME_KEY, game_keys(sources.tolist(), numbers, digests)[places]
 
     def _weights(self, ids: Ids) -> Floats:
         """How many positions each row stands for, see `queries.frame`.
@@ -254,6 +287,20 @@ class _Reader:
         return ids.astype(np.int64), dict(zip(names, cells, strict=True))
 
 
+def game_keys(sources: Sequence[str], numbers: Ids, digests: Ids) -> Ids:
+    """[n] a whole number for each game, by its archive's name without the folder, its place there and its headers."""
+    of_source = {source: _digest(PurePath(source).name) for source in set(sources)}
+    # Wraps around, as sums of int64 arrays do.
+    keys: Ids = digests + numbers * _ODD + np.array([of_source[source] for source in sources], np.int64)
+    return keys
+
+
+def _digest(text: str) -> int:
+    digest = hashlib.blake2b(text.encode(errors="surrogateescape"), digest_size=8).digest()
+    return int.from_bytes(digest, "little", signed=True)
+
+
+_ODD = 0x9E3779B97F4A7C1  # neighbouring numbers lie far apart
 _CUT = {"searched": "searched", "probability": "probability"}
 SOME_ROWS = """
 FROM json_each(:ids) j

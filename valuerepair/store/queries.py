@@ -9,7 +9,7 @@ import re
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,8 +18,10 @@ from valuerepair.archives.options import CHUNKS
 from valuerepair.chess import values
 from valuerepair.chess.positions import decode_move, decode_moves
 from valuerepair.errors import UsageError, ValueRepairError
-from valuerepair.question import QFrom, Question
-from valuerepair.store.columns import CODES, NUMBERS, OF_EXPANDED, columns, facts, some
+from valuerepair.question import Question
+from valuerepair.store import calibrations
+from valuerepair.store.calibrations import UsedCalibration
+from valuerepair.store.columns import CODES, GAME_KEY, NUMBERS, OF_EXPANDED, OF_Q, both_q, columns, facts, shares, some
 from valuerepair.store.connect import store_errors
 from valuerepair.store.rows import FULL, Known, is_value
 
@@ -55,8 +57,6 @@ _TEXTS = {
     "deep_best": "v.best_move",
     "pv": "v.pv",
 }
-# What a difference is made of, beside the scores of the kind asked for.
-_VALUES = ("position_id", "net_q", "mate", "deep_own_q")
 COLUMNS = [
     "position_id",
     "key",
@@ -182,26 +182,29 @@ def frame(
     `question.q_from` asks for. `weight` is how many positions a row stands for: 1 without screening; where the ladder
     would have cut it the inverse probability of its search, scaled to the number of all such; 0 if something else had
     it searched.
+    Where `question.calibration` is ``fitted`` there is a column more, `calibrated_q`: the deep Q to be expected given
+    net_q, by a curve that the position's game had no part in; and disagreement = calibrated_q - deep_q.
     Where `question.expanded` takes in positions that were reached from candidates, three more columns say of each row:
     `root_id`, the sampled candidate that it all began with (a sampled position is its own), `step` by which it was
     reached (None for a sampled one), `inferred`, whether its value is not of a search.
     `moves`, `net_best`, `deep_best`, `played`, `pv`: UCI. Without `text` the columns `_TEXTS` are left out. With
     `candidates_only` the others are not read whole. Fewer columns take less time and memory.
 
-    attrs: net {name, sha256, history_fill}, oracle {label, digest}, alpha {value, origin}, q_from, expanded.
+    attrs: net {name, sha256, history_fill}, oracle {label, digest}, alpha {value, origin}, q_from, expanded,
+    calibration {origin, ...} (see `UsedCalibration.figures`; None without).
     """
     with _snapshot(connection):
         net_id, oracle_id = pick(connection, path, question.net, question.oracle)
         asked = {"net": net_id, "oracle": oracle_id}
-        every = [*COLUMNS, *(OF_EXPANDED if question.expanded != "no" else ())]
+        every = [*COLUMNS, *_more(question)]
         wanted = [name for name in only or every if text or name not in _TEXTS]
         # All at once, so that each table is walked once: alpha, too, is by these.
         numbers = (*NUMBERS, *OF_EXPANDED)
         whole = [] if candidates_only else [name for name in numbers if name in wanted]
-        first = dict.fromkeys((*_VALUES, "cp", *_shares(question.q_from), *whole))
+        first = dict.fromkeys((*OF_Q, *shares(question.q_from), *whole))
         columns(connection, net_id, oracle_id, first, question.expanded)
-        chosen = alpha(connection, net_id, oracle_id, question.alpha)
-        table = _differences(connection, net_id, oracle_id, chosen.value, question)
+        chosen = _scale(connection, net_id, oracle_id, question)
+        table = _differences(connection, net_id, oracle_id, chosen, question)
         if candidates_only:
             rows = np.flatnonzero(np.abs(table["disagreement"]) >= question.threshold)
             table = {name: column[rows] for name, column in table.items()}
@@ -226,38 +229,56 @@ def table(
     question: Question,
     only: Sequence[str],
 ) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
-    """Columns of `frame` as arrays [n] by name, and its attrs; `only` are some of `columns.NUMBERS`, `CODES` and
-    `OF_EXPANDED`, deep_q and disagreement."""
+    """Columns of `frame` as arrays [n] by name, and its attrs; `only` are some of `columns.NUMBERS`, `CODES`,
+    `OF_EXPANDED` and `GAME_KEY`, deep_q, calibrated_q and disagreement."""
     with _snapshot(connection):
         net_id, oracle_id = pick(connection, path, question.net, question.oracle)
-        numbers = [name for name in only if name in (*NUMBERS, *CODES, *OF_EXPANDED)]
-        first = dict.fromkeys((*_VALUES, "cp", "weight", *_shares(question.q_from), *numbers))
+        numbers = [name for name in only if name in (*NUMBERS, *CODES, *OF_EXPANDED, GAME_KEY)]
+        first = dict.fromkeys((*OF_Q, "weight", *shares(question.q_from), *numbers))
         read = columns(connection, net_id, oracle_id, first, question.expanded)
-        chosen = alpha(connection, net_id, oracle_id, question.alpha)
-        found = {**read, **_differences(connection, net_id, oracle_id, chosen.value, question)}
+        chosen = _scale(connection, net_id, oracle_id, question)
+        found = {**read, **_differences(connection, net_id, oracle_id, chosen, question)}
         attrs = _attrs(connection, {"net": net_id, "oracle": oracle_id}, chosen, question)
         return {name: found[name] for name in only}, attrs
 
 
+class _Scale(NamedTuple):
+    """What differences are made by."""
+
+    alpha: values.Alpha
+    calibration: UsedCalibration | None
+
+
+def _scale(connection: sqlite3.Connection, net_id: int, oracle_id: int, question: Question) -> _Scale:
+    chosen = alpha(connection, net_id, oracle_id, question.alpha)
+    if question.calibration == "none":
+        return _Scale(chosen, None)
+    return _Scale(chosen, calibrations.used(connection, net_id, oracle_id, chosen, question.q_from))
+
+
+def _more(question: Question) -> tuple[str, ...]:
+    """The columns that a frame has beside `COLUMNS`."""
+    calibrated = ("calibrated_q",) if question.calibration == "fitted" else ()
+    return (*calibrated, *(OF_EXPANDED if question.expanded != "no" else ()))
+
+
 def _differences(
-    connection: sqlite3.Connection, net_id: int, oracle_id: int, alpha_value: float, question: Question
+    connection: sqlite3.Connection, net_id: int, oracle_id: int, scale: _Scale, question: Question
 ) -> dict[str, NDArray[Any]]:
-    """position_id, net_q, deep_q and disagreement of all rows."""
-    q_from = question.q_from
-    wdl = _shares(q_from)
-    found = columns(connection, net_id, oracle_id, (*_VALUES, "cp", *wdl), question.expanded)
-    shares = np.stack([found[name] for name in wdl], 1) if wdl else np.full((1, 3), np.nan)
-    deep_q = values.deep_q(found["cp"], found["mate"], shares, found["deep_own_q"], alpha_value, q_from)
-    return {
-        "position_id": found["position_id"],
-        "net_q": found["net_q"],
+    """position_id, net_q, deep_q and disagreement of all rows, and calibrated_q where that is asked for."""
+    expanded = question.expanded
+    net_q, deep_q = both_q(connection, net_id, oracle_id, scale.alpha.value, question.q_from, expanded)
+    found = {
+        "position_id": columns(connection, net_id, oracle_id, (), expanded)["position_id"],
+        "net_q": net_q,
         "deep_q": deep_q,
-        "disagreement": found["net_q"] - deep_q,
+        "disagreement": net_q - deep_q,
     }
-
-
-def _shares(q_from: QFrom) -> tuple[str, ...]:
-    return ("deep_w", "deep_d", "deep_l") if q_from == "wdl" else ()
+    if scale.calibration is not None:
+        curve = scale.calibration.calibration
+        found["calibrated_q"] = calibrations.calibrated_q(connection, net_id, oracle_id, curve, expanded)
+        found["disagreement"] = found["calibrated_q"] - deep_q
+    return found
 
 
 @contextmanager
@@ -308,7 +329,7 @@ def _assemble(
     table: dict[str, Any],
     wanted: Sequence[str],
     asked: dict[str, int],
-    chosen: values.Alpha,
+    chosen: _Scale,
     question: Question,
 ) -> pd.DataFrame:
     import pandas as pd
@@ -317,15 +338,13 @@ def _assemble(
     rows = len(table["position_id"])
     table |= {"net": [attrs["net"]["name"]] * rows, "oracle": [attrs["oracle"]["label"]] * rows}
     result: pd.DataFrame = pd.DataFrame(
-        {column: table[column] for column in (*COLUMNS, *OF_EXPANDED) if column in wanted}
+        {column: table[column] for column in (*COLUMNS, "calibrated_q", *OF_EXPANDED) if column in wanted}
     )
     result.attrs.update(attrs)
     return result
 
 
-def _attrs(
-    connection: sqlite3.Connection, asked: dict[str, int], chosen: values.Alpha, question: Question
-) -> dict[str, Any]:
+def _attrs(connection: sqlite3.Connection, asked: dict[str, int], chosen: _Scale, question: Question) -> dict[str, Any]:
     """What a frame says of itself."""
     name, sha256, fill = connection.execute(
         "SELECT name, sha256, history_fill FROM nets WHERE id = :net", asked
@@ -334,9 +353,10 @@ def _attrs(
     return {
         "net": {"name": name, "sha256": sha256, "history_fill": fill},
         "oracle": {"label": label, "digest": digest},
-        "alpha": {"value": chosen.value, "origin": chosen.origin},
+        "alpha": {"value": chosen.alpha.value, "origin": chosen.alpha.origin},
         "q_from": question.q_from,
         "expanded": question.expanded,
+        "calibration": None if chosen.calibration is None else chosen.calibration.figures(),
     }
 
 
@@ -467,6 +487,14 @@ def chosen_alpha(
     if stored is None:
         return None
     return values.Alpha(stored[0], f"stored fit of {stored[3][:10]} on {stored[2]:,} positions ({stored[1]})")
+
+
+def calibration(connection: sqlite3.Connection, path: str, question: Question) -> UsedCalibration:
+    """The calibration to use, and where it comes from; see `Store.calibration`."""
+    with _snapshot(connection):
+        net_id, oracle_id = pick(connection, path, question.net, question.oracle)
+        chosen = alpha(connection, net_id, oracle_id, question.alpha)
+        return calibrations.used(connection, net_id, oracle_id, chosen, question.q_from)
 
 
 def header(store: Store, game_ids: Sequence[int], name: str) -> list[str | None]:

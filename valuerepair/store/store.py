@@ -21,7 +21,8 @@ from valuerepair.chess import values
 from valuerepair.chess.origins import OriginGame
 from valuerepair.chess.positions import PositionBatch
 from valuerepair.question import Question
-from valuerepair.store import queries
+from valuerepair.store import calibrations, queries
+from valuerepair.store.calibrations import UsedCalibration
 from valuerepair.store.connect import WriteLock, cell_errors, check_file, connect, store_errors, upgrade
 from valuerepair.store.queries import chosen_alpha
 from valuerepair.store.rows import (
@@ -353,6 +354,28 @@ class Store:
                     now(),
                 ),
             )
+        self.commit()
+
+    def calibration(self, question: Question | None = None) -> UsedCalibration:
+        """The calibration of the question's net and oracle at its alpha: the stored one, else a fit to what is scored.
+
+        A fit needs `calibration.FEWEST_POSITIONS` positions of `FEWEST_GAMES` games. Raises TooLittle for less.
+        """
+        with cell_errors(self.path):
+            return queries.calibration(self.connection, self.path, question or Question())
+
+    def save_calibration(self, question: Question | None = None) -> None:
+        """Fits a calibration to what the question's net and oracle have scored, at its alpha, stores it and commits.
+
+        It replaces an earlier one, and is used from then on by questions with this alpha. Raises TooLittle.
+        """
+        question = question or Question()
+        net_id, oracle_id = self.pick(question.net, question.oracle)
+        alpha = self.alpha(net_id, oracle_id, question.alpha)
+        with cell_errors(self.path):
+            fitted = calibrations.fitted(self.connection, net_id, oracle_id, alpha, question.q_from)
+        with self.writing() as connection:
+            calibrations.keep(connection, net_id, oracle_id, fitted)
         self.commit()
 
     def frame(

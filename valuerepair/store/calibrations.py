@@ -1,0 +1,100 @@
+"""Which calibration judges the positions of a net and an oracle: the stored one, or one fitted to what is scored."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from valuerepair.calibration import Calibration, fit, fold_of
+from valuerepair.chess import values
+from valuerepair.question import Expanded, QFrom
+from valuerepair.store.columns import GAME_KEY, both_q, columns, facts, game_keys
+from valuerepair.store.rows import now
+
+Floats = NDArray[np.float64]
+
+
+class UsedCalibration(NamedTuple):
+    """A calibration in use, and where it comes from, in words."""
+
+    calibration: Calibration
+    origin: str
+
+    def figures(self) -> dict[str, Any]:
+        """What it is, JSON-able."""
+        return {"origin": self.origin, **self.calibration.figures()}
+
+
+def used(
+    connection: sqlite3.Connection, net_id: int, oracle_id: int, alpha: values.Alpha, q_from: QFrom
+) -> UsedCalibration:
+    """The stored calibration where it was fitted to this alpha and `q_from`, else one fitted to what is scored.
+
+    Raises TooLittle where there is none and too little to fit one to.
+    """
+    known = facts(connection, net_id, oracle_id)
+    name = f"calibration {alpha.value!r} {q_from}"
+    if name not in known:
+        row = connection.execute(
+            "SELECT alpha, q_from, curve, fitted FROM calibrations WHERE net_id = ? AND oracle_id = ?",
+            (net_id, oracle_id),
+        ).fetchone()
+        if row is not None and row[1] == q_from and (row[0] == alpha.value or not _in_centipawns(alpha, q_from)):
+            known[name] = _told(Calibration.from_json(row[2]), f"stored fit of {row[3][:10]}")
+        else:
+            apart = f", for the stored one is of {values.Alpha(row[0], row[3][:10]).source(row[1])}" if row else ""
+            known[name] = _told(fitted(connection, net_id, oracle_id, alpha, q_from), "fitted", apart)
+    found: UsedCalibration = known[name]
+    return found
+
+
+def fitted(
+    connection: sqlite3.Connection, net_id: int, oracle_id: int, alpha: values.Alpha, q_from: QFrom
+) -> Calibration:
+    """A fit to all sampled positions that both have scored. Raises TooLittle where these are too few."""
+    found = columns(connection, net_id, oracle_id, ("weight", GAME_KEY))
+    net_q, deep_q = both_q(connection, net_id, oracle_id, alpha.value, q_from)
+    return fit(net_q, deep_q, found["weight"], found[GAME_KEY], alpha=alpha.value, q_from=q_from)
+
+
+def calibrated_q(
+    connection: sqlite3.Connection, net_id: int, oracle_id: int, calibration: Calibration, expanded: Expanded
+) -> Floats:
+    """[n] the deep Q to be expected of each row of `columns`, by the curve that its game had no part in."""
+    found = columns(connection, net_id, oracle_id, ("net_q", GAME_KEY), expanded)
+    return calibration.expected(found["net_q"], fold_of(found[GAME_KEY]))
+
+
+def calibrated_of(
+    connection: sqlite3.Connection, calibration: Calibration, ids: Sequence[int], net_q: Sequence[float]
+) -> Floats:
+    """[n] the same of a few positions, of which `net_q` [n] is known."""
+    query = """
+        SELECT g.source, g.number, g.digest FROM json_each(?) j JOIN positions p ON p.id = j.value
+        JOIN games g ON g.id = p.game_id ORDER BY j.key
+    """
+    sources, numbers, digests = zip(*connection.execute(query, (json.dumps(list(ids)),)), strict=True)
+    keys = game_keys(sources, np.array(numbers, np.int64), np.array(digests, np.int64))
+    return calibration.expected(net_q, fold_of(keys))
+
+
+def keep(connection: sqlite3.Connection, net_id: int, oracle_id: int, calibration: Calibration) -> None:
+    """Stores a calibration for this net and oracle; it replaces an earlier one."""
+    scale = (calibration.alpha, calibration.q_from)
+    row = (net_id, oracle_id, *scale, calibration.as_json(), calibration.positions, calibration.games, now())
+    connection.execute("INSERT OR REPLACE INTO calibrations VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row)
+
+
+def _told(calibration: Calibration, how: str, apart: str = "") -> UsedCalibration:
+    rests_on = f"{calibration.positions:,} positions of {calibration.games:,} games"
+    return UsedCalibration(calibration, f"{how} on {rests_on} ({calibration.method}){apart}")
+
+
+def _in_centipawns(alpha: values.Alpha, q_from: QFrom) -> bool:
+    """Whether deep Q depends on alpha at all."""
+    return alpha.origin != values.OWN_Q and q_from == "cp"
