@@ -1,0 +1,290 @@
+"""The neighbourhood of a misjudged position: what is one step away, and what the search that found it says of that.
+
+Four kinds of step. The *line*: the positions that the search expects, whose value it knows. *Parents*: one, two and
+four plies earlier in the game. *Children*: after the moves that the net's policy prefers. The *game*: its other plies.
+Nothing here reads a store, a net or an engine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from valuerepair.chess.board import (
+    fens,
+    halfmove_clocks,
+    has_legal_move,
+    insufficient_material,
+    keys,
+    parse_fens,
+    replay,
+)
+from valuerepair.chess.origins import OriginGame, Origins
+from valuerepair.chess.positions import Moves, PositionBatch, decode_move, encode_move
+from valuerepair.chess.rows import Boards
+from valuerepair.errors import UsageError
+from valuerepair.oracles.oracle import DeepResult
+
+LINE, PARENT, CHILD, GAME = "line", "parent", "child", "game"
+# As `vr expand --by` has them; the singular is in the store.
+STEPS = {"line": LINE, "parents": PARENT, "children": CHILD, "game": GAME}
+LONGEST_LINE = 12
+PARENTS = (1, 2, 4)
+CHILDREN = 3
+# Plies of the game that are no parents; of neighbouring ones one says much of the other.
+GAME_PLIES = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 16)
+
+
+def parse_steps(text: str) -> tuple[str, ...]:
+    """``--by``: the steps, as the store names them, in the order of `STEPS`. Raises UsageError."""
+    given = [word.strip() for word in text.split(",")]
+    if unknown := [word for word in given if word not in STEPS]:
+        raise UsageError(f"--by {','.join(unknown)}: give some of {','.join(STEPS)}")
+    return tuple(step for word, step in STEPS.items() if word in given)
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A misjudged position that others are reached from.
+
+    `moves` lead to it from `start_fen`, `following` is what was played from it on, as far as that is known. `deep` is
+    its deep value and `deep_q` that as Q, from its side to move; `searched`: a whole search found it, it is not
+    inferred from another's line. `in_game`: it was played; else its past is that of what it was reached from.
+    """
+
+    position_id: int
+    root_id: int
+    round: int
+    start_fen: str
+    moves: Moves
+    following: Moves
+    ply: int
+    history_known: bool
+    game: OriginGame
+    deep: DeepResult
+    deep_q: float
+    searched: bool
+    in_game: bool
+
+
+class Neighbours(NamedTuple):
+    """n neighbours, as columns: `batch` [n], and for each the row of its `source`, its `step` and `distance`.
+
+    `distance` is in plies; of children it is the rank of the move in the net's policy. `later`: it comes after the
+    source in the game. `same_side`: the side to move is that of the source. `deep` is the inferred value, None but on
+    the line.
+    """
+
+    batch: PositionBatch
+    source: NDArray[np.int64]
+    step: list[str]
+    distance: NDArray[np.int64]
+    later: NDArray[np.bool_]
+    same_side: NDArray[np.bool_]
+    deep: list[DeepResult | None]
+
+    def take(self, rows: NDArray[np.int64]) -> Neighbours:
+        """The given rows, in the given order."""
+        which = rows.tolist()
+        return Neighbours(
+            self.batch.take(rows),
+            self.source[rows],
+            [self.step[i] for i in which],
+            self.distance[rows],
+            self.later[rows],
+            self.same_side[rows],
+            [self.deep[i] for i in which],
+        )
+
+
+def inferred(deep: DeepResult, plies: int) -> DeepResult | None:
+    """What a search says of the position so many plies down its line, from the side to move there.
+
+    None where it says nothing: the line is over, or no depth is left. The sign turns with every ply; moves to mate, of
+    the side that mates, count down with its own moves.
+    """
+    depth = deep.depth - plies
+    if depth < 1 or plies > len(deep.pv):
+        return None
+    sign = -1 if plies % 2 else 1
+    mate = None
+    if deep.mate is not None:
+        left = (2 * deep.mate - 1 if deep.mate > 0 else -2 * deep.mate) - plies
+        if left <= 0:
+            return None
+        mate = (left + 1) // 2 if left % 2 else -left // 2
+    wdl = deep.wdl if deep.wdl is None or sign > 0 else (deep.wdl[2], deep.wdl[1], deep.wdl[0])
+    rest = deep.pv[plies:]
+    return DeepResult(
+        cp=None if deep.cp is None else sign * deep.cp,
+        mate=mate,
+        wdl=wdl,
+        q=None if deep.q is None else sign * deep.q,
+        depth=depth,
+        seldepth=max(deep.seldepth - plies, depth),
+        best_move=rest[0] if rest else None,
+        pv=rest,
+    )
+
+
+class _Row(NamedTuple):
+    """A neighbour before it is played out: the moves of its source that are kept, and those added."""
+
+    source: int
+    step: str
+    distance: int
+    kept: int
+    added: Moves
+    played: int | None
+    later: bool = False
+
+
+_NOTHING = np.empty(0, np.uint16)
+
+
+def neighbours(sources: Sequence[Source], policy: Sequence[Moves], steps: Sequence[str]) -> Neighbours:
+    """All neighbours of `sources` by `steps`: for each source line, parents, children, game, each the nearest first.
+
+    `policy` are the moves of each source that the net prefers, the best first. A position is there once, as it is
+    reached first; the sources themselves, and positions where the game is over, are not.
+    """
+    rows = [row for i, source in enumerate(sources) for row in _rows(i, source, policy[i], steps)]
+    moves = [np.concatenate([sources[row.source].moves[: row.kept], row.added]) for row in rows]
+    boards, over = _reached([sources[row.source].start_fen for row in rows], moves)
+    found = keys(boards)
+    kept = np.array(_first_ones(rows, over, found, _keys_of(sources)), np.int64)
+    lines = [inferred(sources[rows[i].source].deep, rows[i].distance) if rows[i].step == LINE else None for i in kept]
+    added = np.array([len(rows[i].added) + rows[i].kept - len(sources[rows[i].source].moves) for i in kept], np.int64)
+    source = np.array([rows[i].source for i in kept], np.int64)
+    return Neighbours(
+        PositionBatch(
+            fens(boards[kept]),
+            [sources[i].start_fen for i in source.tolist()],
+            np.concatenate([moves[i] for i in kept]) if len(kept) else _NOTHING,
+            np.cumsum([0, *(len(moves[i]) for i in kept)], dtype=np.int64),
+            np.array([sources[i].ply for i in source.tolist()], np.int32) + added.astype(np.int32),
+            found[kept],
+            np.array([sources[i].history_known for i in source.tolist()], np.bool_),
+            Origins(
+                [sources[i].game for i in source.tolist()],
+                [None if (move := rows[i].played) is None else decode_move(move) for i in kept],
+            ),
+        ),
+        source,
+        [rows[i].step for i in kept],
+        np.array([rows[i].distance for i in kept], np.int64),
+        np.array([rows[i].later for i in kept], np.bool_),
+        added % 2 == 0,
+        lines,
+    )
+
+
+def _rows(i: int, source: Source, policy: Moves, steps: Sequence[str]) -> Iterator[_Row]:
+    length = len(source.moves)
+    line = _line(source)
+    if LINE in steps and source.searched:
+        for plies in range(1, len(line) + 1):
+            if inferred(source.deep, plies) is None:
+                break
+            yield _Row(i, LINE, plies, length, line[:plies], None)
+    if PARENT in steps and source.in_game:
+        yield from (_earlier(i, source, PARENT, plies) for plies in PARENTS if plies < length)
+    if CHILD in steps:
+        # The search's own move is the first ply of the line.
+        preferred = [move for move in policy.tolist() if move not in line[:1]][:CHILDREN]
+        for rank, move in enumerate(preferred, 1):
+            yield _Row(i, CHILD, rank, length, np.array([move], np.uint16), None)
+    if GAME in steps and source.in_game:
+        for plies in GAME_PLIES:
+            if plies < length and plies not in PARENTS:
+                yield _earlier(i, source, GAME, plies)
+            if plies <= len(source.following):
+                then = int(source.following[plies]) if plies < len(source.following) else None
+                yield _Row(i, GAME, plies, length, source.following[:plies], then, later=True)
+
+
+def _earlier(i: int, source: Source, step: str, plies: int) -> _Row:
+    kept = len(source.moves) - plies
+    return _Row(i, step, plies, kept, _NOTHING, int(source.moves[kept]))
+
+
+def _line(source: Source) -> Moves:
+    """The moves of the line, up to one that is no move at all: recorded lines are others' words."""
+    moves = []
+    for uci in source.deep.pv[:LONGEST_LINE]:
+        try:
+            moves.append(encode_move(uci))
+        except ValueError:
+            break
+    return np.array(moves, np.uint16)
+
+
+def _keys_of(sources: Sequence[Source]) -> set[int]:
+    boards, _ = _reached([source.start_fen for source in sources], [source.moves for source in sources])
+    return set(keys(boards).tolist())
+
+
+def _first_ones(rows: Sequence[_Row], over: NDArray[np.bool_], found: NDArray[np.uint64], met: set[int]) -> list[int]:
+    """The rows of positions that are met for the first time, and not over; a line ends where the game does."""
+    kept, ended = [], -1
+    for i, (row, is_over, key) in enumerate(zip(rows, over.tolist(), found.tolist(), strict=True)):
+        if row.step == LINE and is_over:
+            ended = row.source
+        beyond = row.step == LINE and row.source == ended
+        if not (is_over or beyond or key in met):
+            met.add(key)
+            kept.append(i)
+    return kept
+
+
+def _reached(starts: Sequence[str], moves: Sequence[Moves]) -> tuple[Boards, NDArray[np.bool_]]:
+    """[n] the boards after `moves`, and whether the game is over there, or the moves are not all legal."""
+    offsets = np.cumsum([0, *map(len, moves)], dtype=np.int64)
+    flat = np.concatenate(moves) if len(moves) else _NOTHING
+    begin = parse_fens(list(starts))
+    boards, lost = _play(begin, flat, offsets)
+    over = lost | ~has_legal_move(boards) | insufficient_material(boards)
+    clocks = halfmove_clocks(boards)
+    over |= clocks >= 100
+    often = np.flatnonzero(~over & (clocks >= 8))  # a third occurrence is eight plies after the first
+    over[often[_third(begin[often], [moves[i] for i in often.tolist()], clocks[often], keys(boards)[often])]] = True
+    return boards, over
+
+
+def _play(begin: Boards, moves: Moves, offsets: NDArray[np.int64]) -> tuple[Boards, NDArray[np.bool_]]:
+    """`replay`, with the rows marked whose moves are not legal; what is played of these is nothing."""
+    lost = np.zeros(len(begin), np.bool_)
+    try:
+        return replay(begin, moves, offsets), lost
+    except ValueError:  # one by one: it is rare, and only recorded lines can do it
+        boards = np.array(begin)
+        for i in range(len(begin)):
+            mine = moves[offsets[i] : offsets[i + 1]]
+            try:
+                boards[i : i + 1] = replay(begin[i : i + 1], mine, np.array([0, len(mine)], np.int64))
+            except ValueError:
+                lost[i] = True
+        return boards, lost
+
+
+def _third(
+    begin: Boards, moves: Sequence[Moves], clocks: NDArray[np.int64], reached: NDArray[np.uint64]
+) -> NDArray[np.bool_]:
+    """[n] whether a position occurred twice before, since the last move that cannot be taken back."""
+    before = [
+        (i, moves[i][: len(moves[i]) - back])
+        for i, clock in enumerate(clocks.tolist())
+        for back in range(4, min(clock, len(moves[i])) + 1, 2)
+    ]
+    if not before:
+        return np.zeros(len(moves), np.bool_)
+    row = np.array([i for i, _ in before], np.int64)
+    offsets = np.cumsum([0, *(len(each) for _, each in before)], dtype=np.int64)
+    boards = replay(begin[row], np.concatenate([each for _, each in before]), offsets)
+    same = keys(boards) == reached[row]
+    times: NDArray[np.int64] = np.bincount(row[same], minlength=len(moves))
+    return times >= 2
