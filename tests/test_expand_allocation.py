@@ -1,0 +1,82 @@
+"""Where to look next: posteriors against scipy's, and what is chosen."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from valuerepair.runs.allocation import KINDS, RANDOM_SHARE, Yields, choose, is_drawn, kinds_of
+from valuerepair.runs.neighbourhood import CHILD, GAME, PARENT
+
+WHOLE = 1000.0
+
+
+def kind(step: str = PARENT, distance: int = 1, expected: float = 0.6, phase: int = 1, *, later: bool = False) -> int:
+    found = kinds_of([step], np.array([distance]), np.array([later]), np.array([expected]), np.array([phase]), 0.5)
+    return int(found[0])
+
+
+def test_every_word_of_a_kind_tells_it_from_others() -> None:
+    kinds = {
+        kind(), kind(CHILD), kind(distance=2), kind(distance=4), kind(expected=-0.6), kind(expected=0.1),
+        kind(phase=0), kind(GAME, 3), kind(GAME, 6), kind(GAME, 12), kind(GAME, 1, later=True),
+    }  # fmt: skip
+    assert len(kinds) == 11
+    assert kind(GAME, 3) == kind(GAME, 5)
+    assert all(0 <= k < KINDS for k in kinds)
+
+
+def test_a_kind_with_much_evidence_has_its_own_rate_and_one_without_that_of_its_kin() -> None:
+    yields = Yields(WHOLE)
+    for i in range(1000):
+        yields.add(kind(phase=1), found=i % 5 == 0, nodes=300)
+    assert yields.rates()[kind(phase=1)] == pytest.approx(0.2, abs=0.01)
+    assert yields.costs()[kind(phase=1)] == pytest.approx(300, rel=0.02)
+    # Nothing of the kind in another phase is known: what is known of the step speaks for it.
+    assert yields.rates()[kind(phase=2)] == pytest.approx(0.2, abs=0.02)
+    # A kind of another expected disagreement has its prior.
+    assert yields.rates()[kind(expected=0.05)] == pytest.approx(0.03)
+
+
+def test_the_last_level_is_the_mean_of_a_beta_posterior() -> None:
+    """With the mean of the level above as prior, worth eight searches."""
+    yields = Yields(WHOLE)
+    one, other = kind(phase=0), kind(phase=1)
+    for i in range(10):
+        yields.add(one, found=i < 7, nodes=100)
+        yields.add(other, found=i < 2, nodes=100)
+    rates = yields.rates()
+    # The level above has both: its mean solves the two equations of its children.
+    above = (rates[one] * 18 - 7) / 8
+    assert rates[other] == pytest.approx((2 + 8 * above) / 18)
+    assert rates[one] == pytest.approx(stats.beta(7 + 8 * above, 3 + 8 * (1 - above)).mean())
+    assert 0.2 < above < 0.7
+
+
+def test_the_greatest_gain_goes_first_and_of_equals_the_root_with_the_fewest_searches() -> None:
+    gain = np.array([1.0, 3, 3, 3, 2, 3])
+    root, planned = np.array([1, 1, 1, 2, 3, 4]), np.array([0, 0, 0, 0, 0, 5])
+    chosen = choose(gain, np.zeros(6, bool), root, planned, 4)
+    assert chosen.tolist() == [1, 3, 2, 5]
+    assert choose(gain, np.zeros(6, bool), root, planned, 9).tolist() == [1, 3, 2, 5, 4, 0]
+
+
+def test_a_fixed_share_is_drawn_as_it_came() -> None:
+    rng = np.random.default_rng(0)
+    gain, drawn = rng.random(500), rng.random(500) < RANDOM_SHARE
+    chosen = choose(gain, drawn, np.arange(500), np.zeros(500, np.int64), 60)
+    assert chosen[:6].tolist() == np.flatnonzero(drawn)[:6].tolist()
+    assert not drawn[chosen[6:]].any()
+    assert gain[chosen[6:]].min() >= np.sort(gain[~drawn])[-54]
+    # Where one sort is used up the other takes its place.
+    assert choose(gain, np.ones(500, bool), np.arange(500), np.zeros(500, np.int64), 60).tolist() == list(range(60))
+    assert len(choose(gain, np.zeros(500, bool), np.arange(500), np.zeros(500, np.int64), 60)) == 60
+    none = np.empty(0, np.int64)
+    assert len(choose(np.empty(0), np.empty(0, bool), none, none, 60)) == 0
+
+
+def test_the_share_that_is_drawn_is_as_large_as_it_says() -> None:
+    drawn = sum(is_drawn(key) for key in range(20_000))
+    low, high = stats.binom(20_000, RANDOM_SHARE).interval(0.9999)
+    assert low <= drawn <= high

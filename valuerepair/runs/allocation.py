@@ -1,0 +1,128 @@
+"""Where to look next: what searches of each kind of neighbour brought so far, and which ones to make now.
+
+A kind is a step and a distance, and how far the net's value of the neighbour is from the source's deep value, if that
+still holds there: the net has evaluated a neighbour before anything is searched. What is known of a kind is a Beta
+posterior, whose prior is the posterior of the kind without its last word; and so on up to the first.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from valuerepair.runs.neighbourhood import CHILD, GAME, LINE, PARENT
+
+Floats = NDArray[np.float64]
+Ids = NDArray[np.int64]
+
+# This share of the searches is drawn by the position's key alone, so that rates of neighbours as they come stay known.
+RANDOM_SHARE = 0.1
+# Borders of the expected disagreement, in thresholds.
+_BORDERS = (0.25, 0.5, 0.75, 1.0, 1.25, 1.5)
+# What to expect before anything is known, by expected disagreement: of neighbours as they come it makes some 30 %.
+_PRIOR_RATES = (0.03, 0.05, 0.1, 0.25, 0.45, 0.55, 0.65)
+# Searches that a prior counts for: the first one's, and those of each level for the next.
+_PRIOR_WEIGHT, _LEVEL_WEIGHT = 4.0, 8.0
+_STEP_CODES = {PARENT: 0, CHILD: 1, GAME: 2, LINE: 3}
+_DISTANCES = 4
+# How many kinds there are of each word: expected disagreement, step, distance, which way the net errs, phase.
+_WIDTHS = (len(_BORDERS) + 1, len(_STEP_CODES), _DISTANCES, 2, 3)
+KINDS = int(np.prod(_WIDTHS))
+
+
+def kinds_of(
+    steps: Sequence[str],
+    distance: Ids,
+    later: NDArray[np.bool_],
+    expected: Floats,
+    phase: Ids,
+    threshold: float,
+) -> Ids:
+    """[n] the kinds of neighbours; `expected` is the net's Q less the Q that is expected of the neighbour."""
+    step = np.array([_STEP_CODES[step] for step in steps], np.int64)
+    group = np.where(step == _STEP_CODES[GAME], np.searchsorted((5, 8), distance, side="left"), np.minimum(distance, 3))
+    group = np.where(step == _STEP_CODES[PARENT], np.searchsorted((1, 2, 4), distance), group)
+    group = np.where(later, _DISTANCES - 1, group)
+    bucket = np.searchsorted(_BORDERS, np.abs(expected) / threshold, side="right")
+    words = (bucket, step, group, (expected > 0).astype(np.int64), phase)
+    return np.asarray(np.ravel_multi_index(words, _WIDTHS), np.int64)
+
+
+class Yields:
+    """What searches of each kind brought: `tried`, candidates found and nodes spent, kind by kind.
+
+    `whole` are the nodes of a whole search.
+    """
+
+    def __init__(self, whole: float) -> None:
+        self.tried, self.found, self.nodes = np.zeros((3, KINDS))
+        self._whole = whole
+
+    def add(self, kind: int, *, found: bool, nodes: int) -> None:
+        """Takes note of a search."""
+        self.tried[kind] += 1
+        self.found[kind] += found
+        self.nodes[kind] += nodes
+
+    def rates(self) -> Floats:
+        """[KINDS] expected candidates of one search."""
+        return self._down(self.found, np.array(_PRIOR_RATES))
+
+    def costs(self) -> Floats:
+        """[KINDS] expected nodes of one search."""
+        return self._down(self.nodes, self._whole * (0.1 + 0.9 * np.array(_PRIOR_RATES)))
+
+    def expected(self) -> Floats:
+        """[KINDS] expected candidates a node."""
+        return self.rates() / self.costs()
+
+    def _down(self, sums: Floats, prior: Floats) -> Floats:
+        """Posterior means, level by level; a kind of which nothing is known has the mean of its first words."""
+        weight, mean = _PRIOR_WEIGHT, prior
+        for level in range(1, len(_WIDTHS) + 1):
+            count = int(np.prod(_WIDTHS[:level]))
+            mine, tried = (column.reshape(count, -1).sum(1) for column in (sums, self.tried))
+            mean = (mine + weight * np.repeat(mean, count // len(mean))) / (tried + weight)
+            weight = _LEVEL_WEIGHT
+        return mean
+
+
+def is_drawn(key: int) -> bool:
+    """Whether a position is of the share that is searched as it comes, whatever is expected of it."""
+    return uniform(key, "drawn") < RANDOM_SHARE
+
+
+def uniform(key: int, purpose: str) -> float:
+    """A number in [0, 1) that follows from a position alone."""
+    digest = hashlib.blake2b(f"expand {purpose} {key}".encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "big") / 2**64
+
+
+def choose(gain: Floats, drawn: NDArray[np.bool_], root: Ids, planned: Ids, count: int) -> Ids:
+    """The rows, of [n] in the order in which they came, to search now: at most `count`, in the order of the searches.
+
+    A fixed share are `drawn` ones, as they came. The others are those with the greatest `gain`, candidates a node; of
+    equal ones those whose `root` has the fewest searches, `planned` [n] before. Where one sort is used up the other
+    takes its place.
+    """
+    random, best = np.flatnonzero(drawn), np.flatnonzero(~drawn)
+    by_gain = best[np.argsort(-gain[best], kind="stable")]
+    # The second of a root counts one search more than the first.
+    times = planned[by_gain] + _rank_within(root[by_gain])
+    ranked = by_gain[np.lexsort((times, -gain[by_gain]))]
+    share = max(round(RANDOM_SHARE * count), count - len(ranked))
+    chosen = random[: min(share, count)]
+    return np.concatenate([chosen, ranked[: count - len(chosen)]])
+
+
+def _rank_within(groups: Ids) -> Ids:
+    """[n] how many of the same group come before."""
+    order = np.argsort(groups, kind="stable")
+    _, begin = np.unique(groups[order], return_index=True)
+    starts = np.repeat(begin, np.diff(np.append(begin, len(groups))))
+    ranks = np.empty(len(groups), np.int64)
+    ranks[order] = np.arange(len(groups)) - starts
+    return ranks

@@ -1,0 +1,178 @@
+"""Positions that were reached from candidates: how they are kept, and what is known of them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from valuerepair.chess.origins import OriginGame
+from valuerepair.chess.positions import Moves
+from valuerepair.store.connect import store_errors
+from valuerepair.store.rows import EXPANDED, FULL, INFERRED, Run, is_value, signed, unsigned
+
+if TYPE_CHECKING:
+    from valuerepair.store.store import Store
+
+
+class Reached(NamedTuple):
+    """How a position was reached; the fields are the columns of the table ``expanded``."""
+
+    position_id: int
+    root_id: int
+    parent_id: int
+    step: str
+    distance: int
+    round: int
+    drawn: bool
+
+
+@dataclass(frozen=True, slots=True)
+class StoredSource:
+    """A position with its history, game and deep value, as the store has them.
+
+    `moves` lead to it from `start_fen`, `played` is what was played there. `deep` are the cells of its value: cp, mate,
+    win, draw, loss, q, depth, seldepth, best move, line. `stage` is that of the value, `step` None for a sampled
+    position.
+    """
+
+    position_id: int
+    start_fen: str
+    moves: Moves
+    played: str | None
+    ply: int
+    history_known: bool
+    game: OriginGame
+    stage: str
+    deep: tuple[Any, ...]
+    step: str | None
+
+
+class Outcome(NamedTuple):
+    """What became of a position that was to be searched.
+
+    `deep` is its score (cp, mate, win, draw, loss, q), None where it was cut or could not be searched: `cut`, `failed`.
+    """
+
+    deep: tuple[float | None, ...] | None
+    nodes: int
+    cut: bool = False
+    failed: str | None = None
+
+
+def add_reached(store: Store, net_id: int, oracle_id: int, rows: Iterable[Reached], run: Run) -> None:
+    """Records how positions were reached; of what is there already nothing changes."""
+    with store.writing() as connection:
+        connection.executemany(
+            "INSERT OR IGNORE INTO expanded (net_id, oracle_id, position_id, root_id, parent_id, step, distance, round, "
+            "drawn, nodes, searched, probability, run_id) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 0, 0, 1, ?)",
+            ((net_id, oracle_id, *row, run.id) for row in rows),
+        )
+
+
+def add_search(store: Store, net_id: int, oracle_id: int, position_id: int, nodes: int) -> None:
+    """Records that a position was searched in full, without a ladder."""
+    with store.writing() as connection:
+        connection.execute(
+            "UPDATE expanded SET nodes = ?, searched = 1 WHERE net_id = ? AND oracle_id = ? AND position_id = ?",
+            (nodes, net_id, oracle_id, position_id),
+        )
+
+
+def met_before(store: Store, net_id: int, oracle_id: int, keys: NDArray[np.uint64], run: Run) -> set[int]:
+    """Those of the board keys that the store has, but for what `run` itself added and what only others reached."""
+    query = """
+        SELECT p.key FROM positions p
+        LEFT JOIN expanded e ON e.net_id = :net AND e.oracle_id = :oracle AND e.position_id = p.id
+        WHERE p.key IN (SELECT value FROM json_each(:keys)) AND CASE WHEN e.run_id IS NULL
+        THEN NOT EXISTS (SELECT 1 FROM expanded o WHERE o.position_id = p.id) ELSE e.run_id <> :run END
+    """
+    asked = {"net": net_id, "oracle": oracle_id, "keys": json.dumps(signed(keys)), "run": run.id}
+    with store_errors(store.path):
+        return set(unsigned([key for (key,) in store.connection.execute(query, asked)]).tolist())
+
+
+def outcomes(store: Store, net_id: int, oracle_id: int, ids: Sequence[int]) -> dict[int, Outcome]:
+    """What became of those of the positions that are done with, by position."""
+    query = f"""
+        SELECT j.value, v.position_id IS NOT NULL, v.cp, v.mate, v.w, v.d, v.l, v.q,
+               coalesce(nullif(e.nodes, 0), v.nodes, 0), e.cut_at, f.reason
+        FROM json_each(:ids) j
+        LEFT JOIN expanded e ON e.net_id = :net AND e.oracle_id = :oracle AND e.position_id = j.value
+        LEFT JOIN deep_values v ON {is_value("searched", "j.value")} AND v.position_id = j.value
+        LEFT JOIN failures f ON f.oracle_id = :oracle AND f.stage = '{EXPANDED}' AND f.position_id = j.value
+    """
+    asked = {"net": net_id, "oracle": oracle_id, "ids": json.dumps([*ids])}
+    found = {}
+    with store_errors(store.path):
+        for number, searched, *deep, nodes, cut_at, failed in store.connection.execute(query, asked):
+            if searched:
+                found[number] = Outcome(tuple(deep), nodes)
+            elif failed is not None:
+                found[number] = Outcome(None, 0, failed=failed)
+            elif cut_at is not None:
+                found[number] = Outcome(None, nodes, cut=True)
+    return found
+
+
+def sources(store: Store, net_id: int, oracle_id: int, ids: Sequence[int]) -> list[StoredSource]:
+    """Positions that have a deep value, with all that a neighbourhood is made of; in the order of `ids`."""
+    query = f"""
+        SELECT p.id, p.start_fen, p.moves, p.played, p.ply, p.history_known,
+               g.source, g.number, g.byte_offset, g.headers, g.result,
+               v.stage, v.cp, v.mate, v.w, v.d, v.l, v.q, v.depth, v.seldepth, v.best_move, v.pv, e.step
+        FROM json_each(:ids) j
+        CROSS JOIN positions p ON p.id = j.value
+        CROSS JOIN games g ON g.id = p.game_id
+        CROSS JOIN deep_values v ON {is_value("all", "p.id")} AND v.position_id = p.id
+        LEFT JOIN expanded e ON e.net_id = :net AND e.oracle_id = :oracle AND e.position_id = p.id
+        ORDER BY j.key
+    """
+    asked = {"net": net_id, "oracle": oracle_id, "ids": json.dumps([*ids])}
+    with store_errors(store.path):
+        return [
+            StoredSource(
+                number,
+                start_fen,
+                np.frombuffer(moves, "<u2").astype(np.uint16),
+                played,
+                ply,
+                bool(known),
+                OriginGame(source, game, offset, json.loads(headers), result),
+                stage,
+                tuple(deep),
+                None if stage == FULL else step,
+            )
+            for number, start_fen, moves, played, ply, known, source, game, offset, headers, result, stage, *deep, step
+            in store.connection.execute(query, asked)
+        ]  # fmt: skip
+
+
+def sampled_nodes(store: Store, net_id: int, oracle_id: int) -> int:
+    """The nodes spent on sampled positions: those that a ladder cut among them."""
+    query = f"""
+        SELECT (SELECT coalesce(sum(nodes), 0) FROM screened WHERE net_id = :net AND oracle_id = :oracle)
+        + (SELECT coalesce(sum(v.nodes), 0) FROM deep_values v WHERE v.oracle_id = :oracle AND v.stage = '{FULL}'
+           AND NOT EXISTS (SELECT 1 FROM screened c WHERE c.net_id = :net AND c.oracle_id = :oracle
+                           AND c.position_id = v.position_id))
+    """
+    with store_errors(store.path):
+        return int(store.connection.execute(query, {"net": net_id, "oracle": oracle_id}).fetchone()[0])
+
+
+__all__ = [
+    "INFERRED",
+    "Outcome",
+    "Reached",
+    "StoredSource",
+    "add_reached",
+    "add_search",
+    "met_before",
+    "outcomes",
+    "sampled_nodes",
+    "sources",
+]
