@@ -17,7 +17,7 @@ import pytest
 from tests.cli_tree import SAMPLE
 from valuerepair.chess.positions import Position
 from valuerepair.oracles.oracle import Climb, DeepResult
-from valuerepair.runs import check_store
+from valuerepair.runs import check_store, same_oracle
 from valuerepair.store.integrity import StoreCheck
 from valuerepair.store.store import Store
 
@@ -83,7 +83,7 @@ def again(
     with Store.open(db) as store:
         (digest,) = store.connection.execute("SELECT digest FROM oracles WHERE id = ?", (ORACLE,)).fetchone()
         oracle = Recalled(db, change, other or digest)
-        patch.setattr(check_store, "open_oracle", lambda *given, **named: oracle)
+        patch.setattr(same_oracle, "open_oracle", lambda *given, **named: oracle)
         return check_store.deep_checks(store, 5, seed, {})[0], oracle
 
 

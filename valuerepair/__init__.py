@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from valuerepair.api import Candidate as Candidate
     from valuerepair.api import MinedStore as MinedStore
     from valuerepair.api import evaluate as evaluate
+    from valuerepair.api import expand as expand
     from valuerepair.api import mine as mine
     from valuerepair.api import open_store as open_store
     from valuerepair.api import plot as plot
@@ -49,6 +50,7 @@ _HOMES = {
     "cp_to_q": "chess.values",
     "draw_boards": "report.boards:sheet",
     "evaluate": "api",
+    "expand": "api",
     "fit_alpha": "chess.values",
     "house_style": "report.style",
     "mine": "api",
@@ -75,6 +77,7 @@ __all__ = [
     "cp_to_q",
     "draw_boards",
     "evaluate",
+    "expand",
     "fit_alpha",
     "house_style",
     "mine",

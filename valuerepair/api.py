@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from valuerepair.nets.net import Net
     from valuerepair.oracles.searching import Searched
     from valuerepair.report.page import WrittenPage
+    from valuerepair.runs.expansion import ExpandSummary
     from valuerepair.runs.options import MineOptions
     from valuerepair.runs.summary import MineSummary
 
@@ -228,6 +229,58 @@ def _mine(
         open_run(paths, deep, net, workers) as opened,
     ):
         return opened.run(paths, opened.fitting(options), store, progress)
+
+
+def expand(
+    store: Path,
+    question: Question | None = None,
+    *,
+    by: str = "line,parents,children,game",
+    rounds: int = 2,
+    nodes: int | None = None,
+    positions: int | None = None,
+    audit: float = 0.05,
+    deep: str | None = None,
+    workers: int | None = None,
+    seed: int = 0,
+    quiet: bool = True,
+) -> ExpandSummary:
+    """Goes out from a store's candidates to what lies around them, and keeps what it finds: `vr expand`.
+
+    `question`: whose candidates, and what counts as one. `by` are the steps, `rounds` how many of them; `nodes` or
+    `positions` end it, in all. `audit` is the share of inferred candidates that is searched, 1 for all. `deep` says
+    where the engine is, if the store does not know. The same call goes on with what an interrupted one has left. An
+    interruption (Ctrl-C) ends it as a `KeyboardInterrupt`, with everything found so far kept. Returns the
+    `ExpandSummary`, whose `lines()` are what `vr expand` says. Raises ValueRepairError and UsageError.
+    """
+    from valuerepair.chess.progress import Progress, remarks_to
+    from valuerepair.runs.evaluators import fitting_screen
+    from valuerepair.runs.expand import ExpandOptions, expand
+    from valuerepair.runs.neighbourhood import parse_steps
+    from valuerepair.runs.same_oracle import open_found
+    from valuerepair.screening.model import ScreenOptions
+
+    path, asked = os.fspath(store), question or Question()
+    options = ExpandOptions(
+        steps=parse_steps(by),
+        rounds=rounds,
+        nodes=nodes,
+        positions=positions,
+        audit=audit,
+        seed=seed,
+        command=f"{shlex.join(['vr', 'expand', '--db', path])} (from Python)",
+    )
+    with (
+        Store.open(path, write=True) as opened,
+        Progress("expanding", unit="positions", quiet=quiet, own_eta=True) as progress,
+        nullcontext() if quiet else remarks_to(progress.say),
+        open_found(opened, asked, deep=deep, workers=workers) as (net, oracle),
+    ):
+        screen = fitting_screen(oracle.identity, ScreenOptions())
+        summary = expand(opened, net, oracle, options.asking(asked, screen), progress=progress)
+    if summary.state == "interrupted":
+        raise KeyboardInterrupt
+    return summary
 
 
 def remeasure(

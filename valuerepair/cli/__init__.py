@@ -21,6 +21,7 @@ COMMANDS: dict[str, dict[str, str]] = {
     "Mine": {
         "mine": "Find the positions a net misjudges in game archives.",
         "confirm": "Look again at the candidates, deeper: was the search right, or the net?",
+        "expand": "Look around the candidates, where there are more.",
     },
     "Use": {
         "books": "Write opening books from the candidates, or check a book.",

@@ -244,24 +244,34 @@ def head_options(command: Command) -> Command:
     return command
 
 
+_EXPANDED = click.option(
+    "--expanded",
+    type=click.Choice(get_args(Expanded)),
+    default="no",
+    help="Positions of vr expand: none, those searched, or all, with those whose value is inferred.",
+)
+
+
 def question(
-    threshold: str = "|net Q - deep Q| of a candidate.", *, default: float | None = DEFAULT_THRESHOLD
+    threshold: str = "|net Q - deep Q| of a candidate.",
+    *,
+    default: float | None = DEFAULT_THRESHOLD,
+    expanded: bool = True,
 ) -> Callable[[Command], Callable[..., Any]]:
-    """The options that make up a `Question`; the command gets them as one `question`."""
+    """The options that make up a `Question`; the command gets them as one `question`.
+
+    Without `expanded` it is about sampled positions alone.
+    """
 
     def decorate(command: Command) -> Callable[..., Any]:
         @functools.wraps(command)
         def asked(*given: Any, alpha: AlphaOption, **named: Any) -> Any:
-            asks = {name: named.pop(name) for name in ("net", "oracle", "threshold", "expanded", "calibration")}
+            names = ("net", "oracle", "threshold", "calibration", *(("expanded",) if expanded else ()))
+            asks = {name: named.pop(name) for name in names}
             return command(*given, question=QuestionOptions(alpha=alpha.alpha, q_from=alpha.q_from, **asks), **named)
 
         for option in (
-            click.option(
-                "--expanded",
-                type=click.Choice(get_args(Expanded)),
-                default="no",
-                help="Positions of vr expand: none, those searched, or all, with those whose value is inferred.",
-            ),
+            *([_EXPANDED] if expanded else []),
             click.option(
                 "--calibration",
                 type=click.Choice(get_args(Calibrated)),

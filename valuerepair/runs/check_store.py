@@ -23,17 +23,14 @@ from valuerepair.chess.positions import (
     phases,
     piece_counts,
 )
-from valuerepair.chess.progress import Progress, without_remarks
-from valuerepair.errors import ValueRepairError
+from valuerepair.chess.progress import Progress
 from valuerepair.nets.devices import split_key
 from valuerepair.nets.heads import heads_of
 from valuerepair.nets.net import open_net
 from valuerepair.nets.planes import FILLS
-from valuerepair.nets.registry import KNOWN_NETS, is_pulled
-from valuerepair.nets.weights import read_net_file
-from valuerepair.oracles.open import open_oracle
 from valuerepair.oracles.oracle import Climb, DeepResult, Oracle, OracleIdentity
-from valuerepair.runs.confirm import after, option_settings
+from valuerepair.runs.confirm import after
+from valuerepair.runs.same_oracle import net_files, open_same, stored_specs
 from valuerepair.store.connect import store_errors
 from valuerepair.store.integrity import FATAL, StoreCheck, integrity_checks
 from valuerepair.store.queries import load_json
@@ -332,12 +329,6 @@ def _objects(limits: str, options: str) -> tuple[dict[str, Any], dict[str, Any]]
     return found if all(isinstance(each, dict) for each in found) else None
 
 
-def net_files(given: Sequence[str]) -> dict[str, str]:
-    """The net files at hand by SHA-256: those given, and the known ones that were pulled."""
-    files = {net.sha256: str(net.cached) for net in KNOWN_NETS.values() if is_pulled(net)}
-    return files | {read_net_file(path).sha256: path for path in given}
-
-
 def _position(row: tuple[Any, ...]) -> Position:
     fen, start, moves, ply, key, known = row
     return Position(fen, start, decode_moves(np.frombuffer(moves, "<u2")), ply, key % 2**64, bool(known))
@@ -439,7 +430,7 @@ def _check_oracle(
     drawn = _drawn(keys, sample, np.random.default_rng(seed))
     if not drawn:
         return StoreCheck(title, 0)
-    opened, why = _open(oracle, files, specs)
+    opened, why = open_same(oracle, files, [*specs, *stored_specs(oracle)], workers=1)
     if opened is None:
         return StoreCheck(title, 0, note=why, unchecked=len(drawn))
     pairs = []
@@ -452,41 +443,6 @@ def _check_oracle(
             if progress is not None:
                 progress.advance()
     return _compare(title, oracle, pairs)
-
-
-def _open(oracle: StoredOracle, files: Mapping[str, str], specs: Sequence[str]) -> tuple[Oracle | None, str]:
-    """The same oracle, running; or why it cannot be had."""
-    if oracle.kind == "recorded":
-        return None, "they were recorded in archives, nothing was searched"
-    net = oracle.sha256 if oracle.kind == "mcts" else str(oracle.options.get("WeightsFile", "")).removeprefix("sha256:")
-    path = files.get(split_key(net)[0])
-    if oracle.kind in ("mcts", "lc0") and path is None:
-        return None, f"no file of its net, SHA-256 {net[:12]}, at hand: give it by --net"
-    tried = [*specs]
-    if oracle.kind in ("stockfish", "lc0", "mcts"):
-        try:
-            tried.append(_spec(oracle))
-        except ValueRepairError as error:
-            log.info(str(error))
-    why = "the store does not know where this engine lies: give it by --deep"
-    for text in tried:
-        try:
-            with without_remarks("oracles"):
-                found = open_oracle(text, net_path=path, workers=1)
-        except ValueRepairError as error:
-            why = str(error)
-            continue
-        if found.identity.digest == oracle.digest:
-            return found, ""
-        why = f"what is here is another: {found.identity.label}, program or net {found.identity.sha256[:12]}"
-        found.close()
-    return None, why
-
-
-def _spec(oracle: StoredOracle) -> str:
-    limits = [f"{name}={value}" for name, value in oracle.limits.items()]
-    options = [f"{name}={value}".replace(",", "\\,") for name, value in option_settings(oracle)]
-    return f"{oracle.kind}:{','.join([*limits, *options])}"
 
 
 def _stored(store: Store, oracle_id: int, position_id: int, stage: str) -> tuple[DeepResult, Position, list[int]]:

@@ -223,6 +223,21 @@ def _line(source: Source) -> Moves:
     return np.array(moves, np.uint16)
 
 
+def batch_of(sources: Sequence[Source]) -> PositionBatch:
+    """The sources themselves."""
+    boards, _ = _reached([source.start_fen for source in sources], [source.moves for source in sources])
+    return PositionBatch(
+        fens(boards),
+        [source.start_fen for source in sources],
+        np.concatenate([source.moves for source in sources]) if sources else _NOTHING,
+        np.cumsum([0, *(len(source.moves) for source in sources)], dtype=np.int64),
+        np.array([source.ply for source in sources], np.int32),
+        keys(boards),
+        np.array([source.history_known for source in sources], np.bool_),
+        Origins([source.game for source in sources], [None] * len(sources)),
+    )
+
+
 def _keys_of(sources: Sequence[Source]) -> set[int]:
     boards, _ = _reached([source.start_fen for source in sources], [source.moves for source in sources])
     return set(keys(boards).tolist())

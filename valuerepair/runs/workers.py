@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -161,18 +161,22 @@ def net_line(net: Evaluator, events: Events) -> NetLine:
 
 
 class NetThread(threading.Thread):
-    """Within its context, runs the net on what `submit` hands it, in order."""
+    """Within its context, runs the net on what it is handed, in order."""
 
     at_once = 2  # one at work and one to go on with, so that a slow net never rests; the engines do not wait for it
 
     def __init__(self, net: Evaluator, events: Events) -> None:
         super().__init__(name="mine-net", daemon=True)
         self._net, self._events = net, events
-        self._jobs: SimpleQueue[tuple[NDArray[np.int64], PositionBatch] | None] = SimpleQueue()
+        self._jobs: SimpleQueue[Callable[[], Any] | None] = SimpleQueue()
 
     def submit(self, ids: NDArray[np.int64], batch: PositionBatch) -> None:
         """Queues positions; an `Evaluated` event answers. The writer bounds how many."""
-        self._jobs.put((ids, batch))
+        self.ask(lambda: Evaluated(ids, batch, self._net.evaluate(batch)))
+
+    def ask(self, work: Callable[[], Any]) -> None:
+        """Queues any work with the net; the event that answers is what it returns."""
+        self._jobs.put(work)
 
     def __enter__(self) -> NetThread:
         self.start()
@@ -183,13 +187,13 @@ class NetThread(threading.Thread):
         self._jobs.put(None)
 
     def run(self) -> None:
-        while (job := self._jobs.get()) is not None:
+        while (work := self._jobs.get()) is not None:
             try:
-                values = self._net.evaluate(job[1])
+                answer = work()
             except Exception as error:
                 self._events.put(NetBroke(error))
                 return
-            self._events.put(Evaluated(*job, values))
+            self._events.put(answer)
 
 
 class RemoteNetLine:

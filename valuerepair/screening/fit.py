@@ -86,6 +86,16 @@ def joined(own: Calibration, others: Calibration) -> Calibration:
     return replace(own, **both)
 
 
+def with_rate(calibration: Calibration, threshold: float, rate: float) -> Calibration:
+    """The calibration with its candidates weighted so that they are this share of it."""
+    positive = calibration.disagreement >= threshold
+    now = float(calibration.weights @ positive) / float(calibration.weights.sum())
+    if not 0 < now < 1:
+        return calibration
+    odds = rate / (1 - rate) / (now / (1 - now))
+    return replace(calibration, weights=np.where(positive, odds, 1.0) * calibration.weights)
+
+
 def enough(calibration: Calibration, threshold: float) -> bool:
     """Whether there is enough to learn from at all."""
     near = int((calibration.disagreement >= _SPREAD[0] * threshold).sum())

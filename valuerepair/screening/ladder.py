@@ -24,13 +24,13 @@ from valuerepair.chess import values
 from valuerepair.chess.positions import Position, encode_move
 from valuerepair.oracles.oracle import Climb, Climber, ClimbOutcome, DeepResult
 from valuerepair.question import Question
-from valuerepair.screening.fit import Calibration, enough, fit_screen, joined
+from valuerepair.screening.fit import Calibration, enough, fit_screen, joined, with_rate
 from valuerepair.screening.model import Floats, LadderCut, Screen, ScreenOptions, judge, rungs_of
 from valuerepair.screening.package import SEARCHED_ALIKE, package_calibration
 from valuerepair.store import screening as rows
 from valuerepair.store.queries import gives_q
-from valuerepair.store.rows import FULL, Run
-from valuerepair.store.screening import CalibrationRows, Passage, ScreenFacts
+from valuerepair.store.rows import Run
+from valuerepair.store.screening import REACHED, SAMPLED, CalibrationRows, Passage, Population, ScreenFacts
 from valuerepair.store.store import Store
 
 log = logging.getLogger(__name__)
@@ -43,6 +43,9 @@ _GROWTH = 1.5
 _ROOTS = 4.0
 _ROOTS_WITH_PACKAGE = 2.0
 _FEW = 20
+# Candidates among positions near a candidate, and how many positions of one's own that counts for: those that come with
+# the package were sampled from archives, where there are far fewer.
+_RATE_NEAR, _RATE_WEIGHT = 0.3, 64
 
 
 @dataclass(frozen=True)
@@ -114,7 +117,10 @@ def _move(uci: str | None) -> int:
 
 
 class Ladder:
-    """The ladder of one net and oracle. Used by the thread that owns the store; searches run elsewhere."""
+    """The ladder of one net and oracle, for sampled positions or those `of` another kind; it learns from these alone.
+
+    Used by the thread that owns the store; searches run elsewhere.
+    """
 
     def __init__(
         self,
@@ -126,7 +132,9 @@ class Ladder:
         chosen: ScreenOptions,
         seed: int,
         run: Run,
+        of: Population = SAMPLED,
     ) -> None:
+        self._of = of
         self._store, self._net_id, self._oracle, self._oracle_id = store, net_id, oracle, oracle_id
         self._question, self._chosen, self._seed, self._run = question, chosen, seed, run
         self._nodes = oracle.identity.limits["nodes"]
@@ -135,14 +143,14 @@ class Ladder:
         self._alike = oracle.identity.kind in SEARCHED_ALIKE and question.q_from == "cp"
         self._ascents: dict[int, _Ascent] = {}
         self._cut_by: dict[int, int] = {}  # by other ladders' screens: these positions are judged again
-        known = rows.screens(store, net_id, oracle_id)
+        known = rows.screens(store, net_id, oracle_id, of)
         self._own = {facts.model: facts.id for facts in known if self._fits(facts)}
         self._is_anew = bool(known) and not self._own
         if self._is_anew:
             log.info(self._another(known[0]))
         self._screens: dict[int, tuple[Screen | None, int | None]] = {}
         # The positions on this ladder, by number: those from before, which are done with, and those given since.
-        self._known = rows.climbed(store, net_id, oracle_id, list(self._own.values()))
+        self._known = rows.climbed(store, net_id, oracle_id, list(self._own.values()), of)
 
     def _another(self, last: ScreenFacts) -> str:
         """What to say of a store whose ladder is another one."""
@@ -215,12 +223,12 @@ class Ladder:
         for rung, result in zip(self.rungs, climb.results, strict=False):
             self._store.add_deep(position_id, self._oracle_id, result, self._run, str(rung))
         if climb.whole:
-            self._store.add_deep(position_id, self._oracle_id, climb.results[-1], self._run, FULL)
+            self._store.add_deep(position_id, self._oracle_id, climb.results[-1], self._run, self._of.stage)
         cut = ascent.judge.verdict(climb)
         probability = ascent.probability if cut.cut_at is not None else 1.0
         spent = climb.results[-1].nodes
         passage = Passage(position_id, ascent.screen_id, cut.cut_at, cut.chance, spent, climb.whole, probability)
-        rows.add_passage(self._store, self._net_id, self._oracle_id, passage, self._run)
+        rows.add_passage(self._store, self._net_id, self._oracle_id, passage, self._run, self._of)
         return passage
 
     def drop(self, position_id: int) -> None:
@@ -253,11 +261,13 @@ class Ladder:
     def _fit(self, rests_on: int) -> tuple[Screen | None, int | None]:
         self._store.commit()
         last = self._known[rests_on - 1] if rests_on else 0
-        found = rows.calibration_rows(self._store, self._net_id, self._oracle_id, self.rungs, last)
+        found = rows.calibration_rows(self._store, self._net_id, self._oracle_id, self.rungs, last, self._of)
         alpha = self._alpha(found)
         question = replace(self._question, alpha=alpha)
         own = calibration_of(found, self.rungs, self._nodes, question)
         package = package_calibration(self._oracle.identity.kind, self._nodes, self.rungs, question)
+        if package is not None and self._of is REACHED:
+            package = with_rate(package, question.threshold, _rate_near(own, question.threshold))
         data = own if package is None else joined(own, package)
         if not (self._alike or rests_on) or not enough(data, question.threshold):
             if rests_on:
@@ -270,7 +280,7 @@ class Ladder:
         given, text = self._question.alpha is not None, screen.to_json()
         if text not in self._own:
             facts = ScreenFacts(0, question.threshold, alpha, given, question.q_from, self._chosen.recall, text, "")
-            self._own[text] = rows.add_screen(self._store, self._net_id, self._oracle_id, facts)
+            self._own[text] = rows.add_screen(self._store, self._net_id, self._oracle_id, facts, self._of)
             log.info(f"screening: {fit_line(screen, own_q=self._own_q, alone=package is None)}")
         return screen, self._own[text]
 
@@ -281,6 +291,12 @@ class Ladder:
             return known.value
         cp = found.scores[:, -1, 0]
         return values.auto_alpha(found.net_q, cp, 1 / found.probability).value
+
+
+def _rate_near(own: Calibration, threshold: float) -> float:
+    """Candidates among positions near a candidate, by those that were searched in full."""
+    found = float(own.weights @ (own.disagreement >= threshold))
+    return (found + _RATE_NEAR * _RATE_WEIGHT) / (float(own.weights.sum()) + _RATE_WEIGHT)
 
 
 def fit_line(screen: Screen, *, own_q: bool, alone: bool) -> str:

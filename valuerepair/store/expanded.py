@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from valuerepair.chess.origins import OriginGame
 from valuerepair.chess.positions import Moves
 from valuerepair.store.connect import store_errors
-from valuerepair.store.rows import EXPANDED, FULL, INFERRED, Run, is_value, signed, unsigned
+from valuerepair.store.rows import EXPANDED, FULL, Run, is_value, signed, unsigned
 
 if TYPE_CHECKING:
     from valuerepair.store.store import Store
@@ -68,8 +68,8 @@ def add_reached(store: Store, net_id: int, oracle_id: int, rows: Iterable[Reache
     """Records how positions were reached; of what is there already nothing changes."""
     with store.writing() as connection:
         connection.executemany(
-            "INSERT OR IGNORE INTO expanded (net_id, oracle_id, position_id, root_id, parent_id, step, distance, round, "
-            "drawn, nodes, searched, probability, run_id) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 0, 0, 1, ?)",
+            "INSERT OR IGNORE INTO expanded (net_id, oracle_id, position_id, root_id, parent_id, step, distance, "
+            "round, drawn, nodes, searched, probability, run_id) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 0, 0, 1, ?)",
             ((net_id, oracle_id, *row, run.id) for row in rows),
         )
 
@@ -119,6 +119,13 @@ def outcomes(store: Store, net_id: int, oracle_id: int, ids: Sequence[int]) -> d
     return found
 
 
+def done_before(store: Store, run: Run) -> int:
+    """The positions that a run has searched so far, those cut among them."""
+    query = "SELECT count(*) FROM expanded WHERE run_id = ? AND (searched OR cut_at NOT NULL)"
+    with store_errors(store.path):
+        return int(store.connection.execute(query, (run.id,)).fetchone()[0])
+
+
 def sources(store: Store, net_id: int, oracle_id: int, ids: Sequence[int]) -> list[StoredSource]:
     """Positions that have a deep value, with all that a neighbourhood is made of; in the order of `ids`."""
     query = f"""
@@ -162,17 +169,3 @@ def sampled_nodes(store: Store, net_id: int, oracle_id: int) -> int:
     """
     with store_errors(store.path):
         return int(store.connection.execute(query, {"net": net_id, "oracle": oracle_id}).fetchone()[0])
-
-
-__all__ = [
-    "INFERRED",
-    "Outcome",
-    "Reached",
-    "StoredSource",
-    "add_reached",
-    "add_search",
-    "met_before",
-    "outcomes",
-    "sampled_nodes",
-    "sources",
-]

@@ -216,10 +216,14 @@ def climbed(
     store: Store, net_id: int, oracle_id: int, screen_ids: Sequence[int], of: Population = SAMPLED
 ) -> list[int]:
     """The positions, ascending, that these screens cut, that were searched in full on a ladder, or that failed."""
+    mine = f"{of.table} WHERE net_id = :net AND oracle_id = :oracle"
+    failed = f"oracle_id = :oracle AND stage = '{of.stage}'"
+    if of is REACHED:  # positions of a line are searched beside the ladder
+        mine += " AND step <> 'line'"
+        failed += f" AND position_id IN (SELECT position_id FROM {mine})"
     query = f"""
-        SELECT position_id FROM {of.table} WHERE net_id = :net AND oracle_id = :oracle
-        AND (searched OR screen_id IN (SELECT value FROM json_each(:screens)))
-        UNION SELECT position_id FROM failures WHERE oracle_id = :oracle AND stage = '{of.stage}' ORDER BY position_id
+        SELECT position_id FROM {mine} AND (searched OR screen_id IN (SELECT value FROM json_each(:screens)))
+        UNION SELECT position_id FROM failures WHERE {failed} ORDER BY position_id
     """
     asked = {"net": net_id, "oracle": oracle_id, "screens": json.dumps([*screen_ids])}
     return [position for (position,) in store.connection.execute(query, asked)]

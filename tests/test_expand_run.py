@@ -1,0 +1,380 @@
+"""Expansion as it runs: what it finds, whatever the engines' speed, and however often it was killed."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import chess
+import numpy as np
+import pytest
+from scipy import stats
+
+from tests import expand_doubles
+from tests.expand_doubles import (
+    NODES,
+    QUESTION,
+    BlindNet,
+    LineOracle,
+    expand_store,
+    line_of,
+    mined,
+    net_q,
+    true_q,
+)
+from tests.mining_doubles import dump, mine_by_key, random_games, rows, wait_for
+from valuerepair.archives.options import SampleOptions
+from valuerepair.chess.positions import decode_moves
+from valuerepair.errors import UsageError, ValueRepairError
+from valuerepair.oracles.oracle import DeepFailure
+from valuerepair.question import Question
+from valuerepair.runs import expand
+from valuerepair.runs.allocation import RANDOM_SHARE, is_drawn
+from valuerepair.runs.expand import ExpandOptions
+from valuerepair.runs.expansion import Expansion
+from valuerepair.runs.options import MineOptions
+from valuerepair.runs.same_oracle import open_found
+from valuerepair.screening.model import ScreenOptions
+from valuerepair.store.integrity import integrity_checks
+from valuerepair.store.store import Store
+
+Dump = dict[str, list[tuple[object, ...]]]
+
+
+@pytest.fixture(scope="module")
+def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store of sampled positions."""
+    return mined(tmp_path_factory.mktemp("mined"))
+
+
+@pytest.fixture
+def db(archive: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copy(archive, tmp_path / "a.db"))
+
+
+@pytest.fixture(scope="module")
+def expanded(archive: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The store, expanded as far as it goes."""
+    path = Path(shutil.copy(archive, tmp_path_factory.mktemp("whole") / "a.db"))
+    assert expand_store(path).state == "finished"
+    return path
+
+
+@pytest.fixture(scope="module")
+def whole(expanded: Path) -> Dump:
+    return dump(expanded)
+
+
+def table(path: Path, query: str) -> list[dict[str, Any]]:
+    with Store.open(path) as store:
+        cursor = store.connection.execute(query)
+        names = [column[0] for column in cursor.description]
+        return [dict(zip(names, row, strict=True)) for row in cursor]
+
+
+REACHED = """
+SELECT e.*, p.key, p.fen, p.start_fen, p.moves, p.ply, p.game_id, n.q FROM expanded e
+JOIN positions p ON p.id = e.position_id JOIN net_values n ON n.position_id = p.id ORDER BY p.id
+"""
+
+
+# -- what is found ----------------------------------------------------------------------------------------------------
+
+
+def test_every_position_is_reached_as_it_says(expanded: Path) -> None:
+    of = {row["id"]: row for row in table(expanded, "SELECT * FROM positions")}
+    found = table(expanded, REACHED)
+    assert {row["step"] for row in found} == {"line", "parent", "child", "game"}
+    assert {row["round"] for row in found} == {1, 2}
+    in_table = {row["position_id"] for row in found}
+    first = {row["position_id"]: row["best_move"] for row in table(expanded, "SELECT * FROM deep_values")}
+    for row in found:
+        parent, root = of[row["parent_id"]], of[row["root_id"]]
+        assert root["id"] not in in_table
+        assert (row["parent_id"] in in_table) == (row["round"] == 2)
+        assert row["game_id"] == parent["game_id"] == root["game_id"]
+        here, there = (decode_moves(np.frombuffer(each["moves"], "<u2")) for each in (row, parent))
+        board = chess.Board(row["start_fen"])
+        for move in here:
+            board.push_uci(move)
+        assert board.fen() == row["fen"]
+        assert any(board.legal_moves)
+        plies = abs(len(here) - len(there))
+        assert row["ply"] - parent["ply"] == len(here) - len(there)
+        if row["step"] == "line":
+            assert here == (*there, *line_of(parent["fen"], 6)[: row["distance"]])
+        elif row["step"] == "child":
+            assert here[:-1] == there
+            assert here[-1] != first[parent["id"]]  # the search's own move is the line's
+        else:
+            assert plies == row["distance"]
+            assert here == there[: len(here)] or there == here[: len(there)]
+        assert row["q"] == pytest.approx(net_q(row["fen"]))
+
+
+def test_values_are_those_of_the_search_or_of_the_line(expanded: Path) -> None:
+    joined = "deep_values v JOIN expanded e USING (position_id) JOIN positions p ON p.id = e.position_id"
+    found = table(expanded, f"SELECT v.*, p.fen FROM {joined}")
+    assert {"expanded", "inferred"} <= {row["stage"] for row in found}
+    for row in found:
+        if row["stage"] in ("expanded", "inferred"):
+            # The line keeps all men on the board, so what is inferred is right.
+            assert np.tanh(row["cp"] / (2 * expand_doubles.ALPHA)) == pytest.approx(true_q(row["fen"]), abs=2e-3)
+        if row["stage"] == "inferred":
+            assert (row["nodes"], row["time_ms"]) == (0, 0)
+            assert row["pv"] == "" or row["pv"].split()[0] == row["best_move"]
+            assert 9 - row["depth"] in range(1, 7)
+    with Store.open(expanded) as store:
+        assert not [check for check in integrity_checks(store) if check.wrong]
+
+
+def test_the_archive_is_as_it_was(archive: Path, expanded: Path) -> None:
+    with Store.open(archive) as before, Store.open(expanded) as after:
+        for question in (Question(), Question(threshold=0.3)):
+            one, other = before.frame(question), after.frame(question)
+            assert one.equals(other)
+            assert one.attrs == other.attrs
+        assert len(after.frame(Question(expanded="all"))) > 3 * len(before.frame(Question()))
+
+
+def test_summary_and_store_say_the_same(db: Path) -> None:
+    summary = expand_store(db)
+    with Store.open(db) as store:
+        frame = store.frame(Question(alpha=QUESTION.alpha, threshold=QUESTION.threshold, expanded="all"))
+        (nodes,) = store.connection.execute("SELECT sum(nodes) FROM expanded").fetchone()
+    hits = frame["disagreement"].abs() >= QUESTION.threshold
+    reached = frame["step"].notna()
+    searched = reached & ~frame["inferred"]
+    assert summary.tally.found == (hits & searched).sum()
+    assert summary.tally.nodes == nodes
+    audits = summary.tally.steps["line"]
+    assert summary.tally.inferred_found == (hits & frame["inferred"]).sum() + audits.tried
+    assert summary.precision.rate == 1
+    assert sum(of.tried for of in summary.tally.steps.values()) + summary.failed == summary.tally.planned
+    lines = "\n".join(summary.lines())
+    assert f"{summary.tally.inferred:,} positions" in lines
+    assert "next: vr books" in lines
+    assert "--expanded all" in lines
+    # The effective number of roots, from the frame: each root with its family.
+    sizes = frame[hits]["root_id"].value_counts().to_numpy(float)
+    assert summary.effective_roots == pytest.approx(sizes.sum() ** 2 / (sizes**2).sum(), rel=0.05)
+
+
+def test_nodes_go_where_most_is_found(archive: Path, tmp_path: Path) -> None:
+    """Of as many searches, chosen ones find more than those that are drawn by chance."""
+    path = Path(shutil.copy(archive, tmp_path / "b.db"))
+    summary = expand_store(path, positions=250, rounds=1)
+    tried = [of for step, of in summary.tally.steps.items() if step != "line"]
+    chosen = sum(of.found - of.drawn_found for of in tried) / sum(of.tried - of.drawn for of in tried)
+    drawn = sum(of.drawn_found for of in tried) / sum(of.drawn for of in tried)
+    assert chosen > drawn
+
+
+def test_what_is_drawn_by_chance_says_the_rate_of_all(expanded: Path) -> None:
+    found = [row for row in table(expanded, REACHED) if row["step"] != "line"]
+    hits = np.array([abs(net_q(row["fen"]) - true_q(row["fen"])) >= QUESTION.threshold for row in found])
+    drawn = np.array([bool(row["drawn"]) for row in found])
+    assert [is_drawn(row["key"] % 2**64) for row in found] == drawn.tolist()
+    low, high = stats.binom(len(found), RANDOM_SHARE).interval(0.999)
+    assert low <= drawn.sum() <= high
+    assert stats.fisher_exact([[hits[drawn].sum(), (~hits[drawn]).sum()],
+                               [hits[~drawn].sum(), (~hits[~drawn]).sum()]]).pvalue > 0.001  # fmt: skip
+
+
+def test_steps_are_those_asked_for(db: Path) -> None:
+    assert expand_store(db, steps=("line",), audit=0).tally.planned == 0
+    assert {row["step"] for row in table(db, REACHED)} == {"line"}
+    expand_store(db, steps=("parent",), rounds=1)
+    assert {row["step"] for row in table(db, REACHED)} == {"line", "parent"}
+
+
+def test_all_inferred_candidates_are_searched_when_asked_for(db: Path) -> None:
+    summary = expand_store(db, steps=("line",), audit=1.0, rounds=1, oracle=LineOracle(fails=False))
+    assert summary.tally.steps["line"].tried == summary.tally.inferred_found > 0
+    query = "SELECT count(*) AS n FROM deep_values WHERE stage = 'expanded'"
+    assert table(db, query)[0]["n"] == summary.tally.inferred_found
+
+
+def test_without_a_ladder_all_is_searched_in_full(db: Path) -> None:
+    summary = expand_store(db, screen=None, rounds=1, oracle=LineOracle(fails=False))
+    assert summary.tally.cut == 0
+    assert summary.tally.nodes == NODES * summary.tally.planned
+    assert all(row["nodes"] == NODES for row in table(db, "SELECT nodes FROM expanded WHERE step <> 'line'"))
+
+
+# -- the same, however it runs ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("workers", "delay"), [(1, 0.0), (3, 0.004)])
+def test_the_engines_speed_changes_nothing(db: Path, whole: Dump, workers: int, delay: float) -> None:
+    expand_store(db, LineOracle(workers, delay))
+    assert dump(db) == whole
+
+
+def start(db: Path, delay: float) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "tests.expand_doubles", str(db), str(delay)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[1])
+    assert process.stdout is not None
+    assert process.stdout.readline() == "started\n"
+    return process
+
+
+def test_killed_at_any_moment_and_resumed_it_ends_as_if_never_killed(db: Path, whole: Dump) -> None:
+    dice, begun = random.Random(3), rows(db)
+    found = [begun]
+    for _ in range(4):
+        process = start(db, delay=0.02)
+        wait_for(process, db, found[-1] + dice.randrange(50, 400))
+        time.sleep(dice.uniform(0, 0.3))
+        process.kill()
+        process.communicate()
+        found.append(rows(db))
+    assert found == sorted(found)
+    assert begun < found[1] < len(whole["deep_values"]), found
+    assert start(db, delay=0).wait() == 0
+    assert dump(db) == whole
+
+
+def test_a_signal_ends_cleanly_and_the_next_run_goes_on(db: Path, whole: Dump) -> None:
+    process = start(db, delay=0.05)
+    wait_for(process, db, rows(db) + 100)
+    process.send_signal(signal.SIGINT)
+    said, _ = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert "give the same command again" in said
+    assert table(db, "SELECT state FROM runs ORDER BY id DESC LIMIT 1") == [{"state": "interrupted"}]
+    expand_store(db)
+    assert dump(db) == whole
+
+
+def test_an_expansion_that_is_complete_searches_nothing_again(expanded: Path, whole: Dump) -> None:
+    oracle = LineOracle()
+    again = expand_store(expanded, oracle)
+    assert oracle.searched == []
+    assert again.nodes == 0
+    assert dump(expanded) == whole
+
+
+# -- where it ends ----------------------------------------------------------------------------------------------------
+
+
+def test_it_ends_after_so_many_positions_and_goes_further_with_more(db: Path, archive: Path, tmp_path: Path) -> None:
+    first = expand_store(db, positions=70)
+    assert (first.state, first.why, first.tally.planned) == ("limited", "positions", 70)
+    oracle = LineOracle()
+    second = expand_store(db, oracle, positions=200)
+    assert second.tally.planned == 200
+    assert len(oracle.searched) <= 130
+    at_once = Path(shutil.copy(archive, tmp_path / "once.db"))
+    assert expand_store(at_once, positions=200).tally.found == pytest.approx(second.tally.found, rel=0.1)
+
+
+def test_it_ends_when_the_nodes_are_spent(db: Path) -> None:
+    summary = expand_store(db, nodes=60_000)
+    assert (summary.state, summary.why) == ("limited", "nodes")
+    assert 0.8 * 60_000 < summary.tally.nodes < 1.1 * 60_000
+    assert "the nodes are spent" in "\n".join(summary.lines())
+    # Lines cost nothing: all candidates of the archive have theirs.
+    roots = {row["root_id"] for row in table(db, "SELECT root_id FROM expanded WHERE step = 'line'")}
+    assert len(roots) >= 0.9 * len(summary.start.candidates)
+
+
+def test_it_ends_where_searches_bring_less_than_in_the_archive(db: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A net that is wrong on the sampled positions alone."""
+    sampled = {row["fen"] for row in table(db, "SELECT fen FROM positions")}
+    monkeypatch.setattr(expand_doubles, "net_q", lambda fen: net_q(fen) if fen in sampled else true_q(fen))
+    monkeypatch.setattr(expand, "_BATCH", 16)
+    summary = expand_store(db, audit=0)
+    assert (summary.state, summary.why) == ("finished", "yield")
+    assert summary.tally.found == 0
+    assert "fewer candidates by now than in the archive" in "\n".join(summary.lines())
+
+
+def test_poorer_is_what_chance_does_not_explain(db: Path) -> None:
+    with Store.open(db) as store:
+        start = Expansion.of(store, BlindNet(), LineOracle().identity, QUESTION)
+    rate = len(start.candidates) / start.sampled_nodes
+    for found in (0, 3, 12):
+        upper = stats.chi2.ppf(0.975, 2 * (found + 1)) / 2  # Garwood's interval
+        assert not start.is_poorer(found, int(0.98 * upper / rate))
+        assert start.is_poorer(found, int(1.02 * upper / rate))
+
+
+def test_later_mining_learns_nothing_from_what_was_reached(archive: Path, tmp_path: Path) -> None:
+    """The archive's ladder, fitted on further games, is the same with and without an expansion before."""
+    more = random_games(tmp_path / "more.pgn", 60, seed=11)
+    screen = ScreenOptions(rungs=expand_doubles.RUNGS, recall=0.9)
+    options = MineOptions(sample=SampleOptions(per_game=4), question=QUESTION, screen=screen)
+    models = []
+    for expanding in (False, True):
+        path = Path(shutil.copy(archive, tmp_path / f"{expanding}.db"))
+        if expanding:
+            expand_store(path)
+        mine_by_key(more, path, net=BlindNet(), oracle=LineOracle(), options=options)
+        models.append([row["model"] for row in table(path, "SELECT model FROM screens WHERE NOT expanded ORDER BY id")])
+    assert models[0]
+    assert models[0] == models[1]
+
+
+# -- bad input --------------------------------------------------------------------------------------------------------
+
+
+def test_without_candidates_there_is_nothing_to_go_out_from(db: Path) -> None:
+    with pytest.raises(ValueRepairError, match=r"no candidates at 1\.99 to go out from; mine more"):
+        expand_store(db, question=Question(alpha=200.0, threshold=1.99))
+
+
+def test_an_engine_that_always_fails_is_broken_as_a_whole(db: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(LineOracle, "_climb", lambda *given: DeepFailure("crashed", 3))
+    with pytest.raises(ValueRepairError, match=r"the deep search .* failed on each of the 10 positions"):
+        expand_store(db, audit=0)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"nodes": 0}, "--nodes 0"),
+        ({"rounds": 0}, "--rounds 0"),
+        ({"audit": 1.5}, "--audit 1.5"),
+        ({"nodes": 5, "positions": 5}, "give one of them"),
+    ],
+)
+def test_options_that_make_no_sense(changes: dict[str, Any], said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        ExpandOptions(**changes)
+
+
+@contextmanager
+def changed(db: Path, statement: str) -> Iterator[Path]:
+    with Store.open(db, write=True) as store, store.writing() as connection:
+        connection.execute(statement)
+    yield db
+
+
+def test_recorded_values_have_no_engine_to_ask(db: Path) -> None:
+    with (
+        changed(db, "UPDATE oracles SET kind = 'recorded'"),
+        Store.open(db) as store,
+        pytest.raises(UsageError, match="recorded in archives, and there is no engine"),
+        open_found(store, Question()),
+    ):
+        pass
+
+
+def test_a_net_or_an_engine_of_unknown_place_is_asked_for(db: Path, maia_file: str) -> None:
+    with Store.open(db) as store:
+        with pytest.raises(UsageError, match="does not know where the net key-net"), open_found(store, Question()):
+            pass
+        with (
+            pytest.raises(ValueRepairError, match=r"no net .*maia-1900.* in .*; it has key-net"),
+            open_found(store, Question(net=maia_file)),
+        ):
+            pass

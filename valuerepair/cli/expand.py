@@ -1,0 +1,78 @@
+"""`vr expand`: from the candidates to what lies around them."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from typing import Any
+
+import click
+
+from valuerepair.cli.options import DB, DEEP, JOBS, SEED, QuestionOptions, question
+from valuerepair.cli.verbosity import is_quiet
+
+
+@click.command()
+@DB
+@click.option("--by", default="line,parents,children,game", help="The steps to go, separated by commas.")
+@click.option("--rounds", type=int, default=2, help="So many steps from a candidate of the archive.")
+@click.option("--nodes", type=int, help="End after so many engine nodes in all.  [default: no limit]")
+@click.option("--positions", type=int, help="End after so many searched positions in all.  [default: no limit]")
+@click.option("--audit", default="5%", metavar="SHARE", help="Search this share of the inferred candidates.")
+@click.option("--search-inferred", is_flag=True, help="Search all inferred candidates.")
+@question("Go out from candidates with this |net Q - deep Q|, and look for such ones.", expanded=False)
+@DEEP(help="How to have the candidates' deep search, where the store does not know it: uci:/path,nodes=N.")
+@click.option("--retry-failed", is_flag=True, help="Search again what the engine failed on before.")
+@JOBS(help="Searches at once.  [default: an engine a core; mcts: full batches]")
+@SEED(help="The order in which candidates are gone out from.")
+def command(db: str, question: QuestionOptions, **given: Any) -> None:
+    """Look around the candidates: where a net is wrong once, it is wrong again nearby.
+
+    From each candidate four kinds of steps lead to neighbours. line: the positions that the deep search expects, whose
+    value it gives at no cost. parents: one, two and four plies earlier in the game. children: after the moves that the
+    net prefers. game: the other plies of the game. Neighbours are searched by the same deep search and kept in the
+    store, marked as what they are; rates of the archive leave them out. Nodes go where most was found so far, and the
+    run ends when that is less than in the archive. It can be stopped at any time (Ctrl-C) and the same command goes on;
+    with more --nodes or --positions it goes further.
+
+    \b
+    Example:
+      vr expand
+      vr expand --by line --audit 10%
+      vr expand --nodes 1000000000 --rounds 3
+    """
+    from valuerepair.chess.progress import Progress
+    from valuerepair.runs.evaluators import fitting_screen
+    from valuerepair.runs.expand import ExpandOptions, expand
+    from valuerepair.runs.neighbourhood import parse_steps
+    from valuerepair.runs.same_oracle import open_found
+    from valuerepair.screening.model import ScreenOptions
+    from valuerepair.store.store import Store
+
+    options = ExpandOptions(
+        steps=parse_steps(given["by"]),
+        audit=1.0 if given["search_inferred"] else parse_share(given["audit"]),
+        command=shlex.join(["vr", *sys.argv[1:]]),
+        **{name: given[name] for name in ("rounds", "nodes", "positions", "seed", "retry_failed")},
+    )
+    with (
+        Store.open(db, write=True) as store,
+        Progress("expanding", unit="positions", quiet=is_quiet(), own_eta=True) as progress,
+    ):
+        asked = question.resolved(store)
+        with open_found(store, asked, deep=given["deep"], workers=given["jobs"]) as (net, oracle):
+            screen = fitting_screen(oracle.identity, ScreenOptions())
+            summary = expand(store, net, oracle, options.asking(asked, screen), progress=progress)
+    click.echo("\n".join(summary.lines()))
+    if summary.state == "interrupted":
+        raise KeyboardInterrupt
+
+
+def parse_share(text: str) -> float:
+    """``5%`` or ``0.05``. Raises UsageError."""
+    from valuerepair.errors import UsageError
+
+    try:
+        return float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+    except ValueError:
+        raise UsageError(f"--audit {text}: give a share as 5% or 0.05") from None

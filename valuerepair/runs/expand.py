@@ -1,0 +1,547 @@
+"""Expansion: from the candidates of a store to what lies around them, step by step, where most is to be found.
+
+Everything is planned in batches: a batch rests on the results of all batches but the last one, and on the neighbours
+that came until then, never on what happened to be ready. So a run gives the same whatever the engines' speed, and one
+that goes on replays its plan and finds in the store what was searched before.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from valuerepair.chess.positions import Moves, Position, boards, phases
+from valuerepair.chess.progress import Progress, format_duration, format_rate
+from valuerepair.errors import UsageError
+from valuerepair.judge.labelled import PolicyNet
+from valuerepair.nets.net import Evaluator, NetValues
+from valuerepair.oracles.oracle import Climb, DeepFailure, DeepResult
+from valuerepair.question import Question
+from valuerepair.runs.allocation import Yields, is_drawn, kinds_of, uniform
+from valuerepair.runs.expansion import ExpandSummary, Expansion
+from valuerepair.runs.failures import Failures
+from valuerepair.runs.frontier import Frontier, Waiting, take_values
+from valuerepair.runs.loop import TICK_S, SearchLoop, stored_run
+from valuerepair.runs.neighbourhood import CHILDREN, LINE, STEPS, Neighbours, Source, batch_of, neighbours
+from valuerepair.runs.options import versions_of
+from valuerepair.runs.summary import numbers
+from valuerepair.runs.workers import CHUNK_ROWS, NetBroke, NetThread
+from valuerepair.screening.ladder import Ladder
+from valuerepair.screening.model import ScreenOptions
+from valuerepair.store import expanded as reached
+from valuerepair.store.expanded import Outcome, Reached
+from valuerepair.store.rows import EXPANDED, INFERRED, DeepColumns, Run, RunRecord, json_text
+from valuerepair.store.screening import REACHED
+from valuerepair.store.store import Store
+
+if TYPE_CHECKING:
+    from valuerepair.oracles.oracle import Climber, Oracle
+
+log = logging.getLogger(__name__)
+
+# Positions that are planned together. A search with a net has many trees, and each waits for its turn.
+_BATCH, _BATCH_OF_TREES = 64, 256
+# Sources whose neighbours are looked at together: few at first, so that the engines start at once.
+_FIRST_WINDOW, _WINDOW = 32, 256
+# The yield that ends a run is that of so many batches.
+_RECENT = 8
+
+Following = Callable[[Sequence[Source]], Sequence[Moves]]
+
+
+@dataclass(frozen=True)
+class ExpandOptions:
+    """What `expand` is asked to do.
+
+    `steps` are those of `runs.neighbourhood`, `rounds` how many steps away from a sampled candidate it goes. It ends
+    after so many `nodes` or searched `positions` in all, however often it was begun. This share of the inferred
+    candidates is searched, the `audit`; 1 is all. `seed` is the order of the candidates. `screen`: what cannot be a
+    candidate is not searched in full; None: everything is. `retry_failed`: search again what failed before.
+
+    Raises UsageError for values that make no sense.
+    """
+
+    question: Question = field(default_factory=Question)
+    steps: tuple[str, ...] = tuple(STEPS.values())
+    rounds: int = 2
+    nodes: int | None = None
+    positions: int | None = None
+    audit: float = 0.05
+    seed: int = 0
+    screen: ScreenOptions | None = field(default_factory=ScreenOptions)
+    retry_failed: bool = False
+    command: str = ""
+
+    def __post_init__(self) -> None:
+        for name in ("rounds", "nodes", "positions"):
+            if (number := getattr(self, name)) is not None and number < 1:
+                raise UsageError(f"--{name} {number}: must be at least 1")
+        if self.nodes is not None and self.positions is not None:
+            raise UsageError("--nodes and --positions both say when to end: give one of them")
+        if not 0 <= self.audit <= 1:
+            raise UsageError(f"--audit {self.audit:g}: give a share from 0 to 1")
+
+    def asking(self, question: Question, screen: ScreenOptions | None) -> ExpandOptions:
+        """These options for a question to the store, with the screening that its oracle allows."""
+        return replace(self, question=question, screen=screen)
+
+
+def expand(
+    store: Store,
+    net: Evaluator,
+    oracle: Oracle,
+    options: ExpandOptions,
+    *,
+    progress: Progress | None = None,
+    following: Following | None = None,
+) -> ExpandSummary:
+    """Goes out from the sampled candidates of `options.question`, which `net` and `oracle` have found.
+
+    What the store has is not searched again, so the same call goes on where an earlier one stopped, however it ended;
+    with more nodes or positions it goes further. `following` gives the moves played after sources, where more of their
+    games is known than the store has. In the main thread SIGINT and SIGTERM end the run cleanly.
+
+    Raises ValueRepairError where there are no candidates, when net or oracle are broken as a whole, and what the store
+    raises; what was found until then is kept.
+    """
+    start = Expansion.of(store, net, oracle.identity, options.question)
+    asked = {
+        "steps": options.steps,
+        "rounds": options.rounds,
+        "audit": options.audit,
+        "question": [options.question.alpha, options.question.q_from, options.question.threshold],
+        "screen": options.screen and [options.screen.recall, options.screen.audit, options.screen.rungs],
+    }
+    content = {"expand": asked, "pair": start.names, "seed": options.seed}
+    identity = hashlib.sha256(json_text(content).encode()).hexdigest()
+    with stored_run(store, RunRecord(identity, options.command, asked, options.seed, versions_of(net))) as run:
+        store.commit()
+        if run.resumed:
+            log.info(f"going on with {reached.done_before(store, run):,} positions searched before")
+        bar = progress or Progress("expanding", quiet=True)
+        expanding = _Expanding(store, net, oracle, options, start, run, bar, following or _played)
+        with expanding.interruptions.counted():
+            state = expanding.work()
+            summary = expanding.summary(state)
+    store.end_run(run, "interrupted" if state == "interrupted" else "finished", summary.counts())
+    return summary
+
+
+def _played(sources: Sequence[Source]) -> Sequence[Moves]:
+    """What the store knows of how games went on: the move played in a sampled position."""
+    return [source.following for source in sources]
+
+
+@dataclass(frozen=True)
+class _Window:
+    """Sources, their neighbours, and what the net says of these."""
+
+    sources: list[Source]
+    near: Neighbours
+    values: NetValues
+
+
+@dataclass
+class _Planned:
+    """A position that is searched, or was; `kind` is None for an audit of what was inferred."""
+
+    position_id: int
+    position: Position
+    judged: float
+    net_q: float
+    net_best: int
+    kind: int | None
+    root: int
+    step: str
+    round: int
+    drawn: bool
+    outcome: Outcome | None = None
+
+
+class _Expanding(SearchLoop[int]):
+    """A run of expansion; keys are position_ids."""
+
+    def __init__(
+        self,
+        store: Store,
+        net: Evaluator,
+        oracle: Oracle,
+        options: ExpandOptions,
+        start: Expansion,
+        run: Run,
+        progress: Progress,
+        following: Following,
+    ) -> None:
+        oracle_id = start.pair[1]
+        failures = Failures(store, oracle_id, run, f"the deep search ({oracle.identity.label})")
+        super().__init__(store, oracle, oracle_id, run, progress, failures)
+        self._options, self._start, self._pair, self._net = options, start, start.pair, net
+        self._following = following
+        self._line = NetThread(net, self._events)
+        self._ladder = None
+        if options.screen is not None:
+            climber = cast("Climber", oracle)
+            question = start.question
+            self._ladder = Ladder(store, *self._pair, climber, question, options.screen, options.seed, run, REACHED)
+        self._whole = start.whole_nodes(oracle.identity)
+        self._size = _BATCH_OF_TREES if oracle.identity.kind == "mcts" else _BATCH
+        self._yields, self._frontier = Yields(self._whole), Frontier()
+        self._sources = deque((number, number, 1) for number in start.roots(options.seed))  # position, root, round
+        self._window_size = _FIRST_WINDOW
+        self._asked = False  # a window of sources is at the net
+        self._window: _Window | None = None
+        self._seen: set[int] = set()  # keys that were reached
+        self._placed: set[int] = set()  # those of them that the run put into the store
+        self._audits: deque[_Planned] = deque()
+        self._batches: deque[list[_Planned]] = deque()  # the last two, and the one that is planned
+        self._recent: deque[tuple[int, int]] = deque(maxlen=_RECENT)
+        self._planned: dict[int, _Planned] = {}  # by position, as long as they are open
+        self._waiting: deque[_Planned] = deque()
+        self._searched_any = False
+        self._over, self._why = False, ""
+        self._ticked = self._started
+
+    # -- the loop -----------------------------------------------------------------------------------------------------
+
+    def work(self) -> str:
+        with self._line:
+            return super().work()
+
+    @property
+    def _is_more_to_come(self) -> bool:
+        return not self._over
+
+    @property
+    def _any_scored(self) -> bool:
+        return self._searched_any
+
+    def _feed(self) -> None:
+        """Plans what may be planned, and keeps the engines busy."""
+        while not self.interruptions and not self._over and self._may_plan:
+            self._plan()
+        while self._waiting and len(self._searching) < self._capacity():
+            entry = self._waiting[0]
+            if self._ladder is None or entry.kind is None:
+                future: Future[Any] = self._oracle.submit(entry.position)
+            elif self._ladder.is_ready(entry.position_id):
+                future = self._ladder.climb(entry.position_id, entry.position, entry.net_q, entry.net_best)
+            else:
+                break
+            self._begin(self._waiting.popleft().position_id, future)
+
+    def _take_event(self, event: Any) -> None:
+        if isinstance(event, NetBroke):
+            raise event.error
+        if isinstance(event, _Window):
+            self._window = event
+
+    def _take(self, key: int, outcome: DeepResult | Climb) -> None:
+        self._searched_any = True
+        if isinstance(outcome, Climb):
+            assert self._ladder is not None
+            passage = self._ladder.take(key, outcome)
+            last = outcome.results[-1]
+            found = Outcome(numbers(last) if passage.searched else None, passage.nodes, cut=not passage.searched)
+        else:
+            self._store.add_deep(key, self._oracle_id, outcome, self._run, EXPANDED)
+            reached.add_search(self._store, *self._pair, key, outcome.nodes)
+            found = Outcome(numbers(outcome), outcome.nodes)
+        self._nodes += found.nodes
+        self._planned.pop(key).outcome = found
+
+    def _take_failure(self, key: int, failure: DeepFailure) -> None:
+        self._take_back(key)
+        self._failures.add(key, failure, EXPANDED)
+        self._planned.pop(key).outcome = Outcome(None, 0, failed=failure.reason)
+
+    def _take_back(self, key: int) -> None:
+        if self._ladder is not None:
+            self._ladder.drop(key)
+
+    def _end(self) -> str:
+        if self._failures.held:
+            raise self._failures.hopeless()
+        return "finished" if self._why not in ("nodes", "positions") else "limited"
+
+    # -- the plan -----------------------------------------------------------------------------------------------------
+
+    @property
+    def _may_plan(self) -> bool:
+        """All that the next batch rests on is there."""
+        before = self._batches[0] if len(self._batches) == 2 else ()
+        return (not self._asked or self._window is not None) and all(entry.outcome for entry in before)
+
+    def _plan(self) -> None:
+        """Plans one batch, which may be empty."""
+        if len(self._batches) == 2:
+            self._take_in(self._batches.popleft())
+        if self._window is not None:
+            window, self._window, self._asked = self._window, None, False
+            self._look_around(window)
+        if not self._why:
+            self._why = self._reason_to_stop()
+        self._ask_window()
+        batch: list[_Planned] = []
+        if not self._why:
+            batch += self._take_audits()
+            batch += self._choose(len(batch))
+        self._batches.append(batch)
+        known = reached.outcomes(self._store, *self._pair, [entry.position_id for entry in batch])
+        for entry in batch:
+            entry.outcome = known.get(entry.position_id)
+            if entry.outcome is not None and entry.outcome.failed is not None and self._options.retry_failed:
+                entry.outcome = None
+            if entry.outcome is None:
+                self._planned[entry.position_id] = entry
+                self._waiting.append(entry)
+            else:
+                self._searched_any = self._searched_any or entry.outcome.deep is not None
+                self._count_before(entry.outcome)
+        # Nothing is under way, and nothing more was planned although all is known.
+        self._over = not self._asked and not any(self._batches)
+        if self._over and not self._why and (len(self._frontier) or self._audits):
+            self._why = "nodes" if self._options.nodes is not None else "positions"
+        self._store.commit_if_due()
+        self._show()
+
+    def _count_before(self, outcome: Outcome) -> None:
+        if outcome.failed is not None:
+            self._failures.add_earlier(outcome.failed)
+
+    def _reason_to_stop(self) -> str:
+        """Why nothing more is searched: ``nodes``, ``positions``, ``yield``; nothing as long as it goes on."""
+        options, tally = self._options, self._start.tally
+        if options.nodes is not None and tally.nodes >= options.nodes:
+            return "nodes"
+        if options.positions is not None and tally.planned >= options.positions:
+            return "positions"
+        found, nodes = (sum(column) for column in zip(*self._recent, strict=True)) if self._recent else (0, 0)
+        if len(self._recent) == _RECENT and nodes and self._start.is_poorer(found, nodes):
+            return "yield"
+        return ""
+
+    def _take_audits(self) -> list[_Planned]:
+        count = min(self._size, len(self._audits), self._affordable(np.full(len(self._audits), self._whole)))
+        self._start.tally.planned += count
+        return [self._audits.popleft() for _ in range(count)]
+
+    @property
+    def _costs(self) -> NDArray[np.float64]:
+        """The nodes that a search of each kind is expected to cost; as long as none is known, those of a whole one."""
+        costs = self._yields.costs()
+        return costs if self._start.tally.nodes else np.full_like(costs, self._whole)
+
+    def _affordable(self, costs: NDArray[np.float64], before: float = 0.0) -> int:
+        """How many of the searches to come, which cost so much each, the limits allow after `before` nodes more."""
+        options, tally = self._options, self._start.tally
+        count = len(costs)
+        if options.positions is not None:
+            count = min(count, max(options.positions - tally.planned, 0))
+        if options.nodes is not None:
+            of_kinds = self._costs
+            ahead = sum(self._whole if entry.kind is None else of_kinds[entry.kind] for entry in self._open())
+            left = options.nodes - tally.nodes - ahead - before
+            count = min(count, int((np.cumsum(costs) <= left).sum()))
+        return count
+
+    def _choose(self, audits: int) -> list[_Planned]:
+        """The neighbours to search now, beside so many audits; they go into the store."""
+
+        def affordable(kinds: NDArray[np.int64]) -> int:
+            return self._affordable(self._costs[kinds], audits * self._whole)
+
+        chosen = self._frontier.choose(self._yields.expected(), self._size - audits, self._placed, affordable)
+        if chosen is None:
+            return []
+        self._start.tally.planned += len(chosen)
+        ids = self._put(chosen)
+        return [
+            _Planned(
+                number,
+                chosen.batch[i],
+                float(chosen.judged[i]),
+                float(chosen.values.q[i]),
+                int(chosen.values.best_move[i]),
+                int(chosen.kind[i]),
+                int(chosen.root[i]),
+                str(chosen.step[i]),
+                int(chosen.round[i]),
+                bool(chosen.drawn[i]),
+            )
+            for i, number in enumerate(ids.tolist())
+        ]
+
+    def _open(self) -> list[_Planned]:
+        return [entry for batch in self._batches for entry in batch]
+
+    def _put(self, chosen: Waiting) -> NDArray[np.int64]:
+        """Puts neighbours into the store; their ids."""
+        ids, _, _ = self._store.add_positions(chosen.batch, self._run)
+        self._store.add_net_values(ids, self._pair[0], chosen.values, self._run)
+        columns = (ids, chosen.root, chosen.parent, chosen.step, chosen.distance, chosen.round, chosen.drawn)
+        rows = zip(*(column.tolist() for column in columns), strict=True)
+        reached.add_reached(self._store, *self._pair, (Reached(*row) for row in rows), self._run)
+        self._placed.update(chosen.batch.key.tolist())
+        return ids
+
+    def _take_in(self, batch: list[_Planned]) -> None:
+        """Learns from a batch that is done, in the order of its plan; what was found is a source of its own."""
+        nodes = hits = 0
+        for entry in batch:
+            assert entry.outcome is not None
+            found = self._note(entry, entry.outcome)
+            nodes, hits = nodes + entry.outcome.nodes, hits + found
+            if entry.kind is not None and entry.outcome.failed is None:
+                self._yields.add(entry.kind, found=found, nodes=entry.outcome.nodes)
+            if found:
+                self._go_on_from(entry.position_id, entry.root, entry.round)
+        if batch:
+            self._recent.append((hits, nodes))
+
+    def _note(self, entry: _Planned, outcome: Outcome) -> bool:
+        """Counts a search; whether it found a candidate."""
+        threshold = self._start.question.threshold
+        found = outcome.deep is not None and abs(entry.judged - self._start.deep_q([outcome.deep])[0]) >= threshold
+        self._start.tally.add(entry.step, entry.root, entry.round, outcome, found=bool(found), drawn=entry.drawn)
+        return bool(found)
+
+    def _go_on_from(self, position_id: int, root: int, round_: int) -> None:
+        if round_ < self._options.rounds:
+            self._sources.append((position_id, root, round_ + 1))
+
+    # -- neighbours ---------------------------------------------------------------------------------------------------
+
+    def _ask_window(self) -> None:
+        """Has the net look around the next sources. Once nothing more is searched lines alone are of interest."""
+        steps = (LINE,) if self._why else self._options.steps
+        if not self._sources or (LINE not in self._options.steps and self._why):
+            return
+        some = [self._sources.popleft() for _ in range(min(self._window_size, len(self._sources)))]
+        self._window_size = min(2 * self._window_size, _WINDOW)
+        sources = self._start.read(some)
+        sources = [replace(s, following=m) for s, m in zip(sources, self._following(sources), strict=True)]
+        self._asked = True
+        self._line.ask(lambda: look_around(self._net, sources, steps))
+
+    def _look_around(self, window: _Window) -> None:
+        """Takes neighbours: those of known value into the store, the others to the frontier."""
+        near = window.near
+        keys = near.batch.key
+        before = reached.met_before(self._store, *self._pair, keys, self._run)
+        new = [
+            key not in before and key not in (self._placed if step == LINE else self._seen)
+            for key, step in zip(keys.tolist(), near.step, strict=True)
+        ]
+        rows = np.flatnonzero(new)
+        if not len(rows):
+            return
+        self._seen.update(keys[rows].tolist())
+        waiting = self._waiting_of(window, rows)
+        on_line = waiting.step == LINE
+        self._infer(waiting.take(np.flatnonzero(on_line)), [near.deep[i] for i in rows[on_line].tolist()])
+        if not self._why and not on_line.all():
+            self._frontier.add(waiting.take(np.flatnonzero(~on_line)), self._yields.expected())
+
+    def _waiting_of(self, window: _Window, rows: NDArray[np.int64]) -> Waiting:
+        near, found = window.near.take(rows), take_values(window.values, rows)
+        of = [window.sources[i] for i in near.source.tolist()]
+        judged = self._start.judged(found.q, near.batch)
+        expected = judged - np.where(near.same_side, 1, -1) * np.array([source.deep_q for source in of])
+        phase = phases(boards(near.batch.fen))
+        threshold = self._start.question.threshold
+        return Waiting(
+            near.batch,
+            found,
+            judged,
+            kinds_of(near.step, near.distance, near.later, expected, phase, threshold),
+            np.array([is_drawn(key) for key in near.batch.key.tolist()], np.bool_),
+            np.array([source.root_id for source in of], np.int64),
+            np.array([source.position_id for source in of], np.int64),
+            np.array(near.step, object),
+            near.distance,
+            np.array([source.round for source in of], np.int64),
+        )
+
+    def _infer(self, line: Waiting, deep: list[DeepResult | None]) -> None:
+        """Keeps the inferred values of a line; a share of the candidates among them is searched all the same."""
+        if not len(line):
+            return
+        ids = self._put(replace(line, drawn=np.zeros(len(line), np.bool_)))
+        known = [each for each in deep if each is not None]
+        self._store.add_deep_columns(ids, self._oracle_id, DeepColumns.of(known), self._run, INFERRED)
+        deep_q = self._start.deep_q([numbers(each) for each in known])
+        off = np.abs(line.judged - deep_q)
+        for i, number in enumerate(ids.tolist()):
+            found = bool(off[i] >= self._start.question.threshold)
+            root, round_ = int(line.root[i]), int(line.round[i])
+            audited = found and uniform(int(line.batch.key[i]), "audit") < self._options.audit
+            self._start.tally.infer(root, round_, found=found)
+            if audited:
+                net_q, best = float(line.values.q[i]), int(line.values.best_move[i])
+                position, judged = line.batch[i], float(line.judged[i])
+                self._audits.append(
+                    _Planned(number, position, judged, net_q, best, None, root, LINE, round_, drawn=False)
+                )
+            elif found:
+                self._go_on_from(number, root, round_)
+
+    # -- the end ------------------------------------------------------------------------------------------------------
+
+    def _show(self) -> None:
+        if time.monotonic() - self._ticked < TICK_S:
+            return
+        self._ticked = time.monotonic()
+        tally, seconds = self._start.tally, time.monotonic() - self._started
+        notes = [f"{tally.found:,} candidates, {tally.inferred_found:,} inferred"]
+        if self._nodes:
+            notes.append(format_rate(self._nodes / seconds))
+        if self._options.nodes is not None and self._nodes:
+            spent = tally.nodes + sum(e.outcome.nodes for e in self._open() if e.outcome is not None)
+            left = max(self._options.nodes - spent, 0) * seconds / self._nodes
+            notes.append(f"{min(spent / self._options.nodes, 1):.0%} of the nodes, about {format_duration(left)} left")
+        elif self._done:
+            total = self._options.positions or tally.planned + len(self._frontier) + len(self._audits)
+            left = (total - tally.planned + len(self._searching) + len(self._waiting)) * seconds / self._done
+            self._progress.set_total(self._done + max(total - tally.planned, 0) + len(self._planned))
+            notes.append(f"about {format_duration(left)} left")
+        self._progress.note(", ".join(notes))
+        self._progress.advance(0)
+
+    def summary(self, state: str) -> ExpandSummary:
+        """What the expansion came to."""
+        for entry in self._open():  # of an interrupted run: what was searched, and not learned from yet
+            if entry.outcome is not None:
+                self._note(entry, entry.outcome)
+        self._store.commit()
+        facts = {"seconds": time.monotonic() - self._started, "nodes": self._nodes, "workers": self._oracle.workers}
+        return self._start.summary(state, self._why or "everything", failed=self._failures.count, **facts)
+
+
+def look_around(net: Evaluator, sources: list[Source], steps: Sequence[str]) -> _Window:
+    """The neighbours of sources, and what the net says of each."""
+    near = neighbours(sources, preferred(net, sources), steps)
+    cuts = range(0, len(near.batch), CHUNK_ROWS)
+    parts = [near.batch.take(np.arange(i, min(i + CHUNK_ROWS, len(near.batch)))) for i in cuts]
+    return _Window(sources, near, NetValues.concat([net.evaluate(part) for part in parts]))
+
+
+def preferred(net: Evaluator, sources: Sequence[Source]) -> list[Moves]:
+    """The moves of each source that the net's policy prefers, the best first; none of a net without one."""
+    if not isinstance(net, PolicyNet) or not sources:
+        return [np.empty(0, np.uint16)] * len(sources)
+    moves, offsets, p = net.priors(batch_of(sources))
+    best = []
+    for i in range(len(sources)):
+        mine = slice(offsets[i], offsets[i + 1])
+        order = np.argsort(-p[mine], kind="stable")[: CHILDREN + 1]  # one may be the search's own
+        best.append(moves[mine][order])
+    return best

@@ -1,0 +1,110 @@
+"""The oracle that a store has values of, opened again from what the store knows of it."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from valuerepair.chess.progress import without_remarks
+from valuerepair.errors import UsageError, ValueRepairError
+from valuerepair.judge.labelled import open_stored
+from valuerepair.nets.devices import split_key
+from valuerepair.nets.net import Net
+from valuerepair.nets.registry import KNOWN_NETS, is_pulled
+from valuerepair.nets.weights import read_net_file
+from valuerepair.oracles.open import open_oracle
+from valuerepair.oracles.oracle import Oracle
+from valuerepair.oracles.spec import RECORDED
+from valuerepair.question import Question
+from valuerepair.runs.confirm import option_settings
+from valuerepair.store.second_looks import StoredOracle, oracle_of
+from valuerepair.store.store import Store
+
+log = logging.getLogger(__name__)
+
+
+def net_files(given: Sequence[str]) -> dict[str, str]:
+    """The net files at hand by SHA-256: those given, and the known ones that were pulled."""
+    files = {net.sha256: str(net.cached) for net in KNOWN_NETS.values() if is_pulled(net)}
+    return files | {read_net_file(path).sha256: path for path in given}
+
+
+def open_same(
+    oracle: StoredOracle,
+    files: Mapping[str, str],
+    specs: Sequence[str],
+    *,
+    net: Net | None = None,
+    workers: int | None = None,
+) -> tuple[Oracle | None, str]:
+    """The same oracle, running; or why it cannot be had.
+
+    `specs` are ``--deep`` texts to try; `net` is shared where the oracle searches with it.
+    """
+    if oracle.kind == RECORDED:
+        return None, "they were recorded in archives, nothing was searched"
+    wanted = oracle.sha256 if oracle.kind == "mcts" else str(oracle.options.get("WeightsFile", ""))
+    wanted = split_key(wanted.removeprefix("sha256:"))[0]
+    path = files.get(wanted)
+    if oracle.kind in ("mcts", "lc0") and path is None:
+        return None, f"no file of its net, SHA-256 {wanted[:12]}, at hand: give it by --net"
+    shared = net if net is not None and net.identity.sha256 == wanted else None
+    why = "the store does not know where this engine lies: give it by --deep"
+    for text in specs:
+        try:
+            with without_remarks("oracles"):
+                found = open_oracle(text, net_path=path, net=shared, workers=workers)
+        except ValueRepairError as error:
+            why = str(error)
+            continue
+        if found.identity.digest == oracle.digest:
+            return found, ""
+        why = f"what is here is another: {found.identity.label}, program or net {found.identity.sha256[:12]}"
+        found.close()
+    return None, why
+
+
+def stored_specs(oracle: StoredOracle) -> list[str]:
+    """The ``--deep`` text of an oracle; none of an engine that the store does not know the place of."""
+    if oracle.kind not in ("stockfish", "lc0", "mcts"):
+        return []
+    try:
+        settings = option_settings(oracle)
+    except ValueRepairError as error:
+        log.info(str(error))
+        return []
+    limits = [f"{name}={value}" for name, value in oracle.limits.items()]
+    options = [f"{name}={value}".replace(",", "\\,") for name, value in settings]
+    return [f"{oracle.kind}:{','.join([*limits, *options])}"]
+
+
+@contextmanager
+def open_found(
+    store: Store, question: Question, *, deep: str | None = None, workers: int | None = None, **net_options: Any
+) -> Iterator[tuple[Net, Oracle]]:
+    """Opens the net and the oracle that a question to the store is about, as they were, and closes both.
+
+    `deep` says how the oracle is to be had where the store does not know it. Raises UsageError where it is another, or
+    cannot be had, and what `judge.labelled.open_stored` raises.
+    """
+    attrs = store.frame(question, only=("position_id",)).attrs
+    oracle = oracle_of(store.connection, attrs["oracle"]["digest"])
+    if oracle.kind == RECORDED:
+        raise UsageError(
+            f"{oracle.label}: these values were recorded in archives, and there is no engine to ask for more; "
+            "mine by a search, or choose another --oracle"
+        )
+    file = question.net if question.net is not None and os.path.isfile(question.net) else None
+    with open_stored(attrs["net"], file, **net_options) as net:
+        files = net_files([file] if file else [])
+        specs = stored_specs(oracle) if deep is None else [deep]
+        found, why = open_same(oracle, files, specs, net=net, workers=workers)
+        if found is None:
+            raise UsageError(f"the candidates were found by {oracle.label}, and it cannot be asked for more: {why}")
+        with found:
+            log.info(f"net: {net.identity.name} on {net.where}")
+            log.info(f"deep search: {found.identity.label}, {found.workers} at once")
+            yield net, found
