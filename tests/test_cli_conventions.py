@@ -125,7 +125,7 @@ MISSING = {
     "store merge": "store merge missing.db",
     "store check": "store check --db missing.db",
     "remeasure": "remeasure --net a --net b --db missing.db",
-    **{name: f"{name} --db missing.db" for name in ("confirm", "books", "stats", "report", "export")},
+    **{name: f"{name} --db missing.db" for name in ("confirm", "expand", "books", "stats", "report", "export")},
     "plot": "plot --db missing.db",
 }
 # Nothing they read can be missing, or missing is an answer (doctor).

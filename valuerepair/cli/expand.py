@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from valuerepair.cli.options import DB, DEEP, JOBS, SEED, QuestionOptions, question
+from valuerepair.cli.options import DB, DEEP, JOBS, JSON, SEED, QuestionOptions, question
 from valuerepair.cli.verbosity import is_quiet
 
 
@@ -18,13 +18,14 @@ from valuerepair.cli.verbosity import is_quiet
 @click.option("--rounds", type=int, default=2, help="So many steps from a candidate of the archive.")
 @click.option("--nodes", type=int, help="End after so many engine nodes in all.  [default: no limit]")
 @click.option("--positions", type=int, help="End after so many searched positions in all.  [default: no limit]")
-@click.option("--audit", default="5%", metavar="SHARE", help="Search this share of the inferred candidates.")
+@click.option("--audit", default=0.05, help="Search this share of the inferred candidates.")
 @click.option("--search-inferred", is_flag=True, help="Search all inferred candidates.")
 @question("Go out from candidates with this |net Q - deep Q|, and look for such ones.", expanded=False)
 @DEEP(help="How to have the candidates' deep search, where the store does not know it: uci:/path,nodes=N.")
 @click.option("--retry-failed", is_flag=True, help="Search again what the engine failed on before.")
 @JOBS(help="Searches at once.  [default: an engine a core; mcts: full batches]")
 @SEED(help="The order in which candidates are gone out from.")
+@JSON
 def command(db: str, question: QuestionOptions, **given: Any) -> None:
     """Look around the candidates: where a net is wrong once, it is wrong again nearby.
 
@@ -38,9 +39,11 @@ def command(db: str, question: QuestionOptions, **given: Any) -> None:
     \b
     Example:
       vr expand
-      vr expand --by line --audit 10%
+      vr expand --by line --audit 0.1
       vr expand --nodes 1000000000 --rounds 3
     """
+    import json
+
     from valuerepair.chess.progress import Progress
     from valuerepair.runs.evaluators import fitting_screen
     from valuerepair.runs.expand import ExpandOptions, expand
@@ -51,7 +54,7 @@ def command(db: str, question: QuestionOptions, **given: Any) -> None:
 
     options = ExpandOptions(
         steps=parse_steps(given["by"]),
-        audit=1.0 if given["search_inferred"] else parse_share(given["audit"]),
+        audit=1.0 if given["search_inferred"] else given["audit"],
         command=shlex.join(["vr", *sys.argv[1:]]),
         **{name: given[name] for name in ("rounds", "nodes", "positions", "seed", "retry_failed")},
     )
@@ -63,16 +66,6 @@ def command(db: str, question: QuestionOptions, **given: Any) -> None:
         with open_found(store, asked, deep=given["deep"], workers=given["jobs"]) as (net, oracle):
             screen = fitting_screen(oracle.identity, ScreenOptions())
             summary = expand(store, net, oracle, options.asking(asked, screen), progress=progress)
-    click.echo("\n".join(summary.lines()))
+    click.echo(json.dumps(summary.report(), indent=2) if given["json"] else "\n".join(summary.lines()))
     if summary.state == "interrupted":
         raise KeyboardInterrupt
-
-
-def parse_share(text: str) -> float:
-    """``5%`` or ``0.05``. Raises UsageError."""
-    from valuerepair.errors import UsageError
-
-    try:
-        return float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
-    except ValueError:
-        raise UsageError(f"--audit {text}: give a share as 5% or 0.05") from None

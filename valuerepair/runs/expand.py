@@ -161,9 +161,7 @@ class _Planned:
     net_best: int
     kind: int | None
     root: int
-    step: str
     round: int
-    drawn: bool
     outcome: Outcome | None = None
 
 
@@ -373,9 +371,7 @@ class _Expanding(SearchLoop[int]):
                 int(chosen.values.best_move[i]),
                 int(chosen.kind[i]),
                 int(chosen.root[i]),
-                str(chosen.step[i]),
                 int(chosen.round[i]),
-                bool(chosen.drawn[i]),
             )
             for i, number in enumerate(ids.tolist())
         ]
@@ -411,7 +407,7 @@ class _Expanding(SearchLoop[int]):
         """Counts a search; whether it found a candidate."""
         threshold = self._start.question.threshold
         found = outcome.deep is not None and abs(entry.judged - self._start.deep_q([outcome.deep])[0]) >= threshold
-        self._start.tally.add(entry.step, entry.root, entry.round, outcome, found=bool(found), drawn=entry.drawn)
+        self._start.tally.add(outcome, found=bool(found))
         return bool(found)
 
     def _go_on_from(self, position_id: int, root: int, round_: int) -> None:
@@ -484,13 +480,11 @@ class _Expanding(SearchLoop[int]):
             found = bool(off[i] >= self._start.question.threshold)
             root, round_ = int(line.root[i]), int(line.round[i])
             audited = found and uniform(int(line.batch.key[i]), "audit") < self._options.audit
-            self._start.tally.infer(root, round_, found=found)
+            self._start.tally.inferred += found
             if audited:
                 net_q, best = float(line.values.q[i]), int(line.values.best_move[i])
                 position, judged = line.batch[i], float(line.judged[i])
-                self._audits.append(
-                    _Planned(number, position, judged, net_q, best, None, root, LINE, round_, drawn=False)
-                )
+                self._audits.append(_Planned(number, position, judged, net_q, best, None, root, round_))
             elif found:
                 self._go_on_from(number, root, round_)
 
@@ -501,7 +495,7 @@ class _Expanding(SearchLoop[int]):
             return
         self._ticked = time.monotonic()
         tally, seconds = self._start.tally, time.monotonic() - self._started
-        notes = [f"{tally.found:,} candidates, {tally.inferred_found:,} inferred"]
+        notes = [f"{tally.found:,} candidates, {tally.inferred:,} inferred"]
         if self._nodes:
             notes.append(format_rate(self._nodes / seconds))
         if self._options.nodes is not None and self._nodes:

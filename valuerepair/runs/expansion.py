@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import shlex
-from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -15,66 +14,37 @@ from valuerepair.chess import values
 from valuerepair.chess.positions import PositionBatch, encode_moves
 from valuerepair.chess.progress import format_duration, format_rate
 from valuerepair.errors import ValueRepairError
-from valuerepair.intervals import Rate, wilson
+from valuerepair.judge import families
 from valuerepair.nets.net import NetFacts
 from valuerepair.oracles.oracle import DeepResult, OracleIdentity
 from valuerepair.question import Question
-from valuerepair.runs.neighbourhood import CHILD, GAME, LINE, PARENT, Source
+from valuerepair.runs.neighbourhood import GAME, PARENT, Source
 from valuerepair.runs.summary import Deep
 from valuerepair.store import DEFAULT_PATH
 from valuerepair.store import expanded as reached
 from valuerepair.store.expanded import Outcome
+from valuerepair.store.queries import table
 from valuerepair.store.rows import INFERRED
 from valuerepair.store.store import Store
 
 Floats = NDArray[np.float64]
-
-_TOLD = {PARENT: "parents", CHILD: "children", GAME: "game", LINE: "line, audited"}
-
-
-@dataclass
-class StepTally:
-    """Searches by one step: `tried`, `found`, their nodes; of those `drawn` by chance the first two once more."""
-
-    tried: int = 0
-    found: int = 0
-    nodes: int = 0
-    drawn: int = 0
-    drawn_found: int = 0
+_OF_SAMPLED = ("position_id", "weight", "nodes")
 
 
 @dataclass
 class Tally:
-    """What an expansion has come to so far, earlier runs of the same work included."""
+    """What an expansion has come to so far, earlier runs of the same work included: positions `planned` to be searched,
+    those of them that were `cut` by screening, candidates `found` by search and `inferred`."""
 
     planned: int = 0
     nodes: int = 0
+    cut: int = 0
     found: int = 0
     inferred: int = 0
-    inferred_found: int = 0
-    cut: int = 0
-    steps: dict[str, StepTally] = field(default_factory=dict)
-    rounds: dict[int, Counter[str]] = field(default_factory=dict)
-    families: Counter[int] = field(default_factory=Counter)  # candidates found, by root
 
-    def add(self, step: str, root: int, round_: int, outcome: Outcome, *, found: bool, drawn: bool) -> None:
+    def add(self, outcome: Outcome, *, found: bool) -> None:
         """Takes note of a search."""
-        if outcome.failed is not None:
-            return
-        of = self.steps.setdefault(step, StepTally())
-        of.tried, of.found, of.nodes = of.tried + 1, of.found + found, of.nodes + outcome.nodes
-        of.drawn, of.drawn_found = of.drawn + drawn, of.drawn_found + (drawn and found)
         self.nodes, self.found, self.cut = self.nodes + outcome.nodes, self.found + found, self.cut + outcome.cut
-        self.rounds.setdefault(round_, Counter()).update(searched=1, found=int(found))
-        if found and step != LINE:
-            self.families[root] += 1
-
-    def infer(self, root: int, round_: int, *, found: bool) -> None:
-        """Takes note of an inferred value."""
-        self.inferred, self.inferred_found = self.inferred + 1, self.inferred_found + found
-        self.rounds.setdefault(round_, Counter()).update(inferred=1, inferred_found=int(found))
-        if found:
-            self.families[root] += 1
 
 
 @dataclass(frozen=True)
@@ -171,7 +141,10 @@ class Expansion:
 
     def summary(self, state: str, why: str, **facts: Any) -> ExpandSummary:
         """What the expansion came to."""
-        return ExpandSummary(state, why, self, **facts)
+        sampled, _ = table(self.store.connection, self.store.path, self.question, ("disagreement", *_OF_SAMPLED))
+        alpha, question = self.alpha.value, self.question
+        found = families.figures(self.store, self.pair, alpha, question.q_from, question.threshold, sampled)
+        return ExpandSummary(state, why, self, found, **facts)
 
 
 def _result(cells: tuple[Any, ...]) -> DeepResult:
@@ -185,13 +158,14 @@ class ExpandSummary:
     """The end of one run.
 
     `state` is ``finished``, ``limited`` (by nodes or positions) or ``interrupted`` (by a signal); `why` it ended:
-    ``nodes``, ``positions``, ``yield``, ``everything``. `tally` is of the whole expansion, `nodes` and `seconds`
-    are of this time.
+    ``nodes``, ``positions``, ``yield``, ``everything``. `tally` is of the whole expansion, `nodes` and `seconds` are of
+    this time. `figures` are those of all that was ever reached (`judge.families`), None where nothing was.
     """
 
     state: str
     why: str
     start: Expansion
+    figures: dict[str, Any] | None
     seconds: float
     nodes: int
     workers: int
@@ -201,31 +175,25 @@ class ExpandSummary:
     def tally(self) -> Tally:
         return self.start.tally
 
-    @property
-    def precision(self) -> Rate:
-        """Of the inferred candidates that were searched, those that are some."""
-        audits = self.tally.steps.get(LINE, StepTally())
-        return wilson(audits.found, audits.tried)
-
-    @property
-    def effective_roots(self) -> float:
-        """The effective number of roots, of order 2: each with its family (M. O. Hill, Ecology 54, 1973)."""
-        sizes = np.array([1 + self.tally.families[int(root)] for root in self.start.candidates], np.float64)
-        return float(sizes.sum() ** 2 / (sizes**2).sum())
-
     def counts(self) -> dict[str, Any]:
         """What the store keeps of it: nothing that depends on how often the run was interrupted."""
-        tally = self.tally
+        found = asdict(self.tally)
+        return {"roots": len(self.start.candidates), **found, "failed": self.failed, "why": self.why}
+
+    def report(self) -> dict[str, Any]:
+        """All there is to say after a run, JSON-able."""
+        start = self.start
         return {
-            "roots": len(self.start.candidates),
-            "searched": tally.planned,
-            "cut": tally.cut,
-            "failed": self.failed,
-            "found": tally.found,
-            "nodes": tally.nodes,
-            "inferred": tally.inferred,
-            "inferred_found": tally.inferred_found,
-            "why": self.why,
+            "store": start.store.path,
+            "net": start.net,
+            "oracle": start.oracle,
+            "alpha": asdict(start.alpha),
+            "q_from": start.question.q_from,
+            "threshold": start.question.threshold,
+            "state": self.state,
+            **self.counts(),
+            "seconds": self.seconds,
+            "expanded": self.figures,
         }
 
     def lines(self) -> list[str]:
@@ -236,61 +204,19 @@ class ExpandSummary:
         return [
             f"{start.net} against {start.oracle}, {start.alpha.source(start.question.q_from)}",
             f"from {len(start.candidates):,} candidates at {start.question.threshold:g}: {ended}",
-            f"searched: {tally.planned:,} positions, {tally.cut:,} cut by screening, {self.failed:,} failed, "
-            f"{self.workers} at once; {tally.nodes / 1e6:,.1f} Mnodes; {format_duration(self.seconds)}{speed}",
-            *self._by_step(),
-            *self._by_round(),
-            *self._inferred(),
-            *self._yields(),
-            f"effective number of roots: {self.effective_roots:,.0f} of {len(start.candidates):,}",
+            f"searched: {tally.planned:,} positions, {self.workers} at once, {tally.cut:,} cut by screening, "
+            f"{self.failed:,} failed; {tally.nodes / 1e6:,.1f} Mnodes; {format_duration(self.seconds)}{speed}",
+            *(families.lines(self.figures) if self.figures else []),
             "",
             *self._next(),
         ]
-
-    def _by_step(self) -> list[str]:
-        shown = []
-        for step, told in _TOLD.items():
-            if (of := self.tally.steps.get(step)) is None:
-                continue
-            by_chance = f"; drawn by chance {wilson(of.drawn_found, of.drawn)}" if of.drawn else ""
-            shown.append(f"  {told:<14}{wilson(of.found, of.tried)}{by_chance}; {of.nodes / 1e6:,.1f} Mnodes")
-        return shown
-
-    def _by_round(self) -> list[str]:
-        return [
-            f"  round {number}: {of['searched']:,} searched, {of['found']:,} candidates; "
-            f"{of['inferred']:,} inferred, {of['inferred_found']:,} candidates"
-            for number, of in sorted(self.tally.rounds.items())
-        ]
-
-    def _inferred(self) -> list[str]:
-        if not self.tally.inferred:
-            return []
-        precision = self.precision
-        said = f"of those searched all the same {precision} are" if precision.total else "none of these was searched"
-        return [f"inferred: {self.tally.inferred:,} positions, {self.tally.inferred_found:,} candidates; {said}"]
-
-    def _yields(self) -> list[str]:
-        tally, start = self.tally, self.start
-        if not tally.nodes or not start.sampled_nodes:
-            return []
-        here, there = 1e6 * tally.found / tally.nodes, 1e6 * len(start.candidates) / start.sampled_nodes
-        line = f"candidates searched a million nodes: {here:.3g}, against {there:.3g} of sampled positions"
-        if here:
-            line += f": {here / there:.1f} times"
-        precision = self.precision.rate
-        if tally.inferred_found and precision == precision:
-            audited = self.tally.steps[LINE]
-            both = tally.found + precision * (tally.inferred_found - audited.tried)
-            line += f"; with the inferred ones {1e6 * both / tally.nodes / there:.1f} times"
-        return [line]
 
     def _next(self) -> list[str]:
         option = "" if self.start.store.path == DEFAULT_PATH else f" --db {shlex.quote(self.start.store.path)}"
         threshold = f" --threshold {self.start.question.threshold:g}"
         if self.state == "interrupted":
             return ["not done yet: give the same command again to go on where it stopped"]
-        if self.tally.found or self.tally.inferred_found:
+        if self.tally.found or self.tally.inferred:
             return [f"next: vr books{option}{threshold} --expanded all"]
         return ["no further candidates: mine more"]
 

@@ -1,0 +1,125 @@
+"""`vr expand` as a user types it: real net, real Stockfish, an engine that says nonsense, bad input."""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+import sys
+from contextlib import closing
+from pathlib import Path
+
+import chess
+import chess.pgn
+import pytest
+
+import valuerepair as vr
+from tests.vr_runs import here
+from valuerepair.store.store import Store
+
+FAKE = f"uci:{sys.executable},arg=-I,arg={Path(__file__).with_name('fake_engine.py')},arg=play,nodes=50"
+WORDS = ("--positions", "60", "--screen", "off", "--threshold", "0.3", "--alpha", "170", "--jobs", "1", "--db", "a.db")
+ASKED = ("--db", "a.db", "--threshold", "0.3", "--alpha", "170", "--jobs", "1")
+
+
+@pytest.fixture(scope="module")
+def mined(shared_data: Path, maia_file: str, stockfish: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a store: candidates by Stockfish."""
+    folder = tmp_path_factory.mktemp("mined")
+    archive = shared_data / "pgn" / "lichess-blitz.pgn"
+    done = here("mine", archive, *WORDS, "--deep", "stockfish:nodes=2000", "--net", maia_file, cwd=folder)
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+@pytest.fixture
+def folder(mined: Path, tmp_path: Path) -> Path:
+    shutil.copy(mined / "a.db", tmp_path / "a.db")
+    return tmp_path
+
+
+def cells(path: Path, query: str) -> list[tuple[object, ...]]:
+    with closing(sqlite3.connect(path / "a.db")) as connection:
+        return connection.execute(query).fetchall()
+
+
+def test_it_finds_the_engine_again_and_books_take_what_it_found(folder: Path, maia_file: str) -> None:
+    done = here("expand", *ASKED, "--net", maia_file, "--positions", "40", "--audit", "0.5", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    assert "as many positions were searched as asked for" in done.stdout
+    assert "searched: 40 positions, 1 at once" in done.stdout
+    assert "next: vr books --db a.db --threshold 0.3 --expanded all" in done.stdout
+    ((searched,),) = cells(folder, "SELECT count(*) FROM expanded WHERE searched OR cut_at NOT NULL")
+    assert searched == 40
+    assert cells(folder, "SELECT count(DISTINCT oracle_id) FROM deep_values") == [(1,)]
+    # What Stockfish says of its line is mostly what it says of the position itself.
+    frame = vr.open_store(folder / "a.db").frame(vr.Question(alpha=170.0, expanded="all"))
+    assert frame["inferred"].sum() > 50
+    books = here("books", *ASKED[:6], "--net", maia_file, "--expanded", "all", "-o", "out", cwd=folder)
+    assert books.returncode == 0, books.stderr
+    with (folder / "out" / "book.pgn").open() as file:
+        game = chess.pgn.read_game(file)
+        while game is not None:
+            assert not game.errors
+            assert not game.end().board().is_game_over()
+            game = chess.pgn.read_game(file)
+    checked = here("store", "check", "--db", "a.db", "--sample", "8", "--net", maia_file, cwd=folder)
+    assert checked.returncode == 0, checked.stdout
+
+
+def test_lines_alone_cost_nothing(folder: Path, maia_file: str) -> None:
+    done = here("expand", *ASKED, "--net", maia_file, "--by", "line", "--audit", "0", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    assert "0.0 Mnodes" in done.stdout
+    query = "SELECT DISTINCT stage FROM deep_values WHERE position_id IN (SELECT position_id FROM expanded)"
+    assert cells(folder, query) == [("inferred",)]
+
+
+def test_python_does_the_same(folder: Path, maia_file: str) -> None:
+    question = vr.Question(net=maia_file, threshold=0.3, alpha=170.0)
+    summary = vr.expand(folder / "a.db", question, by="line,children", positions=10, workers=1)
+    assert (summary.state, summary.tally.planned) == ("limited", 10)
+    assert {row[0] for row in cells(folder, "SELECT DISTINCT step FROM expanded")} == {"line", "child"}
+
+
+def test_an_engine_of_ones_own_is_named_and_its_lines_may_be_nonsense(
+    tmp_path: Path, shared_data: Path, maia_file: str
+) -> None:
+    """The fake engine's line is e2e4 e7e5 wherever it is."""
+    archive = shared_data / "pgn" / "lichess-blitz.pgn"
+    assert here("mine", archive, *WORDS, "--deep", FAKE, "--net", maia_file, cwd=tmp_path).returncode == 0
+    asked = (*ASKED, "--net", maia_file)
+    lost = here("expand", *asked, cwd=tmp_path)
+    assert lost.returncode == 2
+    assert "the store does not know where this engine lies: give it by --deep" in lost.stderr
+    other = here("expand", *asked, "--deep", FAKE.replace("nodes=50", "nodes=60"), cwd=tmp_path)
+    assert other.returncode == 2
+    assert "what is here is another" in other.stderr
+    done = here("expand", *asked, "--deep", FAKE, "--rounds", "1", "--positions", "30", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    with Store.open(tmp_path / "a.db") as store:
+        for (pv,) in store.connection.execute("SELECT pv FROM deep_values WHERE stage = 'inferred'"):
+            assert pv in ("e7e5", "")
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (("--db", "none.db"), 1, "there is no store at none.db"),
+        (("--db", "a.db", "--by", "lines"), 2, "--by lines: give some of line,parents,children,game"),
+        (("--db", "a.db", "--audit", "1.2"), 2, "--audit 1.2: give a share from 0 to 1"),
+        (("--db", "a.db", "--nodes", "5", "--positions", "5"), 2, "give one of them"),
+        (("--db", "a.db", "--rounds", "0"), 2, "--rounds 0: must be at least 1"),
+        (("--db", "a.db", "--threshold", "2"), 1, "no candidates at 2 to go out from"),
+        (("--db", "a.db", "--net", "leela"), 1, "no net leela in a.db"),
+        (("--db", "a.db", "--deep", "stockfish:nodes=9"), 2, "it cannot be asked for more: what is here is another"),
+        (("--db", "a.db", "--jobs", "0"), 2, "--jobs 0: must be at least 1"),
+        (("--db", "a.db", "--expanded", "all"), 2, "--expanded"),
+    ],
+)
+def test_what_cannot_be_done_is_one_line(
+    words: tuple[str, ...], code: int, said: str, folder: Path, maia_file: str
+) -> None:
+    net = () if "--net" in words else ("--net", maia_file)
+    done = here("expand", *words, *net, cwd=folder)
+    assert (done.returncode, said in done.stderr) == (code, True), done.stderr
+    assert "Traceback" not in done.stderr
