@@ -208,7 +208,7 @@ class World:
         ways = Ways(empty, np.empty(0), empty, np.empty(0, bool), np.empty(0))
         monkeypatch.setattr(screening, "ways", lambda *_: ways)
         sampled = {"position_id": empty, "disagreement": np.empty(0), "weight": np.empty(0), "nodes": empty}
-        found = families.figures(None, (1, 1), ALPHA, "cp", THRESHOLD, sampled)  # type: ignore[arg-type]
+        found = families.figures(None, (1, 1), ALPHA, ASKED, sampled)  # type: ignore[arg-type]
         assert found is not None
         assert "expanded" in families.lines(found)[1]
         row: dict[str, Any] = found["steps"][0]

@@ -13,10 +13,11 @@ from valuerepair.chess import values
 from valuerepair.intervals import Rate, WeightedCount, weighted
 from valuerepair.judge.weights import hill_numbers
 from valuerepair.store import families, screening
+from valuerepair.store.calibrations import calibrated_of
 from valuerepair.store.families import STEPS
 
 if TYPE_CHECKING:
-    from valuerepair.question import QFrom
+    from valuerepair.question import QFrom, Question
     from valuerepair.store.store import Store
 
 Columns = Mapping[str, NDArray[Any]]
@@ -33,7 +34,7 @@ _TOLD = {"line": "line, searched", "parent": "parents", "child": "children", "ga
 
 
 def figures(
-    store: Store, pair: tuple[int, int], alpha: float, q_from: QFrom, threshold: float, sampled: Columns
+    store: Store, pair: tuple[int, int], alpha: float, question: Question, sampled: Columns
 ) -> dict[str, Any] | None:
     """Figures of the positions that were reached from candidates, JSON-able; None where there are none.
 
@@ -46,7 +47,8 @@ def figures(
     """
     if not families.any_reached(store, *pair):
         return None
-    rows = _Rows(families.reached(store, *pair), alpha, q_from, threshold)
+    threshold = question.threshold
+    rows = _Rows(_judged(store, families.reached(store, *pair), question), alpha, question.q_from, threshold)
     archive = _archive(store, pair, sampled, threshold)
     steps = [rows.told(step, None) for step in range(len(STEPS)) if (rows.columns["step"] == step).any()]
     steps += [rows.told(step, distance) for step, distance in rows.distances()]
@@ -69,6 +71,18 @@ def figures(
         ],
         "roots": _roots(rows, sampled_hits),
     }
+
+
+def _judged(store: Store, columns: dict[str, NDArray[Any]], question: Question) -> Columns:
+    """The columns, with the calibrated Q in place of the net's where the question asks for it."""
+    if question.calibration == "none":
+        return columns
+    curve, rows = store.calibration(question).calibration, np.flatnonzero(~np.isnan(columns["net_q"]))
+    net_q = np.full(len(columns["net_q"]), np.nan)
+    if len(rows):
+        ids = columns["position_id"][rows].tolist()
+        net_q[rows] = calibrated_of(store.connection, curve, ids, columns["net_q"][rows].tolist())
+    return {**columns, "net_q": net_q}
 
 
 class _Rows:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import isnan
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import chess
 import numpy as np
@@ -13,11 +13,13 @@ import numpy as np
 from valuerepair.chess import values
 from valuerepair.question import Question
 from valuerepair.store import families
+from valuerepair.store.calibrations import calibrated_of
 from valuerepair.store.families import STEPS, Member
 from valuerepair.store.rows import INFERRED
 from valuerepair.store.store import Store
 
 Mark = Literal["candidate", "inferred candidate", "none", "inferred none", "cut", "failed", "not searched"]
+ALL_MARKS: tuple[Mark, ...] = get_args(Mark)
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +29,7 @@ class Leaf:
     `level` is 0 for the root, `after` the place in the list of what it was reached from (-1 for the root); `distance`
     is in plies, of children the rank of the policy's move; `later`: it comes after that position in the game. `move` is
     the move that leads here, or for an earlier position the one that was played there, in SAN. Values are from the side
-    to move; None where there is nothing.
+    to move; None where there is nothing. `disagreement` is that of the question, calibrated or not.
     """
 
     position_id: int
@@ -60,21 +62,29 @@ def family_of(store: Store, position_id: int, question: Question) -> list[Leaf]:
     Raises ValueRepairError where nothing is scored by them.
     """
     pair = store.pick(question.net, question.oracle)
-    root = families.root_of(store, *pair, position_id)
+    root = families.roots_of(store, *pair, [position_id]).get(position_id)
     return [] if root is None else trees(store, pair, [root], question)[root]
 
 
 def trees(store: Store, pair: tuple[int, int], roots: Sequence[int], question: Question) -> dict[int, list[Leaf]]:
     """The families of these roots, by root, each in the order of its tree."""
     alpha = store.alpha(*pair, question.alpha).value
-    return {
-        root: list(_tree(found, alpha, question))
-        for root, found in families.members(store, *pair, roots).items()
-        if len(found) > 1
-    }
+    found = {root: each for root, each in families.members(store, *pair, roots).items() if len(each) > 1}
+    judged = _judged(store, [member for each in found.values() for member in each], question)
+    return {root: list(_tree(each, judged, alpha, question)) for root, each in found.items()}
 
 
-def _tree(members: Sequence[Member], alpha: float, question: Question) -> Iterator[Leaf]:
+def _judged(store: Store, members: Sequence[Member], question: Question) -> dict[int, float]:
+    """What is held against deep Q, by position: the net's Q, calibrated where the question asks for it."""
+    net_q = {member.position_id: member.net_q for member in members if member.net_q is not None}
+    if question.calibration == "none" or not net_q:
+        return net_q
+    curve = store.calibration(question).calibration
+    found = calibrated_of(store.connection, curve, list(net_q), list(net_q.values()))
+    return dict(zip(net_q, found.tolist(), strict=True))
+
+
+def _tree(members: Sequence[Member], judged: Mapping[int, float], alpha: float, question: Question) -> Iterator[Leaf]:
     """From the root on, each position before what was reached from it."""
     by_id = {member.position_id: member for member in members}
     reached: dict[int, list[Member]] = {}
@@ -87,7 +97,7 @@ def _tree(members: Sequence[Member], alpha: float, question: Question) -> Iterat
     while stack:
         member, level, after = stack.pop()
         parent_id = member.parent_id if member.parent_id in by_id else root.position_id
-        yield _leaf(member, None if level == 0 else by_id[parent_id or 0], level, after, alpha, question)
+        yield _leaf(member, None if level == 0 else by_id[parent_id or 0], level, after, judged, alpha, question)
         new = [each for each in reached.get(member.position_id, []) if each.position_id not in seen]
         seen |= {each.position_id for each in new}
         new.sort(key=lambda each: (STEPS.index(each.step or "game"), each.distance, each.position_id), reverse=True)
@@ -95,11 +105,19 @@ def _tree(members: Sequence[Member], alpha: float, question: Question) -> Iterat
         places += 1
 
 
-def _leaf(member: Member, parent: Member | None, level: int, after: int, alpha: float, question: Question) -> Leaf:
+def _leaf(
+    member: Member,
+    parent: Member | None,
+    level: int,
+    after: int,
+    judged: Mapping[int, float],
+    alpha: float,
+    question: Question,
+) -> Leaf:
     cp, mate, w, d, loss, own = (np.nan if cell is None else float(cell) for cell in member.deep)
     deep_q = float(values.deep_q(cp, mate, [w, d, loss], own, alpha, question.q_from))
-    known = member.net_q is not None and not isnan(deep_q)
-    off = (member.net_q or 0.0) - deep_q if known else None
+    net_q = judged.get(member.position_id)
+    off = None if net_q is None or isnan(deep_q) else net_q - deep_q
     later, move = (True, "") if parent is None else _move(parent, member)
     return Leaf(
         member.position_id,
@@ -177,9 +195,7 @@ def lines(leaves: Sequence[Leaf], here: int, threshold: float, *, unicode: bool 
     found = sum(leaf.candidate for leaf in leaves)
     guessed = sum(leaf.mark == "inferred candidate" for leaf in leaves)
     marks = MARKS if unicode else _PLAIN
-    left = [
-        f"{stem}{marks[leaf.mark]} {name(leaf)}" for stem, leaf in zip(_stems(leaves, unicode), leaves, strict=True)
-    ]
+    left = [f"{stem}{marks[leaf.mark]} {way(leaf)}" for stem, leaf in zip(_stems(leaves, unicode), leaves, strict=True)]
     width = max(map(len, left))
     shown = [
         f"family    of position {leaves[0].position_id}: {len(leaves) - 1:,} positions reached from it; "
@@ -192,7 +208,7 @@ def lines(leaves: Sequence[Leaf], here: int, threshold: float, *, unicode: bool 
     return [*shown, "  ".join(f"{marks[mark]} {words}" for mark, words in _LEGEND.items() if mark in present)]
 
 
-def name(leaf: Leaf) -> str:
+def way(leaf: Leaf) -> str:
     """How a position was reached, in words."""
     if leaf.step is None:
         return "root"

@@ -105,6 +105,7 @@ MODULES = (
     "charts",
     "scatter",
     "book",
+    "family",
     "detail",
     "list",
     "summary",

@@ -27,9 +27,12 @@ from valuerepair.judge.verdict import VERDICTS, evidence
 from valuerepair.judge.weights import copies_by_weight, weights_of
 from valuerepair.question import Question
 from valuerepair.report import stats
+from valuerepair.report.family import ALL_MARKS, trees, way
+from valuerepair.report.family_picture import places
 from valuerepair.report.lowess import lowess_line
 from valuerepair.report.stats import stats_lines as statistics_lines
 from valuerepair.report.stats import store_figures
+from valuerepair.store import families
 from valuerepair.store.connect import store_errors
 from valuerepair.store.rows import is_value
 from valuerepair.store.second_looks import net_number, oracle_of
@@ -42,6 +45,8 @@ if TYPE_CHECKING:
     from valuerepair.store.store import Store
 
 
+# Candidates, the worst first, that the page has the family of.
+FAMILIES = 1_000
 _GAME = ("white", "black", "white_elo", "black_elo", "event", "site", "date", "round", "result")
 _REALS = ("net_q", "deep_q", "second_q", "net_w", "net_d", "net_l", "cp", "mate", "nodes")
 # What labels' names are made of, but for names of which there are many.
@@ -112,9 +117,41 @@ def content_of(
             "lowess": line,
             "figures": figures,
             "layout_of_games": _FIELDS,
+            "families": families_of(store, every.attrs, frame, threshold),
         },
         columns.content,
     )
+
+
+def families_of(store: Store, attrs: Mapping[Any, Any], rows: pd.DataFrame, threshold: float) -> dict[str, Any]:
+    """The families of the worst candidates among `rows`: by root, and the root of each candidate.
+
+    Of each position of a family: position_id, plies from the root, lane and where its stroke comes from
+    (`family_picture.places`), mark (a number in `marks`), how it was reached, FEN, net Q, deep Q, disagreement.
+    """
+    pair = store.pick(attrs["net"]["sha256"], attrs["oracle"]["digest"])
+    found: dict[str, Any] = {"marks": ALL_MARKS, "roots": {}, "trees": {}}
+    if not families.any_reached(store, *pair):
+        return found
+    size = rows["disagreement"].abs().to_numpy(np.float64)
+    worst = [i for i in np.argsort(-size, kind="stable")[:FAMILIES].tolist() if size[i] >= threshold]
+    found["roots"] = families.roots_of(store, *pair, rows["position_id"].iloc[worst].tolist())
+    question = Question.answered_by(attrs, threshold)
+    for root, leaves in trees(store, pair, sorted(set(found["roots"].values())), question).items():
+        found["trees"][root] = [
+            [
+                leaf.position_id,
+                *place,
+                ALL_MARKS.index(leaf.mark),
+                way(leaf),
+                leaf.fen,
+                leaf.net_q,
+                leaf.deep_q,
+                leaf.disagreement,
+            ]
+            for place, leaf in zip(places(leaves), leaves, strict=True)
+        ]
+    return found
 
 
 def masks(labels: pd.DataFrame) -> NDArray[np.uint32]:

@@ -126,7 +126,7 @@ def _scored(
         "nodes_per_second": nodes / seconds if seconds else None,
     }
     pair = net_id, oracle_id
-    return scored, families.figures(store, pair, attrs["alpha"]["value"], question.q_from, threshold, found)
+    return scored, families.figures(store, pair, attrs["alpha"]["value"], question, found)
 
 
 def scale_figures(store: Store, question: Question) -> dict[str, Any] | None:

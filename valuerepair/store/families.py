@@ -100,18 +100,22 @@ LEFT JOIN net_values n ON n.net_id = :net AND n.position_id = m.id
 LEFT JOIN deep_values v ON {is_value("all", "m.id")} AND v.position_id = m.id
 LEFT JOIN failures f ON f.oracle_id = :oracle AND f.stage = '{EXPANDED}' AND f.position_id = m.id
 """
-_ROOT_OF = """
-SELECT coalesce((SELECT root_id FROM expanded WHERE root_id = :id AND net_id = :net AND oracle_id = :oracle),
-    (SELECT root_id FROM expanded WHERE net_id = :net AND oracle_id = :oracle AND position_id = :id))
+_ROOTS_OF = """
+SELECT j.value, coalesce(
+    (SELECT root_id FROM expanded WHERE root_id = j.value AND net_id = :net AND oracle_id = :oracle),
+    (SELECT root_id FROM expanded WHERE net_id = :net AND oracle_id = :oracle AND position_id = j.value)) found
+FROM json_each(:ids) j WHERE found NOT NULL
 """
 
 
-def root_of(store: Store, net_id: int, oracle_id: int, position_id: int) -> int | None:
-    """The root of the family that a position is in; its own, where positions were reached from it. None without any."""
-    asked = {"net": net_id, "oracle": oracle_id, "id": position_id}
+def roots_of(store: Store, net_id: int, oracle_id: int, ids: Sequence[int]) -> dict[int, int]:
+    """The roots of the families that positions are in: of one that others were reached from it is itself.
+
+    In the order of `ids`; those without a family are left out.
+    """
+    asked = {"net": net_id, "oracle": oracle_id, "ids": json.dumps([*ids])}
     with store_errors(store.path):
-        found = store.connection.execute(_ROOT_OF, asked).fetchone()[0]
-    return None if found is None else int(found)
+        return dict(store.connection.execute(_ROOTS_OF, asked).fetchall())
 
 
 def members(store: Store, net_id: int, oracle_id: int, roots: Sequence[int]) -> dict[int, list[Member]]:

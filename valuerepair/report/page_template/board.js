@@ -44,7 +44,7 @@ export function play(position, uci) {
 }
 
 /** @param {string} tag @param {Record<string, string | number>} attributes @param {...Element} children */
-function svg(tag, attributes, ...children) {
+export function svg(tag, attributes, ...children) {
   const made = document.createElementNS(SVG, tag);
   for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, String(value));
   made.append(...children);

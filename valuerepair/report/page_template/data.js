@@ -29,6 +29,7 @@ export class Points {
     this.gameFields = words.layout_of_games;
     this.starts = words.starts;
     this.movetexts = words.movetexts;
+    this.families = words.families;
     /** @type {Record<string, any>} */
     this.columns = {};
     for (const [name, at] of Object.entries(words.layout)) {

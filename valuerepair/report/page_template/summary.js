@@ -28,6 +28,7 @@ export function drawSummary(words) {
     ["Recall", recall(scored.screening)],
     ["Cost", `${counted(scored.nodes)} nodes in ${duration(scored.search_seconds)} of searching`],
     ["Second looks", looks(stats.confirmed)],
+    ["Reached from candidates", expanded(stats.expanded)],
   ];
   element("cards").replaceChildren(...cards.filter(([, text]) => text).map(([name, text]) => make("div", {}, make("dt", {}, name), make("dd", {}, text))));
   element("about").textContent = `${scored.net.name} against ${scored.oracle.label}, from ${stats.store}`;
@@ -43,6 +44,14 @@ function recall(screening) {
   if (!screening) return "all positions were searched in full";
   const saved = screening.saving ? `, screening at 1/${fixed(screening.saving, 1)} of the nodes` : "";
   return `${screening.recall_said.replace(/^recall:? /, "")}${saved}`;
+}
+
+/** @param {any} found what vr expand came to */
+function expanded(found) {
+  if (!found) return "";
+  const { inferred } = found;
+  const guessed = inferred.positions ? `; ${counted(inferred.candidates)} of ${counted(inferred.positions)} by inferred values` : "";
+  return `${counted(found.reached)} positions, ${counted(found.candidates)} candidates by search${guessed} (vr expand)`;
 }
 
 /** @param {any} confirmed */
