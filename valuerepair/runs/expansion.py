@@ -142,8 +142,7 @@ class Expansion:
     def summary(self, state: str, why: str, **facts: Any) -> ExpandSummary:
         """What the expansion came to."""
         sampled, _ = table(self.store.connection, self.store.path, self.question, ("disagreement", *_OF_SAMPLED))
-        alpha, question = self.alpha.value, self.question
-        found = families.figures(self.store, self.pair, alpha, question.q_from, question.threshold, sampled)
+        found = families.figures(self.store, self.pair, self.alpha.value, self.question, sampled)
         return ExpandSummary(state, why, self, found, **facts)
 
 
