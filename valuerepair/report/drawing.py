@@ -32,17 +32,21 @@ class Drawing(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Scored:
-    """The rows of a frame that have both values: `net`, `deep` (Q, side to move), `disagreement`, `weight` are [n].
+    """The rows of a frame that have both values: `net`, `deep` (Q, side to move) and `weight` are [n].
 
-    `rows` [m] says which of the frame's they are. `weight` is 1 where there are none, or none are wanted.
+    `net` is calibrated where the frame's question asked for that. `rows` [m] says which of the frame's they are. `weight` is 1 where there are none, or none are wanted.
     """
 
     net: Floats
     deep: Floats
-    disagreement: Floats
     weight: Floats
     rows: Flags
     weighted: bool
+
+    @property
+    def disagreement(self) -> Floats:
+        """[n] net Q - deep Q."""
+        return self.net - self.deep
 
     @property
     def left_out(self) -> int:
@@ -57,7 +61,7 @@ class Scored:
 def scored(frame: pd.DataFrame, *, by_weight: bool = True) -> Scored:
     """The rows of `frame` that can be drawn. Raises ValueRepairError when there is none."""
     deep = frame["deep_q"].to_numpy(np.float64)
-    net = frame["net_q"].to_numpy(np.float64)
+    net = frame["calibrated_q" if "calibrated_q" in frame else "net_q"].to_numpy(np.float64)
     usable = ~(np.isnan(deep) | np.isnan(net))
     if not usable.any():
         kind = frame.attrs.get("q_from", "cp")
@@ -68,8 +72,7 @@ def scored(frame: pd.DataFrame, *, by_weight: bool = True) -> Scored:
     weight = np.ones(len(frame))
     if by_weight and "weight" in frame:
         weight = frame["weight"].to_numpy(np.float64)
-    off = frame["disagreement"].to_numpy(np.float64)[usable] if "disagreement" in frame else net[usable] - deep[usable]
-    return Scored(net[usable], deep[usable], off, weight[usable], usable, bool((weight[usable] != 1).any()))
+    return Scored(net[usable], deep[usable], weight[usable], usable, bool((weight[usable] != 1).any()))
 
 
 def names(frame: pd.DataFrame) -> tuple[str, str]:
@@ -84,7 +87,7 @@ def scale(frame: pd.DataFrame) -> str:
     if "alpha" not in frame.attrs:
         return "alpha unknown"
     source = Alpha(**frame.attrs["alpha"]).source(frame.attrs.get("q_from", "cp"), ".0f")
-    return f"{source}, calibrated" if frame.attrs.get("calibration") else source
+    return f"{source}, net Q calibrated" if frame.attrs.get("calibration") else source
 
 
 def made_from(frame: pd.DataFrame) -> str:

@@ -116,7 +116,8 @@ def label_axes(axes: Axes, frame: pd.DataFrame) -> None:
     axes.set_xticks(np.linspace(-1, 1, 5))
     axes.set_yticks(np.linspace(-1, 1, 5))
     axes.set_xlabel(f"deep Q, side to move ({oracle})")
-    axes.set_ylabel(f"net Q at one node, side to move ({net})")
+    calibrated = "calibrated " if frame.attrs.get("calibration") else ""
+    axes.set_ylabel(f"{calibrated}net Q at one node, side to move ({net})")
 
 
 def point_of(positions: int) -> tuple[float, float]:
