@@ -34,7 +34,8 @@ class Drawing(NamedTuple):
 class Scored:
     """The rows of a frame that have both values: `net`, `deep` (Q, side to move) and `weight` are [n].
 
-    `net` is calibrated where the frame's question asked for that. `rows` [m] says which of the frame's they are. `weight` is 1 where there are none, or none are wanted.
+    `net` is calibrated where the frame's question asked for that. `rows` [m] says which of the frame's rows they are.
+    `weight` is 1 where there are none, or none are wanted.
     """
 
     net: Floats

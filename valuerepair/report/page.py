@@ -61,7 +61,8 @@ def write(
         with _unchanging(store):
             begin = Steps(store, points, on_step).begin
             begin("values")
-            frame = store.frame(question, only=OF_ALL)
+            calibrated = ("calibrated_q",) if question.calibration == "fitted" else ()
+            frame = store.frame(question, only=(*OF_ALL, *calibrated))
             every = frame[~np.isnan(frame["disagreement"])]
             if every.empty:
                 other = "wdl" if q_from == "cp" else "auto"

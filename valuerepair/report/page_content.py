@@ -181,7 +181,7 @@ def _of_books(rows: PageRows, entries: BookEntries) -> dict[str, Any]:
 
 
 def _add_numbers(columns: Columns, rows: pd.DataFrame, shown: ShownRows) -> None:
-    for name in _REALS:
+    for name in (*_REALS, *(name for name in ("calibrated_q",) if name in rows)):
         columns.add(name, rows[name].to_numpy(np.float64))
     for name in _PER_MILLE:
         columns.add(name, rows[name].to_numpy(np.float64) / 1000)
@@ -209,7 +209,8 @@ def _starts(start_fens: list[str], columns: Columns) -> list[str]:
 
 def _lowess(every: pd.DataFrame) -> list[list[float]] | None:
     """The line of all positions; of very many, of `_LOWESS_ROWS` that lie evenly along deep Q, by weight."""
-    x, y, weights = (every[name].to_numpy(np.float64) for name in ("deep_q", "net_q", "weight"))
+    judged = "calibrated_q" if "calibrated_q" in every else "net_q"
+    x, y, weights = (every[name].to_numpy(np.float64) for name in ("deep_q", judged, "weight"))
     if len(x) > _LOWESS_ROWS:
         order = np.argsort(x, kind="stable")
         copies = copies_by_weight(weights[order] * (_LOWESS_ROWS / weights.sum()), 1, 0.5)
@@ -499,7 +500,7 @@ def _sample(rows: NDArray[np.int64], count: int, dice: np.random.Generator) -> N
     return rows if len(rows) <= count else dice.choice(rows, count, replace=False)
 
 
-# Of all positions: what is chosen by, and what is drawn of all of them.
+# Of all positions: what is chosen by, and what is drawn of all of them; calibrated_q too where there is one.
 OF_ALL = ("position_id", "net_q", "deep_q", "disagreement", "weight")
 _WORDS = {
     "fen": "p.fen",

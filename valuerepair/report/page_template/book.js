@@ -16,8 +16,14 @@ function weightText(points, row) {
 
 /** @param {any} points @param {number} row */
 function pgnEntry(points, row) {
-  const { netQ, deepQ, off } = points;
-  const tags = { NetQ: tagged(netQ[row]), DeepQ: tagged(deepQ[row]), Disagreement: tagged(off[row]), Weight: weightText(points, row) };
+  const { netQ, calibratedQ, deepQ, off } = points;
+  const tags = {
+    NetQ: tagged(netQ[row]),
+    ...(calibratedQ && { CalibratedQ: tagged(calibratedQ[row]) }),
+    DeepQ: tagged(deepQ[row]),
+    Disagreement: tagged(off[row]),
+    Weight: weightText(points, row),
+  };
   const text = Object.entries(tags).map(([name, value]) => `[${name} "${value}"]\n`);
   const rest = points.movetexts[row] ?? `[SetUp "1"]\n[FEN "${points.fens[row]}"]\n\n*\n\n`;
   return points.game(row).tags + text.join("") + rest;
@@ -25,12 +31,13 @@ function pgnEntry(points, row) {
 
 /** @param {any} points @param {number} row */
 function epdEntry(points, row) {
-  const { netQ, deepQ, off, columns } = points;
+  const { netQ, calibratedQ, deepQ, off, columns } = points;
+  const calibrated = calibratedQ ? ` calibrated_q ${tagged(calibratedQ[row])}` : "";
   const [placement, side, castling, passing, clock, number] = points.fens[row].split(" ");
   const quoted = (text) => `"${Array.from(text).slice(0, OPERAND).join("")}"`;
   const [cp, mate] = [columns.cp[row], columns.mate[row]];
   const operations = [
-    `c0 ${quoted(`net_q ${tagged(netQ[row])} deep_q ${tagged(deepQ[row])} difference ${tagged(off[row])}`)};`,
+    `c0 ${quoted(`net_q ${tagged(netQ[row])}${calibrated} deep_q ${tagged(deepQ[row])} difference ${tagged(off[row])}`)};`,
     `c1 ${quoted(`weight ${weightText(points, row)}`)};`,
     ...(Number.isNaN(cp) ? (mate > 0 ? [`dm ${mate};`] : []) : [`ce ${cp};`]),
     `fmvn ${number};`,

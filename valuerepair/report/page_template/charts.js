@@ -56,7 +56,7 @@ export function drawHistogram(points, rows, threshold) {
   }));
   const most = Math.max(...x.map((_, i) => inside[i] + outside[i]), 1);
   const axes = {
-    xaxis: { title: { text: "net Q − deep Q" }, range: [-2, 2] },
+    xaxis: { title: { text: `${points.calibratedQ ? "calibrated " : ""}net Q − deep Q` }, range: [-2, 2] },
     yaxis: { title: { text: "positions, log scale" }, type: "log", dtick: 1, range: [Math.log10(0.5), Math.log10(most * 1.5)] },
   };
   Plotly.react("histogram", traces, layout({ ...axes, barmode: "stack", bargap: 0, shapes: lines, height: 260 }), PLAIN);

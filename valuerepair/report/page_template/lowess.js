@@ -13,7 +13,7 @@ export function lowess(points, rows) {
   if (usable.length < LEAST) return null;
   const order = Float64Array.from(usable).sort((a, b) => points.deepQ[a] - points.deepQ[b]);
   const x = Float64Array.from(order, (row) => points.deepQ[row]);
-  const y = Float64Array.from(order, (row) => points.netQ[row]);
+  const y = Float64Array.from(order, (row) => points.judgedQ[row]);
   const mass = Float64Array.from(order, (row) => points.weight[row]);
   const [first, last] = [x[0], x[x.length - 1]];
   if (last - first < 0.005) return null;

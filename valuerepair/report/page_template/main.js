@@ -101,8 +101,8 @@ class Page {
   selectRegion(event) {
     event.preventDefault();
     const [deepLow, deepHigh, netLow, netHigh] = ["deep-low", "deep-high", "net-low", "net-high"].map((id) => Number(element(id).value));
-    const { deepQ, netQ } = this.points;
-    const inside = (row) => deepQ[row] >= deepLow && deepQ[row] <= deepHigh && netQ[row] >= netLow && netQ[row] <= netHigh;
+    const { deepQ, judgedQ } = this.points;
+    const inside = (row) => deepQ[row] >= deepLow && deepQ[row] <= deepHigh && judgedQ[row] >= netLow && judgedQ[row] <= netHigh;
     this.select(Array.from(this.rows.filter(inside)));
   }
 

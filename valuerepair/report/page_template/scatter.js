@@ -91,7 +91,7 @@ export class Scatter {
     ];
     const axes = {
       xaxis: { title: { text: "deep Q, side to move" }, range: RANGE, constrain: "domain" },
-      yaxis: { title: { text: "net Q, side to move" }, range: RANGE, scaleanchor: "x", constrain: "domain" },
+      yaxis: { title: { text: `${this.points.calibratedQ ? "calibrated " : ""}net Q, side to move` }, range: RANGE, scaleanchor: "x", constrain: "domain" },
     };
     const how = { ...axes, shapes, dragmode: this.drag || false, hovermode: "closest", uirevision: "kept", clickmode: "event" };
     return Plotly.react(this.box, traces, layout(how), PLAIN).then(() => this.listen());
@@ -108,13 +108,13 @@ export class Scatter {
 
   /** @param {Uint32Array} rows @param {any} marker @returns {any} */
   trace(rows, marker) {
-    const { deepQ, netQ } = this.points;
+    const { deepQ, judgedQ } = this.points;
     const { selected } = this;
     return {
       type: this.webgl ? "scattergl" : "scatter",
       mode: "markers",
       x: Float64Array.from(rows, (row) => deepQ[row]),
-      y: Float64Array.from(rows, (row) => netQ[row]),
+      y: Float64Array.from(rows, (row) => judgedQ[row]),
       marker: { ...marker, line: { width: 0 } },
       selectedpoints: selected ? Array.from(rows.keys()).filter((i) => selected.has(rows[i])) : null,
       hoverinfo: "none", // `say` shows more than the library could without a text for each point
@@ -128,7 +128,7 @@ export class Scatter {
       type: "scatter",
       mode: "markers",
       x: known ? [this.points.deepQ[this.marked]] : [],
-      y: known ? [this.points.netQ[this.marked]] : [],
+      y: known ? [this.points.judgedQ[this.marked]] : [],
       marker: { symbol: "circle-open", size: 17, color: colours().ink, line: { width: 3 } },
       hoverinfo: "skip",
     };

@@ -22,8 +22,10 @@ export function drawSummary(words) {
     ["Net", `${scored.net.name} (${scored.net.sha256.slice(0, 12)})`],
     ["Deep search", scored.oracle.label],
     ["Deep Q from", scored.source],
+    ["Net Q calibrated", scored.calibration ? scored.calibration.origin : ""],
     ["Scored", `${counted(scored.positions)} positions${scored.without_q ? `, ${counted(scored.without_q)} of them without a deep Q` : ""}`],
     [`Candidates at ${scored.threshold}`, at ? `${counted(at.candidates)}: ${percent(at)}` : ""],
+    ["Beyond scale", beyondScale(scored.beyond_scale)],
     ["Mean |difference|", fixed(scored.mean_abs_disagreement, 4)],
     ["Recall", recall(scored.screening)],
     ["Cost", `${counted(scored.nodes)} nodes in ${duration(scored.search_seconds)} of searching`],
@@ -37,6 +39,13 @@ export function drawSummary(words) {
   const rows = scored.by_threshold.map((row) => [String(row.threshold), counted(row.candidates), percent(row)]);
   element("thresholds").replaceChildren(table("Candidates by threshold", ["|net Q − deep Q| ≥", "candidates", "share"], rows));
   sampled(words.shown, scored);
+}
+
+/** How many candidates are left once net Q is on the oracle's scale. @param {any} found */
+function beyondScale(found) {
+  if (!found) return "";
+  const left = found.left.total ? `${counted(found.left.count)} of ${counted(found.left.total)} candidates: ${percent(found.left)}; ` : "";
+  return left + found.words;
 }
 
 /** @param {any} screening */
