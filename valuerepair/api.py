@@ -254,11 +254,9 @@ def expand(
     `ExpandSummary`, whose `lines()` are what `vr expand` says. Raises ValueRepairError and UsageError.
     """
     from valuerepair.chess.progress import Progress, remarks_to
-    from valuerepair.runs.evaluators import fitting_screen
-    from valuerepair.runs.expand import ExpandOptions, expand
+    from valuerepair.runs.expand import ExpandOptions
+    from valuerepair.runs.expand_store import open_expansion
     from valuerepair.runs.neighbourhood import parse_steps
-    from valuerepair.runs.same_oracle import open_found
-    from valuerepair.screening.model import ScreenOptions
 
     path, asked = os.fspath(store), question or Question()
     options = ExpandOptions(
@@ -274,10 +272,9 @@ def expand(
         Store.open(path, write=True) as opened,
         Progress("expanding", unit="positions", quiet=quiet, own_eta=True) as progress,
         nullcontext() if quiet else remarks_to(progress.say),
-        open_found(opened, asked, deep=deep, workers=workers) as (net, oracle),
+        open_expansion(opened, asked, deep=deep, workers=workers) as work,
     ):
-        screen = fitting_screen(oracle.identity, ScreenOptions())
-        summary = expand(opened, net, oracle, options.asking(asked, screen), progress=progress)
+        summary = work(options, progress)
     if summary.state == "interrupted":
         raise KeyboardInterrupt
     return summary

@@ -36,6 +36,9 @@ def command(db: str, question: QuestionOptions, **given: Any) -> None:
     run ends when that is less than in the archive. It can be stopped at any time (Ctrl-C) and the same command goes on;
     with more --nodes or --positions it goes further.
 
+    Where the candidates' values were recorded in games (vr mine --deep recorded), so are those of their neighbours:
+    the games are read again, and no engine is asked.
+
     \b
     Example:
       vr expand
@@ -45,11 +48,9 @@ def command(db: str, question: QuestionOptions, **given: Any) -> None:
     import json
 
     from valuerepair.chess.progress import Progress
-    from valuerepair.runs.evaluators import fitting_screen
-    from valuerepair.runs.expand import ExpandOptions, expand
+    from valuerepair.runs.expand import ExpandOptions
+    from valuerepair.runs.expand_store import open_expansion
     from valuerepair.runs.neighbourhood import parse_steps
-    from valuerepair.runs.same_oracle import open_found
-    from valuerepair.screening.model import ScreenOptions
     from valuerepair.store.store import Store
 
     options = ExpandOptions(
@@ -63,9 +64,8 @@ def command(db: str, question: QuestionOptions, **given: Any) -> None:
         Progress("expanding", unit="positions", quiet=is_quiet(), own_eta=True) as progress,
     ):
         asked = question.resolved(store)
-        with open_found(store, asked, deep=given["deep"], workers=given["jobs"]) as (net, oracle):
-            screen = fitting_screen(oracle.identity, ScreenOptions())
-            summary = expand(store, net, oracle, options.asking(asked, screen), progress=progress)
+        with open_expansion(store, asked, deep=given["deep"], workers=given["jobs"]) as expand:
+            summary = expand(options, progress)
     click.echo(json.dumps(summary.report(), indent=2) if given["json"] else "\n".join(summary.lines()))
     if summary.state == "interrupted":
         raise KeyboardInterrupt

@@ -159,6 +159,7 @@ class ExpandSummary:
     `state` is ``finished``, ``limited`` (by nodes or positions) or ``interrupted`` (by a signal); `why` it ended:
     ``nodes``, ``positions``, ``yield``, ``everything``. `tally` is of the whole expansion, `nodes` and `seconds` are of
     this time. `figures` are those of all that was ever reached (`judge.families`), None where nothing was.
+    `workers` searched at once, None where evaluations were recorded and nothing was searched.
     """
 
     state: str
@@ -167,7 +168,7 @@ class ExpandSummary:
     figures: dict[str, Any] | None
     seconds: float
     nodes: int
-    workers: int
+    workers: int | None
     failed: int
 
     @property
@@ -203,7 +204,9 @@ class ExpandSummary:
         return [
             f"{start.net} against {start.oracle}, {start.alpha.source(start.question.q_from)}",
             f"from {len(start.candidates):,} candidates at {start.question.threshold:g}: {ended}",
-            f"searched: {tally.planned:,} positions, {self.workers} at once, {tally.cut:,} cut by screening, "
+            f"recorded: {tally.planned:,} positions; {format_duration(self.seconds)}"
+            if self.workers is None
+            else f"searched: {tally.planned:,} positions, {self.workers} at once, {tally.cut:,} cut by screening, "
             f"{self.failed:,} failed; {tally.nodes / 1e6:,.1f} Mnodes; {format_duration(self.seconds)}{speed}",
             *(families.lines(self.figures) if self.figures else []),
             "",

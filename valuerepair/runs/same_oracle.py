@@ -81,6 +81,11 @@ def stored_specs(oracle: StoredOracle) -> list[str]:
     return [f"{oracle.kind}:{','.join([*limits, *options])}"]
 
 
+def net_file(question: Question) -> str | None:
+    """The file of a question's net, where it names one."""
+    return question.net if question.net is not None and os.path.isfile(question.net) else None
+
+
 @contextmanager
 def open_found(
     store: Store, question: Question, *, deep: str | None = None, workers: int | None = None, **net_options: Any
@@ -92,12 +97,7 @@ def open_found(
     """
     attrs = store.frame(question, only=("position_id",)).attrs
     oracle = oracle_of(store.connection, attrs["oracle"]["digest"])
-    if oracle.kind == RECORDED:
-        raise UsageError(
-            f"{oracle.label}: these values were recorded in archives, and there is no engine to ask for more; "
-            "mine by a search, or choose another --oracle"
-        )
-    file = question.net if question.net is not None and os.path.isfile(question.net) else None
+    file = net_file(question)
     with open_stored(attrs["net"], file, **net_options) as net:
         files = net_files([file] if file else [])
         specs = stored_specs(oracle) if deep is None else [deep]

@@ -159,6 +159,19 @@ def sources(store: Store, net_id: int, oracle_id: int, ids: Sequence[int]) -> li
         ]  # fmt: skip
 
 
+def games_of(store: Store, ids: Sequence[int]) -> dict[str, dict[int, int]]:
+    """The games of positions: archive by name, number of the game, and the digest that tells it from another one."""
+    query = """
+        SELECT DISTINCT g.source, g.number, g.digest FROM json_each(?) j
+        CROSS JOIN positions p ON p.id = j.value CROSS JOIN games g ON g.id = p.game_id ORDER BY g.source, g.number
+    """
+    found: dict[str, dict[int, int]] = {}
+    with store_errors(store.path):
+        for source, number, digest in store.connection.execute(query, (json.dumps([*ids]),)):
+            found.setdefault(source, {})[number] = digest
+    return found
+
+
 def sampled_nodes(store: Store, net_id: int, oracle_id: int) -> int:
     """The nodes spent on sampled positions: those that a ladder cut among them."""
     query = f"""

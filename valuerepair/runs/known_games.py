@@ -1,0 +1,101 @@
+"""The games that positions of a store are from, read again: what was played after, what is recorded."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from valuerepair.archives.options import RecordedOptions
+from valuerepair.archives.rows import ReadReport
+from valuerepair.archives.sampling import read_games
+from valuerepair.chess.origins import OriginGame
+from valuerepair.chess.positions import Moves, PositionBatch, encode_moves
+from valuerepair.runs.neighbourhood import Source
+from valuerepair.store.expanded import games_of
+from valuerepair.store.rows import game_row
+from valuerepair.store.store import Store
+
+log = logging.getLogger(__name__)
+
+_NAMES_SHOWN = 3
+
+
+@dataclass(frozen=True)
+class KnownGames:
+    """Games of a store whose archives are at hand: by archive, the number of each game and its digest in the store."""
+
+    games: dict[str, dict[int, int]]
+
+    @staticmethod
+    def of(store: Store, ids: Sequence[int]) -> KnownGames:
+        """The games of these positions; of archives that are no files here nothing is known, which is said."""
+        found = games_of(store, ids)
+        missing = [name for name in found if not os.path.isfile(name)]
+        if missing:
+            more = f" and {len(missing) - _NAMES_SHOWN} more" if len(missing) > _NAMES_SHOWN else ""
+            count = sum(len(found[name]) for name in missing)
+            log.info(
+                f"{', '.join(missing[:_NAMES_SHOWN])}{more}: not here, so that of {count:,} games only what the store "
+                "has is known; run vr expand where the archives lie as they were mined"
+            )
+        return KnownGames({name: games for name, games in found.items() if name not in missing})
+
+    def __len__(self) -> int:
+        return sum(len(games) for games in self.games.values())
+
+    def positions(self, recorded: RecordedOptions | None = None) -> Iterator[PositionBatch]:
+        """All positions of the games in which a move was played, in batches of whole games, in the archives' order.
+
+        With `recorded` only those that have such an evaluation, which they bring along. A game that is another one by
+        now is left out, which is said.
+        """
+        changed: dict[str, int] = {}
+        for batch in read_games(self.games, recorded, ReadReport()):
+            same = np.array([self._is_same(game, changed) for game in batch.origins.game], np.bool_)
+            yield batch if same.all() else batch.take(np.flatnonzero(same))
+        for name in changed:
+            log.info(f"{name} has changed since it was mined: games that are others by now are left out")
+
+    def _is_same(self, game: OriginGame, changed: dict[str, int]) -> bool:
+        if game_row(game)[2] == self.games[game.source][game.number]:
+            return True
+        changed[game.source] = game.number
+        return False
+
+
+class Following:
+    """What was played after positions: by the archives where they are at hand, else the one move that the store has."""
+
+    def __init__(self, games: KnownGames) -> None:
+        self._games = games
+        self._whole: dict[tuple[str, int], Moves] | None = None
+
+    def __call__(self, sources: Sequence[Source]) -> list[Moves]:
+        """The moves after each source, from the one played there on."""
+        if self._whole is None:
+            self._whole = self._read()
+        return [self._after(source) for source in sources]
+
+    def _after(self, source: Source) -> Moves:
+        assert self._whole is not None
+        whole = self._whole.get((source.game.source, source.game.number))
+        here = len(source.moves)
+        if whole is None or not source.in_game or not np.array_equal(whole[:here], source.moves):
+            return source.following
+        return whole[here:]
+
+    def _read(self) -> dict[tuple[str, int], Moves]:
+        whole: dict[tuple[str, int], Moves] = {}
+        for batch in self._games.positions():
+            # The last position of a game in which a move was played has all the others' moves.
+            for i, game in enumerate(batch.origins.game):
+                if i + 1 == len(batch) or batch.origins.game[i + 1] != game:
+                    played = batch.origins.played[i]
+                    last = encode_moves([played] if played else [])
+                    before = batch.moves[batch.offsets[i] : batch.offsets[i + 1]]
+                    whole[game.source, game.number] = np.concatenate([before, last])
+        return whole
