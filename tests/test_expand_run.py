@@ -358,16 +358,6 @@ def changed(db: Path, statement: str) -> Iterator[Path]:
     yield db
 
 
-def test_recorded_values_have_no_engine_to_ask(db: Path) -> None:
-    with (
-        changed(db, "UPDATE oracles SET kind = 'recorded'"),
-        Store.open(db) as store,
-        pytest.raises(UsageError, match="recorded in archives, and there is no engine"),
-        open_found(store, Question()),
-    ):
-        pass
-
-
 def test_a_net_or_an_engine_of_unknown_place_is_asked_for(db: Path, maia_file: str) -> None:
     with Store.open(db) as store:
         with pytest.raises(UsageError, match="does not know where the net key-net"), open_found(store, Question()):

@@ -169,18 +169,19 @@ class _Taking:
         """Keeps positions with what net and record say of them: their ids [n], and which are candidates."""
         start, some = self._start, batch.take(rows)
         ids, some, _ = self._store.add_positions(some, self._run)
-        judged = start.judged(self._evaluate(ids, some), some)
-        _, deep = self._source.deep_values(batch.take(rows))  # all of them have one
-        self._store.add_deep_columns(ids, start.pair[1], deep, self._run, EXPANDED)
-        cells = list(zip(deep.cp, deep.mate, deep.win, deep.draw, deep.loss, deep.q, strict=True))
-        found = np.abs(judged - start.deep_q(cells)) >= start.question.threshold
         steps = [_step(int(batch.ply[a]) - int(batch.ply[b])) for a, b in zip(rows, parents, strict=True)]
         columns = (ids.tolist(), root[rows].tolist(), known[parents].tolist())
         ways = [
             Reached(number, of, parent, step, distance, round_, drawn=True)
             for number, of, parent, (step, distance) in zip(*columns, steps, strict=True)
         ]
+        # At once: a position that nobody reached is one that was sampled.
         reached.add_reached(self._store, *start.pair, ways, self._run)
+        judged = start.judged(self._evaluate(ids, some), some)
+        _, deep = self._source.deep_values(batch.take(rows))  # all of them have one
+        self._store.add_deep_columns(ids, start.pair[1], deep, self._run, EXPANDED)
+        cells = list(zip(deep.cp, deep.mate, deep.win, deep.draw, deep.loss, deep.q, strict=True))
+        found = np.abs(judged - start.deep_q(cells)) >= start.question.threshold
         for way, cell, hit in zip(ways, cells, found.tolist(), strict=True):
             reached.add_search(self._store, *start.pair, way.position_id, 0)
             start.tally.planned += 1
