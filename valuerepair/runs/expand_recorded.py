@@ -61,7 +61,7 @@ def expand_recorded(
     """Takes the positions around sampled candidates in their games, with the evaluations that are recorded there.
 
     The steps are parents and game, a position's distance from a candidate at most `GAME_PLIES` has; those found are
-    gone out from in turn, `options.rounds` times. Nothing is searched: budgets, the audit and screening play no part.
+    gone out from in turn, for as many rounds as asked. Nothing is searched: budgets, the audit and screening play no part.
     The same call goes on where an earlier one stopped. In the main thread SIGINT and SIGTERM end it cleanly.
 
     Raises UsageError for other steps, ValueRepairError where there is no candidate, and what reading and the store
@@ -185,7 +185,7 @@ class _Taking:
         for way, cell, hit in zip(ways, cells, found.tolist(), strict=True):
             reached.add_search(self._store, *start.pair, way.position_id, 0)
             start.tally.planned += 1
-            start.tally.add(way.step, way.root_id, round_, Outcome(cell, 0), found=hit, drawn=False)
+            start.tally.add(Outcome(cell, 0), found=hit)
         return ids, found
 
     def _evaluate(self, ids: NDArray[np.int64], batch: PositionBatch) -> NDArray[np.float32]:
