@@ -12,9 +12,13 @@ import numpy as np
 import pytest
 
 from tests.cli_tree import SAMPLE, vr
+from tests.confirm_doubles import SecondOracle, by_length
+from tests.mining_doubles import mine_by_key, random_games
 from valuerepair.calibration import TooLittle, beyond_scale, fit, fold_of
+from valuerepair.judge.verdict import NET_RIGHT, SEARCH_RIGHT, UNRESOLVED, decide, evidence
 from valuerepair.question import Question
 from valuerepair.report.stats import store_figures
+from valuerepair.runs.confirm import ConfirmOptions, confirm
 from valuerepair.store import columns
 from valuerepair.store.merge import merge
 from valuerepair.store.store import Store
@@ -239,6 +243,38 @@ def test_a_book_says_both_q(folder: Path, db: Path, capsys: Captured) -> None:
     assert manifest["calibration"]["positions"] > 500
     vr(["books", "-o", "plain"], capsys)
     assert "CalibratedQ" not in (folder / "plain" / "book.pgn").read_text()
+
+
+def test_verdicts_are_between_calibrated_q_and_deep_q(db: Path) -> None:
+    with Store.open(db) as store:
+        frame = store.frame(replace(FITTED, threshold=0.3))
+        found, plain = (evidence(store, each) for each in (frame, frame.drop(columns="calibrated_q")))
+    looked = found["looked"].to_numpy()
+    assert looked.sum() > 20
+    bound = found[["after_net_q", "after_deep_q", "after_second_q"]].max(axis=1)
+    words = np.array([NET_RIGHT, UNRESOLVED, SEARCH_RIGHT], object)
+    for verdicts, name in ((found, "calibrated_q"), (plain, "net_q")):
+        columns = (frame[name], frame["deep_q"], found["second_q"], bound, found["after_second_q"])
+        decided = decide(*(column.to_numpy()[looked] for column in columns))
+        assert verdicts["verdict"].to_numpy()[looked].tolist() == words[decided + 1].tolist()
+    assert found["verdict"].tolist() != plain["verdict"].tolist()
+
+
+def test_candidates_by_calibrated_q_are_looked_at_again(tmp_path: Path) -> None:
+    path = tmp_path / "a.db"
+    mine_by_key(random_games(tmp_path / "random.pgn", 120), path)
+    asked = Question(alpha=170.0, threshold=1.0, calibration="fitted")
+    with Store.open(path, write=True) as store:
+        frame = store.candidates(asked)
+        confirm(store, frame, SecondOracle(by_length), ConfirmOptions(), progress=None)
+        looked = {
+            row[0] for row in store.connection.execute("SELECT position_id FROM deep_values WHERE stage = 'second'")
+        }
+        # A run goes on by what it was asked for: with calibration it is another one than without.
+        options = [json.loads(row[0]) for row in store.connection.execute("SELECT options FROM runs ORDER BY id")]
+        plain = set(store.candidates(replace(asked, calibration="none"))["position_id"])
+    assert looked == set(frame["position_id"]) != plain
+    assert [each.get("calibration") for each in options] == [None, "fitted"]
 
 
 # -- stats ------------------------------------------------------------------------------------------------------------

@@ -550,7 +550,7 @@ def confirm_report(
 def confirm_lines(report: dict[str, Any], workers: int) -> list[str]:
     """A `report` as text for a terminal, with what to do next."""
     first = report["alpha_of_first"]
-    source = values.Alpha(**first).source(report["q_from"])
+    source = values.Alpha(**first).source(report["q_from"]) + (", net Q calibrated" if report["calibration"] else "")
     seconds, nodes = report["seconds"], report["nodes"]
     speed = f", {format_rate(nodes / seconds)}" if nodes and seconds else ""
     shown = [
