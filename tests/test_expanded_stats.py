@@ -257,3 +257,16 @@ def test_groups_widen_an_interval_to_that_of_their_number() -> None:
     drawn = np.where(np.arange(100) < 40, 5.0, 1.0)
     apart, joined = weighted(hits, drawn), WeightedCount().plus(hits, drawn, np.arange(100)).rate()
     assert (joined.rate, joined.low, joined.high) == pytest.approx((apart.rate, apart.low, apart.high))
+
+
+@pytest.mark.parametrize("right", [True, False])
+def test_of_a_few_audits_that_agree_only_the_other_end_is_said(figures: dict[str, Any], *, right: bool) -> None:
+    found = json.loads(json.dumps(figures["expanded"]))
+    few = wilson(3 * right, 3)
+    found["inferred"] |= {"audited": 3, "confirmed": 3 * right, "precision": few.rate, "low": few.low, "high": few.high}
+    text = "\n".join(families.lines(found))
+    end = f"at least {100 * few.low:.1f}" if right else f"at most {100 * few.high:.1f}"
+    said = f"{3 * right} of 3 (95 %: {end} %)"
+    assert f"of those searched all the same {said} are" in text
+    assert "100" not in said
+    assert ("by their precision, at least" in text) == right

@@ -74,7 +74,7 @@ def points(page: Visit) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = page.evaluate(
         """() => Array.from(document.querySelectorAll(".family-box .member"), (point) => ({
             kind: point.classList[1], at: point.classList.contains("at"), label: point.getAttribute("aria-label"),
-            place: point.getAttribute("transform").match(/-?\\d+/g).map(Number)}))"""
+            place: point.getAttribute("transform").match(/-?[\\d.]+/g).map(Number)}))"""
     )
     return found
 
@@ -175,3 +175,22 @@ def test_on_a_phone_the_picture_stays_within_the_page(chromium: Browser, db: Pat
             for part in (".member.candidate .fill", ".member .ring")
         )
         assert ink != paper
+
+
+def test_where_the_picture_is_wider_than_the_card_its_position_is_in_view(
+    chromium: Browser, db: Path, tmp_path: Path
+) -> None:
+    path, wide = tmp_path / "report.html", tmp_path / "wide.db"
+    shutil.copy(db, wide)
+    with Store.open(wide, write=True) as store, store.writing() as connection:
+        connection.execute("UPDATE expanded SET distance = 40 WHERE step = 'parent' AND distance = 4")
+    with Store.open(wide) as store:
+        page_module.write(store, path, ASKED)
+    with visit(chromium, path, width=360, height=780) as page:
+        page.page.click("#positions button >> nth=0")
+        box, root = (
+            page.evaluate("(part) => document.querySelector(part).getBoundingClientRect().toJSON()", part)
+            for part in (".family-box", ".member.at")
+        )
+        assert page.evaluate("() => document.querySelector('.family-box').scrollLeft") > 0
+    assert box["left"] <= root["left"] <= root["right"] <= box["right"]

@@ -234,7 +234,7 @@ def lines(found: dict[str, Any]) -> list[str]:
     shown = [
         "",
         f"expanded: {found['reached']:,} positions reached by vr expand, {rounds}; at {found['threshold']:g}",
-        f"  {'':<16}{'reached':>9}{'searched':>10}{'cut':>9}{'candidates':>12}{'Mnodes':>9}{'a Mnode':>9}  rate",
+        f"  {'':<16}{'reached':>9}{'searched':>10}{'cut':>9}{'candidates':>12}{'Mnodes':>9}{'per Mnode':>11}  rate",
         _row("archive", found["archive"]),
     ]
     for row in sorted(found["steps"], key=lambda row: (STEPS.index(row["step"]), row["distance"] or 0)):
@@ -245,8 +245,8 @@ def lines(found: dict[str, Any]) -> list[str]:
     roots = found["roots"]
     of_order = ", ".join(f"{number:,.1f}" for number in roots["hill"])
     shown.append(
-        f"  {roots['candidates']:,} candidates of {roots['roots']:,} roots, {roots['sampled']:,} of them sampled ones; "
-        f"the roots count for {of_order} (Hill numbers of order 1, 2)"
+        f"  with the {roots['sampled']:,} of the archive {roots['candidates']:,} candidates of {roots['roots']:,} "
+        f"roots, which count for {of_order} (Hill numbers of order 1, 2)"
     )
     return shown
 
@@ -267,7 +267,7 @@ def _row(name: str, row: dict[str, Any]) -> str:
         rate = f"{100 * row['rate']:.1f} % (95 %: {100 * row['low']:.1f} to {100 * row['high']:.1f})"
         if "rated_of" in row:
             rate += f" of {row['rated']:,} drawn" if row["rated_of"] == "drawn" else ", chosen for their yield"
-    return f"  {name:<16}{numbers}{yields:>9}  {rate}".rstrip()
+    return f"  {name:<16}{numbers}{yields:>11}  {rate}".rstrip()
 
 
 def _inferred_lines(found: dict[str, Any]) -> list[str]:
@@ -275,8 +275,7 @@ def _inferred_lines(found: dict[str, Any]) -> list[str]:
         return []
     said = "none of these was searched"
     if found["audited"]:
-        rate = Rate(found["confirmed"], found["audited"], found["precision"], found["low"], found["high"])
-        said = f"of those searched all the same {rate} are"
+        said = f"of those searched all the same {_precision(found)} are"
     by = ", ".join(f"{100 * row['candidates'] / row['positions']:.0f}" for row in found["by_distance"])
     plies = "-".join(dict.fromkeys(str(found["by_distance"][i]["distance"]) for i in (0, -1)))
     counts = f"{found['positions']:,} positions, {found['candidates']:,} candidates"
@@ -286,13 +285,25 @@ def _inferred_lines(found: dict[str, Any]) -> list[str]:
     ]
 
 
+def _precision(found: dict[str, Any]) -> str:
+    """Of a few that are all right 100 % is no estimate: then the interval's other end alone is said."""
+    count, total = found["confirmed"], found["audited"]
+    if 0 < count < total:
+        return str(Rate(count, total, found["precision"], found["low"], found["high"]))
+    end = f"at least {100 * found['low']:.1f}" if count else f"at most {100 * found['high']:.1f}"
+    return f"{count:,} of {total:,} (95 %: {end} %)"
+
+
 def _yield_lines(found: dict[str, Any]) -> list[str]:
     here, there = found["per_mnode"], found["archive"]["per_mnode"]
     if here is None or not there:
         return []
-    shown = f"  candidates a Mnode: {here:.3g}, {here / there:.1f} times the archive's"
+    shown = f"  candidates per Mnode: {here:.3g}, {here / there:.1f} times the archive's"
     both = found["per_mnode_with_inferred"]
     if found["inferred"]["unsearched"] and both[0] is not None:
         times, low, high = (each / there for each in both)
-        shown += f"; with the inferred ones, by their precision, {times:.1f} times (95 %: {low:.1f} to {high:.1f})"
+        of_both = f"{times:.1f} times (95 %: {low:.1f} to {high:.1f})"
+        if found["inferred"]["confirmed"] == found["inferred"]["audited"]:
+            of_both = f"at least {low:.1f} times (95 %)"
+        shown += f"; with the inferred ones, by their precision, {of_both}"
     return [shown]

@@ -48,6 +48,7 @@ export class Detail {
       this.about(),
       this.buttons(),
     );
+    this.family.centre();
     element("detail-title").textContent = `Position ${this.points.columns.position_id[row]}`;
     this.show();
     if (focus) {

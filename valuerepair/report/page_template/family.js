@@ -3,7 +3,9 @@
 import { svg } from "./board.js";
 import { make, signed } from "./words.js";
 
-const [ACROSS, DOWN, SIDE, HEAD] = [26, 22, 16, 34];
+const [DOWN, SIDE, HEAD] = [22, 16, 34];
+// Plies are so far apart that all fit into the card, if they can; numbers above them keep their distance.
+const [ROOM, NARROW, WIDE, BETWEEN] = [430, 15, 26, 24];
 
 /**
  * A position of a family: its place in the picture, how it was reached, what net and search say.
@@ -26,7 +28,9 @@ export class Family {
     this.onOpen = onOpen;
     const [plies, lanes] = [this.members.map((each) => each.ply), this.members.map((each) => each.lane)];
     [this.first, this.top] = [Math.min(...plies), Math.min(...lanes)];
-    this.width = ACROSS * (Math.max(...plies) - this.first) + 2 * SIDE;
+    const across = Math.max(...plies) - this.first;
+    this.across = Math.min(Math.max((ROOM - 2 * SIDE) / across, NARROW), WIDE);
+    this.width = this.across * across + 2 * SIDE;
     this.height = DOWN * (Math.max(...lanes) - this.top) + HEAD + SIDE;
   }
 
@@ -37,23 +41,33 @@ export class Family {
     this.points = this.members.map((each, i) => this.point(each, i));
     const { width, height } = this;
     const picture = svg("svg", { width, height, viewBox: `0 0 ${width} ${height}`, class: "family", role: "listbox", "aria-label": "Positions reached from the root" }, ...this.axis(), ...this.strokes(), ...this.points);
-    const box = make("div", { className: "family-box" }, picture);
-    box.addEventListener("keydown", (event) => this.onKey(event));
+    this.box = make("div", { className: "family-box" }, picture);
+    this.box.addEventListener("keydown", (event) => this.onKey(event));
     const title = `Family: ${this.members.length - 1} positions reached from position ${this.members[0].id}; candidates: ${found} of ${this.members.length}`;
     this.said = make("p", { className: "small", id: "family-at", role: "status" });
     this.mark();
-    return [make("div", {}, make("h3", {}, title), box, this.said, this.key())];
+    return [make("div", {}, make("h3", {}, title), this.box, this.said, this.key())];
+  }
+
+  /** Brings the position of the card into view, where the picture is wider than the card. */
+  centre() {
+    if (!this.box) return;
+    const [x, y] = this.place(this.members[this.here]);
+    this.box.scrollTo(x - this.box.clientWidth / 2, y - this.box.clientHeight / 2);
   }
 
   /** @param {{ply: number, lane: number}} place */
   place({ ply, lane }) {
-    return [SIDE + ACROSS * (ply - this.first), HEAD + DOWN * (lane - this.top)];
+    return [SIDE + this.across * (ply - this.first), HEAD + DOWN * (lane - this.top)];
   }
 
   /** Plies from the root, above; a vertical line where it stands. */
   axis() {
-    const plies = [...new Set(this.members.map((each) => each.ply))].sort((a, b) => a - b);
-    const texts = plies.map((ply) => {
+    const plies = [...new Set(this.members.map((each) => each.ply))].sort((a, b) => Math.abs(a) - Math.abs(b));
+    /** @type {number[]} the root's first, then outward, those that have room */
+    const told = [];
+    for (const ply of plies) if (told.every((other) => Math.abs(ply - other) * this.across >= BETWEEN)) told.push(ply);
+    const texts = told.map((ply) => {
       const made = svg("text", { x: this.place({ ply, lane: 0 })[0], y: 12, class: "ply", "aria-hidden": "true" });
       made.textContent = ply > 0 ? `+${ply}` : String(ply).replace("-", "−");
       return made;
@@ -65,7 +79,7 @@ export class Family {
   strokes() {
     return this.members.filter((each) => each.after >= 0).map((each) => {
       const [[x1, y1], [x2, y2]] = [this.place(this.members[each.after]), this.place(each)];
-      const bend = x1 + Math.sign(x2 - x1) * ACROSS * 0.5;
+      const bend = x1 + Math.sign(x2 - x1) * this.across * 0.5;
       const d = y1 === y2 ? `M${x1} ${y1}H${x2}` : `M${x1} ${y1}C${bend} ${y1} ${x1} ${y2} ${bend} ${y2}H${x2}`;
       return svg("path", { d, class: "stroke" });
     });
@@ -76,7 +90,7 @@ export class Family {
     const [x, y] = this.place(each);
     const title = svg("title", {});
     title.textContent = this.words(each);
-    const made = svg("g", { transform: `translate(${x}, ${y})`, class: `member ${each.mark.replaceAll(" ", "-")}`, role: "option", tabindex: "-1", "aria-label": this.words(each) }, title, svg("circle", { r: 10, class: "room" }), ...shape(each.mark));
+    const made = svg("g", { transform: `translate(${x}, ${y})`, class: `member ${each.mark.replaceAll(" ", "-")}`, role: "option", tabindex: "-1", "aria-label": this.words(each) }, title, svg("circle", { r: Math.min(10, this.across / 2), class: "room" }), ...shape(each.mark));
     if (i === 0) made.append(svg("circle", { r: 9, class: "root" }));
     made.addEventListener("click", () => this.open(i));
     return made;
