@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -164,6 +165,21 @@ def test_summary_and_store_say_the_same(db: Path) -> None:
     assert f"next: vr books --db {db} --threshold 0.5 --expanded all" in lines
     # Every root counts: none has got so many as to be all there is.
     assert told["roots"]["hill"][1] > told["roots"]["sampled"] / 2
+
+
+def test_beyond_scale_candidates_are_those_of_the_calibrated_net(archive: Path, tmp_path: Path) -> None:
+    path = mined(tmp_path, games=120)
+    question = replace(QUESTION, calibration="fitted")
+    summary = expand_store(path, question=question, screen=None)
+    with Store.open(path) as store:
+        frame = store.frame(replace(question, expanded="all"))
+        told = store_figures(store, question)["expanded"]
+    assert summary.figures == told
+    hits, reached = frame["disagreement"].abs() >= QUESTION.threshold, frame["step"].notna()
+    raw = (frame["net_q"] - frame["deep_q"]).abs() >= QUESTION.threshold
+    assert (hits != raw).sum() > 20
+    assert summary.tally.found == (hits & reached & ~frame["inferred"]).sum() > 0
+    assert summary.tally.inferred == told["inferred"]["candidates"]
 
 
 def test_nodes_go_where_most_is_found(archive: Path, tmp_path: Path) -> None:

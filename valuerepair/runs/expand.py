@@ -118,7 +118,7 @@ def expand(
         "steps": options.steps,
         "rounds": options.rounds,
         "audit": options.audit,
-        "question": [options.question.alpha, options.question.q_from, options.question.threshold],
+        "question": [getattr(options.question, name) for name in ("alpha", "q_from", "threshold", "calibration")],
         "screen": options.screen and [options.screen.recall, options.screen.audit, options.screen.rungs],
     }
     content = {"expand": asked, "pair": start.names, "seed": options.seed}

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from valuerepair.calibration import Calibration, fold_of
 from valuerepair.chess import values
 from valuerepair.chess.positions import PositionBatch, encode_moves
 from valuerepair.chess.progress import format_duration, format_rate
@@ -22,9 +23,10 @@ from valuerepair.runs.neighbourhood import GAME, PARENT, Source
 from valuerepair.runs.summary import Deep
 from valuerepair.store import DEFAULT_PATH
 from valuerepair.store import expanded as reached
+from valuerepair.store.columns import game_keys
 from valuerepair.store.expanded import Outcome
 from valuerepair.store.queries import table
-from valuerepair.store.rows import INFERRED
+from valuerepair.store.rows import INFERRED, game_row
 from valuerepair.store.store import Store
 
 Floats = NDArray[np.float64]
@@ -49,7 +51,8 @@ class Tally:
 
 @dataclass(frozen=True)
 class Expansion:
-    """Where an expansion goes out from: net and oracle, the question with its alpha, the sampled candidates.
+    """Where an expansion goes out from: net and oracle, the question with its alpha, the sampled candidates, and the
+    calibration that the question asks for.
 
     `sampled_found` candidates were found among sampled positions at `sampled_nodes`.
     """
@@ -63,6 +66,7 @@ class Expansion:
     sampled_nodes: int
     net: str
     oracle: str
+    scale: Calibration | None = None
     tally: Tally = field(default_factory=Tally)
 
     @staticmethod
@@ -78,9 +82,10 @@ class Expansion:
             )
         pair = store.pick(*names)
         alpha = store.alpha(*pair, question.alpha)
+        scale = store.calibration(asked).calibration if asked.calibration == "fitted" else None
         return Expansion(
             store, pair, names, replace(asked, alpha=alpha.value), alpha, found, reached.sampled_nodes(store, *pair),
-            net.identity.name, oracle.label,
+            net.identity.name, oracle.label, scale,
         )  # fmt: skip
 
     def roots(self, seed: int) -> list[int]:
@@ -97,8 +102,15 @@ class Expansion:
         )
 
     def judged(self, net_q: NDArray[np.float32], batch: PositionBatch) -> Floats:
-        """[n] the net's Q as the question takes it."""
-        return net_q.astype(np.float64)
+        """[n] the net's Q as the question takes it: as it is, or on the oracle's scale by a curve of other games."""
+        q = net_q.astype(np.float64)
+        if self.scale is None:
+            return q
+        games = batch.origins.game
+        of = {id(game): game_row(game) for game in games}  # one object a game
+        rows = [of[id(game)] for game in games]
+        numbers, digests = (np.array([row[i] for row in rows], np.int64) for i in (1, 2))
+        return self.scale.expected(q, fold_of(game_keys([row[0] for row in rows], numbers, digests)))
 
     def whole_nodes(self, oracle: OracleIdentity) -> float:
         """The nodes of a whole search; where the oracle has another limit, those of sampled positions."""
