@@ -278,6 +278,33 @@ def test_an_expansion_that_is_complete_searches_nothing_again(expanded: Path, wh
     assert dump(expanded) == whole
 
 
+def test_another_question_goes_on_from_what_is_known(expanded: Path, tmp_path: Path) -> None:
+    """A lower threshold: what was searched for the higher one is not searched again, and what is left is."""
+    path = Path(shutil.copy(expanded, tmp_path / "b.db"))
+    with Store.open(path) as store:
+        before = len(store.frame(Question(expanded="all")))
+        known = {position.fen for position in store.frame(Question(expanded="searched")).itertuples()}
+    oracle = LineOracle()
+    lower = expand_store(path, oracle, question=replace(QUESTION, threshold=0.4), rounds=3, positions=100)
+    assert not {position.fen for position in oracle.searched} & known
+    assert 0 < lower.tally.planned == 100
+    assert lower.tally.found > 200  # most of them were known
+    with Store.open(path) as store:
+        assert len(store.frame(Question(expanded="all"))) > before
+        assert not [check for check in integrity_checks(store) if check.wrong]
+
+
+def test_more_rounds_and_other_steps_go_further(db: Path, archive: Path, tmp_path: Path) -> None:
+    first = expand_store(db, steps=("line",), rounds=1, audit=0)
+    assert first.tally.planned == 0
+    second = expand_store(db)
+    assert second.tally.found > 0
+    at_once = Path(shutil.copy(archive, tmp_path / "once.db"))
+    whole = expand_store(at_once)
+    assert second.tally.found == pytest.approx(whole.tally.found, rel=0.1)
+    assert len({row["run_id"] for row in table(db, "SELECT run_id FROM expanded")}) == 1
+
+
 # -- where it ends ----------------------------------------------------------------------------------------------------
 
 

@@ -115,9 +115,6 @@ def expand(
     """
     start = Expansion.of(store, net, oracle.identity, options.question)
     asked = {
-        "steps": options.steps,
-        "rounds": options.rounds,
-        "audit": options.audit,
         "question": [getattr(options.question, name) for name in ("alpha", "q_from", "threshold", "calibration")],
         "screen": options.screen and [options.screen.recall, options.screen.audit, options.screen.rungs],
     }
@@ -302,8 +299,7 @@ class _Expanding(SearchLoop[int]):
                 self._planned[entry.position_id] = entry
                 self._waiting.append(entry)
             else:
-                self._searched_any = self._searched_any or entry.outcome.deep is not None
-                self._count_before(entry.outcome)
+                self._take_known(entry.outcome)
         # Nothing is under way, and nothing more was planned although all is known.
         self._over = not self._asked and not any(self._batches)
         if self._over and not self._why and (len(self._frontier) or self._audits):
@@ -311,9 +307,13 @@ class _Expanding(SearchLoop[int]):
         self._store.commit_if_due()
         self._show()
 
-    def _count_before(self, outcome: Outcome) -> None:
+    def _take_known(self, outcome: Outcome) -> None:
+        """Takes note of what was searched before; what another expansion searched counts for no limit of this one."""
+        self._searched_any = self._searched_any or outcome.deep is not None
         if outcome.failed is not None:
             self._failures.add_earlier(outcome.failed)
+        if outcome.run_id != self._run.id:
+            self._start.tally.planned -= 1
 
     def _reason_to_stop(self) -> str:
         """Why nothing more is searched: ``nodes``, ``positions``, ``yield``; nothing as long as it goes on."""
@@ -380,13 +380,16 @@ class _Expanding(SearchLoop[int]):
         return [entry for batch in self._batches for entry in batch]
 
     def _put(self, chosen: Waiting) -> NDArray[np.int64]:
-        """Puts neighbours into the store; their ids."""
-        ids, _, _ = self._store.add_positions(chosen.batch, self._run)
-        self._store.add_net_values(ids, self._pair[0], chosen.values, self._run)
-        columns = (ids, chosen.root, chosen.parent, chosen.step, chosen.distance, chosen.round, chosen.drawn)
-        rows = zip(*(column.tolist() for column in columns), strict=True)
-        reached.add_reached(self._store, *self._pair, (Reached(*row) for row in rows), self._run)
+        """Puts neighbours into the store, where they are not; their ids."""
         self._placed.update(chosen.batch.key.tolist())
+        ids, _, _ = self._store.add_positions(chosen.batch, self._run)
+        rows = reached.not_reached(self._store, *self._pair, ids)
+        if len(rows):
+            new = chosen.take(rows)
+            self._store.add_net_values(ids[rows], self._pair[0], new.values, self._run)
+            columns = (ids[rows], new.root, new.parent, new.step, new.distance, new.round, new.drawn)
+            ways = (Reached(*way) for way in zip(*(column.tolist() for column in columns), strict=True))
+            reached.add_reached(self._store, *self._pair, ways, self._run)
         return ids
 
     def _take_in(self, batch: list[_Planned]) -> None:
@@ -407,7 +410,7 @@ class _Expanding(SearchLoop[int]):
         """Counts a search; whether it found a candidate."""
         threshold = self._start.question.threshold
         found = outcome.deep is not None and abs(entry.judged - self._start.deep_q([outcome.deep])[0]) >= threshold
-        self._start.tally.add(outcome, found=bool(found))
+        self._start.tally.add(outcome, found=bool(found), own=outcome.run_id in (None, self._run.id))
         return bool(found)
 
     def _go_on_from(self, position_id: int, root: int, round_: int) -> None:
@@ -432,9 +435,10 @@ class _Expanding(SearchLoop[int]):
         """Takes neighbours: those of known value into the store, the others to the frontier."""
         near = window.near
         keys = near.batch.key
-        before = reached.met_before(self._store, *self._pair, keys, self._run)
+        sampled, lines = reached.met_before(self._store, *self._pair, keys, self._run)
         new = [
-            key not in before and key not in (self._placed if step == LINE else self._seen)
+            key not in sampled
+            and (key not in self._placed if step == LINE else key not in self._seen and key not in lines)
             for key, step in zip(keys.tolist(), near.step, strict=True)
         ]
         rows = np.flatnonzero(new)
@@ -473,7 +477,9 @@ class _Expanding(SearchLoop[int]):
             return
         ids = self._put(replace(line, drawn=np.zeros(len(line), np.bool_)))
         known = [each for each in deep if each is not None]
-        self._store.add_deep_columns(ids, self._oracle_id, DeepColumns.of(known), self._run, INFERRED)
+        new = reached.not_inferred(self._store, self._oracle_id, ids)
+        values = DeepColumns.of([known[row] for row in new.tolist()])
+        self._store.add_deep_columns(ids[new], self._oracle_id, values, self._run, INFERRED)
         deep_q = self._start.deep_q([numbers(each) for each in known])
         off = np.abs(line.judged - deep_q)
         for i, number in enumerate(ids.tolist()):

@@ -44,9 +44,11 @@ class Tally:
     found: int = 0
     inferred: int = 0
 
-    def add(self, outcome: Outcome, *, found: bool) -> None:
-        """Takes note of a search."""
-        self.nodes, self.found, self.cut = self.nodes + outcome.nodes, self.found + found, self.cut + outcome.cut
+    def add(self, outcome: Outcome, *, found: bool, own: bool = True) -> None:
+        """Takes note of a search; one that is not the expansion's `own` was there before."""
+        self.found += found
+        if own:
+            self.nodes, self.cut = self.nodes + outcome.nodes, self.cut + outcome.cut
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from valuerepair.chess.origins import OriginGame
 from valuerepair.chess.positions import Moves
 from valuerepair.store.connect import store_errors
-from valuerepair.store.rows import EXPANDED, FULL, Run, is_value, signed, unsigned
+from valuerepair.store.rows import EXPANDED, FULL, INFERRED, Run, is_value, signed, unsigned
 
 if TYPE_CHECKING:
     from valuerepair.store.store import Store
@@ -56,12 +56,14 @@ class Outcome(NamedTuple):
     """What became of a position that was to be searched.
 
     `deep` is its score (cp, mate, win, draw, loss, q), None where it was cut or could not be searched: `cut`, `failed`.
+    `run_id` is the run that reached it, None for the one that asks.
     """
 
     deep: tuple[float | None, ...] | None
     nodes: int
     cut: bool = False
     failed: str | None = None
+    run_id: int | None = None
 
 
 def add_reached(store: Store, net_id: int, oracle_id: int, rows: Iterable[Reached], run: Run) -> None:
@@ -83,24 +85,53 @@ def add_search(store: Store, net_id: int, oracle_id: int, position_id: int, node
         )
 
 
-def met_before(store: Store, net_id: int, oracle_id: int, keys: NDArray[np.uint64], run: Run) -> set[int]:
-    """Those of the board keys that the store has, but for what `run` itself added and what only others reached."""
+def met_before(
+    store: Store, net_id: int, oracle_id: int, keys: NDArray[np.uint64], run: Run
+) -> tuple[set[int], set[int]]:
+    """Those of the board keys that an archive brought, and those that another run than `run` reached by a line."""
     query = """
-        SELECT p.key FROM positions p
+        SELECT p.key, e.step FROM positions p
         LEFT JOIN expanded e ON e.net_id = :net AND e.oracle_id = :oracle AND e.position_id = p.id
         WHERE p.key IN (SELECT value FROM json_each(:keys)) AND CASE WHEN e.run_id IS NULL
-        THEN NOT EXISTS (SELECT 1 FROM expanded o WHERE o.position_id = p.id) ELSE e.run_id <> :run END
+        THEN NOT EXISTS (SELECT 1 FROM expanded o WHERE o.position_id = p.id)
+        ELSE e.step = 'line' AND e.run_id <> :run END
     """
     asked = {"net": net_id, "oracle": oracle_id, "keys": json.dumps(signed(keys)), "run": run.id}
     with store_errors(store.path):
-        return set(unsigned([key for (key,) in store.connection.execute(query, asked)]).tolist())
+        found = store.connection.execute(query, asked).fetchall()
+    archive, lines = ([key for key, step in found if (step is None) is none] for none in (True, False))
+    return set(unsigned(archive).tolist()), set(unsigned(lines).tolist())
+
+
+def not_inferred(store: Store, oracle_id: int, ids: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The rows of the positions `ids` [n] that have no inferred value."""
+    query = f"""
+        SELECT j.key FROM json_each(:ids) j WHERE NOT EXISTS (SELECT 1 FROM deep_values
+            WHERE oracle_id = :oracle AND stage = '{INFERRED}' AND position_id = j.value)
+        ORDER BY j.key
+    """
+    asked = {"oracle": oracle_id, "ids": json.dumps(ids.tolist())}
+    with store_errors(store.path):
+        return np.array([row for (row,) in store.connection.execute(query, asked)], np.int64)
+
+
+def not_reached(store: Store, net_id: int, oracle_id: int, ids: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The rows of the positions `ids` [n] that were not reached before, for this net and oracle."""
+    query = """
+        SELECT j.key FROM json_each(:ids) j WHERE NOT EXISTS (
+            SELECT 1 FROM expanded WHERE net_id = :net AND oracle_id = :oracle AND position_id = j.value)
+        ORDER BY j.key
+    """
+    asked = {"net": net_id, "oracle": oracle_id, "ids": json.dumps(ids.tolist())}
+    with store_errors(store.path):
+        return np.array([row for (row,) in store.connection.execute(query, asked)], np.int64)
 
 
 def outcomes(store: Store, net_id: int, oracle_id: int, ids: Sequence[int]) -> dict[int, Outcome]:
     """What became of those of the positions that are done with, by position."""
     query = f"""
         SELECT j.value, v.position_id IS NOT NULL, v.cp, v.mate, v.w, v.d, v.l, v.q,
-               coalesce(nullif(e.nodes, 0), v.nodes, 0), e.cut_at, f.reason
+               coalesce(nullif(e.nodes, 0), v.nodes, 0), e.cut_at, f.reason, e.run_id
         FROM json_each(:ids) j
         LEFT JOIN expanded e ON e.net_id = :net AND e.oracle_id = :oracle AND e.position_id = j.value
         LEFT JOIN deep_values v ON {is_value("searched", "j.value")} AND v.position_id = j.value
@@ -109,13 +140,13 @@ def outcomes(store: Store, net_id: int, oracle_id: int, ids: Sequence[int]) -> d
     asked = {"net": net_id, "oracle": oracle_id, "ids": json.dumps([*ids])}
     found = {}
     with store_errors(store.path):
-        for number, searched, *deep, nodes, cut_at, failed in store.connection.execute(query, asked):
+        for number, searched, *deep, nodes, cut_at, failed, run_id in store.connection.execute(query, asked):
             if searched:
-                found[number] = Outcome(tuple(deep), nodes)
+                found[number] = Outcome(tuple(deep), nodes, run_id=run_id)
             elif failed is not None:
-                found[number] = Outcome(None, 0, failed=failed)
+                found[number] = Outcome(None, 0, failed=failed, run_id=run_id)
             elif cut_at is not None:
-                found[number] = Outcome(None, nodes, cut=True)
+                found[number] = Outcome(None, nodes, cut=True, run_id=run_id)
     return found
 
 
