@@ -149,7 +149,7 @@ class _Taking:
         """The rows that are reached for the first time, and their sources' rows."""
         rows = np.array(sorted(near), np.int64)
         keys = batch.key[rows]
-        before = reached.met_before(self._store, *self._start.pair, keys, self._run) if len(rows) else set()
+        before, _ = reached.met_before(self._store, *self._start.pair, keys, self._run)
         fresh = []
         for row, key in zip(rows.tolist(), keys.tolist(), strict=True):
             if key not in self._seen and key not in before:
