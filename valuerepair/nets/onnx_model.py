@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from valuerepair.nets.weights import fields
+from valuerepair.nets.weights import fields, read_varint
 
 IR_VERSION, OPSET = 8, 17
 IR_FIELD, GRAPH_FIELD, OPSET_FIELD = 1, 7, 8  # of ModelProto
@@ -94,6 +94,15 @@ def field(at: int, content: bytes) -> bytes:
 def number(at: int, content: int) -> bytes:
     """A field that holds an integer, not negative."""
     return _varint(at << 3) + _varint(content)
+
+
+def varints(packed: bytes) -> list[int]:
+    """The integers of a packed field."""
+    found, at = [], 0
+    while at < len(packed):
+        value, at = read_varint(packed, at)
+        found.append(value)
+    return found
 
 
 def _varint(value: int) -> bytes:

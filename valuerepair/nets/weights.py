@@ -195,10 +195,10 @@ def fields(message: bytes) -> Iterator[Field]:
     """
     at, end = 0, len(message)
     while at < end:
-        tag, at = _varint(message, at)
+        tag, at = read_varint(message, at)
         kind = tag & 7
         if kind == 0:
-            value, at = _varint(message, at)
+            value, at = read_varint(message, at)
             yield tag >> 3, value
         elif kind == 5:
             yield tag >> 3, struct.unpack_from("<I", message, at)[0]
@@ -207,7 +207,7 @@ def fields(message: bytes) -> Iterator[Field]:
             yield tag >> 3, struct.unpack_from("<Q", message, at)[0]
             at += 8
         elif kind == 2:
-            length, at = _varint(message, at)
+            length, at = read_varint(message, at)
             if at + length > end:
                 raise ValueError("its protobuf is cut off")
             yield tag >> 3, message[at : at + length]
@@ -216,7 +216,8 @@ def fields(message: bytes) -> Iterator[Field]:
             raise ValueError("its protobuf is damaged")
 
 
-def _varint(message: bytes, at: int) -> tuple[int, int]:
+def read_varint(message: bytes, at: int) -> tuple[int, int]:
+    """The integer that begins at a byte, and where the next field begins."""
     value = shift = 0
     while True:
         byte = message[at]

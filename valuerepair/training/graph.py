@@ -1,0 +1,348 @@
+"""A net as a function of its parameters, in JAX: the graph that lc0's own converter makes, operator by operator.
+
+Every net that is evaluated here can be differentiated so. Parameters have the converter's names. The plane of the
+half-move clock counts to 99 where others are 0 or 1, so that its weights are a hundred times smaller than all others,
+and no step would fit both: here its weights are `CLOCK` times as large and its plane as much smaller.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from numpy.typing import NDArray
+
+from valuerepair.errors import UsageError, ValueRepairError
+from valuerepair.nets import onnx_model as om
+from valuerepair.nets.conversion import to_onnx
+from valuerepair.nets.heads import Heads as ChosenHeads
+from valuerepair.nets.planes import CLOCK_PLANE
+from valuerepair.nets.registry import locate
+from valuerepair.nets.session import MOVES_LEFT_NAME, PLANES_NAME, POLICY_NAME, VALUE_NAME, WDL_NAME
+from valuerepair.nets.weights import NetFile, fields, read_net_file
+from valuerepair.training import winograd
+
+CLOCK = 99.0
+# The weights that the planes meet first, and the axis of these that counts planes.
+_FIRST = {"/inputconv/w/kernel": 1, "/attn_body/matmul/w": 0}
+_TABLE = "/const/pos_encoding"  # of lc0, the same in every net
+# Positions that are computed together on a CPU: more of them do not fit into its cache (docs/performance.md).
+CHUNK = 128
+HEADS = {"policy": POLICY_NAME, "value": VALUE_NAME, "moves_left": MOVES_LEFT_NAME}
+
+Parameters = Mapping[str, Any]
+
+
+class Heads(NamedTuple):
+    """What a net says of n positions, from the side to move.
+
+    `policy` [n, 1858] and `wdl` [n, 3] are logits, `value` [n] is in [-1, 1], `moves_left` [n] plies; None: it has no
+    such head.
+    """
+
+    policy: jax.Array | None
+    wdl: jax.Array | None
+    value: jax.Array | None
+    moves_left: jax.Array | None
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A node of the ONNX graph."""
+
+    operator: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    attributes: Mapping[str, Any]
+
+
+class Board(NamedTuple):
+    """Values of squares, [8, 8, n, channels]: how they lie between convolutions on a CPU."""
+
+    values: jax.Array
+
+    def planes(self) -> jax.Array:
+        """The same as ONNX has it, [n, channels, 8, 8]."""
+        return jnp.transpose(self.values, (2, 3, 0, 1))
+
+
+class NetGraph:
+    """A net that JAX computes. `forward` is pure: it can be compiled and differentiated."""
+
+    def __init__(self, nodes: Sequence[Node], constants: Mapping[str, NDArray[Any]], *, by_winograd: bool) -> None:
+        """`constants` are all initialisers of the graph; `by_winograd`: 3x3 convolutions are matrix products."""
+        self._by_winograd = by_winograd
+        self._maker = {output: node for node in nodes for output in node.outputs}
+        self._nodes = nodes
+        scalars = {name for node in nodes if node.operator == "Mul" for name in node.inputs}
+        trainable = {
+            name
+            for name, array in constants.items()
+            if array.dtype == np.float32 and name != _TABLE and not (array.size == 1 and name in scalars)
+        }
+        self._constants = {name: array for name, array in constants.items() if name not in trainable}
+        self.parameters: dict[str, NDArray[np.float32]] = {
+            name: scaled(name, constants[name], CLOCK) for name in sorted(trainable)
+        }
+        outputs = (POLICY_NAME, WDL_NAME, VALUE_NAME, MOVES_LEFT_NAME)
+        self.outputs = tuple(name for name in outputs if name in self._maker)
+
+    @classmethod
+    def open(
+        cls,
+        path: str | Path,
+        *,
+        value_head: str = ChosenHeads().value,
+        policy_head: str = ChosenHeads().policy,
+        by_winograd: bool | None = None,
+    ) -> NetGraph:
+        """The graph of an lc0 net, a file or a name of the registry, converted by lc0 itself.
+
+        `by_winograd`: None is where JAX computes on a CPU. Raises UsageError for an ONNX file, and what
+        `nets.conversion.to_onnx` raises.
+        """
+        file = read_net_file(locate(str(path)))
+        if file.header is None:
+            raise UsageError(f"{file.path}: an ONNX file cannot be written back as an lc0 net; give the .pb.gz")
+        return cls.of_file(file, ChosenHeads(value_head, policy_head), by_winograd=by_winograd)
+
+    @classmethod
+    def of_file(cls, file: NetFile, heads: ChosenHeads, *, by_winograd: bool | None = None) -> NetGraph:
+        """As `open`, of a file that is read already."""
+        nodes, constants = read_graph(to_onnx(file, heads=heads).read_bytes())
+        if unknown := sorted({node.operator for node in nodes} - OPERATORS.keys() - {"Conv"}):
+            raise ValueRepairError(f"{file.path}: has operators that cannot be trained here: {', '.join(unknown)}")
+        return cls(nodes, constants, by_winograd=jax.default_backend() == "cpu" if by_winograd is None else by_winograd)
+
+    def forward(self, parameters: Parameters, planes: Any) -> Heads:
+        """What the net with these parameters says of planes [n, 112, 8, 8], in their precision."""
+        n, pair = len(planes), 2 * CHUNK
+        if self._by_winograd and n > pair and n % pair == 0:
+            pairs = planes.reshape(-1, pair, *planes.shape[1:])
+            made = jax.lax.map(lambda each: self.forward(parameters, each), pairs)
+            return Heads(*(None if head is None else head.reshape(n, *head.shape[2:]) for head in made))
+        if self._by_winograd and n == pair:  # one chunk's products and the other's additions run at once
+            made = [self._run(parameters, half) for half in (planes[:CHUNK], planes[CHUNK:])]
+            return Heads(*(None if head[0] is None else jnp.concatenate(head) for head in zip(*made, strict=True)))
+        return self._run(parameters, planes)
+
+    def _run(self, parameters: Parameters, planes: Any) -> Heads:
+        values: dict[str, Any] = {**self._constants, **parameters}
+        values[PLANES_NAME] = jnp.asarray(planes).at[:, CLOCK_PLANE].divide(CLOCK)
+        for node in self._nodes:
+            given = [values[name] for name in node.inputs]
+            made = self._convolution(node, *given) if node.operator == "Conv" else operate(node, given)
+            values.update(zip(node.outputs, made if isinstance(made, list) else [made], strict=True))
+
+        def rows(name: str) -> Any:
+            return values[name].reshape(-1) if name in self.outputs else None
+
+        logits = values[self._maker[WDL_NAME].inputs[0]] if WDL_NAME in self.outputs else None
+        return Heads(values.get(POLICY_NAME), logits, rows(VALUE_NAME), rows(MOVES_LEFT_NAME))
+
+    def _convolution(self, node: Node, x: Any, kernel: Any, bias: Any) -> Any:
+        if not self._by_winograd:
+            dimensions = ("NCHW", "OIHW", "NCHW")
+            side = kernel.shape[2] // 2
+            made = jax.lax.conv_general_dilated(x, kernel, (1, 1), ((side, side),) * 2, dimension_numbers=dimensions)
+            return made + bias[:, None, None]
+        board = x.values if isinstance(x, Board) else jnp.transpose(x, (2, 3, 0, 1))
+        if kernel.shape[2] == 1:
+            return Board(board @ kernel[:, :, 0, 0].T + bias)
+        return Board(winograd.convolve(board, kernel) + bias)
+
+    def of_head(self, name: str) -> frozenset[str]:
+        """The parameters of this head alone, ``policy``, ``value`` or ``moves_left``; ``trunk``: those of several."""
+        ends = {HEADS["value"] if output == WDL_NAME else output: output for output in self.outputs}
+        behind = {end: self._parameters_behind(output) for end, output in ends.items()}
+        if name == "trunk":
+            return frozenset(self.parameters).difference(*(self.of_head(head) for head in HEADS))
+        others = (found for end, found in behind.items() if end != HEADS[name])
+        return behind.get(HEADS[name], frozenset()).difference(*others)
+
+    def _parameters_behind(self, output: str) -> frozenset[str]:
+        found: set[str] = set()
+        waiting = [output]
+        while waiting:
+            name = waiting.pop()
+            if name not in found:
+                found.add(name)
+                waiting += self._maker[name].inputs if name in self._maker else ()
+        return frozenset(found & self.parameters.keys())
+
+
+def scaled(name: str, array: NDArray[Any], by: float) -> NDArray[np.float32]:
+    """The parameter with the weights of the clock's plane multiplied by `by`, where they are in it."""
+    array = np.array(array, np.float32)
+    if (axis := _FIRST.get(name)) is not None and array.shape[axis] >= 112:  # else behind a convolution
+        at: list[Any] = [slice(None)] * array.ndim
+        at[axis] = CLOCK_PLANE
+        array[tuple(at)] *= np.float32(by)
+    return array
+
+
+# -- operators --------------------------------------------------------------------------------------------------------
+
+
+def operate(node: Node, given: Sequence[Any]) -> Any:
+    """What a node makes of its inputs: a value, or a list of them. Shapes stay NumPy's, so that they are known."""
+    elementwise = _UNARY.get(node.operator)
+    if elementwise is not None:
+        (x,) = given
+        return Board(elementwise(x.values)) if isinstance(x, Board) else elementwise(x)
+    if node.operator in _BINARY:
+        return _binary(_BINARY[node.operator], *given)
+    if node.operator == "ReduceMean" and isinstance(given[0], Board):
+        return jnp.mean(given[0].values, axis=(0, 1))
+    plain = [x.planes() if isinstance(x, Board) else x for x in given]
+    return OPERATORS[node.operator](node.attributes, *plain)
+
+
+def _binary(function: Callable[[Any, Any], Any], a: Any, b: Any) -> Any:
+    if not isinstance(a, Board) and not isinstance(b, Board):
+        return function(*_of_one_type(a, b))
+    # Beside a board: another one, or a value for each channel, [n, channels, 1, 1].
+    left, right = (x.values if isinstance(x, Board) else x[:, :, 0, 0] for x in (a, b))
+    return Board(function(left, right))
+
+
+def _of_one_type(a: Any, b: Any) -> tuple[Any, Any]:
+    """Constants in the precision of what they meet."""
+    if isinstance(a, np.ndarray) and not isinstance(b, np.ndarray):
+        return a.astype(b.dtype), b
+    if isinstance(b, np.ndarray) and not isinstance(a, np.ndarray):
+        return a, b.astype(a.dtype)
+    return a, b
+
+
+_UNARY: dict[str, Callable[[Any], Any]] = {
+    "Relu": jax.nn.relu,
+    "Sigmoid": jax.nn.sigmoid,
+    "Tanh": jnp.tanh,
+    "Softplus": jax.nn.softplus,
+    "Selu": jax.nn.selu,
+}
+_BINARY: dict[str, Callable[[Any, Any], Any]] = {"Add": jnp.add, "Mul": jnp.multiply}
+
+
+def _layer_normalization(attributes: Mapping[str, Any], x: Any, scale: Any, bias: Any) -> Any:
+    axes = tuple(range(attributes["axis"], x.ndim))
+    centred = x - jnp.mean(x, axis=axes, keepdims=True)
+    variance = jnp.mean(jnp.square(centred), axis=axes, keepdims=True)
+    return centred * jax.lax.rsqrt(variance + attributes["epsilon"]) * scale + bias
+
+
+def _reduce_mean(attributes: Mapping[str, Any], x: Any) -> Any:
+    return jnp.mean(x, axis=tuple(attributes["axes"]), keepdims=bool(attributes.get("keepdims", 1)))
+
+
+def _reshape(attributes: Mapping[str, Any], x: Any, shape: NDArray[np.int64]) -> Any:
+    return x.reshape([int(size) for size in shape])
+
+
+def _split(attributes: Mapping[str, Any], x: Any, sizes: NDArray[np.int64] | None = None) -> Any:
+    cuts = 2 if sizes is None else [int(at) for at in np.cumsum(sizes)[:-1]]
+    return list(jnp.split(x, cuts, axis=attributes["axis"]))
+
+
+def _slice(attributes: Mapping[str, Any], x: Any, starts: Any, ends: Any) -> Any:
+    return x[tuple(slice(int(start), int(end)) for start, end in zip(starts, ends, strict=True))]
+
+
+def _concat(attributes: Mapping[str, Any], *given: Any) -> Any:
+    joined: Any = np.concatenate if all(isinstance(x, np.ndarray) for x in given) else jnp.concatenate
+    return joined(given, axis=attributes["axis"])
+
+
+def _gather(attributes: Mapping[str, Any], x: Any, indices: NDArray[np.int32]) -> Any:
+    return jnp.take(x, indices, axis=attributes["axis"])
+
+
+def _expand(attributes: Mapping[str, Any], x: Any, shape: NDArray[np.int64]) -> Any:
+    return jnp.broadcast_to(x, np.broadcast_shapes(x.shape, tuple(int(size) for size in shape)))
+
+
+OPERATORS: dict[str, Callable[..., Any]] = {
+    **_UNARY,
+    **_BINARY,
+    "MatMul": lambda attributes, a, b: jnp.matmul(a, b),
+    "Softmax": lambda attributes, x: jax.nn.softmax(x, axis=attributes["axis"]),
+    "LayerNormalization": _layer_normalization,
+    "ReduceMean": _reduce_mean,
+    "Reshape": _reshape,
+    "Transpose": lambda attributes, x: jnp.transpose(x, attributes["perm"]),
+    "Split": _split,
+    "Slice": _slice,
+    "Concat": _concat,
+    "Gather": _gather,
+    "Shape": lambda attributes, x: np.array(x.shape, np.int64),
+    "Expand": _expand,
+}
+
+
+# -- the file ---------------------------------------------------------------------------------------------------------
+
+
+def read_graph(content: bytes) -> tuple[list[Node], dict[str, NDArray[Any]]]:
+    """The nodes of an ONNX file, in their order, and its initialisers. Raises ValueError for what is none."""
+    graph = next(part for at, part in fields(content) if at == om.GRAPH_FIELD and isinstance(part, bytes))
+    nodes, constants = [], {}
+    for at, part in fields(graph):
+        if at == om.NODE_FIELD and isinstance(part, bytes):
+            nodes.append(_node(part))
+        elif at == om.WEIGHT_FIELD and isinstance(part, bytes):
+            name, array = _tensor(part)
+            constants[name] = array
+    return nodes, constants
+
+
+def _node(part: bytes) -> Node:
+    found = list(fields(part))
+
+    def texts(number: int) -> tuple[str, ...]:
+        return tuple(text.decode() for at, text in found if at == number and isinstance(text, bytes))
+
+    attributes = dict(_attribute(given) for at, given in found if at == 5 and isinstance(given, bytes))
+    return Node(texts(4)[0], texts(1), texts(2), attributes)
+
+
+def _attribute(part: bytes) -> tuple[str, Any]:
+    """Name and value of an AttributeProto: an integer, a real number, or integers."""
+    found = list(fields(part))
+    one = dict(found)
+    name = one[1]
+    assert isinstance(name, bytes)
+    if 2 in one:
+        return name.decode(), struct.unpack("<f", struct.pack("<I", one[2]))[0]
+    if 3 in one:
+        return name.decode(), _signed(one[3])
+    return name.decode(), list(_integers(found, 8))
+
+
+def _tensor(part: bytes) -> tuple[str, NDArray[Any]]:
+    found = list(fields(part))
+    one = dict(found)
+    name, content = one[8], one[9]
+    assert isinstance(name, bytes)
+    assert isinstance(content, bytes)
+    dtype = next(np.dtype(word) for word, number in om.ELEMENTS.items() if number == one[2])
+    flat = np.frombuffer(content, dtype.newbyteorder("<")).astype(dtype)
+    return name.decode(), flat.reshape(list(_integers(found, 1)))
+
+
+def _integers(found: Sequence[tuple[int, int | bytes]], number: int) -> Iterator[int]:
+    """The integers of a repeated field, each by itself or packed."""
+    for at, value in found:
+        if at == number:
+            yield from [_signed(value)] if isinstance(value, int) else map(_signed, om.varints(value))
+
+
+def _signed(value: int | bytes) -> int:
+    assert isinstance(value, int)
+    return value - (1 << 64) if value >> 63 else value
