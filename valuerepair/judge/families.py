@@ -228,13 +228,17 @@ def _bounds(rate: Rate) -> dict[str, float | None]:
 # -- lines ------------------------------------------------------------------------------------------------------------
 
 
+_LAYOUT = "  {:<16}{:>10}{:>10}{:>10}{:>12}{:>10}{:>11}  {}"
+_HEAD = _LAYOUT.format("", "reached", "searched", "cut", "candidates", "Mnodes", "per Mnode", "rate")
+
+
 def lines(found: dict[str, Any]) -> list[str]:
     """The figures as text for a terminal."""
     rounds = f"{found['rounds']} round{'s' * (found['rounds'] != 1)}"
     shown = [
         "",
         f"expanded: {found['reached']:,} positions reached by vr expand, {rounds}; at {found['threshold']:g}",
-        f"  {'':<16}{'reached':>9}{'searched':>10}{'cut':>9}{'candidates':>12}{'Mnodes':>9}{'per Mnode':>11}  rate",
+        _HEAD,
         _row("archive", found["archive"]),
     ]
     for row in sorted(found["steps"], key=lambda row: (STEPS.index(row["step"]), row["distance"] or 0)):
@@ -259,15 +263,15 @@ def _distance(step: str, distance: int) -> str:
 
 def _row(name: str, row: dict[str, Any]) -> str:
     yields = "" if row["per_mnode"] is None else f"{row['per_mnode']:.3g}"
-    numbers = (
-        f"{row['reached']:>9,}{row['searched']:>10,}{row['cut']:>9,}{row['candidates']:>12,}{row['nodes'] / 1e6:>9,.4g}"
-    )
+    mnodes = row["nodes"] / 1e6
+    spent = f"{mnodes:,.0f}" if mnodes >= 100 else f"{mnodes:.3g}"
+    counts = (f"{row[name]:,}" for name in ("reached", "searched", "cut", "candidates"))
     rate = ""
     if row["rate"] is not None:
         rate = f"{100 * row['rate']:.1f} % (95 %: {100 * row['low']:.1f} to {100 * row['high']:.1f})"
         if "rated_of" in row:
             rate += f" of {row['rated']:,} drawn" if row["rated_of"] == "drawn" else ", chosen for their yield"
-    return f"  {name:<16}{numbers}{yields:>11}  {rate}".rstrip()
+    return _LAYOUT.format(name, *counts, spent, yields, rate).rstrip()
 
 
 def _inferred_lines(found: dict[str, Any]) -> list[str]:
