@@ -164,20 +164,11 @@ def test_a_stored_text_that_is_no_curve_is_one_line(folder: Path, db: Path, caps
 
 # -- commands ---------------------------------------------------------------------------------------------------------
 
-CALLS = [
-    "stats",
-    "export",
-    "books",
-    "similar 1",
-    "show 1",
-    "plot -o a.png",
-    "report",
-    "stats --worst 2",
-    "stats --json",
-]
+CALLS = ["stats", "export", "books", "similar 1", "show 1", "plot -o a.png", "report", "stats --json"]
+NETS = "remeasure --net maia-1900 --net maia-1100"
 
 
-@pytest.mark.parametrize("call", CALLS)
+@pytest.mark.parametrize("call", [*CALLS, NETS])
 def test_every_command_takes_it(call: str, folder: Path, capsys: Captured) -> None:
     said = []
     for calibration in ("none", "fitted"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +20,7 @@ from valuerepair.chess.positions import Position, PositionBatch
 from valuerepair.chess.progress import Progress
 from valuerepair.cli import cli
 from valuerepair.errors import UsageError, ValueRepairError
-from valuerepair.judge.compare import CATEGORIES, Remeasured, compare, comparison_lines
+from valuerepair.judge.compare import CATEGORIES, Remeasured, compare, comparison_lines, wrong_positions
 from valuerepair.judge.compared_nets import find_nets, find_oracle, measure
 from valuerepair.nets.net import NetIdentity, NetValues, open_net
 from valuerepair.nets.registry import KNOWN_NETS
@@ -162,6 +163,31 @@ def test_a_net_that_is_half_as_bold_shows_nothing_beyond_scale(db: Path) -> None
     wrong = (np.abs(found.scores.disagreement[0]) >= 0.55, off[0] >= 0.55)
     assert beyond.of_first.total == wrong[0].sum()
     assert beyond.of_first.count == (wrong[0] & ~wrong[1]).sum()
+
+
+def test_calibrated_comparisons_are_by_the_frames_of_calibrated_q(db: Path) -> None:
+    asked = Question(alpha=300.0, threshold=0.9, calibration="fitted")
+    with Store.open(db) as store:
+        oracle = find_oracle(store, None, ["key-net", "half-net"])
+        nets = find_nets(store, ["key-net", "half-net"], oracle)
+        found, plain = (compare(store, nets, oracle, each) for each in (asked, replace(asked, calibration="none")))
+        frames = [store.frame(replace(asked, net=name)) for name in ("key-net", "half-net")]
+        rows = wrong_positions(store, nets, oracle, found)
+    for i, frame in enumerate(frames):
+        assert np.array_equal(found.scores.disagreement[i], frame["disagreement"][frame["disagreement"].notna()])
+    wrong = [set(frame["position_id"][frame["disagreement"].abs() >= 0.9]) for frame in frames]
+    (pair,) = found.comparisons
+    assert pair.counts["repaired"] == len(wrong[0] - wrong[1])
+    assert pair.counts["newly wrong"] == len(wrong[1] - wrong[0])
+    assert set(rows["position_id"]) == wrong[0] | wrong[1]
+    # Half as bold is another scale and nothing else: a curve of its own takes that away.
+    (unlike,) = plain.comparisons
+    assert abs(pair.mean_abs.difference) < 0.1 * abs(unlike.mean_abs.difference)
+    assert pair.control is None
+    told = "\n".join(comparison_lines(found))
+    assert "each net's Q calibrated" in told
+    assert "control" not in told
+    assert found.as_dict()["calibration"] == "fitted"
 
 
 def test_too_few_positions_for_a_curve(db: Path) -> None:

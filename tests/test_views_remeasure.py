@@ -69,6 +69,7 @@ def found(nets: int = 2, positions: int = 800, controlled: bool = False) -> Reme
         alpha=Alpha(349.2, "fitted"),
         alpha_of="one",
         q_from="cp",
+        calibration="none",
         threshold=0.55,
         positions=positions,
         games=100,

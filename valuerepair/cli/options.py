@@ -162,6 +162,12 @@ ALPHA = click.option(
     shell_complete=words("auto", "wdl"),
     help="Centipawns of the logistic to Q; wdl: the engine's W/D/L instead.",
 )
+CALIBRATION = click.option(
+    "--calibration",
+    type=click.Choice(get_args(Calibrated)),
+    default="none",
+    help="fitted: the net's Q on the oracle's scale, by a curve of other games.",
+)
 HISTORY_FILL = click.option(
     "--history-fill",
     type=click.Choice(["fen_only", "always", "no"]),
@@ -272,12 +278,7 @@ def question(
 
         for option in (
             *([_EXPANDED] if expanded else []),
-            click.option(
-                "--calibration",
-                type=click.Choice(get_args(Calibrated)),
-                default="none",
-                help="fitted: the net's Q on the oracle's scale, by a curve of other games.",
-            ),
+            CALIBRATION,
             ALPHA,
             ORACLE,
             click.option(

@@ -7,7 +7,17 @@ from typing import Any
 import click
 
 from valuerepair.cli.completion import nets
-from valuerepair.cli.options import ALPHA, DB, FILE, JSON, ORACLE, QuestionOptions, device_options, threshold_option
+from valuerepair.cli.options import (
+    ALPHA,
+    CALIBRATION,
+    DB,
+    FILE,
+    JSON,
+    ORACLE,
+    QuestionOptions,
+    device_options,
+    threshold_option,
+)
 from valuerepair.cli.verbosity import is_quiet, say
 
 
@@ -18,6 +28,7 @@ from valuerepair.cli.verbosity import is_quiet, say
 @DB
 @ORACLE
 @ALPHA
+@CALIBRATION
 @threshold_option("|net Q - deep Q| of a candidate; worst:2% is of A.")
 @click.option("--plot", type=FILE, metavar="FILE", help="Draw it: .png, .svg or .pdf.")
 @click.option(
@@ -33,7 +44,8 @@ def command(
     Every net is compared with the first, A. Values that the store lacks are computed from the net's file and kept; stop
     with Ctrl-C, and the same command goes on. Judge by all positions: A's own candidates were chosen for being A's
     worst errors, and any other net looks better on them. Last, each net's Q goes through a curve of its own, drawn by
-    other games: what B repairs beyond that is more than another scale.
+    other games: what B repairs beyond that is more than another scale. With --calibration fitted all of the comparison
+    is by such curves.
 
     \b
     Example:
@@ -64,7 +76,14 @@ def command(
     measure_missing(db, asked, chosen, command=shlex.join(["vr", *sys.argv[1:]]), quiet=is_quiet(), **net_options)
     with Store.open(db) as store:
         asked = find_nets(store, net, chosen)
-        first = QuestionOptions(asked[0].key, chosen.digest, scale.alpha, scale.q_from, given["threshold"])
+        first = QuestionOptions(
+            asked[0].key,
+            chosen.digest,
+            scale.alpha,
+            scale.q_from,
+            given["threshold"],
+            calibration=given["calibration"],
+        )
         question = first.resolved(store)
     complete_policies(db, asked, chosen, question, quiet=is_quiet(), **net_options)
     with Store.open(db) as store:

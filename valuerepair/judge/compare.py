@@ -32,7 +32,7 @@ from valuerepair.judge.compared_nets import AskedNet, AskedOracle, words_for
 from valuerepair.judge.control import Control, control, recalibrated, sentence
 from valuerepair.judge.labelled import complete, labels_of, missing_priors, names, net_id_of
 from valuerepair.judge.labels import KINDS, NAMES, OF_POLICY
-from valuerepair.question import QFrom, Question
+from valuerepair.question import Calibrated, QFrom, Question
 from valuerepair.store.connect import store_errors
 from valuerepair.store.store import Store
 
@@ -137,12 +137,16 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Remeasured:
-    """Nets on the same positions. `left_out` has, by net, the positions without a value of it; these count for none."""
+    """Nets on the same positions. `left_out` has, by net, the positions without a value of it; these count for none.
+
+    With `calibration` ``fitted`` all of it is by calibrated Q, each net's by its own curve, and there is no control.
+    """
 
     oracle: str
     alpha: values.Alpha
     alpha_of: str
     q_from: QFrom
+    calibration: Calibrated
     threshold: float
     positions: int
     games: int
@@ -192,7 +196,7 @@ def compare(
     if not scores.weight.any():
         raise ValueRepairError(_nothing_common(store, names, oracle, without_q, question.q_from))
     wrong = np.abs(scores.disagreement) >= question.threshold
-    curves = _curves(scores)
+    curves = _curves(scores) if question.calibration == "none" else None
     labels = [candidate_labels(store, replace(asked, net=each), oracle.id) for each in words]
     comparisons = []
     for i in range(1, len(nets)):
@@ -206,6 +210,7 @@ def compare(
         alpha=alpha,
         alpha_of=names[0],
         q_from=question.q_from,
+        calibration=question.calibration,
         threshold=question.threshold,
         positions=len(scores.position_id),
         games=len(np.unique(scores.game_id)),
@@ -496,7 +501,13 @@ def wrong_positions(store: Store, nets: Sequence[AskedNet], oracle: AskedOracle,
     """
     import pandas as pd
 
-    asked = Question(oracle=oracle.digest, alpha=found.alpha.value, q_from=found.q_from, threshold=found.threshold)
+    asked = Question(
+        oracle=oracle.digest,
+        alpha=found.alpha.value,
+        q_from=found.q_from,
+        threshold=found.threshold,
+        calibration=found.calibration,
+    )
     frames = [store.candidates(replace(asked, net=words_for(store, net, oracle))) for net in nets]
     known = pd.concat([frame[list(_COLUMNS)] for frame in frames])
     known = known.drop_duplicates("position_id").set_index("position_id")
@@ -540,23 +551,24 @@ def comparison_lines(found: Remeasured) -> list[str]:
     shown += ["", f"{'':{width}}  mean |disagreement|  candidates at {found.threshold:g}"]
     shown += [f"{net.name:{width}}  {net.mean_abs:>19.4f}  {net.candidates}" for net in found.nets]
     for comparison in found.comparisons:
-        shown += ["", *_comparison(comparison)]
+        shown += ["", *_comparison(comparison, found.calibration)]
     return shown
 
 
 def _scale(found: Remeasured) -> str:
     alpha = found.alpha
+    calibrated = "; each net's Q calibrated" if found.calibration == "fitted" else ""
     if found.q_from == "wdl" or alpha.origin == values.OWN_Q:
-        return alpha.source(found.q_from)
+        return alpha.source(found.q_from) + calibrated
     whose = "" if alpha.origin == "given" else f", that of {found.alpha_of}"
-    return f"alpha {alpha.value:.1f} for all nets ({alpha.origin}{whose})"
+    return f"alpha {alpha.value:.1f} for all nets ({alpha.origin}{whose}){calibrated}"
 
 
 def _left_out(found: Remeasured) -> list[tuple[str, int]]:
     return list(found.left_out.items())
 
 
-def _comparison(pair: Comparison) -> Iterator[str]:
+def _comparison(pair: Comparison, calibration: Calibrated) -> Iterator[str]:
     counts = pair.counts
     p = "" if pair.p is None else f"; McNemar p {_p(pair.p)}"
     yield f"A = {pair.first}, B = {pair.second}"
@@ -572,7 +584,8 @@ def _comparison(pair: Comparison) -> Iterator[str]:
     yield f"  of A's {pair.of_first.count:,} candidates B is right on {_selected_words(pair.of_first)}"
     yield f"  of B's {pair.of_second.count:,} candidates A is right on {_selected_words(pair.of_second)}"
     yield f"  of the positions that are not A's candidates B is newly wrong on {pair.newly}"
-    yield from _control_lines(pair)
+    if calibration == "none":
+        yield from _control_lines(pair)
     if pair.at_own_alpha is not None:
         other = pair.at_own_alpha
         yield f"alpha was fitted for A; at B's own, {other.alpha:.1f} ({other.origin}):"
