@@ -54,12 +54,13 @@ def test_the_last_level_is_the_mean_of_a_beta_posterior() -> None:
     assert 0.2 < above < 0.7
 
 
-def test_the_greatest_gain_goes_first_and_of_equals_the_root_with_the_fewest_searches() -> None:
+def test_the_greatest_gain_goes_first_and_a_further_search_of_a_root_is_worth_less() -> None:
     gain = np.array([1.0, 3, 3, 3, 2, 3])
     root, planned = np.array([1, 1, 1, 2, 3, 4]), np.array([0, 0, 0, 0, 0, 5])
     chosen = choose(gain, np.zeros(6, bool), root, planned, 4)
-    assert chosen.tolist() == [1, 3, 2, 5]
-    assert choose(gain, np.zeros(6, bool), root, planned, 9).tolist() == [1, 3, 2, 5, 4, 0]
+    # Worth 3, 3, 2 (the second of its root), 2, 3/3.5 and 1/2 (the third).
+    assert chosen.tolist() == [1, 3, 2, 4]
+    assert choose(gain, np.zeros(6, bool), root, planned, 9).tolist() == [1, 3, 2, 4, 5, 0]
 
 
 def test_a_fixed_share_is_drawn_as_it_came() -> None:
