@@ -20,6 +20,7 @@ from valuerepair.question import Question
 from valuerepair.report import figures
 from valuerepair.report import page as page_module
 from valuerepair.report import stats as stats_module
+from valuerepair.report.show import describe
 from valuerepair.report.stats import store_figures
 from valuerepair.store import columns, families, queries, screening
 from valuerepair.store.one_position import one_position, played_from
@@ -80,9 +81,14 @@ def expanded(store: Store, folder: Path) -> object:
     return store.frame(question), store.candidates(question)
 
 
+def calibrated(store: Store, folder: Path) -> object:
+    question = Question(threshold=THRESHOLD, calibration="fitted")
+    return store.frame(question), store.candidates(question), describe(store, "3", question)
+
+
 WORKS: dict[str, Work] = {
     "stats": stats, "books": books, "plots": plots, "report": page, "show": show, "export": export,
-    "expanded": expanded,
+    "expanded": expanded, "calibrated": calibrated,
 }  # fmt: skip
 
 
