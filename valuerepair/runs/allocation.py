@@ -26,8 +26,8 @@ _BORDERS = (0.25, 0.5, 0.75, 1.0, 1.25, 1.5)
 _PRIOR_RATES = (0.03, 0.05, 0.1, 0.25, 0.45, 0.55, 0.65)
 # Searches that a prior counts for: the first one's, and those of each level for the next.
 _PRIOR_WEIGHT, _LEVEL_WEIGHT = 4.0, 8.0
-# After so many searches of a root another one is worth half as much. Measured: as many candidates a node as without, and
-# the roots of what is found count for a sixth more.
+# After so many searches of a root another one is worth half as much. Measured: as many candidates a node as without,
+# and the roots of what is found count for a sixth more.
 _HALVES = 2.0
 _STEP_CODES = {PARENT: 0, CHILD: 1, GAME: 2, LINE: 3}
 _DISTANCES = 4
@@ -107,9 +107,9 @@ def uniform(key: int, purpose: str) -> float:
 def choose(gain: Floats, drawn: NDArray[np.bool_], root: Ids, planned: Ids, count: int) -> Ids:
     """The rows, of [n] in the order in which they came, to search now: at most `count`, in the order of the searches.
 
-    A fixed share are `drawn` ones, as they came. The others are those with the greatest `gain`, candidates a node, which
-    counts the less the more searches their `root` has had, `planned` [n] before: what is found there is more of the
-    same. Where one sort is used up the other takes its place.
+    A fixed share are `drawn` ones, as they came. The others are those with the greatest `gain`, candidates a node,
+    which counts the less the more searches their `root` has had, `planned` [n] before: what is found there is more of
+    the same. Where one sort is used up the other takes its place.
     """
     random, best = np.flatnonzero(drawn), np.flatnonzero(~drawn)
     by_gain = best[np.argsort(-gain[best], kind="stable")]

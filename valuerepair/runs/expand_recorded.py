@@ -61,7 +61,7 @@ def expand_recorded(
     """Takes the positions around sampled candidates in their games, with the evaluations that are recorded there.
 
     The steps are parents and game, a position's distance from a candidate at most `GAME_PLIES` has; those found are
-    gone out from in turn, for as many rounds as asked. Nothing is searched: budgets, the audit and screening play no part.
+    gone out from in turn, for as many rounds as asked. Nothing is searched: budgets, audit and screening play no part.
     The same call goes on where an earlier one stopped. In the main thread SIGINT and SIGTERM end it cleanly.
 
     Raises UsageError for other steps, ValueRepairError where there is no candidate, and what reading and the store
