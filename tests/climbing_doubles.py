@@ -13,6 +13,7 @@ from typing import Any
 
 import chess
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from tests.asked import with_question
 from tests.mining_doubles import KeyNet, mine_by_key
@@ -130,12 +131,30 @@ def ladder_options(**changes: Any) -> ScreenOptions:
     return ScreenOptions(**{"rungs": RUNGS, "recall": 0.9, **changes})
 
 
+class SteepNet(ShiftedNet):
+    """A net whose Q is `steep` of that: most of what it is wrong on is a matter of scale."""
+
+    def evaluate(self, batch: PositionBatch) -> NetValues:
+        found = super().evaluate(batch)
+        return NetValues(steep(found.q).astype(np.float32), *(getattr(found, name) for name in found.__slots__[1:]))
+
+
+def steep(q: ArrayLike) -> NDArray[np.float64]:
+    """Q that is far from 0 sooner."""
+    return np.asarray(np.tanh(3.0 * np.arctanh(np.asarray(q, np.float64))))
+
+
 def climb_by_key(
-    archive: Path, db: Path, options: MineOptions, oracle: ClimbingOracle | None = None, said: list[str] | None = None
+    archive: Path,
+    db: Path,
+    options: MineOptions,
+    oracle: ClimbingOracle | None = None,
+    said: list[str] | None = None,
+    net: ShiftedNet | None = None,
 ) -> MineSummary:
     """Mines with the stand-ins."""
     with remarks_to((list[str]() if said is None else said).append):
-        return mine_by_key(archive, db, net=ShiftedNet(), oracle=oracle or ClimbingOracle(), options=options)
+        return mine_by_key(archive, db, net=net or ShiftedNet(), oracle=oracle or ClimbingOracle(), options=options)
 
 
 def fixed_screen(margin: float = 0.3) -> Screen:

@@ -14,9 +14,10 @@ from valuerepair.archives.options import SampleOptions
 from valuerepair.archives.rows import ReadReport
 from valuerepair.archives.sampling import sample
 from valuerepair.chess.positions import PositionBatch
+from valuerepair.chess.values import Alpha
 from valuerepair.oracles.oracle import DeepResult, OracleIdentity
 from valuerepair.question import Question
-from valuerepair.runs.summary import Met, Pairs, RunScores, numbers
+from valuerepair.runs.summary import Met, Pairs, RunScale, RunScores, numbers
 from valuerepair.store.rows import DeepColumns, RunRecord
 from valuerepair.store.store import Store
 
@@ -46,7 +47,8 @@ def test_pairs_of_many_are_those_of_one_at_a_time(steps: list[tuple[str, set[int
                     pairs.add_deep(i, numbers(_result(i)), 2.5)
         assert one.open == many.open
     assert len(tallies[0]) == len(tallies[1])
-    first, second = (astuple(tally.candidates(100.0)) for tally in tallies)
+    scale = RunScale(Alpha(100.0, "given"))
+    first, second = (astuple(tally.candidates(scale)) for tally in tallies)
     np.testing.assert_equal(first, second)
 
 

@@ -223,6 +223,7 @@ def fit(
     q_from: str = "cp",
     resamples: int = RESAMPLES,
     seed: int = 0,
+    fewest: int = FEWEST_POSITIONS,
 ) -> Calibration:
     """The calibration of positions with these values and weights, of games known by whole numbers; all are [n].
 
@@ -231,7 +232,7 @@ def fit(
     outside the fold only. The interval is the percentile interval of `resamples` draws of games from `seed`; none with
     0. Neither the order of the rows nor the unit of the weights plays a part.
 
-    Raises TooLittle for fewer than `FEWEST_POSITIONS` positions or `FEWEST_GAMES` games.
+    Raises TooLittle for fewer than `fewest` positions or `FEWEST_GAMES` games.
     """
     x, y, w = (np.asarray(each, np.float64).ravel() for each in (net_q, deep_q, weight))
     games = np.asarray(game, np.int64).ravel()
@@ -239,10 +240,10 @@ def fit(
     if not usable.all():
         x, y, w, games = x[usable], y[usable], w[usable], games[usable]
     count = len(np.unique(games))
-    if len(x) < FEWEST_POSITIONS or count < FEWEST_GAMES:
+    if len(x) < fewest or count < FEWEST_GAMES:
         raise TooLittle(
             f"no calibration can be fitted: net and oracle have both scored {len(x):,} positions of {count:,} games, "
-            f"and {FEWEST_POSITIONS} of {FEWEST_GAMES} are needed; mine more, or ask without calibration"
+            f"and {fewest} of {FEWEST_GAMES} are needed; mine more, or ask without calibration"
         )
     parts = _sums(x, y, w, part_of(games))
     folds = parts.of_folds()
@@ -403,7 +404,8 @@ def _draw(method: _Method, sums: _Sums) -> Floats:
     held = np.flatnonzero(sums.weight)
     if not len(held):
         raise TooLittle("no calibration can be fitted: all games but those of one fold are missing; mine more")
-    weight, mean = sums.weight[held], sums.deep[held] / sums.weight[held]
+    # Finer than anything that is measured: of subnormal numbers least squares may find no end.
+    weight, mean = sums.weight[held], np.round(sums.deep[held] / sums.weight[held], 2 * _DIGITS)
     curve = (_spline if method == "spline" else _isotonic)(held, weight, mean)
     return np.asarray(np.round(np.clip(curve, 0, 1), _DIGITS), np.float64)
 

@@ -1,12 +1,14 @@
 """Wanted against got: what the screening ladder keeps of positions whose whole searches are known.
 
     python -m tests.parity.screening_kept STORE... [--nodes 1000000] [--recall 0.98] [--seeds 5] [--without-package]
+        [--threshold 0.55] [--calibration fitted]
 
 A store has positions that went up all rungs, nothing cut, as data/make_screen_package.py says. Those of games with an
 odd number are taken, which the package has none of: in five orders, each mined anew by the ladder itself, its searches
 answered from the store, at the default alpha and at the one fitted to the store. `got` counts what a user gets:
 candidates that were searched in full, by the ladder, by calibration or by audit; `by itself` those that the ladder
-would not have cut. Nodes are those of all searches, calibration and audit included.
+would not have cut. Nodes are those of all searches, calibration and audit included. With ``--calibration fitted`` the
+ladder is for candidates beyond scale, and a candidate is one by the calibration of all these positions.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ import tempfile
 from collections.abc import Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack, closing
+from dataclasses import replace
 from functools import reduce
 from pathlib import Path
 from typing import NamedTuple
@@ -27,6 +30,7 @@ from unittest.mock import patch
 import numpy as np
 from numpy.typing import NDArray
 
+from valuerepair.calibration import fit, fold_of
 from valuerepair.chess import values
 from valuerepair.chess.positions import Position, encode_move
 from valuerepair.oracles.oracle import Climb, ClimbOutcome, DeepOutcome, DeepResult, GoOn, OracleIdentity
@@ -35,6 +39,7 @@ from valuerepair.screening import ladder as ladders
 from valuerepair.screening.fit import Calibration, curve, joined
 from valuerepair.screening.ladder import Ladder
 from valuerepair.screening.model import FEATURES, ScreenOptions, rungs_of
+from valuerepair.store.columns import games_of
 from valuerepair.store.rows import FULL, RunRecord
 from valuerepair.store.store import Store
 
@@ -104,7 +109,7 @@ def emptied(path: Path, folder: Path, seed: int) -> Path:
     copy = folder / f"{path.stem}-{seed}.db"
     shutil.copy(path, copy)
     with closing(sqlite3.connect(copy)) as connection, connection:
-        for table in ("screened", "screens", "deep_values", "failures", "priors", "alpha_fits"):
+        for table in ("screened", "screens", "deep_values", "failures", "priors", "alpha_fits", "calibrations"):
             connection.execute(f"DELETE FROM {table}")
         connection.execute("DELETE FROM positions WHERE game_id IN (SELECT id FROM games WHERE number % 2 = 0)")
         connection.execute("DELETE FROM net_values WHERE position_id NOT IN (SELECT id FROM positions)")
@@ -117,9 +122,10 @@ def emptied(path: Path, folder: Path, seed: int) -> Path:
     return copy
 
 
-def one_run(path: Path, oracle: KeptOracle, alpha: float, recall: float, seed: int, first: int | None) -> Kept:
+def one_run(path: Path, oracle: KeptOracle, question: Question, recall: float, seed: int, first: int | None) -> Kept:
     """Has the ladder mine the positions of an emptied store, or the first so many."""
-    question, screen = Question(threshold=THRESHOLD, alpha=alpha), ScreenOptions(recall=recall)
+    screen, alpha = ScreenOptions(recall=recall), question.alpha
+    assert alpha is not None
     spent = 0
     with Store.open(path, write=True) as store:
         run = store.begin_run(RunRecord(f"kept {seed} {alpha}", "", {}, seed, {}))
@@ -129,6 +135,7 @@ def one_run(path: Path, oracle: KeptOracle, alpha: float, recall: float, seed: i
             "SELECT p.id, p.key, n.q, n.best_move FROM positions p JOIN net_values n ON n.position_id = p.id "
             "WHERE n.net_id = 1 ORDER BY p.id"
         ).fetchall()
+        judged_by = scaled(store, oracle, rows, question)
         candidates = got = itself = count = 0
         for number, signed, net_q, net_best in rows[:first]:
             key = signed % 2**64
@@ -140,11 +147,26 @@ def one_run(path: Path, oracle: KeptOracle, alpha: float, recall: float, seed: i
             assert isinstance(outcome, Climb)
             passage = ladder.take(number, outcome)
             spent, count = spent + passage.nodes, count + 1
-            if abs(net_q - float(ladders.q_of([whole], alpha, "cp")[0])) >= THRESHOLD:
+            if abs(judged_by[number] - float(ladders.q_of([whole], alpha, "cp")[0])) >= question.threshold:
                 candidates += 1
                 got += passage.searched
                 itself += passage.cut_at is None
     return Kept(candidates, got, itself, spent / (count * oracle.whole))
+
+
+def scaled(
+    store: Store, oracle: KeptOracle, rows: Sequence[tuple[int, int, float, int]], question: Question
+) -> dict[int, float]:
+    """What is held against the whole search of each position, by number: net Q, or what it is worth."""
+    known = [(i, q, oracle.results.get((key % 2**64, oracle.whole))) for i, key, q, _ in rows]
+    whole = [(i, q, result) for i, q, result in known if result is not None]
+    if question.calibration == "none" or question.alpha is None:
+        return {i: q for i, q, _ in whole}
+    ids, net_q = [i for i, _, _ in whole], np.array([q for _, q, _ in whole])
+    deep_q = ladders.q_of([result for _, _, result in whole], question.alpha, "cp")
+    games = games_of(store.connection, ids)
+    curve = fit(net_q, deep_q, np.ones(len(ids)), games, resamples=0)
+    return dict(zip(ids, curve.expected(net_q, fold_of(games)).tolist(), strict=True))
 
 
 def fitted_alpha(path: Path, oracle: KeptOracle) -> float:
@@ -175,6 +197,8 @@ def main() -> None:
     parser.add_argument("--nodes", type=int, help="of a whole search; the store has it as a rung  [default: its own]")
     parser.add_argument("--recall", type=float, nargs="+", default=[0.98])
     parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--threshold", type=float, default=THRESHOLD)
+    parser.add_argument("--calibration", choices=["none", "fitted"], default="none")
     parser.add_argument("--first", type=int, help="only the first so many positions of each order")
     parser.add_argument(
         "--without-package", action="store_true", help="as for an oracle that the package does not know"
@@ -188,7 +212,8 @@ def main() -> None:
         if given.without_package:
             patched.enter_context(patch.object(ladders, "package_calibration", lambda *_: None))
             patched.enter_context(patch.object(ladders, "SEARCHED_ALIKE", ()))
-        print_table(given.stores, given.nodes, given.recall, given.seeds, given.first)
+        question = Question(threshold=given.threshold, calibration=given.calibration)
+        print_table(given.stores, given.nodes, question, given.recall, given.seeds, given.first)
 
 
 def print_features(stores: Sequence[Path], nodes: int | None) -> None:
@@ -221,7 +246,12 @@ def calibration(oracle: KeptOracle, path: Path, alpha: float) -> Calibration:
 
 
 def print_table(
-    stores: Sequence[Path], nodes: int | None, recalls: Sequence[float], seeds: int, first: int | None
+    stores: Sequence[Path],
+    nodes: int | None,
+    question: Question,
+    recalls: Sequence[float],
+    seeds: int,
+    first: int | None,
 ) -> None:
     """A line for each store, alpha and wanted recall."""
     print("| positions | alpha | wanted | got, each run | mean | by itself | nodes |\n|---|---|---|---|---|---|---|")
@@ -236,7 +266,7 @@ def print_table(
                     for seed, copy in enumerate(copies):
                         again = Path(name) / "again.db"
                         shutil.copy(copy, again)
-                        runs.append(one_run(again, oracle, alpha, recall, seed, first))
+                        runs.append(one_run(again, oracle, replace(question, alpha=alpha), recall, seed, first))
                         again.unlink()
                     print(f"| {path.stem} | {alpha:.0f} | {recall:g} | {row(runs)} |", flush=True)
 

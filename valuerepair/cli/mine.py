@@ -18,6 +18,7 @@ from valuerepair.cli.completion import words
 from valuerepair.cli.group import SectionedCommand
 from valuerepair.cli.options import (
     ALPHA,
+    CALIBRATION,
     DB,
     DEEP,
     FILE,
@@ -91,6 +92,7 @@ if TYPE_CHECKING:
 @click.option("--limit", type=int, help="Stop after so many deep searches; the same command goes on.  [default: none]")
 @click.option("--retry-failed", is_flag=True, help="Search again what the engine failed on before.")
 @ALPHA
+@CALIBRATION
 @HISTORY_FILL
 def command(archives: tuple[str, ...], db: str, net: str | None, deep: str | None, **given: Any) -> None:
     """Find the positions a net misjudges.
@@ -121,6 +123,7 @@ def command(archives: tuple[str, ...], db: str, net: str | None, deep: str | Non
         question=Question(
             alpha=scale.alpha,
             q_from=scale.q_from,
+            calibration=given["calibration"],
             threshold=DEFAULT_THRESHOLD if isinstance(threshold, Worst) else threshold,
         ),
         screen=parse_screen(*(given[name] for name in ("screen", "recall", "audit"))),
@@ -138,7 +141,9 @@ def command(archives: tuple[str, ...], db: str, net: str | None, deep: str | Non
         with opening(deep, net, given["jobs"], **net_options) as found:
             options = found.fitting(options)
             if isinstance(threshold, Worst):
-                asked = QuestionOptions(*found.names, scale.alpha, scale.q_from, threshold)
+                asked = QuestionOptions(
+                    *found.names, scale.alpha, scale.q_from, threshold, calibration=given["calibration"]
+                )
                 try:
                     options = replace(options, question=asked.resolved(store))
                 except ValueRepairError as error:

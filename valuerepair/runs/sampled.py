@@ -7,11 +7,13 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
+from functools import partial
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from valuerepair.calibration import FEWEST_GAMES, FEWEST_POSITIONS, TooLittle
 from valuerepair.chess import values
 from valuerepair.chess.positions import PositionBatch
 from valuerepair.chess.progress import Interruptions
@@ -19,13 +21,14 @@ from valuerepair.errors import ValueRepairError
 from valuerepair.judge.labelled import PolicyNet, add_priors
 from valuerepair.nets.net import NetFacts
 from valuerepair.oracles.oracle import OracleIdentity
-from valuerepair.question import Question
+from valuerepair.question import Calibrated, Question
 from valuerepair.runs.failures import Failures, NetFailures
 from valuerepair.runs.loop import stored_run
 from valuerepair.runs.options import MineOptions, run_identity, sampling_options, versions_of
 from valuerepair.runs.outlook import RunCounts, RunOutlook
-from valuerepair.runs.summary import Met, MineSummary, Pairs, RunScores, nothing_sampled, resume_line
+from valuerepair.runs.summary import Met, MineSummary, Pairs, RunScale, RunScores, nothing_sampled, resume_line
 from valuerepair.runs.workers import ArchiveReader, Evaluated, NetBroke, NetLine, ReadingEnded, Sampled
+from valuerepair.store.calibrations import calibrated_of
 from valuerepair.store.rows import Known, Run, RunRecord
 from valuerepair.store.store import Store
 
@@ -75,20 +78,36 @@ def run_sampled(
                 state = sampled.work()
                 summary = sampled.summary(state)
                 if state != "interrupted" and summary.scored:
-                    alpha = summary.alpha.value
-                    keep_priors(store, net, sampled.positions.pair, replace(options.question, alpha=alpha))
+                    keep_priors(store, net, sampled.positions.pair, options.question)
     store.end_run(run, "finished" if state == "finished" else "interrupted", summary.counts())
     if not summary.sampled and state == "finished":
         raise ValueRepairError(nothing_sampled(paths, summary.report))
     return summary
 
 
+def run_scale(store: Store, pair: tuple[int, int], question: Question) -> RunScale:
+    """What the candidates of `pair`, net and oracle, are counted by as far as the store knows now."""
+    alpha = store.alpha(*pair, question.alpha)
+    if question.calibration == "none":
+        return RunScale(alpha)
+    net, oracle = store.names(*pair)
+    try:
+        used = store.calibration(replace(question, net=net, oracle=oracle, alpha=alpha.value))
+    except TooLittle:
+        few = f"not yet, fewer than {FEWEST_POSITIONS} positions of {FEWEST_GAMES} games are scored"
+        return RunScale(alpha, calibration=few)
+    expected = partial(calibrated_of, store.connection, used.calibration)
+    return RunScale(alpha, expected, f"{used.origin}; {used.calibration.words()}")
+
+
 def keep_priors(store: Store, net: NetFacts, pair: tuple[int, int], question: Question) -> None:
     """Keeps the priors of the moves that matter in candidates of `pair`, net and oracle, if the net has a policy."""
     if not isinstance(net, PolicyNet):
         return
+    scale = run_scale(store, pair, question)
     sha256, digest = store.names(*pair)
-    question = replace(question, net=sha256, oracle=digest)
+    calibration: Calibrated = "fitted" if scale.expected is not None else "none"
+    question = replace(question, net=sha256, oracle=digest, alpha=scale.alpha.value, calibration=calibration)
     frame = store.frame(question, only=("position_id", "disagreement"))
     candidates = frame.loc[frame["disagreement"].abs() >= question.threshold, "position_id"].tolist()
     add_priors(store, net, *pair, candidates)
@@ -132,7 +151,7 @@ class SampledPositions:
         self._asked, self._in_net = False, 0
         self._met, self._sampled, self._valued = Met(), 0, 0
         given = options.question.alpha
-        self._alpha = values.Alpha(given or values.DEFAULT_ALPHA, "given" if given else "default")
+        self._scale = RunScale(values.Alpha(given or values.DEFAULT_ALPHA, "given" if given else "default"))
         self._refit_at = 0
 
     @property
@@ -210,7 +229,7 @@ class SampledPositions:
         `workers` searched at once, None where nothing was searched; `cut` positions left the ladder this time."""
         self._store.commit()
         question = self._options.question
-        alpha = self._store.alpha(*self.pair, question.alpha)
+        scale = run_scale(self._store, self.pair, question)
         cut += self.earlier.cut
         return MineSummary(
             run_id=self._run.id,
@@ -222,9 +241,10 @@ class SampledPositions:
             earlier=self.earlier.scored,
             cut=cut,
             failed=self.failures.count + self.net_failures.count,
-            candidates=self.tally.candidates(alpha.value, cut),
+            candidates=self.tally.candidates(scale, cut),
             threshold=question.threshold,
-            alpha=alpha,
+            alpha=scale.alpha,
+            calibration=scale.calibration,
             q_from=question.q_from,
             net=self._net.identity.name,
             provider=self._net.provider,
@@ -239,9 +259,9 @@ class SampledPositions:
         if not self._outlook.due:
             return
         if len(self.tally) >= self._refit_at:
-            self._alpha = self._store.alpha(*self.pair, self._options.question.alpha)
+            self._scale = run_scale(self._store, self.pair, self._options.question)
             self._refit_at = len(self.tally) + max(50, len(self.tally) // 2)
-        candidates = self.tally.candidates(self._alpha.value).count if len(self.tally) else None
+        candidates = self.tally.candidates(self._scale).count if len(self.tally) else None
         before = self.earlier.scored + self.earlier.cut + self.failures.earlier + self.net_failures.known
         counts = RunCounts(self._valued, before, begun, searching, nodes, candidates)
         self._outlook.show(counts, reading=self._reading)

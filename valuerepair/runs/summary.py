@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -15,7 +15,7 @@ from valuerepair.archives.rows import ReadReport
 from valuerepair.chess import values
 from valuerepair.chess.progress import format_duration, format_rate
 from valuerepair.chess.values import Alpha
-from valuerepair.intervals import Rate, WeightedCount
+from valuerepair.intervals import Floats, Rate, WeightedCount
 from valuerepair.question import Question
 from valuerepair.store import DEFAULT_PATH
 from valuerepair.store.rows import DeepScore, Run
@@ -45,7 +45,8 @@ class MineSummary:
     could not be searched, `cut` left the screening ladder before the whole search. `candidates` are those at the
     threshold, at `alpha`. `nodes` and `seconds` are of this time only. So many `workers` searched at once, None where
     evaluations were recorded and nothing was searched; `remarks` is what else there is to say of these, or of the
-    ladder. `state` is ``finished``, ``interrupted`` (by a signal) or ``limited`` (by ``--limit``).
+    ladder. `calibration` says what candidates beyond scale are counted by, empty where that was not asked for.
+    `state` is ``finished``, ``interrupted`` (by a signal) or ``limited`` (by ``--limit``).
     """
 
     run_id: int
@@ -68,6 +69,7 @@ class MineSummary:
     nodes: int
     seconds: float
     remarks: Sequence[str] = ()
+    calibration: str = ""
 
     def counts(self) -> dict[str, Any]:
         """What the store keeps of it: nothing that depends on how often the run was interrupted."""
@@ -98,6 +100,7 @@ class MineSummary:
             *self.remarks,
             f"{scored}{earlier}; {format_duration(self.seconds)}{speed}",
             f"deep Q from: {self.alpha.source(self.q_from)}",
+            *([f"net Q calibrated: {self.calibration}"] if self.calibration else ()),
             f"candidates at {self.threshold:g}: {self.candidates}",
             *self._next(),
         ]
@@ -116,7 +119,7 @@ class MineSummary:
 
 _NOTHING = float("nan")
 _MORE = 256
-_COLUMNS = 8  # weight, net_q, cp, mate, w, d, l, q
+_COLUMNS = 9  # position_id, weight, net_q, cp, mate, w, d, l, q
 
 Deep: TypeAlias = tuple[float | None, ...]  # cp, mate, win, draw, loss, own Q
 
@@ -126,40 +129,53 @@ def numbers(score: DeepScore) -> Deep:
     return (score.cp, score.mate, *(score.wdl or (None, None, None)), score.q)
 
 
-class RunScores:
-    """The raw scores of a run's positions, so that candidates can be counted again when alpha changes.
+@dataclass(frozen=True)
+class RunScale:
+    """What a run's candidates are counted by: alpha, and what net Q of positions [n] is worth; None: itself.
 
-    64 bytes a position.
+    `calibration` says in words what it is worth.
+    """
+
+    alpha: Alpha
+    expected: Callable[[NDArray[np.int64], Floats], Floats] | None = None
+    calibration: str = ""
+
+
+class RunScores:
+    """The raw scores of a run's positions, so that candidates can be counted again when their scale changes.
+
+    72 bytes a position.
     """
 
     def __init__(self, question: Question) -> None:
         self._question = question
         self._rows = array("d")
         self._counted, self._count = 0, WeightedCount()
-        self._alpha: float | None = None
+        self._scale: RunScale | None = None
 
     def __len__(self) -> int:
         return len(self._rows) // _COLUMNS
 
-    def add(self, net_q: float, deep: Deep, weight: float = 1.0) -> None:
+    def add(self, position_id: int, net_q: float, deep: Deep, weight: float = 1.0) -> None:
         """Adds one scored position; with screening it stands for `weight` of them."""
-        self._rows.extend((weight, net_q))
+        self._rows.extend((position_id, weight, net_q))
         self._rows.extend(_NOTHING if value is None else value for value in deep)
 
-    def add_all(self, net_q: Sequence[float], deep: Sequence[Deep]) -> None:
+    def add_all(self, ids: Sequence[int], net_q: Sequence[float], deep: Sequence[Deep]) -> None:
         """Adds scored positions that stand for themselves."""
         rows = np.ones((len(deep), _COLUMNS))
-        rows[:, 1], rows[:, 2:] = net_q, np.array(deep, np.float64).reshape(-1, _COLUMNS - 2)
+        rows[:, 0], rows[:, 2], rows[:, 3:] = ids, net_q, np.array(deep, np.float64).reshape(-1, _COLUMNS - 3)
         self._rows.frombytes(rows.tobytes())
 
-    def candidates(self, alpha: float, cut: int = 0) -> Rate:
-        """Candidates among the positions that have a Q, at this alpha; those that stand for more do for `cut` too."""
-        if alpha != self._alpha:
-            self._counted, self._count, self._alpha = 0, WeightedCount(), alpha
+    def candidates(self, scale: RunScale, cut: int = 0) -> Rate:
+        """Candidates among the positions that have a Q, on this scale; those that stand for more do for `cut` too."""
+        if scale is not self._scale:
+            self._counted, self._count, self._scale = 0, WeightedCount(), scale
         # The copy is of new rows only: an array that numpy looks into could not grow.
         fresh = np.array(self._rows[self._counted * _COLUMNS :], np.float64).reshape(-1, _COLUMNS)
-        weight, net_q, cp, mate, own = fresh[:, 0], fresh[:, 1], fresh[:, 2], fresh[:, 3], fresh[:, 7]
-        off = np.abs(net_q - values.deep_q(cp, mate, fresh[:, 4:7], own, alpha, self._question.q_from))
+        ids, weight, net_q, cp, mate = fresh[:, :5].T
+        deep_q = values.deep_q(cp, mate, fresh[:, 5:8], fresh[:, 8], scale.alpha.value, self._question.q_from)
+        off = np.abs((net_q if scale.expected is None else scale.expected(ids.astype(np.int64), net_q)) - deep_q)
         self._counted += len(fresh)
         usable = ~np.isnan(off)
         self._count = self._count.plus(off[usable] >= self._question.threshold, weight[usable])
@@ -186,7 +202,7 @@ class Pairs:
         if deep is None:
             self._net[position_id] = net_q
         else:
-            self._tally.add(net_q, *deep)
+            self._tally.add(position_id, net_q, *deep)
 
     def add_deep(self, position_id: int, deep: Deep, weight: float = 1.0) -> None:
         """Adds the deep value of a position, which stands for `weight` of them."""
@@ -196,22 +212,22 @@ class Pairs:
         if net_q is None:
             self._deep[position_id] = deep, weight
         else:
-            self._tally.add(net_q, deep, weight)
+            self._tally.add(position_id, net_q, deep, weight)
 
     def add_net_all(self, position_ids: Sequence[int], net_q: Sequence[float]) -> None:
         """Adds the net's values of many positions."""
         if not self._deep:
             self._net.update(zip(position_ids, net_q, strict=True))
             return
-        scored: list[tuple[float, Deep]] = []
+        scored: list[tuple[int, float, Deep]] = []
         for position_id, q in zip(position_ids, net_q, strict=True):
             found = self._deep.pop(position_id, None)
             if found is None:
                 self._net[position_id] = q
             elif found[1] == 1:
-                scored.append((q, found[0]))
+                scored.append((position_id, q, found[0]))
             else:
-                self._tally.add(q, *found)
+                self._tally.add(position_id, q, *found)
         if scored:
             self._tally.add_all(*zip(*scored, strict=True))
 

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController
 
+from valuerepair.calibration import Calibration as NetScale
 from valuerepair.question import Question
 from valuerepair.screening.model import CAUTION, FEATURES, Floats, Moves, RungModel, Screen, features, is_beyond
 
@@ -41,7 +42,7 @@ class Calibration:
     """Positions searched in full: `net_q` and `net_best` [n], `q` [n, k + 1] at each rung and in full, `best` [n, k].
 
     `rungs` are k node counts, `nodes` those of the full search; `weights` [n] are inverse probabilities that such a
-    position was searched in full.
+    position was searched in full. Where `scale` is given `net_q` has gone through it.
     """
 
     rungs: tuple[int, ...]
@@ -51,6 +52,7 @@ class Calibration:
     q: Floats
     best: Moves
     weights: Floats
+    scale: NetScale | None = None
 
     def __len__(self) -> int:
         return len(self.q)
@@ -121,6 +123,7 @@ def fit_screen(calibration: Calibration, question: Question, recall: float) -> S
         len(calibration),
         int((calibration.disagreement >= threshold).sum()),
         *point,
+        calibration.scale,
     )
 
 

@@ -20,14 +20,18 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from valuerepair.calibration import FEWEST_GAMES, TooLittle, fit, fold_of
+from valuerepair.calibration import Calibration as NetScale
 from valuerepair.chess import values
 from valuerepair.chess.positions import Position, encode_move
 from valuerepair.oracles.oracle import Climb, Climber, ClimbOutcome, DeepResult
 from valuerepair.question import Question
-from valuerepair.screening.fit import Calibration, enough, fit_screen, joined, with_rate
-from valuerepair.screening.model import Floats, LadderCut, Screen, ScreenOptions, judge, rungs_of
+from valuerepair.screening.fit import MIN_POSITIONS, Calibration, enough, fit_screen, joined, with_rate
+from valuerepair.screening.model import Floats, LadderCut, Screen, ScreenOptions, is_calibrated, judge, rungs_of
 from valuerepair.screening.package import SEARCHED_ALIKE, package_calibration
+from valuerepair.store import calibrations
 from valuerepair.store import screening as rows
+from valuerepair.store.calibrations import calibrated_of
 from valuerepair.store.queries import gives_q
 from valuerepair.store.rows import Run
 from valuerepair.store.screening import REACHED, SAMPLED, CalibrationRows, Passage, Population, ScreenFacts
@@ -155,13 +159,15 @@ class Ladder:
     def _another(self, last: ScreenFacts) -> str:
         """What to say of a store whose ladder is another one."""
 
-        def told(threshold: float, alpha: float | None, q_from: str, recall: float) -> str:
+        def told(threshold: float, alpha: float | None, q_from: str, recall: float, calibrated: bool) -> str:
             source = "the engine's WDL" if q_from == "wdl" else f"alpha {'auto' if alpha is None else f'{alpha:g}'}"
-            return f"threshold {threshold:g}, {source}, recall {recall:g}"
+            return f"threshold {threshold:g}{' beyond scale' * calibrated}, {source}, recall {recall:g}"
 
         question, screen = self._question, Screen.from_json(last.model)
-        theirs = told(last.threshold, last.alpha if last.alpha_given else None, last.q_from, last.recall)
-        asked = told(question.threshold, question.alpha, question.q_from, self._chosen.recall)
+        alpha, curved = last.alpha if last.alpha_given else None, is_calibrated(last.model)
+        theirs = told(last.threshold, alpha, last.q_from, last.recall, curved)
+        fitted = question.calibration == "fitted"
+        asked = told(question.threshold, question.alpha, question.q_from, self._chosen.recall, fitted)
         if screen is None:
             theirs += ", of an earlier version"
         elif (nodes := tuple(rung.nodes for rung in screen.rungs)) != self.rungs:
@@ -180,6 +186,7 @@ class Ladder:
             and same_alpha
             and facts.threshold == question.threshold
             and facts.q_from == question.q_from
+            and (screen.calibration is not None) == (question.calibration == "fitted")
             and facts.recall == self._chosen.recall
             and tuple(rung.nodes for rung in screen.rungs) == self.rungs
         )
@@ -213,6 +220,8 @@ class Ladder:
         at = bisect.bisect_left(self._known, position_id)
         if self._known[at : at + 1] != [position_id]:  # else it failed before
             self._known.insert(at, position_id)
+        if screen is not None and screen.calibration is not None:
+            (net_q,) = calibrated_of(self._store.connection, screen.calibration, [position_id], [net_q]).tolist()
         ask = Judge(net_q, net_best, screen, kept)
         self._ascents[position_id] = _Ascent(ask, screen_id, kept_share)
         return self._oracle.climb(position, self.rungs, ask)
@@ -264,7 +273,13 @@ class Ladder:
         found = rows.calibration_rows(self._store, self._net_id, self._oracle_id, self.rungs, last, self._of)
         alpha = self._alpha(found)
         question = replace(self._question, alpha=alpha)
-        own = calibration_of(found, self.rungs, self._nodes, question)
+        try:
+            own = calibration_of(found, self.rungs, self._nodes, question, self._curve(alpha))
+        except TooLittle:
+            if rests_on:
+                least = f"{MIN_POSITIONS} of {FEWEST_GAMES} games tell the net's scale"
+                log.info(f"screening: {len(found.ids):,} positions searched in full, {least}; nothing is cut yet")
+            return None, None
         package = package_calibration(self._oracle.identity.kind, self._nodes, self.rungs, question)
         if package is not None and self._of is REACHED:
             package = with_rate(package, question.threshold, _rate_near(own, question.threshold))
@@ -291,6 +306,18 @@ class Ladder:
             return known.value
         cp = found.scores[:, -1, 0]
         return values.auto_alpha(found.net_q, cp, 1 / found.probability).value
+
+    def _curve(self, alpha: float) -> NetScale | None:
+        """The curve of sampled positions, where candidates beyond scale are asked for: the stored one of this alpha, or
+        that of all, if the ladder is for others; None: to be fitted to the rows."""
+        if self._question.calibration == "none":
+            return None
+        pair, q_from = (self._net_id, self._oracle_id), self._question.q_from
+        if self._of is REACHED:
+            scale = values.Alpha(alpha, values.OWN_Q if self._own_q else "")
+            return calibrations.used(self._store.connection, *pair, scale, q_from).calibration
+        known = calibrations.stored(self._store.connection, *pair, alpha, q_from, own_q=self._own_q)
+        return None if known is None else known.calibration
 
 
 def _rate_near(own: Calibration, threshold: float) -> float:
@@ -319,12 +346,33 @@ def read_calibration(
     return calibration_of(found, rungs, nodes, question)
 
 
-def calibration_of(found: CalibrationRows, rungs: Sequence[int], nodes: int, question: Question) -> Calibration:
-    """The rows of a store at this alpha; those without a score of the kind asked for are left out."""
+def calibration_of(
+    found: CalibrationRows, rungs: Sequence[int], nodes: int, question: Question, scale: NetScale | None = None
+) -> Calibration:
+    """The rows of a store at this alpha; those without a score of the kind asked for are left out.
+
+    Where the question is for candidates beyond scale net Q goes through the curve `scale`, or through one of these
+    rows; raises TooLittle where they are too few.
+    """
     assert question.alpha is not None
-    q = _q_of_scores(found.scores, question.alpha, question.q_from)
+    alpha, q_from = question.alpha, question.q_from
+    q = _q_of_scores(found.scores, alpha, q_from)
     best = np.array([[_move(move) for move in moves[:-1]] for moves in found.best], np.int64).reshape(-1, len(rungs))
-    whole = Calibration(tuple(rungs), nodes, found.net_q, found.net_best, q, best, 1 / found.probability)
+    net_q, weights = found.net_q, 1 / found.probability
+    if question.calibration == "fitted":
+        if scale is None:
+            scale = fit(
+                net_q,
+                q[:, -1],
+                weights,
+                found.game,
+                alpha=alpha,
+                q_from=q_from,
+                resamples=0,
+                fewest=MIN_POSITIONS,
+            )
+        net_q = scale.expected(net_q, fold_of(found.game))
+    whole = Calibration(tuple(rungs), nodes, net_q, found.net_best, q, best, weights, scale)
     return whole.take(np.isnan(q).sum(axis=1) == 0)
 
 

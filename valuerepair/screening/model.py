@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from valuerepair.calibration import Calibration as NetScale
 from valuerepair.errors import UsageError
 
 Floats = NDArray[np.float64]
@@ -164,7 +165,8 @@ class Screen:
 
     `positions` and `positives` (candidates) are those of its calibration, without those of the package;
     `expected_share` and `expected_recall` what it made of all, by models that had not seen them: nodes against
-    searching everything in full, and candidates kept.
+    searching everything in full, and candidates kept. `calibration` is the curve that the net's Q goes through first,
+    where the ladder is for candidates beyond scale.
     """
 
     threshold: float
@@ -176,6 +178,7 @@ class Screen:
     positives: int
     expected_share: float
     expected_recall: float
+    calibration: NetScale | None = None
 
     def to_json(self) -> str:
         """The model as text; `from_json` is the inverse."""
@@ -183,7 +186,8 @@ class Screen:
         def plain(value: Any) -> Any:
             return value.tolist() if isinstance(value, np.ndarray) else value
 
-        content = asdict(self)
+        content = asdict(replace(self, calibration=None))
+        content["calibration"] = None if self.calibration is None else json.loads(self.calibration.as_json())
         content["features"] = FEATURES
         content["rungs"] = [{name: plain(value) for name, value in rung.items()} for rung in content["rungs"]]
         return json.dumps(content)
@@ -194,10 +198,17 @@ class Screen:
         content: dict[str, Any] = json.loads(text)
         if tuple(content.pop("features", ())) != FEATURES:
             return None
+        curve = content.pop("calibration", None)
         rungs: list[dict[str, Any]] = content.pop("rungs")
         for rung in rungs:
             rung.update({name: np.array(value) for name, value in rung.items() if isinstance(value, list)})
-        return Screen(rungs=tuple(RungModel(**rung) for rung in rungs), **content)
+        scale = None if curve is None else NetScale.from_json(json.dumps(curve))
+        return Screen(rungs=tuple(RungModel(**rung) for rung in rungs), calibration=scale, **content)
+
+
+def is_calibrated(text: str) -> bool:
+    """Whether the screen of this text, of any version, is for candidates beyond scale."""
+    return json.loads(text).get("calibration") is not None
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from valuerepair.calibration import fit, fold_of
 from valuerepair.chess import values
 from valuerepair.question import Question
 from valuerepair.screening.fit import Calibration
@@ -50,7 +51,8 @@ def package_positions(kind: str) -> PackagePositions:
 def package_calibration(kind: str, nodes: int, rungs: Sequence[int], question: Question) -> Calibration | None:
     """The package's positions as if searched by an oracle of this kind with these rungs; None where there are none.
 
-    Of Stockfish there are no W/D/L.
+    Of Stockfish there are no W/D/L. For candidates beyond scale net Q goes through a curve of these positions, each as
+    if it were a game of its own.
     """
     assert question.alpha is not None
     known = _BORROWED.get(kind, kind)
@@ -66,5 +68,8 @@ def package_calibration(kind: str, nodes: int, rungs: Sequence[int], question: Q
     else:
         q = np.where(np.abs(score) >= MATE_CP, np.sign(score), values.cp_to_q(score, question.alpha))
     net_q, net_best = found.net_q.astype(np.float64), found.net_best.astype(np.int64)
+    if question.calibration == "fitted":
+        games = np.arange(len(net_q))
+        net_q = fit(net_q, q[:, -1], np.ones(len(q)), games, resamples=0).expected(net_q, fold_of(games))
     best = found.best[:, at].astype(np.int64)
     return Calibration(tuple(rungs), nodes, net_q, net_best, q, best, np.ones(len(q)))

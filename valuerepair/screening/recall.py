@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from valuerepair.calibration import TooLittle
 from valuerepair.intervals import weighted
 from valuerepair.question import Question
+from valuerepair.screening.model import is_calibrated
 from valuerepair.store import screening
 
 if TYPE_CHECKING:
@@ -69,7 +71,13 @@ def figures(
         "saving": brute / spent if brute and spent else None,
         "left_at": _left_at(ways.cut_at[cut]),
         "screens": [
-            {"threshold": s.threshold, "alpha": s.alpha, "recall": s.recall, "fitted": s.fitted}
+            {
+                "threshold": s.threshold,
+                "alpha": s.alpha,
+                "calibration": "fitted" if is_calibrated(s.model) else "none",
+                "recall": s.recall,
+                "fitted": s.fitted,
+            }
             for s in screening.screens(store, net_id, oracle_id)
         ],
     }
@@ -87,11 +95,15 @@ def _left_at(nodes: NDArray[np.float64]) -> list[dict[str, int]]:
 
 
 def recall_line(store: Store, net_id: int, oracle_id: int, question: Question) -> str | None:
-    """The ladder's figures in one line, for the end of a run; None where nothing was screened."""
+    """The ladder's figures in one line, for the end of a run; None where nothing was screened, or where too little was
+    to say which candidates are beyond scale, if these are asked for."""
     if not screening.any_passage(store, net_id, oracle_id):
         return None
     net, oracle = store.names(net_id, oracle_id)
-    frame = store.frame(replace(question, net=net, oracle=oracle), only=("position_id", "disagreement"))
+    try:
+        frame = store.frame(replace(question, net=net, oracle=oracle), only=("position_id", "disagreement"))
+    except TooLittle:
+        return None
     found = figures(store, net_id, oracle_id, frame, question.threshold)
     return None if found is None else "screening: " + one_line(found)
 

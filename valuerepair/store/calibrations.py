@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sqlite3
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -13,7 +12,7 @@ from numpy.typing import NDArray
 from valuerepair.calibration import Calibration, fit, fold_of
 from valuerepair.chess import values
 from valuerepair.question import Expanded, QFrom
-from valuerepair.store.columns import GAME_KEY, both_q, columns, facts, game_keys
+from valuerepair.store.columns import GAME_KEY, Ids, both_q, columns, facts, games_of
 from valuerepair.store.rows import now
 
 Floats = NDArray[np.float64]
@@ -40,17 +39,30 @@ def used(
     known = facts(connection, net_id, oracle_id)
     name = f"calibration {alpha.value!r} {q_from}"
     if name not in known:
-        row = connection.execute(
-            "SELECT alpha, q_from, curve, fitted FROM calibrations WHERE net_id = ? AND oracle_id = ?",
-            (net_id, oracle_id),
-        ).fetchone()
-        if row is not None and row[1] == q_from and (row[0] == alpha.value or not _in_centipawns(alpha, q_from)):
-            known[name] = _told(Calibration.from_json(row[2]), f"stored fit of {row[3][:10]}")
-        else:
+        there = stored(connection, net_id, oracle_id, alpha.value, q_from, own_q=alpha.origin == values.OWN_Q)
+        if there is None:
+            row = _row(connection, net_id, oracle_id)
             apart = f", for the stored one is of {values.Alpha(row[0], row[3][:10]).source(row[1])}" if row else ""
-            known[name] = _told(fitted(connection, net_id, oracle_id, alpha, q_from), "fitted", apart)
+            there = _told(fitted(connection, net_id, oracle_id, alpha, q_from), "fitted", apart)
+        known[name] = there
     found: UsedCalibration = known[name]
     return found
+
+
+def stored(
+    connection: sqlite3.Connection, net_id: int, oracle_id: int, alpha: float, q_from: QFrom, *, own_q: bool
+) -> UsedCalibration | None:
+    """The stored calibration, if it is of this `q_from` and alpha; with `own_q` (see `gives_q`) alpha plays no part."""
+    row = _row(connection, net_id, oracle_id)
+    if row is None or row[1] != q_from or (row[0] != alpha and q_from == "cp" and not own_q):
+        return None
+    return _told(Calibration.from_json(row[2]), f"stored fit of {row[3][:10]}")
+
+
+def _row(connection: sqlite3.Connection, net_id: int, oracle_id: int) -> tuple[Any, ...] | None:
+    query = "SELECT alpha, q_from, curve, fitted FROM calibrations WHERE net_id = ? AND oracle_id = ?"
+    row: tuple[Any, ...] | None = connection.execute(query, (net_id, oracle_id)).fetchone()
+    return row
 
 
 def fitted(
@@ -71,16 +83,10 @@ def calibrated_q(
 
 
 def calibrated_of(
-    connection: sqlite3.Connection, calibration: Calibration, ids: Sequence[int], net_q: Sequence[float]
+    connection: sqlite3.Connection, calibration: Calibration, ids: Ids | Sequence[int], net_q: Floats | Sequence[float]
 ) -> Floats:
     """[n] the same of a few positions, of which `net_q` [n] is known."""
-    query = """
-        SELECT g.source, g.number, g.digest FROM json_each(?) j JOIN positions p ON p.id = j.value
-        JOIN games g ON g.id = p.game_id ORDER BY j.key
-    """
-    sources, numbers, digests = zip(*connection.execute(query, (json.dumps(list(ids)),)), strict=True)
-    keys = game_keys(sources, np.array(numbers, np.int64), np.array(digests, np.int64))
-    return calibration.expected(net_q, fold_of(keys))
+    return calibration.expected(net_q, fold_of(games_of(connection, ids)))
 
 
 def keep(connection: sqlite3.Connection, net_id: int, oracle_id: int, calibration: Calibration) -> None:
@@ -93,8 +99,3 @@ def keep(connection: sqlite3.Connection, net_id: int, oracle_id: int, calibratio
 def _told(calibration: Calibration, how: str, apart: str = "") -> UsedCalibration:
     rests_on = f"{calibration.positions:,} positions of {calibration.games:,} games"
     return UsedCalibration(calibration, f"{how} on {rests_on} ({calibration.method}){apart}")
-
-
-def _in_centipawns(alpha: values.Alpha, q_from: QFrom) -> bool:
-    """Whether deep Q depends on alpha at all."""
-    return alpha.origin != values.OWN_Q and q_from == "cp"

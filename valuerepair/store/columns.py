@@ -295,6 +295,17 @@ def game_keys(sources: Sequence[str], numbers: Ids, digests: Ids) -> Ids:
     return keys
 
 
+def games_of(connection: sqlite3.Connection, ids: Ids | Sequence[int]) -> Ids:
+    """[n] `GAME_KEY` of a few positions."""
+    query = """
+        SELECT g.source, g.number, g.digest FROM json_each(?) j JOIN positions p ON p.id = j.value
+        JOIN games g ON g.id = p.game_id ORDER BY j.key
+    """
+    found = connection.execute(query, (json.dumps(np.asarray(ids).tolist()),)).fetchall()
+    numbers, digests = (np.array([row[i] for row in found], np.int64) for i in (1, 2))
+    return game_keys([row[0] for row in found], numbers, digests)
+
+
 def _digest(text: str) -> int:
     digest = hashlib.blake2b(text.encode(errors="surrogateescape"), digest_size=8).digest()
     return int.from_bytes(digest, "little", signed=True)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from valuerepair.store.columns import read_cells
+from valuerepair.store.columns import games_of, read_cells
 from valuerepair.store.rows import EXPANDED, FULL, Run, now
 
 if TYPE_CHECKING:
@@ -199,12 +199,13 @@ def cut_before(
 class CalibrationRows(NamedTuple):
     """Positions with all rungs and the whole search, for `valuerepair.screening.fit`; NaN where there is nothing.
 
-    `ids` [n] are the positions; `net_q` and `net_best` [n] the net's value and its first choice as a number. `scores`
-    [n, k + 1, 6]: cp, mate, w, d, l, own q at each rung and in full; `best` [n][k + 1] UCI moves. `probability` [n] of
-    being searched in full.
+    `ids` [n] are the positions, `game` [n] keys of their games (`columns.GAME_KEY`); `net_q` and `net_best` [n] the
+    net's value and its first choice as a number. `scores` [n, k + 1, 6]: cp, mate, w, d, l, own q at each rung and in
+    full; `best` [n][k + 1] UCI moves. `probability` [n] of being searched in full.
     """
 
     ids: NDArray[np.int64]
+    game: NDArray[np.int64]
     net_q: Floats
     net_best: NDArray[np.int64]
     scores: Floats
@@ -268,6 +269,7 @@ def calibration_rows(
     ids = np.array([row[0] for row in facts], np.int64)[whole]
     return CalibrationRows(
         ids,
+        games_of(store.connection, ids),
         numbers[:, 1],
         numbers[:, 2].astype(np.int64),
         scores[whole],
