@@ -48,7 +48,7 @@ if TYPE_CHECKING:
         "min-pieces max-pieces max-bytes",
         "Screening": "screen recall audit",
         "Machine": "device threads cluster limit retry-failed",
-        "Values": "alpha history-fill value-head policy-head",
+        "Values": "alpha calibration history-fill value-head policy-head",
     },
 )
 @click.argument("archives", nargs=-1, type=FILE, required=True, metavar="ARCHIVE...")
