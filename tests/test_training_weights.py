@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import math
 import subprocess
 import tarfile
 from dataclasses import astuple
@@ -13,6 +14,7 @@ from typing import Any
 import chess
 import numpy as np
 import pandas as pd
+import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 from hypothesis import given, settings
@@ -320,6 +322,58 @@ def test_sampling_is_reproducible(chunks: Path, tmp_path: Path) -> None:
     a, b, c = ({p.name: p.read_bytes() for p in out.rglob("*") if p.is_file()} for out in outs)
     assert a == b
     assert a != c
+
+
+def steep(n: int, seed: int, k: float = 2.0) -> Records:
+    """Records of a net whose Q is k times as steep in log odds as the search's, and right but for that."""
+    found = records(n, seed)
+    found["orig_q"] = np.tanh(k * np.arctanh(0.95 * found["best_q"]))
+    return found
+
+
+def test_a_net_of_another_scale_is_not_taken_for_a_blind_one(tmp_path: Path) -> None:
+    for i in range(60):
+        (tmp_path / f"game_{i:06d}.gz").write_bytes(pack(steep(60, i)))
+    raw, fitted = (
+        measure([str(tmp_path)], Soft(threshold=0.2), calibration=each, quiet=True) for each in ("none", "fitted")
+    )
+    # By up to 0.27 the net's Q is off; one that is right weighs 1 / (1 + exp(2)).
+    assert raw.tally.mean > 0.4
+    assert fitted.tally.mean == pytest.approx(1 / (1 + math.exp(2)), abs=0.01)
+    assert fitted.calibration is not None
+    # What 0.5 is worth follows from the definition: the search's Q where the net's is 0.5.
+    assert fitted.calibration.worth(0.5).q == pytest.approx(math.tanh(math.atanh(0.5) / 2) / 0.95, abs=0.01)
+    assert raw.sha256 == fitted.sha256
+    manifest = write_sampled(fitted, tmp_path / "out", quiet=True)
+    assert manifest["calibration"]["games"] == 60
+    kept = read_all(tmp_path / "out")
+    for name, found in kept.items():  # as they were: only their weights went by the curve
+        assert np.isin(found["orig_q"], steep(60, int(name[5:11]))["orig_q"]).all()
+
+
+def test_a_chunk_is_weighed_by_the_curve_of_others(tmp_path: Path) -> None:
+    """One chunk that says the opposite of all others changes nothing for itself."""
+    for i in range(60):
+        (tmp_path / f"game_{i:06d}.gz").write_bytes(pack(steep(60, i)))
+    other = steep(60, 60)
+    other["orig_q"] *= -1
+    (tmp_path / "game_000060.gz").write_bytes(pack(other))
+    formula = Soft(threshold=0.3, softness=0)
+    measure([str(tmp_path)], formula, tmp_path / "side.parquet", calibration="fitted", quiet=True)
+    side = pq.read_table(tmp_path / "side.parquet").to_pydict()
+    weights = [w for chunk, w in zip(side["chunk"], side["weight"], strict=True) if chunk.startswith("game_000060")]
+    worth = np.tanh(np.arctanh(other["orig_q"].astype(float)) / 2) / 0.95  # by the definition of all the others
+    gap = np.abs(worth - other["best_q"])
+    clear = np.abs(gap - 0.3) > 0.05
+    assert clear.sum() > 30
+    assert (np.array(weights)[clear] == (gap >= 0.3)[clear]).all()
+
+
+def test_too_few_chunks_for_a_curve(chunks: Path, tmp_path: Path) -> None:
+    (tmp_path / "few").mkdir()
+    (tmp_path / "few" / "game_1.gz").write_bytes(pack(records(40)))
+    with pytest.raises(ValueRepairError, match="no calibration can be fitted"):
+        measure([str(tmp_path / "few")], Soft(), calibration="fitted", quiet=True)
 
 
 def test_refusals(chunks: Path, tmp_path: Path) -> None:

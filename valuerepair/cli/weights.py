@@ -5,8 +5,9 @@ from __future__ import annotations
 import click
 
 from valuerepair.cli.completion import folders
-from valuerepair.cli.options import FILE, JSON, SEED
+from valuerepair.cli.options import CALIBRATION, FILE, JSON, SEED
 from valuerepair.cli.verbosity import is_quiet
+from valuerepair.question import Calibrated
 
 
 @click.command()
@@ -17,6 +18,7 @@ from valuerepair.cli.verbosity import is_quiet
     metavar="NAME[:PARAMETER=VALUE,...]",
     help="diff-focus, position-sampling (lczero-training's) or soft (that of the books).",
 )
+@CALIBRATION
 @click.option("--plot", type=FILE, metavar="FILE", help="Draw it: .png, .svg or .pdf.")
 @click.option("--side", type=FILE, metavar="FILE", help="Write the weights to a Parquet file: chunk, record, weight.")
 @click.option(
@@ -28,6 +30,7 @@ from valuerepair.cli.verbosity import is_quiet
 def command(
     chunks: tuple[str, ...],
     formula: str,
+    calibration: Calibrated,
     plot: str | None,
     side: str | None,
     sampled: str | None,
@@ -40,7 +43,8 @@ def command(
     Says how the weights are spread, for how many positions they count, and whom they favour, before anything is
     written. DIR is a folder of lc0 training chunks of version 6 (.gz) and plain tars of them, or one such tar. With
     --sampled a record is kept with a chance of its weight; such chunks are no whole games any more, so rescore before
-    and not after, and turn the trainer's own weighting off.
+    and not after, and turn the trainer's own weighting off. With --calibration fitted the net's Q counts as what it is
+    worth, the search's Q to be expected given it, so that a net of another scale is not taken for a blind one.
 
     \b
     Example:
@@ -66,7 +70,7 @@ def command(
         from valuerepair.report import style
 
         style.format_of(plot)
-    found = measure(chunks, chosen, side, quiet=is_quiet() or json)
+    found = measure(chunks, chosen, side, calibration=calibration, quiet=is_quiet() or json)
     if plot is not None:
         from valuerepair.report import weights_plot
 
@@ -77,7 +81,8 @@ def command(
     if json:
         click.echo(dumps(result, indent=2, ensure_ascii=False))
     elif not (is_quiet() and (side or sampled or plot)):
-        for line in (written(chosen), *lines(result, found.tally.kept(result.get("factor", 1.0)))):
+        curve = (found.calibration.words(),) if found.calibration is not None else ()
+        for line in (written(chosen), *curve, *lines(result, found.tally.kept(result.get("factor", 1.0)))):
             click.echo(line)
         if found.left_out.reasons:
             click.echo(f"left out: {found.left_out}; first: {found.left_out.examples[0]}")

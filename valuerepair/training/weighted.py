@@ -17,9 +17,11 @@ from numpy.typing import NDArray
 from valuerepair import __version__
 from valuerepair.archives.select import mix as scrambled
 from valuerepair.archives.select import ply_priorities, salt
+from valuerepair.calibration import Calibration, fit, fold_of
 from valuerepair.chess.progress import Progress
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.files import whole_folder, written_whole
+from valuerepair.question import Calibrated
 from valuerepair.training.chunk_files import (
     Archives,
     BrokenChunk,
@@ -58,6 +60,7 @@ class Measured:
 
     formula: Formula
     given: tuple[str, ...]
+    calibration: Calibration | None = None
     tally: WeightTally = field(default_factory=WeightTally)
     left_out: LeftOut = field(default_factory=LeftOut)
     sha256: str = ""
@@ -67,22 +70,32 @@ class Measured:
         return {
             "formula": described(self.formula),
             "chunks": {"given": list(self.given), "sha256": self.sha256, "left_out": self.left_out.reasons},
+            "calibration": self.calibration and self.calibration.figures(),
             **self.tally.figures(),
         }
 
 
 def measure(
-    given: Sequence[str], formula: Formula, side_file: str | Path | None = None, *, quiet: bool = False
+    given: Sequence[str],
+    formula: Formula,
+    side_file: str | Path | None = None,
+    *,
+    calibration: Calibrated = "none",
+    quiet: bool = False,
 ) -> Measured:
     """Weighs every position of some folders or tars; with `side_file` also writes the weights to a Parquet file.
 
+    With a fitted `calibration` the net's Q counts as what it is worth: the best_q to be expected given orig_q, by a
+    curve of other chunks (`valuerepair.calibration`), for which they are read once more.
+
     The file has a row a record, in reading order: chunk (as named in its folder; ``tar: member``), record (from 0),
-    weight. It appears whole or not at all. Raises ValueRepairError where no chunk can be used.
+    weight. It appears whole or not at all. Raises ValueRepairError where no chunk can be used, or too few for a curve.
     """
-    found, sha = Measured(formula, tuple(given)), hashlib.sha256()
     archives = find_archives(given)
+    curve = _curve(archives, quiet) if calibration == "fitted" else None
+    found, sha = Measured(formula, tuple(given), curve), hashlib.sha256()
     with _SideFile(side_file, formula) as side:
-        for chunk, content in _weighed(archives, formula, found.left_out, quiet):
+        for chunk, content in _weighed(archives, found, found.left_out, quiet):
             found.tally.add(content.weights, content.gap, content.phases)
             sha.update(content.sha256)
             side.add(name_of(archives, chunk), content.weights)
@@ -114,7 +127,7 @@ def write_sampled(
     _refuse_equal_names(archives)
     drawn = _Drawn(factor, salt(seed, "weights"))
     with whole_folder(out) as partial, _Shelf(partial, archives) as shelf:
-        for chunk, content in _weighed(archives, found.formula, LeftOut(), quiet):
+        for chunk, content in _weighed(archives, found, LeftOut(), quiet):
             rows = drawn.rows(content)
             if len(rows):
                 shelf.put(chunk, pack(content.records[rows]))
@@ -143,8 +156,33 @@ class _Content:
     sha256: bytes
 
 
+def _curve(archives: Archives, quiet: bool) -> Calibration:
+    """The expected best_q given orig_q, of all records; a chunk is a game."""
+
+    def look(chunk: ChunkFile) -> Floats | None:
+        try:
+            records = unpack(chunk.content)
+        except BrokenChunk:
+            return None  # said where it is weighed
+        return np.stack([records["orig_q"], records["best_q"]]).astype(np.float64)
+
+    with Progress("Calibrating", archives.total_bytes(), "bytes", quiet=quiet) as progress:
+        parts, games = [np.empty((2, 0))], [np.empty(0, np.int64)]
+        for chunk, found in in_order(look, read_archives(archives, LeftOut().add)):
+            progress.advance(len(chunk.content))
+            if found is not None:
+                parts.append(found)
+                games.append(np.repeat(_game(chunk), found.shape[1]))
+    net_q, deep_q = np.concatenate(parts, axis=1)
+    return fit(net_q, deep_q, np.ones(len(net_q)), np.concatenate(games))
+
+
+def _game(chunk: ChunkFile) -> NDArray[np.int64]:
+    return np.array([digest_of(chunk.content)], np.uint64).view(np.int64)
+
+
 def _weighed(
-    archives: Archives, formula: Formula, left_out: LeftOut, quiet: bool
+    archives: Archives, found: Measured, left_out: LeftOut, quiet: bool
 ) -> Iterator[tuple[ChunkFile, _Content]]:
     def look(chunk: ChunkFile) -> _Content | str:
         try:
@@ -152,8 +190,12 @@ def _weighed(
         except BrokenChunk as reason:
             return str(reason)
         own = hashlib.sha256(chunk.content).digest()
-        weights = formula.weigh(records)
-        return _Content(records, weights, disagreement(records), phases_of(records), digest_of(chunk.content), own)
+        judged = records
+        if found.calibration is not None:
+            judged = records.copy()
+            judged["orig_q"] = found.calibration.expected(records["orig_q"], fold_of(_game(chunk)))
+        weights = found.formula.weigh(judged)
+        return _Content(records, weights, disagreement(judged), phases_of(records), digest_of(chunk.content), own)
 
     with Progress("Weighing", archives.total_bytes(), "bytes", quiet=quiet) as progress:
         for chunk, content in in_order(look, read_archives(archives, left_out.add)):
