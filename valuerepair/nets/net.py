@@ -307,6 +307,7 @@ def describe(path: Path) -> dict[str, Any]:
             "blocks": header.blocks,
             "channels": header.filters,
             "training_steps": header.training_steps,
+            "training": header.training or None,
             "input_format": header.input_format,
             "input": INPUT_FORMAT_NAMES.get(header.input_format, "unknown"),
             "policy": header.policy,
@@ -341,6 +342,7 @@ def describe_lines(found: dict[str, Any]) -> list[str]:
             f"  value   {found['value']}{_several(found['value_heads'])}",
             f"  moves left head  {'yes' if found['moves_left'] else 'no'}",
             f"  needs lc0 {found['min_lc0']} or later",
+            *([f"  training  {found['training']}"] if found["training"] else []),
         ]
     return [
         *lines,

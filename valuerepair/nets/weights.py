@@ -112,6 +112,7 @@ class NetHeader:
     training_steps: int | None
     value_heads: tuple[str, ...] = (Heads().value,)
     policy_heads: tuple[str, ...] = (Heads().policy,)
+    training: str = ""  # what its trainer noted
 
 
 def unpack(content: bytes) -> bytes:
@@ -159,6 +160,7 @@ def _read(message: bytes) -> NetHeader:
         training_steps=int(steps) if isinstance(steps, int) else None,
         value_heads=_heads(weights, 44, VALUE_HEADS),
         policy_heads=_heads(weights, 45, POLICY_HEADS),
+        training=_message(training, 6).decode(errors="replace"),
     )
 
 

@@ -75,9 +75,11 @@ class Board(NamedTuple):
 class NetGraph:
     """A net that JAX computes. `forward` is pure: it can be compiled and differentiated."""
 
-    def __init__(self, nodes: Sequence[Node], constants: Mapping[str, NDArray[Any]], *, by_winograd: bool) -> None:
+    def __init__(
+        self, nodes: Sequence[Node], constants: Mapping[str, NDArray[Any]], heads: ChosenHeads, *, by_winograd: bool
+    ) -> None:
         """`constants` are all initialisers of the graph; `by_winograd`: 3x3 convolutions are matrix products."""
-        self._by_winograd = by_winograd
+        self.heads, self._by_winograd = heads, by_winograd
         self._maker = {output: node for node in nodes for output in node.outputs}
         self._nodes = nodes
         scalars = {name for node in nodes if node.operator == "Mul" for name in node.inputs}
@@ -118,7 +120,9 @@ class NetGraph:
         nodes, constants = read_graph(to_onnx(file, heads=heads).read_bytes())
         if unknown := sorted({node.operator for node in nodes} - OPERATORS.keys() - {"Conv"}):
             raise ValueRepairError(f"{file.path}: has operators that cannot be trained here: {', '.join(unknown)}")
-        return cls(nodes, constants, by_winograd=jax.default_backend() == "cpu" if by_winograd is None else by_winograd)
+        if by_winograd is None:
+            by_winograd = jax.default_backend() == "cpu"
+        return cls(nodes, constants, heads, by_winograd=by_winograd)
 
     def forward(self, parameters: Parameters, planes: Any) -> Heads:
         """What the net with these parameters says of planes [n, 112, 8, 8], in their precision."""

@@ -1,0 +1,199 @@
+"""Nets written back: what lc0 and we read of them is what was trained, and what did not change stays byte for byte."""
+
+from __future__ import annotations
+
+import gzip
+import re
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests import lc0_oracle, random_nets
+from tests.random_nets import BY_NAME, KINDS
+from valuerepair.chess.positions import PositionBatch
+from valuerepair.errors import ValueRepairError
+from valuerepair.nets.conversion import lc0_q
+from valuerepair.nets.heads import Heads
+from valuerepair.nets.net import describe, describe_lines
+from valuerepair.nets.planes import encode
+from valuerepair.nets.weights import fields, read_net_file, unpack
+
+pytest.importorskip("jax", reason="pip install 'valuerepair[train]'")
+
+from valuerepair.training import write_net as writing  # after the check that jax is here
+from valuerepair.training.graph import NetGraph
+from valuerepair.training.write_net import check_written, rounded_together, write_net
+
+REAL = ("maia-1900", "maia-1100", "meangirl-8")
+NOTES = {"steps": 300, "lr": 1e-4}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def lc0_is_here(lc0: str) -> None:
+    """The converter."""
+
+
+@pytest.fixture(scope="module")
+def positions() -> PositionBatch:
+    """With half-move clocks as in games."""
+    return PositionBatch.from_positions([p for p in lc0_oracle.varied() if int(p.fen.split()[4]) <= 30])
+
+
+def net_of(name: str, folder: Path, shared_data: Path) -> Path:
+    if name in REAL:
+        return shared_data / "nets" / f"{name}.pb.gz"
+    return random_nets.write(BY_NAME[name], folder / f"{name}.pb.gz")
+
+
+def planes_for(path: Path, positions: PositionBatch) -> Any:
+    header = read_net_file(path).header
+    assert header is not None
+    return encode(positions, input_format=header.input_format)
+
+
+def trained(net: NetGraph, seed: int = 0, by: float = 0.02) -> dict[str, Any]:
+    """All parameters a little different."""
+    chance = np.random.default_rng(seed)
+    return {
+        name: (value * chance.normal(1, by, value.shape)).astype(np.float32) for name, value in net.parameters.items()
+    }
+
+
+@pytest.mark.parametrize("name", [*REAL, *(kind.name for kind in KINDS)])
+def test_what_is_read_is_what_was_trained(
+    name: str, tmp_path: Path, shared_data: Path, positions: PositionBatch
+) -> None:
+    """With every layer changed, by lc0's reader and ours."""
+    path, new = net_of(name, tmp_path, shared_data), tmp_path / "new.pb.gz"
+    net, planes = NetGraph.open(path), planes_for(path, positions)
+    parameters = trained(net)
+    write_net(path, parameters, frozenset(parameters), new, NOTES)
+    q, p = check_written(new, net, parameters, planes)
+    assert q <= 3e-3
+    assert p <= 3e-3
+    before = lc0_q(path, planes)
+    assert np.abs(lc0_q(new, planes) - before).max() > 0.01  # it was another net
+
+
+@pytest.mark.parametrize("name", ["maia-1900", "maia-1100"])
+def test_high_clocks_cost_little(name: str, tmp_path: Path, shared_data: Path) -> None:
+    """With each weight rounded by itself these were 2.9e-3 and 4.2e-3."""
+    path, new = shared_data / "nets" / f"{name}.pb.gz", tmp_path / "new.pb.gz"
+    long = PositionBatch.from_positions([p for p in lc0_oracle.varied() if int(p.fen.split()[4]) > 30])
+    assert len(long) > 15
+    net = NetGraph.open(path)
+    write_net(path, net.parameters, frozenset(net.parameters), new, NOTES)
+    assert check_written(new, net, net.parameters, planes_for(path, long))[0] < 1.5e-3
+
+
+@pytest.mark.parametrize("name", ["maia-1900", "se-dense-policy", "dense-heads"])
+def test_what_did_not_change_stays_byte_for_byte(name: str, tmp_path: Path, shared_data: Path) -> None:
+    path, new = net_of(name, tmp_path, shared_data), tmp_path / "new.pb.gz"
+    net = NetGraph.open(path)
+    parameters = net.parameters | {k: v for k, v in trained(net).items() if k in net.of_head("value")}
+    write_net(path, parameters, net.of_head("value"), new, NOTES)
+    old, now = (list(fields(unpack(file.read_bytes()))) for file in (path, new))
+    rest = [[(at, part) for at, part in message if at not in (5, 10)] for message in (old, now)]
+    assert rest[0] == rest[1]
+    weights = [list(fields(dict(message)[10])) for message in (old, now)]  # type: ignore[arg-type]  # a message
+    changed = {a[0] for a, b in zip(*weights, strict=True) if a != b}
+    assert [at for at, _ in weights[0]] == [at for at, _ in weights[1]]
+    assert changed == ({44} if name == "dense-heads" else {6, 7, 8, 9, 10})
+
+
+def test_of_several_heads_only_the_trained_ones_change(tmp_path: Path, positions: PositionBatch) -> None:
+    path, new = random_nets.write(BY_NAME["dense-heads"], tmp_path / "net.pb.gz"), tmp_path / "new.pb.gz"
+    heads = Heads("st", "soft")
+    net, planes = NetGraph.open(path, value_head="st", policy_head="soft"), planes_for(path, positions)
+    own = net.of_head("value") | net.of_head("policy")
+    parameters = net.parameters | {name: value for name, value in trained(net).items() if name in own}
+    write_net(path, parameters, own, new, NOTES, heads)
+    q, p = check_written(new, net, parameters, planes)
+    assert max(q, p) < 5e-4
+    for value in ("winner", "q"):
+        assert np.array_equal(lc0_q(path, planes, Heads(value)), lc0_q(new, planes, Heads(value)))
+    assert np.abs(lc0_q(path, planes, heads) - lc0_q(new, planes, heads)).max() > 1e-3
+    policies = [dict(fields(dict(fields(dict(fields(unpack(p.read_bytes())))[10]))[45])) for p in (path, new)]  # type: ignore[arg-type]
+    assert {at for at in policies[0] if policies[0][at] != policies[1][at]} == {5}
+
+
+def test_the_training_is_noted(tmp_path: Path, shared_data: Path, lc0: str) -> None:
+    path, new = shared_data / "nets" / "maia-1900.pb.gz", tmp_path / "new.pb.gz"
+    net = NetGraph.open(path)
+    for source in (path, new):
+        write_net(source, net.parameters, frozenset({"/value/dense2/add/w"}), new, NOTES)
+    header = read_net_file(new).header
+    assert header is not None
+    assert header.training_steps == 400_000 + 600
+    said = subprocess.run([lc0, "describenet", f"--weights={new}"], capture_output=True, text=True, check=True).stdout
+    theirs = dict(re.findall(r"^ *([\w ]+): (.+)$", said, re.M))
+    assert theirs["Training steps"] == "400600"
+    assert float(theirs["Learning rate"]) == pytest.approx(1e-4)
+    twice = r"valuerepair \S+: 300 steps at 0\.0001 from maia-1900 e2f565f42d7c; valuerepair .* from new \w{12}"
+    assert re.fullmatch(twice, theirs["Lc0 Params"])
+    assert describe(new)["training"] == theirs["Lc0 Params"]
+    assert describe_lines(describe(new))[-1] == f"  training  {theirs['Lc0 Params']}"
+
+
+def test_the_same_parameters_make_the_same_file(tmp_path: Path) -> None:
+    path = random_nets.write(BY_NAME["se-dense-policy"], tmp_path / "net.pb.gz")
+    net = NetGraph.open(path)
+    for name in ("a.pb.gz", "b.pb.gz"):
+        write_net(path, trained(net), frozenset(net.parameters), tmp_path / name, NOTES)
+    assert (tmp_path / "a.pb.gz").read_bytes() == (tmp_path / "b.pb.gz").read_bytes()
+
+
+def test_a_written_net_that_is_another_is_found_out(tmp_path: Path, positions: PositionBatch) -> None:
+    path, new = random_nets.write(BY_NAME["se-dense-policy"], tmp_path / "net.pb.gz"), tmp_path / "new.pb.gz"
+    net = NetGraph.open(path)
+    write_net(path, trained(net), frozenset(net.parameters), new, NOTES)
+    q, p = check_written(new, net, trained(net, seed=1), planes_for(path, positions))
+    assert min(q, p) > 5e-3
+
+
+def test_a_parameter_that_is_not_in_its_field_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, new = random_nets.write(BY_NAME["map"], tmp_path / "net.pb.gz"), tmp_path / "new.pb.gz"
+    net, name = NetGraph.open(path), "/value/dense1/add/w"
+    for alone in (10, 31, 999):  # a layer of another size, none, and no field at all
+        monkeypatch.setitem(writing._VALUE, name, (alone, 4))
+        with pytest.raises(ValueRepairError) as error:
+            write_net(path, net.parameters, frozenset({name}), new, NOTES)
+        expected = "is not in the field where it should be; this net cannot be written"
+        assert str(error.value) == f"{path}: the parameter {name} {expected}"
+    with pytest.raises(ValueRepairError, match="the parameter /value/none/w has no place"):
+        writing.place_of("/value/none/w", b"", Heads())
+    assert not new.exists()
+
+
+def test_layers_of_other_encodings_are_not_read() -> None:
+    layer = writing.encoded(np.arange(5, dtype=np.float32))
+    assert writing.decoded(layer) == pytest.approx(np.arange(5), abs=4 / 65535)
+    assert np.array_equal(writing.decoded(layer + b"\x20\x01"), writing.decoded(layer))
+    with pytest.raises(ValueError, match="of another encoding than LINEAR16"):
+        writing.decoded(layer + b"\x20\x03")
+
+
+def test_weights_of_the_clock_are_rounded_so_that_their_sums_are_right() -> None:
+    """Less than half as far off over the board's squares as each weight rounded by itself; the clock makes 99 of it."""
+    steps = np.random.default_rng(0).uniform(0, 1000, (200, 3, 3))
+    padded = np.pad(np.ones((8, 8)), 1)
+    windows = np.lib.stride_tricks.sliding_window_view(padded, (3, 3)).reshape(64, 9)
+
+    def error(rounded: Any) -> Any:
+        return np.sqrt(np.square((rounded - steps).reshape(200, 9) @ windows.T).mean(axis=1))
+
+    ours, plain = error(rounded_together(steps)), error(np.rint(steps))
+    assert np.abs(rounded_together(steps) - steps).max() < 1
+    assert (ours <= plain + 1e-9).all()
+    assert ours.mean() < 0.5 * plain.mean()
+
+
+def test_the_file_is_gzip_without_a_time(tmp_path: Path) -> None:
+    path, new = random_nets.write(BY_NAME["map"], tmp_path / "net.pb.gz"), tmp_path / "new.pb.gz"
+    net = NetGraph.open(path)
+    write_net(path, net.parameters, frozenset({"/value/dense2/add/w"}), new, NOTES)
+    assert new.read_bytes()[4:8] == bytes(4)
+    assert gzip.decompress(new.read_bytes()).startswith(b"\x0d\xc0\x01\x00\x00")
