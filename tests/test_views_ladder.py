@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sqlite3
 from pathlib import Path
 
@@ -86,3 +87,21 @@ def test_recall_is_that_of_vr_stats(db: Path) -> None:
         f"1/{told['saving']:.1f} of the nodes, {told['recall_said']}"
         in figures.drawing("recall", db, alpha=200.0, threshold=THRESHOLD).said
     )
+
+
+def test_a_ladder_for_candidates_beyond_scale_has_a_table_of_its_own(tmp_path: Path) -> None:
+    import json
+
+    sample = shutil.copy(Path(__file__).parents[1] / "data" / "sample.db", tmp_path / "sample.db")
+    shared = ["stats", "--ladder", "--db", str(sample), "--alpha", "170", "--threshold", "0.35"]
+    plain, beyond = (
+        json.loads(CliRunner().invoke(cli, [*shared, "--json", *more]).stdout)["ladder"]
+        for more in ([], ["--calibration", "fitted"])
+    )
+    assert (plain["calibration"], beyond["calibration"]) == ("none", "fitted")
+    assert plain["stored"] is not None
+    assert beyond["stored"] is None  # the store's ladder is for the other question
+    assert beyond["positions"] == plain["positions"]
+    assert beyond["candidates"] != plain["candidates"]
+    said = CliRunner().invoke(cli, [*shared, "--calibration", "fitted"]).stdout
+    assert "screening at threshold 0.35 beyond scale, alpha 170" in said

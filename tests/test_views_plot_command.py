@@ -126,7 +126,7 @@ def test_a_threshold_is_a_difference_of_two_q(bare: Path) -> None:
 
 def test_python_refuses_as_the_command_does(bare: Path) -> None:
     with pytest.raises(
-        UsageError, match="the plot calibration has no use for threshold; it takes alpha, expanded, net"
+        UsageError, match="the plot calibration has no use for threshold; it takes alpha, calibration, expanded, net"
     ):
         figures.draw("calibration", bare, threshold=0.5)
     with pytest.raises(UsageError, match="no kind of plot histogram"):

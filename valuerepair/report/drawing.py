@@ -43,6 +43,7 @@ class Scored:
     weight: Floats
     rows: Flags
     weighted: bool
+    calibrated: bool = False
 
     @property
     def disagreement(self) -> Floats:
@@ -62,7 +63,8 @@ class Scored:
 def scored(frame: pd.DataFrame, *, by_weight: bool = True) -> Scored:
     """The rows of `frame` that can be drawn. Raises ValueRepairError when there is none."""
     deep = frame["deep_q"].to_numpy(np.float64)
-    net = frame["calibrated_q" if "calibrated_q" in frame else "net_q"].to_numpy(np.float64)
+    calibrated = "calibrated_q" in frame
+    net = frame["calibrated_q" if calibrated else "net_q"].to_numpy(np.float64)
     usable = ~(np.isnan(deep) | np.isnan(net))
     if not usable.any():
         kind = frame.attrs.get("q_from", "cp")
@@ -73,7 +75,7 @@ def scored(frame: pd.DataFrame, *, by_weight: bool = True) -> Scored:
     weight = np.ones(len(frame))
     if by_weight and "weight" in frame:
         weight = frame["weight"].to_numpy(np.float64)
-    return Scored(net[usable], deep[usable], weight[usable], usable, bool((weight[usable] != 1).any()))
+    return Scored(net[usable], deep[usable], weight[usable], usable, bool((weight[usable] != 1).any()), calibrated)
 
 
 def names(frame: pd.DataFrame) -> tuple[str, str]:
@@ -103,7 +105,7 @@ def counted(rows: Scored, threshold: float) -> str:
     left_out = f"; {rows.left_out:,} without a deep score left out" if rows.left_out else ""
     return (
         f"{len(off):,} positions, {int(off.sum()):,} candidates ({100 * rows.rate(off).rate:.2f} %{by}) "
-        f"with |net Q − deep Q| ≥ {threshold:g}{left_out}"
+        f"with |{'calibrated' if rows.calibrated else 'net'} Q − deep Q| ≥ {threshold:g}{left_out}"
     )
 
 

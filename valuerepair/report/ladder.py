@@ -18,7 +18,7 @@ from valuerepair.report import style
 from valuerepair.report.drawing import Drawing, Flags, Floats, made_from, names, scored
 from valuerepair.screening.fit import CurvePoint, curve, enough, fit_screen, joined
 from valuerepair.screening.ladder import read_calibration
-from valuerepair.screening.model import Screen
+from valuerepair.screening.model import Screen, is_calibrated
 from valuerepair.screening.package import package_calibration
 from valuerepair.screening.recall import figures
 from valuerepair.store import screening
@@ -180,6 +180,7 @@ class ScreenTable:
         return {
             "threshold": screen.threshold,
             "alpha": screen.alpha,
+            "calibration": "none" if screen.calibration is None else "fitted",
             "recall": screen.recall,
             "positions": screen.positions,
             "candidates": screen.positives,
@@ -191,9 +192,11 @@ class ScreenTable:
     def lines(self) -> list[str]:
         """The table for a terminal."""
         screen = self.screen
+        beyond = "" if screen.calibration is None else " beyond scale"
+        at = f"threshold {screen.threshold:g}{beyond}, alpha {screen.alpha:.0f}"
         shown = [
-            f"screening at threshold {screen.threshold:g}, alpha {screen.alpha:.0f}: {screen.positions:,} positions "
-            f"searched in full, {screen.positives:,} of them candidates",
+            f"screening at {at}: {screen.positions:,} positions searched in full, "
+            f"{screen.positives:,} of them candidates",
             f"in use: fitted {self.stored}" if self.stored else "in use: nothing fitted yet; vr mine does it",
             "",
             f"cuts for a recall of {screen.recall:g}: a position leaves below this chance of a candidate",
@@ -229,7 +232,9 @@ def screen_table(store: Store, question: Question, recall: float = 0.98) -> Scre
             f"{store.path}: {len(data):,} positions were searched in full by way of all rungs, too few near the "
             f"threshold {threshold:g} to fit a ladder; mine more, or give a lower --threshold"
         )
-    stored = next((s.fitted for s in screens(store, net_id, oracle_id) if s.threshold == threshold), None)
+    beyond = question.calibration == "fitted"
+    alike = (s for s in screens(store, net_id, oracle_id) if s.threshold == threshold)
+    stored = next((s.fitted for s in alike if is_calibrated(s.model) == beyond), None)
     package = package_calibration(facts["kind"], nodes, rungs, question)
     whole = data if package is None else joined(data, package)
     fitted = fit_screen(whole, question, recall)

@@ -12,6 +12,7 @@ from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 
+from valuerepair.calibration import POINTS, Calibration
 from valuerepair.question import Question, check_threshold
 from valuerepair.report import style
 from valuerepair.report.drawing import (
@@ -63,28 +64,41 @@ def plot(
 
 
 def draw(
-    frame: pd.DataFrame, threshold: float = DEFAULT_THRESHOLD, *, weighted: bool = True
+    frame: pd.DataFrame,
+    threshold: float = DEFAULT_THRESHOLD,
+    *,
+    weighted: bool = True,
+    calibration: Calibration | None = None,
 ) -> tuple[Figure, ScatterCounts]:
     """Net Q (y) against deep Q (x) of a store's `frame`, both from the side to move.
 
     Shows the diagonal, the band within which ``|net Q - deep Q| < threshold``, the candidates outside in colour by
     sign, and the lowess line of net Q over deep Q. Only the columns net_q, deep_q and weight are used, and the frame's
     attrs for the subtitle. The line and the rate of candidates are those of all positions that the rows stand for; not
-    `weighted`, or without the column, of the rows themselves. Artists carry a gid: ``positions``, ``optimistic``,
-    ``pessimistic``, ``lowess``, ``diagonal``, ``band``.
+    `weighted`, or without the column, of the rows themselves.
+
+    Of a frame of calibrated Q y is that. With its `calibration` y is the net's own Q, and
+    the curve is there with its interval: the deep Q (x) to be expected of each net Q (y). The band is along it then,
+    and the candidates are those beyond scale: a game's own curve may be a little beside that of all.
+
+    Artists carry a gid: ``positions``, ``optimistic``, ``pessimistic``, ``lowess``, ``diagonal``, ``band``,
+    ``calibration``, ``calibration-interval``.
     """
     check_threshold(threshold)
     rows = scored(frame, by_weight=weighted)
+    y = rows.net if calibration is None else frame["net_q"].to_numpy(np.float64)[rows.rows]
     above, below = rows.disagreement >= threshold, rows.disagreement <= -threshold
     counts = ScatterCounts(len(rows.net), int(above.sum()), int(below.sum()), rows.left_out)
     with style.house_style():
         figure, axes = style.new_figure(6.4, 7.25)
-        _draw_ground(axes, threshold)
-        draw_points(axes, rows.deep, rows.net, above, below)
-        draw_line(axes, rows, rows.net, "lowess of net Q")
+        _draw_ground(axes, threshold, calibration)
+        draw_points(axes, rows.deep, y, above, below)
+        draw_line(axes, rows, y, "lowess of net Q")
+        if calibration is not None:
+            draw_curve(axes, calibration)
         # Below the axes: inside, it would hide the worst candidates, which lie in the corners.
         figure.legend(loc="outside lower center", ncols=4, handletextpad=0.4, columnspacing=1.2)
-        label_axes(axes, frame)
+        label_axes(axes, frame, own=calibration is not None)
         style.title(axes, "Net Q against deep Q", made_from(frame), counted(rows, threshold))
     return figure, counts
 
@@ -92,7 +106,8 @@ def draw(
 def drawing(store: Store, question: Question, by_weight: bool = True) -> Drawing:
     """`draw` of a store."""
     frame = store.frame(question, text=False)
-    figure, counts = draw(frame, question.threshold, weighted=by_weight)
+    curve = _calibration(store, question)
+    figure, counts = draw(frame, question.threshold, weighted=by_weight, calibration=curve)
     return Drawing(figure, said(frame, counts.positions, counts.candidates, question.threshold))
 
 
@@ -109,14 +124,38 @@ def draw_line(axes: Axes, rows: Scored, y: Floats, label: str, colour: str = sty
         axes.plot(*line, color=colour, lw=1.8, gid="lowess", label=words)
 
 
-def label_axes(axes: Axes, frame: pd.DataFrame) -> None:
-    """Net Q over deep Q: limits, ticks, whose values."""
+def _calibration(store: Store, question: Question) -> Calibration | None:
+    return store.calibration(question).calibration if question.calibration == "fitted" else None
+
+
+def _mirrored(values: Floats, others: Floats) -> Floats:
+    """[2 n - 1] an odd curve at -q … q, of `values` [n] at 0 … q; `others` [n] are the other bound's, or the same."""
+    return np.concatenate([-others[:0:-1], values])
+
+
+def _net_q(calibration: Calibration) -> tuple[Floats, int]:
+    """The net Q, from -reach to reach, that a curve has values of, and how many of them are not negative."""
+    known = max(int(np.searchsorted(POINTS, calibration.reach, "right")), 2)
+    return _mirrored(POINTS[:known], POINTS[:known]), known
+
+
+def draw_curve(axes: Axes, calibration: Calibration) -> None:
+    """The deep Q (x) to be expected of each net Q (y), with its interval."""
+    q, known = _net_q(calibration)
+    curve, low, high = (each[:known] for each in (calibration.curve, calibration.low, calibration.high))
+    ends = _mirrored(low, high), _mirrored(high, low)
+    axes.fill_betweenx(q, *ends, color=style.GREEN, alpha=0.3, lw=0, gid="calibration-interval")
+    axes.plot(_mirrored(curve, curve), q, color=style.GREEN, lw=1.8, gid="calibration", label="calibration")
+
+
+def label_axes(axes: Axes, frame: pd.DataFrame, *, own: bool = False) -> None:
+    """Net Q over deep Q: limits, ticks, whose values; net Q is calibrated where the frame says so, or its `own`."""
     net, oracle = names(frame)
     axes.set(xlim=(-1.04, 1.04), ylim=(-1.04, 1.04), aspect="equal")
     axes.set_xticks(np.linspace(-1, 1, 5))
     axes.set_yticks(np.linspace(-1, 1, 5))
     axes.set_xlabel(f"deep Q, side to move ({oracle})")
-    calibrated = "calibrated " if frame.attrs.get("calibration") else ""
+    calibrated = "calibrated " if frame.attrs.get("calibration") and not own else ""
     axes.set_ylabel(f"{calibrated}net Q at one node, side to move ({net})")
 
 
@@ -141,13 +180,24 @@ def draw_points(axes: Axes, x: Floats, y: Floats, above: Flags, below: Flags) ->
         axes.plot(x[rows], y[rows], marker, color=colour, ms=size + 1.5, gid=gid, label=label, **shape)
 
 
-def _draw_ground(axes: Axes, threshold: float) -> None:
+def _draw_ground(axes: Axes, threshold: float, calibration: Calibration | None) -> None:
     """What lies below the points: the band of agreement and the diagonal."""
     ends = np.array([-1.0, 1.0])
-    axes.fill_between(
-        ends, ends - threshold, ends + threshold, color=style.PALE, lw=0, gid="band", label=f"within ±{threshold:g}"
-    )
+    shape: dict[str, Any] = {"color": style.PALE, "lw": 0, "gid": "band", "label": f"within ±{threshold:g}"}
+    if calibration is None:
+        axes.fill_between(ends, ends - threshold, ends + threshold, **shape)
+    else:
+        worth, q = _expected(calibration)
+        axes.fill_betweenx(q, worth - threshold, worth + threshold, **shape)
     axes.plot(ends, ends, color=style.GREY, lw=0.8, ls="--", gid="diagonal")
+
+
+def _expected(calibration: Calibration | None) -> tuple[Floats, Floats]:
+    """What net Q are worth, and these: from -1 to 1; without a calibration, themselves."""
+    if calibration is None:
+        return np.array([-1.0, 1.0]), np.array([-1.0, 1.0])
+    q = _mirrored(POINTS, POINTS)
+    return _mirrored(calibration.curve, calibration.curve), q
 
 
 _CELLS = 44  # hexagons across
@@ -156,29 +206,35 @@ _CELLS = 44  # hexagons across
 def hexbin(store: Store, question: Question, by_weight: bool = True) -> Drawing:
     """Positions that each hexagon stands for, by weight, on a logarithmic scale of colour; lowess line as in `scatter`.
 
-    Dashed: the diagonal; dotted: ``net Q = deep Q ± threshold``. Artists carry a gid: ``density``, ``lowess``,
-    ``diagonal``, ``above``, ``below``.
+    Dashed: the diagonal; dotted: ``net Q = deep Q ± threshold``, or so far from the calibration, which is drawn with
+    its interval where the question is for calibrated Q. Artists carry a gid: ``density``, ``lowess``, ``diagonal``,
+    ``above``, ``below``, ``calibration``, ``calibration-interval``.
     """
     frame = store.frame(question, text=False)
     rows = scored(frame, by_weight=by_weight)
+    curve = _calibration(store, question)
+    net_q = frame["net_q"].to_numpy(np.float64)[rows.rows]
     ends = np.array([-1.0, 1.0])
     with style.house_style():
         figure, axes = style.new_figure(7.4, 6.9)
         cells = axes.hexbin(
-            rows.deep, rows.net, C=rows.weight, reduce_C_function=np.sum, gridsize=_CELLS, extent=(-1, 1, -1, 1),
+            rows.deep, net_q, C=rows.weight, reduce_C_function=np.sum, gridsize=_CELLS, extent=(-1, 1, -1, 1),
             cmap="cividis", linewidths=0.2, gid="density",
         )  # fmt: skip
         # A hexagon of rows that stand for nothing (weight 0) is empty.
         cells.set_array(np.ma.masked_less_equal(np.asarray(cells.get_array(), np.float64), 0))
         cells.set_norm(LogNorm())
         axes.plot(ends, ends, color=style.GREY, lw=0.9, ls="--", gid="diagonal")
+        worth, q = _expected(curve)
         for gid, shift in (("above", question.threshold), ("below", -question.threshold)):
-            axes.plot(ends, ends + shift, color=style.GREY, lw=0.9, ls=":", gid=gid)
-        draw_line(axes, rows, rows.net, "lowess of net Q", style.VERMILLION)
-        label_axes(axes, frame)
+            axes.plot(worth - shift, q, color=style.GREY, lw=0.9, ls=":", gid=gid)
+        draw_line(axes, rows, net_q, "lowess of net Q", style.VERMILLION)
+        if curve is not None:
+            draw_curve(axes, curve)
+        label_axes(axes, frame, own=True)
         bar = figure.colorbar(cells, ax=axes, shrink=0.8, format=FuncFormatter(lambda count, _: f"{count:,g}"))
         bar.set_label("positions, by weight" if rows.weighted else "positions")
-        lines = [line for line in axes.lines if line.get_gid() == "lowess"]
+        lines = [line for line in axes.lines if line.get_gid() in ("lowess", "calibration")]
         if lines:
             axes.legend(handles=lines, loc="upper left")
         style.title(axes, "Net Q against deep Q: density", made_from(frame), counted(rows, question.threshold))

@@ -222,6 +222,7 @@ class Ladder:
             self._known.insert(at, position_id)
         if screen is not None and screen.calibration is not None:
             (net_q,) = calibrated_of(self._store.connection, screen.calibration, [position_id], [net_q]).tolist()
+            screen = replace(screen, calibration=None)  # a judge has no use for it, wherever it is sent to
         ask = Judge(net_q, net_best, screen, kept)
         self._ascents[position_id] = _Ascent(ask, screen_id, kept_share)
         return self._oracle.climb(position, self.rungs, ask)
