@@ -13,6 +13,7 @@ import matplotlib as mpl
 import numpy as np
 import pandas as pd
 import pytest
+from matplotlib.collections import PolyCollection
 from matplotlib.figure import Figure
 from matplotlib.image import imread
 from matplotlib.lines import Line2D
@@ -90,7 +91,8 @@ def test_the_calibration_is_drawn_beside_the_line_of_the_nets_own_q(kind: str) -
     assert (y == -y[::-1]).all()
     assert x == pytest.approx([found.worth(q).q for q in y], abs=1e-6)
     (band,) = figure.findobj(lambda artist: artist.get_gid() == "calibration-interval")
-    corners = band.get_paths()[0].vertices
+    assert isinstance(band, PolyCollection)
+    corners = np.asarray(band.get_paths()[0].vertices)
     bounds = np.array([found.worth(q)[1:] for q in corners[:, 1]])
     off = np.abs(corners[:, :1] - bounds)
     assert off.min(axis=1).max() < 1e-6
