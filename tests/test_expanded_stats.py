@@ -169,6 +169,21 @@ def test_values_of_the_other_kind_are_no_values(path: Path) -> None:
     assert all(row["rate"] is None or row["rated"] > 0 for row in with_wdl)
 
 
+def test_where_nothing_was_left_to_search_rates_are_of_all(path: Path, tmp_path: Path) -> None:
+    db = tmp_path / "whole.db"
+    shutil.copy(path, db)
+    found = []
+    for why in ("nodes", "everything"):
+        with Store.open(db, write=True) as store, store.writing() as connection:
+            connection.execute("UPDATE runs SET counts = json_object('why', ?) WHERE id = 2", (why,))
+        with Store.open(db) as store:
+            told = store_figures(store, ASKED)
+        found.append(next(row for row in told["expanded"]["steps"] if row["step"] == "parent"))
+        assert any("chosen for their yield" in line for line in stats_lines(told)) == (why == "nodes")
+    assert [row["rated_of"] for row in found] == ["chosen", "all"]
+    assert found[0]["rate"] == found[1]["rate"] == found[1]["candidates"] / found[1]["rated"]
+
+
 # -- against a truth that is known ------------------------------------------------------------------------------------
 
 TRUE_RATE, ROOTS, EACH = 0.25, 300, 8
@@ -193,7 +208,8 @@ class World:
         self.columns: dict[str, NDArray[Any]] = {
             "position_id": np.arange(n) + 1000, "root_id": np.repeat(np.arange(ROOTS), EACH),
             "step": np.full(n, stored.STEPS.index("child")), "distance": dice.integers(1, 4, n),
-            "round": np.ones(n, np.int64), "drawn": self.drawn, "cut_at": np.where(left, 1000.0, np.nan),
+            "round": np.ones(n, np.int64),
+            "run_id": np.ones(n, np.int64), "drawn": self.drawn, "cut_at": np.where(left, 1000.0, np.nan),
             "probability": np.where(left, 0.1, 1.0), "nodes": np.full(n, 100), "net_q": np.zeros(n),
             "searched": self.searched, "inferred": np.zeros(n, bool),
             **{f"line_{name}": nothing for name in ("cp", "mate", "w", "d", "l", "q")},
@@ -205,6 +221,7 @@ class World:
         empty = np.empty(0, np.int64)
         monkeypatch.setattr(stored, "any_reached", lambda *_: True)
         monkeypatch.setattr(stored, "reached", lambda *_: self.columns)
+        monkeypatch.setattr(stored, "went_everywhere", lambda *_: False)
         ways = Ways(empty, np.empty(0), empty, np.empty(0, bool), np.empty(0))
         monkeypatch.setattr(screening, "ways", lambda *_: ways)
         sampled = {"position_id": empty, "disagreement": np.empty(0), "weight": np.empty(0), "nodes": empty}
@@ -233,8 +250,18 @@ def test_where_too_few_were_drawn_it_says_so(monkeypatch: pytest.MonkeyPatch) ->
     world = World(0, ladder=False)
     world.columns["drawn"] = np.arange(ROOTS * EACH) < families.LEAST_DRAWN - 1
     row = world.told(monkeypatch)
-    assert row["rated_of"] == "all"
+    assert row["rated_of"] == "chosen"
     assert row["rate"] > 0.45
+
+
+def test_where_nothing_was_chosen_a_few_drawn_ones_are_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As of recorded evaluations, which are all there."""
+    world = World(0, ladder=False)
+    world.columns = {name: column[:12] for name, column in world.columns.items()}
+    world.columns["drawn"][:] = True
+    row = world.told(monkeypatch)
+    assert (row["rated_of"], row["rated"]) == ("all", 12)
+    assert row["low"] < row["rate"] < row["high"]
 
 
 def test_what_was_cut_without_an_audit_leaves_the_rate_open(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -41,14 +41,16 @@ def figures(
     `pair` are net and oracle, `sampled` position_id, disagreement, weight and nodes of all sampled positions that they
     scored. `archive`, and `steps` by step and by distance (None: all), have `reached`, `searched`, `cut`, `candidates`
     (searched), `nodes`, `per_mnode` (candidates) and the `rate` of candidates with its 95 % interval, of those `rated`:
-    ``drawn`` at random, or ``all`` that were sent to the search, where too few were drawn. Of a line only what was
-    inferred to be a candidate is searched: its rate is the `precision` in `inferred`. `roots` has the effective numbers
-    of roots of all candidates, searched, inferred and sampled, each counting as one.
+    ``drawn`` at random, where these are too few those that were ``chosen``, or ``all``, where nothing was left out. Of
+    a line only what was inferred to be a candidate is searched: its rate is the `precision` in `inferred`. `roots` has
+    the effective numbers of roots of all candidates, searched, inferred and sampled, each counting as one.
     """
     if not families.any_reached(store, *pair):
         return None
     threshold = question.threshold
-    rows = _Rows(_judged(store, families.reached(store, *pair), question), alpha, question.q_from, threshold)
+    columns = _judged(store, families.reached(store, *pair), question)
+    everything = families.went_everywhere(store, np.unique(columns["run_id"]).tolist())
+    rows = _Rows(columns, alpha, question.q_from, threshold, everything=everything)
     archive = _archive(store, pair, sampled, threshold)
     steps = [rows.told(step, None) for step in range(len(STEPS)) if (rows.columns["step"] == step).any()]
     steps += [rows.told(step, distance) for step, distance in rows.distances()]
@@ -88,8 +90,8 @@ def _judged(store: Store, columns: dict[str, NDArray[Any]], question: Question) 
 class _Rows:
     """The columns of `families.reached`, and of each row the search's difference from the net's Q, and the line's."""
 
-    def __init__(self, columns: Columns, alpha: float, q_from: QFrom, threshold: float) -> None:
-        self.columns = columns
+    def __init__(self, columns: Columns, alpha: float, q_from: QFrom, threshold: float, *, everything: bool) -> None:
+        self.columns, self._everything = columns, everything
         self.off, self.guessed = (_off(columns, kind, alpha, q_from) for kind in ("search", "line"))
         self.hit, self.guessed_hit = np.abs(self.off) >= threshold, np.abs(self.guessed) >= threshold
         cut_at, probability = columns["cut_at"], columns["probability"]
@@ -134,10 +136,14 @@ class _Rows:
         }
 
     def _rate(self, of: Flags) -> dict[str, Any]:
-        """Of those drawn at random, where there are enough: of the others a search was made because much was hoped."""
+        """Of those drawn at random, where there are enough: the others were searched because much was hoped of them.
+
+        Of all, where a search was made of whatever there was.
+        """
         sent = of & (self.known | self.cut)
         drawn = sent & self.columns["drawn"]
-        enough = int(drawn.sum()) >= LEAST_DRAWN
+        everything = self._everything or not (sent & ~drawn).any()
+        enough = not everything and int(drawn.sum()) >= LEAST_DRAWN
         rated = drawn if enough else sent
         whole = rated & self.known & ~self.left
         left = int((rated & self.left).sum())
@@ -147,7 +153,8 @@ class _Rows:
         ones = np.ones(int(whole.sum()))
         single = WeightedCount().plus(self.hit[whole], ones, self.columns["root_id"][whole]).single
         rate = WeightedCount(single, audits.drawn).rate(left) if left else WeightedCount(single).rate()
-        return {"rated": int(rated.sum()), "rated_of": "drawn" if enough else "all", **_bounds(rate)}
+        rated_of = "all" if everything else "drawn" if enough else "chosen"
+        return {"rated": int(rated.sum()), "rated_of": rated_of, **_bounds(rate)}
 
     def inferred(self) -> dict[str, Any]:
         """Positions whose value is inferred from a line, and how many of these candidates a search confirms."""
@@ -269,8 +276,9 @@ def _row(name: str, row: dict[str, Any]) -> str:
     rate = ""
     if row["rate"] is not None:
         rate = f"{100 * row['rate']:.1f} % (95 %: {100 * row['low']:.1f} to {100 * row['high']:.1f})"
-        if "rated_of" in row:
-            rate += f" of {row['rated']:,} drawn" if row["rated_of"] == "drawn" else ", chosen for their yield"
+        rate += {"drawn": f" of {row['rated']:,} drawn", "chosen": ", chosen for their yield"}.get(
+            row.get("rated_of"), ""
+        )
     return _LAYOUT.format(name, *counts, spent, yields, rate).rstrip()
 
 

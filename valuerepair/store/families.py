@@ -26,7 +26,7 @@ _SEARCHED = is_value("searched", "e.position_id", "s")
 # A search that another net's run made counts with its nodes: somebody spent them.
 REACHED = f"""
 SELECT e.position_id, e.root_id, {" ".join(f"CASE e.step WHEN '{step}' THEN {i} ELSE" for i, step in enumerate(STEPS))}
-NULL {"END " * len(STEPS)}, e.distance, e.round, e.drawn, e.cut_at, e.probability,
+NULL {"END " * len(STEPS)}, e.distance, e.round, e.drawn, e.cut_at, e.probability, e.run_id,
 CASE WHEN e.nodes > 0 THEN e.nodes ELSE coalesce(s.nodes, 0) END, n.q,
 s.position_id IS NOT NULL, {", ".join(f"s.{name}" for name in _SCORE)},
 i.position_id IS NOT NULL, {", ".join(f"i.{name}" for name in _SCORE)}
@@ -36,7 +36,19 @@ LEFT JOIN deep_values s ON {_SEARCHED} AND s.position_id = e.position_id
 LEFT JOIN deep_values i ON i.oracle_id = :oracle AND i.stage = '{INFERRED}' AND i.position_id = e.position_id
 WHERE e.net_id = :net AND e.oracle_id = :oracle ORDER BY e.position_id
 """
-_NAMES = ("position_id", "root_id", "step", "distance", "round", "drawn", "cut_at", "probability", "nodes", "net_q")
+_NAMES = (
+    "position_id",
+    "root_id",
+    "step",
+    "distance",
+    "round",
+    "drawn",
+    "cut_at",
+    "probability",
+    "run_id",
+    "nodes",
+    "net_q",
+)
 
 
 def any_reached(store: Store, net_id: int, oracle_id: int) -> bool:
@@ -49,19 +61,30 @@ def reached(store: Store, net_id: int, oracle_id: int) -> dict[str, NDArray[Any]
     """All positions that were reached from candidates, by position, as columns [n].
 
     position_id, root_id, `step` (an index into `STEPS`), distance, round, `drawn` (bool), `cut_at` (NaN: nowhere),
-    probability, nodes, `net_q`; `searched` and `inferred` (bool): which values there are, and these as `search_` and
-    `line_` with cp, mate, w, d, l, q; NaN where there is nothing.
+    probability, run_id, nodes, `net_q`; `searched` and `inferred` (bool): which values there are, and these as
+    `search_` and `line_` with cp, mate, w, d, l, q; NaN where there is nothing.
     """
     width = len(_NAMES) + 2 * (1 + len(_SCORE))
     with store_errors(store.path):
         cells = read_cells(store.connection, REACHED, {"net": net_id, "oracle": oracle_id}, width)
     names = [*_NAMES, "searched", *(f"search_{n}" for n in _SCORE), "inferred", *(f"line_{n}" for n in _SCORE)]
     found: dict[str, NDArray[Any]] = dict(zip(names, cells, strict=True))
-    for name in ("position_id", "root_id", "step", "distance", "round", "nodes"):
+    for name in ("position_id", "root_id", "step", "distance", "round", "run_id", "nodes"):
         found[name] = found[name].astype(np.int64)
     for name in ("drawn", "searched", "inferred"):
         found[name] = found[name] != 0
     return found
+
+
+def went_everywhere(store: Store, run_ids: Sequence[int]) -> bool:
+    """Whether these runs ended because nothing was left to search: then nothing was chosen before anything else."""
+    query = """
+        SELECT count(*) FROM runs WHERE id IN (SELECT value FROM json_each(?))
+        AND json_extract(counts, '$.why') = 'everything'
+    """
+    with store_errors(store.path):
+        (count,) = store.connection.execute(query, (json.dumps([*run_ids]),)).fetchone()
+    return int(count) == len(run_ids)
 
 
 class Member(NamedTuple):
