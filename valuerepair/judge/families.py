@@ -276,9 +276,8 @@ def _row(name: str, row: dict[str, Any]) -> str:
     rate = ""
     if row["rate"] is not None:
         rate = f"{100 * row['rate']:.1f} % (95 %: {100 * row['low']:.1f} to {100 * row['high']:.1f})"
-        rate += {"drawn": f" of {row['rated']:,} drawn", "chosen": ", chosen for their yield"}.get(
-            row.get("rated_of"), ""
-        )
+        told = {"drawn": f" of {row['rated']:,} drawn", "chosen": ", chosen for their yield"}
+        rate += told.get(str(row.get("rated_of")), "")
     return _LAYOUT.format(name, *counts, spent, yields, rate).rstrip()
 
 

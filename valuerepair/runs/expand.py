@@ -130,7 +130,7 @@ def expand(
             state = expanding.work()
             summary = expanding.summary(state)
     store.end_run(run, "interrupted" if state == "interrupted" else "finished", summary.counts())
-    return summary
+    return summary.with_figures()
 
 
 def _played(sources: Sequence[Source]) -> Sequence[Moves]:

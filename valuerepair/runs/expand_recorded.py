@@ -85,7 +85,7 @@ def expand_recorded(
             state = taking.work(games)
             summary = taking.summary(state)
     store.end_run(run, "interrupted" if state == "interrupted" else "finished", summary.counts())
-    return summary
+    return summary.with_figures()
 
 
 class _Taking:

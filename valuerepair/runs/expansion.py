@@ -155,9 +155,7 @@ class Expansion:
 
     def summary(self, state: str, why: str, **facts: Any) -> ExpandSummary:
         """What the expansion came to."""
-        sampled, _ = table(self.store.connection, self.store.path, self.question, ("disagreement", *_OF_SAMPLED))
-        found = families.figures(self.store, self.pair, self.alpha.value, self.question, sampled)
-        return ExpandSummary(state, why, self, found, **facts)
+        return ExpandSummary(state, why, self, None, **facts)
 
 
 def _result(cells: tuple[Any, ...]) -> DeepResult:
@@ -188,6 +186,13 @@ class ExpandSummary:
     @property
     def tally(self) -> Tally:
         return self.start.tally
+
+    def with_figures(self) -> ExpandSummary:
+        """With `figures`, once the store knows how the run ended: whether anything was left out bears on the rates."""
+        start = self.start
+        sampled, _ = table(start.store.connection, start.store.path, start.question, ("disagreement", *_OF_SAMPLED))
+        found = families.figures(start.store, start.pair, start.alpha.value, start.question, sampled)
+        return replace(self, figures=found)
 
     def counts(self) -> dict[str, Any]:
         """What the store keeps of it: nothing that depends on how often the run was interrupted."""

@@ -80,7 +80,7 @@ def went_everywhere(store: Store, run_ids: Sequence[int]) -> bool:
     """Whether these runs ended because nothing was left to search: then nothing was chosen before anything else."""
     query = """
         SELECT count(*) FROM runs WHERE id IN (SELECT value FROM json_each(?))
-        AND json_extract(counts, '$.why') = 'everything'
+        AND state = 'finished' AND json_extract(counts, '$.why') = 'everything'
     """
     with store_errors(store.path):
         (count,) = store.connection.execute(query, (json.dumps([*run_ids]),)).fetchone()
