@@ -35,6 +35,7 @@ BENCHES: dict[str, Callable[[BenchData], Comparison]] = {
     "selfplay-openvino": selfplay.bench_selfplay_openvino,
     "selfplay-cache": selfplay.bench_selfplay_cache,
     "training-records": training.chunks,
+    "training-steps": training.steps,
 }
 
 

@@ -1,9 +1,16 @@
-"""Speed of writing training records: whole games of searches against lc0's compression of finished records alone."""
+"""Speed of writing training records and of steps of training."""
 
 from __future__ import annotations
 
 import tempfile
+import time
+from collections.abc import Callable, Mapping
+from functools import partial
 from itertools import groupby
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
 
 from benchmarks.comparison import BenchData, Comparison, compare
 from benchmarks.search import table_evaluator
@@ -12,8 +19,14 @@ from valuerepair.archives.rows import ReadReport
 from valuerepair.archives.sampling import sample
 from valuerepair.chess.positions import Position
 from valuerepair.mcts.forest import Forest
+from valuerepair.nets.registry import locate
 from valuerepair.play.game import DRAW_AGREED, GameRecord, Thought
 from valuerepair.training.records import ChunkWriter, RecordFacts, compressed, game_records
+
+if TYPE_CHECKING:
+    import jax
+
+    from valuerepair.training.graph import NetGraph
 
 GAMES, TREES, NODES, REPEATS = 40, 64, 100, 2
 LC0_LEVEL = 6  # gzopen's, which lc0's TrainingDataWriter leaves as it is
@@ -40,6 +53,56 @@ def chunks(data: BenchData) -> Comparison:
         return REPEATS * records
 
     return compare("training-records", "records", "gzip as lc0 does it", ours, theirs, target=0.8, floor=20_000)
+
+
+STEP_BATCH = 256
+
+
+def steps(data: BenchData) -> Comparison:
+    """Positions/s of forward and backward of a whole net, against the same with JAX's own convolutions."""
+    import jax
+
+    from valuerepair.training.graph import NetGraph
+
+    planes, target = _training_batch()
+
+    def work(*, by_winograd: bool) -> Callable[[], float]:
+        net = NetGraph.open(str(locate(data.net)), by_winograd=by_winograd)
+        step = jax.jit(jax.value_and_grad(partial(_loss, net)))
+        parameters = jax.device_put(net.parameters)
+        jax.block_until_ready(step(parameters, planes, target))
+
+        def some() -> float:
+            begin, done = time.perf_counter(), 0
+            while time.perf_counter() - begin < data.seconds:
+                jax.block_until_ready(step(parameters, planes, target))
+                done += STEP_BATCH
+            return done
+
+        return some
+
+    ours, theirs = work(by_winograd=True), work(by_winograd=False)
+    return compare("training-steps", "positions", "JAX's own convolutions", ours, theirs, target=1.9)
+
+
+def _training_batch() -> tuple[NDArray[np.float32], NDArray[np.int32]]:
+    """Planes as dense as those of positions, and a move for each."""
+    chance = np.random.default_rng(0)
+    planes = (chance.random((STEP_BATCH, 112, 8, 8)) < 0.1).astype(np.float32)
+    return planes, chance.integers(0, 1858, STEP_BATCH).astype(np.int32)
+
+
+def _loss(net: NetGraph, parameters: Mapping[str, jax.Array], planes: jax.Array, move: jax.Array) -> jax.Array:
+    import jax
+    import jax.numpy as jnp
+
+    heads = net.forward(parameters, planes)
+    assert heads.policy is not None
+    policy = -jnp.take_along_axis(jax.nn.log_softmax(heads.policy), move[:, None], axis=1).mean()
+    if heads.wdl is not None:
+        return policy - jax.nn.log_softmax(heads.wdl)[:, 0].mean()
+    assert heads.value is not None
+    return policy + jnp.square(heads.value - 1).mean()
 
 
 def searched_games(archive: str) -> list[GameRecord]:
