@@ -25,11 +25,13 @@ from valuerepair.screening.fit import (
     Chances,
     choose_cuts,
     curve,
+    cuts_at,
     enough,
     fit_logistic,
     fit_screen,
     joined,
     learn,
+    with_rate,
 )
 from valuerepair.screening.model import FEATURES, Screen, features, is_calibrated, judge, rungs_of
 from valuerepair.screening.package import MATE_CP, SEARCHED_ALIKE, package_calibration, package_positions
@@ -226,6 +228,29 @@ def test_cuts_on_exact_chances_are_as_good_as_the_best_of_all() -> None:
         assert weight * lost <= (1 - recall) * 8 * weight + 1e-12
         assert cost <= min(c for c, other in every if other <= lost + 1e-12) + 0.02
         assert cost < 1
+    for price in (0.5, 2.0, 8.0):
+        cost, lost = outcome(tuple(cuts_at(data, chances, price)))
+        assert cost + price * lost / 64 <= min(c + price * other / 64 for c, other in every) + 0.02
+
+
+def test_a_price_says_what_is_lost(calibration: Calibration) -> None:
+    """A dear candidate is kept at more nodes, a cheap one lost for fewer."""
+    asked = Question(threshold=0.55, alpha=ALPHA)
+    cheap, dear = (fit_screen(calibration, asked, 0.95, price) for price in (1.5, 20.0))
+    assert (cheap.expected_share, cheap.expected_recall) < (dear.expected_share, dear.expected_recall)
+    assert cheap.expected_recall < 0.9 < dear.expected_recall
+    assert (cheap.price, dear.price) == (1.5, 20.0)
+    again = Screen.from_json(cheap.to_json())
+    assert again is not None
+    assert again.price == 1.5
+
+
+def test_candidates_can_be_given_the_share_that_they_have_elsewhere(calibration: Calibration) -> None:
+    positive = calibration.disagreement >= 0.55
+    for rate in (0.02, 0.3, 0.8):
+        weights = with_rate(calibration, 0.55, rate).weights
+        assert weights[positive].sum() / weights.sum() == pytest.approx(rate)
+        assert (weights[~positive] == calibration.weights[~positive]).all()
 
 
 def test_a_screen_survives_its_json(calibration: Calibration) -> None:

@@ -184,9 +184,8 @@ class _Expanding(SearchLoop[int]):
         self._line = NetThread(net, self._events)
         self._ladder = None
         if options.screen is not None:
-            climber = cast("Climber", oracle)
-            question = start.question
-            self._ladder = Ladder(store, *self._pair, climber, question, options.screen, options.seed, run, REACHED)
+            climber, screen = cast("Climber", oracle), replace(options.screen, price=start.price(oracle.identity))
+            self._ladder = Ladder(store, *self._pair, climber, start.question, screen, options.seed, run, REACHED)
         self._whole = start.whole_nodes(oracle.identity)
         self._size = _BATCH_OF_TREES if oracle.identity.kind == "mcts" else _BATCH
         self._yields, self._frontier = Yields(self._whole), Frontier()
@@ -487,6 +486,7 @@ class _Expanding(SearchLoop[int]):
             root, round_ = int(line.root[i]), int(line.round[i])
             audited = found and uniform(int(line.batch.key[i]), "audit") < self._options.audit
             self._start.tally.inferred += found
+            self._frontier.families[root] += found
             if audited:
                 net_q, best = float(line.values.q[i]), int(line.values.best_move[i])
                 position, judged = line.batch[i], float(line.judged[i])

@@ -118,6 +118,10 @@ class Expansion:
         """The nodes of a whole search; where the oracle has another limit, those of sampled positions."""
         return float(oracle.limits.get("nodes") or max(self.sampled_nodes / len(self.candidates), 1))
 
+    def price(self, oracle: OracleIdentity) -> float:
+        """What a candidate costs in the archive, in whole searches, one at least: what losing one here may cost."""
+        return max(self.sampled_nodes / len(self.candidates) / self.whole_nodes(oracle), 1.0)
+
     def read(self, some: Sequence[tuple[int, int, int]]) -> list[Source]:
         """Sources of these positions, roots and rounds, from the store."""
         found = reached.sources(self.store, *self.pair, [number for number, _, _ in some])

@@ -64,7 +64,7 @@ class Frontier:
     def __init__(self) -> None:
         self._waiting: Waiting | None = None
         self._there = np.empty(0, np.bool_)
-        self.planned: Counter[int] = Counter()  # searches by root
+        self.families: Counter[int] = Counter()  # by root: searches, and candidates that needed none
 
     def __len__(self) -> int:
         return int(self._there.sum())
@@ -104,13 +104,13 @@ class Frontier:
         if not len(rows):
             return None
         root = self._waiting.root[rows]
-        planned = np.array([self.planned[number] for number in root.tolist()], np.int64)
+        family = np.array([self.families[number] for number in root.tolist()], np.int64)
         drawn = self._waiting.drawn[rows]
-        chosen = rows[choose(expected[self._waiting.kind[rows]], drawn, root, planned, count)]
+        chosen = rows[choose(expected[self._waiting.kind[rows]], drawn, root, family, count)]
         chosen = chosen[: affordable(self._waiting.kind[chosen])]
         if not len(chosen):
             return None
         self._there[chosen] = False
         taken = self._waiting.take(chosen)
-        self.planned.update(taken.root.tolist())
+        self.families.update(taken.root.tolist())
         return taken

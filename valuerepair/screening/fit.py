@@ -104,15 +104,18 @@ def enough(calibration: Calibration, threshold: float) -> bool:
     return len(calibration) >= MIN_POSITIONS and near >= MIN_NEAR
 
 
-def fit_screen(calibration: Calibration, question: Question, recall: float) -> Screen:
-    """The ladder that is expected to keep `recall` of the candidates at the least nodes.
+def fit_screen(calibration: Calibration, question: Question, recall: float, price: float | None = None) -> Screen:
+    """The ladder that is expected to keep `recall` of the candidates at the least nodes; with a `price`, in whole
+    searches, the one for which nodes and lost candidates together cost least.
 
     `question` is the one that the calibration's Q are of, with its alpha.
     """
     assert question.alpha is not None
     threshold = question.threshold
     models, chances = learn(calibration, threshold)
-    cuts = choose_cuts(calibration, chances, recall, threshold)
+    cuts = (
+        choose_cuts(calibration, chances, recall, threshold) if price is None else cuts_at(calibration, chances, price)
+    )
     point = survivors(calibration, chances, cuts, threshold)
     return Screen(
         threshold,
@@ -124,6 +127,7 @@ def fit_screen(calibration: Calibration, question: Question, recall: float) -> S
         int((calibration.disagreement >= threshold).sum()),
         *point,
         calibration.scale,
+        price,
     )
 
 
@@ -241,15 +245,15 @@ def choose_cuts(calibration: Calibration, chances: Chances, recall: float, thres
     low, high = -3.0, 9.0
     for _ in range(40):
         price = (low + high) / 2
-        lost = _expected_loss(calibration, chances, _cuts_at(calibration, chances, 10**price))
+        lost = _expected_loss(calibration, chances, cuts_at(calibration, chances, 10**price))
         if lost <= (1 - recall) * candidates:
             high = price
         else:
             low = price
-    return _cuts_at(calibration, chances, 10**high)
+    return cuts_at(calibration, chances, 10**high)
 
 
-def _cuts_at(calibration: Calibration, chances: Chances, price: float) -> Floats:
+def cuts_at(calibration: Calibration, chances: Chances, price: float) -> Floats:
     """The best cuts when a lost candidate costs as much as `price` full searches: backward from the last rung."""
     costs, weights = calibration.costs, calibration.weights
     cuts = np.zeros(chances.plain.shape[1])

@@ -150,7 +150,7 @@ class Ladder:
         known = rows.screens(store, net_id, oracle_id, of)
         self._own = {facts.model: facts.id for facts in known if self._fits(facts)}
         self._is_anew = bool(known) and not self._own
-        if self._is_anew:
+        if self._is_anew and of is SAMPLED:
             log.info(self._another(known[0]))
         self._screens: dict[int, tuple[Screen | None, int | None]] = {}
         # The positions on this ladder, by number: those from before, which are done with, and those given since.
@@ -188,6 +188,7 @@ class Ladder:
             and facts.q_from == question.q_from
             and (screen.calibration is not None) == (question.calibration == "fitted")
             and facts.recall == self._chosen.recall
+            and screen.price == self._chosen.price
             and tuple(rung.nodes for rung in screen.rungs) == self.rungs
         )
 
@@ -290,7 +291,7 @@ class Ladder:
                 near = f"{len(own):,} positions searched in full, too few of them near the threshold of a candidate"
                 log.info(f"screening: {near}; nothing is cut yet")
             return None, None
-        screen = fit_screen(data, question, self._chosen.recall)
+        screen = fit_screen(data, question, self._chosen.recall, self._chosen.price)
         off = own.disagreement >= question.threshold
         screen = replace(screen, positions=len(own), positives=int(off.sum()))
         given, text = self._question.alpha is not None, screen.to_json()

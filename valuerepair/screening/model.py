@@ -42,13 +42,14 @@ _LARGEST_Q = 0.995
 class ScreenOptions:
     """How to screen: the share of candidates to keep, the share of cut positions to search in full all the same.
 
-    `rungs` are node counts below the oracle's own, None for the usual shares of it. Raises UsageError for values that
-    make no sense.
+    `price`: what losing a candidate costs, in whole searches, in place of a share to keep. `rungs` are node counts
+    below the oracle's own, None for the usual shares of it. Raises UsageError for values that make no sense.
     """
 
     recall: float = 0.98
     audit: float = 0.02
     rungs: tuple[int, ...] | None = None
+    price: float | None = None
 
     def __post_init__(self) -> None:
         if not 0.5 <= self.recall < 1:
@@ -166,7 +167,7 @@ class Screen:
     `positions` and `positives` (candidates) are those of its calibration, without those of the package;
     `expected_share` and `expected_recall` what it made of all, by models that had not seen them: nodes against
     searching everything in full, and candidates kept. `calibration` is the curve that the net's Q goes through first,
-    where the ladder is for candidates beyond scale.
+    where the ladder is for candidates beyond scale. `price` as in `ScreenOptions`.
     """
 
     threshold: float
@@ -179,6 +180,7 @@ class Screen:
     expected_share: float
     expected_recall: float
     calibration: NetScale | None = None
+    price: float | None = None
 
     def to_json(self) -> str:
         """The model as text; `from_json` is the inverse."""
