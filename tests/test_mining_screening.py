@@ -64,7 +64,7 @@ def fix(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(
         ladder,
         "fit_screen",
-        lambda data, question, recall: replace(
+        lambda data, question, recall, price: replace(
             fixed_screen(), threshold=question.threshold, recall=recall, alpha=question.alpha
         ),
     )
