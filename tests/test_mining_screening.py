@@ -37,6 +37,7 @@ from valuerepair.cli import cli
 from valuerepair.question import Question
 from valuerepair.report.stats import store_figures
 from valuerepair.runs.options import MineOptions
+from valuerepair.runs.sampled import run_scale
 from valuerepair.runs.summary import MineSummary
 from valuerepair.screening import ladder
 from valuerepair.screening.ladder import read_calibration
@@ -343,6 +344,15 @@ def test_before_the_scale_is_known_nothing_is_cut(archive: Path, db: Path) -> No
     summary = beyond_scale(archive, db, replace(BEYOND, limit=60))
     assert summary.cut == 0
     assert any("net Q calibrated: not yet, fewer than 300 positions" in line for line in summary.lines())
+
+
+def test_a_run_that_has_scored_nothing_yet_counts_by_net_q(archive: Path, db: Path) -> None:
+    beyond_scale(archive, db, replace(BEYOND, limit=1))
+    with Store.open(db, write=True) as store:
+        store.connection.execute("DELETE FROM deep_values")
+        scale = run_scale(store, (1, 1), BEYOND.question)
+    assert scale.expected is None
+    assert scale.alpha.value == ALPHA
 
 
 # -- rates ------------------------------------------------------------------------------------------------------------

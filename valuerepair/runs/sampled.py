@@ -28,7 +28,7 @@ from valuerepair.runs.options import MineOptions, run_identity, sampling_options
 from valuerepair.runs.outlook import RunCounts, RunOutlook
 from valuerepair.runs.summary import Met, MineSummary, Pairs, RunScale, RunScores, nothing_sampled, resume_line
 from valuerepair.runs.workers import ArchiveReader, Evaluated, NetBroke, NetLine, ReadingEnded, Sampled
-from valuerepair.store.calibrations import calibrated_of
+from valuerepair.store import calibrations
 from valuerepair.store.rows import Known, Run, RunRecord
 from valuerepair.store.store import Store
 
@@ -90,13 +90,12 @@ def run_scale(store: Store, pair: tuple[int, int], question: Question) -> RunSca
     alpha = store.alpha(*pair, question.alpha)
     if question.calibration == "none":
         return RunScale(alpha)
-    net, oracle = store.names(*pair)
     try:
-        used = store.calibration(replace(question, net=net, oracle=oracle, alpha=alpha.value))
+        used = calibrations.used(store.connection, *pair, alpha, question.q_from)
     except TooLittle:
         few = f"not yet, fewer than {FEWEST_POSITIONS} positions of {FEWEST_GAMES} games are scored"
         return RunScale(alpha, calibration=few)
-    expected = partial(calibrated_of, store.connection, used.calibration)
+    expected = partial(calibrations.calibrated_of, store.connection, used.calibration)
     return RunScale(alpha, expected, f"{used.origin}; {used.calibration.words()}")
 
 
