@@ -45,6 +45,7 @@ class Kind:
     batch_norm: bool = True
     blocks: int = 2
     width: int = 16
+    mixed: bool = False  # residual blocks before the encoders
 
 
 KINDS = (
@@ -65,7 +66,9 @@ KINDS = (
         smolgen=True, smolgen_activation=SWISH, input_format=3,
     ),
 )  # fmt: skip
-BY_NAME = {kind.name: kind for kind in KINDS}
+# lc0's CPU backend is wrong for it: nothing to compare with but ONNX Runtime.
+MIXED = Kind("mixed", TRANSFORMER, embedding=POSITION_MAP, mixed=True, width=128, blocks=1)
+BY_NAME = {kind.name: kind for kind in (*KINDS, MIXED)}
 
 
 def write(kind: Kind, path: Path, seed: int = 0) -> Path:
@@ -122,12 +125,7 @@ class Maker:
 
     def resnet(self) -> bytes:
         kind, width = self.kind, self.kind.width
-        out = field(1, self.convolution(width, PLANES))
-        for _ in range(kind.blocks):
-            block = field(1, self.convolution(width, width)) + field(2, self.convolution(width, width))
-            if kind.network == SE:
-                block += field(3, self.dense(1, 8, width) + self.dense(3, 2 * width, 8))
-            out += field(2, block)
+        out = self.residual_tower()
         if kind.policy == DENSE_POLICY:
             out += field(3, self.convolution(4, width, 1)) + self.dense(4, 1858, 4 * 64)
         elif kind.policy == CONVOLUTION_POLICY:
@@ -139,6 +137,16 @@ class Maker:
         out += self.dense(9, 3 if kind.value == WDL else 1, 128)
         if kind.moves_left:
             out += field(12, self.convolution(8, width, 1)) + self.dense(13, 32, 8 * 64) + self.moves(15, 32)
+        return out
+
+    def residual_tower(self) -> bytes:
+        width = self.kind.width
+        out = field(1, self.convolution(width, PLANES))
+        for _ in range(self.kind.blocks):
+            block = field(1, self.convolution(width, width)) + field(2, self.convolution(width, width))
+            if self.kind.network == SE:
+                block += field(3, self.dense(1, 8, width) + self.dense(3, 2 * width, 8))
+            out += field(2, block)
         return out
 
     def attention_policy(self, q_at: int, k_at: int, promotion_at: int, inputs: int) -> bytes:
@@ -159,8 +167,12 @@ class Maker:
         if kind.embedding == DENSE_EMBEDDING:
             inputs = PLANES + 8
             out += self.dense(37, 64 * 8, 64 * 12)
+        if kind.mixed:
+            inputs = kind.width
+            out += self.residual_tower()
         embedding = self.weights(width, inputs, scale=3.0)
-        embedding[:, RULE50] *= 0.01
+        if not kind.mixed:
+            embedding[:, RULE50] *= 0.01
         out += field(25, linear16(embedding)) + self.layer(26, width, scale=0.1)
         if kind.gates:
             out += self.layer(33, width * 64, scale=0.1, around=1.0) + self.layer(34, width * 64, scale=0.1)

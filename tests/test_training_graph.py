@@ -15,6 +15,7 @@ from tests.parity.float64 import q_in_double
 from tests.random_nets import BY_NAME, KINDS
 from valuerepair.chess.positions import PositionBatch
 from valuerepair.errors import UsageError
+from valuerepair.nets import conversion
 from valuerepair.nets.conversion import lc0_q, to_onnx
 from valuerepair.nets.devices import CPU
 from valuerepair.nets.heads import Heads as ChosenHeads
@@ -27,6 +28,7 @@ jnp = jax.numpy
 
 from valuerepair.training import graph, winograd  # noqa: E402  # after the check that jax is here
 from valuerepair.training.graph import CLOCK, Heads, NetGraph  # noqa: E402
+from valuerepair.training.write_net import check_written, write_net  # noqa: E402
 
 REAL = ("maia-1900", "meangirl-8")
 
@@ -113,6 +115,23 @@ def test_in_double_precision_it_is_the_graph_to_all_digits(
         step = chance.normal(size=value.shape) * (1e-6 * np.abs(value).mean())
         there, back = (figure({**parameters, name: value + sign * step}) for sign in (1, -1))
         assert float((gradient[name] * step).sum()) * 2 == pytest.approx(float(there - back), rel=2e-3, abs=1e-9), name
+
+
+def test_encoders_behind_residual_blocks(
+    tmp_path: Path, positions: PositionBatch, said: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """lc0's CPU backend is wrong for these nets, so that the conversion is not checked, and nothing is refused."""
+    monkeypatch.setattr(conversion, "cache_folder", lambda part: tmp_path)
+    path, new = random_nets.write(BY_NAME["mixed"], tmp_path / "net.pb.gz"), tmp_path / "new.pb.gz"
+    net, planes = NetGraph.open(path), encode(positions)
+    reason = "lc0's CPU backend is wrong where encoders follow residual blocks"
+    assert said[-1] == f"net.pb.gz: its conversion is not checked: {reason}"
+    theirs = by_onnx_runtime(path, planes)
+    ours = jax.jit(net.forward)(net.parameters, planes)
+    assert np.ptp(theirs.q) > 0.1
+    assert np.abs(q_of(ours) - theirs.q).max() <= 1e-5
+    write_net(path, net.parameters, frozenset(net.parameters), new, {})
+    assert max(check_written(new, net, net.parameters, planes)) < 1e-3
 
 
 def test_winograd_is_the_convolution(double: None) -> None:

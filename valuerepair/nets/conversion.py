@@ -28,7 +28,7 @@ from valuerepair.nets.devices import CPU
 from valuerepair.nets.heads import Heads
 from valuerepair.nets.planes import INPUT_FORMATS, encode
 from valuerepair.nets.session import Session
-from valuerepair.nets.weights import NetFile, fields
+from valuerepair.nets.weights import NetFile, fields, read_net_file
 
 log = logging.getLogger(__name__)
 VERSION = 2  # of what follows: in the name of the cached file, so that one made without the check is made again
@@ -203,6 +203,9 @@ def lc0_q(net: Path, planes: NDArray[np.float32], heads: Heads | None = None) ->
     Raises ValueRepairError with the reason where that backend is not here or cannot compute the net.
     """
     heads = heads or Heads()
+    header = read_net_file(net).header
+    if header is not None and header.mixed:  # lc0 network_blas.cc: the embedding reads another buffer than the blocks'
+        raise ValueRepairError("lc0's CPU backend is wrong where encoders follow residual blocks")
     flat = planes.reshape(len(planes), 112, 64)
     masks = np.packbits(flat != 0, axis=2, bitorder="little").view("<u8")[..., 0]
     given = [

@@ -113,6 +113,7 @@ class NetHeader:
     value_heads: tuple[str, ...] = (Heads().value,)
     policy_heads: tuple[str, ...] = (Heads().policy,)
     training: str = ""  # what its trainer noted
+    mixed: bool = False  # residual blocks with encoders behind them
 
 
 def unpack(content: bytes) -> bytes:
@@ -161,6 +162,7 @@ def _read(message: bytes) -> NetHeader:
         value_heads=_heads(weights, 44, VALUE_HEADS),
         policy_heads=_heads(weights, 45, POLICY_HEADS),
         training=_message(training, 6).decode(errors="replace"),
+        mixed=bool(residual and encoders),
     )
 
 

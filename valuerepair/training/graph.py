@@ -29,7 +29,7 @@ from valuerepair.nets.weights import NetFile, fields, read_net_file
 from valuerepair.training import winograd
 
 CLOCK = 99.0
-# The weights that the planes meet first, and the axis of these that counts planes.
+# The weights that planes may meet first, and the axis of these that counts planes.
 _FIRST = {"/inputconv/w/kernel": 1, "/attn_body/matmul/w": 0}
 _TABLE = "/const/pos_encoding"  # of lc0, the same in every net
 # Positions that are computed together on a CPU: more of them do not fit into its cache (docs/performance.md).
@@ -89,8 +89,9 @@ class NetGraph:
             if array.dtype == np.float32 and name != _TABLE and not (array.size == 1 and name in scalars)
         }
         self._constants = {name: array for name, array in constants.items() if name not in trainable}
+        self._first = next((name for name in _FIRST if name in trainable), "")
         self.parameters: dict[str, NDArray[np.float32]] = {
-            name: scaled(name, constants[name], CLOCK) for name in sorted(trainable)
+            name: self.scaled(name, constants[name], CLOCK) for name in sorted(trainable)
         }
         outputs = (POLICY_NAME, WDL_NAME, VALUE_NAME, MOVES_LEFT_NAME)
         self.outputs = tuple(name for name in outputs if name in self._maker)
@@ -161,6 +162,15 @@ class NetGraph:
             return Board(board @ kernel[:, :, 0, 0].T + bias)
         return Board(winograd.convolve(board, kernel) + bias)
 
+    def scaled(self, name: str, array: Any, by: float) -> NDArray[np.float32]:
+        """The parameter with the weights of the clock's plane multiplied by `by`, where they are in it."""
+        changed: NDArray[np.float32] = np.array(array, np.float32)
+        if name == self._first:
+            at: list[Any] = [slice(None)] * changed.ndim
+            at[_FIRST[name]] = CLOCK_PLANE
+            changed[tuple(at)] *= np.float32(by)
+        return changed
+
     def of_head(self, name: str) -> frozenset[str]:
         """The parameters of this head alone, ``policy``, ``value`` or ``moves_left``; ``trunk``: those of several."""
         ends = {HEADS["value"] if output == WDL_NAME else output: output for output in self.outputs}
@@ -179,16 +189,6 @@ class NetGraph:
                 found.add(name)
                 waiting += self._maker[name].inputs if name in self._maker else ()
         return frozenset(found & self.parameters.keys())
-
-
-def scaled(name: str, array: NDArray[Any], by: float) -> NDArray[np.float32]:
-    """The parameter with the weights of the clock's plane multiplied by `by`, where they are in it."""
-    array = np.array(array, np.float32)
-    if (axis := _FIRST.get(name)) is not None and array.shape[axis] >= 112:  # else behind a convolution
-        at: list[Any] = [slice(None)] * array.ndim
-        at[axis] = CLOCK_PLANE
-        array[tuple(at)] *= np.float32(by)
-    return array
 
 
 # -- operators --------------------------------------------------------------------------------------------------------

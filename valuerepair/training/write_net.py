@@ -132,24 +132,24 @@ def write_net(
     were trained. `notes` says how it was trained: ``steps``, and ``lr``. Raises ValueRepairError when a parameter is
     not found where it should be, or not as it was.
     """
-    from valuerepair.training.graph import CLOCK, NetGraph, scaled
+    from valuerepair.training.graph import CLOCK, NetGraph
 
     file, heads = read_net_file(Path(old)), heads or Heads()
-    before = NetGraph.of_file(file, heads).parameters
+    before = NetGraph.of_file(file, heads)
     message = unpack(file.path.read_bytes())
     weights = _inner(message, ((WEIGHTS, -1),))
     places = {name: place_of(name, weights, heads) for name in changed}
     blocks = {name[: -len("/w/kernel")] for name, place in places.items() if place.part == "kernel"}
     blocks |= {name[: -len("/w/bias")] for name, place in places.items() if place.part == "bias"}
     for name in sorted(changed):
-        was = read_parameter(weights, places[name], before[name].shape)
-        _check_same(file, name, was, scaled(name, before[name], 1 / CLOCK))
+        was = before.scaled(name, before.parameters[name], 1 / CLOCK)
+        _check_same(file, name, read_parameter(weights, places[name], was.shape), was)
     for name in sorted(changed):
         if places[name].part is None:
-            layer = encoded(as_field(scaled(name, parameters[name], 1 / CLOCK)))
+            layer = encoded(as_field(before.scaled(name, parameters[name], 1 / CLOCK)))
             weights = _replaced(weights, places[name].path, layer)
     for name in sorted(blocks):
-        kernel = scaled(f"{name}/w/kernel", parameters[f"{name}/w/kernel"], 1 / CLOCK)
+        kernel = before.scaled(f"{name}/w/kernel", parameters[f"{name}/w/kernel"], 1 / CLOCK)
         block = convolution_block(kernel, np.asarray(parameters[f"{name}/w/bias"], np.float32))
         weights = _replaced(weights, place_of(f"{name}/w/kernel", weights, heads).path, block)
     message = _replaced(message, ((WEIGHTS, -1),), weights)
