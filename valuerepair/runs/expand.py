@@ -191,6 +191,7 @@ class _Expanding(SearchLoop[int]):
         self._yields, self._frontier = Yields(self._whole), Frontier()
         self._sources = deque((number, number, 1) for number in start.roots(options.seed))  # position, root, round
         self._window_size = _FIRST_WINDOW
+        self._round = 0
         self._asked = False  # a window of sources is at the net
         self._window: _Window | None = None
         self._seen: set[int] = set()  # keys that were reached
@@ -423,12 +424,20 @@ class _Expanding(SearchLoop[int]):
         steps = (LINE,) if self._why else self._options.steps
         if not self._sources or (LINE not in self._options.steps and self._why):
             return
+        self._tell_round(self._sources[0][2])
         some = [self._sources.popleft() for _ in range(min(self._window_size, len(self._sources)))]
         self._window_size = min(2 * self._window_size, _WINDOW)
         sources = self._start.read(some)
         sources = [replace(s, following=m) for s, m in zip(sources, self._following(sources), strict=True)]
         self._asked = True
         self._line.ask(lambda: look_around(self._net, sources, steps))
+
+    def _tell_round(self, number: int) -> None:
+        """Says when the first sources of a round are gone out from; those to come of it join them."""
+        if number > self._round:
+            self._round, tally = number, self._start.tally
+            found = f"{tally.found:,} found, {tally.inferred:,} inferred" if number > 1 else f"{len(self._sources):,}"
+            log.info(f"round {number}: out from {found} candidates")
 
     def _look_around(self, window: _Window) -> None:
         """Takes neighbours: those of known value into the store, the others to the frontier."""

@@ -223,6 +223,7 @@ class ExpandSummary:
         """The summary for a terminal, with what to do next."""
         start, tally = self.start, self.tally
         ended = "interrupted" if self.state == "interrupted" else _ENDED[self.why]
+        spent = f"{tally.nodes / 1e6:,.1f} Mnodes" if tally.nodes >= 1e6 else f"{tally.nodes:,} nodes"
         speed = f", {format_rate(self.nodes / self.seconds)}" if self.seconds and self.nodes else ""
         return [
             f"{start.net} against {start.oracle}, {start.alpha.source(start.question.q_from)}",
@@ -230,7 +231,7 @@ class ExpandSummary:
             f"recorded: {tally.planned:,} positions; {format_duration(self.seconds)}"
             if self.workers is None
             else f"searched: {tally.planned:,} positions, {self.workers} at once, {tally.cut:,} cut by screening, "
-            f"{self.failed:,} failed; {tally.nodes / 1e6:,.1f} Mnodes; {format_duration(self.seconds)}{speed}",
+            f"{self.failed:,} failed; {spent}; {format_duration(self.seconds)}{speed}",
             *(families.lines(self.figures) if self.figures else []),
             "",
             *self._next(),
