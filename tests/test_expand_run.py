@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 import shutil
 import signal
 import subprocess
@@ -303,6 +304,23 @@ def test_more_rounds_and_other_steps_go_further(db: Path, archive: Path, tmp_pat
     whole = expand_store(at_once)
     assert second.tally.found == pytest.approx(whole.tally.found, rel=0.1)
     assert len({row["run_id"] for row in table(db, "SELECT run_id FROM expanded")}) == 1
+
+
+def test_no_question_to_the_store_looks_at_all_that_was_reached(expanded: Path, tmp_path: Path) -> None:
+    """Each is asked for every batch or window: a walk over a large table would make a long run quadratic."""
+    path, asked = Path(shutil.copy(expanded, tmp_path / "plans.db")), dict[str, None]()
+    with Store.open(path, write=True) as store, LineOracle() as oracle:
+        store.connection.set_trace_callback(lambda text: asked.setdefault(text))
+        options = ExpandOptions(question=QUESTION, screen=ScreenOptions(rungs=expand_doubles.RUNGS, recall=0.9))
+        expand.expand(store, BlindNet(), oracle, options)
+        store.connection.set_trace_callback(None)
+        often = [text for text in asked if "json_each" in text and text.lstrip().startswith("SELECT")]
+        assert len(often) > 20
+        for text in often:
+            tables = {alias: name for name, alias in re.findall(r"\b(?:FROM|JOIN)\s+(\w+)\s+(\w)\b", text)}
+            plan = [row[-1].split() for row in store.connection.execute(f"EXPLAIN QUERY PLAN {text}")]
+            scanned = {tables.get(step[1], step[1]) for step in plan if step[0] == "SCAN"}
+            assert not scanned & {"positions", "games", "net_values", "deep_values", "expanded", "failures"}, text
 
 
 # -- where it ends ----------------------------------------------------------------------------------------------------

@@ -85,20 +85,24 @@ def add_search(store: Store, net_id: int, oracle_id: int, position_id: int, node
         )
 
 
+# By way of the nets and oracles the table's key is of use.
+MET_BEFORE = """
+SELECT p.key, e.step FROM positions p
+LEFT JOIN expanded e ON e.net_id = :net AND e.oracle_id = :oracle AND e.position_id = p.id
+WHERE p.key IN (SELECT value FROM json_each(:keys)) AND CASE WHEN e.run_id IS NULL
+THEN NOT EXISTS (SELECT 1 FROM nets n CROSS JOIN oracles o CROSS JOIN expanded x
+                 ON x.net_id = n.id AND x.oracle_id = o.id AND x.position_id = p.id)
+ELSE e.step = 'line' AND e.run_id <> :run END
+"""
+
+
 def met_before(
     store: Store, net_id: int, oracle_id: int, keys: NDArray[np.uint64], run: Run
 ) -> tuple[set[int], set[int]]:
     """Those of the board keys that an archive brought, and those that another run than `run` reached by a line."""
-    query = """
-        SELECT p.key, e.step FROM positions p
-        LEFT JOIN expanded e ON e.net_id = :net AND e.oracle_id = :oracle AND e.position_id = p.id
-        WHERE p.key IN (SELECT value FROM json_each(:keys)) AND CASE WHEN e.run_id IS NULL
-        THEN NOT EXISTS (SELECT 1 FROM expanded o WHERE o.position_id = p.id)
-        ELSE e.step = 'line' AND e.run_id <> :run END
-    """
     asked = {"net": net_id, "oracle": oracle_id, "keys": json.dumps(signed(keys)), "run": run.id}
     with store_errors(store.path):
-        found = store.connection.execute(query, asked).fetchall()
+        found = store.connection.execute(MET_BEFORE, asked).fetchall()
     archive, lines = ([key for key, step in found if (step is None) is none] for none in (True, False))
     return set(unsigned(archive).tolist()), set(unsigned(lines).tolist())
 
