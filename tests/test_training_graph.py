@@ -72,14 +72,11 @@ def by_onnx_runtime(path: Path, planes: Any) -> RawOutputs:
     return Session(to_onnx(file), CPU, 1, file.sha256).run(planes)
 
 
-@pytest.mark.parametrize("by_winograd", [True, False])
-def test_it_computes_what_onnx_runtime_and_lc0_compute(path: Path, positions: PositionBatch, by_winograd: bool) -> None:
+def test_it_computes_what_onnx_runtime_and_lc0_compute(path: Path, positions: PositionBatch) -> None:
     header = read_net_file(path).header
     assert header is not None
     planes = encode(positions, input_format=header.input_format)
-    net = NetGraph.open(path, by_winograd=by_winograd)
-    if by_winograd and header.network.startswith("transformer"):
-        pytest.skip("it has no convolution")
+    net = NetGraph.open(path, by_winograd=True)
     ours, theirs = jax.jit(net.forward)(net.parameters, planes), by_onnx_runtime(path, planes)
     q = q_of(ours)
     assert np.abs(q - theirs.q).max() <= 1e-5
@@ -90,7 +87,21 @@ def test_it_computes_what_onnx_runtime_and_lc0_compute(path: Path, positions: Po
         assert np.abs(np.asarray(ours.moves_left) - theirs.mlh).max() <= 1e-4
 
 
-@pytest.mark.parametrize("name", ["se-convolution-policy", "resnet-attention-policy", "map-smolgen"])
+def test_without_winograd_it_is_the_same(tmp_path: Path, positions: PositionBatch) -> None:
+    """As on a GPU: JAX's own convolutions."""
+    kind = BY_NAME["se-convolution-policy"]
+    path = random_nets.write(kind, tmp_path / "net.pb.gz")
+    planes, net = encode(positions, input_format=kind.input_format), NetGraph.open(path, by_winograd=False)
+    ours = jax.jit(net.forward)(net.parameters, planes)
+    assert "conv_general_dilated" in str(jax.make_jaxpr(net.forward)(net.parameters, planes))
+    theirs = by_onnx_runtime(path, planes)
+    assert np.abs(q_of(ours) - theirs.q).max() <= 1e-5
+    assert np.abs(np.asarray(ours.policy) - theirs.policy).max() <= 1e-4
+
+
+@pytest.mark.parametrize(
+    "name", ["se-convolution-policy", "map-smolgen", pytest.param("resnet-attention-policy", marks=pytest.mark.slow)]
+)
 def test_in_double_precision_it_is_the_graph_to_all_digits(
     name: str, tmp_path: Path, positions: PositionBatch, double: None
 ) -> None:
