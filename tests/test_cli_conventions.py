@@ -112,6 +112,7 @@ MISSING = {
     "mine": "mine missing.pgn",
     "mix": "mix --repair missing --normal missing -o out",
     "weights": "weights missing",
+    "train": "train chunks --net missing.pb.gz -o new.pb.gz",
     "selfplay": "selfplay missing.pgn",
     "eval": "eval missing.pgn",
     "search": "search missing.pgn",

@@ -46,7 +46,10 @@ def policies(batch: Batch) -> np.ndarray[tuple[int, ...], np.dtype[np.float32]]:
 
 
 def equal(a: Batch, b: Batch) -> bool:
-    return all(np.array_equal(x, y, equal_nan=x.dtype.kind == "f") for x, y in zip(a, b, strict=True))
+    columns = zip(a, b, strict=True)
+    return all(
+        np.array_equal(x, y, equal_nan=x.dtype.kind == "f") for x, y in columns if x is not None and y is not None
+    )
 
 
 # -- one position -----------------------------------------------------------------------------------------------------

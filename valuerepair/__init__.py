@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from valuerepair.api import plot_remeasured as plot_remeasured
     from valuerepair.api import remeasure as remeasure
     from valuerepair.api import search as search
+    from valuerepair.api import train as train
     from valuerepair.api import write_books as write_books
     from valuerepair.api import write_report as write_report
     from valuerepair.archives.options import SampleOptions as SampleOptions
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from valuerepair.question import Question as Question
     from valuerepair.report.boards import sheet as draw_boards
     from valuerepair.report.style import house_style as house_style
+    from valuerepair.training.options import TrainOptions as TrainOptions
 
 __version__ = "0.1.0"
 
@@ -45,6 +47,7 @@ _HOMES = {
     "Question": "question",
     "SampleOptions": "archives.options",
     "SearchParams": "mcts.params",
+    "TrainOptions": "training.options",
     "UsageError": "errors",
     "ValueRepairError": "errors",
     "cp_to_q": "chess.values",
@@ -60,6 +63,7 @@ _HOMES = {
     "plot_remeasured": "api",
     "remeasure": "api",
     "search": "api",
+    "train": "api",
     "write_books": "api",
     "write_report": "api",
 }
@@ -71,6 +75,7 @@ __all__ = [
     "Question",
     "SampleOptions",
     "SearchParams",
+    "TrainOptions",
     "UsageError",
     "ValueRepairError",
     "__version__",
@@ -87,6 +92,7 @@ __all__ = [
     "plot_remeasured",
     "remeasure",
     "search",
+    "train",
     "write_books",
     "write_report",
 ]

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from valuerepair.runs.expansion import ExpandSummary
     from valuerepair.runs.options import MineOptions
     from valuerepair.runs.summary import MineSummary
+    from valuerepair.training.options import TrainOptions
 
 DEFAULT_NODES = 800
 # One position: text as `vr eval` takes it, a position, or a candidate.
@@ -310,6 +311,35 @@ def remeasure(
     complete_policies(path, asked, which, question, quiet=quiet)
     with Store.open(path) as opened:
         return compare(opened, asked, which, question)
+
+
+def train(
+    net: str,
+    output: Path,
+    chunks: Path | Iterable[Path] = (),
+    store: Path | None = None,
+    question: Question | None = None,
+    options: TrainOptions | None = None,
+    *,
+    quiet: bool = True,
+) -> pd.DataFrame:
+    """Trains a net (.pb.gz) on training chunks, on a store, or on both, and writes the new one to `output`: `vr train`.
+
+    `chunks` are folders and tars, `store` a store that has values of this net; `question` says which of its positions
+    are candidates, `options` how to train, as in ``TrainOptions(steps=500, only="value")``. The same call goes on with
+    what an interrupted one has left. `quiet`: no progress on standard error.
+
+    Returns the curve: a row each time the net was judged, the first of the old net: `step`, `lr`, `train_loss` (mean
+    since the row before), and of games held out `loss`, `value`, `policy`, `moves_left`, `policy_kl`, `top_1`,
+    `mean_dq`, `rate`, `rate_calibrated`, `newly_wrong`. attrs: net, options, games, and `written`: the step whose net
+    was written, and by how much (`q`, `p`) the file is off the trained parameters. Raises ValueRepairError and
+    UsageError.
+    """
+    from valuerepair.training.train import train
+
+    paths = [] if chunks == () else _paths(chunks)
+    where = os.fspath(store) if store is not None else None
+    return train(net, output, paths, where, question, options, quiet=quiet).curve
 
 
 def write_books(store: Stored, directory: Path, options: BookOptions | None = None) -> Manifest:

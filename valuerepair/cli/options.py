@@ -263,11 +263,14 @@ def question(
     *,
     default: float | None = DEFAULT_THRESHOLD,
     expanded: bool = True,
+    net: str = "Net in the store: its name, file or SHA-256.  [default: that of the most scored positions]",
 ) -> Callable[[Command], Callable[..., Any]]:
     """The options that make up a `Question`; the command gets them as one `question`.
 
     Without `expanded` it is about sampled positions alone.
     """
+
+    of_net = net
 
     def decorate(command: Command) -> Callable[..., Any]:
         @functools.wraps(command)
@@ -281,11 +284,7 @@ def question(
             CALIBRATION,
             ALPHA,
             ORACLE,
-            click.option(
-                "--net",
-                shell_complete=nets,
-                help="Net in the store: its name, file or SHA-256.  [default: that of the most scored positions]",
-            ),
+            click.option("--net", shell_complete=nets, help=of_net),
             threshold_option(threshold, default=default),
         ):
             asked = option(asked)

@@ -13,10 +13,10 @@ from valuerepair.cli.options import DB, FILE, QuestionOptions, question
 from valuerepair.cli.verbosity import is_quiet
 from valuerepair.report.figures import KINDS, STORE, PlotKind, kind_of
 
-HELP = """Draw a store, a match or an experiment: KIND is one of those below, scatter unless given.
+HELP = """Draw a store, a match, an experiment or a training: KIND is one of those below, scatter unless given.
 
-elo reads the PGN of a match and wdl the folder of an experiment, given as SOURCE; all others read the store. What each
-shows and how to read it: docs/plots.md.
+elo reads the PGN of a match, wdl the folder of an experiment and training a net of vr train, given as SOURCE; all
+others read the store. What each shows and how to read it: docs/plots.md.
 
 \b
 {kinds}

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from valuerepair.store.store import Store
 
 STORE, MATCH_PGN, EXPERIMENT = "a store", "the PGN of a match", "the folder of a vr experiment selfplay"
+TRAINING = "a net that vr train wrote"
 _COUNTED = frozenset(field.name for field in fields(Question))
 _VALUES = _COUNTED - {"threshold"}
 _RATES = _COUNTED | {"weighted"}
@@ -63,6 +64,7 @@ KINDS: Mapping[str, PlotKind] = MappingProxyType(
         "recall": PlotKind("Recall against nodes of the screening ladder.", STORE, _COUNTED, "ladder:recall"),
         "survival": PlotKind("Share still on the ladder at each rung.", STORE, _RATES, "ladder:survival"),
         "wdl": PlotKind("W/D/L by settings of the search.", EXPERIMENT, frozenset(), "experiment:drawing"),
+        "training": PlotKind("The curve of a training.", TRAINING, frozenset(), "training:drawing"),
         "elo": PlotKind("Elo with its interval over the games of a match.", MATCH_PGN, frozenset(), "elo:drawing"),
     }
 )

@@ -18,7 +18,7 @@ Array = jax.Array
 MOVES_LEFT_SCALE = 20.0
 MOVES_LEFT_DELTA = 10.0 / MOVES_LEFT_SCALE
 # A logit this low takes part in nothing, and its gradient is 0; an infinite one would give NaN.
-_OUT = -1e10
+OUT = -1e10
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,4 +82,4 @@ def mean(losses: Array, weight: Array) -> Array:
 
 
 def _log_softmax(logits: Array, legal: Array) -> Array:
-    return jax.nn.log_softmax(jnp.where(legal, logits, _OUT), axis=1)
+    return jax.nn.log_softmax(jnp.where(legal, logits, OUT), axis=1)

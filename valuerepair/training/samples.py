@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from valuerepair.archives.select import mix, ply_priorities
 from valuerepair.chess import v6
 from valuerepair.chess.bits import ALL
 from valuerepair.chess.board import legal_moves, parse_fens
@@ -38,7 +39,8 @@ class Batch(NamedTuple):
 
     bits uint32[n, 112, 2], rule50 float32[n]; moves int32[n, 224], places among the 1858 of the policy, and their
     shares of visits float32[n, 224]: -1 behind the last legal move, 0 where they are not known; wdl float32[n, 3], the
-    value's target; moves_left float32[n], NaN where it is not known; weight float32[n].
+    value's target; moves_left float32[n], NaN where it is not known; weight float32[n]. key uint64[n] is that of the
+    position, None within what JAX compiles.
     """
 
     bits: NDArray[np.uint32]
@@ -48,6 +50,7 @@ class Batch(NamedTuple):
     wdl: Floats
     moves_left: Floats
     weight: Floats
+    key: NDArray[np.uint64] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +65,7 @@ class Samples:
     | deep_q     | float32[n]       | what a search thought of it, NaN: not known; the net is judged by it       |
     | moves_left | float32[n]       | plies, NaN: not known                                                      |
     | weight     | float32[n]       | how much it counts                                                         |
+    | key        | uint64[n]        | of the position, by its source: what is equal has equal planes             |
     | cuts       | int64[n + 1]     | row i's legal moves are ``moves[cuts[i]:cuts[i + 1]]``                     |
     | moves      | uint16[cuts[n]]  | places among the 1858 outputs                                              |
     | shares     | float32[cuts[n]] | of visits; 0 where there was no search                                     |
@@ -73,6 +77,7 @@ class Samples:
     deep_q: Floats
     moves_left: Floats
     weight: Floats
+    key: NDArray[np.uint64]
     cuts: Index
     moves: NDArray[np.uint16]
     shares: Floats
@@ -105,7 +110,7 @@ class Samples:
         at = np.repeat(np.arange(len(self)), lengths)
         place = np.arange(self.cuts[-1]) - np.repeat(self.cuts[:-1], lengths)
         moves[at, place], shares[at, place] = self.moves, self.shares
-        filled = [_filled(column, n) for column in (self.rule50, self.wdl, self.moves_left, self.weight)]
+        filled = [_filled(column, n) for column in (self.rule50, self.wdl, self.moves_left, self.weight, self.key)]
         bits = _filled(self.masks, n).view(np.uint32).reshape(n, PLANES, 2)
         return Batch(bits, filled[0], moves, shares, *filled[1:])
 
@@ -121,9 +126,11 @@ def _filled(column: NDArray[Any], n: int) -> NDArray[Any]:
 # -- of training records ----------------------------------------------------------------------------------------------
 
 
-def of_records(records: NDArray[np.void], q_ratio: float, weight: NDArray[np.float64] | None = None) -> Samples:
+def of_records(
+    records: NDArray[np.void], q_ratio: float, weight: NDArray[np.float64] | None = None, game: int = 0
+) -> Samples:
     """Records of one game, v6.RECORD[n]; the value's target is the game's result, or as much as `q_ratio` says of it
-    the value of the best move that the search found. `deep_q` is the latter's Q."""
+    the value of the best move that the search found. `deep_q` is the latter's Q. `game` is a 64-bit key of it."""
     n = len(records)
     row, moves = np.nonzero(records["probabilities"] >= 0)
     result, best = (wdl_of(records[f"{name}_q"], records[f"{name}_d"]) for name in ("result", "best"))
@@ -137,6 +144,7 @@ def of_records(records: NDArray[np.void], q_ratio: float, weight: NDArray[np.flo
         records["best_q"].astype(np.float32),
         records["plies_left"].astype(np.float32),
         np.ones(n, np.float32) if weight is None else weight.astype(np.float32),
+        ply_priorities(np.full(n, game, np.uint64), np.arange(n)),
         np.searchsorted(row, np.arange(n + 1)).astype(np.int64),
         moves.astype(np.uint16),
         records["probabilities"][row, moves].astype(np.float32),
@@ -195,6 +203,7 @@ def of_positions(
         deep_q.astype(np.float32),
         np.full(len(batch), np.nan, np.float32),
         np.ones(len(batch), np.float32),
+        mix(batch.key),
         cuts,
         indices.astype(np.uint16),
         np.zeros(len(indices), np.float32),

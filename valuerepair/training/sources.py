@@ -66,6 +66,10 @@ class Source(Protocol):
         """Which units pass `number` goes over; always the same, and as many positions in each."""
         ...
 
+    def units(self) -> Pass:
+        """All that passes go over."""
+        ...
+
     def read(self, units: Index) -> Samples:
         """The positions of some units, in an order that depends on these alone."""
         ...
@@ -138,9 +142,12 @@ class ChunkSource:
         self.games, self.held_games = self._index.games, int(self._held.sum())
         check_any_left(self.name, self.games, self.held_games)
 
-    def one_pass(self, number: int) -> Pass:
+    def units(self) -> Pass:
         units = np.flatnonzero(~self._held)
         return Pass(units, self._index.digest[units], self._index.records[units].astype(np.int64))
+
+    def one_pass(self, number: int) -> Pass:
+        return self.units()
 
     def read(self, units: Index) -> Samples:
         parts = self._read(np.sort(units), lambda unit, samples: samples)
@@ -172,7 +179,7 @@ class ChunkSource:
             weight = None if self._formula is None else self._formula.weigh(records)
             if self._weights is not None:
                 weight = self._weights[self._starts[unit] : self._starts[unit + 1]].astype(np.float64)
-            samples = of_records(records, self._q_ratio, weight)
+            samples = of_records(records, self._q_ratio, weight, int(index.digest[unit]))
             if not np.isfinite(samples.wdl).all():
                 raise ValueRepairError(f"{self._path(unit)}: a record has no value to learn")
             return of(unit, samples)
@@ -280,9 +287,14 @@ class StoreSource:
         """To train on."""
         return len(self._candidates)
 
+    def units(self) -> Pass:
+        return self._pass(np.concatenate([self._candidates, self._others]))
+
     def one_pass(self, number: int) -> Pass:
         strata = zip((self._candidates, self._others), self._sizes, strict=True)
-        rows = np.concatenate([self._drawn(rows, size, number) for rows, size in strata])
+        return self._pass(np.concatenate([self._drawn(rows, size, number) for rows, size in strata]))
+
+    def _pass(self, rows: Index) -> Pass:
         return Pass(rows, self._keys[rows], np.ones(len(rows), np.int64))
 
     def _drawn(self, rows: Index, size: int, number: int) -> Index:

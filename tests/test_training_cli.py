@@ -1,0 +1,302 @@
+"""`vr train` from end to end with real nets: what is written is what was trained, and what was wrong is said."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("jax")
+pytest.importorskip("optax")
+
+import valuerepair
+from tests.chunk_games import GAME
+from tests.cli_tree import SAMPLE, vr
+from tests.training_doubles import InMemory, learn, positions
+from tests.v6_records import positions_of, records_of, write_chunk
+from valuerepair.errors import ValueRepairError
+from valuerepair.question import Question
+from valuerepair.training.fit import fit
+from valuerepair.training.graph import NetGraph
+from valuerepair.training.options import TrainOptions
+from valuerepair.training.sources import StoreSource, Stream
+from valuerepair.training.train import read_curve
+
+Captured = pytest.CaptureFixture[str]
+QUICK = ["--only", "value", "--steps", "6", "--batch", "64", "--warmup", "0", "--every", "3"]
+STORE = ["--store", str(SAMPLE), "--threshold", "0.3"]
+
+
+def train(net: str, out: Path, captured: Captured, *words: str) -> tuple[int, str, str]:
+    return vr(["train", "--net", net, "-o", str(out), *words], captured)
+
+
+@pytest.fixture
+def chunks(tmp_path: Path) -> Path:
+    """Twelve games that all go the same way; whoever moves wins."""
+    folder = tmp_path / "chunks"
+    folder.mkdir()
+    for game in range(12):
+        write_chunk(folder / f"{game}.gz", records_of(positions_of(GAME), GAME, result_q=1.0, visits=100 + game))
+    return folder
+
+
+# -- from end to end --------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def trained(maia_file: str, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Any]:
+    """A new net, and its curve as Python has it."""
+    out = tmp_path_factory.mktemp("trained") / "new.pb.gz"
+    options = valuerepair.TrainOptions(only="value", steps=20, batch=64, warmup=0, lr=1e-3, every=10, holdout=0.4)
+    curve = valuerepair.train(maia_file, out, store=SAMPLE, question=Question(threshold=0.3), options=options)
+    return out, curve
+
+
+def test_what_is_written_says_what_was_measured(trained: tuple[Path, Any], maia_file: str) -> None:
+    """The new file, read by lc0's converter and ONNX Runtime, on the held-out positions of the store."""
+    out, curve = trained
+    source = StoreSource(str(SAMPLE), Question(threshold=0.3, net=maia_file), 1, share=0.1, holdout=0.4, seed=0)
+    with valuerepair.open_store(SAMPLE) as store:
+        frame = store.frame(Question(threshold=0.3)).set_index("position_id").loc[source._ids[source._held]]
+    weight, written = frame["weight"], curve.attrs["written"]
+    rows = curve.set_index("step")
+    for net, step in ((maia_file, 0), (str(out), written["step"])):
+        off = (valuerepair.evaluate(frame, net)["q"] - frame["deep_q"]).abs()
+        assert np.average(off, weights=weight) == pytest.approx(rows.loc[step, "mean_dq"], abs=2e-4)
+        assert np.average(off >= 0.3, weights=weight) == pytest.approx(rows.loc[step, "rate"], abs=0.01)
+    assert written["step"] > 0
+    assert 0 < written["q"] < 5e-3
+    assert rows.loc[written["step"], "loss"] < rows.loc[0, "loss"]
+    assert rows.loc[written["step"], "mean_dq"] < rows.loc[0, "mean_dq"]
+    assert curve["top_1"].tolist() == [1.0] * len(curve)
+
+
+def test_only_the_value_head_is_another(trained: tuple[Path, Any], maia_file: str) -> None:
+    out, _ = trained
+    old, new = NetGraph.open(maia_file), NetGraph.open(out)
+    changed = {name for name in old.parameters if not np.array_equal(old.parameters[name], new.parameters[name])}
+    assert changed <= old.of_head("value")
+    assert changed
+
+
+def test_the_net_tells_of_its_training_and_its_curve_is_drawn(
+    trained: tuple[Path, Any], tmp_path: Path, capsys: Captured
+) -> None:
+    out, curve = trained
+    assert f"{curve.attrs['written']['step']} steps" in vr(["nets", "describe", str(out)], capsys)[1]
+    code, said, _ = vr(["plot", "training", str(out), "-o", str(tmp_path / "curve.svg")], capsys)
+    assert code == 0
+    assert "20 of 20 steps" in said
+    assert 'id="rate"' in (tmp_path / "curve.svg").read_text()
+    assert read_curve(out).rows == read_curve(out.with_name("new.training.json")).rows
+    assert [path.name for path in out.parent.iterdir() if "checkpoint" in path.name or "lock" in path.name] == []
+
+
+def test_a_net_that_is_there_is_not_written_over(trained: tuple[Path, Any], maia_file: str, capsys: Captured) -> None:
+    code, _, err = train(maia_file, trained[0], capsys, *STORE)
+    assert (code, err.count("\n")) == (2, 1)
+    assert "new.pb.gz: is there already" in err
+
+
+def test_a_learning_rate_of_0_gives_the_old_file(maia_file: str, tmp_path: Path, capsys: Captured) -> None:
+    out = tmp_path / "same.pb.gz"
+    code, said, _ = train(maia_file, out, capsys, *STORE, *QUICK, "--lr", "0", "--average", "swa")
+    assert code == 0
+    assert "nothing changed" in said
+    assert out.read_bytes() == Path(maia_file).read_bytes()
+
+
+def test_chunks_without_anything_held_out(maia_file: str, chunks: Path, tmp_path: Path, capsys: Captured) -> None:
+    """The last net is written then; whoever moves has won all of these games, and that is learned."""
+    out = tmp_path / "new.pb.gz"
+    words = [*QUICK, "--holdout", "0", "--lr", "3e-3", "--json"]
+    code, said, _ = train(maia_file, out, capsys, str(chunks), *words)
+    assert code == 0
+    found = json.loads(said)
+    assert found["written"]["step"] == 6
+    losses = [row["train_loss"] for row in found["curve"][1:]]
+    assert losses[1] < 0.5 * losses[0]
+    q = valuerepair.evaluate(positions_of(GAME), str(out))["q"]
+    assert q.mean() > 0.5 > valuerepair.evaluate(positions_of(GAME), maia_file)["q"].mean()
+
+
+# -- what is wrong is said --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        ([], 2, "nothing to learn from: give training chunks, or --store"),
+        ([*STORE, "--lr", "-1"], 2, "--lr -1: must be a number that is not negative"),
+        ([*STORE, "--only", "trunk"], 2, "'trunk' is not one of"),
+        (["missing"], 2, "missing: no such file or folder"),
+        (["--store", "missing.db"], 1, "missing.db"),
+        (["chunks", "--threshold", "worst:2%"], 2, "worst:2%: is a share of a store's positions"),
+        ([*STORE, "--threshold", "2"], 1, "no candidate among the"),
+        ([*STORE, "-o", "new.onnx"], 2, "-o new.onnx: a net's name ends in .pb.gz"),
+        ([*STORE, "-o", "nowhere/new.pb.gz"], 2, "there is no such folder"),
+    ],
+)
+def test_wrong_words(
+    words: list[str], code: int, said: str, maia_file: str, tmp_path: Path, monkeypatch: Any, capsys: Captured
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    found, out, err = train(maia_file, Path("new.pb.gz"), capsys, *words)
+    assert (found, out) == (code, "")
+    assert said in err
+    assert err.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_store_without_values_of_the_net(maia_file: str, tmp_path: Path, capsys: Captured) -> None:
+    """Candidates are those of the net that is trained: the same net in another file is another one."""
+    other = tmp_path / "other.pb.gz"
+    other.write_bytes(gzip.compress(gzip.decompress(Path(maia_file).read_bytes()), 1, mtime=7))
+    code, _, err = train(str(other), tmp_path / "new.pb.gz", capsys, *STORE, *QUICK)
+    assert code == 1
+    assert f"no net {other}" in err
+
+
+def test_an_onnx_file_cannot_be_trained(maia_onnx: Path, tmp_path: Path, capsys: Captured) -> None:
+    code, _, err = train(str(maia_onnx), tmp_path / "new.pb.gz", capsys, *STORE)
+    assert code == 2
+    assert "an ONNX file cannot be trained" in err
+
+
+def test_chunks_of_another_input_format(maia_file: str, tmp_path: Path, capsys: Captured) -> None:
+    folder = tmp_path / "chunks"
+    folder.mkdir()
+    write_chunk(folder / "0.gz", records_of(positions_of(GAME), GAME, 3))
+    code, _, err = train(maia_file, tmp_path / "new.pb.gz", capsys, str(folder))
+    assert code == 1
+    assert "input format canonical, the net wants classical 112 planes" in err
+
+
+def test_one_game_cannot_be_both_learned_and_judged_by(maia_file: str, tmp_path: Path, capsys: Captured) -> None:
+    folder = tmp_path / "chunks"
+    folder.mkdir()
+    (folder / "empty.gz").write_bytes(gzip.compress(b""))
+    assert "no usable chunk" in train(maia_file, tmp_path / "new.pb.gz", capsys, str(folder))[2]
+    write_chunk(folder / "0.gz", records_of(positions_of(GAME), GAME))
+    code, _, err = train(maia_file, tmp_path / "new.pb.gz", capsys, str(folder), "--holdout", "0.9999999")
+    assert code == 1
+    assert "all of its 1 games are held out" in err
+
+
+def test_without_jax_one_line_says_what_to_install(
+    maia_file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
+) -> None:
+    monkeypatch.setitem(sys.modules, "jax", None)
+    code, _, err = train(maia_file, tmp_path / "new.pb.gz", capsys, *STORE)
+    assert (code, err) == (1, "vr: training needs JAX and optax: pip install 'valuerepair[train]'\n")
+
+
+def test_a_net_that_is_written_wrong_keeps_another_name(
+    maia_file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
+) -> None:
+    monkeypatch.setattr("valuerepair.training.write_net.check_written", lambda *given: (0.01, 0.0))
+    words = [*STORE, *QUICK, "--holdout", "0"]
+    code, _, err = train(maia_file, tmp_path / "new.pb.gz", capsys, *words)
+    assert code == 1
+    assert "off the trained parameters by 1.0e-02 in Q" in err
+    assert (tmp_path / "new.unchecked.pb.gz").exists()
+    assert not (tmp_path / "new.pb.gz").exists()
+    monkeypatch.undo()  # the same command checks again, and has nothing to train
+    assert train(maia_file, tmp_path / "new.pb.gz", capsys, *words)[0] == 0
+
+
+def test_a_curve_that_is_none(tmp_path: Path, capsys: Captured) -> None:
+    for name, content in (("a.training.json", "{}"), ("b.training.json", "PK"), ("c.training.json", '{"curve": []}')):
+        (tmp_path / name).write_text(content)
+        with pytest.raises(ValueRepairError, match="is no curve that vr train wrote"):
+            read_curve(tmp_path / name)
+    assert "No such file" in vr(["plot", "training", str(tmp_path / "none.pb.gz")], capsys)[2]
+
+
+# -- longer -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("only", ["all", "value"])
+def test_killed_and_gone_on_with_it_ends_in_the_same_file(only: str, maia_file: str, tmp_path: Path) -> None:
+    words = [*QUICK[2:], "--every", "1", "--only", only, "--average", "ema", *STORE]
+
+    def begin(name: str) -> subprocess.Popen[bytes]:
+        out = tmp_path / f"{name}.pb.gz"
+        command = [sys.executable, "-m", "valuerepair", "train", "--net", maia_file, "-o", str(out), *words]
+        return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+    assert begin("whole").wait(600) == 0
+    kills, seen = 0, 0
+    while True:
+        process = begin("cut")
+        while process.poll() is None:
+            path = tmp_path / "cut.checkpoint"
+            now = path.stat().st_mtime_ns if path.exists() else seen
+            if now != seen and kills < 3:
+                seen, kills = now, kills + 1
+                process.send_signal(signal.SIGKILL)
+                break
+            time.sleep(0.01)
+        if process.wait(600) == 0:
+            break
+    assert kills == 3
+    for ending in ("pb.gz", "training.json"):
+        whole, cut = ((tmp_path / f"{name}.{ending}").read_bytes() for name in ("whole", "cut"))
+        assert whole.replace(b"whole.pb.gz", b"cut.pb.gz") == cut
+
+
+@pytest.mark.slow
+def test_one_pass_over_lc0s_own_games_makes_held_out_games_better(
+    maia_file: str, lc0: str, tmp_path: Path, capsys: Captured
+) -> None:
+    (tmp_path / "lc0").mkdir()
+    command = [lc0, "selfplay", f"--weights={maia_file}", "--backend=eigen", "--games=40", "--parallelism=8"]
+    command += ["--visits=10", "--training", "--history-fill-new=fen_only", "--temperature=1", "--noise-epsilon=0.1"]
+    environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path)}
+    subprocess.run(command, check=True, capture_output=True, env=environment, timeout=1800)
+    out = tmp_path / "new.pb.gz"
+    words = ["--steps", "12", "--every", "12", "--warmup", "4", "--lr", "3e-5", "--q-ratio", "1", "--holdout", "0.2"]
+    code, said, err = train(maia_file, out, capsys, str(tmp_path / "lc0"), *words, "--json")
+    assert code == 0, err
+    curve = json.loads(said)["curve"]
+    assert curve[-1]["loss"] < curve[0]["loss"] - 0.005
+    assert curve[-1]["policy"] < curve[0]["policy"]
+
+
+@pytest.mark.slow
+def test_a_real_net_learns_256_positions_by_heart(maia_file: str, tmp_path: Path) -> None:
+    dice = np.random.default_rng(1)
+    some = learn(positions(256), np.eye(3)[dice.integers(0, 3, 256)])
+    some.shares[some.cuts[:-1] + dice.integers(0, np.diff(some.cuts))] = 1
+    found = fit(
+        NetGraph.open(maia_file),
+        Stream([InMemory(some)], 256, 0),
+        [],
+        TrainOptions(steps=200, lr=2e-3, warmup=10, every=20),
+        policy_kl=0,
+        threshold=0.3,
+        checkpoint=tmp_path / "checkpoint",
+        identity={},
+        quiet=True,
+    )
+    assert found.curve[1]["train_loss"] > 1
+    assert found.curve[-1]["train_loss"] < 0.01
+
+
+def test_the_copy_of_a_folder_is_the_same_source(maia_file: str, chunks: Path, tmp_path: Path) -> None:
+    from valuerepair.training.sources import ChunkSource
+
+    shutil.copytree(chunks, tmp_path / "copy")
+    assert ChunkSource([str(chunks)], 1).identity == ChunkSource([str(tmp_path / "copy")], 1).identity

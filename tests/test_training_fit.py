@@ -1,0 +1,432 @@
+"""Training by the smallest net there is: what is learned, what is not, and that it goes on where it was stopped."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy.special import entr
+
+jax: Any = pytest.importorskip("jax")
+optax: Any = pytest.importorskip("optax")
+
+from tests.linear_net import LinearNet  # noqa: E402
+from tests.training_doubles import InMemory, as_held, learn, positions  # noqa: E402
+from valuerepair.errors import UsageError, ValueRepairError  # noqa: E402
+from valuerepair.nets.planes import unpack_masks  # noqa: E402
+from valuerepair.training import fit as fitting  # noqa: E402
+from valuerepair.training.fit import Fitted, fit  # noqa: E402
+from valuerepair.training.learner import Learner, planes_of, trained_names  # noqa: E402
+from valuerepair.training.losses import LossWeights  # noqa: E402
+from valuerepair.training.options import TrainOptions  # noqa: E402
+from valuerepair.training.samples import Samples  # noqa: E402
+from valuerepair.training.sources import Stream  # noqa: E402
+from valuerepair.training.validation import Validation  # noqa: E402
+
+THRESHOLD = 0.3
+
+
+@pytest.fixture(scope="module", autouse=True)
+def compiled_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """What one test had XLA compile the next one finds."""
+    settings = {
+        "jax_compilation_cache_dir": str(tmp_path_factory.mktemp("xla")),
+        "jax_persistent_cache_min_compile_time_secs": 0.0,
+        "jax_persistent_cache_min_entry_size_bytes": -1,
+    }
+    before = {name: getattr(jax.config, name) for name in settings}
+    for name, value in settings.items():
+        jax.config.update(name, value)
+    yield
+    for name, value in before.items():
+        jax.config.update(name, value)
+
+
+@pytest.fixture(scope="module")
+def samples() -> Samples:
+    return positions(700)
+
+
+def run(
+    samples: Samples,
+    folder: Path,
+    held: Samples | None = None,
+    net: LinearNet | None = None,
+    policy_kl: float = 0.0,
+    **options: Any,
+) -> Fitted:
+    chosen = TrainOptions(**{"steps": 40, "batch": 64, "lr": 3e-3, "warmup": 5, "every": 10, **options})
+    return fit(
+        net or LinearNet(),
+        Stream([InMemory(samples)], chosen.batch, chosen.seed),
+        [as_held(held)] if held is not None else [],
+        chosen,
+        policy_kl=policy_kl,
+        threshold=THRESHOLD,
+        checkpoint=folder / "checkpoint",
+        identity={"lr": chosen.lr},
+        quiet=True,
+    )
+
+
+def same(a: Fitted, b: Fitted) -> bool:
+    return a.parameters.keys() == b.parameters.keys() and all(
+        a.parameters[name].tobytes() == b.parameters[name].tobytes() for name in a.parameters
+    )
+
+
+def by_side(samples: Samples) -> NDArray[np.float64]:
+    """[n, 3] W/D/L: whoever has the move as Black wins, as White loses."""
+    black = samples.masks[:, 108] != 0
+    return np.stack([black, np.zeros(len(black)), ~black], 1).astype(np.float64)
+
+
+# -- one step ---------------------------------------------------------------------------------------------------------
+
+
+def test_planes_are_those_of_the_kernel(samples: Samples) -> None:
+    batch = samples.batch()
+    expected = np.empty((len(samples), 112, 8, 8), np.float32)
+    unpack_masks(samples.masks, samples.rule50, expected)
+    np.testing.assert_array_equal(planes_of(jax.numpy.asarray(batch.bits), jax.numpy.asarray(batch.rule50)), expected)
+
+
+def test_steps_are_those_of_optax(samples: Samples) -> None:
+    """`optax.adam` with the schedule of optax, on the loss written out again."""
+    net, options = LinearNet(), TrainOptions(steps=6, batch=64, lr=1e-2, warmup=0)
+    learner = Learner(net, options, LossWeights(l2=1e-3))
+    batches = [samples.take(np.arange(64) + 64 * k).batch() for k in range(6)]
+
+    def loss(parameters: Any, batch: Any) -> Any:
+        heads = net.forward(parameters, planes_of(batch.bits, batch.rule50))
+        value = -(batch.wdl * jax.nn.log_softmax(heads.wdl)).sum(1).mean()
+        return value + 1e-3 * sum((p**2).sum() for name, p in parameters.items() if name.endswith("/w"))
+
+    gradient = jax.jit(jax.grad(loss))
+    adam = optax.adam(optax.cosine_decay_schedule(1e-2, 6))
+    expected: Any = {name: jax.numpy.asarray(p) for name, p in net.parameters.items()}
+    moments, state = adam.init(expected), learner.begin()
+    for number, batch in enumerate(batches):
+        there = jax.tree.map(jax.numpy.asarray, batch)
+        updates, moments = adam.update(gradient(expected, there), moments, expected)
+        expected = optax.apply_updates(expected, updates)
+        state, _ = learner.step(state, batch, number)
+    for name, value in expected.items():
+        np.testing.assert_allclose(state.parameters[name], value, rtol=2e-4, atol=2e-6)
+
+
+def test_learning_rates() -> None:
+    cosine = TrainOptions(lr=0.01, steps=1000, warmup=10)
+    reference = optax.cosine_decay_schedule(0.01, 1000)
+    assert cosine.rate(0) == pytest.approx(0.001)
+    for step in (9, 500, 999):
+        assert cosine.rate(step) == pytest.approx(float(reference(step)), abs=1e-9)
+    steps = TrainOptions(lr=0.01, steps=1000, warmup=0, schedule="300,600")
+    assert [steps.rate(k) for k in (0, 299, 300, 600)] == pytest.approx([0.01, 0.01, 0.001, 0.0001])
+
+
+@pytest.mark.parametrize("average", ["swa", "ema"])
+def test_averages(samples: Samples, average: str) -> None:
+    net, options = LinearNet(), TrainOptions(steps=20, batch=64, lr=1e-2, warmup=0, average=average)  # type: ignore[arg-type]
+    learner = Learner(net, options, LossWeights())
+    state, seen = learner.begin(), []
+    for number, batch in zip(range(20), Stream([InMemory(samples)], 64, 0).batches(), strict=False):
+        state, _ = learner.step(state, batch, number)
+        seen.append(np.asarray(state.parameters["trunk/w"], np.float64))
+    if average == "swa":
+        expected = np.mean(seen[14:], axis=0)  # from the fifteenth step of twenty, where the last quarter begins
+    else:
+        expected = np.asarray(net.parameters["trunk/w"], np.float64)
+        for k, parameters in enumerate(seen):
+            decay = min(0.999, (1 + k) / (10 + k))
+            expected = decay * expected + (1 - decay) * parameters
+    np.testing.assert_allclose(learner.judged(state)["trunk/w"], expected, rtol=1e-4, atol=1e-6)
+
+
+def test_only_what_is_named_changes(samples: Samples, tmp_path: Path) -> None:
+    net = LinearNet()
+    assert trained_names(net, "value") == ["value/b", "value/w"]
+    assert set(trained_names(net, "heads")) == set(net.parameters) - {"trunk/w"}
+    assert set(trained_names(net, "all")) == set(net.parameters)
+    found = run(samples, tmp_path, only="value")
+    assert found.parameters.keys() == {"value/b", "value/w"}
+    assert all((found.parameters[name] != net.parameters[name]).any() for name in found.parameters)
+
+
+def test_the_value_head_alone_is_trained_as_in_the_whole_net(samples: Samples) -> None:
+    """What the trunk makes of positions is kept, or not; in the whole net the trunk is computed, each time."""
+    known = learn(samples, by_side(samples)).take(np.arange(200))
+    ends = []
+    for only, keeps in (("value", True), ("value", False), ("heads", False)):
+        options = TrainOptions(only=only, batch=64, steps=30, lr=1e-2, warmup=0)  # type: ignore[arg-type]
+        learner = Learner(LinearNet(), options, LossWeights(policy=0, moves_left=0))
+        assert not keeps or learner.keep([known])
+        state = learner.begin()
+        for number, batch in zip(range(30), Stream([InMemory(known)], 64, 0).batches(), strict=False):
+            state, _ = learner.step(state, batch, number)
+        ends.append(state.parameters)
+    for name in ("value/w", "value/b"):
+        assert np.abs(ends[0][name] - LinearNet().parameters[name]).max() > 0.05
+        for other in ends[1:]:
+            np.testing.assert_allclose(ends[0][name], other[name], rtol=1e-4, atol=1e-5)
+
+
+# -- what is learned --------------------------------------------------------------------------------------------------
+
+
+def test_256_positions_are_learned_by_heart(samples: Samples, tmp_path: Path) -> None:
+    dice = np.random.default_rng(1)
+    some = learn(samples.take(np.arange(256)), np.eye(3)[dice.integers(0, 3, 256)])
+    first = some.cuts[:-1]
+    some.shares[:] = 0
+    some.shares[first + dice.integers(0, np.diff(some.cuts))] = 1
+    some.moves_left[:] = dice.integers(0, 100, 256)
+    net = LinearNet(width=128)
+    found = run(some, tmp_path, net=net, batch=256, steps=300, every=100, lr=2e-2, schedule="200")
+    last = found.curve[-1]
+    assert found.curve[1]["train_loss"] > 0.1
+    assert last["train_loss"] < 0.01
+
+
+@pytest.mark.parametrize("value", ["wdl", "scalar"])
+def test_what_is_there_to_learn_is_learned_of_other_games(value: str, samples: Samples, tmp_path: Path) -> None:
+    known = learn(samples, by_side(samples))
+    train, held = known.take(np.arange(500)), known.take(np.arange(500, 700))
+    found = run(train, tmp_path, held, LinearNet(value), steps=300, lr=3e-3)
+    first, last = found.curve[0], found.curve[-1]
+    assert last["loss"] < 0.1 * first["loss"]
+    assert last["mean_dq"] < 0.2 * first["mean_dq"]
+    assert last["rate"] < 0.1 < first["rate"]
+
+
+def test_of_shuffled_labels_nothing_is_learned(samples: Samples, tmp_path: Path) -> None:
+    """No better on held-out games than their own frequencies, which need no position, whatever training says."""
+    labels = np.random.default_rng(2).permutation(by_side(samples))
+    known = learn(samples, labels)
+    train, held = known.take(np.arange(500)), known.take(np.arange(500, 700))
+    found = run(train, tmp_path, held, steps=300, lr=3e-3, patience=0)
+    entropy = entr(held.wdl.mean(0, dtype=np.float64)).sum()
+    assert found.curve[-1]["train_loss"] < 0.8 * entropy
+    assert found.curve[-1]["loss"] > entropy
+    assert min(row["loss"] for row in found.curve) > entropy - 0.02
+
+
+def test_it_stops_when_held_out_games_get_no_better(samples: Samples, tmp_path: Path) -> None:
+    known = learn(samples, np.random.default_rng(2).permutation(by_side(samples)))
+    train, held = known.take(np.arange(500)), known.take(np.arange(500, 700))
+    found = run(train, tmp_path, held, steps=2000, lr=3e-3, patience=3)
+    losses = [row["loss"] for row in found.curve]
+    best = int(np.argmin(losses))
+    assert found.stopped == f"no better on held-out games since step {found.best_step}"
+    assert len(losses) == best + 4 < 100
+    assert found.curve[best]["step"] == found.best_step
+
+
+@pytest.mark.parametrize("average", ["none", "swa", "ema"])
+def test_a_learning_rate_of_0_changes_nothing(average: str, samples: Samples, tmp_path: Path) -> None:
+    net = LinearNet()
+    held = samples.take(np.arange(100))
+    found = run(samples, tmp_path, held, net, lr=0.0, average=average, policy_kl=1.0)
+    assert found.parameters.keys() == net.parameters.keys()
+    for name, value in net.parameters.items():
+        np.testing.assert_array_equal(found.parameters[name], value)
+    assert len({row["loss"] for row in found.curve}) == 1
+    assert {row["newly_wrong"] for row in found.curve} == {0.0}
+
+
+def test_the_old_policy_holds_back(samples: Samples, tmp_path: Path) -> None:
+    """Positions without visits leave the policy alone only as far as they are told to."""
+    known = learn(samples, by_side(samples))
+    held = known.take(np.arange(500, 700))
+    ends = {}
+    for kl in (0.0, 10.0):
+        (folder := tmp_path / str(kl)).mkdir()
+        ends[kl] = run(known.take(np.arange(500)), folder, held, policy_kl=kl, steps=100).curve[-1]
+    assert ends[10.0]["policy_kl"] < 0.1 * ends[0.0]["policy_kl"]
+    assert ends[10.0]["top_1"] > ends[0.0]["top_1"]
+
+
+# -- judging ----------------------------------------------------------------------------------------------------------
+
+
+def test_measures_are_those_of_numpy(samples: Samples) -> None:
+    held = replace(samples, weight=np.random.default_rng(3).uniform(0.5, 5, len(samples)).astype(np.float32))
+    held.deep_q[:7] = np.nan
+    old, new = LinearNet(seed=1), LinearNet(seed=2)
+    learner = Learner(old, TrainOptions(), LossWeights(policy_kl=1.0))
+    judged = Validation([as_held(held)], learner, LossWeights(policy_kl=1.0), THRESHOLD, 64, old.parameters)
+    found = judged.measure(new.parameters)
+    batch = held.batch()
+    planes = planes_of(jax.numpy.asarray(batch.bits), jax.numpy.asarray(batch.rule50))
+    before, after = (jax.tree.map(np.asarray, net.forward(net.parameters, planes)) for net in (old, new))
+
+    def soft(logits: Any) -> Any:
+        e = np.exp(np.asarray(logits, np.float64) - np.max(logits))
+        return e / e.sum()
+
+    q = [np.array([soft(x) @ [1, 0, -1] for x in heads.wdl]) for heads in (before, after)]
+    kl, kept = [], []
+    for i in range(len(held)):
+        moves = held.moves[held.cuts[i] : held.cuts[i + 1]]
+        p, r = (soft(heads.policy[i, moves]) for heads in (before, after))
+        kl.append((p * np.log(p / r)).sum())
+        kept.append(p.argmax() == r.argmax())
+    known, weight = ~np.isnan(held.deep_q), held.weight.astype(np.float64)
+    wrong = [np.abs(each - held.deep_q) >= THRESHOLD for each in q]
+    assert found["policy_kl"] == pytest.approx(np.average(kl, weights=weight), rel=1e-4)
+    assert found["top_1"] == pytest.approx(np.average(kept, weights=weight))
+    off = np.abs(q[1] - held.deep_q)[known]
+    assert found["mean_dq"] == pytest.approx(np.average(off, weights=weight[known]), rel=1e-5)
+    assert found["rate"] == pytest.approx(np.average(wrong[1][known], weights=weight[known]))
+    newly = (wrong[1] & ~wrong[0])[known]
+    assert found["newly_wrong"] == pytest.approx(np.average(newly, weights=weight[known]))
+    assert found["loss"] == pytest.approx(found["value"] + found["policy_kl"] + found["policy"] + found["moves_left"])
+
+
+def test_a_net_that_is_only_flatter_has_no_candidates_after_calibration(samples: Samples) -> None:
+    """Net Q is a third of deep Q everywhere: four numbers mend that."""
+    learner = Learner(LinearNet(), TrainOptions(), LossWeights())
+    net = LinearNet()
+    batch = samples.batch()
+    heads = net.forward(net.parameters, planes_of(jax.numpy.asarray(batch.bits), jax.numpy.asarray(batch.rule50)))
+    p = np.asarray(jax.nn.softmax(heads.wdl))
+    deep = np.tanh(6 * np.arctanh(p[:, 0] - p[:, 2]))
+    held = replace(samples, deep_q=deep.astype(np.float32))
+    judged = Validation([as_held(held)], learner, LossWeights(), THRESHOLD, 64, net.parameters)
+    found = judged.measure(net.parameters)
+    assert found["rate"] > 0.1
+    assert found["rate_calibrated"] < 0.1 * found["rate"]
+
+
+# -- stopped and gone on with -----------------------------------------------------------------------------------------
+
+
+class Stopped(Exception):
+    pass
+
+
+class StoppedAt(Stream):
+    """Breaks off before it gives a batch."""
+
+    def batches(self, first: int = 0) -> Any:
+        for number, batch in enumerate(super().batches(first), first):
+            if number == STOP:
+                raise Stopped
+            yield batch
+
+
+STOP = 0
+
+
+@pytest.mark.parametrize(("average", "stop", "only"), [("none", 1, "all"), ("ema", 17, "value"), ("swa", 38, "all")])
+def test_a_run_that_was_cut_off_ends_in_the_same_parameters(
+    average: str, stop: int, only: str, samples: Samples, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known = learn(samples, by_side(samples))
+    train, held = known.take(np.arange(500)), known.take(np.arange(500, 700))
+    for name in ("whole", "cut"):
+        (tmp_path / name).mkdir()
+    whole = run(train, tmp_path / "whole", held, average=average, only=only)
+    monkeypatch.setattr(fitting, "CHECKPOINT_S", 0.0)  # a checkpoint after every step
+    monkeypatch.setattr(f"{__name__}.STOP", stop)
+    with monkeypatch.context() as patch:
+        patch.setattr(f"{__name__}.Stream", StoppedAt)
+        with pytest.raises(Stopped):
+            run(train, tmp_path / "cut", held, average=average, only=only)
+    cut = run(train, tmp_path / "cut", held, average=average, only=only)
+    assert same(whole, cut)
+    assert str(whole.curve) == str(cut.curve)
+    assert (tmp_path / "whole" / "checkpoint").read_bytes() == (tmp_path / "cut" / "checkpoint").read_bytes()
+
+
+def test_a_finished_run_is_not_run_again(samples: Samples, tmp_path: Path) -> None:
+    known = learn(samples, by_side(samples))
+    train, held = known.take(np.arange(500)), known.take(np.arange(500, 700))
+    assert same(run(train, tmp_path, held), run(train, tmp_path, held))
+
+
+def test_a_checkpoint_of_another_training_is_refused(samples: Samples, tmp_path: Path) -> None:
+    run(samples, tmp_path, lr=1e-3)
+    with pytest.raises(UsageError, match="differs in lr; remove it"):
+        run(samples, tmp_path, lr=2e-3)
+    (tmp_path / "checkpoint").write_bytes(b"PK nothing")
+    with pytest.raises(ValueRepairError, match="is no checkpoint that can be read"):
+        run(samples, tmp_path, lr=1e-3)
+
+
+def test_a_loss_that_is_no_number_keeps_the_last_good_checkpoint(samples: Samples, tmp_path: Path) -> None:
+    bad = samples.take(np.arange(200))
+    bad.rule50[150] = np.nan
+    good = run(samples.take(np.arange(100)), tmp_path, steps=10)
+    before = (tmp_path / "checkpoint").read_bytes()
+    with pytest.raises(ValueRepairError, match=r"step \d+: the loss is nan, training stops; the checkpoint of an"):
+        run(bad, tmp_path, steps=30)
+    assert good.curve
+    assert (tmp_path / "checkpoint").read_bytes() == before
+
+
+def test_a_full_disk_at_a_checkpoint_leaves_the_one_before(
+    samples: Samples, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = tmp_path / "whole"
+    whole.mkdir()
+    expected = run(samples, whole)
+    calls: Iterator[int] = iter(range(100))
+    write = np.savez
+
+    def full(file: Any, **arrays: Any) -> None:
+        if next(calls) == 2:
+            file.write(b"PK")
+            raise OSError(errno.ENOSPC, "No space left on device")
+        write(file, **arrays)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(np, "savez", full)
+        with pytest.raises(ValueRepairError, match="No space left on device: the checkpoint of step 30 is not written"):
+            run(samples, tmp_path)
+    assert [path.name for path in tmp_path.iterdir() if path.is_file()] == ["checkpoint"]
+    assert same(run(samples, tmp_path), expected)
+
+
+def test_held_out_positions_may_be_fewer_than_a_batch(samples: Samples, tmp_path: Path) -> None:
+    found = run(samples, tmp_path, samples.take(np.arange(3)), steps=10)
+    assert np.isfinite([row["loss"] for row in found.curve]).all()
+    assert np.isnan(found.curve[0]["rate_calibrated"])
+
+
+def test_a_net_without_a_value_head_is_refused(samples: Samples, tmp_path: Path) -> None:
+    class NoValue(LinearNet):
+        def forward(self, parameters: Any, planes: Any) -> Any:
+            return super().forward(parameters, planes)._replace(wdl=None)
+
+        def of_head(self, name: str) -> frozenset[str]:
+            return frozenset()
+
+    with pytest.raises(ValueRepairError, match="has no value head"):
+        run(samples, tmp_path, net=NoValue())
+    with pytest.raises(ValueRepairError, match="--only value: the net has no parameters of its own there"):
+        run(samples, tmp_path, net=NoValue(), only="value")
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"steps": 0}, "--steps 0"),
+        ({"lr": -1.0}, "--lr -1"),
+        ({"lr": float("nan")}, "--lr nan"),
+        ({"q_ratio": 1.5}, "--q-ratio 1.5"),
+        ({"schedule": "linear"}, "--schedule linear: must be cosine"),
+        ({"holdout": 1.0}, "--holdout 1"),
+        ({"only": "trunk"}, "--only trunk: must be one of all, heads, value"),
+        ({"average": "mean"}, "--average mean"),
+    ],
+)
+def test_options_out_of_range(options: dict[str, Any], said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        TrainOptions(**options)

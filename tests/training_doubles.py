@@ -1,0 +1,58 @@
+"""A source of positions that are held in memory, each a game of its own unless it is said otherwise."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from valuerepair.archives.options import SampleOptions
+from valuerepair.archives.rows import ReadReport
+from valuerepair.archives.sampling import sample
+from valuerepair.chess.positions import PositionBatch
+from valuerepair.training.samples import Samples, of_positions
+from valuerepair.training.sources import Held, Pass
+
+GAMES = Path(__file__).parents[1] / "data" / "games.pgn.zst"
+
+
+def positions(count: int) -> Samples:
+    """Real positions of some hundred games, with values drawn at random."""
+    options = SampleOptions(per_game=None, positions=count)
+    batch = PositionBatch.concat(list(sample([str(GAMES)], options, ReadReport())))
+    q = np.random.default_rng(4).uniform(-0.9, 0.9, len(batch))
+    return of_positions(batch, q, np.full(len(batch), 0.3), "fen_only", 1)
+
+
+def learn(samples: Samples, wdl: NDArray[np.float64]) -> Samples:
+    """The same positions with other values to learn, and judged by these."""
+    return replace(samples, wdl=wdl.astype(np.float32), deep_q=(wdl[:, 0] - wdl[:, 2]).astype(np.float32))
+
+
+class InMemory:
+    """Every position a unit; the keys are their numbers."""
+
+    name, identity = "memory", "memory"
+
+    def __init__(self, samples: Samples) -> None:
+        self._samples = samples
+        self.games, self.held_games = len(samples), 0
+
+    def units(self) -> Pass:
+        rows = np.arange(len(self._samples))
+        return Pass(rows, rows.astype(np.uint64), np.ones(len(rows), np.int64))
+
+    def one_pass(self, number: int) -> Pass:
+        return self.units()
+
+    def read(self, units: NDArray[np.int64]) -> Samples:
+        return self._samples.take(np.sort(units))
+
+    def held_out(self) -> Held:
+        return Held(self._samples, np.arange(len(self._samples)).astype(np.uint64))
+
+
+def as_held(samples: Samples) -> Held:
+    return InMemory(samples).held_out()

@@ -1,0 +1,95 @@
+"""`vr train`: from an old net and positions to a new net."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+from typing import Any, get_args
+
+import click
+
+from valuerepair.cli.options import FILE, JSON, SEED, QuestionOptions, question
+from valuerepair.cli.verbosity import is_quiet
+from valuerepair.question import Question
+from valuerepair.training.options import Average, Only, TrainOptions
+
+_DEFAULTS = TrainOptions()
+
+
+@click.command()
+@click.argument("chunks", type=FILE, nargs=-1, metavar="[CHUNKS]...")
+@click.option("-o", "--output", type=FILE, required=True, metavar="FILE", help="The new net, a .pb.gz.")
+@click.option("--store", type=FILE, metavar="DB", help="Learn from this store's positions what its oracle says.")
+@click.option("--only", type=click.Choice(get_args(Only)), default="all", help="Which parameters change.")
+@click.option("--steps", default=_DEFAULTS.steps, help="Of training.")
+@click.option("--batch", default=_DEFAULTS.batch, help="Positions of a step.")
+@click.option("--lr", default=_DEFAULTS.lr, help="Learning rate after the warm-up.")
+@click.option("--warmup", default=_DEFAULTS.warmup, help="Steps in which the learning rate rises.")
+@click.option(
+    "--schedule", default=_DEFAULTS.schedule, help="How it falls: cosine, or to a tenth at these steps (1500,1800)."
+)
+@click.option(
+    "--policy-kl",
+    type=float,
+    help="How much it costs to leave the old policy.  [default: 1 with --store, else 0]",
+)
+@click.option("--q-ratio", default=_DEFAULTS.q_ratio, help="Of chunks: how much of the target is the search's Q.")
+@click.option(
+    "--average", type=click.Choice(get_args(Average)), default="none", help="Of the parameters: what is written."
+)
+@click.option("--weights", metavar="FORMULA", help="Of vr weights, or the .parquet that its --side wrote.")
+@click.option("--l2", default=_DEFAULTS.l2, help="Weight of L2 regularisation.")
+@click.option("--share", default=_DEFAULTS.share, help="Of candidates among the store's positions.")
+@click.option("--holdout", default=_DEFAULTS.holdout, help="Share of games to judge by, and not to train on.")
+@click.option("--every", type=int, help="Steps from one judgement to the next.  [default: a twentieth of --steps]")
+@click.option(
+    "--patience", default=_DEFAULTS.patience, help="Stop after so many judgements without a better; 0: never."
+)
+@question(net="The net to train, a .pb.gz.")
+@SEED(help="Of the order of positions.")
+@JSON
+def command(
+    chunks: tuple[str, ...], output: str, store: str | None, question: QuestionOptions, json: bool, **given: Any
+) -> None:
+    """Train a net: from an old .pb.gz to a new one that lc0 plays, on a CPU or a GPU.
+
+    CHUNKS are folders of lc0 training chunks of version 6 (.gz) and plain tars of them, as vr mix makes them; --store
+    trains on mined positions, with no self-play between. Games that are held out judge the net on the way, by all
+    positions and not by the candidates alone; the best of these nets is written, read again by lc0 and compared. Stop
+    with Ctrl-C; the same command goes on. Needs pip install 'valuerepair[train]'.
+
+    \b
+    Example:
+      vr train mixture --net old.pb.gz -o new.pb.gz
+      vr train --store valuerepair.db --threshold 0.3 --share 0.10 --net old.pb.gz -o new.pb.gz
+      vr train mixture --net old.pb.gz -o new.pb.gz --only value --steps 500 --average ema
+    """
+    from json import dumps
+
+    from valuerepair.errors import UsageError
+    from valuerepair.training.train import train
+
+    if question.net is None:
+        raise UsageError("--net: which net is to be trained?")
+    options = TrainOptions(**{each.name: given[each.name] for each in fields(TrainOptions)})
+    asked = _resolved(question, store)
+    found = train(question.net, output, chunks, store, asked, options, quiet=is_quiet() or json)
+    if json:
+        click.echo(dumps({**found.about, "curve": found.rows}, indent=2, ensure_ascii=False))
+    else:
+        for line in found.lines():
+            click.echo(line)
+
+
+def _resolved(question: QuestionOptions, store: str | None) -> Question:
+    """The question to the store about the net that is trained; without a store only its threshold counts."""
+    from valuerepair.errors import UsageError
+    from valuerepair.nets.registry import locate
+    from valuerepair.store.store import Store
+
+    asked = replace(question, net=str(locate(question.net)))
+    if store is not None:
+        with Store.open(store) as opened:
+            return asked.resolved(opened)
+    if not isinstance(asked.threshold, float):
+        raise UsageError(f"--threshold {asked.threshold}: is a share of a store's positions; give a number, or --store")
+    return Question(threshold=asked.threshold)

@@ -1,0 +1,69 @@
+"""The curve of a training: what became of the losses, of the candidates and of the policy, step by step."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from valuerepair.errors import ValueRepairError
+from valuerepair.report import style
+from valuerepair.report.drawing import Drawing, for_figure, printable
+from valuerepair.training.train import Training, read_curve
+
+Rows = Sequence[Mapping[str, Any]]
+
+
+def drawing(path: str) -> Drawing:
+    """Three panels over the steps: losses; candidates, calibrated and newly wrong; how far the policy has moved.
+
+    `path` is that of the new net, or of the curve beside it. A vertical line is the step that was written. Artists
+    carry the name of what they show as gid: ``loss``, ``train_loss``, ``rate``, ``rate_calibrated``, ``newly_wrong``,
+    ``mean_dq``, ``policy_kl``. Raises ValueRepairError for another file.
+    """
+    training = read_curve(path)
+    about, rows = training.about, training.rows
+    try:
+        net, output, steps = about["net"]["name"], about["output"], about["options"]["steps"]
+    except (KeyError, TypeError):
+        raise ValueRepairError(f"{path}: is no curve that vr train wrote") from None
+    said = f"{rows[-1]['step']:,} of {steps:,} steps, {_said(training)}"
+    judged = "loss" in rows[0]
+    with style.house_style():
+        figure = Figure(figsize=(12.5 if judged else 5.5, 4.4), dpi=style.DPI, layout="constrained")
+        panels = figure.subplots(1, 3 if judged else 1, squeeze=False)[0]
+        _lines(panels[0], rows, {"train_loss": "of training", "loss": "of games held out"}, "loss")
+        if judged:
+            names = {"rate": "candidates", "rate_calibrated": "after calibration", "newly_wrong": "newly wrong"}
+            _lines(panels[1], rows, names, "% of the positions held out", 100)
+            _lines(
+                panels[2], rows, {"policy_kl": "KL to the old policy (nats)", "mean_dq": "mean |net Q − deep Q|"}, ""
+            )
+        for panel in panels:
+            panel.set_xlabel("step")
+            if "written" in about:
+                panel.axvline(about["written"]["step"], color=style.GREY, lw=0.9, ls="--", gid="written")
+        style.title(panels[0], "Training", f"{for_figure(str(net))} to {for_figure(str(output))}", for_figure(said))
+    return Drawing(figure, f"{printable(str(net))} to {printable(str(output))}: {printable(said)}")
+
+
+def _said(training: Training) -> str:
+    first, last = training.rows[0], training.rows[-1]
+    if "loss" not in first:
+        return f"loss {last['train_loss']:.4f}"
+    words = f"loss of held-out games {first['loss']:.4f} to {min(row['loss'] for row in training.rows):.4f}"
+    if first["mean_dq"] is not None:
+        words += f", mean |net Q − deep Q| {first['mean_dq']:.4f} to {last['mean_dq']:.4f}"
+    return words
+
+
+def _lines(axes: Axes, rows: Rows, names: Mapping[str, str], label: str, times: float = 1) -> None:
+    for (name, words), marker in zip(names.items(), "osv", strict=False):
+        points = [(row["step"], times * row[name]) for row in rows if row.get(name) is not None]
+        if points:
+            axes.plot(*zip(*points, strict=True), marker=marker, ms=3, lw=1.4, label=words, gid=name)
+    axes.set_ylabel(label)
+    axes.set_ylim(bottom=0 if times != 1 or not label else None)
+    axes.legend()

@@ -1,0 +1,220 @@
+"""The loop of training: steps, judgements on games held out, checkpoints, and when to stop."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import jax
+import numpy as np
+from numpy.typing import NDArray
+
+from valuerepair.chess.progress import Interruptions, Progress
+from valuerepair.errors import ValueRepairError
+from valuerepair.training.checkpoint import Checkpoint, load, save
+from valuerepair.training.learner import Learner, State, TrainableNet
+from valuerepair.training.losses import LossWeights
+from valuerepair.training.options import TrainOptions
+from valuerepair.training.sources import Held, Stream
+from valuerepair.training.validation import Validation
+
+Trained: TypeAlias = "dict[str, NDArray[np.float32]]"
+
+CHECKPOINT_S = 60.0
+
+
+@dataclass(slots=True)
+class Fitted:
+    """What came of it: the parameters that were trained, those of the best judgement, and the rows of the curve.
+
+    `stopped` says why it ended before the last step; "" where it did not.
+    """
+
+    parameters: Trained
+    curve: list[dict[str, float]]
+    best_step: int
+    stopped: str = ""
+
+
+@dataclass(slots=True)
+class _Run:
+    """How far a training is. `total` is the sum of the losses of the `counted` steps since the last judgement."""
+
+    state: State
+    best: Trained
+    step: int = 0
+    best_step: int = 0
+    best_loss: float = math.inf
+    total: float = 0.0
+    counted: int = 0
+    curve: list[dict[str, float]] = field(default_factory=list)
+
+
+def fit(
+    net: TrainableNet,
+    stream: Stream,
+    held: Sequence[Held],
+    options: TrainOptions,
+    *,
+    policy_kl: float,
+    threshold: float,
+    checkpoint: Path,
+    identity: Mapping[str, Any],
+    on_curve: Any = lambda rows: None,
+    quiet: bool = False,
+) -> Fitted:
+    """Trains a net, or goes on where the checkpoint of the same `identity` is.
+
+    Nothing depends on where it was interrupted. `on_curve` gets the curve after each judgement. Raises
+    ValueRepairError for a loss that is no number, UsageError for a checkpoint of another training, KeyboardInterrupt
+    after an interruption, with everything kept.
+    """
+    value_only = options.only == "value"
+    weights = LossWeights(
+        policy=0.0 if value_only else 1.0,
+        moves_left=0.0 if value_only else 1.0,
+        policy_kl=0.0 if value_only else policy_kl,
+        l2=options.l2,
+    )
+    learner = Learner(net, options, weights)
+    if value_only:
+        _keep(learner, stream, held, quiet)
+    loop = _Loop(learner, options, checkpoint, identity, quiet)
+    if held:
+        old = {name: net.parameters[name] for name in learner.trained}
+        loop.validation = Validation(held, learner, weights, threshold, options.batch, old)
+    loop.on_curve = on_curve
+    return loop.run(stream)
+
+
+def _keep(learner: Learner, stream: Stream, held: Sequence[Held], quiet: bool) -> None:
+    """Has the trunk compute each position once, where that many can be kept."""
+    passes = [source.units() for source in stream.sources]
+    count = sum(int(each.counts.sum()) for each in passes)
+    if count > learner.room:
+        return
+    with Progress("Keeping what the value head is given", None, "positions", quiet=quiet) as progress:
+        progress.stage(f"{count:,} positions")
+        parts = [source.read(each.units) for source, each in zip(stream.sources, passes, strict=True)]
+        learner.keep([*parts, *(each.samples for each in held)])
+
+
+class _Loop:
+    def __init__(
+        self, learner: Learner, options: TrainOptions, path: Path, identity: Mapping[str, Any], quiet: bool
+    ) -> None:
+        self._learner, self._options, self._path, self._identity = learner, options, path, identity
+        self._quiet = quiet
+        self.validation: Validation | None = None
+        self.on_curve: Any = None
+
+    def run(self, stream: Stream) -> Fitted:
+        run, stopped = self._restored(), ""
+        if not run.curve:
+            self._judge(run)
+        left = self._options.steps - run.step
+        interrupted = Interruptions()
+        with (
+            Progress("Training", left, "steps", quiet=self._quiet) as progress,
+            closing(stream.batches(run.step)) as batches,
+            interrupted.counted(),
+        ):
+            if run.step:
+                progress.say(f"going on after step {run.step:,} of {self._options.steps:,}")
+            saved = begun = time.monotonic()
+            pending: tuple[int, Any] | None = None
+            stopped = self._reason_to_stop(run)
+            for done, batch in enumerate(batches if left else (), 1):
+                if stopped or done > left:
+                    break
+                run.state, found = self._learner.step(run.state, batch, run.step)
+                run.step += 1
+                # The loss of the step before: that of this one is still being computed.
+                self._count(run, pending)
+                pending = (run.step, found["loss"])
+                judge = run.step % self._options.interval == 0 or run.step == self._options.steps
+                if judge or interrupted or time.monotonic() - saved >= CHECKPOINT_S:
+                    self._count(run, pending)
+                    pending = None
+                    if judge:
+                        self._judge(run)
+                    self._save(run)
+                    saved = time.monotonic()
+                if interrupted:
+                    raise KeyboardInterrupt
+                speed = done * self._options.batch / (time.monotonic() - begun)
+                progress.note(f"{self._words(run)}, {speed:,.0f} positions/s")
+                progress.advance()
+                stopped = self._reason_to_stop(run)
+        if self.validation is None:
+            run.best, run.best_step = _copied(self._learner.judged(run.state)), run.step
+        return Fitted(run.best, run.curve, run.best_step, stopped)
+
+    def _count(self, run: _Run, pending: tuple[int, Any] | None) -> None:
+        """Adds the loss of a step. Raises ValueRepairError for one that is no number."""
+        if pending is None:
+            return
+        step, loss = pending[0], float(pending[1])
+        if not math.isfinite(loss):
+            kept = f"the checkpoint of an earlier step is kept, {self._path}; " if self._path.exists() else ""
+            raise ValueRepairError(f"step {step:,}: the loss is {loss}, training stops; {kept}try a lower --lr")
+        run.total, run.counted = run.total + loss, run.counted + 1
+
+    def _judge(self, run: _Run) -> None:
+        """Adds a row to the curve, and keeps the parameters if they are the best so far."""
+        judged = self._learner.judged(run.state)
+        row: dict[str, float] = {
+            "step": run.step,
+            "lr": self._options.rate(run.step - 1) if run.step else 0.0,
+            "train_loss": run.total / run.counted if run.counted else math.nan,
+        }
+        if self.validation is not None:
+            row |= self.validation.measure(judged)
+            if not math.isfinite(row["loss"]):
+                raise ValueRepairError(f"step {run.step:,}: the loss of held-out games is no number; try a lower --lr")
+            if row["loss"] < run.best_loss:
+                run.best, run.best_loss, run.best_step = _copied(judged), row["loss"], run.step
+        run.curve.append(row)
+        run.total, run.counted = 0.0, 0
+        self.on_curve(run.curve)
+
+    def _reason_to_stop(self, run: _Run) -> str:
+        judgements = sum(row["step"] > run.best_step for row in run.curve)
+        if self.validation is None or not self._options.patience or judgements < self._options.patience:
+            return ""
+        return f"no better on held-out games since step {run.best_step:,}"
+
+    def _words(self, run: _Run) -> str:
+        last = run.curve[-1]
+        return f"held-out loss {last['loss']:.4f}" if "loss" in last else f"loss {last['train_loss']:.4f}"
+
+    # -- checkpoints --------------------------------------------------------------------------------------------------
+
+    def _save(self, run: _Run) -> None:
+        leaves = jax.tree.leaves(run.state)
+        arrays = {f"state{i}": np.asarray(leaf) for i, leaf in enumerate(leaves)}
+        if not all(np.isfinite(leaf).all() for leaf in arrays.values()):
+            raise ValueRepairError(f"step {run.step:,}: parameters are no numbers any more; try a lower --lr")
+        arrays |= {f"best{i}": run.best[name] for i, name in enumerate(self._learner.trained)}
+        notes = {name: getattr(run, name) for name in ("step", "best_step", "best_loss", "total", "counted", "curve")}
+        save(self._path, Checkpoint(self._identity, notes, arrays))
+
+    def _restored(self) -> _Run:
+        state = self._learner.begin()
+        found = load(self._path, self._identity)
+        if found is None:
+            return _Run(state, _copied(self._learner.judged(state)))
+        arrays = found.arrays
+        leaves = [jax.numpy.asarray(arrays[f"state{i}"]) for i in range(len(jax.tree.leaves(state)))]
+        best = {name: arrays[f"best{i}"] for i, name in enumerate(self._learner.trained)}
+        return _Run(jax.tree.unflatten(jax.tree.structure(state), leaves), best, **found.notes)
+
+
+def _copied(parameters: Mapping[str, Any]) -> Trained:
+    """On this side, and the next step does not change them."""
+    return {name: np.array(value, np.float32, copy=True) for name, value in parameters.items()}

@@ -1,0 +1,213 @@
+"""The steps of training in JAX: how a net's parameters change by a batch, and what it says of positions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from numpy.typing import NDArray
+
+from valuerepair.errors import ValueRepairError
+from valuerepair.nets.planes import CLOCK_PLANE, PLANES
+from valuerepair.training import losses
+from valuerepair.training.kept import Kept
+from valuerepair.training.losses import LossWeights
+from valuerepair.training.options import Only, TrainOptions
+from valuerepair.training.samples import Batch, Samples
+
+Array = jax.Array
+Parameters = dict[str, Array]
+PARTS = ("policy", "value", "moves_left", "policy_kl")
+
+
+class Heads(Protocol):
+    """What a net says of n positions: logits of the policy [n, 1858]; of W/D/L [n, 3], or Q [n]; plies left [n]."""
+
+    @property
+    def policy(self) -> Array | None: ...
+    @property
+    def wdl(self) -> Array | None: ...
+    @property
+    def value(self) -> Array | None: ...
+    @property
+    def moves_left(self) -> Array | None: ...
+
+
+class TrainableNet(Protocol):
+    """A net as a function of its parameters; `training.graph.NetGraph` is one."""
+
+    @property
+    def parameters(self) -> Mapping[str, NDArray[np.float32]]: ...
+    def forward(self, parameters: Mapping[str, Any], planes: Any) -> Heads: ...
+    def of_head(self, name: str) -> frozenset[str]: ...
+
+
+class State(NamedTuple):
+    """What a step changes: the parameters that are trained, Adam's moments of them, and their average."""
+
+    parameters: Parameters
+    moments: Any
+    average: Parameters
+
+
+class Said(NamedTuple):
+    """What a net says of the positions of a batch: Q [n], log of the policy [n, 224], each loss [n]."""
+
+    q: Array
+    log_policy: Array
+    parts: dict[str, Array]
+
+
+def planes_of(bits: Array, rule50: Array) -> Array:
+    """float32[n, 112, 8, 8] of bit planes uint32[n, 112, 2] and what the clock's is multiplied by."""
+    each = bits[..., None] >> jnp.arange(32, dtype=jnp.uint32) & 1
+    planes = each.astype(jnp.float32).reshape(len(bits), PLANES, 8, 8)
+    return planes.at[:, CLOCK_PLANE].multiply(rule50[:, None, None])
+
+
+def trained_names(net: TrainableNet, only: Only) -> list[str]:
+    """The parameters that change, sorted. Raises ValueRepairError for a net without the head that is meant."""
+    if only == "all":
+        return sorted(net.parameters)
+    heads = ("value",) if only == "value" else ("policy", "value", "moves_left")
+    found = sorted(frozenset().union(*(net.of_head(head) for head in heads)))
+    if not found:
+        raise ValueRepairError(f"--only {only}: the net has no parameters of its own there; use --only all")
+    return found
+
+
+class Learner:
+    """Trains the parameters of a net that `options.only` names; the others stay what they are."""
+
+    def __init__(self, net: TrainableNet, options: TrainOptions, weights: LossWeights) -> None:
+        """Raises ValueRepairError for a net without a head that is needed."""
+        self._net, self._options, self._weights = net, options, weights
+        self.trained = trained_names(net, options.only)
+        self._old = {name: jnp.asarray(value) for name, value in net.parameters.items()}
+        self._frozen = {name: value for name, value in self._old.items() if name not in set(self.trained)}
+        self._optimizer = optax.scale_by_adam()
+        self._step = jax.jit(self._one_step, donate_argnums=0)
+        self._judge = jax.jit(self._say)
+        self._planes = jax.jit(planes_of)
+        self._has_wdl = self._check_heads()
+        self._kept: Kept | None = None
+        if options.only == "value":
+            trained = {name: self._old[name] for name in self.trained}
+            self._kept = Kept(self._value, trained, self._frozen, options.batch)
+
+    def _value(self, trained: Parameters, frozen: Parameters, planes: Array) -> Any:
+        heads = self._net.forward({**frozen, **trained}, planes)
+        return heads.wdl if self._has_wdl else heads.value
+
+    def _check_heads(self) -> bool:
+        heads = jax.eval_shape(self._net.forward, self._old, np.zeros((1, PLANES, 8, 8), np.float32))
+        if heads.wdl is None and heads.value is None:
+            raise ValueRepairError("the net has no value head, and training is for its value")
+        if heads.policy is None and (self._weights.policy or self._weights.policy_kl):
+            raise ValueRepairError("the net has no policy head; use --only value")
+        return heads.wdl is not None
+
+    def begin(self) -> State:
+        """Before the first step."""
+        parameters = {name: jnp.array(self._old[name]) for name in self.trained}
+        average = {} if self._options.average == "none" else {k: jnp.array(v) for k, v in parameters.items()}
+        return State(parameters, self._optimizer.init(parameters), average)
+
+    def step(self, state: State, batch: Batch, number: int) -> tuple[State, dict[str, Array]]:
+        """The state after step `number`, from 0 on, and the losses before it; `state` cannot be used again."""
+        rate, blend = np.float32(self._options.rate(number)), np.float32(self._options.blend(number))
+        found: tuple[State, dict[str, Array]] = self._step(
+            state, self._frozen, self._old, batch._replace(key=None), self._crossing(batch), rate, blend
+        )
+        return found
+
+    def judged(self, state: State) -> Parameters:
+        """The parameters that count: their average, if there is one."""
+        return state.average or state.parameters
+
+    def say(self, parameters: Mapping[str, Any], batch: Batch) -> Said:
+        """What the net with these trained parameters says of a batch."""
+        inputs = batch._replace(key=None), self._crossing(batch)
+        found: Said = self._judge(dict(parameters), self._frozen, self._old, *inputs)
+        return found
+
+    @property
+    def room(self) -> int:
+        """For so many positions `keep` has room."""
+        return 0 if self._kept is None else self._kept.capacity
+
+    def keep(self, parts: Sequence[Samples]) -> bool:
+        """Computes what is the same in every step of these positions once, where there is such a thing and room for it.
+
+        Positions that are not kept are computed anew each time.
+        """
+        size = self._options.batch
+        if self._kept is None or sum(map(len, parts)) > self._kept.capacity:
+            return False
+        for part in parts:
+            for begin in range(0, len(part), size):
+                some = part.take(np.arange(begin, min(begin + size, len(part))))
+                batch = some.batch(size)
+                self._kept.add(batch, self._planes(batch.bits, batch.rule50), len(some))
+        return True
+
+    def _crossing(self, batch: Batch) -> Any:
+        """What the value head is given, where it alone is trained."""
+        if self._kept is None:
+            return None
+        return self._kept.of(batch, lambda positions: self._planes(positions.bits, positions.rule50))
+
+    def _one_step(
+        self, state: State, frozen: Parameters, old: Parameters, batch: Any, crossing: Any, rate: Any, blend: Any
+    ) -> tuple[State, dict[str, Array]]:
+        def loss(parameters: Parameters) -> tuple[Array, dict[str, Array]]:
+            parts = self._say(parameters, frozen, old, batch, crossing).parts
+            means = {name: losses.mean(each, batch.weight) for name, each in parts.items()}
+            total = jnp.zeros((), jnp.float32) + sum(getattr(self._weights, name) * means[name] for name in means)
+            if self._weights.l2:
+                total = total + self._weights.l2 * losses.l2(parameters)
+            return total, {"loss": total, **means}
+
+        gradient, found = jax.grad(loss, has_aux=True)(state.parameters)
+        updates, moments = self._optimizer.update(gradient, state.moments, state.parameters)
+        parameters = {name: value - rate * updates[name] for name, value in state.parameters.items()}
+        # Written so that an average of equal parameters is these to the bit.
+        average = {
+            name: jnp.where(blend == 1, parameters[name], value + blend * (parameters[name] - value))
+            for name, value in state.average.items()
+        }
+        return State(parameters, moments, average), found
+
+    def _say(self, parameters: Parameters, frozen: Parameters, old: Parameters, batch: Any, crossing: Any) -> Said:
+        """`batch` is a `Batch` of JAX's arrays. The policy is left out where only the value is trained."""
+        legal = batch.shares >= 0
+        policy = jnp.zeros(batch.shares.shape, jnp.float32)
+        if crossing is not None:
+            assert self._kept is not None
+            return self._said(self._kept.value(parameters, crossing), policy, {}, batch)
+        planes = planes_of(batch.bits, batch.rule50)
+        heads: Any = self._net.forward({**frozen, **parameters}, planes)
+        parts: dict[str, Array] = {}
+        if heads.policy is not None:
+            logits = jnp.take_along_axis(heads.policy, batch.moves, axis=1)
+            policy = jax.nn.log_softmax(jnp.where(legal, logits, losses.OUT), axis=1)
+            if self._weights.policy:
+                parts["policy"] = losses.policy(logits, batch.shares)
+            if self._weights.policy_kl:
+                before: Any = jax.lax.stop_gradient(self._net.forward(old, planes).policy)
+                was = jnp.take_along_axis(before, batch.moves, axis=1)
+                parts["policy_kl"] = losses.policy_kl(logits, was, legal)
+        if heads.moves_left is not None and self._weights.moves_left:
+            parts["moves_left"] = losses.moves_left(heads.moves_left, batch.moves_left)
+        return self._said(heads.wdl if self._has_wdl else heads.value, policy, parts, batch)
+
+    def _said(self, value: Any, policy: Array, parts: dict[str, Array], batch: Any) -> Said:
+        if self._has_wdl:
+            q, loss = losses.q_of(jax.nn.softmax(value, axis=1)), losses.wdl(value, batch.wdl)
+        else:
+            q, loss = value, losses.scalar(value, batch.wdl)
+        return Said(q, policy, {"value": loss, **parts})

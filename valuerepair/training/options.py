@@ -1,0 +1,105 @@
+"""How a net is trained: `TrainOptions`, and the learning rate that follows from them."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from valuerepair.errors import UsageError
+
+Only = Literal["all", "heads", "value"]
+Average = Literal["none", "swa", "ema"]
+
+COSINE = "cosine"
+STEP_FACTOR = 0.1
+EMA_DECAY = 0.999
+SWA_FROM = 0.75  # of the steps
+_VALIDATIONS = 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainOptions:
+    """How a net is trained.
+
+    `only`: which parameters change: all, those of the heads, or of the value head. `steps` of `batch` positions each;
+    `lr` is the learning rate after `warmup` steps, which then falls as `schedule` says: ``cosine`` to 0, or to a tenth
+    at each of some steps (``1500,1800``). `policy_kl` is the weight of KL(old policy || new), None: 1 where there is a
+    store, else 0. `q_ratio`: how much of the value's target is the search's Q, and not the game's result.
+    `average` of the parameters over the steps is what is judged and written: ``swa``, the mean over the last quarter,
+    or ``ema``. `l2` is the weight of L2. `share`: of candidates among the positions of a store. `holdout`: the share of
+    games that are not trained on but judged by. `every` so many steps the net is judged, None: 20 times in all;
+    `patience`: it stops when so many in a row are no better, 0: never.
+
+    Raises UsageError for values out of range.
+    """
+
+    only: Only = "all"
+    steps: int = 2000
+    batch: int = 256
+    lr: float = 1e-4
+    warmup: int = 100
+    schedule: str = COSINE
+    policy_kl: float | None = None
+    q_ratio: float = 0.0
+    average: Average = "none"
+    weights: str | None = None
+    l2: float = 0.0
+    share: float = 0.1
+    holdout: float = 0.1
+    every: int | None = None
+    patience: int = 5
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name, value, low in (("steps", self.steps, 1), ("batch", self.batch, 1), ("every", self.every or 1, 1)):
+            if value < low:
+                raise UsageError(f"--{name} {value}: must be at least {low}")
+        for name, number in (("warmup", self.warmup), ("patience", self.patience), ("seed", self.seed)):
+            if number < 0:
+                raise UsageError(f"--{name} {number}: must not be negative")
+        for name, weight in (("lr", self.lr), ("policy-kl", self.policy_kl or 0.0), ("l2", self.l2)):
+            if not 0 <= weight < math.inf:
+                raise UsageError(f"--{name} {weight:g}: must be a number that is not negative")
+        for name, part in (("q-ratio", self.q_ratio), ("share", self.share), ("holdout", self.holdout)):
+            if not 0 <= part <= 1:
+                raise UsageError(f"--{name} {part:g}: must lie between 0 and 1")
+        if self.holdout == 1:
+            raise UsageError("--holdout 1: leaves nothing to train on")
+        if self.only not in get_args(Only):
+            raise UsageError(f"--only {self.only}: must be one of {', '.join(get_args(Only))}")
+        if self.average not in get_args(Average):
+            raise UsageError(f"--average {self.average}: must be one of {', '.join(get_args(Average))}")
+        self.boundaries()
+
+    @property
+    def interval(self) -> int:
+        """Steps from one judgement to the next."""
+        return self.every or max(1, self.steps // _VALIDATIONS)
+
+    def boundaries(self) -> list[int]:
+        """The steps at which the learning rate falls to a tenth; empty for the cosine."""
+        if self.schedule == COSINE:
+            return []
+        try:
+            found = [int(word) for word in self.schedule.split(",")]
+        except ValueError:
+            found = []
+        if not found or min(found) < 1:
+            raise UsageError(f"--schedule {self.schedule}: must be cosine, or steps like 1500,1800")
+        return found
+
+    def rate(self, step: int) -> float:
+        """The learning rate of a step, from 0 on."""
+        warm = min(1.0, (step + 1) / self.warmup) if self.warmup else 1.0
+        if boundaries := self.boundaries():
+            return float(self.lr * warm * STEP_FACTOR ** sum(step >= each for each in boundaries))
+        return self.lr * warm * (1 + math.cos(math.pi * step / self.steps)) / 2
+
+    def blend(self, step: int) -> float:
+        """How much of the parameters after a step goes into their average: all of it where there is none yet."""
+        if self.average == "swa":
+            return 1 / max(1, step + 2 - math.ceil(SWA_FROM * self.steps))
+        if self.average == "ema":
+            return 1 - min(EMA_DECAY, (1 + step) / (10 + step))
+        return 1.0

@@ -1,0 +1,321 @@
+"""`vr train`: an old net, positions to learn from, a new net that lc0 plays, and the curve on the way."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from valuerepair import __version__
+from valuerepair.chess.progress import Progress
+from valuerepair.errors import UsageError, ValueRepairError
+from valuerepair.files import HeldError, claimed, written_whole
+from valuerepair.nets.planes import PLANES, unpack_masks
+from valuerepair.nets.registry import locate
+from valuerepair.nets.weights import NetFile, read_net_file
+from valuerepair.question import Question
+from valuerepair.training.options import TrainOptions
+from valuerepair.training.sources import ChunkSource, Held, Source, StoreSource, Stream
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from valuerepair.training.fit import Fitted
+    from valuerepair.training.graph import NetGraph
+
+SUFFIX = ".pb.gz"
+MOST_APART = 5e-3  # in Q, of the written net and the parameters that were trained
+_CHECKED = 256  # positions
+# What was measured, and how it is said; `validation.MEASURES` in words.
+_LINES = {
+    "loss": ("loss", ".4f"),
+    "mean_dq": ("mean |net Q - deep Q|", ".4f"),
+    "rate": ("candidates", ".2%"),
+    "rate_calibrated": ("candidates after calibration", ".2%"),
+    "newly_wrong": ("newly wrong", ".2%"),
+    "policy_kl": ("KL to the old policy", ".4f"),
+    "top_1": ("first move kept", ".2%"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Training:
+    """What a training was: its options, what it was of, its curve (a row a judgement), what was written."""
+
+    about: Mapping[str, Any]
+    rows: Sequence[Mapping[str, Any]]
+
+    @property
+    def curve(self) -> pd.DataFrame:
+        """A row for each judgement: step, learning rate, losses and the measures of docs/guide/training.md."""
+        import pandas as pd
+
+        frame: pd.DataFrame = pd.DataFrame(list(self.rows))
+        frame.attrs.update(self.about)
+        return frame
+
+    def lines(self) -> list[str]:
+        """What there is to say, for a terminal."""
+        about, written = self.about, self.about["written"]
+        games = about["games"]
+        said = [f"{about['output']}: {about['net']['name']} after {written['step']:,} steps"]
+        if about["stopped"]:
+            said.append(f"stopped after {self.rows[-1]['step']:,} of {about['options']['steps']:,}: {about['stopped']}")
+        if written["changed"]:
+            said.append(
+                f"written and read again, it is off the trained parameters by at most {written['q']:.1e} in Q, "
+                f"{written['p']:.1e} in a move's probability"
+            )
+        else:
+            said.append("nothing changed: the file is the old net's")
+        if "loss" in self.rows[0]:
+            best = next(row for row in self.rows if row["step"] == written["step"])
+            said += [
+                f"held out: {games['judged']:,} positions of {games['held_out']:,} games of {games['all']:,}",
+                f"{'':30}{'old':>10}{'new':>10}",
+            ]
+            for name, (words, form) in _LINES.items():
+                if self.rows[0][name] is not None:
+                    said.append(f"{words:30}{self.rows[0][name]:>10{form}}{best[name]:>10{form}}")
+        return said
+
+
+def train(
+    net: str,
+    output: str | os.PathLike[str],
+    chunks: Sequence[str] = (),
+    store: str | None = None,
+    question: Question | None = None,
+    options: TrainOptions | None = None,
+    *,
+    quiet: bool = False,
+) -> Training:
+    """Trains `net` on chunks, a store, or both, and writes `output`, a .pb.gz, with its curve beside it.
+
+    The same call goes on with what an interrupted one has left. The written file is read by lc0 and compared with the
+    trained parameters before it gets its name. Raises ValueRepairError and UsageError.
+    """
+    options, question = options or TrainOptions(), question or Question()
+    _check_jax()
+    path = Path(output)
+    file = _readable(net, path, chunks, store)
+    assert file.header is not None
+    try:
+        with _claimed(path):
+            if path.exists() and not _checkpoint(path).exists():
+                raise UsageError(f"{output}: is there already; remove it, or give another -o")
+            sources = _sources(file, chunks, store, replace(question, net=str(file.path)), options, quiet)
+            return _train(file, path, sources, store is not None, question, options, quiet)
+    except OSError as error:
+        raise ValueRepairError(f"{error.filename or output}: {error.strerror or error}") from None
+
+
+def _train(
+    file: NetFile,
+    path: Path,
+    sources: Sequence[Source],
+    has_store: bool,
+    question: Question,
+    options: TrainOptions,
+    quiet: bool,
+) -> Training:
+    from valuerepair.training.fit import fit
+    from valuerepair.training.graph import NetGraph
+
+    policy_kl = options.policy_kl if options.policy_kl is not None else float(has_store)
+    graph = NetGraph.open(str(file.path))
+    held = [source.held_out() for source in sources] if options.holdout else []
+    stream = Stream(sources, options.batch, options.seed)
+    about: dict[str, Any] = {
+        "version": f"valuerepair {__version__}",
+        "output": str(path),
+        "net": {"name": file.name, "sha256": file.sha256},
+        "options": asdict(options) | {"policy_kl": policy_kl, "threshold": question.threshold},
+        "sources": [source.name for source in sources],
+        "games": {
+            "all": sum(source.games for source in sources),
+            "held_out": sum(source.held_games for source in sources),
+            "judged": sum(len(each.samples) for each in held),
+        },
+        "positions": stream.positions,
+    }
+    identity = {"the net": file.sha256, "what it learns from": [source.identity for source in sources]}
+    fitted = fit(
+        graph,
+        stream,
+        held,
+        options,
+        policy_kl=policy_kl,
+        threshold=question.threshold,
+        checkpoint=_checkpoint(path),
+        identity=identity | {f"--{k.replace('_', '-')}": v for k, v in about["options"].items()},
+        on_curve=lambda rows: write_curve(path, Training(about, _plain(rows))),
+        quiet=quiet,
+    )
+    written = _write(file, path, graph, fitted, _some_planes(stream, held), about)
+    found = Training({**about, "stopped": fitted.stopped, "written": written}, _plain(fitted.curve))
+    write_curve(path, found)
+    _checkpoint(path).unlink(missing_ok=True)
+    return found
+
+
+# -- before -----------------------------------------------------------------------------------------------------------
+
+
+def _check_jax() -> None:
+    try:
+        import jax  # noqa: F401
+        import optax  # noqa: F401
+    except ImportError:
+        raise ValueRepairError("training needs JAX and optax: pip install 'valuerepair[train]'") from None
+
+
+def _readable(net: str, output: Path, chunks: Sequence[str], store: str | None) -> NetFile:
+    """The net to train. Raises UsageError and ValueRepairError for what cannot be trained, or cannot be written to."""
+    if not output.name.endswith(SUFFIX) or output.name == SUFFIX:
+        raise UsageError(f"-o {output}: a net's name ends in {SUFFIX}")
+    if not chunks and store is None:
+        raise UsageError("nothing to learn from: give training chunks, or --store")
+    file = read_net_file(locate(net))
+    if file.header is None:
+        raise UsageError(f"{file.path}: an ONNX file cannot be trained; give the {SUFFIX} that it was made of")
+    if output.exists() and os.path.samefile(output, file.path):
+        raise UsageError(f"-o {output}: is the net to train; give another name")
+    if not output.absolute().parent.is_dir():
+        raise UsageError(f"-o {output}: there is no such folder")
+    return file
+
+
+@contextmanager
+def _claimed(output: Path) -> Iterator[None]:
+    """Nobody else trains this net meanwhile."""
+    try:
+        with claimed(_beside(output, ".lock")):
+            yield
+    except HeldError:
+        raise ValueRepairError(f"{output}: another vr train is at it") from None
+
+
+def _sources(
+    file: NetFile,
+    chunks: Sequence[str],
+    store: str | None,
+    question: Question,
+    options: TrainOptions,
+    quiet: bool,
+) -> list[Source]:
+    assert file.header is not None
+    form = file.header.input_format
+    found: list[Source] = []
+    if store is not None:
+        source = StoreSource(store, question, form, share=options.share, holdout=options.holdout, seed=options.seed)
+        found.append(source)
+    if chunks:
+        with Progress("Reading chunks", None, "bytes", quiet=quiet) as progress:
+            found.append(
+                ChunkSource(
+                    chunks,
+                    form,
+                    q_ratio=options.q_ratio,
+                    weights=options.weights,
+                    holdout=options.holdout,
+                    on_bytes=progress.advance,
+                )
+            )
+    return found
+
+
+# -- after ------------------------------------------------------------------------------------------------------------
+
+
+def _write(
+    file: NetFile,
+    path: Path,
+    graph: NetGraph,
+    fitted: Fitted,
+    planes: NDArray[np.float32],
+    about: Mapping[str, Any],
+) -> dict[str, Any]:
+    """Writes the net and compares what lc0 reads of it with what was trained. Raises ValueRepairError."""
+    from valuerepair.training.write_net import check_written, write_net
+
+    old = graph.parameters
+    changed = frozenset(name for name, value in fitted.parameters.items() if not np.array_equal(value, old[name]))
+    written: dict[str, Any] = {"step": fitted.best_step, "changed": len(changed), "q": 0.0, "p": 0.0}
+    if not changed:
+        with written_whole(path) as partial:
+            shutil.copyfile(file.path, partial)
+        return written
+    parameters = {**old, **fitted.parameters}
+    unchecked = _beside(path, f".unchecked{SUFFIX}")
+    write_net(file.path, parameters, changed, unchecked, {"steps": fitted.best_step, "lr": about["options"]["lr"]})
+    q, p = check_written(unchecked, graph, parameters, planes)
+    if not q <= MOST_APART:
+        raise ValueRepairError(
+            f"{unchecked}: the written net is off the trained parameters by {q:.1e} in Q, more than {MOST_APART:g}; "
+            f"it is kept under this name"
+        )
+    os.replace(unchecked, path)
+    return written | {"q": float(q), "p": float(p)}
+
+
+def _some_planes(stream: Stream, held: Sequence[Held]) -> NDArray[np.float32]:
+    """float32[n, 112, 8, 8] of positions to compare nets on."""
+    samples = held[0].samples if held else stream.sources[0].read(stream.sources[0].one_pass(0).units[:_CHECKED])
+    samples = samples.take(np.arange(min(len(samples), _CHECKED)))
+    planes = np.empty((len(samples), PLANES, 8, 8), np.float32)
+    unpack_masks(samples.masks, samples.rule50, planes)
+    return planes
+
+
+# -- files beside the net ---------------------------------------------------------------------------------------------
+
+
+def _beside(output: Path, ending: str) -> Path:
+    return output.with_name(output.name.removesuffix(SUFFIX) + ending)
+
+
+def _checkpoint(output: Path) -> Path:
+    return _beside(output, ".checkpoint")
+
+
+def curve_path(output: str | os.PathLike[str]) -> Path:
+    """Where the curve of a training lies that writes this net."""
+    return _beside(Path(output), ".training.json")
+
+
+def write_curve(output: Path, training: Training) -> None:
+    """Writes options and curve beside the net."""
+    text = json.dumps({**training.about, "curve": list(training.rows)}, indent=1, ensure_ascii=False)
+    with written_whole(curve_path(output)) as partial:
+        partial.write_text(text + "\n", "utf-8")
+
+
+def read_curve(path: str | os.PathLike[str]) -> Training:
+    """The training of a net, or of the file that `write_curve` wrote beside it. Raises ValueRepairError."""
+    where = Path(path)
+    if where.name.endswith(SUFFIX):
+        where = curve_path(where)
+    try:
+        about = json.loads(where.read_text("utf-8"))
+        rows = about.pop("curve")
+        if not rows or not all({"step", "train_loss"} <= row.keys() for row in rows):
+            raise ValueError("no curve")
+    except OSError as error:
+        raise ValueRepairError(f"{where}: {error.strerror}; vr train writes it beside the new net") from None
+    except (ValueError, KeyError, AttributeError):
+        raise ValueRepairError(f"{where}: is no curve that vr train wrote") from None
+    return Training(about, rows)
+
+
+def _plain(rows: Sequence[Mapping[str, float]]) -> list[dict[str, float | None]]:
+    """With None for what is no number, as JSON has it."""
+    return [{name: None if value != value else value for name, value in row.items()} for row in rows]

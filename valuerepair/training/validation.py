@@ -1,0 +1,125 @@
+"""How good a net is on games that it is not trained on, beside the net that training began with."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from valuerepair import calibration
+from valuerepair.errors import ValueRepairError
+from valuerepair.training.learner import Learner
+from valuerepair.training.losses import LossWeights
+from valuerepair.training.samples import Samples
+from valuerepair.training.sources import Held
+
+Floats = NDArray[np.float64]
+
+# What is measured, and how it is said; `loss` is what training makes small, over all positions.
+MEASURES = {
+    "loss": "loss, held out",
+    "value": "value loss",
+    "policy": "policy loss",
+    "moves_left": "moves-left loss",
+    "policy_kl": "KL to the old policy",
+    "top_1": "first move kept",
+    "mean_dq": "mean |net Q - deep Q|",
+    "rate": "candidates",
+    "rate_calibrated": "candidates after calibration",
+    "newly_wrong": "newly wrong",
+}
+PERCENT = ("top_1", "rate", "rate_calibrated", "newly_wrong")
+
+
+@dataclass(frozen=True, slots=True)
+class _Answers:
+    """What a net says of all positions that are judged: [n], [n, 224], losses [n]."""
+
+    q: Floats
+    log_policy: NDArray[np.float32]
+    parts: Mapping[str, Floats]
+
+
+class Validation:
+    """Positions of games held out, and what the old net says of them."""
+
+    def __init__(
+        self,
+        held: Sequence[Held],
+        learner: Learner,
+        weights: LossWeights,
+        threshold: float,
+        batch: int,
+        old: Mapping[str, Any],
+    ) -> None:
+        """`old` are the trained parameters before the first step."""
+        self._samples = Samples.concat([each.samples for each in held])
+        self._game = np.concatenate([each.game for each in held])
+        self._learner, self._weights, self._threshold, self._batch = learner, weights, threshold, batch
+        self._deep, self._weight = (
+            column.astype(np.float64) for column in (self._samples.deep_q, self._samples.weight)
+        )
+        self._old = self._answers(old)
+
+    @property
+    def positions(self) -> int:
+        return len(self._samples)
+
+    @property
+    def games(self) -> int:
+        return len(np.unique(self._game))
+
+    def measure(self, parameters: Mapping[str, Any]) -> dict[str, float]:
+        """`MEASURES` of the net with these trained parameters, means by weight; NaN where something is not known."""
+        now = self._answers(parameters)
+        means = {name: self._mean(each) for name, each in now.parts.items()}
+        found = dict.fromkeys(MEASURES, np.nan) | means
+        found["loss"] = sum(getattr(self._weights, name) * value for name, value in means.items())
+        legal = np.isfinite(now.log_policy) & (now.log_policy > -1e9)
+        if legal.any():
+            was, log = self._old.log_policy.astype(np.float64), now.log_policy.astype(np.float64)
+            found["policy_kl"] = self._mean((np.where(legal, np.exp(was) * (was - log), 0)).sum(1))
+            found["top_1"] = self._mean((was.argmax(1) == log.argmax(1)).astype(np.float64))
+        off, before = now.q - self._deep, self._old.q - self._deep
+        known = ~np.isnan(off) & (self._weight > 0)
+        if known.any():
+            wrong = np.abs(off) >= self._threshold
+            found["mean_dq"] = self._mean(np.abs(off), known)
+            found["rate"] = self._mean(wrong, known)
+            found["newly_wrong"] = self._mean(wrong & (np.abs(before) < self._threshold), known)
+            found["rate_calibrated"] = self._calibrated_rate(now.q, known)
+        return found
+
+    def _calibrated_rate(self, q: Floats, known: NDArray[np.bool_]) -> float:
+        """The rate of candidates where each is judged by the curve of other games; NaN where there are too few."""
+        game = self._game.view(np.int64)
+        try:
+            drawn = calibration.fit(q, self._deep, np.where(known, self._weight, 0), game, resamples=0)
+        except ValueRepairError:
+            return np.nan
+        off = drawn.expected(q, calibration.fold_of(game)) - self._deep
+        return self._mean(np.abs(off) >= self._threshold, known)
+
+    def _mean(self, each: NDArray[Any], among: NDArray[np.bool_] | None = None) -> float:
+        weight = self._weight if among is None else np.where(among, self._weight, 0)
+        total = weight.sum()
+        return float(np.where(weight > 0, each, 0) @ weight / total) if total else np.nan
+
+    def _answers(self, parameters: Mapping[str, Any]) -> _Answers:
+        said = []
+        for begin in range(0, len(self._samples), self._batch):
+            rows = np.arange(begin, min(begin + self._batch, len(self._samples)))
+            answer = self._learner.say(parameters, self._samples.take(rows).batch(self._batch))
+            parts = {name: np.asarray(each, np.float64)[: len(rows)] for name, each in answer.parts.items()}
+            said.append(
+                (np.asarray(answer.q, np.float64)[: len(rows)], np.asarray(answer.log_policy)[: len(rows)], parts)
+            )
+        q, log_policy, losses = zip(*said, strict=True)
+        return _Answers(
+            np.concatenate(q),
+            np.concatenate(log_policy),
+            {name: np.concatenate([part[name] for part in losses]) for name in losses[0]},
+        )
