@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
@@ -52,6 +52,8 @@ log = logging.getLogger(__name__)
 _BATCH, _BATCH_OF_TREES = 64, 256
 # Sources whose neighbours are looked at together: few at first, so that the engines start at once.
 _FIRST_WINDOW, _WINDOW = 32, 256
+# A family so many times as large as the mean one, or as a small one, is gone out from no more.
+_LARGEST, _SMALL = 2.0, 4.0
 # The yield that ends a run is that of so many batches.
 _RECENT = 8
 
@@ -197,6 +199,7 @@ class _Expanding(SearchLoop[int]):
         self._seen: set[int] = set()  # keys that were reached
         self._placed: set[int] = set()  # those of them that the run put into the store
         self._audits: deque[_Planned] = deque()
+        self._families: Counter[int] = Counter()  # candidates found, by root
         self._batches: deque[list[_Planned]] = deque()  # the last two, and the one that is planned
         self._recent: deque[tuple[int, int]] = deque(maxlen=_RECENT)
         self._planned: dict[int, _Planned] = {}  # by position, as long as they are open
@@ -414,7 +417,10 @@ class _Expanding(SearchLoop[int]):
         return bool(found)
 
     def _go_on_from(self, position_id: int, root: int, round_: int) -> None:
-        if round_ < self._options.rounds:
+        """Has a candidate be a source itself, unless its family is far larger than the others."""
+        self._families[root] += 1
+        mean = self._families.total() / len(self._families)
+        if round_ < self._options.rounds and self._families[root] <= _LARGEST * max(mean, _SMALL):
             self._sources.append((position_id, root, round_ + 1))
 
     # -- neighbours ---------------------------------------------------------------------------------------------------
