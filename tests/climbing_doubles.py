@@ -24,7 +24,7 @@ from valuerepair.nets.net import NetValues
 from valuerepair.oracles.oracle import Climb, ClimbOutcome, DeepFailure, DeepOutcome, DeepResult, GoOn, OracleIdentity
 from valuerepair.runs.options import MineOptions
 from valuerepair.runs.summary import MineSummary
-from valuerepair.screening.fit import Calibration
+from valuerepair.screening.fit import LadderRows
 from valuerepair.screening.model import FEATURES, RungModel, Screen, ScreenOptions
 
 ALPHA = 200.0
@@ -169,7 +169,7 @@ def fixed_screen(margin: float = 0.3) -> Screen:
     return Screen(THRESHOLD, ALPHA, "cp", 0.9, tuple(map(rung, RUNGS)), 64, 8, 0.3, 0.9)
 
 
-def latent_walk(n: int, seed: int) -> Calibration:
+def latent_walk(n: int, seed: int) -> LadderRows:
     """Positions whose values of the rungs are a walk that ends at the whole search's: heavy tails about the net's."""
     rng = np.random.default_rng(seed)
     net_q = rng.uniform(-0.8, 0.8, n)
@@ -177,4 +177,4 @@ def latent_walk(n: int, seed: int) -> Calibration:
     steps = rng.normal(0, [0.12, 0.07], (n, 2))
     rungs = np.clip(whole[:, None] + np.cumsum(steps[:, ::-1], 1)[:, ::-1], -0.99, 0.99)
     net_best, best = rng.integers(1, 4, n), rng.integers(1, 4, (n, 2))
-    return Calibration(RUNGS, NODES, net_q, net_best, np.concatenate([rungs, whole[:, None]], 1), best, np.ones(n))
+    return LadderRows(RUNGS, NODES, net_q, net_best, np.concatenate([rungs, whole[:, None]], 1), best, np.ones(n))

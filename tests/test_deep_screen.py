@@ -21,8 +21,8 @@ from valuerepair.chess import values
 from valuerepair.question import Question
 from valuerepair.screening import fit
 from valuerepair.screening.fit import (
-    Calibration,
     Chances,
+    LadderRows,
     choose_cuts,
     curve,
     cuts_at,
@@ -34,7 +34,7 @@ from valuerepair.screening.fit import (
     with_rate,
 )
 from valuerepair.screening.model import FEATURES, Screen, features, is_calibrated, judge, rungs_of
-from valuerepair.screening.package import MATE_CP, SEARCHED_ALIKE, package_calibration, package_positions
+from valuerepair.screening.package import MATE_CP, SEARCHED_ALIKE, package_positions, package_rows
 
 Floats = NDArray[np.float64]
 
@@ -115,12 +115,12 @@ def test_rungs_of_a_million_and_of_few_nodes() -> None:
 
 
 @pytest.fixture(scope="module")
-def calibration() -> Calibration:
+def calibration() -> LadderRows:
     return latent_walk(900, 1)
 
 
 @pytest.mark.parametrize("k", [1, 2])
-def test_coefficients_are_the_maximum_of_the_penalised_likelihood(calibration: Calibration, k: int) -> None:
+def test_coefficients_are_the_maximum_of_the_penalised_likelihood(calibration: LadderRows, k: int) -> None:
     model = learn(calibration, 0.55)[0][k - 1]
     used = np.isfinite(model.scale)
     x, y = [], []
@@ -203,7 +203,7 @@ def test_cuts_on_exact_chances_are_as_good_as_the_best_of_all() -> None:
     grid = np.stack([first, middle, last], 1)
     candidates = np.arange(64) % 8 == 0  # as many as the chances lead one to expect, nearly
     none = np.zeros((64, 3), np.int64)
-    data = Calibration(
+    data = LadderRows(
         (1, *RUNGS),
         NODES,
         np.where(candidates, 0.9, 0.0),
@@ -233,7 +233,7 @@ def test_cuts_on_exact_chances_are_as_good_as_the_best_of_all() -> None:
         assert cost + price * lost / 64 <= min(c + price * other / 64 for c, other in every) + 0.02
 
 
-def test_a_price_says_what_is_lost(calibration: Calibration) -> None:
+def test_a_price_says_what_is_lost(calibration: LadderRows) -> None:
     """A dear candidate is kept at more nodes, a cheap one lost for fewer."""
     asked = Question(threshold=0.55, alpha=ALPHA)
     cheap, dear = (fit_screen(calibration, asked, 0.95, price) for price in (1.5, 20.0))
@@ -245,7 +245,7 @@ def test_a_price_says_what_is_lost(calibration: Calibration) -> None:
     assert again.price == 1.5
 
 
-def test_candidates_can_be_given_the_share_that_they_have_elsewhere(calibration: Calibration) -> None:
+def test_candidates_can_be_given_the_share_that_they_have_elsewhere(calibration: LadderRows) -> None:
     positive = calibration.disagreement >= 0.55
     for rate in (0.02, 0.3, 0.8):
         weights = with_rate(calibration, 0.55, rate).weights
@@ -253,7 +253,7 @@ def test_candidates_can_be_given_the_share_that_they_have_elsewhere(calibration:
         assert (weights[~positive] == calibration.weights[~positive]).all()
 
 
-def test_a_screen_survives_its_json(calibration: Calibration) -> None:
+def test_a_screen_survives_its_json(calibration: LadderRows) -> None:
     screen = fit_screen(calibration, Question(threshold=0.55, alpha=ALPHA), 0.95)
     again = Screen.from_json(screen.to_json())
     assert again is not None
@@ -269,7 +269,7 @@ def test_a_screen_survives_its_json(calibration: Calibration) -> None:
     assert Screen.from_json('{"threshold": 0.55, "rungs": []}') is None  # of an earlier version
 
 
-def test_a_screen_for_candidates_beyond_scale_keeps_its_curve(calibration: Calibration) -> None:
+def test_a_screen_for_candidates_beyond_scale_keeps_its_curve(calibration: LadderRows) -> None:
     games = np.arange(len(calibration)) // 2
     scale = fit_calibration(
         calibration.net_q, calibration.q[:, -1], calibration.weights, games, alpha=ALPHA, resamples=0
@@ -289,7 +289,7 @@ def test_a_screen_for_candidates_beyond_scale_keeps_its_curve(calibration: Calib
     assert not is_calibrated('{"threshold": 0.55, "rungs": []}')
 
 
-def test_a_feature_left_out_has_no_say(calibration: Calibration) -> None:
+def test_a_feature_left_out_has_no_say(calibration: LadderRows) -> None:
     models, _ = learn(calibration, 0.55, without=("slope", "margin"))
     assert len(models) == len(RUNGS)
     for model in models:
@@ -315,7 +315,7 @@ def test_the_packages_positions_are_whole_and_can_be_learned_from(kind: str) -> 
     assert found.score.shape == found.best.shape == (len(found.net_q), len(found.nodes))
     assert np.abs(found.net_q).max() <= 1
     nodes = int(found.nodes[-1])
-    data = package_calibration(kind, nodes, rungs_of(nodes), Question(alpha=170.0))
+    data = package_rows(kind, nodes, rungs_of(nodes), Question(alpha=170.0))
     assert data is not None
     assert enough(data, 0.55)
     screen = fit_screen(data, Question(threshold=0.55, alpha=170.0), 0.95)
@@ -329,7 +329,7 @@ def test_a_ladder_keeps_of_positions_that_it_has_not_seen_what_was_wanted(kind: 
     """Real searches: learned on one half of the package's positions, tried on the other, both ways, at two alphas."""
     kept, candidates, spent = 0, 0, []
     for alpha in (170.0, 430.0):
-        data = package_calibration(kind, nodes, rungs_of(nodes), Question(alpha=alpha))
+        data = package_rows(kind, nodes, rungs_of(nodes), Question(alpha=alpha))
         assert data is not None
         half = np.arange(len(data)) % 2 == 0
         for seen in (half, ~half):
@@ -356,8 +356,7 @@ def test_the_packages_positions_go_through_a_curve_of_their_own(kind: str) -> No
     nodes = int(package_positions(kind).nodes[-1])
     plain = Question(threshold=0.3, alpha=100.0)  # far from what the net's Q is like
     one, other = (
-        package_calibration(kind, nodes, rungs_of(nodes), replace(plain, calibration=each))
-        for each in ("none", "fitted")
+        package_rows(kind, nodes, rungs_of(nodes), replace(plain, calibration=each)) for each in ("none", "fitted")
     )
     assert one is not None
     assert other is not None
@@ -374,7 +373,7 @@ def test_of_the_packages_positions_the_nearest_searches_are_taken() -> None:
     found = package_positions("stockfish")
     at = {int(nodes): k for k, nodes in enumerate(found.nodes)}
     for nodes, whole, first in ((1_000_000, 1_000_000, 5000), (50_000, 50_000, 250), (4_000_000, 1_000_000, 5000)):
-        data = package_calibration("stockfish", nodes, rungs_of(nodes), Question(alpha=200.0))
+        data = package_rows("stockfish", nodes, rungs_of(nodes), Question(alpha=200.0))
         assert data is not None
         for column, expected in ((0, first), (-1, whole)):
             cp = found.score[:, at[expected]].astype(np.float64)
@@ -388,6 +387,6 @@ def test_of_the_packages_positions_the_nearest_searches_are_taken() -> None:
                 "cp",
             )
             assert data.q[:, column] == pytest.approx(q)
-    assert package_calibration("stockfish", 50_000, (250,), Question(alpha=200.0, q_from="wdl")) is None
-    assert package_calibration("recorded", 50_000, (250,), Question(alpha=200.0)) is None
-    assert package_calibration("uci", 50_000, (250,), Question(alpha=200.0)) is not None
+    assert package_rows("stockfish", 50_000, (250,), Question(alpha=200.0, q_from="wdl")) is None
+    assert package_rows("recorded", 50_000, (250,), Question(alpha=200.0)) is None
+    assert package_rows("uci", 50_000, (250,), Question(alpha=200.0)) is not None

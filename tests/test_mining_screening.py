@@ -40,10 +40,10 @@ from valuerepair.runs.options import MineOptions
 from valuerepair.runs.sampled import run_scale
 from valuerepair.runs.summary import MineSummary
 from valuerepair.screening import ladder
-from valuerepair.screening.ladder import read_calibration
+from valuerepair.screening.ladder import read_ladder_rows
 from valuerepair.screening.model import Screen, parse_screen
 from valuerepair.screening.recall import figures
-from valuerepair.store.screening import calibration_rows, passages, screens
+from valuerepair.store.screening import climbed_rows, passages, screens
 from valuerepair.store.store import Store
 
 ARCHIVE = Path(__file__).parents[1] / "data" / "games.pgn.zst"
@@ -291,9 +291,9 @@ def test_the_curve_is_kept_with_the_screen_and_is_that_of_its_rows(steep_run: Cl
         assert (curve.alpha, curve.q_from, screen.alpha) == (ALPHA, "cp", ALPHA)
         assert curve.positions == screen.positions
         # What it judged by: each position by the curve that its game had no part in.
-        calibration = read_calibration(store, 1, 1, RUNGS, NODES, replace(BEYOND.question, alpha=ALPHA))
+        calibration = read_ladder_rows(store, 1, 1, RUNGS, NODES, replace(BEYOND.question, alpha=ALPHA))
         frame = store.frame(replace(BEYOND.question, alpha=ALPHA)).set_index("position_id")
-        found = calibration_rows(store, 1, 1, RUNGS)
+        found = climbed_rows(store, 1, 1, RUNGS)
         assert calibration.net_q == pytest.approx(frame.loc[found.ids, "calibrated_q"].to_numpy(), abs=0.1)
         assert store.connection.execute("SELECT count(*) FROM calibrations").fetchone() == (0,)
 

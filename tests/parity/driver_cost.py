@@ -30,7 +30,7 @@ from valuerepair.runs.mine import mine
 from valuerepair.runs.options import MineOptions
 from valuerepair.screening.fit import fit_screen
 from valuerepair.screening.model import ScreenOptions, rungs_of
-from valuerepair.screening.package import package_calibration
+from valuerepair.screening.package import package_rows
 from valuerepair.store.store import Store
 
 ARCHIVE = Path(__file__).parents[2] / "data" / "games.pgn.zst"
@@ -98,7 +98,7 @@ def main() -> None:
 
 def one_fit() -> tuple[int, float]:
     """How many positions a ladder begins with, and the processor time of its fit to them, in seconds; of five."""
-    data = package_calibration("stockfish", 1_000_000, rungs_of(1_000_000), Question(alpha=170.0))
+    data = package_rows("stockfish", 1_000_000, rungs_of(1_000_000), Question(alpha=170.0))
     assert data is not None
     spent = []
     for _ in range(5):

@@ -36,7 +36,7 @@ from valuerepair.chess.positions import Position, encode_move
 from valuerepair.oracles.oracle import Climb, ClimbOutcome, DeepOutcome, DeepResult, GoOn, OracleIdentity
 from valuerepair.question import Question
 from valuerepair.screening import ladder as ladders
-from valuerepair.screening.fit import Calibration, curve, joined
+from valuerepair.screening.fit import LadderRows, curve, joined
 from valuerepair.screening.ladder import Ladder
 from valuerepair.screening.model import FEATURES, ScreenOptions, rungs_of
 from valuerepair.store.columns import games_of
@@ -210,7 +210,7 @@ def main() -> None:
         return
     with ExitStack() as patched:
         if given.without_package:
-            patched.enter_context(patch.object(ladders, "package_calibration", lambda *_: None))
+            patched.enter_context(patch.object(ladders, "package_rows", lambda *_: None))
             patched.enter_context(patch.object(ladders, "SEARCHED_ALIKE", ()))
         question = Question(threshold=given.threshold, calibration=given.calibration)
         print_table(given.stores, given.nodes, question, given.recall, given.seeds, given.first)
@@ -229,7 +229,7 @@ def print_features(stores: Sequence[Path], nodes: int | None) -> None:
         print(f"| {name} | {' | '.join(cells)} |", flush=True)
 
 
-def calibration(oracle: KeptOracle, path: Path, alpha: float) -> Calibration:
+def calibration(oracle: KeptOracle, path: Path, alpha: float) -> LadderRows:
     """All positions of a store that went up the rungs of this oracle."""
     rungs = rungs_of(oracle.whole)
     with Store.open(path) as store:
@@ -242,7 +242,7 @@ def calibration(oracle: KeptOracle, path: Path, alpha: float) -> Calibration:
     q = np.array([ladders.q_of(climb, alpha, "cp") for climb in whole])
     best = np.array([[encode_move(result.best_move or "") for result in climb[:-1]] for climb in whole])
     net_q, net_best = np.array([rows[i][1] for i in known]), np.array([rows[i][2] for i in known])
-    return Calibration(rungs, oracle.whole, net_q, net_best, q, best, np.ones(len(known)))
+    return LadderRows(rungs, oracle.whole, net_q, net_best, q, best, np.ones(len(known)))
 
 
 def print_table(

@@ -17,9 +17,9 @@ from valuerepair.question import Question
 from valuerepair.report import style
 from valuerepair.report.drawing import Drawing, Flags, Floats, made_from, names, scored
 from valuerepair.screening.fit import CurvePoint, curve, enough, fit_screen, joined
-from valuerepair.screening.ladder import read_calibration
+from valuerepair.screening.ladder import read_ladder_rows
 from valuerepair.screening.model import Screen, is_calibrated
-from valuerepair.screening.package import package_calibration
+from valuerepair.screening.package import package_rows
 from valuerepair.screening.recall import figures
 from valuerepair.store import screening
 from valuerepair.store.screening import screens, stored_rungs
@@ -226,7 +226,7 @@ def screen_table(store: Store, question: Question, recall: float = 0.98) -> Scre
     question = replace(question, alpha=store.alpha(net_id, oracle_id, question.alpha).value)
     threshold = question.threshold
     nodes = int(facts["limits"]["nodes"])
-    data = read_calibration(store, net_id, oracle_id, rungs, nodes, question)
+    data = read_ladder_rows(store, net_id, oracle_id, rungs, nodes, question)
     if not enough(data, threshold):
         raise ValueRepairError(
             f"{store.path}: {len(data):,} positions were searched in full by way of all rungs, too few near the "
@@ -235,7 +235,7 @@ def screen_table(store: Store, question: Question, recall: float = 0.98) -> Scre
     beyond = question.calibration == "fitted"
     alike = (s for s in screens(store, net_id, oracle_id) if s.threshold == threshold)
     stored = next((s.fitted for s in alike if is_calibrated(s.model) == beyond), None)
-    package = package_calibration(facts["kind"], nodes, rungs, question)
+    package = package_rows(facts["kind"], nodes, rungs, question)
     whole = data if package is None else joined(data, package)
     fitted = fit_screen(whole, question, recall)
     screen = replace(fitted, positions=len(data), positives=int((data.disagreement >= threshold).sum()))

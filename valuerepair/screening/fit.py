@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController
 
-from valuerepair.calibration import Calibration as NetScale
+from valuerepair.calibration import Calibration
 from valuerepair.question import Question
 from valuerepair.screening.model import CAUTION, FEATURES, Floats, Moves, RungModel, Screen, features, is_beyond
 
@@ -38,7 +38,7 @@ _COLUMNS = ("net_q", "net_best", "q", "best", "weights")
 
 
 @dataclass(frozen=True)
-class Calibration:
+class LadderRows:
     """Positions searched in full: `net_q` and `net_best` [n], `q` [n, k + 1] at each rung and in full, `best` [n, k].
 
     `rungs` are k node counts, `nodes` those of the full search; `weights` [n] are inverse probabilities that such a
@@ -52,12 +52,12 @@ class Calibration:
     q: Floats
     best: Moves
     weights: Floats
-    scale: NetScale | None = None
+    scale: Calibration | None = None
 
     def __len__(self) -> int:
         return len(self.q)
 
-    def take(self, rows: NDArray[np.bool_ | np.int64]) -> Calibration:
+    def take(self, rows: NDArray[np.bool_ | np.int64]) -> LadderRows:
         """The rows of a mask [n], or of numbers."""
         taken: Mapping[str, Any] = {name: getattr(self, name)[rows] for name in _COLUMNS}
         return replace(self, **taken)
@@ -82,51 +82,51 @@ class Calibration:
         return ~is_beyond(self.net_q, self.q[:, :k], threshold)
 
 
-def joined(own: Calibration, others: Calibration) -> Calibration:
+def joined(own: LadderRows, others: LadderRows) -> LadderRows:
     """Two calibrations of the same rungs as one."""
     both: Mapping[str, Any] = {name: np.concatenate([getattr(own, name), getattr(others, name)]) for name in _COLUMNS}
     return replace(own, **both)
 
 
-def with_rate(calibration: Calibration, threshold: float, rate: float) -> Calibration:
-    """The calibration with its candidates weighted so that they are this share of it."""
-    positive = calibration.disagreement >= threshold
-    now = float(calibration.weights @ positive) / float(calibration.weights.sum())
+def with_rate(climbed: LadderRows, threshold: float, rate: float) -> LadderRows:
+    """The rows with their candidates weighted so that these are this share of all."""
+    positive = climbed.disagreement >= threshold
+    now = float(climbed.weights @ positive) / float(climbed.weights.sum())
     if not 0 < now < 1:
-        return calibration
+        return climbed
     odds = rate / (1 - rate) / (now / (1 - now))
-    return replace(calibration, weights=np.where(positive, odds, 1.0) * calibration.weights)
+    return replace(climbed, weights=np.where(positive, odds, 1.0) * climbed.weights)
 
 
-def enough(calibration: Calibration, threshold: float) -> bool:
+def enough(climbed: LadderRows, threshold: float) -> bool:
     """Whether there is enough to learn from at all."""
-    near = int((calibration.disagreement >= _SPREAD[0] * threshold).sum())
-    return len(calibration) >= MIN_POSITIONS and near >= MIN_NEAR
+    near = int((climbed.disagreement >= _SPREAD[0] * threshold).sum())
+    return len(climbed) >= MIN_POSITIONS and near >= MIN_NEAR
 
 
-def fit_screen(calibration: Calibration, question: Question, recall: float, price: float | None = None) -> Screen:
+def fit_screen(climbed: LadderRows, question: Question, recall: float, price: float | None = None) -> Screen:
     """The ladder that is expected to keep `recall` of the candidates at the least nodes; with a `price`, in whole
     searches, the one for which nodes and lost candidates together cost least.
 
-    `question` is the one that the calibration's Q are of, with its alpha.
+    `question` is the one that the rows' Q are of, with its alpha.
     """
     assert question.alpha is not None
     threshold = question.threshold
-    models, chances = learn(calibration, threshold)
+    models, chances = learn(climbed, threshold)
     cuts = (
-        choose_cuts(calibration, chances, recall, threshold) if price is None else cuts_at(calibration, chances, price)
+        choose_cuts(climbed, chances, recall, threshold) if price is None else cuts_at(climbed, chances, price)
     )
-    point = survivors(calibration, chances, cuts, threshold)
+    point = survivors(climbed, chances, cuts, threshold)
     return Screen(
         threshold,
         question.alpha,
         question.q_from,
         recall,
         tuple(replace(model, cut=float(cut)) for model, cut in zip(models, cuts, strict=True)),
-        len(calibration),
-        int((calibration.disagreement >= threshold).sum()),
+        len(climbed),
+        int((climbed.disagreement >= threshold).sum()),
         *point,
-        calibration.scale,
+        climbed.scale,
         price,
     )
 
@@ -143,14 +143,14 @@ class Chances:
 
 
 def learn(
-    calibration: Calibration, threshold: float, without: Sequence[str] = (), seed: int = 0
+    climbed: LadderRows, threshold: float, without: Sequence[str] = (), seed: int = 0
 ) -> tuple[list[RungModel], Chances]:
     """The models of all rungs, which cut nothing yet, and the chances of every row by models of the other folds.
 
     Features `without` are left out.
     """
     with _blas().limit(limits=1, user_api="blas"):  # threads would spin beside the engines, for products of no size
-        return _learn(calibration, threshold, without, seed)
+        return _learn(climbed, threshold, without, seed)
 
 
 @cache
@@ -159,18 +159,18 @@ def _blas() -> ThreadpoolController:
 
 
 def _learn(
-    calibration: Calibration, threshold: float, without: Sequence[str], seed: int
+    climbed: LadderRows, threshold: float, without: Sequence[str], seed: int
 ) -> tuple[list[RungModel], Chances]:
-    fold = np.random.default_rng(seed).permutation(np.arange(len(calibration)) % FOLDS)
+    fold = np.random.default_rng(seed).permutation(np.arange(len(climbed)) % FOLDS)
     models = []
-    plain = np.ones((len(calibration), len(calibration.rungs)))
+    plain = np.ones((len(climbed), len(climbed.rungs)))
     cautious = plain.copy()
-    for k in range(1, len(calibration.rungs) + 1):
-        learner = _Rung(calibration, k, threshold, without)
+    for k in range(1, len(climbed.rungs) + 1):
+        learner = _Rung(climbed, k, threshold, without)
         model = learner.fit()
         models.append(model)
-        here = calibration.open(k, threshold)
-        rows = calibration.at(k, threshold)
+        here = climbed.open(k, threshold)
+        rows = climbed.at(k, threshold)
         for held in range(FOLDS):
             other = learner.fit(fold != held, model.coefficients)
             unseen = here & (fold == held)
@@ -182,11 +182,11 @@ def _learn(
 class _Rung:
     """The rows that one rung's model learns from: positions times thresholds, where the border is still ahead."""
 
-    def __init__(self, calibration: Calibration, k: int, threshold: float, without: Sequence[str]) -> None:
+    def __init__(self, climbed: LadderRows, k: int, threshold: float, without: Sequence[str]) -> None:
         borders = np.array([share * threshold for share in _SPREAD if share * threshold < 2])
-        ahead = np.abs(calibration.net_q - calibration.q[:, k - 1])[:, None] < borders
+        ahead = np.abs(climbed.net_q - climbed.q[:, k - 1])[:, None] < borders
         self._position, which = np.nonzero(ahead)
-        rows = calibration.take(self._position)
+        rows = climbed.take(self._position)
         values = features(rows.net_q, rows.net_best, rows.q[:, :k], rows.best[:, :k], borders[which])
         self._y = (rows.disagreement >= borders[which]).astype(np.float64)
         self._weights = _ROW_WEIGHT * np.minimum(rows.weights, LARGEST_WEIGHT)
@@ -195,7 +195,7 @@ class _Rung:
         scale[(scale < 1e-9) | [name in without for name in FEATURES]] = np.inf
         size = 1 + len(FEATURES)
         nothing = np.zeros((size, size))
-        self._model = RungModel(calibration.rungs[k - 1], centre, scale, np.zeros(size), nothing, 0.0)
+        self._model = RungModel(climbed.rungs[k - 1], centre, scale, np.zeros(size), nothing, 0.0)
         self._x = self._model.design(values)
 
     def fit(self, positions: NDArray[np.bool_] | None = None, start: Floats | None = None) -> RungModel:
@@ -235,27 +235,27 @@ def fit_logistic(x: Floats, y: Floats, weights: Floats, start: Floats, pull: flo
     return beta, np.linalg.inv(information)
 
 
-def choose_cuts(calibration: Calibration, chances: Chances, recall: float, threshold: float) -> Floats:
+def choose_cuts(climbed: LadderRows, chances: Chances, recall: float, threshold: float) -> Floats:
     """[k] cuts of least expected nodes that lose at most ``1 - recall`` of the candidates.
 
     Losses are counted cautiously. The price of a lost candidate, in full searches, is raised until the loss is small
     enough.
     """
-    candidates = float(calibration.weights @ (calibration.disagreement >= threshold))
+    candidates = float(climbed.weights @ (climbed.disagreement >= threshold))
     low, high = -3.0, 9.0
     for _ in range(40):
         price = (low + high) / 2
-        lost = _expected_loss(calibration, chances, cuts_at(calibration, chances, 10**price))
+        lost = _expected_loss(climbed, chances, cuts_at(climbed, chances, 10**price))
         if lost <= (1 - recall) * candidates:
             high = price
         else:
             low = price
-    return cuts_at(calibration, chances, 10**high)
+    return cuts_at(climbed, chances, 10**high)
 
 
-def cuts_at(calibration: Calibration, chances: Chances, price: float) -> Floats:
+def cuts_at(climbed: LadderRows, chances: Chances, price: float) -> Floats:
     """The best cuts when a lost candidate costs as much as `price` full searches: backward from the last rung."""
-    costs, weights = calibration.costs, calibration.weights
+    costs, weights = climbed.costs, climbed.weights
     cuts = np.zeros(chances.plain.shape[1])
     ahead = np.full(len(weights), costs[-1])  # nodes and losses still to come of a row that goes on
     for k in range(len(cuts) - 1, -1, -1):
@@ -275,19 +275,19 @@ def _left_at(chances: Chances, cuts: Floats) -> NDArray[np.int64]:
     return np.where(below.any(1), below.argmax(1), len(cuts))
 
 
-def _expected_loss(calibration: Calibration, chances: Chances, cuts: Floats) -> float:
+def _expected_loss(climbed: LadderRows, chances: Chances, cuts: Floats) -> float:
     left = _left_at(chances, cuts)
     cut = np.flatnonzero(left < len(cuts))
-    return float(calibration.weights[cut] @ chances.cautious[cut, left[cut]])
+    return float(climbed.weights[cut] @ chances.cautious[cut, left[cut]])
 
 
-def survivors(calibration: Calibration, chances: Chances, cuts: Floats, threshold: float) -> tuple[float, float]:
+def survivors(climbed: LadderRows, chances: Chances, cuts: Floats, threshold: float) -> tuple[float, float]:
     """The share of nodes that these cuts cost, and of the candidates that they keep; NaN without candidates."""
-    spent = np.cumsum(calibration.costs)
+    spent = np.cumsum(climbed.costs)
     left = _left_at(chances, cuts)
-    weights = calibration.weights
+    weights = climbed.weights
     share = float(weights @ spent[left] / weights.sum())
-    positive = calibration.disagreement >= threshold
+    positive = climbed.disagreement >= threshold
     if not positive.any():
         return share, float("nan")
     return share, float(weights[positive & (left == len(cuts))].sum() / weights[positive].sum())
@@ -305,8 +305,8 @@ class CurvePoint:
 
 
 def curve(
-    own: Calibration,
-    package: Calibration | None,
+    own: LadderRows,
+    package: LadderRows | None,
     threshold: float,
     recalls: Sequence[float],
     without: Sequence[str] = (),

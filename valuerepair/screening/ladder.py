@@ -20,21 +20,20 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from valuerepair.calibration import FEWEST_GAMES, TooLittle, fit, fold_of
-from valuerepair.calibration import Calibration as NetScale
+from valuerepair.calibration import FEWEST_GAMES, Calibration, TooLittle, fit, fold_of
 from valuerepair.chess import values
 from valuerepair.chess.positions import Position, encode_move
 from valuerepair.oracles.oracle import Climb, Climber, ClimbOutcome, DeepResult
 from valuerepair.question import Question
-from valuerepair.screening.fit import MIN_POSITIONS, Calibration, enough, fit_screen, joined, with_rate
+from valuerepair.screening.fit import MIN_POSITIONS, LadderRows, enough, fit_screen, joined, with_rate
 from valuerepair.screening.model import Floats, LadderCut, Screen, ScreenOptions, is_calibrated, judge, rungs_of
-from valuerepair.screening.package import SEARCHED_ALIKE, package_calibration
+from valuerepair.screening.package import SEARCHED_ALIKE, package_rows
 from valuerepair.store import calibrations
 from valuerepair.store import screening as rows
 from valuerepair.store.calibrations import calibrated_of
 from valuerepair.store.queries import gives_q
 from valuerepair.store.rows import Run
-from valuerepair.store.screening import REACHED, SAMPLED, CalibrationRows, Passage, Population, ScreenFacts
+from valuerepair.store.screening import REACHED, SAMPLED, ClimbedRows, Passage, Population, ScreenFacts
 from valuerepair.store.store import Store
 
 log = logging.getLogger(__name__)
@@ -272,17 +271,17 @@ class Ladder:
     def _fit(self, rests_on: int) -> tuple[Screen | None, int | None]:
         self._store.commit()
         last = self._known[rests_on - 1] if rests_on else 0
-        found = rows.calibration_rows(self._store, self._net_id, self._oracle_id, self.rungs, last, self._of)
+        found = rows.climbed_rows(self._store, self._net_id, self._oracle_id, self.rungs, last, self._of)
         alpha = self._alpha(found)
         question = replace(self._question, alpha=alpha)
         try:
-            own = calibration_of(found, self.rungs, self._nodes, question, self._curve(alpha))
+            own = ladder_rows(found, self.rungs, self._nodes, question, self._curve(alpha))
         except TooLittle:
             if rests_on:
                 least = f"{MIN_POSITIONS} of {FEWEST_GAMES} games tell the net's scale"
                 log.info(f"screening: {len(found.ids):,} positions searched in full, {least}; nothing is cut yet")
             return None, None
-        package = package_calibration(self._oracle.identity.kind, self._nodes, self.rungs, question)
+        package = package_rows(self._oracle.identity.kind, self._nodes, self.rungs, question)
         if package is not None and self._of is REACHED:
             package = with_rate(package, question.threshold, _rate_near(own, question.threshold))
         data = own if package is None else joined(own, package)
@@ -301,7 +300,7 @@ class Ladder:
             log.info(f"screening: {fit_line(screen, own_q=self._own_q, alone=package is None)}")
         return screen, self._own[text]
 
-    def _alpha(self, found: CalibrationRows) -> float:
+    def _alpha(self, found: ClimbedRows) -> float:
         """The alpha asked for or stored, else a fit to these rows: not to what else is searched by now."""
         known = self._store.chosen_alpha(self._net_id, self._oracle_id, self._question.alpha)
         if known is not None:
@@ -309,7 +308,7 @@ class Ladder:
         cp = found.scores[:, -1, 0]
         return values.auto_alpha(found.net_q, cp, 1 / found.probability).value
 
-    def _curve(self, alpha: float) -> NetScale | None:
+    def _curve(self, alpha: float) -> Calibration | None:
         """The curve of sampled positions, where candidates beyond scale are asked for: the stored one of this alpha, or
         that of all, if the ladder is for others; None: to be fitted to the rows."""
         if self._question.calibration == "none":
@@ -322,7 +321,7 @@ class Ladder:
         return None if known is None else known.calibration
 
 
-def _rate_near(own: Calibration, threshold: float) -> float:
+def _rate_near(own: LadderRows, threshold: float) -> float:
     """Candidates among positions near a candidate, by those that were searched in full."""
     found = float(own.weights @ (own.disagreement >= threshold))
     return (found + _RATE_NEAR * _RATE_WEIGHT) / (float(own.weights.sum()) + _RATE_WEIGHT)
@@ -340,17 +339,17 @@ def fit_line(screen: Screen, *, own_q: bool, alone: bool) -> str:
     )
 
 
-def read_calibration(
+def read_ladder_rows(
     store: Store, net_id: int, oracle_id: int, rungs: Sequence[int], nodes: int, question: Question
-) -> Calibration:
+) -> LadderRows:
     """What a store has to fit a ladder to: all positions that went up these rungs to the whole search."""
-    found = rows.calibration_rows(store, net_id, oracle_id, rungs)
-    return calibration_of(found, rungs, nodes, question)
+    found = rows.climbed_rows(store, net_id, oracle_id, rungs)
+    return ladder_rows(found, rungs, nodes, question)
 
 
-def calibration_of(
-    found: CalibrationRows, rungs: Sequence[int], nodes: int, question: Question, scale: NetScale | None = None
-) -> Calibration:
+def ladder_rows(
+    found: ClimbedRows, rungs: Sequence[int], nodes: int, question: Question, scale: Calibration | None = None
+) -> LadderRows:
     """The rows of a store at this alpha; those without a score of the kind asked for are left out.
 
     Where the question is for candidates beyond scale net Q goes through the curve `scale`, or through one of these
@@ -374,7 +373,7 @@ def calibration_of(
                 fewest=MIN_POSITIONS,
             )
         net_q = scale.expected(net_q, fold_of(found.game))
-    whole = Calibration(tuple(rungs), nodes, net_q, found.net_best, q, best, weights, scale)
+    whole = LadderRows(tuple(rungs), nodes, net_q, found.net_best, q, best, weights, scale)
     return whole.take(np.isnan(q).sum(axis=1) == 0)
 
 

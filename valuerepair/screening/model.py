@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from valuerepair.calibration import Calibration as NetScale
+from valuerepair.calibration import Calibration
 from valuerepair.errors import UsageError
 
 Floats = NDArray[np.float64]
@@ -179,7 +179,7 @@ class Screen:
     positives: int
     expected_share: float
     expected_recall: float
-    calibration: NetScale | None = None
+    calibration: Calibration | None = None
     price: float | None = None
 
     def to_json(self) -> str:
@@ -204,7 +204,7 @@ class Screen:
         rungs: list[dict[str, Any]] = content.pop("rungs")
         for rung in rungs:
             rung.update({name: np.array(value) for name, value in rung.items() if isinstance(value, list)})
-        scale = None if curve is None else NetScale.from_json(json.dumps(curve))
+        scale = None if curve is None else Calibration.from_json(json.dumps(curve))
         return Screen(rungs=tuple(RungModel(**rung) for rung in rungs), calibration=scale, **content)
 
 

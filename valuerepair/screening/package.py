@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from valuerepair.calibration import fit, fold_of
 from valuerepair.chess import values
 from valuerepair.question import Question
-from valuerepair.screening.fit import Calibration
+from valuerepair.screening.fit import LadderRows
 
 _FILE = "package.npz"
 # Kinds of oracles that the positions were searched by; others borrow those of the nearest kind, and cut nothing before
@@ -48,7 +48,7 @@ def package_positions(kind: str) -> PackagePositions:
         return PackagePositions(*(content[f"{kind}_{name}"] for name in PackagePositions._fields))
 
 
-def package_calibration(kind: str, nodes: int, rungs: Sequence[int], question: Question) -> Calibration | None:
+def package_rows(kind: str, nodes: int, rungs: Sequence[int], question: Question) -> LadderRows | None:
     """The package's positions as if searched by an oracle of this kind with these rungs; None where there are none.
 
     Of Stockfish there are no W/D/L. For candidates beyond scale net Q goes through a curve of these positions, each as
@@ -72,4 +72,4 @@ def package_calibration(kind: str, nodes: int, rungs: Sequence[int], question: Q
         games = np.arange(len(net_q))
         net_q = fit(net_q, q[:, -1], np.ones(len(q)), games, resamples=0).expected(net_q, fold_of(games))
     best = found.best[:, at].astype(np.int64)
-    return Calibration(tuple(rungs), nodes, net_q, net_best, q, best, np.ones(len(q)))
+    return LadderRows(tuple(rungs), nodes, net_q, net_best, q, best, np.ones(len(q)))

@@ -196,7 +196,7 @@ def cut_before(
     return dict(store.connection.execute(query, (json.dumps(ids.tolist()), net_id, oracle_id)).fetchall())
 
 
-class CalibrationRows(NamedTuple):
+class ClimbedRows(NamedTuple):
     """Positions with all rungs and the whole search, for `valuerepair.screening.fit`; NaN where there is nothing.
 
     `ids` [n] are the positions, `game` [n] keys of their games (`columns.GAME_KEY`); `net_q` and `net_best` [n] the
@@ -230,14 +230,14 @@ def climbed(
     return [position for (position,) in store.connection.execute(query, asked)]
 
 
-def calibration_rows(
+def climbed_rows(
     store: Store,
     net_id: int,
     oracle_id: int,
     rungs: Sequence[int],
     last: int | None = None,
     of: Population = SAMPLED,
-) -> CalibrationRows:
+) -> ClimbedRows:
     """The positions, up to the number `last`, that were searched in full by way of all these rungs, by position."""
     facts = store.connection.execute(
         f"""
@@ -267,7 +267,7 @@ def calibration_rows(
     whole = np.flatnonzero(found.all(1))
     numbers = np.array([row[1:] for row in facts], np.float64).reshape(len(facts), 3)[whole]
     ids = np.array([row[0] for row in facts], np.int64)[whole]
-    return CalibrationRows(
+    return ClimbedRows(
         ids,
         games_of(store.connection, ids),
         numbers[:, 1],
