@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ pytest.importorskip("jax")
 pytest.importorskip("optax")
 
 import valuerepair
+from tests import random_nets
 from tests.chunk_games import GAME
 from tests.cli_tree import SAMPLE, vr
 from tests.training_doubles import InMemory, learn, positions
@@ -101,6 +103,23 @@ def test_the_net_tells_of_its_training_and_its_curve_is_drawn(
     assert 'id="rate"' in (tmp_path / "curve.svg").read_text()
     assert read_curve(out).rows == read_curve(out.with_name("new.training.json")).rows
     assert [path.name for path in out.parent.iterdir() if "checkpoint" in path.name or "lock" in path.name] == []
+
+
+def test_the_chosen_heads_are_trained_and_no_others(chunks: Path, tmp_path: Path, capsys: Captured) -> None:
+    kind = replace(random_nets.BY_NAME["map-heads"], input_format=1, blocks=1)
+    net, out = random_nets.write(kind, tmp_path / "old.pb.gz"), tmp_path / "new.pb.gz"
+    words = ["--only", "heads", "--steps", "4", "--batch", "64", "--lr", "1e-2", "--warmup", "0", "--holdout", "0"]
+    code, _, err = train(str(net), out, capsys, str(chunks), *words, "--value-head", "st", "--policy-head", "soft")
+    assert code == 0, err
+    for value, policy, same in (("winner", "optimistic", True), ("st", "soft", False)):
+        was, now = (NetGraph.open(path, value_head=value, policy_head=policy).parameters for path in (net, out))
+        assert {name: np.array_equal(was[name], now[name]) for name in was if name.startswith("/value/")} == {
+            name: same for name in was if name.startswith("/value/")
+        }
+        assert all(np.array_equal(was[name], now[name]) for name in was if name.startswith(("/attn_body", "/encoder")))
+    code, _, err = train(str(net), tmp_path / "none.pb.gz", capsys, str(chunks), *words, "--policy-head", "opponent")
+    assert code == 2
+    assert "has no such head; it has vanilla, optimistic, soft" in err
 
 
 def test_a_net_that_is_there_is_not_written_over(trained: tuple[Path, Any], maia_file: str, capsys: Captured) -> None:

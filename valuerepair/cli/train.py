@@ -7,8 +7,9 @@ from typing import Any, get_args
 
 import click
 
-from valuerepair.cli.options import FILE, JSON, SEED, QuestionOptions, question
+from valuerepair.cli.options import FILE, JSON, SEED, QuestionOptions, head_options, question
 from valuerepair.cli.verbosity import is_quiet
+from valuerepair.nets.heads import Heads
 from valuerepair.question import Question
 from valuerepair.training.options import Average, Only, TrainOptions
 
@@ -44,6 +45,7 @@ _DEFAULTS = TrainOptions()
 @click.option(
     "--patience", default=_DEFAULTS.patience, help="Stop after so many judgements without a better; 0: never."
 )
+@head_options
 @question(net="The net to train, a .pb.gz.")
 @SEED(help="Of the order of positions.")
 @JSON
@@ -71,7 +73,7 @@ def command(
     if question.net is None:
         raise UsageError("--net: which net is to be trained?")
     options = TrainOptions(**{each.name: given[each.name] for each in fields(TrainOptions)})
-    asked = _resolved(question, store)
+    asked = _resolved(question, store, options.heads)
     found = train(question.net, output, chunks, store, asked, options, quiet=is_quiet() or json)
     if json:
         click.echo(dumps({**found.about, "curve": found.rows}, indent=2, ensure_ascii=False))
@@ -80,13 +82,16 @@ def command(
             click.echo(line)
 
 
-def _resolved(question: QuestionOptions, store: str | None) -> Question:
+def _resolved(question: QuestionOptions, store: str | None, heads: Heads) -> Question:
     """The question to the store about the net that is trained; without a store only its threshold counts."""
     from valuerepair.errors import UsageError
     from valuerepair.nets.registry import locate
+    from valuerepair.nets.weights import read_net_file
     from valuerepair.store.store import Store
 
-    asked = replace(question, net=str(locate(question.net)))
+    path = str(locate(question.net))
+    # By the file's name a store has the values of the usual heads.
+    asked = replace(question, net=read_net_file(path).sha256 + heads.variant if heads.variant else path)
     if store is not None:
         with Store.open(store) as opened:
             return asked.resolved(opened)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from valuerepair.errors import UsageError
+from valuerepair.nets.heads import Heads
 
 Only = Literal["all", "heads", "value"]
 Average = Literal["none", "swa", "ema"]
@@ -29,7 +30,8 @@ class TrainOptions:
     `average` of the parameters over the steps is what is judged and written: ``swa``, the mean over the last quarter,
     or ``ema``. `l2` is the weight of L2. `share`: of candidates among the positions of a store. `holdout`: the share of
     games that are not trained on but judged by. `every` so many steps the net is judged, None: 20 times in all;
-    `patience`: it stops when so many in a row are no better, 0: never.
+    `patience`: it stops when so many in a row are no better, 0: never. `value_head` and `policy_head`: of a net that
+    has several (`nets.heads`); a trunk that changes changes what the others say.
 
     Raises UsageError for values out of range.
     """
@@ -49,7 +51,14 @@ class TrainOptions:
     holdout: float = 0.1
     every: int | None = None
     patience: int = 5
+    value_head: str = Heads().value
+    policy_head: str = Heads().policy
     seed: int = 0
+
+    @property
+    def heads(self) -> Heads:
+        """The heads that are trained."""
+        return Heads(self.value_head, self.policy_head)
 
     def __post_init__(self) -> None:
         for name, value, low in (("steps", self.steps, 1), ("batch", self.batch, 1), ("every", self.every or 1, 1)):

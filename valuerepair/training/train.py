@@ -131,7 +131,7 @@ def _train(
     from valuerepair.training.graph import NetGraph
 
     policy_kl = options.policy_kl if options.policy_kl is not None else float(has_store)
-    graph = NetGraph.open(str(file.path))
+    graph = NetGraph.open(str(file.path), value_head=options.value_head, policy_head=options.policy_head)
     held = [source.held_out() for source in sources] if options.holdout else []
     stream = Stream(sources, options.batch, options.seed)
     about: dict[str, Any] = {
@@ -256,7 +256,8 @@ def _write(
         return written
     parameters = {**old, **fitted.parameters}
     unchecked = _beside(path, f".unchecked{SUFFIX}")
-    write_net(file.path, parameters, changed, unchecked, {"steps": fitted.best_step, "lr": about["options"]["lr"]})
+    notes = {"steps": fitted.best_step, "lr": about["options"]["lr"]}
+    write_net(file.path, parameters, changed, unchecked, notes, graph.heads)
     q, p = check_written(unchecked, graph, parameters, planes)
     if not q <= MOST_APART:
         raise ValueRepairError(
