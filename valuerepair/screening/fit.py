@@ -113,9 +113,7 @@ def fit_screen(climbed: LadderRows, question: Question, recall: float, price: fl
     assert question.alpha is not None
     threshold = question.threshold
     models, chances = learn(climbed, threshold)
-    cuts = (
-        choose_cuts(climbed, chances, recall, threshold) if price is None else cuts_at(climbed, chances, price)
-    )
+    cuts = choose_cuts(climbed, chances, recall, threshold) if price is None else cuts_at(climbed, chances, price)
     point = survivors(climbed, chances, cuts, threshold)
     return Screen(
         threshold,
@@ -158,9 +156,7 @@ def _blas() -> ThreadpoolController:
     return ThreadpoolController()
 
 
-def _learn(
-    climbed: LadderRows, threshold: float, without: Sequence[str], seed: int
-) -> tuple[list[RungModel], Chances]:
+def _learn(climbed: LadderRows, threshold: float, without: Sequence[str], seed: int) -> tuple[list[RungModel], Chances]:
     fold = np.random.default_rng(seed).permutation(np.arange(len(climbed)) % FOLDS)
     models = []
     plain = np.ones((len(climbed), len(climbed.rungs)))
