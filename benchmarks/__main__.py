@@ -36,6 +36,8 @@ BENCHES: dict[str, Callable[[BenchData], Comparison]] = {
     "selfplay-cache": selfplay.bench_selfplay_cache,
     "training-records": training.chunks,
     "training-steps": training.steps,
+    "training-value": training.value_head,
+    "training-files": training.from_files,
 }
 
 

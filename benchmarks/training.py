@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
 from functools import partial
-from itertools import groupby
+from itertools import cycle, groupby
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,7 +18,7 @@ from benchmarks.search import table_evaluator
 from valuerepair.archives.options import SampleOptions
 from valuerepair.archives.rows import ReadReport
 from valuerepair.archives.sampling import sample
-from valuerepair.chess.positions import Position
+from valuerepair.chess.positions import Position, PositionBatch
 from valuerepair.mcts.forest import Forest
 from valuerepair.nets.registry import locate
 from valuerepair.play.game import DRAW_AGREED, GameRecord, Thought
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
     import jax
 
     from valuerepair.training.graph import NetGraph
+    from valuerepair.training.learner import Learner
+    from valuerepair.training.options import Only
+    from valuerepair.training.samples import Batch, Samples
 
 GAMES, TREES, NODES, REPEATS = 40, 64, 100, 2
 LC0_LEVEL = 6  # gzopen's, which lc0's TrainingDataWriter leaves as it is
@@ -83,6 +87,73 @@ def steps(data: BenchData) -> Comparison:
 
     ours, theirs = work(by_winograd=True), work(by_winograd=False)
     return compare("training-steps", "positions", "JAX's own convolutions", ours, theirs, target=1.9)
+
+
+def value_head(data: BenchData) -> Comparison:
+    """Positions/s of whole steps of `vr train --only value`, whose trunk has computed them before, against the net."""
+    from valuerepair.training.graph import NetGraph
+    from valuerepair.training.learner import Learner
+    from valuerepair.training.losses import LossWeights
+    from valuerepair.training.options import TrainOptions
+
+    samples, weights = _real_positions(data, 2 * STEP_BATCH), LossWeights(policy=0, moves_left=0)
+
+    def work(only: Only) -> Callable[[], float]:
+        learner = Learner(NetGraph.open(str(locate(data.net))), TrainOptions(only=only, batch=STEP_BATCH), weights)
+        learner.keep([samples])
+        return _stepping(learner, cycle(_batches(samples)), data.seconds)
+
+    return compare("training-value", "positions", "steps of the whole net", work("value"), work("all"), target=10)
+
+
+def from_files(data: BenchData) -> Comparison:
+    """Positions/s of steps on chunks in files, against the same on positions in memory: does training ever wait?"""
+    from valuerepair.training.graph import NetGraph
+    from valuerepair.training.learner import Learner
+    from valuerepair.training.losses import LossWeights
+    from valuerepair.training.options import TrainOptions
+    from valuerepair.training.sources import ChunkSource, Stream
+
+    with tempfile.TemporaryDirectory(prefix="vr-bench-") as folder:
+        writer = ChunkWriter(folder, RecordFacts())
+        for game in searched_games(data.archive):
+            writer.write(game)
+        stream = Stream([ChunkSource([folder], 1)], STEP_BATCH, 0)
+        learner = Learner(NetGraph.open(str(locate(data.net))), TrainOptions(batch=STEP_BATCH), LossWeights())
+        with closing(stream.batches()) as batches:
+            in_memory = cycle([next(batches) for _ in range(8)])
+            ours, theirs = (_stepping(learner, each, data.seconds) for each in (batches, in_memory))
+            return compare("training-files", "positions", "positions in memory", ours, theirs, target=0.95)
+
+
+def _stepping(learner: Learner, batches: Iterator[Batch], seconds: float) -> Callable[[], float]:
+    """Takes steps for so long, and says how many positions these had."""
+    state, found = learner.step(learner.begin(), next(batches), 0)
+    float(found["loss"])
+
+    def some() -> float:
+        nonlocal state
+        begin, done = time.perf_counter(), 0
+        while time.perf_counter() - begin < seconds:
+            state, found = learner.step(state, next(batches), done)
+            float(found["loss"])
+            done += 1
+        return done * STEP_BATCH
+
+    return some
+
+
+def _real_positions(data: BenchData, count: int) -> Samples:
+    from valuerepair.training.samples import of_positions
+
+    options = SampleOptions(per_game=None, positions=count)
+    batch = PositionBatch.concat(list(sample([data.archive], options, ReadReport())))
+    return of_positions(batch, np.zeros(len(batch)), np.full(len(batch), 0.3), "fen_only", 1)
+
+
+def _batches(samples: Samples) -> list[Batch]:
+    starts = range(0, len(samples) - STEP_BATCH + 1, STEP_BATCH)
+    return [samples.take(np.arange(at, at + STEP_BATCH)).batch() for at in starts]
 
 
 def _training_batch() -> tuple[NDArray[np.float32], NDArray[np.int32]]:

@@ -24,6 +24,7 @@ import valuerepair
 from tests import random_nets
 from tests.chunk_games import GAME
 from tests.cli_tree import SAMPLE, vr
+from tests.test_docs_formats import rows
 from tests.training_doubles import InMemory, learn, positions
 from tests.v6_records import positions_of, records_of, write_chunk
 from valuerepair.errors import ValueRepairError
@@ -72,15 +73,15 @@ def test_what_is_written_says_what_was_measured(trained: tuple[Path, Any], maia_
     with valuerepair.open_store(SAMPLE) as store:
         frame = store.frame(Question(threshold=0.3)).set_index("position_id").loc[source._ids[source._held]]
     weight, written = frame["weight"], curve.attrs["written"]
-    rows = curve.set_index("step")
+    judged = curve.set_index("step")
     for net, step in ((maia_file, 0), (str(out), written["step"])):
         off = (valuerepair.evaluate(frame, net)["q"] - frame["deep_q"]).abs()
-        assert np.average(off, weights=weight) == pytest.approx(rows.loc[step, "mean_dq"], abs=2e-4)
-        assert np.average(off >= 0.3, weights=weight) == pytest.approx(rows.loc[step, "rate"], abs=0.01)
+        assert np.average(off, weights=weight) == pytest.approx(judged.loc[step, "mean_dq"], abs=2e-4)
+        assert np.average(off >= 0.3, weights=weight) == pytest.approx(judged.loc[step, "rate"], abs=0.01)
     assert written["step"] > 0
     assert 0 < written["q"] < 5e-3
-    assert rows.loc[written["step"], "loss"] < rows.loc[0, "loss"]
-    assert rows.loc[written["step"], "mean_dq"] < rows.loc[0, "mean_dq"]
+    assert judged.loc[written["step"], "loss"] < judged.loc[0, "loss"]
+    assert judged.loc[written["step"], "mean_dq"] < judged.loc[0, "mean_dq"]
     assert curve["top_1"].tolist() == [1.0] * len(curve)
 
 
@@ -120,6 +121,13 @@ def test_the_chosen_heads_are_trained_and_no_others(chunks: Path, tmp_path: Path
     code, _, err = train(str(net), tmp_path / "none.pb.gz", capsys, str(chunks), *words, "--policy-head", "opponent")
     assert code == 2
     assert "has no such head; it has vanilla, optimistic, soft" in err
+
+
+def test_the_curve_has_the_keys_of_its_documentation(trained: tuple[Path, Any]) -> None:
+    found = json.loads(trained[0].with_name("new.training.json").read_text())
+    heading = "## The curve of a training"
+    assert [row[0] for row in rows(heading)] == list(found)
+    assert [row[0] for row in rows(heading, 1)] == list(found["curve"][0])
 
 
 def test_a_net_that_is_there_is_not_written_over(trained: tuple[Path, Any], maia_file: str, capsys: Captured) -> None:
