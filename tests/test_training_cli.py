@@ -20,6 +20,8 @@ import pytest
 pytest.importorskip("jax")
 pytest.importorskip("optax")
 
+import jax
+
 import valuerepair
 from tests import random_nets
 from tests.chunk_games import GAME
@@ -31,6 +33,8 @@ from valuerepair.errors import ValueRepairError
 from valuerepair.question import Question
 from valuerepair.training.fit import fit
 from valuerepair.training.graph import NetGraph
+from valuerepair.training.learner import Learner, planes_of
+from valuerepair.training.losses import LossWeights
 from valuerepair.training.options import TrainOptions
 from valuerepair.training.sources import StoreSource, Stream
 from valuerepair.training.train import read_curve
@@ -156,6 +160,25 @@ def test_chunks_without_anything_held_out(maia_file: str, chunks: Path, tmp_path
     assert losses[1] < 0.5 * losses[0]
     q = valuerepair.evaluate(positions_of(GAME), str(out))["q"]
     assert q.mean() > 0.5 > valuerepair.evaluate(positions_of(GAME), maia_file)["q"].mean()
+
+
+@pytest.mark.parametrize("kind", random_nets.KINDS, ids=lambda kind: kind.name)
+def test_what_is_kept_is_what_the_value_head_is_given(kind: random_nets.Kind, tmp_path: Path) -> None:
+    """The value of positions in another order than they were kept in, against the whole net."""
+    samples = positions(64)
+    net = NetGraph.open(random_nets.write(kind, tmp_path / "net.pb.gz"))
+    learner = Learner(net, TrainOptions(only="value", batch=64), LossWeights(policy=0, moves_left=0))
+    assert learner.keep([samples])
+    other = samples.take(np.random.default_rng(1).permutation(64))
+    batch = other.batch()
+    found = learner.say({name: net.parameters[name] for name in learner.trained}, batch).q
+    heads = jax.jit(net.forward)(
+        net.parameters, planes_of(jax.numpy.asarray(batch.bits), jax.numpy.asarray(batch.rule50))
+    )
+    p = np.asarray(jax.nn.softmax(heads.wdl)) if heads.wdl is not None else None
+    expected = heads.value if p is None else p[:, 0] - p[:, 2]
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+    assert np.std(expected) > 1e-4
 
 
 # -- what is wrong is said --------------------------------------------------------------------------------------------

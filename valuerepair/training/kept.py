@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -52,6 +52,28 @@ def _cut(function: Callable[..., Any], trained: Any, frozen: Any, rows: int) -> 
     return _Cut(first_half, second_half, tuple(each.aval.shape for each in crossing))
 
 
+class _Axis(NamedTuple):
+    """The axis of a value that counts positions, `each` entries of it for each: 64 where it is one of squares."""
+
+    axis: int
+    each: int
+
+    def first(self, value: Any) -> Any:
+        """[positions, each, ...]"""
+        moved = jax.numpy.moveaxis(value, self.axis, 0)
+        return moved.reshape(-1, self.each, *moved.shape[1:])
+
+    def back(self, value: Any) -> Any:
+        """As it was."""
+        return jax.numpy.moveaxis(value.reshape(-1, *value.shape[2:]), 0, self.axis)
+
+
+def _counting(shape: Sequence[int], one_more: Sequence[int]) -> _Axis | None:
+    """Where a value counts positions, by its shape and that of one position more; None: it is the same for all."""
+    differing = [(i, b - a) for i, (a, b) in enumerate(zip(shape, one_more, strict=True)) if a != b]
+    return _Axis(*differing[0]) if differing else None
+
+
 class Kept:
     """What the value head is given, of each position that was added."""
 
@@ -59,12 +81,9 @@ class Kept:
         """`function` gives the value head's output [n, ...] from trained and frozen parameters and planes."""
         self._rows = TOGETHER if batch % TOGETHER == 0 else batch
         self._cut = _cut(function, trained, frozen, self._rows)
-        # Of each value that crosses the cut, the axis that counts positions; None where it is the same for all.
+        # One position more shows where they are counted.
         other = _cut(function, trained, frozen, self._rows + 1)
-        self._axes = [
-            next((i for i, (a, b) in enumerate(zip(*pair, strict=True)) if a != b), None)
-            for pair in zip(self._cut.shapes, other.shapes, strict=True)
-        ]
+        self._axes = [_counting(*pair) for pair in zip(self._cut.shapes, other.shapes, strict=True)]
         sized = [shape for shape, axis in zip(self._cut.shapes, self._axes, strict=True) if axis is not None]
         self.capacity = ROOM * self._rows // (4 * sum(math.prod(shape) for shape in sized))
         self._frozen = frozen
@@ -103,10 +122,7 @@ class Kept:
         (each, shared), leaves, found = crossing, jax.tree.leaves(trained), []
         for at in range(0, len(each[0]), self._rows):
             own, common = iter(each), iter(shared)
-            part = [
-                next(common) if axis is None else jax.numpy.moveaxis(next(own)[at : at + self._rows], 0, axis)
-                for axis in self._axes
-            ]
+            part = [next(common) if axis is None else axis.back(next(own)[at : at + self._rows]) for axis in self._axes]
             found.append(self._cut.after(*leaves, *part)[0])
         return jax.numpy.concatenate(found)
 
@@ -114,6 +130,6 @@ class Kept:
         leaves, parts, shared = jax.tree.leaves(frozen), [], []
         for at in range(0, len(planes), self._rows):
             made = list(zip(self._cut.before(*leaves, planes[at : at + self._rows]), self._axes, strict=True))
-            parts.append([jax.numpy.moveaxis(x, axis, 0) for x, axis in made if axis is not None])
+            parts.append([axis.first(x) for x, axis in made if axis is not None])
             shared = [x for x, axis in made if axis is None]
         return [jax.numpy.concatenate(each) for each in zip(*parts, strict=True)], shared
