@@ -45,7 +45,7 @@ def drawing(path: str) -> Drawing:
             panel.set_xlabel("step")
             if "written" in about:
                 panel.axvline(about["written"]["step"], color=style.GREY, lw=0.9, ls="--", gid="written")
-        style.title(panels[0], "Training", f"{for_figure(str(net))} to {for_figure(str(output))}", for_figure(said))
+        style.title(panels[0], "Training", f"{for_figure(str(net))} to {for_figure(str(output))}", said)
     return Drawing(figure, f"{printable(str(net))} to {printable(str(output))}: {printable(said)}")
 
 
