@@ -243,6 +243,6 @@ RULES: tuple[Rule, ...] = (
         "another game of the same number",
     ),
 )
-# Merged by their contents, or as a whole: see `valuerepair.store.merge_rows`. Calibrations are left behind: games that
-# helped to draw a curve are known by their numbers, which are new in the merged store.
+# Merged by their contents, or as a whole: see `valuerepair.store.merge_rows`. Calibrations are left behind: a fit to
+# all rests on more than that of a part, and is made when it is asked for.
 OTHERS = ("runs", "games", "nets", "oracles", "screens", "positions", "screened", "calibrations")
