@@ -79,6 +79,8 @@ class ShiftedNet(KeyNet):
 class ClimbingOracle:
     """An oracle that searches in steps; every thirty-seventh key fails where `fails`. `tops` are the nodes of each."""
 
+    whole, fails_every = NODES, FAILS_EVERY
+
     def __init__(self, workers: int = 2, delay: float = 0.0, fails: bool = True) -> None:
         usual = {"Hash": "16"}
         self.identity = OracleIdentity("uci", "Climber 1.0", "ef" * 32, {"nodes": NODES}, usual, plain=usual)
@@ -94,14 +96,17 @@ class ClimbingOracle:
 
     def _search(self, position: Position) -> DeepOutcome:
         time.sleep(self._delay * uniform(position.key, "delay"))
-        self.tops.setdefault(position.key, []).append(NODES)
-        failing = self._fails and position.key % FAILS_EVERY == 0
-        return DeepFailure("crashed", 3) if failing else rung_result(position, NODES)
+        self.tops.setdefault(position.key, []).append(self.whole)
+        failing = self._fails and position.key % self.fails_every == 0
+        return DeepFailure("crashed", 3) if failing else self._result(position, self.whole)
+
+    def _result(self, position: Position, nodes: int) -> DeepResult:
+        return rung_result(position, nodes)
 
     def _climb(self, position: Position, rungs: Sequence[int], go_on: GoOn) -> ClimbOutcome:
         results: list[DeepResult] = []
         for nodes in rungs:
-            results.append(rung_result(position, nodes))
+            results.append(self._result(position, nodes))
             if not go_on(results):
                 self.tops.setdefault(position.key, []).append(nodes)
                 return Climb(tuple(results), whole=False)

@@ -7,25 +7,22 @@ from __future__ import annotations
 
 import math
 import sys
-import time
-from collections.abc import Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import chess
 import numpy as np
 
-from tests.climbing_doubles import uniform
+from tests.climbing_doubles import ClimbingOracle, uniform
 from tests.mining_doubles import KeyNet, mine_by_key, random_games
 from valuerepair.archives.options import SampleOptions
 from valuerepair.chess.board import legal_moves, parse_fens
 from valuerepair.chess.positions import Position, PositionBatch
 from valuerepair.chess.progress import Progress, remarks_to
 from valuerepair.nets.net import NetValues, Priors
-from valuerepair.oracles.oracle import Climb, ClimbOutcome, DeepFailure, DeepOutcome, DeepResult, GoOn, OracleIdentity
+from valuerepair.oracles.oracle import DeepOutcome, DeepResult
 from valuerepair.question import Question
 from valuerepair.runs.expand import ExpandOptions, expand
 from valuerepair.runs.expansion import ExpandSummary
@@ -103,48 +100,23 @@ def result_of(position: Position, nodes: int) -> DeepResult:
     return DeepResult(cp=cp, depth=9, seldepth=12, nodes=nodes, time_ms=1, best_move=line[0] if line else None, pv=line)
 
 
-class LineOracle:
+class LineOracle(ClimbingOracle):
     """An oracle that climbs, gives lines, and fails now and then where `fails`."""
 
+    whole, fails_every = NODES, FAILS_EVERY
+
     def __init__(self, workers: int = 2, delay: float = 0.0, fails: bool = True) -> None:
-        usual = {"Hash": "16"}
-        self.identity = OracleIdentity("uci", "Lines 1.0", "ef" * 32, {"nodes": NODES}, usual, plain=usual)
-        self.workers, self._delay, self._fails = workers, delay, fails
+        super().__init__(workers, delay, fails)
+        self.identity = replace(self.identity, engine="Lines 1.0", limits={"nodes": NODES})
         self.searched: list[Position] = []
-        self._pool = ThreadPoolExecutor(workers)
-
-    def submit(self, position: Position) -> Future[DeepOutcome]:
-        return self._pool.submit(self._search, position)
-
-    def climb(self, position: Position, rungs: Sequence[int], go_on: GoOn) -> Future[ClimbOutcome]:
-        return self._pool.submit(self._climb, position, rungs, go_on)
 
     def _search(self, position: Position) -> DeepOutcome:
-        time.sleep(self._delay * uniform(position.key, "delay"))
+        outcome = super()._search(position)
         self.searched.append(position)
-        if self._fails and position.key % FAILS_EVERY == 0:
-            return DeepFailure("crashed", 3)
-        return result_of(position, NODES)
+        return outcome
 
-    def _climb(self, position: Position, rungs: Sequence[int], go_on: GoOn) -> ClimbOutcome:
-        results: list[DeepResult] = []
-        for nodes in rungs:
-            results.append(result_of(position, nodes))
-            if not go_on(results):
-                return Climb(tuple(results), whole=False)
-        whole = self._search(position)
-        return whole if isinstance(whole, DeepFailure) else Climb((*results, whole), whole=True)
-
-    def close(self, *, cancel: bool = False) -> None:
-        self._pool.shutdown(wait=not cancel, cancel_futures=True)
-
-    def __enter__(self) -> LineOracle:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close(cancel=True)
+    def _result(self, position: Position, nodes: int) -> DeepResult:
+        return result_of(position, nodes)
 
 
 def mined(folder: Path, games: int = 60) -> Path:

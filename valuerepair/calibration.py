@@ -243,7 +243,7 @@ def fit(
     if len(x) < fewest or count < FEWEST_GAMES:
         raise TooLittle(
             f"no calibration can be fitted: net and oracle have both scored {len(x):,} positions of {count:,} games, "
-            f"and {fewest} of {FEWEST_GAMES} are needed; mine more, or ask without calibration"
+            f"and {fewest} of at least {FEWEST_GAMES} games are needed; mine more, or ask without calibration"
         )
     parts = _sums(x, y, w, part_of(games))
     folds = parts.of_folds()
