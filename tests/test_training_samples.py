@@ -16,6 +16,7 @@ import pytest
 
 from tests.chunk_games import ENDING, ENDING_START, GAME
 from tests.cli_tree import SAMPLE
+from tests.expanded_store import expanded_store
 from tests.v6_records import positions_of, records_of, write_chunk
 from valuerepair.chess import v6
 from valuerepair.chess.positions import PositionBatch
@@ -287,6 +288,27 @@ def test_a_pass_has_the_share_of_candidates_asked_for() -> None:
         assert found.sum() == source.candidates
     assert not of_store(share=0)._off[of_store(share=0).one_pass(0).units].any()
     assert of_store(share=1)._off[of_store(share=1).one_pass(0).units].all()
+
+
+def test_fewer_candidates_are_part_of_more_and_the_other_positions_stay() -> None:
+    def of(candidates: int | None, seed: int = 0) -> StoreSource:
+        asked = Question(threshold=0.3)
+        return StoreSource(str(SAMPLE), asked, 1, share=0.1, holdout=0.2, seed=seed, candidates=candidates)
+
+    found = [set(of(most)._candidates.tolist()) for most in (3, 8, 10_000, None)]
+    assert [len(each) for each in found[:2]] == [3, 8]
+    assert found[0] < found[1] < found[2] == found[3]
+    assert found[0] != set(of(3, seed=1)._candidates.tolist())
+    np.testing.assert_array_equal(of(3)._others, of(None)._others)
+
+
+def test_of_what_was_reached_only_candidates_are_learned(tmp_path: Path) -> None:
+    db = expanded_store(tmp_path)
+    sources = [of_store(db, Question(threshold=0.3, expanded=words)) for words in ("no", "searched", "all")]
+    others = [set(source._ids[source._others].tolist()) for source in sources]
+    assert others[0] == others[1] == others[2]
+    few, more, most = (set(source._ids[source._candidates].tolist()) for source in sources)
+    assert few < more <= most
 
 
 def test_other_positions_are_drawn_anew_for_each_pass_and_by_the_seed() -> None:

@@ -28,10 +28,11 @@ class TrainOptions:
     at each of some steps (``1500,1800``). `policy_kl` is the weight of KL(old policy || new), None: 1 where there is a
     store, else 0. `q_ratio`: how much of the value's target is the search's Q, and not the game's result.
     `average` of the parameters over the steps is what is judged and written: ``swa``, the mean over the last quarter,
-    or ``ema``. `l2` is the weight of L2. `share`: of candidates among the positions of a store. `holdout`: the share of
-    games that are not trained on but judged by. `every` so many steps the net is judged, None: 20 times in all;
-    `patience`: it stops when so many in a row are no better, 0: never. `value_head` and `policy_head`: of a net that
-    has several (`nets.heads`); a trunk that changes changes what the others say.
+    or ``ema``. `l2` is the weight of L2. `share`: of candidates among the positions of a store; `candidates`: at most
+    so many of them, None: all. `holdout`: the share of games that are not trained on but judged by. `every` so many
+    steps the net is judged, None: 20 times in all; `patience`: it stops when so many in a row are no better, 0: never.
+    `value_head` and `policy_head`: of a net that has several (`nets.heads`); a trunk that changes changes what the
+    others say.
 
     Raises UsageError for values out of range.
     """
@@ -48,6 +49,7 @@ class TrainOptions:
     weights: str | None = None
     l2: float = 0.0
     share: float = 0.1
+    candidates: int | None = None
     holdout: float = 0.1
     every: int | None = None
     patience: int = 5
@@ -61,9 +63,10 @@ class TrainOptions:
         return Heads(self.value_head, self.policy_head)
 
     def __post_init__(self) -> None:
-        for name, value, low in (("steps", self.steps, 1), ("batch", self.batch, 1), ("every", self.every or 1, 1)):
-            if value < low:
-                raise UsageError(f"--{name} {value}: must be at least {low}")
+        counts = (("steps", self.steps), ("batch", self.batch), ("every", self.every), ("candidates", self.candidates))
+        for name, value in counts:
+            if value is not None and value < 1:
+                raise UsageError(f"--{name} {value}: must be at least 1")
         for name, number in (("warmup", self.warmup), ("patience", self.patience), ("seed", self.seed)):
             if number < 0:
                 raise UsageError(f"--{name} {number}: must not be negative")

@@ -239,14 +239,25 @@ class StoreSource:
     """Positions of a store: what the oracle says of them is the value's target, and the policy is to stay as it is.
 
     A pass has all candidates of the question, and as many other positions as make the candidates' share `share`, drawn
-    anew by their weights; or all others and fewer candidates, where there are not enough. Judged are positions that
-    were sampled, by their weights, whatever else the question takes in.
+    anew by their weights; or all others and fewer candidates, where there are not enough. The others, and those that
+    the net is judged by, are positions that were sampled, by their weights, whatever else the question takes in.
     """
 
     def __init__(
-        self, path: str, question: Question, input_format: int, *, share: float, holdout: float, seed: int
+        self,
+        path: str,
+        question: Question,
+        input_format: int,
+        *,
+        share: float,
+        holdout: float,
+        seed: int,
+        candidates: int | None = None,
     ) -> None:
-        """Raises ValueRepairError where nothing is scored, and where there is no candidate to train on."""
+        """With so many candidates at most, None: all.
+
+        Raises ValueRepairError where nothing is scored, and where there is no candidate to train on.
+        """
         self.name, self._path, self._seed, self._share = path, path, seed, share
         self._input_format = input_format
         extra = () if question.expanded == "no" else ("step",)
@@ -269,8 +280,9 @@ class StoreSource:
         self.games, self.held_games = len(np.unique(game)), len(np.unique(game[held]))
         check_any_left(path, self.games, self.held_games)
         self._held = np.flatnonzero(held & self._sampled & (self._weight > 0))
-        self._candidates = np.flatnonzero(~held & self._off)
-        self._others = np.flatnonzero(~held & ~self._off & (self._weight > 0))
+        self._candidates = self._fewer(np.flatnonzero(~held & self._off), candidates)
+        # Of what vr expand reached only candidates: with or without them the other positions are the same.
+        self._others = np.flatnonzero(~held & ~self._off & self._sampled & (self._weight > 0))
         self._sizes = _sizes(len(self._candidates), len(self._others), share)
         if not sum(self._sizes):
             lacking = "candidate" if share else "other position"
@@ -286,6 +298,11 @@ class StoreSource:
     def candidates(self) -> int:
         """To train on."""
         return len(self._candidates)
+
+    def _fewer(self, rows: Index, most: int | None) -> Index:
+        """At most so many of the rows; with a larger number, these and more."""
+        order = np.argsort(scrambled(self._keys[rows] ^ salt(self._seed, "candidates")), kind="stable")
+        return np.sort(rows[order[:most]])
 
     def units(self) -> Pass:
         return self._pass(np.concatenate([self._candidates, self._others]))

@@ -216,7 +216,15 @@ def _sources(
     form = file.header.input_format
     found: list[Source] = []
     if store is not None:
-        source = StoreSource(store, question, form, share=options.share, holdout=options.holdout, seed=options.seed)
+        source = StoreSource(
+            store,
+            question,
+            form,
+            share=options.share,
+            holdout=options.holdout,
+            seed=options.seed,
+            candidates=options.candidates,
+        )
         found.append(source)
     if chunks:
         with Progress("Reading chunks", None, "bytes", quiet=quiet) as progress:
