@@ -92,8 +92,8 @@ def test_every_command_can_be_quiet_and_verbose(path: str) -> None:
     assert {"-q", "-v"} <= names
 
 
-# Matches take a number of nodes that may end in k or M, or none.
-OTHER_KINDS = {("--nodes", "text")}
+# Matches take a number of nodes that may end in k or M, or none; a split takes a share of games.
+OTHER_KINDS = {("--nodes", "text"), ("--games", "float")}
 
 
 def test_an_option_of_one_name_takes_the_same_kind_of_value_everywhere() -> None:
@@ -127,6 +127,7 @@ MISSING = {
     "store check": "store check --db missing.db",
     "remeasure": "remeasure --net a --net b --db missing.db",
     **{name: f"{name} --db missing.db" for name in ("confirm", "expand", "books", "stats", "report", "export")},
+    "split": "split --db missing.db",
     "plot": "plot --db missing.db",
 }
 # Nothing they read can be missing, or missing is an answer (doctor).
@@ -156,7 +157,7 @@ def test_a_word_too_many_behind_a_position_is_refused(name: str, quoted: bool, f
     assert err.startswith(f"vr: position '{text}': 'extra' is too much")
 
 
-JSON_WHOLE = ["stats --fit-alpha --labels --worst 3", "similar 1", "show 1", "books", "nets describe"]
+JSON_WHOLE = ["stats --fit-alpha --labels --worst 3", "similar 1", "show 1", "split", "books", "nets describe"]
 JSON_LINES = ["nets list", "config stats", "doctor", "eval startpos"]
 
 
@@ -198,7 +199,7 @@ def test_quiet_says_nothing_but_the_result(call: str, folder: Path, capsys: Capt
     assert len(before[2].splitlines()) == len(verbose[2].splitlines())
 
 
-@pytest.mark.parametrize("call", ["books -o out", "plot -o out.png"])
+@pytest.mark.parametrize("call", ["books -o out", "split -o out", "plot -o out.png"])
 def test_quiet_commands_that_write_files_say_nothing_at_all(call: str, folder: Path, capsys: Captured) -> None:
     assert vr([*call.split(), "-q"], capsys) == (0, "", "")
     assert [path for path in folder.iterdir() if path.name.startswith("out")]

@@ -18,6 +18,7 @@ from tests.mix_sides import folder_of
 from valuerepair.books.write import BookFile, Manifest
 from valuerepair.chess.positions import STARTPOS_FEN, Position
 from valuerepair.judge.labels import label_frame
+from valuerepair.judge.split import Split, write_split
 from valuerepair.mcts.forest import Forest
 from valuerepair.nets.net import NetIdentity
 from valuerepair.oracles.searching import Searched
@@ -115,3 +116,8 @@ def test_training_weights(tmp_path: Path) -> None:
 def test_games_of_experiments() -> None:
     row = selfplay_row(setting_of("n_scl=5"), [], 0.5)
     assert names("## Experiments on disk") == [*row, "nodes", "planned"]
+
+
+def test_the_keys_of_a_split(tmp_path: Path) -> None:
+    write_split(tmp_path / "split.json", Split())
+    assert names("## Splits") == list(json.loads((tmp_path / "split.json").read_text()))

@@ -29,6 +29,10 @@ if TYPE_CHECKING:
     from valuerepair.chess.values import fit_alpha as fit_alpha
     from valuerepair.errors import UsageError as UsageError
     from valuerepair.errors import ValueRepairError as ValueRepairError
+    from valuerepair.judge.split import Split as Split
+    from valuerepair.judge.split import choose_split as choose_split
+    from valuerepair.judge.split import read_split as read_split
+    from valuerepair.judge.split import write_split as write_split
     from valuerepair.mcts.params import SearchParams as SearchParams
     from valuerepair.nets.net import open_net as open_net
     from valuerepair.question import Question as Question
@@ -47,9 +51,11 @@ _HOMES = {
     "Question": "question",
     "SampleOptions": "archives.options",
     "SearchParams": "mcts.params",
+    "Split": "judge.split",
     "TrainOptions": "training.options",
     "UsageError": "errors",
     "ValueRepairError": "errors",
+    "choose_split": "judge.split",
     "cp_to_q": "chess.values",
     "draw_boards": "report.boards:sheet",
     "evaluate": "api",
@@ -61,11 +67,13 @@ _HOMES = {
     "open_store": "api",
     "plot": "api",
     "plot_remeasured": "api",
+    "read_split": "judge.split",
     "remeasure": "api",
     "search": "api",
     "train": "api",
     "write_books": "api",
     "write_report": "api",
+    "write_split": "judge.split",
 }
 __all__ = [
     "BookOptions",
@@ -75,10 +83,12 @@ __all__ = [
     "Question",
     "SampleOptions",
     "SearchParams",
+    "Split",
     "TrainOptions",
     "UsageError",
     "ValueRepairError",
     "__version__",
+    "choose_split",
     "cp_to_q",
     "draw_boards",
     "evaluate",
@@ -90,11 +100,13 @@ __all__ = [
     "open_store",
     "plot",
     "plot_remeasured",
+    "read_split",
     "remeasure",
     "search",
     "train",
     "write_books",
     "write_report",
+    "write_split",
 ]
 
 

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from valuerepair.books.options import BookOptions
     from valuerepair.books.write import Manifest
     from valuerepair.judge.compare import Remeasured
+    from valuerepair.judge.split import Split
     from valuerepair.mcts.params import SearchParams
     from valuerepair.nets.net import Net
     from valuerepair.oracles.searching import Searched
@@ -244,13 +245,15 @@ def expand(
     deep: str | None = None,
     workers: int | None = None,
     seed: int = 0,
+    split: Split | None = None,
     quiet: bool = True,
 ) -> ExpandSummary:
     """Goes out from a store's candidates to what lies around them, and keeps what it finds: `vr expand`.
 
     `question`: whose candidates, and what counts as one. `by` are the steps, `rounds` how many of them; `nodes` or
     `positions` end it, in all. `audit` is the share of inferred candidates that is searched, 1 for all. `deep` says
-    where the engine is, if the store does not know. The same call goes on with what an interrupted one has left. An
+    where the engine is, if the store does not know. With a `split` it goes out from candidates of its part ``train``
+    alone. The same call goes on with what an interrupted one has left. An
     interruption (Ctrl-C) ends it as a `KeyboardInterrupt`, with everything found so far kept. Returns the
     `ExpandSummary`, whose `lines()` are what `vr expand` says. Raises ValueRepairError and UsageError.
     """
@@ -267,6 +270,7 @@ def expand(
         positions=positions,
         audit=audit,
         seed=seed,
+        split=split,
         command=f"{shlex.join(['vr', 'expand', '--db', path])} (from Python)",
     )
     with (
@@ -321,13 +325,14 @@ def train(
     question: Question | None = None,
     options: TrainOptions | None = None,
     *,
+    split: Split | None = None,
     quiet: bool = True,
 ) -> pd.DataFrame:
     """Trains a net (.pb.gz) on training chunks, on a store, or on both, and writes the new one to `output`: `vr train`.
 
     `chunks` are folders and tars, `store` a store that has values of this net; `question` says which of its positions
-    are candidates, `options` how to train, as in ``TrainOptions(steps=500, only="value")``. The same call goes on with
-    what an interrupted one has left. `quiet`: no progress on standard error.
+    are candidates, `options` how to train, as in ``TrainOptions(steps=500, only="value")``, `split` what it never sees
+    of the store. The same call goes on with what an interrupted one has left. `quiet`: no progress on standard error.
 
     Returns the curve: a row each time the net was judged, the first of the old net: `step`, `lr`, `train_loss` (mean
     since the row before), and of games held out `loss`, `value`, `policy`, `moves_left`, `policy_kl`, `top_1`,
@@ -339,7 +344,7 @@ def train(
 
     paths = [] if chunks == () else _paths(chunks)
     where = os.fspath(store) if store is not None else None
-    return train(net, output, paths, where, question, options, quiet=quiet).curve
+    return train(net, output, paths, where, question, options, split=split, quiet=quiet).curve
 
 
 def write_books(store: Stored, directory: Path, options: BookOptions | None = None) -> Manifest:

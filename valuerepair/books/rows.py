@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import PurePath
@@ -21,6 +20,7 @@ from valuerepair.judge.labelled import labels_of, names
 from valuerepair.judge.labels import KINDS, NAMES
 from valuerepair.judge.material import near_keys
 from valuerepair.judge.openings import plies
+from valuerepair.judge.split import seeded_hash
 from valuerepair.judge.verdict import evidence
 from valuerepair.store.queries import header
 
@@ -38,12 +38,6 @@ def games_of(rows: pd.DataFrame) -> pd.Series[str]:
 def file_name(source: object) -> str:
     """A file's name without its folder."""
     return PurePath(str(source)).name
-
-
-def seeded_hash(seed: int, text: str) -> int:
-    """63 bits that depend on seed and text only."""
-    digest = hashlib.blake2b(f"{seed}\n{text}".encode("utf-8", "surrogatepass"), digest_size=8).digest()
-    return int.from_bytes(digest, "big") >> 1
 
 
 def playable(rows: pd.DataFrame) -> pd.Series[bool]:

@@ -11,13 +11,14 @@ import numpy as np
 import pandas as pd
 
 from valuerepair.books.options import BookOptions
-from valuerepair.books.rows import NEAR_HELD, can_go_on, games_of, playable, seeded_hash, split
+from valuerepair.books.rows import NEAR_HELD, can_go_on, games_of, playable, split
 from valuerepair.chess.board import fens, keys, parse_fens, replay
 from valuerepair.chess.positions import encode_moves
 from valuerepair.chess.rows import Boards
 from valuerepair.errors import ValueRepairError
 from valuerepair.judge.material import near_keys
 from valuerepair.judge.openings import add_families, material_family
+from valuerepair.judge.split import seeded_hash
 from valuerepair.judge.verdict import SEARCH_RIGHT
 from valuerepair.judge.weights import copies_by_weight, weights_of
 

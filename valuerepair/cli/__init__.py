@@ -24,6 +24,7 @@ COMMANDS: dict[str, dict[str, str]] = {
         "expand": "Look around the candidates, where there are more.",
     },
     "Use": {
+        "split": "Choose what training never sees, to judge by.",
         "books": "Write opening books from the candidates, or check a book.",
         "selfplay": "Play games from the lines of a book: PGN, results in the store, training records.",
         "mix": "Mix repair games with normal ones: training data in a given share.",

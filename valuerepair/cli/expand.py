@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from valuerepair.cli.options import DB, DEEP, JOBS, JSON, SEED, QuestionOptions, question
+from valuerepair.cli.options import DB, DEEP, JOBS, JSON, SEED, SPLIT, QuestionOptions, question, split_of
 from valuerepair.cli.verbosity import is_quiet
 
 
@@ -21,6 +21,7 @@ from valuerepair.cli.verbosity import is_quiet
 @click.option("--audit", default=0.05, help="Search this share of the inferred candidates.")
 @click.option("--search-inferred", is_flag=True, help="Search all inferred candidates.")
 @question("Go out from candidates with this |net Q - deep Q|, and look for such ones.", expanded=False)
+@SPLIT(help="Of vr split: go out from candidates of its part train alone.")
 @DEEP(help="How to have the candidates' deep search, where the store does not know it: uci:/path,nodes=N.")
 @click.option("--retry-failed", is_flag=True, help="Search again what the engine failed on before.")
 @JOBS(help="Searches at once.  [default: an engine a core; mcts: full batches]")
@@ -56,6 +57,7 @@ def command(db: str, question: QuestionOptions, **given: Any) -> None:
     options = ExpandOptions(
         steps=parse_steps(given["by"]),
         audit=1.0 if given["search_inferred"] else given["audit"],
+        split=split_of(given["split"]),
         command=shlex.join(["vr", *sys.argv[1:]]),
         **{name: given[name] for name in ("rounds", "nodes", "positions", "seed", "retry_failed")},
     )

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from valuerepair.judge.split import Split
     from valuerepair.play.referee import Rules
     from valuerepair.store.store import Store
 
@@ -175,6 +176,16 @@ HISTORY_FILL = click.option(
     help="What stands in for boards before the known history, as in lc0.",
 )
 SET = click.option("--set", multiple=True, metavar="NAME=VALUE", help="A search parameter; may be repeated.")
+
+
+SPLIT = functools.partial(click.option, "--split", type=FILE, metavar="FILE")
+
+
+def split_of(path: str | None) -> Split | None:
+    """The split of this file (vr split), None without one. Raises UsageError and ValueRepairError."""
+    from valuerepair.judge.split import read_split
+
+    return None if path is None else read_split(path)
 
 
 ORACLE = click.option(

@@ -7,7 +7,7 @@ from typing import Any, get_args
 
 import click
 
-from valuerepair.cli.options import FILE, JSON, SEED, QuestionOptions, head_options, question
+from valuerepair.cli.options import FILE, JSON, SEED, SPLIT, QuestionOptions, head_options, question, split_of
 from valuerepair.cli.verbosity import is_quiet
 from valuerepair.nets.heads import Heads
 from valuerepair.question import Question
@@ -20,6 +20,7 @@ _DEFAULTS = TrainOptions()
 @click.argument("chunks", type=FILE, nargs=-1, metavar="[CHUNKS]...")
 @click.option("-o", "--output", type=FILE, required=True, metavar="FILE", help="The new net, a .pb.gz.")
 @click.option("--store", type=FILE, metavar="DB", help="Learn from this store's positions what its oracle says.")
+@SPLIT(help="Of vr split: learn from its part train alone, within which --holdout is taken.")
 @click.option("--only", type=click.Choice(get_args(Only)), default="all", help="Which parameters change.")
 @click.option("--steps", default=_DEFAULTS.steps, help="Of training.")
 @click.option("--batch", default=_DEFAULTS.batch, help="Positions of a step.")
@@ -51,7 +52,13 @@ _DEFAULTS = TrainOptions()
 @SEED(help="Of the order of positions.")
 @JSON
 def command(
-    chunks: tuple[str, ...], output: str, store: str | None, question: QuestionOptions, json: bool, **given: Any
+    chunks: tuple[str, ...],
+    output: str,
+    store: str | None,
+    split: str | None,
+    question: QuestionOptions,
+    json: bool,
+    **given: Any,
 ) -> None:
     """Train a net: from an old .pb.gz to a new one that lc0 plays, on a CPU or a GPU.
 
@@ -64,6 +71,7 @@ def command(
     Example:
       vr train mixture --net old.pb.gz -o new.pb.gz
       vr train --store valuerepair.db --threshold 0.3 --share 0.10 --net old.pb.gz -o new.pb.gz
+      vr train --store valuerepair.db --split split.json --net old.pb.gz -o new.pb.gz
       vr train mixture --net old.pb.gz -o new.pb.gz --only value --steps 500 --average ema
     """
     from json import dumps
@@ -74,8 +82,9 @@ def command(
     if question.net is None:
         raise UsageError("--net: which net is to be trained?")
     options = TrainOptions(**{each.name: given[each.name] for each in fields(TrainOptions)})
+    kept = split_of(split)
     asked = _resolved(question, store, options.heads)
-    found = train(question.net, output, chunks, store, asked, options, quiet=is_quiet() or json)
+    found = train(question.net, output, chunks, store, asked, options, split=kept, quiet=is_quiet() or json)
     if json:
         click.echo(dumps({**found.about, "curve": found.rows}, indent=2, ensure_ascii=False))
     else:

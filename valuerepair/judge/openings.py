@@ -93,6 +93,11 @@ def family(eco: str) -> str:
     return _families().get(eco, UNKNOWN)
 
 
+def all_families() -> frozenset[str]:
+    """What `family` can answer, `UNKNOWN` aside."""
+    return frozenset(_families().values())
+
+
 def named_positions() -> list[tuple[str, str, tuple[str, ...]]]:
     """(ECO code, name, moves in UCI) of every named position."""
     packed = resources.files("valuerepair.judge").joinpath("openings.tsv.zst").read_bytes()
@@ -210,7 +215,7 @@ def opening_family(row: Mapping[Any, Any]) -> str:
 
     `row` has `start_fen` and `moves` (UCI, joined by blanks) as `Store.frame` has them.
     """
-    return _opening_families([row.get("eco_header")], [row["start_fen"]], [row["moves"]])[0]
+    return opening_families([row.get("eco_header")], [row["start_fen"]], first_moves([row["moves"]]))[0]
 
 
 def material_family(row: Mapping[Any, Any]) -> str:
@@ -232,15 +237,22 @@ def add_families(rows: pd.DataFrame) -> pd.DataFrame:
     """`rows` with columns `opening_family` and `material_family`, as the functions of these names find them."""
     eco = rows["eco_header"].tolist() if "eco_header" in rows else [None] * len(rows)
     named: pd.DataFrame = rows.assign(
-        opening_family=_opening_families(eco, rows["start_fen"].tolist(), rows["moves"].tolist()),
+        opening_family=opening_families(eco, rows["start_fen"].tolist(), first_moves(rows["moves"].tolist())),
         material_family=[family_of_signature(men) for men in signatures(rows["fen"].tolist())],
     )
     return named
 
 
-def _opening_families(eco: Sequence[Any], start_fens: Sequence[str], moves: Sequence[str]) -> list[str]:
-    headers = [code if isinstance(code, str) else None for code in eco]
-    return [family(opening.eco) for opening in openings_of(headers, start_fens, first_moves(moves))]
+def opening_families(
+    eco_headers: Sequence[Any], start_fens: Sequence[str], moves: Sequence[Sequence[str]]
+) -> list[str]:
+    """The family of each opening; `moves` (UCI) are looked at only where the header is no code."""
+    codes = [eco_code(header if isinstance(header, str) else None) for header in eco_headers]
+    without = [i for i, code in enumerate(codes) if not code]
+    named = _by_position([start_fens[i] for i in without], [moves[i] for i in without])
+    for i, opening in zip(without, named, strict=True):
+        codes[i] = opening.eco
+    return [family(code) for code in codes]
 
 
 def _kinds(side: str) -> frozenset[str]:

@@ -13,7 +13,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -23,6 +23,7 @@ from valuerepair.chess.positions import Moves, Position, boards, phases
 from valuerepair.chess.progress import Progress, format_duration, format_rate
 from valuerepair.errors import UsageError
 from valuerepair.judge.labelled import PolicyNet
+from valuerepair.judge.split import Split
 from valuerepair.nets.net import Evaluator, NetValues
 from valuerepair.oracles.oracle import Climb, DeepFailure, DeepResult
 from valuerepair.question import Question
@@ -67,7 +68,8 @@ class ExpandOptions:
     `steps` are those of `runs.neighbourhood`, `rounds` how many steps away from a sampled candidate it goes. It ends
     after so many `nodes` or searched `positions` in all, however often it was begun. This share of the inferred
     candidates is searched, the `audit`; 1 is all. `seed` is the order of the candidates. `screen`: what cannot be a
-    candidate is not searched in full; None: everything is. `retry_failed`: search again what failed before.
+    candidate is not searched in full; None: everything is. `retry_failed`: search again what failed before. With a
+    `split` it goes out from candidates of its part ``train`` alone.
 
     Raises UsageError for values that make no sense.
     """
@@ -81,6 +83,7 @@ class ExpandOptions:
     seed: int = 0
     screen: ScreenOptions | None = field(default_factory=ScreenOptions)
     retry_failed: bool = False
+    split: Split | None = None
     command: str = ""
 
     def __post_init__(self) -> None:
@@ -95,6 +98,10 @@ class ExpandOptions:
     def asking(self, question: Question, screen: ScreenOptions | None) -> ExpandOptions:
         """These options for a question to the store, with the screening that its oracle allows."""
         return replace(self, question=question, screen=screen)
+
+    def of_split(self) -> dict[str, Any]:
+        """The split as a run of the store says it; nothing where there is none."""
+        return {} if self.split is None else {"split": asdict(self.split)}
 
 
 def expand(
@@ -115,10 +122,11 @@ def expand(
     Raises ValueRepairError where there are no candidates, when net or oracle are broken as a whole, and what the store
     raises; what was found until then is kept.
     """
-    start = Expansion.of(store, net, oracle.identity, options.question)
+    start = Expansion.of(store, net, oracle.identity, options.question, options.split)
     asked = {
         "question": [getattr(options.question, name) for name in ("alpha", "q_from", "threshold", "calibration")],
         "screen": options.screen and [options.screen.recall, options.screen.audit, options.screen.rungs],
+        **options.of_split(),
     }
     content = {"expand": asked, "pair": start.names, "seed": options.seed}
     identity = hashlib.sha256(json_text(content).encode()).hexdigest()

@@ -69,8 +69,9 @@ def expand_recorded(
     """
     if not {PARENT, GAME} & set(options.steps):
         raise UsageError("recorded evaluations are of moves that were played: give --by parents,game, or one of them")
-    start = Expansion.of(store, net, source.identity, options.question)
+    start = Expansion.of(store, net, source.identity, options.question, options.split)
     asked = {"steps": options.steps, "rounds": options.rounds, "threshold": options.question.threshold}
+    asked |= options.of_split()
     content = {"expand recorded": asked, "question": str(start.question), "pair": start.names}
     identity = hashlib.sha256(json_text(content).encode()).hexdigest()
     games = KnownGames.of(store, start.candidates.tolist())

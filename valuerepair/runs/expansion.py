@@ -16,6 +16,7 @@ from valuerepair.chess.positions import PositionBatch, encode_moves
 from valuerepair.chess.progress import format_duration, format_rate
 from valuerepair.errors import ValueRepairError
 from valuerepair.judge import families
+from valuerepair.judge.split import TRAIN, Split
 from valuerepair.nets.net import NetFacts
 from valuerepair.oracles.oracle import DeepResult, OracleIdentity
 from valuerepair.question import Question
@@ -53,8 +54,8 @@ class Tally:
 
 @dataclass(frozen=True)
 class Expansion:
-    """Where an expansion goes out from: net and oracle, the question with its alpha, the sampled candidates, and the
-    calibration that the question asks for.
+    """Where an expansion goes out from: net and oracle, the question with its alpha, the sampled candidates (those of a
+    split's part ``train``), and the calibration that the question asks for.
 
     `sampled_found` candidates were found among sampled positions at `sampled_nodes`.
     """
@@ -65,6 +66,7 @@ class Expansion:
     question: Question
     alpha: values.Alpha
     candidates: NDArray[np.int64]
+    sampled_found: int
     sampled_nodes: int
     net: str
     oracle: str
@@ -72,26 +74,30 @@ class Expansion:
     tally: Tally = field(default_factory=Tally)
 
     @staticmethod
-    def of(store: Store, net: NetFacts, oracle: OracleIdentity, question: Question) -> Expansion:
+    def of(
+        store: Store, net: NetFacts, oracle: OracleIdentity, question: Question, split: Split | None = None
+    ) -> Expansion:
         """Reads it from the store. Raises ValueRepairError where there is no candidate."""
         names = (net.identity.key, oracle.digest)
         asked = replace(question, net=names[0], oracle=names[1], expanded="no")
         frame = store.frame(asked, only=("position_id", "disagreement"))
         found = frame.loc[frame["disagreement"].abs() >= asked.threshold, "position_id"].to_numpy(np.int64)
-        if not len(found):
+        chosen = found if split is None else found[split.parts(store, found) == TRAIN]
+        if not len(chosen):
+            none = f"the split holds out all {len(found):,} candidates" if len(found) else "no candidates"
             raise ValueRepairError(
-                f"{store.path}: no candidates at {asked.threshold:g} to go out from; mine more, or lower --threshold"
+                f"{store.path}: {none} at {asked.threshold:g} to go out from; mine more, or lower --threshold"
             )
         pair = store.pick(*names)
         alpha = store.alpha(*pair, question.alpha)
         scale = store.calibration(asked).calibration if asked.calibration == "fitted" else None
         return Expansion(
-            store, pair, names, replace(asked, alpha=alpha.value), alpha, found, reached.sampled_nodes(store, *pair),
-            net.identity.name, oracle.label, scale,
+            store, pair, names, replace(asked, alpha=alpha.value), alpha, chosen, len(found),
+            reached.sampled_nodes(store, *pair), net.identity.name, oracle.label, scale,
         )  # fmt: skip
 
     def roots(self, seed: int) -> list[int]:
-        """The sampled candidates, in the order in which they are gone out from."""
+        """The candidates, in the order in which they are gone out from."""
         order: list[int] = np.random.default_rng(seed).permutation(self.candidates).tolist()
         return order
 
@@ -116,11 +122,11 @@ class Expansion:
 
     def whole_nodes(self, oracle: OracleIdentity) -> float:
         """The nodes of a whole search; where the oracle has another limit, those of sampled positions."""
-        return float(oracle.limits.get("nodes") or max(self.sampled_nodes / len(self.candidates), 1))
+        return float(oracle.limits.get("nodes") or max(self.sampled_nodes / self.sampled_found, 1))
 
     def price(self, oracle: OracleIdentity) -> float:
         """What a candidate costs in the archive, in whole searches, one at least: what losing one here may cost."""
-        return max(self.sampled_nodes / len(self.candidates) / self.whole_nodes(oracle), 1.0)
+        return max(self.sampled_nodes / self.sampled_found / self.whole_nodes(oracle), 1.0)
 
     def read(self, some: Sequence[tuple[int, int, int]]) -> list[Source]:
         """Sources of these positions, roots and rounds, from the store."""
@@ -155,7 +161,7 @@ class Expansion:
 
         if not self.sampled_nodes:
             return False
-        return bool(gammaincinv(found + 1, 0.975) / nodes < len(self.candidates) / self.sampled_nodes)
+        return bool(gammaincinv(found + 1, 0.975) / nodes < self.sampled_found / self.sampled_nodes)
 
     def summary(self, state: str, why: str, **facts: Any) -> ExpandSummary:
         """What the expansion came to."""

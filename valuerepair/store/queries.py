@@ -193,7 +193,7 @@ def frame(
     attrs: net {name, sha256, history_fill}, oracle {label, digest}, alpha {value, origin}, q_from, expanded,
     calibration {origin, ...} (see `UsedCalibration.figures`; None without).
     """
-    with _snapshot(connection):
+    with snapshot(connection):
         net_id, oracle_id = pick(connection, path, question.net, question.oracle)
         asked = {"net": net_id, "oracle": oracle_id}
         every = [*COLUMNS, *_more(question)]
@@ -231,7 +231,7 @@ def table(
 ) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
     """Columns of `frame` as arrays [n] by name, and its attrs; `only` are some of `columns.NUMBERS`, `CODES`,
     `OF_EXPANDED` and `GAME_KEY`, deep_q, calibrated_q and disagreement."""
-    with _snapshot(connection):
+    with snapshot(connection):
         net_id, oracle_id = pick(connection, path, question.net, question.oracle)
         numbers = [name for name in only if name in (*NUMBERS, *CODES, *OF_EXPANDED, GAME_KEY)]
         first = dict.fromkeys((*OF_Q, "weight", *shares(question.q_from), *numbers))
@@ -282,7 +282,7 @@ def _differences(
 
 
 @contextmanager
-def _snapshot(connection: sqlite3.Connection) -> Iterator[None]:
+def snapshot(connection: sqlite3.Connection) -> Iterator[None]:
     """All questions within see the same state, whatever a writer commits meanwhile."""
     if connection.in_transaction:
         yield
@@ -491,7 +491,7 @@ def chosen_alpha(
 
 def calibration(connection: sqlite3.Connection, path: str, question: Question) -> UsedCalibration:
     """The calibration to use, and where it comes from; see `Store.calibration`."""
-    with _snapshot(connection):
+    with snapshot(connection):
         net_id, oracle_id = pick(connection, path, question.net, question.oracle)
         chosen = alpha(connection, net_id, oracle_id, question.alpha)
         return calibrations.used(connection, net_id, oracle_id, chosen, question.q_from)

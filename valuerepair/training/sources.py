@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from valuerepair.archives.select import in_share, ply_priorities, salt
 from valuerepair.archives.select import mix as scrambled
 from valuerepair.errors import UsageError, ValueRepairError
+from valuerepair.judge.split import TRAIN, Split, keys_of_games
 from valuerepair.nets.planes import FILLS
 from valuerepair.nets.weights import INPUT_FORMAT_NAMES
 from valuerepair.question import Question
@@ -240,7 +241,8 @@ class StoreSource:
 
     A pass has all candidates of the question, and as many other positions as make the candidates' share `share`, drawn
     anew by their weights; or all others and fewer candidates, where there are not enough. The others, and those that
-    the net is judged by, are positions that were sampled, by their weights, whatever else the question takes in.
+    the net is judged by, are positions that were sampled, by their weights, whatever else the question takes in. With a
+    `split` all are of its part ``train``, of whose games those of `holdout` are taken too.
     """
 
     def __init__(
@@ -253,6 +255,7 @@ class StoreSource:
         holdout: float,
         seed: int,
         candidates: int | None = None,
+        split: Split | None = None,
     ) -> None:
         """With so many candidates at most, None: all.
 
@@ -267,8 +270,12 @@ class StoreSource:
             usable = frame[frame["deep_q"].notna() & frame["disagreement"].notna()]
             if usable.empty:
                 raise ValueRepairError(f"{path}: none of its {len(frame):,} scored positions has a deep Q to learn")
+            if split is not None:
+                usable = usable[split.parts(store, usable["position_id"].to_numpy(np.int64)) == TRAIN]
+                if usable.empty:
+                    raise ValueRepairError(f"{path}: none of its scored positions is in the split's part to train on")
             fill = frame.attrs["net"]["history_fill"]
-            game = _game_keys(store, usable["game_id"].to_numpy(np.int64))
+            game = keys_of_games(store, usable["game_id"].to_numpy(np.int64))
         self._fill = next(known for known in FILLS if known == fill)
         ids, self._keys, self._draw, self._deep_q, self._weight = (
             usable[name].to_numpy() for name in ("position_id", "key", "net_d", "deep_q", "weight")
@@ -360,16 +367,6 @@ def _sizes(candidates: int, others: int, share: float) -> tuple[int, int]:
     if wanted <= others:
         return candidates, wanted
     return min(candidates, max(1, round(others * share / (1 - share)))), others
-
-
-def _game_keys(store: Store, game_ids: Index) -> Keys:
-    """uint64[n]: of each game, by its headers, its place and its number in the archive, whatever the file is called."""
-    with store_errors(store.path):
-        rows = store.connection.execute("SELECT id, digest, number FROM games ORDER BY id").fetchall()
-    ids, digests, numbers = (np.array(column, np.int64) for column in zip(*rows, strict=True))
-    keys = scrambled(digests.view(np.uint64) ^ scrambled(numbers.view(np.uint64)))
-    found: Keys = keys[np.searchsorted(ids, game_ids)]
-    return found
 
 
 # -- in batches -------------------------------------------------------------------------------------------------------

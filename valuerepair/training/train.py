@@ -18,6 +18,7 @@ from valuerepair import __version__
 from valuerepair.chess.progress import Progress
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.files import HeldError, claimed, written_whole
+from valuerepair.judge.split import Split
 from valuerepair.nets.planes import PLANES, unpack_masks
 from valuerepair.nets.registry import locate
 from valuerepair.nets.weights import NetFile, read_net_file
@@ -96,14 +97,18 @@ def train(
     question: Question | None = None,
     options: TrainOptions | None = None,
     *,
+    split: Split | None = None,
     quiet: bool = False,
 ) -> Training:
     """Trains `net` on chunks, a store, or both, and writes `output`, a .pb.gz, with its curve beside it.
 
-    The same call goes on with what an interrupted one has left. The written file is read by lc0 and compared with the
-    trained parameters before it gets its name. Raises ValueRepairError and UsageError.
+    Of the store a `split` leaves its part ``train``. The same call goes on with what an interrupted one has left. The
+    written file is read by lc0 and compared with the trained parameters before it gets its name. Raises
+    ValueRepairError and UsageError.
     """
     options, question = options or TrainOptions(), question or Question()
+    if split is not None and store is None:
+        raise UsageError("--split: needs --store, whose positions it divides")
     _check_jax()
     path = Path(output)
     file = _readable(net, path, chunks, store)
@@ -112,8 +117,8 @@ def train(
         with _claimed(path):
             if path.exists() and not _checkpoint(path).exists():
                 raise UsageError(f"{output}: is there already; remove it, or give another -o")
-            sources = _sources(file, chunks, store, replace(question, net=str(file.path)), options, quiet)
-            return _train(file, path, sources, store is not None, question, options, quiet)
+            sources = _sources(file, chunks, store, replace(question, net=str(file.path)), options, split, quiet)
+            return _train(file, path, sources, store is not None, question, options, split, quiet)
     except OSError as error:
         raise ValueRepairError(f"{error.filename or output}: {error.strerror or error}") from None
 
@@ -125,6 +130,7 @@ def _train(
     has_store: bool,
     question: Question,
     options: TrainOptions,
+    split: Split | None,
     quiet: bool,
 ) -> Training:
     from valuerepair.training.fit import fit
@@ -140,6 +146,7 @@ def _train(
         "net": {"name": file.name, "sha256": file.sha256},
         "options": asdict(options) | {"policy_kl": policy_kl, "threshold": question.threshold},
         "sources": [source.name for source in sources],
+        "split": split and asdict(split),
         "games": {
             "all": sum(source.games for source in sources),
             "held_out": sum(source.held_games for source in sources),
@@ -210,6 +217,7 @@ def _sources(
     store: str | None,
     question: Question,
     options: TrainOptions,
+    split: Split | None,
     quiet: bool,
 ) -> list[Source]:
     assert file.header is not None
@@ -224,6 +232,7 @@ def _sources(
             holdout=options.holdout,
             seed=options.seed,
             candidates=options.candidates,
+            split=split,
         )
         found.append(source)
     if chunks:

@@ -1,0 +1,404 @@
+"""What is held out: recounted by raw SQL and python-chess, and laws of every split."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sqlite3
+from collections.abc import Iterable
+from functools import cache
+from pathlib import Path, PurePath
+from typing import NamedTuple
+
+import chess
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.cli_tree import SAMPLE, vr
+from tests.expand_doubles import QUESTION, expand_store, mined
+from tests.expanded_store import expand_by_key
+from tests.mining_doubles import mine_by_key, random_games
+from valuerepair.chess.positions import decode_moves
+from valuerepair.errors import UsageError, ValueRepairError
+from valuerepair.judge.openings import UNKNOWN, family, named_positions
+from valuerepair.judge.split import PARTS, Split, choose_split, read_split, write_split
+from valuerepair.question import Question
+from valuerepair.store.store import Store
+from valuerepair.training.sources import StoreSource
+
+Captured = pytest.CaptureFixture[str]
+ECOS = ("B90", "C42", "D37", "A00", "E97", "no code", "C00")
+
+
+def archive(path: Path, games: int, seed: int) -> Path:
+    """Random games, most of them with the header of another opening than was played."""
+    texts = random_games(path, games, seed, plies=90).read_text().split("[Event ")[1:]
+    tags = [f'[ECO "{ECOS[i % len(ECOS)]}"]\n' if i % 3 else "" for i in range(len(texts))]
+    path.write_text("".join(f"{tag}[Event {text}" for tag, text in zip(tags, texts, strict=True)))
+    return path
+
+
+@pytest.fixture(scope="module")
+def sampled(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store of two archives."""
+    folder = tmp_path_factory.mktemp("split")
+    for name, games in (("one.pgn", 130), ("other.pgn", 30)):
+        mine_by_key(archive(folder / name, games, len(name)), folder / "a.db")
+    return folder / "a.db"
+
+
+@pytest.fixture(scope="module")
+def path(sampled: Path) -> Path:
+    """The same with what was reached from its worst candidates."""
+    copied = Path(shutil.copy(sampled, sampled.with_name("expanded.db")))
+    expand_by_key(copied, roots=60)
+    return copied
+
+
+class Row(NamedTuple):
+    id: int
+    key: int
+    game: int
+    archive: str
+    opening: str
+    material: str
+    roots: frozenset[int]
+
+
+def told(db: Path) -> list[Row]:
+    """All positions of a store, by python-chess."""
+    query = """
+        SELECT p.id, p.key, p.game_id, g.source, json_extract(g.headers, '$.ECO'), p.moves, p.fen, p.start_fen,
+        (SELECT group_concat(root_id) FROM expanded e WHERE e.position_id = p.id)
+        FROM positions p JOIN games g ON g.id = p.game_id ORDER BY p.id
+    """
+    rows = []
+    with sqlite3.connect(db) as connection:
+        for number, key, game, source, eco, moves, fen, start, roots in connection.execute(query):
+            code = (
+                eco
+                if eco in ECOS and eco != "no code"
+                else last_named(start, decode_moves(np.frombuffer(moves, "<u2")))
+            )
+            of = frozenset(map(int, (roots or "").split(",") if roots else ()))
+            rows.append(Row(number, key, game, PurePath(source).name, family(code), kinds(chess.Board(fen)), of))
+    return rows
+
+
+def kinds(board: chess.Board) -> str:
+    order = (chess.QUEEN, chess.ROOK, chess.BISHOP, chess.KNIGHT)
+    sides = [[bool(board.pieces(kind, colour)) for kind in order] for colour in chess.COLORS]
+    names = ["K" + "".join(letter for letter, there in zip("QRBN", side, strict=True) if there) for side in sides]
+    return "v".join(name for _, name in sorted(zip(sides, names, strict=True), reverse=True))
+
+
+@cache
+def named() -> dict[str, str]:
+    found = {}
+    for eco, _, moves in named_positions():
+        board = chess.Board()
+        for move in moves:
+            board.push_uci(move)
+        found[" ".join(board.epd(en_passant="legal").split()[:4])] = eco
+    return found
+
+
+def last_named(start: str, moves: Iterable[str]) -> str:
+    board, found = chess.Board(start), ""
+    for move in moves:
+        board.push_uci(move)
+        found = named().get(" ".join(board.epd(en_passant="legal").split()[:4]), found)
+    return found
+
+
+def parts_of(db: Path, split: Split) -> dict[int, str]:
+    with Store.open(db) as store:
+        ids = np.array([number for (number,) in store.connection.execute("SELECT id FROM positions")], np.int64)
+        return {
+            number: PARTS[part] for number, part in zip(ids.tolist(), split.parts(store, ids).tolist(), strict=True)
+        }
+
+
+def chosen(db: Path, **options: object) -> Split:
+    with Store.open(db) as store:
+        return choose_split(store, **options)  # type: ignore[arg-type]
+
+
+SPLITS = st.builds(
+    lambda games, families, archives, seed: {
+        "games": games, "families": families, "archives": archives, "seed": seed
+    },
+    st.sampled_from([0.0, 0.15, 0.5]), st.sampled_from([0.0, 0.1, 0.3]), st.sampled_from([(), ("other.pgn",)]),
+    st.integers(0, 2**40),
+)  # fmt: skip
+
+
+@settings(max_examples=40, deadline=None)
+@given(SPLITS)
+def test_every_position_is_where_its_own_count_says(path: Path, options: dict[str, object]) -> None:
+    split = chosen(path, **options)
+    parts, rows = parts_of(path, split), _told(path)
+    broken = {r.game for r in rows if not r.roots and (r.opening in split.openings or r.material in split.materials)}
+    held = {row.game for row in rows if parts[row.id] == "games"}
+    for row in rows:
+        of_family = row.opening in split.openings or row.material in split.materials
+        if row.archive in split.archives:
+            expected = "archives"
+        elif of_family:
+            expected = "families"
+        else:
+            expected = "neither" if row.game in broken else "games" if row.game in held else "train"
+        if row.roots and (expected != "train" or any(parts[root] != "train" for root in row.roots)):
+            expected = "neither"
+        assert parts[row.id] == expected
+    of_game: dict[int, set[str]] = {}
+    for row in rows:
+        of_game.setdefault(row.game, set()).add(parts[row.id])
+    assert all(len(found - {"neither"}) <= 1 for found in of_game.values())
+
+
+@cache
+def _told(path: Path) -> list[Row]:
+    return told(path)
+
+
+def test_about_as_much_is_held_out_as_was_asked_for(path: Path) -> None:
+    rows = [row for row in _told(path) if not row.roots]
+    for seed in range(6):
+        split = chosen(path, games=0.3, families=0.2, seed=seed)
+        parts = parts_of(path, split)
+        of_part = [sum(parts[row.id] == part for row in rows) for part in PARTS]
+        assert of_part[2] == pytest.approx(0.2 * len(rows), abs=0.02 * len(rows))
+        whole = {row.game for row in rows} - {row.game for row in rows if parts[row.id] in ("families", "neither")}
+        held = {row.game for row in rows if parts[row.id] == "games"}
+        assert abs(len(held) - 0.3 * len(whole)) < 4 * (0.21 * len(whole)) ** 0.5
+        assert UNKNOWN not in split.openings
+        assert split.openings
+        assert split.materials
+        for name in (*split.openings, *split.materials):
+            assert sum(name in (row.opening, row.material) for row in rows) <= 0.1 * len(rows)
+
+
+def test_other_seeds_hold_out_others_and_the_same_seed_the_same(path: Path) -> None:
+    splits = [chosen(path, families=0.2, seed=seed) for seed in (1, 2, 3, 1)]
+    assert splits[0] == splits[3]
+    assert len({split.openings for split in splits}) > 1
+    assert len({split.materials for split in splits}) > 1
+    held = [{n for n, part in parts_of(path, Split(games=0.3, seed=s)).items() if part == "games"} for s in (1, 2)]
+    assert held[0] != held[1]
+    less = {n for n, part in parts_of(path, Split(games=0.1, seed=1)).items() if part == "games"}
+    assert less < held[0]
+
+
+def test_more_games_and_what_is_reached_change_nobodys_part(sampled: Path, path: Path, tmp_path: Path) -> None:
+    """Nor where the archive lies."""
+    split = chosen(path, games=0.3, families=0.2)
+    before = parts_of(sampled, split)
+    assert before.items() <= parts_of(path, split).items()
+    more = Path(shutil.copy(path, tmp_path / "more.db"))
+    mine_by_key(archive(tmp_path / "third.pgn", 40, 77), more)
+    assert before.items() <= parts_of(more, split).items()
+    renamed = Path(shutil.copy(sampled.with_name("one.pgn"), tmp_path / "renamed.pgn"))
+    mine_by_key(renamed, tmp_path / "elsewhere.db")
+    here, there = (parts_of_games(db, Split(games=0.3), name)
+                   for db, name in ((sampled, "one.pgn"), (tmp_path / "elsewhere.db", "renamed.pgn")))  # fmt: skip
+    common = here.keys() & there.keys()
+    assert len(common) > 100
+    assert {here[number] for number in common} == {"train", "games"}
+    assert all(here[number] == there[number] for number in common)
+
+
+def parts_of_games(db: Path, split: Split, name: str) -> dict[int, str]:
+    """By their number in an archive; of a split without families."""
+    parts = parts_of(db, split)
+    with sqlite3.connect(db) as connection:
+        rows = connection.execute(
+            "SELECT p.id, g.number, g.source FROM positions p JOIN games g ON g.id = p.game_id"
+        ).fetchall()
+    return {number: parts[position] for position, number, source in rows if PurePath(source).name == name}
+
+
+def test_nothing_of_the_values_is_looked_at(sampled: Path, tmp_path: Path) -> None:
+    other = Path(shutil.copy(sampled, tmp_path / "other.db"))
+    with sqlite3.connect(other) as connection:
+        connection.executescript("DELETE FROM deep_values; UPDATE net_values SET q = -q")
+    assert chosen(other, families=0.2) == chosen(sampled, families=0.2)
+
+
+def test_a_root_that_was_reached_itself_passes_on_what_it_is(path: Path, tmp_path: Path) -> None:
+    """As another net's expansion may go out from a position that the first one's reached, and an archive brought."""
+    split, chained = Split(games=0.5), Path(shutil.copy(path, tmp_path / "chained.db"))
+    parts = parts_of(path, split)
+    train, held = (next(row for row in _told(path) if row.roots and parts[min(row.roots)] == part)
+                   for part in ("train", "games"))  # fmt: skip
+    assert parts[train.id] == "train"
+    with sqlite3.connect(chained) as connection:
+        connection.execute("UPDATE expanded SET root_id = ? WHERE position_id = ?", (held.id, train.id))
+    assert parts_of(chained, split)[train.id] == "neither"
+
+
+# -- who goes by it ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("expanded", ["no", "all"])
+def test_training_never_reads_what_is_not_train(path: Path, expanded: str) -> None:
+    split = chosen(path, games=0.3, families=0.2, archives=["other.pgn"])
+    question = Question(threshold=0.3, expanded=expanded)  # type: ignore[arg-type]
+    parts = parts_of(path, split)
+    source = StoreSource(str(path), question, 1, share=0.4, holdout=0.2, seed=0, split=split)
+    rows = np.concatenate([source.one_pass(number).units for number in range(4)] + [source.units().units, source._held])
+    with Store.open(path) as store:
+        scored = store.frame(question)["position_id"].tolist()
+    assert {parts[number] for number in source._ids[rows].tolist()} == {"train"}
+    assert set(source._ids.tolist()) == {number for number in scored if parts[number] == "train"}
+    assert 0 < source.held_games < source.games
+    whole = StoreSource(str(path), question, 1, share=0.4, holdout=0.2, seed=0)
+    assert whole.identity != source.identity
+    # Which of its games judge the net on the way is as it would be without a split.
+    assert set(source._ids[source._held].tolist()) <= set(whole._ids[whole._held].tolist())
+
+
+def test_where_all_is_held_out_there_is_nothing_to_train_on(path: Path) -> None:
+    split = Split(archives=("one.pgn", "other.pgn"))
+    with pytest.raises(ValueRepairError, match="part to train on"):
+        StoreSource(str(path), Question(threshold=0.3), 1, share=0.4, holdout=0.2, seed=0, split=split)
+
+
+def test_expansion_goes_out_from_train_alone(tmp_path: Path) -> None:
+    db = mined(tmp_path)
+    split = chosen(db, games=0.4, families=0.1)
+    before = parts_of(db, split)
+    with Store.open(db) as store:
+        candidates = set(store.candidates(QUESTION)["position_id"])
+    train = {number for number in candidates if before[number] == "train"}
+    assert 0 < len(train) < len(candidates)
+    summary = expand_store(db, split=split)
+    with Store.open(db) as store:
+        roots = {number for (number,) in store.connection.execute("SELECT DISTINCT root_id FROM expanded")}
+    assert roots <= train
+    assert summary.counts()["roots"] == len(train)
+    assert summary.start.sampled_found == len(candidates)
+    # What the archive gave for its nodes is not less by what is held out.
+    after = parts_of(db, split)
+    assert before.items() <= after.items()
+    assert {after[number] for number in after.keys() - before.keys()} <= {"train", "neither"}
+    without = expand_store(db)
+    assert without.counts()["roots"] == len(candidates)
+
+
+def test_expansion_of_what_is_held_out_says_so(tmp_path: Path) -> None:
+    db = mined(tmp_path)
+    with Store.open(db) as store:
+        names = {PurePath(source).name for (source,) in store.connection.execute("SELECT source FROM games")}
+    with pytest.raises(ValueRepairError, match="the split holds out all"):
+        expand_store(db, split=Split(archives=tuple(names)))
+
+
+# -- the file and the command -----------------------------------------------------------------------------------------
+
+
+def test_a_written_split_is_the_same_when_read(path: Path, tmp_path: Path) -> None:
+    split = chosen(path, games=0.25, families=0.2, archives=["some/folder/other.pgn"], seed=7)
+    write_split(tmp_path / "split.json", split)
+    assert read_split(tmp_path / "split.json") == split
+    assert split.archives == ("other.pgn",)
+    said = json.loads((tmp_path / "split.json").read_text())
+    assert said.keys() == {"version", "games", "openings", "materials", "archives", "seed"}
+    assert said["openings"] == list(split.openings)
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("", "is no split"),
+        ("[]", "is no split"),
+        ('{"games": 0.1}', "is no split"),
+        ({"games": "many"}, "is no split"),
+        ({"openings": ["Sicilan Defense"]}, "Sicilan Defense: no opening family"),
+        ({"materials": ["KRvKQ"]}, "KRvKQ: no material family"),
+        ({"materials": ["KRPvKR"]}, "KRPvKR: no material family"),
+        ({"games": 1.0}, "lies in"),
+    ],
+)
+def test_a_file_that_says_no_split(content: str | dict[str, object], said: str, tmp_path: Path) -> None:
+    file = tmp_path / "split.json"
+    write_split(file, Split(openings=("Sicilian Defense",), materials=("KQvKR", "KRvKR")))
+    read_split(file)
+    file.write_text(content if isinstance(content, str) else json.dumps(json.loads(file.read_text()) | content))
+    with pytest.raises((ValueRepairError, UsageError), match=said) as caught:
+        read_split(file)
+    assert str(file) in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_the_command_writes_and_counts(path: Path, tmp_path: Path, capsys: Captured) -> None:
+    words = ["split", "--db", str(path), "-o", str(tmp_path / "s.json"), "--archive", "other.pgn", "--threshold", "0.3"]
+    code, out, err = vr([*words, "--families", "0.2", "--seed", "3"], capsys)
+    assert (code, err) == (0, "")
+    split = read_split(tmp_path / "s.json")
+    assert split == chosen(path, families=0.2, archives=["other.pgn"], seed=3)
+    parts = parts_of(path, split)
+    with Store.open(path) as store:
+        candidates = store.candidates(Question(threshold=0.3))["position_id"].tolist()
+    games = {row.id: row.game for row in _told(path)}
+    for line, part in zip(out.splitlines()[2:], PARTS, strict=True):
+        mine = [number for number, found in parts.items() if found == part]
+        counted = [len(mine), len({games[number] for number in mine}), sum(parts[n] == part for n in candidates)]
+        assert line.split() == [part, *(f"{count:,}" for count in counted)]
+    told = json.loads(vr([*words, "--families", "0.2", "--seed", "3", "--json"], capsys)[1])
+    assert told["split"]["openings"] == list(split.openings)
+    assert told["parts"]["archives"]["games"] == len({games[n] for n, part in parts.items() if part == "archives"})
+    assert sum(count["positions"] for count in told["parts"].values()) == len(parts)
+
+
+def test_before_anything_is_searched_there_are_no_candidates_to_count(
+    path: Path, tmp_path: Path, capsys: Captured
+) -> None:
+    bare = Path(shutil.copy(path, tmp_path / "bare.db"))
+    with sqlite3.connect(bare) as connection:
+        connection.executescript("DELETE FROM deep_values")
+    code, out, _ = vr(["split", "--db", str(bare), "-o", str(tmp_path / "s.json")], capsys)
+    assert code == 0
+    assert "candidates" not in out
+    code, _, err = vr(["split", "--db", str(bare), "-o", str(tmp_path / "s.json"), "--net", "key-net"], capsys)
+    assert (code, "key-net" in err) == (1, True)
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (["--archive", "nosuch.pgn"], 2, "--archive nosuch.pgn: "),
+        (["--games", "1"], 2, "lies in"),
+        (["--families", "-0.1"], 2, "lies in"),
+        (["--families", "0.000001"], 1, "small enough"),
+        (["-o", "nosuch/folder/s.json"], 1, "cannot be written"),
+    ],
+)
+def test_what_cannot_be_split_so(words: list[str], code: int, said: str, tmp_path: Path, capsys: Captured) -> None:
+    file = tmp_path / "s.json"
+    found, out, err = vr(["split", "--db", str(SAMPLE), "-o", str(file), *words], capsys)
+    assert (found, out) == (code, "")
+    assert said in err
+    assert err.count("\n") == 1
+    assert not file.exists()
+
+
+def test_training_on_chunks_has_no_split(tmp_path: Path, capsys: Captured) -> None:
+    write_split(tmp_path / "s.json", Split())
+    words = [
+        "train",
+        "chunks",
+        "--net",
+        "maia-1900",
+        "--split",
+        str(tmp_path / "s.json"),
+        "-o",
+        str(tmp_path / "n.pb.gz"),
+    ]
+    code, _, err = vr(words, capsys)
+    assert (code, err) == (2, "vr: --split: needs --store, whose positions it divides\n")
+    code, _, err = vr([*words[:5], str(tmp_path / "nosuch.json"), *words[6:], "--store", str(SAMPLE)], capsys)
+    assert code == 2
+    assert "vr split writes one" in err

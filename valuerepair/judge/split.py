@@ -1,0 +1,349 @@
+"""What is kept from training to judge by: the part of a store that each of its positions belongs to.
+
+A split holds out games, whole families of openings and of material, and whole archives. It is one value, kept in a file
+that can be read, and shared by all that choose positions: expansion, books, training, comparison.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path, PurePath
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from valuerepair import __version__
+from valuerepair.archives.select import in_share, mix, salt
+from valuerepair.chess.positions import decode_moves
+from valuerepair.errors import UsageError, ValueRepairError
+from valuerepair.files import written_whole
+from valuerepair.judge.material import signatures
+from valuerepair.judge.openings import MAX_PLIES, UNKNOWN, all_families, eco_code, family_of_signature, opening_families
+from valuerepair.question import Question
+from valuerepair.store.connect import store_errors
+from valuerepair.store.queries import snapshot
+
+if TYPE_CHECKING:
+    from valuerepair.store.store import Store
+
+Ids = NDArray[np.int64]
+Flags = NDArray[np.bool_]
+
+PARTS = ("train", "games", "families", "archives", "neither")
+TRAIN, GAMES, FAMILIES, ARCHIVES, NEITHER = range(len(PARTS))
+HELD_OUT = (GAMES, FAMILIES, ARCHIVES)
+_ROWS_AT_ONCE = 50_000
+_MATERIAL = re.compile(r"K[QRBN]*vK[QRBN]*")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Split:
+    """What is held out: a share of `games`, families of `openings` and `materials`, `archives` by their files' names.
+
+    `games` are drawn by hash of `seed` and game, so that other games play no part. Families are named as
+    `judge.openings.opening_family` and `material_family` name them. Raises UsageError for a share outside [0, 1) and
+    for what is no family.
+    """
+
+    games: float = 0.15
+    openings: tuple[str, ...] = ()
+    materials: tuple[str, ...] = ()
+    archives: tuple[str, ...] = ()
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.games < 1:
+            raise UsageError(f"a share of games to hold out lies in [0, 1), not {self.games:g}")
+        known = all_families()
+        for name in self.openings:
+            if name not in known:
+                raise UsageError(f"{name}: no opening family, as {min(known)}")
+        for name in self.materials:
+            if not _MATERIAL.fullmatch(name) or family_of_signature(name) != name:
+                raise UsageError(f"{name}: no material family, as KRvKR")
+
+    def __str__(self) -> str:
+        """What is held out, in words."""
+        said = [
+            f"{100 * self.games:g} % of the games",
+            f"{len(self.openings):,} opening families",
+            f"{len(self.materials):,} material families",
+            *self.archives,
+        ]
+        return "held out: " + ", ".join(said)
+
+    def parts(self, store: Store, position_ids: Ids) -> NDArray[np.int8]:
+        """int8[n]: the part of each of these positions of a store, an index into `PARTS`.
+
+        A sampled position of a held-out archive is in ``archives``, of a held-out family in ``families``. The others of
+        a game that has one of a family are in ``neither``; of what is left, held-out games are ``games``, the rest
+        ``train``. What `vr expand` reached is ``train`` where it would be so by itself and all that it began with are;
+        else it is in ``neither``, and it changes nobody's part. So no game is in two parts, ``neither`` aside. Raises
+        ValueRepairError for a position that the store has not.
+        """
+        stored = _Stored.read(store, openings=bool(self.openings), materials=bool(self.materials))
+        rows = np.minimum(np.searchsorted(stored.ids, position_ids), max(len(stored.ids) - 1, 0))
+        if len(position_ids) and (not len(stored.ids) or (stored.ids[rows] != position_ids).any()):
+            raise ValueRepairError(f"{store.path}: has no positions of these numbers")
+        return self.parts_of(stored)[rows]
+
+    def parts_of(self, stored: _Stored) -> NDArray[np.int8]:
+        """The parts of all positions of a store that was read."""
+        game, sampled = stored.game, stored.sampled
+        family = stored.opening.among(self.openings) | stored.material.among(self.materials)
+        archive = stored.of_archives(self.archives)[game]
+        broken = np.zeros(len(stored.keys), np.bool_)
+        broken[game[family & sampled]] = True
+        held = in_share(mix(stored.keys ^ salt("games held out", self.seed)), self.games)[game]
+        found = np.select(
+            [archive, family, broken[game], held], [ARCHIVES, FAMILIES, NEITHER, GAMES], default=TRAIN
+        ).astype(np.int8)
+        found[~sampled & (found != TRAIN)] = NEITHER
+        # A root may be reached itself, for another net.
+        reached, roots = stored.reached
+        while (lost := reached[(found[reached] == TRAIN) & (found[roots] != TRAIN)]).size:
+            found[lost] = NEITHER
+        return found
+
+
+def choose_split(
+    store: Store, *, games: float = 0.15, families: float = 0.10, archives: Iterable[str] = (), seed: int = 0
+) -> Split:
+    """A split of a store; nothing of the values is looked at.
+
+    `games` is the share of them that is held out, `families` that of the sampled positions whose family is: of openings
+    up to half of it, of material the rest. Families come by hash of seed and name, each taken if the share gets nearer
+    by it; none that has more than half the share alone, and no unknown opening. `archives` are names of files, with or
+    without their folders. Raises UsageError for shares outside [0, 1) and archives that the store has not,
+    ValueRepairError for a store without positions and where no family is small enough.
+    """
+    if not 0 <= families < 1:
+        raise UsageError(f"a share of families to hold out lies in [0, 1), not {families:g}")
+    split = Split(games=games, seed=seed)  # checks the share before anything is read
+    stored = _Stored.read(store, openings=families > 0, materials=families > 0)
+    if not stored.sampled.any():
+        raise ValueRepairError(f"{store.path}: has no positions to split; mine first")
+    names = stored.archive_names(archives)
+    free = stored.sampled & ~stored.of_archives(names)[stored.game]
+    wanted, held = families * free.sum(), np.zeros(len(free), np.bool_)
+    openings = _draw(stored.opening, free, held, wanted / 2, wanted / 2, seed)
+    materials = _draw(stored.material, free, held, wanted, wanted / 2, seed)
+    if families and not openings and not materials:
+        raise ValueRepairError(
+            f"{store.path}: no family of its {free.sum():,} positions is small enough to hold out {families:g} of "
+            "them; mine more, or give --families 0"
+        )
+    return Split(games=split.games, openings=openings, materials=materials, archives=names, seed=seed)
+
+
+def _draw(family: _Names, free: Flags, held: Flags, wanted: float, largest: float, seed: int) -> tuple[str, ...]:
+    """The families to hold out, so that about `wanted` positions are `held`, which is updated."""
+    taken = []
+    for code in sorted(range(len(family.names)), key=lambda i: seeded_hash(seed, family.names[i])):
+        rows = free & (family.codes == code)
+        now, then = int(held.sum()), int((held | rows).sum())
+        if family.names[code] != UNKNOWN and rows.sum() <= largest and abs(then - wanted) < abs(now - wanted):
+            held |= rows
+            taken.append(family.names[code])
+    return tuple(sorted(taken))
+
+
+def seeded_hash(seed: int, text: str) -> int:
+    """63 bits that depend on seed and text only."""
+    digest = hashlib.blake2b(f"{seed}\n{text}".encode("utf-8", "surrogatepass"), digest_size=8).digest()
+    return int.from_bytes(digest, "big") >> 1
+
+
+def keys_of_games(store: Store, game_ids: Ids) -> NDArray[np.uint64]:
+    """uint64[n]: of each game, by its headers, its place and its number in the archive, whatever the file is called."""
+    with store_errors(store.path):
+        rows = store.connection.execute("SELECT id, digest, number FROM games ORDER BY id").fetchall()
+    ids, digests, numbers = (np.array(column, np.int64) for column in zip(*rows, strict=True))
+    return _keys(digests, numbers)[np.searchsorted(ids, game_ids)]
+
+
+def _keys(digests: Ids, numbers: Ids) -> NDArray[np.uint64]:
+    return mix(digests.view(np.uint64) ^ mix(numbers.view(np.uint64)))
+
+
+# -- a store's positions ----------------------------------------------------------------------------------------------
+
+
+class _Names(NamedTuple):
+    """A name of each position: its number in `names` [n]."""
+
+    codes: Ids
+    names: list[str]
+
+    @staticmethod
+    def of(each: Sequence[str]) -> _Names:
+        number: dict[str, int] = {}
+        codes = np.array([number.setdefault(name, len(number)) for name in each], np.int64)
+        return _Names(codes, list(number))
+
+    def among(self, wanted: Iterable[str]) -> Flags:
+        """[n] whether the name is one of these."""
+        chosen = set(wanted)
+        return np.array([name in chosen for name in self.names], np.bool_)[self.codes]
+
+
+_REACHED = "SELECT DISTINCT position_id, root_id FROM expanded"
+_GAMES = "SELECT id, digest, number, source, json_extract(headers, '$.ECO') FROM games ORDER BY id"
+_POSITIONS = f"SELECT id, game_id, fen, start_fen, substr(moves, 1, {2 * MAX_PLIES}) FROM positions ORDER BY id"
+
+
+class _Stored(NamedTuple):
+    """All positions of a store, by number: ids [n], the row of the game of each, its families; the games' keys and
+    archives [g]. `reached`: the rows of positions that were reached, and the rows of what they were reached from."""
+
+    path: str
+    ids: Ids
+    game: Ids
+    opening: _Names
+    material: _Names
+    keys: NDArray[np.uint64]
+    sources: list[str]
+    reached: tuple[Ids, Ids]
+
+    @staticmethod
+    def read(store: Store, *, openings: bool, materials: bool) -> _Stored:
+        """Families that are not asked for are all unknown."""
+        with store_errors(store.path), snapshot(store.connection):
+            games = store.connection.execute(_GAMES).fetchall()
+            of_games, digests, numbers = (np.array([row[i] for row in games], np.int64) for i in range(3))
+            codes = [eco_code(row[4] if isinstance(row[4], str) else None) for row in games]
+            ids, game, opening, material = [], [np.empty(0, np.int64)], list[str](), list[str]()
+            cursor = store.connection.execute(_POSITIONS)
+            while rows := cursor.fetchmany(_ROWS_AT_ONCE):
+                ids += [row[0] for row in rows]
+                game.append(np.searchsorted(of_games, [row[1] for row in rows]))
+                opening += _openings(rows, [codes[i] for i in game[-1].tolist()]) if openings else [UNKNOWN] * len(rows)
+                men = signatures([row[2] for row in rows]) if materials else [UNKNOWN] * len(rows)
+                material += map(family_of_signature, men) if materials else men
+            reached = np.array(store.connection.execute(_REACHED).fetchall(), np.int64).reshape(-1, 2)
+        every = np.array(ids, np.int64)
+        of_reached = np.searchsorted(every, reached[:, 0]), np.searchsorted(every, reached[:, 1])
+        return _Stored(
+            store.path,
+            every,
+            np.concatenate(game),
+            _Names.of(opening),
+            _Names.of(material),
+            _keys(digests, numbers),
+            [PurePath(row[3]).name for row in games],
+            of_reached,
+        )
+
+    @property
+    def sampled(self) -> Flags:
+        """[n] whether an archive brought the position."""
+        found = np.ones(len(self.ids), np.bool_)
+        found[self.reached[0]] = False
+        return found
+
+    def of_archives(self, names: Iterable[str]) -> Flags:
+        """[g] whether the game is of one of these archives."""
+        return _Names.of(self.sources).among(names)
+
+    def archive_names(self, given: Iterable[str]) -> tuple[str, ...]:
+        """The names of archives as a split has them. Raises UsageError for one that the store has nothing of."""
+        known = set(self.sources)
+        names = sorted({PurePath(name).name for name in given})
+        if unknown := [name for name in names if name not in known]:
+            raise UsageError(f"--archive {unknown[0]}: {self.path} has {', '.join(sorted(known))}")
+        return tuple(names)
+
+
+def _openings(rows: Sequence[tuple[Any, ...]], codes: Sequence[str]) -> list[str]:
+    """The opening families of rows of `_POSITIONS`; where the game's header names a code no moves are needed."""
+    moves = [() if code else decode_moves(np.frombuffer(row[4], "<u2")) for row, code in zip(rows, codes, strict=True)]
+    return opening_families(codes, [row[3] for row in rows], moves)
+
+
+# -- what there is of each part ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class PartCount:
+    """What a store has of a part; `candidates` is None where nothing is scored yet."""
+
+    positions: int
+    games: int
+    candidates: int | None
+
+
+def count_parts(store: Store, split: Split, question: Question) -> dict[str, PartCount]:
+    """What a store has of each of `PARTS`; candidates are those of the question. Raises ValueRepairError for a net or
+    an oracle that the store has no values of."""
+    stored = _Stored.read(store, openings=bool(split.openings), materials=bool(split.materials))
+    part = split.parts_of(stored)
+    candidates = _candidates(store, question)
+    of_candidates = None if candidates is None else part[np.searchsorted(stored.ids, candidates)]
+    return {
+        name: PartCount(
+            int((part == number).sum()),
+            len(np.unique(stored.game[part == number])),
+            None if of_candidates is None else int((of_candidates == number).sum()),
+        )
+        for number, name in enumerate(PARTS)
+    }
+
+
+def _candidates(store: Store, question: Question) -> Ids | None:
+    """The numbers of the candidates; None where nobody was named and nothing is scored."""
+    try:
+        frame = store.frame(question, only=("position_id", "disagreement"))
+    except ValueRepairError:
+        if question.net is None and question.oracle is None:
+            return None
+        raise
+    hit = frame["disagreement"].abs() >= question.threshold
+    return frame.loc[hit, "position_id"].to_numpy(np.int64)
+
+
+def parts_lines(counts: Mapping[str, PartCount], threshold: float) -> list[str]:
+    """`count_parts` as a table for a terminal."""
+    scored = all(count.candidates is not None for count in counts.values())
+    lines = [f"{'':10}{'positions':>12}{'games':>12}" + f"{f'candidates at {threshold:g}':>20}" * scored]
+    for name, count in counts.items():
+        candidates = f"{count.candidates:>20,}" if count.candidates is not None else ""
+        lines.append(f"{name:10}{count.positions:>12,}{count.games:>12,}{candidates}")
+    return lines
+
+
+# -- the file ---------------------------------------------------------------------------------------------------------
+
+
+def write_split(path: str | os.PathLike[str], split: Split) -> None:
+    """Writes a split as JSON that can be read and edited. Raises ValueRepairError where it cannot be written."""
+    text = json.dumps({"version": f"valuerepair {__version__}", **asdict(split)}, indent=2, ensure_ascii=False)
+    try:
+        with written_whole(path) as partial:
+            partial.write_text(text + "\n", "utf-8")
+    except OSError as error:
+        raise ValueRepairError(f"{path}: cannot be written: {error.strerror or error}") from None
+
+
+def read_split(path: str | os.PathLike[str]) -> Split:
+    """The split of a file that `write_split` wrote. Raises UsageError where there is none, and for what it cannot say,
+    ValueRepairError for another file."""
+    try:
+        given = json.loads(Path(path).read_text("utf-8"))
+        given.pop("version")
+        if given.keys() != {each.name for each in fields(Split)}:
+            raise ValueError
+        names = {name: tuple(map(str, given[name])) for name in ("openings", "materials", "archives")}
+        split = Split(games=float(given["games"]), seed=int(given["seed"]), **names)
+    except UsageError as error:
+        raise UsageError(f"{path}: {error}") from None
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror}; vr split writes one") from None
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise ValueRepairError(f"{path}: is no split that vr split wrote") from None
+    return split
