@@ -278,6 +278,21 @@ def _without(folds: _Sums, fold: int) -> Floats:
     return _draw(_best(folds, others), folds.at(others).total())
 
 
+def read_curve(curve: Floats, net_q: ArrayLike) -> Floats:
+    """[n] deep Q to be expected by a curve [points] of positions with `net_q` [n], whose games it was not drawn by."""
+    return _read(curve[None], net_q, 0)
+
+
+def resampled_curves(
+    net_q: Floats, deep_q: Floats, weight: Floats, game: Ids, method: _Method, *, resamples: int, seed: int = 0
+) -> Floats:
+    """[resamples, points] curves of drawn games; rows [n] as in `fit`, without NaN.
+
+    The same games and the same seed give the same draws whatever net Q is, so that curves of two nets can be compared.
+    """
+    return _resample(_sums(net_q, deep_q, weight, part_of(game)), method, resamples, seed).curves
+
+
 class CrossFit:
     """Curves of the folds that can be drawn again where games have other weights, as in resamples: by the methods that
     the first weights chose, without intervals, of any number of positions. All are [n] as in `fit`, none is NaN."""
