@@ -11,6 +11,7 @@ from pathlib import Path, PurePath
 from typing import NamedTuple
 
 import chess
+import chess.pgn
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -20,6 +21,9 @@ from tests.cli_tree import SAMPLE, vr
 from tests.expand_doubles import QUESTION, expand_store, mined
 from tests.expanded_store import expand_by_key
 from tests.mining_doubles import mine_by_key, random_games
+from valuerepair.books.options import BookOptions
+from valuerepair.books.write import write_books
+from valuerepair.chess.board import keys, parse_fens
 from valuerepair.chess.positions import decode_moves
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.judge.openings import UNKNOWN, family, named_positions
@@ -294,6 +298,61 @@ def test_expansion_of_what_is_held_out_says_so(tmp_path: Path) -> None:
         names = {PurePath(source).name for (source,) in store.connection.execute("SELECT source FROM games")}
     with pytest.raises(ValueRepairError, match="the split holds out all"):
         expand_store(db, split=Split(archives=tuple(names)))
+
+
+@pytest.mark.parametrize("near", ["keep", "game"])
+def test_a_book_is_of_train_and_the_holdout_of_what_is_held_out(path: Path, near: str, tmp_path: Path) -> None:
+    split = chosen(path, games=0.3, families=0.2, archives=["other.pgn"])
+    of = parts_of(path, split)
+    parts = {row.key: of[row.id] for row in _told(path)}
+    question = Question(threshold=0.3, expanded="all")
+    with Store.open(path) as store:
+        asked = BookOptions(question=question, split=split, parents=2, near_duplicates=near)  # type: ignore[arg-type]
+        manifest = write_books(store, asked, tmp_path)
+        candidates = [row.key for row in _told(path) if row.id in set(store.candidates(question)["position_id"])]
+    book, holdout = (entries(tmp_path / name) for name in ("book.pgn", "holdout.pgn"))
+    own = [key for key, headers in book if "ParentOf" not in headers or "NetQ" in headers]
+    assert {parts[key] for key in own} == {"train"}
+    assert {headers["Part"] for _, headers in holdout} == {"games", "families", "archives"}
+    assert all(parts[key] == headers["Part"] for key, headers in holdout)
+    assert not any("Part" in headers for _, headers in book)
+    # No parent is what is held out, nor of a held-out material family.
+    assert not {key for key, _ in book} & {key for key, _ in holdout}
+    assert not {kinds(board) for board in boards(tmp_path / "book.pgn")} & set(split.materials)
+    assert manifest.left_out["neither train nor held out"] == sum(parts[key] == "neither" for key in candidates)
+    assert len(own) + len(holdout) + sum(manifest.left_out.values()) == len(candidates)
+    assert json.loads((tmp_path / "manifest.json").read_text())["split"]["materials"] == list(split.materials)
+    lines = (tmp_path / "holdout.epd").read_text().splitlines()
+    assert [headers["Part"] for _, headers in holdout] == [line.split('c3 "part ')[1].split('"')[0] for line in lines]
+
+
+def boards(file: Path) -> list[chess.Board]:
+    with file.open() as text:
+        return [game.end().board() for game in iter(lambda: chess.pgn.read_game(text), None) if game is not None]
+
+
+def entries(file: Path) -> list[tuple[int, chess.pgn.Headers]]:
+    """The key of the position of each entry, as the store has it, and its tags."""
+    with file.open() as text:
+        headers = [game.headers for game in iter(lambda: chess.pgn.read_game(text), None) if game is not None]
+    found = keys(parse_fens([board.fen(en_passant="fen") for board in boards(file)])).view(np.int64).tolist()
+    return list(zip(found, headers, strict=True))
+
+
+def test_a_book_needs_train_but_no_holdout(path: Path, tmp_path: Path, capsys: Captured) -> None:
+    file = tmp_path / "s.json"
+    words = ["books", "--db", str(path), "--split", str(file), "-o", str(tmp_path / "book")]
+    write_split(file, Split(games=0.0))
+    code, out, err = vr(words, capsys)
+    assert (code, err) == (0, "")
+    assert "held out: 0 % of the games" in out
+    assert not (tmp_path / "book" / "holdout.pgn").exists()
+    code, _, err = vr([*words, "--holdout", "0.2"], capsys)
+    assert (code, err) == (2, "vr: --split and --holdout both say what is kept apart: give one of them\n")
+    write_split(file, Split(archives=("one.pgn", "other.pgn")))
+    code, _, err = vr(words, capsys)
+    assert code == 1
+    assert err.startswith("vr: --split leaves the book empty")
 
 
 # -- the file and the command -----------------------------------------------------------------------------------------

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from valuerepair.errors import UsageError
 from valuerepair.question import Question
+
+if TYPE_CHECKING:
+    from valuerepair.judge.split import Split
 
 Sign = Literal["optimistic", "pessimistic", "both"]
 Order = Literal["disagreement", "shuffled"]
@@ -27,9 +30,10 @@ class BookOptions:
     the first of each game is kept, or every one. `per_root` and `per_game_limit` keep the first, in the book's order,
     of those that were reached from one sampled candidate (itself included), and of a game. `limit` counts the held-out
     positions too, but no parents. `holdout` is the share (0 for none) of games, or of the positions of whole families
-    (`holdout_by`), that goes to a second book. `parents`: so many plies before each position of the book are written
-    too. `softness` is that of `judge.weights.weights_of`; with `repeat_by_weight` a position of weight 1 is written so
-    many times, others in proportion.
+    (`holdout_by`), that goes to a second book. With a `split` the book is of its part ``train``, and the second one of
+    what it holds out. `parents`: so many plies before each position of the book are written too. `softness` is that of
+    `judge.weights.weights_of`; with `repeat_by_weight` a position of weight 1 is written so many times, others in
+    proportion.
     """
 
     question: Question = field(default_factory=Question)
@@ -44,6 +48,7 @@ class BookOptions:
     max_abs_deep_q: float | None = None
     holdout: float = 0.0
     holdout_by: HoldoutBy = "game"
+    split: Split | None = None
     parents: int = 0
     softness: float = 0.1
     repeat_by_weight: int | None = None
@@ -72,5 +77,7 @@ class BookOptions:
             raise UsageError(f"--softness {self.softness:g}: must be a difference of Q, 0 or more")
         if not 0 <= self.holdout < 1:
             raise UsageError(f"--holdout {self.holdout:g}: must be a fraction in [0, 1)")
+        if self.split is not None and self.holdout:
+            raise UsageError("--split and --holdout both say what is kept apart: give one of them")
         if self.holdout_by != "game" and not self.holdout:
             raise UsageError(f"--holdout-by {self.holdout_by}: needs --holdout, the share to keep apart")

@@ -20,7 +20,7 @@ from valuerepair.judge.labelled import labels_of, names
 from valuerepair.judge.labels import KINDS, NAMES
 from valuerepair.judge.material import near_keys
 from valuerepair.judge.openings import plies
-from valuerepair.judge.split import seeded_hash
+from valuerepair.judge.split import PARTS, TRAIN, seeded_hash
 from valuerepair.judge.verdict import evidence
 from valuerepair.store.queries import header
 
@@ -102,7 +102,8 @@ def add_knowledge(store: Store, rows: pd.DataFrame, options: BookOptions) -> tup
     """`rows` of `Store.candidates` with what `choose_rows` looks at, and who gave the verdicts, for the manifest.
 
     Columns are added: `eco_header`; `verdict` for `options.confirmed`, by the oracle that took a second look at most of
-    the rows; `labels`, a set of names a row, for `options.labels`. Raises UsageError for a label that there is not.
+    the rows; `labels`, a set of names a row, for `options.labels`; `part`, a name of `judge.split.PARTS`, for
+    `options.split`. Raises UsageError for a label that there is not.
     """
     for label in options.labels:
         _check_label(label)
@@ -114,6 +115,9 @@ def add_knowledge(store: Store, rows: pd.DataFrame, options: BookOptions) -> tup
         about["confirmed"] = {key: found.attrs[key] for key in ("second", "alpha")}
     if options.labels:
         made["labels"] = names(labels_of(store, rows))
+    if options.split is not None:
+        parts = options.split.parts(store, rows["position_id"].to_numpy(np.int64))
+        made["part"] = [PARTS[part] for part in parts.tolist()]
     return rows.assign(**made), about
 
 
@@ -130,7 +134,7 @@ NEAR_HELD = "near-duplicate of the holdout"
 
 
 @dataclass(frozen=True, slots=True)
-class Split:
+class Sides:
     """The rows of either side, those left out of the book for being too near to the holdout, and the held families."""
 
     book: pd.DataFrame
@@ -139,18 +143,22 @@ class Split:
     families: tuple[str, ...] = ()
 
 
-def split(rows: pd.DataFrame, options: BookOptions) -> Split:
-    """Divides rows that have the columns of `judge.openings.add_families`.
+def split(rows: pd.DataFrame, options: BookOptions) -> Sides:
+    """Divides rows that have the columns of `judge.openings.add_families`, and `part` for `options.split`.
 
     No game, no root that positions were reached from, and with ``--holdout-by`` no family has positions on both sides;
     nor have near-duplicates, unless they are to be kept. Held families are drawn by hash of seed and name, each taken
-    if it brings the share of the holdout nearer to the one asked for. Raises ValueRepairError when a side stays empty.
+    if it brings the share of the holdout nearer to the one asked for. Raises ValueRepairError when a side stays empty;
+    of a split the holdout may.
     """
-    if not options.holdout:
-        return Split(rows, rows.iloc[:0], {})
+    if not options.holdout and options.split is None:
+        return Sides(rows, rows.iloc[:0], {})
     families: tuple[str, ...] = ()
     games = games_of(rows)
-    if options.holdout_by == "game":
+    if options.split is not None:
+        families = (*options.split.openings, *options.split.materials)
+        held = rows["part"] != PARTS[TRAIN]
+    elif options.holdout_by == "game":
         held = games.map(lambda game: seeded_hash(options.seed, game) < options.holdout * 2**63)
     else:
         names = rows[f"{options.holdout_by}_family"]
@@ -166,9 +174,9 @@ def split(rows: pd.DataFrame, options: BookOptions) -> Split:
         if near.any():
             left_out[reason] = int(near.sum())
         book = book[~near]
-    if book.empty or holdout.empty:
+    if book.empty or (holdout.empty and options.split is None):
         raise ValueRepairError(_one_side(rows, games, book, options))
-    return Split(book, holdout, left_out, families)
+    return Sides(book, holdout, left_out, families)
 
 
 def _held_families(names: pd.Series[str], games: pd.Series[str], options: BookOptions) -> tuple[str, ...]:
@@ -207,6 +215,8 @@ def _near(rows: pd.DataFrame, held: pd.Series[bool], options: BookOptions) -> pd
 
 
 def _one_side(rows: pd.DataFrame, games: pd.Series[str], book: pd.DataFrame, options: BookOptions) -> str:
+    if options.split is not None:
+        return f"--split leaves the book empty: none of {len(rows):,} candidates is train, or far from the holdout"
     side = "book" if book.empty else "holdout"
     kinds = f"{games.nunique():,} games"
     advice = "choose another fraction or --seed, or mine more games"

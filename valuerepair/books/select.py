@@ -18,7 +18,7 @@ from valuerepair.chess.rows import Boards
 from valuerepair.errors import ValueRepairError
 from valuerepair.judge.material import near_keys
 from valuerepair.judge.openings import add_families, material_family
-from valuerepair.judge.split import seeded_hash
+from valuerepair.judge.split import NEITHER, PARTS, seeded_hash
 from valuerepair.judge.verdict import SEARCH_RIGHT
 from valuerepair.judge.weights import copies_by_weight, weights_of
 
@@ -49,8 +49,8 @@ def choose_rows(frame: pd.DataFrame, options: BookOptions, scored: pd.Series[flo
     """The book's rows from a frame with `Store.frame`'s columns that holds all candidates, and more if you like.
 
     `scored` are the disagreements of everything scored. The frame has columns `verdict` (`judge.verdict`) for
-    `options.confirmed` and `labels` (a set of texts a row) for `options.labels`. Raises ValueRepairError when no row is
-    left.
+    `options.confirmed`, `labels` (a set of texts a row) for `options.labels` and `part` for `options.split`. Raises
+    ValueRepairError when no row is left.
     """
     frame, sizes = frame.reset_index(drop=True), scored.dropna().abs()
     size = frame["disagreement"].abs()
@@ -101,6 +101,8 @@ def _keep_by_kind(sieve: _BookSieve, options: BookOptions) -> None:
         sieve.keep(sieve.rows["verdict"].notna(), "without a second look")
         for verdict in sorted(set(sieve.rows["verdict"]) - {SEARCH_RIGHT}):
             sieve.keep(sieve.rows["verdict"] != verdict, f"second look: {verdict}")
+    if options.split is not None:
+        sieve.keep(sieve.rows["part"] != PARTS[NEITHER], "neither train nor held out")
     for label in options.labels:
         has = [label in labels for labels in sieve.rows["labels"]]
         sieve.keep(pd.Series(has, sieve.rows.index, dtype=bool), f"not {label}")
@@ -262,7 +264,8 @@ class _Family:
     def _unwanted(self, key: int, row: dict[Hashable, Any]) -> str:
         if key in self._held:
             return HELD
-        if self._options.holdout_by == "material" and row["material_family"] in self._held_families:
+        by_material = self._options.split is not None or self._options.holdout_by == "material"
+        if by_material and row["material_family"] in self._held_families:
             return HELD_FAMILY
         if self._near_held and near_keys([row["fen"]])[0] in self._near_held:
             return NEAR_HELD

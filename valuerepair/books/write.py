@@ -21,6 +21,7 @@ from valuerepair.chess.positions import STARTPOS_FEN
 from valuerepair.chess.values import Alpha
 from valuerepair.errors import ValueRepairError
 from valuerepair.files import written_together
+from valuerepair.judge.split import PARTS, TRAIN, Split
 from valuerepair.judge.weights import describe, described
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ _LINES_AT_ONCE = 5000  # so that progress shows
 # The columns that `pgn_tags`, `epd_operations` and `_order` look at.
 _SAID = (
     "event", "date", "white", "black", "source", "game", "ply", "net_q", "calibrated_q", "deep_q", "disagreement",
-    "cp", "mate", "book_weight", "plies_before", "parent_of", "copies",
+    "cp", "mate", "book_weight", "plies_before", "parent_of", "copies", "part",
 )  # fmt: skip
 # What the manifest says of each entry, where positions of vr expand are taken in; a parent has only the root.
 _REACHED = ("position_id", "root_id", "step", "inferred")
@@ -147,17 +148,22 @@ def pgn_tags(row: dict[Hashable, Any]) -> dict[str, str]:
     tags["Weight"] = _weight(row)
     if row["parent_of"]:
         tags["ParentOf"] = _origins(row)
+    if _of_held_part(row):
+        tags["Part"] = row["part"]
     return tags
 
 
 def epd_operations(row: dict[Hashable, Any]) -> dict[str, str | int]:
-    """`id`; comments `c0` (the values), `c1` (the weight) and `c2` (parent of what); `ce` or `dm` of the oracle.
+    """`id`; comments `c0` (the values), `c1` (the weight), `c2` (parent of what) and `c3` (which part of what a split
+    holds out); `ce` or `dm` of the oracle.
 
     `ce` is in centipawns, `dm` stands where the side to move mates. A parent has no values.
     """
     operations: dict[str, str | int] = {"id": f"{_source(row)} ply {row['ply']}", "c1": f"weight {_weight(row)}"}
     if row["parent_of"]:
         operations["c2"] = _origins(row)
+    if _of_held_part(row):
+        operations["c3"] = f"part {row['part']}"
     if row["plies_before"]:
         return operations
     names = {"net_q": "net_q", "calibrated_q": "calibrated_q", "deep_q": "deep_q", "disagreement": "difference"}
@@ -167,6 +173,11 @@ def epd_operations(row: dict[Hashable, Any]) -> dict[str, str | int]:
     elif pd.notna(row.get("mate")) and row["mate"] > 0:
         operations["dm"] = int(row["mate"])
     return operations
+
+
+def _of_held_part(row: dict[Hashable, Any]) -> bool:
+    """Whether a split holds the row out; a parent has no part."""
+    return isinstance(row.get("part"), str) and row["part"] != PARTS[TRAIN]
 
 
 def _weight(row: dict[Hashable, Any]) -> str:
@@ -266,6 +277,7 @@ class Manifest:
     holdout: float
     holdout_by: str
     held_families: list[str]
+    split: dict[str, Any] | None
     weights: dict[str, Any]
     repeat_by_weight: int | None
     scored: int
@@ -287,7 +299,9 @@ class Manifest:
         if self.left_out:
             lines.append("left out: " + ", ".join(f"{reason} {n:,}" for reason, n in self.left_out.items()))
         lines += self._parent_lines()
-        if self.held_families:
+        if self.split is not None:
+            lines.append(str(Split(**self.split)))
+        elif self.held_families:
             lines.append(
                 f"held out: {len(self.held_families):,} {self.holdout_by} families, {_some(self.held_families)}"
             )
@@ -346,6 +360,7 @@ def make_manifest(
         holdout=options.holdout,
         holdout_by=options.holdout_by,
         held_families=list(selection.held_families),
+        split=None if options.split is None else asdict(options.split),
         weights=_weights(options),
         repeat_by_weight=options.repeat_by_weight,
         scored=selection.scored,

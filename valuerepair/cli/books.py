@@ -8,7 +8,7 @@ import click
 
 from valuerepair.books.options import Form, HoldoutBy, NearDuplicates, Order, Sign
 from valuerepair.cli.completion import folders
-from valuerepair.cli.options import DB, FILE, SEED, QuestionOptions, question
+from valuerepair.cli.options import DB, FILE, SEED, SPLIT, QuestionOptions, question, split_of
 from valuerepair.cli.verbosity import is_quiet
 
 # What is known only where the net was asked for its policy.
@@ -48,6 +48,7 @@ from valuerepair.cli.verbosity import is_quiet
     default="game",
     help="What is kept apart: whole games, or whole families.",
 )
+@SPLIT(help="Of vr split: the book is of its part train, what it holds out goes into the holdout files.")
 @click.option("--parents", default=0, help="Also write the positions so many plies before each, with less weight.")
 @click.option("--softness", default=0.1, help="Of the weight's edge at the threshold, in Q; 0: all weigh 1.")
 @click.option("--repeat-by-weight", type=int, help="Write what weighs 1 so many times, less the rest.")
@@ -72,6 +73,7 @@ def command(
     Example:
       vr books --threshold 0.55
       vr books --threshold 0.4 --sign optimistic --limit 500 --holdout 0.2 -o repair
+      vr books --threshold 0.3 --split split.json -o repair
       vr books --threshold 0.55 --confirmed --parents 2 --repeat-by-weight 8
       vr books check valuerepair-books/book.pgn
     """
@@ -84,7 +86,7 @@ def command(
     from valuerepair.judge.labels import OF_POLICY
     from valuerepair.store.store import Store
 
-    labels = chosen.pop("label")
+    labels, split = chosen.pop("label"), split_of(chosen.pop("split"))
     with Store.open(db) as store:
         asked = question.resolved(store)
         lacking = OF_POLICY.intersection(labels) and lacks_policy(store, store.candidates(asked))
@@ -92,7 +94,7 @@ def command(
         with Store.open(db, write=True) as store:
             complete(store, store.candidates(asked), asked.net, quiet=is_quiet())
     with Store.open(db) as store, Progress("Writing", None, "positions", quiet=is_quiet() or json) as progress:
-        options = BookOptions(question=asked, labels=labels, **chosen)
+        options = BookOptions(question=asked, labels=labels, split=split, **chosen)
         manifest = write_books(store, options, output, progress.advance)
     if json:
         click.echo(manifest.to_json(), nl=False)
