@@ -62,3 +62,18 @@ def vr(words: list[str], captured: pytest.CaptureFixture[str]) -> tuple[int, str
             code = int(end.code or 0)
     said = captured.readouterr()
     return code, said.out, said.err
+
+
+def parse(call: list[str], command: click.Command = cli, parent: click.Context | None = None) -> None:
+    """Parses as `vr` would, without doing anything. Raises click.UsageError."""
+    if command is cli and call[:1] == ["--version"]:
+        return
+    word = call[0] if call else ""
+    if isinstance(command, click.Group) and word and not word.startswith("-"):
+        # A command keeps the names of its help option from the first context that asks for them.
+        within = click.Context(command, parent=parent, **command.context_settings)
+        sub = command.get_command(within, word)
+        assert sub is not None, f"no command {word!r}"
+        parse(call[1:], sub, within)
+        return
+    command.make_context("vr", list(call), parent=parent)

@@ -19,7 +19,7 @@ import click
 import pytest
 
 import valuerepair
-from valuerepair.cli import cli
+from tests.cli_tree import parse
 
 ROOT = Path(__file__).parents[1]
 PAGES = [
@@ -79,21 +79,6 @@ def inline_calls() -> list[tuple[str, list[str]]]:
         for text in re.findall(r"`(vr [^`\n]+)`", FENCE.sub("", page.read_text("utf-8"))):
             found += [(name(page), call) for call in split_calls(re.sub(r"\\?\|.*|…", "", text).replace("'", ""))]
     return found
-
-
-def parse(call: list[str], command: click.Command = cli, parent: click.Context | None = None) -> None:
-    """Parses as `vr` would, without doing anything. Raises click.UsageError."""
-    if command is cli and call[:1] == ["--version"]:
-        return
-    word = call[0] if call else ""
-    if isinstance(command, click.Group) and word and not word.startswith("-"):
-        # A command keeps the names of its help option from the first context that asks for them.
-        within = click.Context(command, parent=parent, **command.context_settings)
-        sub = command.get_command(within, word)
-        assert sub is not None, f"no command {word!r}"
-        parse(call[1:], sub, within)
-        return
-    command.make_context("vr", list(call), parent=parent)
 
 
 def misused(calls: list[tuple[str, list[str]]], *forgiven: type[Exception]) -> list[str]:

@@ -1,0 +1,162 @@
+"""`python -m benchmarks.proof --data ../shared/data -o DIR [PARTS]`: runs the proof, or some of its parts.
+
+What is there already is not made again, so that a run that was stopped goes on. Days of two cores in all.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, replace
+from pathlib import Path
+from queue import Queue
+
+import click
+
+from benchmarks.proof.arms import SEEDS, SHARES, THRESHOLD, Proof, Setting, Step, write_index
+from benchmarks.proof.lines import write_openings, write_ordinary
+from valuerepair.question import Question
+from valuerepair.store.store import Store
+from valuerepair.training.train import Training, read_curve
+
+QUESTION = Question(threshold=THRESHOLD, calibration="fitted")
+PARTS = ("mine", "expand", "pilot", "value", "main", "further", "games", "matches")
+
+
+@click.command()
+@click.argument("parts", nargs=-1, type=click.Choice(PARTS))
+@click.option("--data", type=click.Path(exists=True, file_okay=False, path_type=Path), required=True)
+@click.option("-o", "--output", type=click.Path(file_okay=False, path_type=Path), required=True)
+@click.option("--print", "printed", is_flag=True, help="Print the commands, and run none.")
+def command(parts: tuple[str, ...], data: Path, output: Path, printed: bool) -> None:
+    """Run the proof of docs/proof.md, or some PARTS of it."""
+    proof = Proof(data, output)
+    for folder in ("nets", "logs", "done"):
+        (output / folder).mkdir(parents=True, exist_ok=True)
+    for part in parts or PARTS:
+        if part not in ("mine", "expand"):
+            look(proof)
+        if part not in ("mine", "expand", "pilot"):
+            proof.setting = read_setting(output)
+        steps = list(steps_of(proof, part))
+        if printed:
+            click.echo("\n".join(f"vr {' '.join(step.command)}" for step in steps))
+        else:
+            run_all([step for step in steps if not step.output.exists()], output)
+        if part == "pilot" and not printed:
+            choose_rates(proof)
+        if part == "main" and not printed:
+            choose_share(proof)
+    if printed:
+        return
+    steps = [step for part in ("value", "main", "further", "games") for step in steps_of(proof, part)]
+    write_index(proof, steps, output / "nets.csv")
+
+
+def steps_of(proof: Proof, part: str) -> Iterable[Step]:
+    made: dict[str, Callable[[], Iterable[Step]]] = {
+        "mine": proof.mining,
+        "expand": proof.expanding,
+        "pilot": proof.pilot,
+        "value": proof.value,
+        "main": proof.main,
+        "further": proof.further,
+        "games": proof.games,
+        "matches": proof.matches,
+    }
+    return made[part]()
+
+
+def run_all(steps: Sequence[Step], output: Path) -> None:
+    """Runs steps in order, then trainings side by side, each on a core of its own."""
+    others = [step for step in steps if step.command[0] != "train"]
+    for step in others:
+        run(step, output)
+    cores: Queue[int] = Queue()
+    for core in os.sched_getaffinity(0):
+        cores.put(core)
+
+    def train(step: Step) -> None:
+        core = cores.get()
+        try:
+            run(step, output, core)
+        finally:
+            cores.put(core)
+
+    with ThreadPoolExecutor(cores.qsize()) as pool:
+        for done in [pool.submit(train, step) for step in steps if step.command[0] == "train"]:
+            done.result()
+
+
+def run(step: Step, output: Path, core: int | None = None) -> None:
+    """Runs a step; how long it took goes to hours.csv."""
+    if step.name == "play-z-control":
+        write_ordinary(*_of(output), QUESTION, 1_000, output / "ordinary.pgn")
+    if step.part == "matches":
+        write_openings(*_of(output), QUESTION, 1_000, output / "openings.pgn")
+    click.echo(f"{time.strftime('%H:%M:%S')} vr {' '.join(step.command)}")
+    began = time.monotonic()
+    pinned = ["taskset", "-c", str(core)] if core is not None else []
+    with open(output / "logs" / f"{step.name}.log", "a") as log:
+        vr = [*pinned, sys.executable, "-m", "valuerepair", *step.command]
+        subprocess.run(vr, check=True, stdout=log, stderr=log)
+    with open(output / "hours.csv", "a", newline="") as file:
+        csv.writer(file, lineterminator="\n").writerow((step.part, step.name, round(time.monotonic() - began, 1)))
+    if not step.output.exists():
+        step.output.touch()
+
+
+def _of(output: Path) -> tuple[str, str]:
+    return str(output / "proof.db"), str(output / "split.json")
+
+
+def look(proof: Proof) -> None:
+    """Alpha, and the share of candidates among the positions as sampled."""
+    with Store.open(proof.store) as store:
+        frame = store.frame(QUESTION, text=False, only=("disagreement",))
+    proof.alpha = float(frame.attrs["alpha"]["value"])
+    proof.sampled = float((frame["disagreement"].dropna().abs() >= THRESHOLD).mean())
+
+
+def choose_rates(proof: Proof) -> None:
+    """The learning rates with the lowest validation loss."""
+    best: dict[str, tuple[float, float]] = {}
+    for step in proof.pilot():
+        found = read_curve(step.output)
+        options = found.about["options"]
+        reached = last(found, "loss"), float(options["lr"])
+        best[options["only"]] = min(reached, best.get(options["only"], reached))
+    write_setting(proof, Setting(**{only: lr for only, (_, lr) in best.items()}))
+
+
+def choose_share(proof: Proof) -> None:
+    """The share with the lowest rate of candidates, recalibrated, on the validation games: the mean over the seeds."""
+    rates = {
+        share: [last(read_curve(proof.net(f"{round(100 * share)}", seed)), "rate_calibrated") for seed in SEEDS]
+        for share in SHARES
+    }
+    assert proof.setting is not None
+    best = min(SHARES, key=lambda share: sum(rates[share]))
+    write_setting(proof, replace(proof.setting, share=best))
+
+
+def last(training: Training, measure: str) -> float:
+    return float(training.rows[-1][measure])
+
+
+def write_setting(proof: Proof, setting: Setting) -> None:
+    (proof.out / "setting.json").write_text(json.dumps(asdict(setting), indent=1) + "\n")
+
+
+def read_setting(output: Path) -> Setting:
+    return Setting(**json.loads((output / "setting.json").read_text()))
+
+
+if __name__ == "__main__":
+    command()

@@ -1,0 +1,225 @@
+"""What is run for the proof: the store that all arms share, the arms, each as the `vr` commands that make it."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from valuerepair.files import written_whole
+
+SEEDS = (0, 1, 2)
+SHARES = (0.05, 0.10, 0.20, 0.40)
+NET, _SECOND = "maia-1900", "maia-1100"
+STEPS = 1_000
+LEARNING_RATES = {"all": (1e-4, 3e-4), "value": (1e-4, 3e-4)}
+THRESHOLD = 0.3
+HOLDOUT = 0.1  # of the games of the part that is trained on: validation
+_JUDGE = "stockfish:nodes=20000"
+_SEED = "18"
+# Archive, positions; what is held out whole stands first, so that a position met twice is no training position.
+ARCHIVES = (
+    ("iccf-scca.pgn", 2_000),
+    ("tcec-lc0-s16.pgn.zst", 3_000),
+    ("leela-ID352.pgn.gz", 5_000),
+    ("lichess-blitz.pgn", 5_000),
+    ("otb-masters.pgn.zst", 300_000),
+)
+HELD_ARCHIVES = tuple(name for name, _ in ARCHIVES[:3])
+# Games and nodes a move of the self-play arms; openings and nodes of the matches.
+_GAMES, _NODES = 1_000, 100
+_CONTEMPT = "contempt=5"
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A command that makes `output`; nothing is to be done where that is there."""
+
+    part: str
+    name: str
+    output: Path
+    command: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arm:
+    """A way to train: the share of candidates, and how many of them there are at most (None: all)."""
+
+    name: str
+    share: float
+    net: str = NET
+    expanded: bool = True
+    only: str = "all"
+    candidates: int | None = None
+    chunks: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """The learning rates that the pilot found, of the whole net and of the value head; the share, once it is chosen."""
+
+    all: float
+    value: float
+    share: float | None = None
+
+
+@dataclass(slots=True)
+class Proof:
+    """Where everything lies: `data`, the archives; `out`, store, nets and logs."""
+
+    data: Path
+    out: Path
+    setting: Setting | None = None
+    # As the store has them: alpha of maia-1900, and the share of candidates among the positions as sampled.
+    alpha: float = 0.0
+    sampled: float = 0.0
+
+    @property
+    def store(self) -> str:
+        return str(self.out / "proof.db")
+
+    @property
+    def split(self) -> str:
+        return str(self.out / "split.json")
+
+    # -- the store ----------------------------------------------------------------------------------------------------
+
+    def mining(self) -> Iterator[Step]:
+        for name, positions in ARCHIVES:
+            mine = ["mine", str(self.data / "pgn" / name), "--db", self.store, "--deep", _JUDGE]
+            yield self._done("mine", name, [*mine, "--screen", "off", "--seed", _SEED, "--positions", str(positions)])
+        yield self._done("mine", "alpha", ["stats", "--db", self.store, "--save-alpha", "l1", *self._asked()])
+        yield self._done("mine", "calibration", ["stats", "--db", self.store, "--save-calibration", *self._asked()])
+        kept = [word for name in HELD_ARCHIVES for word in ("--archive", name)]
+        split = ["split", "--db", self.store, "--games", "0.15", "--families", "0.10", *kept, "--seed", _SEED]
+        yield Step("mine", "split", Path(self.split), [*split, "-o", self.split])
+
+    def expanding(self) -> Iterator[Step]:
+        expand = ["expand", "--db", self.store, "--split", self.split, "--positions", "60000", "--seed", _SEED]
+        yield self._done("expand", "expand", [*expand, *self._asked()])
+
+    # -- arms ---------------------------------------------------------------------------------------------------------
+
+    def pilot(self) -> Iterator[Step]:
+        """Which learning rate, by the validation loss on the positions as sampled."""
+        for only, rates in LEARNING_RATES.items():
+            for lr in rates:
+                arm = Arm(name=f"pilot-{only}-{lr:g}", share=self.sampled, only=only, expanded=False)
+                yield self._training(arm, 99, "pilot", lr)
+
+    def main(self) -> Iterator[Step]:
+        """Whole net, seed by seed, so that every arm has one net early."""
+        yield from self._all("main", self._shares())
+
+    def value(self) -> Iterator[Step]:
+        yield from self._all("value", self._shares("value-", "value"))
+
+    def further(self) -> Iterator[Step]:
+        """What needs the best share."""
+        share = self._best
+        nets = ["--net", NET, "--net", _SECOND]
+        yield self._done("further", "second", ["remeasure", *nets, "--db", self.store, *self._asked()])
+        arms = [Arm(name="archive", share=share, expanded=False)]
+        arms += [Arm(name=f"{n}k", share=share, candidates=1_000 * n) for n in (1, 4, 16, 64)]
+        arms.append(Arm(name="1100-control", share=0, net=_SECOND, expanded=False))
+        arms.append(Arm(name="1100-share", share=share, net=_SECOND, expanded=False))
+        yield from self._all("further", arms)
+
+    def games(self) -> Iterator[Step]:
+        """Self-play from candidates and from ordinary positions, and training on it."""
+        books = [*self._asked(), "--split", self.split, "--limit", str(_GAMES), "--order", "shuffled"]
+        book = self.out / "book"
+        yield Step("games", "book", book / "book.pgn", ["books", "--db", self.store, *books, "-o", str(book)])
+        for name, beginning, settings in (
+            ("z", book / "book.pgn", ()),
+            ("z-contempt", book / "book.pgn", ("--set", _CONTEMPT)),
+            ("z-control", self.out / "ordinary.pgn", ()),
+        ):
+            play = ["selfplay", str(beginning), "--net", NET, "--nodes", str(_NODES), "--no-db", *settings]
+            chunks, games = self.out / f"chunks-{name}", self.out / f"{name}.pgn"
+            yield self._done("games", f"play-{name}", [*play, "--training", str(chunks), "-o", str(games)])
+        for name in ("z", "z-contempt"):
+            sides = ["--repair", str(self.out / f"chunks-{name}"), "--normal", str(self.out / "chunks-z-control")]
+            mix = ["mix", *sides, "--share", "0.40", "--by", "positions", "-o", str(self.out / f"mixture-{name}")]
+            yield self._done("games", f"mix-{name}", mix)
+        arms = [Arm(name=name, share=0.4, chunks=f"mixture-{name}") for name in ("z", "z-contempt")]
+        yield from self._all("games", [*arms, Arm(name="z-control", share=0, chunks="chunks-z-control")])
+
+    def matches(self, seed: int = 0) -> Iterator[Step]:
+        """The best share against control and original."""
+        repaired = self.net(f"{round(100 * self._best)}", seed)
+        openings = ["--openings", str(self.out / "openings.pgn"), "--games", "2000"]
+        for name, other in (("control", str(self.net("control", seed))), ("original", NET)):
+            pgn = str(self.out / f"match-{name}.pgn")
+            sides = [f"net={repaired},nodes=100", f"net={other},nodes=100"]
+            yield self._done("matches", f"match-{name}", ["match", *sides, *openings, "-o", pgn])
+
+    def net(self, arm: str, seed: int) -> Path:
+        return self.out / "nets" / f"{arm}-{seed}.pb.gz"
+
+    # -- commands -----------------------------------------------------------------------------------------------------
+
+    @property
+    def _set(self) -> Setting:
+        assert self.setting is not None
+        return self.setting
+
+    @property
+    def _best(self) -> float:
+        assert self._set.share is not None, "the share is chosen by the part main"
+        return self._set.share
+
+    def _shares(self, prefix: str = "", only: str = "all") -> Iterator[Arm]:
+        yield Arm(name=f"{prefix}control", share=0, only=only, expanded=False)
+        yield Arm(name=f"{prefix}sampled", share=self.sampled, only=only, expanded=False)
+        for share in SHARES:
+            yield Arm(name=f"{prefix}{round(100 * share)}", share=share, only=only)
+
+    def _all(self, part: str, arms: Iterator[Arm] | Sequence[Arm]) -> Iterator[Step]:
+        wanted = list(arms)
+        for seed in SEEDS:
+            for arm in wanted:
+                yield self._training(arm, seed, part, self._set.value if arm.only == "value" else self._set.all)
+
+    def _training(self, arm: Arm, seed: int, part: str, lr: float) -> Step:
+        """Judged once, at the end: the net of the last step is written, in all arms alike."""
+        output = self.net(arm.name, seed)
+        words = ["train", "--net", arm.net, "-o", str(output), "--only", arm.only, "--steps", str(STEPS)]
+        words += ["--lr", f"{lr:g}", "--every", str(STEPS), "--patience", "0", "--seed", str(seed)]
+        if arm.chunks:
+            return Step(part, output.name, output, [*words, str(self.out / arm.chunks)])
+        words += [
+            "--store",
+            self.store,
+            "--split",
+            self.split,
+            "--share",
+            f"{arm.share:g}",
+            "--holdout",
+            f"{HOLDOUT:g}",
+        ]
+        words += [*self._asked(), "--expanded", "searched" if arm.expanded else "no"]
+        words += ["--alpha", f"{self.alpha:.4f}"] if arm.net != NET else []
+        words += ["--candidates", str(arm.candidates)] if arm.candidates is not None else []
+        return Step(part, output.name, output, words)
+
+    def _asked(self) -> list[str]:
+        return ["--threshold", f"{THRESHOLD:g}", "--calibration", "fitted"]
+
+    def _done(self, part: str, name: str, command: Sequence[str]) -> Step:
+        """A step whose end is noted in a file: what it makes is there before it is done."""
+        return Step(part, name, self.out / "done" / name, command)
+
+
+def write_index(proof: Proof, steps: Sequence[Step], path: Path) -> None:
+    """arm, seed, net of every trained net that is there, and of the originals."""
+    rows = [("original", 0, NET), ("1100-original", 0, _SECOND)]
+    for step in steps:
+        if step.command[0] == "train" and step.output.exists():
+            arm, _, seed = step.output.name.removesuffix(".pb.gz").rpartition("-")
+            rows.append((arm, int(seed), str(step.output)))
+    with written_whole(path) as partial, open(partial, "w", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(("arm", "seed", "net"))
+        writer.writerows(rows)

@@ -1,0 +1,55 @@
+"""The proof's commands are commands of `vr`, and its arms differ in what they are named for, and in nothing else."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from benchmarks.proof.__main__ import PARTS, steps_of
+from benchmarks.proof.arms import SEEDS, SHARES, Proof, Setting, Step
+from tests.cli_tree import parse
+
+PROOF = Proof(Path("data"), Path("out"), Setting(all=1e-4, value=3e-4, share=0.2), alpha=400.0, sampled=0.036)
+
+
+def trainings(part: str) -> list[Step]:
+    return [step for step in steps_of(PROOF, part) if step.command[0] == "train"]
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_every_command_is_one(part: str) -> None:
+    steps = list(steps_of(PROOF, part))
+    assert steps
+    for step in steps:
+        parse(list(step.command))
+
+
+@pytest.mark.parametrize("part", ["main", "value", "further", "games"])
+def test_no_two_steps_make_the_same(part: str) -> None:
+    outputs = [step.output for step in steps_of(PROOF, part)]
+    assert len(set(outputs)) == len(outputs)
+
+
+@pytest.mark.parametrize("part", ["main", "value"])
+def test_arms_differ_in_their_candidates_alone(part: str) -> None:
+    found = trainings(part)
+    assert len(found) == len(SEEDS) * (2 + len(SHARES))
+    own = ("--output", "-o", "--share", "--expanded", "--seed")
+    left = {tuple(w for k, w in enumerate(step.command) if step.command[k - 1] not in own) for step in found}
+    assert len(left) == 1
+    for step in found:
+        words = list(step.command)
+        arm, seed = step.output.name.removesuffix(".pb.gz").rsplit("-", 1)
+        assert words[words.index("--seed") + 1] == seed
+        share = float(words[words.index("--share") + 1])
+        assert (
+            share == {"control": 0.0, "sampled": 0.036}.get(arm.split("-")[-1])
+            or share == int(arm.split("-")[-1]) / 100
+        )
+
+
+def test_everything_is_asked_at_one_alpha() -> None:
+    """That of the first net: it is what `auto` means for it, and said where another net is trained."""
+    for step in trainings("further"):
+        assert ("--alpha" in step.command) == ("maia-1100" in step.command)
