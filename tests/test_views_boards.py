@@ -72,6 +72,16 @@ def test_twenty_boards_stay_small_and_do_not_overlap() -> None:
         assert float(board.get("y", "")) + float(board.get("height", "")) <= height
 
 
+def test_a_frame_s_own_captions() -> None:
+    root, _ = sheet(rows(*FENS[:2]).assign(caption=["first\nsecond", "one <line>"]))
+    assert [text.text for text in root.findall(f"{SVG}text")] == ["1. first", "second", "2. one <line>", None]
+    root, _ = sheet(rows(FENS[0]))
+    assert [text.text for text in root.findall(f"{SVG}text")] == [
+        "1. net +0.50, deep -0.25",
+        "Black to move, game 1, ply 40",
+    ]
+
+
 @pytest.mark.parametrize(
     ("deep", "net", "colours"),
     [

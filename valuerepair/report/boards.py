@@ -24,7 +24,9 @@ def sheet(frame: pd.DataFrame, columns: int = 4, size: int = 200) -> str:
 
     The side to move is at the bottom. Arrows: the net's best move (vermillion) and the deep search's (blue), or one
     green arrow where they agree. Below each board stand both Q, from the side to move, and the game and ply it was
-    found at. Raises ValueError for a FEN that is none.
+    found at; or two lines of the frame's own, where it has a column `caption`.
+
+    Raises ValueError for a FEN that is none.
     """
     cells: list[dict[Any, Any]] = frame.to_dict("records")
     rows = -(-len(cells) // columns)
@@ -121,6 +123,9 @@ def _share(board: ElementTree.Element, definitions: ElementTree.Element) -> None
 
 
 def _caption(i: int, cell: dict[Any, Any]) -> tuple[str, str]:
+    if "caption" in cell:
+        first, _, second = cell["caption"].partition("\n")
+        return f"{i + 1}. {first}", second
     side = "White" if cell["fen"].split(" ", 2)[1] == "w" else "Black"
     where = f", game {cell['game']}, ply {cell['ply']}" if cell.get("game") else ""
     return f"{i + 1}. net {cell['net_q']:+.2f}, deep {cell['deep_q']:+.2f}", f"{side} to move{where}"

@@ -1,0 +1,391 @@
+"""The tables and pictures of docs/proof: `python -m benchmarks.proof.tables`.
+
+Nets are named by an index, the nets.csv that `python -m benchmarks.proof` writes: a row a net, with the columns `arm`,
+`seed` (of training) and `net`, a file or a name that the registry knows. What an arm is held against follows from its
+name, as docs/proof.md has it.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+import numpy as np
+from numpy.typing import NDArray
+
+from benchmarks.proof.analysis import (
+    COLUMNS,
+    PRIMARY,
+    PRIMARY_THRESHOLD,
+    Arm,
+    Curves,
+    Floats,
+    HeldOut,
+    Ids,
+    Judged,
+    Measured,
+    difference,
+    drawn_seeds,
+    estimate,
+    fit_curves,
+    measure,
+    relative,
+    same,
+    validation_rate,
+)
+from benchmarks.proof.nets import Answers, answers, policy_kl
+from benchmarks.proof.positions import TEST_SETS, VALIDATION, Positions, read_positions
+from valuerepair.calibration import read_curve
+from valuerepair.chess.positions import decode_move
+from valuerepair.chess.progress import Progress
+from valuerepair.errors import UsageError
+from valuerepair.files import written_whole
+from valuerepair.intervals import Interval
+from valuerepair.nets.registry import locate
+from valuerepair.nets.weights import read_net_file
+from valuerepair.question import Question
+from valuerepair.store.store import Store
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+ORIGINAL, CONTROL, SAMPLED = "original", "control", "sampled"
+INDEX = ("arm", "seed", "net")
+SECOND = "1100-"
+_VALUE = "value-"
+_DIGITS = "%.5g"
+
+
+# -- arms -------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Net:
+    """A row of the index; `file` is the net's."""
+
+    arm: str
+    seed: int
+    file: Path
+
+    @property
+    def sha256(self) -> str:
+        return read_net_file(self.file).sha256
+
+
+def original_of(arm: str) -> str:
+    """The arm that is the net which training of this one began with."""
+    return SECOND + ORIGINAL if arm.startswith(SECOND) else ORIGINAL
+
+
+def against(arm: str) -> tuple[str, ...]:
+    """The arms that this one is held against, its control first and its original last; none for an original."""
+    old = original_of(arm)
+    if arm == old:
+        return ()
+    if arm.startswith("z"):
+        return tuple(other for other in ("z-control", old) if other != arm)
+    before = next((part for part in (SECOND, _VALUE) if arm.startswith(part)), "")
+    wanted = [before + CONTROL, *([] if before == SECOND else [before + SAMPLED]), old]
+    # The control is not held against what is stricter than itself.
+    return (old,) if arm == wanted[0] else tuple(other for other in wanted if other != arm)
+
+
+def point(arm: str) -> tuple[str, str, float] | None:
+    """The curve that an arm is a point of, ``share`` or ``candidates``, the line and where; None for other arms."""
+    number = arm.removeprefix(_VALUE)
+    if number.isdigit():
+        return "share", "value head alone" if number != arm else "whole net", float(number)
+    if number == arm and arm.removesuffix("k").isdigit():
+        return "candidates", "whole net", 1000 * float(arm.removesuffix("k"))
+    return None
+
+
+def read_index(path: str | Path) -> list[Net]:
+    """The nets of an index. Raises UsageError for what is missing in it."""
+    with open(path, newline="") as file:
+        rows = list(csv.DictReader(file))
+    if missing := [name for name in INDEX if not rows or name not in rows[0]]:
+        raise UsageError(f"{path}: has no column {missing[0]}; an index of nets has {', '.join(INDEX)}")
+    nets = [Net(row["arm"], int(row["seed"]), Path(locate(row["net"]))) for row in rows]
+    arms = {net.arm for net in nets}
+    for arm in arms:
+        if original_of(arm) not in arms:
+            raise UsageError(f"{path}: has {arm}, but not {original_of(arm)}, which that began with")
+    return nets
+
+
+def places(nets: Sequence[Net]) -> dict[str, list[int]]:
+    """Arm -> the places of its seeds, as they follow in the index."""
+    found: dict[str, list[int]] = {}
+    for i, net in enumerate(nets):
+        found.setdefault(net.arm, []).append(i)
+    return found
+
+
+# -- what the nets say ------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What all nets of an index say of all positions: `answers` in the order of `nets`, `curves` by validation."""
+
+    nets: list[Net]
+    positions: Positions
+    answers: list[Answers]
+    curves: list[Curves]
+
+    def old(self, i: int) -> int:
+        """The place of the net that training of net `i` began with."""
+        return places(self.nets)[original_of(self.nets[i].arm)][0]
+
+    def judged(self, name: str) -> tuple[list[Judged], HeldOut]:
+        """The nets on a test set."""
+        rows = np.flatnonzero(self.positions.sets == name)
+        there = self.positions.take(rows)
+        found = [each.take(rows) for each in self.answers]
+        nets = []
+        for i, one in enumerate(found):
+            was = found[self.old(i)]
+            judged = Judged(
+                one.q.astype(np.float64), one.best == was.best, policy_kl(was, one), self.curves[i], self.old(i)
+            )
+            nets.append(judged)
+        return nets, HeldOut(there.deep_q, there.weight, there.game)
+
+
+def places_of(said: Said, arms: Iterable[str]) -> dict[str, list[int]]:
+    """`places` of the nets. Raises UsageError for an arm that is not among them."""
+    of = places(said.nets)
+    for arm in arms:
+        if arm not in of:
+            raise UsageError(f"no arm {arm} in the index; it has {', '.join(of)}")
+    return of
+
+
+def ask(nets: list[Net], db: str | Path, positions: Positions, kept: Path, *, threads: int | None = None) -> Said:
+    """Asks every net that was not asked before, and draws its curves by the validation games."""
+    said, curves = [], []
+    rows = np.flatnonzero(positions.sets == VALIDATION)
+    there = positions.take(rows)
+    with Progress("nets", len(nets), "nets") as progress:
+        for net in nets:
+            found = answers(net.file, db, positions.ids, kept, threads=threads)
+            said.append(found)
+            q = found.q[rows].astype(np.float64)
+            curves.append(fit_curves(q, there.deep_q, there.weight, there.game))
+            progress.advance()
+    return Said(nets, positions, said, curves)
+
+
+def validation_rates(said: Said) -> list[float]:
+    """Of each net, see `analysis.validation_rate`."""
+    rows = np.flatnonzero(said.positions.sets == VALIDATION)
+    there = said.positions.take(rows)
+    values = (each.q[rows].astype(np.float64) for each in said.answers)
+    return [validation_rate(q, there.deep_q, there.weight, there.game) for q in values]
+
+
+# -- tables -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Tables:
+    """The results. `measures`: a row an arm, test set and measure; `differences`: and what it is held against, with the
+    difference and with that as a part of the other arm's; `nets`: a row a net, with the primary measure's rates."""
+
+    measures: pd.DataFrame
+    differences: pd.DataFrame
+    nets: pd.DataFrame
+
+    def write(self, folder: Path) -> None:
+        """Into measures.csv, differences.csv and nets.csv."""
+        folder.mkdir(parents=True, exist_ok=True)
+        for name in ("measures", "differences", "nets"):
+            write_table(getattr(self, name), folder / f"{name}.csv")
+
+
+def write_table(frame: pd.DataFrame, path: Path) -> None:
+    """A table as a CSV with five digits."""
+    with written_whole(path) as partial:
+        frame.to_csv(partial, index=False, float_format=_DIGITS, lineterminator="\n")
+
+
+def tables(said: Said, *, seed: int = 0) -> Tables:
+    """All measures of all arms on all test sets."""
+    import pandas as pd
+
+    measures: list[dict[str, Any]] = []
+    differences: list[dict[str, Any]] = []
+    rates = zip(said.nets, validation_rates(said), strict=True)
+    nets: list[dict[str, Any]] = [
+        {"arm": net.arm, "seed": net.seed, "sha256": net.sha256, f"{VALIDATION}_rate": rate} for net, rate in rates
+    ]
+    with Progress("test sets", len(TEST_SETS), "sets") as progress:
+        for name in TEST_SETS:
+            judged, held = said.judged(name)
+            found = measure(judged, held, seed=seed)
+            for row, values in zip(nets, found.values, strict=True):
+                row[f"{name}_rate"] = values[PRIMARY]
+            sizes = {"positions": held.positions, "games": held.games}
+            measures += ({**row, **sizes} for row in _measures(said.nets, found, name))
+            differences += ({**row, **sizes} for row in _differences(said.nets, found, name))
+            progress.advance()
+    return Tables(pd.DataFrame(measures), pd.DataFrame(differences), pd.DataFrame(nets))
+
+
+def _arm(found: Measured, at: list[int], name: str, column: int) -> Arm:
+    return Arm(found.values[at, column], found.drawn[:, at, column], drawn_seeds(name, len(at), len(found.drawn)))
+
+
+def _measures(nets: Sequence[Net], found: Measured, name: str) -> Iterator[dict[str, Any]]:
+    for arm, at in places(nets).items():
+        for i, column in enumerate(COLUMNS):
+            value = bounds(estimate(same, _arm(found, at, arm, i)), "value", "")
+            yield {"arm": arm, "set": name, **column._asdict(), **value, "seeds": len(at)}
+
+
+def _differences(nets: Sequence[Net], found: Measured, name: str) -> Iterator[dict[str, Any]]:
+    of = places(nets)
+    for arm, at in of.items():
+        for other in (each for each in against(arm) if each in of):
+            for i, column in enumerate(COLUMNS):
+                pair = _arm(found, at, arm, i), _arm(found, of[other], other, i)
+                yield {
+                    "arm": arm,
+                    "against": other,
+                    "set": name,
+                    **column._asdict(),
+                    **bounds(estimate(difference, *pair), "difference", ""),
+                    **bounds(estimate(relative, *pair), "relative", "relative_"),
+                    "seeds": len(at),
+                    "other_seeds": len(of[other]),
+                }
+
+
+def bounds(found: Interval, name: str, before: str) -> dict[str, float]:
+    """Value and interval as cells."""
+    return {name: found.difference, f"{before}low": found.low, f"{before}high": found.high}
+
+
+# -- boards -----------------------------------------------------------------------------------------------------------
+
+BOARDS_SET = "families"
+
+
+def boards(said: Said, db: str | Path, control: str, repaired: str, *, count: int, seed: int) -> pd.DataFrame:
+    """`count` candidates of the original, recalibrated, on the held-out families, drawn at random.
+
+    Of each its FEN, deep Q and the judge's move; and of the original, and the first seeds of the two arms, Q as it is,
+    recalibrated, and the policy's first move: ``original_q``, ``original_recalibrated``, ``original_best``, and so on.
+    """
+    import pandas as pd
+
+    of = places_of(said, (control, repaired))
+    rows = np.flatnonzero(said.positions.sets == BOARDS_SET)
+    held = said.positions.take(rows)
+    shown: dict[str, tuple[Answers, Floats]] = {}
+    for who, arm in (("original", ORIGINAL), ("control", control), ("repaired", repaired)):
+        i = of[arm][0]
+        found = said.answers[i].take(rows)
+        shown[who] = found, read_curve(said.curves[i].whole, found.q)
+    candidates = np.flatnonzero(np.abs(shown["original"][1] - held.deep_q) >= PRIMARY_THRESHOLD)
+    chosen = np.random.default_rng(seed).choice(candidates, min(count, len(candidates)), replace=False)
+    columns = {
+        "fen": _fens(db, held.ids[chosen]),
+        "deep_q": held.deep_q[chosen],
+        "deep_best": _moves(held.deep_best[chosen]),
+    }
+    for who, (found, recalibrated) in shown.items():
+        columns |= {
+            f"{who}_q": found.q[chosen].astype(np.float64),
+            f"{who}_recalibrated": recalibrated[chosen],
+            f"{who}_best": _moves(found.best[chosen]),
+        }
+    table: pd.DataFrame = pd.DataFrame(columns)
+    return table
+
+
+def _moves(moves: NDArray[np.uint16]) -> list[str]:
+    return [decode_move(move) if move else "" for move in moves.tolist()]
+
+
+def _fens(db: str | Path, ids: Ids) -> list[str]:
+    query = "SELECT p.fen FROM json_each(?) j JOIN positions p ON p.id = j.value ORDER BY j.key"
+    with Store.open(db) as store:
+        return [str(row[0]) for row in store.connection.execute(query, (str(ids.tolist()),))]
+
+
+# -- from the command line --------------------------------------------------------------------------------------------
+
+_PATH = click.Path(exists=True, dir_okay=False)
+_FOLDER = click.Path(file_okay=False, path_type=Path)
+
+
+def source_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """What is measured, and by whom; `listen` takes them."""
+    options = (
+        click.option("--index", required=True, type=_PATH, help="CSV of the nets, see benchmarks/proof/tables.py."),
+        click.option("--db", required=True, type=_PATH, help="The store with the judged positions."),
+        click.option("--split", required=True, type=_PATH, help="What vr split wrote."),
+        click.option("--net", default="maia-1900", show_default=True, help="Whose alpha makes deep Q."),
+        click.option("--oracle", default=None, help="The judge.  [default: the one with most positions]"),
+        click.option("--kept", required=True, type=_FOLDER, help="Folder where it is kept what nets said."),
+        click.option("--threads", default=None, type=click.IntRange(1), help="Cores of the nets.  [default: all]"),
+    )
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+def listen(given: dict[str, Any], only: Sequence[str]) -> Said:
+    """What the nets of `source_options` say of the sets `only`."""
+    question = Question(net=given["net"], oracle=given["oracle"])
+    positions = read_positions(given["db"], given["split"], question)
+    positions = positions.take(np.isin(positions.sets, only))
+    return ask(read_index(given["index"]), given["db"], positions, given["kept"], threads=given["threads"])
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+def command() -> None:
+    """Measure the nets of the proof on what was held out."""
+
+
+@command.command()
+@source_options
+def validate(**given: Any) -> None:
+    """Rates of candidates on the validation games, by arm: what the best share is chosen by. Looks at no test set."""
+    said = listen(given, [VALIDATION])
+    rates = validation_rates(said)
+    for arm, at in places(said.nets).items():
+        seeds = ", ".join(f"{100 * rates[i]:.3f}" for i in at)
+        click.echo(f"{arm}: {100 * np.mean([rates[i] for i in at]):.3f} % ({seeds})")
+
+
+@command.command()
+@source_options
+@click.option("--control", default="control", show_default=True, help="Arm of the boards beside the repaired one.")
+@click.option("--repaired", required=True, help="Arm of the boards: the best share.")
+@click.option("--boards", "count", default=20, show_default=True, type=click.IntRange(1), help="Boards to draw.")
+@click.option("--seed", default=18, show_default=True, help="Of the boards.")
+@click.option("-o", "--output", required=True, type=_FOLDER, help="Folder.")
+def write(control: str, repaired: str, count: int, seed: int, output: Path, **given: Any) -> None:
+    """Write measures.csv, differences.csv, nets.csv, boards.csv and the pictures."""
+    from benchmarks.proof.pictures import draw_all
+
+    said = listen(given, [VALIDATION, *TEST_SETS])
+    shown = boards(said, given["db"], control, repaired, count=count, seed=seed)
+    found = tables(said)
+    found.write(output)
+    write_table(shown, output / "boards.csv")
+    draw_all(output)
+    click.echo(
+        f"{output}: {len(found.measures)} measures, {len(found.differences)} differences of {len(said.nets)} nets"
+    )
+
+
+if __name__ == "__main__":
+    command(prog_name="python -m benchmarks.proof.tables")

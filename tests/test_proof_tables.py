@@ -1,0 +1,349 @@
+"""The proof's tables, pictures, boards and notebook, made by the command line of a store, a split and real nets."""
+
+from __future__ import annotations
+
+import json
+import math
+import sqlite3
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import chess
+import numpy as np
+import pandas as pd
+import pytest
+from click.testing import CliRunner
+
+from benchmarks.proof import notebook, pictures, tables
+from benchmarks.proof.analysis import COLUMNS, Floats
+from benchmarks.proof.nets import Answers, answers
+from benchmarks.proof.positions import TEST_SETS, VALIDATION, Positions, read_positions
+from benchmarks.proof.tables import against, original_of, point
+from tests.mining_doubles import mine_by_key, random_games
+from valuerepair.archives.options import SampleOptions
+from valuerepair.calibration import POINTS, fit
+from valuerepair.errors import UsageError, ValueRepairError
+from valuerepair.judge.split import Split, choose_split, write_split
+from valuerepair.question import Question
+from valuerepair.runs.options import MineOptions
+from valuerepair.store.store import Store
+from valuerepair.training.sources import StoreSource
+
+GAMES = Path(__file__).parents[1] / "data" / "games.pgn.zst"
+ARMS = {
+    "original": ["maia-1900"],
+    "control": ["maia-1100", "maia-1900"],
+    "10": ["meangirl-8", "maia-1100"],
+    "20": ["maia-1900", "maia-1900"],
+    "value-10": ["maia-1100"],
+    "4k": ["maia-1100"],
+    "1100-original": ["maia-1100"],
+}
+NET = {"original": "maia-1900", "1100-original": "maia-1100"}
+
+
+@dataclass(frozen=True)
+class Made:
+    """A repository with the tables in it, and what they were made of."""
+
+    root: Path
+    db: Path
+    split: Path
+    source: list[str]
+
+    @property
+    def proof(self) -> Path:
+        return self.root / "docs" / "proof"
+
+    def table(self, name: str) -> list[dict[Any, Any]]:
+        found = pd.read_csv(self.proof / f"{name}.csv", dtype={"arm": str, "against": str})
+        rows: list[dict[Any, Any]] = found.to_dict("records")
+        return rows
+
+    @property
+    def positions(self) -> Positions:
+        return read_positions(self.db, self.split, Question())
+
+    def said(self, net: str, positions: Positions, shared: Path) -> Answers:
+        return answers(shared / "nets" / f"{net}.pb.gz", self.db, positions.ids, self.root / "kept")
+
+
+@pytest.fixture(scope="module")
+def made(shared_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Made:
+    root = tmp_path_factory.mktemp("proof")
+    (root / "notebooks").mkdir()
+    db, index, split = root / "s.db", root / "nets.csv", root / "split.json"
+    options = MineOptions(sample=SampleOptions(per_game=24))
+    for archive in (GAMES, random_games(root / "other.pgn", 40)):
+        mine_by_key(archive, db, options=options)
+    with Store.open(db) as store:
+        write_split(split, choose_split(store, families=0.05, archives=["other.pgn"], seed=3))
+        net = str(store.nets()["name"][0])
+    rows = [
+        f"{arm},{seed},{shared_data}/nets/{name}.pb.gz" for arm, nets in ARMS.items() for seed, name in enumerate(nets)
+    ]
+    index.write_text("\n".join(["arm,seed,net", *rows]) + "\n")
+    places = {"--index": index, "--db": db, "--split": split, "--net": net, "--kept": root / "kept"}
+    done = Made(root, db, split, [str(word) for pair in places.items() for word in pair])
+    run("write", *done.source, "--repaired", "10", "--boards", "15", "-o", str(done.proof))
+    return done
+
+
+def run(*words: str) -> str:
+    found = CliRunner().invoke(tables.command, words, catch_exceptions=False)
+    assert found.exit_code == 0, found.output
+    return found.stdout
+
+
+# -- positions --------------------------------------------------------------------------------------------------------
+
+
+def test_sets_are_the_split_s_and_what_training_is_judged_by(made: Made) -> None:
+    split = Split(**{k: v for k, v in json.loads(made.split.read_text()).items() if k in Split.__slots__})
+    found = made.positions
+    with Store.open(made.db) as store:
+        parts = split.parts(store, found.ids)
+        alpha = store.alpha(*store.pick()).value
+    for i, name in enumerate(("train", *TEST_SETS)):
+        assert (parts[found.sets == (name if i else VALIDATION)] == i).all()
+    source = StoreSource(str(made.db), Question(), 1, share=0, holdout=0.1, seed=0, split=split)
+    assert found.of(VALIDATION).ids.tolist() == source._ids[source._held].tolist()
+    with sqlite3.connect(made.db) as sql:
+        query = "SELECT position_id, cp, mate, best_move FROM deep_values WHERE stage = 'full'"
+        deep = {number: cells for number, *cells in sql.execute(query)}
+        games = dict(sql.execute("SELECT p.id, g.digest || g.number FROM positions p JOIN games g ON g.id = p.game_id"))
+    same_game: dict[int, set[str]] = {}
+    for number, game, q, best in zip(
+        found.ids.tolist(), found.game.tolist(), found.deep_q, found.deep_best, strict=True
+    ):
+        cp, mate, move = deep[number]
+        assert q == pytest.approx(math.tanh(cp / (2 * alpha)) if mate is None else math.copysign(1, mate))
+        assert (move is None) == (best == 0)
+        same_game.setdefault(game, set()).add(games[number])
+    assert all(len(numbers) == 1 for numbers in same_game.values())
+    assert len(same_game) == len({games[number] for number in found.ids.tolist()})
+
+
+def test_a_set_that_is_empty(made: Made, tmp_path: Path) -> None:
+    write_split(tmp_path / "s.json", Split(games=0.2))
+    with pytest.raises(ValueRepairError, match=r"no judged position of .* is among families; hold out more"):
+        read_positions(made.db, tmp_path / "s.json", Question())
+
+
+# -- tables -----------------------------------------------------------------------------------------------------------
+
+
+def test_measures_recounted(made: Made, shared_data: Path) -> None:
+    positions = made.positions
+    rows = {
+        (row["arm"], row["set"], row["measure"], row["scale"], str(row["threshold"])): row
+        for row in made.table("measures")
+    }
+    assert len(rows) == len(ARMS) * len(TEST_SETS) * len(COLUMNS)
+    q = {
+        net: made.said(net, positions, shared_data).q.astype(float) for net in ("maia-1900", "maia-1100", "meangirl-8")
+    }
+    of = positions.sets == VALIDATION
+    curved = {}
+    for net, each in q.items():
+        curve = fit(each[of], positions.deep_q[of], np.ones(of.sum()), positions.game[of], resamples=0).curve
+        curved[net] = np.sign(each) * np.interp(np.arcsin(np.abs(each)), np.arcsin(POINTS), curve)
+    for arm, nets in ARMS.items():
+        for name in TEST_SETS:
+            at = positions.sets == name
+            deep = positions.deep_q[at]
+            for scale, values in (("raw", q), ("recalibrated", curved)):
+                was = np.abs(values[NET[original_of(arm)]][at] - deep) >= 0.3
+                off = [np.abs(values[net][at] - deep) for net in nets]
+                expected = {
+                    ("rate", "0.3"): [np.mean(each >= 0.3) for each in off],
+                    ("rate", "0.55"): [np.mean(each >= 0.55) for each in off],
+                    ("still", "0.3"): [np.mean(each[was] >= 0.3) for each in off],
+                    ("newly", "0.3"): [np.mean((each >= 0.3) & ~was) for each in off],
+                    ("mean_dq", "nan"): [np.mean(each) for each in off],
+                }
+                for (measure, threshold), seeds in expected.items():
+                    row = rows[arm, name, measure, scale, threshold]
+                    assert row["value"] == pytest.approx(np.mean(seeds), rel=1e-4)
+                    assert row["low"] <= row["value"] <= row["high"]
+                    assert (row["seeds"], row["positions"]) == (len(nets), at.sum())
+    assert rows["20", "games", "top_1", "policy", "nan"]["value"] == 1
+    assert rows["20", "games", "kl", "policy", "nan"]["high"] == 0
+    assert rows["10", "games", "kl", "policy", "nan"]["value"] > 0.05
+    assert rows["10", "games", "top_1", "policy", "nan"]["value"] < 0.9
+
+
+def test_differences_are_those_of_the_measures(made: Made) -> None:
+    def key(row: dict[Any, Any], arm: str) -> tuple[str, ...]:
+        return (str(row[arm]), *(str(row[name]) for name in ("set", "measure", "scale", "threshold")))
+
+    values = {key(row, "arm"): row["value"] for row in made.table("measures")}
+    rows = made.table("differences")
+    assert {(row["arm"], row["against"]) for row in rows} == {
+        ("control", "original"), ("10", "control"), ("10", "original"), ("20", "control"), ("20", "original"),
+        ("value-10", "original"), ("4k", "control"), ("4k", "original"),
+    }  # fmt: skip
+    for row in rows:
+        one, other = (values[key(row, name)] for name in ("arm", "against"))
+        assert row["difference"] == pytest.approx(one - other, abs=2e-4)
+        assert row["low"] <= row["difference"] <= row["high"]
+        if other:
+            assert row["relative"] == pytest.approx(one / other - 1, abs=5e-4)
+        else:
+            assert math.isnan(row["relative"])
+
+
+def test_nets_and_validation(made: Made) -> None:
+    nets = made.table("nets")
+    assert [(row["arm"], row["seed"]) for row in nets] == [
+        (arm, i) for arm, each in ARMS.items() for i in range(len(each))
+    ]
+    rates = {(row["arm"], row["set"]): row["value"] for row in made.table("measures")
+             if (row["measure"], row["scale"], row["threshold"]) == ("rate", "recalibrated", 0.3)}  # fmt: skip
+    for arm, each in ARMS.items():
+        for name in TEST_SETS:
+            assert np.mean([row[f"{name}_rate"] for row in nets if row["arm"] == arm]) == pytest.approx(
+                rates[arm, name], rel=1e-3
+            )
+        same = {row["sha256"] for row in nets if row["arm"] == arm}
+        assert len(same) == len(set(each))
+    said = run("validate", *made.source)
+    for line, arm in zip(said.splitlines(), ARMS, strict=True):
+        name, rate = line.split(":")[0], float(line.split()[1])
+        assert name == arm
+        told = np.mean([row[f"{VALIDATION}_rate"] for row in nets if row["arm"] == arm])
+        assert rate == pytest.approx(100 * told, abs=0.001)
+
+
+@pytest.mark.parametrize(
+    ("arm", "others"),
+    [
+        ("original", ()),
+        ("control", ("original",)),
+        ("sampled", ("control", "original")),
+        ("10", ("control", "sampled", "original")),
+        ("archive", ("control", "sampled", "original")),
+        ("16k", ("control", "sampled", "original")),
+        ("value-control", ("original",)),
+        ("value-sampled", ("value-control", "original")),
+        ("value-40", ("value-control", "value-sampled", "original")),
+        ("z", ("z-control", "original")),
+        ("z-contempt", ("z-control", "original")),
+        ("z-control", ("original",)),
+        ("1100-original", ()),
+        ("1100-control", ("1100-original",)),
+        ("1100-share", ("1100-control", "1100-original")),
+    ],
+)
+def test_what_an_arm_is_held_against(arm: str, others: tuple[str, ...]) -> None:
+    assert against(arm) == others
+
+
+def test_points_of_curves() -> None:
+    assert point("5") == ("share", "whole net", 5)
+    assert point("value-40") == ("share", "value head alone", 40)
+    assert point("16k") == ("candidates", "whole net", 16_000)
+    assert [point(arm) for arm in ("control", "value-control", "1100-share", "z", "original")] == [None] * 5
+
+
+def test_an_index_without_its_original(made: Made, tmp_path: Path) -> None:
+    lines = (made.root / "nets.csv").read_text().splitlines()
+    (tmp_path / "a.csv").write_text("\n".join(line for line in lines if not line.startswith("original")))
+    with pytest.raises(UsageError, match=r"has .*, but not original, which that began with"):
+        tables.read_index(tmp_path / "a.csv")
+    (tmp_path / "b.csv").write_text("arm,path\n10,a.pb.gz\n")
+    with pytest.raises(UsageError, match="has no column seed"):
+        tables.read_index(tmp_path / "b.csv")
+
+
+# -- pictures, boards, notebook ---------------------------------------------------------------------------------------
+
+
+def bars(figure: Any, gid: str, axis: int) -> list[Floats]:
+    """The ends of the intervals of one colour, [n, 2], in the order in which they were drawn."""
+    at = [box for axes in figure.axes for box in axes.containers if box.lines[0].get_gid() == gid]
+    (found,) = at
+    return [np.array(segment)[:, axis] for segment in found.lines[2][0].get_segments()]
+
+
+def test_pictures_show_the_tables(made: Made) -> None:
+    differences = pictures.read_differences(made.proof)
+    primary = ("rate", "recalibrated", 0.3, "control")
+    rows = {
+        (row["arm"], row["set"]): row
+        for row in made.table("differences")
+        if (row["measure"], row["scale"], row["threshold"], row["against"]) == primary
+    }
+    drawn: list[tuple[Any, Callable[[str], str], list[str], int]] = [
+        (pictures.arms(differences), lambda name: name, ["10", "20", "4k"], 0),
+        (pictures.curve(differences, "share"), lambda name: f"{name}-whole net", ["10", "20"], 1),
+        (pictures.curve(differences, "candidates"), lambda name: f"{name}-whole net", ["4k"], 1),
+    ]
+    for figure, gid, arms, axis in drawn:
+        for name in TEST_SETS:
+            expected = [[100 * rows[arm, name][f"relative_{end}"] for end in ("low", "high")] for arm in arms]
+            np.testing.assert_allclose(bars(figure, gid(name), axis), expected, rtol=1e-6, atol=1e-9)
+    assert pictures.curve(differences[~differences["arm"].isin(["4k"])], "candidates") is None
+    for name in ("arms", "share", "candidates"):
+        assert 2_000 < (made.proof / f"{name}.svg").stat().st_size < 100_000
+
+
+def test_boards_are_drawn_not_chosen(made: Made, shared_data: Path, tmp_path: Path) -> None:
+    positions, rows = made.positions, made.table("boards")
+    assert len(rows) == len({row["fen"] for row in rows}) == 15
+    at = positions.of("families")
+    with sqlite3.connect(made.db) as sql:
+        number = {fen: i for i, fen in sql.execute("SELECT id, fen FROM positions")}
+    q = {who: made.said(net, at, shared_data) for who, net in
+         (("original", "maia-1900"), ("control", "maia-1100"), ("repaired", "meangirl-8"))}  # fmt: skip
+    for row in rows:
+        i = int(np.flatnonzero(at.ids == number[row["fen"]])[0])
+        assert abs(row["original_recalibrated"] - row["deep_q"]) >= 0.3 - 1e-4
+        assert row["deep_q"] == pytest.approx(at.deep_q[i], abs=1e-4)
+        board = chess.Board(row["fen"])
+        for who, said in q.items():
+            assert row[f"{who}_q"] == pytest.approx(float(said.q[i]), abs=1e-4)
+            assert chess.Move.from_uci(row[f"{who}_best"]) in board.legal_moves
+    every = tables.ask(tables.read_index(made.root / "nets.csv"), made.db, positions, made.root / "kept")
+    again, other, candidates = (
+        set(tables.boards(every, made.db, "control", "10", count=count, seed=seed)["fen"])
+        for count, seed in ((15, 18), (15, 19), (10**6, 18))
+    )
+    assert again == {row["fen"] for row in rows} != other
+    assert again | other < candidates
+    with pytest.raises(UsageError, match="no arm 40 in the index; it has original, control"):
+        tables.boards(every, made.db, "control", "40", count=1, seed=0)
+
+
+def test_the_notebook_says_what_the_tables_say(made: Made, tmp_path: Path) -> None:
+    done = CliRunner().invoke(notebook.command, [str(made.root)], catch_exceptions=False)
+    assert done.exit_code == 0
+    path = made.root / "notebooks" / notebook.NAME
+    outputs = [each for cell in json.loads(path.read_text())["cells"] for each in cell.get("outputs", [])]
+    text = "".join("".join(each.get("text", "")) for each in outputs)
+    drawn = ["".join(each["data"]["image/svg+xml"]) for each in outputs if "image/svg+xml" in each.get("data", {})]
+    assert f"{sum(map(len, ARMS.values()))} nets of {len(ARMS)} arms" in text
+    for row in made.table("differences"):
+        if (row["set"], row["measure"], row["scale"], row["threshold"]) == ("families", "rate", "recalibrated", 0.3):
+            low, high = (100 * row[f"relative_{end}"] for end in ("low", "high"))
+            verdict = "fewer" if high < 0 else "more" if low > 0 else "not shown"
+            line = f"{row['arm']} against {row['against']}: {100 * row['relative']:+.1f} % ({low:+.1f} to {high:+.1f})"
+            assert [each for each in text.splitlines() if each.startswith(line) and each.endswith(f": {verdict}")]
+    boards = made.table("boards")
+    for words, who in (("before", "original"), ("control", "control"), ("after", "repaired")):
+        off = [abs(row[f"{who}_recalibrated"] - row["deep_q"]) for row in boards]
+        assert (
+            f"{words}: right on {sum(each < 0.3 for each in off)} of 15, mean |Q - deep Q| {np.mean(off):.3f}" in text
+        )
+    assert drawn[-1].count("<svg") == 1 + 15
+    assert f"deep {boards[0]['deep_q']:+.2f}, before {boards[0]['original_recalibrated']:+.2f}" in drawn[-1]
+    assert len(drawn) == 4
+    assert path.stat().st_size < 300_000
+    assert "/tmp" not in path.read_text()
+    (tmp_path / "notebooks").mkdir()
+    with pytest.raises(
+        ValueRepairError, match=r"differences\.csv: is missing; run python -m benchmarks\.proof\.tables"
+    ):
+        notebook.write(tmp_path, tmp_path / "notebooks" / notebook.NAME)
