@@ -49,12 +49,13 @@ def by_type(notebook: Any, kind: str) -> list[str]:
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with data/sample.db, docs/proof/ and notebooks/ in it, as in the repository."""
+    """A folder with what notebooks read, and notebooks/, as in the repository."""
     folder = tmp_path_factory.mktemp("repository")
-    for name in ("data", "notebooks", "docs/proof"):
-        (folder / name).mkdir(parents=True)
+    (folder / "notebooks").mkdir()
     for source in READ:
-        shutil.copy(source, folder / source.relative_to(ROOT))
+        copy = folder / source.relative_to(ROOT)
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(source, copy)
     return folder
 
 
