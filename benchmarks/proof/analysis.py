@@ -19,7 +19,7 @@ cases where seeds differ much.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -66,6 +66,7 @@ COLUMNS = (
 )
 PRIMARY = COLUMNS.index(Column("rate", "recalibrated", PRIMARY_THRESHOLD))
 _VALUES = len(_of_values("raw"))
+_STILL = [column.measure for column in _of_values("raw")].index("still")
 
 
 # -- curves -----------------------------------------------------------------------------------------------------------
@@ -136,14 +137,11 @@ class Judged:
     old: int
 
 
-def _value_sums(off: Floats, old: Floats, held: HeldOut) -> tuple[Floats, Floats]:
-    """[columns, games] sums over and under the bar of the measures of `_of_values`."""
-    everywhere = np.ones(len(off))
+def _value_sums(off: Floats, old: Floats, held: HeldOut) -> Floats:
+    """[columns + 1, games] what is over the bar of the measures of `_of_values`; last what is under that of still."""
     wrong = [np.abs(off) >= threshold for threshold in THRESHOLDS]
     was = np.abs(old) >= PRIMARY_THRESHOLD
-    over = np.stack([*wrong, wrong[0] & was, wrong[0] & ~was, np.abs(off)])
-    under = np.stack([everywhere, everywhere, was, everywhere, everywhere])
-    return held.by_game(over), held.by_game(under)
+    return held.by_game(np.stack([*wrong, wrong[0] & was, wrong[0] & ~was, np.abs(off), was]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,32 +157,29 @@ def measure(nets: Sequence[Judged], held: HeldOut, *, seed: int = 0, draws: int 
 
     As many draws are made as the curves' number divides. NaN where a measure has nothing to be of.
     """
-    curves = len(nets[0].curves.drawn)
     q = [net.q[held.order] for net in nets]
-    raw = [each - held.deep_q for each in q]
-    fixed = []
-    for net, off in zip(nets, raw, strict=True):
-        policy = np.stack([net.kept[held.order], net.kl[held.order]])
-        sums, policy_sums = _value_sums(off, raw[net.old], held), held.by_game(policy)
-        fixed.append((sums, (policy_sums, held.by_game(np.ones_like(policy)))))
+    over = np.empty((len(nets), len(COLUMNS), held.games))
+    under = np.broadcast_to(held.by_game(np.ones((1, held.positions))), over.shape).copy()
 
-    def with_curves(chosen: Sequence[Floats]) -> tuple[Floats, Floats]:
-        """[nets, columns, games] over and under the bar."""
-        off = [read_curve(curve, each) - held.deep_q for curve, each in zip(chosen, q, strict=True)]
-        rows = [
-            (as_it_is, _value_sums(off[i], off[net.old], held), policy)
-            for i, (net, (as_it_is, policy)) in enumerate(zip(nets, fixed, strict=True))
-        ]
-        over, under = (np.stack([np.concatenate([part[side] for part in row]) for row in rows]) for side in (0, 1))
-        return over, under
+    def fill(off: Sequence[Floats], first: int) -> None:
+        """The measures of one scale, from column `first` on."""
+        for i, net in enumerate(nets):
+            *sums, under[i, first + _STILL] = _value_sums(off[i], off[net.old], held)
+            over[i, first : first + _VALUES] = sums
 
-    over, under = with_curves([net.curves.whole for net in nets])
+    def recalibrate(curves: Iterable[Floats]) -> None:
+        fill([read_curve(curve, each) - held.deep_q for curve, each in zip(curves, q, strict=True)], _VALUES)
+
+    fill([each - held.deep_q for each in q], 0)
+    for i, net in enumerate(nets):
+        over[i, 2 * _VALUES :] = held.by_game(np.stack([net.kept[held.order], net.kl[held.order]]))
+    recalibrate(net.curves.whole for net in nets)
     values = _ratio(over.sum(-1), under.sum(-1))
-    rng, count = np.random.default_rng(seed), held.games
-    each, drawn = max(1, draws // curves), []
-    for i in range(curves):
-        over, under = with_curves([net.curves.drawn[i] for net in nets])
-        times = rng.multinomial(count, np.full(count, 1 / count), each).astype(np.float64).T
+    rng, count, curves = np.random.default_rng(seed), held.games, len(nets[0].curves.drawn)
+    drawn = []
+    for k in range(curves):
+        recalibrate(net.curves.drawn[k] for net in nets)
+        times = rng.multinomial(count, np.full(count, 1 / count), max(1, draws // curves)).astype(np.float64).T
         drawn.append(_ratio(np.moveaxis(over @ times, -1, 0), np.moveaxis(under @ times, -1, 0)))
     return Measured(values, np.concatenate(drawn))
 
