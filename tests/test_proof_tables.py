@@ -184,6 +184,7 @@ def test_differences_are_those_of_the_measures(made: Made) -> None:
     assert {(row["arm"], row["against"]) for row in rows} == {
         ("control", "original"), ("10", "control"), ("10", "original"), ("20", "control"), ("20", "original"),
         ("value-10", "original"), ("4k", "control"), ("4k", "original"),
+        ("20", "10"), ("value-10", "10"), ("4k", "10"),
     }  # fmt: skip
     for row in rows:
         one, other = (values[key(row, name)] for name in ("arm", "against"))

@@ -214,8 +214,8 @@ def write_table(frame: pd.DataFrame, path: Path) -> None:
         frame.to_csv(partial, index=False, float_format=_DIGITS, lineterminator="\n")
 
 
-def tables(said: Said, *, seed: int = 0) -> Tables:
-    """All measures of all arms on all test sets."""
+def tables(said: Said, best: str, *, seed: int = 0) -> Tables:
+    """All measures of all arms on all test sets; arms are held against `best`, too, the one with the best share."""
     import pandas as pd
 
     measures: list[dict[str, Any]] = []
@@ -232,7 +232,7 @@ def tables(said: Said, *, seed: int = 0) -> Tables:
                 row[f"{name}_rate"] = values[PRIMARY]
             sizes = {"positions": held.positions, "games": held.games}
             measures += ({**row, **sizes} for row in _measures(said.nets, found, name))
-            differences += ({**row, **sizes} for row in _differences(said.nets, found, name))
+            differences += ({**row, **sizes} for row in _differences(said.nets, found, name, best))
             progress.advance()
     return Tables(pd.DataFrame(measures), pd.DataFrame(differences), pd.DataFrame(nets))
 
@@ -248,10 +248,11 @@ def _measures(nets: Sequence[Net], found: Measured, name: str) -> Iterator[dict[
             yield {"arm": arm, "set": name, **column._asdict(), **value, "seeds": len(at)}
 
 
-def _differences(nets: Sequence[Net], found: Measured, name: str) -> Iterator[dict[str, Any]]:
+def _differences(nets: Sequence[Net], found: Measured, name: str, best: str) -> Iterator[dict[str, Any]]:
     of = places(nets)
     for arm, at in of.items():
-        for other in (each for each in against(arm) if each in of):
+        beside = original_of(arm) == original_of(best) and arm not in (best, *against(best))
+        for other in (each for each in (*against(arm), *([best] if beside else ())) if each in of):
             for i, column in enumerate(COLUMNS):
                 pair = _arm(found, at, arm, i), _arm(found, of[other], other, i)
                 yield {
@@ -368,7 +369,9 @@ def validate(**given: Any) -> None:
 @command.command()
 @source_options
 @click.option("--control", default="control", show_default=True, help="Arm of the boards beside the repaired one.")
-@click.option("--repaired", required=True, help="Arm of the boards: the best share.")
+@click.option(
+    "--repaired", required=True, help="The arm with the best share: others are held against it, boards show it."
+)
 @click.option("--boards", "count", default=20, show_default=True, type=click.IntRange(1), help="Boards to draw.")
 @click.option("--seed", default=18, show_default=True, help="Of the boards.")
 @click.option("-o", "--output", required=True, type=_FOLDER, help="Folder.")
@@ -378,7 +381,7 @@ def write(control: str, repaired: str, count: int, seed: int, output: Path, **gi
 
     said = listen(given, [VALIDATION, *TEST_SETS])
     shown = boards(said, given["db"], control, repaired, count=count, seed=seed)
-    found = tables(said)
+    found = tables(said, repaired)
     found.write(output)
     write_table(shown, output / "boards.csv")
     draw_all(output)
