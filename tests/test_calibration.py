@@ -13,7 +13,18 @@ from scipy.optimize import isotonic_regression
 from statsmodels.stats.proportion import proportion_confint
 
 from valuerepair import calibration
-from valuerepair.calibration import FOLDS, PARTS, POINTS, Calibration, beyond_scale, fit, fold_of, part_of
+from valuerepair.calibration import (
+    FOLDS,
+    PARTS,
+    POINTS,
+    Calibration,
+    beyond_scale,
+    fit,
+    fold_of,
+    part_of,
+    read_curve,
+    resampled_curves,
+)
 from valuerepair.errors import ValueRepairError
 from valuerepair.intervals import of_variance
 
@@ -128,6 +139,20 @@ def test_the_interval_comes_from_the_seed() -> None:
     assert np.array_equal(first.high, again.high)
     assert not np.array_equal(first.low, other.low)
     assert np.array_equal(first.curve, other.curve)
+
+
+def test_resampled_curves_are_those_of_the_interval() -> None:
+    rows = draw(14, 60, 10, 1.4, 0.3)
+    found = fit(*rows, resamples=200, seed=3)
+    curves = resampled_curves(*rows, found.method, resamples=200, seed=3)
+    assert np.allclose(np.percentile(curves, [2.5, 97.5], axis=0), [found.low, found.high], atol=1e-6)
+    net_q = np.array([-0.5, 0.0, 0.25, np.nan])
+    assert np.allclose(read_curve(found.curve, net_q)[:3], [found.worth(q).q for q in net_q[:3]])
+    assert np.isnan(read_curve(found.curve, net_q)[3])
+    # A net of twice the values, but for the steps of a curve, meets the same games.
+    half = resampled_curves(rows[0] / 2, *rows[1:], found.method, resamples=200, seed=3)
+    one, other = ([float(read_curve(curve, q)) for curve in each] for each, q in ((curves, 0.4), (half, 0.2)))
+    assert np.std(np.subtract(one, other)) < 0.5 * np.std(one)
 
 
 def test_without_resamples_there_is_a_curve_and_no_interval() -> None:
