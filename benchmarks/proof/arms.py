@@ -96,7 +96,7 @@ class Proof:
         yield Step("mine", "split", Path(self.split), [*split, "-o", self.split])
 
     def expanding(self) -> Iterator[Step]:
-        expand = ["expand", "--db", self.store, "--split", self.split, "--positions", "60000", "--seed", _SEED]
+        expand = ["expand", "--db", self.store, "--split", self.split, "--positions", "12000", "--seed", _SEED]
         yield self._done("expand", "expand", [*expand, *self._asked()])
 
     # -- arms ---------------------------------------------------------------------------------------------------------
