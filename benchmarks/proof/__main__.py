@@ -12,7 +12,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import asdict, replace
 from pathlib import Path
 from queue import Queue
@@ -90,8 +90,12 @@ def run_all(steps: Sequence[Step], output: Path) -> None:
             cores.put(core)
 
     with ThreadPoolExecutor(cores.qsize()) as pool:
-        for done in [pool.submit(train, step) for step in steps if step.command[0] == "train"]:
-            done.result()
+        try:
+            for done in as_completed([pool.submit(train, step) for step in steps if step.command[0] == "train"]):
+                done.result()
+        except subprocess.CalledProcessError:
+            pool.shutdown(cancel_futures=True)
+            raise
 
 
 def run(step: Step, output: Path, core: int | None = None) -> None:
