@@ -286,6 +286,12 @@ def test_pictures_show_the_tables(made: Made) -> None:
         for name in TEST_SETS:
             expected = [[100 * rows[arm, name][f"relative_{end}"] for end in ("low", "high")] for arm in arms]
             np.testing.assert_allclose(bars(figure, gid(name), axis), expected, rtol=1e-6, atol=1e-9)
+    points = {(row["curve"], row["line"], row["at"], row["arm"], row["set"]): row for row in made.table("curves")}
+    assert {key[:4] for key in points} == {
+        ("share", "whole net", 10, "10"), ("share", "whole net", 20, "20"), ("candidates", "whole net", 4000, "4k"),
+    }  # fmt: skip
+    for (*_, arm, name), row in points.items():
+        assert row["relative"] == rows[arm, name]["relative"]
     assert pictures.curve(differences[~differences["arm"].isin(["4k"])], "candidates") is None
     for name in ("arms", "share", "candidates"):
         assert 2_000 < (made.proof / f"{name}.svg").stat().st_size < 100_000

@@ -68,17 +68,26 @@ def arms(differences: pd.DataFrame) -> Figure:
     return figure
 
 
+def curve_table(differences: pd.DataFrame) -> pd.DataFrame:
+    """The points of the curves: a row an arm and test set, with the primary measure less the control's, relative."""
+    rows = beside_control(differences)
+    found = {arm: place for arm in rows["arm"] if (place := point(arm))}
+    rows = rows[rows["arm"].isin(found)]
+    columns = {name: [found[arm][i] for arm in rows["arm"]] for i, name in enumerate(("curve", "line", "at"))}
+    shown = ["curve", "line", "at", "arm", "set", "relative", "relative_low", "relative_high", "seeds", "other_seeds"]
+    table: pd.DataFrame = rows.assign(**columns)[shown]
+    return table
+
+
 def curve(differences: pd.DataFrame, name: str) -> Figure | None:
     """The primary measure by share or by number of candidates, a panel a test set; None where no arm is on the curve.
 
     Artists' gid: test set and line.
     """
-    found = {arm: place for arm in differences["arm"] if (place := point(arm)) and place[0] == name}
-    rows = beside_control(differences)
-    rows = rows[rows["arm"].isin(found)]
+    rows = curve_table(differences)
+    rows = rows[rows["curve"] == name]
     if rows.empty:
         return None
-    rows = rows.assign(line=[found[arm][1] for arm in rows["arm"]], at=[found[arm][2] for arm in rows["arm"]])
     lines = list(dict.fromkeys(rows["line"]))
     with style.house_style():
         figure = Figure(figsize=(9.5, 3.6), dpi=style.DPI, layout="constrained")

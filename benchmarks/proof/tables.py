@@ -376,14 +376,15 @@ def validate(**given: Any) -> None:
 @click.option("--seed", default=18, show_default=True, help="Of the boards.")
 @click.option("-o", "--output", required=True, type=_FOLDER, help="Folder.")
 def write(control: str, repaired: str, count: int, seed: int, output: Path, **given: Any) -> None:
-    """Write measures.csv, differences.csv, nets.csv, boards.csv and the pictures."""
-    from benchmarks.proof.pictures import draw_all
+    """Write measures.csv, differences.csv, curves.csv, nets.csv, boards.csv and the pictures."""
+    from benchmarks.proof.pictures import curve_table, draw_all
 
     said = listen(given, [VALIDATION, *TEST_SETS])
     shown = boards(said, given["db"], control, repaired, count=count, seed=seed)
     found = tables(said, repaired)
     found.write(output)
     write_table(shown, output / "boards.csv")
+    write_table(curve_table(found.differences), output / "curves.csv")
     draw_all(output)
     click.echo(
         f"{output}: {len(found.measures)} measures, {len(found.differences)} differences of {len(said.nets)} nets"
