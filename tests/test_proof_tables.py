@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import sqlite3
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -257,6 +258,17 @@ def test_an_index_without_its_original(made: Made, tmp_path: Path) -> None:
     (tmp_path / "b.csv").write_text("arm,path\n10,a.pb.gz\n")
     with pytest.raises(UsageError, match="has no column seed"):
         tables.read_index(tmp_path / "b.csv")
+
+
+def test_what_is_wrong_is_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["notebook", str(tmp_path)])
+    with pytest.raises(SystemExit) as ending:
+        tables.run(notebook.command, "notebook")
+    said = capsys.readouterr()
+    assert (ending.value.code, said.out, said.err.count("\n")) == (1, "", 1)
+    assert said.err.startswith("notebook: ")
 
 
 # -- pictures, boards, notebook ---------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from benchmarks.proof.tables import run
 from valuerepair.errors import ValueRepairError
 from valuerepair.files import written_whole
 
@@ -124,4 +125,4 @@ def command(root: Path) -> None:
 
 
 if __name__ == "__main__":
-    command(prog_name="python -m benchmarks.proof.notebook")
+    run(command, "notebook")

@@ -8,6 +8,7 @@ name, as docs/proof.md has it.
 from __future__ import annotations
 
 import csv
+import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,7 +43,7 @@ from benchmarks.proof.positions import TEST_SETS, VALIDATION, Positions, read_po
 from valuerepair.calibration import read_curve
 from valuerepair.chess.positions import decode_move
 from valuerepair.chess.progress import Progress
-from valuerepair.errors import UsageError
+from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.files import written_whole
 from valuerepair.intervals import Interval
 from valuerepair.nets.registry import locate
@@ -391,5 +392,14 @@ def write(control: str, repaired: str, count: int, seed: int, output: Path, **gi
     )
 
 
+def run(program: click.Command, name: str) -> None:
+    """Runs a program of this folder: what is wrong is one line and an exit code, as with `vr`."""
+    try:
+        program(prog_name=f"python -m benchmarks.proof.{name}")
+    except ValueRepairError as error:
+        click.echo(f"{name}: {error}", err=True)
+        sys.exit(error.exit_code)
+
+
 if __name__ == "__main__":
-    command(prog_name="python -m benchmarks.proof.tables")
+    run(command, "tables")

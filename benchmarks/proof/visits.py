@@ -273,4 +273,4 @@ def command(names: tuple[str, ...], count: int, seed: int, output: Path, **given
 
 
 if __name__ == "__main__":
-    command(prog_name="python -m benchmarks.proof.visits")
+    tables.run(command, "visits")
