@@ -18,23 +18,28 @@ from pathlib import Path
 from queue import Queue
 
 import click
+import numpy as np
 
-from benchmarks.proof.arms import SEEDS, SHARES, THRESHOLD, Proof, Setting, Step, write_index
+from benchmarks.proof.arms import NET, SHARES, THRESHOLD, Proof, Setting, Step, write_index
 from benchmarks.proof.lines import write_openings, write_ordinary
+from benchmarks.proof.positions import VALIDATION, read_positions
+from benchmarks.proof.tables import ask, places, read_index, validation_rates
 from valuerepair.question import Question
 from valuerepair.store.store import Store
 from valuerepair.training.train import Training, read_curve
 
 QUESTION = Question(threshold=THRESHOLD, calibration="fitted")
-PARTS = ("mine", "expand", "pilot", "value", "main", "further", "games", "matches")
+PARTS = ("mine", "expand", "pilot", "main", "value", "further", "games", "matches", "measure")
+_TRAINED = ("main", "value", "further", "games")
 
 
 @click.command()
 @click.argument("parts", nargs=-1, type=click.Choice(PARTS))
 @click.option("--data", type=click.Path(exists=True, file_okay=False, path_type=Path), required=True)
 @click.option("-o", "--output", type=click.Path(file_okay=False, path_type=Path), required=True)
+@click.option("--results", type=click.Path(file_okay=False, path_type=Path), default="docs/proof", show_default=True)
 @click.option("--print", "printed", is_flag=True, help="Print the commands, and run none.")
-def command(parts: tuple[str, ...], data: Path, output: Path, printed: bool) -> None:
+def command(parts: tuple[str, ...], data: Path, output: Path, results: Path, printed: bool) -> None:
     """Run the proof of docs/proof.md, or some PARTS of it."""
     proof = Proof(data, output)
     for folder in ("nets", "logs", "done"):
@@ -44,33 +49,39 @@ def command(parts: tuple[str, ...], data: Path, output: Path, printed: bool) -> 
             look(proof)
         if part not in ("mine", "expand", "pilot"):
             proof.setting = read_setting(output)
-        steps = list(steps_of(proof, part))
+        steps = list(steps_of(proof, part, results))
         if printed:
-            click.echo("\n".join(f"vr {' '.join(step.command)}" for step in steps))
-        else:
-            run_all([step for step in steps if not step.output.exists()], output)
-        if part == "pilot" and not printed:
+            click.echo("\n".join(f"python -m {step.program} {' '.join(step.command)}" for step in steps))
+            continue
+        run_all([step for step in steps if not step.output.exists()], output)
+        if part == "pilot":
             choose_rates(proof)
-        if part == "main" and not printed:
+        if part in _TRAINED:
+            index(proof)
+        if part == "main":
             choose_share(proof)
-    if printed:
-        return
-    steps = [step for part in ("value", "main", "further", "games") for step in steps_of(proof, part)]
-    write_index(proof, steps, output / "nets.csv")
 
 
-def steps_of(proof: Proof, part: str) -> Iterable[Step]:
+def steps_of(proof: Proof, part: str, results: Path) -> Iterable[Step]:
     made: dict[str, Callable[[], Iterable[Step]]] = {
         "mine": proof.mining,
         "expand": proof.expanding,
         "pilot": proof.pilot,
-        "value": proof.value,
         "main": proof.main,
+        "value": proof.value,
         "further": proof.further,
         "games": proof.games,
         "matches": proof.matches,
+        "measure": lambda: proof.measuring(results),
     }
     return made[part]()
+
+
+def index(proof: Proof) -> None:
+    """Notes the nets that there are."""
+    assert proof.setting is not None
+    parts = _TRAINED if proof.setting.share is not None else ("main", "value")
+    write_index(proof, [step for part in parts for step in steps_of(proof, part, proof.out)])
 
 
 def run_all(steps: Sequence[Step], output: Path) -> None:
@@ -104,15 +115,15 @@ def run(step: Step, output: Path, core: int | None = None) -> None:
         write_ordinary(*_of(output), QUESTION, 1_000, output / "ordinary.pgn")
     if step.part == "matches":
         write_openings(*_of(output), QUESTION, 1_000, output / "openings.pgn")
-    click.echo(f"{time.strftime('%H:%M:%S')} vr {' '.join(step.command)}")
+    click.echo(f"{time.strftime('%H:%M:%S')} {step.program} {' '.join(step.command)}")
     began = time.monotonic()
     pinned = ["taskset", "-c", str(core)] if core is not None else []
     with open(output / "logs" / f"{step.name}.log", "a") as log:
-        vr = [*pinned, sys.executable, "-m", "valuerepair", *step.command]
-        subprocess.run(vr, check=True, stdout=log, stderr=log)
+        line = [*pinned, sys.executable, "-m", step.program, *step.command]
+        subprocess.run(line, check=True, stdout=log, stderr=log)
     with open(output / "hours.csv", "a", newline="") as file:
         csv.writer(file, lineterminator="\n").writerow((step.part, step.name, round(time.monotonic() - began, 1)))
-    if not step.output.exists():
+    if step.part != "measure" and not step.output.exists():
         step.output.touch()
 
 
@@ -141,12 +152,14 @@ def choose_rates(proof: Proof) -> None:
 
 def choose_share(proof: Proof) -> None:
     """The share with the lowest rate of candidates, recalibrated, on the validation games: the mean over the seeds."""
-    rates = {
-        share: [last(read_curve(proof.net(f"{round(100 * share)}", seed)), "rate_calibrated") for seed in SEEDS]
-        for share in SHARES
-    }
+    question = Question(net=NET)
+    positions = read_positions(proof.store, proof.split, question)
+    positions = positions.take(positions.sets == VALIDATION)
+    said = ask(read_index(proof.index), proof.store, positions, proof.out / "kept")
+    rates = np.array(validation_rates(said))
+    of = places(said.nets)
     assert proof.setting is not None
-    best = min(SHARES, key=lambda share: sum(rates[share]))
+    best = min(SHARES, key=lambda share: float(rates[of[f"{round(100 * share)}"]].mean()))
     write_setting(proof, replace(proof.setting, share=best))
 
 

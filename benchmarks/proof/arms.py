@@ -11,7 +11,7 @@ from valuerepair.files import written_whole
 
 SEEDS = (0, 1, 2)
 SHARES = (0.05, 0.10, 0.20, 0.40)
-NET, _SECOND = "maia-1900", "maia-1100"
+NET = "maia-1900"
 STEPS = 1_000
 LEARNING_RATES = {"all": (1e-4, 3e-4), "value": (1e-4, 3e-4)}
 THRESHOLD = 0.3
@@ -34,12 +34,13 @@ _CONTEMPT = "contempt=5"
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A command that makes `output`; nothing is to be done where that is there."""
+    """A command of a program that makes `output`; nothing is to be done where that is there."""
 
     part: str
     name: str
     output: Path
     command: Sequence[str]
+    program: str = "valuerepair"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,6 +75,11 @@ class Proof:
     # As the store has them: alpha of maia-1900, and the share of candidates among the positions as sampled.
     alpha: float = 0.0
     sampled: float = 0.0
+
+    @property
+    def second(self) -> str:
+        """The net that is repaired besides."""
+        return str(self.data / "nets" / "maia-1100.pb.gz")
 
     @property
     def store(self) -> str:
@@ -118,12 +124,12 @@ class Proof:
     def further(self) -> Iterator[Step]:
         """What needs the best share."""
         share = self._best
-        nets = ["--net", NET, "--net", _SECOND]
+        nets = ["--net", NET, "--net", self.second]
         yield self._done("further", "second", ["remeasure", *nets, "--db", self.store, *self._asked()])
         arms = [Arm(name="archive", share=share, expanded=False)]
         arms += [Arm(name=f"{n}k", share=share, candidates=1_000 * n) for n in (1, 4, 16, 64)]
-        arms.append(Arm(name="1100-control", share=0, net=_SECOND, expanded=False))
-        arms.append(Arm(name="1100-share", share=share, net=_SECOND, expanded=False))
+        arms.append(Arm(name="1100-control", share=0, net=self.second, expanded=False))
+        arms.append(Arm(name="1100-share", share=share, net=self.second, expanded=False))
         yield from self._all("further", arms)
 
     def games(self) -> Iterator[Step]:
@@ -154,6 +160,24 @@ class Proof:
             pgn = str(self.out / f"match-{name}.pgn")
             sides = [f"net={repaired},nodes=100", f"net={other},nodes=100"]
             yield self._done("matches", f"match-{name}", ["match", *sides, *openings, "-o", pgn])
+
+    def measuring(self, results: Path) -> Iterator[Step]:
+        """What the nets are worth on what was held out, into tables, pictures and a notebook."""
+        best = f"{round(100 * self._best)}"
+        source = ["--index", str(self.index), "--db", self.store, "--split", self.split]
+        source += ["--kept", str(self.out / "kept"), "-o", str(results)]
+        nodes = ["--arm", best, "--arm", "control", "--count", "500"]
+        for name, words in (
+            ("tables", ["write", *source, "--repaired", best]),
+            ("visits", [*source, *nodes]),
+            ("notebook", ["."]),
+        ):
+            yield Step("measure", name, results / f"{name}.done", words, f"benchmarks.proof.{name}")
+
+    @property
+    def index(self) -> Path:
+        """The nets that were trained."""
+        return self.out / "nets.csv"
 
     def net(self, arm: str, seed: int) -> Path:
         return self.out / "nets" / f"{arm}-{seed}.pb.gz"
@@ -212,14 +236,14 @@ class Proof:
         return Step(part, name, self.out / "done" / name, command)
 
 
-def write_index(proof: Proof, steps: Sequence[Step], path: Path) -> None:
+def write_index(proof: Proof, steps: Sequence[Step]) -> None:
     """arm, seed, net of every trained net that is there, and of the originals."""
-    rows = [("original", 0, NET), ("1100-original", 0, _SECOND)]
+    rows = [("original", 0, NET), ("1100-original", 0, proof.second)]
     for step in steps:
         if step.command[0] == "train" and step.output.exists():
             arm, _, seed = step.output.name.removesuffix(".pb.gz").rpartition("-")
             rows.append((arm, int(seed), str(step.output)))
-    with written_whole(path) as partial, open(partial, "w", newline="") as file:
+    with written_whole(proof.index) as partial, open(partial, "w", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(("arm", "seed", "net"))
         writer.writerows(rows)
