@@ -26,10 +26,11 @@ def test_every_command_is_one(part: str) -> None:
     assert steps
     for step in steps:
         program = cli if step.program == "valuerepair" else import_module(step.program).command
-        try:
+        if "--index" in step.command:  # the nets are not there
+            with pytest.raises(click.BadParameter, match="does not exist"):
+                parse(list(step.command), program)
+        else:
             parse(list(step.command), program)
-        except click.BadParameter as error:  # the nets are not there
-            assert "does not exist" in error.message
 
 
 @pytest.mark.parametrize("part", ["main", "value", "further", "games"])
