@@ -6,6 +6,7 @@ import json
 import shutil
 import sqlite3
 from collections.abc import Iterable
+from dataclasses import replace
 from functools import cache
 from pathlib import Path, PurePath
 from typing import NamedTuple
@@ -17,17 +18,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.cli_tree import SAMPLE, vr
+from tests.cli_tree import LEAVES, SAMPLE, options_of, vr
 from tests.expand_doubles import QUESTION, expand_store, mined
 from tests.expanded_store import expand_by_key
-from tests.mining_doubles import mine_by_key, random_games
+from tests.mining_doubles import KeyNet, mine_by_key, random_games
 from valuerepair.books.options import BookOptions
 from valuerepair.books.write import write_books
 from valuerepair.chess.board import keys, parse_fens
 from valuerepair.chess.positions import decode_moves
+from valuerepair.chess.progress import Progress
 from valuerepair.errors import UsageError, ValueRepairError
+from valuerepair.judge.compared_nets import find_oracle, measure
 from valuerepair.judge.openings import UNKNOWN, family, named_positions
-from valuerepair.judge.split import PARTS, Split, choose_split, read_split, write_split
+from valuerepair.judge.split import JUDGED, PARTS, HeldPart, Split, choose_split, read_split, write_split
 from valuerepair.question import Question
 from valuerepair.store.store import Store
 from valuerepair.training.sources import StoreSource
@@ -309,7 +312,8 @@ def test_a_book_is_of_train_and_the_holdout_of_what_is_held_out(path: Path, near
     with Store.open(path) as store:
         asked = BookOptions(question=question, split=split, parents=2, near_duplicates=near)  # type: ignore[arg-type]
         manifest = write_books(store, asked, tmp_path)
-        candidates = [row.key for row in _told(path) if row.id in set(store.candidates(question)["position_id"])]
+        numbers = set(store.candidates(question)["position_id"])
+    candidates = [row.key for row in _told(path) if row.id in numbers]
     book, holdout = (entries(tmp_path / name) for name in ("book.pgn", "holdout.pgn"))
     own = [key for key, headers in book if "ParentOf" not in headers or "NetQ" in headers]
     assert {parts[key] for key in own} == {"train"}
@@ -353,6 +357,73 @@ def test_a_book_needs_train_but_no_holdout(path: Path, tmp_path: Path, capsys: C
     code, _, err = vr(words, capsys)
     assert code == 1
     assert err.startswith("vr: --split leaves the book empty")
+
+
+@pytest.fixture(scope="module")
+def two(path: Path) -> Path:
+    """The store with another net's values of the archive's positions, half as bold."""
+    db = Path(shutil.copy(path, path.with_name("two.db")))
+    with sqlite3.connect(db) as connection:
+        connection.executescript("""
+            INSERT INTO nets SELECT id + 1, 'half-net', replace(sha256, 'ab', 'ba'), history_fill, value_head,
+                input_format, size FROM nets;
+            INSERT INTO net_values SELECT 2, position_id, q / 2, w, d, l, best_move, best_p, entropy, moves_left, run_id
+                FROM net_values WHERE position_id NOT IN (SELECT position_id FROM expanded);
+        """)
+    return db
+
+
+@pytest.mark.parametrize("part", ["games", "families", "archives", "held-out"])
+def test_nets_are_compared_on_what_is_held_out(two: Path, part: str, tmp_path: Path, capsys: Captured) -> None:
+    split = chosen(two, games=0.3, families=0.2, archives=["other.pgn"])
+    write_split(tmp_path / "s.json", split)
+    parts = parts_of(two, split)
+    words = ["remeasure", "--db", str(two), "--net", "key-net", "--net", "half-net", "--alpha", "300"]
+    words += ["--split", str(tmp_path / "s.json"), "--part", part]
+    code, out, _ = vr([*words, "--json", "-o", str(tmp_path / "wrong.csv")], capsys)
+    assert code == 0
+    found = json.loads(out)
+    with Store.open(two) as store:
+        one, other = (store.frame(Question(net=net, alpha=300.0)) for net in ("key-net", "half-net"))
+    kept = {part} if part != "held-out" else {"games", "families", "archives"}
+    one, other = (frame[[parts[number] in kept for number in frame["position_id"]]] for frame in (one, other))
+    wrong = [frame["disagreement"].abs().to_numpy() >= 0.55 for frame in (one, other)]
+    assert (found["part"], found["positions"], found["games"]) == (part, len(one), one["game_id"].nunique())
+    assert [net["candidates"]["count"] for net in found["nets"]] == [hit.sum() for hit in wrong]
+    assert found["comparisons"][0]["counts"]["repaired"] == (wrong[0] & ~wrong[1]).sum()
+    written = [line.split(",")[0] for line in (tmp_path / "wrong.csv").read_text().splitlines()[1:]]
+    assert {int(number) for number in written} == set(one["position_id"][wrong[0] | wrong[1]])
+    code, out, _ = vr(words, capsys)
+    assert f"positions that are held out ({part})" in out.splitlines()[0]
+
+
+def test_values_that_are_missing_are_computed_of_the_part_alone(two: Path, tmp_path: Path) -> None:
+    db = Path(shutil.copy(two, tmp_path / "a.db"))
+    parts = parts_of(db, split := chosen(db, games=0.3, families=0.2))
+    with sqlite3.connect(db) as connection:
+        connection.execute("DELETE FROM net_values WHERE net_id = 2")
+        full = {n for (n,) in connection.execute("SELECT position_id FROM deep_values WHERE stage = 'full'")}
+    wanted = {number for number in full if parts[number] == "families"}
+    net = KeyNet()
+    net.identity = replace(KeyNet.identity, name="half-net", sha256="ba" * 32)
+    with Store.open(db, write=True) as store:
+        oracle = find_oracle(store, None, ["key-net"], HeldPart.of(store, split, "families"))
+        assert oracle.scored == len(wanted)
+        assert measure(store, net, oracle, Progress("", quiet=True)) == len(wanted)
+        assert measure(store, net, oracle, Progress("", quiet=True)) == 0
+    with sqlite3.connect(db) as connection:
+        assert {n for (n,) in connection.execute("SELECT position_id FROM net_values WHERE net_id = 2")} == wanted
+
+
+def test_a_part_without_anything_and_a_part_without_a_split(two: Path, tmp_path: Path, capsys: Captured) -> None:
+    write_split(tmp_path / "s.json", Split())
+    words = ["remeasure", "--db", str(two), "--net", "key-net", "--net", "half-net"]
+    code, _, err = vr([*words, "--part", "games"], capsys)
+    assert (code, err) == (2, "vr: --part games: needs --split, which says what is held out\n")
+    code, _, err = vr([*words, "--split", str(tmp_path / "s.json"), "--part", "archives"], capsys)
+    assert (code, err) == (1, f"vr: {two}: the split holds out nothing of it as archives\n")
+    choice = next(option for option in options_of(LEAVES["vr remeasure"]) if option.name == "part").type
+    assert set(choice.choices) == set(JUDGED)  # type: ignore[attr-defined]
 
 
 # -- the file and the command -----------------------------------------------------------------------------------------

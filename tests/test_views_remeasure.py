@@ -65,6 +65,7 @@ def found(nets: int = 2, positions: int = 800, controlled: bool = False) -> Reme
             )
         )
     return Remeasured(
+        part=None,
         oracle="stockfish 15.1 nodes=5000",
         alpha=Alpha(349.2, "fitted"),
         alpha_of="one",

@@ -290,6 +290,8 @@ def remeasure(
     nets: Sequence[str],
     question: Question | None = None,
     *,
+    split: Split | None = None,
+    part: str = "held-out",
     quiet: bool = True,
 ) -> Remeasured:
     """The same positions under several nets, each compared with the first in pairs: `vr remeasure`.
@@ -299,15 +301,19 @@ def remeasure(
     its net is not looked at. The result has the rates (`nets`), the comparisons with intervals (`comparisons`) and the
     rows (`scores`). Judge by all positions: the first net's own candidates were chosen for being its worst errors, and
     any other net looks better on them. `control` of a comparison is what remains once each net's Q went through a curve
-    of its own. Raises UsageError for words that mean no net, ValueRepairError where there is nothing to compare.
+    of its own. With a `split` the positions are those that it holds out, or one `part` of them: ``games``,
+    ``families``, ``archives``. Raises UsageError for words that mean no net, ValueRepairError where there is nothing to
+    compare.
     """
     from valuerepair.judge.compare import compare, complete_policies
     from valuerepair.judge.compared_nets import find_nets, find_oracle, measure_missing
+    from valuerepair.judge.split import HeldPart
 
     path, question = os.fspath(store), question or Question()
     command = f"{shlex.join(['vr', 'remeasure', *(f'--net={net}' for net in nets)])} (from Python)"
     with Store.open(path) as opened:
-        which = find_oracle(opened, question.oracle, nets)
+        held = None if split is None else HeldPart.of(opened, split, part)
+        which = find_oracle(opened, question.oracle, nets, held)
         asked = find_nets(opened, nets, which)
     measure_missing(path, asked, which, command=command, quiet=quiet)
     with Store.open(path) as opened:

@@ -14,8 +14,10 @@ from valuerepair.cli.options import (
     FILE,
     JSON,
     ORACLE,
+    SPLIT,
     QuestionOptions,
     device_options,
+    split_of,
     threshold_option,
 )
 from valuerepair.cli.verbosity import is_quiet, say
@@ -29,6 +31,12 @@ from valuerepair.cli.verbosity import is_quiet, say
 @ORACLE
 @ALPHA
 @CALIBRATION
+@SPLIT(help="Of vr split: compare on what it holds out alone.")
+@click.option(
+    "--part",
+    type=click.Choice(["games", "families", "archives", "held-out"]),
+    help="Which part of it; held-out is all of it.  [default: held-out]",
+)
 @threshold_option("|net Q - deep Q| of a candidate; worst:2% is of A.")
 @click.option("--plot", type=FILE, metavar="FILE", help="Draw it: .png, .svg or .pdf.")
 @click.option(
@@ -50,14 +58,17 @@ def command(
     \b
     Example:
       vr remeasure --net old.pb.gz --net new.pb.gz
+      vr remeasure --net old.pb.gz --net control.pb.gz --net new.pb.gz --split split.json --part families
       vr remeasure --net maia-1900 --net new.pb.gz --threshold 0.4 --plot repaired.svg -o wrong.csv
     """
     import shlex
     import sys
     from json import dumps
 
+    from valuerepair.errors import UsageError
     from valuerepair.judge.compare import compare, comparison_lines, complete_policies, wrong_positions
     from valuerepair.judge.compared_nets import find_nets, find_oracle, measure_missing
+    from valuerepair.judge.split import TOGETHER, HeldPart
     from valuerepair.store.export import format_of, write_file
     from valuerepair.store.store import Store
 
@@ -69,8 +80,12 @@ def command(
 
         style.format_of(plot)
 
+    split = split_of(given["split"])
+    if split is None and given["part"] is not None:
+        raise UsageError(f"--part {given['part']}: needs --split, which says what is held out")
     with Store.open(db) as store:
-        chosen = find_oracle(store, oracle, net)
+        part = None if split is None else HeldPart.of(store, split, given["part"] or TOGETHER)
+        chosen = find_oracle(store, oracle, net, part)
         asked = find_nets(store, net, chosen)
     net_options = {"device": given["device"], "threads": given["threads"]}
     measure_missing(db, asked, chosen, command=shlex.join(["vr", *sys.argv[1:]]), quiet=is_quiet(), **net_options)

@@ -31,8 +31,8 @@ def command(
 
     Games are drawn by hash, so that more of them change nobody's part. Families of openings and of material are drawn
     until about so many positions are of one; the other positions of their games are neither trained on nor judged by.
-    Values play no part in it. The file can be read and edited; vr train, vr expand and vr books take it as --split.
-    Last it says what there is of each part.
+    Values play no part in it. The file can be read and edited; vr train, vr expand, vr books and vr remeasure take it
+    as --split. Last it says what there is of each part.
 
     \b
     Example:

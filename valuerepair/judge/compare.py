@@ -32,6 +32,7 @@ from valuerepair.judge.compared_nets import AskedNet, AskedOracle, words_for
 from valuerepair.judge.control import Control, control, recalibrated, sentence
 from valuerepair.judge.labelled import complete, labels_of, missing_priors, names, net_id_of
 from valuerepair.judge.labels import KINDS, NAMES, OF_POLICY
+from valuerepair.judge.split import HeldPart
 from valuerepair.question import Calibrated, QFrom, Question
 from valuerepair.store.connect import store_errors
 from valuerepair.store.store import Store
@@ -137,12 +138,14 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Remeasured:
-    """Nets on the same positions. `left_out` has, by net, the positions without a value of it; these count for none.
+    """Nets on the same positions, with a `part` on those that are held out so (`judge.split`). `left_out` has, by net,
+    the positions without a value of it; these count for none.
 
     With `calibration` ``fitted`` all of it is by calibrated Q, each net's by its own curve, and there is no control.
     """
 
     oracle: str
+    part: str | None
     alpha: values.Alpha
     alpha_of: str
     q_from: QFrom
@@ -180,7 +183,8 @@ def _without_nan(value: Any) -> Any:
 def compare(
     store: Store, nets: Sequence[AskedNet], oracle: AskedOracle, question: Question, seed: int = 0
 ) -> Remeasured:
-    """Compares `nets` with the first of them on the positions that all have a value of.
+    """Compares `nets` with the first of them on the positions that all have a value of, with a part of the oracle's on
+    those of this part alone.
 
     An alpha of None is the first net's own, for all nets; `seed` is that of the bootstrap.
     Raises ValueRepairError when there is none.
@@ -192,12 +196,12 @@ def compare(
     words = [words_for(store, net, oracle) for net in nets]
     alpha = store.alpha(nets[0].id, oracle.id, question.alpha)
     asked = replace(question, oracle=oracle.digest, alpha=alpha.value)
-    scores, without_q = _read(store, words, asked)
+    scores, without_q = _read(store, words, asked, oracle.part)
     if not scores.weight.any():
         raise ValueRepairError(_nothing_common(store, names, oracle, without_q, question.q_from))
     wrong = np.abs(scores.disagreement) >= question.threshold
     curves = _curves(scores) if question.calibration == "none" else None
-    labels = [candidate_labels(store, replace(asked, net=each), oracle.id) for each in words]
+    labels = [candidate_labels(store, replace(asked, net=each), oracle) for each in words]
     comparisons = []
     for i in range(1, len(nets)):
         own = None
@@ -207,6 +211,7 @@ def compare(
         comparisons.append(_compare(scores, wrong, i, names, beyond, own, (labels[0], labels[i]), seed))
     return Remeasured(
         oracle=oracle.label,
+        part=None if oracle.part is None else oracle.part.name,
         alpha=alpha,
         alpha_of=names[0],
         q_from=question.q_from,
@@ -257,7 +262,7 @@ def unique_names(nets: Sequence[AskedNet]) -> list[str]:
     return names
 
 
-def _read(store: Store, words: Sequence[str], question: Question) -> tuple[ComparedScores, int]:
+def _read(store: Store, words: Sequence[str], question: Question, part: HeldPart | None) -> tuple[ComparedScores, int]:
     """The positions that all nets (by their words) have a value of and the oracle a Q, and how many have no such Q."""
     import pandas as pd
 
@@ -267,6 +272,8 @@ def _read(store: Store, words: Sequence[str], question: Question) -> tuple[Compa
         own = pd.DataFrame({i: frame["disagreement"], f"q{i}": frame["net_q"]})
         joined = own.join(frame[["game_id", "deep_q"]]) if joined is None else joined.join(own, how="inner")
     assert joined is not None
+    if part is not None:
+        joined = joined[part.among(joined.index.to_numpy(np.int64))]
     usable = joined[joined[0].notna()]
     every = range(len(words))
     off, net_q = (usable[names].to_numpy(np.float64).T for names in ([*every], [f"q{i}" for i in every]))
@@ -355,7 +362,7 @@ def _at_own_alpha(
     assert asked.alpha is not None
     if math.isclose(own.value, asked.alpha, rel_tol=0.001):
         return None
-    scores, _ = _read(store, words, replace(asked, alpha=own.value))
+    scores, _ = _read(store, words, replace(asked, alpha=own.value), oracle.part)
     first, second = np.abs(scores.disagreement) >= asked.threshold
     table = cross(first, second, scores.weight)
     return AtOtherAlpha(own.value, own.origin, table.shares, newcombe(table))
@@ -443,12 +450,18 @@ def _ids_of(side: Labels) -> dict[str, set[int]]:
     return found
 
 
-def candidate_labels(store: Store, question: Question, oracle_id: int) -> tuple[dict[int, frozenset[str]], bool]:
-    """The labels (`labelled.names`) of a net's candidates by position_id, and whether its policy is known for all."""
+def _candidates(store: Store, question: Question, part: HeldPart | None) -> pd.DataFrame:
+    """The candidates of a net, of the part alone if there is one."""
     frame = store.candidates(question)
+    return frame if part is None else frame[part.among(frame["position_id"].to_numpy(np.int64))]
+
+
+def candidate_labels(store: Store, question: Question, oracle: AskedOracle) -> tuple[dict[int, frozenset[str]], bool]:
+    """The labels (`labelled.names`) of a net's candidates by position_id, and whether its policy is known for all."""
+    frame = _candidates(store, question, oracle.part)
     labels = labels_of(store, frame)
     numbers = frame["position_id"].tolist()
-    known = not missing_priors(store, net_id_of(store, frame), oracle_id, numbers)
+    known = not missing_priors(store, net_id_of(store, frame), oracle.id, numbers)
     return dict(zip(numbers, names(labels), strict=True)), known
 
 
@@ -477,7 +490,7 @@ def complete_policies(
             if asked is None:
                 alpha = store.alpha(nets[0].id, oracle.id, question.alpha).value
                 asked = replace(question, oracle=oracle.digest, alpha=alpha)
-            frame = store.candidates(replace(asked, net=words_for(store, net, oracle)))
+            frame = _candidates(store, replace(asked, net=words_for(store, net, oracle)), oracle.part)
             missing = missing_priors(store, net_id_of(store, frame), oracle.id, frame["position_id"].tolist())
         if not missing:
             continue
@@ -540,9 +553,9 @@ _FAMILIES = ("family", "pieces")
 def comparison_lines(found: Remeasured) -> list[str]:
     """The nets on all positions, then each comparison: on all positions first, then on what one net chose."""
     width = max(len(net.name) for net in found.nets)
-    shown = [
-        f"{found.positions:,} positions of {found.games:,} games, scored by {found.oracle}; deep Q from {_scale(found)}"
-    ]
+    held = "" if found.part is None else f" that are held out ({found.part})"
+    what = f"{found.positions:,} positions{held} of {found.games:,} games, scored by {found.oracle}"
+    shown = [f"{what}; deep Q from {_scale(found)}"]
     shown += [f"  {name}: {count:,} scored positions have no value of it; left out" for name, count in _left_out(found)]
     if found.without_q:
         shown.append(f"  {found.without_q:,} positions without a deep Q of the kind asked for are left out")

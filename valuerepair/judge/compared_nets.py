@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import json
 import logging
 import os
 import platform
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from valuerepair import __version__
 from valuerepair.chess.positions import PositionBatch
 from valuerepair.chess.progress import Progress
 from valuerepair.errors import UsageError, ValueRepairError
+from valuerepair.judge.split import HeldPart
 from valuerepair.nets.net import Evaluator
 from valuerepair.nets.planes import FILLS, HistoryFill
 from valuerepair.nets.registry import KNOWN_NETS, locate
@@ -36,8 +38,10 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 BATCH_ROWS = 1024
-_SCORED = "FROM deep_values v LEFT JOIN net_values n ON n.net_id = :net AND n.position_id = v.position_id"
-_MISSING = f"{_SCORED} JOIN positions p ON p.id = v.position_id WHERE v.oracle_id = :oracle AND v.stage = '{FULL}'"
+_MISSING = f"""
+SELECT v.position_id FROM deep_values v LEFT JOIN net_values n ON n.net_id = :net AND n.position_id = v.position_id
+WHERE v.oracle_id = :oracle AND v.stage = '{FULL}' AND n.position_id IS NULL ORDER BY v.position_id
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,25 +63,33 @@ class AskedNet:
 
 @dataclass(frozen=True, slots=True)
 class AskedOracle:
-    """The oracle of a comparison: its number in the store, label, digest, and the positions it has scored in full."""
+    """The oracle of a comparison: its number in the store, label, digest, and the positions it has scored in full; with
+    a `part` those of this part alone, which are compared."""
 
     id: int
     label: str
     digest: str
     scored: int
+    part: HeldPart | None = None
 
 
-def find_oracle(store: Store, words: str | None, nets: Sequence[str]) -> AskedOracle:
+def find_oracle(store: Store, words: str | None, nets: Sequence[str], part: HeldPart | None = None) -> AskedOracle:
     """The oracle that `words` mean; None: the one that has scored most positions of the first of `nets`, else of any.
 
-    Raises ValueRepairError for an empty store and for words that fit no oracle.
+    Raises ValueRepairError for an empty store, for words that fit no oracle, and where nothing of the part is scored.
     """
     number = store.pick(None, words)[1]
     if words is None and nets:
         with contextlib.suppress(ValueRepairError):
             number = store.pick(nets[0])[1]
     row = store.oracles().set_index("id").loc[number]
-    return AskedOracle(number, str(row["label"]), str(row["digest"]), int(row["scored"]))
+    found = AskedOracle(number, str(row["label"]), str(row["digest"]), int(row["scored"]), part)
+    if part is None:
+        return found
+    scored = len(_lacking(store, 0, found))  # no net has the number 0
+    if not scored:
+        raise ValueRepairError(f"{store.path}: {found.label} has scored nothing of what is held out as {part.name}")
+    return replace(found, scored=scored)
 
 
 def find_nets(store: Store, words: Sequence[str], oracle: AskedOracle) -> list[AskedNet]:
@@ -111,7 +123,7 @@ def _find(store: Store, words: str, oracle: AskedOracle) -> AskedNet:
     row = store.nets().set_index("id").loc[number]
     key = str(row["sha256"])
     known = next((net for net in KNOWN_NETS.values() if net.sha256 == key), None)
-    missing = _missing(store, number, oracle.id)
+    missing = len(_lacking(store, number, oracle))
     path = str(locate(known.name)) if known is not None and missing else ""
     return AskedNet(number, str(row["name"]), key, str(row["history_fill"]), path, missing)
 
@@ -126,13 +138,15 @@ def _of_file(store: Store, path: str, oracle: AskedOracle) -> AskedNet:
     row = rows.iloc[0]
     number = int(row["id"])
     fill = str(row["history_fill"])
-    return AskedNet(number, str(row["name"]), file.sha256, fill, path, _missing(store, number, oracle.id))
+    return AskedNet(number, str(row["name"]), file.sha256, fill, path, len(_lacking(store, number, oracle)))
 
 
-def _missing(store: Store, net_id: int, oracle_id: int) -> int:
+def _lacking(store: Store, net_id: int, oracle: AskedOracle) -> NDArray[np.int64]:
+    """The positions that the oracle has scored and the net has no value of, ascending."""
     with store_errors(store.path):
-        query = f"SELECT count(*) {_MISSING} AND n.position_id IS NULL"
-        return int(store.connection.execute(query, {"net": net_id, "oracle": oracle_id}).fetchone()[0])
+        rows = store.connection.execute(_MISSING, {"net": net_id, "oracle": oracle.id}).fetchall()
+    found = np.array([row[0] for row in rows], np.int64)
+    return found if oracle.part is None else found[oracle.part.among(found)]
 
 
 def words_for(store: Store, net: AskedNet, oracle: AskedOracle) -> str:
@@ -208,7 +222,7 @@ def measure(store: Store, net: Evaluator, oracle: AskedOracle, progress: Progres
     store.commit()
     done = 0
     try:
-        for ids, batch in _unmeasured(store, net_id, oracle.id):
+        for ids, batch in _unmeasured(store, net_id, oracle):
             store.add_net_values(ids, net_id, net.evaluate(batch), run)
             store.commit()
             done += len(ids)
@@ -229,17 +243,12 @@ def _run_record(net: Evaluator, oracle: AskedOracle, command: str) -> RunRecord:
     return RunRecord(identity, command, what, 0, versions)
 
 
-def _unmeasured(store: Store, net_id: int, oracle_id: int) -> Iterator[tuple[NDArray[np.int64], PositionBatch]]:
+def _unmeasured(store: Store, net_id: int, oracle: AskedOracle) -> Iterator[tuple[NDArray[np.int64], PositionBatch]]:
     """Positions of the oracle without a value of the net, by id, `BATCH_ROWS` at a time."""
-    query = (
-        f"SELECT p.id, {POSITION_CELLS} {_MISSING} "
-        "AND n.position_id IS NULL AND v.position_id > :after ORDER BY v.position_id LIMIT :rows"
-    )
-    asked = {"net": net_id, "oracle": oracle_id, "after": 0, "rows": BATCH_ROWS}
-    while True:
+    query = f"SELECT {POSITION_CELLS} FROM json_each(?) j JOIN positions p ON p.id = j.value ORDER BY j.key"
+    lacking = _lacking(store, net_id, oracle)
+    for first in range(0, len(lacking), BATCH_ROWS):
+        ids = lacking[first : first + BATCH_ROWS]
         with store_errors(store.path):
-            rows = store.connection.execute(query, asked).fetchall()
-        if not rows:
-            return
-        asked["after"] = rows[-1][0]
-        yield np.array([row[0] for row in rows], np.int64), position_batch([row[1:] for row in rows])
+            rows = store.connection.execute(query, (json.dumps(ids.tolist()),)).fetchall()
+        yield ids, position_batch(rows)

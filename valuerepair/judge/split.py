@@ -11,7 +11,7 @@ import json
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -227,6 +227,7 @@ class _Stored(NamedTuple):
                 men = signatures([row[2] for row in rows]) if materials else [UNKNOWN] * len(rows)
                 material += map(family_of_signature, men) if materials else men
             reached = np.array(store.connection.execute(_REACHED).fetchall(), np.int64).reshape(-1, 2)
+        name_of = {source: PurePath(source).name for source in {row[3] for row in games}}
         every = np.array(ids, np.int64)
         of_reached = np.searchsorted(every, reached[:, 0]), np.searchsorted(every, reached[:, 1])
         return _Stored(
@@ -236,7 +237,7 @@ class _Stored(NamedTuple):
             _Names.of(opening),
             _Names.of(material),
             _keys(digests, numbers),
-            [PurePath(row[3]).name for row in games],
+            [name_of[row[3]] for row in games],
             of_reached,
         )
 
@@ -264,6 +265,36 @@ def _openings(rows: Sequence[tuple[Any, ...]], codes: Sequence[str]) -> list[str
     """The opening families of rows of `_POSITIONS`; where the game's header names a code no moves are needed."""
     moves = [() if code else decode_moves(np.frombuffer(row[4], "<u2")) for row, code in zip(rows, codes, strict=True)]
     return opening_families(codes, [row[3] for row in rows], moves)
+
+
+# -- a part that nets are judged by -----------------------------------------------------------------------------------
+
+TOGETHER = "held-out"
+JUDGED = (TOGETHER, *(PARTS[number] for number in HELD_OUT))
+
+
+@dataclass(frozen=True, slots=True)
+class HeldPart:
+    """Positions that are held out: one of `JUDGED`, and their numbers in a store, ascending."""
+
+    name: str
+    position_ids: Ids = field(compare=False)
+
+    @staticmethod
+    def of(store: Store, split: Split, name: str = TOGETHER) -> HeldPart:
+        """Raises UsageError for another name, ValueRepairError where there is nothing in the part."""
+        if name not in JUDGED:
+            raise UsageError(f"--part {name}: nets are judged by {', '.join(JUDGED)}")
+        stored = _Stored.read(store, openings=bool(split.openings), materials=bool(split.materials))
+        numbers = HELD_OUT if name == TOGETHER else [PARTS.index(name)]
+        found = stored.ids[np.isin(split.parts_of(stored), numbers)]
+        if not len(found):
+            raise ValueRepairError(f"{store.path}: the split holds out nothing of it as {name}")
+        return HeldPart(name, found)
+
+    def among(self, position_ids: Ids) -> Flags:
+        """[n] which of these positions are in it."""
+        return np.isin(position_ids, self.position_ids)
 
 
 # -- what there is of each part ---------------------------------------------------------------------------------------

@@ -100,9 +100,10 @@ def _words(found: Remeasured) -> list[str]:
     by_alpha = found.q_from == "cp" and found.alpha.origin != values.OWN_Q
     scale = f"alpha {found.alpha.value:.0f} for all nets" if by_alpha else found.alpha.source(found.q_from)
     screened = ", weighted" if found.scores.weighted else ""
+    held = "" if found.part is None else f" held out ({found.part})"
     return [
         f"{found.oracle} · {scale}",
-        f"{found.positions:,} positions{screened}; candidates: |net Q − deep Q| ≥ {found.threshold:g}",
+        f"{found.positions:,} positions{held}{screened}; candidates: |net Q − deep Q| ≥ {found.threshold:g}",
     ]
 
 
