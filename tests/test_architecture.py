@@ -30,6 +30,7 @@ FLOORS = (
     {"play"},
     {"training"},
     {"report"},
+    {"pipeline"},
     {"api"},
     {"doctor", "selftest"},
     {"cli"},

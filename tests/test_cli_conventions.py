@@ -110,6 +110,7 @@ def test_an_option_of_one_name_takes_the_same_kind_of_value_everywhere() -> None
 
 MISSING = {
     "mine": "mine missing.pgn",
+    "repair": "repair missing.pgn",
     "mix": "mix --repair missing --normal missing -o out",
     "weights": "weights missing",
     "train": "train chunks --net missing.pb.gz -o new.pb.gz",
@@ -363,7 +364,7 @@ OTHERS_OPTIONS = {
     "python data/make_*.py": {"--date", "--nets-only", "--other"},
     "python -m tests.parity": {"--exact", "--features", "--first", "--ms", "--settings", "--stockfish"}
     | {"--without-package"},
-    "python -m benchmarks": {"--archive", "--compare", "--seconds", "--within"},
+    "python -m benchmarks": {"--archive", "--compare", "--data", "--print", "--seconds", "--within"},
 }
 
 

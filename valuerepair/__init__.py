@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from valuerepair.api import plot as plot
     from valuerepair.api import plot_remeasured as plot_remeasured
     from valuerepair.api import remeasure as remeasure
+    from valuerepair.api import repair as repair
     from valuerepair.api import search as search
     from valuerepair.api import train as train
     from valuerepair.api import write_books as write_books
@@ -69,6 +70,7 @@ _HOMES = {
     "plot_remeasured": "api",
     "read_split": "judge.split",
     "remeasure": "api",
+    "repair": "api",
     "search": "api",
     "train": "api",
     "write_books": "api",
@@ -102,6 +104,7 @@ __all__ = [
     "plot_remeasured",
     "read_split",
     "remeasure",
+    "repair",
     "search",
     "train",
     "write_books",

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from valuerepair.mcts.params import SearchParams
     from valuerepair.nets.net import Net
     from valuerepair.oracles.searching import Searched
+    from valuerepair.pipeline.page import Outcome
     from valuerepair.report.page import WrittenPage
     from valuerepair.runs.expansion import ExpandSummary
     from valuerepair.runs.options import MineOptions
@@ -351,6 +352,43 @@ def train(
     paths = [] if chunks == () else _paths(chunks)
     where = os.fspath(store) if store is not None else None
     return train(net, output, paths, where, question, options, split=split, quiet=quiet).curve
+
+
+def repair(
+    archives: Path | Iterable[Path] = (),
+    net: str | None = None,
+    output: Path = "repair",
+    *,
+    budget: str | None = None,
+    deep: str | None = None,
+    threshold: float | None = None,
+    normal: Path | Iterable[Path] = (),
+    seed: int | None = None,
+    cluster: str | None = None,
+    quiet: bool = True,
+) -> Outcome:
+    """Repairs a net from games to a report, in the folder `output`: `vr repair`, whose commands it runs as processes.
+
+    What is not given is what the folder's repair.toml says, else the usual: `net` maia-1900, `budget` ``1h``, `deep`
+    the judge of this machine, `threshold` 0.3. `normal` are training chunks of ordinary games; `cluster` is where Dask
+    mines. The same call, or one with the folder alone, goes on with what an interrupted one has left.
+
+    Returns the `Outcome`: `verdict` in one sentence, the nets `repaired` and `control`, what was `judged` with
+    intervals, the `matches`, the `page`; its `lines()` are what `vr repair` says. Raises UsageError for what makes no
+    sense, ValueRepairError where a stage fails, whose message stands on standard error.
+    """
+    from pathlib import Path as Folder
+
+    from valuerepair.pipeline.page import finish
+    from valuerepair.pipeline.run import planned, read_settings, run
+
+    given = {"net": net, "budget": budget, "deep": deep, "threshold": threshold, "seed": seed}
+    several = {"archives": tuple(_paths(archives)), "normal": tuple(_paths(normal))}
+    said = {name: value for name, value in {**several, **given}.items() if value not in (None, ())}
+    folder = Folder(output)
+    found = planned(folder, read_settings(folder, said), cluster=cluster, quiet=quiet)
+    run(found, quiet=quiet)
+    return finish(found)
 
 
 def write_books(store: Stored, directory: Path, options: BookOptions | None = None) -> Manifest:

@@ -18,6 +18,7 @@ from valuerepair.cli.group import LazyGroup
 
 # The help stands here so that `vr --help` imports no command; a command is the module of its name.
 COMMANDS: dict[str, dict[str, str]] = {
+    "Repair": {"repair": "From games and a net to a repaired net: all of it, with controls and a report."},
     "Mine": {
         "mine": "Find the positions a net misjudges in game archives.",
         "confirm": "Look again at the candidates, deeper: was the search right, or the net?",

@@ -166,6 +166,9 @@ class Remeasured:
         plain["alpha"] = asdict(self.alpha)
         plain["nets"] = [asdict(net) for net in self.nets]
         plain["comparisons"] = [asdict(comparison) for comparison in self.comparisons]
+        for each, comparison in zip(plain["comparisons"], self.comparisons, strict=True):
+            if comparison.control is not None:
+                each["control"]["sentence"] = sentence(comparison.control)
         return {str(name): _without_nan(value) for name, value in plain.items()}
 
 

@@ -109,7 +109,7 @@ def train(
     options, question = options or TrainOptions(), question or Question()
     if split is not None and store is None:
         raise UsageError("--split: needs --store, whose positions it divides")
-    _check_jax()
+    check_jax()
     path = Path(output)
     file = _readable(net, path, chunks, store)
     assert file.header is not None
@@ -177,7 +177,8 @@ def _train(
 # -- before -----------------------------------------------------------------------------------------------------------
 
 
-def _check_jax() -> None:
+def check_jax() -> None:
+    """Raises ValueRepairError where there is nothing to train with."""
     try:
         import jax  # noqa: F401
         import optax  # noqa: F401

@@ -1,0 +1,261 @@
+"""The plan of a repair: sizes by the budget and by what is measured, times, and commands that `vr` understands."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from tests.cli_tree import TREE, vr
+from valuerepair.cli import cli
+from valuerepair.errors import UsageError
+from valuerepair.pipeline.plan import Plan, Stage, plan
+from valuerepair.pipeline.rates import FILE, Rates, rates
+from valuerepair.pipeline.settings import Playing, Settings, Sizes, Training, seconds_of
+
+# Two cores with maia-1900 and Stockfish at 20,000 nodes, as they were measured once.
+MEASURED = Rates(
+    positions=25_258, read=0.65, start=2.0, compile=9.0, searches=54.3, nodes=1_065_315, net=1528, train=502,
+    judge=932, moves=33.4,
+)  # fmt: skip
+SETTINGS = Settings(archives=("games.pgn.zst",), net="old.pb.gz", deep="stockfish:nodes=20000")
+FOLDER = Path("out")
+SPEED = st.floats(0.3, 30)
+MACHINES = st.builds(
+    lambda by, archive: replace(
+        MEASURED,
+        positions=archive,
+        searches=MEASURED.searches * by[0],
+        nodes=MEASURED.nodes * by[0],
+        net=MEASURED.net * by[1],
+        train=MEASURED.train * by[2],
+        judge=MEASURED.judge * by[2],
+        moves=MEASURED.moves * by[1],
+    ),
+    st.tuples(SPEED, SPEED, SPEED),
+    st.integers(600, 10**9),
+)
+
+
+def by_name(found: Plan) -> dict[str, Stage]:
+    return {stage.name: stage for stage in found.stages}
+
+
+def options(stage: Stage) -> dict[str, str]:
+    """What follows each option of a command."""
+    return dict(zip(stage.words, stage.words[1:], strict=False))
+
+
+def test_an_hour_on_two_cores_is_a_real_repair_of_nearly_an_hour() -> None:
+    found = plan(SETTINGS, MEASURED, FOLDER)
+    sizes = found.settings.sizes
+    assert 0.8 * 3600 < found.seconds <= 3600
+    assert sizes.positions is not None
+    assert sizes.positions >= 24_000
+    assert sizes.steps is not None
+    assert sizes.steps >= 200
+    assert sizes.games is not None
+    assert sizes.games >= 100
+
+
+@given(machine=MACHINES, minutes=st.integers(20, 3000))
+def test_the_budget_is_kept_and_sizes_are_what_its_stages_are_said_to_take(machine: Rates, minutes: int) -> None:
+    settings = replace(SETTINGS, budget=f"{minutes}m")
+    try:
+        found = plan(settings, machine, FOLDER)
+    except UsageError:
+        assume(False)
+    sizes = found.settings.sizes
+    assert found.seconds <= 60 * minutes * 1.001
+    assert sizes.positions is not None
+    assert sizes.positions <= machine.positions
+    # What the stages are said to take is what their sizes are at these rates, and little besides.
+    stages = by_name(found)
+    assert sizes.games is not None
+    assert sizes.games % 2 == 0
+    games = sizes.games * 120 / machine.moves
+    assert stages["match-old"].seconds == pytest.approx(games, abs=4 * machine.start)
+    searched = sizes.positions / machine.searches + sizes.positions / machine.net
+    assert stages["mine"].seconds == pytest.approx(searched, abs=2 * machine.start)
+    assert sizes.steps is not None
+    assert stages["repaired"].seconds >= sizes.steps * 256 / machine.train
+    assert stages["repaired"].seconds == stages["control"].seconds
+    assert found.seconds == pytest.approx(sum(stage.seconds for stage in found.stages))
+
+
+@given(machine=MACHINES, minutes=st.integers(30, 3000))
+def test_a_larger_budget_has_no_less_of_anything(machine: Rates, minutes: int) -> None:
+    try:
+        small, large = (
+            plan(replace(SETTINGS, budget=f"{time}m"), machine, FOLDER).settings.sizes
+            for time in (minutes, 3 * minutes)
+        )
+    except UsageError:
+        assume(False)
+    for name in ("positions", "expand", "confirm", "steps", "games"):
+        assert getattr(large, name) >= getattr(small, name), name
+
+
+@given(machine=MACHINES)
+def test_what_is_said_to_be_the_least_is_enough(machine: Rates) -> None:
+    with pytest.raises(UsageError, match="is too little") as error:
+        plan(replace(SETTINGS, budget="10s"), machine, FOLDER)
+    *hours, minutes, seconds = map(int, str(error.value).split("about ")[1].split(" ")[0].split(":"))
+    least = 3600 * sum(hours) + 60 * minutes + seconds
+    found = plan(replace(SETTINGS, budget=f"{1.1 * least:.0f}s"), machine, FOLDER)
+    assert found.seconds <= 1.1 * least
+
+
+@pytest.mark.parametrize("name", ["positions", "expand", "confirm", "steps", "games"])
+def test_a_size_that_is_given_is_taken_and_the_others_fit_around_it(name: str) -> None:
+    usual = plan(SETTINGS, MEASURED, FOLDER).settings.sizes
+    half = getattr(usual, name) // 4 * 2
+    found = plan(replace(SETTINGS, sizes=Sizes(**{name: half})), MEASURED, FOLDER)
+    assert getattr(found.settings.sizes, name) == half
+    assert found.seconds <= 3600
+    again = plan(found.settings, MEASURED, FOLDER)
+    assert again == found
+
+
+def test_sizes_that_stand_need_no_budget() -> None:
+    sizes = Sizes(positions=10**6, expand=10**10, confirm=100, steps=10**5, games=10**4)
+    found = plan(replace(SETTINGS, sizes=sizes, budget="1m"), MEASURED, FOLDER)
+    assert found.settings.sizes == sizes
+    assert found.seconds > 10**4
+
+
+# -- commands ---------------------------------------------------------------------------------------------------------
+
+VARIANTS = {
+    "stockfish": SETTINGS,
+    "own search": replace(SETTINGS, deep="mcts:nodes=200", threshold=0.4, seed=3),
+    "normal games": replace(SETTINGS, normal=("chunks", "more.tar"), train=Training(share=0.3), budget="4h"),
+    "a comma": replace(SETTINGS, net="old,er.pb.gz", play=Playing(match_nodes=50)),
+}
+
+
+@pytest.mark.parametrize("settings", VARIANTS.values(), ids=VARIANTS)
+def test_every_command_is_understood(settings: Settings) -> None:
+    """Parsed as on the command line; those that say which positions count, agree on it."""
+    found = plan(settings, MEASURED, FOLDER, cluster="tcp://host:8786")
+    nets = set()
+    for stage in found.stages:
+        words = [*stage.words, *stage.elsewhere]
+        words = ["200" if word == "ALPHA" else word for word in words]
+        command = cli.get_command(click.Context(cli), words[0])
+        assert command is not None
+        context = command.make_context(words[0], words[1:])
+        assert {"alpha", "threshold", "seed", "db", "split"} & set(context.params), stage.name
+        said = options(stage)
+        assert said.get("--threshold", f"{settings.threshold:g}") == f"{settings.threshold:g}"
+        assert said.get("--seed", str(settings.seed)) == str(settings.seed)
+        if stage.name in ("split", "expand", "confirm", "books", "games", "families-control"):
+            assert ("--alpha" in said) == settings.by_centipawns
+        nets.add(said.get("--net"))
+        # The file that gets the output is in the folder, and so is all that can be removed.
+        assert not Path(stage.output).is_absolute()
+    assert "old.pb.gz" in nets or "old,er.pb.gz" in nets
+
+
+def test_the_order_and_what_tells_the_control_from_the_repair() -> None:
+    found = plan(SETTINGS, MEASURED, FOLDER)
+    assert [stage.name for stage in found.stages] == [
+        "mine", "stats", "split", "expand", "confirm", "books", "repaired", "control",
+        "games", "games-control", "families", "families-control", "match-old", "match-control",
+    ]  # fmt: skip
+    stages = by_name(found)
+    repaired, control = stages["repaired"].words, stages["control"].words
+    differ = [(a, b) for a, b in zip(repaired, control, strict=True) if a != b]
+    assert differ == [("0.1", "0"), ("out/repaired.pb.gz", "out/control.pb.gz")]
+    for name in ("expand", "books", "repaired", "control", "games", "families"):
+        assert options(stages[name])["--split"] == "out/split.json"
+    assert {options(stages[name])["--part"] for name in ("games", "games-control")} == {"games"}
+    assert {options(stages[name])["--part"] for name in ("families", "families-control")} == {"families"}
+
+
+def test_with_normal_games_the_book_is_played_and_the_control_has_them_alone() -> None:
+    found = plan(VARIANTS["normal games"], MEASURED, FOLDER)
+    stages = by_name(found)
+    assert [name for name in stages if name in ("books", "selfplay", "mix", "repaired")] == [
+        "books", "selfplay", "mix", "repaired",
+    ]  # fmt: skip
+    assert stages["mix"].words.count("--normal") == 2
+    assert options(stages["mix"])["--share"] == "0.3"
+    assert stages["repaired"].words[1:2] == ("out/mixture",)
+    assert stages["control"].words[1:3] == ("chunks", "more.tar")
+    assert "--store" not in stages["repaired"].words + stages["control"].words
+
+
+def test_a_cluster_mines_and_nothing_else() -> None:
+    address = "tcp://host:8786"
+    with_it, without = (plan(SETTINGS, MEASURED, FOLDER, cluster=each) for each in (address, None))
+    assert [stage.name for stage in with_it.stages if address in stage.elsewhere] == ["mine"]
+    assert by_name(with_it)["mine"].elsewhere == ("--cluster", address)
+    # It is no other work: where it runs does not belong to what is run.
+    assert [stage.words for stage in with_it.stages] == [stage.words for stage in without.stages]
+
+
+# -- what is measured -------------------------------------------------------------------------------------------------
+
+
+def test_rates_are_kept_for_the_same_and_measured_for_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    measured = []
+
+    def measure(asked: Mapping[str, Any]) -> Rates:
+        measured.append(asked)
+        return MEASURED
+
+    monkeypatch.setattr("valuerepair.pipeline.rates._measured_apart", measure)
+    monkeypatch.chdir(tmp_path)
+    Path("games.pgn.zst").touch()
+    for settings, times in (
+        (SETTINGS, 1),
+        (replace(SETTINGS, threshold=0.5, budget="2h", seed=4), 1),
+        (replace(SETTINGS, net="other.pb.gz"), 2),
+        (SETTINGS, 3),
+    ):
+        assert rates(settings, tmp_path, quiet=True) == MEASURED
+        assert len(measured) == times
+    (tmp_path / FILE).write_text("{")
+    assert rates(SETTINGS, tmp_path, quiet=True) == MEASURED
+    assert json.loads((tmp_path / FILE).read_text())["rates"]["searches"] == MEASURED.searches
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        ("", 2, "repair: there is no repair to go on with; give archives of games, and --net"),
+        ("missing.pgn", 2, "missing.pgn: no such file or folder"),
+        ("games.pgn --budget soon", 2, "--budget soon: give a time as 1h, 90m or 1h30m"),
+        ("games.pgn --threshold 7", 2, "threshold"),
+        ("games.pgn --threshold worst:2%", 2, "give a number"),
+        ("games.pgn --deep stockfish:depth=8", 2, "give nodes=N"),
+        ("games.pgn --net missing.pb.gz", 1, "missing.pb.gz"),
+        ("games.pgn --deep stockfish:nodes=10,path=/nowhere", 1, "/nowhere: no such engine"),
+        ("games.pgn -o games.pgn", 2, "-o games.pgn: is a file"),
+        ("-", 2, "-: give files or folders"),
+    ],
+)
+def test_what_is_wrong_is_one_line(
+    words: str, code: int, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("jax")
+    monkeypatch.chdir(tmp_path)
+    Path("games.pgn").write_text("1. e4 e5 2. Nf3 Nc6 3. Bb5 a6 4. Ba4 Nf6 5. O-O Be7 6. Re1 b5 7. Bb3 d6 8. c3 *\n")
+    found, out, err = vr(["repair", *words.split(), "-q"], capfd)
+    assert (found, out) == (code, "")
+    assert said in err
+    assert err.count("\n") == 1
+    assert [path.name for path in tmp_path.rglob("*")] == ["games.pgn"]
+
+
+def test_the_default_of_the_budget_is_an_hour() -> None:
+    assert seconds_of(SETTINGS.budget) == 3600
+    assert "vr repair" in TREE

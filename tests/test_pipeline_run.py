@@ -1,0 +1,275 @@
+"""A repair stage by stage: what is run again after an end in the middle, and after settings were changed.
+
+The commands are stand-ins here: what each makes is a digest of its words and of all that lies in the folder, so that
+anything stale, anything that is lacking and anything that was run in another order shows. The true commands are run in
+test_pipeline_whole.py.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import random
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import IO, Any
+
+import pytest
+
+from tests.test_pipeline_plan import MEASURED
+from valuerepair.errors import UsageError, ValueRepairError
+from valuerepair.files import claimed
+from valuerepair.pipeline import run as running
+from valuerepair.pipeline import settings as toml
+from valuerepair.pipeline.run import LOCK, NOTES, Repair, planned, read_settings, run
+from valuerepair.pipeline.settings import Playing, Settings, Sizes, Training
+
+SIZES = Sizes(positions=5000, expand=10**6, confirm=10, steps=20, games=10)
+SETTINGS = Settings(archives=("games.pgn",), net="old.pb.gz", deep="stockfish:nodes=100", sizes=SIZES)
+STAGES = 14
+
+
+class Killed(BaseException):
+    """The process ends here, whatever it was about to do."""
+
+
+class Commands:
+    """Stands for the processes of the stages. `dies` says, at each place in a command where that can be, whether it is
+    the end of it; `code` is the exit code."""
+
+    def __init__(self) -> None:
+        self.run: list[str] = []
+        self.code = 0
+        self.interrupted = False
+        self.dies: Callable[[], bool] = lambda: False
+
+    def __call__(self, words: list[str], out: IO[bytes] | int | None, lock: int) -> tuple[int, bool]:
+        assert words[1:3] == ["-m", "valuerepair"]
+        words = words[3:]
+        assert os.fstat(lock).st_ino == (self.folder / LOCK).stat().st_ino
+        self._live()
+        if self.code or self.interrupted:
+            return self.code, self.interrupted
+        self.run.append(words[0])
+        digest = self._digest(words)
+        if words[0] == "mine":
+            (self.folder / "store.db").touch()
+        if words[0] == "train":
+            net = Path(words[words.index("-o") + 1])
+            assert not net.exists() or net.with_name(net.name.replace(".pb.gz", ".checkpoint")).exists()
+            net.with_name(net.name.replace(".pb.gz", ".checkpoint")).touch()
+            self._live()
+            net.write_text(digest)
+            self._live()
+            net.with_name(net.name.replace(".pb.gz", ".checkpoint")).unlink()
+        if words[0] in ("split", "match"):
+            target = Path(words[words.index("-o") + 1])
+            target.write_text(digest)
+        self._live()
+        if not isinstance(out, int | None):
+            alpha = 100 + 1000 * float(words[words.index("--threshold") + 1]) if words[0] == "stats" else None
+            out.write(json.dumps({"digest": digest, "alpha_fit": {"fits": {"l1": {"alpha": alpha}}}}).encode())
+        self._live()
+        return 0, False
+
+    folder: Path
+
+    def _live(self) -> None:
+        if self.dies():
+            raise Killed
+
+    def _digest(self, words: list[str]) -> str:
+        """Of the words and of all that the stages before have made."""
+        found = hashlib.sha256(" ".join(words).replace(str(self.folder), "").encode())
+        for path in sorted(self.folder.iterdir()):
+            kept = path.name in ("stats.json", "split.json") or path.name.endswith((".pb.gz", ".pgn"))
+            if kept and path.name not in (NOTES, toml.FILE) and str(path) not in words:
+                found.update(path.name.encode() + path.read_bytes())
+        return found.hexdigest()
+
+
+@pytest.fixture
+def commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Commands:
+    found = Commands()
+    found.folder = tmp_path
+    monkeypatch.setattr(running, "_to_its_end", found)
+    monkeypatch.setattr(running, "rates", lambda *given, **named: MEASURED)
+    return found
+
+
+def of(settings: Settings, folder: Path) -> Repair:
+    """The repair of a folder where these settings were written down."""
+    folder.mkdir(exist_ok=True)
+    toml.write(settings, folder / toml.FILE)
+    return planned(folder, read_settings(folder, {}), quiet=True)
+
+
+def made(folder: Path) -> dict[str, str]:
+    """All that a repair leaves, but what it took, and when."""
+    found = {p.name: p.read_text("utf-8") for p in folder.iterdir() if p.name not in (NOTES, toml.FILE, LOCK)}
+    notes = json.loads((folder / NOTES).read_text("utf-8"))["stages"]
+    return found | {f"done {each['name']}": each["identity"] for each in notes if each["done"]}
+
+
+def variants() -> list[Settings]:
+    """Settings that differ in what stages of all kinds depend on."""
+    return [
+        SETTINGS,
+        replace(SETTINGS, threshold=0.4),
+        replace(SETTINGS, sizes=replace(SIZES, positions=6000)),
+        replace(SETTINGS, sizes=replace(SIZES, steps=40)),
+        replace(SETTINGS, train=Training(share=0.2)),
+        replace(SETTINGS, play=Playing(match_nodes=5)),
+        replace(SETTINGS, sizes=replace(SIZES, games=20)),
+    ]
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_whatever_ended_it_and_was_changed_it_comes_to_what_a_fresh_one_makes(
+    seed: int, tmp_path: Path, commands: Commands
+) -> None:
+    dice = random.Random(seed)
+    worn, fresh = tmp_path / "repair", tmp_path / "other"
+    settings = SETTINGS
+    for _ in range(8):
+        commands.folder = worn
+        settings = dice.choice(variants())
+        commands.dies = lambda: dice.random() < 0.08
+        try:
+            run(of(settings, worn), quiet=True)
+        except Killed:
+            continue
+    commands.dies = lambda: False
+    run(of(settings, worn), quiet=True)
+    commands.folder = fresh
+    run(of(settings, fresh), quiet=True)
+    assert made(worn) == made(fresh)
+    assert len([name for name in made(worn) if name.startswith("done")]) == STAGES
+
+
+def test_what_is_done_is_not_run_again(tmp_path: Path, commands: Commands) -> None:
+    run(of(SETTINGS, tmp_path), quiet=True)
+    assert len(commands.run) == STAGES
+    run(of(SETTINGS, tmp_path), quiet=True)
+    assert len(commands.run) == STAGES
+
+
+@pytest.mark.parametrize(
+    ("settings", "again"),
+    [
+        (replace(SETTINGS, sizes=replace(SIZES, games=20)), 2),
+        (replace(SETTINGS, play=Playing(match_nodes=5)), 2),
+        (replace(SETTINGS, train=Training(share=0.2)), 8),
+        (replace(SETTINGS, sizes=replace(SIZES, confirm=20)), 10),
+        (replace(SETTINGS, sizes=replace(SIZES, positions=6000)), 14),
+        (replace(SETTINGS, budget="9h"), 0),  # all sizes stand
+    ],
+)
+def test_what_was_changed_is_run_again_with_all_after_it(
+    settings: Settings, again: int, tmp_path: Path, commands: Commands
+) -> None:
+    run(of(SETTINGS, tmp_path), quiet=True)
+    commands.run.clear()
+    found = of(settings, tmp_path)
+    assert found.begin() == STAGES - again
+    run(found, quiet=True)
+    assert len(commands.run) == again
+
+
+@pytest.mark.parametrize("name", ["store.db", "repaired.pb.gz", "families.json", "match-control.json"])
+def test_what_was_removed_is_made_again(name: str, tmp_path: Path, commands: Commands) -> None:
+    run(of(SETTINGS, tmp_path), quiet=True)
+    whole = made(tmp_path)
+    (tmp_path / name).unlink()
+    run(of(SETTINGS, tmp_path), quiet=True)
+    assert made(tmp_path) == whole
+
+
+def test_another_folder_and_another_place_are_the_same_work(
+    tmp_path: Path, commands: Commands, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run(of(SETTINGS, tmp_path), quiet=True)
+    monkeypatch.chdir(tmp_path.parent)
+    assert of(SETTINGS, Path(tmp_path.name)).begin() == STAGES
+    assert planned(tmp_path, SETTINGS, cluster="tcp://host:8786", quiet=True).begin() == STAGES
+
+
+def test_the_store_of_another_judge_is_not_taken_for_this_one(tmp_path: Path, commands: Commands) -> None:
+    run(of(SETTINGS, tmp_path), quiet=True)
+    whole = made(tmp_path)
+    for other in (replace(SETTINGS, deep="stockfish:nodes=200"), replace(SETTINGS, net="other.pb.gz")):
+        with pytest.raises(UsageError, match=r"store was mined otherwise .* another folder, or remove store.db"):
+            run(of(other, tmp_path), quiet=True)
+        assert made(tmp_path) == whole
+    (tmp_path / "store.db").unlink()
+    run(of(other, tmp_path), quiet=True)
+
+
+def test_commands_name_the_alpha_once_it_is_fitted(tmp_path: Path, commands: Commands) -> None:
+    before = of(SETTINGS, tmp_path)
+    assert sum("--alpha ALPHA" in line for line in before.lines()) == 10
+    run(before, quiet=True)
+    after = of(SETTINGS, tmp_path)
+    assert sum("--alpha 400" in line for line in after.lines()) == 10
+    assert "ALPHA" not in json.dumps([each.command for each in after.notes.stages])
+
+
+def test_a_stage_that_fails_is_named_and_what_comes_after_waits(tmp_path: Path, commands: Commands) -> None:
+    commands.code = 1
+    with pytest.raises(ValueRepairError, match=r"^mine failed \(exit code 1\), see above; once that is mended"):
+        run(of(SETTINGS, tmp_path), quiet=True)
+    commands.code = -9
+    with pytest.raises(ValueRepairError, match=r"^mine was ended by signal 9"):
+        run(of(SETTINGS, tmp_path), quiet=True)
+    assert commands.run == []
+    commands.code = 0
+    run(of(SETTINGS, tmp_path), quiet=True)
+    assert len(commands.run) == STAGES
+
+
+def test_an_interruption_ends_it_and_the_time_is_kept(tmp_path: Path, commands: Commands) -> None:
+    commands.code, commands.interrupted = 130, True
+    with pytest.raises(KeyboardInterrupt):
+        run(of(SETTINGS, tmp_path), quiet=True)
+    (noted,) = of(SETTINGS, tmp_path).notes.stages
+    assert (noted.name, noted.done) == ("mine", False)
+    assert noted.seconds > 0
+    # A command that was at its end as the signal came is done; the next one does not begin.
+    commands.code = 0
+    with pytest.raises(KeyboardInterrupt):
+        run(of(SETTINGS, tmp_path), quiet=True)
+
+
+def test_two_at_one_folder_are_one_too_many(tmp_path: Path, commands: Commands) -> None:
+    found = of(SETTINGS, tmp_path)
+    with claimed(tmp_path / LOCK) as lock:
+        os.pwrite(lock, b"4711   ", 0)
+        with pytest.raises(ValueRepairError, match=r"another vr repair is at it \(process 4711\)"):
+            run(found, quiet=True)
+        os.ftruncate(lock, 0)
+    run(found, quiet=True)
+    assert not (tmp_path / LOCK).exists()
+
+
+@pytest.mark.parametrize("content", ["{", '{"stages": [{"name": "mine"}]}', '{"stages": 3}', "[]"])
+def test_notes_that_are_none_are_one_line(content: str, tmp_path: Path, commands: Commands) -> None:
+    (tmp_path / NOTES).write_text(content)
+    with pytest.raises(ValueRepairError, match=r"stages\.json: cannot be read") as error:
+        of(SETTINGS, tmp_path)
+    assert "\n" not in str(error.value)
+
+
+def test_a_plan_alone_writes_no_settings(tmp_path: Path, commands: Commands) -> None:
+    given: dict[str, Any] = {"archives": ("games.pgn",), "net": "old.pb.gz", "deep": "stockfish:nodes=100"}
+    found = planned(tmp_path / "new", read_settings(tmp_path / "new", given), quiet=True)
+    assert "in all" in found.lines()[-1]
+    assert not (tmp_path / "new").exists()
+    run_it = found.plan.settings
+    commands.folder = tmp_path / "new"
+    commands.folder.mkdir()  # where rates.json was written
+    run(found, quiet=True)
+    # What was worked out by the budget stands there now.
+    assert toml.read(tmp_path / "new" / toml.FILE) == run_it
+    assert None not in [getattr(run_it.sizes, name) for name in ("positions", "expand", "confirm", "steps", "games")]

@@ -1,0 +1,141 @@
+"""repair.toml: what is written is read again, and what is wrong in it is one line that says where."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from valuerepair.engines.find import find_engine
+from valuerepair.errors import UsageError
+from valuerepair.oracles.open import chosen_spec
+from valuerepair.oracles.spec import parse_spec
+from valuerepair.pipeline import settings as toml
+from valuerepair.pipeline.settings import Kept, Playing, Settings, Sizes, Training, default_deep, seconds_of
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+SIZE = st.none() | st.integers(1, 10**12)
+TEXT = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=30)
+SETTINGS = st.builds(
+    Settings,
+    archives=st.lists(TEXT, min_size=1, max_size=3).map(tuple),
+    net=TEXT,
+    threshold=st.floats(0.01, 2),
+    seed=st.integers(0, 10**9),
+    normal=st.lists(TEXT, max_size=2).map(tuple),
+    sizes=st.builds(Sizes, positions=SIZE, expand=SIZE, confirm=SIZE, book=SIZE, steps=SIZE, games=SIZE),
+    split=st.builds(Kept, games=st.floats(0.01, 0.9), families=st.floats(0.01, 0.9), archives=st.just(("a.pgn",))),
+    train=st.builds(Training, share=st.floats(0.01, 1), batch=st.integers(1, 4096), lr=st.floats(0, 1)),
+    play=st.builds(Playing, match_nodes=st.integers(1, 10**6)),
+)
+
+
+@given(settings=SETTINGS)
+def test_what_is_written_is_read_again(settings: Settings, tmp_path_factory: pytest.TempPathFactory) -> None:
+    path = tmp_path_factory.mktemp("toml") / "repair.toml"
+    toml.write(settings, path)
+    assert toml.read(path) == settings
+    # By the standard library's own reader, the comments aside, nothing is lost either.
+    found = tomllib.loads(path.read_text("utf-8"))
+    assert found["net"] == settings.net
+    assert tuple(found["archives"]) == settings.archives
+    assert found["sizes"] == {
+        name: size for name in Sizes.__slots__ if (size := getattr(settings.sizes, name)) is not None
+    }
+
+
+def test_a_line_that_is_taken_out_is_the_usual(tmp_path: Path) -> None:
+    path = tmp_path / "repair.toml"
+    path.write_text('archives = ["games.pgn"]\n[train]\nshare = 0.2\n')
+    usual = Settings(archives=("games.pgn",))
+    assert toml.read(path) == replace(usual, deep=default_deep(), train=Training(share=0.2))
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("archives = [", "is no TOML file"),
+        ('net = "a"', "archives: is missing"),
+        ("archives = []", "archives = []: which games"),
+        ('archives = "a.pgn"', 'archives = "a.pgn": must be a list of texts'),
+        ('archives = ["a"]\ntreshold = 0.3', "treshold: no such setting; did you mean threshold?"),
+        ('archives = ["a"]\nthreshold = "much"', 'threshold = "much": must be a number'),
+        ('archives = ["a"]\nthreshold = 3.0', "threshold"),
+        ('archives = ["a"]\nseed = true', "seed = true: must be a whole number"),
+        ('archives = ["a"]\nbudget = "soon"', "--budget soon: give a time"),
+        ('archives = ["a"]\ndeep = "recorded"', "--deep recorded: cannot look around"),
+        ('archives = ["a"]\ndeep = "stockfish:depth=10"', "give nodes=N"),
+        ('archives = ["a"]\nsizes = 3', "[sizes]: must be a table"),
+        ('archives = ["a"]\n[sizes]\nsteps = 0', "[sizes] steps = 0: must be at least 1"),
+        ('archives = ["a"]\n[sizes]\nsteps = 1.5', "[sizes] steps = 1.5: must be a whole number"),
+        ('archives = ["a"]\n[split]\nfamilies = 1.0', "[split] families = 1: must lie between 0 and 1"),
+        ('archives = ["a"]\n[train]\nshare = 0', "[train] share = 0: is the control"),
+        ('archives = ["a"]\n[train]\nonly = "trunk"', "[train] only trunk: must be one of"),
+        ('archives = ["a"]\n[play]\nmatch_nodes = 0', "[play] match_nodes = 0: must be at least 1"),
+    ],
+)
+def test_what_is_wrong_is_one_line_that_names_the_place(text: str, said: str, tmp_path: Path) -> None:
+    path = tmp_path / "repair.toml"
+    path.write_text(text)
+    with pytest.raises(UsageError) as error:
+        toml.read(path)
+    assert str(error.value).startswith(f"{path}: ")
+    assert said in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+@given(hours=st.integers(0, 99), minutes=st.integers(0, 99), seconds=st.integers(0, 99))
+def test_budgets_against_the_standard_library(hours: int, minutes: int, seconds: int) -> None:
+    text = "".join(f"{n}{unit}" for n, unit in ((hours, "h"), (minutes, "m"), (seconds, "s")) if n)
+    if not text:
+        with pytest.raises(UsageError):
+            seconds_of(text)
+    else:
+        assert seconds_of(text) == timedelta(hours=hours, minutes=minutes, seconds=seconds).total_seconds()
+
+
+@pytest.mark.parametrize("text", ["", "h", "1", "1d", "30m1h", "-1h", "1h h", "0h", "nan h"])
+def test_what_is_no_budget(text: str) -> None:
+    with pytest.raises(UsageError, match="give a time as 1h, 90m or 1h30m"):
+        seconds_of(text)
+
+
+@pytest.mark.parametrize("stockfish", [True, False])
+def test_the_judge_is_that_of_vr_mine(stockfish: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not stockfish:
+        monkeypatch.setenv("VALUEREPAIR_STOCKFISH", "none")
+    elif find_engine("stockfish") is None:
+        pytest.skip("no Stockfish on this machine (apt-get install stockfish)")
+    assert parse_spec(default_deep()).kind == chosen_spec(None).kind
+
+
+def test_what_the_command_line_says_otherwise_is_said() -> None:
+    settings = Settings(archives=("a.pgn",), threshold=0.4)
+    given: dict[str, Any] = {"archives": ("a.pgn",), "threshold": 0.3, "budget": "1h"}
+    assert toml.differing(given, settings) == ["repair.toml says threshold = 0.4, and that counts; edit it there"]
+
+
+def test_the_example_of_the_guide_is_one(tmp_path: Path) -> None:
+    """It says what is usual, but for the sizes, in the words that are written."""
+    page = (Path(__file__).parents[1] / "docs" / "guide" / "repair.md").read_text("utf-8")
+    example = page.partition("```toml\n")[2].partition("```")[0]
+    path = tmp_path / "repair.toml"
+    path.write_text(example)
+    found = toml.read(path)
+    usual = Settings(archives=("games.pgn.zst",), net="old.pb.gz")
+    assert replace(found, sizes=Sizes()) == usual
+    toml.write(found, path)
+    written = path.read_text("utf-8").splitlines()
+    assert [line.split() for line in written if not line.startswith("# ")] == [
+        line.split() for line in ["", *example.splitlines()][1:] if not line.startswith("# ")
+    ]

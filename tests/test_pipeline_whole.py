@@ -1,0 +1,374 @@
+"""`vr repair` from an archive to a report, with its true commands: a small net, its own search as the judge.
+
+The repairs that are killed are of some minutes: ``pytest -m slow``.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psutil
+import pytest
+
+pytest.importorskip("jax")
+pytest.importorskip("optax")
+
+import valuerepair as vr
+from tests import random_nets
+from tests.chunk_games import GAME
+from tests.test_docs_formats import rows
+from tests.v6_records import positions_of, records_of, write_chunk
+from tests.vr_runs import here, in_a_process
+from valuerepair.judge.split import PARTS
+from valuerepair.pipeline import settings as toml
+from valuerepair.pipeline.page import Judged, Outcome
+from valuerepair.pipeline.plan import plan
+from valuerepair.pipeline.rates import Rates
+from valuerepair.pipeline.run import planned, read_settings
+from valuerepair.pipeline.settings import Playing, Settings, Sizes, Training
+
+GAMES = Path(__file__).parents[1] / "data" / "wild.pgn.zst"
+THRESHOLD = 0.1
+NETS = ("repaired.pb.gz", "control.pb.gz")
+# What a machine does is measured once, by `whole`.
+KEPT = ("rates.json", toml.FILE)
+
+
+def tiny(folder: Path) -> Settings:
+    """A repair that is done in less than a minute."""
+    kind = replace(random_nets.BY_NAME["se-dense-policy"], blocks=1, moves_left=False)
+    return Settings(
+        archives=(str(GAMES),),
+        net=str(random_nets.write(kind, folder / "tiny.pb.gz")),
+        deep="mcts:nodes=4",
+        threshold=THRESHOLD,
+        sizes=Sizes(positions=3000, expand=800, confirm=3, steps=4, games=4),
+        train=Training(batch=64, lr=2e-5),
+        play=Playing(match_nodes=4),
+    )
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Outcome]:
+    folder = tmp_path_factory.mktemp("whole") / "repair"
+    folder.mkdir()
+    toml.write(tiny(folder.parent), folder / toml.FILE)
+    return folder, vr.repair(output=folder)
+
+
+def read(path: Path) -> Any:
+    return json.loads(path.read_text("utf-8"))
+
+
+def notes(folder: Path) -> list[Any]:
+    found: list[Any] = read(folder / "stages.json")["stages"]
+    return found
+
+
+# -- what comes of it -------------------------------------------------------------------------------------------------
+
+
+def test_every_stage_was_run_and_its_time_is_noted(whole: tuple[Path, Outcome]) -> None:
+    folder, outcome = whole
+    stages = planned(folder, read_settings(folder, {}), quiet=True).plan.stages
+    assert [each["name"] for each in notes(folder)] == [stage.name for stage in stages]
+    assert all(each["done"] and each["seconds"] > 0.3 for each in notes(folder))
+    for net in (outcome.repaired, outcome.control):
+        assert vr.evaluate("startpos", str(net))["q"].notna().all()
+    assert outcome.repaired.read_bytes() != outcome.control.read_bytes()
+
+
+def test_the_folder_has_the_files_of_its_documentation(whole: tuple[Path, Outcome]) -> None:
+    heading = "## The folder of a repair"
+    files = {row[0] for row in rows(heading)}
+    nets = {name.replace(".pb.gz", end) for name in NETS for end in (".pb.gz", ".training.json")}
+    others = {"repair.toml", "store.db", "split.json", "books", "match-old.pgn", "match-control.pgn"}
+    assert {path.name for path in whole[0].iterdir()} == files | nets | others
+    assert [row[0] for row in rows(heading, 1)] == list(notes(whole[0])[0])
+    assert dict(read(whole[0] / "rates.json")).keys() == {"of", "rates"}
+
+
+def test_what_was_judged_is_what_the_store_has_of_the_held_out_parts(whole: tuple[Path, Outcome]) -> None:
+    """Counted once more by SQL; which part a position is in comes from the split."""
+    folder, outcome = whole
+    split = vr.read_split(folder / "split.json")
+    with vr.open_store(folder / "store.db") as store:
+        ids = np.array([row[0] for row in store.connection.execute("SELECT id FROM positions ORDER BY id")])
+        part_of = dict(zip(ids.tolist(), (PARTS[i] for i in split.parts(store, ids)), strict=True))
+    query = """
+        SELECT n.name, v.position_id, v.q - d.q FROM net_values v JOIN nets n ON n.id = v.net_id
+        JOIN deep_values d ON d.position_id = v.position_id AND d.stage = 'full' WHERE d.q IS NOT NULL
+    """
+    with sqlite3.connect(folder / "store.db") as connection:
+        values = connection.execute(query).fetchall()
+    for part in ("games", "families"):
+        found = read(folder / f"{part}.json")
+        names = [net["name"] for net in found["nets"]]
+        assert names == ["tiny", "control", "repaired"]
+        for net, name in zip(found["nets"], names, strict=True):
+            off = [abs(value) for which, number, value in values if which == name and part_of[number] == part]
+            assert net["candidates"]["total"] == len(off) > 200
+            assert net["candidates"]["count"] == sum(value >= THRESHOLD - 1e-9 for value in off)
+    judged = {(each.part, each.first, each.second): each for each in outcome.judged}
+    assert len(judged) == 6
+    against = judged["families", "the control", "the repaired net"]
+    assert against.rates == tuple(
+        net["candidates"]["rate"] for net in (read(folder / "families.json")["nets"][i] for i in (1, 2))
+    )
+
+
+def test_no_game_that_judges_was_trained_on(whole: tuple[Path, Outcome]) -> None:
+    """The trainings say how many games they had; the split and SQL say how many there are of train."""
+    folder, _ = whole
+    split = vr.read_split(folder / "split.json")
+    with vr.open_store(folder / "store.db") as store:
+        found = store.connection.execute("SELECT id, game_id FROM positions ORDER BY id").fetchall()
+        parts = split.parts(store, np.array([row[0] for row in found]))
+    train = {game for (_, game), part in zip(found, parts, strict=True) if PARTS[part] == "train"}
+    for net in NETS:
+        curve = read(folder / net.replace(".pb.gz", ".training.json"))
+        assert curve["games"]["all"] == len(train)
+        assert curve["curve"][-1]["step"] == 4
+
+
+def test_a_command_can_be_run_alone_and_says_the_same(whole: tuple[Path, Outcome]) -> None:
+    folder, _ = whole
+    (command,) = (each["command"] for each in notes(folder) if each["name"] == "families-control")
+    words, to, path = command.rpartition(" > ")
+    assert (to, path) == (" > ", str(folder / "families-control.json"))
+    done = in_a_process(*shlex.split(words)[1:], cwd=folder)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == read(Path(path))
+
+
+def test_a_second_run_runs_nothing_and_says_the_same(whole: tuple[Path, Outcome]) -> None:
+    folder, outcome = whole
+    before = (folder / "stages.json").read_bytes()
+    done = here("repair", "-o", folder, "-q", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == outcome.lines()
+    assert (folder / "stages.json").read_bytes() == before
+    said = here("repair", "-o", folder, "--plan", cwd=folder).stdout
+    assert said.count("done, ") == 14
+    done = here("repair", "-o", folder, "--plan", "--json", cwd=folder)
+    planned_now = json.loads(done.stdout)
+    assert (planned_now["seconds"], {each["done"] for each in planned_now["stages"]}) == (0, {True})
+    done = here("repair", "-o", folder, "--json", cwd=folder)
+    assert json.loads(done.stdout) == json.loads(json.dumps(outcome.as_dict()))
+
+
+class Reader(HTMLParser):
+    """The text of a page, and all that its elements refer to."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.text, self.refers, self.open = "", list[str](), list[str]()
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.refers += [value or "" for name, value in attrs if name in ("src", "href", "srcset", "action", "data")]
+        if tag not in ("meta", "img", "br"):
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+def test_the_page_needs_nothing_but_itself_and_says_what_was_found(whole: tuple[Path, Outcome]) -> None:
+    folder, outcome = whole
+    page = outcome.page.read_text("utf-8")
+    reader = Reader(page)
+    assert reader.open == []
+    assert len(reader.refers) == 5
+    assert all(each.startswith("data:image/svg+xml;base64,") for each in reader.refers)
+    assert not re.search(r"https?://|@import|url\(|<script", page)
+    assert outcome.verdict in reader.text
+    for each in outcome.judged:
+        assert each.raw in reader.text
+        assert each.recalibrated in reader.text
+    for each in notes(folder):
+        assert each["command"] in reader.text
+    # What is claimed comes first, then the controls of it, then the rest.
+    places = [reader.text.index(words) for words in ("Did it repair?", "Matches", "Before and after", "Stages")]
+    assert places == sorted(places)
+
+
+def test_what_was_planned_by_these_rates_is_added_up_from_what_is_planned(whole: tuple[Path, Outcome]) -> None:
+    folder, _ = whole
+    rates = Rates(**read(folder / "rates.json")["rates"])
+    assert 24_000 < rates.positions < 26_993  # what vr mine finds in it: 26,992 less openings and repetitions
+    found = plan(read_settings(folder, {}), rates, folder)
+    expected = {each["name"]: each["expected"] for each in notes(folder)}
+    assert expected == pytest.approx({stage.name: stage.seconds for stage in found.stages})
+
+
+def test_another_match_leaves_what_comes_before(whole: tuple[Path, Outcome], tmp_path: Path) -> None:
+    folder = tmp_path / "repair"
+    shutil.copytree(whole[0], folder)
+    settings = read_settings(folder, {})
+    toml.write(replace(settings, sizes=replace(settings.sizes, games=2)), folder / toml.FILE)
+    outcome = vr.repair(output=folder)
+    assert [found["games"] for found in outcome.matches.values()] == [2, 2]
+    assert [each for each in notes(folder) if "match" not in each["name"]] == notes(whole[0])[:-2]
+
+
+@pytest.mark.slow
+def test_with_normal_games_the_book_is_played_and_mixed_in(begun: Path, whole: tuple[Path, Outcome]) -> None:
+    normal = begun / "normal"
+    normal.mkdir()
+    for game in range(20):
+        write_chunk(normal / f"{game}.gz", records_of(positions_of(GAME), GAME, result_q=1.0, visits=100 + game))
+    settings = read_settings(begun, {})
+    sizes = replace(settings.sizes, book=12)
+    share = replace(settings.train, share=0.3)
+    play = replace(settings.play, book_nodes=2)
+    toml.write(replace(settings, normal=(str(normal),), sizes=sizes, train=share, play=play), begun / toml.FILE)
+    outcome = vr.repair(output=begun)
+    names = [each["name"] for each in notes(begun)]
+    assert names[5:10] == ["books", "selfplay", "mix", "repaired", "control"]
+    assert [each["name"] for each in notes(begun) if each["done"]] == names
+    played = len(list((begun / "repair-chunks").rglob("*.gz")))
+    assert 0 < played <= 12
+    assert read(begun / "mixture" / "manifest.json")["share"]["asked"] == 0.3
+    for net, learns in ((outcome.repaired, begun / "mixture"), (outcome.control, normal)):
+        assert read(net.with_name(net.name.replace(".pb.gz", ".training.json")))["sources"] == [str(learns)]
+
+
+# -- the verdict ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("control", "old", "begins"),
+    [
+        ("fewer", "fewer", "Repaired: "),
+        ("fewer", "not shown", "Not shown: "),
+        ("not shown", "fewer", "Not shown: "),
+        ("not shown", "not shown", "Not shown: "),
+        ("cannot tell", "fewer", "Not shown: "),
+        ("more", "fewer", "Not repaired: "),
+        ("fewer", "more", "Not repaired: "),
+        ("more", "more", "Not repaired: "),
+        ("cannot tell", "cannot tell", "Whether it repaired cannot be told"),
+    ],
+)
+def test_it_is_a_repair_only_where_both_controls_say_so(control: str, old: str, begins: str) -> None:
+    def judged(part: str, first: str, finding: str) -> Judged:
+        share = {"difference": -0.01, "low": -0.02, "high": 0.0}
+        return Judged(part, first, "the repaired net", (0.1, 0.09), {"control": {"finding": finding, "share": share}})
+
+    pairs = [("the control", control), ("the old net", old)]
+    # What games say is no matter: these are the positions that are like those trained on.
+    of_games = [judged("games", first, "fewer") for first, _ in pairs]
+    found = [*of_games, *(judged("families", first, finding) for first, finding in pairs)]
+    outcome = Outcome(Path("r"), Path("a"), Path("b"), found, {})
+    assert outcome.verdict.startswith(begins)
+    assert ("-1.00 points (-2.00 to +0.00) against the control" in outcome.verdict) == ("told" not in begins)
+
+
+# -- ended in the middle ----------------------------------------------------------------------------------------------
+
+
+def start(folder: Path) -> subprocess.Popen[str]:
+    words = [sys.executable, "-m", "valuerepair", "repair", "-o", str(folder)]
+    return subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+
+
+def wait_for(process: subprocess.Popen[str], stage: str) -> None:
+    """Until the stage has begun."""
+    assert process.stderr is not None
+    for line in process.stderr:
+        if re.match(rf"\[\d+/\d+\] {stage}: ", line):
+            return
+    raise AssertionError(f"ended before {stage}, with {process.wait()}")
+
+
+def kill(process: subprocess.Popen[str]) -> None:
+    """All of it at once, as when the machine stops."""
+    family = psutil.Process(process.pid).children(recursive=True)
+    process.kill()
+    for each in family:
+        each.kill()
+    process.wait()
+    psutil.wait_procs(family)
+
+
+def results(folder: Path) -> Iterator[tuple[str, Any]]:
+    """What must not depend on how often it was ended."""
+    for name in NETS:
+        yield name, (folder / name).read_bytes()
+    for path in sorted(folder.glob("*.json")):
+        if path.name not in ("stages.json", "rates.json", "stats.json") and "match" not in path.name:
+            yield path.name, read(path)
+
+
+@pytest.fixture
+def begun(whole: tuple[Path, Outcome], tmp_path: Path) -> Path:
+    """The folder of the same repair, with nothing done."""
+    folder = tmp_path / "repair"
+    folder.mkdir()
+    for name in KEPT:
+        shutil.copy(whole[0] / name, folder / name)
+    return folder
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("wait", [0.2, 1.5, 3.5])
+def test_killed_in_every_stage_it_comes_to_the_same(begun: Path, whole: tuple[Path, Outcome], wait: float) -> None:
+    for each in notes(whole[0]):
+        process = start(begun)
+        wait_for(process, each["name"])
+        time.sleep(wait)
+        kill(process)
+    vr.repair(output=begun)
+    assert [each["name"] for each in notes(begun) if each["done"]] == [each["name"] for each in notes(whole[0])]
+    assert dict(results(begun)) == dict(results(whole[0]))
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_the_stage_cleanly_and_says_how_to_go_on(begun: Path, number: int) -> None:
+    process = start(begun)
+    wait_for(process, "mine")
+    time.sleep(2.5)
+    (stage,) = psutil.Process(process.pid).children()
+    process.send_signal(number)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert f"not done yet: vr repair -o {begun} goes on where it stopped" in err
+    assert "Traceback" not in err
+    assert not stage.is_running()
+    (noted,) = notes(begun)
+    assert (noted["name"], noted["done"]) == ("mine", False)
+    assert not (begun / "repair.lock").exists()
+
+
+def test_a_stage_that_outlives_its_parent_keeps_others_out(begun: Path) -> None:
+    process = start(begun)
+    wait_for(process, "mine")
+    stages = psutil.Process(process.pid).children()
+    while not stages:
+        stages = psutil.Process(process.pid).children()
+    stages[0].suspend()
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    done = in_a_process("repair", "-o", begun, cwd=begun)
+    assert done.returncode == 1
+    assert f"another vr repair is at it (process {process.pid}), or a stage of it" in done.stderr.splitlines()[-1]
+    stages[0].kill()

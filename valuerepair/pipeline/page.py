@@ -1,0 +1,326 @@
+"""What came of a repair: the page, and the last lines on a terminal. What was claimed and the controls come first."""
+
+from __future__ import annotations
+
+import base64
+import html
+import io
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from valuerepair import __version__
+from valuerepair.chess.progress import format_duration
+from valuerepair.errors import ValueRepairError
+from valuerepair.files import written_whole
+from valuerepair.pipeline.plan import CONTROL, PARTS, REPAIRED, SPLIT, STORE
+from valuerepair.pipeline.run import Repair
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+PAGE = "report.html"
+_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
+_PLACES = {
+    "games": "games that training never saw",
+    "families": "opening and material families that training never saw",
+}
+# Of each part the pairs that are compared: the file, the comparison's number in it, and who is A and B.
+_PAIRS = (
+    ("-control", 0, "the control", "the repaired net"),
+    ("", 1, "the old net", "the repaired net"),
+    ("", 0, "the old net", "the control"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """Two nets, `first` (A) and `second` (B), on the positions of a part of the split: `found` is the comparison as
+    `vr remeasure --json` has it, `rates` are both nets' shares of candidates as they are."""
+
+    part: str
+    first: str
+    second: str
+    rates: tuple[float, float]
+    found: Mapping[str, Any]
+
+    @property
+    def finding(self) -> str:
+        """Whether B has fewer candidates than A, each recalibrated; see `judge.control.Control`."""
+        control = self.found["control"]
+        return "cannot tell" if control is None else str(control["finding"])
+
+    @property
+    def raw(self) -> str:
+        """The difference of the shares of candidates, as the nets are."""
+        return _points(self.found["share_by_games"])
+
+    @property
+    def recalibrated(self) -> str:
+        """The same, each net recalibrated."""
+        return "too few positions" if self.found["control"] is None else _points(self.found["control"]["share"])
+
+    @property
+    def mean(self) -> str:
+        """The difference of the means of abs(net Q - deep Q), each recalibrated."""
+        if self.found["control"] is None:
+            return "-"
+        low, middle, high = (_number(self.found["control"]["mean_abs"][k], "+.4f") for k in _INTERVAL)
+        return f"{middle} ({low} to {high})"
+
+    @property
+    def sentence(self) -> str:
+        """What it shows beyond scale, in words."""
+        if self.found["control"] is None:
+            return "too few positions for curves"
+        words = {"A": self.first, "B": self.second}
+        return re.sub(r"\b[AB]\b", lambda match: words[match[0]], self.found["control"]["sentence"])
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a repair came to: the two nets, what was `judged`, games before families, the control first of each; what
+    `vr match --json` said of the repaired net's `matches`, by opponent; the `page` that shows it."""
+
+    page: Path
+    repaired: Path
+    control: Path
+    judged: Sequence[Judged]
+    matches: Mapping[str, Mapping[str, Any]]
+
+    @property
+    def verdict(self) -> str:
+        """Whether it repaired, in one sentence: by families, each net recalibrated, against both controls."""
+        control, old = (each for each in self.judged if each.part == "families" and each.second == "the repaired net")
+        if control.finding == old.finding == "cannot tell":
+            return "Whether it repaired cannot be told: too few games of these families were held out."
+        said = f"({control.recalibrated} against the control, {old.recalibrated} against the old net)"
+        where = f"on {_PLACES['families']}, each net recalibrated, the repaired net has"
+        if control.finding == old.finding == "fewer":
+            return f"Repaired: {where} fewer candidates than the control and than the old net {said}."
+        if worse := [each.first for each in (control, old) if each.finding == "more"]:
+            return f"Not repaired: {where} more candidates than {' and '.join(worse)} {said}."
+        doubtful = [each.first for each in (control, old) if each.finding != "fewer"]
+        return (
+            f"Not shown: on {_PLACES['families']}, each net recalibrated, it cannot be said that the repaired net has "
+            f"fewer candidates than {' or than '.join(doubtful)} {said}."
+        )
+
+    def as_dict(self) -> dict[str, Any]:
+        """All of it, JSON-able; `judged` with the comparisons as `vr remeasure --json` has them."""
+        return {
+            "verdict": self.verdict,
+            "judged": [
+                {"part": each.part, "first": each.first, "second": each.second, "rates": each.rates, **each.found}
+                for each in self.judged
+            ],
+            "matches": dict(self.matches),
+            "repaired": str(self.repaired),
+            "control": str(self.control),
+            "report": str(self.page),
+        }
+
+    def lines(self) -> list[str]:
+        """What there is to say at the end, for a terminal."""
+        said = [self.verdict, "", f"{'candidates, B - A, 95 % by games':<46}{'as they are':<32}each recalibrated"]
+        said += [
+            f"{f'{each.part}: {each.second} - {each.first}':<46}{each.raw:<32}{each.recalibrated}"
+            for each in self.judged
+        ]
+        said += ["", *(f"match against {name}: {_match(found)}" for name, found in self.matches.items())]
+        return [*said, f"nets: {self.repaired}, {self.control}", f"report: {self.page}"]
+
+
+_INTERVAL = ("low", "difference", "high")
+
+
+def _number(value: float | None, form: str) -> str:
+    return "?" if value is None else format(value, form)
+
+
+def _points(interval: Mapping[str, float | None]) -> str:
+    """A difference of shares with its interval."""
+    low, middle, high = (_number(v if (v := interval[k]) is None else 100 * v, "+.2f") for k in _INTERVAL)
+    return f"{middle} points ({low} to {high})"
+
+
+def _match(found: Mapping[str, Any]) -> str:
+    """The result of a match."""
+    score, elo = found["score"], next(each for each in found["elo"] if each["level"] == 0.95)
+    values = (_number(elo[k], "+.0f") for k in ("value", "low", "high"))
+    middle, low, high = values
+    return (
+        f"{found['games']:,} games, +{score['wins']} ={score['draws']} -{score['losses']}; "
+        f"Elo {middle} (95 %: {low} to {high}), {elo['verdict']}"
+    )
+
+
+# -- the page ---------------------------------------------------------------------------------------------------------
+
+
+def finish(repair: Repair) -> Outcome:
+    """Reads what the stages found, writes the page and says what it came to.
+
+    Raises ValueRepairError where a stage's file is not what it should be.
+    """
+    folder = repair.folder
+    try:
+        judged = list(_judged(folder))
+        matches = {words: _read(folder / f"match-{name}.json") for name, words in _OPPONENTS.items()}
+    except (OSError, ValueError, KeyError, IndexError) as error:
+        raise ValueRepairError(f"{folder}: what the stages found cannot be read: {error}") from None
+    outcome = Outcome(folder / PAGE, folder / REPAIRED, folder / CONTROL, judged, matches)
+    with written_whole(outcome.page) as partial:
+        partial.write_text(_document(repair, outcome), "utf-8")
+    return outcome
+
+
+_OPPONENTS = {"old": "the old net", "control": "the control"}
+
+
+def _judged(folder: Path) -> Iterator[Judged]:
+    for part in PARTS:
+        for name, number, first, second in _PAIRS:
+            found = _read(folder / f"{part}{name}.json")
+            rates = [net["candidates"]["rate"] for net in found["nets"]]
+            yield Judged(part, first, second, (rates[0], rates[number + 1]), found["comparisons"][number])
+
+
+def _read(path: Path) -> Any:
+    return json.loads(path.read_text("utf-8"))
+
+
+def _document(repair: Repair, outcome: Outcome) -> str:
+    settings = repair.plan.settings
+    parts = resources.files("valuerepair.report").joinpath("page_template")
+    style = "".join(parts.joinpath(name).read_text("utf-8") for name in ("style.css", "repair.css"))
+    sections = (
+        ("Did it repair?", _claim(outcome)),
+        ("Matches", _matches(outcome)),
+        ("Before and after", _before_and_after(repair)),
+        ("Training", _training(outcome)),
+        ("Stages", _stages(repair)),
+        ("Settings", f"<pre>{_text((repair.folder / 'repair.toml').read_text('utf-8'))}</pre>"),
+    )
+    body = "".join(f"<section><h2>{title}</h2>\n{content}\n</section>\n" for title, content in sections)
+    what = f"{_text(settings.net)}, judged by {_text(settings.deep)}; candidates from {settings.threshold:g} on"
+    return f"""<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="{_POLICY}">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="generator" content="valuerepair {__version__}">
+<title>Repair of {_text(settings.net)}</title>
+<style>
+{style}</style>
+</head>
+<body>
+<header><h1>Repair of {_text(settings.net)}</h1><p>{what}</p></header>
+<main>
+{body}</main>
+</body>
+</html>
+"""
+
+
+def _text(text: object) -> str:
+    return html.escape(str(text))
+
+
+def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A table of cells that are HTML."""
+    top = "".join(f"<th>{each}</th>" for each in heads)
+    body = "".join("<tr>" + "".join(f"<td>{cell}</td>" for cell in row) + "</tr>\n" for row in rows)
+    return f"<table><thead><tr>{top}</tr></thead>\n<tbody>{body}</tbody></table>"
+
+
+def _claim(outcome: Outcome) -> str:
+    heads = ("B against A", "candidates A", "B", "B - A", "each recalibrated", "mean |net Q - deep Q|, recalibrated",
+             "newly wrong", "in words")  # fmt: skip
+    tables = []
+    for part in PARTS:
+        rows = [
+            (
+                f"{each.second} against {each.first}",
+                *(f"{100 * rate:.2f} %" for rate in each.rates),
+                each.raw,
+                each.recalibrated,
+                each.mean,
+                _number(each.found["newly"]["rate"] and 100 * each.found["newly"]["rate"], ".2f") + " %",
+                each.sentence,
+            )
+            for each in outcome.judged
+            if each.part == part
+        ]
+        tables.append(f"<h3>On {_PLACES[part]}</h3>\n{_table(heads, [[_text(c) for c in row] for row in rows])}")
+    note = (
+        "Below 0 is a repair; intervals are at 95 %, of resampled games. Recalibrated: each net's Q goes through a "
+        "curve of its own, which other games drew, so that what is left is more than scale. The control had the same "
+        "training without candidates. It is one training of each: another seed gives other figures."
+    )
+    return f'<p class="verdict">{_text(outcome.verdict)}</p>\n' + "\n".join(tables) + f'\n<p class="small">{note}</p>'
+
+
+def _matches(outcome: Outcome) -> str:
+    rows = [(_text(name), _text(_match(found))) for name, found in outcome.matches.items()]
+    return _table(("the repaired net against", "result"), rows)
+
+
+def _stages(repair: Repair) -> str:
+    rows = []
+    for stage in repair.plan.stages:
+        noted = repair.notes.of(stage)
+        took = format_duration(noted.seconds) if noted is not None else "-"
+        command = f"<code>{_text(repair.command(stage))}</code>"
+        rows.append((_text(stage.name), f"{_text(stage.size)}<br>{command}", format_duration(stage.seconds), took))
+    return _table(("stage", "what", "expected", "took"), rows)
+
+
+# -- figures ----------------------------------------------------------------------------------------------------------
+
+
+def _image(figure: Figure, said: str) -> str:
+    """A figure as part of the page."""
+    from valuerepair.report import style
+
+    with style.house_style():
+        figure.draw_without_rendering()
+        content = io.BytesIO()
+        figure.savefig(content, format="svg", metadata={"Date": None})
+    packed = base64.b64encode(content.getvalue()).decode()
+    return f'<img alt="{_text(said)}" src="data:image/svg+xml;base64,{packed}">'
+
+
+def _training(outcome: Outcome) -> str:
+    from valuerepair.report import training
+
+    drawn = [training.drawing(str(net)) for net in (outcome.repaired, outcome.control)]
+    return "\n".join(_image(each.figure, each.said) for each in drawn)
+
+
+def _before_and_after(repair: Repair) -> str:
+    """Net Q against deep Q of each net, on all positions that were held out."""
+    import numpy as np
+
+    from valuerepair.judge.split import HELD_OUT, read_split
+    from valuerepair.question import Question
+    from valuerepair.report import scatter
+    from valuerepair.store.store import Store
+
+    folder, settings = repair.folder, repair.plan.settings
+    alpha = repair.alpha()
+    split = read_split(folder / SPLIT)
+    images = []
+    with Store.open(str(folder / STORE)) as store:
+        for net in (settings.net, str(folder / CONTROL), str(folder / REPAIRED)):
+            frame = store.frame(Question(net=net, alpha=alpha, threshold=settings.threshold), text=False)
+            held = np.isin(split.parts(store, frame["position_id"].to_numpy(np.int64)), HELD_OUT)
+            figure, counts = scatter.draw(frame[held], settings.threshold)
+            images.append(_image(figure, f"{net}: {counts.candidates:,} candidates of {counts.positions:,} positions"))
+    words = '<p class="small">All positions that were held out: the old net, the control, the repaired net.</p>'
+    return f'<div class="row">{"".join(images)}</div>\n{words}\n'

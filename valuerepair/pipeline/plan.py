@@ -1,0 +1,303 @@
+"""What a repair consists of: its stages as command lines, how much of each the budget allows, how long each takes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from valuerepair.chess.progress import format_duration
+from valuerepair.errors import UsageError
+from valuerepair.oracles.spec import parse_spec
+from valuerepair.pipeline.rates import Rates
+from valuerepair.pipeline.settings import Settings, Sizes, seconds_of
+
+# What stands for the alpha that `vr stats` fits, as long as it has not.
+ALPHA = "ALPHA"
+STORE, SPLIT, STATS = "store.db", "split.json", "stats.json"
+REPAIRED, CONTROL = "repaired.pb.gz", "control.pb.gz"
+PARTS = ("games", "families")
+
+# Of the time that can be given to work, and what brings no more: see `_most`.
+_SHARES = {"positions": 34, "expand": 14, "confirm": 5, "book": 0, "steps": 28, "games": 19}
+_SHARES_NORMAL = {"positions": 25, "expand": 10, "confirm": 4, "book": 25, "steps": 22, "games": 14}
+_LEAST = {"positions": 500, "expand": 20_000, "confirm": 5, "book": 20, "steps": 20, "games": 10}
+_MOST = {"confirm": 200, "book": 2_000, "games": 400}
+_PASSES = 6  # of training over its positions, which more would have it learn by heart
+_TRAINED = 0.6  # of the positions, after those kept to judge by and the neighbours of these
+_LOOKS = 3 * 10  # a second look: three searches of ten times the nodes
+_MOST_JUDGED, _HELD, _JUDGEMENTS = 8192, 0.1, 7  # of training: the old net, twice, and five on the way
+_PLIES, _BOOK_PLIES = 120, 90  # of a game; some more than there are, as few games are played at once in the end
+# Of what reads the store: how often as long as a command takes to start, anyway and for a thousand positions.
+_STARTS = {"stats": (1.0, 0.2), "split": (1.0, 0.05), "books": (1.0, 0.4), "games": (1.8, 0.1)}
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """A command of `vr`: its `words`, what it works on in words (`size`), and how long that takes (s).
+
+    `output` is the file that gets its standard output. `leaves` is what of its files and folders cannot be there when
+    it is begun anew; `whole` the one of them that is there only once the command is done. `elsewhere` are words that
+    say where it runs, and change nothing of the result.
+    """
+
+    name: str
+    words: tuple[str, ...]
+    size: str
+    seconds: float
+    output: str = ""
+    leaves: tuple[str, ...] = ()
+    whole: str = ""
+    elsewhere: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The stages of a repair in their order, with settings in which every size is a number."""
+
+    settings: Settings
+    stages: tuple[Stage, ...]
+
+    @property
+    def seconds(self) -> float:
+        """Of all stages."""
+        return sum(stage.seconds for stage in self.stages)
+
+
+def plan(settings: Settings, rates: Rates, folder: Path, cluster: str | None = None) -> Plan:
+    """What is to be run, in `folder`, by these rates. Raises UsageError for a budget that is too small."""
+    chosen = replace(settings, sizes=sizes(settings, rates))
+    return Plan(chosen, stages(chosen, rates, folder, cluster))
+
+
+# -- how much ---------------------------------------------------------------------------------------------------------
+
+
+def sizes(settings: Settings, rates: Rates) -> Sizes:
+    """The sizes that the settings give, and for the others what the budget allows.
+
+    Each gets its share of the time that is left once what goes by anyway is taken off, and those before it have what
+    they need: so what one has no use for goes to the next. Raises UsageError for a budget that is too small.
+    """
+    shares, cost = _SHARES_NORMAL if settings.normal else _SHARES, _costs(settings, rates)
+    found: dict[str, int | None] = {name: getattr(settings.sizes, name) for name in shares}
+    mining, after = _overhead(settings, rates, 1)
+    fixed = mining + after
+    cost["positions"] += (_overhead(settings, rates, 1001)[1] - after) / 1000
+    left = seconds_of(settings.budget) - fixed - sum((size or 0) * cost[name] for name, size in found.items())
+    lacking = [name for name, share in shares.items() if share and found[name] is None]
+    for at, name in enumerate(lacking):
+        most = int(_most(name, settings, rates, found))
+        part = max(left, 0.0) * shares[name] / sum(shares[each] for each in lacking[at:])
+        if (size := min(int(part / cost[name]), most)) < min(_LEAST[name], most):
+            whole = sum(shares.values())
+            least = fixed + max(_LEAST[each] * cost[each] * whole / shares[each] for each in lacking)
+            raise UsageError(
+                f"--budget {settings.budget}: is too little; with this net and this judge it takes about "
+                f"{format_duration(least)} at the least"
+            )
+        found[name] = size = _round(size) // 2 * 2 if name == "games" else _round(size)
+        left -= size * cost[name]
+    return Sizes(**found)
+
+
+def _round(size: int) -> int:
+    """Down to two digits, which are enough for a guess."""
+    unit: int = 10 ** max(0, len(str(size)) - 2)
+    return size // unit * unit
+
+
+def _most(name: str, settings: Settings, rates: Rates, found: Mapping[str, int | None]) -> float:
+    """Beyond that more would bring nothing."""
+    if name == "positions":
+        return rates.positions
+    positions = found["positions"] or rates.positions
+    if name == "steps":
+        return max(_PASSES * _TRAINED * positions / settings.train.batch, _LEAST["steps"])
+    if name == "expand":
+        return max(positions * rates.nodes / rates.searches, _LEAST["expand"])
+    return _MOST[name]
+
+
+def _costs(settings: Settings, rates: Rates) -> dict[str, float]:
+    """Seconds for one of each."""
+    return {
+        "positions": 1 / rates.searches + 1 / rates.net,
+        "expand": 1.1 / rates.nodes,  # neighbours are evaluated by the net before they are searched
+        "confirm": _LOOKS / rates.searches,
+        "book": _BOOK_PLIES * settings.play.book_nodes / settings.play.match_nodes / rates.moves,
+        "steps": 2 * settings.train.batch / rates.train,
+        "games": 2 * _PLIES / rates.moves,
+    }
+
+
+def _overhead(settings: Settings, rates: Rates, positions: int) -> tuple[float, float]:
+    """Seconds that go by with so many positions and next to nothing of all else: to mine, and after that."""
+    chosen = Sizes(positions=positions, expand=1, confirm=1, book=1, steps=1, games=2)
+    mine, *others = stages(replace(settings, sizes=chosen), rates, Path(), None)
+    return mine.seconds, sum(stage.seconds for stage in others)
+
+
+# -- what -------------------------------------------------------------------------------------------------------------
+
+
+def stages(settings: Settings, rates: Rates, folder: Path, cluster: str | None) -> tuple[Stage, ...]:
+    """All stages, whose sizes are numbers."""
+    made = _Stages(settings, rates, folder)
+    found = [*made.of_store(cluster), *made.of_book()]
+    if settings.normal:
+        found += made.of_games()
+    return (*found, *made.of_training(), *made.of_judgement(), *made.of_matches())
+
+
+class _Stages:
+    """The command lines, all of one folder."""
+
+    def __init__(self, settings: Settings, rates: Rates, folder: Path) -> None:
+        self._settings, self._rates, self._folder = settings, rates, folder
+        self._sizes, self._cost = settings.sizes, _costs(settings, rates)
+        self._db = ("--db", self._at(STORE))
+        self._asked = ("--threshold", f"{settings.threshold:g}")
+        self._alpha = ("--alpha", ALPHA) if settings.by_centipawns else ()
+        self._seed = ("--seed", str(settings.seed))
+        self._split = ("--split", self._at(SPLIT))
+        self._net = ("--net", settings.net)
+
+    def of_store(self, cluster: str | None) -> list[Stage]:
+        """From the archives to a store with a split and what lies around the candidates of its part train."""
+        s, rates, sizes = self._settings, self._rates, self._sizes
+        deep, positions, expand, confirm = s.deep, sizes.positions or 0, sizes.expand or 0, sizes.confirm or 0
+        nodes = f"{parse_spec(deep).limits['nodes']:,} nodes"
+        mine = ("mine", *s.archives, *self._net, "--deep", deep, "--positions", str(positions), "--screen", "off")
+        fit = ("--save-alpha", "l1") if s.by_centipawns else ()
+        kept = s.split
+        archives = tuple(word for each in kept.archives for word in ("--archive", each))
+        shares = ("--games", f"{kept.games:g}", "--families", f"{kept.families:g}")
+        judging = max(rates.read, positions * self._cost["positions"])
+        asked = (*self._db, *self._net, *self._asked, *self._alpha)
+        return [
+            Stage(
+                "mine", (*mine, *self._asked, *self._seed, *self._db), f"{positions:,} positions, {nodes} each",
+                rates.start + judging, elsewhere=("--cluster", cluster) if cluster else (),
+            ),
+            Stage(
+                "stats", ("stats", *self._db, *self._net, *self._asked, *fit, "--json"),
+                "fits alpha" if fit else "counts", self._reading("stats"), output=STATS,
+            ),
+            Stage(
+                "split", ("split", *asked, *shares, *archives, *self._seed, "-o", self._at(SPLIT)),
+                f"{100 * kept.games:g} % of the games, {100 * kept.families:g} % by family", self._reading("split"),
+                leaves=(SPLIT,),
+            ),
+            Stage(
+                "expand", ("expand", *asked, *self._split, "--nodes", str(expand), *self._seed),
+                f"{expand:,} nodes at most", 3 * rates.start + expand * self._cost["expand"],
+            ),
+            Stage(
+                "confirm", ("confirm", *asked, "--limit", str(confirm)), f"{confirm:,} candidates",
+                rates.start + confirm * self._cost["confirm"],
+            ),
+        ]  # fmt: skip
+
+    def of_book(self) -> list[Stage]:
+        """The book of the part train."""
+        asked = (*self._db, *self._net, *self._asked, *self._alpha, "--expanded", "all", *self._split)
+        limit = ("--order", "shuffled", "--limit", str(self._sizes.book)) if self._settings.normal else ()
+        said = f"{self._sizes.book:,} lines at most" if limit else "all candidates"
+        words = ("books", *asked, *limit, *self._seed, "-o", self._at("books"))
+        return [Stage("books", words, said, self._reading("books"), leaves=("books",))]
+
+    def of_games(self) -> list[Stage]:
+        """Games from the book, and their mixture with normal ones."""
+        s, lines = self._settings, self._sizes.book or 0
+        play = ("selfplay", self._at("books/book.pgn"), *self._net, "--nodes", str(s.play.book_nodes), *self._seed)
+        files = ("--training", self._at("repair-chunks"), *self._db, "-o", self._at("repair-games.pgn"))
+        normal = tuple(word for each in s.normal for word in ("--normal", each))
+        mix = ("mix", "--repair", self._at("repair-chunks"), *normal, "--share", f"{s.train.share:g}", *self._seed)
+        return [
+            Stage(
+                "selfplay", (*play, *files), f"{lines:,} games at most",
+                self._rates.start + lines * self._cost["book"], leaves=("repair-chunks", "repair-games.pgn"),
+            ),
+            Stage(
+                "mix", (*mix, "-o", self._at("mixture")), f"{100 * s.train.share:g} % repair games", self._rates.start,
+                leaves=("mixture",), whole="mixture",
+            ),
+        ]  # fmt: skip
+
+    def of_training(self) -> list[Stage]:
+        """The repaired net, and the control, which differs by its candidates alone."""
+        s, rates, steps = self._settings, self._rates, self._sizes.steps or 0
+        options = s.train.options(steps)
+        held = min(_MOST_JUDGED, _HELD * _TRAINED * (self._sizes.positions or 0))
+        seconds = rates.compile + 4 * rates.start + steps * self._cost["steps"] / 2 + _JUDGEMENTS * held / rates.judge
+        how = [
+            word
+            for name in ("only", "steps", "batch", "lr", "warmup", "every", "patience")
+            for word in (f"--{name}", f"{getattr(options, name)}")
+        ]
+        common = (*self._net, *self._asked, *how, *self._seed)
+        store = ("--store", self._at(STORE), *self._split, *self._alpha, "--expanded", "searched")
+        sources = {
+            REPAIRED: (self._at("mixture"),) if s.normal else (*store, "--share", f"{s.train.share:g}"),
+            CONTROL: s.normal if s.normal else (*store, "--share", "0"),
+        }
+        said = {REPAIRED: f"{100 * s.train.share:g} % candidates", CONTROL: "no candidates"}
+        return [
+            Stage(
+                net.removesuffix(".pb.gz"), ("train", *source, *common, "-o", self._at(net)),
+                f"{steps:,} steps of {s.train.batch:,}, {said[net]}", seconds, leaves=_of_net(net), whole=net,
+            )
+            for net, source in sources.items()
+        ]  # fmt: skip
+
+    def of_judgement(self) -> list[Stage]:
+        """Nets on what was kept: each against the old one, then the repaired one against the control."""
+        found, positions = [], self._sizes.positions or 0
+        old, control, repaired = self._settings.net, self._at(CONTROL), self._at(REPAIRED)
+        pairs = {"": (old, control, repaired), "-control": (control, repaired)}
+        names = {"": "the nets against the old one", "-control": "the repaired net against the control"}
+        for part in PARTS:
+            for name, nets in pairs.items():
+                output = f"{part}{name}.json"
+                asked = (*self._db, *self._asked, *self._alpha, *self._split, "--part", part)
+                words = ("remeasure", *(word for net in nets for word in ("--net", net)), *asked, "--json")
+                new = 0.3 * positions * 2 / self._rates.net if not name else 0
+                found.append(
+                    Stage(f"{part}{name}", words, f"held-out {part}, {names[name]}",
+                          self._reading("games") + new, output=output)
+                )  # fmt: skip
+        return found
+
+    def of_matches(self) -> list[Stage]:
+        """Of the repaired net against the old one and against the control."""
+        nodes, games = self._settings.play.match_nodes, self._sizes.games or 0
+        found = []
+        for name, other in (("match-old", self._settings.net), ("match-control", self._at(CONTROL))):
+            sides = tuple(f"net={_side(net)},nodes={nodes}" for net in (self._at(REPAIRED), other))
+            words = ("match", *sides, "--games", str(games), *self._seed, "-o", self._at(f"{name}.pgn"), "--json")
+            found.append(
+                Stage(name, words, f"{games:,} games at {nodes:,} nodes",
+                      3 * self._rates.start + games * self._cost["games"] / 2,
+                      output=f"{name}.json", leaves=(f"{name}.pgn",))
+            )  # fmt: skip
+        return found
+
+    def _at(self, name: str) -> str:
+        return str(self._folder / name)
+
+    def _reading(self, name: str) -> float:
+        """Seconds of a stage that reads the store."""
+        anyway, of_thousand = _STARTS[name]
+        return self._rates.start * (anyway + of_thousand * (self._sizes.positions or 0) / 1000)
+
+
+def _of_net(net: str) -> tuple[str, ...]:
+    """The net and what lies beside it."""
+    name = net.removesuffix(".pb.gz")
+    return (net, f"{name}.training.json", f"{name}.checkpoint", f"{name}.unchecked.pb.gz")
+
+
+def _side(net: str) -> str:
+    """A net's name in the text of a match's side."""
+    return net.replace(",", "\\,")

@@ -1,0 +1,246 @@
+"""How fast this machine does what a repair consists of, measured in half a minute, by a process of its own."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from valuerepair.archives.open import total_bytes
+from valuerepair.chess.progress import Progress
+from valuerepair.errors import UsageError, ValueRepairError
+from valuerepair.files import written_whole
+from valuerepair.pipeline.settings import Settings
+
+if TYPE_CHECKING:
+    from valuerepair.chess.positions import PositionBatch
+    from valuerepair.nets.net import Net
+    from valuerepair.oracles.oracle import Oracle
+
+FILE = "rates.json"
+_POSITIONS = 512
+_BYTES = 32_000_000  # of each archive, unpacked
+_JUDGE_S, _NET_S, _TRAIN_S = 6.0, 1.0, 4.0
+_GAMES = 128  # at once, as a match has them at most
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """What was measured. `positions` are in the archives, about so many; `read` is the time to read them (s), `start`
+    that of a command before its work begins (s), `compile` that of a trainer (s). In a second: `searches` and `nodes`
+    of the judge, positions the net evaluates (`net`), those a trainer learns from (`train`) and those it judges by
+    (`judge`), and `moves` of games that the own search plays."""
+
+    positions: int
+    read: float
+    start: float
+    compile: float
+    searches: float
+    nodes: float
+    net: float
+    train: float
+    judge: float
+    moves: float
+
+
+def rates(settings: Settings, folder: Path, *, quiet: bool = False) -> Rates:
+    """The rates that the folder keeps for these settings; else they are measured, and kept there.
+
+    Raises UsageError and ValueRepairError for what will not run: a missing archive, net or engine, or no JAX.
+    """
+    asked = {
+        "archives": list(settings.archives),
+        "net": settings.net,
+        "deep": settings.deep,
+        "only": settings.train.only,
+        "batch": settings.train.batch,
+        "nodes": settings.play.match_nodes,
+    }
+    path = folder / FILE
+    if path.is_file():
+        try:
+            kept = json.loads(path.read_text("utf-8"))
+            if kept["of"] == asked:
+                return Rates(**kept["rates"])
+        except (ValueError, KeyError, TypeError):
+            pass  # another version's, or torn: they are measured again
+    if total_bytes(settings.archives) is None:
+        raise UsageError(f"{' '.join(settings.archives)}: give files or folders; what is read once cannot be planned")
+    with Progress("measuring this machine", quiet=quiet) as progress:
+        progress.stage("judge, net, training, games")
+        found = _measured_apart(asked)
+    folder.mkdir(parents=True, exist_ok=True)
+    with written_whole(path) as partial:
+        partial.write_text(json.dumps({"of": asked, "rates": asdict(found)}, indent=2) + "\n", "utf-8")
+    return found
+
+
+def _measured_apart(asked: Mapping[str, Any]) -> Rates:
+    """By another process, which takes the memory of engines, net and trainer along when it ends."""
+    command = [sys.executable, "-m", __name__]
+    begun = time.monotonic()
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            said, _ = process.communicate(json.dumps(asked))
+        except BaseException:
+            process.terminate()
+            raise
+    whole = time.monotonic() - begun
+    try:
+        found = json.loads(said)
+    except ValueError:
+        raise ValueRepairError(f"measuring this machine failed (exit code {process.returncode})") from None
+    if "error" in found:
+        raise (UsageError if found["code"] == UsageError.exit_code else ValueRepairError)(found["error"])
+    return Rates(start=whole - found.pop("worked") + found.pop("opened"), **found)
+
+
+# -- the process that measures ----------------------------------------------------------------------------------------
+
+
+def main() -> None:
+    """Reads what is asked from standard input, writes the rates, or the error, to standard output."""
+    asked = json.loads(sys.stdin.read())
+    try:
+        found: dict[str, Any] = _measure(asked)
+    except ValueRepairError as error:
+        found = {"error": str(error), "code": error.exit_code}
+    except OSError as error:
+        found = {"error": f"{error.filename or ''}: {error.strerror or error}", "code": 1}
+    except KeyboardInterrupt:
+        sys.exit(130)
+    json.dump(found, sys.stdout)
+
+
+def _measure(asked: Mapping[str, Any]) -> dict[str, Any]:
+    from valuerepair.nets.net import open_net
+    from valuerepair.nets.registry import locate
+    from valuerepair.nets.weights import read_net_file
+    from valuerepair.oracles.open import open_oracle
+    from valuerepair.training.train import check_jax
+
+    begun = time.monotonic()
+    check_jax()
+    file = read_net_file(locate(asked["net"]))
+    if file.header is None:
+        raise UsageError(f"--net {asked['net']}: an ONNX file cannot be trained; give the .pb.gz that it was made of")
+    batch, found = _read(asked["archives"])
+    with open_net(asked["net"]):
+        pass  # the first time a net is converted
+    opening = time.monotonic()
+    with open_net(asked["net"]) as net:
+        net.evaluate(batch)
+        opened = time.monotonic() - opening
+        found["net"] = len(batch) * _rate(lambda: net.evaluate(batch), _NET_S)
+        oracle = open_oracle(asked["deep"], net_path=asked["net"], net=net)
+        try:
+            found |= _judge(oracle, batch)
+        finally:
+            oracle.close(cancel=True)
+        found["moves"] = _moves(net, batch, asked["nodes"])
+    found |= _training(str(file.path), file.header.input_format, batch, asked)
+    return {**found, "opened": opened, "worked": time.monotonic() - begun}
+
+
+def _rate(work: Callable[[], object], seconds: float) -> float:
+    """How often a second it is done, by some seconds of it."""
+    begun, done, spent = time.monotonic(), 0, 0.0
+    while spent < seconds or done < 2:
+        work()
+        done, spent = done + 1, time.monotonic() - begun
+    return done / spent
+
+
+def _read(archives: list[str]) -> tuple[PositionBatch, dict[str, Any]]:
+    """Some positions, how many there are in all, by the part that was read, and how long reading all takes."""
+    from valuerepair.archives.options import SampleOptions
+    from valuerepair.archives.rows import ReadReport
+    from valuerepair.archives.sampling import sample
+    from valuerepair.chess.positions import PositionBatch
+
+    size, read, report = total_bytes(archives), [0], ReadReport()
+    options = SampleOptions(positions=_POSITIONS, per_game=None, max_bytes=_BYTES)
+
+    def on_bytes(count: int) -> None:
+        read[0] += count
+
+    begun = time.monotonic()
+    batch = PositionBatch.concat(list(sample(archives, options, report, on_bytes=on_bytes)))
+    seconds = time.monotonic() - begun
+    share = min(1.0, read[0] / size) if size else 1.0
+    if share > 0.99:
+        share = 1.0
+    return batch, {"positions": int((report.positions + report.not_drawn) / share), "read": seconds / share}
+
+
+def _judge(oracle: Oracle, batch: PositionBatch) -> dict[str, float]:
+    """Searches that run at once are begun together, and further ones for some seconds; all are awaited."""
+    from valuerepair.oracles.oracle import DeepResult
+
+    positions = iter(batch)
+    begun, done, nodes = time.monotonic(), 0, 0
+    waiting = deque(oracle.submit(each) for each in islice(positions, oracle.workers))
+    while waiting:
+        result = waiting.popleft().result()
+        done, nodes = done + 1, nodes + (result.nodes if isinstance(result, DeepResult) else 0)
+        if time.monotonic() - begun < _JUDGE_S:
+            waiting.extend(oracle.submit(each) for each in islice(positions, 1))
+    spent = time.monotonic() - begun
+    return {"searches": done / spent, "nodes": max(nodes, 1) / spent}
+
+
+def _moves(net: Net, batch: PositionBatch, nodes: int) -> float:
+    """By as many searches at once as a match has games."""
+    from valuerepair.mcts.params import SearchParams
+    from valuerepair.oracles.searching import search_positions
+
+    some = list(islice(batch, _GAMES))
+    for _ in search_positions(net, SearchParams(), some[:2], nodes=2):
+        pass  # kernels are loaded
+    begun = time.monotonic()
+    done = sum(1 for _ in search_positions(net, SearchParams(), some, nodes=nodes))
+    return done / (time.monotonic() - begun)
+
+
+def _training(net: str, form: int, batch: PositionBatch, asked: Mapping[str, Any]) -> dict[str, float]:
+    import numpy as np
+
+    from valuerepair.training.graph import NetGraph
+    from valuerepair.training.learner import Learner
+    from valuerepair.training.losses import LossWeights
+    from valuerepair.training.options import TrainOptions
+    from valuerepair.training.samples import of_positions
+
+    begun = time.monotonic()
+    graph = NetGraph.open(net)
+    size, only = asked["batch"], asked["only"]
+    weights = LossWeights(policy=float(only != "value"), moves_left=0.0, policy_kl=float(only != "value"))
+    learner = Learner(graph, TrainOptions(only=only, batch=size), weights)
+    nothing = np.zeros(len(batch))
+    samples = of_positions(batch, nothing, nothing, "fen_only", form)
+    one = samples.take(np.arange(size) % len(batch)).batch()
+    state = learner.begin()
+
+    def step() -> None:
+        nonlocal state
+        state, said = learner.step(state, one, 0)
+        float(said["loss"])
+
+    def judge() -> None:
+        np.asarray(learner.say(learner.judged(state), one).q)
+
+    step()
+    judge()
+    compiled = time.monotonic() - begun
+    return {"compile": compiled, "train": size * _rate(step, _TRAIN_S), "judge": size * _rate(judge, _TRAIN_S / 2)}
+
+
+if __name__ == "__main__":
+    main()

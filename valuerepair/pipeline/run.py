@@ -1,0 +1,325 @@
+"""A repair run stage by stage: what is done is noted, and what has changed is done again with all after it."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import IO, Any
+
+from valuerepair.chess.progress import Interruptions, format_duration
+from valuerepair.errors import UsageError, ValueRepairError
+from valuerepair.files import HeldError, claimed, written_whole
+from valuerepair.pipeline import settings as toml
+from valuerepair.pipeline.plan import ALPHA, STATS, STORE, Plan, Stage, plan
+from valuerepair.pipeline.rates import rates
+from valuerepair.pipeline.settings import Settings
+
+log = logging.getLogger(__name__)
+
+NOTES = "stages.json"
+LOCK = "repair.lock"
+INTERRUPTED = 130
+_TICK_S = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class Noted:
+    """What is known of a stage: its `command` as it was given, how long it was `expected` to take and has taken (s),
+    and whether it is `done`."""
+
+    name: str
+    command: str
+    identity: str
+    expected: float
+    seconds: float = 0.0
+    done: bool = False
+
+
+class Notes:
+    """The stages that were begun, in their order, as stages.json has them."""
+
+    def __init__(self, folder: Path) -> None:
+        """Raises ValueRepairError for a file that is none of these."""
+        self._path = folder / NOTES
+        self.stages: list[Noted] = []
+        try:
+            found = json.loads(self._path.read_text("utf-8"))
+            self.stages = [Noted(**each) for each in found["stages"]]
+        except FileNotFoundError:
+            pass
+        except (OSError, ValueError, TypeError, KeyError) as error:
+            raise ValueRepairError(f"{self._path}: cannot be read ({error}); remove it to begin anew") from None
+
+    def of(self, stage: Stage) -> Noted | None:
+        """What is known of the stage."""
+        return next((each for each in self.stages if each.name == stage.name), None)
+
+    def note(self, noted: Noted) -> None:
+        """Keeps it in the place of what was known, on the disk too."""
+        others = [each for each in self.stages if each.name != noted.name]
+        self.stages = [*others, noted]
+        self._write()
+
+    def forget(self, names: Sequence[str]) -> None:
+        """Drops these."""
+        self.stages = [each for each in self.stages if each.name not in names]
+        self._write()
+
+    def _write(self) -> None:
+        rows = [{name: getattr(each, name) for name in Noted.__slots__} for each in self.stages]
+        with written_whole(self._path) as partial:
+            partial.write_text(json.dumps({"stages": rows}, indent=2, ensure_ascii=False) + "\n", "utf-8")
+
+
+def identity_of(stage: Stage) -> str:
+    """What a stage does, wherever its folder is: of plans that were made for the folder ``.``."""
+    return shlex.join(stage.words)
+
+
+# -- planning ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Repair:
+    """A repair in a folder: its plan, and how far it is."""
+
+    folder: Path
+    plan: Plan
+    identities: Mapping[str, str]
+    notes: Notes
+
+    def begin(self) -> int:
+        """The number of the first stage that is not done as it is now asked for, or whose file was removed."""
+        if not (self.folder / STORE).exists():
+            return 0
+        for number, stage in enumerate(self.plan.stages):
+            noted = self.notes.of(stage)
+            if noted is None or not noted.done or noted.identity != self.identities[stage.name]:
+                return number
+            if not all((self.folder / name).exists() for name in (stage.output, stage.whole) if name):
+                return number
+        return len(self.plan.stages)
+
+    def command(self, stage: Stage) -> str:
+        """The command line, as it can be run alone; alpha as a number once it is fitted."""
+        words = [*stage.words, *stage.elsewhere]
+        said = shlex.join(["vr", *self._known(words)])
+        return f"{said} > {shlex.quote(str(self.folder / stage.output))}" if stage.output else said
+
+    def words(self, stage: Stage) -> list[str]:
+        """The words of the command, alpha as a number."""
+        return self._known([*stage.words, *stage.elsewhere])
+
+    def alpha(self) -> float | None:
+        """The alpha that `vr stats` fitted; None where the judge has a Q of its own, or nothing is fitted yet."""
+        path = self.folder / STATS
+        if not self.plan.settings.by_centipawns or not path.is_file():
+            return None
+        found: float = json.loads(path.read_text("utf-8"))["alpha_fit"]["fits"]["l1"]["alpha"]
+        return float(f"{found:.6g}")
+
+    def _known(self, words: list[str]) -> list[str]:
+        alpha = self.alpha()
+        return words if alpha is None else [f"{alpha:g}" if word == ALPHA else word for word in words]
+
+    def as_dict(self) -> dict[str, Any]:
+        """The plan, JSON-able: a row each stage, in their order; `seconds` are expected."""
+        begin = self.begin()
+        rows = [
+            {
+                "name": stage.name,
+                "command": self.command(stage),
+                "size": stage.size,
+                "seconds": stage.seconds,
+                "done": number < begin,
+            }
+            for number, stage in enumerate(self.plan.stages)
+        ]
+        return {"stages": rows, "seconds": sum(stage.seconds for stage in self.plan.stages[begin:])}
+
+    def lines(self) -> list[str]:
+        """The plan for a terminal: each stage with its size, its time and its command."""
+        begin, said = self.begin(), []
+        for number, stage in enumerate(self.plan.stages):
+            noted = self.notes.of(stage)
+            done = number < begin and noted is not None
+            took = f"done, {format_duration(noted.seconds)}" if done and noted else format_duration(stage.seconds)
+            said += [f"{stage.name:<17}{stage.size:<58}{took:>12}", f"  {self.command(stage)}"]
+        left = sum(stage.seconds for stage in self.plan.stages[begin:])
+        what = "in all" if not begin else "still to come"
+        return [*said, f"{'':<17}{what:<58}{format_duration(left):>12}"]
+
+
+def read_settings(folder: Path, given: Mapping[str, Any]) -> Settings:
+    """The settings of a folder; where it has none those that are `given`, and for the others the usual ones.
+
+    Raises UsageError for what makes no sense, in the file or on the command line.
+    """
+    path = folder / toml.FILE
+    if not path.exists():
+        if not given.get("archives"):
+            raise UsageError(f"{folder}: there is no repair to go on with; give archives of games, and --net")
+        return Settings(**{"deep": toml.default_deep(), **given})
+    found = toml.read(path)
+    for line in toml.differing(given, found):
+        log.info(line)
+    return found
+
+
+def planned(folder: Path, settings: Settings, *, cluster: str | None = None, quiet: bool = False) -> Repair:
+    """The plan of a repair, and how far it is. Measures this machine where the folder does not say how fast it is.
+
+    Raises UsageError and ValueRepairError for what will not run.
+    """
+    if folder.exists() and not folder.is_dir():
+        raise UsageError(f"-o {folder}: is a file, not a folder")
+    speed = rates(settings, folder, quiet=quiet)
+    chosen = plan(settings, speed, folder, cluster)
+    # Commands are the same wherever the folder is, and from wherever it is looked at.
+    within = plan(chosen.settings, speed, Path(), None)
+    identities = {stage.name: identity_of(stage) for stage in within.stages}
+    return Repair(folder, chosen, identities, Notes(folder))
+
+
+# -- running ----------------------------------------------------------------------------------------------------------
+
+
+def run(repair: Repair, *, quiet: bool = False) -> None:
+    """Runs the stages that are not done. The same call goes on after anything that ended it.
+
+    Raises ValueRepairError where a stage fails, whose own message stands on standard error, and where another process
+    is at the same folder; KeyboardInterrupt once an interrupted stage has ended.
+    """
+    folder = repair.folder
+    with ExitStack() as stack:
+        try:
+            lock = stack.enter_context(claimed(folder / LOCK))
+        except HeldError as error:
+            who = error.content.decode("ascii", "replace").strip()
+            raise ValueRepairError(f"{folder}: another vr repair is at it (process {who}), or a stage of it") from None
+        os.pwrite(lock, f"{os.getpid():<20}".encode(), 0)
+        stack.callback(os.ftruncate, lock, 0)
+        if not (folder / toml.FILE).exists():
+            toml.write(repair.plan.settings, folder / toml.FILE)
+        begin = repair.begin()
+        _check_store(repair, begin)
+        _begin_anew(repair, begin)
+        for number, stage in enumerate(repair.plan.stages[begin:], begin + 1):
+            which = f"[{number}/{len(repair.plan.stages)}] {stage.name}"
+            log.info(f"{which}: {stage.size}; expected: {format_duration(stage.seconds)}")
+            log.info(f"$ {repair.command(stage)}")
+            _run_stage(repair, stage, lock, quiet)
+
+
+def _check_store(repair: Repair, begin: int) -> None:
+    """Raises UsageError where the store has values of another judge, or of another net: they would be taken for these.
+
+    More positions of the same are welcome.
+    """
+    if begin > 0 or not (repair.folder / STORE).exists():
+        return
+    stage = repair.plan.stages[0]
+    noted = repair.notes.of(stage)
+    if noted is None or noted.identity == repair.identities[stage.name]:
+        return
+    before, now = (_without_size(shlex.split(each)) for each in (noted.identity, repair.identities[stage.name]))
+    if before != now:
+        raise UsageError(
+            f"{repair.folder}: its store was mined otherwise ({noted.command}); give another folder, or remove {STORE}"
+        )
+
+
+def _without_size(words: list[str]) -> list[str]:
+    free = ("--positions", "--threshold")
+    return [word for i, word in enumerate(words) if word not in free and (not i or words[i - 1] not in free)]
+
+
+def _begin_anew(repair: Repair, begin: int) -> None:
+    """Removes what is to be made again: all from the first stage on that is asked for otherwise, or after such."""
+    rest = repair.plan.stages[begin:]
+    first = repair.notes.of(rest[0]) if rest else None
+    if first is not None and not first.done and first.identity == repair.identities[first.name]:
+        rest = rest[1:]  # it was begun, and goes on
+    for stage in rest:
+        for name in (*stage.leaves, *([stage.output] if stage.output else [])):
+            path = repair.folder / name
+            if path.is_dir():
+                shutil.rmtree(path)
+            else:
+                path.unlink(missing_ok=True)
+    repair.notes.forget([stage.name for stage in rest])
+
+
+def _run_stage(repair: Repair, stage: Stage, lock: int, quiet: bool) -> None:
+    """Runs a stage to its end, and notes what it took. What it left whole before it could be noted is not run again."""
+    before = repair.notes.of(stage)
+    noted = Noted(stage.name, repair.command(stage), repair.identities[stage.name], stage.seconds)
+    if before is not None:
+        noted = replace(noted, seconds=before.seconds)
+    repair.notes.note(noted)
+    begun = time.monotonic()
+    code, interrupted = 0, False
+    if before is None or not _is_whole(repair.folder, stage):
+        code, interrupted = _run_command(repair, stage, lock, quiet)
+    noted = replace(noted, seconds=noted.seconds + time.monotonic() - begun, done=code == 0)
+    repair.notes.note(noted)
+    if interrupted or code == INTERRUPTED:
+        raise KeyboardInterrupt
+    if code:
+        why = f"was ended by signal {-code}" if code < 0 else f"failed (exit code {code})"
+        raise ValueRepairError(f"{stage.name} {why}, see above; once that is mended the same command goes on")
+
+
+def _is_whole(folder: Path, stage: Stage) -> bool:
+    """Whether what the stage makes is there whole: a net without a checkpoint, a file that is written at the end."""
+    if stage.output:
+        return (folder / stage.output).exists()
+    unfinished = [name for name in stage.leaves if name.endswith(".checkpoint") and (folder / name).exists()]
+    return bool(stage.whole) and (folder / stage.whole).exists() and not unfinished
+
+
+def _run_command(repair: Repair, stage: Stage, lock: int, quiet: bool) -> tuple[int, bool]:
+    """The exit code, and whether a signal came meanwhile, which is passed on.
+
+    The command has a session of its own, so that Ctrl-C reaches it once, through this process; and it holds the lock,
+    so that nobody else begins while it lives.
+    """
+    words = [sys.executable, "-m", "valuerepair", *repair.words(stage), *(["-q"] if quiet else [])]
+    if not stage.output:
+        return _to_its_end(words, subprocess.DEVNULL if quiet else None, lock)
+    target = repair.folder / stage.output
+    partial = target.with_name(f".{target.name}.part")
+    try:
+        with partial.open("wb") as out:
+            code, interrupted = _to_its_end(words, out, lock)
+        if not code:
+            os.replace(partial, target)
+    finally:
+        partial.unlink(missing_ok=True)
+    return code, interrupted
+
+
+def _to_its_end(words: list[str], out: IO[bytes] | int | None, lock: int) -> tuple[int, bool]:
+    interruptions, passed_on = Interruptions(), 0
+    with (
+        interruptions.counted(),
+        subprocess.Popen(words, stdout=out, pass_fds=(lock,), start_new_session=True) as process,
+    ):
+        while process.poll() is None:
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(_TICK_S)
+            if interruptions.count > passed_on:
+                passed_on += 1
+                process.send_signal(signal.SIGTERM)  # which is quiet even while Python starts
+    return process.returncode, bool(interruptions)

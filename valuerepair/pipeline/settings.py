@@ -1,0 +1,275 @@
+"""The settings of a repair, and repair.toml, in which they stand."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, TypeVar, get_args, get_type_hints
+
+from valuerepair.engines.find import find_engine
+from valuerepair.engines.spec import LC0, MCTS, STOCKFISH
+from valuerepair.errors import UsageError
+from valuerepair.files import written_whole
+from valuerepair.nets.registry import DEFAULT_NET
+from valuerepair.oracles.spec import DEFAULT_NODES, RECORDED, parse_spec
+from valuerepair.question import Question
+from valuerepair.training.options import Only, TrainOptions
+
+FILE = "repair.toml"
+# Of a position in training a fiftieth of what `vr mine` judges a candidate by: more positions help more.
+STOCKFISH_NODES = 20_000
+THRESHOLD = 0.3
+BUDGET = "1h"
+
+_DURATION = re.compile(r"(?=.)(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d+)?)s)?")
+Table = TypeVar("Table")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sizes:
+    """How much of each: sampled `positions`; engine nodes to `expand`; candidates to `confirm`; lines of the `book`,
+    where games are played from it; `steps` of each training; `games` of each match. None: what the budget allows."""
+
+    positions: int | None = None
+    expand: int | None = None
+    confirm: int | None = None
+    book: int | None = None
+    steps: int | None = None
+    games: int | None = None
+
+    def __post_init__(self) -> None:
+        for each in fields(self):
+            if (number := getattr(self, each.name)) is not None and number < 1:
+                raise UsageError(f"[sizes] {each.name} = {number}: must be at least 1")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kept:
+    """What is kept from training to judge by: shares of games and of families, and archives whole."""
+
+    games: float = 0.15
+    families: float = 0.10
+    archives: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        for name, share in (("games", self.games), ("families", self.families)):
+            if not 0 < share < 1:
+                raise UsageError(f"[split] {name} = {share:g}: must lie between 0 and 1")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Training:
+    """How both nets are trained; `share` is of candidates, with normal games of repair games."""
+
+    share: float = 0.10
+    only: Only = "all"
+    batch: int = TrainOptions().batch
+    lr: float = TrainOptions().lr
+
+    def __post_init__(self) -> None:
+        try:
+            self.options(1)
+        except UsageError as error:
+            raise UsageError(f"[train] {str(error).removeprefix('--')}") from None
+        if not self.share:
+            raise UsageError("[train] share = 0: is the control; the repair needs candidates")
+
+    def options(self, steps: int) -> TrainOptions:
+        """Of so many steps. All are taken, so that both nets have had the same."""
+        return TrainOptions(
+            share=self.share,
+            only=self.only,
+            batch=self.batch,
+            lr=self.lr,
+            steps=steps,
+            warmup=min(TrainOptions().warmup, steps // 5),
+            every=max(1, steps // 5),
+            patience=0,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Playing:
+    """How games are played, by the own search: nodes of a move in matches, and from the book where that is played."""
+
+    match_nodes: int = 100
+    book_nodes: int = 200
+
+    def __post_init__(self) -> None:
+        for each in fields(self):
+            if (number := getattr(self, each.name)) < 1:
+                raise UsageError(f"[play] {each.name} = {number}: must be at least 1")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """All that a repair is to do. `normal` are training chunks of ordinary games, without which it learns from the
+    store alone. Raises UsageError, in the words of repair.toml, for what makes no sense."""
+
+    archives: tuple[str, ...]
+    net: str = DEFAULT_NET
+    deep: str = f"{STOCKFISH}:nodes={STOCKFISH_NODES}"
+    threshold: float = THRESHOLD
+    seed: int = 0
+    budget: str = BUDGET
+    normal: tuple[str, ...] = ()
+    sizes: Sizes = field(default_factory=Sizes)
+    split: Kept = field(default_factory=Kept)
+    train: Training = field(default_factory=Training)
+    play: Playing = field(default_factory=Playing)
+
+    def __post_init__(self) -> None:
+        if not self.archives:
+            raise UsageError("archives = []: which games are to be mined?")
+        judge = parse_spec(self.deep)
+        if judge.kind == RECORDED:
+            raise UsageError("--deep recorded: cannot look around the candidates; give a judge that searches")
+        if "nodes" not in judge.limits:
+            raise UsageError(f"--deep {self.deep}: give nodes=N, by which sizes are worked out")
+        Question(threshold=self.threshold)
+        TrainOptions(seed=self.seed)
+        seconds_of(self.budget)
+
+    @property
+    def by_centipawns(self) -> bool:
+        """Whether the judge says centipawns, for which alpha is to be fitted, and not a Q of its own."""
+        return parse_spec(self.deep).kind not in (MCTS, LC0)
+
+
+def default_deep() -> str:
+    """The judge that this machine has."""
+    if find_engine(STOCKFISH) is not None:
+        return f"{STOCKFISH}:nodes={STOCKFISH_NODES}"
+    return f"{MCTS}:nodes={DEFAULT_NODES[MCTS]}"
+
+
+def seconds_of(budget: str) -> float:
+    """Seconds of ``1h``, ``90m``, ``1h30m`` or ``45s``. Raises UsageError."""
+    found = _DURATION.fullmatch(budget)
+    parts = found.groups() if found else ("0", "0", "0")
+    seconds = sum(float(part or 0) * unit for part, unit in zip(parts, (3600, 60, 1), strict=True))
+    if not seconds:
+        raise UsageError(f"--budget {budget}: give a time as 1h, 90m or 1h30m")
+    return seconds
+
+
+# -- repair.toml ------------------------------------------------------------------------------------------------------
+
+_TABLES: Mapping[str, type[Any]] = {"sizes": Sizes, "split": Kept, "train": Training, "play": Playing}
+_COMMENTS = {
+    "archives": "what is mined",
+    "net": "the net to repair",
+    "deep": "who judges",
+    "threshold": "|net Q - deep Q| of a candidate",
+    "budget": "for all of it, by the rates of this machine (rates.json)",
+    "normal": "training chunks of ordinary games; without, the nets learn from the store alone",
+    "positions": "drawn from the archives and judged",
+    "expand": "engine nodes for what lies around the candidates",
+    "confirm": "candidates to look at a second time",
+    "book": "lines of the book that is played",
+    "steps": "of each of the two trainings",
+    "games": "of each of the two matches",
+    "share": "of candidates in training; with normal games, of repair games",
+    "only": "all, heads or value",
+    "match_nodes": "of a move",
+    "book_nodes": "the same, in games from the book",
+}
+
+_OF_SPLIT = {"games": "share of them, kept from training", "families": "share of the positions", "archives": "whole"}
+
+
+def write(settings: Settings, path: Path) -> None:
+    """Writes repair.toml, whole or not at all."""
+    lines = [
+        "# The settings of a repair (vr repair). What stands here counts, whatever the command line says. What is",
+        "# changed is run again, with all that depends on it.",
+    ]
+    for each in fields(settings):
+        value = getattr(settings, each.name)
+        if each.name not in _TABLES:
+            lines.append(_line(each.name, value))
+            continue
+        lines += ["", f"[{each.name}]"]
+        if each.name == "sizes":
+            lines.append("# By the budget; of a line that is taken out the size is worked out again.")
+        comments = _OF_SPLIT if each.name == "split" else _COMMENTS
+        lines += [
+            _line(one.name, getattr(value, one.name), comments)
+            for one in fields(value)
+            if getattr(value, one.name) is not None
+        ]
+    with written_whole(path) as partial:
+        partial.write_text("\n".join(lines) + "\n", "utf-8")
+
+
+def _line(name: str, value: Any, comments: Mapping[str, str] = _COMMENTS) -> str:
+    # A JSON text, number or list of these is one of TOML, but for the one control character that JSON leaves as it is.
+    said = json.dumps(list(value) if isinstance(value, tuple) else value, ensure_ascii=False).replace("\x7f", "\\u007f")
+    text = f"{name} = {said}"
+    return f"{text:<32}  # {comments[name]}" if name in comments else text
+
+
+def read(path: Path) -> Settings:
+    """The settings of a file. Raises UsageError, one line, that names the file and the place."""
+    if sys.version_info >= (3, 11):
+        import tomllib
+    else:
+        import tomli as tomllib
+    try:
+        found = tomllib.loads(path.read_text("utf-8"))
+    except ValueError as error:  # TOML or UTF-8
+        raise UsageError(f"{path}: is no TOML file: {' '.join(str(error).split())}") from None
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror}") from None
+    try:
+        tables = {name: _made(_TABLES[name], found.pop(name), f"[{name}]") for name in _TABLES if name in found}
+        if "archives" not in found:
+            raise UsageError("archives: is missing; which games are to be mined?")
+        return _made(Settings, {"deep": default_deep(), **found}, "", **tables)
+    except UsageError as error:
+        raise UsageError(f"{path}: {error}") from None
+
+
+def _made(kind: type[Table], given: Any, where: str, **more: Any) -> Table:
+    """The dataclass of a table. Raises UsageError for names and kinds of values that it does not have."""
+    if not isinstance(given, dict):
+        raise UsageError(f"{where}: must be a table")
+    at = f"{where} " if where else ""
+    hints = {name: hint for name, hint in get_type_hints(kind).items() if name not in _TABLES}
+    for name, value in given.items():
+        if name not in hints:
+            near = get_close_matches(name, hints, 1)
+            raise UsageError(f"{at}{name}: no such setting" + (f"; did you mean {near[0]}?" if near else ""))
+        if not _fits(value, hints[name]):
+            raise UsageError(f"{at}{name} = {json.dumps(value, default=str)}: must be {_words(hints[name])}")
+    return kind(**{name: tuple(v) if isinstance(v, list) else v for name, v in given.items()}, **more)
+
+
+def _fits(value: Any, hint: Any) -> bool:
+    if isinstance(value, bool):
+        return False
+    if hint == tuple[str, ...]:
+        return isinstance(value, list) and all(isinstance(each, str) for each in value)
+    if hint is float:
+        return isinstance(value, int | float)
+    return isinstance(value, (int,) if int in (hint, *get_args(hint)) else (str,))
+
+
+def _words(hint: Any) -> str:
+    if hint == tuple[str, ...]:
+        return "a list of texts"
+    return "a number" if hint is float else "a whole number" if int in (hint, *get_args(hint)) else "a text"
+
+
+def differing(given: Mapping[str, Any], settings: Settings) -> list[str]:
+    """What a command line says otherwise than repair.toml, in words, a line each."""
+    return [
+        f"{FILE} says {name} = {json.dumps(getattr(settings, name))}, and that counts; edit it there"
+        for name, value in given.items()
+        if value != getattr(settings, name)
+    ]
