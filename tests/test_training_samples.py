@@ -302,6 +302,14 @@ def test_fewer_candidates_are_part_of_more_and_the_other_positions_stay() -> Non
     np.testing.assert_array_equal(of(3)._others, of(None)._others)
 
 
+def test_a_candidate_counts_as_it_is_told_and_judges_as_any_other() -> None:
+    asked = Question(threshold=0.3)
+    source = StoreSource(str(SAMPLE), asked, 1, share=0.4, holdout=0.2, seed=0, candidate_weight=0.25)
+    units = np.sort(source.one_pass(0).units)
+    np.testing.assert_array_equal(source.read(units).weight, np.where(source._off[units], 0.25, 1))
+    assert (source.held_out().samples.weight == of_store().held_out().samples.weight).all()
+
+
 def test_of_what_was_reached_only_candidates_are_learned(tmp_path: Path) -> None:
     db = expanded_store(tmp_path)
     sources = [of_store(db, Question(threshold=0.3, expanded=words)) for words in ("no", "searched", "all")]

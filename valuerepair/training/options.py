@@ -26,13 +26,13 @@ class TrainOptions:
     `only`: which parameters change: all, those of the heads, or of the value head. `steps` of `batch` positions each;
     `lr` is the learning rate after `warmup` steps, which then falls as `schedule` says: ``cosine`` to 0, or to a tenth
     at each of some steps (``1500,1800``). `policy_kl` is the weight of KL(old policy || new), None: 1 where there is a
-    store, else 0. `q_ratio`: how much of the value's target is the search's Q, and not the game's result.
-    `average` of the parameters over the steps is what is judged and written: ``swa``, the mean over the last quarter,
-    or ``ema``. `l2` is the weight of L2. `share`: of candidates among the positions of a store; `candidates`: at most
-    so many of them, None: all. `holdout`: the share of games that are not trained on but judged by. `every` so many
-    steps the net is judged, None: 20 times in all; `patience`: it stops when so many in a row are no better, 0: never.
-    `value_head` and `policy_head`: of a net that has several (`nets.heads`); a trunk that changes changes what the
-    others say.
+    store, else 0. `q_ratio`: how much of the value's target is the search's Q, and not the game's result. `average` of
+    the parameters over the steps is what is judged and written: ``swa``, the mean over the last quarter, or ``ema``.
+    `l2` is the weight of L2. `share`: of candidates among the positions of a store; `candidates`: at most so many of
+    them, None: all; `candidate_weight`: how much one counts in the loss, another position counting 1. `holdout`: the
+    share of games that are not trained on but judged by. `every` so many steps the net is judged, None: 20 times in
+    all; `patience`: it stops when so many in a row are no better, 0: never. `value_head` and `policy_head`: of a net
+    that has several (`nets.heads`); a trunk that changes changes what the others say.
 
     Raises UsageError for values out of range.
     """
@@ -50,6 +50,7 @@ class TrainOptions:
     l2: float = 0.0
     share: float = 0.1
     candidates: int | None = None
+    candidate_weight: float = 1.0
     holdout: float = 0.1
     every: int | None = None
     patience: int = 5
@@ -70,7 +71,13 @@ class TrainOptions:
         for name, number in (("warmup", self.warmup), ("patience", self.patience), ("seed", self.seed)):
             if number < 0:
                 raise UsageError(f"--{name} {number}: must not be negative")
-        for name, weight in (("lr", self.lr), ("policy-kl", self.policy_kl or 0.0), ("l2", self.l2)):
+        weights = (
+            ("lr", self.lr),
+            ("policy-kl", self.policy_kl or 0.0),
+            ("l2", self.l2),
+            ("candidate-weight", self.candidate_weight),
+        )
+        for name, weight in weights:
             if not 0 <= weight < math.inf:
                 raise UsageError(f"--{name} {weight:g}: must be a number that is not negative")
         for name, part in (("q-ratio", self.q_ratio), ("share", self.share), ("holdout", self.holdout)):

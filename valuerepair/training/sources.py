@@ -255,13 +255,15 @@ class StoreSource:
         holdout: float,
         seed: int,
         candidates: int | None = None,
+        candidate_weight: float = 1.0,
         split: Split | None = None,
     ) -> None:
-        """With so many candidates at most, None: all.
+        """With so many candidates at most, None: all; each counts `candidate_weight` times as much as another position.
 
         Raises ValueRepairError where nothing is scored, and where there is no candidate to train on.
         """
         self.name, self._path, self._seed, self._share = path, path, seed, share
+        self._candidate_weight = candidate_weight
         self._input_format = input_format
         extra = () if question.expanded == "no" else ("step",)
         with Store.open(path) as store:
@@ -354,7 +356,9 @@ class StoreSource:
         if len(found) != len(ids):
             raise ValueRepairError(f"{self._path}: changed since training began: positions are missing")
         batch = position_batch(found)
-        return of_positions(batch, self._deep_q[rows], self._draw[rows], self._fill, self._input_format)
+        samples = of_positions(batch, self._deep_q[rows], self._draw[rows], self._fill, self._input_format)
+        samples.weight[self._off[rows]] = self._candidate_weight
+        return samples
 
 
 def _sizes(candidates: int, others: int, share: float) -> tuple[int, int]:

@@ -233,6 +233,7 @@ def _sources(
             holdout=options.holdout,
             seed=options.seed,
             candidates=options.candidates,
+            candidate_weight=options.candidate_weight,
             split=split,
         )
         found.append(source)
