@@ -33,7 +33,7 @@ def test_every_command_is_one(part: str) -> None:
             parse(list(step.command), program)
 
 
-@pytest.mark.parametrize("part", ["main", "value", "further", "games"])
+@pytest.mark.parametrize("part", ["main", "value", "further", "ways", "games"])
 def test_no_two_steps_make_the_same(part: str) -> None:
     outputs = [step.output for step in steps_of(PROOF, part, Path("results"))]
     assert len(set(outputs)) == len(outputs)
@@ -61,3 +61,11 @@ def test_everything_is_asked_at_one_alpha() -> None:
     """That of the first net: it is what `auto` means for it, and said where another net is trained."""
     for step in trainings("further"):
         assert ("--alpha" in step.command) == ("data/nets/maia-1100.pb.gz" in step.command)
+
+
+def test_weighted_candidates_count_together_as_in_the_archive() -> None:
+    found = [list(step.command) for step in trainings("ways") if "--candidate-weight" in step.command]
+    assert len(found) == 3 * len(SEEDS)
+    for words in found:
+        share, weight = (float(words[words.index(name) + 1]) for name in ("--share", "--candidate-weight"))
+        assert share * weight / (share * weight + 1 - share) == pytest.approx(PROOF.sampled, rel=1e-3)

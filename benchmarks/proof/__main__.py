@@ -29,8 +29,8 @@ from valuerepair.store.store import Store
 from valuerepair.training.train import Training, read_curve
 
 QUESTION = Question(threshold=THRESHOLD, calibration="fitted")
-PARTS = ("mine", "expand", "pilot", "main", "value", "further", "games", "matches", "measure")
-_TRAINED = ("main", "value", "further", "games")
+PARTS = ("mine", "expand", "pilot", "main", "value", "further", "ways", "games", "matches", "measure")
+_TRAINED = ("main", "value", "further", "ways", "games")
 
 
 @click.command()
@@ -70,6 +70,7 @@ def steps_of(proof: Proof, part: str, results: Path) -> Iterable[Step]:
         "main": proof.main,
         "value": proof.value,
         "further": proof.further,
+        "ways": proof.ways,
         "games": proof.games,
         "matches": proof.matches,
         "measure": lambda: proof.measuring(results),

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from valuerepair.files import written_whole
+from valuerepair.question import Expanded
 
 SEEDS = (0, 1, 2)
 SHARES = (0.05, 0.10, 0.20, 0.40)
@@ -50,9 +51,11 @@ class Arm:
     name: str
     share: float
     net: str = NET
-    expanded: bool = True
+    expanded: Expanded = "searched"
     only: str = "all"
     candidates: int | None = None
+    weight: float = 1.0
+    steps: int = STEPS
     chunks: str = ""
 
 
@@ -111,7 +114,7 @@ class Proof:
         """Which learning rate, by the validation loss on the positions as sampled."""
         for only, rates in LEARNING_RATES.items():
             for lr in rates:
-                arm = Arm(name=f"pilot-{only}-{lr:g}", share=self.sampled, only=only, expanded=False)
+                arm = Arm(name=f"pilot-{only}-{lr:g}", share=self.sampled, only=only, expanded="no")
                 yield self._training(arm, 99, "pilot", lr)
 
     def main(self) -> Iterator[Step]:
@@ -126,11 +129,18 @@ class Proof:
         share = self._best
         nets = ["--net", NET, "--net", self.second]
         yield self._done("further", "second", ["remeasure", *nets, "--db", self.store, *self._asked()])
-        arms = [Arm(name="archive", share=share, expanded=False)]
+        arms = [Arm(name="archive", share=share, expanded="no")]
         arms += [Arm(name=f"{n}k", share=share, candidates=1_000 * n) for n in (1, 4, 16, 64)]
-        arms.append(Arm(name="1100-control", share=0, net=self.second, expanded=False))
-        arms.append(Arm(name="1100-share", share=share, net=self.second, expanded=False))
+        arms.append(Arm(name="1100-control", share=0, net=self.second, expanded="no"))
+        arms.append(Arm(name="1100-share", share=share, net=self.second, expanded="no"))
         yield from self._all("further", arms)
+
+    def ways(self) -> Iterator[Step]:
+        """What may do better: candidates that count, together, as in the archive; more steps; inferred candidates."""
+        share, odds = self._best, self.sampled / (1 - self.sampled)
+        weighted = (Arm(name=f"w{round(100 * s)}", share=s, weight=odds * (1 - s) / s) for s in SHARES[1:])
+        long = (Arm(name="long-control", share=0, steps=4 * STEPS), Arm(name="long", share=share, steps=4 * STEPS))
+        yield from self._all("ways", [*weighted, Arm(name="inferred", share=share, expanded="all"), *long])
 
     def games(self) -> Iterator[Step]:
         """Self-play from candidates and from ordinary positions, and training on it."""
@@ -195,8 +205,8 @@ class Proof:
         return self._set.share
 
     def _shares(self, prefix: str = "", only: str = "all") -> Iterator[Arm]:
-        yield Arm(name=f"{prefix}control", share=0, only=only, expanded=False)
-        yield Arm(name=f"{prefix}sampled", share=self.sampled, only=only, expanded=False)
+        yield Arm(name=f"{prefix}control", share=0, only=only, expanded="no")
+        yield Arm(name=f"{prefix}sampled", share=self.sampled, only=only, expanded="no")
         for share in SHARES:
             yield Arm(name=f"{prefix}{round(100 * share)}", share=share, only=only)
 
@@ -209,8 +219,8 @@ class Proof:
     def _training(self, arm: Arm, seed: int, part: str, lr: float) -> Step:
         """Judged once, at the end: the net of the last step is written, in all arms alike."""
         output = self.net(arm.name, seed)
-        words = ["train", "--net", arm.net, "-o", str(output), "--only", arm.only, "--steps", str(STEPS)]
-        words += ["--lr", f"{lr:g}", "--every", str(STEPS), "--patience", "0", "--seed", str(seed)]
+        words = ["train", "--net", arm.net, "-o", str(output), "--only", arm.only, "--steps", str(arm.steps)]
+        words += ["--lr", f"{lr:g}", "--every", str(arm.steps), "--patience", "0", "--seed", str(seed)]
         if arm.chunks:
             return Step(part, output.name, output, [*words, str(self.out / arm.chunks)])
         words += [
@@ -223,9 +233,10 @@ class Proof:
             "--holdout",
             f"{HOLDOUT:g}",
         ]
-        words += [*self._asked(), "--expanded", "searched" if arm.expanded else "no"]
+        words += [*self._asked(), "--expanded", arm.expanded]
         words += ["--alpha", f"{self.alpha:.4f}"] if arm.net != NET else []
         words += ["--candidates", str(arm.candidates)] if arm.candidates is not None else []
+        words += ["--candidate-weight", f"{arm.weight:.4f}"] if arm.weight != 1 else []
         return Step(part, output.name, output, words)
 
     def _asked(self) -> list[str]:
