@@ -237,6 +237,7 @@ def test_nets_and_validation(made: Made) -> None:
         ("1100-original", ()),
         ("1100-control", ("1100-original",)),
         ("1100-share", ("1100-control", "1100-original")),
+        ("long-share", ("long-control", "long-sampled", "original")),
     ],
 )
 def test_what_an_arm_is_held_against(arm: str, others: tuple[str, ...]) -> None:

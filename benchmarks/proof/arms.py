@@ -139,7 +139,10 @@ class Proof:
         """What may do better: candidates that count, together, as in the archive; more steps; inferred candidates."""
         share, odds = self._best, self.sampled / (1 - self.sampled)
         weighted = (Arm(name=f"w{round(100 * s)}", share=s, weight=odds * (1 - s) / s) for s in SHARES[1:])
-        long = (Arm(name="long-control", share=0, steps=4 * STEPS), Arm(name="long", share=share, steps=4 * STEPS))
+        long = (
+            Arm(name="long-control", share=0, steps=4 * STEPS),
+            Arm(name="long-share", share=share, steps=4 * STEPS),
+        )
         yield from self._all("ways", [*weighted, Arm(name="inferred", share=share, expanded="all"), *long])
 
     def games(self) -> Iterator[Step]:

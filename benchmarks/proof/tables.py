@@ -57,7 +57,7 @@ if TYPE_CHECKING:
 ORIGINAL, CONTROL, SAMPLED = "original", "control", "sampled"
 INDEX = ("arm", "seed", "net")
 SECOND = "1100-"
-_VALUE = "value-"
+_VALUE, _LONG = "value-", "long-"
 _DIGITS = "%.5g"
 
 
@@ -89,7 +89,7 @@ def against(arm: str) -> tuple[str, ...]:
         return ()
     if arm.startswith("z"):
         return tuple(other for other in ("z-control", old) if other != arm)
-    before = next((part for part in (SECOND, _VALUE) if arm.startswith(part)), "")
+    before = next((part for part in (SECOND, _VALUE, _LONG) if arm.startswith(part)), "")
     wanted = [before + CONTROL, *([] if before == SECOND else [before + SAMPLED]), old]
     # The control is not held against what is stricter than itself.
     return (old,) if arm == wanted[0] else tuple(other for other in wanted if other != arm)
