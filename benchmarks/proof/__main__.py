@@ -20,7 +20,8 @@ from queue import Queue
 import click
 import numpy as np
 
-from benchmarks.proof.arms import NET, SHARES, THRESHOLD, Proof, Setting, Step, write_index
+from benchmarks.proof.analysis import PRIMARY_THRESHOLD
+from benchmarks.proof.arms import NET, SHARES, Proof, Setting, Step, write_index
 from benchmarks.proof.lines import write_openings, write_ordinary
 from benchmarks.proof.positions import VALIDATION, read_positions
 from benchmarks.proof.tables import ask, places, read_index, validation_rates
@@ -28,7 +29,7 @@ from valuerepair.question import Question
 from valuerepair.store.store import Store
 from valuerepair.training.train import Training, read_curve
 
-QUESTION = Question(threshold=THRESHOLD, calibration="fitted")
+QUESTION = Question(threshold=PRIMARY_THRESHOLD, calibration="fitted")
 PARTS = ("mine", "expand", "pilot", "main", "value", "further", "ways", "games", "matches", "measure")
 _TRAINED = ("main", "value", "further", "ways", "games")
 
@@ -137,7 +138,7 @@ def look(proof: Proof) -> None:
     with Store.open(proof.store) as store:
         frame = store.frame(QUESTION, text=False, only=("disagreement",))
     proof.alpha = float(frame.attrs["alpha"]["value"])
-    proof.sampled = float((frame["disagreement"].dropna().abs() >= THRESHOLD).mean())
+    proof.sampled = float((frame["disagreement"].dropna().abs() >= PRIMARY_THRESHOLD).mean())
 
 
 def choose_rates(proof: Proof) -> None:

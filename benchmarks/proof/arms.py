@@ -7,6 +7,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from benchmarks.proof.analysis import PRIMARY_THRESHOLD
+from benchmarks.proof.positions import VALIDATION_SHARE
 from valuerepair.files import written_whole
 from valuerepair.question import Expanded
 
@@ -15,8 +17,6 @@ SHARES = (0.05, 0.10, 0.20, 0.40)
 NET = "maia-1900"
 STEPS = 1_000
 LEARNING_RATES = {"all": (1e-4, 3e-4), "value": (1e-4, 3e-4)}
-THRESHOLD = 0.3
-HOLDOUT = 0.1  # of the games of the part that is trained on: validation
 _JUDGE = "stockfish:nodes=20000"
 _SEED = "18"
 # Archive, positions; what is held out whole stands first, so that a position met twice is no training position.
@@ -234,7 +234,7 @@ class Proof:
             "--share",
             f"{arm.share:g}",
             "--holdout",
-            f"{HOLDOUT:g}",
+            f"{VALIDATION_SHARE:g}",
         ]
         words += [*self._asked(), "--expanded", arm.expanded]
         words += ["--alpha", f"{self.alpha:.4f}"] if arm.net != NET else []
@@ -243,7 +243,7 @@ class Proof:
         return Step(part, output.name, output, words)
 
     def _asked(self) -> list[str]:
-        return ["--threshold", f"{THRESHOLD:g}", "--calibration", "fitted"]
+        return ["--threshold", f"{PRIMARY_THRESHOLD:g}", "--calibration", "fitted"]
 
     def _done(self, part: str, name: str, command: Sequence[str]) -> Step:
         """A step whose end is noted in a file: what it makes is there before it is done."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from pathlib import Path
 
 import chess.pgn
@@ -11,7 +10,7 @@ import pandas as pd
 
 from valuerepair.books.lc0_reader import GAME_PLY_LIMIT
 from valuerepair.files import written_whole
-from valuerepair.judge.split import PARTS, read_split
+from valuerepair.judge.split import PARTS, read_split, seeded_hash
 from valuerepair.question import Question
 from valuerepair.store.store import Store
 
@@ -43,8 +42,8 @@ def _rows(store: str, split: str, question: Question, part: str) -> pd.DataFrame
 
 
 def _drawn(rows: pd.DataFrame, count: int) -> pd.DataFrame:
-    order = [hashlib.sha256(fen.encode()).digest() for fen in rows["fen"]]
-    found: pd.DataFrame = rows.iloc[np.argsort(np.array(order, "S32"), kind="stable")[:count]]
+    order = [seeded_hash(0, fen) for fen in rows["fen"]]
+    found: pd.DataFrame = rows.iloc[np.argsort(order, kind="stable")[:count]]
     return found
 
 
