@@ -237,6 +237,7 @@ def test_nets_and_validation(made: Made) -> None:
         ("1100-original", ()),
         ("1100-control", ("1100-original",)),
         ("1100-share", ("1100-control", "1100-original")),
+        ("small-share", ("small-control", "small-original")),
         ("long-share", ("long-control", "long-sampled", "original")),
     ],
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from benchmarks.proof.analysis import PRIMARY_THRESHOLD
@@ -15,6 +15,7 @@ from valuerepair.question import Expanded
 SEEDS = (0, 1, 2)
 SHARES = (0.05, 0.10, 0.20, 0.40)
 NET = "maia-1900"
+OTHERS = {"1100-": "maia-1100", "small-": "meangirl-8"}
 STEPS = 1_000
 LEARNING_RATES = {"all": (1e-4, 3e-4), "value": (1e-4, 3e-4)}
 _JUDGE = "stockfish:nodes=20000"
@@ -80,9 +81,9 @@ class Proof:
     sampled: float = 0.0
 
     @property
-    def second(self) -> str:
-        """The net that is repaired besides."""
-        return str(self.data / "nets" / "maia-1100.pb.gz")
+    def others(self) -> dict[str, str]:
+        """The nets that are repaired besides, by what their arms begin with: another one, and a smaller one."""
+        return {name: str(self.data / "nets" / f"{net}.pb.gz") for name, net in OTHERS.items()}
 
     @property
     def store(self) -> str:
@@ -127,23 +128,27 @@ class Proof:
     def further(self) -> Iterator[Step]:
         """What needs the best share."""
         share = self._best
-        nets = ["--net", NET, "--net", self.second]
-        yield self._done("further", "second", ["remeasure", *nets, "--db", self.store, *self._asked()])
+        nets = [word for net in (NET, *self.others.values()) for word in ("--net", net)]
+        yield self._done("further", "others", ["remeasure", *nets, "--db", self.store, *self._asked()])
         arms = [Arm(name="archive", share=share, expanded="no")]
-        arms += [Arm(name=f"{n}k", share=share, candidates=1_000 * n) for n in (1, 4, 16, 64)]
-        arms.append(Arm(name="1100-control", share=0, net=self.second, expanded="no"))
-        arms.append(Arm(name="1100-share", share=share, net=self.second, expanded="no"))
+        arms += [Arm(name=f"{n}k", share=share, candidates=1_000 * n) for n in (1, 4, 16)]
+        for before, net in self.others.items():
+            arms.append(Arm(name=f"{before}control", share=0, net=net, expanded="no"))
+            arms.append(Arm(name=f"{before}share", share=share, net=net, expanded="no"))
         yield from self._all("further", arms)
 
     def ways(self) -> Iterator[Step]:
         """What may do better: candidates that count, together, as in the archive; more steps; inferred candidates."""
         share, odds = self._best, self.sampled / (1 - self.sampled)
         weighted = (Arm(name=f"w{round(100 * s)}", share=s, weight=odds * (1 - s) / s) for s in SHARES[1:])
-        long = (
-            Arm(name="long-control", share=0, steps=4 * STEPS),
-            Arm(name="long-share", share=share, steps=4 * STEPS),
+        yield from self._all("ways", [*weighted, Arm(name="inferred", share=share, expanded="all")])
+
+    def long(self) -> Iterator[Step]:
+        """Four times the steps."""
+        control = Arm(name="long-control", share=0, expanded="no", steps=4 * STEPS)
+        yield from self._all(
+            "long", [control, replace(control, name="long-share", share=self._best, expanded="searched")]
         )
-        yield from self._all("ways", [*weighted, Arm(name="inferred", share=share, expanded="all"), *long])
 
     def games(self) -> Iterator[Step]:
         """Self-play from candidates and from ordinary positions, and training on it."""
@@ -179,10 +184,11 @@ class Proof:
         best = f"{round(100 * self._best)}"
         source = ["--index", str(self.index), "--db", self.store, "--split", self.split]
         source += ["--kept", str(self.out / "kept"), "-o", str(results)]
-        nodes = ["--arm", best, "--arm", "control", "--count", "500"]
+        some = ["--arm", best, "--arm", "control", "--arm", "sampled", "--count", "500"]
         for name, words in (
             ("tables", ["write", *source, "--repaired", best]),
-            ("visits", [*source, *nodes]),
+            ("visits", [*source, *some]),
+            ("noise", [*source, *some]),
             ("notebook", ["."]),
         ):
             yield Step("measure", name, results / f"{name}.done", words, f"benchmarks.proof.{name}")
@@ -252,7 +258,7 @@ class Proof:
 
 def write_index(proof: Proof, steps: Sequence[Step]) -> None:
     """arm, seed, net of every trained net that is there, and of the originals."""
-    rows = [("original", 0, NET), ("1100-original", 0, proof.second)]
+    rows = [("original", 0, NET), *((f"{before}original", 0, net) for before, net in proof.others.items())]
     for step in steps:
         if step.command[0] == "train" and step.output.exists():
             arm, _, seed = step.output.name.removesuffix(".pb.gz").rpartition("-")

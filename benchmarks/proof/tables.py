@@ -38,6 +38,7 @@ from benchmarks.proof.analysis import (
     same,
     validation_rate,
 )
+from benchmarks.proof.arms import OTHERS
 from benchmarks.proof.nets import Answers, answers, policy_kl
 from benchmarks.proof.positions import TEST_SETS, VALIDATION, Positions, read_positions
 from valuerepair.calibration import read_curve
@@ -56,7 +57,6 @@ if TYPE_CHECKING:
 
 ORIGINAL, CONTROL, SAMPLED = "original", "control", "sampled"
 INDEX = ("arm", "seed", "net")
-SECOND = "1100-"
 _VALUE, _LONG = "value-", "long-"
 _DIGITS = "%.5g"
 
@@ -79,7 +79,7 @@ class Net:
 
 def original_of(arm: str) -> str:
     """The arm that is the net which training of this one began with."""
-    return SECOND + ORIGINAL if arm.startswith(SECOND) else ORIGINAL
+    return next((before for before in OTHERS if arm.startswith(before)), "") + ORIGINAL
 
 
 def against(arm: str) -> tuple[str, ...]:
@@ -89,8 +89,8 @@ def against(arm: str) -> tuple[str, ...]:
         return ()
     if arm.startswith("z"):
         return tuple(other for other in ("z-control", old) if other != arm)
-    before = next((part for part in (SECOND, _VALUE, _LONG) if arm.startswith(part)), "")
-    wanted = [before + CONTROL, *([] if before == SECOND else [before + SAMPLED]), old]
+    before = next((part for part in (*OTHERS, _VALUE, _LONG) if arm.startswith(part)), "")
+    wanted = [before + CONTROL, *([] if before in OTHERS else [before + SAMPLED]), old]
     # The control is not held against what is stricter than itself.
     return (old,) if arm == wanted[0] else tuple(other for other in wanted if other != arm)
 

@@ -1,0 +1,168 @@
+"""How many candidates are mistakes of the judge? It looks again, longer: `python -m benchmarks.proof.noise`.
+
+Candidates are positions where net and judge differ, so those where the judge was wrong are among them more often than
+elsewhere. What a net repairs is then told twice: of all drawn candidates by the first look, and of those that the
+longer look confirms by that one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+import numpy as np
+
+from benchmarks.proof import tables
+from benchmarks.proof.analysis import PRIMARY_THRESHOLD, Arm, Floats, Ids, drawn_seeds, estimate, relative, same
+from benchmarks.proof.positions import VALIDATION
+from benchmarks.proof.tables import BOARDS_SET, CONTROL, ORIGINAL, Said
+from benchmarks.proof.visits import Drawn, chosen
+from valuerepair.calibration import read_curve
+from valuerepair.chess.positions import Position
+from valuerepair.chess.progress import Progress
+from valuerepair.chess.values import deep_q
+from valuerepair.errors import ValueRepairError
+from valuerepair.files import written_whole
+from valuerepair.oracles.open import open_oracle
+from valuerepair.oracles.oracle import DeepResult, Oracle
+from valuerepair.question import Question
+from valuerepair.store.rows import POSITION_CELLS, position_batch
+from valuerepair.store.store import Store
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+NODES = 2_000_000
+
+
+# -- the longer look --------------------------------------------------------------------------------------------------
+
+
+def look(oracle: Oracle, db: str | Path, ids: Ids, alpha: float, kept: Path) -> Floats:
+    """float64[n]: deep Q of the positions `ids` [n]; the searches are kept by the judge's identity.
+
+    Raises ValueRepairError for a position that cannot be searched.
+    """
+    path = kept / f"{oracle.identity.digest}.again.npz"
+    if path.exists():
+        with np.load(path) as read:
+            if np.array_equal(read["ids"], ids):
+                return _deep_q(read["cp"], read["mate"], alpha)
+    query = f"SELECT {POSITION_CELLS} FROM json_each(?) j JOIN positions p ON p.id = j.value ORDER BY j.key"
+    with Store.open(db) as store:
+        positions = list(position_batch(store.connection.execute(query, (str(ids.tolist()),)).fetchall()))
+    with Progress("second look", len(ids), "searches") as progress:
+        found = []
+        for one in _searched(oracle, positions):
+            found.append(one)
+            progress.advance()
+    cp, mate = (np.array([getattr(one, name) for one in found], np.float64) for name in ("cp", "mate"))
+    kept.mkdir(parents=True, exist_ok=True)
+    with written_whole(path) as partial, open(partial, "wb") as file:
+        np.savez(file, ids=ids, cp=cp, mate=mate)
+    return _deep_q(cp, mate, alpha)
+
+
+def _deep_q(cp: Floats, mate: Floats, alpha: float) -> Floats:
+    nothing = np.full(len(cp), np.nan)
+    return deep_q(cp, mate, np.stack([nothing] * 3, 1), nothing, alpha)
+
+
+def _searched(oracle: Oracle, positions: Sequence[Position]) -> Iterator[DeepResult]:
+    """In their order."""
+    source = iter(positions)
+    waiting = [oracle.submit(each) for each in islice(source, 2 * oracle.workers)]
+    while waiting:
+        found = waiting.pop(0).result()
+        waiting += [oracle.submit(each) for each in islice(source, 1)]
+        if not isinstance(found, DeepResult):
+            raise ValueRepairError(found.reason)
+        yield found
+
+
+# -- what it says -----------------------------------------------------------------------------------------------------
+
+
+def noise_table(off: dict[str, tuple[Floats, Floats]], game: Ids, *, seed: int = 0) -> pd.DataFrame:
+    """What is left of the original's candidates, by the first and by the longer look.
+
+    `off` are |recalibrated Q - deep Q| of each arm, [seeds, n] by the first look and by the longer one; the original's
+    has one seed. Rows: ``confirmed``, the share of candidates that are candidates by the longer look, too; ``still`` of
+    each arm, the share that are candidates still, of all by the first look (``look`` 1) and of the confirmed ones by
+    the longer one (2); and ``still`` against the control, as a part of the control's.
+    """
+    import pandas as pd
+
+    confirmed = off[ORIGINAL][1][0] >= PRIMARY_THRESHOLD
+    rows: list[dict[str, Any]] = []
+
+    def tell(measure: str, look: int, arm: str, other: str, value: Any, which: Any) -> None:
+        sizes = {"positions": int(which.sum()), "games": len(np.unique(game[which]))}
+        rows.append({"measure": measure, "look": look, "arm": arm, "against": other} | value | sizes)
+
+    def told(of: Any, *arms: Arm) -> dict[str, float]:
+        return tables.bounds(estimate(of, *arms), "value", "")
+
+    every = np.ones(len(game), bool)
+    tell("confirmed", 2, ORIGINAL, "", told(same, _arm(ORIGINAL, confirmed[None], game, seed)), every)
+    for number, which in ((1, every), (2, confirmed)):
+        still = {
+            name: _arm(name, each[number - 1][:, which] >= PRIMARY_THRESHOLD, game[which], seed)
+            for name, each in off.items()
+        }
+        for name, arm in still.items():
+            tell("still", number, name, "", told(same, arm), which)
+            if name not in (ORIGINAL, CONTROL):
+                tell("still", number, name, CONTROL, told(relative, arm, still[CONTROL]), which)
+    table: pd.DataFrame = pd.DataFrame(rows)
+    return table
+
+
+def _arm(name: str, true: Any, game: Ids, seed: int) -> Arm:
+    """The shares of [seeds, n] truths, on drawn games."""
+    each = true.astype(np.float64)
+    drawn = Drawn(game, seed=seed)
+    by_draw = np.stack([drawn.mean(row) for row in each], 1)
+    return Arm(each.mean(1), by_draw, drawn_seeds(name, len(each), len(by_draw)))
+
+
+# -- from the command line --------------------------------------------------------------------------------------------
+
+
+def off_by(said: Said, places: Sequence[int], rows: Ids, deep: Floats) -> Floats:
+    """[nets, n] |recalibrated Q - deep Q| of some nets on the rows [n] of the positions."""
+    q = [read_curve(said.curves[i].whole, said.answers[i].q[rows].astype(np.float64)) for i in places]
+    return np.abs(np.stack(q) - deep)
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@tables.source_options
+@click.option("--arm", "names", multiple=True, required=True, help="An arm to tell of; repeatable.")
+@click.option("--deep", default=f"stockfish:nodes={NODES}", show_default=True, help="The longer look.")
+@click.option("--count", default=500, show_default=True, type=click.IntRange(1), help="Candidates to look at.")
+@click.option("--seed", default=18, show_default=True, help="Of the candidates; those of benchmarks.proof.visits.")
+@click.option("-o", "--output", required=True, type=click.Path(file_okay=False, path_type=Path), help="Folder.")
+def command(names: tuple[str, ...], deep: str, count: int, seed: int, output: Path, **given: Any) -> None:
+    """Write noise.csv: what a longer look confirms of the candidates of held-out families, and what arms repair."""
+    said = tables.listen(given, [VALIDATION, BOARDS_SET])
+    of = tables.places_of(said, dict.fromkeys([ORIGINAL, CONTROL, *names]))
+    rows = chosen(said, count, seed)
+    there = said.positions.take(rows)
+    with Store.open(given["db"]) as store:
+        question = Question(net=given["net"], oracle=given["oracle"])
+        alpha = float(store.frame(question, text=False, only=("deep_q",)).attrs["alpha"]["value"])
+    with open_oracle(deep, net_path=None) as oracle:
+        longer = look(oracle, given["db"], there.ids, alpha, given["kept"])
+    wanted = dict.fromkeys([ORIGINAL, CONTROL, *names])
+    off = {name: (off_by(said, of[name], rows, there.deep_q), off_by(said, of[name], rows, longer)) for name in wanted}
+    found = noise_table(off, there.game)
+    output.mkdir(parents=True, exist_ok=True)
+    tables.write_table(found, output / "noise.csv")
+    click.echo(found.to_string(index=False))
+
+
+if __name__ == "__main__":
+    tables.run(command, "noise")
