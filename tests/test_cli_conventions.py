@@ -350,6 +350,7 @@ def test_every_default_is_shown() -> None:
 # Options of other programs that are spoken of: whose they are.
 OTHERS_OPTIONS = {
     "apt-get": {"--no-install-recommends", "--reinstall"},
+    "bullet-utils": {"--from"},
     "dask": {"--host", "--lifetime", "--lifetime-stagger", "--memory-limit", "--name", "--no-dashboard", "--nthreads"}
     | {"--nworkers", "--port", "--protocol", "--resources", "--scheduler-file"},
     "helm": {"--create-namespace", "--generate-name", "--repo"},

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from valuerepair.question import Question as Question
     from valuerepair.report.boards import sheet as draw_boards
     from valuerepair.report.style import house_style as house_style
+    from valuerepair.training.nnue import write_file as write_positions
     from valuerepair.training.options import TrainOptions as TrainOptions
 
 __version__ = "0.1.0"
@@ -74,6 +75,7 @@ _HOMES = {
     "search": "api",
     "train": "api",
     "write_books": "api",
+    "write_positions": "training.nnue:write_file",
     "write_report": "api",
     "write_split": "judge.split",
 }
@@ -108,6 +110,7 @@ __all__ = [
     "search",
     "train",
     "write_books",
+    "write_positions",
     "write_report",
     "write_split",
 ]

@@ -38,7 +38,7 @@ COMMANDS: dict[str, dict[str, str]] = {
         "similar": "Find more positions like this one.",
         "plot": "Draw it: scatter, rates, calibration, recall, Elo and more.",
         "report": "Write a report: one HTML file to look at, filter and walk the positions.",
-        "export": "Write the store's rows as Parquet, JSONL or CSV.",
+        "export": "Write the store's rows as Parquet, JSONL or CSV, or for NNUE trainers.",
     },
     "Compare": {
         "remeasure": "Compare nets on the same positions: who repaired what.",

@@ -2,37 +2,59 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
 from valuerepair.cli.options import DB, FILE, QuestionOptions, question
 from valuerepair.cli.verbosity import say
 
-FORMATS = ("parquet", "jsonl", "csv")
+if TYPE_CHECKING:
+    import pandas as pd
+
+TABLES = ("parquet", "jsonl", "csv")
+TRAINERS = ("plain", "bin", "text")
 
 
 @click.command()
 @DB
-@click.option("--format", type=click.Choice(FORMATS), help="[default: by the name of FILE, else jsonl]")
+@click.option(
+    "--format",
+    type=click.Choice((*TABLES, *TRAINERS)),
+    help="plain and bin: for Stockfish's trainers; text: for bullet.  [default: by the name of FILE, else jsonl]",
+)
 @click.option("-o", "--output", type=FILE, metavar="FILE", help="The file to write.  [default: standard output]")
 @click.option("--labels", is_flag=True, help="Columns of labels too (docs/methods.md).")
+@click.option("--pawn", type=float, help="Units of score that a pawn has in plain, bin and text.  [default: 100]")
 @question("Only candidates, the largest disagreement first.", default=None)
-def command(db: str, format: str | None, output: str | None, labels: bool, question: QuestionOptions) -> None:
-    """Write all positions scored by a net and a deep search, one row each.
+def command(
+    db: str, format: str | None, output: str | None, labels: bool, pawn: float | None, question: QuestionOptions
+) -> None:
+    """Write all positions scored by a net and a deep search.
+
+    A row each with all that is known; or, for the trainers of other engines' nets, position, score and result in their
+    formats (docs/guide/position-sets.md).
 
     \b
     Example:
       vr export --format csv | head
       vr export -o candidates.parquet --threshold 0.55 --labels
+      vr export -o candidates.plain --threshold 0.55 --pawn 361
     """
     import sys
 
     from valuerepair.errors import UsageError
-    from valuerepair.store.export import format_of, write_file, write_stream
+    from valuerepair.store import export
     from valuerepair.store.store import Store
 
-    chosen = format_of(output, format)
-    if chosen == "parquet" and output is None:
-        raise UsageError("a Parquet file does not go to standard output; give -o FILE")
+    for_trainer = format in TRAINERS or (format is None and (output or "").endswith((".plain", ".bin")))
+    if for_trainer and labels:
+        raise UsageError("--labels: what trainers read has no columns; give --format parquet, jsonl or csv")
+    if not for_trainer and pawn is not None:
+        raise UsageError("--pawn: tables have the scores as the search gave them; give --format plain, bin or text")
+    kind = None if for_trainer else export.format_of(output, format)
+    if output is None and format in ("parquet", "bin"):
+        raise UsageError(f"{format} does not go to standard output; give -o FILE")
     with Store.open(db) as store:
         asked = question.resolved(store)
         frame = store.frame(asked) if question.threshold is None else store.candidates(asked)
@@ -40,8 +62,26 @@ def command(db: str, format: str | None, output: str | None, labels: bool, quest
             from valuerepair.judge.labelled import with_labels
 
             frame = with_labels(store, frame)
-    if output is None:
-        write_stream(frame, chosen, sys.stdout.buffer)
+    if kind is None:
+        _write_for_trainer(frame, format, output, pawn)
+    elif output is None:
+        export.write_stream(frame, kind, sys.stdout.buffer)
     else:
-        write_file(frame, chosen, output)
+        export.write_file(frame, kind, output)
         say(f"{output}: {len(frame):,} positions")
+
+
+def _write_for_trainer(frame: pd.DataFrame, format: str | None, output: str | None, pawn: float | None) -> None:
+    import sys
+
+    from valuerepair.training import nnue
+
+    units = nnue.CENTIPAWNS if pawn is None else pawn
+    kind = nnue.format_of(output, format)
+    if output is None:
+        written = nnue.write_stream(frame, kind, sys.stdout.buffer, units)
+    else:
+        written = nnue.write_file(frame, output, kind, units)
+        say(f"{output}: {written.positions:,} positions")
+    for line in written.lines():
+        say(line)
