@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from valuerepair.nets.net import open_net as open_net
     from valuerepair.question import Question as Question
     from valuerepair.report.boards import sheet as draw_boards
+    from valuerepair.report.search_tree import write_tree as write_tree
     from valuerepair.report.style import house_style as house_style
     from valuerepair.training.nnue import write_file as write_positions
     from valuerepair.training.options import TrainOptions as TrainOptions
@@ -78,6 +79,7 @@ _HOMES = {
     "write_positions": "training.nnue:write_file",
     "write_report": "api",
     "write_split": "judge.split",
+    "write_tree": "report.search_tree",
 }
 __all__ = [
     "BookOptions",
@@ -113,6 +115,7 @@ __all__ = [
     "write_positions",
     "write_report",
     "write_split",
+    "write_tree",
 ]
 
 

@@ -88,12 +88,14 @@ def search(
     params: SearchParams | None = None,
     *,
     seconds: float | None = None,
+    tree_nodes: int = 0,
 ) -> list[Searched]:
     """Searches positions by the built-in MCTS: a `Searched` each, in their order.
 
     `positions` and `net` are as in `evaluate`. Each search ends at `nodes` visits of its root (800 where neither limit
     is given) or after `seconds`. `params` are lc0's parameters and those of this project, as in
-    ``SearchParams(certainty=True, cpuct=2.5)``. Many positions without `seconds` grow at once, in common batches.
+    ``SearchParams(certainty=True, cpuct=2.5)``. Many positions without `seconds` grow at once, in common batches; with
+    `tree_nodes` one after the other, and `tree` keeps so many nodes of each, the most visited ones (`write_tree`).
 
     Of each, `result` is a `SearchResult` (q, best_move, moves with visits and priors, ...) with values from the side to
     move (`q` of the best move, ±1 where it is proven to win or lose; `root_q` the mean over all visits), or None where
@@ -112,7 +114,7 @@ def search(
     limit = DEFAULT_NODES if nodes is None and seconds is None else nodes
     rows = list(read_positions(positions))
     with _opened(net) as used:
-        return list(search_positions(used, chosen, rows, nodes=limit, seconds=seconds))
+        return list(search_positions(used, chosen, rows, nodes=limit, seconds=seconds, tree_nodes=tree_nodes))
 
 
 def read_positions(positions: Positions) -> Iterator[Position]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from valuerepair.cli.options import JSON_LINES, NET, SET, device_options, head_options, settings_of
+from valuerepair.cli.options import FILE, JSON_LINES, NET, SET, device_options, head_options, settings_of
 
 
 @click.command()
@@ -19,6 +19,8 @@ from valuerepair.cli.options import JSON_LINES, NET, SET, device_options, head_o
 @SET
 @click.option("--list-settings", is_flag=True, help="Only name the search parameters and their defaults.")
 @click.option("--top", type=click.IntRange(1), help="How many moves to show.  [default: all with visits]")
+@click.option("--tree", type=FILE, metavar="FILE", help="Also write the tree: .json, or .html that unfolds.")
+@click.option("--tree-nodes", type=click.IntRange(1), default=2000, help="Of it the most visited positions.")
 @head_options
 @device_options()
 @JSON_LINES
@@ -35,10 +37,11 @@ def command(position: tuple[str, ...], moves: str | None, net: str | None, **opt
       vr search "r1bqkbnr/pppp1ppp/2n5/4p3/2B1P3/5Q2/PPPP1PPP/RNB1K1NR b KQkq - 3 3"
       vr search startpos --moves "e2e4 c7c5" --nodes 5000 --set certainty=1 --set cpuct=2.5
       vr search --json positions.epd --nodes 200 > searched.jsonl
+      vr search startpos --nodes 200 --set n_scl=5 --tree tree.html
     """
     from itertools import chain
 
-    from valuerepair.errors import ValueRepairError
+    from valuerepair.errors import UsageError, ValueRepairError
     from valuerepair.mcts.params import PARAMETERS, SearchParams
 
     if options["list_settings"]:
@@ -51,16 +54,24 @@ def command(position: tuple[str, ...], moves: str | None, net: str | None, **opt
     from valuerepair.nets.position_text import read_source
     from valuerepair.oracles.searching import search_positions
     from valuerepair.report.search_table import row, table
+    from valuerepair.report.search_tree import check_name, write_tree
 
     positions = read_source(" ".join(position), (moves or "").split())
     first = next(positions, None)  # a wrong position should be told before a net is pulled and loaded
     if first is None:
         raise ValueRepairError(f"{' '.join(position)}: no positions in it")
+    tree = options["tree"]
+    if tree is not None:
+        check_name(tree)
+        if next(positions, None) is not None:
+            raise UsageError(f"--tree {tree}: it is of one position, and there are more in {' '.join(position)}")
     how = {name: options[name] for name in ("device", "threads", "value_head", "policy_head")}
     with open_net(net, **how) as opened:
-        every, searched = chain([first], positions), 0
-        for found in search_positions(opened, params, every, nodes=nodes, seconds=seconds):
+        every, searched, kept = chain([first], positions), 0, options["tree_nodes"] if tree else 0
+        for found in search_positions(opened, params, every, nodes=nodes, seconds=seconds, tree_nodes=kept):
             click.echo(json.dumps(row(found)) if options["json"] else table(found, options["top"]))
+            if found.tree is not None:
+                write_tree(found, tree)
             searched += found.result is not None
     if not searched:
         raise ValueRepairError("there was nothing to search: no position, or only finished ones")

@@ -28,6 +28,7 @@ from valuerepair.mcts.result import SearchResult
 from valuerepair.mcts.roots import keep_moves, make_root, plant_root, play_game, put_game, start_search
 from valuerepair.mcts.rounds import LONGEST_CHAIN, absorb, answer_probe, gather, room_to_ask
 from valuerepair.mcts.select import random_word
+from valuerepair.mcts.snapshot import Snapshot, read_snapshot
 from valuerepair.mcts.syzygy import Tables
 from valuerepair.mcts.tree import (
     ARRANGED,
@@ -199,6 +200,10 @@ class Forest:
     def result(self, slot: int, lines: int = 1) -> SearchResult:
         """What is known of a tree whose root has a visit; the first `lines` moves get a principal line."""
         return read_result(self._trees, self._rules, slot, lines)
+
+    def snapshot(self, slot: int, most: int) -> Snapshot:
+        """The `most` most visited nodes of a tree whose root has a visit."""
+        return read_snapshot(self._trees, self._rules, self.params, slot, most)
 
     def keep_root_moves(self, slot: int, moves: Sequence[str]) -> None:
         """Searches these moves of a root only; it has one visit, its own."""

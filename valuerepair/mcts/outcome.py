@@ -181,7 +181,7 @@ def _root_moves(trees: Trees, tree: int, root: int, black: int, draw_score: floa
     order, line = ordered(trees, root), np.empty(LONGEST_LINE, np.uint16)
     last_opened = int(trees.nodes[root, FIRST] + trees.nodes[root, OPENED])
     moves, priors = decode_moves(trees.move[order] ^ np.uint16(FLIP * black)), trees.prior[order].tolist()
-    policy = _own_policy(trees, tree, order)
+    policy = own_policy(trees, tree, order)
     for i, (edge, move, prior, own) in enumerate(zip(order.tolist(), moves, priors, policy, strict=True)):
         pv: tuple[str, ...] = (move,)
         if i < lines:
@@ -198,7 +198,7 @@ def _root_moves(trees: Trees, tree: int, root: int, black: int, draw_score: floa
         yield RootMove(move, visits, prior, wl + draw_score * d, wl, d, m, certain, mate, pv, own)
 
 
-def _own_policy(trees: Trees, tree: int, order: NDArray[np.int64]) -> list[float]:
+def own_policy(trees: Trees, tree: int, order: NDArray[np.int64]) -> list[float]:
     """The net's own priors of these edges of a root, NaN where they are not known any more.
 
     The root of a kept tree was evaluated as a node: only the priors of proven losses are lost.

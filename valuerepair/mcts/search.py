@@ -11,6 +11,7 @@ from valuerepair.mcts.evaluator import Evaluator
 from valuerepair.mcts.forest import Forest, play
 from valuerepair.mcts.params import SearchParams
 from valuerepair.mcts.result import SearchResult
+from valuerepair.mcts.snapshot import Snapshot
 
 FIRST_ROOM = 10_000  # visits there is room for at first
 
@@ -94,6 +95,12 @@ class Search:
                 told = now
                 on_info(self._forest.result(slot, lines))
         return self._forest.result(slot, lines)
+
+    def snapshot(self, most: int) -> Snapshot:
+        """The `most` most visited nodes of the tree. Raises UsageError before a search."""
+        if self._slot is None:
+            raise UsageError("nothing is searched yet")
+        return self._forest.snapshot(self._slot, most)
 
     def _begin(self, nodes: int, root_moves: Sequence[str]) -> int:
         """The slot of a tree that is ready to be searched."""

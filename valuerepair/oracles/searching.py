@@ -17,6 +17,7 @@ from valuerepair.mcts.params import SearchParams
 from valuerepair.mcts.pool import ForestPool
 from valuerepair.mcts.result import SearchResult
 from valuerepair.mcts.search import Search
+from valuerepair.mcts.snapshot import Snapshot
 from valuerepair.nets.net import Net, NetIdentity
 from valuerepair.oracles.mcts_oracle import cannot_be_searched
 
@@ -28,13 +29,17 @@ _ROOM = 100_000
 
 @dataclass(frozen=True)
 class Searched:
-    """A position and what a search found, or why it was not searched; `seconds` it took (a share of a round's)."""
+    """A position and what a search found, or why it was not searched; `seconds` it took (a share of a round's).
+
+    `tree` is there if it was asked for.
+    """
 
     position: Position
     net: NetIdentity
     result: SearchResult | None
     reason: str = ""
     seconds: float = math.nan
+    tree: Snapshot | None = None
 
 
 def search_positions(
@@ -44,17 +49,18 @@ def search_positions(
     *,
     nodes: int | None,
     seconds: float | None = None,
+    tree_nodes: int = 0,
 ) -> Iterator[Searched]:
     """Searches positions, in their order; each up to `nodes` visits of its root or for some seconds.
 
-    With `seconds`, or when there is only one, one after the other; otherwise many at once. Positions are read as they
-    are needed. Raises ValueRepairError and UsageError.
+    With `seconds` or `tree_nodes` (how many nodes of its tree each keeps), or when there is only one, one after the
+    other; otherwise many at once. Positions are read as they are needed. Raises ValueRepairError and UsageError.
     """
     coming = iter(positions)
     some = list(islice(coming, 2))
     evaluator = NetEvaluator(net)
-    if seconds is not None or len(some) < 2:
-        search = _by_search(evaluator, params, nodes, seconds)
+    if seconds is not None or tree_nodes or len(some) < 2:
+        search = _by_search(evaluator, params, nodes, seconds, tree_nodes)
     else:
         assert nodes is not None
         search = _by_forests(evaluator, params, net.batch_size, nodes)
@@ -65,7 +71,9 @@ def search_positions(
 Work = Callable[[Net, Iterator[Position]], Iterator[Searched]]
 
 
-def _by_search(evaluator: NetEvaluator, params: SearchParams, nodes: int | None, seconds: float | None) -> Work:
+def _by_search(
+    evaluator: NetEvaluator, params: SearchParams, nodes: int | None, seconds: float | None, tree_nodes: int
+) -> Work:
     def work(net: Net, positions: Iterator[Position]) -> Iterator[Searched]:
         split = SplitEvaluator(evaluator, evaluator.streams if net.session.on_cpu else 1)
         for position in positions:
@@ -76,7 +84,9 @@ def _by_search(evaluator: NetEvaluator, params: SearchParams, nodes: int | None,
             search.set_position(position)
             begun = time.perf_counter()
             result = search.run(nodes=nodes, seconds=seconds, lines=_ALL_LINES)
-            yield Searched(position, net.identity, result, seconds=time.perf_counter() - begun)
+            spent = time.perf_counter() - begun
+            tree = search.snapshot(tree_nodes) if tree_nodes else None
+            yield Searched(position, net.identity, result, seconds=spent, tree=tree)
 
     return work
 

@@ -3,28 +3,25 @@
 from __future__ import annotations
 
 import base64
-import html
 import io
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from valuerepair import __version__
 from valuerepair.chess.progress import format_duration
 from valuerepair.errors import ValueRepairError
 from valuerepair.files import written_whole
 from valuerepair.pipeline.plan import CONTROL, PARTS, REPAIRED, SPLIT, STORE
 from valuerepair.pipeline.run import Repair
+from valuerepair.report.static_page import document, escape
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 PAGE = "report.html"
-_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
 _PLACES = {
     "games": "games that training never saw",
     "families": "opening and material families that training never saw",
@@ -196,40 +193,17 @@ def _read(path: Path) -> Any:
 
 def _document(repair: Repair, outcome: Outcome) -> str:
     settings = repair.plan.settings
-    parts = resources.files("valuerepair.report").joinpath("page_template")
-    style = "".join(parts.joinpath(name).read_text("utf-8") for name in ("style.css", "repair.css"))
     sections = (
         ("Did it repair?", _claim(outcome)),
         ("Matches", _matches(outcome)),
         ("Before and after", _before_and_after(repair)),
         ("Training", _training(outcome)),
         ("Stages", _stages(repair)),
-        ("Settings", f"<pre>{_text((repair.folder / 'repair.toml').read_text('utf-8'))}</pre>"),
+        ("Settings", f"<pre>{escape((repair.folder / 'repair.toml').read_text('utf-8'))}</pre>"),
     )
     body = "".join(f"<section><h2>{title}</h2>\n{content}\n</section>\n" for title, content in sections)
-    what = f"{_text(settings.net)}, judged by {_text(settings.deep)}; candidates from {settings.threshold:g} on"
-    return f"""<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="{_POLICY}">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="generator" content="valuerepair {__version__}">
-<title>Repair of {_text(settings.net)}</title>
-<style>
-{style}</style>
-</head>
-<body>
-<header><h1>Repair of {_text(settings.net)}</h1><p>{what}</p></header>
-<main>
-{body}</main>
-</body>
-</html>
-"""
-
-
-def _text(text: object) -> str:
-    return html.escape(str(text))
+    what = f"{settings.net}, judged by {settings.deep}; candidates from {settings.threshold:g} on"
+    return document(f"Repair of {settings.net}", what, body, "repair.css")
 
 
 def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -257,17 +231,17 @@ def _claim(outcome: Outcome) -> str:
             for each in outcome.judged
             if each.part == part
         ]
-        tables.append(f"<h3>On {_PLACES[part]}</h3>\n{_table(heads, [[_text(c) for c in row] for row in rows])}")
+        tables.append(f"<h3>On {_PLACES[part]}</h3>\n{_table(heads, [[escape(c) for c in row] for row in rows])}")
     note = (
         "Below 0 is a repair; intervals are at 95 %, of resampled games. Recalibrated: each net's Q goes through a "
         "curve of its own, which other games drew, so that what is left is more than scale. The control had the same "
         "training without candidates. It is one training of each: another seed gives other figures."
     )
-    return f'<p class="verdict">{_text(outcome.verdict)}</p>\n' + "\n".join(tables) + f'\n<p class="small">{note}</p>'
+    return f'<p class="verdict">{escape(outcome.verdict)}</p>\n' + "\n".join(tables) + f'\n<p class="small">{note}</p>'
 
 
 def _matches(outcome: Outcome) -> str:
-    rows = [(_text(name), _text(_match(found))) for name, found in outcome.matches.items()]
+    rows = [(escape(name), escape(_match(found))) for name, found in outcome.matches.items()]
     return _table(("the repaired net against", "result"), rows)
 
 
@@ -276,8 +250,8 @@ def _stages(repair: Repair) -> str:
     for stage in repair.plan.stages:
         noted = repair.notes.of(stage)
         took = format_duration(noted.seconds) if noted is not None else "-"
-        command = f"<code>{_text(repair.command(stage))}</code>"
-        rows.append((_text(stage.name), f"{_text(stage.size)}<br>{command}", format_duration(stage.seconds), took))
+        command = f"<code>{escape(repair.command(stage))}</code>"
+        rows.append((escape(stage.name), f"{escape(stage.size)}<br>{command}", format_duration(stage.seconds), took))
     return _table(("stage", "what", "expected", "took"), rows)
 
 
@@ -293,7 +267,7 @@ def _image(figure: Figure, said: str) -> str:
         content = io.BytesIO()
         figure.savefig(content, format="svg", metadata={"Date": None})
     packed = base64.b64encode(content.getvalue()).decode()
-    return f'<img alt="{_text(said)}" src="data:image/svg+xml;base64,{packed}">'
+    return f'<img alt="{escape(said)}" src="data:image/svg+xml;base64,{packed}">'
 
 
 def _training(outcome: Outcome) -> str:

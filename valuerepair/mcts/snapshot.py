@@ -1,0 +1,190 @@
+"""A searched tree as a list of nodes, for people and programs to look at."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from valuerepair.chess.make import black_to_move
+from valuerepair.chess.positions import decode_move
+from valuerepair.chess.rows import FLIP
+from valuerepair.mcts.outcome import LOST, own_policy
+from valuerepair.mcts.params import SearchParams
+from valuerepair.mcts.result import NAN
+from valuerepair.mcts.tree import (
+    COUNT,
+    EDGE,
+    ENDED,
+    FIRST,
+    FORCED,
+    FROZEN,
+    KIND,
+    LOWER,
+    OPEN,
+    OPENED,
+    OWN_LEFT,
+    PARENT,
+    ROOT_ROW,
+    TABLEBASE,
+    TWO_FOLD,
+    UNPROVEN,
+    UPPER,
+    USED_NODES,
+    VISITS,
+    SearchRules,
+    Trees,
+)
+
+KINDS = {OPEN: "open", ENDED: "proven", TABLEBASE: "tablebase", TWO_FOLD: "repetition"}
+
+
+@dataclass(frozen=True, slots=True)
+class TreeNode:
+    """A position of the tree, reached by `move` (UCI) from the node `parent`, a number in the list of nodes.
+
+    Values are seen by the player who made the move, as lc0 shows them; those of the root, which no move led to (`move`
+    is empty, `parent` None), by the player to move. `visits` N; `prior` P, the net's own of a move of the root, else
+    what the search goes by, NaN where it is not known any more (a move proven to lose); `q` = wl + draw score * d, `wl`
+    and `d` are means over all visits, the node's own value included, `m` the mean of the plies to the end. `net_q` is
+    what the net itself says, NaN where it was not asked. `lower` and `upper` are what the game's end is worth at least
+    and at most, by what the search has proven. `kind` is open; proven, where both are the same; tablebase, where they
+    are by a table; repetition, worth a draw without proof. `forced` is a position of a single move that has no value of
+    its own (auto-extend). `frozen` are the visits of the move when search-contempt froze its node, None where that has
+    not happened. `moves` is the number of legal moves, 0 where the game, or the search of it, ends.
+    """
+
+    parent: int | None
+    move: str
+    depth: int
+    visits: int
+    prior: float
+    q: float
+    wl: float
+    d: float
+    m: float
+    net_q: float
+    lower: int
+    upper: int
+    kind: str
+    forced: bool
+    frozen: int | None
+    moves: int
+
+    @property
+    def wdl(self) -> tuple[float, float, float]:
+        """Win, draw and loss probabilities."""
+        return (1 + self.wl - self.d) / 2, self.d, (1 - self.wl - self.d) / 2
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """The `nodes` of a tree in the order of their first visits, the root first; `size` is how many it has in all.
+
+    After those with visits come moves of theirs that look-ahead proved before any visit. `params` made it.
+    """
+
+    nodes: tuple[TreeNode, ...]
+    size: int
+    params: SearchParams
+
+
+def read_snapshot(trees: Trees, rules: SearchRules, params: SearchParams, tree: int, most: int) -> Snapshot:
+    """At most the `most` most visited nodes of a tree whose root has a visit; where visits are equal, the earlier."""
+    root = tree * rules.node_room
+    visits = trees.nodes[root : root + int(trees.slots[tree, USED_NODES]), VISITS]
+    # A node comes before those below it and has no fewer visits: none is kept without those above it.
+    kept = np.sort(np.argsort(-visits, kind="stable")[:most])
+    kept = root + kept[visits[kept] > 0]
+    reader = _Reader(trees, rules, tree, {int(node): i for i, node in enumerate(kept)})
+    nodes = [reader.node(int(node)) for node in kept]
+    if len(trees.certain):
+        nodes += [proven for i, node in enumerate(kept) for proven in reader.looked_ahead(int(node), nodes[i].depth)]
+    return Snapshot(tuple(nodes), int((visits > 0).sum()), params)
+
+
+class _Reader:
+    def __init__(self, trees: Trees, rules: SearchRules, tree: int, numbers: dict[int, int]) -> None:
+        self.trees, self.numbers, self.root = trees, numbers, tree * rules.node_room
+        self.black = int(black_to_move(trees.rows, trees.slots[tree, ROOT_ROW]))
+        self.draw_score = -float(rules.draw_score) if self.black else float(rules.draw_score)
+        first, count = trees.nodes[self.root, [FIRST, COUNT]].tolist()
+        edges = range(first, first + count)
+        self.policy: dict[int, float] = dict(zip(edges, own_policy(trees, tree, np.array(edges)), strict=True))
+        self.depths: dict[int, int] = {self.root: 0}
+
+    def node(self, node: int) -> TreeNode:
+        row, (wl, d, m, own) = self.trees.nodes[node].tolist(), self.trees.means[node].tolist()
+        parent, edge = row[PARENT], row[EDGE]
+        is_root = node == self.root
+        depth = self.depths[node] = 0 if is_root else self.depths[parent] + 1
+        if is_root:
+            wl, own = -wl, -own
+        asked = row[OWN_LEFT] >= 0 and not row[FORCED] and own == own
+        return TreeNode(
+            parent=None if is_root else self.numbers[parent],
+            move="" if is_root else self._move(edge, depth),
+            depth=depth,
+            visits=row[VISITS],
+            prior=NAN if is_root else self._prior(edge),
+            q=wl + self._worth_of_draw(depth) * d,
+            wl=wl,
+            d=d,
+            m=m,
+            net_q=own if asked else NAN,
+            lower=row[LOWER],  # of the root always -1 and 1, whoever looks
+            upper=row[UPPER],
+            kind=KINDS[row[KIND]],
+            forced=bool(row[FORCED]),
+            frozen=None if is_root else self._frozen(parent, edge),
+            moves=row[COUNT],
+        )
+
+    def looked_ahead(self, node: int, depth: int) -> Iterator[TreeNode]:
+        """The moves of a node of this depth that are proven and have no visit."""
+        first, count, opened = self.trees.nodes[node, [FIRST, COUNT, OPENED]].tolist()
+        for edge in range(first, first + count):
+            value, visited = int(self.trees.certain[edge]), edge < first + opened and self.trees.visits[edge] > 0
+            if visited or value == UNPROVEN:
+                continue
+            d = float(value == 0)
+            yield TreeNode(
+                parent=self.numbers[node],
+                move=self._move(edge, depth + 1),
+                depth=depth + 1,
+                visits=0,
+                prior=self._prior(edge),
+                q=value + self._worth_of_draw(depth + 1) * d,
+                wl=float(value),
+                d=d,
+                m=0.0,
+                net_q=NAN,
+                lower=value,
+                upper=value,
+                kind=KINDS[ENDED],
+                forced=False,
+                frozen=self._frozen(node, edge),
+                moves=0,
+            )
+
+    def _worth_of_draw(self, depth: int) -> float:
+        """To the player who moved to a node of this depth; at the root to the player to move."""
+        return self.draw_score if depth == 0 or depth & 1 else -self.draw_score
+
+    def _move(self, edge: int, depth: int) -> str:
+        """A move that leads to a node of this depth, on the squares of the board."""
+        turn = FLIP * ((self.black + depth - 1) & 1)
+        return decode_move(int(self.trees.move[edge]) ^ turn)
+
+    def _prior(self, edge: int) -> float:
+        if edge in self.policy:
+            return self.policy[edge]
+        prior = float(self.trees.prior[edge])
+        return prior if prior > LOST else NAN
+
+    def _frozen(self, parent: int, edge: int) -> int | None:
+        first, frozen = self.trees.nodes[parent, [FIRST, FROZEN]].tolist()
+        if not frozen:
+            return None
+        return int(self.trees.frozen[edge]) if edge < first + frozen else 0

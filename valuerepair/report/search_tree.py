@@ -1,0 +1,196 @@
+"""The tree of a search as a file: JSON for programs, or a page that unfolds."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import chess
+
+from valuerepair.errors import UsageError
+from valuerepair.files import written_whole
+from valuerepair.mcts.snapshot import TreeNode
+from valuerepair.oracles.searching import Searched
+from valuerepair.report.boards import single
+from valuerepair.report.search_table import row
+from valuerepair.report.static_page import document, escape
+
+_DECIMALS = 6
+
+
+def check_name(path: str | os.PathLike[str]) -> None:
+    """Raises UsageError for a file that is neither .json nor .html."""
+    if Path(path).suffix.lower() not in (".json", ".html"):
+        raise UsageError(f"{os.fspath(path)}: the name of a tree's file ends in .json or .html")
+
+
+def write_tree(found: Searched, path: str | os.PathLike[str]) -> None:
+    """Writes the tree that a search kept (searched with `tree_nodes`), as JSON or HTML by the file's ending.
+
+    Raises UsageError for another ending and for a search without a tree, OSError when the folder cannot be written.
+    """
+    check_name(path)
+    if found.tree is None:
+        raise UsageError(f"{found.position.fen}: no tree was kept: {found.reason or 'search with tree_nodes'}")
+    html = Path(path).suffix.lower() == ".html"
+    with written_whole(path) as partial:
+        partial.write_text(_page(found) if html else json.dumps(as_dict(found)) + "\n", "utf-8")
+
+
+def as_dict(found: Searched) -> dict[str, Any]:
+    """What `vr search --json` says of the position, and the tree's nodes, JSON-able (docs/formats.md)."""
+    assert found.tree is not None
+    sans = _sans(chess.Board(found.position.fen), found.tree.nodes)
+    nodes = [_row(i, node, san) for i, (node, san) in enumerate(zip(found.tree.nodes, sans, strict=True))]
+    return {**row(found), "settings": found.tree.params.changes(), "tree_size": found.tree.size, "tree": nodes}
+
+
+def _row(number: int, node: TreeNode, san: str) -> dict[str, Any]:
+    return {
+        "id": number,
+        "parent": node.parent,
+        "uci": node.move or None,
+        "san": san or None,
+        "depth": node.depth,
+        "n": node.visits,
+        "p": _number(node.prior),
+        "q": _number(node.q),
+        "wdl": [_number(share) for share in node.wdl],
+        "moves_left": _number(node.m),
+        "net_q": _number(node.net_q),
+        "bounds": [node.lower, node.upper],
+        "kind": node.kind,
+        "forced": node.forced,
+        "frozen": node.frozen,
+        "moves": node.moves,
+    }
+
+
+def _number(value: float) -> float | None:
+    return None if math.isnan(value) else round(value, _DECIMALS)
+
+
+def _sans(root: chess.Board, nodes: Sequence[TreeNode]) -> list[str]:
+    """The move that leads to each node in SAN; none of the root."""
+    boards, sans = [root], [""]
+    for node in nodes[1:]:
+        assert node.parent is not None
+        board = boards[node.parent].copy(stack=False)
+        sans.append(board.san_and_push(chess.Move.from_uci(node.move)))
+        boards.append(board)
+    return sans
+
+
+# -- the page ---------------------------------------------------------------------------------------------------------
+
+_COLUMNS = ("N", "P", "Q", "net Q", "proven", "frozen")
+_HEAD = '<div class="head"><b>move</b>' + "".join(f"<span>{name}</span>" for name in _COLUMNS) + "</div>\n"
+_WORDS = (
+    "N are visits, P the net's prior, Q the mean over all visits and net Q what the net itself says, all seen by the "
+    "player who makes the move, so that signs change from ply to ply. The bar behind a move is its share of visits. "
+    "Blue moves are those of the player to move at the top, orange ones the opponent's."
+)
+_FROZEN = " Frozen are the visits that a move had when search-contempt froze its node: later ones are drawn by them."
+
+
+def _page(found: Searched) -> str:
+    assert found.tree is not None
+    assert found.result is not None
+    result, settings = found.result, found.tree.params.changes()
+    set_to = " ".join(f"{name}={value}" for name, value in settings.items())
+    shown = sum(node.visits > 0 for node in found.tree.nodes)
+    what = (
+        f"{found.position.fen}: {found.net.name}, {result.nodes:,} nodes, Q {result.q:+.4f}"
+        + (f", {set_to}" if set_to else "")
+        + (f"; the {shown:,} most visited of {found.tree.size:,} positions" if shown < found.tree.size else "")
+    )
+    net = max(result.moves, key=lambda move: -1.0 if math.isnan(move.net_prior) else move.net_prior).move
+    fen = found.position.fen
+    board = single(fen, net=net, deep=result.best_move, white_below=" w " in fen, size=360)
+    words = _WORDS + (_FROZEN if any(node.frozen is not None for node in found.tree.nodes) else "")
+    tree = f'<section>\n{_HEAD}{_unfolding(found)}<p class="small">{words}</p>\n</section>\n'
+    return document("A search", what, f"<section>{board}</section>\n{tree}", "tree.css")
+
+
+def _unfolding(found: Searched) -> str:
+    """All nodes below the root as elements that unfold; the expected line is open."""
+    assert found.tree is not None
+    assert found.result is not None
+    nodes, board = found.tree.nodes, chess.Board(found.position.fen)
+    sans = _sans(board, nodes)
+    below: list[list[int]] = [[] for _ in nodes]
+    for i, node in enumerate(nodes[1:], 1):
+        assert node.parent is not None
+        below[node.parent].append(i)
+    for children in below:
+        children.sort(key=lambda i: (-nodes[i].visits, i))
+    opened = set(_line(nodes, below, found.result.best.pv))
+    parts = [""] * len(nodes)
+    # From the last to the first, as nodes come behind those above them: no depth is too deep for it.
+    for i in range(len(nodes) - 1, 0, -1):
+        cells = _cells(nodes, below, i, _numbered(board, nodes[i].depth, sans[i]))
+        inner = "".join(parts[child] for child in below[i]) + _rest(nodes, below[i], i)
+        side = "mover" if nodes[i].depth % 2 else "opponent"
+        state = " open" if i in opened else ""
+        unfolds = f'<details class="{side}"{state}><summary>{cells}</summary>\n{inner}</details>\n'
+        parts[i] = unfolds if inner else f'<div class="leaf {side}">{cells}</div>\n'
+        for child in below[i]:
+            parts[child] = ""
+    return "".join(parts[child] for child in below[0]) + _rest(nodes, below[0], 0)
+
+
+def _line(nodes: Sequence[TreeNode], below: Sequence[Sequence[int]], moves: Sequence[str]) -> Iterator[int]:
+    """The nodes that a line of moves goes through."""
+    at = 0
+    for move in moves:
+        following = next((i for i in below[at] if nodes[i].move == move), None)
+        if following is None:
+            return
+        yield (at := following)
+
+
+def _rest(nodes: Sequence[TreeNode], children: Sequence[int], node: int) -> str:
+    """What is not shown below a node, if that is more than moves without visits."""
+    own = int(not nodes[node].forced and not math.isnan(nodes[node].net_q))
+    hidden = nodes[node].visits - own - sum(nodes[i].visits for i in children)
+    # A node that is settled has visits of its own.
+    if hidden <= 0 or nodes[node].kind != "open":
+        return ""
+    return f'<p class="rest">and {hidden:,} visits to positions with few</p>\n'
+
+
+def _numbered(board: chess.Board, depth: int, san: str) -> str:
+    ply = 2 * (board.fullmove_number - 1) + (board.turn == chess.BLACK) + depth - 1
+    return f"{ply // 2 + 1}{'...' if ply % 2 else '.'} {san}"
+
+
+def _cells(nodes: Sequence[TreeNode], below: Sequence[Sequence[int]], number: int, move: str) -> str:
+    node = nodes[number]
+    assert node.parent is not None
+    siblings = below[node.parent]
+    share = node.visits / max(sum(nodes[i].visits for i in siblings), 1)
+    texts = (
+        f"{node.visits:,}",
+        "" if math.isnan(node.prior) else f"{node.prior:.2%}",
+        f"{node.q:+.4f}",
+        "" if math.isnan(node.net_q) else f"{node.net_q:+.4f}",
+        _proven(node),
+        "" if node.frozen is None else f"{node.frozen:,}",
+    )
+    return f'<b style="--share:{share:.1%}">{escape(move)}</b>' + "".join(f"<span>{text}</span>" for text in texts)
+
+
+def _proven(node: TreeNode) -> str:
+    """What is proven of a move, for the player who makes it."""
+    if node.kind == "repetition":
+        return "repetition"
+    if node.kind == "open":
+        return {(-1, 0): "no win", (0, 1): "no loss"}.get((node.lower, node.upper), "") + "forced" * node.forced
+    table = " (table)" if node.kind == "tablebase" else ""
+    if node.lower and not table:
+        return f"mate {node.lower * (round(node.m) // 2 + 1)}"
+    return {1: "win", 0: "draw", -1: "loss"}[node.lower] + table
