@@ -173,7 +173,7 @@ def test_the_order_and_what_tells_the_control_from_the_repair() -> None:
     stages = by_name(found)
     repaired, control = stages["repaired"].words, stages["control"].words
     differ = [(a, b) for a, b in zip(repaired, control, strict=True) if a != b]
-    assert differ == [("0.1", "0"), ("out/repaired.pb.gz", "out/control.pb.gz")]
+    assert differ == [("0.05", "0"), ("out/repaired.pb.gz", "out/control.pb.gz")]
     for name in ("expand", "books", "repaired", "control", "games", "families"):
         assert options(stages[name])["--split"] == "out/split.json"
     assert {options(stages[name])["--part"] for name in ("games", "games-control")} == {"games"}

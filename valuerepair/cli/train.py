@@ -75,7 +75,7 @@ def command(
     \b
     Example:
       vr train mixture --net old.pb.gz -o new.pb.gz
-      vr train --store valuerepair.db --threshold 0.3 --share 0.10 --net old.pb.gz -o new.pb.gz
+      vr train --store valuerepair.db --threshold 0.3 --share 0.05 --net old.pb.gz -o new.pb.gz
       vr train --store valuerepair.db --split split.json --net old.pb.gz -o new.pb.gz
       vr train mixture --net old.pb.gz -o new.pb.gz --only value --steps 500 --average ema
     """

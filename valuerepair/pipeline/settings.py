@@ -66,7 +66,7 @@ class Kept:
 class Training:
     """How both nets are trained; `share` is of candidates, with normal games of repair games."""
 
-    share: float = 0.10
+    share: float = TrainOptions().share
     only: Only = "all"
     batch: int = TrainOptions().batch
     lr: float = TrainOptions().lr

@@ -48,7 +48,7 @@ class TrainOptions:
     average: Average = "none"
     weights: str | None = None
     l2: float = 0.0
-    share: float = 0.1
+    share: float = 0.05
     candidates: int | None = None
     candidate_weight: float = 1.0
     holdout: float = 0.1
