@@ -12,7 +12,9 @@ from typing import Any
 
 import chess
 import numpy as np
+import pandas as pd
 import pytest
+from scipy import stats
 
 from tests.chunk_games import ENDING, ENDING_START, GAME
 from tests.cli_tree import SAMPLE
@@ -302,12 +304,49 @@ def test_fewer_candidates_are_part_of_more_and_the_other_positions_stay() -> Non
     np.testing.assert_array_equal(of(3)._others, of(None)._others)
 
 
-def test_a_candidate_counts_as_it_is_told_and_judges_as_any_other() -> None:
+def drawn_by(path: Path, ids: Any, weight: Any, seed: int = 0) -> StoreSource:
+    pd.DataFrame({"position_id": ids, "weight": weight}).to_parquet(path)
     asked = Question(threshold=0.3)
-    source = StoreSource(str(SAMPLE), asked, 1, share=0.4, holdout=0.2, seed=0, candidate_weight=0.25)
-    units = np.sort(source.one_pass(0).units)
-    np.testing.assert_array_equal(source.read(units).weight, np.where(source._off[units], 0.25, 1))
-    assert (source.held_out().samples.weight == of_store().held_out().samples.weight).all()
+    return StoreSource(str(SAMPLE), asked, 1, share=0.4, holdout=0.2, seed=seed, draw=str(path))
+
+
+def test_positions_are_drawn_as_often_as_a_file_says(tmp_path: Path) -> None:
+    """Candidates or not; by a chi-squared test of 400 passes."""
+    plain = of_store()
+    rng = np.random.default_rng(5)
+    weights = rng.choice([0.0, 0.5, 1, 4], len(plain._ids))
+    shuffled = rng.permutation(len(weights))
+    source = drawn_by(tmp_path / "w.parquet", plain._ids[shuffled], weights[shuffled])
+    units = source.units().units
+    held = is_held(source._game, 0.2)
+    np.testing.assert_array_equal(units, np.flatnonzero(~held & (weights > 0)))
+    passes = [source.one_pass(k).units for k in range(400)]
+    size = int(weights[units].sum() / 4)
+    assert {len(np.unique(one)) for one in passes} == {size}
+    times = np.bincount(np.concatenate(passes), minlength=len(weights))[units]
+    expected = 400 * size * weights[units] / weights[units].sum()
+    spread = expected * (1 - expected / 400)
+    inside = spread > 1e-9
+    assert (((times - expected) ** 2)[inside] / spread[inside]).sum() < stats.chi2.ppf(0.9999, inside.sum())
+    again = drawn_by(tmp_path / "again.parquet", plain._ids, weights)
+    np.testing.assert_array_equal(again.one_pass(7).units, passes[7])
+    assert again.identity == source.identity != drawn_by(tmp_path / "2.parquet", plain._ids, 2 * weights).identity
+    assert (source.held_out().samples.weight == plain.held_out().samples.weight).all()
+
+
+def test_what_cannot_be_drawn_by_is_said(tmp_path: Path) -> None:
+    ids, path = of_store()._ids, tmp_path / "w.parquet"
+    with pytest.raises(ValueRepairError, match="has a weight for none of the positions"):
+        drawn_by(path, [-1], [1.0])
+    with pytest.raises(ValueRepairError, match="names a position twice"):
+        drawn_by(path, [*ids, ids[0]], 1.0)
+    with pytest.raises(ValueRepairError, match="numbers that are not negative"):
+        drawn_by(path, ids, -1.0)
+    with pytest.raises(ValueRepairError, match="must be numbers"):
+        drawn_by(path, ids, "much")
+    pd.DataFrame({"position": ids}).to_parquet(path)
+    with pytest.raises(ValueRepairError, match="cannot be read"):
+        StoreSource(str(SAMPLE), Question(threshold=0.3), 1, share=0.1, holdout=0, seed=0, draw=str(path))
 
 
 def test_of_what_was_reached_only_candidates_are_learned(tmp_path: Path) -> None:

@@ -55,7 +55,7 @@ class Arm:
     expanded: Expanded = "searched"
     only: str = "all"
     candidates: int | None = None
-    weight: float = 1.0
+    likely: bool = False
     steps: int = STEPS
     chunks: str = ""
 
@@ -138,10 +138,11 @@ class Proof:
         yield from self._all("further", arms)
 
     def ways(self) -> Iterator[Step]:
-        """What may do better: candidates that count, together, as in the archive; more steps; inferred candidates."""
-        share, odds = self._best, self.sampled / (1 - self.sampled)
-        weighted = (Arm(name=f"w{round(100 * s)}", share=s, weight=odds * (1 - s) / s) for s in SHARES[1:])
-        yield from self._all("ways", [*weighted, Arm(name="inferred", share=share, expanded="all")])
+        """What may do better: kinds of positions that have many candidates; inferred candidates."""
+        weights = ["--db", self.store, "--split", self.split, "-o", str(self.likely)]
+        yield Step("ways", "likely", self.likely, weights, "benchmarks.proof.likely")
+        arms = [Arm(name="likely", share=0, expanded="no", likely=True)]
+        yield from self._all("ways", [*arms, Arm(name="inferred", share=self._best, expanded="all")])
 
     def long(self) -> Iterator[Step]:
         """Four times the steps."""
@@ -192,6 +193,11 @@ class Proof:
             ("notebook", ["."]),
         ):
             yield Step("measure", name, results / f"{name}.done", words, f"benchmarks.proof.{name}")
+
+    @property
+    def likely(self) -> Path:
+        """What positions are drawn by, where it is not by whether they are candidates."""
+        return self.out / "likely.parquet"
 
     @property
     def index(self) -> Path:
@@ -245,7 +251,7 @@ class Proof:
         words += [*self._asked(), "--expanded", arm.expanded]
         words += ["--alpha", f"{self.alpha:.4f}"] if arm.net != NET else []
         words += ["--candidates", str(arm.candidates)] if arm.candidates is not None else []
-        words += ["--candidate-weight", f"{arm.weight:.4f}"] if arm.weight != 1 else []
+        words += ["--draw", str(self.likely)] if arm.likely else []
         return Step(part, output.name, output, words)
 
     def _asked(self) -> list[str]:

@@ -42,11 +42,7 @@ _DEFAULTS = TrainOptions()
 @click.option("--l2", default=_DEFAULTS.l2, help="Weight of L2 regularisation.")
 @click.option("--share", default=_DEFAULTS.share, help="Of candidates among the store's positions.")
 @click.option("--candidates", type=int, help="Train on at most so many candidates, drawn by --seed.  [default: all]")
-@click.option(
-    "--candidate-weight",
-    default=_DEFAULTS.candidate_weight,
-    help="How much a candidate counts in the loss; another position counts 1.",
-)
+@click.option("--draw", type=FILE, metavar="FILE.parquet", help="Draw the store's positions by these weights instead.")
 @click.option("--holdout", default=_DEFAULTS.holdout, help="Share of games to judge by, and not to train on.")
 @click.option("--every", type=int, help="Steps from one judgement to the next.  [default: a twentieth of --steps]")
 @click.option(

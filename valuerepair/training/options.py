@@ -29,7 +29,7 @@ class TrainOptions:
     store, else 0. `q_ratio`: how much of the value's target is the search's Q, and not the game's result. `average` of
     the parameters over the steps is what is judged and written: ``swa``, the mean over the last quarter, or ``ema``.
     `l2` is the weight of L2. `share`: of candidates among the positions of a store; `candidates`: at most so many of
-    them, None: all; `candidate_weight`: how much one counts in the loss, another position counting 1. `holdout`: the
+    them, None: all; `draw`: a .parquet file by whose weights a store's positions are drawn instead. `holdout`: the
     share of games that are not trained on but judged by. `every` so many steps the net is judged, None: 20 times in
     all; `patience`: it stops when so many in a row are no better, 0: never. `value_head` and `policy_head`: of a net
     that has several (`nets.heads`); a trunk that changes changes what the others say.
@@ -50,7 +50,7 @@ class TrainOptions:
     l2: float = 0.0
     share: float = 0.05
     candidates: int | None = None
-    candidate_weight: float = 1.0
+    draw: str | None = None
     holdout: float = 0.1
     every: int | None = None
     patience: int = 5
@@ -71,13 +71,7 @@ class TrainOptions:
         for name, number in (("warmup", self.warmup), ("patience", self.patience), ("seed", self.seed)):
             if number < 0:
                 raise UsageError(f"--{name} {number}: must not be negative")
-        weights = (
-            ("lr", self.lr),
-            ("policy-kl", self.policy_kl or 0.0),
-            ("l2", self.l2),
-            ("candidate-weight", self.candidate_weight),
-        )
-        for name, weight in weights:
+        for name, weight in (("lr", self.lr), ("policy-kl", self.policy_kl or 0.0), ("l2", self.l2)):
             if not 0 <= weight < math.inf:
                 raise UsageError(f"--{name} {weight:g}: must be a number that is not negative")
         for name, part in (("q-ratio", self.q_ratio), ("share", self.share), ("holdout", self.holdout)):

@@ -209,16 +209,7 @@ class ChunkSource:
 
 def _side_weights(path: str, records: NDArray[np.int32]) -> NDArray[np.float32]:
     """The weights that `vr weights --side` wrote, a row a record in reading order, of chunks with so many records."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    try:
-        table = pq.read_table(path, columns=["record", "weight"])
-    except FileNotFoundError:
-        raise UsageError(f"--weights {path}: no such file") from None
-    except (OSError, KeyError, pa.ArrowException) as error:
-        raise ValueRepairError(f"--weights {path}: cannot be read: {str(error).splitlines()[0]}") from None
-    number, weight = (table[name].to_numpy() for name in ("record", "weight"))
+    number, weight = _read_weights("--weights", path, "record")
     starts = np.concatenate([[0], np.cumsum(records, dtype=np.int64)])
     expected = np.arange(starts[-1]) - np.repeat(starts[:-1], records)
     if not np.array_equal(number, expected):
@@ -227,10 +218,27 @@ def _side_weights(path: str, records: NDArray[np.int32]) -> NDArray[np.float32]:
             if len(number) != len(expected)
             else f"--weights {path}: is not of these chunks: its games have other lengths"
         )
-    found: NDArray[np.float32] = weight.astype(np.float32)
-    if not (np.isfinite(found).all() and (found >= 0).all()):
-        raise ValueRepairError(f"--weights {path}: weights must be numbers that are not negative")
-    return found
+    return weight.astype(np.float32)
+
+
+def _read_weights(option: str, path: str, of: str) -> tuple[Index, Floats]:
+    """The columns `of` and ``weight`` of a .parquet file. Raises UsageError and ValueRepairError, naming the option."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        table = pq.read_table(path, columns=[of, "weight"])
+    except FileNotFoundError:
+        raise UsageError(f"{option} {path}: no such file") from None
+    except (OSError, KeyError, pa.ArrowException) as error:
+        raise ValueRepairError(f"{option} {path}: cannot be read: {str(error).splitlines()[0]}") from None
+    try:
+        number, weight = table[of].to_numpy().astype(np.int64), table["weight"].to_numpy().astype(np.float64)
+    except (TypeError, ValueError, OverflowError):
+        raise ValueRepairError(f"{option} {path}: the columns {of} and weight must be numbers") from None
+    if not (np.isfinite(weight).all() and (weight >= 0).all()):
+        raise ValueRepairError(f"{option} {path}: weights must be numbers that are not negative")
+    return number, weight
 
 
 # -- stores -----------------------------------------------------------------------------------------------------------
@@ -243,6 +251,9 @@ class StoreSource:
     anew by their weights; or all others and fewer candidates, where there are not enough. The others, and those that
     the net is judged by, are positions that were sampled, by their weights, whatever else the question takes in. With a
     `split` all are of its part ``train``, of whose games those of `holdout` are taken too.
+
+    With `draw`, a .parquet file with a weight for each ``position_id``, a pass has positions that are drawn by these
+    weights, candidates or not, as many as let the heaviest be drawn in nearly every pass; `share` plays no part.
     """
 
     def __init__(
@@ -255,15 +266,14 @@ class StoreSource:
         holdout: float,
         seed: int,
         candidates: int | None = None,
-        candidate_weight: float = 1.0,
+        draw: str | None = None,
         split: Split | None = None,
     ) -> None:
-        """With so many candidates at most, None: all; each counts `candidate_weight` times as much as another position.
+        """With so many candidates at most, None: all.
 
         Raises ValueRepairError where nothing is scored, and where there is no candidate to train on.
         """
         self.name, self._path, self._seed, self._share = path, path, seed, share
-        self._candidate_weight = candidate_weight
         self._input_format = input_format
         extra = () if question.expanded == "no" else ("step",)
         with Store.open(path) as store:
@@ -279,7 +289,7 @@ class StoreSource:
             fill = frame.attrs["net"]["history_fill"]
             game = keys_of_games(store, usable["game_id"].to_numpy(np.int64))
         self._fill = next(known for known in FILLS if known == fill)
-        ids, self._keys, self._draw, self._deep_q, self._weight = (
+        ids, self._keys, self._draws, self._deep_q, self._weight = (
             usable[name].to_numpy() for name in ("position_id", "key", "net_d", "deep_q", "weight")
         )
         self._ids, self._game = ids.astype(np.int64), game
@@ -292,15 +302,23 @@ class StoreSource:
         self._candidates = self._fewer(np.flatnonzero(~held & self._off), candidates)
         # Of what vr expand reached only candidates: with or without them the other positions are the same.
         self._others = np.flatnonzero(~held & ~self._off & self._sampled & (self._weight > 0))
-        self._sizes = _sizes(len(self._candidates), len(self._others), share)
-        if not sum(self._sizes):
+        sizes = _sizes(len(self._candidates), len(self._others), share)
+        self._strata = list(zip((self._candidates, self._others), sizes, strict=True))
+        self._given = None if draw is None else _weights_of(draw, self._ids)
+        if self._given is not None:
+            rows = np.flatnonzero(~held & (self._sampled | self._off) & (self._given > 0))
+            if not len(rows):
+                raise ValueRepairError(f"--draw {draw}: has a weight for none of the positions of {path} to train on")
+            self._strata = [(rows, int(self._given[rows].sum() / self._given[rows].max()))]
+        elif not sum(sizes):
             lacking = "candidate" if share else "other position"
             raise ValueRepairError(
                 f"{path}: no {lacking} among the {int((~held).sum()):,} positions to train on; "
                 f"the threshold is {question.threshold:g}, --share {share:g}"
             )
-        columns = (self._ids, self._keys, self._deep_q, self._weight, self._off, self._game)
-        digest = hashlib.sha256(b"".join(np.ascontiguousarray(column).tobytes() for column in columns))
+        columns = (self._ids, self._keys, self._deep_q, self._weight, self._off, self._game, self._given)
+        found = (np.ascontiguousarray(column).tobytes() for column in columns if column is not None)
+        digest = hashlib.sha256(b"".join(found))
         self.identity = f"store {digest.hexdigest()} {fill} share {share!r}"
 
     @property
@@ -314,11 +332,11 @@ class StoreSource:
         return np.sort(rows[order[:most]])
 
     def units(self) -> Pass:
-        return self._pass(np.concatenate([self._candidates, self._others]))
+        return self._pass(np.concatenate([rows for rows, _ in self._strata]))
 
     def one_pass(self, number: int) -> Pass:
-        strata = zip((self._candidates, self._others), self._sizes, strict=True)
-        return self._pass(np.concatenate([self._drawn(rows, size, number) for rows, size in strata]))
+        draw = self._drawn if self._given is None else self._drawn_exactly
+        return self._pass(np.concatenate([draw(rows, size, number) for rows, size in self._strata]))
 
     def _pass(self, rows: Index) -> Pass:
         return Pass(rows, self._keys[rows], np.ones(len(rows), np.int64))
@@ -332,6 +350,17 @@ class StoreSource:
         with np.errstate(divide="ignore"):
             late = np.where(weight > 0, -np.log(u) / weight, np.inf)
         return np.asarray(rows[np.argsort(late, kind="stable")[:size]], np.int64)
+
+    def _drawn_exactly(self, rows: Index, size: int, number: int) -> Index:
+        """`size` of the rows, each with a chance in proportion to its weight, of which no one may exceed the mean of
+        sum / size: every so much of the weight's sum, the rows in random order (W. G. Madow, 1949)."""
+        assert self._given is not None
+        hashes = scrambled(self._keys[rows] ^ salt(self._seed, "pass", number))
+        order = np.argsort(hashes, kind="stable")
+        begin = (float(hashes[order[0]] & np.uint64(0xFFFFFFFF)) + 0.5) / 2.0**32
+        reached = np.cumsum(self._given[rows[order]])
+        marks = (np.arange(size) + begin) * (reached[-1] / size)
+        return np.asarray(rows[order[np.searchsorted(reached, marks)]], np.int64)
 
     def read(self, units: Index) -> Samples:
         rows = np.sort(units)
@@ -356,9 +385,19 @@ class StoreSource:
         if len(found) != len(ids):
             raise ValueRepairError(f"{self._path}: changed since training began: positions are missing")
         batch = position_batch(found)
-        samples = of_positions(batch, self._deep_q[rows], self._draw[rows], self._fill, self._input_format)
-        samples.weight[self._off[rows]] = self._candidate_weight
-        return samples
+        return of_positions(batch, self._deep_q[rows], self._draws[rows], self._fill, self._input_format)
+
+
+def _weights_of(path: str, ids: Index) -> Floats:
+    """[n] the weights that a file has of these positions; 0 of one that it does not name."""
+    number, weight = _read_weights("--draw", path, "position_id")
+    order = np.argsort(number, kind="stable")
+    number, weight = number[order], weight[order]
+    if (number[1:] == number[:-1]).any():
+        raise ValueRepairError(f"--draw {path}: names a position twice")
+    at = np.minimum(np.searchsorted(number, ids), max(len(number) - 1, 0))
+    found: Floats = np.where(number[at] == ids, weight[at], 0.0) if len(number) else np.zeros(len(ids))
+    return found
 
 
 def _sizes(candidates: int, others: int, share: float) -> tuple[int, int]:

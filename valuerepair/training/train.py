@@ -109,6 +109,8 @@ def train(
     options, question = options or TrainOptions(), question or Question()
     if split is not None and store is None:
         raise UsageError("--split: needs --store, whose positions it divides")
+    if options.draw is not None and store is None:
+        raise UsageError("--draw: needs --store, whose positions it weighs; chunks have --weights")
     check_jax()
     path = Path(output)
     file = _readable(net, path, chunks, store)
@@ -233,7 +235,7 @@ def _sources(
             holdout=options.holdout,
             seed=options.seed,
             candidates=options.candidates,
-            candidate_weight=options.candidate_weight,
+            draw=options.draw,
             split=split,
         )
         found.append(source)
