@@ -105,6 +105,21 @@ def test_los_of_pairs_is_that_of_fastchess() -> None:
     assert round(100 * los(Pentanomial((34, 54, 63, 64, 75))), 2) == 100
 
 
+@pytest.mark.parametrize(("pairs", "elo", "normalized", "superior"), [
+    ((39, 5335, 18992, 5622, 12), (1.35, 1.2), (3.13, 2.8), 98.6),
+    ((1, 137, 4659, 203, 0), (2.22, 1.3), (12.00, 6.8), 100.0),
+])  # fmt: skip
+def test_lines_that_fishtest_printed(
+    pairs: tuple[int, int, int, int, int], elo: tuple[float, float], normalized: tuple[float, float], superior: float
+) -> None:
+    """github.com/official-stockfish/Stockfish, pull requests 4160 and 6255."""
+    results = Pentanomial(pairs)
+    for estimate, published in ((elo_interval(results), elo), (normalized_elo(results), normalized)):
+        assert estimate.value == pytest.approx(published[0], abs=0.0051)
+        assert (estimate.high - estimate.low) / 2 == pytest.approx(published[1], abs=0.051)
+    assert 100 * los(results) == pytest.approx(superior, abs=0.051)
+
+
 @given(scores | pentanomials | by_opening, st.sampled_from((*LEVELS, 0.5, 0.999)))
 def test_los_interval_and_verdict_agree(results: MatchScore | Pentanomial | ByOpening, level: float) -> None:
     """LOS is above 0.95 where the interval at 0.90 is above 0, and so on."""

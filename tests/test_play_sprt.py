@@ -36,6 +36,31 @@ def test_llr_of_fastchess(results: MatchScore | Pentanomial, elo0: float, elo1: 
     assert Sprt(elo0, elo1, model=model).llr(results) == pytest.approx(llr, abs=0.0051, rel=2.1e-4)
 
 
+# Lines that fishtest printed of finished tests, in pull requests of github.com/official-stockfish/Stockfish (3209,
+# 2971, 6019, 4403, 5960, 6633, 4194): braces stood for logistic Elo then, angles stand for normalized Elo now.
+FISHTEST = [
+    ("{-0.25,1.25}", (253, 4282, 17604, 4431, 286), 2.94),
+    ("{0.25,1.25}", (58, 3302, 33130, 3518, 84), 2.97),
+    ("{-0.50,1.50}", (17, 253, 1042, 337, 39), 2.96),
+    ("{0.25,1.75}", (11, 407, 3238, 513, 11), 2.93),
+    ("<0.00,2.00>", (320, 12431, 27275, 12858, 316), 2.95),
+    ("<0.50,2.50>", (197, 45541, 117722, 46579, 228), 2.96),
+    ("<-1.75,0.25>", (1402, 55789, 136915, 55460, 1426), 2.96),
+    ("<-1.75,0.25>", (44, 11252, 34531, 10903, 50), -2.94),
+    ("<0.00,2.00>", (478, 19228, 42113, 19677, 504), 2.93),
+    ("<0.50,2.50>", (54, 15038, 38898, 15525, 73), 2.94),
+    ("<-1.75,0.25>", (677, 25001, 61196, 24940, 714), 2.95),
+    ("<0.00,2.00>", (371, 10263, 24989, 10642, 379), 2.95),
+]
+
+
+@pytest.mark.parametrize(("ends", "pairs", "llr"), FISHTEST)
+def test_llr_of_fishtest(ends: str, pairs: tuple[int, int, int, int, int], llr: float) -> None:
+    elo0, elo1 = (float(elo) for elo in ends[1:-1].split(","))
+    test = Sprt(elo0, elo1, model="logistic" if ends.startswith("{") else "normalized")
+    assert test.llr(Pentanomial(pairs)) == pytest.approx(llr, abs=0.0051)
+
+
 def test_bounds_and_verdicts() -> None:
     test = Sprt(0, 5)
     assert test.bounds == pytest.approx((-2.944, 2.944), abs=5e-4)

@@ -56,6 +56,7 @@ def write_match(
 
 
 NO_MATCH = "match.pgn: not the games of one match of two players"
+NOBODYS = "match.pgn: not the games of a match: tags White and Black are missing"
 
 
 def other(white: str, black: str, result: str = "1-0", moves: str = "1. e4 e5", **tags: str) -> str:
@@ -240,13 +241,13 @@ def test_games_of_a_server_are_counted_one_by_one(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        (None, "there is no match.pgn; give the PGN of a match"),
-        ("", "match.pgn: no whole game in it"),
-        ('[Event "Casual"]\n[White "A"]\n\n1. e4 e5 *\n\n', f"{NO_MATCH}: tags White and Black are missing"),
+        (None, "match.pgn: no such file or folder"),
+        ("", "match.pgn: no game in it"),
+        ('[Event "Casual"]\n[White "A"]\n\n1. e4 e5 *\n\n', NOBODYS),
         ("self-play", f"{NO_MATCH}: one player plays itself"),
         ("undecided", "match.pgn: none of its 4 games is decided"),
-        ("two matches", f"{NO_MATCH}: there are several"),
-        ("no PGN at all", f"{NO_MATCH}: tags White and Black are missing"),
+        ("two matches", f"{NO_MATCH}: there are 3 players"),
+        ("no PGN at all", NOBODYS),
         (other("A", "B") + other("B", "C"), f"{NO_MATCH}: there are 3 players"),
         (other("A", "A"), f"{NO_MATCH}: one player plays itself"),
         (other("A", "B", "*"), "match.pgn: none of its 1 games is decided"),

@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from valuerepair.api import Candidate as Candidate
     from valuerepair.api import MinedStore as MinedStore
+    from valuerepair.api import elo as elo
     from valuerepair.api import evaluate as evaluate
     from valuerepair.api import expand as expand
     from valuerepair.api import mine as mine
     from valuerepair.api import open_store as open_store
+    from valuerepair.api import plan_match as plan_match
     from valuerepair.api import plot as plot
     from valuerepair.api import plot_remeasured as plot_remeasured
     from valuerepair.api import remeasure as remeasure
@@ -61,6 +63,7 @@ _HOMES = {
     "choose_split": "judge.split",
     "cp_to_q": "chess.values",
     "draw_boards": "report.boards:sheet",
+    "elo": "api",
     "evaluate": "api",
     "expand": "api",
     "fit_alpha": "chess.values",
@@ -68,6 +71,7 @@ _HOMES = {
     "mine": "api",
     "open_net": "nets.net",
     "open_store": "api",
+    "plan_match": "api",
     "plot": "api",
     "plot_remeasured": "api",
     "read_split": "judge.split",
@@ -97,6 +101,7 @@ __all__ = [
     "choose_split",
     "cp_to_q",
     "draw_boards",
+    "elo",
     "evaluate",
     "expand",
     "fit_alpha",
@@ -104,6 +109,7 @@ __all__ = [
     "mine",
     "open_net",
     "open_store",
+    "plan_match",
     "plot",
     "plot_remeasured",
     "read_split",

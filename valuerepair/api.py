@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from valuerepair.nets.net import Net
     from valuerepair.oracles.searching import Searched
     from valuerepair.pipeline.page import Outcome
+    from valuerepair.play.crosstable import Crosstable
+    from valuerepair.play.match_length import MatchLength
     from valuerepair.report.page import WrittenPage
     from valuerepair.runs.expansion import ExpandSummary
     from valuerepair.runs.options import MineOptions
@@ -391,6 +393,49 @@ def repair(
     found = planned(folder, read_settings(folder, said), cluster=cluster, quiet=quiet)
     run(found, quiet=quiet)
     return finish(found)
+
+
+def elo(games: Path | Iterable[Path], player: str | None = None, *, sprt: str | None = None) -> Crosstable:
+    """What the games of PGN files show, whoever played them: `vr elo`.
+
+    `games` are files (packed or not) and folders. `player` is whose games count, and whose side is taken; without it a
+    match of two is seen from its first side, and of several players there are only the `matches`. `sprt` is a test,
+    ``elo0=0,elo1=5``.
+
+    Returns a `Crosstable`: `whole` is the match of two, or `player` against all others, with `results`, `levels` (Elo
+    with its interval and a verdict at each level), `normalized`, `tally` (by colour, by pairs), `by_ending`, `faults`,
+    `verdict` (of the test); `matches` are those of each two players. `lines()` and `as_json()` are what `vr elo` says.
+    Raises UsageError for a missing file or player, ValueRepairError for files without a match.
+    """
+    from valuerepair.play.crosstable import crosstable
+    from valuerepair.play.sprt import parse_sprt
+
+    return crosstable(_paths(games), player, parse_sprt(sprt) if sprt is not None else None)
+
+
+def plan_match(
+    elo: float,
+    *,
+    draws: float | None = None,
+    like: Crosstable | None = None,
+    sprt: str | None = None,
+    seconds: float | None = None,
+    jobs: int = 1,
+) -> MatchLength:
+    """How many games (and hours) it takes to show a difference of `elo`: `vr elo --resolve`.
+
+    Games come out with this share of `draws`, or as they did in ``like=vr.elo("first-games.pgn")``; `sprt` is a test
+    whose length is to be said, `seconds` what a game takes, `jobs` how many are played at once.
+
+    Returns a `MatchLength`: `games` by level, for each of the chances of `valuerepair.play.match_length.POWERS` to show
+    the difference; `tests` (games on average, chance of H1) at no difference, half of it and all of it; `hours(games)`.
+    Raises UsageError for what makes no sense, ValueRepairError where `like` has too few games.
+    """
+    from valuerepair.play.match_length import match_length
+    from valuerepair.play.sprt import parse_sprt
+
+    test = parse_sprt(sprt) if sprt is not None else None
+    return match_length(elo, draws=draws, like=like, sprt=test, seconds=seconds, jobs=jobs)
 
 
 def write_books(store: Stored, directory: Path, options: BookOptions | None = None) -> Manifest:

@@ -112,7 +112,7 @@ def header_reject(text: bytes, options: SampleOptions) -> str | None:
         if not any(wanted in headers.get(tag, "").casefold() for tag in ("White", "Black")):
             return "other players"
     if options.result is not None:
-        result = _result(headers, text)
+        result = game_result(headers, text)
         if result is None:
             return "no result"
         if result != options.result and not (options.result == "decisive" and result in ("1-0", "0-1")):
@@ -163,7 +163,7 @@ def _rating(text: str) -> int | None:
     return rating if rating is not None and rating > 0 else None
 
 
-def _result(headers: Mapping[str, str], text: bytes) -> str | None:
+def game_result(headers: Mapping[str, str], text: bytes) -> str | None:
     """The game's result: the tag, or where it says nothing the end of the movetext."""
     result = headers.get("Result", "")
     if result in GAME_RESULTS:

@@ -6,7 +6,6 @@ All is said from one player's side, the first: wins are its wins, Elo above 0 me
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
@@ -26,7 +25,7 @@ class Results(Protocol):
     """Counts of outcomes, each worth a share of the points: what an interval is made of."""
 
     @property
-    def outcomes(self) -> Sequence[tuple[float, int]]:
+    def outcomes(self) -> Sequence[tuple[float, float]]:
         """(share of the points in [0, 1], how often), from the worst to the best outcome."""
         ...
 
@@ -147,9 +146,9 @@ def share_interval(results: Results, level: float = 0.95) -> Estimate:
 
 def few(results: Results) -> bool:
     """Whether fewer than `FEW` outcomes differ from the most frequent one: too few for a normal distribution."""
-    counts: Counter[float] = Counter()
+    counts: dict[float, float] = {}
     for share, count in results.outcomes:
-        counts[share] += count
+        counts[share] = counts.get(share, 0) + count
     return sum(counts.values()) - max(counts.values(), default=0) < FEW
 
 
@@ -201,12 +200,12 @@ def verdicts(results: Results) -> dict[float, tuple[Estimate, str]]:
     return {level: (elo_interval(results, level), verdict(results, level)) for level in LEVELS}
 
 
-def moments(results: Results) -> tuple[int, float, float]:
+def moments(results: Results) -> tuple[float, float, float]:
     """(how many outcomes, mean share of the points, variance of one outcome); NaN for the last two without any."""
     return _moments(results.outcomes)
 
 
-def _moments(outcomes: Iterable[tuple[float, int]]) -> tuple[int, float, float]:
+def _moments(outcomes: Iterable[tuple[float, float]]) -> tuple[float, float, float]:
     outcomes = tuple(outcomes)
     n = sum(count for _, count in outcomes)
     if not n:

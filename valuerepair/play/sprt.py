@@ -62,23 +62,30 @@ class Sprt:
         counts = [count for _, count in results.outcomes]
         if not any(counts):
             return 0.0
-        shares = [share for share, _ in results.outcomes]
-        weights = [count or _NEVER for count in counts]
-        total = float(sum(weights))
-        found = [weight / total for weight in weights]
-        if self.model == "normalized":
-            per_outcome = math.sqrt(2.0) if isinstance(results, Pentanomial) else 1.0
-            ends = [_normalized(shares, found, per_outcome * e / NORMALIZED_UNIT) for e in (self.elo0, self.elo1)]
-        elif self.model == "logistic":
-            ends = [_with_mean(shares, found, share_of(elo)) for elo in (self.elo0, self.elo1)]
-        else:
+        if self.model == "bayesian":
             if isinstance(results, Pentanomial):
                 raise UsageError("SPRT: the bayesian model knows games only, not pairs; use normalized or logistic")
             if not results.wins or not results.losses:
                 return 0.0
-            ends = [_with_mean(shares, found, _bayesian_share(elo, found)) for elo in (self.elo0, self.elo1)]
-        under_h0, under_h1 = ends
-        return total * math.fsum(p * math.log(b / a) for p, a, b in zip(found, under_h0, under_h1, strict=True))
+        weights = [count or _NEVER for count in counts]
+        total = float(sum(weights))
+        found = [weight / total for weight in weights]
+        return total * math.fsum(p * one for p, one in zip(found, self.increments(found), strict=True))
+
+    def increments(self, found: Sequence[float]) -> list[float]:
+        """What one outcome more of each kind adds to the ratio, where outcomes come with the chances `found`.
+
+        They are those of a game (loss, draw, win; the bayesian model knows these alone) or of a pair, by points.
+        """
+        shares = [i / (len(found) - 1) for i in range(len(found))]
+        if self.model == "normalized":
+            per_outcome = math.sqrt(2.0) if len(found) > 3 else 1.0
+            ends = [_normalized(shares, found, per_outcome * e / NORMALIZED_UNIT) for e in (self.elo0, self.elo1)]
+        elif self.model == "logistic":
+            ends = [with_mean(shares, found, share_of(elo)) for elo in (self.elo0, self.elo1)]
+        else:
+            ends = [with_mean(shares, found, _bayesian_share(elo, found)) for elo in (self.elo0, self.elo1)]
+        return [math.log(h1 / h0) for h0, h1 in zip(*ends, strict=True)]
 
     def verdict(self, results: MatchScore | Pentanomial) -> str:
         """`H0`, `H1` or `GO_ON`, from all games so far."""
@@ -99,7 +106,7 @@ def _bayesian_share(elo: float, found: Sequence[float]) -> float:
     return (share_of(elo - draw_elo) + 1 - share_of(-elo - draw_elo)) / 2
 
 
-def _with_mean(shares: Sequence[float], found: Sequence[float], mean: float) -> list[float]:
+def with_mean(shares: Sequence[float], found: Sequence[float], mean: float) -> list[float]:
     """The most likely distribution of outcomes with this mean, given what was found (first paper, proposition 1.1)."""
     return _tilted([share - mean for share in shares], found)
 

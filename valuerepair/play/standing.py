@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
 from math import isfinite
 from typing import Any
@@ -118,7 +119,9 @@ class Standing:
     def __init__(self, names: tuple[str, str], sprt: Sprt | None = None) -> None:
         self.names, self.sprt = names, sprt
         self.tally = Tally()
+        self.paired = True  # False: nothing says which games are pairs
         self.endings: Counter[str] = Counter()
+        self.by_ending: dict[str, MatchScore] = {}  # of the decided games
         self.faults: tuple[Counter[str], Counter[str]] = (Counter(), Counter())
         self.games = self.plies = 0
         self._decided: list[tuple[int, bool, float]] = []  # opening, whether the first is White, its points
@@ -127,18 +130,33 @@ class Standing:
     def add(self, game: Played) -> None:
         """Counts a game."""
         first_is_white = game.number % 2 == 0
+        points = None
         if game.result in POINTS:
-            white = POINTS[game.result]
-            self._decided.append((game.opening, first_is_white, white if first_is_white else 1 - white))
+            points = POINTS[game.result] if first_is_white else 1 - POINTS[game.result]
+            self._decided.append((game.opening, first_is_white, points))
+            before = self.by_ending.get(game.ending, MatchScore())
+            self.by_ending[game.ending] = before + MatchScore(points == 1, points == 0.5, points == 0)
         self.tally.add(game.number, first_is_white, game.result)
         self.games += 1
         self.plies += game.plies
         self.endings[game.ending] += 1
-        if game.ending in FAULTS:
-            white_lost = game.result == "0-1"
-            self.faults[0 if white_lost == first_is_white else 1][game.ending] += 1
+        if game.ending in FAULTS and points in (0, 1):
+            self.faults[0 if points == 0 else 1][game.ending] += 1
         if self.sprt is not None:
             self.verdict = self.sprt.verdict(self.tested)
+
+    @staticmethod
+    def after(
+        names: tuple[str, str], games: Iterable[Played], sprt: Sprt | None = None, *, paired: bool = True
+    ) -> Standing:
+        """The standing after all these games, where the test is looked at once, at the end."""
+        standing = Standing(names)
+        standing.paired = paired
+        for game in games:
+            standing.add(game)
+        if sprt is not None:
+            standing.sprt, standing.verdict = sprt, sprt.verdict(standing.tested)
+        return standing
 
     @property
     def results(self) -> MatchScore | Pentanomial | ByOpening:
@@ -154,8 +172,8 @@ class Standing:
 
     @property
     def tested(self) -> MatchScore | Pentanomial:
-        """What the SPRT is made of: pairs, but games under the bayesian model."""
-        of_games = self.sprt is not None and self.sprt.model == "bayesian"
+        """What the SPRT is made of: pairs, but games under the bayesian model and where nothing says what pairs are."""
+        of_games = not self.paired or (self.sprt is not None and self.sprt.model == "bayesian")
         return self.tally.score if of_games else self.tally.pairs
 
     @property
@@ -188,8 +206,9 @@ class Standing:
             "normalized_elo": None if (known := self.normalized) is None else _interval(known),
             "los": los(self.results),
             "endings": dict(self.endings),
+            "score_by_ending": {ending: _score(score) for ending, score in self.by_ending.items()},
             "faults": {name: dict(faults) for name, faults in zip(self.names, self.faults, strict=True)},
-            "mean_plies": self.plies / self.games if self.games else None,
+            "mean_plies": self.plies / self.games if self.plies else None,
         }
         if (sprt := self.sprt) is not None:
             low, high = sprt.bounds
@@ -237,8 +256,7 @@ def report_lines(standing: Standing) -> list[str]:
     undecided = f", {tally.undecided:,} undecided" if tally.undecided else ""
     lines = [f"{first} against {second}: {standing.games:,} games{undecided}"]
     lines += [_row(what, score) for what, score in _by_colour(standing)]
-    pairs = tally.pairs
-    lines.append(f"{pairs.pairs:,} {'pair' if pairs.pairs == 1 else 'pairs'} with 0, 1/2, 1, 3/2, 2 points: {pairs}")
+    lines.append(_pairs_line(standing))
     if tally.score.games:
         elo, normalized = elo_interval(results).value, standing.normalized
         said = f"Elo {value_words(elo)}"
@@ -251,7 +269,7 @@ def report_lines(standing: Standing) -> list[str]:
             lines.append(f"  at {level:.2f}: {bounds_words(interval):>20}  {_said(first, verdict)}")
     if standing.sprt is not None:
         lines.append(_sprt_line(standing.sprt, standing))
-    lines.append("endings: " + _counts(standing.endings))
+    lines.append("endings: " + _endings(standing))
     lines.append("faults: " + _faults(standing))
     return lines
 
@@ -262,8 +280,13 @@ def _by_colour(standing: Standing) -> list[tuple[str, MatchScore]]:
 
 
 def _row(what: str, score: MatchScore) -> str:
+    return f"  {what:<6} {score_words(score)}"
+
+
+def score_words(score: MatchScore) -> str:
+    """Wins, losses, draws and the share of the points, as columns."""
     share = f"{100 * score.points / score.games:5.1f} %" if score.games else "    -"
-    return f"  {what:<6} {score!s:<22} {share}"
+    return f"{score!s:<22} {share}"
 
 
 def _said(first: str, verdict: str) -> str:
@@ -280,8 +303,21 @@ def _sprt_line(sprt: Sprt, standing: Standing) -> str:
     return f"{test}: LLR {sprt.llr(standing.tested):.2f} ({_bounds(sprt)}), {found or 'not decided'}"
 
 
-def _counts(counts: Counter[str]) -> str:
-    return ", ".join(f"{name} {count:,}" for name, count in counts.most_common()) or "none"
+def _pairs_line(standing: Standing) -> str:
+    pairs = standing.tally.pairs
+    if not standing.paired:
+        return "no pairs: no opening is told, or too few with both colours"
+    return f"{pairs.pairs:,} {'pair' if pairs.pairs == 1 else 'pairs'} with 0, 1/2, 1, 3/2, 2 points: {pairs}"
+
+
+def _endings(standing: Standing) -> str:
+    """How often each, and who won those that were won."""
+    words = []
+    for ending, count in standing.endings.most_common():
+        score = standing.by_ending.get(ending, MatchScore())
+        won = [f"{sign}{games:,}" for sign, games in (("+", score.wins), ("-", score.losses)) if games]
+        words.append(f"{ending} {count:,}" + (f" ({' '.join(won)})" if won else ""))
+    return ", ".join(words) or "none"
 
 
 def _faults(standing: Standing) -> str:

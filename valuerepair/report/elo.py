@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 
 from valuerepair.errors import ValueRepairError
 from valuerepair.play.elo import Estimate, elo_interval, elo_words, few_words
-from valuerepair.play.match import read_match
+from valuerepair.play.match_pgn import read_match
 from valuerepair.play.standing import Standing
 from valuerepair.report import style
 from valuerepair.report.drawing import Drawing, for_figure, printable
@@ -57,7 +57,7 @@ def course_of(path: str) -> tuple[Standing, list[Course]]:
 
     After the first `_POINTS` games of a long match there are about as many points more, not one a pair.
     """
-    names, games = read_match(path)
+    names, games, _ = read_match(path)
     standing = Standing(names)
     course = []
     for i, game in enumerate(games):

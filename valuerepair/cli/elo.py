@@ -1,0 +1,84 @@
+"""`vr elo`: what the PGN of a match shows, whoever played it; and how many games one needs, before it is begun."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from valuerepair.cli.options import FILE, JOBS, JSON
+from valuerepair.cli.verbosity import is_quiet
+from valuerepair.errors import UsageError
+
+if TYPE_CHECKING:
+    from valuerepair.play.crosstable import Crosstable
+    from valuerepair.play.match_length import MatchLength
+    from valuerepair.play.sprt import Sprt
+
+_OF_A_PLAN = {"draws": "--draws", "game_time": "--game-time", "jobs": "--jobs"}
+
+
+@click.command()
+@click.argument("files", nargs=-1, type=FILE, metavar="[FILE]...")
+@click.option("--player", metavar="NAME", help="Games of this player alone, all said from its side.")
+@click.option("--sprt", metavar="TEST", help="Say where this test stands: elo0=0,elo1=5; more as in vr match.")
+@click.option("--resolve", type=float, metavar="ELO", help="Say instead how many games show this difference.")
+@click.option(
+    "--draws", type=float, metavar="SHARE", help="For --resolve: the share of draws, 0.6.  [default: as in FILE]"
+)
+@click.option(
+    "--game-time", type=float, metavar="SECONDS", help="For --resolve: what a game takes.  [default: as in FILE]"
+)
+@JOBS(help="For --resolve: games at once.  [default: 1]")
+@JSON
+def command(files: tuple[str, ...], **given: Any) -> None:
+    """Say what the games of a match show: Elo with its intervals, LOS, colours, endings, SPRT.
+
+    FILE is PGN of any program (cutechess, fastchess, vr match, servers), packed or not; - is standard input. Games with
+    the same opening and both colours are pairs. Of several players there is a line for each two that met.
+    With --resolve it says, before a match is begun, how many games (and hours) show a difference, and end an SPRT.
+
+    \b
+    Example:
+      vr elo match.pgn
+      vr elo gauntlet.pgn.zst --player new --sprt elo0=0,elo1=5
+      vr elo --resolve 5 --draws 0.6 --game-time 40 --jobs 8 --sprt elo0=0,elo1=5
+      vr elo first-games.pgn --resolve 5
+    """
+    from valuerepair.play.sprt import parse_sprt
+
+    sprt = parse_sprt(given["sprt"]) if given["sprt"] is not None else None
+    found: Crosstable | MatchLength
+    if given["resolve"] is None:
+        if of_plan := [option for name, option in _OF_A_PLAN.items() if given[name] is not None]:
+            raise UsageError(f"{of_plan[0]} is for --resolve ELO: give that, too")
+        if not files:
+            raise UsageError("give the PGN of a match, or --resolve ELO --draws SHARE")
+        found = _table(files, given["player"], sprt)
+    else:
+        found = _plan(files, given, sprt)
+    if given["json"]:
+        click.echo(json.dumps(found.as_json()))
+        return
+    from valuerepair.report.drawing import printable
+
+    click.echo("\n".join(printable(line, 2000) for line in found.lines()))
+
+
+def _table(files: tuple[str, ...], player: str | None, sprt: Sprt | None) -> Crosstable:
+    from valuerepair.chess.progress import Progress
+    from valuerepair.play.crosstable import crosstable
+
+    with Progress("reading", unit="games", quiet=is_quiet()) as progress:
+        return crosstable(files, player, sprt, on_games=progress.advance)
+
+
+def _plan(files: tuple[str, ...], given: dict[str, Any], sprt: Sprt | None) -> MatchLength:
+    from valuerepair.play.match_length import match_length
+
+    like = _table(files, given["player"], None) if files else None
+    jobs = 1 if given["jobs"] is None else given["jobs"]
+    return match_length(
+        given["resolve"], draws=given["draws"], like=like, sprt=sprt, seconds=given["game_time"], jobs=jobs
+    )

@@ -1,0 +1,134 @@
+"""What a PGN says of its players: the table of a match of two, a line for each two that met, or one against all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from valuerepair.errors import UsageError, ValueRepairError
+from valuerepair.play.elo import FEWEST, elo_interval, elo_words, los_words, moments
+from valuerepair.play.match_pgn import TaggedGame, matches_of, read_games, together
+from valuerepair.play.sprt import Sprt
+from valuerepair.play.standing import POINTS, Standing, report_lines, score_words
+
+OTHERS = "all others"
+_MOST_LINES = 40
+_MOST_NAMED = 8
+
+
+@dataclass(frozen=True)
+class Crosstable:
+    """Who met whom, and with what result.
+
+    `matches` are those of each two players, the one with the most games first; `player` is whose they all are, None
+    where all players are asked for. `whole` is the one table there is to show: the match of two players, or `player`
+    against all others; None where there are several players and none was asked for. `undecided` are the games without a
+    result, `games` counts all. `seconds` is what a game took on average, None where the file does not say.
+    """
+
+    games: int
+    player: str | None
+    matches: tuple[Standing, ...]
+    whole: Standing | None
+    undecided: tuple[TaggedGame, ...]
+    seconds: float | None
+
+    @property
+    def players(self) -> list[str]:
+        """All names, in the order of `matches`."""
+        return list(dict.fromkeys(name for match in self.matches for name in match.names))
+
+    def one(self) -> Standing:
+        """`whole`. Raises UsageError where there are several players and none was asked for."""
+        if self.whole is None:
+            raise UsageError(f"there are {len(self.players):,} players; say --player NAME ({self.players[0]}, ...)")
+        return self.whole
+
+    def lines(self) -> list[str]:
+        """As text: the table of `whole`, a line for each match where there are several, and what has no result."""
+        lines = report_lines(self.whole) if self.whole is not None else []
+        if len(self.matches) > 1:
+            lines += self._match_lines()
+        if self.undecided:
+            named = ", ".join(f"game {game.place:,} ({game.ending})" for game in self.undecided[:_MOST_NAMED])
+            more = len(self.undecided) - _MOST_NAMED
+            lines.append(f"without a result: {named}" + (f" and {more:,} more" if more > 0 else ""))
+        return lines
+
+    def as_json(self) -> dict[str, Any]:
+        """All figures; each match as `Standing.as_json` has it."""
+        return {
+            "games": self.games,
+            "players": self.players,
+            "undecided": [{"game": game.place, "ending": game.ending} for game in self.undecided],
+            "mean_seconds": self.seconds,
+            "whole": None if self.whole is None else self.whole.as_json(),
+            "matches": [match.as_json() for match in self.matches],
+        }
+
+    def _match_lines(self) -> list[str]:
+        shown = self.matches[:_MOST_LINES]
+        names = [" against ".join(match.names) for match in shown]
+        width = min(max(map(len, names)), 60)
+        lines = [f"{len(self.players):,} players, {len(self.matches):,} matches, {self.games:,} games; Elo at 0.95:"]
+        for name, match in zip(names, shown, strict=True):
+            lines.append(f"  {name:<{width}}  {match.games:>7,}  {score_words(match.tally.score)}  {_elo(match)}")
+        if len(self.matches) > len(shown):
+            lines.append(f"  {len(self.matches) - len(shown):,} more, of fewer games")
+        if self.player is None:
+            lines.append(f"next: --player NAME, for the whole table of one against all others ({self.players[0]}, ...)")
+        return lines
+
+
+def _elo(match: Standing) -> str:
+    if moments(match.results)[0] < FEWEST:
+        return f"too few {match.of}"
+    return f"{elo_words(elo_interval(match.results))}, LOS {los_words(match.results)} (of {match.of})"
+
+
+def crosstable(
+    paths: Sequence[str],
+    player: str | None = None,
+    sprt: Sprt | None = None,
+    *,
+    on_games: Callable[[int], object] = lambda games: None,
+) -> Crosstable:
+    """What the games of PGN files say: `match_pgn.read_games` has what may be given, and what `on_games` is.
+
+    `player` is whose games count, and from whose side all is said; `sprt` is asked of `whole`. Raises UsageError for a
+    player that is not there and for a test of several players, ValueRepairError for files without a match.
+    """
+    games = list(read_games(paths, on_games))
+    found = matches_of(games, player)
+    if not found:
+        raise _no_match(paths, games, player)
+    own = found if len(found) == 1 else [together(found, (player, OTHERS))] if player is not None else []
+    if sprt is not None and not own:
+        raise UsageError(f"--sprt: there are {len(found):,} matches; say --player NAME")
+    whole = Standing.after(own[0].names, own[0].games, sprt, paired=own[0].paired) if own else None
+    each = [Standing.after(match.names, match.games, paired=match.paired) for match in found]
+    if len(each) == 1 and whole is not None:
+        each = [whole]
+    met = {frozenset(match.names) for match in found}
+    counted = [game for game in games if frozenset((game.white, game.black)) in met]
+    seconds = [game.seconds for game in counted if game.seconds is not None]
+    return Crosstable(
+        len(counted),
+        player,
+        tuple(sorted(each, key=lambda match: -match.games)),
+        whole,
+        tuple(game for game in counted if game.result not in POINTS),
+        sum(seconds) / len(seconds) if seconds else None,
+    )
+
+
+def _no_match(paths: Sequence[str], games: Sequence[TaggedGame], player: str | None) -> Exception:
+    """Why there is nothing to say."""
+    where = ", ".join(paths)
+    names = sorted({name for game in games for name in (game.white, game.black)})
+    if player is None or player in names:
+        return ValueRepairError(f"{where}: one player plays itself, so there is nobody's Elo")
+    near = [name for name in names if player.casefold() in name.casefold()] or names
+    shown = ", ".join(near[:_MOST_NAMED]) + (", ..." if len(near) > _MOST_NAMED else "")
+    return UsageError(f"--player {player}: has no game in {where}; there are {shown}")
