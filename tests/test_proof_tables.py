@@ -17,7 +17,7 @@ import pandas as pd
 import pytest
 from click.testing import CliRunner
 
-from benchmarks.proof import notebook, pictures, tables
+from benchmarks.proof import notebook, page, pictures, tables
 from benchmarks.proof.analysis import COLUMNS, Floats
 from benchmarks.proof.nets import Answers, answers
 from benchmarks.proof.positions import TEST_SETS, VALIDATION, Positions, read_positions
@@ -368,3 +368,15 @@ def test_the_notebook_says_what_the_tables_say(made: Made, tmp_path: Path) -> No
         ValueRepairError, match=r"differences\.csv: is missing; run python -m benchmarks\.proof\.tables"
     ):
         notebook.write(tmp_path, tmp_path / "notebooks" / notebook.NAME)
+
+
+def test_the_page_s_tables_are_those_of_the_results() -> None:
+    docs = Path(__file__).parents[1] / "docs"
+    text = (docs / "proof.md").read_text("utf-8")
+    assert page.filled(text, docs / "proof") == text
+    assert "<!-- table changes -->" in text
+
+
+def test_a_change_is_bold_where_its_interval_does_not_hold_nothing() -> None:
+    assert page.relative(-0.0053, -0.035, 0.0286) == "-0.5 (-3.5 to +2.9)"
+    assert page.relative(-0.032, -0.05, -0.01) == "**-3.2 (-5.0 to -1.0)**"

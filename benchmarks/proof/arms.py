@@ -190,6 +190,7 @@ class Proof:
             ("tables", ["write", *source, "--repaired", best]),
             ("visits", [*source, *some]),
             ("noise", [*source, *some]),
+            ("page", ["."]),
             ("notebook", ["."]),
         ):
             yield Step("measure", name, results / f"{name}.done", words, f"benchmarks.proof.{name}")

@@ -1,0 +1,162 @@
+"""The tables in docs/proof.md, from those of docs/proof: `python -m benchmarks.proof.page`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from benchmarks.proof.tables import ORIGINAL, SAMPLED, against, run
+from valuerepair.errors import ValueRepairError
+from valuerepair.files import written_whole
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+PAGE = "proof.md"
+SETS = ("families", "games", "archives")
+# Of each arm on the held-out families: the head, the measure, its scale and threshold, and how it is said.
+_MEASURES = (
+    ("at 0.3, raw", "rate", "raw", 0.3, "share"),
+    ("at 0.3", "rate", "recalibrated", 0.3, "share"),
+    ("at 0.55", "rate", "recalibrated", 0.55, "share"),
+    ("still", "still", "recalibrated", 0.3, "share"),
+    ("newly wrong", "newly", "recalibrated", 0.3, "share"),
+    ("mean abs. ΔQ", "mean_dq", "recalibrated", None, "number"),
+    ("first move kept", "top_1", "policy", None, "share"),
+    ("KL", "kl", "policy", None, "number"),
+)
+
+
+def _read(folder: Path, name: str) -> pd.DataFrame:
+    import pandas as pd
+
+    try:
+        found: pd.DataFrame = pd.read_csv(folder / f"{name}.csv", dtype={"arm": str, "against": str})
+    except FileNotFoundError:
+        raise ValueRepairError(f"{folder / name}.csv: is missing; run python -m benchmarks.proof") from None
+    return found
+
+
+def _of(frame: pd.DataFrame, measure: str, scale: str, threshold: float | None) -> pd.DataFrame:
+    at = frame["threshold"].isna() if threshold is None else frame["threshold"] == threshold
+    found: pd.DataFrame = frame[(frame["measure"] == measure) & (frame["scale"] == scale) & at]
+    return found
+
+
+def _rows(frame: pd.DataFrame) -> list[Any]:
+    return list(frame.itertuples())
+
+
+def _row(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def _head(cells: Sequence[str]) -> list[str]:
+    return [_row(cells), "|---" * len(cells) + "|"]
+
+
+def relative(value: float, low: float, high: float) -> str:
+    """A change with its interval, in per cent; bold where the interval does not hold 0."""
+    said = f"{100 * value:+.1f} ({100 * low:+.1f} to {100 * high:+.1f})"
+    return f"**{said}**" if low > 0 or high < 0 else said
+
+
+def changes(folder: Path, threshold: float) -> list[str]:
+    """The rate of candidates of each arm, recalibrated: less its control's on each test set, and on the families less
+    that of ordinary training; in per cent of these."""
+    rows = _of(_read(folder, "differences"), "rate", "recalibrated", threshold)
+    of = {
+        (row.arm, row.against, row.set): relative(row.relative, row.relative_low, row.relative_high)
+        for row in _rows(rows)
+    }
+    found = _head(["arm", "control", *SETS, f"{SETS[0]}, less `{SAMPLED}`"])
+    for arm in dict.fromkeys(rows["arm"]):
+        control, sampled = against(arm)[0], next((each for each in against(arm) if each.endswith(SAMPLED)), "")
+        cells = [of[arm, control, name] for name in SETS]
+        found.append(_row([f"`{arm}`", f"`{control}`", *cells, of.get((arm, sampled, SETS[0]), "")]))
+    return found
+
+
+def measures(folder: Path) -> list[str]:
+    """What each arm is on the held-out families."""
+    rows = _read(folder, "measures")
+    rows = rows[rows["set"] == SETS[0]]
+    found = _head(["arm", "nets", *(head for head, *_ in _MEASURES)])
+    for arm, of in rows.groupby("arm", sort=False):
+        cells = []
+        for _, measure, scale, threshold, kind in _MEASURES:
+            value = float(_of(of, measure, scale, threshold)["value"].iloc[0])
+            cells.append(f"{100 * value:.2f} %" if kind == "share" else f"{value:.4f}")
+        found.append(_row([f"`{arm}`", str(of["seeds"].iloc[0]), *cells]))
+    return found
+
+
+def visits(folder: Path) -> list[str]:
+    """After how many visits the judge's move is found."""
+    found = _head(["arm", "against", "median visits", "found within 800", "sooner less later"])
+    for (arm, other), of in _read(folder, "visits").fillna({"against": ""}).groupby(["arm", "against"], sort=False):
+        by = {row.measure: (row.value, row.low, row.high) for row in _rows(of)}
+        words = [_numbers(by["median"], ".0f"), *(_percent(by.get(name)) for name in ("found", "sooner"))]
+        found.append(_row([f"`{arm}`", f"`{other}`" if other else "", *words]))
+    return found
+
+
+def noise(folder: Path) -> list[str]:
+    """What a longer look at candidates says."""
+    found = _head(["", "of", "value"])
+    for row in _rows(_read(folder, "noise").fillna({"against": ""})):
+        value = (row.value, row.low, row.high)
+        sizes = f"{row.positions} of {row.games} games"
+        if row.measure == "confirmed":
+            found.append(_row(["candidates by the longer look, too", sizes, _percent(value)]))
+        elif row.against:
+            words = f"`{row.arm}` against `{row.against}`, look {row.look}"
+            found.append(_row([f"still candidates: {words}", sizes, relative(*value) + " %"]))
+        elif row.arm != ORIGINAL:
+            found.append(_row([f"still candidates: `{row.arm}`, look {row.look}", sizes, _percent(value)]))
+    return found
+
+
+def _numbers(value: tuple[float, float, float], form: str) -> str:
+    middle, low, high = (format(each, form) for each in value)
+    return f"{middle} ({low} to {high})"
+
+
+def _percent(value: tuple[float, float, float] | None) -> str:
+    return "" if value is None else _numbers((100 * value[0], 100 * value[1], 100 * value[2]), ".1f") + " %"
+
+
+TABLES: dict[str, Callable[[Path], list[str]]] = {
+    "changes": lambda folder: changes(folder, 0.3),
+    "changes-0.55": lambda folder: changes(folder, 0.55),
+    "measures": measures,
+    "visits": visits,
+    "noise": noise,
+}
+
+
+def filled(text: str, folder: Path) -> str:
+    """The page with its tables made anew: each stands between ``<!-- table NAME -->`` and ``<!-- end -->``."""
+
+    def table(match: re.Match[str]) -> str:
+        return "\n".join([match[1], *TABLES[match[2]](folder), "<!-- end -->"])
+
+    return re.sub(r"(<!-- table ([\w.-]+) -->)\n.*?<!-- end -->", table, text, flags=re.DOTALL)
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.argument("root", default=".", type=click.Path(exists=True, file_okay=False, path_type=Path))
+def command(root: Path) -> None:
+    """Make the tables of docs/proof.md of the repository in the folder ROOT anew from those in docs/proof."""
+    page = root / "docs" / PAGE
+    made = filled(page.read_text("utf-8"), root / "docs" / "proof")
+    with written_whole(page) as partial:
+        partial.write_text(made, "utf-8")
+
+
+if __name__ == "__main__":
+    run(command, "page")
