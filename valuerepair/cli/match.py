@@ -18,7 +18,11 @@ ORDER = click.Choice(["sequential", "shuffled"])
 @click.command()
 @click.argument("side_a", metavar="A", shell_complete=SIDES)
 @click.argument("side_b", metavar="B", shell_complete=SIDES)
-@click.option("--games", type=int, help="Games in all, an even number.  [default: each opening with both colours]")
+@click.option(
+    "--games",
+    type=int,
+    help="Games in all, an even number; vr elo --resolve says how many.  [default: each opening with both colours]",
+)
 @click.option(
     "--openings",
     type=FILE,
