@@ -17,6 +17,7 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -37,8 +38,8 @@ Q_LIMIT = 0.01
 class Lc0Evaluator:
     """lc0's Eigen backend as an evaluator, one position a call as lc0 itself does with batches of one."""
 
-    def __init__(self) -> None:
-        self._backend = lc0_oracle.backend(locate(None))
+    def __init__(self, net: Path | None = None) -> None:
+        self._backend = lc0_oracle.backend(net or locate(None))
         start = Position(STARTPOS_FEN, STARTPOS_FEN, ())
         self._input = lc0_oracle.game_state(start).as_input(self._backend)
 
@@ -49,7 +50,7 @@ class Lc0Evaluator:
         return Evaluations(
             np.array([a.q() for a in answers], np.float32),
             np.array([a.d() for a in answers], np.float32),
-            np.zeros(len(answers), np.float32),
+            np.array([a.m() for a in answers], np.float32),
             np.concatenate(logits),
         )
 

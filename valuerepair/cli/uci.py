@@ -87,4 +87,6 @@ def _open(settings: EngineSettings) -> OpenedNet:
         split.close()
         net.close()
 
-    return OpenedNet(split, evaluator.input_format, net.identity.value_head == "wdl", close, minibatch)
+    return OpenedNet(
+        split, evaluator.input_format, net.identity.value_head == "wdl", close, minibatch, evaluator.moves_left
+    )

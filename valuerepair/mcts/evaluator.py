@@ -97,13 +97,15 @@ def take_logits(padded: Floats, first: int, offsets: NDArray[np.int64], logits: 
 class NetEvaluator:
     """An `Evaluator` over an open net. It may be called from several threads at once; `streams` is how many pay.
 
-    `input_format` is lc0's id of the planes that the leaves must be in. The net must stay open as long. `compact` says
-    whether bitboards and legal moves go to the net as they are (`valuerepair.nets.compact`); unless given, they do on
-    a GPU, if the net's file allows it and both ways agree on a position. On the CPU unpacking here is faster.
+    `input_format` is lc0's id of the planes that the leaves must be in; `moves_left`: the net says how many plies are
+    left. The net must stay open as long. `compact` says whether bitboards and legal moves go to the net as they are
+    (`valuerepair.nets.compact`); unless given, they do on a GPU, if the net's file allows it and both ways agree on a
+    position. On the CPU unpacking here is faster.
     """
 
     def __init__(self, net: Net, *, compact: bool | None = None) -> None:
         self.input_format = net.identity.input_format
+        self.moves_left = net.session.tensors.mlh is not None
         self.streams = net.session.streams
         self._session = net.session
         self._room = threading.local()

@@ -87,6 +87,7 @@ class Forest:
 
     `evaluator` is called once a round. `nodes` is the number of visits a tree has room for at first; a tree that needs
     more (or has positions of many moves) makes all of them grow. `lines` root moves of a result get a principal line.
+    `moves_left`: the evaluator says how many plies are left.
     """
 
     def __init__(
@@ -95,6 +96,7 @@ class Forest:
         params: SearchParams | None = None,
         *,
         input_format: int = 1,
+        moves_left: bool = False,
         trees: int = 64,
         nodes: int = 1000,
         lines: int = 1,
@@ -106,7 +108,7 @@ class Forest:
             raise UsageError(f"{nodes} nodes in {trees} trees: both must be at least 1")
         self._evaluator = evaluator
         self._tables = Tables(self.params.syzygy)
-        self._rules = make_rules(self.params, nodes, input_format, self._tables.men)
+        self._rules = make_rules(self.params, nodes, input_format, self._tables.men, moves_left=moves_left)
         check_memory(trees, self._rules)
         self._trees = plant(trees, self._rules)
         self._asked = room_to_ask(trees * self.params.minibatch_size)

@@ -23,6 +23,8 @@ class SearchParams:
 
     Values of nodes are in [-1, 1]. `draw_score` is what a draw is worth to White. `policy_softmax_temp` divides logits.
 
+    - `moves_left_...`: how much more a shorter win or longer loss is worth, of nets that say how many plies are left,
+      where |Q| is above `moves_left_threshold`; `moves_left_max_effect` 0 turns it off.
     - `minibatch_size`: leaves of one tree in a batch, kept apart by virtual visits; 1 is the sequential search.
     - `certainty`: proven values spread by minimax, replace averages and end visits to what is proven (MCTS-solver).
       It takes the place of `sticky_endgames`, which is lc0's milder form of the same.
@@ -49,6 +51,12 @@ class SearchParams:
     fpu_value_at_root: float = 1.0
     policy_softmax_temp: float = 1.359
     draw_score: float = 0.0
+    moves_left_max_effect: float = 0.0345
+    moves_left_threshold: float = 0.8
+    moves_left_slope: float = 0.0027
+    moves_left_constant_factor: float = 0.0
+    moves_left_scaled_factor: float = 1.6521
+    moves_left_quadratic_factor: float = -0.6521
     sticky_endgames: bool = True
     two_fold_draws: bool = True
     history_fill: str = "fen_only"
@@ -124,6 +132,12 @@ _RANGES: dict[str, tuple[float, float]] = {
     "fpu_value_at_root": (-100, 100),
     "policy_softmax_temp": (0.1, 10),
     "draw_score": (-1, 1),
+    "moves_left_max_effect": (0, 1),
+    "moves_left_threshold": (0, 1),
+    "moves_left_slope": (0, 1),
+    "moves_left_constant_factor": (-1, 1),
+    "moves_left_scaled_factor": (-2, 2),
+    "moves_left_quadratic_factor": (-1, 1),
     "noise_epsilon": (0, 1),
     "noise_alpha": (1e-3, 1e6),
     "temperature": (0, 100),

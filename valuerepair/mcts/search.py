@@ -33,10 +33,12 @@ class Search:
         params: SearchParams | None = None,
         *,
         input_format: int = 1,
+        moves_left: bool = False,
         nodes: int = 1_000_000,
     ) -> None:
         """Raises UsageError for parameters that make no sense."""
-        self._forest = Forest(evaluator, params, input_format=input_format, trees=1, nodes=min(nodes, FIRST_ROOM))
+        room = min(nodes, FIRST_ROOM)
+        self._forest = Forest(evaluator, params, input_format=input_format, moves_left=moves_left, trees=1, nodes=room)
         self._most = nodes
         self._slot: int | None = None
         self._position: Position | None = None

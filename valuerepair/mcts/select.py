@@ -119,6 +119,19 @@ def first_play_urgency(
 
 
 @inlined_kernel
+def moves_left_utility(trees: Trees, rules: SearchRules, node: int, child: int, q: np.float32) -> np.float32:
+    """What a shorter win or a longer loss adds to the Q of a move with visits (lc0's MEvaluator)."""
+    longer = rules.left_slope * (np.float32(trees.means[child, LEFT]) - np.float32(trees.means[node, LEFT]))
+    longer = min(max(longer, -rules.left_effect), rules.left_effect) * np.float32(math.copysign(1.0, -q))
+    size, threshold = abs(q), rules.left_threshold
+    if np.float32(0) < threshold < np.float32(1):
+        size = max(np.float32(0), size - threshold) / (np.float32(1) - threshold)
+    constant, linear, square = rules.left_factors
+    result: np.float32 = np.float32(longer * (constant + linear * size + square * size * size))
+    return result
+
+
+@inlined_kernel
 def puct(trees: Trees, rules: SearchRules, node: int, draw_score: np.float32, at_root: bool) -> int:
     """The edge of the highest Q + U; -1 if all are proven. Ties go to the edge of the higher prior, as in lc0.
 
@@ -134,12 +147,15 @@ def puct(trees: Trees, rules: SearchRules, node: int, draw_score: np.float32, at
             visited += trees.prior[edge]
     fpu = first_play_urgency(trees, rules, node, draw_score, at_root, visited)
     drawn = rules.certainty and not at_root and trees.nodes[node, UPPER] <= 0
+    hurried = rules.moves_left and abs(np.float32(trees.means[node, WL])) > rules.left_threshold
     best, highest = -1, LOWEST
     for edge in range(first, first + opened):
         if closed(trees, rules, edge, at_root) or (drawn and trees.nodes[trees.child[edge], UPPER] <= 0):
             continue
         started = trees.visits[edge]
         value = trees.q[edge] if started > 0 else fpu
+        if hurried and started > 0:
+            value += moves_left_utility(trees, rules, node, trees.child[edge], value)
         if rules.batch > 1:
             started += trees.nodes[trees.child[edge], PENDING]
         score = trees.prior[edge] * mult / np.float32(1 + started) + value

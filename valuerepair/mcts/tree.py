@@ -96,6 +96,11 @@ class SearchRules(NamedTuple):
     root_fpu: np.float32
     temperature: np.float32
     draw_score: np.float32
+    left_effect: np.float32
+    left_threshold: np.float32
+    left_slope: np.float32
+    left_factors: tuple[np.float32, np.float32, np.float32]
+    moves_left: bool
     fpu_absolute: bool
     root_fpu_absolute: bool
     sticky: bool
@@ -114,10 +119,12 @@ class SearchRules(NamedTuple):
     row_room: int
 
 
-def make_rules(params: SearchParams, nodes: int, input_format: int = 1, tablebase_men: int = 0) -> SearchRules:
+def make_rules(
+    params: SearchParams, nodes: int, input_format: int = 1, tablebase_men: int = 0, *, moves_left: bool = False
+) -> SearchRules:
     """The rules of a search, with room for `nodes` visits a tree at first.
 
-    `tablebase_men` is the largest number of men the tables know, 0 without tables.
+    `tablebase_men` is the largest number of men the tables know, 0 without tables; `moves_left`: the net has that head.
     """
     f = np.float32
     at_root = params.root_has_own_cpuct_params
@@ -133,6 +140,15 @@ def make_rules(params: SearchParams, nodes: int, input_format: int = 1, tablebas
         f(params.fpu_value if same else params.fpu_value_at_root),
         f(params.policy_softmax_temp),
         f(params.draw_score),
+        f(params.moves_left_max_effect),
+        f(params.moves_left_threshold),
+        f(params.moves_left_slope),
+        (
+            f(params.moves_left_constant_factor),
+            f(params.moves_left_scaled_factor),
+            f(params.moves_left_quadratic_factor),
+        ),
+        moves_left and params.moves_left_max_effect > 0,
         params.fpu_strategy == "absolute",
         (params.fpu_strategy if same else params.fpu_strategy_at_root) == "absolute",
         params.sticky_endgames or params.certainty,

@@ -17,13 +17,14 @@ from valuerepair.nets.policy import policy_indices
 
 @dataclass(frozen=True)
 class InfoOptions:
-    """What of a search is shown, and how: `has_wdl` of the net, `room` in nodes of the tree."""
+    """What of a search is shown, and how: `has_wdl` and `moves_left`, heads of the net, `room` in nodes of the tree."""
 
     multipv: int = 1
     show_wdl: bool = False
     has_wdl: bool = True
     lc0_floats: bool = False
     room: int = 1_000_000
+    moves_left: bool = False
 
 
 def info_lines(result: SearchResult, seconds: float, new_nodes: int, shown: InfoOptions) -> list[str]:
@@ -42,10 +43,11 @@ def info_lines(result: SearchResult, seconds: float, new_nodes: int, shown: Info
     return lines
 
 
-def verbose_lines(result: SearchResult, fen: str, params: SearchParams) -> list[str]:
+def verbose_lines(result: SearchResult, fen: str, params: SearchParams, *, moves_left: bool = False) -> list[str]:
     """lc0's VerboseMoveStats: a line a move, ascending by visits, then one for the root (lc0 GetVerboseStats).
 
-    U and S are those of the last selection. What the net said of a move's position is not kept: V shows dashes.
+    U and S are those of the last selection; with `moves_left` S has the utility of shorter wins. What the net said of a
+    move's position is not kept: V shows dashes.
     """
     board = chess.Board(fen)
     exploration = _exploration(params, result.nodes)
@@ -56,7 +58,8 @@ def verbose_lines(result: SearchResult, fen: str, params: SearchParams) -> list[
     for move in result.moves:
         q = fpu if math.isnan(move.q) else move.q
         u = exploration * move.prior / (1 + move.visits)
-        rows.append((move.visits, q + u, _move_line(move, board, q, u)))
+        s = q + u + (_left_utility(params, result, move) if moves_left else 0.0)
+        rows.append((move.visits, q + u, _move_line(move, board, q, u, s)))
     lines = [text for *_, text in sorted(rows, key=lambda row: row[:2])]
     node = (
         f"node  ({len(rows):4}) N: {result.nodes:7} (+ 0) (P: {100 * visited:5.2f}%) {_values(result.root)}(V: "
@@ -65,13 +68,13 @@ def verbose_lines(result: SearchResult, fen: str, params: SearchParams) -> list[
     return [f"info string {line}" for line in (*lines, node)]
 
 
-def _move_line(move: RootMove, board: chess.Board, q: float, u: float) -> str:
+def _move_line(move: RootMove, board: chess.Board, q: float, u: float, s: float) -> str:
     index, text = _policy_index(move.move, board), _king_takes_rook(move.move, board)
     values = f"(WL:  -.-----) (D: -.---) (M:  -.-) (Q: {q:8.5f}) " if math.isnan(move.q) else _values(move)
     proven = "" if move.certain is None else "(T) "
     return (
         f"{text:5} ({index:<4}) N: {move.visits:7} (+ 0) (P: {100 * move.prior:5.2f}%) {values}"
-        f"(U: {u:6.5f}) (S: {q + u:8.5f}) (V:  -.----) {proven}"
+        f"(U: {u:6.5f}) (S: {s:8.5f}) (V:  -.----) {proven}"
     )
 
 
@@ -95,6 +98,17 @@ def _fpu(params: SearchParams, result: SearchResult, visited: float) -> float:
     strategy = params.fpu_strategy if same else params.fpu_strategy_at_root
     value = params.fpu_value if same else params.fpu_value_at_root
     return value if strategy == "absolute" else result.root_q - value * math.sqrt(visited)
+
+
+def _left_utility(params: SearchParams, result: SearchResult, move: RootMove) -> float:
+    """What a root move is worth beside Q for the plies that are left after it (`select.moves_left_utility`)."""
+    threshold, most = params.moves_left_threshold, params.moves_left_max_effect
+    if abs(result.root_wl) <= threshold or math.isnan(move.q):
+        return 0.0
+    longer = min(max(params.moves_left_slope * (move.m - result.root_m), -most), most) * math.copysign(1.0, -move.q)
+    size = max(0.0, abs(move.q) - threshold) / (1 - threshold) if 0 < threshold < 1 else abs(move.q)
+    constant, linear = params.moves_left_constant_factor, params.moves_left_scaled_factor
+    return longer * (constant + linear * size + params.moves_left_quadratic_factor * size * size)
 
 
 def _policy_index(move: str, board: chess.Board) -> int:

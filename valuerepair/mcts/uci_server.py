@@ -39,7 +39,7 @@ _NOTHING = "bestmove 0000"
 class OpenedNet:
     """A net that searches can use: `input_format` of its planes, whether it has a WDL head, how to close it.
 
-    `minibatch` leaves of a tree at once are good for speed.
+    `minibatch` leaves of a tree at once are good for speed; `moves_left`: it says how many plies are left.
     """
 
     evaluator: Evaluator
@@ -47,6 +47,7 @@ class OpenedNet:
     has_wdl: bool
     close: Callable[[], None]
     minibatch: int = 1
+    moves_left: bool = False
 
 
 NetOpener = Callable[[EngineSettings], OpenedNet]
@@ -230,7 +231,9 @@ class UciServer:
         if self._search is None or self._search_settings != (params, room):
             self._search = None
             warm_up(net.evaluator, params, net.input_format)
-            self._search = Search(net.evaluator, params, input_format=net.input_format, nodes=room)
+            self._search = Search(
+                net.evaluator, params, input_format=net.input_format, moves_left=net.moves_left, nodes=room
+            )
             self._search_settings = (params, room)
         return net, self._search, room
 
@@ -255,7 +258,9 @@ class UciServer:
         net, search, room = self._load()
         settings = self._settings
         search.set_position(position)
-        shown = InfoOptions(settings.multipv, settings.show_wdl, net.has_wdl, settings.params.lc0_floats, room)
+        shown = InfoOptions(
+            settings.multipv, settings.show_wdl, net.has_wdl, settings.params.lc0_floats, room, net.moves_left
+        )
         go = replace(go, searchmoves=self._legal_ones(go.searchmoves, position))
         task = GoTask(search, position, go, settings, shown, self._clock, self._game)
         return Thinking(task, switch, self._write).run()
@@ -378,7 +383,8 @@ class Thinking:
         self._switch.wait_for_leave()
         self._say(result)
         if task.settings.verbose:
-            self._lines(verbose_lines(result, task.position.fen, task.settings.params))
+            params, moves_left = task.settings.params, task.shown.moves_left
+            self._lines(verbose_lines(result, task.position.fen, params, moves_left=moves_left))
         if self._clock_budget is not None and not self._switch.pondering:
             task.clock.spent(self._clock_budget, thought)
         params = task.settings.params

@@ -74,6 +74,7 @@ class MctsOracle:
                 evaluator,
                 params,
                 input_format=evaluator.input_format,
+                moves_left=evaluator.moves_left,
                 trees=trees // threads + (i < trees % threads),
                 nodes=nodes,
             )
@@ -179,6 +180,8 @@ def identity_of(net: Net, params: SearchParams, nodes: int) -> OracleIdentity:
     options["device"] = NAMES[net.provider]
     if net.session.precision != "f32":
         options["precision"] = net.session.precision
+    if net.session.tensors.mlh is not None and params.moves_left_max_effect > 0:
+        options["moves_left"] = "1"  # values of versions before it are others
     if heads := heads_of(net.identity.variant).variant:
         options["heads"] = heads[1:]
     return OracleIdentity(

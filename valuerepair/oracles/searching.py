@@ -80,7 +80,13 @@ def _by_search(
             if reason := cannot_be_searched(position):
                 yield Searched(position, net.identity, None, reason)
                 continue
-            search = Search(split, params, input_format=evaluator.input_format, nodes=nodes or _ROOM)
+            search = Search(
+                split,
+                params,
+                input_format=evaluator.input_format,
+                moves_left=evaluator.moves_left,
+                nodes=nodes or _ROOM,
+            )
             search.set_position(position)
             begun = time.perf_counter()
             result = search.run(nodes=nodes, seconds=seconds, lines=_ALL_LINES)
@@ -96,7 +102,15 @@ def _by_forests(evaluator: NetEvaluator, params: SearchParams, batch: int, nodes
 
     def work(net: Net, positions: Iterator[Position]) -> Iterator[Searched]:
         forests = [
-            Forest(evaluator, params, input_format=evaluator.input_format, trees=trees, nodes=nodes, lines=_ALL_LINES)
+            Forest(
+                evaluator,
+                params,
+                input_format=evaluator.input_format,
+                moves_left=evaluator.moves_left,
+                trees=trees,
+                nodes=nodes,
+                lines=_ALL_LINES,
+            )
             for _ in range(evaluator.streams)
         ]
         pool = ForestPool(forests)

@@ -179,7 +179,7 @@ class ForestPlayer:
         self._streams = [
             _ForestThread(
                 CachedEvaluator(evaluator, cache // streams),
-                evaluator.input_format,
+                evaluator,
                 -(-trees // streams),
                 self,
             )
@@ -278,11 +278,16 @@ class _SeededForest(Forest):
 class _ForestThread:
     """A thread with a forest and a cache of its own."""
 
-    def __init__(self, evaluator: CachedEvaluator, input_format: int, trees: int, player: ForestPlayer) -> None:
+    def __init__(self, evaluator: CachedEvaluator, net: NetEvaluator, trees: int, player: ForestPlayer) -> None:
         self.evaluator, self.trees, self.games = evaluator, trees, 0
         self._player, self._nodes = player, player.nodes
         self._forest = _SeededForest(
-            evaluator, player.params, input_format=input_format, trees=trees, nodes=player.nodes
+            evaluator,
+            player.params,
+            input_format=net.input_format,
+            moves_left=net.moves_left,
+            trees=trees,
+            nodes=player.nodes,
         )
         self._wake = threading.Condition()
         self._waiting: deque[_MoveRequest] = deque()

@@ -1,0 +1,130 @@
+"""Moves-left utility, for nets that say how many plies are left: the real lc0 visits and statistics, and laws."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests import random_nets
+from tests.lc0_oracle import binary
+from tests.mcts_doubles import POSITIONS, FakeNet, position
+from tests.parity import search_goldens
+from tests.parity.search_parity import Lc0Evaluator
+from valuerepair.chess.positions import Position
+from valuerepair.errors import UsageError
+from valuerepair.mcts.forest import Forest
+from valuerepair.mcts.params import SearchParams
+from valuerepair.mcts.result import SearchResult
+from valuerepair.mcts.uci_info import verbose_lines
+from valuerepair.nets.net import open_net
+from valuerepair.oracles.mcts_oracle import identity_of
+
+NODES = 200
+STARTS = [POSITIONS[i] for i in (0, 1, 2, 3, 6)]
+# The values of random nets are seldom above lc0's threshold of 0.8.
+SETTINGS: tuple[dict[str, float], ...] = (
+    {},
+    {"moves_left_max_effect": 0.0},
+    {"moves_left_threshold": 0.0, "moves_left_slope": 0.02, "moves_left_max_effect": 0.5},
+    {
+        "moves_left_threshold": 0.1,
+        "moves_left_slope": 0.01,
+        "moves_left_max_effect": 0.06,
+        "moves_left_constant_factor": 0.3,
+        "moves_left_scaled_factor": 0.9,
+        "moves_left_quadratic_factor": 0.5,
+    },
+)
+
+
+@pytest.fixture(scope="module")
+def net(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    kind = random_nets.BY_NAME["se-dense-policy"]
+    assert kind.moves_left
+    return random_nets.write(kind, tmp_path_factory.mktemp("nets") / "left.pb.gz")
+
+
+def search(evaluator: Any, starts: list[Position], **changes: Any) -> list[SearchResult]:
+    moves_left = changes.pop("moves_left", True)
+    forest = Forest(evaluator, SearchParams(**changes), moves_left=moves_left, trees=len(starts), nodes=NODES)
+    found = dict(forest.search(starts, NODES))
+    return [found[i] for i in range(len(starts))]
+
+
+def visits(result: SearchResult) -> dict[str, int]:
+    return {move.move: move.visits for move in result.moves if move.visits}
+
+
+@pytest.mark.parametrize("settings", SETTINGS, ids=len)
+def test_visits_and_statistics_are_those_of_lc0(net: Path, settings: dict[str, float]) -> None:
+    assert binary()
+    flags = [f"--{name.replace('_', '-')}={value}" for name, value in settings.items()]
+    with search_goldens.engine(net, flags) as process:
+        theirs = [search_goldens.search(process, start, NODES) for start in STARTS]
+    params = SearchParams(lc0_floats=True, **settings)  # type: ignore[arg-type]  # all of them are numbers
+    ours = search(Lc0Evaluator(net), STARTS, lc0_floats=True, **settings)
+    assert [visits(result) for result in ours] == [found["visits"] for found in theirs]
+    for start, result, found in zip(STARTS, ours, theirs, strict=True):
+        lines = verbose_lines(result, start.fen, params, moves_left=True)
+        for move, q in found["q"].items():  # S - U, which has the utility
+            line = next(line for line in lines if line.split()[2] in (move, _as_lc0(move)))
+            u, s = (float(each) for each in re.findall(r"\([US]: +(-?[\d.]+)\)", line))
+            assert s - u == pytest.approx(q, abs=2e-4)
+
+
+def _as_lc0(move: str) -> str:
+    return {"e1g1": "e1h1", "e1c1": "e1a1"}.get(move, move)
+
+
+def test_it_changes_visits_and_only_with_the_head_and_above_the_threshold(net: Path) -> None:
+    evaluator = Lc0Evaluator(net)
+    strong = SETTINGS[2]
+    without, with_it = (
+        [visits(r) for r in search(evaluator, STARTS, moves_left=head, **strong)] for head in (False, True)
+    )
+    assert sum(a != b for a, b in zip(without, with_it, strict=True)) >= 3
+    off = search(evaluator, STARTS, moves_left_max_effect=0.0)
+    assert [visits(r) for r in off] == without
+    high = search(evaluator, STARTS, **{**strong, "moves_left_threshold": 1.0})
+    assert [visits(r) for r in high] == without
+
+
+def test_shorter_wins_and_longer_losses_get_more_visits() -> None:
+    """A net that sees a win, or a loss, everywhere, and nothing else but how long it takes."""
+
+    class Decided(FakeNet):
+        def __init__(self, q: float) -> None:
+            super().__init__(sharpness=0.0)
+            self.q = q
+
+        def __call__(self, leaves: Any) -> Any:
+            answer, black = super().__call__(leaves), leaves.masks[:, 108] != 0
+            answer.q[:] = self.q
+            answer.q[black] *= -1
+            return answer
+
+    start = position("k7/8/8/8/3Q4/8/8/7K w - - 0 1")
+    for q in (0.95, -0.95):
+        [result] = search(Decided(q), [start], two_fold_draws=False)
+        moves = [move for move in result.moves if move.certain is None and move.visits > 1]
+        by_length = sorted(moves, key=lambda move: move.m, reverse=q < 0)
+        half = len(by_length) // 2
+        assert half > 4
+        first, last = (sum(m.visits for m in part) for part in (by_length[:half], by_length[-half:]))
+        assert first > 1.1 * last
+
+
+def test_an_oracle_says_that_it_has_it(net: Path) -> None:
+    with open_net(str(net), device="cpu") as opened:
+        with_it, without = (identity_of(opened, SearchParams(moves_left_max_effect=e), 9) for e in (0.0345, 0.0))
+    assert with_it.options["moves_left"] == "1"
+    assert "moves_left" not in without.options
+
+
+@pytest.mark.parametrize("name", ["max_effect", "threshold", "slope"])
+def test_values_out_of_lc0s_range_are_refused(name: str) -> None:
+    with pytest.raises(UsageError, match=f"moves_left_{name}=1.5: must be from 0 to 1"):
+        SearchParams().with_settings({f"moves-left-{name.replace('_', '-')}": "1.5"})
