@@ -23,6 +23,7 @@ from valuerepair.errors import ValueRepairError
 from valuerepair.files import written_together
 from valuerepair.judge.split import PARTS, TRAIN, Split
 from valuerepair.judge.weights import describe, described
+from valuerepair.oracles.engine_net import ENGINE_FILL
 
 if TYPE_CHECKING:
     from valuerepair.store.store import Store
@@ -310,10 +311,15 @@ class Manifest:
             entries = "" if file.positions == file.distinct else f"{file.positions:,} entries of "
             lines.append(f"{directory}/{name}: {entries}{file.distinct:,} positions of {file.games:,} games, {sides}")
             lines += [f"  {line}" for line in described(self.diversity[name.removesuffix(".pgn")])]
-        fill = "" if self.net["history_fill"] == "fen_only" else f" --history-fill {self.net['history_fill']}"
-        book = f"{directory}/book.pgn --net {self.net['name']}{fill}"
-        lines.append(f"next: vr selfplay {book} --nodes 800 --training chunks (with --engine lc0 Leela itself plays)")
+        lines.append(f"next: {self._next(f'{directory}/book.pgn')}")
         return lines
+
+    def _next(self, book: str) -> str:
+        fill = self.net["history_fill"]
+        if fill == ENGINE_FILL:
+            return f"vr match NEW OLD --openings {book}, or for a trainer vr export -o candidates.plain"
+        net = self.net["name"] + ("" if fill == "fen_only" else f" --history-fill {fill}")
+        return f"vr selfplay {book} --net {net} --nodes 800 --training chunks (with --engine lc0 Leela itself plays)"
 
     def _parent_lines(self) -> list[str]:
         asked, written, left_out = (self.parents[name] for name in ("asked", "written", "left_out"))

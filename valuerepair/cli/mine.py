@@ -100,13 +100,15 @@ def command(archives: tuple[str, ...], db: str, net: str | None, deep: str | Non
     ARCHIVE is a PGN, EPD or FEN file (plain, .gz, .bz2, .xz or .zst), lichess's evaluation dump (.jsonl), lc0 training
     chunks or a .tar of them, a folder, or - for standard input. Each sampled position gets the net's value at one node
     and the value of a deep search, and both go into the store. A run can be stopped at any time (Ctrl-C) and the same
-    command goes on; another command on the same store adds to it.
+    command goes on; another command on the same store adds to it. --net uci:ENGINE,nodes=1 takes an engine's own
+    evaluation in place of a net.
 
     \b
     Example:
       vr mine games.pgn.zst
       vr mine lichess.pgn.zst --positions 1000 --min-elo 2000 --deep stockfish:nodes=200000
       vr mine training-run.tar --deep recorded
+      vr mine games.pgn --net uci:stockfish,nodes=1 --deep stockfish:nodes=100000
       vr mine games.pgn.zst --cluster tcp://scheduler:8786
     """
     from valuerepair.archives.open import total_bytes

@@ -53,7 +53,7 @@ def command(
     with Ctrl-C, and the same command goes on. Judge by all positions: A's own candidates were chosen for being A's
     worst errors, and any other net looks better on them. Last, each net's Q goes through a curve of its own, drawn by
     other games: what B repairs beyond that is more than another scale. With --calibration fitted all of the comparison
-    is by such curves.
+    is by such curves. A net may be an engine's own evaluation, uci:ENGINE,nodes=1.
 
     \b
     Example:

@@ -12,7 +12,7 @@ import json
 import logging
 import os
 import platform
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -24,15 +24,17 @@ from valuerepair.chess.progress import Progress
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.judge.split import HeldPart
 from valuerepair.nets.net import Evaluator
-from valuerepair.nets.planes import FILLS, HistoryFill
+from valuerepair.nets.planes import FILLS
 from valuerepair.nets.registry import KNOWN_NETS, locate
 from valuerepair.nets.weights import read_net_file
+from valuerepair.oracles.engine_net import ENGINE_FILL, EngineNet, is_engine, open_engine_net
 from valuerepair.store.connect import store_errors
 from valuerepair.store.rows import FULL, POSITION_CELLS, RunRecord, json_text, position_batch
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from valuerepair.nets.net import Net
     from valuerepair.store.store import Store
 
 log = logging.getLogger(__name__)
@@ -49,8 +51,8 @@ class AskedNet:
     """A net of a comparison.
 
     `id` is its number in the store, 0 for one that is not there yet; `key` what the store knows its values by, its
-    SHA-256 and the variant. `path` is the file to compute values with, empty where there is none. `missing` positions
-    that the oracle has scored have no value of it.
+    SHA-256 and the variant. `path` is the file to compute values with, or an engine's text; empty where there is none.
+    `missing` positions that the oracle has scored have no value of it.
     """
 
     id: int
@@ -100,13 +102,16 @@ def find_nets(store: Store, words: Sequence[str], oracle: AskedOracle) -> list[A
     if len(words) < 2:
         raise UsageError(f"give at least two nets to compare: --net A --net B ({len(words)} given)")
     found = [_find(store, each, oracle) for each in words]
-    fill = next((net.history_fill for net in found if net.id), "fen_only")
-    if fill == "recorded":  # not a net's own filling: of values that came with their positions
-        fill = "fen_only"
-    return [net if net.id else AskedNet(0, net.name, net.key, fill, net.path, oracle.scored) for net in found]
+    # Others are none of a net: of values that came with their positions, or of an engine.
+    fill = next((net.history_fill for net in found if net.id and net.history_fill in FILLS), "fen_only")
+    return [net if net.id or net.history_fill else replace(net, history_fill=fill) for net in found]
 
 
 def _find(store: Store, words: str, oracle: AskedOracle) -> AskedNet:
+    if is_engine(words):
+        with open_engine_net(words, 1) as engine:
+            about = engine.identity
+        return _of_content(store, AskedNet(0, about.name, about.key, ENGINE_FILL, words, oracle.scored), oracle)
     path = os.path.expanduser(words)
     if os.path.exists(path):
         return _of_file(store, path, oracle)
@@ -129,16 +134,21 @@ def _find(store: Store, words: str, oracle: AskedOracle) -> AskedNet:
 
 
 def _of_file(store: Store, path: str, oracle: AskedOracle) -> AskedNet:
-    """The net of a file; of those of the same file in the store, the one that has evaluated most."""
+    """The net of a file."""
     file = read_net_file(path)
+    return _of_content(store, AskedNet(0, file.name, file.sha256, "", path, oracle.scored), oracle)
+
+
+def _of_content(store: Store, new: AskedNet, oracle: AskedOracle) -> AskedNet:
+    """A net as the store has it, of those with the same key the one that has evaluated most; `new` where none is."""
     nets = store.nets()
-    rows = nets[nets["sha256"] == file.sha256].sort_values("evaluated", ascending=False)
+    rows = nets[nets["sha256"] == new.key].sort_values("evaluated", ascending=False)
     if not len(rows):
-        return AskedNet(0, file.name, file.sha256, "", path, oracle.scored)
+        return new
     row = rows.iloc[0]
-    number = int(row["id"])
-    fill = str(row["history_fill"])
-    return AskedNet(number, str(row["name"]), file.sha256, fill, path, len(_lacking(store, number, oracle)))
+    number, fill = int(row["id"]), str(row["history_fill"])
+    missing = len(_lacking(store, number, oracle))
+    return replace(new, id=number, name=str(row["name"]), history_fill=fill, missing=missing)
 
 
 def _lacking(store: Store, net_id: int, oracle: AskedOracle) -> NDArray[np.int64]:
@@ -180,7 +190,6 @@ def measure_missing(
 
     The store is opened for writing only if something is missing. `net_options` are those of `nets.net.open_net`.
     """
-    from valuerepair.nets.net import open_net
     from valuerepair.store.store import Store
 
     done, usual = 0, _usual(db, oracle)
@@ -188,7 +197,7 @@ def measure_missing(
     for net in wanted.values():
         with (
             Store.open(db, write=True) as store,
-            open_net(net.path, history_fill=_fill(net), **net_options) as opened,
+            _opened(net, net_options) as opened,
             Progress(f"{net.name}: net values", net.missing, "positions", quiet=quiet) as progress,
         ):
             log.info(f"{net.missing:,} positions without a value of {net.name}: computing on {opened.where}")
@@ -206,8 +215,14 @@ def _usual(db: str, oracle: AskedOracle) -> str:
         return str(store.nets().set_index("id").at[store.pick(None, oracle.digest)[0], "name"])
 
 
-def _fill(net: AskedNet) -> HistoryFill:
-    return next(fill for fill in FILLS if fill == net.history_fill)
+def _opened(net: AskedNet, options: Mapping[str, Any]) -> Net | EngineNet:
+    """The net of a file, or an engine's evaluation, which has none of the options."""
+    from valuerepair.nets.net import open_net
+
+    if net.history_fill == ENGINE_FILL:
+        return open_engine_net(net.path)
+    fill = next(fill for fill in FILLS if fill == net.history_fill)
+    return open_net(net.path, history_fill=fill, **options)
 
 
 def measure(store: Store, net: Evaluator, oracle: AskedOracle, progress: Progress, command: str = "") -> int:

@@ -22,6 +22,7 @@ from valuerepair.nets.devices import device_of, split_key
 from valuerepair.nets.heads import heads_of
 from valuerepair.nets.net import Priors
 from valuerepair.nets.registry import KNOWN_NETS, locate
+from valuerepair.oracles.engine_net import ENGINE_FILL
 from valuerepair.store import priors
 from valuerepair.store.connect import store_errors
 from valuerepair.store.priors import MovesOfInterest, Prior, add, batch_of, of, questions
@@ -111,6 +112,7 @@ def _names(row: Mapping[Hashable, Any]) -> list[str]:
 
 # The history fill of values that came with their positions: their net is not at hand.
 RECORDED_FILL = "recorded"
+_WITHOUT_POLICY = {RECORDED_FILL: "recorded ones", ENGINE_FILL: "an engine's"}
 
 
 def complete(
@@ -133,8 +135,8 @@ def complete(
     missing = len(missing_priors(store, net_id, oracle_id, numbers))
     if not missing:
         return 0
-    if which["history_fill"] == RECORDED_FILL:
-        log.info(f"the values of {which['name']} are recorded ones: its policy is not known, and so no blindness")
+    if (whose := _WITHOUT_POLICY.get(which["history_fill"])) is not None:
+        log.info(f"the values of {which['name']} are {whose}: its policy is not known, and so no blindness")
         return 0
     with (
         open_stored(which, net_file, **net_options) as net,
@@ -158,6 +160,8 @@ def open_stored(
     from valuerepair.nets.net import open_net
 
     key, name = str(which["sha256"]), str(which["name"])
+    if which["history_fill"] == ENGINE_FILL:
+        raise UsageError(f"{name} is an engine's own evaluation, and a net is needed here; give another with --net")
     sha256, variant = split_key(key)
     path = _file_of(name, sha256, net_file)
     if (device := device_of(variant)) is not None:  # of another precision, which only some devices have

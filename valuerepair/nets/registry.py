@@ -21,6 +21,8 @@ from valuerepair.files import cache_folder, cache_root, written_whole
 log = logging.getLogger(__name__)
 
 DEFAULT_NET = "maia-1900"
+# What a --net begins with that is an engine's own evaluation (oracles/engine_net.py).
+ENGINE = "uci:"
 PULL_LIMIT_S = 300
 
 
@@ -66,6 +68,10 @@ def locate(spec: str | None) -> Path:
     if spec in KNOWN_NETS:
         known = KNOWN_NETS[spec]
         return known.cached if is_pulled(known) else pull(spec)
+    if spec.startswith(ENGINE):
+        raise UsageError(
+            f"net {spec!r}: an engine's evaluation is no net here; vr mine and vr remeasure take it for one"
+        )
     path = Path(spec).expanduser()
     looks_like_path = path.exists() or "/" in spec or path.suffix in (".gz", ".pb", ".onnx")
     if looks_like_path:

@@ -104,7 +104,7 @@ def _mcts(spec: EngineSpec, net_path: str | None, shared: Net | None, workers: i
 
 def _engines(spec: EngineSpec, net_path: str | None, workers: int | None) -> Oracle:
     """UCI engines: lc0 with a net, Stockfish, or any other."""
-    setup = _lc0(spec, net_path) if spec.kind == "lc0" else _alpha_beta(spec)
+    setup = _lc0(spec, net_path) if spec.kind == "lc0" else alpha_beta_setup(spec)
     threads = next((v for k, v in setup.engine.options.items() if k.lower() == "threads"), "1")
     count = workers or max(1, usable_cores() // max(1, int(threads) if threads.isdecimal() else 1))
     oracle = UciOracle(setup, count)
@@ -119,11 +119,11 @@ def _engines(spec: EngineSpec, net_path: str | None, workers: int | None) -> Ora
     return oracle
 
 
-def _alpha_beta(spec: EngineSpec) -> UciOracleSetup:
-    """Stockfish, or any engine of which nothing is known."""
+def alpha_beta_setup(spec: EngineSpec, hash_mb: str | None = None) -> UciOracleSetup:
+    """Stockfish, or any engine of which nothing is known; its hash is `hash_mb`, by default as its limit needs it."""
     path = engine_path(spec, lambda: find_engine(spec.kind))
     nodes = spec.limits.get("nodes")
-    hash_mb = "16" if nodes is not None and nodes <= _SMALL_HASH_NODES else "64"
+    hash_mb = hash_mb or ("16" if nodes is not None and nodes <= _SMALL_HASH_NODES else "64")
     usual = {"Threads": "1", "Hash": hash_mb, "UCI_ShowWDL": "true"}
     required = dict(spec.options)
     offered = {name: value for name, value in usual.items() if name.lower() not in {n.lower() for n in required}}

@@ -71,7 +71,7 @@ class UciOracle:
         try:
             self._pool = EnginePool(setup.engine, limit, workers, probe=probe)
         except BadOption as error:
-            raise UsageError(f"--deep: {path} {error}") from None
+            raise UsageError(f"{path}: the engine {error}") from None
         except EngineFailure as error:
             raise ValueRepairError(f"{path}: the engine {error}") from None
         self._identity = self._make_identity(path)

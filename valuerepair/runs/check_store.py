@@ -363,7 +363,7 @@ def _check_net(store: Store, net: tuple[Any, ...], sample: int, seed: int, files
         if precision:
             why = f"values of another precision ({precision[1:]}) belong to the device that made them"
         elif fill not in FILLS:
-            why = "they came with their positions, and no net is known"
+            why = "no net file makes them: they came with their positions, or are an engine's"
         return StoreCheck(title, 0, note=why, unchecked=len(drawn))
     rows = [
         store.connection.execute(

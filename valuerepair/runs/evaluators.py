@@ -10,8 +10,11 @@ from typing import Any, NamedTuple
 
 from valuerepair.archives.options import CHUNKS
 from valuerepair.chess.progress import Progress
+from valuerepair.engines.spec import LC0, MCTS
 from valuerepair.errors import UsageError
-from valuerepair.nets.net import Evaluator
+from valuerepair.nets.net import Evaluator, Net
+from valuerepair.nets.registry import locate
+from valuerepair.oracles.engine_net import is_engine, open_evaluator
 from valuerepair.oracles.oracle import Oracle, OracleIdentity
 from valuerepair.oracles.recorded import RecordedSource
 from valuerepair.oracles.spec import RECORDED, parse_spec
@@ -95,14 +98,15 @@ def open_evaluators(
 
     Raises UsageError and ValueRepairError.
     """
-    from valuerepair.nets.net import open_net
-    from valuerepair.nets.registry import locate
-    from valuerepair.oracles.open import open_oracle
+    from valuerepair.oracles.open import chosen_spec, open_oracle
 
-    path = str(locate(net))
+    spec = chosen_spec(deep)
+    if is_engine(net) and spec.kind in (MCTS, LC0) and spec.weights is None:
+        raise UsageError(f"--net {net}: --deep {spec.kind} cannot search with it; name a net: {spec.kind}:weights=...")
+    path = None if is_engine(net) else str(locate(net))
     with (
-        open_net(path, **net_options) as opened,
-        open_oracle(deep, net_path=path, net=opened, workers=workers) as searching,
+        open_evaluator(path or net, workers, **net_options) as opened,
+        open_oracle(spec, net_path=path, net=opened if isinstance(opened, Net) else None, workers=workers) as searching,
     ):
         log.info(f"net: {opened.identity.name} on {opened.where}")
         yield Opened(opened, searching)
@@ -119,8 +123,6 @@ def open_import(
 
     Training chunks bring the values of their own net, and none is opened then. Raises UsageError and ValueRepairError.
     """
-    from valuerepair.nets.net import open_net
-    from valuerepair.nets.registry import locate
     from valuerepair.oracles.recorded import chunk_net_name, recorded_options
 
     spec = parse_spec(deep)
@@ -135,7 +137,7 @@ def open_import(
         log.info(f"net: {source.net.identity.name}; runs on chunks of one net belong together by recorded:net=NAME")
         yield OpenedImport(source, None)
         return
-    with open_net(str(locate(net)), **net_options) as opened:
+    with open_evaluator(net, **net_options) as opened:
         log.info(f"net: {opened.identity.name} on {opened.where}")
         yield OpenedImport(RecordedSource.of(wanted), opened)
 

@@ -18,6 +18,7 @@ from valuerepair.archives.options import CHUNKS
 from valuerepair.chess import values
 from valuerepair.chess.positions import decode_move, decode_moves
 from valuerepair.errors import UsageError, ValueRepairError
+from valuerepair.nets.registry import ENGINE
 from valuerepair.question import Question
 from valuerepair.store import calibrations
 from valuerepair.store.calibrations import UsedCalibration
@@ -418,11 +419,18 @@ def _last_mined(connection: sqlite3.Connection, net_id: int) -> int:
 
 
 def _is_net(words: str, name: str, sha256: str) -> bool:
-    """Whether the words are the net's name, a path ending in it, or the beginning of its SHA-256."""
+    """Whether the words are the net's name, a path ending in it, the beginning of its SHA-256, or an engine's text."""
     asked = words.lower()
     plain = {_bare(name), name.lower()}
     begins = len(asked) >= _SHORTEST_DIGEST and sha256.startswith(asked)
-    return asked in plain or _bare(words) in plain or begins
+    return asked in plain or _bare(words) in plain or begins or _is_engine(asked, name.lower())
+
+
+def _is_engine(words: str, name: str) -> bool:
+    """Whether the words are a ``--net`` of the engine whose evaluation this is: each is one of its name."""
+    engine, *settings = words.removeprefix(ENGINE).split(",")
+    parts = name.split()
+    return words.startswith(ENGINE) and all(word in parts for word in (os.path.basename(engine), *settings))
 
 
 def _bare(name: str) -> str:

@@ -1,0 +1,234 @@
+"""An engine's own evaluation in the place of a net: values against python-chess's client, supervision, commands."""
+
+from __future__ import annotations
+
+import math
+import random
+import sys
+from pathlib import Path
+
+import chess
+import chess.engine
+import numpy as np
+import pytest
+from click.testing import CliRunner, Result
+
+from tests.mining_doubles import dump, random_games
+from valuerepair.chess.positions import Position, PositionBatch, decode_move
+from valuerepair.cli import cli
+from valuerepair.errors import UsageError, ValueRepairError
+from valuerepair.nets.registry import locate
+from valuerepair.oracles.engine_net import ENGINE_FILL, is_engine, open_engine_net, open_evaluator, parse_engine_net
+from valuerepair.store.store import Store
+
+FAKE = f"uci:{sys.executable},arg=-I,arg=-S,arg={Path(__file__).with_name('fake_engine.py')}"
+
+
+def games(count: int, plies: int = 40) -> list[Position]:
+    """Ends of games of random moves, with their histories."""
+    dice = random.Random(7)
+    found = []
+    for _ in range(count):
+        board = chess.Board()
+        for _ in range(dice.randint(4, plies)):
+            board.push(dice.choice(list(board.legal_moves)))
+            if not any(board.legal_moves):
+                board.pop()
+                break
+        found.append(Position(board.fen(en_passant="legal"), moves=tuple(move.uci() for move in board.move_stack)))
+    return found
+
+
+def test_values_are_those_that_the_engine_gives_another_client(stockfish: str) -> None:
+    """As python-chess asks Stockfish, position by position; by alpha, by another alpha, and by W/D/L."""
+    positions = games(40)
+    batch = PositionBatch.from_positions(positions)
+    with chess.engine.SimpleEngine.popen_uci(stockfish) as engine:
+        engine.configure({"Hash": 1, "UCI_ShowWDL": True})
+        infos = []
+        for position in positions:
+            board = chess.Board()
+            for move in position.moves:
+                board.push_uci(move)
+            infos.append(engine.analyse(board, chess.engine.Limit(nodes=1), game=object()))
+    for alpha in (170.0, 400.0):
+        with open_engine_net(f"uci:{stockfish},nodes=1,alpha={alpha:g}", 2) as net:
+            values = net.evaluate(batch)
+        expected = [
+            math.copysign(1, score.mate() or 0) if score.is_mate() else math.tanh((score.score() or 0) / (2 * alpha))
+            for score in (info["score"].relative for info in infos)
+        ]
+        np.testing.assert_allclose(values.q, expected, atol=1e-6)
+        assert np.isnan(values.wdl).all()
+        assert [decode_move(move) for move in values.best_move.tolist()] == [str(info["pv"][0]) for info in infos]
+    with open_engine_net(f"uci:{stockfish},alpha=wdl", 2) as net:
+        values = net.evaluate(batch)
+    expected_wdl = [list(info["wdl"].relative) for info in infos]
+    np.testing.assert_allclose(1000 * values.wdl, expected_wdl, atol=1e-3)
+    np.testing.assert_allclose(values.q, values.wdl[:, 0] - values.wdl[:, 2], atol=1e-6)
+    assert 0 < np.abs(values.q).max() <= 1
+
+
+def test_values_do_not_depend_on_order_or_company(stockfish: str) -> None:
+    batch = PositionBatch.from_positions(games(24))
+    back = np.arange(24)[::-1]
+    with open_engine_net(f"uci:{stockfish}", 2) as net:
+        together, reversed_ = net.evaluate(batch), net.evaluate(batch.take(back))
+    assert together.q.tolist() == reversed_.q[back].tolist()
+
+
+def test_an_identity_says_all_that_changes_values(stockfish: str) -> None:
+    texts = ["", ",nodes=1", ",nodes=2", ",alpha=400", ",alpha=wdl", ",depth=1", ",option.Contempt=30"]
+    keys, names = [], []
+    for text in texts[:-1]:
+        with open_engine_net(f"uci:{stockfish}{text}", 1) as net:
+            keys.append(net.identity.key)
+            names.append(net.identity.name.split(" ", 2)[2])
+    assert names == ["nodes=1", "nodes=1", "nodes=2", "nodes=1 alpha=400", "nodes=1 alpha=wdl", "depth=1"]
+    assert len(set(keys)) == len(keys) - 1
+    with pytest.raises(UsageError, match=r"has no option 'NoSuch'"):
+        open_engine_net(f"uci:{stockfish},option.NoSuch=1", 1)
+
+
+def test_an_engine_that_crashes_is_restarted(tmp_path: Path, said: list[str]) -> None:
+    """Once: the value is there. Always: that position has none and says why, the others have theirs."""
+    board = chess.Board()
+    for move in ("a2a3", "h7h6"):
+        board.push_uci(move)
+    batch = PositionBatch.from_positions([Position(chess.STARTING_FEN), Position(board.fen(), moves=("a2a3", "h7h6"))])
+    with open_engine_net(f"{FAKE},arg=crash-once-on=h7h6,arg=mark={tmp_path / 'mark'}", 1) as net:
+        whole = net.evaluate(batch)
+    assert sum("restarted" in line for line in said) == 1
+    with open_engine_net(f"{FAKE},arg=crash-on=h7h6", 2) as net:
+        values, failed = net.answer(batch).result()
+        assert list(failed) == [1]
+        assert failed[1][1] == 3
+        assert values.q.tolist() == whole.q[:1].tolist()
+        with pytest.raises(ValueRepairError, match="has no value of rnbqkbnr/ppppppp1"):
+            net.evaluate(batch)
+
+
+_BARE = """
+import sys
+for line in sys.stdin:
+    said = {"uci": "%suciok", "isready": "readyok", "go": "info depth 1 score cp 30\\nbestmove e2e4"}
+    if line.split()[0] in said:
+        print(said[line.split()[0]], flush=True)
+"""
+
+
+def test_w_d_l_must_be_given(tmp_path: Path) -> None:
+    """By an engine that does not offer it, that is said at once; by one that does not keep its word, of a position."""
+    batch = PositionBatch.from_positions([Position(chess.STARTING_FEN)])
+    for offered in ("", "option name UCI_ShowWDL type check default false\\n"):
+        (tmp_path / "bare.py").write_text(_BARE % offered)
+        text = f"uci:{sys.executable},arg={tmp_path / 'bare.py'}"
+        with open_engine_net(text, 1) as net:
+            np.testing.assert_allclose(net.evaluate(batch).q, math.tanh(30 / 340), atol=1e-6)
+        if not offered:
+            with pytest.raises(UsageError, match="UCI_ShowWDL"):
+                open_engine_net(f"{text},alpha=wdl", 1)
+            continue
+        with open_engine_net(f"{text},alpha=wdl", 1) as net:
+            assert net.answer(batch).result()[1] == {0: ("the engine gave no W/D/L", 1)}
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("uci:", "say which engine"),
+        ("uci:nodes=1", "say which engine"),
+        ("uci:x,movetime=10", "movetime"),
+        ("uci:x,alpha=0", "alpha=0"),
+        ("uci:x,alpha=q", "alpha=q"),
+        ("uci:x,name=y", "name="),
+        ("uci:x,depht=1", "depht"),
+    ],
+)
+def test_what_is_wrong_with_a_text_is_said(text: str, words: str) -> None:
+    with pytest.raises(UsageError) as error:
+        parse_engine_net(text)
+    assert str(error.value).startswith(f"--net {text!r}: ")
+    assert words in str(error.value)
+
+
+def test_texts() -> None:
+    plain, full = parse_engine_net("uci:x"), parse_engine_net("uci:./x,depth=3,alpha=wdl,hash=4,option.A=b\\,c")
+    assert (plain.engine.limits, plain.engine.path, plain.alpha) == ({"nodes": 1}, "x", 170.0)
+    assert (full.engine.limits, full.engine.options, full.alpha) == (
+        {"depth": 3},
+        {"UCI_ShowWDL": "true", "Hash": "4", "A": "b,c"},
+        None,
+    )
+    assert [is_engine(net) for net in ("uci:x", "maia-1900", None)] == [True, False, False]
+    with pytest.raises(UsageError, match="vr mine and vr remeasure"):
+        locate("uci:x,nodes=1")
+    with pytest.raises(UsageError, match="--device cuda"):
+        open_evaluator(FAKE, 1, device="cuda")
+    with pytest.raises(ValueRepairError, match="no such engine"):
+        open_evaluator("uci:/nowhere/engine", 1)
+
+
+def vr(*words: str) -> Result:
+    return CliRunner().invoke(cli, list(words))
+
+
+def mine(folder: Path, engine: str) -> Result:
+    net = ("--net", f"uci:{engine},nodes=1", "--deep", "stockfish:nodes=2000", "--jobs", "1", "--threshold", "0.05")
+    return vr("mine", str(folder / "random.pgn"), *net, "--positions", "60", "--db", str(folder / "e.db"))
+
+
+@pytest.fixture(scope="module")
+def mined(tmp_path_factory: pytest.TempPathFactory, stockfish: str) -> Path:
+    """A folder with a store of positions judged by Stockfish at one node and at 2,000."""
+    folder = tmp_path_factory.mktemp("engine-net")
+    random_games(folder / "random.pgn", 40)
+    done = mine(folder, stockfish)
+    assert done.exit_code == 0, done.output
+    return folder
+
+
+def test_mining_and_what_follows(mined: Path, stockfish: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The store's commands take the engine for a net; again nothing is evaluated; what needs a net says so."""
+    monkeypatch.chdir(mined)
+    before = dump(mined / "e.db")
+    assert mine(mined, stockfish).exit_code == 0
+    assert dump(mined / "e.db") == before
+    with Store.open(mined / "e.db") as store:
+        frame = store.frame()
+        [row] = store.nets().to_dict("records")
+    assert (row["history_fill"], row["value_head"], row["evaluated"]) == (ENGINE_FILL, "scalar", 60)
+    assert frame["net_q"].notna().all()
+    net = f"--net uci:{stockfish},nodes=1"
+    for call in (
+        f"stats --labels --threshold 0.05 {net}",
+        "show 1",
+        f"export -o x.plain {net}",
+        "similar 1",
+        "store check",
+    ):
+        done = vr(*call.split(), "--db", "e.db")
+        assert done.exit_code == 0, (call, done.output, done.exception)
+    assert "vr match" in vr("books", "--db", "e.db", "--threshold", "0.05", "-o", "b").output
+    for call in ("expand --db e.db", f"eval {net} startpos", f"nets describe {net.split()[1]}"):
+        done = vr(*call.split())
+        assert isinstance(done.exception, UsageError), (call, done.output)
+        assert "engine's" in str(done.exception)
+
+
+def test_two_evaluations_are_compared(mined: Path, stockfish: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(mined)
+    old, new = f"uci:{stockfish},nodes=1", f"uci:{stockfish},nodes=200"
+    done = vr("remeasure", "--db", "e.db", "--net", old, "--net", new)
+    assert done.exit_code == 0, done.output
+    with Store.open(mined / "e.db") as store:
+        nets = store.nets()
+        assert len(nets) == 2
+        assert nets["evaluated"].min() == len(store.frame())
+
+
+def test_a_search_with_a_net_needs_one(mined: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(mined)
+    done = vr("mine", "random.pgn", "--net", "uci:stockfish", "--deep", "mcts:nodes=10", "--db", "x.db")
+    assert isinstance(done.exception, UsageError)
+    assert "weights=" in str(done.exception)

@@ -1,0 +1,178 @@
+"""An engine's own evaluation in the place of a net: a search of one node, its centipawns as Q."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import os
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+
+from valuerepair.chess.positions import PositionBatch, encode_move
+from valuerepair.chess.values import DEFAULT_ALPHA, cp_to_q, mate_to_q, wdl_to_q
+from valuerepair.engines.find import usable_cores
+from valuerepair.engines.spec import UCI, EngineSpec, finite, parse_engine, settings_of
+from valuerepair.errors import UsageError, ValueRepairError
+from valuerepair.nets.net import Net, NetIdentity, NetValues, ValueHead, open_net
+from valuerepair.nets.registry import ENGINE
+from valuerepair.oracles.open import alpha_beta_setup
+from valuerepair.oracles.oracle import DeepFailure, DeepOutcome, DeepResult
+from valuerepair.oracles.uci_oracle import UciOracle
+
+log = logging.getLogger(__name__)
+
+# What the store has in place of a net's history fill: there are no planes to fill, and no policy.
+ENGINE_FILL = "engine"
+_WDL = "wdl"
+_EXAMPLE = "for example uci:stockfish,nodes=1 or uci:/path/engine,nodes=1,alpha=400"
+_OF_NETS = {"device": "auto", "history_fill": "fen_only", "value_head": "winner", "policy_head": "vanilla"}
+_HASH_MB = "1"  # it is cleared before every position
+
+
+@dataclass(frozen=True, slots=True)
+class EngineNetSpec:
+    """``uci:ENGINE[,SETTING...]``: the engine with its limit, and `alpha`, which makes Q of its centipawns.
+
+    Without alpha (None) Q is that of the engine's W/D/L.
+    """
+
+    engine: EngineSpec
+    alpha: float | None = DEFAULT_ALPHA
+
+
+def is_engine(net: str | None) -> bool:
+    """Whether a ``--net`` means an engine's evaluation, and no net."""
+    return net is not None and net.startswith(ENGINE)
+
+
+def parse_engine_net(text: str) -> EngineNetSpec:
+    """Reads a ``--net`` that `is_engine`: settings as of ``--deep``, and ``alpha=CENTIPAWNS`` or ``alpha=wdl``.
+
+    The limit is nodes or a depth, by default one node. Raises UsageError.
+    """
+    where = f"--net {text!r}: "
+    items = settings_of(text.removeprefix(ENGINE))
+    alphas = [item.partition("=")[2].strip() for item in items if item.startswith("alpha=")]
+    engine = parse_engine(UCI, [item for item in items if not item.startswith("alpha=")], where, (), _EXAMPLE)
+    if engine.name is not None:
+        raise UsageError(f"{where}name= is for the sides of a match")
+    if "movetime" in engine.limits:
+        raise UsageError(f"{where}movetime= has no place here: an evaluation is to be the same again; give nodes=1")
+    engine = replace(engine, limits=engine.limits or {"nodes": 1})
+    if alphas[-1:] == [_WDL]:
+        return EngineNetSpec(replace(engine, options={"UCI_ShowWDL": "true", **engine.options}), None)
+    alpha = finite(alphas[-1], f"{where}alpha={alphas[-1]}") if alphas else DEFAULT_ALPHA
+    if alpha <= 0:
+        raise UsageError(f"{where}alpha={alphas[-1]}: must be a positive number of centipawns, or wdl")
+    return EngineNetSpec(engine, alpha)
+
+
+class EngineNet:
+    """Engines that evaluate positions, each at the limit of its spec alone; an `Evaluator`, on many at once.
+
+    They are supervised as those of a deep search: restarted when they crash or hang, three attempts a position. Close
+    it, or use it as a context manager.
+    """
+
+    provider = "UCI"
+    history_fill = ENGINE_FILL
+    at_once = 2  # chunks: one at work and one to go on with
+
+    def __init__(self, spec: EngineNetSpec, workers: int) -> None:
+        """Starts the first engine. Raises UsageError and ValueRepairError."""
+        setup = alpha_beta_setup(spec.engine, _HASH_MB)
+        self._alpha, self._oracle = spec.alpha, UciOracle(setup, workers)
+        self._chunks = ThreadPoolExecutor(self.at_once, thread_name_prefix="engine-net")
+        about, scale = self._oracle.identity, _WDL if spec.alpha is None else f"{spec.alpha:g}"
+        unusual = "" if spec.alpha == DEFAULT_ALPHA else f" alpha={scale}"
+        digest = hashlib.sha256(json.dumps([about.digest, scale]).encode()).hexdigest()
+        head: ValueHead = "wdl" if spec.alpha is None else "scalar"
+        self.identity = NetIdentity(about.label + unusual, digest, head, 0, os.path.getsize(setup.engine.path))
+
+    @property
+    def where(self) -> str:
+        """What runs it, for a user: ``2 engines``."""
+        return "1 engine" if self._oracle.workers == 1 else f"{self._oracle.workers} engines"
+
+    def answer(self, batch: PositionBatch) -> Future[tuple[NetValues, Mapping[int, tuple[str, int]]]]:
+        """Queues positions; gives the values of those that have one, and by row why the others have none, and how often
+        each was tried."""
+        return self._chunks.submit(self._answer, batch)
+
+    def evaluate(self, batch: PositionBatch) -> NetValues:
+        """The values of all positions. Raises ValueRepairError where one has none."""
+        values, failed = self.answer(batch).result()
+        for row, (reason, _) in failed.items():
+            raise ValueRepairError(f"{self.identity.name} has no value of {batch[row].fen}: {reason}")
+        return values
+
+    def _answer(self, batch: PositionBatch) -> tuple[NetValues, Mapping[int, tuple[str, int]]]:
+        searches = [self._oracle.submit(batch[row]) for row in range(len(batch))]
+        found: list[DeepResult] = []
+        failed: dict[int, tuple[str, int]] = {}
+        for row, search in enumerate(searches):
+            outcome = self._checked(search.result())
+            if isinstance(outcome, DeepFailure):
+                failed[row] = outcome.reason, outcome.attempts
+            else:
+                found.append(outcome)
+        return self._values(found), failed
+
+    def _checked(self, outcome: DeepOutcome) -> DeepOutcome:
+        """A result that Q can be made of, or why not."""
+        if isinstance(outcome, DeepResult) and self._alpha is None and outcome.wdl is None:
+            return DeepFailure("the engine gave no W/D/L", 1)
+        return outcome
+
+    def _values(self, found: Sequence[DeepResult]) -> NetValues:
+        nothing = np.full(len(found), np.nan, np.float32)
+        best = np.array([encode_move(result.best_move or "") for result in found], np.uint16)
+        wdl = np.array([result.wdl or (np.nan,) * 3 for result in found], np.float64).reshape(-1, 3)
+        if self._alpha is None:
+            wdl /= wdl.sum(axis=1, keepdims=True)
+            q = wdl_to_q(wdl)
+        else:
+            cp, mate = (np.array([getattr(result, name) for result in found], np.float64) for name in ("cp", "mate"))
+            q = np.where(np.isnan(mate), cp_to_q(cp, self._alpha), mate_to_q(mate))
+            wdl[:] = np.nan  # they are on another scale than Q
+        return NetValues(q.astype(np.float32), wdl.astype(np.float32), best, nothing, nothing, nothing)
+
+    def close(self) -> None:
+        """Ends the engines."""
+        counts = self._oracle.counts
+        if counts.searched:
+            log.info(f"{self.identity.name}: {counts.nodes / counts.searched:,.0f} nodes a position")
+        self._oracle.close(cancel=True)
+        self._chunks.shutdown(wait=True)
+
+    def __enter__(self) -> EngineNet:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def open_engine_net(net: str, workers: int | None = None, **net_options: Any) -> EngineNet:
+    """Opens the engines of a ``--net uci:...``, by default one a core; the options of nets have no place here.
+
+    Raises UsageError and ValueRepairError.
+    """
+    for name, usual in _OF_NETS.items():
+        if (given := net_options.get(name, usual)) != usual:
+            raise UsageError(f"--{name.replace('_', '-')} {given}: is for nets, and --net {net} is an engine")
+    return EngineNet(parse_engine_net(net), workers or usable_cores())
+
+
+def open_evaluator(net: str | None, workers: int | None = None, **net_options: Any) -> Net | EngineNet:
+    """What a ``--net`` means: a net (`net_options` are those of `nets.net.open_net`), or `workers` engines."""
+    if net is not None and is_engine(net):
+        return open_engine_net(net, workers, **net_options)
+    return open_net(net, **net_options)
