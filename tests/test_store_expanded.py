@@ -84,6 +84,42 @@ def test_each_question_takes_in_what_it_says(path: Path) -> None:
     assert (searched_too["nodes"] == 77).all()  # the search counts, not what was inferred before it
 
 
+def test_the_way_of_the_net_that_is_asked_about_counts(path: Path, tmp_path: Path) -> None:
+    """Of two others that of the first: recounted row by row."""
+    db = Path(shutil.copy(path, tmp_path / "several.db"))
+    with Store.open(db, write=True) as store, store.writing() as connection:
+        columns = [row[1] for row in connection.execute("PRAGMA table_info(nets)")]
+        rest = ", ".join(name for name in columns if name not in ("id", "name", "sha256"))
+        for net in (2, 3):
+            connection.execute(
+                f"INSERT INTO nets (id, name, sha256, {rest}) "
+                f"SELECT {net}, 'n{net}', 'n{net}', {rest} FROM nets WHERE id = 1"
+            )
+            connection.execute(
+                "INSERT INTO net_values SELECT ?, position_id, "
+                + ", ".join(row[1] for row in connection.execute("PRAGMA table_info(net_values)").fetchall()[2:])
+                + " FROM net_values WHERE net_id = 1",
+                (net,),
+            )
+        connection.execute("UPDATE expanded SET net_id = 2, root_id = 2, step = 'child' WHERE position_id < 110")
+        for net in (2, 3):
+            connection.execute(
+                "INSERT INTO expanded SELECT ?, oracle_id, position_id, ?, 2, 'game', 3, 1, 0, NULL, NULL, NULL, 0, 1, 1, "
+                "1 FROM expanded WHERE net_id = 1",
+                (net, net),
+            )
+    with Store.open(db) as store:
+        rows = store.connection.execute("SELECT position_id, net_id, root_id, step FROM expanded").fetchall()
+        for number, name in ((1, store.nets()["name"][0]), (2, "n2"), (3, "n3")):
+            ways = {}
+            for position, _, root, step in sorted(rows, key=lambda row: (row[1] != number, row[1]), reverse=True):
+                ways[position] = root, step
+            frame = store.frame(Question(expanded="all", net=name))
+            there = frame[frame["step"].notna()]
+            assert set(there["position_id"]) == ways.keys() & set(frame["position_id"])
+            assert {row.position_id: (row.root_id, row.step) for row in there.itertuples()}.items() <= ways.items()
+
+
 def test_alpha_rates_and_weights_rest_on_sampled_positions(path: Path) -> None:
     with Store.open(path) as store:
         frames = [store.frame(Question(expanded=each)) for each in get_args(Expanded)]

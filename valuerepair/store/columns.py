@@ -63,11 +63,14 @@ OF_Q = ("net_q", "cp", "mate", "deep_own_q")
 NUMBERS = ("position_id", "key", *_POSITION, *_GAME, *_NET, *_DEEP, "weight", *_WORDS)
 # Of positions reached from candidates: the sampled one that it began with, the step, whether the value is inferred.
 OF_EXPANDED = ("root_id", "step", "inferred")
+# Where several nets reached a position, this one's way counts, else that of the first. SQLite takes bare columns from
+# the row of the MIN.
 _ROOTS = f"""
+WITH reached AS MATERIALIZED (
+    SELECT position_id, root_id, step, MIN((net_id <> :net) * 1000000000 + net_id) FROM expanded
+    WHERE oracle_id = :oracle GROUP BY position_id)
 SELECT v.position_id, v.stage = '{INFERRED}', e.root_id, e.step FROM deep_values v
-LEFT JOIN expanded e ON e.oracle_id = v.oracle_id AND e.position_id = v.position_id AND e.net_id = (
-    SELECT net_id FROM expanded o WHERE o.oracle_id = :oracle AND o.position_id = v.position_id
-    ORDER BY o.net_id <> :net, o.net_id LIMIT 1)
+LEFT JOIN reached e ON e.position_id = v.position_id
 WHERE {{counts}} AND v.stage <> '{FULL}' ORDER BY v.position_id
 """
 
