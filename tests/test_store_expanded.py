@@ -104,8 +104,8 @@ def test_the_way_of_the_net_that_is_asked_about_counts(path: Path, tmp_path: Pat
         connection.execute("UPDATE expanded SET net_id = 2, root_id = 2, step = 'child' WHERE position_id < 110")
         for net in (2, 3):
             connection.execute(
-                "INSERT INTO expanded SELECT ?, oracle_id, position_id, ?, 2, 'game', 3, 1, 0, NULL, NULL, NULL, 0, 1, 1, "
-                "1 FROM expanded WHERE net_id = 1",
+                "INSERT INTO expanded SELECT ?, oracle_id, position_id, ?, 2, 'game', 3, 1, 0, NULL, NULL, NULL, 0, 1, "
+                "1, 1 FROM expanded WHERE net_id = 1",
                 (net, net),
             )
     with Store.open(db) as store:
