@@ -17,7 +17,7 @@ import pandas as pd
 import pytest
 from click.testing import CliRunner
 
-from benchmarks.proof import notebook, page, pictures, tables
+from benchmarks.proof import matches, notebook, page, pictures, tables
 from benchmarks.proof.analysis import COLUMNS, Floats
 from benchmarks.proof.nets import Answers, answers
 from benchmarks.proof.positions import TEST_SETS, VALIDATION, Positions, read_positions
@@ -375,6 +375,25 @@ def test_the_page_s_tables_are_those_of_the_results() -> None:
     text = (docs / "proof.md").read_text("utf-8")
     assert page.filled(text, docs / "proof") == text
     assert "<!-- table changes -->" in text
+
+
+def test_a_match_is_told_as_vr_elo_tells_it(tmp_path: Path) -> None:
+    """Four pairs: two won, one lost, one drawn in both games."""
+    games = []
+    for opening, result in enumerate("1100=="):
+        for first in (True, False):
+            score = {"1": "1-0", "0": "0-1", "=": "1/2-1/2"}[result]
+            score = score if first or result == "=" else score[::-1]
+            white, black = ("a", "b") if first else ("b", "a")
+            fen = chess.Board.from_chess960_pos(opening).fen()
+            head = {"White": white, "Black": black, "Result": score, "SetUp": "1", "FEN": fen}
+            tags = "".join(f'[{name} "{value}"]\n' for name, value in head.items())
+            games.append(f'[Event "x"]\n{tags}\n{score}\n')
+    (tmp_path / "match-control.pgn").write_text("\n".join(games))
+    done = CliRunner().invoke(matches.command, [str(tmp_path), "-o", str(tmp_path)], catch_exceptions=False)
+    assert done.exit_code == 0
+    *_, row = page.matches(tmp_path)
+    assert row.startswith("| `control` | 12 | 4 | 4 | 4 | +0.0 (-")
 
 
 def test_a_change_is_bold_where_its_interval_does_not_hold_nothing() -> None:

@@ -188,6 +188,7 @@ class Proof:
         some = ["--arm", best, "--arm", "control", "--arm", "sampled", "--count", "500"]
         for name, words in (
             ("tables", ["write", *source, "--repaired", best]),
+            ("matches", [str(self.out), "-o", str(results)]),
             ("visits", [*source, *some]),
             ("noise", [*source, *some]),
             ("page", ["."]),

@@ -121,6 +121,15 @@ def noise(folder: Path) -> list[str]:
     return found
 
 
+def matches(folder: Path) -> list[str]:
+    """The repaired net's matches."""
+    found = _head(["the repaired net against", "games", "won", "drawn", "lost", "Elo (95 %, by pairs)"])
+    for row in _rows(_read(folder, "matches")):
+        counts = (f"{count:,}" for count in (row.games, row.wins, row.draws, row.losses))
+        found.append(_row([f"`{row.against}`", *counts, _numbers((row.elo, row.low, row.high), "+.1f")]))
+    return found
+
+
 def _numbers(value: tuple[float, float, float], form: str) -> str:
     middle, low, high = (format(each, form) for each in value)
     return f"{middle} ({low} to {high})"
@@ -134,6 +143,7 @@ TABLES: dict[str, Callable[[Path], list[str]]] = {
     "changes": lambda folder: changes(folder, 0.3),
     "changes-0.55": lambda folder: changes(folder, 0.55),
     "measures": measures,
+    "matches": matches,
     "visits": visits,
     "noise": noise,
 }
