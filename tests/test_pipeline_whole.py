@@ -57,6 +57,7 @@ def tiny(folder: Path) -> Settings:
         net=str(random_nets.write(kind, folder / "tiny.pb.gz")),
         deep="mcts:nodes=4",
         threshold=THRESHOLD,
+        budget="5m",
         sizes=Sizes(positions=3000, expand=800, confirm=3, steps=4, games=4),
         train=Training(batch=64, lr=2e-5),
         play=Playing(match_nodes=4),

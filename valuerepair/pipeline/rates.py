@@ -1,4 +1,4 @@
-"""How fast this machine does what a repair consists of, measured in half a minute, by a process of its own."""
+"""How fast this machine does what a repair consists of, measured in half a minute at most, by a process of its own."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from valuerepair.archives.open import total_bytes
 from valuerepair.chess.progress import Progress
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.files import written_whole
-from valuerepair.pipeline.settings import Settings
+from valuerepair.pipeline.settings import Settings, seconds_of
 
 if TYPE_CHECKING:
     from valuerepair.chess.positions import PositionBatch
@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 FILE = "rates.json"
 _POSITIONS = 512
 _BYTES = 32_000_000  # of each archive, unpacked
-_JUDGE_S, _NET_S, _TRAIN_S = 6.0, 1.0, 4.0
+_JUDGE_S, _NET_S, _TRAIN_S = 6.0, 1.0, 4.0  # for a budget of an hour or more, and so much less for a smaller one
+_WHOLE_S = 3600.0
 _GAMES = 128  # at once, as a match has them at most
 
 
@@ -75,7 +76,7 @@ def rates(settings: Settings, folder: Path, *, quiet: bool = False) -> Rates:
         raise UsageError(f"{' '.join(settings.archives)}: give files or folders; what is read once cannot be planned")
     with Progress("measuring this machine", quiet=quiet) as progress:
         progress.stage("judge, net, training, games")
-        found = _measured_apart(asked)
+        found = _measured_apart({**asked, "part": min(1.0, seconds_of(settings.budget) / _WHOLE_S)})
     folder.mkdir(parents=True, exist_ok=True)
     with written_whole(path) as partial:
         partial.write_text(json.dumps({"of": asked, "rates": asdict(found)}, indent=2) + "\n", "utf-8")
@@ -138,10 +139,10 @@ def _measure(asked: Mapping[str, Any]) -> dict[str, Any]:
     with open_net(asked["net"]) as net:
         net.evaluate(batch)
         opened = time.monotonic() - opening
-        found["net"] = len(batch) * _rate(lambda: net.evaluate(batch), _NET_S)
+        found["net"] = len(batch) * _rate(lambda: net.evaluate(batch), _NET_S * asked["part"])
         oracle = open_oracle(asked["deep"], net_path=asked["net"], net=net)
         try:
-            found |= _judge(oracle, batch)
+            found |= _judge(oracle, batch, _JUDGE_S * asked["part"])
         finally:
             oracle.close(cancel=True)
         found["moves"] = _moves(net, batch, asked["nodes"])
@@ -180,7 +181,7 @@ def _read(archives: list[str]) -> tuple[PositionBatch, dict[str, Any]]:
     return batch, {"positions": int((report.positions + report.not_drawn) / share), "read": seconds / share}
 
 
-def _judge(oracle: Oracle, batch: PositionBatch) -> dict[str, float]:
+def _judge(oracle: Oracle, batch: PositionBatch, seconds: float) -> dict[str, float]:
     """Searches that run at once are begun together, and further ones for some seconds; all are awaited."""
     from valuerepair.oracles.oracle import DeepResult
 
@@ -190,7 +191,7 @@ def _judge(oracle: Oracle, batch: PositionBatch) -> dict[str, float]:
     while waiting:
         result = waiting.popleft().result()
         done, nodes = done + 1, nodes + (result.nodes if isinstance(result, DeepResult) else 0)
-        if time.monotonic() - begun < _JUDGE_S:
+        if time.monotonic() - begun < seconds:
             waiting.extend(oracle.submit(each) for each in islice(positions, 1))
     spent = time.monotonic() - begun
     return {"searches": done / spent, "nodes": max(nodes, 1) / spent}
@@ -220,7 +221,7 @@ def _training(net: str, form: int, batch: PositionBatch, asked: Mapping[str, Any
 
     begun = time.monotonic()
     graph = NetGraph.open(net)
-    size, only = asked["batch"], asked["only"]
+    size, only, seconds = asked["batch"], asked["only"], _TRAIN_S * asked["part"]
     weights = LossWeights(policy=float(only != "value"), moves_left=0.0, policy_kl=float(only != "value"))
     learner = Learner(graph, TrainOptions(only=only, batch=size), weights)
     nothing = np.zeros(len(batch))
@@ -239,7 +240,7 @@ def _training(net: str, form: int, batch: PositionBatch, asked: Mapping[str, Any
     step()
     judge()
     compiled = time.monotonic() - begun
-    return {"compile": compiled, "train": size * _rate(step, _TRAIN_S), "judge": size * _rate(judge, _TRAIN_S / 2)}
+    return {"compile": compiled, "train": size * _rate(step, seconds), "judge": size * _rate(judge, seconds / 2)}
 
 
 if __name__ == "__main__":
