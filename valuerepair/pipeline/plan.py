@@ -29,7 +29,7 @@ _LOOKS = 3 * 10  # a second look: three searches of ten times the nodes
 _MOST_JUDGED, _HELD, _JUDGEMENTS = 8192, 0.1, 7  # of training: the old net, twice, and five on the way
 _PLIES, _BOOK_PLIES = 120, 90  # of a game; some more than there are, as few games are played at once in the end
 # Of what reads the store: how often as long as a command takes to start, anyway and for a thousand positions.
-_STARTS = {"stats": (1.0, 0.2), "split": (1.0, 0.05), "books": (1.0, 0.4), "games": (1.8, 0.1)}
+_STARTS = {"stats": (1.0, 0.03), "split": (1.0, 0.01), "books": (1.0, 0.08), "games": (1.5, 0.08)}
 
 
 @dataclass(frozen=True, slots=True)
