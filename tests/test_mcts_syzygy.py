@@ -1,6 +1,6 @@
 """Tablebases in the search: when they are asked, what their answers are worth, and what they prove.
 
-The four smallest tables (three men, without pawns; 640 bytes in all, made by Ronald de Man's generator) lie in
+The four smallest tables (three men, without pawns; 14 kB in all, made by Ronald de Man's generator) lie in
 goldens/syzygy. Tests of everything up to four men take the folder $VALUEREPAIR_SYZYGY, else the folder `syzygy` in the
 cache: the tables of python-chess's source archive will do
 (``pip download --no-binary :all: --no-deps chess==1.11.2``, data/syzygy/regular; data/gaviota beside it is used, too).
@@ -19,13 +19,17 @@ import chess.syzygy
 import pytest
 
 from tests.mcts_doubles import FakeNet, position, searched
+from tests.parity import search_goldens
+from tests.parity.search_parity import Lc0Evaluator
 from tests.search_trees import Node, board_of, boards_of, endings
 from valuerepair.chess.positions import Position
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.files import cache_root
 from valuerepair.mcts.forest import Forest
+from valuerepair.mcts.outcome import choose_move
 from valuerepair.mcts.params import SearchParams
 from valuerepair.mcts.result import SearchResult
+from valuerepair.mcts.search import Search
 from valuerepair.mcts.syzygy import Tables
 from valuerepair.mcts.tree import ENDED, OPEN, TABLEBASE
 
@@ -132,6 +136,127 @@ def test_forced_chains_end_where_a_table_knows() -> None:
     assert known > 0
 
 
+# --- The root's moves
+
+ROOTS = (
+    "7k/8/8/8/8/5K2/8/6Q1 w - - 0 1",
+    "7k/8/8/8/8/5K2/8/6R1 w - - 60 90",
+    "7k/8/8/8/8/5K2/8/6R1 b - - 3 90",
+    "8/8/8/3k4/8/8/4R3/3K4 w - - 90 100",  # too late to mate within 50 moves
+    "8/8/8/8/3k4/8/4q3/2K5 w - - 0 1",
+)
+REPEATED = position("7k/8/8/8/8/5K2/8/6R1 w - - 0 1", "g1g2 h8h7 g2g1 h7h8 f3f4 h8h7")
+
+
+def test_the_roots_moves_are_those_of_lc0(shared_data: Path) -> None:
+    net = shared_data / "nets" / "maia-1900.pb.gz"
+    starts, filtered = [*map(position, ROOTS), REPEATED], 0
+    with search_goldens.engine(net, [f"--syzygy-paths={SMALLEST}"]) as process:
+        theirs = [search_goldens.search(process, start, 60)["visits"] for start in starts]
+    params = SearchParams(syzygy=SMALLEST, lc0_floats=True)
+    found = dict(Forest(Lc0Evaluator(net), params, trees=len(starts)).search(starts, 60))
+    for i, (start, visits) in enumerate(zip(starts, theirs, strict=True)):
+        assert {move.move: move.visits for move in found[i].moves if move.visits} == visits, start.fen
+        legal = {move.uci() for move in board_of(start).legal_moves}
+        assert {move.move for move in found[i].moves} == legal, "those left out are listed, too"
+        assert sum(move.net_prior for move in found[i].moves) == pytest.approx(1, abs=1e-3)
+        kept, _ = Tables(SMALLEST).root_moves(start.fen, repeated=start is REPEATED) or ((), False)
+        assert set(visits) <= set(kept)
+        filtered += len(kept) < len(legal)
+    assert filtered >= 4
+
+
+def test_after_a_repetition_only_the_shortest_way_is_left() -> None:
+    tables = Tables(SMALLEST)
+    free, strict = (tables.root_moves(REPEATED.fen, repeated=repeated) for repeated in (False, True))
+    assert free is not None
+    assert strict is not None
+    with chess.syzygy.open_tablebase(SMALLEST) as own:
+        board, distances = chess.Board(REPEATED.fen), {}
+        for move in list(board.legal_moves):
+            board.push(move)
+            distances[move.uci()] = own.probe_dtz(board) if own.probe_wdl(board) == -2 else 0
+            board.pop()
+    least = max(distance for distance in distances.values() if distance)  # of the side that loses they are negative
+    assert set(strict[0]) == {move for move, distance in distances.items() if distance == least}
+    assert set(free[0]) == {move for move, distance in distances.items() if distance}
+    assert len(strict[0]) < len(free[0])
+
+
+@pytest.mark.parametrize("men", ["KQk", "KRk"])
+def test_won_endings_are_won_whatever_the_net_says(men: str) -> None:
+    """Against the longest defence, by a net that knows nothing, in time for the 50-move rule."""
+    with chess.syzygy.open_tablebase(SMALLEST) as tables:
+        for start in endings((men,), (0,), 3, 21):
+            board = board_of(start)
+            if tables.probe_wdl(board) != (2 if board.turn else -2):
+                continue
+            while not board.is_game_over(claim_draw=True):
+                if board.turn:
+                    at = Position(
+                        board.fen(), board.root().fen(), tuple(m.uci() for m in board.move_stack), board.ply()
+                    )
+                    board.push_uci(result_of(at, 8, syzygy=SMALLEST, lookahead=True).best_move)
+                else:
+                    board.push(max(list(board.legal_moves), key=lambda move: _left(tables, board, move)))
+            assert board.is_checkmate(), board
+            assert not board.turn
+
+
+def _left(tables: chess.syzygy.Tablebase, board: chess.Board, move: chess.Move) -> int:
+    """Plies to the mate after a move of the losing side; more where it takes the last piece."""
+    board.push(move)
+    try:
+        return 1000 if tables.probe_wdl(board) != 2 else tables.probe_dtz(board)
+    finally:
+        board.pop()
+
+
+def test_a_temperature_does_not_draw_what_the_tables_left_out() -> None:
+    result = result_of(position(ROOTS[3]), 30, syzygy=SMALLEST)
+    kept, _ = Tables(SMALLEST).root_moves(ROOTS[3], repeated=False) or ((), False)
+    params = SearchParams(temperature=5.0, temp_visit_offset=10.0)
+    drawn = {choose_move(result, params, 0, seed) for seed in range(300)}
+    assert drawn == set(kept) < {move.move for move in result.moves}
+
+
+def test_without_distances_moves_that_keep_win_draw_and_loss_are_left(tmp_path: Path) -> None:
+    for table in Path(SMALLEST).glob("*.rtbw"):
+        (tmp_path / table.name).write_bytes(table.read_bytes())
+    start = position("8/8/8/8/3k4/8/4R3/3K4 w - - 0 1")
+    found = Tables(str(tmp_path)).root_moves(start.fen, repeated=False)
+    assert found is not None
+    assert not found[1]
+    board = board_of(start)
+    with chess.syzygy.open_tablebase(SMALLEST) as tables:
+        for move in list(board.legal_moves):
+            board.push(move)
+            assert (tables.probe_wdl(board) == -2) == (move.uci() in found[0])
+            board.pop()
+    assert not Tables("").know(start.fen)
+    castles = "4k3/8/8/8/8/8/8/R3K3 w Q - 0 1"
+    assert not Tables(SMALLEST).know(castles)
+
+
+def test_moves_that_are_asked_for_go_before_the_tables() -> None:
+    search = Search(FakeNet(), SearchParams(syzygy=SMALLEST))
+    search.set_position(position(ROOTS[0]))
+    result = search.run(nodes=20, root_moves=["f3e3"])
+    assert [move.move for move in result.moves] == ["f3e3"]
+    everything = search.run(nodes=20)
+    assert len(everything.moves) == board_of(position(ROOTS[0])).legal_moves.count()
+
+
+def test_a_kept_tree_is_not_gone_on_with_where_the_tables_choose() -> None:
+    search, start = Search(FakeNet(), SearchParams(syzygy=SMALLEST)), position(ROOTS[0])
+    search.set_position(start)
+    best = search.run(nodes=40).best_move
+    board = board_of(start)
+    board.push_uci(best)
+    reply = next(iter(board.legal_moves)).uci()
+    assert not search.set_position(position(start.fen, f"{best} {reply}"))
+
+
 # --- Answers
 
 
@@ -173,9 +298,9 @@ def truth(tables: chess.syzygy.Tablebase, board: chess.Board) -> int:
 def test_every_value_from_the_tables_is_theirs_and_so_is_what_follows(folder: str) -> None:
     asked = proven = 0
     with chess.syzygy.open_tablebase(folder) as tables:
-        for start in endings((*MEN, "KRPkr", "KQkrp", "KRkbp", "KPPkp"), (0,), 40, 11):
+        for start in endings(MEN, (0,), 40, 11):  # the search has the tables of three men
             options: dict[str, Any] = {"certainty": True, "lookahead": True, "auto_extend": True}
-            for node in boards_of(searched(start, 200, syzygy=folder, **options), start).walk():
+            for node in boards_of(searched(start, 200, syzygy=SMALLEST, **options), start).walk():
                 if chess.popcount(node.board.occupied) > 4 or node.depth == 0 or not any(node.board.legal_moves):
                     continue
                 if node.kind == TABLEBASE and node.board.halfmove_clock == 0:
@@ -188,7 +313,7 @@ def test_every_value_from_the_tables_is_theirs_and_so_is_what_follows(folder: st
                 elif node.wl == -1 == node.upper:
                     assert truth(tables, node.board) < 0, node.board.fen()
                     proven += 1
-    assert asked > 200
+    assert asked > 30
     assert proven > 20
 
 

@@ -34,11 +34,13 @@ from valuerepair.mcts.tree import (
     FIRST,
     FIRST_ROW,
     FORCED,
+    IN_TABLES,
     KIND,
     LEFT,
     LOWER,
     OPEN,
     PARENT,
+    PROBED,
     ROOT_ROW,
     TWO_FOLD,
     UNPROVEN,
@@ -150,8 +152,11 @@ def look_ahead(trees: Trees, rules: SearchRules, tree: int, node: int, depth: in
 
 @inlined_kernel
 def wants_probe(trees: Trees, rules: SearchRules, tree: int, depth: int) -> bool:
-    """The position is one that tablebases know: few men, no castling rights, right after a capture or pawn move."""
-    if rules.tablebase_men == 0 or depth == 0:
+    """The position is one that tablebases know: few men, no castling rights, right after a capture or pawn move.
+
+    Where they have chosen the root's moves they are not asked again, as in lc0: what is left is to mate.
+    """
+    if rules.tablebase_men == 0 or depth == 0 or trees.slots[tree, PROBED] == IN_TABLES:
         return False
     rows, row = trees.rows, trees.slots[tree, ROOT_ROW] + depth
     if clock(rows, row) != 0 or rows[row, STATE] & RIGHTS:

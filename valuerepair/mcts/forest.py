@@ -16,9 +16,9 @@ import numpy as np
 
 from valuerepair.chess.board import fens, in_check, keys, legal_moves, parse_fens, replay, status_error
 from valuerepair.chess.jit import CACHE_FOLDER
-from valuerepair.chess.make import black_to_move
+from valuerepair.chess.make import black_to_move, clock
 from valuerepair.chess.positions import STARTPOS_FEN, Position, encode_moves
-from valuerepair.chess.rows import Boards
+from valuerepair.chess.rows import REPETITION, SIXTEEN_BITS, Boards
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.mcts.backup import solved
 from valuerepair.mcts.evaluator import Evaluator, Leaves
@@ -39,6 +39,7 @@ from valuerepair.mcts.tree import (
     FIRST,
     FORCED,
     FREE,
+    IN_TABLES,
     KIND,
     LIMIT,
     LOWER,
@@ -52,6 +53,7 @@ from valuerepair.mcts.tree import (
     OWN,
     PARENT,
     PENDING,
+    PROBED,
     PROBED_DEPTH,
     RANDOM,
     ROOT_ROW,
@@ -114,6 +116,8 @@ class Forest:
         self._asked = room_to_ask(trees * self.params.minibatch_size)
         self._lines = lines
         self._tags: list[object] = [None] * trees
+        self._only: dict[int, tuple[str, ...]] = {}  # of roots that are not expanded yet
+        self._in_tables: set[int] = set()  # trees whose root's moves the tables chose
         self._free = list(range(trees - 1, -1, -1))
 
     @property
@@ -126,10 +130,11 @@ class Forest:
         """Trees being searched."""
         return len(self._tags) - len(self._free)
 
-    def add(self, position: Position, nodes: int, tag: object = None) -> int:
+    def add(self, position: Position, nodes: int, tag: object = None, root_moves: Sequence[str] = ()) -> int:
         """Begins the search of a position up to `nodes` visits of its root, 1 being the net's value; returns its slot.
 
-        Raises ValueRepairError for an illegal or finished position, UsageError for less than one node.
+        Only the `root_moves` are searched, if there are any; else, where tables know the root, those that keep its
+        value. Raises ValueRepairError for an illegal or finished position, UsageError for less than one node.
         """
         game, initial = play(position)
         self._make_room_for(nodes)
@@ -137,7 +142,19 @@ class Forest:
         put_game(self._trees, self._rules, slot, game, initial)
         plant_root(self._trees, self._rules, slot, nodes, seed_of(self.params.seed, game))
         self._tags[slot] = tag
+        self._in_tables.discard(slot)
+        if root_moves:
+            self._only[slot] = tuple(root_moves)
+        elif self._tables.know(position.fen):
+            self._choose_by_tables(slot, position, game)
         return slot
+
+    def _choose_by_tables(self, slot: int, position: Position, game: Boards) -> None:
+        chosen = self._tables.root_moves(position.fen, repeated=repeated_since_zeroing(game))
+        if chosen is not None:
+            self._only[slot], by_distance = chosen
+            self._in_tables.add(slot)
+            self._trees.slots[slot, PROBED] = IN_TABLES if by_distance else 0
 
     def go_on(self, slot: int, nodes: int) -> None:
         """Searches the tree of a slot, not freed yet, up to `nodes` visits of its root, those it has included."""
@@ -149,6 +166,8 @@ class Forest:
 
         `position` is the new one, with its history. The tree is of no use after False: `add` another.
         """
+        if self._tables.know(position.fen):
+            return False  # they choose the moves of a new root
         game, initial = play(position)
         for move in encode_moves(moves):
             if not make_root(self._trees, self._rules, slot, int(move)):
@@ -201,19 +220,16 @@ class Forest:
 
     def result(self, slot: int, lines: int = 1) -> SearchResult:
         """What is known of a tree whose root has a visit; the first `lines` moves get a principal line."""
-        return read_result(self._trees, self._rules, slot, lines)
+        return read_result(self._trees, self._rules, slot, lines, in_tables=slot in self._in_tables)
 
     def snapshot(self, slot: int, most: int) -> Snapshot:
         """The `most` most visited nodes of a tree whose root has a visit."""
         return read_snapshot(self._trees, self._rules, self.params, slot, most)
 
-    def keep_root_moves(self, slot: int, moves: Sequence[str]) -> None:
-        """Searches these moves of a root only; it has one visit, its own."""
-        keep_moves(self._trees, self._rules, slot, encode_moves(moves))
-
     def release(self, slot: int) -> None:
         """Frees the tree of a slot."""
         self._trees.slots[slot, STATE], self._tags[slot] = FREE, None
+        self._only.pop(slot, None)
         self._free.append(slot)
 
     def search(self, positions: Iterable[Position], nodes: int) -> Iterator[tuple[int, SearchResult]]:
@@ -256,9 +272,12 @@ class Forest:
         leaves = Leaves(asked.masks[:n], asked.rule50[:n], asked.indices[: asked.offsets[n]], asked.offsets[: n + 1])
         q, d, m, logits = self._evaluator(leaves)
         done: bool = absorb(self._trees, self._rules, asked, n, q, d, m, logits)
-        if self.params.noise_epsilon > 0:
+        if self.params.noise_epsilon > 0 or self._only:
             for slot, node, _ in asked.leaf[:n][asked.leaf[:n, 2] == 0].tolist():
-                add_noise(self._trees, slot, node, self.params)
+                if self.params.noise_epsilon > 0:
+                    add_noise(self._trees, slot, node, self.params)
+                if only := self._only.pop(slot, ()):
+                    keep_moves(self._trees, self._rules, slot, encode_moves(only))
         return done
 
     def _make_room_for(self, nodes: int) -> None:
@@ -331,6 +350,12 @@ def play(position: Position) -> tuple[Boards, bool]:
             f"{position.fen}: {choices} legal moves; no position of a game has more than {MOST_MOVES}"
         )
     return play_game(start, moves), bool(is_initial(start)[0])
+
+
+def repeated_since_zeroing(game: Boards) -> bool:
+    """A position of the game has come again since the last capture or pawn move."""
+    since = game[-1 - min(int(clock(game, len(game) - 1)), len(game) - 1) :]
+    return bool((since[:, REPETITION] & SIXTEEN_BITS).any())
 
 
 def seed_of(seed: int, game: Boards) -> int:

@@ -147,14 +147,20 @@ def principal_line(trees: Trees, root: int, edge: int, black: int, line: Moves) 
     return n
 
 
-def read_result(trees: Trees, rules: SearchRules, tree: int, lines: int = 1) -> SearchResult:
-    """The outcome of a tree whose root has a visit; `lines` of its moves get a principal line."""
+def read_result(
+    trees: Trees, rules: SearchRules, tree: int, lines: int = 1, *, in_tables: bool = False
+) -> SearchResult:
+    """The outcome of a tree whose root has a visit; `lines` of its moves get a principal line.
+
+    With `in_tables` the moves of the root that were not to be searched are listed, too.
+    """
     root = tree * rules.node_room
     slots = trees.slots[tree].tolist()
     black = black_to_move(trees.rows, slots[ROOT_ROW])
     draw_score = -float(rules.draw_score) if black else float(rules.draw_score)
     wl, d, m, own = trees.means[root].tolist()
     leaves = max(slots[LEAVES], 1)
+    found = tuple(_root_moves(trees, tree, root, black, draw_score, lines))
     return SearchResult(
         int(trees.nodes[root, VISITS]),
         slots[EVALUATIONS],
@@ -163,7 +169,7 @@ def read_result(trees: Trees, rules: SearchRules, tree: int, lines: int = 1) -> 
         d,
         m,
         -own,
-        tuple(_root_moves(trees, tree, root, black, draw_score, lines)),
+        (*found, *(_passed_over(trees, tree, found, black) if in_tables else ())),
         round(slots[DEPTHS] / leaves),
         slots[DEEPEST],
         *_own_draw_and_left(trees, root, own),
@@ -196,6 +202,16 @@ def _root_moves(trees: Trees, tree: int, root: int, black: int, draw_score: floa
         certain = None if kind in (OPEN, TWO_FOLD) else round(wl)
         mate = certain * (round(m) // 2 + 1) if certain and kind == ENDED else None
         yield RootMove(move, visits, prior, wl + draw_score * d, wl, d, m, certain, mate, pv, own)
+
+
+def _passed_over(trees: Trees, tree: int, searched: Sequence[RootMove], black: int) -> Iterator[RootMove]:
+    """The moves of a root that were left out."""
+    names = {move.move for move in searched}
+    known = int(trees.slots[tree, POLICY])
+    moves = decode_moves(trees.policy_move[tree, :known] ^ np.uint16(FLIP * black))
+    for move, own in zip(moves, trees.policy[tree, :known].tolist(), strict=True):
+        if move not in names:
+            yield RootMove(move, 0, 0.0, NAN, NAN, NAN, NAN, None, None, (move,), own)
 
 
 def own_policy(trees: Trees, tree: int, order: NDArray[np.int64]) -> list[float]:
@@ -247,7 +263,8 @@ def choose_move(result: SearchResult, params: SearchParams, ply: int, seed: int)
     win is always played, and a proven loss only if there is nothing else, and then the longest.
     """
     temperature = temperature_at(params, ply)
-    moves = [m for m in result.moves if m.certain != -1]
+    # What tables left out of the root's moves has no prior.
+    moves = [m for m in result.moves if m.certain != -1 and (m.visits or m.prior > 0)]
     if temperature == 0 or result.best.certain == 1 or not moves:
         return result.best_move
     weights = _weights(moves, params, temperature, _unvisited_value(result, params))

@@ -36,6 +36,7 @@ from valuerepair.mcts.tree import (
     OWN_LEFT,
     PARENT,
     POLICY,
+    PROBED,
     RANDOM,
     ROOT_ROW,
     SEARCHING,
@@ -81,7 +82,7 @@ def put_game(trees: Trees, rules: SearchRules, tree: int, game: Boards, initial:
 @kernel
 def plant_root(trees: Trees, rules: SearchRules, tree: int, limit: int, seed: int) -> None:
     """Begins a tree anew with a root that has no visits yet; its game is put already."""
-    for column in (USED_NODES, USED_EDGES, POLICY):
+    for column in (USED_NODES, USED_EDGES, POLICY, PROBED):
         trees.slots[tree, column] = 0
     new_node(trees, rules, tree, -1, -1)
     start_search(trees, tree, limit, seed)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 
-from valuerepair.chess.positions import Position
+from valuerepair.chess.board import legal_moves, parse_fens
+from valuerepair.chess.positions import Position, decode_moves
 from valuerepair.errors import UsageError
 from valuerepair.mcts.evaluator import Evaluator
 from valuerepair.mcts.forest import Forest, play
@@ -113,18 +114,11 @@ class Search:
         if self._slot is not None:
             self._forest.go_on(self._slot, nodes)
             return self._slot
-        slot = self._slot = self._forest.add(self._position, nodes)
-        if root_moves:
-            self._forest.go_on(slot, 1)
-            self._forest.play_round()
-            legal = {move.move for move in self._forest.result(slot).moves}
-            wrong = [move for move in root_moves if move not in legal]
-            if wrong:
-                self.forget()
-                raise UsageError(f"{wrong[0]}: not a legal move in {self._position.fen}")
-            self._forest.keep_root_moves(slot, root_moves)
-            self._restricted = True
-            self._forest.go_on(slot, nodes)
+        legal = decode_moves(legal_moves(parse_fens([self._position.fen]))[0]) if root_moves else ()
+        if wrong := [move for move in root_moves if move not in legal]:
+            raise UsageError(f"{wrong[0]}: not a legal move in {self._position.fen}")
+        slot = self._slot = self._forest.add(self._position, nodes, root_moves=root_moves)
+        self._restricted = bool(root_moves)
         return slot
 
     def _keep(self, position: Position) -> bool:

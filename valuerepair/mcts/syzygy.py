@@ -1,12 +1,21 @@
-"""Syzygy tables, through python-chess."""
+"""Syzygy tables, through python-chess: what a position is worth, and which moves of a root keep that."""
 
 from __future__ import annotations
 
 import os
 import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from valuerepair.errors import UsageError, ValueRepairError
+
+if TYPE_CHECKING:
+    import chess
+
+# Win, cursed win, draw, blessed loss, loss right after a move that counts anew: plies to it.
+_ZEROING = {2: 1, 1: 101, 0: 0, -1: -101, -2: -1}
 
 
 class Tables:
@@ -24,7 +33,7 @@ class Tables:
         for folder in folders:
             if not folder.is_dir():
                 raise UsageError(f"--syzygy {folder}: no such folder")
-            self._tables.add_directory(str(folder), load_dtz=False)
+            self._tables.add_directory(str(folder))
         if not self._tables.wdl:
             raise UsageError(f"--syzygy {path}: no Syzygy tables (*.rtbw) there")
         # A table is named after its men, as in KRPvKR.
@@ -36,12 +45,76 @@ class Tables:
         Wins that the 50-move rule takes away ("cursed") and losses that it saves are draws, as in lc0. Raises
         ValueRepairError for a damaged table.
         """
-        import chess.syzygy
+        import chess
 
-        try:
+        with _damage_told(fen):
             wdl = self._tables.get_wdl(chess.Board(fen))
-        except (OSError, ValueError, IndexError, struct.error) as error:
-            raise ValueRepairError(f"--syzygy: a damaged table, asked about {fen}: {error}") from None
         if wdl is None:
             return None
         return (wdl == 2) - (wdl == -2)
+
+    def know(self, fen: str) -> bool:
+        """There may be a table of these men, and nobody can castle."""
+        import chess
+
+        if not self.men or sum(letter.isalpha() for letter in fen.split(" ", 1)[0]) > self.men:
+            return False
+        return not chess.Board(fen).castling_rights
+
+    def root_moves(self, fen: str, *, repeated: bool) -> tuple[tuple[str, ...], bool] | None:
+        """The moves (UCI) that keep a position's value, and whether by distance to zeroing; None if no table knows.
+
+        lc0's root_probe: of moves that surely win within the 50 moves all, where there are none, or where a position
+        has `repeated` since the last capture or pawn move, those nearest to the next one; of lost positions all, unless
+        50 moves can be reached. Without tables of distances (.rtbz) all moves that keep win, draw or loss.
+        """
+        import chess
+        import chess.syzygy
+
+        board = chess.Board(fen)
+        with _damage_told(fen):
+            for rank, by_distance in ((self._rank_by_distance, True), (self._rank, False)):
+                try:
+                    ranks = {move.uci(): rank(board, move, repeated) for move in board.legal_moves}
+                except chess.syzygy.MissingTableError:
+                    continue
+                best = max(ranks.values())
+                return tuple(move for move, found in ranks.items() if found == best), by_distance
+        return None
+
+    def _rank(self, board: chess.Board, move: chess.Move, repeated: bool) -> int:
+        """How good a move is by win, draw and loss."""
+        board.push(move)
+        try:
+            return -self._tables.probe_wdl(board)
+        finally:
+            board.pop()
+
+    def _rank_by_distance(self, board: chess.Board, move: chess.Move, repeated: bool) -> int:
+        """How good a move is, its plies to the next capture or pawn move counted."""
+        clock = board.halfmove_clock
+        board.push(move)
+        try:
+            if board.halfmove_clock == 0:
+                plies = _ZEROING[-self._tables.probe_wdl(board)]
+            else:
+                left = -self._tables.probe_dtz(board)
+                plies = left + (left > 0) - (left < 0)
+            if plies == 2 and board.is_checkmate():
+                plies = 1
+        finally:
+            board.pop()
+        if plies > 0:
+            return 1000 if plies + clock <= 99 and not repeated else 1000 - (plies + clock)
+        if plies < 0:
+            return -1000 if -2 * plies + clock < 100 else -1000 + (-plies + clock)
+        return 0
+
+
+@contextmanager
+def _damage_told(fen: str) -> Iterator[None]:
+    """A damaged table is a ValueRepairError."""
+    try:
+        yield
+    except (OSError, ValueError, IndexError, struct.error) as error:
+        raise ValueRepairError(f"--syzygy: a damaged table, asked about {fen}: {error}") from None

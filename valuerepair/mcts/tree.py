@@ -34,7 +34,8 @@ MEAN = 4
 # Columns of Trees.slots.
 STATE, USED_NODES, USED_EDGES, FIRST_ROW, ROOT_ROW, INITIAL, LIMIT = range(7)
 EVALUATIONS, LEAVES, DEPTHS, DEEPEST, RANDOM, PROBED, PROBED_DEPTH, ASKED, POLICY = range(7, 16)
-SLOT = 16
+IN_TABLES = -1  # in the column PROBED: tables chose the root's moves
+SLOT = 16  # two lines of the cache
 # Values of the column STATE.
 FREE, SEARCHING, DONE, NEEDS_NODES, NEEDS_EDGES, NEEDS_ROWS, NEEDS_PROBE = range(7)
 # Values of the column KIND: what a node's value is. A two-fold repetition is no proof, the others are.

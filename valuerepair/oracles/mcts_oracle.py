@@ -200,7 +200,9 @@ def _tables(folders: str) -> str:
     """Which Syzygy tables there are, wherever they lie."""
     found = {path.name for folder in folders.split(os.pathsep) if folder for path in Path(folder).glob("*.rtb[wz]")}
     digest = hashlib.sha256("\n".join(sorted(found)).encode()).hexdigest()
-    return f"{len(found)} files {digest[:12]}"
+    # Versions before the tables' choice of root moves have no such word.
+    root = " at the root too" if any(name.endswith("z") for name in found) else ""
+    return f"{len(found)} files {digest[:12]}{root}"
 
 
 def open_mcts(
