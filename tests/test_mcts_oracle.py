@@ -163,6 +163,13 @@ def test_the_identity_tells_what_changes_values_and_nothing_else(net: Net, share
     assert identity_of(net, SearchParams(certainty=True), 1000).label.endswith(" nodes=1000 certainty=1")
 
 
+def test_what_version_0_1_0_searched_is_gone_on_with(net: Net) -> None:
+    """The digest is what valuerepair 0.1.0 gave: with another one, stores, self-play and screens of its began anew."""
+    plain = identity_of(net, SearchParams(), 1000)
+    assert vr.__version__ != "0.1.0"
+    assert plain.digest == "94c82411d7b714e1a66a31224c62ad7a0f76dc5b4b17fa58b407544c986978af"
+
+
 def test_trees_and_threads_change_no_identity(net: Net, shared_data: Path) -> None:
     path = str(shared_data / "nets" / "maia-1900.pb.gz")
     digests = set()

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from valuerepair.training.nnue import write_file as write_positions
     from valuerepair.training.options import TrainOptions as TrainOptions
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 # Name -> where it is; behind a colon what it is called there, if that differs.
 _HOMES = {

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import os
 import secrets
 import shutil
@@ -89,7 +88,7 @@ def _hidden_file(target: str | os.PathLike[str]) -> Path:
 
 
 def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
+    descriptor = os.open(path, os.O_RDWR)  # Windows syncs no file that is open for reading alone
     try:
         os.fsync(descriptor)
     finally:
@@ -101,8 +100,16 @@ def claimed(path: str | os.PathLike[str]) -> Iterator[int]:
     """The descriptor of a file, made where there is none, that is held against other processes until the block ends.
 
     The kernel lets go of it when the process dies. A file that is empty at the end is removed. Raises `HeldError` where
-    another process holds it, OSError where it cannot be had: with EINVAL for what is no plain file.
+    another process holds it, OSError where it cannot be had: with EINVAL for what is no plain file; ValueRepairError
+    on a system that cannot do this.
     """
+    try:
+        import fcntl
+    except ImportError:
+        raise ValueRepairError(
+            f"{path}: this system has no locks that end with their process (flock), so nothing long is begun here; "
+            "take Linux, macOS, or WSL on Windows"
+        ) from None
     while True:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
         try:

@@ -62,8 +62,13 @@ class Reaper:
         """Starts `command` under the guard, in a session of its own, with pipes for all three streams.
 
         A session of its own keeps the terminal's Ctrl-C and hang-up away from the engine: we end it ourselves.
-        The calling thread must live as long as the engine: on Linux the engine dies with it.
+        The calling thread must live as long as the engine: on Linux the engine dies with it. Raises EngineFailure on a
+        system without process groups.
         """
+        if not hasattr(os, "killpg"):
+            raise EngineFailure(
+                "cannot be run: this system has no process groups; take Linux, macOS, or WSL on Windows"
+            )
         pipe = self._open()
         try:
             engine = subprocess.Popen(

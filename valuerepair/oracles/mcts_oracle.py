@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 
 import chess
 
-from valuerepair import __version__
 from valuerepair.chess.board import status_error
 from valuerepair.chess.positions import Position
 from valuerepair.errors import UsageError
@@ -32,9 +31,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# Counts up whenever the same net, options and nodes would give other values: values of different revisions are kept
-# apart in a store.
-SEARCH_REVISION = 1
+# What stores and games call the search: the release whose values these are. It changes only when the same net, options
+# and nodes give other values, which are then kept apart; under one name a later release goes on with what it finds.
+SEARCH = "valuerepair 0.1.0 search 1"
 # Parameters that no value depends on.
 _WITHOUT_EFFECT = ("self_check", "temp")
 _MOST_MEMORY = 4 << 30
@@ -186,7 +185,7 @@ def identity_of(net: Net, params: SearchParams, nodes: int) -> OracleIdentity:
         options["heads"] = heads[1:]
     return OracleIdentity(
         "mcts",
-        f"valuerepair {__version__} search {SEARCH_REVISION}",
+        SEARCH,
         net.identity.sha256,
         {"nodes": nodes},
         options,

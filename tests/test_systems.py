@@ -1,0 +1,74 @@
+"""On systems that lack what Linux has: what is read and shown works, and what is not possible says so in a line."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.cli_tree import SAMPLE
+from tests.vr_runs import in_a_process
+
+ROOT = Path(__file__).parents[1]
+# What Windows has not, or not as Linux has it; taken away before anything of the package is imported.
+WITHOUT = """
+import os, select, sys
+for module in ("fcntl", "resource", "termios", "tty", "pty", "pwd", "grp"):
+    sys.modules[module] = None
+for home, names in (os, ("killpg", "pread", "pwrite", "sched_getaffinity")), (select, ("poll",)):
+    for name in names:
+        delattr(home, name)
+"""
+
+
+def without(program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", WITHOUT + program, *arguments]
+    return subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False, timeout=120)
+
+
+def vr_without(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return without("from valuerepair.cli import main\nmain()", *arguments)
+
+
+def test_the_package_and_every_help_can_be_had() -> None:
+    done = without(
+        "import valuerepair as vr\n"
+        "from click.testing import CliRunner\n"
+        "from tests.cli_tree import TREE\n"
+        "from valuerepair.cli import cli\n"
+        "assert all(getattr(vr, name) is not None for name in vr.__all__)\n"
+        "for path in TREE:\n"
+        "    found = CliRunner().invoke(cli, [*path.split()[1:], '--help'])\n"
+        "    assert found.exit_code == 0, (path, found.exception)\n"
+        "print(len(TREE))\n"
+    )
+    assert done.stderr == ""
+    assert int(done.stdout) > 30
+
+
+def test_a_store_is_read_and_what_is_found_written(tmp_path: Path) -> None:
+    asked = ("export", "--db", str(SAMPLE), "--threshold", "0.35", "-o")
+    done = vr_without(*asked, str(tmp_path / "there.csv"))
+    assert done.returncode == 0, done.stderr
+    assert in_a_process(*asked, tmp_path / "here.csv", cwd=tmp_path).returncode == 0
+    assert (tmp_path / "there.csv").read_bytes() == (tmp_path / "here.csv").read_bytes() != b""
+
+
+def test_long_work_and_engines_are_refused_in_a_line(tmp_path: Path) -> None:
+    shutil.copy(SAMPLE, tmp_path / "all.db")
+    merged = vr_without("store", "merge", str(SAMPLE), "--into", str(tmp_path / "all.db"))
+    assert merged.returncode == 1
+    assert merged.stderr.count("\n") == 1
+    assert "this system has no locks that end with their process" in merged.stderr
+    assert os.listdir(tmp_path) == ["all.db"]
+    engine = without(
+        "import valuerepair as vr\n"
+        "from valuerepair.oracles.open import open_oracle\n"
+        "try:\n    open_oracle('uci:' + sys.executable + ',nodes=1', net_path=None)\n"
+        "except vr.ValueRepairError as error:\n    print(error)\n"
+    )
+    assert engine.stderr == ""
+    assert engine.stdout.count("\n") == 1
+    assert "the engine cannot be run: this system has no process groups" in engine.stdout
