@@ -85,6 +85,22 @@ def test_tcec_comments_are_of_the_position_before_the_move_and_whites_view(tmp_p
     assert report.rejected_positions == {"no recorded evaluation": 3}
 
 
+def test_comments_of_self_play_are_of_the_position_before_the_move_and_the_movers_view(tmp_path: Path) -> None:
+    moves = (
+        "1. e4 {book} e5 {[%eval -0.30,4]\nq=+0.0344 wdl=488/59/453 n=8 net=+0.0653} 2. Nf3 {q=-1.0000 net=-0.5000} "
+        "Nc6 {q=+0.2000 wdl=600/0/400 n=100} 3. Bb5 {[%eval 1.00,4]} a6"
+    )
+    found, report = run(tmp_path / "a.pgn", "selfplay", game(moves))
+    recorded = [p.origin.recorded for p in found if p.origin.recorded]
+    assert [(r.q, r.net_q, r.wdl, r.nodes, r.by) for r in recorded] == [
+        (0.0344, 0.0653, (488, 59, 453), 8, "Beta 2"),
+        (-1.0, -0.5, None, 0, "Alpha 1.0"),
+    ]
+    # What has no value of a net is an engine's, and no search of this project.
+    assert report.rejected_positions == {"no recorded evaluation": 4}
+    assert detect([str(tmp_path / "a.pgn")]).kind == "selfplay"
+
+
 def test_a_wrong_view_can_be_put_right(tmp_path: Path) -> None:
     text = game("1. e4 {+0.20/9 1s} e5 {+0.30/9 1s} 2. Nf3 {+0.10/9 1s}")
     assert [s[1] for s in scores(run(tmp_path / "a.pgn", "cutechess", text)[0])] == [20, 30, 10]
@@ -115,13 +131,14 @@ def test_one_run_takes_one_kind(tmp_path: Path) -> None:
         game("1. e4 {[%eval 0.2]} e5 2. Nf3")
         + game("1. d4 {+0.65/12 1.2s} d5")
         + game("1. c4 {d=1, n=5, wv=0.10,} c5")
+        + game("1. f4 {q=+0.0100 wdl=500/10/490 n=9 net=-0.2000} f5")
         + game("1. b4 b5")
     )
-    for kind in ("eval", "cutechess", "tcec"):
+    for kind in ("eval", "cutechess", "tcec", "selfplay"):
         found, report = run(tmp_path / "a.pgn", kind, text)
         assert len(found) == 1
-        assert report.rejected == {"evaluations of another kind": 2, "no recorded evaluation": 1}
-    with pytest.raises(UsageError, match="only cutechess and tcec comments say which player"):
+        assert report.rejected == {"evaluations of another kind": 3, "no recorded evaluation": 1}
+    with pytest.raises(UsageError, match="only cutechess, tcec and selfplay comments say which player"):
         RecordedOptions("eval", by="x")
     with pytest.raises(UsageError, match="no kind 'x'"):
         RecordedOptions("x")

@@ -72,7 +72,7 @@ def test_chunks_of_one_net_belong_together_only_when_that_is_said() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("recorded:kind=lichess", "kind=lichess: give one of eval, cutechess, tcec, epd, dump, chunks"),
+        ("recorded:kind=lichess", "kind=lichess: give one of eval, cutechess, tcec, selfplay, epd, dump, chunks"),
         ("recorded:view=black", "view=black: give one of white, mover"),
         ("recorded:min-depth=0", "min-depth=0: must be a whole number of at least 1"),
         ("recorded:knid=eval", "no setting 'knid' of recorded; did you mean kind?"),
@@ -90,8 +90,9 @@ def test_settings_are_checked_when_they_are_read(text: str, message: str) -> Non
     [
         ("recorded:kind=chunks,view=white", "training chunks are the mover's view and have no depth"),
         ("recorded:kind=chunks,min-depth=3", "training chunks are the mover's view and have no depth"),
+        ("recorded:kind=selfplay,view=white", "comments of vr selfplay are the mover.s view and have no depth"),
         ("recorded:kind=dump,net=T80", "net= names the net of training chunks; for dump give --net"),
-        ("recorded:kind=eval,by=x", "only cutechess and tcec comments say which player evaluated"),
+        ("recorded:kind=eval,by=x", "only cutechess, tcec and selfplay comments say which player evaluated"),
     ],
 )
 def test_settings_that_make_no_sense_together(text: str, message: str) -> None:

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
 
+import chess.pgn
 import pytest
 from click.testing import CliRunner
 
+from valuerepair.api import open_store
 from valuerepair.cli import cli
 from valuerepair.errors import ValueRepairError
 from valuerepair.play.figures import played
 from valuerepair.play.pgn import read_written
+from valuerepair.question import Question
 
 ODDS = """rnbqkbnr/pppppppp/8/8/8/8/PPPPPPPP/RNB1KBNR w KQkq - 0 1
 rnb1kbnr/pppppppp/8/8/8/8/PPPPPPPP/RNBQKBNR w KQkq - 0 1
@@ -59,6 +63,34 @@ def test_a_sweep_and_its_match_in_one_command(maia: list[str], tmp_path: Path) -
     more = json.loads(vr("selfplay", "n_scl=inf", "-o", str(folder), "--nodes", "8", "--games", "6", "--json", *maia))
     assert (more[0]["games"], more[0]["repeats_whole"]) == (6, 1)
     assert (folder / "n_scl=inf.pgn").read_bytes().startswith(files[folder / "n_scl=inf.pgn"])
+
+
+def test_interesting_positions_go_into_a_store(maia: list[str], tmp_path: Path) -> None:
+    """The positions where search and net disagree are the store's candidates, with the very values of the games."""
+    folder, db, threshold = tmp_path / "out", str(tmp_path / "found.db"), 0.05
+    vr("selfplay", "n_scl=3", "-o", str(folder), "--nodes", "16", "--games", "4", *maia)
+    path = folder / "n_scl=3.pgn"
+    comments: dict[str, tuple[float, float]] = {}
+    with path.open(encoding="utf-8") as file:
+        while (game := chess.pgn.read_game(file)) is not None:
+            for node in game.mainline():
+                assert node.parent is not None
+                q, net = re.findall(r"(?:q|net)=(\S+)", node.comment)
+                comments.setdefault(node.parent.board().fen(), (float(q), float(net)))
+    net = maia[1]
+    words = ["mine", str(path), "--deep", "recorded", "--net", net, "--device", "cpu", "--db", db, "--per-game", "999"]
+    mined = CliRunner().invoke(cli, [*words, "--min-ply", "0", "--threshold", str(threshold)], catch_exceptions=False)
+    assert "recorded kind=selfplay" in mined.stdout
+    with open_store(db) as store:
+        frame, candidates = store.frame(), store.candidates(Question(threshold=threshold))
+    assert len(frame) > 10
+    for fen, deep_q, net_q in zip(frame["fen"], frame["deep_q"].to_numpy(), frame["net_q"].to_numpy(), strict=True):
+        assert (deep_q, net_q) == (pytest.approx(comments[fen][0], abs=1e-6), pytest.approx(comments[fen][1], abs=2e-4))
+    expected = {fen for fen in frame["fen"] if abs(comments[fen][0] - comments[fen][1]) >= threshold}
+    assert set(candidates["fen"]) == expected != set()
+    words = ["confirm", "--db", db, "--net", net, "--threshold", str(threshold), "--deep", "mcts:nodes=8", "--json"]
+    looked = CliRunner().invoke(cli, [*words, "--limit", "2"], catch_exceptions=False)
+    assert json.loads(looked.stdout)["searches"] > 0
 
 
 def test_odds(maia: list[str], tmp_path: Path) -> None:

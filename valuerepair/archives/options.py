@@ -143,7 +143,8 @@ def _option(name: str) -> str:
 View = Literal["white", "mover"]
 VIEWS: tuple[View, ...] = ("white", "mover")
 
-EVAL, CUTECHESS, TCEC, EPD, DUMP, CHUNKS = "eval", "cutechess", "tcec", "epd", "dump", "chunks"
+EVAL, CUTECHESS, TCEC, SELFPLAY = "eval", "cutechess", "tcec", "selfplay"
+EPD, DUMP, CHUNKS = "epd", "dump", "chunks"
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,12 +162,13 @@ KINDS = {
         RecordKind(EVAL, "[%eval] comments of PGN files, as lichess writes them", "white"),
         RecordKind(CUTECHESS, "{+0.65/12 1.2s} comments of PGN files, as cutechess writes them", "mover"),
         RecordKind(TCEC, "{d=16, ..., wv=0.43, ...} comments of PGN files, as TCEC writes them", "white"),
+        RecordKind(SELFPLAY, "{q=+0.03 ... net=+0.07} comments of PGN files, as vr selfplay writes them", "mover"),
         RecordKind(EPD, "ce, dm and bm #N of EPD files", "mover"),
         RecordKind(DUMP, "lichess's evaluation dump (.jsonl)", "white"),
         RecordKind(CHUNKS, "lc0 training chunks", "mover"),
     )
 }
-COMMENT_KINDS = (EVAL, CUTECHESS, TCEC)
+COMMENT_KINDS = (EVAL, CUTECHESS, TCEC, SELFPLAY)
 
 OTHER_KIND = "evaluations of another kind"
 NONE_RECORDED = "no recorded evaluation"
@@ -178,7 +180,7 @@ class RecordedOptions:
 
     view: whose view they are written in, if not that of the kind. depth: whether they have a depth (None: it does not
     matter); those of the other sort are left out. min_depth (plies) and min_nodes leave out shallower ones, and those
-    that do not say. by: a part of the name of the player whose evaluations to take (cutechess and tcec), in any case.
+    that do not say. by: a part of the name of the player whose evaluations to take (not of eval), in any case.
     """
 
     kind: str
@@ -191,8 +193,8 @@ class RecordedOptions:
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
             raise UsageError(f"no kind {self.kind!r} of recorded evaluations; there are {', '.join(KINDS)}")
-        if self.by is not None and self.kind not in (CUTECHESS, TCEC):
-            raise UsageError(f"by={self.by}: only cutechess and tcec comments say which player evaluated")
+        if self.by is not None and self.kind not in (CUTECHESS, TCEC, SELFPLAY):
+            raise UsageError(f"by={self.by}: only cutechess, tcec and selfplay comments say which player evaluated")
 
     def sign(self, white_to_move: bool) -> int:
         """1 where a score as written is the side to move's, -1 where it is the other's."""

@@ -23,6 +23,7 @@ from valuerepair.archives.options import (
     EVAL,
     NONE_RECORDED,
     OTHER_KIND,
+    SELFPLAY,
     TCEC,
     RecordedOptions,
     SampleOptions,
@@ -256,11 +257,18 @@ _CUTECHESS = re.compile(
 )
 # `wv=-0.32`, `wv=M4`: M counts plies here too.
 _TCEC = re.compile(r"\bwv=(?P<sign>[+-]?)(?:M(?P<plies>\d+)|(?P<pawns>\d+(?:\.\d+)?))")
+# `q=-0.0622 wdl=442/54/504 n=200 net=+0.0875` (play/pgn.py); what is no search of our own has no `net`.
+_SELFPLAY = re.compile(
+    r"\bq=(?P<q>[+-]\d\.\d+)(?:\s+wdl=(?P<w>\d+)/(?P<d>\d+)/(?P<l>\d+))?(?:\s+n=(?P<nodes>\d+))?"
+    r"\s+net=(?P<net>[+-]\d\.\d+)"
+)
 _FIELD = re.compile(r"(?<![\w.])(d|sd|mt|n)=(\d+)")
 _MARKS = {
     EVAL: re.compile(rb"\[%eval\s"),
     CUTECHESS: re.compile(rb"\{\s*[+-]?(?:M\d+|\d+\.\d+)/\d+"),
     TCEC: re.compile(rb"[{, ]wv=[+-]?M?\d"),
+    # From the brace on, so that it comes before the [%eval] that such a comment may hold, too.
+    SELFPLAY: re.compile(rb"\{(?:\[%[^\]]*\]\s*)*q=[+-]\d[^}]*\snet=[+-]\d"),
 }
 
 
@@ -331,6 +339,15 @@ def _read_tcec(text: str, sign: int) -> Recorded | None:
     return Recorded(TCEC, cp, mate, depth=depth, seldepth=seldepth, nodes=nodes, time_ms=milliseconds)
 
 
+def _read_selfplay(text: str, sign: int) -> Recorded | None:
+    match = _SELFPLAY.search(text)
+    if match is None:
+        return None
+    wdl = (int(match["w"]), int(match["d"]), int(match["l"])) if match["w"] else None
+    q, net_q = sign * float(match["q"]), sign * float(match["net"])
+    return Recorded(SELFPLAY, q=q, wdl=wdl, nodes=int(match["nodes"] or 0), net_q=net_q)
+
+
 def _score(match: re.Match[str], sign: int) -> tuple[int | None, int | None]:
     """Centipawns, or moves to mate of a number of plies, from the side to move."""
     if match["sign"] == "-":
@@ -340,7 +357,7 @@ def _score(match: re.Match[str], sign: int) -> tuple[int | None, int | None]:
     return sign * round(100 * float(match["pawns"])), None
 
 
-_READERS = {EVAL: _read_eval, CUTECHESS: _read_cutechess, TCEC: _read_tcec}
+_READERS = {EVAL: _read_eval, CUTECHESS: _read_cutechess, TCEC: _read_tcec, SELFPLAY: _read_selfplay}
 
 
 Index = NDArray[np.int64]

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from valuerepair.archives.options import CHUNKS, DUMP, EPD, EVAL, KINDS, VIEWS, RecordedOptions
+from valuerepair.archives.options import CHUNKS, DUMP, EPD, EVAL, KINDS, SELFPLAY, VIEWS, RecordedOptions
 from valuerepair.archives.sampling import Found, depth_of, detect
 from valuerepair.chess.origins import QColumns, Recorded
 from valuerepair.chess.positions import PositionBatch
@@ -120,15 +120,14 @@ def recorded_options(spec: EngineSpec, paths: Sequence[str]) -> RecordedOptions:
     given = spec.options
     found = detect(paths) if "kind" not in given else None
     kind = found.kind if found else given["kind"]
-    if kind == CHUNKS and ("view" in given or "min-depth" in given):
-        raise UsageError(
-            "--deep recorded: training chunks are the mover's view and have no depth; min-nodes=N is there"
-        )
+    if kind in (CHUNKS, SELFPLAY) and ("view" in given or "min-depth" in given):
+        what = "training chunks" if kind == CHUNKS else "comments of vr selfplay"
+        raise UsageError(f"--deep recorded: {what} are the mover's view and have no depth; min-nodes=N is there")
     if "net" in given and kind != CHUNKS:
         raise UsageError(f"--deep recorded: net= names the net of training chunks; for {kind} give --net")
     view = next((view for view in VIEWS if view == given.get("view")), None)
     depth = None
-    if kind not in (CHUNKS, DUMP):
+    if kind not in (CHUNKS, DUMP, SELFPLAY):
         depth = found.depth if found else depth_of(paths, kind)
     options = RecordedOptions(
         kind,
