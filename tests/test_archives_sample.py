@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import gzip
 from collections.abc import Generator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,9 @@ import chess
 import numpy as np
 import pytest
 
-from valuerepair.archives.options import SampleOptions, matches, speed
+from valuerepair.archives import kept as kept_samples
+from valuerepair.archives.kept import KeptSample
+from valuerepair.archives.options import RecordedOptions, SampleOptions, matches, speed
 from valuerepair.archives.rows import ReadReport
 from valuerepair.archives.sampling import sample
 from valuerepair.archives.select import KeySet, in_share, lowest_of_each, mix
@@ -264,6 +267,45 @@ def test_the_generator_can_be_left_early(shared_data: Path) -> None:
     next(batches)
     batches.close()
     assert threading.active_count() == before
+
+
+@pytest.mark.parametrize("recorded", [None, RecordedOptions("eval")])
+def test_a_sample_that_is_cut_short_is_read_on_from_there(
+    tmp_path: Path, shared_data: Path, monkeypatch: pytest.MonkeyPatch, recorded: RecordedOptions | None
+) -> None:
+    """Whatever the place it was stopped at, positions and counts are those of one reading."""
+    monkeypatch.setattr(kept_samples, "EVERY_S", 0.0)
+    paths = [str(shared_data / "pgn" / name) for name in ("iccf-scca.pgn", "lichess-blitz.pgn")]
+    options = SampleOptions(per_game=None, positions=40, recorded=recorded)
+    whole = ReadReport()
+    expected = [p for batch in sample(paths, options, whole) for p in batch]
+    saved: list[int] = []
+    save = KeptSample.save
+
+    def save_and_stop(self: KeptSample, *args: Any) -> None:
+        save(self, *args)
+        saved.append(args[0].games)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(KeptSample, "save", save_and_stop)
+    found: list[Position] = []
+    while not found:
+        report = ReadReport()
+        try:
+            found = [p for batch in sample(paths, options, report, kept=KeptSample(tmp_path / "s", "x")) for p in batch]
+        except KeyboardInterrupt:
+            continue
+    assert found == expected
+    # What was dropped before its double came counts as not drawn, so these two are known by their sum.
+    assert report.not_drawn + report.duplicates == whole.not_drawn + whole.duplicates
+    assert replace(report, not_drawn=0, duplicates=0) == replace(whole, not_drawn=0, duplicates=0)
+    assert report.adds_up
+    assert len(saved) > 3
+    assert max(saved) > 100
+
+    other = KeptSample(tmp_path / "s", "another run")
+    other.load(ReadReport())
+    assert other.drawn is None
 
 
 def test_progress_counts_all_bytes_of_the_files(shared_data: Path) -> None:

@@ -135,6 +135,24 @@ def test_a_limit_stops_and_the_same_command_goes_on(archive: Path, db: Path, tmp
     assert dump(db) == dump(tmp_path / "whole.db")
 
 
+def test_what_was_read_for_a_sample_is_not_read_again(
+    archive: Path, db: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("valuerepair.archives.kept.EVERY_S", 0.0)
+    options = MineOptions(sample=SampleOptions(per_game=4, positions=60), limit=20)
+    kept = Path(f"{db}.sample")
+    assert mine_by_key(archive, db, options=options).state == "limited"
+    assert kept.exists()
+    with monkeypatch.context() as unreadable:
+        unreadable.setattr("valuerepair.archives.sampling.Splitter.feed", None)
+        second = mine_by_key(archive, db, options=replace(options, limit=None))
+    assert (second.state, second.sampled) == ("finished", 60)
+    assert not kept.exists()
+    monkeypatch.undo()
+    mine_by_key(archive, tmp_path / "whole.db", options=replace(options, limit=None))
+    assert dump(db) == dump(tmp_path / "whole.db")
+
+
 def test_a_limit_keeps_the_net_from_what_is_beyond_it(archive: Path, db: Path) -> None:
     net = KeyNet()
     summary = mine_by_key(archive, db, net=net, options=MineOptions(sample=SampleOptions(per_game=4), limit=20))

@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 
 import numpy as np
@@ -18,6 +18,7 @@ from valuerepair.archives.chunks import UNREADABLE, ChunkBlock, holds_chunks, re
 from valuerepair.archives.epd import LineBlock, LineSplitter, looks_like_epd
 from valuerepair.archives.evaluation_dump import DumpBlock, looks_like_dump
 from valuerepair.archives.headers import header_reject
+from valuerepair.archives.kept import KeptSample, Place
 from valuerepair.archives.open import Source, Stream, chunk_version, find_sources, looks_like_tar
 from valuerepair.archives.options import CHUNKS, DUMP, EPD, EVAL, KINDS, RecordedOptions, SampleOptions
 from valuerepair.archives.pgn import GameBlock, kind_in
@@ -44,6 +45,7 @@ def sample(
     report: ReadReport,
     *,
     on_bytes: Callable[[int], None] | None = None,
+    kept: KeptSample | None = None,
 ) -> Iterator[PositionBatch]:
     """Positions drawn from archives, in batches of one to some thousand rows; `report` is filled on the way.
 
@@ -51,13 +53,16 @@ def sample(
     these, all told by content), folders, or ``-`` for standard input, where no chunks can come.
     `on_bytes` is told, from another thread, of every so many bytes read of the (packed) files. The batches depend on
     the archives, the seed and the other options, not on threads or timing. No two rows have the same key.
+    With ``options.positions`` what is drawn is `kept` from time to time, and reading goes on where that was done last;
+    not where there are training chunks or standard input.
 
     Raises UsageError for a missing path, at once; ValueRepairError for a folder without archives, at once, and for
     files in which there is not a single game, at the end. A stream that breaks off is no error here: it is in
     ``report.truncated``.
     """
     sources = find_sources(paths)
-    return _sample(sources, options, report, on_bytes)
+    again = options.positions is not None and not any(source.path == "-" or holds_chunks(source) for source in sources)
+    return _sample(sources, options, report, on_bytes, kept if again else None)
 
 
 def read_games(
@@ -90,10 +95,15 @@ def _sample(
     options: SampleOptions,
     report: ReadReport,
     on_bytes: Callable[[int], None] | None,
+    kept: KeptSample | None,
 ) -> Iterator[PositionBatch]:
-    with closing(_blocks(sources, options, report, on_bytes)) as blocks:
-        parsed = _parse(blocks, options)
-        yield from (_distinct if options.positions is None else _lowest)(parsed, options, report)
+    if kept is not None:
+        kept.load(report)
+    with closing(_blocks(sources, options, report, on_bytes, kept=kept)) as blocks:
+        if options.positions is None:
+            yield from _distinct(_parse(blocks, options), options, report)
+        else:
+            yield from _lowest(blocks, options, report, kept)
     names = ", ".join(source.name for source in sources[:3]) + (", ..." if len(sources) > 3 else "")
     unread = {reason: count for reason, count in report.rejected.items() if reason.startswith(UNREADABLE)}
     if unread and report.games == sum(unread.values()):
@@ -112,30 +122,38 @@ def _blocks(
     report: ReadReport,
     on_bytes: Callable[[int], None] | None,
     only: Mapping[str, NDArray[np.int64]] | None = None,
-) -> Generator[Block, None, None]:
-    """Games that are worth parsing, in blocks that do not depend on timing; counts all others.
+    kept: KeptSample | None = None,
+) -> Generator[Block | Place, None, None]:
+    """Games that are worth parsing, in blocks; counts all others. A `Place` where what is drawn so far is to be kept.
 
     `only` are numbers of games by the name of their archive, None where all may be wanted.
     """
-    for packed, together in groupby(sources, holds_chunks):
+    begin = Place() if kept is None else kept.place
+    for packed, together in groupby(sources[begin.source :], holds_chunks):
         if packed:
             yield from read_blocks(together, options, report, on_bytes)
         else:
-            with Pieces(list(together), on_bytes, most=options.max_bytes) as pieces:
-                yield from _text_blocks(pieces, options, report, only)
+            with Pieces(list(together), on_bytes, most=options.max_bytes, skip=begin.offset) as pieces:
+                yield from _text_blocks(pieces, options, report, only, kept)
 
 
 def _text_blocks(
-    pieces: Pieces, options: SampleOptions, report: ReadReport, only: Mapping[str, NDArray[np.int64]] | None
-) -> Iterator[Block]:
+    pieces: Pieces,
+    options: SampleOptions,
+    report: ReadReport,
+    only: Mapping[str, NDArray[np.int64]] | None,
+    kept: KeptSample | None,
+) -> Iterator[Block | Place]:
     """The games or lines of archives of text."""
-    games = Splitter()
+    begin = Place() if kept is None else kept.place
+    source, games = begin.source - 1, Splitter()
     lines: LineSplitter | None = None
     block = GameBlock(Source("", "", ""))
     for piece in pieces:
         if piece.first:
             data = piece.buffer[HEADROOM : HEADROOM + min(piece.length, 1 << 16)].tobytes()
-            games, lines = Splitter(), _line_splitter(piece.source, data)
+            games, lines = Splitter(begin.games, begin.offset), _line_splitter(piece.source, data)
+            source, begin = source + 1, Place()
             block = GameBlock(piece.source)
             if not piece.length and not piece.broken:
                 report.empty.append(piece.source.name)
@@ -163,6 +181,14 @@ def _text_blocks(
                     block = GameBlock(piece.source)
         if piece.last and block.games:
             yield block
+            block = GameBlock(piece.source)
+        if kept is not None and kept.due and games.unfinished is not None:
+            if block.games:
+                yield block
+                block = GameBlock(piece.source)
+            report.bytes_read -= games.unfinished
+            yield Place(source + 1) if piece.last else Place(source, games.given, games.games)
+            report.bytes_read += games.unfinished
 
 
 def _line_splitter(source: Source, head: bytes) -> LineSplitter | None:
@@ -213,12 +239,21 @@ def _shared_lines(block: LineBlock, options: SampleOptions, report: ReadReport) 
     )
 
 
-def _parse(blocks: Iterator[Block], options: SampleOptions) -> Iterator[Rows]:
-    """Parses blocks in threads; the results come in the order of the blocks."""
+def _parse(
+    blocks: Iterator[Block | Place], options: SampleOptions, keep: Callable[[Place], None] | None = None
+) -> Iterator[Rows]:
+    """Parses blocks in threads; the results come in the order of the blocks. `keep` is called at a place when those
+    before it have been taken."""
     pool = ThreadPoolExecutor(options.threads, thread_name_prefix="pgn")
     pending: deque[Future[Rows]] = deque()
     try:
         for block in blocks:
+            if isinstance(block, Place):
+                while pending:
+                    yield pending.popleft().result()
+                if keep is not None:
+                    keep(block)
+                continue
             pending.append(pool.submit(block.parse, options))
             while pending and (len(pending) > 2 * options.threads or pending[0].done()):
                 yield pending.popleft().result()
@@ -249,10 +284,21 @@ def _distinct(parsed: Iterator[Rows], options: SampleOptions, report: ReadReport
         yield PositionBatch.concat(ready)
 
 
-def _lowest(parsed: Iterator[Rows], options: SampleOptions, report: ReadReport) -> Iterator[PositionBatch]:
-    """A uniform sample of all distinct positions, known when the last one was seen."""
+def _lowest(
+    blocks: Iterator[Block | Place], options: SampleOptions, report: ReadReport, kept: KeptSample | None
+) -> Iterator[PositionBatch]:
+    """A uniform sample of all distinct positions, known when the last one was seen; until then it is `kept`."""
     lowest = LowestPriorities(options.positions or 0, options.seed)
-    for rows in parsed:
+    if kept is not None and kept.drawn is not None:
+        lowest.add(kept.drawn)
+
+    def keep(place: Place) -> None:
+        if kept is not None:
+            drawn = lowest.result()
+            dropped, seen = report.not_drawn + lowest.dropped, report.duplicates + lowest.duplicates
+            kept.save(place, drawn, replace(report, not_drawn=dropped, duplicates=seen))
+
+    for rows in _parse(blocks, options, keep):
         rows.count(report)
         low = lowest.wanted(rows.keys)
         if low.any():

@@ -57,12 +57,23 @@ def new_buffer(piece: int) -> Bytes:
 class Splitter:
     """Finds the games of one archive. Feed its pieces in order; the last one (it may be empty) with ``last=True``."""
 
-    def __init__(self) -> None:
-        self.games = 0
+    def __init__(self, games: int = 0, offset: int = 0) -> None:
+        """The first piece begins after so many games, at this offset of the stream."""
+        self.games = games
         self._carry = np.empty(0, np.uint8)
-        self._offset = 0  # stream offset of the next piece
+        self._offset = offset  # stream offset of the next piece
         self._inside = False  # the next piece begins inside a game that was given up as overlong
         self._starts = np.empty(_STARTS, np.int64)
+
+    @property
+    def unfinished(self) -> int | None:
+        """The bytes at the end of what was fed that belong to a game not given yet; None within one given up."""
+        return None if self._inside else len(self._carry)
+
+    @property
+    def given(self) -> int:
+        """Where in the stream the games given so far end."""
+        return self._offset - len(self._carry)
 
     def feed(self, buffer: Bytes, length: int, *, last: bool = False, cut: bool = False) -> list[SplitGames]:
         """The games that are complete now. They refer to `buffer`; use them before it is filled again.
@@ -478,12 +489,21 @@ class Piece:
 
 
 class Pieces:
-    """The pieces of all sources in order, of each at most `most` bytes; a context manager that ends its thread."""
+    """The pieces of all sources in order, of each at most `most` bytes; a context manager that ends its thread.
+
+    The first `skip` bytes of the first source are passed over.
+    """
 
     def __init__(
-        self, sources: Sequence[Source], on_bytes: OnBytes | None = None, piece: int = PIECE, most: int | None = None
+        self,
+        sources: Sequence[Source],
+        on_bytes: OnBytes | None = None,
+        piece: int = PIECE,
+        most: int | None = None,
+        skip: int = 0,
     ) -> None:
         self._sources, self._on_bytes, self._size, self._most = sources, on_bytes, piece, most
+        self._skip = skip
         self._full: queue.Queue[Piece | BaseException | None] = queue.Queue()
         self._free: queue.Queue[Bytes | None] = queue.Queue()
         for _ in range(AHEAD):
@@ -524,9 +544,17 @@ class Pieces:
         except BaseException as error:  # handed to the user of the pieces, in its own thread
             self._full.put(error)
 
+    def _pass_over(self, stream: Stream) -> None:
+        """Reads what is to be skipped, once."""
+        target = new_buffer(self._size).data
+        while self._skip and not self._stop:
+            wanted = min(self._skip, self._size)
+            self._skip = self._skip - wanted if stream.read_into(target[:wanted]) == wanted else 0
+
     def _read(self, source: Source) -> None:
         with Stream(source, self._on_bytes, self._most) as stream:
             first, last = True, False
+            self._pass_over(stream)
             while not last:
                 buffer = self._free.get()
                 if buffer is None or self._stop:

@@ -20,6 +20,7 @@ _TELLING = 16
 # Where so many have ended and none was cut, none will be soon.
 _UNCUT = 128
 _MOST_REMEMBERED = 500
+_READ_TICKS = round(60 / TICK_S)  # a minute
 
 
 class Pace:
@@ -124,6 +125,7 @@ class RunOutlook:
         self._pace, self._under_way = pace, under_way
         self._bytes = total_bytes(reader.paths)
         self._started = self._ticked = time.monotonic()
+        self._read: deque[tuple[float, int]] = deque(maxlen=_READ_TICKS)  # when, and bytes read until then
 
     @property
     def due(self) -> bool:
@@ -143,7 +145,7 @@ class RunOutlook:
         if not counts.begun:
             found = self._reader.report.positions
             self._progress.stage("net values" if found else "reading")
-            self._progress.note(f"{counts.valued:,} of {found:,} positions" if found else read)
+            self._progress.note(f"{counts.valued:,} of {found:,} positions" if found else read + self._reading_left())
             return
         self._progress.stage("")
         expected = self._expected(counts, reading=reading)
@@ -160,6 +162,15 @@ class RunOutlook:
         self._progress.note(", ".join(note for note in (*notes, read) if note))
         # A plain log gets its line also while nothing finishes.
         self._progress.advance(0)
+
+    def _reading_left(self) -> str:
+        """How long reading still takes at the speed of the last minute: what a resumed run passes over goes faster."""
+        now, read = self._ticked, self._reader.bytes_read
+        self._read.append((now, read))
+        then, before = self._read[0]
+        if not self._bytes or read == before:
+            return ""
+        return f", about {format_duration((self._bytes - read) * (now - then) / (read - before))} left to read"
 
     def _time_left(self, counts: RunCounts, expected: int | None, under_way: Sequence[int]) -> str:
         if expected is None:

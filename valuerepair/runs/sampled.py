@@ -13,6 +13,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from valuerepair.archives.kept import KeptSample
 from valuerepair.calibration import FEWEST_GAMES, FEWEST_POSITIONS, TooLittle
 from valuerepair.chess import values
 from valuerepair.chess.positions import PositionBatch
@@ -64,8 +65,9 @@ def run_sampled(
     sampled, and what the run, reading and the store raise; what was scored until then is kept.
     """
     sampling = sampling_options(options.sample)
-    with ArchiveReader(paths, options.sample, whole=whole) as reader:  # it samples from now on
-        identity = run_identity(paths, sampling, net, oracle)
+    identity = run_identity(paths, sampling, net, oracle)
+    kept = KeptSample(f"{store.path}.sample", identity)
+    with ArchiveReader(paths, options.sample, whole=whole, kept=kept) as reader:  # it samples from now on
         record = RunRecord(identity, options.command, sampling, options.sample.seed, versions_of(net))
         with stored_run(store, record) as run:
             store.commit()
@@ -80,6 +82,8 @@ def run_sampled(
                 if state != "interrupted" and summary.scored:
                     keep_priors(store, net, sampled.positions.pair, options.question)
     store.end_run(run, "finished" if state == "finished" else "interrupted", summary.counts())
+    if state == "finished":
+        kept.remove()
     if not summary.sampled and state == "finished":
         raise ValueRepairError(nothing_sampled(paths, summary.report))
     return summary

@@ -14,6 +14,7 @@ from typing import Any, Protocol, TypeAlias, cast, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
+from valuerepair.archives.kept import KeptSample
 from valuerepair.archives.options import SampleOptions
 from valuerepair.archives.rows import ReadReport
 from valuerepair.archives.sampling import sample
@@ -68,10 +69,12 @@ Events: TypeAlias = "SimpleQueue[Any]"  # of these, and of what the loop puts in
 class ArchiveReader(threading.Thread):
     """Samples archives within its context, and puts one chunk into `events` for each `ask`: no more is read ahead."""
 
-    def __init__(self, paths: Sequence[str], options: SampleOptions, *, whole: bool = False) -> None:
-        """With `whole` chunks are as large as they come: where no net would have them small."""
+    def __init__(
+        self, paths: Sequence[str], options: SampleOptions, *, whole: bool = False, kept: KeptSample | None = None
+    ) -> None:
+        """With `whole` chunks are as large as they come: where no net would have them small. `kept` is for `sample`."""
         super().__init__(name="mine-reader", daemon=True)
-        self.paths, self._whole = paths, whole
+        self.paths, self._whole, self._kept = paths, whole, kept
         self.events: Events = SimpleQueue()
         self.report = ReadReport()
         self.bytes_read = 0  # of the files as they lie on the disk
@@ -96,7 +99,7 @@ class ArchiveReader(threading.Thread):
             # `sample` is a generator, typed as the iterator it is; closed, it ends its own threads.
             batches = cast(
                 "Generator[PositionBatch, None, None]",
-                sample(self.paths, self._options, self.report, on_bytes=self._count),
+                sample(self.paths, self._options, self.report, on_bytes=self._count, kept=self._kept),
             )
             with closing(batches):
                 size = FIRST_CHUNK_ROWS

@@ -1,0 +1,129 @@
+"""A sample kept in a file while archives are read, so that a run that was stopped reads on where it was.
+
+A uniform sample of so many positions is known only when all has been read, which takes an hour for a month of a large
+database. Until then the file has the positions drawn so far, and how far the archives are read.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pyarrow as pa
+
+from valuerepair.archives.rows import ReadReport
+from valuerepair.chess.origins import OriginGame, Origins, Recorded
+from valuerepair.chess.positions import PositionBatch
+from valuerepair.errors import ValueRepairError
+from valuerepair.files import written_whole
+
+EVERY_S = 30.0  # what a kill loses at most of the reading; a save of 100,000 positions takes about a second
+_TEXTS = ("fen", "start_fen")
+_NUMBERS = ("ply", "key", "history_known")
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """How far archives are read: `source` of them wholly; of the next `offset` unpacked bytes, which are `games`."""
+
+    source: int = 0
+    offset: int = 0
+    games: int = 0
+
+
+class KeptSample:
+    """The file of one run's sample. `identity` says what run that is: of another one nothing is taken.
+
+    After `load`, `place` is where to read on and `drawn` what was drawn before it, None where nothing is kept.
+    """
+
+    def __init__(self, path: str | Path, identity: str) -> None:
+        self._path, self._identity = Path(path), identity
+        self._saved = time.monotonic()
+        self.place = Place()
+        self.drawn: PositionBatch | None = None
+
+    @property
+    def due(self) -> bool:
+        """The last save, or the beginning, is long enough ago."""
+        return time.monotonic() - self._saved >= EVERY_S
+
+    def load(self, report: ReadReport) -> None:
+        """Takes up what the file has, and puts its counts into the report, which is new."""
+        try:
+            with pa.OSFile(str(self._path)) as file:
+                table = pa.ipc.open_file(file).read_all()
+        except (FileNotFoundError, pa.ArrowInvalid):
+            return
+        about = orjson.loads(table.schema.metadata[b"sample"])
+        if about["identity"] != self._identity:
+            return
+        self.place, self.drawn = Place(**about["place"]), _batch(table)
+        for name, value in about["report"].items():
+            if isinstance(value, list):
+                value = [tuple(row) for row in value]
+            setattr(report, name, Counter(value) if isinstance(value, dict) else value)
+
+    def save(self, place: Place, drawn: PositionBatch, report: ReadReport) -> None:
+        """Keeps what is drawn of all before `place`, and the counts of it.
+
+        Raises ValueRepairError when the file cannot be written.
+        """
+        about = {"identity": self._identity, "place": place, "report": report}
+        table = _table(drawn).replace_schema_metadata({"sample": orjson.dumps(about)})
+        options = pa.ipc.IpcWriteOptions(compression="zstd")
+        try:
+            whole = written_whole(self._path)
+            with whole as partial, pa.ipc.new_file(str(partial), table.schema, options=options) as file:
+                file.write_table(table)
+        except OSError as error:
+            raise ValueRepairError(f"{self._path}: cannot be written: {error.strerror or error}") from None
+        self._saved = time.monotonic()
+
+    def remove(self) -> None:
+        """The run is finished: nothing is to be taken up."""
+        self._path.unlink(missing_ok=True)
+
+
+def _table(batch: PositionBatch) -> pa.Table:
+    """The batch's columns; a game and a recorded evaluation as JSON, without centipawns, which the latter has too."""
+    origins = batch.origins
+    columns: dict[str, Any] = {name: getattr(batch, name) for name in (*_TEXTS, *_NUMBERS)}
+    columns["moves"] = pa.LargeListArray.from_arrays(batch.offsets, batch.moves)
+    columns["game"] = [orjson.dumps(game) for game in origins.game]
+    columns["played"] = pa.array(origins.played, pa.string())
+    if origins.recorded is not None:
+        columns["recorded"] = [orjson.dumps(found) for found in origins.recorded]
+    return pa.table(columns)
+
+
+def _batch(table: pa.Table) -> PositionBatch:
+    columns = {name: table[name].combine_chunks() for name in table.column_names}
+    moves = columns["moves"]
+    recorded = None
+    if "recorded" in columns:
+        recorded = [_recorded(orjson.loads(text)) for text in columns["recorded"].to_pylist()]
+    games = [OriginGame(**orjson.loads(text)) for text in columns["game"].to_pylist()]
+    ply, key, known = (columns[name].to_numpy(zero_copy_only=False) for name in _NUMBERS)
+    fen, start_fen = (columns[name].to_pylist() for name in _TEXTS)
+    return PositionBatch(
+        fen,
+        start_fen,
+        moves.values.to_numpy(),
+        moves.offsets.to_numpy(),
+        ply,
+        key,
+        known,
+        Origins.found(games, columns["played"].to_pylist(), recorded),
+    )
+
+
+def _recorded(found: dict[str, Any] | None) -> Recorded | None:
+    if found is None:
+        return None
+    lists = {name: tuple(value) for name, value in found.items() if isinstance(value, list)}
+    return Recorded(**{**found, **lists})
