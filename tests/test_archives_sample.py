@@ -290,9 +290,10 @@ def test_a_sample_that_is_cut_short_is_read_on_from_there(
     monkeypatch.setattr(KeptSample, "save", save_and_stop)
     found: list[Position] = []
     while not found:
-        report = ReadReport()
+        report, kept, passed = ReadReport(), KeptSample(tmp_path / "s", "x"), list[int]()
         try:
-            found = [p for batch in sample(paths, options, report, kept=KeptSample(tmp_path / "s", "x")) for p in batch]
+            batches = sample(paths, options, report, on_bytes=passed.append, kept=kept)
+            found = [p for batch in batches for p in batch]
         except KeyboardInterrupt:
             continue
     assert found == expected
@@ -300,6 +301,7 @@ def test_a_sample_that_is_cut_short_is_read_on_from_there(
     assert report.not_drawn + report.duplicates == whole.not_drawn + whole.duplicates
     assert replace(report, not_drawn=0, duplicates=0) == replace(whole, not_drawn=0, duplicates=0)
     assert report.adds_up
+    assert sum(passed) == sum(Path(path).stat().st_size for path in paths)
     assert len(saved) > 3
     assert max(saved) > 100
 

@@ -129,6 +129,8 @@ def _blocks(
     `only` are numbers of games by the name of their archive, None where all may be wanted.
     """
     begin = Place() if kept is None else kept.place
+    if on_bytes is not None:
+        on_bytes(sum(os.path.getsize(source.path) for source in sources[: begin.source]))
     for packed, together in groupby(sources[begin.source :], holds_chunks):
         if packed:
             yield from read_blocks(together, options, report, on_bytes)

@@ -125,7 +125,7 @@ class RunOutlook:
         self._pace, self._under_way = pace, under_way
         self._bytes = total_bytes(reader.paths)
         self._started = self._ticked = time.monotonic()
-        self._read: deque[tuple[float, int]] = deque(maxlen=_READ_TICKS)  # when, and bytes read until then
+        self._read: deque[tuple[float, int]] = deque(maxlen=_READ_TICKS)  # when, and unpacked bytes until then
 
     @property
     def due(self) -> bool:
@@ -164,13 +164,19 @@ class RunOutlook:
         self._progress.advance(0)
 
     def _reading_left(self) -> str:
-        """How long reading still takes at the speed of the last minute: what a resumed run passes over goes faster."""
-        now, read = self._ticked, self._reader.bytes_read
+        """How long reading still takes at the speed of the last minute.
+
+        By unpacked bytes that were looked at: what a resumed run only passes over tells nothing of the rest.
+        """
+        now, read, packed = self._ticked, self._reader.report.bytes_read, self._reader.bytes_read
+        if not (read and packed and self._bytes):
+            return ""
         self._read.append((now, read))
         then, before = self._read[0]
-        if not self._bytes or read == before:
+        if read == before:
             return ""
-        return f", about {format_duration((self._bytes - read) * (now - then) / (read - before))} left to read"
+        left = read * (self._bytes / packed - 1)
+        return f", about {format_duration(left * (now - then) / (read - before))} left to read"
 
     def _time_left(self, counts: RunCounts, expected: int | None, under_way: Sequence[int]) -> str:
         if expected is None:
