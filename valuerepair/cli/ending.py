@@ -8,6 +8,7 @@ import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from typing import TextIO
 
 import click
 
@@ -41,8 +42,7 @@ def run(group: click.Group) -> int:
     except ValueRepairError as error:
         code = _end(f"vr: {error}", error.exit_code)
     except ReaderGoneError:
-        # There is nothing to say, and nothing to flush to.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _lead_nowhere(sys.stdout)
         code = 0
     except (KeyboardInterrupt, click.Abort):
         code = _end("vr: interrupted", 130)
@@ -66,9 +66,17 @@ def _open_closed_streams() -> None:
 
 def _end(line: str, code: int) -> int:
     """Says the last line, if anybody can read it; the exit code is the same without."""
-    with suppress(OSError):
+    try:
         click.echo(line, err=True)
+    except OSError:
+        _lead_nowhere(sys.stderr)
     return code
+
+
+def _lead_nowhere(stream: TextIO) -> None:
+    """What is left in its buffer would fail again as Python ends, which then has an exit code of its own."""
+    with suppress(OSError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def _terminate(signum: int, frame: object) -> None:
