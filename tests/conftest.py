@@ -28,7 +28,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 # A shell that starts the tests in the background has them, and all that they start, ignore Ctrl-C; tests send it.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# With several processes (`pytest -n 2`) the tests of a file run one after the other in one of them, and so do the files
+# With several processes (`pytest -n 3`) the tests of a file run one after the other in one of them, and so do the files
 # of each line here: one browser, one set of Dask's processes, and one test at a time that looks at the clock.
 TOGETHER = (
     ("tests/report/",),
