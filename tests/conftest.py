@@ -7,6 +7,7 @@ import importlib.util
 import os
 import shutil
 import signal
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,6 +25,12 @@ if importlib.util.find_spec("colorama") is not None:
 
 # Two processes on two cores: a second thread for small matrices waits in a loop. As NumPy is loaded it looks at this.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+# What JAX compiled for one test serves the others, in every process: these inherit the name of the first one's folder.
+if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
+    COMPILED = tempfile.TemporaryDirectory(prefix="valuerepair-jax-")
+    os.environ["JAX_COMPILATION_CACHE_DIR"] = COMPILED.name
+    os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
 
 # A shell that starts the tests in the background has them, and all that they start, ignore Ctrl-C; tests send it.
 signal.signal(signal.SIGINT, signal.default_int_handler)
