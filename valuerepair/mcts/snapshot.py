@@ -12,7 +12,7 @@ from valuerepair.chess.positions import decode_move
 from valuerepair.chess.rows import FLIP
 from valuerepair.mcts.outcome import LOST, own_policy
 from valuerepair.mcts.params import SearchParams
-from valuerepair.mcts.result import NAN
+from valuerepair.mcts.result import NAN, Value
 from valuerepair.mcts.tree import (
     COUNT,
     EDGE,
@@ -75,7 +75,7 @@ class TreeNode:
     @property
     def wdl(self) -> tuple[float, float, float]:
         """Win, draw and loss probabilities."""
-        return (1 + self.wl - self.d) / 2, self.d, (1 - self.wl - self.d) / 2
+        return Value(self.q, self.wl, self.d, self.m).wdl
 
 
 @dataclass(frozen=True, slots=True)
