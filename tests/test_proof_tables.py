@@ -227,7 +227,7 @@ def test_nets_and_validation(made: Made) -> None:
         ("sampled", ("control", "original")),
         ("10", ("control", "sampled", "original")),
         ("archive", ("control", "sampled", "original")),
-        ("16k", ("control", "sampled", "original")),
+        ("4k", ("control", "sampled", "original")),
         ("value-control", ("original",)),
         ("value-sampled", ("value-control", "original")),
         ("value-40", ("value-control", "value-sampled", "original")),
@@ -248,7 +248,7 @@ def test_what_an_arm_is_held_against(arm: str, others: tuple[str, ...]) -> None:
 def test_points_of_curves() -> None:
     assert point("5") == ("share", "whole net", 5)
     assert point("value-40") == ("share", "value head alone", 40)
-    assert point("16k") == ("candidates", "whole net", 16_000)
+    assert point("4k") == ("candidates", "whole net", 4_000)
     assert [point(arm) for arm in ("control", "value-control", "1100-share", "z", "original")] == [None] * 5
 
 
@@ -377,10 +377,10 @@ def test_the_page_s_tables_are_those_of_the_results() -> None:
     assert "<!-- table changes -->" in text
 
 
-def test_a_match_is_told_as_vr_elo_tells_it(tmp_path: Path) -> None:
-    """Four pairs: two won, one lost, one drawn in both games."""
+def pairs(results: str) -> str:
+    """PGN of a pair of games for each letter: a won both (1), b did (0), or both were drawn (=)."""
     games = []
-    for opening, result in enumerate("1100=="):
+    for opening, result in enumerate(results):
         for first in (True, False):
             score = {"1": "1-0", "0": "0-1", "=": "1/2-1/2"}[result]
             score = score if first or result == "=" else score[::-1]
@@ -389,11 +389,36 @@ def test_a_match_is_told_as_vr_elo_tells_it(tmp_path: Path) -> None:
             head = {"White": white, "Black": black, "Result": score, "SetUp": "1", "FEN": fen}
             tags = "".join(f'[{name} "{value}"]\n' for name, value in head.items())
             games.append(f'[Event "x"]\n{tags}\n{score}\n')
-    (tmp_path / "match-control.pgn").write_text("\n".join(games))
-    done = CliRunner().invoke(matches.command, [str(tmp_path), "-o", str(tmp_path)], catch_exceptions=False)
+    return "\n".join(games)
+
+
+def test_a_match_is_told_as_vr_elo_tells_it(tmp_path: Path) -> None:
+    (tmp_path / "match-control.pgn").write_text(pairs("1100=="))
+    done = CliRunner().invoke(matches.command, ["table", str(tmp_path), "-o", str(tmp_path)], catch_exceptions=False)
     assert done.exit_code == 0
     *_, row = page.matches(tmp_path)
     assert row.startswith("| `control` | 12 | 4 | 4 | 4 | +0.0 (-")
+
+
+@pytest.mark.parametrize(("within", "games"), [(75, [200]), (50, [200, 400]), (1, [200, 400, 500])])
+def test_a_match_ends_when_its_interval_is_narrow(
+    within: int, games: list[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of n pairs that are won or lost whole the interval is 0.98 / sqrt(n) of a point to each side, near 0 Elo some
+    695 times that: 68 Elo of 100 pairs, 48 of 200."""
+    asked = []
+
+    def run(command: list[str], check: bool) -> None:
+        asked.append(int(command[command.index("--games") + 1]))
+        Path(command[command.index("-o") + 1]).write_text(pairs("10" * (asked[-1] // 4)))
+
+    monkeypatch.setattr("subprocess.run", run)
+    (tmp_path / "book.epd").touch()
+    words = ["play", "net=a", "net=b", "--openings", str(tmp_path / "book.epd"), "-o", str(tmp_path / "match.pgn")]
+    words += ["--within", str(within), "--games", "500"]
+    done = CliRunner().invoke(matches.command, words, catch_exceptions=False)
+    assert done.exit_code == 0
+    assert asked == games
 
 
 def test_a_change_is_bold_where_its_interval_does_not_hold_nothing() -> None:

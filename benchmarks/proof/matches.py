@@ -1,7 +1,10 @@
-"""What the matches of the proof came to: `python -m benchmarks.proof.matches`, from their games."""
+"""The matches of the proof, and what they came to: `python -m benchmarks.proof.matches play|table`."""
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from dataclasses import asdict
 from pathlib import Path
 
 import click
@@ -11,12 +14,38 @@ from benchmarks.proof import tables
 
 AGAINST = ("control", "original")
 _LEVEL = 0.95
+# Games between two looks at the interval.
+_BLOCK = 200
 
 
-@click.command(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+def command() -> None:
+    """Play the matches of the proof, or write their table."""
+
+
+@command.command()
+@click.argument("sides", nargs=2)
+@click.option("--openings", required=True, type=click.Path(dir_okay=False), help="As in vr match.")
+@click.option("--within", type=float, default=15, show_default=True, help="Elo on each side of the estimate.")
+@click.option("--games", type=click.IntRange(min=2), default=2_000, show_default=True, help="At most.")
+@click.option("-o", "--output", required=True, type=click.Path(dir_okay=False, path_type=Path), help="PGN.")
+def play(sides: tuple[str, str], openings: str, within: float, games: int, output: Path) -> None:
+    """Play SIDES until the 95 % interval of Elo is narrow enough.
+
+    When it stops depends on the width of the interval alone, not on who leads.
+    """
+    for so_far in range(_BLOCK, games + _BLOCK, _BLOCK):
+        options = ["--openings", openings, "--games", str(min(so_far, games)), "-o", str(output)]
+        subprocess.run([sys.executable, "-m", "valuerepair", "match", *sides, *options], check=True)
+        elo, _ = vr.elo(output).one().levels[_LEVEL]
+        if elo.high - elo.low <= 2 * within:
+            return
+
+
+@command.command()
 @click.argument("folder", type=click.Path(exists=True, file_okay=False, path_type=Path))
 @click.option("-o", "--output", required=True, type=click.Path(file_okay=False, path_type=Path), help="Folder.")
-def command(folder: Path, output: Path) -> None:
+def table(folder: Path, output: Path) -> None:
     """Write matches.csv from the match-control.pgn and match-original.pgn of FOLDER, as far as they are there.
 
     Elo of the repaired net, with its interval at 95 % by pairs of games.
@@ -27,16 +56,10 @@ def command(folder: Path, output: Path) -> None:
     for name in AGAINST:
         path = folder / f"match-{name}.pgn"
         if path.exists():
-            found = vr.elo(path).one().as_json()
-            elo = next(each for each in found["elo"] if each["level"] == _LEVEL)
-            rows.append(
-                {
-                    "against": name,
-                    "games": found["games"],
-                    **{k: found["score"][k] for k in ("wins", "draws", "losses")},
-                }
-                | {"elo": elo["value"], "low": elo["low"], "high": elo["high"]}
-            )
+            match = vr.elo(path).one()
+            elo, _ = match.levels[_LEVEL]
+            row = {"against": name, "games": match.games, **asdict(match.tally.score)}
+            rows.append(row | {"elo": elo.value, "low": elo.low, "high": elo.high})
     output.mkdir(parents=True, exist_ok=True)
     tables.write_table(pd.DataFrame(rows), output / "matches.csv")
     click.echo(f"{output / 'matches.csv'}: {len(rows)} matches")
