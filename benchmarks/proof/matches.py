@@ -26,16 +26,17 @@ def command() -> None:
 @command.command()
 @click.argument("sides", nargs=2)
 @click.option("--openings", required=True, type=click.Path(dir_okay=False), help="As in vr match.")
+@click.option("--device", default="auto", show_default=True, help="As in vr match.")
 @click.option("--within", type=float, default=15, show_default=True, help="Elo on each side of the estimate.")
 @click.option("--games", type=click.IntRange(min=2), default=2_000, show_default=True, help="At most.")
 @click.option("-o", "--output", required=True, type=click.Path(dir_okay=False, path_type=Path), help="PGN.")
-def play(sides: tuple[str, str], openings: str, within: float, games: int, output: Path) -> None:
+def play(sides: tuple[str, str], openings: str, device: str, within: float, games: int, output: Path) -> None:
     """Play SIDES until the 95 % interval of Elo is narrow enough.
 
     When it stops depends on the width of the interval alone, not on who leads.
     """
     for so_far in range(_BLOCK, games + _BLOCK, _BLOCK):
-        options = ["--openings", openings, "--games", str(min(so_far, games)), "-o", str(output)]
+        options = ["--openings", openings, "--device", device, "--games", str(min(so_far, games)), "-o", str(output)]
         subprocess.run([sys.executable, "-m", "valuerepair", "match", *sides, *options], check=True)
         elo, _ = vr.elo(output).one().levels[_LEVEL]
         if elo.high - elo.low <= 2 * within:
