@@ -30,15 +30,9 @@ def command(output: str, points: int, seed: int, db: str, question: QuestionOpti
     from valuerepair.report import page
     from valuerepair.store.store import Store
 
-    with Store.open(db) as store, Progress("Report", 100, "%", quiet=is_quiet()) as progress:
-
-        def show(step: str, done: float) -> None:
-            progress.note(step)
-            progress.advance(round(100 * done) - progress.done)
-
+    with Store.open(db) as store, Progress("report", quiet=is_quiet()) as progress:
         asked = question.resolved(store)
-        written = page.write(store, output, asked, points=points, seed=seed, on_step=show)
-        progress.advance(100 - progress.done)
+        written = page.write(store, output, asked, points=points, seed=seed, on_step=progress.stage)
     if not is_quiet():
         click.echo(
             f"{output}: {written.positions:,} positions, {written.shown:,} of them one by one, "

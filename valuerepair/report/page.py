@@ -22,7 +22,7 @@ from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.files import written_whole
 from valuerepair.question import Question
 from valuerepair.report.page_content import DEFAULT_POINTS, OF_ALL, Content, choose, content_of, with_texts
-from valuerepair.store.connect import store_errors
+from valuerepair.report.static_page import frame, template_part
 
 if TYPE_CHECKING:
     from valuerepair.store.store import Store
@@ -45,13 +45,13 @@ def write(
     *,
     points: int = DEFAULT_POINTS,
     seed: int = 0,
-    on_step: Callable[[str, float], None] = lambda step, done: None,
+    on_step: Callable[[str], None] = lambda step: None,
 ) -> WrittenPage:
     """Writes the report on what the question's net and oracle have scored as one HTML file.
 
     At most about `points` positions are shown one by one (`page_content.choose`); figures are of all. `on_step` is told
-    what comes next and the share of the work that is done (`Steps`). Raises UsageError for too few points,
-    ValueRepairError when nothing is scored, OSError when the folder cannot be written.
+    what comes next. Raises UsageError for too few points, ValueRepairError when nothing is scored, OSError when the
+    folder cannot be written.
     """
     question = question or Question()
     threshold, q_from = question.threshold, question.q_from
@@ -59,8 +59,7 @@ def write(
         raise UsageError(f"--points {points}: must be at least 1")
     with written_whole(path) as partial:
         with _unchanging(store):
-            begin = Steps(store, points, on_step).begin
-            begin("values")
+            on_step("values")
             calibrated = ("calibrated_q",) if question.calibration == "fitted" else ()
             frame = store.frame(question, only=(*OF_ALL, *calibrated))
             every = frame[~np.isnan(frame["disagreement"])]
@@ -71,9 +70,9 @@ def write(
                     f"try --alpha {other}"
                 )
             shown = choose(every, threshold, points, seed)
-            begin("positions")
+            on_step("positions")
             rows = with_texts(store, every.iloc[shown.rows])
-            content = content_of(store, every, shown, rows, threshold, begin)
+            content = content_of(store, every, shown, rows, threshold, on_step)
         partial.write_bytes(document(content))
         size = partial.stat().st_size
     candidates = int((every["disagreement"].abs() >= threshold).sum())
@@ -95,22 +94,8 @@ def _unchanging(store: Store) -> Iterator[None]:
 
 # In the order of their imports: each uses only those before it.
 MODULES = (
-    "guard",
-    "data",
-    "rates",
-    "lowess",
-    "filters",
-    "board",
-    "san",
-    "words",
-    "charts",
-    "scatter",
-    "book",
-    "family",
-    "detail",
-    "list",
-    "summary",
-    "main",
+    *("guard", "data", "rates", "lowess", "filters", "board", "san", "words", "charts", "scatter", "book", "family"),
+    *("detail", "list", "summary", "main"),
 )
 _IMPORT = re.compile(r'^import \{[^}]*\} from "\./[a-z]+\.js";\n', re.MULTILINE)
 _EXPORT = re.compile(r"^export (?=(async )?function|const|class)", re.MULTILINE)
@@ -128,8 +113,6 @@ def document(content: Content) -> bytes:
     words = json.dumps(content.words, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
     script, plotly = bundle(), plotly_script()
     parts = {
-        "policy": _POLICY.format(scripts=f"{_hash(script)} {_hash(plotly)}"),
-        "style": _read("style.css"),
         "version": __version__,
         "pieces": "".join(chess.svg.PIECES.values()),
         "plotly": _pack(plotly.encode()),
@@ -138,22 +121,20 @@ def document(content: Content) -> bytes:
         "script": script,
     }
     # One pass: what is put in is not looked at again.
-    return re.sub(r"\{\{([a-z]+)\}\}", lambda match: parts[match[1]], _read("report.html")).encode()
+    body = re.sub(r"\{\{([a-z]+)\}\}", lambda match: parts[match[1]], template_part("report.html"))
+    policy = _POLICY.format(scripts=f"{_hash(script)} {_hash(plotly)}")
+    return frame("valuerepair report", body, policy, "style.css").encode()
 
 
 def bundle() -> str:
     """All modules as one strict script. It must not end the element that it stands in."""
-    text = "".join(_EXPORT.sub("", _IMPORT.sub("", _read(f"{name}.js"))) for name in MODULES)
+    text = "".join(_EXPORT.sub("", _IMPORT.sub("", template_part(f"{name}.js"))) for name in MODULES)
     return f'"use strict";\n(() => {{\n{text}}})();\n'
 
 
 def plotly_script() -> str:
     """Plotly's own script, as its Python package brings it."""
     return resources.files("plotly").joinpath("package_data").joinpath("plotly.min.js").read_text("utf-8")
-
-
-def _read(name: str) -> str:
-    return resources.files("valuerepair.report").joinpath("page_template").joinpath(name).read_text("utf-8")
 
 
 def _pack(content: bytes) -> str:
@@ -163,35 +144,3 @@ def _pack(content: bytes) -> str:
 
 def _hash(script: str) -> str:
     return "'sha256-" + base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() + "'"
-
-
-# Step -> processor time, in seconds: of a million positions, of a hundred thousand shown ones, and of any report.
-# As measured (docs/performance.md); only their proportions matter.
-STEPS = {
-    "values": (4.0, 0.0, 0.1),
-    "positions": (0.0, 3.0, 0.0),
-    "labels": (0.0, 12.0, 0.5),
-    "figures": (4.0, 1.0, 0.2),
-    "lowess": (2.0, 0.0, 0.1),
-    "books": (0.0, 4.0, 0.3),
-    "packing": (0.0, 5.5, 0.3),
-}
-
-
-class Steps:
-    """Tells `on_step` what comes next and the share of the work that is done, by the store's size."""
-
-    def __init__(self, store: Store, points: int, on_step: Callable[[str, float], None]) -> None:
-        with store_errors(store.path):
-            positions = int(store.connection.execute("SELECT count(*) FROM positions").fetchone()[0])
-        shown = min(positions, points)
-        self._costs = {
-            step: of_all * positions / 1e6 + of_shown * shown / 1e5 + always
-            for step, (of_all, of_shown, always) in STEPS.items()
-        }
-        self._on_step = on_step
-
-    def begin(self, step: str) -> None:
-        """The next step begins."""
-        before = list(self._costs.values())[: list(self._costs).index(step)]
-        self._on_step(step, sum(before) / sum(self._costs.values()))

@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from valuerepair.books.emit import LineWriter, epd_entry, pgn_entry, tag_value
-from valuerepair.books.lc0_reader import GAME_PLY_LIMIT
+from valuerepair.books.rows import playable
 from valuerepair.books.write import pgn_tags
-from valuerepair.chess.board import fens, has_legal_move, insufficient_material, keys, parse_fens, replay
+from valuerepair.chess.board import fens, parse_fens
 from valuerepair.chess.positions import PHASES, PROMOTIONS, STARTPOS_FEN, decode_move, encode_move, encode_moves
 from valuerepair.chess.rows import Boards
 from valuerepair.chess.values import Alpha
@@ -74,7 +74,7 @@ def content_of(
 ) -> Content:
     """The content of a page about the scored positions `every`, which shows `rows` of them, `shown`.
 
-    `on_step` is told the name of each step (`page.STEPS`) before it.
+    `on_step` is told the name of each step before it.
     """
     on_step("labels")
     frame = rows.frame
@@ -326,17 +326,16 @@ class BookEntries(NamedTuple):
     movetexts: dict[int, str]
 
 
-def entries_of(rows: PageRows, threshold: float, on_line: Callable[[], None] = lambda: None) -> BookEntries:
+def entries_of(rows: PageRows, threshold: float) -> BookEntries:
     """What entries of the rows are made of, weights for this threshold.
 
-    The `MOVETEXTS` rows of the largest disagreement have their moves; `on_line` is called after each. Raises
-    ValueRepairError when recorded moves are illegal.
+    The `MOVETEXTS` rows of the largest disagreement have their moves. Raises ValueRepairError when recorded moves are
+    illegal.
     """
     frame = rows.frame
     written = frame["fen"].tolist()
     try:
-        boards = parse_fens(written)
-        playable = can_go_on(boards, written, frame["start_fen"].tolist(), rows.moves, rows.begins)
+        boards, going = parse_fens(written), playable(frame).to_numpy()
     except ValueError as error:
         raise ValueRepairError(f"a recorded game cannot be replayed: {error}; mine it again") from None
     weights = weights_of(frame["disagreement"].to_numpy(np.float64), threshold).tolist()
@@ -344,8 +343,8 @@ def entries_of(rows: PageRows, threshold: float, on_line: Callable[[], None] = l
         _as_books_write(frame, boards),
         # Python's round is exact, as its formatting is.
         np.array([round(round(weight, 4) * WEIGHT_STEPS) for weight in weights], np.uint16),
-        playable,
-        _movetexts(frame, on_line),
+        going,
+        _movetexts(frame),
     )
 
 
@@ -379,7 +378,7 @@ def _as_books_write(frame: pd.DataFrame, boards: Boards) -> list[str]:
     return found
 
 
-def _movetexts(frame: pd.DataFrame, on_line: Callable[[], None]) -> dict[int, str]:
+def _movetexts(frame: pd.DataFrame) -> dict[int, str]:
     """What follows the tags, by row; made in the order of moves, so that common beginnings are replayed once."""
     worst = np.argsort(-frame["disagreement"].abs().to_numpy(), kind="stable")[:MOVETEXTS].tolist()
     columns = [frame[name].tolist() for name in ("start_fen", "moves", "fen")]
@@ -388,56 +387,7 @@ def _movetexts(frame: pd.DataFrame, on_line: Callable[[], None]) -> dict[int, st
         line = writer.line(start_fen, moves.split(), fen)
         if line.sans:
             found[i] = pgn_entry(line, {})
-        on_line()
     return found
-
-
-_FIFTY_MOVES = 100
-_SHORTEST_THIRD = 8  # half-moves without capture or pawn move before a position can be there for the third time
-
-
-def can_go_on(
-    boards: Boards,
-    fens: Sequence[str],
-    start_fens: Sequence[str],
-    moves: NDArray[np.uint16],
-    begins: NDArray[np.int64],
-) -> NDArray[np.bool_]:
-    """bool[n]: the game is not over, nor there for the third time, nor beyond lc0's limit of plies.
-
-    Position i is `boards[i]`, ``fens[i]`` with its six fields, reached from `start_fens[i]` by
-    ``moves[begins[i] : begins[i + 1]]``. Raises ValueError for a move that is not legal.
-    """
-    counts = np.array([fen.split(" ")[4:6] for fen in fens], np.int64).reshape(-1, 2)
-    clocks, numbers = counts[:, 0], counts[:, 1]
-    going = has_legal_move(boards) & ~insufficient_material(boards)
-    going &= (clocks < _FIFTY_MOVES) & (numbers < GAME_PLY_LIMIT)
-    back = np.minimum(clocks, np.diff(begins))
-    rows = np.flatnonzero(going & (back >= _SHORTEST_THIRD))
-    going[rows] = ~_third(boards[rows], [start_fens[i] for i in rows.tolist()], moves, begins, rows, back[rows])
-    return going
-
-
-def _third(
-    boards: Boards,
-    start_fens: Sequence[str],
-    moves: NDArray[np.uint16],
-    begins: NDArray[np.int64],
-    rows: NDArray[np.int64],
-    back: NDArray[np.int64],
-) -> NDArray[np.bool_]:
-    """bool[m]: two of the `back[i]` boards before ``boards[i]``, which `rows[i]` leads to, were the same."""
-    reached, ends = keys(boards), begins[rows + 1]
-    lengths = ends - back - begins[rows]
-    offsets = np.cumsum([0, *lengths.tolist()])
-    before = np.repeat(begins[rows] - offsets[:-1], lengths) + np.arange(offsets[-1])
-    now = replay(parse_fens(start_fens), moves[before], offsets)
-    alike, left = np.zeros(len(rows), np.int64), back.copy()
-    while len(active := np.flatnonzero(left > 0)):
-        alike[active] += keys(now[active]) == reached[active]
-        now[active] = replay(now[active], moves[ends[active] - left[active]], np.arange(len(active) + 1))
-        left[active] -= 1
-    return alike >= 2
 
 
 DEFAULT_POINTS = 100_000

@@ -1,4 +1,4 @@
-"""Whether lc0 plays on, of many positions at once, against `valuerepair.books.rows` and python-chess."""
+"""Whether lc0 plays on, of many positions at once, against one by one with python-chess."""
 
 from __future__ import annotations
 
@@ -9,10 +9,7 @@ import numpy as np
 import pytest
 
 from valuerepair.books.lc0_reader import GAME_PLY_LIMIT
-from valuerepair.books.rows import can_go_on as one_can_go_on
-from valuerepair.chess.board import parse_fens
-from valuerepair.chess.positions import encode_moves
-from valuerepair.report.page_content import can_go_on
+from valuerepair.books.rows import can_go_on, go_on
 
 SHUFFLE = ["g1f3", "g8f6", "f3g1", "f6g8"]
 KINGS = "8/8/4k3/8/8/4K3/8/8 w - - 0 60"
@@ -46,10 +43,9 @@ def test_positions_that_lc0_plays_on_from() -> None:
         for move in moves:
             board.push_uci(move)
     fens = [board.fen() for board in boards]
-    flat, begins = [move for _, moves in lines for move in moves], np.cumsum([0, *(len(moves) for _, moves in lines)])
-    found = can_go_on(parse_fens(fens), fens, [start for start, _ in lines], encode_moves(flat), begins)
-    wanted = [one_can_go_on(fen, start, " ".join(moves)) for fen, (start, moves) in zip(fens, lines, strict=True)]
-    assert found.tolist() == wanted
+    starts, texts = [start for start, _ in lines], [" ".join(moves) for _, moves in lines]
+    found = np.array(go_on(fens, starts, texts))
+    assert found.tolist() == [can_go_on(*line) for line in zip(fens, starts, texts, strict=True)]
     thirds = [board.is_repetition(3) for board in boards]
     assert sum(thirds) > 12
     assert not found[thirds].any()
@@ -57,7 +53,6 @@ def test_positions_that_lc0_plays_on_from() -> None:
 
 
 def test_a_move_that_is_not_legal() -> None:
-    board = parse_fens([chess.STARTING_FEN])
     fen = chess.STARTING_FEN.replace(" 0 1", " 9 9")
-    with pytest.raises(ValueError, match="not legal"):
-        can_go_on(board, [fen], [chess.STARTING_FEN], encode_moves(["e2e5"] * 9), np.array([0, 9]))
+    with pytest.raises(ValueError, match="illegal"):
+        go_on([fen], [chess.STARTING_FEN], ["e2e5 " * 9])
