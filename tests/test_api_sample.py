@@ -122,7 +122,7 @@ def test_weights_stand_for_all_positions(sql: sqlite3.Connection) -> None:
 
 def test_the_fit_of_alpha_has_the_weights_of_screening() -> None:
     with vr.open_store(SAMPLE) as store:
-        table = alpha_table(store, Question(threshold=0.35), bootstrap=0)
+        table = alpha_table(store, Question(threshold=0.35))
         frame = store.frame(text=False)
     scored = frame[frame["cp"].notna()]
     grid = np.arange(100.0, 700.0, 0.5)

@@ -157,10 +157,10 @@ def test_nothing_scored_yet(tmp_path: Path) -> None:
 
 def test_statistics_are_those_of_the_frame(path: Path) -> None:
     with Store.open(path) as store:
-        frame, figures = store.frame(), store_figures(store, Question(threshold=0.4), thresholds=(0.1, 0.4, 2.0))
+        frame, figures = store.frame(), store_figures(store, Question(threshold=0.4))
     scored = json.loads(json.dumps(figures))["scored"]
     off = frame["disagreement"].abs()
-    assert [row["candidates"] for row in scored["by_threshold"]] == [int((off >= t).sum()) for t in (0.1, 0.4, 2.0)]
+    assert [row["candidates"] for row in scored["by_threshold"]] == [int((off >= t).sum()) for t in stats.THRESHOLDS]
     for name, column in (("by_phase", "phase"), ("by_side", "side")):
         for row in scored[name]:
             members = frame[column] == row[column]

@@ -65,7 +65,7 @@ def test_weights_that_are_not_whole_are_weights_of_a_local_fit() -> None:
     fitted = brute_force(x, y, weights)
     inner = np.abs(x) < 0.9
     np.testing.assert_allclose(at(lowess_line(x, y, weights), x[inner]), fitted[inner], atol=0.012)
-    plain = at(lowess_line(x, y), x[inner])
+    plain = at(lowess_line(x, y, np.ones(len(x))), x[inner])
     assert np.abs(plain - fitted[inner]).max() > 0.04  # the check can fail
 
 
@@ -74,12 +74,12 @@ def test_rows_kept_by_a_ladder_give_the_line_of_all() -> None:
     rng = np.random.default_rng(5)
     deep = rng.uniform(-1, 1, 30_000)
     net = np.clip(0.9 * deep + rng.normal(0, 0.15, len(deep)) + np.where(rng.random(len(deep)) < 0.1, 0.5, 0), -1, 1)
-    whole = at(lowess_line(deep, net), np.linspace(-0.8, 0.8, 50))
+    whole = at(lowess_line(deep, net, np.ones(len(deep))), np.linspace(-0.8, 0.8, 50))
     far = np.abs(net - deep) >= 0.4
     kept = far | (rng.random(len(deep)) < 1 / 12)
     weights = np.where(far, 1.0, 12.0)[kept]
     weighted = at(lowess_line(deep[kept], net[kept], weights), np.linspace(-0.8, 0.8, 50))
-    unweighted = at(lowess_line(deep[kept], net[kept]), np.linspace(-0.8, 0.8, 50))
+    unweighted = at(lowess_line(deep[kept], net[kept], np.ones(kept.sum())), np.linspace(-0.8, 0.8, 50))
     assert np.abs(weighted - whole).max() < 0.03
     assert np.abs(unweighted - whole).max() > 0.1
 
@@ -96,7 +96,7 @@ def test_every_range_of_rows_has_its_weight_to_within_a_copy(given_weights: list
 def test_many_are_capped_and_equal_weights_are_none() -> None:
     assert copied(np.full(3, 4e6)).sum() == pytest.approx(1_000_000, abs=1)
     x, y = curve(300)
-    equal, plain = lowess_line(x, y, np.full(300, 3.7)), lowess_line(x, y)
+    equal, plain = lowess_line(x, y, np.full(300, 3.7)), lowess_line(x, y, np.ones(len(x)))
     assert equal is not None
     assert plain is not None
     np.testing.assert_array_equal(equal[1], plain[1])
@@ -105,7 +105,7 @@ def test_many_are_capped_and_equal_weights_are_none() -> None:
 def test_rows_that_weigh_nothing_are_not_there() -> None:
     x, y = curve(300)
     weights = np.where(np.arange(300) < 150, 2.0, 0.0)
-    some, half = lowess_line(x, y, weights), lowess_line(x[:150], y[:150])
+    some, half = lowess_line(x, y, weights), lowess_line(x[:150], y[:150], np.ones(150))
     assert some is not None
     assert half is not None
     np.testing.assert_array_equal(some, half)

@@ -110,6 +110,6 @@ def command(
     if plot is not None:
         from valuerepair.report import remeasure_plot
 
-        remeasure_plot.plot(found, plot)
+        style.save(remeasure_plot.draw(found), plot)
         say(plot)
     click.echo(dumps(found.as_dict(), indent=2) if json else "\n".join(comparison_lines(found)))

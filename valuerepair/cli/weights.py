@@ -74,7 +74,7 @@ def command(
     if plot is not None:
         from valuerepair.report import weights_plot
 
-        weights_plot.plot(found.tally, written(chosen), plot)
+        style.save(weights_plot.draw(found.tally, written(chosen)), plot)
     result = found.as_dict()
     if sampled is not None:
         result = write_sampled(found, sampled, keep=keep, seed=seed, quiet=is_quiet() or json)

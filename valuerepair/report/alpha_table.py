@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -52,28 +52,15 @@ class AlphaTable:
 
     def as_dict(self) -> dict[str, Any]:
         """The table as JSON-able data; a missing interval is None."""
-        fits = {
-            norm: {
-                "alpha": fit.alpha,
-                "low": None if math.isnan(fit.low) else fit.low,
-                "high": None if math.isnan(fit.high) else fit.high,
-                "n": fit.n,
-                "residual": fit.residual,
-                "at_bound": fit.at_bound,
-            }
-            for norm, fit in self.fits.items()
-        }
-        rates = {
-            name: {"count": rate.count, "total": rate.total, "rate": rate.rate, "low": rate.low, "high": rate.high}
-            for name, rate in self.rates.items()
-        }
+        names = ("alpha", "low", "high", "n", "residual", "at_bound")
+        fits = {norm: {name: _known(getattr(fit, name)) for name in names} for norm, fit in self.fits.items()}
         return {
             "net": self.net,
             "oracle": self.oracle,
             "threshold": self.threshold,
             "now": {"alpha": self.now.value, "origin": self.now.origin},
             "fits": fits,
-            "candidates": rates,
+            "candidates": {name: asdict(rate) for name, rate in self.rates.items()},
         }
 
     def saveable(self, norm: Norm) -> AlphaFit:
@@ -88,31 +75,27 @@ class AlphaTable:
         return fit
 
 
-def alpha_table(
-    store: Store,
-    question: Question | None = None,
-    bootstrap: int = 200,
-    seed: int = 0,
-) -> AlphaTable:
+def _known(number: float) -> float | None:
+    return None if math.isnan(number) else number
+
+
+def alpha_table(store: Store, question: Question) -> AlphaTable:
     """Fits alpha in both norms to what the question's net and oracle have scored; its own alpha plays no part.
 
     Fits and rates have the rows' weights, as `Store.alpha` has. Raises ValueRepairError when there is nothing to fit.
     """
-    question = question or Question()
     net_id, oracle_id = store.pick(question.net, question.oracle)
     now = store.alpha(net_id, oracle_id)
     frame = store.frame(replace(question, alpha=DEFAULT_ALPHA, q_from="cp"), text=False)
     q, cp = frame["net_q"].to_numpy(np.float64), frame["cp"].to_numpy(np.float64)
     weight = frame["weight"].to_numpy(np.float64)
-    fits = {norm: fit_alpha(q, cp, weight, norm=norm, bootstrap=bootstrap, seed=seed) for norm in NORMS}
-    alphas: dict[str, float] = {"default": DEFAULT_ALPHA, "now": now.value}
-    alphas.update((norm, fit.alpha) for norm, fit in fits.items())
+    fits = {norm: fit_alpha(q, cp, weight, norm=norm) for norm in NORMS}
+    alphas = {"default": DEFAULT_ALPHA, "now": now.value, **{norm: fit.alpha for norm, fit in fits.items()}}
     rates = {}
     for name, value in alphas.items():
-        differences = store.frame(replace(question, alpha=value, q_from="cp"), text=False)["disagreement"].to_numpy(
-            np.float64
-        )
-        scored = ~np.isnan(differences)
-        rates[name] = weighted(np.abs(differences[scored]) >= question.threshold, weight[scored])
+        asked = replace(question, alpha=value, q_from="cp")
+        size = np.abs(store.frame(asked, only=("disagreement",))["disagreement"].to_numpy(np.float64))
+        scored = ~np.isnan(size)
+        rates[name] = weighted(size[scored] >= question.threshold, weight[scored])
     attrs = frame.attrs
     return AlphaTable(attrs["net"]["name"], attrs["oracle"]["label"], question.threshold, now, fits, rates)

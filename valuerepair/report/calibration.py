@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -37,17 +36,14 @@ def bins_of(q: Floats, z: Floats) -> list[Bin]:
     [0, 1] varies at most as much as one that is 0 or 1, so draws make the interval wider than it need be, and it holds
     for a single position and where all results are the same.
     """
-    return list(_bins(q, z))
-
-
-def _bins(q: Floats, z: Floats) -> Iterator[Bin]:
-    edges = np.linspace(-1, 1, BINS + 1)
+    edges, found = np.linspace(-1, 1, BINS + 1), []
     part = np.clip(np.digitize(q, edges) - 1, 0, BINS - 1)  # 1 itself belongs to the last
     for k in np.unique(part):
         of_bin = part == k
         n, mean = int(of_bin.sum()), float(z[of_bin].mean())
         low, high = wilson_bounds((mean + 1) / 2, n)
-        yield Bin(n, float(q[of_bin].mean()), mean, 2 * low - 1, 2 * high - 1)
+        found.append(Bin(n, float(q[of_bin].mean()), mean, 2 * low - 1, 2 * high - 1))
+    return found
 
 
 def drawing(store: Store, question: Question, by_weight: bool = True) -> Drawing:

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 
-DEFAULT_THRESHOLD = 0.55
-
 
 class Drawing(NamedTuple):
     """A figure, and in one line what it shows."""

@@ -18,7 +18,7 @@ LOWESS_PLACES = 401  # of the line that is drawn
 _COPIES, _MOST_COPIES = 200_000, 1_000_000
 
 
-def lowess_line(x: Floats, y: Floats, weights: Floats | None = None) -> tuple[Floats, Floats] | None:
+def lowess_line(x: Floats, y: Floats, weights: Floats) -> tuple[Floats, Floats] | None:
     """The robust local linear fit of y over x (W. S. Cleveland, JASA 74, 1979) on `LOWESS_PLACES` places of x's range.
 
     `weights` [n] say how many rows each stands for: the fit is that of the rows repeated so often (`copied`), so a
@@ -26,14 +26,13 @@ def lowess_line(x: Floats, y: Floats, weights: Floats | None = None) -> tuple[Fl
     (statsmodels' `delta`), which is what makes a million points a matter of seconds. None with fewer than
     `LOWESS_MIN_POSITIONS` rows that weigh anything, or when x hardly varies.
     """
-    if weights is not None:
-        x, y, weights = x[weights > 0], y[weights > 0], weights[weights > 0]
+    x, y, weights = x[weights > 0], y[weights > 0], weights[weights > 0]
     if len(x) < LOWESS_MIN_POSITIONS or np.ptp(x) < LOWESS_STEP:
         return None
     order = np.argsort(x, kind="stable")
     grid = np.linspace(x.min(), x.max(), LOWESS_PLACES)
     x, y = x[order], y[order]
-    if weights is not None and not (weights == weights[0]).all():
+    if not (weights == weights[0]).all():
         rows = np.repeat(np.arange(len(x)), copied(weights[order]))
         x, y = x[rows], y[rows]
     places, first, alike = np.unique(x, return_index=True, return_counts=True)

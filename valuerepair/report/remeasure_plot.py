@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,6 +11,7 @@ from matplotlib.figure import Figure
 from valuerepair.chess import values
 from valuerepair.judge.compare import CATEGORIES, ComparedScores, Comparison, Remeasured, shown_labels
 from valuerepair.report import style
+from valuerepair.report.scatter import point_of
 
 if TYPE_CHECKING:
     from valuerepair.intervals import Interval
@@ -25,15 +25,6 @@ _LOOKS = {
 }
 _ROW_HEIGHT = 5.6
 _WIDTH = 11.5
-
-
-def plot(found: Remeasured, path: str | os.PathLike[str]) -> None:
-    """Draws `draw`'s figure into a .png, .svg or .pdf file, which appears whole or not at all.
-
-    Raises UsageError for another ending.
-    """
-    style.format_of(path)
-    style.save(draw(found), path)
 
 
 def draw(found: Remeasured) -> Figure:
@@ -65,7 +56,7 @@ def _draw_positions(axes: Axes, found: Remeasured, pair: Comparison, second: int
         axes.axvline(place, color=style.GREY, lw=0.5)
         axes.axhline(place, color=style.GREY, lw=0.5)
     axes.plot([-limit, limit], [-limit, limit], color=style.GREY, lw=0.8, ls="--", gid=f"diagonal{suffix}")
-    size, opacity = _point(len(x))
+    size, opacity = point_of(len(x))
     # Rasterised: a million points as vectors would make a file that no viewer opens.
     shape: dict[str, Any] = {"linestyle": "none", "markeredgewidth": 0, "rasterized": True}
     codes = categories(scores, threshold, second)
@@ -105,12 +96,6 @@ def _words(found: Remeasured) -> list[str]:
         f"{found.oracle} · {scale}",
         f"{found.positions:,} positions{held}{screened}; candidates: |net Q − deep Q| ≥ {found.threshold:g}",
     ]
-
-
-def _point(positions: int) -> tuple[float, float]:
-    """Marker size in points and opacity: smaller and paler the more there are."""
-    crowd = np.log10(max(positions, 100)) - 2
-    return float(max(3.5 - 0.6 * crowd, 1.2)), float(np.clip(0.6 - 0.13 * crowd, 0.08, 0.6))
 
 
 def _draw_changes(axes: Axes, pair: Comparison, suffix: str) -> None:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -13,54 +11,21 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 
 from valuerepair.calibration import POINTS, Calibration
-from valuerepair.question import Question, check_threshold
+from valuerepair.question import DEFAULT_THRESHOLD, Question, check_threshold
 from valuerepair.report import style
-from valuerepair.report.drawing import (
-    DEFAULT_THRESHOLD,
-    Drawing,
-    Flags,
-    Floats,
-    Scored,
-    counted,
-    made_from,
-    names,
-    scale,
-    scored,
-)
+from valuerepair.report.drawing import Drawing, Flags, Floats, Scored, counted, made_from, names, scale, scored
 from valuerepair.report.lowess import lowess_line
 from valuerepair.store.store import Store
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from valuerepair.store.store import Store
 
-
-@dataclass(frozen=True, slots=True)
-class ScatterCounts:
-    """What a scatter shows: positions, the candidates among them by sign, and rows left out for want of a deep Q."""
+class ScatterCounts(NamedTuple):
+    """What a scatter shows: positions, and how many of them are candidates."""
 
     positions: int
-    optimistic: int
-    pessimistic: int
-    without_score: int
-
-    @property
-    def candidates(self) -> int:
-        return self.optimistic + self.pessimistic
-
-
-def plot(
-    frame: pd.DataFrame, threshold: float, path: str | os.PathLike[str], *, weighted: bool = True
-) -> ScatterCounts:
-    """Draws `draw`'s figure into a .png, .svg or .pdf file, which appears whole or not at all.
-
-    Raises UsageError for another ending or a threshold outside (0, 2], ValueRepairError when no row has a score.
-    """
-    style.format_of(path)
-    figure, counts = draw(frame, threshold, weighted=weighted)
-    style.save(figure, path)
-    return counts
+    candidates: int
 
 
 def draw(
@@ -77,9 +42,11 @@ def draw(
     attrs for the subtitle. The line and the rate of candidates are those of all positions that the rows stand for; not
     `weighted`, or without the column, of the rows themselves.
 
-    Of a frame of calibrated Q y is that. With its `calibration` y is the net's own Q, and
-    the curve is there with its interval: the deep Q (x) to be expected of each net Q (y). The band is along it then,
-    and the candidates are those beyond scale: a game's own curve may be a little beside that of all.
+    Of a frame of calibrated Q y is that. With its `calibration` y is the net's own Q, and the curve is there with its
+    interval: the deep Q (x) to be expected of each net Q (y). The band is along it then, and the candidates are those
+    beyond scale: a game's own curve may be a little beside that of all.
+
+    Raises UsageError for a threshold outside (0, 2], ValueRepairError when no row has a score.
 
     Artists carry a gid: ``positions``, ``optimistic``, ``pessimistic``, ``lowess``, ``diagonal``, ``band``,
     ``calibration``, ``calibration-interval``.
@@ -88,7 +55,7 @@ def draw(
     rows = scored(frame, by_weight=weighted)
     y = rows.net if calibration is None else frame["net_q"].to_numpy(np.float64)[rows.rows]
     above, below = rows.disagreement >= threshold, rows.disagreement <= -threshold
-    counts = ScatterCounts(len(rows.net), int(above.sum()), int(below.sum()), rows.left_out)
+    counts = ScatterCounts(len(rows.net), int((above | below).sum()))
     with style.house_style():
         figure, axes = style.new_figure(6.4, 7.25)
         _draw_ground(axes, threshold, calibration)

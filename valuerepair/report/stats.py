@@ -19,7 +19,7 @@ from valuerepair.intervals import Rate, mean_interval, weighted, wilson
 from valuerepair.judge import families, verdict, weights
 from valuerepair.judge.labelled import labels_of, masks, names
 from valuerepair.judge.labels import KINDS, NAMES, OF_POLICY
-from valuerepair.question import Question, check_threshold
+from valuerepair.question import Question
 from valuerepair.screening import recall
 from valuerepair.store import schema
 from valuerepair.store.columns import GAME_KEY
@@ -43,9 +43,7 @@ _OF_SCALE = ("net_q", "deep_q", "weight", GAME_KEY)
 THRESHOLDS = (0.3, 0.4, 0.5, 0.55, 0.6, 0.7, 0.8, 0.9, 1.0)
 
 
-def store_figures(
-    store: Store, question: Question | None = None, thresholds: Sequence[float] | None = None
-) -> dict[str, Any]:
+def store_figures(store: Store, question: Question | None = None) -> dict[str, Any]:
     """Figures of a store, JSON-able.
 
     Keys: store, schema, positions, games, sources, nets, oracles, runs; `scored` is None while nothing is scored by the
@@ -54,8 +52,6 @@ def store_figures(
     (`judge.families`), None where there are none.
     """
     question = question or Question()
-    for each in thresholds or ():
-        check_threshold(each)
     connection = store.connection
     (positions, games, sources) = connection.execute(
         "SELECT (SELECT count(*) FROM positions), (SELECT count(*) FROM games), "
@@ -64,8 +60,7 @@ def store_figures(
     any_scored = connection.execute(ANY_SCORED).fetchone()[0]
     scored = expanded = None
     if any_scored or question.net or question.oracle:
-        sampled = replace(question, expanded="no")
-        scored, expanded = _scored(store, sampled, thresholds or sorted({*THRESHOLDS, question.threshold}))
+        scored, expanded = _scored(store, replace(question, expanded="no"))
     return {
         "store": store.path,
         "schema": schema.SCHEMA_VERSION,
@@ -89,9 +84,7 @@ def _runs(store: Store) -> list[dict[str, Any]]:
     ]
 
 
-def _scored(
-    store: Store, question: Question, thresholds: Sequence[float]
-) -> tuple[dict[str, Any], dict[str, Any] | None]:
+def _scored(store: Store, question: Question) -> tuple[dict[str, Any], dict[str, Any] | None]:
     """Rates of candidates among the positions scored by one net and oracle, and what the search cost; and of those that
     were reached from candidates.
 
@@ -111,7 +104,9 @@ def _scored(
         "without_q": positions - len(known),
         "failed": _failures(store, net_id, oracle_id, attrs["net"]["sha256"]),
         "threshold": threshold,
-        "by_threshold": [{"threshold": each, **_candidate_rate(size >= each, weight)} for each in thresholds],
+        "by_threshold": [
+            {"threshold": each, **_candidate_rate(size >= each, weight)} for each in sorted({*THRESHOLDS, threshold})
+        ],
         "by_phase": _by("phase", PHASES, usable["phase_code"], size >= threshold, weight),
         "by_side": _by("side", ("w", "b"), usable["side_code"], size >= threshold, weight),
         "by_sign": [
@@ -143,8 +138,7 @@ def scale_figures(store: Store, question: Question) -> dict[str, Any] | None:
         found, _ = table(store.connection, store.path, replace(question, calibration="none"), _OF_SCALE)
     net_q, deep_q, weight, game = (found[name] for name in _OF_SCALE)
     left, new = beyond_scale(used.calibration, net_q, deep_q, weight, game, question.threshold)
-    rate = dict(zip(_KEYS, (None if isnan(x) else x for x in _numbers(left)), strict=True))
-    return {**used.figures(), "left": {"count": left.count, "total": left.total, **rate}, "new": new}
+    return {**used.figures(), "left": {"count": left.count, "total": left.total, **_bounds(left)}, "new": new}
 
 
 def _failures(store: Store, net_id: int, oracle_id: int, net_key: str) -> int:
@@ -168,13 +162,20 @@ def _by(
 def _candidate_rate(hits: NDArray[np.bool_], weight: NDArray[np.float64]) -> dict[str, Any]:
     """Weighted, so that a ladder's cuts bend nothing; `candidates` and `scored` count rows."""
     found = weighted(hits, weight)
-    return {
-        "candidates": found.count,
-        "scored": found.total,
-        "rate": None if isnan(found.rate) else found.rate,
-        "low": None if isnan(found.low) else found.low,
-        "high": None if isnan(found.high) else found.high,
-    }
+    return {"candidates": found.count, "scored": found.total, **_bounds(found)}
+
+
+_BOUNDS = ("rate", "low", "high")
+
+
+def _bounds(rate: Rate) -> dict[str, float | None]:
+    """The rate and its interval as JSON has them: None where there is nothing."""
+    return {name: None if isnan(getattr(rate, name)) else getattr(rate, name) for name in _BOUNDS}
+
+
+def _rate(row: dict[str, Any], count: str = "count", total: str = "total") -> Rate:
+    """The rate that a row of figures holds."""
+    return Rate(row[count], row[total], *(float("nan") if row[name] is None else row[name] for name in _BOUNDS))
 
 
 # -- lines ------------------------------------------------------------------------------------------------------------
@@ -227,23 +228,14 @@ def _scored_lines(scored: dict[str, Any]) -> list[str]:
 
 
 def _beyond_scale_line(found: dict[str, Any], threshold: float) -> str:
-    left = found["left"]
-    share = Rate(left["count"], left["total"], *(float("nan") if left[key] is None else left[key] for key in _KEYS))
+    share = _rate(found["left"])
     kept = f"{share} of the candidates at {threshold:g} are left" if share.total else f"no candidates at {threshold:g}"
     new = f", and {found['new']:,} that were none come in" if found["new"] else ""
     return f"beyond scale: {kept}{new}; {found['words']}"
 
 
 def _table(title: str, rows: list[dict[str, Any]], name: Callable[[dict[str, Any]], str]) -> list[str]:
-    lines = ["", title]
-    for row in rows:
-        rate = Rate(
-            row["candidates"],
-            row["scored"],
-            *(float("nan") if row[k] is None else row[k] for k in ("rate", "low", "high")),
-        )
-        lines.append(f"  {name(row):<14}{rate}")
-    return lines
+    return ["", title, *(f"  {name(row):<14}{_rate(row, 'candidates', 'scored')}" for row in rows)]
 
 
 def sections(store: Store, frame: pd.DataFrame, threshold: float, labels: pd.DataFrame | None = None) -> dict[str, Any]:
@@ -286,9 +278,9 @@ def label_figures(
     `rates`, `openings` and `pieces` (the most frequent families of both) have for each label `count`, `total`, `rate`,
     `low` and `high`: the share of the candidates with the label, weighted by the frame's weights, and its 95 %
     interval. The three of blindness are shares of the `with_priors` candidates that the policy is known of.
-    `disagreement` (|net Q - deep Q|) and `wdl_kl` (nats)
-    have the 10th, 50th and 90th percentile over the `with_wdl` candidates that both have W/D/L of. `known` are the
-    labels of the frame's rows (`labels_of`) where they were found before.
+    `disagreement` (|net Q - deep Q|) and `wdl_kl` (nats) have the 10th, 50th and 90th percentile over the `with_wdl`
+    candidates that both have W/D/L of. `known` are the labels of the frame's rows (`labels_of`) where they were found
+    before.
     """
     rows = frame[frame["disagreement"].abs() >= threshold]
     labels = labels_of(store, rows) if known is None else known.loc[rows.index]
@@ -333,15 +325,7 @@ def _label_rate(
     name: str, hits: NDArray[np.bool_], of: NDArray[np.bool_], weights: NDArray[np.float64]
 ) -> dict[str, Any]:
     rate = weighted(hits[of], weights[of])
-    numbers = {key: None if isnan(value) else value for key, value in zip(_KEYS, _numbers(rate), strict=True)}
-    return {"label": name, "count": rate.count, "total": rate.total, **numbers}
-
-
-_KEYS = ("rate", "low", "high")
-
-
-def _numbers(rate: Rate) -> tuple[float, float, float]:
-    return rate.rate, rate.low, rate.high
+    return {"label": name, "count": rate.count, "total": rate.total, **_bounds(rate)}
 
 
 def _frequent(prefix: str, labels: pd.DataFrame, weights: NDArray[np.float64]) -> list[dict[str, Any]]:
@@ -357,8 +341,7 @@ def _quantiles(values: NDArray[np.float64]) -> list[float]:
 
 
 def _line(row: dict[str, Any]) -> str:
-    rate = Rate(row["count"], row["total"], *(float("nan") if row[key] is None else row[key] for key in _KEYS))
-    return f"  {row['label']:<26}{rate}"
+    return f"  {row['label']:<26}{_rate(row)}"
 
 
 def label_rows(store: Store, frame: pd.DataFrame) -> list[dict[str, Any]]:
@@ -402,9 +385,6 @@ def label_table(rows: list[dict[str, Any]]) -> list[str]:
     return shown
 
 
-_NUMBERS = ("rate", "low", "high")
-
-
 def outcome_figures(store: Store, frame: pd.DataFrame) -> dict[str, Any] | None:
     """Z of the candidates in `frame` from which games were played, against Q_net and Q_deep; None without games.
 
@@ -428,7 +408,7 @@ def outcome_figures(store: Store, frame: pd.DataFrame) -> dict[str, Any] | None:
         "z": float(z.mean()),
         "net_q": float(net.mean()),
         "deep_q": float(deep.mean()),
-        "deep_nearer": {"count": nearer.count, **{name: getattr(nearer, name) for name in _NUMBERS}},
+        "deep_nearer": {"count": nearer.count, **_bounds(nearer)},
         "net_error": float(((z - net) ** 2).mean()),
         "deep_error": float(((z - deep) ** 2).mean()),
         "gain": gain.difference,
@@ -441,8 +421,7 @@ def outcome_lines(figures: dict[str, Any] | None) -> list[str]:
     """The figures as text; nothing without games."""
     if figures is None:
         return []
-    nearer = figures["deep_nearer"]
-    rate = Rate(nearer["count"], figures["positions"], *(nearer[name] for name in _NUMBERS))
+    rate = _rate({**figures["deep_nearer"], "total": figures["positions"]})
     shown = [
         "",
         f"games from candidates: {figures['games']:,} decided from {figures['positions']:,} positions "

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -13,15 +11,6 @@ from valuerepair.report import style
 from valuerepair.training.weights import GAP_BINS, WeightTally
 
 _JOINED = 4  # bins of the tally in one of the plot
-
-
-def plot(tally: WeightTally, formula: str, path: str | os.PathLike[str]) -> None:
-    """Draws `draw`'s figure into a .png, .svg or .pdf file, which appears whole or not at all.
-
-    Raises UsageError for another ending.
-    """
-    style.format_of(path)
-    style.save(draw(tally, formula), path)
 
 
 def draw(tally: WeightTally, formula: str) -> Figure:
