@@ -10,11 +10,19 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 import chess
 
-from valuerepair.chess.positions import Position
-from valuerepair.play.game import Thought
+from valuerepair.chess.positions import STARTPOS_FEN, Position
+from valuerepair.play.game import GameRecord, Thought
+from valuerepair.play.openings import Opening
 from valuerepair.play.time_control import Clock
 
 Answer = Callable[[Position, int], Thought]
+
+INITIAL = Opening(0, STARTPOS_FEN, (), STARTPOS_FEN, 0)
+
+
+def white_played(game: GameRecord, i: int) -> bool:
+    """Whether `thoughts[i]` is White's move."""
+    return (game.start_fen.split()[1] == "w") == ((len(game.book) + i) % 2 == 0)
 
 
 def random_move(position: Position, seed: int) -> Thought:

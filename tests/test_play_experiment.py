@@ -25,7 +25,7 @@ from valuerepair.play.experiment import (
 )
 from valuerepair.play.figures import PlayedGame, figures
 from valuerepair.play.lineup import parse_side
-from valuerepair.play.match import ODDS, Schedule
+from valuerepair.play.match import ODDS, MatchPlan
 from valuerepair.play.openings import Opening, white_material
 from valuerepair.play.standing import Played, Standing
 from valuerepair.report.experiment import UNFINISHED, match_lines, selfplay_lines
@@ -50,11 +50,12 @@ def ratio_of(games: Sequence[PlayedGame]) -> tuple[float, ...]:
 
 def test_odds_are_one_game_an_opening_of_the_side_with_less_material() -> None:
     lines = [Opening(i, fen, (), fen, i) for i, fen in enumerate((QUEEN_ODDS, BLACK_GIVES))]
-    pairings = list(Schedule(lines, 3, ODDS).pairings())
+    plan = MatchPlan(lines, 3, order=ODDS)
+    pairings = list(plan.pairings())
     assert [(p.number, p.opening.number, p.white) for p in pairings] == [(0, 0, 0), (3, 1, 1), (4, 0, 0)]
-    assert [p.number for p in Schedule(lines, 3, ODDS).pairings({0, 3})] == [4]
+    assert [p.number for p in plan.pairings({0, 3})] == [4]
     with pytest.raises(UsageError, match="line 1 gives no odds"):
-        Schedule([Opening(0, STARTPOS_FEN, (), STARTPOS_FEN, 0)], 1, ODDS)
+        MatchPlan([Opening(0, STARTPOS_FEN, (), STARTPOS_FEN, 0)], 1, order=ODDS)
 
 
 def test_material() -> None:

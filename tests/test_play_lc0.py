@@ -19,6 +19,7 @@ import pytest
 from click.testing import CliRunner
 
 from tests.lc0_selfplay import play
+from tests.play_doubles import white_played
 from tests.v6_records import positions_of
 from valuerepair.chess import v6
 from valuerepair.chess.positions import STARTPOS_FEN
@@ -115,7 +116,7 @@ def test_thoughts_are_the_records_values(lc0: str, maia: Path, book: Path, tmp_p
             assert sum(thought.wdl) == 1000
             assert (thought.wdl[0] - thought.wdl[2]) / 1000 == pytest.approx(q, abs=2e-3)
             assert thought.wdl[1] / 1000 == pytest.approx(d, abs=2e-3)
-        z = np.array([1.0 if game.white_played(i) else -1.0 for i in range(len(own))]) * (game.z or 0)
+        z = np.array([1.0 if white_played(game, i) else -1.0 for i in range(len(own))]) * (game.z or 0)
         np.testing.assert_array_equal(own["result_q"], z)
 
 
@@ -133,20 +134,14 @@ def test_without_chunks_nothing_is_left(
 
 
 def test_options_of_the_real_lc0(lc0: str, maia: Path) -> None:
-    settings = Lc0Settings(maia, lc0=lc0, extra=("cpuct=1.5", "--no-two-fold-draws", "player1.fpu-value=0.3"))
+    settings = Lc0Settings(maia, lc0=lc0, extra=("cpuct=1.5", "no-two-fold-draws"))
     given = arguments(settings, 5)
     assert given[1:3] == ["selfplay", "--training"]
     assert {"--games=5", "--parallelism=5", "--minibatch-size=1", "--temperature=0", "--noise-epsilon=0"} < set(given)
     assert {"--history-fill-new=fen_only", "--openings-mode=sequential", "--resign-percentage=0"} < set(given)
-    assert given[-3:] == ["--cpuct=1.5", "--no-two-fold-draws", "--player1.fpu-value=0.3"]
-    for option, message in (
-        ("nosuch=1", "this lc0 has none of that name"),
-        ("games=3", "vr has an option of its own"),
-        ("no-training", "vr has an option of its own"),
-        ("openings-mode=random", "each game belongs to a line of the book"),
-    ):
-        with pytest.raises(UsageError, match=message):
-            arguments(Lc0Settings(maia, lc0=lc0, extra=(option,)), 5)
+    assert given[-2:] == ["--cpuct=1.5", "--no-two-fold-draws"]
+    with pytest.raises(UsageError, match="lc0 option nosuch: this lc0 has none of that name"):
+        arguments(Lc0Settings(maia, lc0=lc0, extra=("nosuch=1",)), 5)
 
 
 def test_the_options_of_a_search_are_all_known(lc0: str, maia: Path) -> None:
@@ -362,8 +357,8 @@ def test_no_orphans_whatever_ends_us(fake: Lc0Settings, tmp_path: Path, number: 
     (tmp_path / "script").write_text("hang-after 1\nchild")
     program = (
         "import sys\nfrom valuerepair.play.lc0_selfplay import play_with_lc0\n"
-        "from valuerepair.play.lc0_selfplay import Lc0Settings\nfrom valuerepair.play.openings import initial_opening\n"
-        "for game in play_with_lc0([initial_opening()] * 3, Lc0Settings(sys.argv[1], lc0=sys.argv[2]),\n"
+        "from valuerepair.play.lc0_selfplay import Lc0Settings\nfrom tests.play_doubles import INITIAL\n"
+        "for game in play_with_lc0([INITIAL] * 3, Lc0Settings(sys.argv[1], lc0=sys.argv[2]),\n"
         "                          chunks=sys.argv[3]):\n    print(game.number, flush=True)\n"
     )
     command = [sys.executable, "-c", program, str(fake.weights), str(fake.lc0), str(tmp_path / "chunks")]

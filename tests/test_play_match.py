@@ -21,12 +21,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.match_doubles import fake_side, read_games, write_book
+from tests.play_doubles import INITIAL
 from valuerepair.chess.progress import Progress
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.play.elo import MatchScore, Pentanomial, elo_interval
 from valuerepair.play.lineup import Lineup, NetOptions, parse_side
-from valuerepair.play.match import SHUFFLED, MatchEnd, MatchPlan, Schedule, play_match
-from valuerepair.play.openings import built_in_openings, check_playable, initial_opening, read_openings
+from valuerepair.play.match import SHUFFLED, MatchEnd, MatchPlan, play_match
+from valuerepair.play.openings import built_in_openings, check_playable, read_openings
 from valuerepair.play.outlook import Remaining
 from valuerepair.play.referee import DrawRule, Rules, WinRule, parse_draw_rule, parse_win_rule
 from valuerepair.play.sprt import H0, Sprt, parse_sprt
@@ -190,7 +191,7 @@ def test_by_the_clock_the_slow_one_loses_on_time(tmp_path: Path) -> None:
 @given(st.integers(1, 12), st.integers(1, 40), st.integers(0, 5), st.sampled_from(["sequential", SHUFFLED]))
 def test_schedules_go_through_the_book_evenly_with_both_colours(lines: int, pairs: int, seed: int, order: str) -> None:
     openings = built_in_openings()[:lines]
-    pairings = list(Schedule(openings, 2 * pairs, order, seed).pairings())
+    pairings = list(MatchPlan(openings, 2 * pairs, order=order, seed=seed).pairings())
     assert [pairing.number for pairing in pairings] == list(range(2 * pairs))
     count = Counter((p.opening.number, p.white) for p in pairings)
     for number in range(lines):
@@ -227,7 +228,7 @@ def test_a_book_line_that_ends_the_game_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize("games", [0, 1, 3, -2])
 def test_games_are_pairs(games: int) -> None:
     with pytest.raises(UsageError, match="must be even"):
-        Schedule([initial_opening()], games)
+        MatchPlan([INITIAL], games)
 
 
 def test_counts_in_any_order_are_the_same() -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from valuerepair.chess.board import keys, parse_fens
 from valuerepair.errors import ValueRepairError
-from valuerepair.play.openings import initial_opening, read_openings
+from valuerepair.play.openings import read_openings
 
 BOOK = """[Event "a"]
 [White "Q \\"x\\""]
@@ -36,7 +36,7 @@ def test_a_pgn_book_is_read_as_it_is_written(tmp_path: Path, strict: bool) -> No
     assert [o.number for o in openings] == [0, 1, 2]
     assert openings[0].moves == ("e2e4", "c7c5", "g1f3", "d7d6")
     assert [openings[0].tags[name] for name in ("Event", "White")] == ["a", 'Q "x"']
-    assert (openings[1].moves, openings[1].white_to_move) == ((), False)
+    assert (openings[1].moves, openings[1].fen.split()[1]) == ((), "b")
     assert openings[1].start_fen == openings[1].fen
     assert openings[2].tags.get("FEN") is None
     for opening in openings:
@@ -92,8 +92,3 @@ def test_books_that_are_none(tmp_path: Path, name: str, content: str, message: s
         read_openings(tmp_path / "none.pgn")
     with pytest.raises(ValueRepairError, match="directory"):
         read_openings(tmp_path)
-
-
-def test_the_initial_position_is_an_opening() -> None:
-    assert initial_opening().fen == chess.STARTING_FEN
-    assert initial_opening().white_to_move

@@ -18,6 +18,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.play_doubles import INITIAL
 from tests.test_play_rules import opening
 from valuerepair.archives.options import SampleOptions
 from valuerepair.archives.rows import ReadReport
@@ -25,7 +26,7 @@ from valuerepair.archives.sampling import sample
 from valuerepair.errors import ValueRepairError
 from valuerepair.play.figures import PlayedGame, figures, lines, played
 from valuerepair.play.game import Game, GameRecord, Thought
-from valuerepair.play.openings import Opening, initial_opening
+from valuerepair.play.openings import Opening
 from valuerepair.play.pgn import WRAP_COLUMNS, PgnWriter, WrittenGame, game_text, read_written
 
 TAGS = {"Event": 'a "b" \\c', "Run": "12ab"}
@@ -33,7 +34,7 @@ BLACK = opening("r1bqkbnr/pppp1ppp/2n5/4p3/2B1P3/5Q2/PPPP1PPP/RNB1K1NR b KQkq - 
 
 
 def random_game(seed: int, number: int = 0, start: Opening | None = None, plies: int = 60) -> GameRecord:
-    chance, start = random.Random(seed), start or initial_opening()
+    chance, start = random.Random(seed), start or INITIAL
     game, thoughts = Game(start), list[Thought]()
     while game.ending() is None and len(thoughts) < plies:
         move = chance.choice(sorted(move.uci() for move in chess.Board(game.fen).legal_moves))
@@ -182,7 +183,7 @@ def test_reports_count_what_was_written() -> None:
     assert "50.0 % whole" in "\n".join(lines(told))
 
 
-@pytest.mark.parametrize("start", [initial_opening(), BLACK])
+@pytest.mark.parametrize("start", [INITIAL, BLACK])
 def test_repeated_games_are_those_that_some_earlier_game_begins_like(start: Opening) -> None:
     """Counted game by game, of moves after the book.
 

@@ -9,10 +9,11 @@ from typing import Any
 import chess
 import pytest
 
+from tests.play_doubles import INITIAL
 from valuerepair.chess.board import keys, parse_fens
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.play.game import Game, Thought
-from valuerepair.play.openings import Opening, initial_opening
+from valuerepair.play.openings import Opening
 from valuerepair.play.referee import DrawRule, Referee, Rules, WinRule, own_q
 
 SYZYGY = str(Path(__file__).parent / "goldens" / "syzygy")
@@ -76,7 +77,7 @@ def _undoes(before: chess.Move, move: chess.Move) -> bool:
 
 @pytest.mark.parametrize("move", ["e2e5", "e7e5", "e1g1", "", "0000", "e2e4q", "zz"])
 def test_illegal_moves_change_nothing(move: str) -> None:
-    game = Game(initial_opening())
+    game = Game(INITIAL)
     assert not game.push(move)
     assert (game.moves, game.fen) == ([], chess.STARTING_FEN)
     with pytest.raises(ValueRepairError, match=r"opening 1: .* is illegal"):
@@ -92,7 +93,7 @@ def test_moves_of_the_book_count_for_repetition() -> None:
 
 
 def verdicts(rules: Rules, qs: list[float | None], moves: int = 0) -> str | None:
-    game = Game(initial_opening())
+    game = Game(INITIAL)
     for move in (("g1f3", "g8f6", "f3g1", "f6g8") * 40)[:moves]:
         game.push(move)
         game._rows[len(game.moves), 9] = 0  # repeated as often as we like

@@ -117,7 +117,7 @@ def test_games_from_a_book(tmp_path: Path, net: str, book: Path) -> None:
     for row, game in zip(kept, sorted(games, key=lambda game: int(game.headers["Round"])), strict=True):
         opening = openings[int(game.headers["BookLine"]) - 1]
         sign = {"1-0": 1.0, "0-1": -1.0, "1/2-1/2": 0.0}.get(game.headers["Result"])
-        z = sign if sign is None or opening.white_to_move else -sign
+        z = sign if sign is None or opening.fen.split()[1] == "w" else -sign
         assert (row[2], row[3] % 2**64, row[4], row[8]) == (opening.number, opening.key, opening.fen, z)
 
 

@@ -19,6 +19,7 @@ from tests import lc0_oracle
 from tests.conftest import SHARED_DATA
 from tests.lc0_selfplay import Played, play
 from tests.own_games import played_on, position_after, searched_again
+from tests.play_doubles import white_played
 from tests.test_training_records import STARTS, fake_game
 from valuerepair.chess import v6
 from valuerepair.chess.positions import PositionBatch
@@ -245,7 +246,7 @@ def assert_parsed_as(form: int, game: GameRecord, fill: HistoryFill, parsed: Map
         encoded[:, 109] /= np.float32(99)  # the trainer's unit, which lc0's exporter folds into the weights
     assert np.allclose(planes.reshape(n, 112, 64), encoded, rtol=1e-6, atol=0)
     assert np.array_equal(policy.reshape(n, 1858), records["probabilities"])
-    black = [not game.white_played(i) for i in range(n)]  # Black has won
+    black = [not white_played(game, i) for i in range(n)]  # Black has won
     assert np.array_equal(result.reshape(n, 3), [[1, 0, 0] if mine else [0, 0, 1] for mine in black])
     q, d = records["best_q"], records["best_d"]
     assert np.allclose(best.reshape(n, 3), np.stack([(1 - d + q) / 2, d, (1 - d - q) / 2], 1), atol=1e-6)

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from scipy.special import rel_entr
 
 from tests.own_games import position_after
+from tests.play_doubles import white_played
 from tests.v6_records import CANONICAL, positions_of, records_of
 from valuerepair.archives.options import RecordedOptions, SampleOptions
 from valuerepair.archives.rows import ReadReport
@@ -180,7 +181,7 @@ def test_results_and_plies_left(start: str, result: str) -> None:
     game = fake_game(start, 5, book=3, plies=8, result=result)
     records, z = game_records(game, RecordFacts()), {"1-0": 1, "0-1": -1, "1/2-1/2": 0}[result]
     assert len(records) == len(game.thoughts)
-    signs = [1 if game.white_played(i) else -1 for i in range(len(records))]
+    signs = [1 if white_played(game, i) else -1 for i in range(len(records))]
     assert records["result_q"].tolist() == [z * sign for sign in signs]
     assert set(records["result_d"]) == {float(z == 0)}
     assert records["plies_left"][-1] == records["best_m"][-1]

@@ -129,7 +129,8 @@ def share_interval(results: Results, level: float = 0.95) -> Estimate:
     The normal interval, ``share ± z sqrt(variance / n)``, with the variance found, as fastchess and cutechess make it;
     of `few` outcomes the exact one of as many won and lost games as say as much (Clopper and Pearson, see `_won_lost`).
     """
-    _check_level(level)
+    if not 0 < level < 1:
+        raise ValueError(f"a level is between 0 and 1, not {level!r}")
     n, mean, variance = moments(results)
     if not n:
         return Estimate(math.nan, math.nan, math.nan)
@@ -224,11 +225,6 @@ def _won_lost(results: Results) -> tuple[float, float]:
     _, smoothed, variance = _moments((*results.outcomes, (0.0, 1), (1.0, 1)))
     size = n * smoothed * (1 - smoothed) / variance
     return size * mean, size * (1 - mean)
-
-
-def _check_level(level: float) -> None:
-    if not 0 < level < 1:
-        raise ValueError(f"a level is between 0 and 1, not {level!r}")
 
 
 def elo_words(elo: Estimate) -> str:

@@ -48,14 +48,14 @@ class CachedEvaluator:
     the net's whole input, history and clock included, so that an answer is what the net would say.
 
     At least the last `entries` / 2 answers are kept, at most `entries`; 0 for none. `rows` counts leaves, `hits` those
-    that were known, `runs` the calls that had to be made and `asked` the leaves in them.
+    that were known, `runs` the calls that had to be made.
     """
 
-    def __init__(self, evaluator: Evaluator, entries: int = DEFAULT_ENTRIES) -> None:
+    def __init__(self, evaluator: Evaluator, entries: int) -> None:
         self._evaluator, self._half = evaluator, entries // 2
         self._young: dict[bytes, _Kept] = {}
         self._old: dict[bytes, _Kept] = {}
-        self.rows = self.hits = self.runs = self.asked = 0
+        self.rows = self.hits = self.runs = 0
 
     def __call__(self, leaves: Leaves) -> Evaluations:
         """The answers for all leaves, in their order; two equal leaves of one call are asked about once."""
@@ -93,7 +93,6 @@ class CachedEvaluator:
 
     def _ask(self, leaves: Leaves) -> Evaluations:
         self.runs += 1
-        self.asked += len(leaves.masks)
         return self._evaluator(leaves)
 
     def _keep(self, keys: list[bytes], answer: Evaluations, offsets: NDArray[np.int64]) -> dict[bytes, _Kept]:
@@ -160,40 +159,25 @@ class ForestPlayer:
         trees: int,
         name: str = "",
         reuse: bool = False,
-        owned: bool = False,
         cache: int = DEFAULT_ENTRIES,
     ) -> None:
         """`trees` in all can be searched at once: the number of games this plays in at the same time.
 
-        `cache` evaluations are kept, see `CachedEvaluator`; with `owned` the net is closed with this. Raises UsageError
-        for parameters, trees or nodes that make no sense or do not fit in memory.
+        `cache` evaluations are kept, see `CachedEvaluator`. Raises UsageError for parameters, trees or nodes that make
+        no sense or do not fit in memory.
         """
         if trees < 1:
             raise UsageError(f"{trees} games at once: must be at least 1")
-        self._net, self._owned = net, owned
-        self._name = name or net.identity.name
+        self._net, self.name = net, name or net.identity.name
         self.params, self.nodes, self.reuse = params, nodes, reuse
         evaluator = NetEvaluator(net)
         streams = min(evaluator.streams, trees)
         warm_up(evaluator, params, evaluator.input_format)
         self._streams = [
-            _ForestThread(
-                CachedEvaluator(evaluator, cache // streams),
-                evaluator,
-                -(-trees // streams),
-                self,
-            )
+            _ForestThread(CachedEvaluator(evaluator, cache // streams), evaluator, -(-trees // streams), self)
             for _ in range(streams)
         ]
         self._games: dict[int, _ForestThread] = {}
-
-    @property
-    def name(self) -> str:
-        return self._name
-
-    @property
-    def net(self) -> Net:
-        return self._net
 
     @property
     def fill(self) -> Fill:
@@ -223,8 +207,6 @@ class ForestPlayer:
             stream.close(cancel)
         for stream in self._streams:
             stream.thread.join()
-        if self._owned:
-            self._net.close()
 
     def thought(self, position: Position, seed: int, result: SearchResult, seconds: float) -> Thought:
         """The move to play and what there is to say of it; q, wdl, cp, mate and pv are those of the best move."""
@@ -376,9 +358,10 @@ class _ForestThread:
 
     def _kept_tree(self, asked: _MoveRequest) -> int:
         """The tree of this game's last search with the present position as its root; -1 where there is none."""
-        slot, before = self._kept.pop(asked.game, (-1, None))
-        if slot < 0 or before is None:
+        kept = self._kept.pop(asked.game, None)
+        if kept is None:
             return -1
+        slot, before = kept
         further = asked.position.moves[len(before.moves) :]
         if not self._forest.advance(slot, asked.position, further):
             self._forest.release(slot)
@@ -404,9 +387,8 @@ class _ForestThread:
         return left
 
     def _drop(self, game: int) -> None:
-        slot, _ = self._kept.pop(game, (-1, None))
-        if slot >= 0:
-            self._forest.release(slot)
+        if (kept := self._kept.pop(game, None)) is not None:
+            self._forest.release(kept[0])
 
     def _break(self, error: BaseException, growing: list[_MoveRequest]) -> None:
         reason = str(error).strip().splitlines() or [""]

@@ -81,15 +81,6 @@ class GameRecord:
         return self.book + tuple(thought.move for thought in self.thoughts)
 
     @property
-    def white_begins(self) -> bool:
-        """Whether White is to move at `start_fen`."""
-        return self.start_fen.split(" ", 2)[1] == "w"
-
-    def white_played(self, i: int) -> bool:
-        """Whether `thoughts[i]` is White's move."""
-        return self.white_begins == ((len(self.book) + i) % 2 == 0)
-
-    @property
     def z(self) -> float | None:
         """The result for White: 1, 0, -1; None for an undecided game."""
         return {"1-0": 1.0, "0-1": -1.0, "1/2-1/2": 0.0}.get(self.result)

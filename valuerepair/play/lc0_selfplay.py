@@ -20,7 +20,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from types import TracebackType
 
 import chess
 import numpy as np
@@ -45,15 +44,9 @@ from valuerepair.play.runner import Pairing
 
 PARALLEL_GAMES = 8  # lc0's own default
 _HELP_LIMIT_S = 60
-# What `Lc0Settings` says already, and what would part games from book lines.
-_OWN = (
-    *("weights", "w", "visits", "games", "parallelism", "minibatch-size", "temperature", "noise-epsilon"),
-    *("history-fill-new", "history-fill", "resign-percentage", "syzygy-paths", "s", "backend", "b", "training"),
-)
-_PARTING = (
-    *("openings-pgn", "openings-mode", "mirror-openings", "opening-stop-prob", "discarded-start-chance"),
-    *("policy-mode-size", "value-mode-size", "playouts", "movetime", "help", "h"),
-)
+# Parameters of the own search: those that `Lc0Settings` has fields for, and those that lc0 has not.
+_OWN = ("temperature", "noise_epsilon", "minibatch_size", "history_fill", "syzygy", "seed", "lc0_floats")
+_FOREIGN = ("certainty", "lookahead", "auto_extend", "n_scl")
 _RESULTS = {"whitewon": "1-0", "blackwon": "0-1", "draw": "1/2-1/2"}
 _LISTEN_S = 0.5  # so often it is asked whether to stop
 _READY, _FINAL = "gameready ", "tournamentstatus final"
@@ -66,7 +59,7 @@ class Lc0Settings:
     The defaults make the results as accurate as they can be and the visits exact: temperature 0, no noise, batches of
     one position a game (lc0 gathers those of parallel games), missing history filled as in its UCI mode, which is what
     nets are used to. `resign` is lc0's percentage of winning chance, 0 for never. `extra` are other options as lc0
-    names them, ``cpuct=1.5`` or ``reuse-tree``. `lc0` is the program, None to look for it.
+    names them (`search_options`), ``cpuct=1.5`` or ``no-two-fold-draws``. `lc0` is the program, None to look for it.
     """
 
     weights: str | Path
@@ -101,7 +94,7 @@ class Lc0Settings:
 def arguments(settings: Lc0Settings, games: int) -> list[str]:
     """The command line for so many games, without the book.
 
-    Raises ValueRepairError where there is no lc0 or its net cannot be used, UsageError for options it does not have.
+    Raises ValueRepairError where there is no lc0 or its net cannot be used, UsageError for options that it lacks.
     """
     program = find_engine(settings.lc0) if settings.lc0 is not None else find_lc0()
     if program is None:
@@ -112,6 +105,10 @@ def arguments(settings: Lc0Settings, games: int) -> list[str]:
     if net.header is None:
         raise ValueRepairError(f"{settings.weights}: lc0 plays with its own nets (.pb.gz), not with .onnx files")
     known = _known_options(program)
+    for option in settings.extra if known else ():  # an unknown one would end lc0 without an error
+        name = option.partition("=")[0]
+        if name.removeprefix("no-") not in known:
+            raise UsageError(f"lc0 option {name}: this lc0 has none of that name; lc0 selfplay --help lists them")
     fill = "history-fill-new" if "history-fill-new" in known else "history-fill"
     given = {
         "weights": str(net.path.absolute()),
@@ -127,8 +124,8 @@ def arguments(settings: Lc0Settings, games: int) -> list[str]:
     }
     given |= {"syzygy-paths": settings.syzygy} if settings.syzygy else {}
     given |= {"backend": settings.backend} if settings.backend else {}
-    options = [f"--{name}={value}" for name, value in given.items()]
-    return [program, "selfplay", "--training", *options, *(_extra(text, known) for text in settings.extra)]
+    options = [*(f"{name}={value}" for name, value in given.items()), *settings.extra]
+    return [program, "selfplay", "--training", *(f"--{option}" for option in options)]
 
 
 def search_options(params: SearchParams) -> tuple[str, ...]:
@@ -137,11 +134,9 @@ def search_options(params: SearchParams) -> tuple[str, ...]:
     Ours are those of lc0 in its UCI mode. What is `Lc0Settings`' own (temperature, noise, batch, history) is left out,
     and so is what lc0 has not.
     """
-    own = ("temperature", "noise_epsilon", "minibatch_size", "history_fill", "syzygy", "seed", "lc0_floats")
-    foreign = ("certainty", "lookahead", "auto_extend", "n_scl", "self_check")
     options = []
     for name in PARAMETERS:
-        if name in own or name in foreign:
+        if name in (*_OWN, *_FOREIGN, "self_check"):
             continue
         value, option = getattr(params, name), name.replace("_", "-")
         if isinstance(value, bool):
@@ -151,22 +146,9 @@ def search_options(params: SearchParams) -> tuple[str, ...]:
     return tuple(options)
 
 
-def _extra(text: str, known: frozenset[str]) -> str:
-    option = text.lstrip("-")
-    name = option.partition("=")[0]
-    bare = re.sub(r"^(player[12]|white|black)\.", "", name)
-    if bare.removeprefix("no-") in _OWN:
-        raise UsageError(f"lc0 option {name}: vr has an option of its own for it")
-    if bare.removeprefix("no-") in _PARTING:
-        raise UsageError(f"lc0 option {name}: cannot be used here, where each game belongs to a line of the book")
-    if known and bare not in known and bare.removeprefix("no-") not in known:
-        raise UsageError(f"lc0 option {name}: this lc0 has none of that name; lc0 selfplay --help lists them")
-    return f"--{option}"
-
-
 @lru_cache(maxsize=4)
 def _known_options(program: str) -> frozenset[str]:
-    """The long options of `lc0 selfplay`; empty where it does not say. An unknown one would end it without an error."""
+    """The long options of `lc0 selfplay`; empty where it does not say."""
     try:
         done = subprocess.run(
             [program, "selfplay", "--help", "--show-hidden"],
@@ -318,13 +300,10 @@ def play_with_lc0(
     and when lc0 dies: the games yielded before are whole.
     """
     command = arguments(settings, len(openings))
-    games = list(range(len(openings))) if numbers is None else list(numbers)
-    if len(games) != len(openings):
-        raise ValueError(f"{len(games)} numbers for {len(openings)} openings")
     folder = _chunk_folder(chunks, resume)
     if not openings:
         return iter(())
-    return _play(openings, games, settings, command, folder, stop)
+    return _play(openings, numbers or range(len(openings)), settings, command, folder, stop)
 
 
 def _play(
@@ -340,7 +319,8 @@ def _play(
         book = place / "book.pgn"
         write_book(book, openings)
         (place / "lc0").mkdir()
-        process = LineProcess([_env(), f"XDG_CACHE_HOME={place}", *command, f"--openings-pgn={book}"])
+        env = shutil.which("env") or "/usr/bin/env"
+        process = LineProcess([env, f"XDG_CACHE_HOME={place}", *command, f"--openings-pgn={book}"])
         try:
             for ready in _ready_games(process, stop, len(openings)):
                 number, opening = waiting.pop(ready.game)
@@ -353,9 +333,8 @@ def _play(
     if not stop():
         for number, opening in waiting.values():
             detail = f"lc0 drops games that reach ply {GAME_PLY_LIMIT}"
-            start, book_moves = opening.start_fen, opening.moves
-            who = settings.name
-            yield GameRecord(number, opening.number, start, book_moves, (), who, who, "*", TOO_LONG, detail)
+            start, who = opening.start_fen, settings.name
+            yield GameRecord(number, opening.number, start, opening.moves, (), who, who, "*", TOO_LONG, detail)
 
 
 def _ready_games(process: LineProcess, stop: Callable[[], bool], games: int) -> Iterator[ReadyGame]:
@@ -443,11 +422,6 @@ def _workplace(folder: Path | None) -> Iterator[Path]:
         shutil.rmtree(place, ignore_errors=True)
 
 
-def _env() -> str:
-    """The program that starts another with a changed environment, and becomes it."""
-    return shutil.which("env") or "/usr/bin/env"
-
-
 class Lc0Source:
     """Games of the real `lc0 selfplay`; it writes its own training records to `chunks`, where given: `records`."""
 
@@ -469,25 +443,25 @@ class Lc0Source:
 
     def games(self, coming: Iterable[Pairing], halted: Callable[[], bool]) -> Iterator[GameRecord]:
         pairings = list(coming)
-        openings: list[Opening] = [pairing.opening for pairing in pairings]
-        numbers = [pairing.number for pairing in pairings]
         yield from play_with_lc0(
-            openings, self._settings, numbers=numbers, chunks=self._chunks, resume=self._resume, stop=halted
+            [pairing.opening for pairing in pairings],
+            self._settings,
+            numbers=[pairing.number for pairing in pairings],
+            chunks=self._chunks,
+            resume=self._resume,
+            stop=halted,
         )
 
     def __enter__(self) -> Lc0Source:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         return None
 
 
 def lc0_settings(net: str | None, params: SearchParams, nodes: int, parallel: int | None, rules: Rules) -> Lc0Settings:
     """The same search for lc0. Raises UsageError for what lc0 has not: search-contempt, certainty, adjudication."""
-    foreign = [name for name in ("certainty", "lookahead", "auto_extend", "n_scl") if getattr(params, name)]
-    if foreign:
+    if foreign := [name for name in _FOREIGN if getattr(params, name)]:
         raise UsageError(f"--engine lc0: it has no {foreign[0]}; leave it out, or play with --engine mcts")
     if rules.draw or rules.win or rules.no_resign_share or rules.max_plies != Rules().max_plies:
         raise UsageError("--engine lc0: it ends games its own way; of the rules only --resign can be given")

@@ -6,7 +6,6 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING
 
 from valuerepair.engines.find import find_engine, usable_cores
@@ -89,7 +88,8 @@ class Lineup:
                 self._net(side) if _is_own(side, limit) else None for side, limit in zip(sides, limits, strict=True)
             ]
             self.jobs = jobs or self._good_jobs(sides, nets, games)
-            names = distinct([_first_name(side, net) for side, net in zip(sides, nets, strict=True)], sides, limits)
+            first = [side.name or (net.identity.name if net else "") for side, net in zip(sides, nets, strict=True)]
+            names = distinct(first, sides, limits)
             self.seats: tuple[Seat, ...] = tuple(
                 self._seat(side, limit, net, name)
                 for side, limit, net, name in zip(sides, limits, nets, names, strict=True)
@@ -119,9 +119,7 @@ class Lineup:
     def __enter__(self) -> Lineup:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         self.close(cancel=self.given_up or kind is not None)
 
     def _net(self, side: EngineSpec) -> Net:
@@ -240,10 +238,6 @@ def distinct(names: Sequence[str], sides: Sequence[EngineSpec], limits: Sequence
 def _is_own(side: EngineSpec, limits: Mapping[str, int]) -> bool:
     """Whether a side is a search here, many games in one batch: that is so by nodes. By time it is ``vr uci``."""
     return side.kind == MCTS and set(limits) == {"nodes"}
-
-
-def _first_name(side: EngineSpec, net: Net | None) -> str:
-    return side.name or (net.identity.name if net is not None else "")
 
 
 def _words(options: Mapping[str, object]) -> str:

@@ -42,17 +42,23 @@ BUILT_IN = "built-in"
 
 
 @dataclass(frozen=True)
-class Schedule:
-    """`games` games of player 0 against player 1: games 2k and 2k + 1 have one opening, player 0 is White first.
+class MatchPlan:
+    """What is played: `games` in all from the openings, by `rules`; `control` None where each side has its own limit.
 
-    Openings come in the book's order or `shuffled` by the seed, anew for each time through the book. In the order
-    `odds` each is played once, player 0 with the side that has less material: of a pair there is only that game. Raises
-    UsageError for an odd number of games or none, and for openings of even material where they are to give odds.
+    Games 2k and 2k + 1 have one opening, the first side has White in even ones. Openings come in the book's order or
+    `shuffled` by the seed, anew for each time through the book. In the order `odds` each is played once, the first side
+    with less material: of a pair there is only that game. `book` names the openings in PGN. With `sprt` the match ends
+    once that has decided. Raises UsageError for an odd number of games or none, and for openings of even material where
+    they are to give odds.
     """
 
     openings: Sequence[Opening]
     games: int
+    book: str = BUILT_IN
     order: str = SEQUENTIAL
+    control: TimeControl | None = None
+    rules: Rules = field(default_factory=lambda: Rules(max_plies=0))
+    sprt: Sprt | None = None
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -64,11 +70,6 @@ class Schedule:
                     raise UsageError(f"line {opening.number + 1} gives no odds: {opening.fen}")
         elif self.games < 2 or self.games % 2:
             raise UsageError(f"--games {self.games}: must be even and at least 2, as each opening has both colours")
-
-    @property
-    def passes(self) -> float:
-        """How often the book is gone through."""
-        return self.games / (1 if self.order == ODDS else 2) / len(self.openings)
 
     @property
     def numbers(self) -> Sequence[int]:
@@ -88,50 +89,27 @@ class Schedule:
         which, at = divmod(pair, len(self.openings))
         return self.openings[_order(len(self.openings), which, self.seed)[at] if self.order == SHUFFLED else at]
 
+    def remark(self) -> list[str]:
+        """What a person should know of the openings before it begins; empty where there is nothing."""
+        pairs = self.games if self.order == ODDS else self.games // 2
+        lines = []
+        if self.book == BUILT_IN:
+            lines.append(
+                f"openings: {len(self.openings):,} built-in lines, one for an ECO code; --openings BOOK for others"
+            )
+        if pairs > len(self.openings):
+            lines.append(
+                f"{len(self.openings):,} openings for {self.games:,} games, so they come again: games by nodes and "
+                "without temperature are the same then; intervals are over openings, an SPRT takes copies for new games"
+            )
+        return lines
+
 
 @cache
 def _order(count: int, which: int, seed: int) -> list[int]:
     order = list(range(count))
     random.Random(f"{seed} {which}").shuffle(order)
     return order
-
-
-@dataclass(frozen=True)
-class MatchPlan:
-    """What is played: `games` in all from the openings, by `rules`; `control` None where each side has its own limit.
-
-    `book` names the openings in PGN. With `sprt` the match ends once that has decided.
-    """
-
-    openings: Sequence[Opening]
-    games: int
-    book: str = BUILT_IN
-    order: str = SEQUENTIAL
-    control: TimeControl | None = None
-    rules: Rules = field(default_factory=lambda: Rules(max_plies=0))
-    sprt: Sprt | None = None
-    seed: int = 0
-    event: str = "vr match"
-
-    @property
-    def schedule(self) -> Schedule:
-        """Its games."""
-        return Schedule(self.openings, self.games, self.order, self.seed)
-
-    def remark(self) -> list[str]:
-        """What a person should know of the openings before it begins; empty where there is nothing."""
-        passes = self.schedule.passes
-        lines = []
-        if self.book == BUILT_IN:
-            lines.append(
-                f"openings: {len(self.openings):,} built-in lines, one for an ECO code; --openings BOOK for others"
-            )
-        if passes > 1:
-            lines.append(
-                f"{len(self.openings):,} openings for {self.games:,} games, so they come again: games by nodes and "
-                "without temperature are the same then; intervals are over openings, an SPRT takes copies for new games"
-            )
-        return lines
 
 
 @dataclass(frozen=True)
@@ -156,7 +134,7 @@ def play_match(plan: MatchPlan, lineup: Lineup, path: str | Path, *, progress: P
     with claimed_games(path):
         facts = _Facts(plan, lineup)
         asked = f"{plan.games} games; give more --games"
-        done, size = resumed(Path(path), facts.run, max(plan.schedule.numbers), asked, facts.difference)
+        done, size = resumed(Path(path), facts.run, max(plan.numbers), asked, facts.difference)
         for game in done:
             standing.add(Played.of_written(game))
         if done:
@@ -183,7 +161,7 @@ def _play(
     progress.advance(standing.games)
 
     def coming() -> Iterator[Pairing]:
-        for pairing in plan.schedule.pairings(done):
+        for pairing in plan.pairings(done):
             turns.comes(pairing.number)
             yield pairing
 
@@ -203,13 +181,14 @@ def _play(
             lineup.jobs,
             seed=plan.seed,
             clock=plan.control if plan.control is not None and plan.control.by_clock else None,
-            on_move=lambda pairing, thought: tick(),
+            on_move=tick,
             halted=lambda: bool(interruptions) or standing.verdict != GO_ON,
         )
         try:
             for record in games:
-                writer.write(game_text(record, facts.tags(record), timed=True))
-                standing.add(Played.of_record(record))
+                text = game_text(record, facts.tags(record), timed=True)
+                writer.write(text)
+                standing.add(Played.of_written(WrittenGame.of_text(text)))
                 turns.ended(record.number)
                 tick(1)
         finally:
@@ -231,7 +210,6 @@ class _Facts:
         limits = str(plan.control) if plan.control is not None else "-"
         whole = json.dumps([self._names, self._sides, self.common, limits])
         self.run = hashlib.sha256(whole.encode()).hexdigest()[:16]
-        self._head = {"Event": plan.event, "Site": f"valuerepair {__version__}"}
 
     def sides(self, number: int) -> dict[str, str]:
         """Tags of the game's players: their names, and what their moves depend on."""
@@ -248,7 +226,8 @@ class _Facts:
         opening = self._openings[record.opening]
         named = {name: opening.tags[name] for name in ("ECO", "Opening", "Variation") if name in opening.tags}
         sides = {name: text for name, text in self.sides(record.number).items() if name.endswith("Side")}
-        return {**self._head, "Date": today(), "Run": self.run, **sides, **self.common, **named}
+        head = {"Event": "vr match", "Site": f"valuerepair {__version__}", "Date": today()}
+        return {**head, "Run": self.run, **sides, **self.common, **named}
 
     def difference(self, game: WrittenGame) -> str:
         """What of a written game is not as in this match."""

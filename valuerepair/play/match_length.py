@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from bisect import bisect_left
+from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Any
@@ -197,18 +198,7 @@ def needed(chances: tuple[float, ...], elo: float, level: float, power: float) -
         _, low, _ = share_interval(_Expected(chances, n), level)
         return low - NormalDist().inv_cdf(power) * deviation / math.sqrt(n) > 0.5
 
-    return _first(shown, FEWEST)
-
-
-def _first(holds: Callable[[int], bool], least: int) -> int:
-    """The first number from `least` on for which it holds, and for all above it."""
-    below, high = least - 1, least
-    while not holds(high) and high < _MOST_GAMES:
-        below, high = high, 2 * high
-    while high - below > 1:
-        middle = (below + high) // 2
-        below, high = (below, middle) if holds(middle) else (middle, high)
-    return high
+    return FEWEST + bisect_left(range(FEWEST, _MOST_GAMES), True, key=shown)
 
 
 def sprt_length(sprt: Sprt, outcomes: Outcomes, elo: float) -> SprtLength:

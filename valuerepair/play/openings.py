@@ -44,11 +44,6 @@ class Opening:
     key: int
     tags: Mapping[str, str] = field(default_factory=dict)
 
-    @property
-    def white_to_move(self) -> bool:
-        """Whether White makes the first move after the book."""
-        return self.fen.split(" ", 2)[1] == "w"
-
 
 def read_openings(path: str | Path, *, strict: bool = False) -> list[Opening]:
     """The lines of a book: PGN (its main lines; .pgn, .pgn.gz), else EPD or FEN, one position a line.
@@ -70,11 +65,6 @@ def read_openings(path: str | Path, *, strict: bool = False) -> list[Opening]:
         raise ValueRepairError(f"{name}: no opening in it")
     found = keys(parse_fens([fen for _, _, fen, _ in lines])).tolist()
     return [Opening(i, *line[:3], key, line[3]) for i, (line, key) in enumerate(zip(lines, found, strict=True))]
-
-
-def initial_opening() -> Opening:
-    """The initial position, for games without a book."""
-    return Opening(0, STARTPOS_FEN, (), STARTPOS_FEN, int(keys(parse_fens([STARTPOS_FEN]))[0]))
 
 
 def _content(path: Path) -> str:
@@ -105,7 +95,8 @@ def _strict_lines(name: str, content: str) -> Iterator[_Line]:
     _check(name, entries.append)
     text = content.split("\n")
     for entry in entries:
-        yield _normal(entry.start_fen), entry.moves, entry.fen, _tags_above(text, entry.line)
+        start = chess.Board(entry.start_fen).fen()  # six fields, an e.p. square only where a capture is legal
+        yield start, entry.moves, entry.fen, _tags_above(text, entry.line)
 
 
 def _tags_above(text: list[str], line: int) -> dict[str, str]:
@@ -153,11 +144,6 @@ def _epd_lines(name: str, content: str) -> Iterator[_Line]:
         except Refused as reason:
             raise ValueRepairError(f"{name}:{number}: {reason}") from None
         yield fen, (), fen, {}
-
-
-def _normal(fen: str) -> str:
-    """The FEN with six fields and an e.p. square only where a capture is legal."""
-    return chess.Board(fen).fen()
 
 
 @cache

@@ -7,27 +7,19 @@ depends on its opening, its players and its own seed, not on the games beside it
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
-from typing import Protocol
 
-from valuerepair.errors import UsageError
 from valuerepair.play.game import ILLEGAL_MOVE, OUT_OF_TIME, Fault, Game, GameRecord, Player, Thought
 from valuerepair.play.openings import Opening
 from valuerepair.play.referee import GameEnd, Referee, Rules, own_q, resignation, winner
-from valuerepair.play.time_control import Clock
+from valuerepair.play.time_control import Clock, TimeControl
 
 POLL_S = 0.2  # how soon a halt is noticed while no move comes
 _MASK = 2**64 - 1
-
-
-class Clocks(Protocol):
-    """What is asked of a time control; `play.time_control.TimeControl` is one."""
-
-    def start(self) -> Clock | None: ...
-    def after(self, clock: Clock, white_moved: bool, seconds: float) -> Clock | None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +55,8 @@ class _Live:
     would_resign: tuple[int, str] | None = None
 
 
-class GamesInPlay(Iterator[GameRecord]):
-    """Games being played; iterating gives each as it ends. See `play_games`."""
+class _GamesInPlay:
+    """The games that `play_games` plays."""
 
     def __init__(
         self,
@@ -73,12 +65,10 @@ class GamesInPlay(Iterator[GameRecord]):
         rules: Rules,
         jobs: int,
         seed: int,
-        clock: Clocks | None,
-        on_move: Callable[[Pairing, Thought], None] | None,
+        clock: TimeControl | None,
+        on_move: Callable[[], None],
         halted: Callable[[], bool],
     ) -> None:
-        if jobs < 1:
-            raise UsageError(f"{jobs} games at once: must be at least 1")
         self._coming, self._players, self._jobs = iter(pairings), players, jobs
         self._referee, self._seed, self._clock = Referee(rules, seed), seed, clock
         self._on_move, self._halted = on_move, halted
@@ -87,26 +77,20 @@ class GamesInPlay(Iterator[GameRecord]):
         self._ended: list[GameRecord] = []
         self._exhausted = False
 
-    def __next__(self) -> GameRecord:
-        while not self._ended:
+    def play(self) -> Iterator[GameRecord]:
+        """Each game as it ends."""
+        while True:
             self._begin_games()
             if self._ended:
-                break
-            if not self._live or self._halted():
-                self.close()
-                raise StopIteration
-            try:
-                self._take(*self._answers.get(timeout=POLL_S))
-            except Empty:
-                continue
-            except BaseException:
-                self.close()
-                raise
-        return self._ended.pop(0)
+                yield self._ended.pop(0)
+            elif not self._live or self._halted():
+                return
+            else:
+                with suppress(Empty):
+                    self._take(*self._answers.get(timeout=POLL_S))
 
     def close(self) -> None:
         """Gives up the games being played; the players stay open."""
-        self._exhausted = True
         for live in self._live:
             self._forget(live)
         self._live.clear()
@@ -139,8 +123,6 @@ class GamesInPlay(Iterator[GameRecord]):
         future.add_done_callback(lambda done: self._answers.put((live, done, time.perf_counter())))
 
     def _take(self, live: _Live, answer: Future[Thought], at: float) -> None:
-        if live not in self._live:
-            return  # given up meanwhile
         white = live.game.white_to_move
         try:
             thought = answer.result()
@@ -165,8 +147,7 @@ class GamesInPlay(Iterator[GameRecord]):
         q = own_q(thought)
         live.thoughts.append(thought)
         live.white_qs.append(q if q is None or white else -q)
-        if self._on_move is not None:
-            self._on_move(live.pairing, thought)
+        self._on_move()
         self._go_on(live)
 
     def _player(self, live: _Live) -> Player:
@@ -204,16 +185,19 @@ def play_games(
     jobs: int,
     *,
     seed: int,
-    clock: Clocks | None = None,
-    on_move: Callable[[Pairing, Thought], None] | None = None,
+    clock: TimeControl | None = None,
+    on_move: Callable[[], None] = lambda: None,
     halted: Callable[[], bool] = lambda: False,
-) -> GamesInPlay:
+) -> Generator[GameRecord]:
     """Plays the games, `jobs` at once, and yields each as it ends; a game that is over in its opening has no thoughts.
 
     A player's Fault, an illegal move and a used-up clock lose the game. Moves of games played by `clock` take what
-    their thoughts say, and of those that say nothing the time from the question to the answer. `on_move` hears of
-    every move; once `halted` says so no more games are yielded, and those being played are given up. Raises what a
-    player's future raises but Fault, and UsageError for less than one job. Close the result (or use it up) before the
-    players.
+    their thoughts say, and of those that say nothing the time from the question to the answer. `on_move` is called
+    after every move; once `halted` says so no more games are yielded, and those being played are given up. Raises what
+    a player's future raises but Fault. Close the result (or use it up) before the players.
     """
-    return GamesInPlay(pairings, players, rules, jobs, seed, clock, on_move, halted)
+    games = _GamesInPlay(pairings, players, rules, jobs, seed, clock, on_move, halted)
+    try:
+        yield from games.play()
+    finally:
+        games.close()

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Protocol
 
 from valuerepair import __version__
@@ -101,9 +100,7 @@ class ForestSource:
     def __enter__(self) -> ForestSource:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._stack.close()
 
     def _player(self, net: Net, who: Contestant, name: str) -> ForestPlayer:
@@ -245,7 +242,7 @@ def play_selfplay(
             log.info(f"{path}: {len(written):,} of {plan.games:,} games are played already; going on")
         keeper = _Keeper(plan, PgnWriter(path, size), store, chunks, command)
         try:
-            keeper.begin(written)
+            keeper.note(written)  # the store may lack the last of them
             return _play(plan, source, keeper, len(written), progress)
         except BaseException:
             with suppress(ValueRepairError):
@@ -307,10 +304,6 @@ class _Keeper:
             options = {**plan.common, "sides": plan.sides, "games": plan.games}
             self._run = store.begin_run(RunRecord(plan.run, command, options, plan.seed, versions))
 
-    def begin(self, written: Sequence[PlayedGame]) -> None:
-        """Takes over the games of earlier runs; the store may lack the last of them."""
-        self._note(written)
-
     def keep(self, record: GameRecord) -> None:
         """A game has ended."""
         tags = {**self._plan.tags(record.number), "Date": today()}
@@ -318,7 +311,7 @@ class _Keeper:
             tags["Chunk"] = chunk.name
         text = game_text(record, tags)
         self._writer.write(text)
-        self._note([played(WrittenGame.of_text(text))])
+        self.note([played(WrittenGame.of_text(text))])
 
     def end(self, state: str) -> None:
         """The run ends."""
@@ -328,7 +321,8 @@ class _Keeper:
     def close(self) -> None:
         self._writer.close()
 
-    def _note(self, games: Sequence[PlayedGame]) -> None:
+    def note(self, games: Sequence[PlayedGame]) -> None:
+        """Adds games that are in the file: to those of the run, and to the store."""
         self.games += games
         if self._store is not None and self._run is not None and games:
             openings = [self._plan.openings[game.opening] for game in games]

@@ -6,12 +6,12 @@ import math
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
-from math import isfinite
 from typing import Any
 
 from valuerepair.chess.progress import format_duration
 from valuerepair.play.elo import (
     FEWEST,
+    NOT_SHOWN,
     ByOpening,
     Estimate,
     MatchScore,
@@ -28,12 +28,11 @@ from valuerepair.play.elo import (
     value_words,
     verdicts,
 )
-from valuerepair.play.game import CRASHED, ILLEGAL_MOVE, OUT_OF_TIME, GameRecord
+from valuerepair.play.game import CRASHED, ILLEGAL_MOVE, OUT_OF_TIME
 from valuerepair.play.outlook import Remaining
 from valuerepair.play.pgn import WrittenGame
 from valuerepair.play.sprt import GO_ON, H0, H1, Sprt
 
-_FIRST_WINS = {"1-0": (2, 0), "0-1": (0, 2), "1/2-1/2": (1, 1)}
 POINTS = {"1-0": 1.0, "1/2-1/2": 0.5, "0-1": 0.0}  # of White
 FAULTS = (CRASHED, OUT_OF_TIME, ILLEGAL_MOVE)
 _PLURAL = {"crashed": "crashes", "out of time": "losses on time", "illegal move": "illegal moves"}
@@ -54,10 +53,10 @@ class Tally:
 
     def add(self, number: int, first_is_white: bool, result: str) -> None:
         """Counts the game with this number: `result` is 1-0, 0-1, 1/2-1/2 or *."""
-        if result not in _FIRST_WINS:
+        if result not in POINTS:
             self.undecided += 1
             return
-        half_points = _FIRST_WINS[result][0 if first_is_white else 1]
+        half_points = round(2 * (POINTS[result] if first_is_white else 1 - POINTS[result]))
         self._colours[first_is_white, half_points] += 1
         other = self._waiting.pop(number // 2, None)
         if other is None:
@@ -101,13 +100,8 @@ class Played:
     plies: int
 
     @staticmethod
-    def of_record(record: GameRecord) -> Played:
-        """A game that has just been played."""
-        return Played(record.number, record.opening, record.result, record.ending, len(record.moves))
-
-    @staticmethod
     def of_written(game: WrittenGame) -> Played:
-        """A game that an earlier run wrote; raises KeyError and ValueError for tags that are no match's."""
+        """A game as it was written; raises KeyError and ValueError for tags that are no match's."""
         tags = game.tags
         ending = tags["Ending"].partition(": ")[0]
         return Played(game.number, int(tags["BookLine"]) - 1, tags["Result"], ending, int(tags["PlyCount"]))
@@ -223,7 +217,7 @@ def _score(score: MatchScore) -> dict[str, int]:
 
 def _interval(interval: Estimate) -> dict[str, float | None]:
     """Its value and bounds; None where they are infinite or unknown."""
-    return {name: value if isfinite(value) else None for name, value in interval._asdict().items()}
+    return {name: value if math.isfinite(value) else None for name, value in interval._asdict().items()}
 
 
 def progress_note(standing: Standing, games: int, left: Remaining | None) -> str:
@@ -255,7 +249,8 @@ def report_lines(standing: Standing) -> list[str]:
     tally, results = standing.tally, standing.results
     undecided = f", {tally.undecided:,} undecided" if tally.undecided else ""
     lines = [f"{first} against {second}: {standing.games:,} games{undecided}"]
-    lines += [_row(what, score) for what, score in _by_colour(standing)]
+    for what, score in (("all", tally.score), ("White", tally.as_white), ("Black", tally.as_black)):
+        lines.append(f"  {what:<6} {score_words(score)}")
     lines.append(_pairs_line(standing))
     if tally.score.games:
         elo, normalized = elo_interval(results).value, standing.normalized
@@ -266,7 +261,8 @@ def report_lines(standing: Standing) -> list[str]:
         if (remark := few_words(results)) is not None:
             lines.append(f"  {remark}")
         for level, (interval, verdict) in standing.levels.items():
-            lines.append(f"  at {level:.2f}: {bounds_words(interval):>20}  {_said(first, verdict)}")
+            shown = verdict if verdict == NOT_SHOWN else f"{first} is {verdict}"
+            lines.append(f"  at {level:.2f}: {bounds_words(interval):>20}  {shown}")
     if standing.sprt is not None:
         lines.append(_sprt_line(standing.sprt, standing))
     lines.append("endings: " + _endings(standing))
@@ -274,23 +270,10 @@ def report_lines(standing: Standing) -> list[str]:
     return lines
 
 
-def _by_colour(standing: Standing) -> list[tuple[str, MatchScore]]:
-    tally = standing.tally
-    return [("all", tally.score), ("White", tally.as_white), ("Black", tally.as_black)]
-
-
-def _row(what: str, score: MatchScore) -> str:
-    return f"  {what:<6} {score_words(score)}"
-
-
 def score_words(score: MatchScore) -> str:
     """Wins, losses, draws and the share of the points, as columns."""
     share = f"{100 * score.points / score.games:5.1f} %" if score.games else "    -"
     return f"{score!s:<22} {share}"
-
-
-def _said(first: str, verdict: str) -> str:
-    return verdict if verdict == "not shown" else f"{first} is {verdict}"
 
 
 def _bounds(sprt: Sprt) -> str:

@@ -99,17 +99,13 @@ def parse_time_control(text: str, margin: int = MARGIN_MS) -> TimeControl:
 
 def parse_control(nodes: str | None, movetime: str | None, clock: str | None, margin: int) -> TimeControl | None:
     """The match's limit of a move: one of the three, or None. Raises UsageError."""
-    given = {"--nodes": nodes, "--movetime": movetime, "--tc": clock}
-    named = [name for name, text in given.items() if text is not None]
+    given = {"nodes": nodes, "movetime": movetime, "tc": clock}
+    named = {name: text for name, text in given.items() if text is not None}
     if len(named) > 1:
-        raise UsageError(f"{' and '.join(named)}: give one of them")
-    if nodes is not None:
-        return parse_time_control(f"nodes={nodes}", margin)
-    if movetime is not None:
-        return parse_time_control(f"movetime={movetime}", margin)
-    if clock is not None:
-        control = parse_time_control(clock, margin)
-        if not control.by_clock:
-            raise UsageError(f"--tc {clock}: is a clock as 10+0.1; there are --nodes and --movetime, too")
+        raise UsageError(f"{' and '.join(f'--{name}' for name in named)}: give one of them")
+    for name, text in named.items():
+        control = parse_time_control(text if name == "tc" else f"{name}={text}", margin)
+        if name == "tc" and not control.by_clock:
+            raise UsageError(f"--tc {text}: is a clock as 10+0.1; there are --nodes and --movetime, too")
         return control
     return None

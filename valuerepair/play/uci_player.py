@@ -64,7 +64,7 @@ class UciPlayer:
 
         Raises ValueRepairError when that does not work, UsageError for an option that the engine refuses.
         """
-        self._setup, self._limits, self._limit, self._margin = setup, dict(limits), limit, margin
+        self.setup, self._limits, self._limit, self._margin = setup, dict(limits), limit, margin
         self._lock = threading.Lock()
         self._incidents = 0
         self.name, self.abandoned = name or setup.path, False
@@ -129,14 +129,6 @@ class UciPlayer:
         """Notes how long a search took."""
         with self._lock:
             self._limit.learn(nodes, seconds)
-
-    def new_engine(self) -> UciEngine:
-        """An engine that is not started yet; to be made by the thread that uses it."""
-        return UciEngine(self._setup)
-
-    def no_longer_starts(self, error: Exception) -> ValueRepairError:
-        """What a game without an engine fails with."""
-        return ValueRepairError(f"{self._setup.path} no longer starts: {error}")
 
     def incident(self, text: str) -> None:
         """Says that an engine failed; the tenth time that it says no more."""
@@ -254,7 +246,7 @@ class _EngineThread:
                 self._player.incident(f"{error} between games")
 
     def _start(self) -> UciEngine:
-        engine = self._player.new_engine()
+        engine = UciEngine(self._player.setup)  # made by the thread that uses it
         with self._lock:
             self._engine = engine  # from here on it can be killed
         if self._player.abandoned:
@@ -272,7 +264,7 @@ class _EngineThread:
                 if self._player.abandoned:
                     raise CancelledError from None
                 if pause is None:
-                    raise self._player.no_longer_starts(error) from None
+                    raise ValueRepairError(f"{self._player.setup.path} no longer starts: {error}") from None
                 time.sleep(pause)
         raise AssertionError
 
