@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+if TYPE_CHECKING:
+    from valuerepair.training.graph import Heads
+
 MOVES = 1858
-
-
-class LinearHeads(NamedTuple):
-    policy: Any
-    wdl: Any
-    value: Any
-    moves_left: Any
 
 
 class LinearNet:
@@ -33,15 +29,17 @@ class LinearNet:
             self.parameters[f"{head}/b"] = np.zeros(size, np.float32)
         self._heads = sizes
 
-    def forward(self, parameters: Mapping[str, Any], planes: Any) -> LinearHeads:
+    def forward(self, parameters: Mapping[str, Any], planes: Any) -> Heads:
         import jax.numpy as jnp
+
+        from valuerepair.training.graph import Heads
 
         # The clock's plane is as large as its square root here, so that it does not outweigh all others.
         seen = jnp.sqrt(planes.reshape(len(planes), -1)) @ parameters["trunk/w"]
         trunk = jnp.maximum(seen, 0) + 0.1 * seen
         outputs = {head: trunk @ parameters[f"{head}/w"] + parameters[f"{head}/b"] for head in self._heads}
         value, plies = outputs["value"], outputs.get("moves_left")
-        return LinearHeads(
+        return Heads(
             outputs["policy"],
             None if self.scalar else value,
             jnp.tanh(value[:, 0]) if self.scalar else None,

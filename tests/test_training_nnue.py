@@ -278,7 +278,7 @@ def test_names_and_files(tmp_path: Path) -> None:
     (tmp_path / "x.bin").write_bytes(b"old")
     for pawn in (0.0, -1.0, np.nan, np.inf):
         with pytest.raises(UsageError, match="--pawn"):
-            write_file(frame_of([]), tmp_path / "x.bin", None, pawn)
+            write_file(frame_of([]), tmp_path / "x.bin", "bin", pawn)
     assert [(p.name, p.read_bytes()) for p in tmp_path.iterdir()] == [("x.bin", b"old")]
 
 

@@ -11,8 +11,6 @@ from valuerepair.cli.completion import folders
 from valuerepair.cli.options import DB, FILE, SEED, SPLIT, QuestionOptions, question, split_of
 from valuerepair.cli.verbosity import is_quiet
 
-# What is known only where the net was asked for its policy.
-
 
 @click.group("books", invoke_without_command=True)
 @DB

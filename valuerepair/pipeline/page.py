@@ -148,8 +148,7 @@ def _points(interval: Mapping[str, float | None]) -> str:
 def _match(found: Mapping[str, Any]) -> str:
     """The result of a match."""
     score, elo = found["score"], next(each for each in found["elo"] if each["level"] == 0.95)
-    values = (_number(elo[k], "+.0f") for k in ("value", "low", "high"))
-    middle, low, high = values
+    middle, low, high = (_number(elo[k], "+.0f") for k in ("value", "low", "high"))
     return (
         f"{found['games']:,} games, +{score['wins']} ={score['draws']} -{score['losses']}; "
         f"Elo {middle} (95 %: {low} to {high}), {elo['verdict']}"

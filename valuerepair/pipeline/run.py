@@ -13,7 +13,7 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import IO, Any
 
@@ -77,14 +77,9 @@ class Notes:
         self._write()
 
     def _write(self) -> None:
-        rows = [{name: getattr(each, name) for name in Noted.__slots__} for each in self.stages]
+        found = {"stages": [asdict(each) for each in self.stages]}
         with written_whole(self._path) as partial:
-            partial.write_text(json.dumps({"stages": rows}, indent=2, ensure_ascii=False) + "\n", "utf-8")
-
-
-def identity_of(stage: Stage) -> str:
-    """What a stage does, wherever its folder is: of plans that were made for the folder ``.``."""
-    return shlex.join(stage.words)
+            partial.write_text(json.dumps(found, indent=2, ensure_ascii=False) + "\n", "utf-8")
 
 
 # -- planning ---------------------------------------------------------------------------------------------------------
@@ -92,7 +87,7 @@ def identity_of(stage: Stage) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Repair:
-    """A repair in a folder: its plan, and how far it is."""
+    """A repair in a folder: its plan, and how far it is. `identities`: what each stage does, wherever the folder is."""
 
     folder: Path
     plan: Plan
@@ -112,14 +107,15 @@ class Repair:
         return len(self.plan.stages)
 
     def command(self, stage: Stage) -> str:
-        """The command line, as it can be run alone; alpha as a number once it is fitted."""
-        words = [*stage.words, *stage.elsewhere]
-        said = shlex.join(["vr", *self._known(words)])
+        """The command line, as it can be run alone."""
+        said = shlex.join(["vr", *self.words(stage)])
         return f"{said} > {shlex.quote(str(self.folder / stage.output))}" if stage.output else said
 
     def words(self, stage: Stage) -> list[str]:
-        """The words of the command, alpha as a number."""
-        return self._known([*stage.words, *stage.elsewhere])
+        """The words of the command, alpha as a number once it is fitted."""
+        alpha = self.alpha()
+        known = {} if alpha is None else {ALPHA: f"{alpha:g}"}
+        return [known.get(word, word) for word in (*stage.words, *stage.elsewhere)]
 
     def alpha(self) -> float | None:
         """The alpha that `vr stats` fitted; None where the judge has a Q of its own, or nothing is fitted yet."""
@@ -128,10 +124,6 @@ class Repair:
             return None
         found: float = json.loads(path.read_text("utf-8"))["alpha_fit"]["fits"]["l1"]["alpha"]
         return float(f"{found:.6g}")
-
-    def _known(self, words: list[str]) -> list[str]:
-        alpha = self.alpha()
-        return words if alpha is None else [f"{alpha:g}" if word == ALPHA else word for word in words]
 
     def as_dict(self) -> dict[str, Any]:
         """The plan, JSON-able: a row each stage, in their order; `seconds` are expected."""
@@ -188,7 +180,7 @@ def planned(folder: Path, settings: Settings, *, cluster: str | None = None, qui
     chosen = plan(settings, speed, folder, cluster)
     # Commands are the same wherever the folder is, and from wherever it is looked at.
     within = plan(chosen.settings, speed, Path(), None)
-    identities = {stage.name: identity_of(stage) for stage in within.stages}
+    identities = {stage.name: shlex.join(stage.words) for stage in within.stages}
     return Repair(folder, chosen, identities, Notes(folder))
 
 

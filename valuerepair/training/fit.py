@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import math
 import time
-from collections.abc import Mapping, Sequence
+import zipfile
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from valuerepair.chess.progress import Interruptions, Progress
-from valuerepair.errors import ValueRepairError
-from valuerepair.training.checkpoint import Checkpoint, load, save
+from valuerepair.errors import UsageError, ValueRepairError
+from valuerepair.files import written_whole
 from valuerepair.training.learner import Learner, State, TrainableNet
 from valuerepair.training.losses import LossWeights
 from valuerepair.training.options import TrainOptions
@@ -26,6 +28,7 @@ from valuerepair.training.validation import Validation
 Trained: TypeAlias = "dict[str, NDArray[np.float32]]"
 
 CHECKPOINT_S = 60.0
+_NOTES = "notes"  # the array of a checkpoint that holds all that is no array, as JSON
 
 
 @dataclass(slots=True)
@@ -65,7 +68,7 @@ def fit(
     threshold: float,
     checkpoint: Path,
     identity: Mapping[str, Any],
-    on_curve: Any = lambda rows: None,
+    on_curve: Callable[[list[dict[str, float]]], None] = lambda rows: None,
     quiet: bool = False,
 ) -> Fitted:
     """Trains a net, or goes on where the checkpoint of the same `identity` is.
@@ -84,16 +87,15 @@ def fit(
     learner = Learner(net, options, weights)
     if value_only:
         _keep(learner, stream, held, quiet)
-    loop = _Loop(learner, options, checkpoint, identity, quiet)
+    validation = None
     if held:
         old = {name: net.parameters[name] for name in learner.trained}
-        loop.validation = Validation(held, learner, weights, threshold, options.batch, old)
-    loop.on_curve = on_curve
-    return loop.run(stream)
+        validation = Validation(held, learner, weights, threshold, options.batch, old)
+    return _Loop(learner, options, validation, checkpoint, identity, on_curve, quiet).run(stream)
 
 
 def _keep(learner: Learner, stream: Stream, held: Sequence[Held], quiet: bool) -> None:
-    """Has the trunk compute each position once, where that many can be kept."""
+    """Has the trunk compute each position once, where that many can be kept; others are computed each time."""
     passes = [source.units() for source in stream.sources]
     count = sum(int(each.counts.sum()) for each in passes)
     if count > learner.room:
@@ -106,12 +108,17 @@ def _keep(learner: Learner, stream: Stream, held: Sequence[Held], quiet: bool) -
 
 class _Loop:
     def __init__(
-        self, learner: Learner, options: TrainOptions, path: Path, identity: Mapping[str, Any], quiet: bool
+        self,
+        learner: Learner,
+        options: TrainOptions,
+        validation: Validation | None,
+        path: Path,
+        identity: Mapping[str, Any],
+        on_curve: Callable[[list[dict[str, float]]], None],
+        quiet: bool,
     ) -> None:
-        self._learner, self._options, self._path, self._identity = learner, options, path, identity
-        self._quiet = quiet
-        self.validation: Validation | None = None
-        self.on_curve: Any = None
+        self._learner, self._options, self._validation = learner, options, validation
+        self._path, self._identity, self._on_curve, self._quiet = path, identity, on_curve, quiet
 
     def run(self, stream: Stream) -> Fitted:
         run, stopped = self._restored(), ""
@@ -151,7 +158,7 @@ class _Loop:
                 progress.note(f"{self._words(run)}, {speed:,.0f} positions/s")
                 progress.advance()
                 stopped = self._reason_to_stop(run)
-        if self.validation is None:
+        if self._validation is None:
             run.best, run.best_step = _copied(self._learner.judged(run.state)), run.step
         return Fitted(run.best, run.curve, run.best_step, stopped)
 
@@ -173,19 +180,19 @@ class _Loop:
             "lr": self._options.rate(run.step - 1) if run.step else 0.0,
             "train_loss": run.total / run.counted if run.counted else math.nan,
         }
-        if self.validation is not None:
-            row |= self.validation.measure(judged)
+        if self._validation is not None:
+            row |= self._validation.measure(judged)
             if not math.isfinite(row["loss"]):
                 raise ValueRepairError(f"step {run.step:,}: the loss of held-out games is no number; try a lower --lr")
             if row["loss"] < run.best_loss:
                 run.best, run.best_loss, run.best_step = _copied(judged), row["loss"], run.step
         run.curve.append(row)
         run.total, run.counted = 0.0, 0
-        self.on_curve(run.curve)
+        self._on_curve(run.curve)
 
     def _reason_to_stop(self, run: _Run) -> str:
         judgements = sum(row["step"] > run.best_step for row in run.curve)
-        if self.validation is None or not self._options.patience or judgements < self._options.patience:
+        if self._validation is None or not self._options.patience or judgements < self._options.patience:
             return ""
         return f"no better on held-out games since step {run.best_step:,}"
 
@@ -202,19 +209,55 @@ class _Loop:
             raise ValueRepairError(f"step {run.step:,}: parameters are no numbers any more; try a lower --lr")
         arrays |= {f"best{i}": run.best[name] for i, name in enumerate(self._learner.trained)}
         notes = {name: getattr(run, name) for name in ("step", "best_step", "best_loss", "total", "counted", "curve")}
-        save(self._path, Checkpoint(self._identity, notes, arrays))
+        _save(self._path, self._identity, notes, arrays)
 
     def _restored(self) -> _Run:
         state = self._learner.begin()
-        found = load(self._path, self._identity)
-        if found is None:
+        if not self._path.exists():
             return _Run(state, _copied(self._learner.judged(state)))
-        arrays = found.arrays
+        notes, arrays = _load(self._path, self._identity)
         leaves = [jax.numpy.asarray(arrays[f"state{i}"]) for i in range(len(jax.tree.leaves(state)))]
         best = {name: arrays[f"best{i}"] for i, name in enumerate(self._learner.trained)}
-        return _Run(jax.tree.unflatten(jax.tree.structure(state), leaves), best, **found.notes)
+        return _Run(jax.tree.unflatten(jax.tree.structure(state), leaves), best, **notes)
 
 
 def _copied(parameters: Mapping[str, Any]) -> Trained:
     """On this side, and the next step does not change them."""
     return {name: np.array(value, np.float32, copy=True) for name, value in parameters.items()}
+
+
+# -- the state of a training on disk ----------------------------------------------------------------------------------
+
+
+def _save(
+    path: Path, identity: Mapping[str, Any], notes: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]
+) -> None:
+    """Writes a checkpoint whole or not at all; an older one stays where it cannot be. Raises ValueRepairError."""
+    text = json.dumps({"identity": identity, "notes": notes})
+    try:
+        with written_whole(path) as partial, partial.open("wb") as file:
+            np.savez(file, allow_pickle=False, **{_NOTES: np.frombuffer(text.encode(), np.uint8)}, **arrays)
+    except OSError as error:
+        raise ValueRepairError(
+            f"{path}: {error.strerror or error}: the checkpoint of step {notes['step']:,} is not written; make room, "
+            "then run the same command again, which goes on from the one before"
+        ) from None
+
+
+def _load(path: Path, identity: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+    """Notes and arrays of a checkpoint. Raises ValueRepairError for what is none, UsageError for another training's."""
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            arrays = {name: file[name] for name in file.files}
+        said = json.loads(arrays.pop(_NOTES).tobytes())
+        theirs, notes = said["identity"], said["notes"]
+    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
+        raise ValueRepairError(
+            f"{path}: is no checkpoint that can be read ({error}); remove it to begin anew"
+        ) from None
+    other = [name for name in {**identity, **theirs} if identity.get(name) != theirs.get(name)]
+    if other:
+        raise UsageError(
+            f"{path}: is of a training that differs in {', '.join(other)}; remove it to begin anew, or give another -o"
+        )
+    return notes, arrays

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from valuerepair.errors import ValueRepairError
 from valuerepair.nets.planes import CLOCK_PLANE, PLANES
 from valuerepair.training import losses
+from valuerepair.training.graph import Heads
 from valuerepair.training.kept import Kept
 from valuerepair.training.losses import LossWeights
 from valuerepair.training.options import Only, TrainOptions
@@ -21,20 +22,6 @@ from valuerepair.training.samples import Batch, Samples
 
 Array = jax.Array
 Parameters = dict[str, Array]
-PARTS = ("policy", "value", "moves_left", "policy_kl")
-
-
-class Heads(Protocol):
-    """What a net says of n positions: logits of the policy [n, 1858]; of W/D/L [n, 3], or Q [n]; plies left [n]."""
-
-    @property
-    def policy(self) -> Array | None: ...
-    @property
-    def wdl(self) -> Array | None: ...
-    @property
-    def value(self) -> Array | None: ...
-    @property
-    def moves_left(self) -> Array | None: ...
 
 
 class TrainableNet(Protocol):
@@ -140,20 +127,15 @@ class Learner:
         """For so many positions `keep` has room."""
         return 0 if self._kept is None else self._kept.capacity
 
-    def keep(self, parts: Sequence[Samples]) -> bool:
-        """Computes what is the same in every step of these positions once, where there is such a thing and room for it.
-
-        Positions that are not kept are computed anew each time.
-        """
+    def keep(self, parts: Sequence[Samples]) -> None:
+        """Computes what the value head is given of these positions once, for which there must be `room`."""
+        assert self._kept is not None
         size = self._options.batch
-        if self._kept is None or sum(map(len, parts)) > self._kept.capacity:
-            return False
         for part in parts:
             for begin in range(0, len(part), size):
                 some = part.take(np.arange(begin, min(begin + size, len(part))))
                 batch = some.batch(size)
                 self._kept.add(batch, self._planes(batch.bits, batch.rule50), len(some))
-        return True
 
     def _crossing(self, batch: Batch) -> Any:
         """What the value head is given, where it alone is trained."""

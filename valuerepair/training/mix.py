@@ -10,7 +10,7 @@ import hashlib
 import json
 import os
 import tarfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO, Literal
@@ -94,11 +94,8 @@ def mix(options: MixOptions, out: str | Path, *, quiet: bool = False) -> dict[st
         sizes = sum(int(c.index.size[c.chosen].sum(dtype=np.int64)) + 1024 * c.games for c in choices)
         check_room(partial, sizes)
         order = _order(choices, options.seed)
-        write = write_tars if options.form == "tar" else write_links
-        games = sum(choice.games for choice in choices)
-        with Progress("Writing", games, "games", quiet=quiet) as progress:
-            indices = [choice.index for choice in choices]
-            written = write(partial, indices, SIDES, order, options.shard_games, progress.advance)
+        with Progress("Writing", len(order), "games", quiet=quiet) as progress:
+            written = write_shards(partial, sides, order, options, progress.advance)
         manifest = _manifest(options, choices, written)
         (partial / MANIFEST).write_text(json.dumps(manifest, indent=2, ensure_ascii=False) + "\n", "utf-8")
     return manifest
@@ -308,55 +305,50 @@ class TarShard:
         self.bytes += len(data)
 
 
-def write_tars(
-    folder: Path,
-    indices: Sequence[ChunkIndex],
-    sides: Sequence[str],
-    order: Index,
-    shard_games: int,
-    on_game: Callable[[], None],
+def write_shards(
+    folder: Path, indices: Sequence[ChunkIndex], order: Index, options: MixOptions, on_game: Callable[[], None]
 ) -> WrittenShards:
     """Writes the chunks in this order ([n, 2]: side, index) into shards of nearly equal numbers of games."""
-    written = WrittenShards()
-    with _SideChunks(indices, sides) as source, pq.ParquetWriter(folder / LIST, _SCHEMA, compression="zstd") as list_:
-        for number, begin, part in _shards(order, shard_games):
-            name = f"mix-{number:05d}.tar"
-            tar = TarShard(folder / name)
-            for game, (side, i) in enumerate(part.tolist(), begin):
-                tar.add(game_name(game), source.read(side, i))
-                on_game()
-            written.files[name] = {"sha256": tar.close(), "bytes": tar.bytes, **source.counts(part)}
+    written, shards = WrittenShards(), -(-len(order) // options.shard_games)
+    write = _write_tar if options.form == "tar" else _write_links
+    with _SideChunks(indices) as source, pq.ParquetWriter(folder / LIST, _SCHEMA, compression="zstd") as list_:
+        for number in range(shards):
+            begin, end = (len(order) * n // shards for n in (number, number + 1))
+            part = order[begin:end]
+            name = f"mix-{number:05d}" + (".tar" if options.form == "tar" else "")
+            about = write(folder / name, source, begin, part, written, on_game)
+            written.files[name] = {**about, **source.counts(part)}
             list_.write_table(source.table(name, begin, part))
     return written
 
 
-def write_links(
-    folder: Path,
-    indices: Sequence[ChunkIndex],
-    sides: Sequence[str],
-    order: Index,
-    shard_games: int,
-    on_game: Callable[[], None],
-) -> WrittenShards:
-    """As `write_tars`, into folders of loose chunks: hard links where they lie loose on the same disk, else copies."""
-    written = WrittenShards()
-    with _SideChunks(indices, sides) as source, pq.ParquetWriter(folder / LIST, _SCHEMA, compression="zstd") as list_:
-        for number, begin, part in _shards(order, shard_games):
-            name, sha = f"mix-{number:05d}", hashlib.sha256()
-            (folder / name).mkdir()
-            for game, (side, i) in enumerate(part.tolist(), begin):
-                content = source.read(side, i)
-                sha.update(hashlib.sha256(content).digest())
-                target = folder / name / game_name(game)
-                if source.link(side, i, target):
-                    written.linked += 1
-                else:
-                    target.write_bytes(content)
-                    written.copied += 1
-                on_game()
-            written.files[name] = {"sha256": sha.hexdigest(), **source.counts(part)}
-            list_.write_table(source.table(name, begin, part))
-    return written
+def _write_tar(
+    path: Path, source: _SideChunks, begin: int, part: Index, written: WrittenShards, on_game: Callable[[], None]
+) -> dict[str, Any]:
+    """A shard as a tar: its SHA-256 and size."""
+    tar = TarShard(path)
+    for game, (side, i) in enumerate(part.tolist(), begin):
+        tar.add(game_name(game), source.read(side, i))
+        on_game()
+    return {"sha256": tar.close(), "bytes": tar.bytes}
+
+
+def _write_links(
+    path: Path, source: _SideChunks, begin: int, part: Index, written: WrittenShards, on_game: Callable[[], None]
+) -> dict[str, Any]:
+    """A shard as a folder of loose chunks: hard links where they lie loose on the same disk, else copies."""
+    path.mkdir()
+    sha = hashlib.sha256()
+    for game, (side, i) in enumerate(part.tolist(), begin):
+        content, target = source.read(side, i), path / game_name(game)
+        sha.update(hashlib.sha256(content).digest())
+        if source.link(side, i, target):
+            written.linked += 1
+        else:
+            target.write_bytes(content)
+            written.copied += 1
+        on_game()
+    return {"sha256": sha.hexdigest()}
 
 
 def game_name(number: int) -> str:
@@ -364,19 +356,11 @@ def game_name(number: int) -> str:
     return f"game_{number:08d}.gz"
 
 
-def _shards(order: Index, most: int) -> Iterator[tuple[int, int, Index]]:
-    """Number, first game and chunks of each shard."""
-    shards = -(-len(order) // most)
-    for number in range(shards):
-        begin, end = (len(order) * n // shards for n in (number, number + 1))
-        yield number, begin, order[begin:end]
-
-
 class _SideChunks:
     """The chunks of all sides, read again; a context manager."""
 
-    def __init__(self, indices: Sequence[ChunkIndex], sides: Sequence[str]) -> None:
-        self._indices, self._sides = indices, sides
+    def __init__(self, indices: Sequence[ChunkIndex]) -> None:
+        self._indices = indices
         self._readers = [RandomReader(index.archives) for index in indices]
 
     def __enter__(self) -> _SideChunks:
@@ -410,7 +394,7 @@ class _SideChunks:
     def counts(self, part: Index) -> dict[str, int]:
         """Games and positions of some chunks, and how many of both are repair's."""
         found = {"games": len(part), "positions": 0}
-        for side, name in enumerate(self._sides):
+        for side, name in enumerate(SIDES):
             own = part[part[:, 0] == side, 1]
             positions = int(self._indices[side].records[own].sum(dtype=np.int64))
             found["positions"] += positions
@@ -427,7 +411,7 @@ class _SideChunks:
                 {
                     "file": name,
                     "game": game_name(game),
-                    "side": self._sides[side],
+                    "side": SIDES[side],
                     "archive": index.archives.names[archive],
                     "offset": int(index.offset[i]),
                     "positions": int(index.records[i]),

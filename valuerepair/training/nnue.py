@@ -147,13 +147,10 @@ def write_stream(frame: pd.DataFrame, kind: Format, stream: IO[bytes], pawn: flo
     return Written(positions, without_result, dict(left_out))
 
 
-def write_file(
-    frame: pd.DataFrame, path: str | os.PathLike[str], kind: Format | None = None, pawn: float = CENTIPAWNS
-) -> Written:
-    """Writes a frame to a file, which appears whole or not at all: `write_stream`. Without `kind` by the name."""
-    chosen = format_of(path, kind)
+def write_file(frame: pd.DataFrame, path: str | os.PathLike[str], kind: Format, pawn: float = CENTIPAWNS) -> Written:
+    """Writes a frame to a file, which appears whole or not at all: `write_stream`."""
     with written_whole(path) as partial, partial.open("wb") as stream:
-        return write_stream(frame, chosen, stream, pawn)
+        return write_stream(frame, kind, stream, pawn)
 
 
 def format_of(path: str | os.PathLike[str] | None, asked: str | None) -> Format:

@@ -319,14 +319,13 @@ class ChunkWriter:
     folder. `games` and `records` are how many were written.
     """
 
-    def __init__(self, folder: str | Path, facts: RecordFacts, *, resume: bool = False, level: int = LEVEL) -> None:
+    def __init__(self, folder: str | Path, facts: RecordFacts, *, resume: bool = False) -> None:
         """Makes the folder if needed. Without `resume` it must be empty.
 
         Raises UsageError for a folder with anything in it, ValueRepairError where it cannot be written.
         """
         self.folder, self.facts = Path(folder), facts
         self.games = self.records = 0
-        self._level = level
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             if not resume and any(self.folder.iterdir()):
@@ -355,7 +354,7 @@ class ChunkWriter:
         path = self.path(game.number)
         try:
             with written_whole(path) as partial:
-                partial.write_bytes(compressed(records.view(np.uint8).data, self._level))
+                partial.write_bytes(compressed(records.view(np.uint8).data))
         except OSError as error:
             raise ValueRepairError(
                 f"{path}: {error.strerror}; the game's training records are not written: make room, then run the same "

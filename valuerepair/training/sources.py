@@ -273,7 +273,7 @@ class StoreSource:
 
         Raises ValueRepairError where nothing is scored, and where there is no candidate to train on.
         """
-        self.name, self._path, self._seed, self._share = path, path, seed, share
+        self.name, self._path, self._seed = path, path, seed
         self._input_format = input_format
         extra = () if question.expanded == "no" else ("step",)
         with Store.open(path) as store:

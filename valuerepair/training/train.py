@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 SUFFIX = ".pb.gz"
 MOST_APART = 5e-3  # in Q, of the written net and the parameters that were trained
 _CHECKED = 256  # positions
-# What was measured, and how it is said; `validation.MEASURES` in words.
+# Some of `validation.MEASURES`, and how they are said.
 _LINES = {
     "loss": ("loss", ".4f"),
     "mean_dq": ("mean |net Q - deep Q|", ".4f"),

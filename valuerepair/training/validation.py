@@ -18,20 +18,11 @@ from valuerepair.training.sources import Held
 
 Floats = NDArray[np.float64]
 
-# What is measured, and how it is said; `loss` is what training makes small, over all positions.
-MEASURES = {
-    "loss": "loss, held out",
-    "value": "value loss",
-    "policy": "policy loss",
-    "moves_left": "moves-left loss",
-    "policy_kl": "KL to the old policy",
-    "top_1": "first move kept",
-    "mean_dq": "mean |net Q - deep Q|",
-    "rate": "candidates",
-    "rate_calibrated": "candidates after calibration",
-    "newly_wrong": "newly wrong",
-}
-PERCENT = ("top_1", "rate", "rate_calibrated", "newly_wrong")
+# `loss` is what training makes small, over all positions; then its parts.
+MEASURES = (
+    *("loss", "value", "policy", "moves_left", "policy_kl"),
+    *("top_1", "mean_dq", "rate", "rate_calibrated", "newly_wrong"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,14 +54,6 @@ class Validation:
             column.astype(np.float64) for column in (self._samples.deep_q, self._samples.weight)
         )
         self._old = self._answers(old)
-
-    @property
-    def positions(self) -> int:
-        return len(self._samples)
-
-    @property
-    def games(self) -> int:
-        return len(np.unique(self._game))
 
     def measure(self, parameters: Mapping[str, Any]) -> dict[str, float]:
         """`MEASURES` of the net with these trained parameters, means by weight; NaN where something is not known."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass, fields
 from itertools import pairwise
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,22 +19,12 @@ from valuerepair.chess import v6
 from valuerepair.chess.positions import PHASES, phases
 from valuerepair.errors import UsageError
 from valuerepair.judge.weights import DEFAULT_SOFTNESS, weights_of
+from valuerepair.nets.planes import CANONICAL
 
 Records = NDArray[np.void]  # [n] of v6.RECORD
 Floats = NDArray[np.float64]
 
 _MEN = b"PNBRQKpnbrqk"
-_CANONICAL = 3  # lc0's input formats from here on say whose move it is in another field
-
-
-class Formula(Protocol):
-    """Weights of records; `name` and the fields of the dataclass are how a user writes it."""
-
-    name: ClassVar[str]
-
-    def weigh(self, records: Records) -> Floats:
-        """[n] weights, not negative."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,9 +92,9 @@ class Soft:
         return np.where(np.isnan(gap), self.unknown, weight)
 
 
-FORMULAS: dict[str, type[DiffFocus] | type[PositionSampling] | type[Soft]] = {
-    kind.name: kind for kind in (DiffFocus, PositionSampling, Soft)
-}
+# `weigh` gives [n] weights of records, not negative; `name` and the fields are how a user writes a formula.
+Formula: TypeAlias = DiffFocus | PositionSampling | Soft
+FORMULAS: dict[str, type[Formula]] = {kind.name: kind for kind in (DiffFocus, PositionSampling, Soft)}
 
 
 def parse_formula(text: str) -> Formula:
@@ -120,23 +110,19 @@ def parse_formula(text: str) -> Formula:
         if key not in known:
             raise UsageError(f"--formula {text}: {name} has no {setting}; it has {', '.join(known)}")
         given[key] = _number(text, key, value)
-    formula: Formula = kind(**given)
+    formula = kind(**given)
     _check(text, formula)
     return formula
 
 
 def described(formula: Formula) -> dict[str, Any]:
     """Name and parameters, JSON-able."""
-    return {"name": formula.name, **_parameters(formula)}
+    return {"name": formula.name, **asdict(formula)}
 
 
 def written(formula: Formula) -> str:
     """As `parse_formula` reads it, with all parameters."""
-    return f"{formula.name}:" + ",".join(f"{key}={value:g}" for key, value in _parameters(formula).items())
-
-
-def _parameters(formula: Any) -> dict[str, float]:
-    return asdict(formula)
+    return f"{formula.name}:" + ",".join(f"{key}={value:g}" for key, value in asdict(formula).items())
 
 
 def _number(text: str, key: str, value: str) -> float:
@@ -190,7 +176,7 @@ def phases_of(records: Records) -> NDArray[np.int64]:
     for plane, letter in enumerate(_MEN):
         men[bits[:, plane] != 0] = letter
     black = np.where(
-        records["input_format"] >= _CANONICAL,
+        records["input_format"] >= CANONICAL,  # from there on another field says whose move it is
         records["invariance_info"] & v6.BLACK_TO_MOVE,
         records["side_to_move_or_enpassant"],
     ).astype(np.bool_)
@@ -290,20 +276,13 @@ class WeightTally:
     def _bands(self) -> list[dict[str, Any]]:
         """By |net Q - deep Q|, and at the end those where it is not known."""
         cuts = [round(edge * GAP_BINS / 2) for edge in BANDS]
-        ranges = [(*edges, slice(*cut)) for edges, cut in zip(_pairs(BANDS), _pairs(cuts), strict=True)]
+        ranges = [(*edges, slice(*cut)) for edges, cut in zip(pairwise(BANDS), pairwise(cuts), strict=True)]
         rows = []
         for low, high, part in (*ranges, (None, None, slice(GAP_BINS, None))):
             n, w = int(self.gap_counts[part].sum()), float(self.gap_sums[part].sum())
             if low is not None or n:
-                rows.append(
-                    {
-                        "from": low,
-                        "to": high,
-                        "positions": n,
-                        "mean": _ratio(w, n),
-                        "share_of_weight": _ratio(w, self.sum),
-                    }
-                )
+                of_weight = {"mean": _ratio(w, n), "share_of_weight": _ratio(w, self.sum)}
+                rows.append({"from": low, "to": high, "positions": n, **of_weight})
         return rows
 
 
@@ -347,7 +326,3 @@ def _count(counts: NDArray[np.int64], sums: Floats, bins: NDArray[np.int64], wei
 
 def _ratio(part: float, whole: float) -> float:
     return float(part / whole) if whole else 0.0
-
-
-def _pairs(values: Any) -> list[tuple[Any, Any]]:
-    return list(pairwise(values))
