@@ -100,7 +100,8 @@ def value_head(data: BenchData) -> Comparison:
 
     def work(only: Only) -> Callable[[], float]:
         learner = Learner(NetGraph.open(str(locate(data.net))), TrainOptions(only=only, batch=STEP_BATCH), weights)
-        learner.keep([samples])
+        if learner.room:
+            learner.keep([samples])
         return _stepping(learner, cycle(_batches(samples)), data.seconds)
 
     return compare("training-value", "positions", "steps of the whole net", work("value"), work("all"), target=10)

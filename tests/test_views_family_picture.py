@@ -5,8 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from valuerepair.report.family import Leaf
-from valuerepair.report.family_picture import places
+from valuerepair.report.family import Leaf, places
 
 STEPS = st.tuples(
     st.integers(0, 60), st.sampled_from(["line", "parent", "child", "game"]), st.integers(1, 12), st.booleans()

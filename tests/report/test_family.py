@@ -12,8 +12,7 @@ from tests.expanded_store import expanded_store
 from tests.report.browser import Visit, visit
 from valuerepair.question import Question
 from valuerepair.report import page as page_module
-from valuerepair.report.family import Leaf, family_of
-from valuerepair.report.family_picture import places
+from valuerepair.report.family import Leaf, family_of, places
 from valuerepair.report.page_content import families_of
 from valuerepair.store.store import Store
 

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import queue
 import threading
 import time
-from collections.abc import Callable, Mapping
-from concurrent.futures import CancelledError, Future
+from collections.abc import Mapping
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import partial
 
 import chess
 
@@ -38,7 +36,6 @@ class _MoveTask:
     position: Position
     go: str
     milliseconds: int | None
-    future: Future[Thought]
 
 
 class UciPlayer:
@@ -90,14 +87,12 @@ class UciPlayer:
             else:
                 seat = self._free.pop()
             self._games[game] = seat
-        future: Future[Thought] = Future()
         allowed = self._limits.get("movetime")
         if clock is None:
             go = _go(self._limits)
         else:
             go, allowed = _go_by_clock(clock), clock.white if position.white_to_move else clock.black
-        seat.find_move(_MoveTask(position, go, allowed, future))
-        return future
+        return seat.find_move(_MoveTask(position, go, allowed))
 
     def forget(self, game: int) -> None:
         """The game is over: its engine is free for another one."""
@@ -145,29 +140,25 @@ class _EngineThread:
 
     def __init__(self, player: UciPlayer) -> None:
         self._player = player
-        self._work: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._thread = ThreadPoolExecutor(1, "player")
         self._engine: UciEngine | None = None
         self._lock = threading.Lock()
-        self._thread = threading.Thread(target=self._run, name="player", daemon=True)
-        self._thread.start()
 
-    def find_move(self, task: _MoveTask) -> None:
+    def find_move(self, task: _MoveTask) -> Future[Thought]:
         """Queues a move."""
-        self._work.put(partial(self._answer, task))
+        return self._thread.submit(self._think, task)
 
     def new_game(self) -> None:
         """Readies the engine for another game; one that failed is started anew."""
-        self._work.put(self._ready_again)
+        self._thread.submit(self._ready_again)
 
     def begin(self, probe: str) -> Future[UciEngine]:
         """Starts the engine now, and searches a little; the future raises EngineFailure."""
-        future: Future[UciEngine] = Future()
-        self._work.put(partial(self._first, future, probe))
-        return future
+        return self._thread.submit(self._first, probe)
 
     def end(self, *, kill: bool) -> None:
-        """Ends the thread when what is queued is done; with `kill` the search in flight fails at once."""
-        self._work.put(None)
+        """Ends the engine when what is queued is done; with `kill` the search in flight fails at once."""
+        self._thread.submit(self._drop, 0.0 if kill else 1.0)
         with self._lock:
             engine = self._engine
         if kill and engine is not None:
@@ -175,37 +166,20 @@ class _EngineThread:
 
     def join(self) -> None:
         """Waits for the thread's end."""
-        self._thread.join()
+        self._thread.shutdown()
 
-    def _run(self) -> None:
-        while (work := self._work.get()) is not None:
-            work()
-        self._drop(0.0 if self._player.abandoned else 1.0)
-
-    def _first(self, future: Future[UciEngine], probe: str) -> None:
+    def _first(self, probe: str) -> UciEngine:
         try:
             engine = self._start()
-            seconds = _PROBE_SECONDS
             try:
-                engine.search("position startpos", probe, seconds, unscored=True)
+                engine.search("position startpos", probe, _PROBE_SECONDS, unscored=True)
             except EngineTimeout as error:
                 raise EngineTimeout(f"{error} for {probe!r}: does it know this limit?") from None
             engine.clear()
-        except BaseException as error:
+        except BaseException:
             self._drop()
-            future.set_exception(error)
-        else:
-            future.set_result(engine)
-
-    def _answer(self, task: _MoveTask) -> None:
-        if not task.future.set_running_or_notify_cancel():
-            return
-        try:
-            thought = self._think(task)
-        except BaseException as error:  # whatever it is, it belongs to whoever waits for this future
-            task.future.set_exception(error)
-        else:
-            task.future.set_result(thought)
+            raise
+        return engine
 
     def _think(self, task: _MoveTask) -> Thought:
         engine = self._engine or self._restart()

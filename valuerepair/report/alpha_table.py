@@ -90,7 +90,8 @@ def alpha_table(store: Store, question: Question) -> AlphaTable:
     q, cp = frame["net_q"].to_numpy(np.float64), frame["cp"].to_numpy(np.float64)
     weight = frame["weight"].to_numpy(np.float64)
     fits = {norm: fit_alpha(q, cp, weight, norm=norm) for norm in NORMS}
-    alphas = {"default": DEFAULT_ALPHA, "now": now.value, **{norm: fit.alpha for norm, fit in fits.items()}}
+    alphas: dict[str, float] = {"default": DEFAULT_ALPHA, "now": now.value}
+    alphas |= {norm: fit.alpha for norm, fit in fits.items()}
     rates = {}
     for name, value in alphas.items():
         asked = replace(question, alpha=value, q_from="cp")

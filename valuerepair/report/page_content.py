@@ -27,8 +27,7 @@ from valuerepair.judge.verdict import VERDICTS, evidence
 from valuerepair.judge.weights import copies_by_weight, weights_of
 from valuerepair.question import Question
 from valuerepair.report import stats
-from valuerepair.report.family import ALL_MARKS, trees, way
-from valuerepair.report.family_picture import places
+from valuerepair.report.family import ALL_MARKS, places, trees, way
 from valuerepair.report.lowess import lowess_line
 from valuerepair.report.stats import stats_lines as statistics_lines
 from valuerepair.report.stats import store_figures
@@ -127,7 +126,7 @@ def families_of(store: Store, attrs: Mapping[Any, Any], rows: pd.DataFrame, thre
     """The families of the worst candidates among `rows`: by root, and the root of each candidate.
 
     Of each position of a family: position_id, plies from the root, lane and where its stroke comes from
-    (`family_picture.places`), mark (a number in `marks`), how it was reached, FEN, net Q, deep Q, disagreement.
+    (`family.places`), mark (a number in `marks`), how it was reached, FEN, net Q, deep Q, disagreement.
     """
     pair = store.pick(attrs["net"]["sha256"], attrs["oracle"]["digest"])
     found: dict[str, Any] = {"marks": ALL_MARKS, "roots": {}, "trees": {}}

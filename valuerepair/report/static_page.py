@@ -17,7 +17,7 @@ def escape(text: object) -> str:
 
 def template_part(name: str) -> str:
     """The text of a file of page_template."""
-    return resources.files("valuerepair.report").joinpath("page_template", name).read_text("utf-8")
+    return resources.files("valuerepair.report").joinpath("page_template").joinpath(name).read_text("utf-8")
 
 
 def frame(title: str, body: str, policy: str, *sheets: str) -> str:

@@ -4,11 +4,11 @@ over a source is, and its positions in batches, in an order that follows from th
 from __future__ import annotations
 
 import hashlib
-import threading
+from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass
-from queue import Empty, Full, Queue
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
@@ -37,6 +37,7 @@ WINDOW = 1 << 16  # positions that are shuffled together
 VALIDATION = 8192  # positions of each source that a net is judged by, at most
 _AT_ONCE = 512  # positions of a store that are read together
 _READY = 4  # batches that wait for a step
+_END = object()
 
 
 class Pass(NamedTuple):
@@ -479,45 +480,15 @@ class Stream:
             yield [(units[each], counts[each]) for each in mine]
 
 
-class _Broken(NamedTuple):
-    error: BaseException
-
-
 def _ahead(items: Iterable[T], ready: int) -> Generator[T]:
     """The same, made by a thread of its own, at most `ready` of them ahead."""
-    queue: Queue[Any] = Queue(ready)
-    stop = threading.Event()
-
-    def put(item: Any) -> bool:
-        while not stop.is_set():
-            try:
-                queue.put(item, timeout=0.2)
-            except Full:
-                continue
-            return True
-        return False
-
-    def work() -> None:
+    made = iter(items)
+    with ThreadPoolExecutor(1, "training data") as pool:
+        waiting: deque[Future[Any]] = deque(pool.submit(next, made, _END) for _ in range(ready))
         try:
-            for item in items:
-                if not put(item):
-                    return
-        except BaseException as error:
-            put(_Broken(error))
-
-    thread = threading.Thread(target=work, name="training data", daemon=True)
-    thread.start()
-    try:
-        while True:
-            try:
-                item = queue.get(timeout=1.0)
-            except Empty:
-                if not thread.is_alive() and queue.empty():
-                    return
-                continue
-            if isinstance(item, _Broken):
-                raise item.error
-            yield item
-    finally:
-        stop.set()
-        thread.join()
+            while (item := waiting.popleft().result()) is not _END:
+                waiting.append(pool.submit(next, made, _END))
+                yield item
+        finally:
+            for future in waiting:
+                future.cancel()
