@@ -19,44 +19,50 @@ from valuerepair.cli.verbosity import is_quiet
     "--sign",
     type=click.Choice(get_args(Sign)),
     default="both",
-    help="Keep positions that the net finds better (optimistic) or worse than the deep search does.",
+    help="Keep positions that the net rates higher (optimistic) or lower than the deep search does.",
 )
-@click.option("--confirmed", is_flag=True, help="Keep what a second look (vr confirm) found the search right about.")
-@click.option("--label", multiple=True, help="Keep what has this label (docs/methods.md); of several, all.")
-@click.option("--max-abs-deep-q", type=float, help="Leave out |deep Q| over this (decided games).")
+@click.option(
+    "--confirmed", is_flag=True, help="Keep positions where a second look (vr confirm) found the search right."
+)
+@click.option(
+    "--label", multiple=True, help="Keep positions with this label (docs/methods.md); if repeated, with all of them."
+)
+@click.option("--max-abs-deep-q", type=float, help="Leave out positions with a larger |deep Q| (decided games).")
 @click.option(
     "--near-duplicates",
     type=click.Choice(get_args(NearDuplicates)),
     default="game",
-    help="Of a game's positions with the same material and pawns keep the first, or every one.",
+    help="Of a game's positions with the same material and pawns keep only the first, or all.",
 )
 @click.option("--per-game-limit", type=int, help="At most so many positions of one game.")
-@click.option("--per-root", type=int, help="At most so many of those that vr expand reached from one candidate.")
-@click.option("--limit", type=int, help="At most so many positions, holdout included, parents not.")
+@click.option("--per-root", type=int, help="At most so many positions that vr expand reached from one candidate.")
+@click.option("--limit", type=int, help="At most so many positions, with the holdout, without parents.")
 @click.option(
     "--order",
     type=click.Choice(get_args(Order)),
     default="disagreement",
-    help="Worst first, or shuffled by --seed; limits take the first.",
+    help="Largest disagreement first, or shuffled by --seed; limits keep the first.",
 )
-@click.option("--holdout", type=float, default=0.0, help="Share kept apart in holdout.pgn and holdout.epd.")
+@click.option("--holdout", type=float, default=0.0, help="Share written apart, to holdout.pgn and holdout.epd.")
 @click.option(
     "--holdout-by",
     type=click.Choice(get_args(HoldoutBy)),
     default="game",
-    help="What is kept apart: whole games, or whole families.",
+    help="Hold out whole games or whole families.",
 )
-@SPLIT(help="Of vr split: the book is of its part train, what it holds out goes into the holdout files.")
-@click.option("--parents", default=0, help="Also write the positions so many plies before each, with less weight.")
-@click.option("--softness", default=0.1, help="Of the weight's edge at the threshold, in Q; 0: all weigh 1.")
-@click.option("--repeat-by-weight", type=int, help="Write what weighs 1 so many times, less the rest.")
+@SPLIT(help="A file of vr split: its part train goes into the book, what it holds out into the holdout files.")
+@click.option(
+    "--parents", default=0, help="Also write the positions up to so many plies before each, with less weight."
+)
+@click.option("--softness", default=0.1, help="Width of the weight's rise at the threshold, in Q; 0: all weigh 1.")
+@click.option("--repeat-by-weight", type=int, help="Write positions of weight 1 so many times, others less often.")
 @click.option(
     "--form",
     type=click.Choice(get_args(Form)),
     default="moves",
-    help="Entries as moves from the initial position where lc0 can read them, or all as FEN.",
+    help="Write entries as moves from the initial position where lc0 can read them, or all as FEN.",
 )
-@SEED(help="For --order shuffled, --holdout, --repeat-by-weight.")
+@SEED(help="Seed for --order shuffled, --holdout and --repeat-by-weight.")
 @click.option("-o", "--output", shell_complete=folders, default="valuerepair-books", help="Folder for the files.")
 @click.option("--json", is_flag=True, help="Print the manifest.")
 @click.pass_context
@@ -103,7 +109,7 @@ def command(
 
 @command.command("check")
 @click.argument("file", type=FILE)
-@click.option("--json", is_flag=True, help="Print one JSON object a problem, then the counts.")
+@click.option("--json", is_flag=True, help="Print one JSON object per problem, then the counts.")
 def check(file: str, json: bool) -> None:
     """Check a book (.pgn, .pgn.gz, .epd) by the rules of lc0's reader and of chess.
 

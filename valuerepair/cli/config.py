@@ -153,7 +153,7 @@ def nearest(name: str, known: Iterable[str]) -> str:
 
 @click.command()
 @click.argument("words", nargs=-1, metavar="[COMMAND]...")
-@click.option("--json", is_flag=True, help="One JSON object an option and line.")
+@click.option("--json", is_flag=True, help="Print one JSON object per option and line.")
 @click.pass_context
 def command(context: click.Context, words: tuple[str, ...], json: bool) -> None:
     """Say which values of options are in force, and where each comes from.

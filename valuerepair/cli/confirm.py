@@ -14,21 +14,21 @@ from valuerepair.cli.verbosity import is_quiet
 
 @click.command()
 @DB
-@question("Least |net Q - deep Q| looked at.")
-@DEEP(help="Another oracle for the second look, as in `vr mine`.")
-@click.option("--nodes", type=int, help="Nodes of the second look, by the first one's engine and options.")
-@click.option("--times", type=float, help="The same, as a multiple of the first look's nodes.  [default: 10]")
+@question("Smallest |net Q - deep Q| to look at.")
+@DEEP(help="Another deep search for the second look, as in `vr mine`.")
+@click.option("--nodes", type=int, help="Nodes of the second look, with the first one's engine and options.")
+@click.option("--times", type=float, help="Nodes of the second look as a multiple of the first one's.  [default: 10]")
 @click.option("--limit", type=int, help="Stop after so many candidates; the same command goes on.")
-@click.option("--retry-failed", is_flag=True, help="Search again what the engine failed on before.")
-@JOBS(help="Searches at once.  [default: an engine a core; mcts: full batches]")
-@click.option("--show", type=click.IntRange(0), default=5, help="Worst cases of each verdict.")
+@click.option("--retry-failed", is_flag=True, help="Search positions again on which the engine failed before.")
+@JOBS(help="Searches at once.  [default: one engine per core; mcts: full batches]")
+@click.option("--show", type=click.IntRange(0), default=5, help="How many of the worst cases of each verdict to show.")
 @JSON
 def command(db: str, question: QuestionOptions, **given: Any) -> None:
     """Look again at the candidates, and say who was right: the search, the net, or neither for certain.
 
     Each candidate, the largest disagreement first, is searched deeper, and so are the positions after the net's
-    preferred move and after the search's. The results are stored, the verdicts computed from them for the alpha asked
-    (docs/methods.md). A run can be stopped at any time (Ctrl-C) and the same command goes on.
+    preferred move and after the search's. Results are stored; verdicts are computed from them with the alpha asked for
+    (docs/methods.md). A run can be stopped at any time (Ctrl-C) and the same command continues.
 
     \b
     Example:

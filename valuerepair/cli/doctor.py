@@ -13,7 +13,7 @@ from valuerepair.cli.verbosity import is_quiet
 
 @click.command()
 @DB
-@click.option("--thorough", is_flag=True, help="Check the rules of chess at length: some seconds.")
+@click.option("--thorough", is_flag=True, help="Check the rules of chess at length (some seconds).")
 @JSON_LINES
 def command(db: str, thorough: bool, json: bool) -> None:
     """Say what is installed and really works, and what to do about what does not.

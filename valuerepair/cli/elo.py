@@ -21,23 +21,21 @@ _OF_A_PLAN = {"draws": "--draws", "game_time": "--game-time", "jobs": "--jobs"}
 
 @click.command()
 @click.argument("files", nargs=-1, type=FILE, metavar="[FILE]...")
-@click.option("--player", metavar="NAME", help="Games of this player alone, all said from its side.")
-@click.option("--sprt", metavar="TEST", help="Say where this test stands: elo0=0,elo1=5; more as in vr match.")
-@click.option("--resolve", type=float, metavar="ELO", help="Say instead how many games show this difference.")
+@click.option("--player", metavar="NAME", help="Only games of this player, seen from its side.")
+@click.option("--sprt", metavar="TEST", help="Say where this SPRT stands: elo0=0,elo1=5; settings as in vr match.")
 @click.option(
-    "--draws", type=float, metavar="SHARE", help="For --resolve: the share of draws, 0.6.  [default: as in FILE]"
+    "--resolve", type=float, metavar="ELO", help="Say instead how many games it takes to show this difference."
 )
-@click.option(
-    "--game-time", type=float, metavar="SECONDS", help="For --resolve: what a game takes.  [default: as in FILE]"
-)
+@click.option("--draws", type=float, metavar="SHARE", help="For --resolve: share of draws, 0.6.  [default: as in FILE]")
+@click.option("--game-time", type=float, metavar="SECONDS", help="For --resolve: time per game.  [default: as in FILE]")
 @JOBS(help="For --resolve: games at once.  [default: 1]")
 @JSON
 def command(files: tuple[str, ...], **given: Any) -> None:
     """Say what the games of a match show: Elo with its intervals, LOS, colours, endings, SPRT.
 
     FILE is PGN of any program (cutechess, fastchess, vr match, servers), packed or not; - is standard input. Games with
-    the same opening and both colours are pairs. Of several players there is a line for each two that met.
-    With --resolve it says, before a match is begun, how many games (and hours) show a difference, and end an SPRT.
+    the same opening and both colours are pairs. With several players there is a line for each two that met.
+    With --resolve it says, before a match begins, how many games (and hours) show a difference or end an SPRT.
 
     \b
     Example:

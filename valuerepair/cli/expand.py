@@ -14,28 +14,28 @@ from valuerepair.cli.verbosity import is_quiet
 
 @click.command()
 @DB
-@click.option("--by", default="line,parents,children,game", help="The steps to go, separated by commas.")
-@click.option("--rounds", type=int, default=2, help="So many steps from a candidate of the archive.")
-@click.option("--nodes", type=int, help="End after so many engine nodes in all.  [default: no limit]")
-@click.option("--positions", type=int, help="End after so many searched positions in all.  [default: no limit]")
-@click.option("--audit", default=0.05, help="Search this share of the inferred candidates.")
+@click.option("--by", default="line,parents,children,game", help="Kinds of steps to take, separated by commas.")
+@click.option("--rounds", type=int, default=2, help="Largest number of steps from a candidate of the archive.")
+@click.option("--nodes", type=int, help="Stop after so many engine nodes in all.  [default: no limit]")
+@click.option("--positions", type=int, help="Stop after so many searched positions in all.  [default: no limit]")
+@click.option("--audit", default=0.05, help="Share of the inferred candidates to search.")
 @click.option("--search-inferred", is_flag=True, help="Search all inferred candidates.")
-@question("Go out from candidates with this |net Q - deep Q|, and look for such ones.", expanded=False)
-@SPLIT(help="Of vr split: go out from candidates of its part train alone.")
-@DEEP(help="How to have the candidates' deep search, where the store does not know it: uci:/path,nodes=N.")
-@click.option("--retry-failed", is_flag=True, help="Search again what the engine failed on before.")
-@JOBS(help="Searches at once.  [default: an engine a core; mcts: full batches]")
-@SEED(help="The order in which candidates are gone out from.")
+@question("|net Q - deep Q| of the candidates to start from and to look for.", expanded=False)
+@SPLIT(help="A file of vr split: start only from candidates of its part train.")
+@DEEP(help="The candidates' deep search, where the store does not say how to run it: uci:/path,nodes=N.")
+@click.option("--retry-failed", is_flag=True, help="Search positions again on which the engine failed before.")
+@JOBS(help="Searches at once.  [default: one engine per core; mcts: full batches]")
+@SEED(help="Seed of the order of candidates.")
 @JSON
 def command(db: str, question: QuestionOptions, **given: Any) -> None:
     """Look around the candidates: where a net is wrong once, it is wrong again nearby.
 
     From each candidate four kinds of steps lead to neighbours. line: the positions that the deep search expects, whose
     value it gives at no cost. parents: one, two and four plies earlier in the game. children: after the moves that the
-    net prefers. game: the other plies of the game. Neighbours are searched by the same deep search and kept in the
-    store, marked as what they are; rates of the archive leave them out. Nodes go where most was found so far, and the
-    run ends when that is less than in the archive. It can be stopped at any time (Ctrl-C) and the same command goes on;
-    with more --nodes or --positions it goes further.
+    net prefers. game: the other plies of the game. Neighbours are searched by the same deep search and stored as
+    neighbours, which rates of the archive leave out. Nodes are spent where most was found so far, and the run ends when
+    that is less than in the archive. It can be stopped at any time (Ctrl-C) and the same command continues; with more
+    --nodes or --positions it goes further.
 
     Where the candidates' values were recorded in games (vr mine --deep recorded), so are those of their neighbours:
     the games are read again, and no engine is asked.

@@ -24,14 +24,14 @@ _TEMPERATURES = tuple(f"temperature={tau}" for tau in ("0.25", "0.5", "0.75", "1
 _SHARED = (
     click.option("-o", "--output", type=FILE, default="experiment", help="Folder of games and table."),
     click.option("--openings", type=FILE, metavar="BOOK", help="PGN, EPD or FEN file.  [default: a built-in list]"),
-    click.option("--lines", default=50, help="So many of its lines, evenly from all."),
+    click.option("--lines", default=50, help="How many of its lines, evenly spread."),
     NET,
-    click.option("--nodes", default=200, help="Nodes a move, where a setting has none of its own."),
-    click.option("--games", default=200, help="Games of each setting."),
-    SEED(help="Of temperature and contempt."),
-    JOBS(help="Games at once.  [default: as many as fill batches]"),
+    click.option("--nodes", default=200, help="Nodes per move, where a setting has none of its own."),
+    click.option("--games", default=200, help="Games per setting."),
+    SEED(help="Seed of temperature and contempt."),
+    JOBS(help="Games at once.  [default: full batches]"),
     device_options(),
-    click.option("--report", is_flag=True, help="Play nothing: say what the games there show."),
+    click.option("--report", is_flag=True, help="Play nothing: report on the games there."),
     click.option("--json", is_flag=True, help="Print the table as one JSON array."),
 )
 
@@ -58,9 +58,16 @@ def command() -> None:
 
 @command.command("selfplay")
 @click.argument("settings", nargs=-1, metavar="[SETTING]...", shell_complete=words("n_scl=", "temperature="))
-@click.option("--match", metavar="SETTING", help="Then match it against the temperature of equal ratio.")
+@click.option(
+    "--match", metavar="SETTING", help="Then match this setting against the temperature with the same (w + l) / d."
+)
 @click.option("--match-games", default=200, help="Games of that match.")
-@click.option("--threshold", type=Threshold(), default=DEFAULT_THRESHOLD, help="|net Q - search Q| of interest.")
+@click.option(
+    "--threshold",
+    type=Threshold(),
+    default=DEFAULT_THRESHOLD,
+    help="|net Q - search Q| from which positions are counted.",
+)
 @_shared_options
 def selfplay(
     settings: tuple[str, ...], match: str | None, match_games: int, threshold: float | Worst, **given: Any
@@ -105,8 +112,8 @@ def selfplay(
 
 @command.command("match")
 @click.argument("sides", nargs=-1, required=True, metavar="SIDE...", shell_complete=SIDES)
-@click.option("--against", shell_complete=SIDES, default="name=plain", metavar="SIDE", help="Whom they play.")
-@click.option("--odds", is_flag=True, help="Each opening once, SIDE with less material.")
+@click.option("--against", shell_complete=SIDES, default="name=plain", metavar="SIDE", help="The side that they play.")
+@click.option("--odds", is_flag=True, help="Play each opening once, SIDE with less material.")
 @_shared_options
 def match(sides: tuple[str, ...], against: str, odds: bool, **given: Any) -> None:
     """Match each SIDE with the same other one: options on against off, odds as nodes grow.

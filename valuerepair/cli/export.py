@@ -24,8 +24,8 @@ TRAINERS = ("plain", "bin", "text")
     help="plain and bin: for Stockfish's trainers; text: for bullet.  [default: by the name of FILE, else jsonl]",
 )
 @click.option("-o", "--output", type=FILE, metavar="FILE", help="The file to write.  [default: standard output]")
-@click.option("--labels", is_flag=True, help="Columns of labels too (docs/methods.md).")
-@click.option("--pawn", type=float, help="Units of score that a pawn has in plain, bin and text.  [default: 100]")
+@click.option("--labels", is_flag=True, help="Add columns of labels (docs/methods.md).")
+@click.option("--pawn", type=float, help="Score of a pawn in plain, bin and text.  [default: 100]")
 @question("Only candidates, the largest disagreement first.", default=None)
 def command(
     db: str, format: str | None, output: str | None, labels: bool, pawn: float | None, question: QuestionOptions

@@ -21,23 +21,25 @@ ORDER = click.Choice(["sequential", "shuffled"])
 @click.option(
     "--games",
     type=int,
-    help="Games in all, an even number; vr elo --resolve says how many.  [default: each opening with both colours]",
+    help="Number of games, even; vr elo --resolve says how many are needed.  [default: two per opening]",
 )
 @click.option(
     "--openings",
     type=FILE,
     metavar="BOOK",
-    help="PGN, EPD or FEN file.  [default: a built-in list, one for an ECO code]",
+    help="PGN, EPD or FEN file.  [default: a built-in list, one line per ECO code]",
 )
-@click.option("--order", type=ORDER, default="sequential", help="Of the openings.")
-@click.option("--nodes", metavar="N", help="Nodes a move, for sides without a limit of their own.")
-@click.option("--movetime", metavar="TIME", help="Time a move: 100ms, 0.1s.")
-@click.option("--tc", metavar="CLOCK", help="A clock with increment for both: 10+0.1 (seconds), 1:30+1.")
-@click.option("--margin", type=int, default=100, help="Milliseconds that a time may be overdrawn.")
-@JOBS(help="Games at once.  [default: as many as cores; of two nets, full batches]")
-@click.option("--sprt", metavar="TEST", help="Stop when decided: elo0=0,elo1=5,alpha=0.05,beta=0.05,model=normalized.")
-@click.option("-o", "--output", type=FILE, default="match.pgn", help="PGN of all games; what is in it is kept.")
-@SEED(help="Of the order, and of the own search's draws.")
+@click.option("--order", type=ORDER, default="sequential", help="Order of the openings.")
+@click.option("--nodes", metavar="N", help="Nodes per move, for sides without a limit of their own.")
+@click.option("--movetime", metavar="TIME", help="Time per move: 100ms, 0.1s.")
+@click.option("--tc", metavar="CLOCK", help="Clock of both sides with increment: 10+0.1 (seconds), 1:30+1.")
+@click.option("--margin", type=int, default=100, help="Milliseconds by which a time may be exceeded.")
+@JOBS(help="Games at once.  [default: one per core; with two nets, full batches]")
+@click.option(
+    "--sprt", metavar="TEST", help="Stop once this SPRT decides: elo0=0,elo1=5,alpha=0.05,beta=0.05,model=normalized."
+)
+@click.option("-o", "--output", type=FILE, default="match.pgn", help="PGN of the games; an earlier run is continued.")
+@SEED(help="Seed of the order, and of the own search's random choices.")
 @rules_options(max_plies=0)
 @device_options()
 @JSON

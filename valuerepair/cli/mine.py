@@ -52,27 +52,31 @@ if TYPE_CHECKING:
     },
 )
 @click.argument("archives", nargs=-1, type=FILE, required=True, metavar="ARCHIVE...")
-@click.option("--positions", type=int, help="Draw so many positions in all.  [default: one of each game]")
+@click.option("--positions", type=int, help="Draw so many positions in all.  [default: one per game]")
 @DEEP(
     help="The deep search: stockfish:nodes=1000000, mcts:nodes=1000, lc0:nodes=1000 or uci:/path,nodes=N; recorded "
     "takes the values that the archives hold.  [default: stockfish; mcts where there is none]"
 )
 @NET
-@threshold_option("Count a position from this |net Q - deep Q| as a candidate; any other can be asked for later.")
-@click.option("--min-elo", type=int, help="Both players have at least this rating.  [default: any]")
-@JOBS(help="Run so many searches at once.  [default: an engine a core; mcts: full batches]")
+@threshold_option("|net Q - deep Q| from which a position counts as a candidate; can be changed later.")
+@click.option("--min-elo", type=int, help="Only games of two players with at least this rating.  [default: any]")
+@JOBS(help="Searches at once.  [default: one engine per core; mcts: full batches]")
 @SEED(help="The same seed draws the same positions.")
 @DB
-@click.option("--per-game", type=int, help="Draw so many positions of each game.  [default: 1; with --positions any]")
-@click.option("--game-share", default=1.0, help="Look at this share of the games, and parse no other.")
-@click.option("--min-ply", type=int, default=8, help="Leave out the first half-moves of a game.")
-@click.option("--max-ply", type=int, help="Leave out later half-moves.  [default: none]")
+@click.option(
+    "--per-game", type=int, help="Draw so many positions per game.  [default: 1; with --positions any number]"
+)
+@click.option("--game-share", default=1.0, help="Use this share of the games; the others are not parsed.")
+@click.option("--min-ply", type=int, default=8, help="Leave out positions before this half-move.")
+@click.option("--max-ply", type=int, help="Leave out positions after this half-move.  [default: none]")
 @click.option("--result", type=click.Choice(RESULTS), help="Only games with this result.  [default: any]")
 @click.option("--time-control", help="Only games at these speeds (blitz,rapid) or clocks (180+2).  [default: any]")
 @click.option("--player", help="Only games with this in either player's name.  [default: any]")
 @click.option("--no-check", is_flag=True, help="Leave out positions in check.")
 @click.option(
-    "--quiet-positions", is_flag=True, help="Leave out positions in check, and where a capture or promotion was played."
+    "--quiet-positions",
+    is_flag=True,
+    help="Leave out positions in check, and those where a capture or promotion was played.",
 )
 @click.option("--min-pieces", type=int, help="At least so many men on the board.  [default: 2]")
 @click.option("--max-pieces", type=int, help="At most so many men on the board.  [default: 32]")
@@ -81,16 +85,16 @@ if TYPE_CHECKING:
     "--screen",
     default="auto",
     shell_complete=words("auto", "off"),
-    help="Search in full only what a short search says may be a candidate; off: everything; or the nodes of the short "
-    "searches, as 5000,50000.",
+    help="Search in full only what short searches show as possible candidates; off: everything; or the nodes of the "
+    "short searches: 5000,50000.",
 )
-@click.option("--recall", default=0.98, help="Keep this share of the candidates in screening.")
-@click.option("--audit", default=0.02, help="Search this share of what is cut all the same.")
+@click.option("--recall", default=0.98, help="Share of the candidates that screening must keep.")
+@click.option("--audit", default=0.02, help="Share of the cut positions that are searched anyway, to measure recall.")
 @head_options
-@device_options(threads="Threads of reading and of the net.  [default: 2, all cores]")
+@device_options(threads="Threads for reading and for the net.  [default: 2, all cores]")
 @click.option("--cluster", help="Run on Dask: tcp://HOST:8786, tls://..., a .json file or local:4.  [default: here]")
 @click.option("--limit", type=int, help="Stop after so many deep searches; the same command goes on.  [default: none]")
-@click.option("--retry-failed", is_flag=True, help="Search again what the engine failed on before.")
+@click.option("--retry-failed", is_flag=True, help="Search positions again on which the engine failed before.")
 @ALPHA
 @CALIBRATION
 @HISTORY_FILL

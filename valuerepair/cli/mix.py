@@ -16,7 +16,7 @@ from valuerepair.cli.verbosity import is_quiet
     "--repair", multiple=True, type=FILE, required=True, metavar="DIR", help="Chunks of games from repair books."
 )
 @click.option("--normal", multiple=True, type=FILE, required=True, metavar="DIR", help="Chunks of other self-play.")
-@click.option("--share", type=float, default=0.40, help="Of the repair games in the mixture.")
+@click.option("--share", type=float, default=0.40, help="Share of repair games in the mixture.")
 @click.option("--by", type=click.Choice(["games", "positions"]), default="games", help="What --share counts.")
 @click.option("-o", "--output", shell_complete=folders, required=True, metavar="DIR", help="A new or empty folder.")
 @click.option(
@@ -26,14 +26,14 @@ from valuerepair.cli.verbosity import is_quiet
     help="Tars for lczero-training's loader, or folders of hard links for its older tf/train.py.",
 )
 @click.option("--total", type=int, help="Games or positions (see --by) in all.  [default: as many as the share allows]")
-@click.option("--shard-games", type=int, default=10_000, help="Games in a tar or folder, at most.")
-@SEED(help="Chooses and shuffles the games.")
+@click.option("--shard-games", type=int, default=10_000, help="At most so many games per tar or folder.")
+@SEED(help="Seed of the choice and order of games.")
 @click.option("--json", is_flag=True, help="Print the manifest.")
 def command(repair: tuple[str, ...], normal: tuple[str, ...], output: str, json: bool, **chosen: Any) -> None:
     """Mix training chunks of repair games with those of normal games, in a given share.
 
     DIR is a folder of lc0 training chunks of version 6 (.gz) and plain tars of them, or one such tar. Repair games have
-    fewer positions, as the book's plies are not recorded: the share is reported by games and by positions. Games are
+    fewer positions, as the book's plies are not recorded, so the share is reported by games and by positions. Games are
     drawn and shuffled by seed and content; manifest.json says what is in the mixture, games.parquet where each game
     comes from.
 

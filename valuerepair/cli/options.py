@@ -145,8 +145,8 @@ class QuestionOptions:
 
 
 DB = click.option("--db", type=FILE, default=DEFAULT_PATH, envvar="VALUEREPAIR_DB", help="The store.")
-JSON = click.option("--json", is_flag=True, help="One JSON object.")
-JSON_LINES = click.option("--json", is_flag=True, help="One JSON object a line.")
+JSON = click.option("--json", is_flag=True, help="Print one JSON object.")
+JSON_LINES = click.option("--json", is_flag=True, help="Print one JSON object per line.")
 SEED = functools.partial(click.option, "--seed", type=click.IntRange(0), default=0)
 JOBS = functools.partial(click.option, "--jobs", type=int)
 NET = click.option("--net", metavar="NET", shell_complete=nets, help="Net by name or file.  [default: maia-1900]")
@@ -161,19 +161,19 @@ ALPHA = click.option(
     type=_ScaleType(),
     default="auto",
     shell_complete=words("auto", "wdl"),
-    help="Centipawns of the logistic to Q; wdl: the engine's W/D/L instead.",
+    help="Scale from centipawns to Q; wdl: take Q from the engine's W/D/L.",
 )
 CALIBRATION = click.option(
     "--calibration",
     type=click.Choice(get_args(Calibrated)),
     default="none",
-    help="fitted: the net's Q on the oracle's scale, by a curve of other games.",
+    help="fitted: put the net's Q on the oracle's scale, by a curve fitted to other games.",
 )
 HISTORY_FILL = click.option(
     "--history-fill",
     type=click.Choice(["fen_only", "always", "no"]),
     default="fen_only",
-    help="What stands in for boards before the known history, as in lc0.",
+    help="How boards before the known history are filled in, as in lc0.",
 )
 SET = click.option("--set", multiple=True, metavar="NAME=VALUE", help="A search parameter; may be repeated.")
 
@@ -191,15 +191,17 @@ def split_of(path: str | None) -> Split | None:
 ORACLE = click.option(
     "--oracle",
     shell_complete=oracles,
-    help="Deep search in the store: its label or digest.  [default: that of the most]",
+    help="Deep search in the store, by label or digest.  [default: the one with most scored positions]",
 )
 
 
 _RULES = (
-    click.option("--draw", metavar="MOVE,PLIES,Q", help="Draw when from MOVE on |Q| was at most Q for PLIES."),
-    click.option("--win", metavar="PLIES,Q", help="Win when both sides gave one at least Q for PLIES."),
-    click.option("--resign", default=0.0, help="A side below this chance (per cent) gives up."),
-    click.option("--syzygy", metavar="PATH", help="Folders of tables that end games, separated as in PATH."),
+    click.option(
+        "--draw", metavar="MOVE,PLIES,Q", help="Draw once |Q| was at most Q for PLIES plies, from move MOVE on."
+    ),
+    click.option("--win", metavar="PLIES,Q", help="Win once both sides gave one side at least Q for PLIES plies."),
+    click.option("--resign", default=0.0, help="A side resigns below this winning chance, in per cent."),
+    click.option("--syzygy", metavar="PATH", help="Folders of Syzygy tables that end games, separated as in PATH."),
 )
 
 
@@ -209,9 +211,9 @@ def rules_options(*, max_plies: int) -> Callable[[Command], Command]:
     def decorate(command: Command) -> Command:
         for option in reversed(_RULES):
             command = option(command)
-        return click.option("--max-plies", default=max_plies, help="Undecided after so many plies; 0: no limit.")(
-            command
-        )
+        return click.option(
+            "--max-plies", default=max_plies, help="End games undecided after so many plies; 0: no limit."
+        )(command)
 
     return decorate
 
@@ -242,12 +244,12 @@ def device_options(
     *, reference: bool = False, threads: str = "Cores that the net may use.  [default: all]"
 ) -> Callable[[Command], Command]:
     """``--device``, with `reference` only those that compute a net's own values, at float32; ``--threads``."""
-    bf16 = "" if reference else " openvino is at bf16: Q moves by some 0.003."
+    bf16 = "" if reference else " openvino computes in bf16: Q changes by about 0.003."
     device = click.option(
         "--device",
         type=click.Choice(REFERENCE_DEVICES if reference else DEVICES),
         default="auto",
-        help=f"What computes nets: auto is CUDA where it runs, else cpu.{bf16}",
+        help=f"Device for nets: auto is CUDA where it works, else the CPU.{bf16}",
     )
     return lambda command: device(click.option("--threads", type=int, help=threads)(command))
 
@@ -256,7 +258,7 @@ def head_options(command: Command) -> Command:
     """``--value-head`` and ``--policy-head``."""
     named = (("--value-head", VALUE_HEADS, Heads().value), ("--policy-head", POLICY_HEADS, Heads().policy))
     for option, heads, usual in named:
-        text = f"Which {option[2:].replace('-', ' ')} of a net that has several evaluates."
+        text = f"The {option[2:].replace('-', ' ')} to use, of a net that has several."
         command = click.option(option, type=click.Choice([*heads]), default=usual, help=text)(command)
     return command
 
@@ -265,7 +267,7 @@ _EXPANDED = click.option(
     "--expanded",
     type=click.Choice(get_args(Expanded)),
     default="no",
-    help="Positions of vr expand: none, those searched, or all, with those whose value is inferred.",
+    help="Include positions that vr expand reached: none, those searched, or also those with inferred values.",
 )
 
 
@@ -274,7 +276,7 @@ def question(
     *,
     default: float | None = DEFAULT_THRESHOLD,
     expanded: bool = True,
-    net: str = "Net in the store: its name, file or SHA-256.  [default: that of the most scored positions]",
+    net: str = "Net in the store, by name, file or SHA-256.  [default: the one with most scored positions]",
 ) -> Callable[[Command], Callable[..., Any]]:
     """The options that make up a `Question`; the command gets them as one `question`.
 

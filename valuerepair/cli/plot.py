@@ -38,7 +38,7 @@ def _complete(context: click.Context, parameter: click.Parameter, incomplete: st
 @click.argument("kind", default="scatter", metavar="[KIND]", shell_complete=_complete)
 @click.argument("source", required=False, metavar="[SOURCE]")
 @click.option("-o", "--output", type=FILE, default="plot.png", help="The file: .png, .svg or .pdf.")
-@click.option("--unweighted", is_flag=True, help="Rows as they are, without the weights of screening.")
+@click.option("--unweighted", is_flag=True, help="Count rows without the weights of screening.")
 @DB
 @question()
 @click.pass_context

@@ -25,22 +25,29 @@ from valuerepair.cli.verbosity import is_quiet, say
 
 @click.command()
 @click.option(
-    "--net", multiple=True, shell_complete=nets, help="Net: a file, a name or a SHA-256; at least two, the first is A."
+    "--net",
+    multiple=True,
+    shell_complete=nets,
+    help="A net by file, name or SHA-256; give at least two, the first is A.",
 )
 @DB
 @ORACLE
 @ALPHA
 @CALIBRATION
-@SPLIT(help="Of vr split: compare on what it holds out alone.")
+@SPLIT(help="A file of vr split: compare only on what it holds out.")
 @click.option(
     "--part",
     type=click.Choice(["games", "families", "archives", "held-out"]),
-    help="Which part of it; held-out is all of it.  [default: held-out]",
+    help="Which held-out part; held-out is all of them.  [default: held-out]",
 )
-@threshold_option("|net Q - deep Q| of a candidate; worst:2% is of A.")
-@click.option("--plot", type=FILE, metavar="FILE", help="Draw it: .png, .svg or .pdf.")
+@threshold_option("|net Q - deep Q| of a candidate; a share is of A's positions.")
+@click.option("--plot", type=FILE, metavar="FILE", help="Also draw it, as .png, .svg or .pdf.")
 @click.option(
-    "-o", "--output", type=FILE, metavar="FILE", help="Positions that any net is wrong on: .parquet, .jsonl or .csv."
+    "-o",
+    "--output",
+    type=FILE,
+    metavar="FILE",
+    help="Write the positions that any net is wrong on: .parquet, .jsonl or .csv.",
 )
 @device_options(reference=True)
 @JSON
@@ -49,11 +56,11 @@ def command(
 ) -> None:
     """Compare nets on the positions of a store: who repaired what, by label, with paired intervals.
 
-    Every net is compared with the first, A. Values that the store lacks are computed from the net's file and kept; stop
-    with Ctrl-C, and the same command goes on. Judge by all positions: A's own candidates were chosen for being A's
-    worst errors, and any other net looks better on them. Last, each net's Q goes through a curve of its own, drawn by
-    other games: what B repairs beyond that is more than another scale. With --calibration fitted all of the comparison
-    is by such curves. A net may be an engine's own evaluation, uci:ENGINE,nodes=1.
+    Every net is compared with the first, A. Values that the store lacks are computed from the net's file and stored;
+    stop with Ctrl-C, and the same command continues. Judge by all positions: A's candidates were chosen for being A's
+    worst errors, and any other net looks better on them. At the end each net's Q is calibrated by a curve of its own,
+    fitted to other games: what B repairs beyond that is more than a change of scale. With --calibration fitted the
+    whole comparison is by such curves. A net may be an engine's own evaluation, uci:ENGINE,nodes=1.
 
     \b
     Example:

@@ -15,16 +15,21 @@ from valuerepair.cli.verbosity import is_quiet, say
 @click.command()
 @click.argument("archives", type=FILE, nargs=-1, metavar="[ARCHIVE]...")
 @click.option(
-    "-o", "--output", shell_complete=folders, default="repair", metavar="DIR", help="The folder of all that is made."
+    "-o",
+    "--output",
+    shell_complete=folders,
+    default="repair",
+    metavar="DIR",
+    help="Folder for everything that is made.",
 )
 @NET
-@click.option("--budget", default="1h", help="How long it may take on this machine: 30m, 2h, 1h30m.")
-@DEEP(help="The judge, as in vr mine.  [default: stockfish:nodes=20000; mcts:nodes=200 where there is none]")
+@click.option("--budget", default="1h", help="Time that it may take on this machine: 30m, 2h, 1h30m.")
+@DEEP(help="The deep search that judges, as in vr mine.  [default: stockfish:nodes=20000; without it mcts:nodes=200]")
 @click.option("--threshold", type=Threshold(), default=0.3, help="|net Q - deep Q| of a candidate.")
 @click.option("--normal", multiple=True, type=FILE, metavar="CHUNKS", help="Training chunks of ordinary games.")
-@SEED(help="Of everything that is drawn.")
+@SEED(help="Seed of all random choices.")
 @click.option("--cluster", help="Mine on Dask, as vr mine does: tcp://HOST:8786, tls://..., a .json file or local:4.")
-@click.option("--plan", is_flag=True, help="Say what would be run, and how long it takes, and end.")
+@click.option("--plan", is_flag=True, help="Print what would be run and how long it takes, then exit.")
 @JSON
 @click.pass_context
 def command(
@@ -38,16 +43,16 @@ def command(
     json: bool,
     **given: str | float | Worst | None,
 ) -> None:
-    """Repair a net: mine, expand, train, judge and play, and write a report on what came of it.
+    """Repair a net: mine, expand, train, compare and play, and write a report on the result.
 
-    Each stage is a command of vr, shown as it can be run alone, on a store in DIR. A share of the games and of the
-    families of openings and material is kept from training, to judge by; a second net, trained without candidates, is
-    the control. With --normal games are played from a book of the candidates and mixed with those chunks; without,
-    the nets learn from the store what the judge said.
+    Each stage is a command of vr on a store in DIR, printed so that it can be run alone. A share of the games and of
+    the families of openings and material is held out from training to judge by; a second net, trained without
+    candidates, is the control. With --normal, games are played from a book of the candidates and mixed with those
+    chunks; without it, the nets learn the judge's values from the store.
 
-    Sizes follow from --budget and from how fast this machine is, which is measured first. They stand, with all other
-    settings, in DIR/repair.toml, to be edited: a later run goes by what stands there. Stop it with Ctrl-C; `vr repair
-    -o DIR` goes on, and does again only what was changed and what depends on it.
+    Sizes follow from --budget and the speed of this machine, which is measured first. They are written with all other
+    settings to DIR/repair.toml, which can be edited: later runs follow that file. Stop with Ctrl-C; `vr repair -o DIR`
+    continues, and repeats only what was changed and what depends on it.
 
     \b
     Example:

@@ -10,15 +10,15 @@ from valuerepair.cli.verbosity import is_quiet
 
 @click.command()
 @click.option("-o", "--output", type=FILE, default="report.html", help="The file.")
-@click.option("--points", default=100_000, help="At most about so many positions one by one.")
-@SEED(help="Of the sample, where there are more positions.")
+@click.option("--points", default=100_000, help="Show at most about so many positions one by one.")
+@SEED(help="Seed of the sample, where there are more positions.")
 @DB
 @question()
 def command(output: str, points: int, seed: int, db: str, question: QuestionOptions) -> None:
     """Write a report on a store: one HTML file that needs no network, for a browser.
 
-    Charts, filters, and every point's board with the moves and values of net and search; what is selected downloads as
-    a book. Of a store with more positions than --points it shows all candidates and a sample of the rest one by one,
+    Charts, filters, and every point's board with the moves and values of net and search; a selection can be downloaded
+    as a book. Of a store with more positions than --points it shows all candidates and a sample of the rest one by one,
     and says so.
 
     \b

@@ -13,14 +13,16 @@ from valuerepair.cli.options import FILE, JSON_LINES, NET, SET, device_options, 
 @click.command()
 @click.argument("position", nargs=-1, metavar="[FEN|FILE|-]")
 @click.option("--moves", help="Moves played from the position (UCI or SAN), so the net sees the history.")
-@click.option("--nodes", type=int, help="Visits of the root, its own evaluation included.  [default: 800]")
-@click.option("--time", type=float, help="Seconds for each position, instead of or besides --nodes.")
+@click.option("--nodes", type=int, help="Visits of the root, with its own evaluation.  [default: 800]")
+@click.option("--time", type=float, help="Seconds per position, instead of or besides --nodes.")
 @NET
 @SET
-@click.option("--list-settings", is_flag=True, help="Only name the search parameters and their defaults.")
+@click.option("--list-settings", is_flag=True, help="Only list the search parameters and their defaults.")
 @click.option("--top", type=click.IntRange(1), help="How many moves to show.  [default: all with visits]")
-@click.option("--tree", type=FILE, metavar="FILE", help="Also write the tree: .json, or .html that unfolds.")
-@click.option("--tree-nodes", type=click.IntRange(1), default=2000, help="Of it the most visited positions.")
+@click.option(
+    "--tree", type=FILE, metavar="FILE", help="Also write the search tree: .json, or a .html page that unfolds."
+)
+@click.option("--tree-nodes", type=click.IntRange(1), default=2000, help="Most visited positions to keep in the tree.")
 @head_options
 @device_options()
 @JSON_LINES

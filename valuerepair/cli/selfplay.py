@@ -36,37 +36,37 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("book", type=FILE, metavar="BOOK")
-@click.option("-o", "--output", type=FILE, default="games.pgn", help="The games; an earlier run goes on.")
+@click.option("-o", "--output", type=FILE, default="games.pgn", help="PGN of the games; an earlier run is continued.")
 @click.option("--engine", type=click.Choice(["mcts", "lc0"]), default="mcts", help="Who plays.")
 @NET
 @click.option(
     "--net2", metavar="NET", shell_complete=nets, help="A second net: the two play each other, colours in turn."
 )
-@click.option("--nodes", type=int, default=800, help="Visits of the root for a move.")
+@click.option("--nodes", type=int, default=800, help="Visits of the root per move.")
 @click.option("--repeat", type=int, default=1, help="Games from each line of the book.")
-@click.option("--temperature", metavar="T", help="Moves are drawn by visits^(1/T).  [default: 0, the best move]")
+@click.option("--temperature", metavar="T", help="Draw moves by visits^(1/T).  [default: 0, the best move]")
 @SET
 @click.option("--reuse-tree", is_flag=True, help="Keep a game's tree from move to move; its visits count.")
 @rules_options(max_plies=450)
-@click.option("--no-resign-share", default=0.0, help="Games in which nobody may resign.")
-@JOBS(help="Games at once.  [default: as many as fill the net's batches]")
+@click.option("--no-resign-share", default=0.0, help="Share of games in which nobody may resign.")
+@JOBS(help="Games at once.  [default: full batches of the net]")
 @click.option(
     "--training",
     shell_complete=folders,
     metavar="DIR",
-    help="Write lc0 training records, a chunk a game, to this folder.",
+    help="Write lc0 training records to this folder, one chunk per game.",
 )
 @DB
 @click.option("--no-db", is_flag=True, help="Keep nothing in a store.")
-@SEED(help="Of temperature and noise.")
+@SEED(help="Seed of temperature and noise.")
 @device_options()
 @JSON
 def command(book: str, **given: Any) -> None:
-    """Play a game from each line of a book, by default at temperature 0, so that results are as accurate as can be.
+    """Play a game from each line of a book, by default at temperature 0, so that results are as accurate as possible.
 
-    BOOK is a PGN book that lc0 would read, too (vr books check), or an EPD file. Games go to a PGN file as they end,
-    with Q, W/D/L and nodes of each move, and to the store; vr stats then compares results with the values. The same
-    command goes on with a run that was stopped.
+    BOOK is a PGN book that lc0 can read (vr books check), or an EPD file. Games go to a PGN file as they end, with Q,
+    W/D/L and nodes of each move, and to the store; vr stats then compares results with the values. The same command
+    continues a run that was stopped.
 
     \b
     Example:

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("position", nargs=-1, required=True, metavar="ID|FEN")
 @click.option("--white", is_flag=True, help="White at the bottom.  [default: the side to move]")
-@click.option("--family", is_flag=True, help="Also the tree of what vr expand reached from its root.")
-@click.option("--svg", type=FILE, metavar="FILE", help="Also draw it: a board with arrows, as SVG.")
+@click.option("--family", is_flag=True, help="Also show the tree of positions that vr expand reached from its root.")
+@click.option("--svg", type=FILE, metavar="FILE", help="Also write the board with arrows as SVG.")
 @click.option("--json", is_flag=True, help="One JSON object, and no board.")
 @DB
 @question()

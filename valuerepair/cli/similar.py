@@ -9,8 +9,8 @@ from valuerepair.cli.options import DB, JSON, QuestionOptions, question
 
 @click.command()
 @click.argument("position", nargs=-1, required=True, metavar="FEN|ID")
-@click.option("--limit", type=int, default=10, help="How many.")
-@click.option("--candidates-only", is_flag=True, help="Only positions that the net is wrong on.")
+@click.option("--limit", type=int, default=10, help="How many positions.")
+@click.option("--candidates-only", is_flag=True, help="Only candidates.")
 @DB
 @question()
 @JSON

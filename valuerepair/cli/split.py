@@ -10,12 +10,12 @@ from valuerepair.cli.verbosity import is_quiet
 
 @click.command()
 @DB
-@click.option("-o", "--output", type=FILE, default="split.json", metavar="FILE", help="The split.")
+@click.option("-o", "--output", type=FILE, default="split.json", metavar="FILE", help="The file to write.")
 @click.option("--games", default=0.15, help="Share of games to hold out.")
-@click.option("--families", default=0.10, help="Share of positions whose opening or material family is held out.")
-@click.option("--archive", multiple=True, metavar="NAME", help="Hold out all of this archive, a file's name.")
-@SEED(help="Of the draw of games and families.")
-@question("|net Q - deep Q| of the candidates that are counted.")
+@click.option("--families", default=0.10, help="Share of positions to hold out by opening or material family.")
+@click.option("--archive", multiple=True, metavar="NAME", help="Hold out this whole archive, by its file name.")
+@SEED(help="Seed of the draw of games and families.")
+@question("|net Q - deep Q| of the candidates to count.")
 @JSON
 def command(
     db: str,
@@ -29,10 +29,10 @@ def command(
 ) -> None:
     """Choose what training never sees, to judge by: games, families of positions, archives.
 
-    Games are drawn by hash, so that more of them change nobody's part. Families of openings and of material are drawn
-    until about so many positions are of one; the other positions of their games are neither trained on nor judged by.
-    Values play no part in it. The file can be read and edited; vr train, vr expand, vr books and vr remeasure take it
-    as --split. Last it says what there is of each part.
+    Games are drawn by hash, so that adding games moves none to another part. Families of openings and of material are
+    drawn until they hold about the share asked for; other positions of their games are neither trained on nor judged
+    by. Values play no part in it. The file can be read and edited; vr train, vr expand, vr books and vr remeasure take
+    it as --split. Prints what each part holds.
 
     \b
     Example:

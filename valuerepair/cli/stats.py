@@ -15,26 +15,28 @@ if TYPE_CHECKING:
 
 @click.command()
 @DB
-@question("For the rates by phase, side, sign, and for labels.")
+@question("|net Q - deep Q| of a candidate, for the rates by phase, side and sign, and for labels.")
 @click.option("--worst", type=click.IntRange(0), default=0, help="List so many candidates, labelled.")
-@click.option("--labels", is_flag=True, help="Ask the net for the policy that labels need, and keep it.")
-@click.option("--fit-alpha", is_flag=True, help="Fit alpha, and say what another one would change.")
-@click.option("--save-alpha", type=click.Choice(["l1", "l2"]), help="Keep this fit: later commands use it.")
-@click.option("--save-calibration", is_flag=True, help="Keep a curve fitted to what is scored: later commands use it.")
+@click.option("--labels", is_flag=True, help="Ask the net for the policy that labels need, and store it.")
+@click.option("--fit-alpha", is_flag=True, help="Fit alpha, and show what the fit would change.")
+@click.option("--save-alpha", type=click.Choice(["l1", "l2"]), help="Store this fit; later commands use it.")
+@click.option(
+    "--save-calibration", is_flag=True, help="Store a curve fitted to the scored positions; later commands use it."
+)
 @click.option("--ladder", is_flag=True, help="Show the screening ladder: its cuts, and nodes against recall.")
 @JSON
 def command(db: str, question: QuestionOptions, labels: bool, **given: Any) -> None:
     """Say what is in the store: positions, nets, oracles, candidate rates with 95 % intervals, and what it cost.
 
-    Of the candidates at the threshold also: which labels they have, how often the second look says that the search was
-    right (vr confirm), how diverse they are, and whose values the games played from them (vr selfplay) agree with.
-    Labels are defined, with what they do not prove, in docs/methods.md.
+    For the candidates at the threshold also: which labels they have, how often a second look found the search right (vr
+    confirm), how diverse they are, and whose values the games played from them (vr selfplay) agree with. Labels are
+    defined, with what they do not prove, in docs/methods.md.
 
     Alpha is fitted so that Q = 2 / (1 + exp(-cp / alpha)) - 1 of the deep scores is nearest to the net's Q, in both
     norms (l1: mean distance, robust to misjudged positions; l2: root mean square), with 95 % bootstrap intervals.
 
-    A candidate beyond scale is one by calibrated Q too: the deep Q to be expected given the net's, by a curve that
-    other games draw. --calibration fitted counts by that, here and in the other commands, and shows the curve.
+    A candidate beyond scale is one by calibrated Q too: the deep Q to be expected given the net's, by a curve fitted to
+    other games. --calibration fitted counts by that, here and in the other commands, and shows the curve.
 
     \b
     Example:

@@ -21,17 +21,17 @@ def command() -> None:
 
 @command.command()
 @DB
-@click.option("--sample", type=click.IntRange(0), default=20, help="Values a net and an oracle.")
-@SEED(help="Another seed draws another sample.")
-@click.option("--net", multiple=True, type=FILE, help="File of a net that is not known by name; may be repeated.")
-@DEEP(multiple=True, help="Engine as for vr mine, where it is not found by itself; may be repeated.")
+@click.option("--sample", type=click.IntRange(0), default=20, help="Values to compute again, per net and oracle.")
+@SEED(help="Seed of the sample.")
+@click.option("--net", multiple=True, type=FILE, help="A net's file, where it is not known by name; may be repeated.")
+@DEEP(multiple=True, help="A deep search as in vr mine, where its engine is not found; may be repeated.")
 @JSON_LINES
 def check(db: str, sample: int, seed: int, net: tuple[str, ...], deep: tuple[str, ...], json: bool) -> None:
     """Check a store: the file, every row, and a sample of values computed again.
 
-    Says name, rows checked, rows wrong, and an example. Keys, histories and moves are replayed for all rows. Of values
-    a sample is computed again, by the nets and engines that are the same to the byte; what cannot be had is counted as
-    not checked, with the reason. Exit code 1 when anything is wrong.
+    Prints each check's name, rows checked, rows wrong, and an example. Keys, histories and moves are replayed for all
+    rows. A sample of values is computed again, by nets and engines that are the same to the byte; what is not available
+    is counted as not checked, with the reason. Exit code 1 when anything is wrong.
 
     \b
     Example:
@@ -60,15 +60,15 @@ def check(db: str, sample: int, seed: int, net: tuple[str, ...], deep: tuple[str
 @command.command()
 @click.argument("stores", nargs=-1, type=FILE, required=True)
 @click.option("-o", "--output", type=FILE, metavar="FILE", help="The new store.  [default: merged.db]")
-@click.option("--into", type=FILE, metavar="FILE", help="A store that is there, to add to in its place.")
-@click.option("--strict", is_flag=True, help="Stores that contradict each other are an error, and nothing is kept.")
+@click.option("--into", type=FILE, metavar="FILE", help="An existing store to add to instead.")
+@click.option("--strict", is_flag=True, help="Fail, and write nothing, if stores contradict each other.")
 @JSON
 def merge(stores: tuple[str, ...], output: str | None, into: str | None, strict: bool, json: bool) -> None:
-    """Merge stores, those of shards say, into one.
+    """Merge stores, for example those of shards, into one.
 
-    Positions, runs, nets and searches are known by what they are, so merging a store twice changes nothing, and the
-    order does not matter. Where stores contradict each other it is said, and a rule decides (docs/methods.md, Merging).
-    The stores themselves are not written, whatever their version. The result is there whole, or not at all.
+    Positions, runs, nets and searches are identified by their content, so merging a store twice changes nothing, and
+    the order does not matter. Contradictions between stores are reported, and a rule decides (docs/methods.md,
+    Merging). The stores themselves are not changed. The result appears whole or not at all.
 
     \b
     Example:

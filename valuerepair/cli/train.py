@@ -19,38 +19,49 @@ _DEFAULTS = TrainOptions()
 @click.command()
 @click.argument("chunks", type=FILE, nargs=-1, metavar="[CHUNKS]...")
 @click.option("-o", "--output", type=FILE, required=True, metavar="FILE", help="The new net, a .pb.gz.")
-@click.option("--store", type=FILE, metavar="DB", help="Learn from this store's positions what its oracle says.")
-@SPLIT(help="Of vr split: learn from its part train alone, within which --holdout is taken.")
+@click.option("--store", type=FILE, metavar="DB", help="Learn the oracle's values of this store's positions.")
+@SPLIT(help="A file of vr split: learn only from its part train; --holdout is taken from that.")
 @click.option("--only", type=click.Choice(get_args(Only)), default="all", help="Which parameters change.")
-@click.option("--steps", default=_DEFAULTS.steps, help="Of training.")
-@click.option("--batch", default=_DEFAULTS.batch, help="Positions of a step.")
+@click.option("--steps", default=_DEFAULTS.steps, help="Training steps.")
+@click.option("--batch", default=_DEFAULTS.batch, help="Positions per step.")
 @click.option("--lr", default=_DEFAULTS.lr, help="Learning rate after the warm-up.")
 @click.option("--warmup", default=_DEFAULTS.warmup, help="Steps in which the learning rate rises.")
 @click.option(
-    "--schedule", default=_DEFAULTS.schedule, help="How it falls: cosine, or to a tenth at these steps (1500,1800)."
+    "--schedule",
+    default=_DEFAULTS.schedule,
+    help="How the learning rate falls: cosine, or to a tenth at these steps (1500,1800).",
 )
 @click.option(
     "--policy-kl",
     type=float,
-    help="How much it costs to leave the old policy.  [default: 1 with --store, else 0]",
+    help="Weight of the KL divergence from the old policy.  [default: 1 with --store, else 0]",
 )
-@click.option("--q-ratio", default=_DEFAULTS.q_ratio, help="Of chunks: how much of the target is the search's Q.")
 @click.option(
-    "--average", type=click.Choice(get_args(Average)), default="none", help="Of the parameters: what is written."
+    "--q-ratio",
+    default=_DEFAULTS.q_ratio,
+    help="Share of the search's Q in the value target; the rest is the game's result. For chunks.",
 )
-@click.option("--weights", metavar="FORMULA", help="Of vr weights, or the .parquet that its --side wrote.")
+@click.option(
+    "--average",
+    type=click.Choice(get_args(Average)),
+    default="none",
+    help="Which average of the parameters is written.",
+)
+@click.option("--weights", metavar="FORMULA", help="A formula of vr weights, or the .parquet that its --side wrote.")
 @click.option("--l2", default=_DEFAULTS.l2, help="Weight of L2 regularisation.")
-@click.option("--share", default=_DEFAULTS.share, help="Of candidates among the store's positions.")
+@click.option("--share", default=_DEFAULTS.share, help="Share of candidates among the store's positions.")
 @click.option("--candidates", type=int, help="Train on at most so many candidates, drawn by --seed.  [default: all]")
-@click.option("--draw", type=FILE, metavar="FILE.parquet", help="Draw the store's positions by these weights instead.")
-@click.option("--holdout", default=_DEFAULTS.holdout, help="Share of games to judge by, and not to train on.")
-@click.option("--every", type=int, help="Steps from one judgement to the next.  [default: a twentieth of --steps]")
 @click.option(
-    "--patience", default=_DEFAULTS.patience, help="Stop after so many judgements without a better; 0: never."
+    "--draw", type=FILE, metavar="FILE.parquet", help="Draw the store's positions by the weights in this file."
+)
+@click.option("--holdout", default=_DEFAULTS.holdout, help="Share of games to judge by and not train on.")
+@click.option("--every", type=int, help="Steps between judgements.  [default: a twentieth of --steps]")
+@click.option(
+    "--patience", default=_DEFAULTS.patience, help="Stop after so many judgements without improvement; 0: never."
 )
 @head_options
 @question(net="The net to train, a .pb.gz.")
-@SEED(help="Of the order of positions.")
+@SEED(help="Seed of the order of positions.")
 @JSON
 def command(
     chunks: tuple[str, ...],
@@ -64,9 +75,9 @@ def command(
     """Train a net: from an old .pb.gz to a new one that lc0 plays, on a CPU or a GPU.
 
     CHUNKS are folders of lc0 training chunks of version 6 (.gz) and plain tars of them, as vr mix makes them; --store
-    trains on mined positions, with no self-play between. Games that are held out judge the net on the way, by all
-    positions and not by the candidates alone; the best of these nets is written, read again by lc0 and compared. Stop
-    with Ctrl-C; the same command goes on. Needs pip install 'valuerepair[train]'.
+    trains on mined positions, without self-play. The net is judged on the way on games held out, by all positions and
+    not only by candidates; the best of these nets is written, read again by lc0 and compared. Stop with Ctrl-C; the
+    same command continues. Needs pip install 'valuerepair[train]'.
 
     \b
     Example:

@@ -74,11 +74,12 @@ def options() -> list[click.Option]:
     quiet, verbose = ("-q", "--quiet"), ("-v", "--verbose")
     return [
         click.Option(
-            quiet, is_flag=True, is_eager=True, expose_value=False, callback=_take, help="Only the result and errors."
+            quiet, is_flag=True, is_eager=True, expose_value=False, callback=_take,
+            help="Print only the result and errors.",
         ),
         click.Option(
             verbose, count=True, show_default=False, is_eager=True, expose_value=False, callback=_take,
-            help="Say what is done; -vv: with the lines of engines.",
+            help="Say what is done; -vv: also the lines to and from engines.",
         ),
     ]  # fmt: skip
 

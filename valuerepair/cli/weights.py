@@ -19,13 +19,13 @@ from valuerepair.question import Calibrated
     help="diff-focus, position-sampling (lczero-training's) or soft (that of the books).",
 )
 @CALIBRATION
-@click.option("--plot", type=FILE, metavar="FILE", help="Draw it: .png, .svg or .pdf.")
+@click.option("--plot", type=FILE, metavar="FILE", help="Also draw it, as .png, .svg or .pdf.")
 @click.option("--side", type=FILE, metavar="FILE", help="Write the weights to a Parquet file: chunk, record, weight.")
 @click.option(
     "--sampled", shell_complete=folders, metavar="DIR", help="Write chunks of records drawn by weight to a new folder."
 )
 @click.option("--keep", type=float, help="Scale weights so that --sampled keeps this share of the positions.")
-@SEED(help="Of --sampled.")
+@SEED(help="Seed for --sampled.")
 @JSON
 def command(
     chunks: tuple[str, ...],
@@ -40,11 +40,11 @@ def command(
 ) -> None:
     """Weigh training positions by what the search changed in the net's judgement.
 
-    Says how the weights are spread, for how many positions they count, and whom they favour, before anything is
-    written. DIR is a folder of lc0 training chunks of version 6 (.gz) and plain tars of them, or one such tar. With
-    --sampled a record is kept with a chance of its weight; such chunks are no whole games any more, so rescore before
-    and not after, and turn the trainer's own weighting off. With --calibration fitted the net's Q counts as what it is
-    worth, the search's Q to be expected given it, so that a net of another scale is not taken for a blind one.
+    Prints how the weights are spread, how many positions they count for, and which ones they favour. DIR is a folder of
+    lc0 training chunks of version 6 (.gz) and plain tars of them, or one such tar. With --sampled a record is kept with
+    a probability of its weight; such chunks are no longer whole games, so rescore before, not after, and turn off the
+    trainer's own weighting. With --calibration fitted the net's Q is replaced by the search's Q to be expected given
+    it, so that a net on another scale is not taken for a blind one.
 
     \b
     Example:
