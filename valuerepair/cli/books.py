@@ -21,12 +21,8 @@ from valuerepair.cli.verbosity import is_quiet
     default="both",
     help="Keep positions that the net rates higher (optimistic) or lower than the deep search does.",
 )
-@click.option(
-    "--confirmed", is_flag=True, help="Keep positions where a second look (vr confirm) found the search right."
-)
-@click.option(
-    "--label", multiple=True, help="Keep positions with this label (docs/methods.md); if repeated, with all of them."
-)
+@click.option("--confirmed", is_flag=True, help="Keep positions where vr confirm found the search right.")
+@click.option("--label", multiple=True, help="Keep positions with this label (docs/methods.md); of several, with all.")
 @click.option("--max-abs-deep-q", type=float, help="Leave out positions with a larger |deep Q| (decided games).")
 @click.option(
     "--near-duplicates",
@@ -51,9 +47,7 @@ from valuerepair.cli.verbosity import is_quiet
     help="Hold out whole games or whole families.",
 )
 @SPLIT(help="A file of vr split: its part train goes into the book, what it holds out into the holdout files.")
-@click.option(
-    "--parents", default=0, help="Also write the positions up to so many plies before each, with less weight."
-)
+@click.option("--parents", default=0, help="Also write the positions so many plies before, with less weight.")
 @click.option("--softness", default=0.1, help="Width of the weight's rise at the threshold, in Q; 0: all weigh 1.")
 @click.option("--repeat-by-weight", type=int, help="Write positions of weight 1 so many times, others less often.")
 @click.option(

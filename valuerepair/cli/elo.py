@@ -23,9 +23,7 @@ _OF_A_PLAN = {"draws": "--draws", "game_time": "--game-time", "jobs": "--jobs"}
 @click.argument("files", nargs=-1, type=FILE, metavar="[FILE]...")
 @click.option("--player", metavar="NAME", help="Only games of this player, seen from its side.")
 @click.option("--sprt", metavar="TEST", help="Say where this SPRT stands: elo0=0,elo1=5; settings as in vr match.")
-@click.option(
-    "--resolve", type=float, metavar="ELO", help="Say instead how many games it takes to show this difference."
-)
+@click.option("--resolve", type=float, metavar="ELO", help="Say instead how many games show this difference.")
 @click.option("--draws", type=float, metavar="SHARE", help="For --resolve: share of draws, 0.6.  [default: as in FILE]")
 @click.option("--game-time", type=float, metavar="SECONDS", help="For --resolve: time per game.  [default: as in FILE]")
 @JOBS(help="For --resolve: games at once.  [default: 1]")

@@ -11,7 +11,7 @@ import click
 
 from valuerepair.cli.completion import words
 from valuerepair.cli.match import SIDES
-from valuerepair.cli.options import FILE, JOBS, NET, SEED, Threshold, Worst, device_options
+from valuerepair.cli.options import FILE, JOBS, NET, SEED, Threshold, Worst, device_options, plain_threshold
 from valuerepair.cli.verbosity import is_quiet
 from valuerepair.question import DEFAULT_THRESHOLD
 
@@ -58,15 +58,13 @@ def command() -> None:
 
 @command.command("selfplay")
 @click.argument("settings", nargs=-1, metavar="[SETTING]...", shell_complete=words("n_scl=", "temperature="))
-@click.option(
-    "--match", metavar="SETTING", help="Then match this setting against the temperature with the same (w + l) / d."
-)
+@click.option("--match", metavar="SETTING", help="Then match this against the temperature of the same (w + l) / d.")
 @click.option("--match-games", default=200, help="Games of that match.")
 @click.option(
     "--threshold",
     type=Threshold(),
     default=DEFAULT_THRESHOLD,
-    help="|net Q - search Q| from which positions are counted.",
+    help="Least |net Q - search Q| counted.",
 )
 @_shared_options
 def selfplay(
@@ -89,14 +87,13 @@ def selfplay(
     from valuerepair.play.experiment import name_of, setting_of
     from valuerepair.report.experiment import match_lines, selfplay_lines
 
-    if isinstance(threshold, Worst):
-        raise UsageError(f"--threshold {threshold}: a share is of a store's positions; give a number")
+    least = plain_threshold(threshold)
     sweep = [setting_of(text) for text in dict.fromkeys(settings or (*_N_SCL, *_TEMPERATURES))]
     target = setting_of(match) if match is not None else None
     if target is not None and name_of(target) not in map(name_of, sweep):
         raise UsageError(f"--match {match}: is none of the settings of the sweep")
     own = _experiment(given)
-    rows = [own.selfplay(setting, threshold) for setting in sweep]
+    rows = [own.selfplay(setting, least) for setting in sweep]
     lines = selfplay_lines(rows)
     if target is not None and not own.stopped:
         if (chosen := own.equal_temperature(target, rows)) is None:

@@ -35,9 +35,7 @@ ORDER = click.Choice(["sequential", "shuffled"])
 @click.option("--tc", metavar="CLOCK", help="Clock of both sides with increment: 10+0.1 (seconds), 1:30+1.")
 @click.option("--margin", type=int, default=100, help="Milliseconds by which a time may be exceeded.")
 @JOBS(help="Games at once.  [default: one per core; with two nets, full batches]")
-@click.option(
-    "--sprt", metavar="TEST", help="Stop once this SPRT decides: elo0=0,elo1=5,alpha=0.05,beta=0.05,model=normalized."
-)
+@click.option("--sprt", metavar="TEST", help="Stop when decided: elo0=0,elo1=5,alpha=0.05,beta=0.05,model=normalized.")
 @click.option("-o", "--output", type=FILE, default="match.pgn", help="PGN of the games; an earlier run is continued.")
 @SEED(help="Seed of the order, and of the own search's random choices.")
 @rules_options(max_plies=0)

@@ -63,9 +63,7 @@ if TYPE_CHECKING:
 @JOBS(help="Searches at once.  [default: one engine per core; mcts: full batches]")
 @SEED(help="The same seed draws the same positions.")
 @DB
-@click.option(
-    "--per-game", type=int, help="Draw so many positions per game.  [default: 1; with --positions any number]"
-)
+@click.option("--per-game", type=int, help="Draw so many positions per game.  [default: 1; with --positions any]")
 @click.option("--game-share", default=1.0, help="Use this share of the games; the others are not parsed.")
 @click.option("--min-ply", type=int, default=8, help="Leave out positions before this half-move.")
 @click.option("--max-ply", type=int, help="Leave out positions after this half-move.  [default: none]")
@@ -76,7 +74,7 @@ if TYPE_CHECKING:
 @click.option(
     "--quiet-positions",
     is_flag=True,
-    help="Leave out positions in check, and those where a capture or promotion was played.",
+    help="Leave out positions in check, and where a capture or promotion was played.",
 )
 @click.option("--min-pieces", type=int, help="At least so many men on the board.  [default: 2]")
 @click.option("--max-pieces", type=int, help="At most so many men on the board.  [default: 32]")

@@ -63,6 +63,15 @@ class Threshold(click.ParamType):  # type: ignore[type-arg]  # generic from clic
         )
 
 
+def plain_threshold(threshold: float | Worst) -> float:
+    """A threshold that is a number. Raises UsageError for a share."""
+    from valuerepair.errors import UsageError
+
+    if isinstance(threshold, Worst):
+        raise UsageError(f"--threshold {threshold}: a share is of a store's positions; give a number")
+    return threshold
+
+
 def worst_threshold(share: float, disagreement: NDArray[np.float64], weight: NDArray[np.float64]) -> float:
     """The |net Q - deep Q| that this share of the positions reaches, each counted by its weight; at least one does."""
     import numpy as np
@@ -196,10 +205,8 @@ ORACLE = click.option(
 
 
 _RULES = (
-    click.option(
-        "--draw", metavar="MOVE,PLIES,Q", help="Draw once |Q| was at most Q for PLIES plies, from move MOVE on."
-    ),
-    click.option("--win", metavar="PLIES,Q", help="Win once both sides gave one side at least Q for PLIES plies."),
+    click.option("--draw", metavar="MOVE,PLIES,Q", help="Draw, from MOVE on, after PLIES with |Q| at most Q."),
+    click.option("--win", metavar="PLIES,Q", help="Win after PLIES in which both sides gave one at least Q."),
     click.option("--resign", default=0.0, help="A side resigns below this winning chance, in per cent."),
     click.option("--syzygy", metavar="PATH", help="Folders of Syzygy tables that end games, separated as in PATH."),
 )

@@ -8,7 +8,7 @@ import click
 from click.core import ParameterSource
 
 from valuerepair.cli.completion import folders
-from valuerepair.cli.options import DEEP, FILE, JSON, NET, SEED, Threshold, Worst
+from valuerepair.cli.options import DEEP, FILE, JSON, NET, SEED, Threshold, Worst, plain_threshold
 from valuerepair.cli.verbosity import is_quiet, say
 
 
@@ -41,7 +41,8 @@ def command(
     cluster: str | None,
     plan: bool,
     json: bool,
-    **given: str | float | Worst | None,
+    threshold: float | Worst,
+    **given: str | float | None,
 ) -> None:
     """Repair a net: mine, expand, train, compare and play, and write a report on the result.
 
@@ -63,16 +64,14 @@ def command(
     """
     from json import dumps
 
-    from valuerepair.errors import UsageError
     from valuerepair.pipeline.page import finish
     from valuerepair.pipeline.run import planned, read_settings, run
 
-    if isinstance(given["threshold"], Worst):
-        raise UsageError(f"--threshold {given['threshold']}: a share is of a store's positions; give a number")
+    plain_threshold(threshold)
     quiet = is_quiet() or json
     # What nobody says, here, in the environment or in valuerepair.toml, is left to repair.toml.
     usual = {name for name in context.params if context.get_parameter_source(name) == ParameterSource.DEFAULT}
-    words = {"archives": archives, "normal": normal, **given}
+    words = {"archives": archives, "normal": normal, "threshold": threshold, **given}
     said = {name: value for name, value in words.items() if name not in usual and value != ()}
     settings = read_settings(Path(output), said)
     repair = planned(Path(output), settings, cluster=cluster, quiet=quiet)

@@ -19,9 +19,7 @@ from valuerepair.cli.options import FILE, JSON_LINES, NET, SET, device_options, 
 @SET
 @click.option("--list-settings", is_flag=True, help="Only list the search parameters and their defaults.")
 @click.option("--top", type=click.IntRange(1), help="How many moves to show.  [default: all with visits]")
-@click.option(
-    "--tree", type=FILE, metavar="FILE", help="Also write the search tree: .json, or a .html page that unfolds."
-)
+@click.option("--tree", type=FILE, metavar="FILE", help="Also write the tree: .json, or .html that unfolds.")
 @click.option("--tree-nodes", type=click.IntRange(1), default=2000, help="Most visited positions to keep in the tree.")
 @head_options
 @device_options()

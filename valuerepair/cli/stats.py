@@ -20,9 +20,7 @@ if TYPE_CHECKING:
 @click.option("--labels", is_flag=True, help="Ask the net for the policy that labels need, and store it.")
 @click.option("--fit-alpha", is_flag=True, help="Fit alpha, and show what the fit would change.")
 @click.option("--save-alpha", type=click.Choice(["l1", "l2"]), help="Store this fit; later commands use it.")
-@click.option(
-    "--save-calibration", is_flag=True, help="Store a curve fitted to the scored positions; later commands use it."
-)
+@click.option("--save-calibration", is_flag=True, help="Store a fitted calibration curve; later commands use it.")
 @click.option("--ladder", is_flag=True, help="Show the screening ladder: its cuts, and nodes against recall.")
 @JSON
 def command(db: str, question: QuestionOptions, labels: bool, **given: Any) -> None:

@@ -29,7 +29,7 @@ _DEFAULTS = TrainOptions()
 @click.option(
     "--schedule",
     default=_DEFAULTS.schedule,
-    help="How the learning rate falls: cosine, or to a tenth at these steps (1500,1800).",
+    help="How the rate falls: cosine, or to a tenth at these steps (1500,1800).",
 )
 @click.option(
     "--policy-kl",
@@ -39,26 +39,22 @@ _DEFAULTS = TrainOptions()
 @click.option(
     "--q-ratio",
     default=_DEFAULTS.q_ratio,
-    help="Share of the search's Q in the value target; the rest is the game's result. For chunks.",
+    help="For chunks: share of the search's Q in the value target.",
 )
 @click.option(
     "--average",
     type=click.Choice(get_args(Average)),
     default="none",
-    help="Which average of the parameters is written.",
+    help="Average of the parameters that is written.",
 )
 @click.option("--weights", metavar="FORMULA", help="A formula of vr weights, or the .parquet that its --side wrote.")
 @click.option("--l2", default=_DEFAULTS.l2, help="Weight of L2 regularisation.")
 @click.option("--share", default=_DEFAULTS.share, help="Share of candidates among the store's positions.")
 @click.option("--candidates", type=int, help="Train on at most so many candidates, drawn by --seed.  [default: all]")
-@click.option(
-    "--draw", type=FILE, metavar="FILE.parquet", help="Draw the store's positions by the weights in this file."
-)
+@click.option("--draw", type=FILE, metavar="FILE.parquet", help="Draw the store's positions by these weights.")
 @click.option("--holdout", default=_DEFAULTS.holdout, help="Share of games to judge by and not train on.")
 @click.option("--every", type=int, help="Steps between judgements.  [default: a twentieth of --steps]")
-@click.option(
-    "--patience", default=_DEFAULTS.patience, help="Stop after so many judgements without improvement; 0: never."
-)
+@click.option("--patience", default=_DEFAULTS.patience, help="Stop after so many judgements without gain; 0: never.")
 @head_options
 @question(net="The net to train, a .pb.gz.")
 @SEED(help="Seed of the order of positions.")

@@ -87,7 +87,10 @@ class Experiment:
 
     def match(self, first: EngineSpec, second: EngineSpec, *, odds: bool = False) -> Row:
         """The row of a match. With `odds` the first side has less material. Raises UsageError and ValueRepairError."""
-        first, second = (replace(side, weights=self._net_of(side), name=name_of(side)) for side in (first, second))
+        first, second = (
+            replace(side, weights=side.weights or (self.net if side.kind == MCTS else None), name=name_of(side))
+            for side in (first, second)
+        )
         path, control = self._path(f"{first.name} against {second.name}"), TimeControl(nodes=self.nodes)
         order = ODDS if odds else SEQUENTIAL
         plan = MatchPlan(self.openings, self.games, self.book, order, control, Rules(), seed=self.seed)
@@ -126,9 +129,6 @@ class Experiment:
         for before in sorted(self.folder.glob(f"{self._path(name_of(setting)).stem}-against-temperature=*.pgn")):
             found = float(before.stem.rpartition("=")[2])
         return round(found, 2), inside
-
-    def _net_of(self, side: EngineSpec) -> str | None:
-        return side.weights or (self.net if side.kind == MCTS else None)
 
     def _path(self, name: str) -> Path:
         return self.folder / f"{re.sub('[^A-Za-z0-9_.=+]+', '-', name)}.pgn"

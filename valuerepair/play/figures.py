@@ -178,7 +178,8 @@ def lines(figures: dict[str, Any]) -> list[str]:
     if figures["undecided"] == games:
         ratio, low, high = "unknown", "0", "infinite"
     else:
-        ratio, low, high = (_number(figures[f"decisive_ratio{end}"]) for end in ("", "_low", "_high"))
+        bounds = (figures[f"decisive_ratio{end}"] for end in ("", "_low", "_high"))
+        ratio, low, high = ("infinite" if bound is None else f"{bound:.3g}" for bound in bounds)
     undecided = f", {figures['undecided']:,} undecided" if figures["undecided"] else ""
     endings = ", ".join(f"{how} {count:,}" for how, count in figures["endings"].items())
     repeats = ", ".join(
@@ -199,7 +200,3 @@ def lines(figures: dict[str, Any]) -> list[str]:
             f"({resign['won']:,} won, {resign['drawn']:,} drawn)"
         )
     return shown
-
-
-def _number(value: float | None) -> str:
-    return "infinite" if value is None else f"{value:.3g}"

@@ -84,9 +84,9 @@ class Lineup:
                 _find(side)  # first, as what is wrong may be that this is no engine
         limits = [limits_of(side, control) for side in sides]
         try:
-            nets = [
-                self._net(side) if _is_own(side, limit) else None for side, limit in zip(sides, limits, strict=True)
-            ]
+            # By nodes the own search plays here, many games in one batch; by time it is an engine, ``vr uci``.
+            own = [side.kind == MCTS and set(limit) == {"nodes"} for side, limit in zip(sides, limits, strict=True)]
+            nets = [self._net(side) if here else None for side, here in zip(sides, own, strict=True)]
             self.jobs = jobs or self._good_jobs(sides, nets, games)
             first = [side.name or (net.identity.name if net else "") for side, net in zip(sides, nets, strict=True)]
             names = distinct(first, sides, limits)
@@ -233,11 +233,6 @@ def distinct(names: Sequence[str], sides: Sequence[EngineSpec], limits: Sequence
     if len(set(longer)) == len(longer):
         return longer
     return [name if i == 0 else f"{name} ({i + 1})" for i, name in enumerate(names)]
-
-
-def _is_own(side: EngineSpec, limits: Mapping[str, int]) -> bool:
-    """Whether a side is a search here, many games in one batch: that is so by nodes. By time it is ``vr uci``."""
-    return side.kind == MCTS and set(limits) == {"nodes"}
 
 
 def _words(options: Mapping[str, object]) -> str:

@@ -118,8 +118,9 @@ class _GamesInPlay:
             self._end(live, verdict)
             return
         live.asked = time.perf_counter()
-        player = self._player(live)
-        future = player.think(live.pairing.number, live.game.position(), live.seed, live.clock)
+        pairing = live.pairing
+        player = self._players[pairing.white if live.game.white_to_move else pairing.black]
+        future = player.think(pairing.number, live.game.position(), live.seed, live.clock)
         future.add_done_callback(lambda done: self._answers.put((live, done, time.perf_counter())))
 
     def _take(self, live: _Live, answer: Future[Thought], at: float) -> None:
@@ -149,9 +150,6 @@ class _GamesInPlay:
         live.white_qs.append(q if q is None or white else -q)
         self._on_move()
         self._go_on(live)
-
-    def _player(self, live: _Live) -> Player:
-        return self._players[live.pairing.white if live.game.white_to_move else live.pairing.black]
 
     def _end(self, live: _Live, verdict: GameEnd) -> None:
         self._live.discard(live)

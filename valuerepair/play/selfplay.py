@@ -74,7 +74,11 @@ class ForestSource:
             self.jobs = min(games, who.parallel or _affordable(nets, who.nodes, self.params))
             self.nets = nets
             self.sides, self.facts = _identity(nets, self.params, who)
-            self._players = [self._player(net, who, name) for net, name in zip(nets, _names(nets), strict=True)]
+            self._players: list[ForestPlayer] = []
+            for net, name in zip(nets, _names(nets), strict=True):
+                player = ForestPlayer(net, self.params, who.nodes, trees=self.jobs, name=name, reuse=who.reuse)
+                self._stack.callback(player.close, cancel=True)
+                self._players.append(player)
         except BaseException:
             self._stack.close()
             raise
@@ -102,11 +106,6 @@ class ForestSource:
 
     def __exit__(self, *_: object) -> None:
         self._stack.close()
-
-    def _player(self, net: Net, who: Contestant, name: str) -> ForestPlayer:
-        player = ForestPlayer(net, self.params, who.nodes, trees=self.jobs, name=name, reuse=who.reuse)
-        self._stack.callback(player.close, cancel=True)
-        return player
 
 
 def _affordable(nets: Sequence[Net], nodes: int, params: SearchParams) -> int:

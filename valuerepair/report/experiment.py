@@ -56,8 +56,8 @@ def match_lines(rows: Sequence[Row]) -> list[str]:
     for row in rows:
         score = f"+{row['wins']:,} -{row['losses']:,} ={row['draws']:,}"
         points = "-" if row["points"] is None else f"{100 * row['points']:.1f} %"
-        shown = [f"{row[f'elo_{round(100 * at)}_verdict']} {at:.2f}" for at in LEVELS if _shown(row, at)]
-        words = ", ".join(shown) or NOT_SHOWN
+        verdicts = [(row[f"elo_{round(100 * at)}_verdict"], at) for at in LEVELS]
+        words = ", ".join(f"{found} {at:.2f}" for found, at in verdicts if found != NOT_SHOWN) or NOT_SHOWN
         if 0 < row["games"] < FEWEST:
             words = "too few games"
         lines.append(
@@ -161,10 +161,6 @@ def _elo(row: Row, level: int) -> Estimate:
     if value is None:
         value = math.inf if high is None else -math.inf
     return Estimate(value, -math.inf if low is None else low, math.inf if high is None else high)
-
-
-def _shown(row: Row, level: float) -> bool:
-    return bool(row[f"elo_{round(100 * level)}_verdict"] != NOT_SHOWN)
 
 
 def _draw_results(axes: Axes, points: Sequence[tuple[float | None, Row]], name: str) -> None:

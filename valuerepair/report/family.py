@@ -274,7 +274,8 @@ def places(leaves: Sequence[Leaf]) -> list[Place]:
     """The places of a family's positions, in their order; no two have the same."""
     found = [Place(0, _GAME, -1)] * len(leaves)
     taken = {(0, _GAME)}
-    for parent in _by_level(leaves):
+    # Nearer to the root first: what was reached in the first round has the lanes next to it.
+    for parent in sorted(range(len(leaves)), key=lambda i: (leaves[i].level, i)):
         for branch in _branches(leaves, parent):
             here = found[parent]
             plies = [here.ply + _step(leaves[i]) for i in branch]
@@ -288,11 +289,6 @@ def places(leaves: Sequence[Leaf]) -> list[Place]:
             way = range(min(first, plies[-1]), max(first, plies[-1]) + 1)
             taken |= {(ply, lane) for ply in (plies if lane == _GAME else way)}
     return found
-
-
-def _by_level(leaves: Sequence[Leaf]) -> list[int]:
-    """Nearer to the root first: what was reached in the first round has the lanes next to it."""
-    return sorted(range(len(leaves)), key=lambda i: (leaves[i].level, i))
 
 
 def _branches(leaves: Sequence[Leaf], parent: int) -> Iterator[list[int]]:

@@ -203,12 +203,11 @@ class ScreenTable:
         ]
         shown += [f"  {f'{rung.nodes:,} nodes':<20}{rung.cut:>9.4f}" for rung in screen.rungs]
         shown += ["", "nodes against recall, cross-validated", "  wanted   nodes   recall  candidates"]
-        shown += [f"  {_point(point)}" for point in self.points]
+        shown += [
+            f"  {p.wanted:>6g}  1/{1 / p.share:<6.1f}{p.recall:>6.3f}  {p.found:,} of {p.positives:,}"
+            for p in self.points
+        ]
         return shown
-
-
-def _point(point: CurvePoint) -> str:
-    return f"{point.wanted:>6g}  1/{1 / point.share:<6.1f}{point.recall:>6.3f}  {point.found:,} of {point.positives:,}"
 
 
 def screen_table(store: Store, question: Question, recall: float = 0.98) -> ScreenTable:

@@ -107,7 +107,8 @@ def content_of(
     return Content(
         {
             "words": words,
-            "starts": _starts(frame["start_fen"].tolist(), columns),
+            # Nearly all histories begin at the same FEN, so a column of numbers and a list.
+            "starts": columns.add_words("start", ["" if fen == STARTPOS_FEN else fen for fen in frame["start_fen"]]),
             "layout": columns.layout,
             **_of_books(rows, entries),
             "second": looks.attrs["second"],
@@ -199,11 +200,6 @@ def _add_moves(columns: Columns, rows: PageRows) -> None:
         columns.add(name, moves_column(rows.frame[name].tolist()))
     columns.add_moves("moves", rows.moves, rows.begins)
     columns.add_lines("pv", rows.frame["pv"].tolist())
-
-
-def _starts(start_fens: list[str], columns: Columns) -> list[str]:
-    """Where histories begin: nearly all at the same FEN, so a column of numbers and a list."""
-    return columns.add_words("start", ["" if fen == STARTPOS_FEN else fen for fen in start_fens])
 
 
 def _lowess(every: pd.DataFrame) -> list[list[float]] | None:

@@ -433,13 +433,12 @@ def board_lines(
 
 def _marks(net: str | None, deep: str | None) -> dict[int, int]:
     """Squares of the moves and their colours."""
-    squares = {who: _squares(move) for who, move in ((NET, net), (DEEP, deep))}
-    marks = dict.fromkeys(squares[NET], NET) | dict.fromkeys(squares[DEEP], DEEP)
-    return marks | dict.fromkeys(squares[NET] & squares[DEEP], BOTH)
-
-
-def _squares(move: str | None) -> set[int]:
-    return {chess.parse_square(move[:2]), chess.parse_square(move[2:4])} if move else set()
+    marks: dict[int, int] = {}
+    for colour, move in ((NET, net), (DEEP, deep)):
+        for name in (move[:2], move[2:4]) if move else ():
+            square = chess.parse_square(name)
+            marks[square] = BOTH if square in marks else colour
+    return marks
 
 
 def _cell(board: chess.Board, square: int, colours: bool, unicode: bool, marks: Mapping[int, int]) -> str:

@@ -118,15 +118,10 @@ def read_archives(archives: Archives, broken: Callable[[str, str], None]) -> Ite
         with open(path, "rb") as file:
             try:
                 for member in members(file.read, MAX_PACKED + 1):
-                    if not _is_note(member.name):
+                    if os.path.basename(member.name) != "LICENSE":  # lc0's archives carry it along
                         yield ChunkFile(number, member.name, member.offset, member.content)
             except TarError as error:
                 broken(archives.names[number], str(error))
-
-
-def _is_note(name: str) -> bool:
-    """lc0's archives carry their licence along."""
-    return os.path.basename(name) == "LICENSE"
 
 
 class RandomReader:

@@ -231,7 +231,8 @@ class WeightTally:
         """[bins + 1] edges of equal ratio from 1e-6 to the largest weight, [bins] positions, and how many weigh 0."""
         edges = np.geomspace(SMALLEST, max(self.largest, 10 * SMALLEST) * 1.0001, bins + 1)
         kept = self._counts[1:] > 0
-        counts = np.histogram(_centres()[kept], edges, weights=self._counts[1:][kept])[0]
+        centres = SMALLEST * 1.0035 ** (np.arange(_STEPS + 1) + 0.5)
+        counts = np.histogram(centres[kept], edges, weights=self._counts[1:][kept])[0]
         return edges, counts.astype(np.int64), int(self._counts[0])
 
     def quantile(self, share: float) -> float:
@@ -313,10 +314,6 @@ def lines(figures: dict[str, Any], kept: float) -> list[str]:
 def _bins(weights: Floats) -> NDArray[np.int64]:
     bounded = np.clip(weights, SMALLEST, LARGEST)
     return np.where(weights <= SMALLEST, 0, 1 + (np.log(bounded / SMALLEST) / np.log(1.0035)).astype(np.int64))
-
-
-def _centres() -> Floats:
-    return np.asarray(SMALLEST * 1.0035 ** (np.arange(_STEPS + 1) + 0.5), np.float64)
 
 
 def _count(counts: NDArray[np.int64], sums: Floats, bins: NDArray[np.int64], weights: Floats) -> None:
