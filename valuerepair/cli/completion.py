@@ -14,7 +14,7 @@ Completer = Callable[[click.Context, click.Parameter, str], list[CompletionItem]
 
 
 def words(*known: str) -> Completer:
-    """Some of these."""
+    """Completes to one of these words."""
     return lambda context, parameter, begun: [CompletionItem(word) for word in known if word.startswith(begun)]
 
 

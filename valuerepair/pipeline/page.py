@@ -1,4 +1,4 @@
-"""What came of a repair: the page, and the last lines on a terminal. What was claimed and the controls come first."""
+"""The result of a repair: the page, and the last lines on a terminal. The claim and the controls come first."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class Judged:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a repair came to: the two nets, what was `judged`, games before families, the control first of each; what
+    """The result of a repair: the two nets, what was `judged`, games before families, the control first of each; what
     `vr match --json` said of the repaired net's `matches`, by opponent; the `page` that shows it."""
 
     page: Path
@@ -122,7 +122,7 @@ class Outcome:
         }
 
     def lines(self) -> list[str]:
-        """What there is to say at the end, for a terminal."""
+        """The result as text for a terminal."""
         said = [self.verdict, "", f"{'candidates, B - A, 95 % by games':<46}{'as they are':<32}each recalibrated"]
         said += [
             f"{f'{each.part}: {each.second} - {each.first}':<46}{each.raw:<32}{each.recalibrated}"
@@ -159,7 +159,7 @@ def _match(found: Mapping[str, Any]) -> str:
 
 
 def finish(repair: Repair) -> Outcome:
-    """Reads what the stages found, writes the page and says what it came to.
+    """Reads the results of the stages, writes the page and returns the outcome.
 
     Raises ValueRepairError where a stage's file is not what it should be.
     """

@@ -108,7 +108,7 @@ def _round(size: int) -> int:
 
 
 def _most(name: str, settings: Settings, rates: Rates, found: Mapping[str, int | None]) -> float:
-    """Beyond that more would bring nothing."""
+    """The size beyond which more brings nothing."""
     if name == "positions":
         return rates.positions
     positions = found["positions"] or rates.positions
@@ -164,7 +164,7 @@ class _Stages:
         self._net = ("--net", settings.net)
 
     def of_store(self, cluster: str | None) -> list[Stage]:
-        """From the archives to a store with a split and what lies around the candidates of its part train."""
+        """From the archives to a store with a split and the neighbours of the candidates of its part train."""
         s, rates, sizes = self._settings, self._rates, self._sizes
         deep, positions, expand, confirm = s.deep, sizes.positions or 0, sizes.expand or 0, sizes.confirm or 0
         nodes = f"{parse_spec(deep).limits['nodes']:,} nodes"
@@ -293,7 +293,7 @@ class _Stages:
 
 
 def _of_net(net: str) -> tuple[str, ...]:
-    """The net and what lies beside it."""
+    """The net's file and those written beside it."""
     name = net.removesuffix(".pb.gz")
     return (net, f"{name}.training.json", f"{name}.checkpoint", f"{name}.unchecked.pb.gz")
 

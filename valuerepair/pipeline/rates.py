@@ -84,7 +84,7 @@ def rates(settings: Settings, folder: Path, *, quiet: bool = False) -> Rates:
 
 
 def _measured_apart(asked: Mapping[str, Any]) -> Rates:
-    """By another process, which takes the memory of engines, net and trainer along when it ends."""
+    """Measured by another process, so that the memory of engines, net and trainer is free when it ends."""
     command = [sys.executable, "-m", __name__]
     begun = time.monotonic()
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
@@ -151,7 +151,7 @@ def _measure(asked: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _rate(work: Callable[[], object], seconds: float) -> float:
-    """How often a second it is done, by some seconds of it."""
+    """How often a second `work` can be done, measured over some seconds."""
     begun, done, spent = time.monotonic(), 0, 0.0
     while spent < seconds or done < 2:
         work()
@@ -182,7 +182,7 @@ def _read(archives: list[str]) -> tuple[PositionBatch, dict[str, Any]]:
 
 
 def _judge(oracle: Oracle, batch: PositionBatch, seconds: float) -> dict[str, float]:
-    """Searches that run at once are begun together, and further ones for some seconds; all are awaited."""
+    """Begins as many searches as run at once, and further ones for some seconds; waits for all."""
     from valuerepair.oracles.oracle import DeepResult
 
     positions = iter(batch)

@@ -1,4 +1,4 @@
-"""A repair run stage by stage: what is done is noted, and what has changed is done again with all after it."""
+"""Runs a repair stage by stage: what is done is noted; what has changed is done again, with all after it."""
 
 from __future__ import annotations
 
@@ -66,13 +66,13 @@ class Notes:
         return next((each for each in self.stages if each.name == stage.name), None)
 
     def note(self, noted: Noted) -> None:
-        """Keeps it in the place of what was known, on the disk too."""
+        """Replaces what is known of the stage, also on disk."""
         others = [each for each in self.stages if each.name != noted.name]
         self.stages = [*others, noted]
         self._write()
 
     def forget(self, names: Sequence[str]) -> None:
-        """Drops these."""
+        """Forgets these stages."""
         self.stages = [each for each in self.stages if each.name not in names]
         self._write()
 
@@ -274,7 +274,7 @@ def _run_stage(repair: Repair, stage: Stage, lock: int, quiet: bool) -> None:
 
 
 def _is_whole(folder: Path, stage: Stage) -> bool:
-    """Whether what the stage makes is there whole: a net without a checkpoint, a file that is written at the end."""
+    """Whether the stage's result is complete: a net without a checkpoint, a file that is written at the end."""
     if stage.output:
         return (folder / stage.output).exists()
     unfinished = [name for name in stage.leaves if name.endswith(".checkpoint") and (folder / name).exists()]

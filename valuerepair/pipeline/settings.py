@@ -267,7 +267,7 @@ def _words(hint: Any) -> str:
 
 
 def differing(given: Mapping[str, Any], settings: Settings) -> list[str]:
-    """What a command line says otherwise than repair.toml, in words, a line each."""
+    """Where a command line differs from repair.toml, in words, a line each."""
     return [
         f"{FILE} says {name} = {json.dumps(getattr(settings, name))}, and that counts; edit it there"
         for name, value in given.items()

@@ -46,7 +46,7 @@ class Crosstable:
         return self.whole
 
     def lines(self) -> list[str]:
-        """As text: the table of `whole`, a line for each match where there are several, and what has no result."""
+        """As text: the table of `whole`, one line per match if there are several, and games without a result."""
         lines = report_lines(self.whole) if self.whole is not None else []
         if len(self.matches) > 1:
             lines += self._match_lines()
@@ -94,7 +94,7 @@ def crosstable(
     *,
     on_games: Callable[[int], object] = lambda games: None,
 ) -> Crosstable:
-    """What the games of PGN files say: `match_pgn.read_games` has what may be given, and what `on_games` is.
+    """What the games of PGN files show; `paths` and `on_games` are those of `match_pgn.read_games`.
 
     `player` is whose games count, and from whose side all is said; `sprt` is asked of `whole`. Raises UsageError for a
     player that is not there and for a test of several players, ValueRepairError for files without a match.
@@ -124,7 +124,7 @@ def crosstable(
 
 
 def _no_match(paths: Sequence[str], games: Sequence[TaggedGame], player: str | None) -> Exception:
-    """Why there is nothing to say."""
+    """The error for files without a match."""
     where = ", ".join(paths)
     names = sorted({name for game in games for name in (game.white, game.black)})
     if player is None or player in names:

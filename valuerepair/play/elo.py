@@ -260,7 +260,7 @@ def los_words(results: Results) -> str:
 
 
 def few_words(results: Results) -> str | None:
-    """What is to be said where there are few of what `results` counts; None where there are enough."""
+    """A remark where there are few outcomes; None where there are enough."""
     n, of = moments(results)[0], counted_words(results)
     if n < FEWEST:
         return f"too few {of} to show anything: it takes {FEWEST} at least"

@@ -138,7 +138,7 @@ class Experiment:
 
 
 def name_of(side: EngineSpec) -> str:
-    """Its name, or what it was given: ``nodes=10 n_scl=5``."""
+    """The side's name, or its settings: ``nodes=10 n_scl=5``."""
     who = side.path or side.weights
     words = [Path(who).name if who else "" if side.kind == MCTS else side.kind]
     words += [f"{name}={value}" for name, value in {**side.limits, **side.options}.items()]
@@ -154,7 +154,7 @@ def setting_of(text: str) -> EngineSpec:
 
 
 def choose_openings(book: str | None, most: int) -> tuple[list[Opening], str]:
-    """At most `most` lines of a book, or of the built-in ones, evenly from its beginning to its end; what it is called.
+    """At most `most` lines of a book or of the built-in ones, evenly spread, and the book's name.
 
     Raises UsageError where none are asked for, and ValueRepairError for a book that cannot be read.
     """

@@ -1,4 +1,4 @@
-"""What the games of a run come to: results, length, repetition, resignations that would have been wrong."""
+"""Figures of the games of a run: results, length, repetition, resignations that would have been wrong."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ def _odds(share: float) -> float | None:
 
 
 def repeated(games: Sequence[PlayedGame], depth: int | None = None) -> float | None:
-    """The share of games that begin as an earlier one does, to `depth` plies after the book, or are it to the end."""
+    """The share of games that equal an earlier one, up to `depth` plies after the book or as a whole."""
     if not games:
         return None
     seen = {(g.start_fen, g.sans if depth is None else g.sans[: g.book_plies + depth]) for g in games}

@@ -209,7 +209,7 @@ class ForestPlayer:
             stream.thread.join()
 
     def thought(self, position: Position, seed: int, result: SearchResult, seconds: float) -> Thought:
-        """The move to play and what there is to say of it; q, wdl, cp, mate and pv are those of the best move."""
+        """The move to play and its values; q, wdl, cp, mate and pv are those of the best move."""
         best, has_wdl = result.best, self._net.identity.value_head == "wdl"
         score = score_of(best, result, has_wdl=has_wdl, lc0_floats=self.params.lc0_floats)
         return Thought(
@@ -322,7 +322,7 @@ class _ForestThread:
         _refuse([*growing, *self._waiting], CancelledError())
 
     def _next(self, busy: int) -> list[_MoveRequest] | None:
-        """What is to be begun now; waits while there is nothing to search at all. None: the end."""
+        """Requests to begin now; waits while there is nothing to search. None at the end."""
         with self._wake:
             while True:
                 if self._abandoned or (self._closed and not busy and not self._waiting):
@@ -371,7 +371,7 @@ class _ForestThread:
         return slot
 
     def _finish(self, growing: list[_MoveRequest]) -> list[_MoveRequest]:
-        """Answers for the trees that are done; those that are not."""
+        """Answers requests whose trees are done; returns the others."""
         left = []
         for asked in growing:
             if not self._forest.is_done(asked.slot):

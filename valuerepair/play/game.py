@@ -34,7 +34,7 @@ _ROOM = 128
 
 @dataclass(frozen=True, slots=True)
 class Thought:
-    """What a player made of a position: its move (UCI, castling e1g1), and why.
+    """A player's answer to a position: its move (UCI, castling e1g1) and values.
 
     `q` and `wdl` (per mille) are the player's value of the position for the side to move, None where it gives none;
     `cp` and `mate` as in `DeepResult`. `nodes` are those of this search, `seconds` what it took.
@@ -87,7 +87,7 @@ class GameRecord:
 
 
 class Fault(Exception):
-    """A player lost a game by its own doing: `ending` is one of `game.LOSSES`, the text says more."""
+    """A player loses a game by a fault of its own: `ending` is one of `LOSSES`, the text says more."""
 
     def __init__(self, ending: str, detail: str) -> None:
         super().__init__(detail)
@@ -112,7 +112,7 @@ class Player(Protocol):
         ...
 
     def forget(self, game: int) -> None:
-        """The game is over: what was kept for it (a tree, an engine) is free."""
+        """The game is over: frees what was kept for it (a tree, an engine)."""
         ...
 
     def close(self, *, cancel: bool = False) -> None:

@@ -241,7 +241,7 @@ def _book_end(opening: Opening, ready: ReadyGame) -> chess.Board:
 
 
 def _ending(game: Game, result: str, settings: Lc0Settings) -> str:
-    """lc0 does not say how a game ended: by the rules if they end it, else by what was switched on."""
+    """How a game ended, which lc0 does not say: by the rules if they end it, else by what was switched on."""
     over = game.ending()
     if over is not None and over[0] == result:
         return over[1]
@@ -411,7 +411,7 @@ def _chunk_folder(chunks: str | Path | None, resume: bool) -> Path | None:
 
 @contextlib.contextmanager
 def _workplace(folder: Path | None) -> Iterator[Path]:
-    """Where lc0 writes: on the disk of the chunks, so that they need only be renamed; gone afterwards."""
+    """A folder for lc0 to write to, on the disk of the chunks so that these are only renamed; removed afterwards."""
     if folder is not None:
         for killed in folder.glob(".lc0-*"):  # one run at a time writes to a folder
             shutil.rmtree(killed, ignore_errors=True)

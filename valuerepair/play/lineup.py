@@ -206,7 +206,7 @@ def params_of(side: EngineSpec) -> SearchParams:
 
 
 def limits_of(side: EngineSpec, control: TimeControl | None) -> dict[str, int]:
-    """What a side thinks by: its own limits, else those of the match; empty for the clock. Raises UsageError."""
+    """The limits of a side's search: its own, else those of the match; empty with a clock. Raises UsageError."""
     if control is not None and control.by_clock:
         if side.limits:
             own = ", ".join(f"{name}=" for name in side.limits)
@@ -220,7 +220,7 @@ def limits_of(side: EngineSpec, control: TimeControl | None) -> dict[str, int]:
 
 
 def distinct(names: Sequence[str], sides: Sequence[EngineSpec], limits: Sequence[Mapping[str, int]]) -> list[str]:
-    """Names that can be told apart: where they are the same, with what each side was given, or else a number.
+    """Names that differ: equal ones get the side's settings added, or else a number.
 
     An empty name is one not known yet and stays so.
     """

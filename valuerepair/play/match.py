@@ -90,7 +90,7 @@ class MatchPlan:
         return self.openings[_order(len(self.openings), which, self.seed)[at] if self.order == SHUFFLED else at]
 
     def remark(self) -> list[str]:
-        """What a person should know of the openings before it begins; empty where there is nothing."""
+        """Remarks on the openings for the user; may be empty."""
         pairs = self.games if self.order == ODDS else self.games // 2
         lines = []
         if self.book == BUILT_IN:
@@ -198,7 +198,7 @@ def _play(
 
 
 class _Facts:
-    """What games of this match have in their tags, and what must not change from run to run."""
+    """The tags of this match's games, and which of them must not change from run to run."""
 
     def __init__(self, plan: MatchPlan, lineup: Lineup) -> None:
         self._names = [seat.player.name for seat in lineup.seats]
@@ -230,7 +230,7 @@ class _Facts:
         return {**head, "Run": self.run, **sides, **self.common, **named}
 
     def difference(self, game: WrittenGame) -> str:
-        """What of a written game is not as in this match."""
+        """What differs between a written game and this match, in words."""
         number = game.number
         for name, now in {**self.sides(number), **self.common}.items():
             before = game.tags.get(name, "not given")

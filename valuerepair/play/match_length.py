@@ -72,7 +72,7 @@ class Outcomes:
 
 @dataclass(frozen=True, slots=True)
 class _Expected:
-    """As many outcomes as are to be expected of n, not rounded: results that intervals can be made of."""
+    """The expected numbers of outcomes among n, not rounded: results that intervals can be made of."""
 
     chances: tuple[float, ...]
     n: float
@@ -94,7 +94,7 @@ class SprtLength:
 
 @dataclass(frozen=True)
 class MatchLength:
-    """How long a match is to be that shows a difference of `elo`, where games come out as `outcomes` (at 0 Elo).
+    """How long a match must be to show a difference of `elo`, where games come out as `outcomes` (at 0 Elo).
 
     `games` are, by level, those for each of `POWERS`: so often a match of that length shows the difference at that
     level. `tests` say how long an SPRT takes. `seconds` a game, `jobs` at once, say how long that is.
@@ -164,7 +164,7 @@ def match_length(
     seconds: float | None = None,
     jobs: int = 1,
 ) -> MatchLength:
-    """How long a match is to be that shows this difference, and how long an SPRT takes.
+    """How long a match must be to show this difference, and how long an SPRT takes.
 
     Games come out with this share of `draws`, or as they did in `like`, which may also say what a game takes. Raises
     UsageError for what makes no sense, ValueRepairError where `like` has too few games.

@@ -68,7 +68,7 @@ class Rules:
 
 @dataclass(frozen=True, slots=True)
 class GameEnd:
-    """How a game ended: `result` as in PGN, `ending` one of the words of `record`."""
+    """How a game ended: `result` as in PGN, `ending` one of the words of `play.game`."""
 
     result: str
     ending: str

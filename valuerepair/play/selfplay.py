@@ -344,7 +344,7 @@ def _check_chunks(path: Path, games: Sequence[PlayedGame], chunks: Chunks) -> No
 
 
 def _difference(game: WrittenGame, plan: SelfplayPlan) -> str:
-    """What a written game has otherwise, in words."""
+    """What differs between a written game and this run, in words."""
     now = plan.tags(game.number)
     for name in ("WhiteNet", "BlackNet"):
         if game.tags.get(name) != now[name]:

@@ -91,7 +91,7 @@ class Tally:
 
 @dataclass(frozen=True)
 class Played:
-    """Of a game what a match counts; `number` from 0, the first player has White in even ones."""
+    """What a match counts of a game; `number` from 0, the first player has White in even ones."""
 
     number: int
     opening: int
@@ -143,7 +143,7 @@ class Standing:
     def after(
         names: tuple[str, str], games: Iterable[Played], sprt: Sprt | None = None, *, paired: bool = True
     ) -> Standing:
-        """The standing after all these games, where the test is looked at once, at the end."""
+        """The standing after all these games; the test is applied once, at the end."""
         standing = Standing(names)
         standing.paired = paired
         for game in games:

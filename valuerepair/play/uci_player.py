@@ -126,7 +126,7 @@ class UciPlayer:
             self._limit.learn(nodes, seconds)
 
     def incident(self, text: str) -> None:
-        """Says that an engine failed; the tenth time that it says no more."""
+        """Logs that an engine failed; after the tenth time no more."""
         with self._lock:
             self._incidents += 1
             said = self._incidents
@@ -256,7 +256,7 @@ def _go(limits: Mapping[str, int], most: Mapping[str, int] | None = None) -> str
 
 
 def _go_by_clock(clock: Clock) -> str:
-    """Engines take a time of 0 for none at all."""
+    """Times of at least 1 ms: engines take 0 for no clock."""
     times = {
         "wtime": max(1, clock.white),
         "btime": max(1, clock.black),

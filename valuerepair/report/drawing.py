@@ -1,4 +1,4 @@
-"""What the kinds of plots have in common: what is asked of a store, the rows they draw, the words below a title."""
+"""What the kinds of plots share: the rows they draw and the words below a title."""
 
 from __future__ import annotations
 

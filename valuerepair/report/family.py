@@ -1,4 +1,4 @@
-"""The tree of one root: the candidate, and what vr expand reached from it; as rows, as text and as a picture."""
+"""The tree of a root candidate and what vr expand reached from it: as rows, as text and as a picture."""
 
 from __future__ import annotations
 
@@ -229,7 +229,7 @@ def _values(leaf: Leaf) -> str:
 
 
 def _stems(leaves: Sequence[Leaf], unicode: bool) -> Iterator[str]:
-    """What stands before each: lines of the tree."""
+    """The lines of the tree before each position."""
     down, along, last = ("│  ", "├─ ", "└─ ") if unicode else ("|  ", "|- ", "`- ")
     ends = {leaf.after: i for i, leaf in enumerate(leaves)}  # the last one of each parent
     open_levels: list[bool] = []

@@ -1,4 +1,4 @@
-"""One HTML file to look at a store with: template, style, scripts and content put together."""
+"""The report on a store as one HTML file: template, style, scripts and content put together."""
 
 from __future__ import annotations
 

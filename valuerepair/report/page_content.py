@@ -1,4 +1,4 @@
-"""What the page holds: numbers by column, words by row, the figures of the store."""
+"""The content of the page: numbers by column, words by row, the figures of the store."""
 
 from __future__ import annotations
 
@@ -167,7 +167,7 @@ def masks(labels: pd.DataFrame) -> NDArray[np.uint32]:
 
 
 def _of_books(rows: PageRows, entries: BookEntries) -> dict[str, Any]:
-    """What the page's books and games are made of."""
+    """The data of the page's books and games."""
     games = [
         {**game, "source": PurePath(str(game["source"])).name, "tags": game_tags(game), "operand": game_operand(game)}
         for game in rows.games

@@ -1,4 +1,4 @@
-"""One position of a store with all that is known of it: as JSON-able data, and as lines for a terminal."""
+"""All that a store knows of one position: as JSON-able data, and as lines for a terminal."""
 
 from __future__ import annotations
 

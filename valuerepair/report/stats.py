@@ -1,4 +1,4 @@
-"""What is in a store, in figures and in lines: counts, rates, labels, second looks, games played."""
+"""Statistics of a store, as figures and as lines: counts, rates, labels, second looks, games played."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The curve of a training: what became of the losses, of the candidates and of the policy, step by step."""
+"""The curve of a training: losses, candidates and change of the policy, step by step."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What training weights do: how they are spread, whom they favour, and which phases of the game."""
+"""Training weights as plots: how they are spread, and which positions and phases they favour."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ class Fitted:
 
 @dataclass(slots=True)
 class _Run:
-    """How far a training is. `total` is the sum of the losses of the `counted` steps since the last judgement."""
+    """The state of a training. `total` is the sum of the losses of the `counted` steps since the last judgement."""
 
     state: State
     best: Trained
@@ -222,7 +222,7 @@ class _Loop:
 
 
 def _copied(parameters: Mapping[str, Any]) -> Trained:
-    """On this side, and the next step does not change them."""
+    """Copies in NumPy, which the next step does not change."""
     return {name: np.array(value, np.float32, copy=True) for name, value in parameters.items()}
 
 

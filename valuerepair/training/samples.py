@@ -1,4 +1,4 @@
-"""What a net is trained on, as columns of about a kilobyte a position: bit planes, legal moves, targets, weights."""
+"""Training positions as columns, about a kilobyte each: bit planes, legal moves, targets, weights."""
 
 from __future__ import annotations
 

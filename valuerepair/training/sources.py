@@ -1,5 +1,5 @@
-"""Where training positions come from: chunks in folders and tars, and stores; which games are held out, what a pass
-over a source is, and its positions in batches, in an order that follows from the seed alone."""
+"""Sources of training positions: chunks in folders and tars, and stores; which games are held out, what a pass over a
+source is, and its positions in batches, in an order that follows from the seed alone."""
 
 from __future__ import annotations
 

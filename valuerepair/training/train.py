@@ -64,7 +64,7 @@ class Training:
         return frame
 
     def lines(self) -> list[str]:
-        """What there is to say, for a terminal."""
+        """The result as text for a terminal."""
         about, written = self.about, self.about["written"]
         games = about["games"]
         said = [f"{about['output']}: {about['net']['name']} after {written['step']:,} steps"]
@@ -180,7 +180,7 @@ def _train(
 
 
 def check_jax() -> None:
-    """Raises ValueRepairError where there is nothing to train with."""
+    """Raises ValueRepairError where JAX or optax is missing."""
     try:
         import jax  # noqa: F401
         import optax  # noqa: F401
@@ -206,7 +206,7 @@ def _readable(net: str, output: Path, chunks: Sequence[str], store: str | None) 
 
 @contextmanager
 def _claimed(output: Path) -> Iterator[None]:
-    """Nobody else trains this net meanwhile."""
+    """Holds the net against other trainings. Raises ValueRepairError where another has it."""
     try:
         with claimed(_beside(output, ".lock")):
             yield

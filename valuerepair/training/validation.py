@@ -1,4 +1,4 @@
-"""How good a net is on games that it is not trained on, beside the net that training began with."""
+"""How good a net is on games held out, compared with the net that training began with."""
 
 from __future__ import annotations
 
