@@ -104,9 +104,10 @@ class UciPlayer:
     def close(self, *, cancel: bool = False) -> None:
         """Ends all engines, after the searches in flight; with `cancel` those are given up and raise CancelledError."""
         self.abandoned = self.abandoned or cancel
-        for seat in self._seats:
+        seats, self._seats = self._seats, []
+        for seat in seats:
             seat.end(kill=cancel)
-        for seat in self._seats:
+        for seat in seats:
             seat.join()
 
     def seconds(self, task: _MoveTask) -> float:
