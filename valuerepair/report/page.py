@@ -8,8 +8,7 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import resources
 from typing import TYPE_CHECKING
@@ -22,7 +21,9 @@ from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.files import written_whole
 from valuerepair.question import Question
 from valuerepair.report.page_content import DEFAULT_POINTS, OF_ALL, Content, choose, content_of, with_texts
-from valuerepair.report.static_page import frame, template_part
+from valuerepair.report.static_page import frame as page_frame
+from valuerepair.report.static_page import template_part
+from valuerepair.store.queries import snapshot
 
 if TYPE_CHECKING:
     from valuerepair.store.store import Store
@@ -58,7 +59,7 @@ def write(
     if points < 1:
         raise UsageError(f"--points {points}: must be at least 1")
     with written_whole(path) as partial:
-        with _unchanging(store):
+        with snapshot(store.connection):
             on_step("values")
             calibrated = ("calibrated_q",) if question.calibration == "fitted" else ()
             frame = store.frame(question, only=(*OF_ALL, *calibrated))
@@ -77,19 +78,6 @@ def write(
         size = partial.stat().st_size
     candidates = int((every["disagreement"].abs() >= threshold).sum())
     return WrittenPage(len(every), len(shown.rows), candidates, size)
-
-
-@contextmanager
-def _unchanging(store: Store) -> Iterator[None]:
-    """All questions within see the same state, whatever a writer commits meanwhile."""
-    if store.connection.in_transaction:
-        yield
-        return
-    store.connection.execute("BEGIN")
-    try:
-        yield
-    finally:
-        store.connection.execute("COMMIT")
 
 
 # In the order of their imports: each uses only those before it.
@@ -123,7 +111,7 @@ def document(content: Content) -> bytes:
     # One pass: what is put in is not looked at again.
     body = re.sub(r"\{\{([a-z]+)\}\}", lambda match: parts[match[1]], template_part("report.html"))
     policy = _POLICY.format(scripts=f"{_hash(script)} {_hash(plotly)}")
-    return frame("valuerepair report", body, policy, "style.css").encode()
+    return page_frame("valuerepair report", body, policy, "style.css").encode()
 
 
 def bundle() -> str:

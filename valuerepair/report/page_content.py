@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, lru_cache
+from functools import lru_cache
 from itertools import pairwise
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -17,11 +17,10 @@ from valuerepair.books.emit import LineWriter, epd_entry, pgn_entry, tag_value
 from valuerepair.books.rows import playable
 from valuerepair.books.write import pgn_tags
 from valuerepair.chess.board import fens, parse_fens
-from valuerepair.chess.positions import PHASES, PROMOTIONS, STARTPOS_FEN, decode_move, encode_move, encode_moves
-from valuerepair.chess.rows import Boards
+from valuerepair.chess.positions import PHASES, STARTPOS_FEN, decode_move, decode_moves, encode_move, encode_moves
 from valuerepair.chess.values import Alpha
 from valuerepair.errors import ValueRepairError
-from valuerepair.judge.labelled import labels_of, names
+from valuerepair.judge import labelled
 from valuerepair.judge.labels import LABELS, NAMES
 from valuerepair.judge.verdict import VERDICTS, evidence
 from valuerepair.judge.weights import copies_by_weight, weights_of
@@ -48,8 +47,6 @@ if TYPE_CHECKING:
 FAMILIES = 1_000
 _GAME = ("white", "black", "white_elo", "black_elo", "event", "site", "date", "round", "result")
 _REALS = ("net_q", "deep_q", "second_q", "net_w", "net_d", "net_l", "cp", "mate", "nodes")
-# What labels' names are made of, but for names of which there are many.
-_OF_NAMES = list(dict.fromkeys(label.column for label in LABELS))
 _LOWESS_ROWS = 200_000
 _FIELDS = (*_GAME, "source", "number", "tags", "operand")
 _PER_MILLE = ("deep_w", "deep_d", "deep_l")
@@ -77,7 +74,7 @@ def content_of(
     """
     on_step("labels")
     frame = rows.frame
-    labels, looks = labels_of(store, frame), evidence(store, frame)
+    labels, looks = labelled.labels_of(store, frame), evidence(store, frame)
     on_step("figures")
     figures = figures_of(store, every, frame, labels, threshold)
     on_step("lowess")
@@ -155,15 +152,11 @@ def families_of(store: Store, attrs: Mapping[Any, Any], rows: pd.DataFrame, thre
 
 
 def masks(labels: pd.DataFrame) -> NDArray[np.uint32]:
-    """[n] bit i is set where a row has the label `NAMES[i]`.
-
-    Few of the combinations that there could be are there, so names are looked for once in each of them.
-    """
-    kinds = labels[_OF_NAMES].astype(object)
-    which = kinds.groupby(list(kinds.columns), sort=False, dropna=False).ngroup().to_numpy()
-    first = np.unique(which, return_index=True)[1]
-    found = [sum(1 << i for i, name in enumerate(NAMES) if name in row) for row in names(labels.iloc[first])]
-    return np.asarray(np.array(found, np.uint32)[which])
+    """[n] bit i is set where a row has the label `NAMES[i]`."""
+    found, bits = labelled.masks(labels), np.zeros(len(labels), np.uint32)
+    for i, name in enumerate(NAMES):
+        bits |= found[name].astype(np.uint32) << np.uint32(i)
+    return bits
 
 
 def _of_books(rows: PageRows, entries: BookEntries) -> dict[str, Any]:
@@ -328,14 +321,13 @@ def entries_of(rows: PageRows, threshold: float) -> BookEntries:
     illegal.
     """
     frame = rows.frame
-    written = frame["fen"].tolist()
     try:
-        boards, going = parse_fens(written), playable(frame).to_numpy()
+        boards, going = parse_fens(frame["fen"].tolist()), playable(frame).to_numpy()
     except ValueError as error:
         raise ValueRepairError(f"a recorded game cannot be replayed: {error}; mine it again") from None
     weights = weights_of(frame["disagreement"].to_numpy(np.float64), threshold).tolist()
     return BookEntries(
-        _as_books_write(frame, boards),
+        fens(boards),
         # Python's round is exact, as its formatting is.
         np.array([round(round(weight, 4) * WEIGHT_STEPS) for weight in weights], np.uint16),
         going,
@@ -361,16 +353,6 @@ def game_operand(game: Mapping[str, Any]) -> str:
 @lru_cache(65_536)  # players and events come again and again
 def _tag(name: str, text: str) -> str:
     return f'[{name} "{tag_value(text)}"]\n'
-
-
-def _as_books_write(frame: pd.DataFrame, boards: Boards) -> list[str]:
-    """A replayed board's FEN is as python-chess writes it, but for an e.p. square that nobody can take on."""
-    found = frame["fen"].tolist()
-    known = frame["history_known"].tolist()
-    odd = [i for i, fen in enumerate(found) if not known[i] or fen.split(" ", 4)[3] != "-"]
-    for i, fen in zip(odd, fens(boards[np.array(odd, np.int64)]), strict=True):
-        found[i] = fen
-    return found
 
 
 def _movetexts(frame: pd.DataFrame) -> dict[int, str]:
@@ -502,7 +484,7 @@ def with_texts(store: Store, frame: pd.DataFrame) -> PageRows:
     columns: dict[str, NDArray[Any]] = {name: objects(cells[name]) for name in _WORDS}
     columns |= {name: np.array(cells[name], np.int64) for name in _WHOLE}
     columns |= {name: np.array(cells[name], np.float64) for name in _REALS_OF}
-    columns["moves"] = objects(_lines(moves, begins))
+    columns["moves"] = objects([" ".join(decode_moves(moves[a:b])) for a, b in pairwise(begins.tolist())])
     columns["net_best"] = objects([decode_move(move) if move else None for move in cells["net_best"]])
     columns["game"] = np.array([game["number"] for game in games], np.int64)[game_of]
     columns["source"] = objects([game["source"] for game in games])[game_of]
@@ -547,16 +529,3 @@ def _games(connection: sqlite3.Connection, numbers: NDArray[np.int64]) -> list[d
         of_headers = {name: headers.get(header) for name, header in _HEADERS.items()}
         found.append({**dict(zip(_GAME_WORDS, cells, strict=True)), **of_headers})
     return found
-
-
-def _lines(moves: NDArray[np.uint16], begins: NDArray[np.int64]) -> list[str]:
-    """The histories in UCI, joined by blanks."""
-    words = _move_words()[moves].tolist()
-    cuts = begins.tolist()
-    return [" ".join(words[first:end]) for first, end in pairwise(cuts)]
-
-
-@cache
-def _move_words() -> NDArray[np.object_]:
-    """Each 16-bit move's text."""
-    return objects([decode_move(move) for move in range(4096 * len(PROMOTIONS))])

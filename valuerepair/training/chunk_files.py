@@ -15,7 +15,7 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +32,8 @@ _OPEN_TARS = 64
 _AHEAD = 8  # chunks in flight for each thread that unpacks
 
 Records = NDArray[np.void]  # [n] of v6.RECORD
+T = TypeVar("T")
+Made = TypeVar("Made")
 
 
 class BrokenChunk(ValueError):
@@ -191,14 +193,14 @@ def pack(records: Records) -> bytes:
     return gzip.compress(records.tobytes(), 6, mtime=0)
 
 
-def in_order(work: Callable[[ChunkFile], Any], chunks: Iterable[ChunkFile]) -> Iterator[tuple[ChunkFile, Any]]:
-    """Each chunk with what `work` makes of it, in order, on all cores (unpacking leaves Python's lock alone)."""
+def in_order(work: Callable[[T], Made], items: Iterable[T]) -> Iterator[tuple[T, Made]]:
+    """Each item with what `work` makes of it, in order, on all cores (unpacking leaves Python's lock alone)."""
     cores = usable_cores()
-    waiting: deque[tuple[ChunkFile, Future[Any]]] = deque()
+    waiting: deque[tuple[T, Future[Made]]] = deque()
     with ThreadPoolExecutor(cores) as pool:
         try:
-            for chunk in chunks:
-                waiting.append((chunk, pool.submit(work, chunk)))
+            for item in items:
+                waiting.append((item, pool.submit(work, item)))
                 if len(waiting) >= _AHEAD * cores:
                     done, future = waiting.popleft()
                     yield done, future.result()

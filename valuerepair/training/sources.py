@@ -24,7 +24,7 @@ from valuerepair.question import Question
 from valuerepair.store.connect import store_errors
 from valuerepair.store.rows import POSITION_CELLS, position_batch
 from valuerepair.store.store import Store
-from valuerepair.training.chunk_files import BrokenChunk, ChunkFile, RandomReader, in_order, read_index, unpack
+from valuerepair.training.chunk_files import BrokenChunk, RandomReader, in_order, read_index, unpack
 from valuerepair.training.samples import Batch, Samples, of_positions, of_records
 from valuerepair.training.weights import parse_formula
 
@@ -170,10 +170,10 @@ class ChunkSource:
         """What `of` makes of the positions of each unit, in order, on all cores."""
         index, reader = self._index, RandomReader(self._index.archives)
 
-        def work(chunk: ChunkFile) -> Samples:
-            unit = int(chunk.name)
+        def work(packed: tuple[int, bytes]) -> Samples:
+            unit, content = packed
             try:
-                records = unpack(chunk.content)
+                records = unpack(content)
             except BrokenChunk as reason:
                 raise self._changed(unit, str(reason)) from None
             if len(records) != index.records[unit]:
@@ -186,14 +186,13 @@ class ChunkSource:
                 raise ValueRepairError(f"{self._path(unit)}: a record has no value to learn")
             return of(unit, samples)
 
-        def chunks() -> Iterator[ChunkFile]:
+        def chunks() -> Iterator[tuple[int, bytes]]:
             for unit in units.tolist():
                 archive, offset, size = (int(column[unit]) for column in (index.archive, index.offset, index.size))
                 try:
-                    content = reader.read(archive, offset, size)
+                    yield unit, reader.read(archive, offset, size)
                 except OSError as error:
                     raise self._changed(unit, error.strerror or str(error)) from None
-                yield ChunkFile(archive, str(unit), offset, content)
 
         try:
             for _, samples in in_order(work, chunks()):

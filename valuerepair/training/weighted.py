@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -94,11 +95,11 @@ def measure(
     archives = find_archives(given)
     curve = _curve(archives, quiet) if calibration == "fitted" else None
     found, sha = Measured(formula, tuple(given), curve), hashlib.sha256()
-    with _SideFile(side_file, formula) as side:
+    with _side_file(side_file, formula) as add_to_side:
         for chunk, content in _weighed(archives, found, found.left_out, quiet):
             found.tally.add(content.weights, content.gap, content.phases)
             sha.update(content.sha256)
-            side.add(name_of(archives, chunk), content.weights)
+            add_to_side(name_of(archives, chunk), content.weights)
         if not found.tally.games:
             raise ValueRepairError(f"{', '.join(given)}: no usable chunk: {found.left_out or 'the archives are empty'}")
     found.sha256 = sha.hexdigest()
@@ -224,51 +225,40 @@ class _Drawn:
         return rows
 
 
-class _SideFile:
-    """The Parquet file of weights, written a few hundred games at a time; none for a path of None."""
+@contextmanager
+def _side_file(path: str | Path | None, formula: Formula) -> Iterator[Callable[[str, Floats], None]]:
+    """Takes the weights of one chunk after the other into a Parquet file, some hundred games at a time; None: nowhere."""
+    if path is None:
+        yield lambda name, weights: None
+        return
+    if Path(path).suffix.lower() != ".parquet":
+        raise UsageError(f"{path}: the file of weights ends in .parquet")
+    schema, waiting = _SCHEMA.with_metadata({"formula": written(formula)}), list[tuple[str, Floats]]()
+    with ExitStack() as stack:
+        try:
+            partial = stack.enter_context(written_whole(Path(path).absolute()))
+            writer = stack.enter_context(pq.ParquetWriter(partial, schema, compression="zstd"))
+        except OSError as error:
+            raise ValueRepairError(f"{path}: cannot be written: {error.strerror or error}") from None
 
-    def __init__(self, path: str | Path | None, formula: Formula) -> None:
-        self._path = Path(path) if path is not None else None
-        if self._path is not None and self._path.suffix.lower() != ".parquet":
-            raise UsageError(f"{path}: the file of weights ends in .parquet")
-        self._schema = _SCHEMA.with_metadata({"formula": written(formula)})
-        self._names: list[str] = []
-        self._weights: list[Floats] = []
+        def add(name: str, weights: Floats) -> None:
+            waiting.append((name, weights))
+            if len(waiting) >= _BLOCK_GAMES:
+                flush()
 
-    def __enter__(self) -> _SideFile:
-        if self._path is not None:
-            try:
-                self._whole = written_whole(self._path.absolute())
-                self._writer = pq.ParquetWriter(self._whole.__enter__(), self._schema, compression="zstd")
-            except OSError as error:
-                raise ValueRepairError(f"{self._path}: cannot be written: {error.strerror or error}") from None
-        return self
+        def flush() -> None:
+            lengths = [len(weights) for _, weights in waiting]
+            columns = [
+                pa.array(np.repeat(np.array([name for name, _ in waiting], object), lengths), pa.string()),
+                pa.array(np.concatenate([np.arange(n, dtype=np.int32) for n in lengths])),
+                pa.array(np.concatenate([weights for _, weights in waiting]).astype(np.float32)),
+            ]
+            writer.write_table(pa.Table.from_arrays(columns, schema=schema))
+            waiting.clear()
 
-    def add(self, name: str, weights: Floats) -> None:
-        """The weights of one chunk."""
-        if self._path is not None:
-            self._names.append(name)
-            self._weights.append(weights)
-            if len(self._names) >= _BLOCK_GAMES:
-                self._flush()
-
-    def _flush(self) -> None:
-        lengths = [len(weights) for weights in self._weights]
-        columns = [
-            pa.array(np.repeat(np.array(self._names, object), lengths), pa.string()),
-            pa.array(np.concatenate([np.arange(n, dtype=np.int32) for n in lengths])),
-            pa.array(np.concatenate(self._weights).astype(np.float32)),
-        ]
-        self._writer.write_table(pa.Table.from_arrays(columns, schema=self._schema))
-        self._names, self._weights = [], []
-
-    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
-        if self._path is None:
-            return
-        if kind is None and self._names:
-            self._flush()
-        self._writer.close()
-        self._whole.__exit__(kind, error, trace)
+        yield add
+        if waiting:
+            flush()
 
 
 class _Shelf:
