@@ -69,10 +69,10 @@ def is_quiet() -> bool:
     return _quiet
 
 
-def options() -> list[click.Option]:
-    """The two options, new ones: a command owns its parameters."""
+def add_options(command: click.Command) -> None:
+    """Gives a command the two options, new ones: a command owns its parameters."""
     quiet, verbose = ("-q", "--quiet"), ("-v", "--verbose")
-    return [
+    command.params += [
         click.Option(
             quiet, is_flag=True, is_eager=True, expose_value=False, callback=_take,
             help="Print only the result and errors.",
@@ -82,11 +82,6 @@ def options() -> list[click.Option]:
             help="Say what is done; -vv: also the lines to and from engines.",
         ),
     ]  # fmt: skip
-
-
-def add_options(command: click.Command) -> None:
-    """Gives a command the two options."""
-    command.params += options()
 
 
 def announce(context: click.Context, line: str) -> None:

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from valuerepair.chess.positions import Position
-from valuerepair.errors import UsageError, ValueRepairError
+from valuerepair.errors import ValueRepairError
 from valuerepair.mcts.evaluator import Evaluations, Evaluator, Leaves, NetEvaluator
 from valuerepair.mcts.forest import Forest, warm_up
 from valuerepair.mcts.outcome import choose_move
@@ -163,11 +163,9 @@ class ForestPlayer:
     ) -> None:
         """`trees` in all can be searched at once: the number of games this plays in at the same time.
 
-        `cache` evaluations are kept, see `CachedEvaluator`. Raises UsageError for parameters, trees or nodes that make
-        no sense or do not fit in memory.
+        `cache` evaluations are kept, see `CachedEvaluator`. Raises UsageError for parameters or nodes that make no
+        sense, and where the trees do not fit in memory.
         """
-        if trees < 1:
-            raise UsageError(f"{trees} games at once: must be at least 1")
         self._net, self.name = net, name or net.identity.name
         self.params, self.nodes, self.reuse = params, nodes, reuse
         evaluator = NetEvaluator(net)

@@ -45,12 +45,10 @@ class Remaining(NamedTuple):
 
 
 class MatchOutlook:
-    """What is known of the durations of a match's games, which `jobs` workers play. Raises ValueError for no worker."""
+    """What is known of the durations of a match's games, which `jobs` workers play, at least one."""
 
-    def __init__(self, jobs: int, seed: int = 0) -> None:
-        if jobs < 1:
-            raise ValueError(f"games need at least one worker, not {jobs}")
-        self._jobs, self._seed = jobs, seed
+    def __init__(self, jobs: int) -> None:
+        self._jobs = jobs
         self._finished: list[float] = []
 
     def finished(self, seconds: float) -> None:
@@ -58,21 +56,20 @@ class MatchOutlook:
         self._finished.append(max(seconds, 1e-6))
         del self._finished[:-_MOST_FINISHED]
 
-    def remaining(self, games_left: int, running: Sequence[float], level: float = 0.9) -> Remaining | None:
-        """How long until all of `games_left` games, the running ones among them, are over.
+    def remaining(self, games_left: int, running: Sequence[float]) -> Remaining | None:
+        """How long until all of `games_left` games, the running ones among them, are over; None before one is.
 
-        `running` are the seconds that each of the running games has lasted so far; `level` is the interval's. None as
-        long as nothing can be said: no game has finished.
+        `running` are the seconds that each of the running games has lasted so far.
         """
         if games_left <= 0:
             return Remaining(0.0, 0.0, 0.0)
         if not self._finished:
             return None
         ages = np.sort(np.maximum(np.asarray(running, np.float64), 0.0))[::-1][:games_left]
-        rng = np.random.default_rng((self._seed, len(self._finished), games_left))
+        rng = np.random.default_rng((0, len(self._finished), games_left))
         durations = _Durations(np.asarray(self._finished), ages, rng)
         ends = _last_end(durations, ages, games_left - len(ages), self._jobs)
-        low, middle, high = np.quantile(ends, [(1 - level) / 2, 0.5, (1 + level) / 2])
+        low, middle, high = np.quantile(ends, [0.05, 0.5, 0.95])
         return Remaining(float(middle), float(low), float(high))
 
 

@@ -13,7 +13,7 @@ import chess
 
 from valuerepair.errors import UsageError
 from valuerepair.files import written_whole
-from valuerepair.mcts.snapshot import TreeNode
+from valuerepair.mcts.snapshot import Snapshot, TreeNode
 from valuerepair.oracles.searching import Searched
 from valuerepair.report.boards import single
 from valuerepair.report.search_table import row
@@ -38,15 +38,15 @@ def write_tree(found: Searched, path: str | os.PathLike[str]) -> None:
         raise UsageError(f"{found.position.fen}: no tree was kept: {found.reason or 'search with tree_nodes'}")
     html = Path(path).suffix.lower() == ".html"
     with written_whole(path) as partial:
-        partial.write_text(_page(found) if html else json.dumps(as_dict(found)) + "\n", "utf-8")
+        text = _page(found, found.tree) if html else json.dumps(as_dict(found, found.tree)) + "\n"
+        partial.write_text(text, "utf-8")
 
 
-def as_dict(found: Searched) -> dict[str, Any]:
+def as_dict(found: Searched, tree: Snapshot) -> dict[str, Any]:
     """What `vr search --json` says of the position, and the tree's nodes, JSON-able (docs/formats.md)."""
-    assert found.tree is not None
-    sans = _sans(chess.Board(found.position.fen), found.tree.nodes)
-    nodes = [_row(i, node, san) for i, (node, san) in enumerate(zip(found.tree.nodes, sans, strict=True))]
-    return {**row(found), "settings": found.tree.params.changes(), "tree_size": found.tree.size, "tree": nodes}
+    sans = _sans(chess.Board(found.position.fen), tree.nodes)
+    nodes = [_row(i, node, san) for i, (node, san) in enumerate(zip(tree.nodes, sans, strict=True))]
+    return {**row(found), "settings": tree.params.changes(), "tree_size": tree.size, "tree": nodes}
 
 
 def _row(number: int, node: TreeNode, san: str) -> dict[str, Any]:
@@ -97,30 +97,27 @@ _WORDS = (
 _FROZEN = " Frozen are the visits that a move had when search-contempt froze its node: later ones are drawn by them."
 
 
-def _page(found: Searched) -> str:
-    assert found.tree is not None
+def _page(found: Searched, tree: Snapshot) -> str:
     assert found.result is not None
-    result, settings = found.result, found.tree.params.changes()
-    set_to = " ".join(f"{name}={value}" for name, value in settings.items())
-    shown = sum(node.visits > 0 for node in found.tree.nodes)
+    result, nodes = found.result, tree.nodes
+    set_to = " ".join(f"{name}={value}" for name, value in tree.params.changes().items())
+    shown = sum(node.visits > 0 for node in nodes)
     what = (
         f"{found.position.fen}: {found.net.name}, {result.nodes:,} nodes, Q {result.q:+.4f}"
         + (f", {set_to}" if set_to else "")
-        + (f"; the {shown:,} most visited of {found.tree.size:,} positions" if shown < found.tree.size else "")
+        + (f"; the {shown:,} most visited of {tree.size:,} positions" if shown < tree.size else "")
     )
     net = max(result.moves, key=lambda move: -1.0 if math.isnan(move.net_prior) else move.net_prior).move
     fen = found.position.fen
     board = single(fen, net=net, deep=result.best_move, white_below=" w " in fen, size=360)
-    words = _WORDS + (_FROZEN if any(node.frozen is not None for node in found.tree.nodes) else "")
-    tree = f'<section>\n{_HEAD}{_unfolding(found)}<p class="small">{words}</p>\n</section>\n'
-    return document("A search", what, f"<section>{board}</section>\n{tree}", "tree.css")
+    words = _WORDS + (_FROZEN if any(node.frozen is not None for node in nodes) else "")
+    unfolding = _unfolding(chess.Board(fen), nodes, result.best.pv)
+    section = f'<section>\n{_HEAD}{unfolding}<p class="small">{words}</p>\n</section>\n'
+    return document("A search", what, f"<section>{board}</section>\n{section}", "tree.css")
 
 
-def _unfolding(found: Searched) -> str:
+def _unfolding(board: chess.Board, nodes: Sequence[TreeNode], expected: Sequence[str]) -> str:
     """All nodes below the root as elements that unfold; the expected line is open."""
-    assert found.tree is not None
-    assert found.result is not None
-    nodes, board = found.tree.nodes, chess.Board(found.position.fen)
     sans = _sans(board, nodes)
     below: list[list[int]] = [[] for _ in nodes]
     for i, node in enumerate(nodes[1:], 1):
@@ -128,7 +125,7 @@ def _unfolding(found: Searched) -> str:
         below[node.parent].append(i)
     for children in below:
         children.sort(key=lambda i: (-nodes[i].visits, i))
-    opened = set(_line(nodes, below, found.result.best.pv))
+    opened = set(_line(nodes, below, expected))
     parts = [""] * len(nodes)
     # From the last to the first, as nodes come behind those above them: no depth is too deep for it.
     for i in range(len(nodes) - 1, 0, -1):

@@ -227,7 +227,7 @@ class _Drawn:
 
 @contextmanager
 def _side_file(path: str | Path | None, formula: Formula) -> Iterator[Callable[[str, Floats], None]]:
-    """Takes the weights of one chunk after the other into a Parquet file, some hundred games at a time; None: nowhere."""
+    """Takes the weights of one chunk after the other into a Parquet file, in blocks of games; None: nowhere."""
     if path is None:
         yield lambda name, weights: None
         return
