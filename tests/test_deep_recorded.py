@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 from dataclasses import replace
 from pathlib import Path
 
@@ -28,7 +27,6 @@ from valuerepair.oracles.recorded import (
 from valuerepair.oracles.spec import parse_spec
 from valuerepair.runs.options import MineOptions
 from valuerepair.runs.recorded import agreement, import_recorded, point_of_view
-from valuerepair.store import schema
 from valuerepair.store.rows import DeepColumns
 from valuerepair.store.store import Store
 
@@ -196,23 +194,3 @@ def test_the_wrong_view_shows_by_side(noise: float) -> None:
     warning = point_of_view(white, -turned, results, "the results", "mover")
     assert warning is not None
     assert warning.endswith("they may be written from Black's view")
-
-
-def test_an_older_store_learns_that_policies_may_be_missing(tmp_path: Path) -> None:
-    path = tmp_path / "old.db"
-    connection = sqlite3.connect(path)
-    connection.executescript(
-        f"{schema.MIGRATIONS[0]} PRAGMA application_id = {schema.APPLICATION_ID}; PRAGMA user_version = 1;"
-        "INSERT INTO runs VALUES (1, 'i', 'c', '{}', 0, '{}', 't', NULL, 'finished', '{}');"
-        "INSERT INTO games VALUES (1, 's', 1, 1, 0, NULL, NULL, NULL, NULL, NULL, '{}');"
-        "INSERT INTO positions VALUES (1, 5, 'f', 's', x'', 1, 0, 'w', 'opening', 32, 1, NULL, NULL, NULL, 1);"
-        "INSERT INTO nets VALUES (1, 'n', 'h', 'fen_only', 'wdl', 1, 9);"
-        "INSERT INTO net_values VALUES (1, 1, 0.5, 0.6, 0.3, 0.1, 796, 0.25, 1.5, NULL, 1);"
-    )
-    connection.close()
-    with Store.open(path, write=True) as store:
-        assert store.connection.execute("SELECT * FROM net_values").fetchall() == [
-            (1, 1, 0.5, 0.6, 0.3, 0.1, 796, 0.25, 1.5, None, 1)
-        ]
-        store.connection.execute("INSERT INTO nets VALUES (2, 'm', 'g', 'recorded', 'wdl', 1, 0)")
-        store.connection.execute("INSERT INTO net_values VALUES (2, 1, 0.5, 0.6, 0.3, 0.1, NULL, NULL, NULL, NULL, 1)")

@@ -95,18 +95,28 @@ def test_a_newer_store_is_refused(tmp_path: Path, archive: Path) -> None:
         assert "was written by a newer valuerepair" in message(path, **how)
 
 
+def test_a_store_from_before_the_first_release_is_refused(tmp_path: Path, archive: Path) -> None:
+    path = tmp_path / "a.db"
+    mine_by_key(archive, path)
+    sqlite_file(path, "PRAGMA user_version = 6")
+    for how in ({}, {"write": True}, {"create": True}):
+        assert "was written before valuerepair 0.1.0 (store version 6)" in message(path, **how)
+
+
 def test_older_stores_are_migrated_for_readers_too(
     tmp_path: Path, archive: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "a.db"
     mine_by_key(archive, path)
     before = dump(path)
-    newer = (*schema.MIGRATIONS, "ALTER TABLE runs ADD COLUMN host TEXT DEFAULT 'here'", "CREATE TABLE later (x)")
+    last = schema.SCHEMA_VERSION
+    host = "ALTER TABLE runs ADD COLUMN host TEXT DEFAULT 'here'"
+    newer = {**schema.MIGRATIONS, last + 1: host, last + 2: "CREATE TABLE later (x)"}
     monkeypatch.setattr(schema, "MIGRATIONS", newer)
-    monkeypatch.setattr(schema, "SCHEMA_VERSION", len(newer))
+    monkeypatch.setattr(schema, "SCHEMA_VERSION", last + 2)
     with Store.open(path) as store:
         assert store.connection.execute("SELECT DISTINCT host FROM runs").fetchall() == [("here",)]
-        assert store.connection.execute("PRAGMA user_version").fetchone()[0] == len(newer)
+        assert store.connection.execute("PRAGMA user_version").fetchone()[0] == last + 2
         assert len(store.frame()) > 0
     after = dump(path)
     assert after["positions"] == before["positions"]
@@ -117,10 +127,11 @@ def test_a_migration_that_fails_changes_nothing(tmp_path: Path, archive: Path, m
     path = tmp_path / "a.db"
     mine_by_key(archive, path)
     before = dump(path)
-    bad = (*schema.MIGRATIONS, "CREATE TABLE later (x); INSERT INTO nowhere VALUES (1)")
+    later = schema.SCHEMA_VERSION + 1
+    bad = {**schema.MIGRATIONS, later: "CREATE TABLE later (x); INSERT INTO nowhere VALUES (1)"}
     with monkeypatch.context() as patch:
         patch.setattr(schema, "MIGRATIONS", bad)
-        patch.setattr(schema, "SCHEMA_VERSION", len(bad))
+        patch.setattr(schema, "SCHEMA_VERSION", later)
         assert "no such table" in message(path, write=True)
     assert dump(path) == before
 

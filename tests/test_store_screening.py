@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-import sqlite3
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +12,9 @@ import pytest
 from tests.mining_doubles import mine_by_key, random_games
 from valuerepair.intervals import weighted, wilson
 from valuerepair.question import Question
-from valuerepair.report.stats import store_figures
 from valuerepair.screening import recall
 from valuerepair.screening.recall import figures, one_line
-from valuerepair.store import schema, screening
+from valuerepair.store import screening
 from valuerepair.store.rows import Run
 from valuerepair.store.screening import Passage, ScreenFacts, Ways
 from valuerepair.store.store import Store
@@ -256,29 +253,3 @@ def test_the_interval_holds_the_true_recall(monkeypatch: pytest.MonkeyPatch) -> 
         truth = known / (known + int((hit & ~kept).sum()))
         held += found["recall_low"] <= truth <= found["recall_high"]
     assert held / inside >= 0.91
-
-
-# -- older stores -----------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("version", [2, 3])
-def test_stores_from_before_the_ladder_go_on(made: Path, tmp_path: Path, version: int) -> None:
-    path = tmp_path / "old.db"
-    path.write_bytes(made.read_bytes())
-    with Store.open(path) as opened:
-        before = opened.frame(Question(alpha=200.0))
-    connection = sqlite3.connect(path)
-    for table in reversed(re.findall(r"CREATE TABLE (\w+)", "".join(schema.MIGRATIONS[version:]))):
-        connection.execute(f"DROP TABLE IF EXISTS {table}")
-    for index in re.findall(r"CREATE INDEX (\w+) ON positions", "".join(schema.MIGRATIONS[version:])):
-        connection.execute(f"DROP INDEX {index}")
-    connection.execute(f"PRAGMA user_version = {version}")
-    connection.commit()
-    connection.close()
-    with Store.open(path) as opened:
-        assert opened.connection.execute("PRAGMA user_version").fetchone()[0] == schema.SCHEMA_VERSION
-        after = opened.frame(Question(alpha=200.0))
-        assert screening.passages(opened, 1, 1) == []
-        assert store_figures(opened)["scored"]["screening"] is None
-    pd.testing.assert_frame_equal(before, after)
-    assert (after["weight"] == 1).all()

@@ -1,8 +1,8 @@
 """The tables of a store, its version, and how older versions become the present one.
 
 A store is known by SQLite's ``application_id`` and its version by ``user_version``, so `file` and other tools see both.
-``MIGRATIONS[v]`` turns a store of version v into version v + 1; version 0 is an empty file. A released migration is
-never edited: a change is a new one at the end.
+``MIGRATIONS[v]`` turns a store of version v - 1 into version v; the first makes one of an empty file, version 0. A
+released migration is never edited: a change is a new one at the end.
 
 All scores and values are from the side to move. Board keys are 64-bit unsigned numbers stored as SQLite's signed ones.
 """
@@ -10,14 +10,13 @@ All scores and values are from the side to move. Board keys are 64-bit unsigned 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Sequence
 
 from valuerepair.errors import ValueRepairError
 
 # "VRst": a positive 32-bit number that no other program in SQLite's magic.txt uses.
 APPLICATION_ID = 0x56527374
 
-_VERSION_1 = """
+_VERSION_7 = """
 CREATE TABLE runs (
     id INTEGER PRIMARY KEY,
     identity TEXT NOT NULL UNIQUE,      -- digest of archives, sampling options, net and oracle
@@ -76,14 +75,14 @@ CREATE TABLE oracles (
     limits TEXT NOT NULL,               -- JSON
     options TEXT NOT NULL               -- JSON
 );
-CREATE TABLE net_values (
+CREATE TABLE "net_values" (
     net_id INTEGER NOT NULL REFERENCES nets (id),
     position_id INTEGER NOT NULL REFERENCES positions (id),
     q REAL NOT NULL,
     w REAL, d REAL, l REAL,             -- NULL for scalar value heads
-    best_move INTEGER NOT NULL,
-    best_p REAL NOT NULL,
-    entropy REAL NOT NULL,              -- nats, legal moves
+    best_move INTEGER,                  -- NULL, as what follows, for recorded values, which come without a policy
+    best_p REAL,
+    entropy REAL,                       -- nats, legal moves
     moves_left REAL,
     run_id INTEGER NOT NULL REFERENCES runs (id),
     PRIMARY KEY (net_id, position_id)
@@ -123,28 +122,6 @@ CREATE TABLE alpha_fits (
     fitted TEXT NOT NULL,               -- UTC, ISO 8601
     PRIMARY KEY (net_id, oracle_id)
 ) WITHOUT ROWID;
-"""
-
-# Values recorded of nets come without a policy: its columns may be empty.
-_VERSION_2 = """
-CREATE TABLE net_values_2 (
-    net_id INTEGER NOT NULL REFERENCES nets (id),
-    position_id INTEGER NOT NULL REFERENCES positions (id),
-    q REAL NOT NULL,
-    w REAL, d REAL, l REAL,             -- NULL for scalar value heads
-    best_move INTEGER,
-    best_p REAL,
-    entropy REAL,                       -- nats, legal moves
-    moves_left REAL,
-    run_id INTEGER NOT NULL REFERENCES runs (id),
-    PRIMARY KEY (net_id, position_id)
-) WITHOUT ROWID;
-INSERT INTO net_values_2 SELECT * FROM net_values;
-DROP TABLE net_values;
-ALTER TABLE net_values_2 RENAME TO net_values;
-"""
-
-_VERSION_3 = """
 CREATE TABLE priors (                   -- the net's policy, of single moves
     net_id INTEGER NOT NULL REFERENCES nets (id),
     position_id INTEGER NOT NULL REFERENCES positions (id),
@@ -153,20 +130,7 @@ CREATE TABLE priors (                   -- the net's policy, of single moves
     rank INTEGER NOT NULL,              -- 1: the net's first choice
     PRIMARY KEY (net_id, position_id, move)
 ) WITHOUT ROWID;
-"""
-
-# The screening ladder: what it was cut by, and what became of each position on it.
-_VERSION_4 = """
-CREATE TABLE signals (                  -- of a net beside its value, from the side to move of the position
-    net_id INTEGER NOT NULL REFERENCES nets (id),
-    position_id INTEGER NOT NULL REFERENCES positions (id),
-    before REAL, before_2 REAL,         -- its value one and two plies earlier
-    after REAL,                         -- after the move played
-    search REAL,                        -- Q of a small search
-    in_check INTEGER NOT NULL,
-    PRIMARY KEY (net_id, position_id)
-) WITHOUT ROWID;
-CREATE TABLE screens (
+CREATE TABLE screens (                  -- the screening ladder, as it was fitted
     id INTEGER PRIMARY KEY,
     net_id INTEGER NOT NULL REFERENCES nets (id),
     oracle_id INTEGER NOT NULL REFERENCES oracles (id),
@@ -178,7 +142,7 @@ CREATE TABLE screens (
     model TEXT NOT NULL,                -- JSON
     fitted TEXT NOT NULL                -- UTC, ISO 8601
 );
-CREATE TABLE screened (
+CREATE TABLE screened (                 -- what became of each position on the ladder
     net_id INTEGER NOT NULL REFERENCES nets (id),
     oracle_id INTEGER NOT NULL REFERENCES oracles (id),
     position_id INTEGER NOT NULL REFERENCES positions (id),
@@ -191,11 +155,7 @@ CREATE TABLE screened (
     run_id INTEGER NOT NULL REFERENCES runs (id),
     PRIMARY KEY (net_id, oracle_id, position_id)
 ) WITHOUT ROWID;
-"""
-
-# Games that were played from positions of books; a position is known by its key, whether or not it was mined here.
-_VERSION_5 = """
-CREATE TABLE plays (
+CREATE TABLE plays (                    -- games from positions of books, which need not have been mined here
     run_id INTEGER NOT NULL REFERENCES runs (id),
     number INTEGER NOT NULL,            -- of the game in its run, from 0
     opening INTEGER NOT NULL,           -- the line of the book, from 0
@@ -209,16 +169,8 @@ CREATE TABLE plays (
     PRIMARY KEY (run_id, number)
 ) WITHOUT ROWID;
 CREATE INDEX plays_by_key ON plays (key);
-"""
-
-# Whose move it is and the phase of the game, of all positions, without reading their histories.
-_VERSION_6 = """
+-- Whose move it is and the phase of the game, of all positions, without reading their histories.
 CREATE INDEX positions_by_phase ON positions (phase, side);
-"""
-
-# Screening asked for them before the first search, which brought nothing.
-_VERSION_7 = """
-DROP TABLE signals;
 """
 
 # Calibrations, and the neighbourhoods of candidates.
@@ -257,11 +209,9 @@ CREATE INDEX expanded_by_root ON expanded (root_id);
 ALTER TABLE screens ADD COLUMN expanded INTEGER NOT NULL DEFAULT 0; -- 1: of such positions
 """
 
-MIGRATIONS: Sequence[str] = (
-    *(_VERSION_1, _VERSION_2, _VERSION_3, _VERSION_4),
-    *(_VERSION_5, _VERSION_6, _VERSION_7, _VERSION_8),
-)
-SCHEMA_VERSION = len(MIGRATIONS)
+# 7 is the version that valuerepair 0.1.0 wrote.
+MIGRATIONS = {7: _VERSION_7, 8: _VERSION_8}
+SCHEMA_VERSION = max(MIGRATIONS)
 
 
 def version(connection: sqlite3.Connection, path: str) -> int:
@@ -276,6 +226,8 @@ def version(connection: sqlite3.Connection, path: str) -> int:
         return 0
     if application != APPLICATION_ID:
         raise ValueRepairError(f"{path} is a database of another program, not a valuerepair store; give another --db")
+    if found < min(MIGRATIONS):
+        raise ValueRepairError(f"{path} was written before valuerepair 0.1.0 (store version {found}); mine anew")
     if found > SCHEMA_VERSION:
         raise ValueRepairError(
             f"{path} was written by a newer valuerepair (store version {found}, this one knows {SCHEMA_VERSION}); "
@@ -286,8 +238,10 @@ def version(connection: sqlite3.Connection, path: str) -> int:
 
 def migrate(connection: sqlite3.Connection, path: str) -> None:
     """Brings a store to the present version, each step in a transaction of its own with its version number."""
-    for step in range(version(connection, path), SCHEMA_VERSION):
-        connection.executescript(
-            f"BEGIN IMMEDIATE;\n{MIGRATIONS[step]}\n;\n"
-            f"PRAGMA application_id = {APPLICATION_ID};\nPRAGMA user_version = {step + 1};\nCOMMIT;"
-        )
+    found = version(connection, path)
+    for step, script in MIGRATIONS.items():
+        if step > found:
+            connection.executescript(
+                f"BEGIN IMMEDIATE;\n{script}\n;\n"
+                f"PRAGMA application_id = {APPLICATION_ID};\nPRAGMA user_version = {step};\nCOMMIT;"
+            )
