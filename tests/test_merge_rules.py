@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import sqlite3
-from collections import namedtuple
 from contextlib import closing
 from pathlib import Path
 
@@ -12,10 +11,8 @@ import pytest
 
 from tests.merge_stores import Row, contents, write_store
 from tests.test_merge import PLAIN, merged
-from valuerepair.errors import ValueRepairError
 from valuerepair.store.merge import merge
 
-Room = namedtuple("Room", "total used free")
 # Table, what the row that is kept has, and what the other one has: docs/methods.md, "Merging".
 KEPT = [
     ("deep_values", "nodes = 200, depth = 5", "nodes = 100, depth = 30"),
@@ -105,14 +102,6 @@ def test_one_history_is_kept_with_its_values(kept: Row, other: Row, tmp_path: Pa
         for given in (found, contents(target)):
             assert given["positions"] == contents(one)["positions"]
             assert given["deep_values"] == contents(one)["deep_values"]
-
-
-def test_a_copy_that_has_no_room_is_refused_before_it_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = write_store(tmp_path / "a.db", [PLAIN], {})
-    (tmp_path / "a.db.lock").touch()
-    monkeypatch.setattr(shutil, "disk_usage", lambda _: Room(9, 9, 0))
-    with pytest.raises(ValueRepairError, match=r"a\.db has to be copied first .* make room"):
-        merged(tmp_path, path)
 
 
 def test_the_new_store_may_be_read_by_whom_any_new_file_may(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import logging
 import os
 import sqlite3
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -134,7 +134,7 @@ def _one_line(target: str) -> Iterator[None]:
 
 
 def _merge_new(sources: Sequence[SourceStore], path: str, merged: Merged, progress: Progress, strict: bool) -> None:
-    """Merges into a new file, in many transactions: nobody sees it before it is done."""
+    """Merges into a new file, every statement by itself: nobody sees it before it is done."""
     connection = sqlite3.connect(f"{address_of(path)}?mode=rw", uri=True, isolation_level=None)
     try:
         # A crash leaves a file that is thrown away, so nothing has to be undone.
@@ -142,8 +142,8 @@ def _merge_new(sources: Sequence[SourceStore], path: str, merged: Merged, progre
         connection.execute("PRAGMA synchronous = OFF")
         schema.migrate(connection, path)
         with _workspace(connection, path):
-            _merge(connection, sources, merged, progress, begin=lambda: _begin(connection))
-            _finish(connection, sources, merged, strict)
+            _merge(Parts(connection, sources), merged, progress)
+            _finish(sources, merged, strict)
     finally:
         connection.close()
 
@@ -167,8 +167,8 @@ def _merge_into(sources: Sequence[SourceStore], into: str, merged: Merged, progr
         parts.use(0)
         connection.execute("BEGIN IMMEDIATE")
         try:
-            _merge(connection, sources, merged, progress, begin=lambda: None, parts=parts)
-            _finish(connection, sources, merged, strict)
+            _merge(parts, merged, progress)
+            _finish(sources, merged, strict)
             connection.execute("COMMIT")
         except BaseException:
             if connection.in_transaction:  # SQLite may have taken it back by itself
@@ -195,48 +195,31 @@ def _workspace(connection: sqlite3.Connection, target: str) -> Iterator[None]:
                 connection.execute("DETACH work")
 
 
-def _begin(connection: sqlite3.Connection) -> None:
-    """Ends the transaction, and begins another."""
-    if connection.in_transaction:
-        connection.execute("COMMIT")
-    connection.execute("BEGIN")
-
-
-def _merge(
-    connection: sqlite3.Connection,
-    sources: Sequence[SourceStore],
-    merged: Merged,
-    progress: Progress,
-    *,
-    begin: Callable[[], None],
-    parts: Parts | None = None,
-) -> None:
-    parts = parts or Parts(connection, sources)
+def _merge(parts: Parts, merged: Merged, progress: Progress) -> None:
+    connection = parts.connection
     before = _counts(connection, "main")
     total = 0
-    for number in range(len(sources)):
+    for number in range(len(parts.sources)):
         counts = _counts(connection, parts.use(number))
         total += sum(counts[table] for table in ("positions", SCREENED.table, *(rule.table for rule in RULES)))
     progress.set_total((progress.total or 0) + total)
-    begin()
     add_catalogue(parts)
-    several, example = add_positions(parts, begin, progress.advance)
+    several, example = add_positions(parts, progress.advance)
     if several:
         merged.found(HISTORY, several, example)
-    for number in range(len(sources)):
+    for number in range(len(parts.sources)):
         parts.use(number)
-        begin()
         map_numbers(connection)
         connection.execute("DROP TABLE IF EXISTS work.positions")
         connection.execute("CREATE TABLE work.positions (src INTEGER PRIMARY KEY, dst INTEGER NOT NULL)")
         for low, high, _ in id_ranges(connection, "part.positions"):
             map_positions(connection, low, high)
-        merge_values(connection, begin, progress.advance, merged.found)
+        merge_values(connection, progress.advance, merged.found)
     merged.rows = _counts(connection, "main")
     merged.added = {table: count - before[table] for table, count in merged.rows.items()}
 
 
-def _finish(connection: sqlite3.Connection, sources: Sequence[SourceStore], merged: Merged, strict: bool) -> None:
+def _finish(sources: Sequence[SourceStore], merged: Merged, strict: bool) -> None:
     """The last word before the result is made permanent."""
     for source in sources:
         source.check_unchanged()
@@ -245,8 +228,6 @@ def _finish(connection: sqlite3.Connection, sources: Sequence[SourceStore], merg
         raise ValueRepairError(
             f"the stores contradict each other: {kinds}; nothing was kept. Without --strict: by rule"
         )
-    if connection.in_transaction and not connection.execute("PRAGMA main.synchronous").fetchone()[0]:
-        connection.execute("COMMIT")
 
 
 def _counts(connection: sqlite3.Connection, name: str) -> dict[str, int]:

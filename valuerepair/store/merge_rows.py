@@ -26,7 +26,7 @@ _MAPS = {
 class Parts:
     """The sources, of which one at a time is attached to the merged store's connection, as ``part``.
 
-    Another one cannot come within a transaction: `use` commits first, unless it is the one that is attached already.
+    Another one cannot come within a transaction.
     """
 
     def __init__(self, connection: sqlite3.Connection, sources: Sequence[SourceStore]) -> None:
@@ -37,8 +37,6 @@ class Parts:
         """Attaches a source; gives its name in SQL."""
         if self._attached != number:
             if self._attached is not None:
-                if self.connection.in_transaction:
-                    self.connection.execute("COMMIT")
                 self.connection.execute("DETACH part")
             self._attached = None
             self.connection.execute("ATTACH ? AS part", (self.sources[number].address,))
@@ -108,7 +106,6 @@ def _digest(row: tuple[Any, ...]) -> str:
 def _add_screens(parts: Parts, found: dict[tuple[str, str], tuple[int, int]]) -> None:
     """Adds screens in the order in which they were fitted: the last one is the one that goes on cutting."""
     connection = parts.connection
-    connection.execute("CREATE TABLE work.known_screens (digest TEXT PRIMARY KEY, id INTEGER NOT NULL)")
     for _, (source, number) in sorted(found.items()):
         if source < 0:
             continue
@@ -119,12 +116,6 @@ def _add_screens(parts: Parts, found: dict[tuple[str, str], tuple[int, int]]) ->
             "FROM main.nets n, main.oracles o WHERE n.sha256 = ? AND n.history_fill = ? AND o.digest = ?",
             (*row[4:], *row[1:4]),
         )
-    _remember_screens(connection)
-
-
-def _remember_screens(connection: sqlite3.Connection) -> None:
-    rows = [(_digest(row), row[0]) for row in _screen_rows(connection, "main")]
-    connection.executemany("INSERT OR REPLACE INTO work.known_screens VALUES (?, ?)", rows)
 
 
 # -- numbers ----------------------------------------------------------------------------------------------------------
@@ -139,8 +130,9 @@ def map_numbers(connection: sqlite3.Connection) -> None:
             f"INSERT INTO work.{table} SELECT s.id, d.id FROM part.{table} s CROSS JOIN main.{table} d ON {same}"
         )
     _empty_map(connection, "screens")
-    rows = [(row[0], _digest(row)) for row in _screen_rows(connection, "part")]
-    connection.executemany("INSERT INTO work.screens SELECT ?, id FROM work.known_screens WHERE digest = ?", rows)
+    screens = {_digest(row): row[0] for row in _screen_rows(connection, "main")}
+    rows = [(row[0], screens[_digest(row)]) for row in _screen_rows(connection, "part")]
+    connection.executemany("INSERT INTO work.screens VALUES (?, ?)", rows)
 
 
 def _empty_map(connection: sqlite3.Connection, table: str) -> None:
@@ -184,7 +176,7 @@ CREATE TABLE work.lost (position_id INTEGER PRIMARY KEY);
 _VALUES = ("net_values", "priors", "deep_values", "failures", "screened", "expanded")
 
 
-def add_positions(parts: Parts, begin: Callable[[], None], advance: Callable[[int], None]) -> tuple[int, str]:
+def add_positions(parts: Parts, advance: Callable[[int], None]) -> tuple[int, str]:
     """Adds the games and positions of all sources; how many positions had several histories, and the FEN of one."""
     connection = parts.connection
     for statement in _POSITION_TABLES.split(";\n"):
@@ -192,15 +184,13 @@ def add_positions(parts: Parts, begin: Callable[[], None], advance: Callable[[in
     (newest,) = connection.execute("SELECT coalesce(max(id), 0) FROM main.positions").fetchone()
     for number in range(len(parts.sources)):
         parts.use(number)
-        begin()
         _add_games(connection)
         map_numbers(connection)
         (empty,) = connection.execute("SELECT NOT EXISTS (SELECT 1 FROM main.positions)").fetchone()
         for low, high, count in id_ranges(connection, "part.positions"):
-            begin()
             _add_new(connection, low, high, first=bool(empty))
             advance(count)
-    return _settle_contested(parts, begin, newest)
+    return _settle_contested(parts, newest)
 
 
 def id_ranges(connection: sqlite3.Connection, table: str) -> Iterator[tuple[int, int, int]]:
@@ -255,18 +245,16 @@ def _add_new(connection: sqlite3.Connection, low: int, high: int, *, first: bool
 # -- positions of several stores --------------------------------------------------------------------------------------
 
 
-def _settle_contested(parts: Parts, begin: Callable[[], None], newest: int) -> tuple[int, str]:
+def _settle_contested(parts: Parts, newest: int) -> tuple[int, str]:
     """Gives each position that stores have differently the row of one of them. `newest` is the last that was there."""
     connection = parts.connection
     if not connection.execute("SELECT EXISTS (SELECT 1 FROM work.contested)").fetchone()[0]:
         return 0, ""
-    begin()
     if newest:
         # Of the merged store only what was there before is a claim of its own.
         connection.execute(_CLAIM.format(s="main") + " WHERE p.id <= :newest", {"number": -1, "newest": newest})
     for number in range(len(parts.sources)):
         schema = parts.use(number)
-        begin()
         connection.execute(_CLAIM.format(s=schema), {"number": number})
     connection.execute(
         "INSERT INTO work.winners SELECT key, number FROM (SELECT key, number, row_number() OVER "
@@ -278,7 +266,6 @@ def _settle_contested(parts: Parts, begin: Callable[[], None], newest: int) -> t
     ).fetchone()
     for number in range(len(parts.sources)):
         parts.use(number)
-        begin()
         map_numbers(connection)
         _take_over(connection, number, newest)
     if connection.execute("SELECT EXISTS (SELECT 1 FROM work.lost)").fetchone()[0]:
@@ -349,16 +336,13 @@ _VALUE_TABLES = (
 )
 
 
-def merge_values(connection: sqlite3.Connection, begin: Callable[[], None], advance: Callable[[int], None],
-                 found: Found) -> None:  # fmt: skip
+def merge_values(connection: sqlite3.Connection, advance: Callable[[int], None], found: Found) -> None:
     """Adds all rows of the source that is attached; contradictions are told to `found` (kind, how many, an example)."""
-    begin()
     _settle(connection)
     # Screening first: what it says of whole searches concerns those that are there before this source's come.
     for rule in (SCREENED, *RULES):
         merged = _Merging(connection, rule)
         for low, high, count in _key_ranges(connection, rule):
-            begin()
             merged.add(low, high, found)
             advance(count)
     _values_beat_failures(connection, found)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
@@ -83,8 +82,12 @@ def _open(path: str, copy: str) -> SourceStore:
             version = _version(connection, path)
         if version == schema.SCHEMA_VERSION:
             return SourceStore(path, address_of(path, fixed=True), before)
-    _check_room(path, copy)
-    with closing(_reader(path, written)) as connection, closing(sqlite3.connect(copy, isolation_level=None)) as into:
+    # Read with the log of its writer, which is never moved into the store.
+    address = address_of(path) + "?mode=ro" if written else address_of(path, fixed=True)
+    with (
+        closing(sqlite3.connect(address, uri=True, timeout=30.0)) as connection,
+        closing(sqlite3.connect(copy, isolation_level=None)) as into,
+    ):
         _version(connection, path)
         connection.backup(into, pages=10_000)
         into.execute("PRAGMA journal_mode = DELETE")
@@ -103,22 +106,6 @@ def _version(connection: sqlite3.Connection, path: str) -> int:
     if found == 0:
         raise ValueRepairError(f"{path} is an empty database, not a valuerepair store")
     return found
-
-
-def _reader(path: str, written: bool) -> sqlite3.Connection:
-    """A connection that reads the store, the log of its writer included, and never moves that log into it."""
-    address = f"file:{quote(os.path.abspath(path))}?mode=ro" if written else address_of(path, fixed=True)
-    return sqlite3.connect(address, uri=True, timeout=30.0)
-
-
-def _check_room(path: str, copy: str) -> None:
-    size = sum(os.path.getsize(path + end) for end in ("", *LOGS) if os.path.exists(path + end))
-    free = shutil.disk_usage(os.path.dirname(copy)).free
-    if free < size:
-        raise ValueRepairError(
-            f"{path} has to be copied first (it is being written, or of an older version): {size >> 20:,} MiB, and "
-            f"there are {free >> 20:,} MiB in {os.path.dirname(os.path.dirname(copy))}; make room"
-        )
 
 
 def _fingerprint(path: str) -> Fingerprint:
