@@ -140,9 +140,8 @@ def test_no_command_looks_at_more_than_it_must(name: str, path: Path, tmp_path: 
 
 def test_the_constants_of_the_modules_are_what_runs(path: Path, tmp_path: Path) -> None:
     asked = [" ".join(text.split()) for name in ("stats", "plots") for text in statements(path, WORKS[name], tmp_path)]
-    deep, some = (text.format(counts=is_value("no", position)) for text, position in
-                  ((columns.DEEP_ROWS, "v.position_id"), (columns.SOME_ROWS, "j.value")))  # fmt: skip
-    of_columns = (columns.NET_ROWS, deep, columns.CUTS, some, columns.POSITION_ROWS, columns.GAMES, columns.WORD_ROWS)
+    deep = columns.DEEP_ROWS.format(counts=is_value("no", "v.position_id"))
+    of_columns = (columns.NET_ROWS, deep, columns.CUTS, columns.POSITION_ROWS, columns.GAMES, columns.WORD_ROWS)
     for constant in (*of_columns, screening.WAYS, screening.STAGES, queries.SCORED):
         pattern = re.escape(" ".join(constant.split()))
         pattern = re.sub(r":\w+|\\\?", "('[^']*'|[0-9]+)", pattern)

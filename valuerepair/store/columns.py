@@ -21,14 +21,12 @@ from numpy.typing import NDArray
 from valuerepair.chess import values
 from valuerepair.chess.positions import PHASES
 from valuerepair.question import Expanded, QFrom
-from valuerepair.store.rows import FULL, INFERRED, is_value, unsigned
+from valuerepair.store.rows import FULL, INFERRED, is_value
 
 Floats = NDArray[np.float64]
 Ids = NDArray[np.int64]
 
 _ROWS_AT_ONCE = 1_000  # between two looks at Ctrl-C
-# A table by number is made where it has at most so many entries for each number there is.
-_SPREAD = 8
 NET_ROWS = "FROM net_values WHERE net_id = :net ORDER BY position_id"
 # A value counts that `is_value` says.
 DEEP_ROWS = "FROM deep_values v WHERE {counts} ORDER BY position_id"
@@ -197,7 +195,7 @@ class _Reader:
         """Columns of the rows `ids`, brought into the order of the scored ones, which are all among them."""
         assert self._ids is not None
         same = len(ids) == len(self._ids)
-        places = None if same else _search(ids, self._ids)
+        places = None if same else np.searchsorted(ids, self._ids)
         for name, column in found.items():
             cells = column if places is None else column[places]
             yield name, cells.astype(np.int64) if name in _WHOLE else cells.astype(np.float64)
@@ -316,72 +314,15 @@ def _digest(text: str) -> int:
 
 _ODD = 0x9E3779B97F4A7C1  # neighbouring numbers lie far apart
 _CUT = {"searched": "searched", "probability": "probability"}
-SOME_ROWS = """
-FROM json_each(:ids) j
-CROSS JOIN deep_values v ON {counts} AND v.position_id = j.value
-CROSS JOIN net_values n ON n.net_id = :net AND n.position_id = j.value
-CROSS JOIN positions p ON p.id = j.value
-CROSS JOIN games g ON g.id = p.game_id
-ORDER BY j.key
-"""
-_SOME = {
-    **{name: f"n.{cell}" for name, cell in _NET.items()},
-    **{name: f"v.{cell}" for name, cell in _DEEP.items()},
-    **{name: f"p.{cell}" for name, cell in _POSITION.items()},
-    "position_id": "p.id", "key": "p.key", "side": "p.side", "phase": "p.phase", "game": "g.number",
-    "source": "g.source",
-}  # fmt: skip
-
-
-def some(
-    connection: sqlite3.Connection,
-    net_id: int,
-    oracle_id: int,
-    names: Sequence[str],
-    ids: Ids,
-    expanded: Expanded = "no",
-) -> dict[str, NDArray[Any]]:
-    """`columns` of the rows `ids` [n] only, which are scored by both, in their order.
-
-    Not the weight, nor what `OF_EXPANDED` names.
-    """
-    asked = {"net": net_id, "oracle": oracle_id, "ids": json.dumps(ids.tolist())}
-    from_rows = SOME_ROWS.format(counts=is_value(expanded, "j.value"))
-    rows = connection.execute(f"SELECT {', '.join(_SOME[name] for name in names)} {from_rows}", asked).fetchall()
-    cells = zip(*rows, strict=True) if rows else [()] * len(names)
-    return {name: _column(name, column) for name, column in zip(names, cells, strict=True)}
-
-
-def _column(name: str, cells: Sequence[Any]) -> NDArray[Any]:
-    if name == "key":
-        return unsigned(list(cells))
-    if name in (*_WORDS, "source"):
-        words = np.empty(len(cells), object)
-        words[:] = cells
-        return words
-    kind = np.int64 if name in _WHOLE else np.bool_ if name == "history_known" else np.float64
-    return np.array(cells, kind)
 
 
 def _places(some: Ids, others: Ids) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """Where the numbers that both have stand in each; both are ascending."""
     if not len(some) or not len(others):
         return np.empty(0, np.intp), np.empty(0, np.intp)
-    places = np.minimum(_search(some, others), len(some) - 1)
+    places = np.minimum(np.searchsorted(some, others), len(some) - 1)
     there = np.flatnonzero(some[places] == others)
     return places[there], there
-
-
-def _search(some: Ids, others: Ids) -> NDArray[np.intp]:
-    """`np.searchsorted` of two ascending lists: of numbers that lie close together by one walk over both."""
-    low, high = int(some.min()), int(some.max())  # a damaged store may have them in any order
-    if high - low > _SPREAD * len(some):
-        return np.searchsorted(some, others)
-    # How many of `some` are below low, low + 1, …, high, and beyond.
-    below = np.zeros(high - low + 2, np.intp)
-    below[some - low + 1] = 1
-    places: NDArray[np.intp] = np.cumsum(below)[np.clip(others - low, 0, high - low + 1)]
-    return places
 
 
 def read_cells(

@@ -17,7 +17,6 @@ from valuerepair.store.rows import EXPANDED, INFERRED, is_value
 if TYPE_CHECKING:
     from valuerepair.store.store import Store
 
-Floats = NDArray[np.float64]
 # How a position was reached, in the order in which they are told.
 STEPS = ("line", "parent", "child", "game")
 ANY_REACHED = "SELECT EXISTS (SELECT 1 FROM expanded WHERE net_id = ? AND oracle_id = ?)"
@@ -37,17 +36,8 @@ LEFT JOIN deep_values i ON i.oracle_id = :oracle AND i.stage = '{INFERRED}' AND 
 WHERE e.net_id = :net AND e.oracle_id = :oracle ORDER BY e.position_id
 """
 _NAMES = (
-    "position_id",
-    "root_id",
-    "step",
-    "distance",
-    "round",
-    "drawn",
-    "cut_at",
-    "probability",
-    "run_id",
-    "nodes",
-    "net_q",
+    *("position_id", "root_id", "step", "distance", "round", "drawn"),
+    *("cut_at", "probability", "run_id", "nodes", "net_q"),
 )
 
 

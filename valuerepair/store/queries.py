@@ -22,7 +22,7 @@ from valuerepair.nets.registry import ENGINE
 from valuerepair.question import Question
 from valuerepair.store import calibrations
 from valuerepair.store.calibrations import UsedCalibration
-from valuerepair.store.columns import CODES, GAME_KEY, NUMBERS, OF_EXPANDED, OF_Q, both_q, columns, facts, shares, some
+from valuerepair.store.columns import CODES, GAME_KEY, NUMBERS, OF_EXPANDED, OF_Q, both_q, columns, facts, shares
 from valuerepair.store.connect import store_errors
 from valuerepair.store.rows import FULL, Known, is_value
 
@@ -37,7 +37,6 @@ FROM deep_values v
 JOIN net_values n ON n.net_id = :net AND n.position_id = v.position_id
 JOIN positions p ON p.id = v.position_id
 JOIN games g ON g.id = p.game_id
-LEFT JOIN screened c ON c.net_id = :net AND c.oracle_id = :oracle AND c.position_id = v.position_id
 WHERE {counts}
 """
 # One that the ladder would have cut but had searched all the same stands for all like it; together for all there are.
@@ -45,63 +44,18 @@ _WEIGHT = """CASE WHEN c.cut_at IS NULL THEN 1.0 WHEN NOT c.searched THEN 0.0 EL
     sum(searched / probability) FROM screened WHERE net_id = :net AND oracle_id = :oracle AND cut_at NOT NULL)
     / c.probability END"""
 _TEXTS = {
-    "fen": "p.fen",
-    "start_fen": "p.start_fen",
-    "moves": "p.moves",
-    "white": "g.white",
-    "black": "g.black",
-    "event": "g.event",
-    "date": "g.date",
-    "result": "g.result",
-    "played": "p.played",
-    "net_best": "n.best_move",
-    "deep_best": "v.best_move",
-    "pv": "v.pv",
-}
+    "fen": "p.fen", "start_fen": "p.start_fen", "moves": "p.moves", "white": "g.white", "black": "g.black",
+    "event": "g.event", "date": "g.date", "result": "g.result", "played": "p.played", "net_best": "n.best_move",
+    "deep_best": "v.best_move", "pv": "v.pv",
+}  # fmt: skip
 COLUMNS = [
-    "position_id",
-    "key",
-    "fen",
-    "start_fen",
-    "moves",
-    "ply",
-    "side",
-    "phase",
-    "pieces",
-    "source",
-    "game",
-    "game_id",
-    "white",
-    "black",
-    "event",
-    "date",
-    "result",
-    "played",
-    "eval_cp",
-    "eval_mate",
-    "history_known",
-    "net",
-    "net_q",
-    "net_w",
-    "net_d",
-    "net_l",
-    "net_best",
-    "net_entropy",
-    "oracle",
-    "nodes",
-    "depth",
-    "time_ms",
-    "cp",
-    "mate",
-    "deep_w",
-    "deep_d",
-    "deep_l",
-    "deep_best",
-    "pv",
-    "deep_q",
-    "disagreement",
-    "weight",
-]
+    "position_id", "key", "fen", "start_fen", "moves", "ply", "side", "phase", "pieces",
+    "source", "game", "game_id", "white", "black", "event", "date", "result", "played",
+    "eval_cp", "eval_mate", "history_known",
+    "net", "net_q", "net_w", "net_d", "net_l", "net_best", "net_entropy",
+    "oracle", "nodes", "depth", "time_ms", "cp", "mate", "deep_w", "deep_d", "deep_l", "deep_best", "pv",
+    "deep_q", "disagreement", "weight",
+]  # fmt: skip
 
 
 def load_json(text: str) -> dict[str, Any]:
@@ -189,7 +143,7 @@ def frame(
     `root_id`, the sampled candidate that it all began with (a sampled position is its own), `step` by which it was
     reached (None for a sampled one), `inferred`, whether its value is not of a search.
     `moves`, `net_best`, `deep_best`, `played`, `pv`: UCI. Without `text` the columns `_TEXTS` are left out. With
-    `candidates_only` the others are not read whole. Fewer columns take less time and memory.
+    `candidates_only` the texts of the others are not read. Fewer columns take less time and memory.
 
     attrs: net {name, sha256, history_fill}, oracle {label, digest}, alpha {value, origin}, q_from, expanded,
     calibration {origin, ...} (see `UsedCalibration.figures`; None without).
@@ -199,25 +153,16 @@ def frame(
         asked = {"net": net_id, "oracle": oracle_id}
         every = [*COLUMNS, *_more(question)]
         wanted = [name for name in only or every if text or name not in _TEXTS]
+        numbers = [name for name in (*NUMBERS, *OF_EXPANDED) if name in wanted]
         # All at once, so that each table is walked once: alpha, too, is by these.
-        numbers = (*NUMBERS, *OF_EXPANDED)
-        whole = [] if candidates_only else [name for name in numbers if name in wanted]
-        first = dict.fromkeys((*OF_Q, *shares(question.q_from), *whole))
-        columns(connection, net_id, oracle_id, first, question.expanded)
+        first = dict.fromkeys((*OF_Q, *shares(question.q_from), *numbers))
+        read = columns(connection, net_id, oracle_id, first, question.expanded)
         chosen = _scale(connection, net_id, oracle_id, question)
-        table = _differences(connection, net_id, oracle_id, chosen, question)
+        table = {name: read[name] for name in numbers}
+        table |= _differences(connection, net_id, oracle_id, chosen, question)
         if candidates_only:
             rows = np.flatnonzero(np.abs(table["disagreement"]) >= question.threshold)
             table = {name: column[rows] for name, column in table.items()}
-        missing = [name for name in numbers if name in wanted and name not in table]
-        if not candidates_only:
-            table.update(columns(connection, net_id, oracle_id, missing, question.expanded))
-        else:
-            read_whole = [name for name in ("weight", *OF_EXPANDED) if name in missing]
-            found = columns(connection, net_id, oracle_id, read_whole, question.expanded)
-            table.update({name: found[name][rows] for name in read_whole})
-            missing = [name for name in missing if name not in read_whole]
-            table.update(some(connection, net_id, oracle_id, missing, table["position_id"], question.expanded))
         if set(wanted) & set(_TEXTS):
             ids, counts = table["position_id"], is_value(question.expanded, "v.position_id")
             table.update(_read_texts(connection, asked, ids, counts, candidates_only))
@@ -359,9 +304,6 @@ def _attrs(connection: sqlite3.Connection, asked: dict[str, int], chosen: _Scale
         "expanded": question.expanded,
         "calibration": None if chosen.calibration is None else chosen.calibration.figures(),
     }
-
-
-__all__ = ["COLUMNS", "alpha", "candidates", "frame", "known", "nets", "oracles", "pick"]
 
 
 _SHORTEST_DIGEST = 6
