@@ -8,7 +8,6 @@ import time
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import chess
@@ -21,7 +20,16 @@ from valuerepair.archives.options import SampleOptions
 from valuerepair.chess.positions import Position, PositionBatch
 from valuerepair.chess.progress import remarks_to
 from valuerepair.nets.net import NetValues
-from valuerepair.oracles.oracle import Climb, ClimbOutcome, DeepFailure, DeepOutcome, DeepResult, GoOn, OracleIdentity
+from valuerepair.oracles.oracle import (
+    Climb,
+    ClimbOutcome,
+    DeepFailure,
+    DeepOutcome,
+    DeepResult,
+    GoOn,
+    Oracle,
+    OracleIdentity,
+)
 from valuerepair.runs.options import MineOptions
 from valuerepair.runs.summary import MineSummary
 from valuerepair.screening.fit import LadderRows
@@ -76,9 +84,10 @@ class ShiftedNet(KeyNet):
         return NetValues(q, wdl, moves, np.full_like(q, 0.5), np.ones_like(q), nothing)
 
 
-class ClimbingOracle:
+class ClimbingOracle(Oracle):
     """An oracle that searches in steps; every thirty-seventh key fails where `fails`. `tops` are the nodes of each."""
 
+    workers = 2
     whole, fails_every = NODES, FAILS_EVERY
 
     def __init__(self, workers: int = 2, delay: float = 0.0, fails: bool = True) -> None:
@@ -115,14 +124,6 @@ class ClimbingOracle:
 
     def close(self, *, cancel: bool = False) -> None:
         self._pool.shutdown(wait=not cancel, cancel_futures=True)
-
-    def __enter__(self) -> ClimbingOracle:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close(cancel=True)
 
 
 def options_for(screen: ScreenOptions | None, **changes: Any) -> MineOptions:

@@ -10,11 +10,10 @@ import random
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import chess
@@ -27,7 +26,15 @@ from valuerepair.chess.positions import Position, PositionBatch
 from valuerepair.chess.progress import Progress, remarks_to
 from valuerepair.errors import ValueRepairError
 from valuerepair.nets.net import NetIdentity, NetValues
-from valuerepair.oracles.oracle import DeepFailure, DeepOutcome, DeepResult, Oracle, OracleIdentity
+from valuerepair.oracles.oracle import (
+    ClimbOutcome,
+    DeepFailure,
+    DeepOutcome,
+    DeepResult,
+    GoOn,
+    Oracle,
+    OracleIdentity,
+)
 from valuerepair.runs.mine import mine
 from valuerepair.runs.options import MineOptions
 from valuerepair.runs.summary import MineSummary
@@ -60,8 +67,10 @@ def key_q(keys: NDArray[np.uint64]) -> NDArray[np.float32]:
     return np.asarray((keys >> np.uint64(20)) % np.uint64(2001) / 1000.0 - 1.0, np.float32)
 
 
-class KeyOracle:
+class KeyOracle(Oracle):
     """An oracle whose score follows from the key; every nineteenth key fails, every eleventh is a mate."""
+
+    workers = 2
 
     def __init__(
         self, workers: int = 2, delay: float = 0.0, answer: Callable[[Position], DeepOutcome] | None = None
@@ -76,6 +85,9 @@ class KeyOracle:
     def submit(self, position: Position) -> Future[DeepOutcome]:
         return self._pool.submit(self._search, position)
 
+    def climb(self, position: Position, rungs: Sequence[int], go_on: GoOn) -> Future[ClimbOutcome]:
+        raise NotImplementedError
+
     def _search(self, position: Position) -> DeepOutcome:
         time.sleep(self._delay)
         self.searched.append(position)
@@ -83,14 +95,6 @@ class KeyOracle:
 
     def close(self, *, cancel: bool = False) -> None:
         self._pool.shutdown(wait=not cancel, cancel_futures=True)
-
-    def __enter__(self) -> KeyOracle:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close(cancel=True)
 
 
 def key_outcome(position: Position) -> DeepOutcome:

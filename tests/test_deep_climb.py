@@ -22,7 +22,7 @@ from valuerepair.mcts.pool import ForestPool
 from valuerepair.nets.conversion import find_lc0
 from valuerepair.oracles.mcts_oracle import MctsOracle
 from valuerepair.oracles.open import open_oracle
-from valuerepair.oracles.oracle import Climb, Climber, DeepFailure, DeepResult
+from valuerepair.oracles.oracle import Climb, DeepFailure, DeepResult, Oracle
 
 FAKE = f"uci:{sys.executable},arg=-I,arg=-S,arg={Path(__file__).with_name('fake_engine.py')}"
 START = Position(STARTPOS_FEN)
@@ -47,7 +47,7 @@ def bare(fen: str) -> Position:
     return Position(fen, fen, history_known=False)
 
 
-def climbed(oracle: Climber, position: Position, rungs: Sequence[int], go_on: Callable[..., bool] = always) -> Climb:
+def climbed(oracle: Oracle, position: Position, rungs: Sequence[int], go_on: Callable[..., bool] = always) -> Climb:
     outcome = oracle.climb(position, rungs, go_on).result(60)
     assert isinstance(outcome, Climb)
     return outcome
@@ -183,7 +183,7 @@ def test_lc0_counts_the_visits_of_the_tree_it_has(shared_data: Path) -> None:
     with open_oracle("lc0:nodes=400", net_path=net, workers=1) as oracle:
         for fen in FENS:
             assert any(chess.Board(fen).legal_moves)
-            climb = climbed(cast("Climber", oracle), bare(fen), (50, 150))
+            climb = climbed(oracle, bare(fen), (50, 150))
             for result, asked in zip(climb.results, (50, 150, 400), strict=True):
                 assert asked <= result.nodes <= asked + 40
             single = oracle.submit(bare(fen)).result(120)

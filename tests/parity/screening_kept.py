@@ -33,7 +33,7 @@ from numpy.typing import NDArray
 from valuerepair.calibration import fit, fold_of
 from valuerepair.chess import values
 from valuerepair.chess.positions import Position, encode_move
-from valuerepair.oracles.oracle import Climb, ClimbOutcome, DeepOutcome, DeepResult, GoOn, OracleIdentity
+from valuerepair.oracles.oracle import Climb, ClimbOutcome, DeepOutcome, DeepResult, GoOn, Oracle, OracleIdentity
 from valuerepair.question import Question
 from valuerepair.screening import ladder as ladders
 from valuerepair.screening.fit import LadderRows, curve, joined
@@ -47,7 +47,7 @@ THRESHOLD = 0.55
 ALPHAS = (170, 430)  # the default, and about what is fitted to maia-1900 and Stockfish
 
 
-class KeptOracle:
+class KeptOracle(Oracle):
     """Answers searches from what a store keeps of them: `results` by key and nodes."""
 
     workers = 1
@@ -86,12 +86,6 @@ class KeptOracle:
         raise NotImplementedError  # the ladder only climbs: a search without rungs would be a fault of the harness
 
     def close(self, *, cancel: bool = False) -> None:
-        """Nothing is open."""
-
-    def __enter__(self) -> KeptOracle:
-        return self
-
-    def __exit__(self, *error: object) -> None:
         """Nothing is open."""
 
 

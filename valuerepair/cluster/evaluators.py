@@ -8,7 +8,6 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import replace
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from valuerepair import __version__
@@ -21,7 +20,7 @@ from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.nets.net import NetIdentity, NetValues, Priors
 from valuerepair.nets.registry import locate
 from valuerepair.nets.weights import NetFile, read_net_file
-from valuerepair.oracles.oracle import ClimbOutcome, DeepFailure, DeepOutcome, GoOn, OracleIdentity
+from valuerepair.oracles.oracle import ClimbOutcome, DeepFailure, DeepOutcome, GoOn, Oracle, OracleIdentity
 from valuerepair.oracles.spec import RECORDED
 from valuerepair.runs.evaluators import Opened
 from valuerepair.runs.workers import Answer
@@ -157,14 +156,14 @@ def _raise_failed(reason: str, attempts: int) -> NoReturn:
     raise ValueRepairError(f"the net failed on {attempts} workers for the same position, at last: {reason}")
 
 
-class ClusterOracle:
-    """A deep evaluator on a cluster; see `oracle.Climber`. `workers` are the searches that it does at once just now."""
+class ClusterOracle(Oracle):
+    """A deep evaluator on a cluster. `workers` are the searches that it does at once just now."""
 
     def __init__(self, dispatcher: Dispatcher) -> None:
         """Waits for the first worker that has the engine. Raises ValueRepairError."""
         self._dispatcher, identity = dispatcher, dispatcher.agreed(Role.SEARCH).identity
         assert isinstance(identity, OracleIdentity)
-        self.identity: OracleIdentity = identity
+        self.identity = identity
 
     @property
     def workers(self) -> int:
@@ -172,15 +171,13 @@ class ClusterOracle:
 
     @property
     def capacity(self) -> int:
-        """Searches worth having submitted."""
         return self._dispatcher.capacity(Role.SEARCH)
 
     def submit(self, position: Position) -> Future[DeepOutcome]:
-        """Queues a search; see `oracle.Oracle`."""
         return self._search("submit", position)
 
     def climb(self, position: Position, rungs: Sequence[int], go_on: GoOn) -> Future[ClimbOutcome]:
-        """Queues a search in steps; see `oracle.Climber`. `go_on` is asked on the worker: it must be data or pickle."""
+        """Queues a search in steps; see `Oracle`. `go_on` is asked on the worker: it must be data or pickle."""
         return self._search("climb", position, tuple(rungs), go_on)
 
     def _search(self, method: str, position: Position, *given: Any) -> Future[Any]:
@@ -189,11 +186,3 @@ class ClusterOracle:
     def close(self, *, cancel: bool = False) -> None:
         """Leaves the cluster, for the net too. What is in flight is given up: let futures end first."""
         self._dispatcher.close()
-
-    def __enter__(self) -> ClusterOracle:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()

@@ -10,7 +10,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from distributed import WorkerPlugin, get_worker
 
@@ -19,7 +19,7 @@ from valuerepair.cluster.protocol import Assignment, Offer, Role, WorkerFailed, 
 from valuerepair.errors import ValueRepairError
 from valuerepair.files import cache_folder, written_whole
 from valuerepair.nets.weights import NetFile
-from valuerepair.oracles.oracle import Climber
+from valuerepair.oracles.oracle import Oracle
 
 if TYPE_CHECKING:
     from valuerepair.nets.net import Net
@@ -41,7 +41,7 @@ class WorkerEvaluators(WorkerPlugin):
         self._cores = assignment.cores or worker.state.nthreads
         self._opening, self._evaluating = threading.RLock(), threading.Lock()
         self._net: Net | None = None
-        self._oracle: Climber | None = None
+        self._oracle: Oracle | None = None
         self._used, self._left = time.monotonic(), False
 
     def setup(self, worker: Any) -> None:
@@ -96,7 +96,7 @@ class WorkerEvaluators(WorkerPlugin):
                 self._net = net
             return self._net
 
-    def _open_oracle(self) -> Climber:
+    def _open_oracle(self) -> Oracle:
         from valuerepair.oracles.open import open_oracle
 
         given, spec = self._assignment, self._assignment.deep
@@ -109,8 +109,7 @@ class WorkerEvaluators(WorkerPlugin):
                 good = spec.kind == "mcts" or (self._gpu and spec.kind == "lc0")
                 count = given.searches or (None if good else self._cores)
                 net = self._open_net() if spec.kind == "mcts" else None
-                oracle = open_oracle(spec, net_path=_have(given.net), net=net, workers=count)
-                self._oracle = cast("Climber", oracle)
+                self._oracle = open_oracle(spec, net_path=_have(given.net), net=net, workers=count)
             return self._oracle
 
     def _check_left(self) -> None:

@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING
 
 import chess
@@ -23,7 +22,16 @@ from valuerepair.mcts.forest import Forest, forest_bytes, warm_up
 from valuerepair.mcts.params import SearchParams
 from valuerepair.mcts.pool import ForestPool
 from valuerepair.mcts.result import SearchResult, score_of
-from valuerepair.oracles.oracle import Climb, ClimbOutcome, DeepFailure, DeepOutcome, DeepResult, GoOn, OracleIdentity
+from valuerepair.oracles.oracle import (
+    Climb,
+    ClimbOutcome,
+    DeepFailure,
+    DeepOutcome,
+    DeepResult,
+    GoOn,
+    Oracle,
+    OracleIdentity,
+)
 from valuerepair.oracles.spec import JUDGING
 
 if TYPE_CHECKING:
@@ -40,7 +48,7 @@ _MOST_MEMORY = 4 << 30
 _SHARE_OF_MEMORY = 0.5
 
 
-class MctsOracle:
+class MctsOracle(Oracle):
     """Searches positions with a net, as many at once as there are trees: `workers` is their number.
 
     A result's `q` is `SearchResult.q`, Q of the best move of the root, ±1 or 0 where that is proven; with a single node
@@ -64,8 +72,8 @@ class MctsOracle:
         """
         self._net, self._owned, self._nodes = net, owned, nodes
         self._params = params
-        self._identity = identity_of(net, params, nodes)
-        self.workers = trees
+        self.identity = identity_of(net, params, nodes)
+        self._trees = trees
         evaluator = NetEvaluator(net)
         threads = min(evaluator.streams, trees)
         forests = [
@@ -83,16 +91,15 @@ class MctsOracle:
         self._pool = ForestPool(forests)
 
     @property
-    def identity(self) -> OracleIdentity:
-        return self._identity
+    def workers(self) -> int:
+        return self._trees
 
     @property
     def under_way(self) -> list[int]:
-        """Visits so far of each tree; see `oracle.Watched`."""
         return self._pool.under_way
 
     def submit(self, position: Position) -> Future[DeepOutcome]:
-        """Queues a search; see `oracle.Oracle`. An illegal position or one without a move is a DeepFailure at once."""
+        """Queues a search; see `Oracle`. An illegal position or one without a move is a DeepFailure at once."""
         reason = cannot_be_searched(position)
         if reason is None:
             return self._pool.submit(position, self._nodes, self._result, _failure)
@@ -101,7 +108,7 @@ class MctsOracle:
         return future
 
     def climb(self, position: Position, rungs: Sequence[int], go_on: GoOn) -> Future[ClimbOutcome]:
-        """Queues a search in steps; see `oracle.Climber`. The tree grows on, so the whole search is as `submit`'s."""
+        """Queues a search in steps; see `Oracle`. The tree grows on, so the whole search is as `submit`'s."""
         future: Future[ClimbOutcome] = Future()
         if reason := cannot_be_searched(position):
             future.set_result(DeepFailure(reason, 0))
@@ -127,14 +134,6 @@ class MctsOracle:
         self._pool.close(cancel=cancel)
         if self._owned:
             self._net.close()
-
-    def __enter__(self) -> MctsOracle:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close(cancel=kind is not None)
 
     def _result(self, result: SearchResult, seconds: float) -> DeepResult:
         best = result.best

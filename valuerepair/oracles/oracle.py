@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Protocol, TypeAlias, runtime_checkable
+from typing import TypeAlias, TypeVar
 
 from valuerepair.chess.positions import Position
 
@@ -99,15 +100,30 @@ class OracleIdentity:
         return " ".join(w for w in words if w)
 
 
-class Oracle(Protocol):
-    """A deep evaluator. `workers` searches run at once; keep some more than that submitted to have it busy."""
+Self = TypeVar("Self", bound="Oracle")
+
+
+class Oracle(ABC):
+    """A deep evaluator, a context manager; what is left in flight at its end is given up after an error."""
+
+    identity: OracleIdentity
 
     @property
-    def identity(self) -> OracleIdentity: ...
+    @abstractmethod
+    def workers(self) -> int:
+        """So many searches run at once."""
 
     @property
-    def workers(self) -> int: ...
+    def capacity(self) -> int:
+        """So many searches are worth having submitted at once; where workers come and go that changes by the minute."""
+        return 2 * self.workers
 
+    @property
+    def under_way(self) -> Sequence[int]:
+        """Nodes so far of each search that has begun and is not finished; empty where that is not known."""
+        return ()
+
+    @abstractmethod
     def submit(self, position: Position) -> Future[DeepOutcome]:
         """Queues a search. The future can be cancelled until the search begins.
 
@@ -115,55 +131,23 @@ class Oracle(Protocol):
         broken, CancelledError when it was closed before or in the middle.
         """
 
-    def close(self, *, cancel: bool = False) -> None:
-        """Cancels what has not begun; finishes the searches in flight, or with `cancel` abandons them."""
-
-    def __enter__(self) -> Oracle: ...
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None: ...
-
-
-class Climber(Oracle, Protocol):
-    """An oracle that can search in steps, each going on with what the one before left in hash tables or tree."""
-
+    @abstractmethod
     def climb(self, position: Position, rungs: Sequence[int], go_on: GoOn) -> Future[ClimbOutcome]:
         """Queues a search that stops at each of `rungs`, total nodes, ascending and below the oracle's own.
 
-        There `go_on`, called in another thread, says whether to go on; keep it short. Nodes and time of results are
-        those of all searches of the position so far. The future is as that of `submit`.
+        Each step goes on with what the one before left in hash tables or tree. After it `go_on`, called in another
+        thread, says whether to go on; keep it short. Nodes and time of results are those of all searches of the
+        position so far. The future is as that of `submit`.
         """
 
+    @abstractmethod
+    def close(self, *, cancel: bool = False) -> None:
+        """Cancels what has not begun; finishes the searches in flight, or with `cancel` abandons them."""
 
-@runtime_checkable
-class Elastic(Protocol):
-    """An oracle that says how many searches to have submitted: where workers come and go that changes by the minute."""
+    def __enter__(self: Self) -> Self:
+        return self
 
-    @property
-    def capacity(self) -> int: ...
-
-
-def capacity_of(oracle: Oracle) -> Callable[[], int]:
-    """Says, whenever it is called, how many searches are worth having submitted at once."""
-    if isinstance(oracle, Elastic):  # asked once: of a protocol that is slow
-        elastic = oracle
-        return lambda: elastic.capacity
-    return lambda: 2 * oracle.workers
-
-
-@runtime_checkable
-class Watched(Protocol):
-    """An oracle that says how far its searches are."""
-
-    @property
-    def under_way(self) -> Sequence[int]:
-        """Nodes so far of each search that has begun and is not finished."""
-
-
-def under_way_of(oracle: Oracle) -> Callable[[], Sequence[int]]:
-    """Says, whenever it is called, how far the searches under way are; nothing where the oracle does not know."""
-    if isinstance(oracle, Watched):
-        watched = oracle
-        return lambda: watched.under_way
-    return lambda: ()
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close(cancel=kind is not None)

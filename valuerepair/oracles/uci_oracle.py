@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from functools import partial
-from types import TracebackType
 from typing import Any
 
 import chess
@@ -19,7 +18,16 @@ from valuerepair.engines.pool import BadAnswer, EnginePool, Plan, PoolCounts, Ti
 from valuerepair.engines.process import EngineFailure
 from valuerepair.engines.uci import BadOption, EngineSetup, SearchReport
 from valuerepair.errors import UsageError, ValueRepairError
-from valuerepair.oracles.oracle import Climb, ClimbOutcome, DeepFailure, DeepOutcome, DeepResult, GoOn, OracleIdentity
+from valuerepair.oracles.oracle import (
+    Climb,
+    ClimbOutcome,
+    DeepFailure,
+    DeepOutcome,
+    DeepResult,
+    GoOn,
+    Oracle,
+    OracleIdentity,
+)
 
 log = logging.getLogger(__name__)
 
@@ -52,7 +60,7 @@ class UciOracleSetup:
     recorded_defaults: tuple[str, ...] = ()
 
 
-class UciOracle:
+class UciOracle(Oracle):
     """A pool of one-thread UCI engines that search positions with their history."""
 
     def __init__(self, setup: UciOracleSetup, workers: int) -> None:
@@ -74,11 +82,7 @@ class UciOracle:
             raise UsageError(f"{path}: the engine {error}") from None
         except EngineFailure as error:
             raise ValueRepairError(f"{path}: the engine {error}") from None
-        self._identity = self._make_identity(path)
-
-    @property
-    def identity(self) -> OracleIdentity:
-        return self._identity
+        self.identity = self._make_identity(path)
 
     @property
     def workers(self) -> int:
@@ -90,7 +94,7 @@ class UciOracle:
         return self._pool.counts
 
     def submit(self, position: Position) -> Future[DeepOutcome]:
-        """Queues a search; see `oracle.Oracle`. A position where the game is over yields a DeepFailure at once."""
+        """Queues a search; see `Oracle`. A position where the game is over yields a DeepFailure at once."""
         board = _board(position)
         if isinstance(board, DeepFailure):
             return _ended(board)
@@ -99,7 +103,7 @@ class UciOracle:
         return self._pool.submit(position.uci, plan, DeepFailure)
 
     def climb(self, position: Position, rungs: Sequence[int], go_on: GoOn) -> Future[ClimbOutcome]:
-        """Queues a search in steps; see `oracle.Climber`. The hash tables are kept from step to step."""
+        """Queues a search in steps; see `Oracle`. The hash tables are kept from step to step."""
         board = _board(position)
         if isinstance(board, DeepFailure):
             return _ended(board)
@@ -123,14 +127,6 @@ class UciOracle:
     def close(self, *, cancel: bool = False) -> None:
         """Cancels what has not begun; finishes the searches in flight, or with `cancel` abandons them."""
         self._pool.close(cancel=cancel)
-
-    def __enter__(self) -> UciOracle:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close(cancel=kind is not None)
 
     def _result(self, report: SearchReport, board: chess.Board, asked: int) -> DeepResult:
         if report.best_move is None:

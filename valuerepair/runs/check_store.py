@@ -471,8 +471,8 @@ def _again(oracle: Oracle, position: Position, stage: str, rungs: list[int]) -> 
         at = after(position, stage.removeprefix(AFTER))
     if not isinstance(at, Position):
         return at
-    climb = getattr(oracle, "climb", None)
-    outcome = climb(at, rungs, lambda _: True).result() if rungs and climb is not None else oracle.submit(at).result()
+    search = oracle.climb(at, rungs, lambda _: True) if rungs else oracle.submit(at)
+    outcome = search.result()
     if isinstance(outcome, Climb):
         outcome = outcome.results[-1]
     return outcome if isinstance(outcome, DeepResult) else None

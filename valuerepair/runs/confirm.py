@@ -228,7 +228,7 @@ class _SecondLooks(SearchLoop["_Look"]):
         return self._scored
 
     def _feed(self) -> None:
-        while not self.interruptions and len(self._searching) < self._capacity():
+        while not self.interruptions and len(self._searching) < self._oracle.capacity:
             look = self._followers.popleft() if self._followers else next(self._coming, None)
             self._planned = look is None
             if look is None:

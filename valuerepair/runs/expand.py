@@ -14,7 +14,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import asdict, dataclass, field, replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,7 +45,7 @@ from valuerepair.store.screening import REACHED
 from valuerepair.store.store import Store
 
 if TYPE_CHECKING:
-    from valuerepair.oracles.oracle import Climber, Oracle
+    from valuerepair.oracles.oracle import Oracle
 
 log = logging.getLogger(__name__)
 
@@ -194,8 +194,8 @@ class _Expanding(SearchLoop[int]):
         self._line = NetThread(net, self._events)
         self._ladder = None
         if options.screen is not None:
-            climber, screen = cast("Climber", oracle), replace(options.screen, price=start.price(oracle.identity))
-            self._ladder = Ladder(store, *self._pair, climber, start.question, screen, options.seed, run, REACHED)
+            screen = replace(options.screen, price=start.price(oracle.identity))
+            self._ladder = Ladder(store, *self._pair, oracle, start.question, screen, options.seed, run, REACHED)
         self._whole = start.whole_nodes(oracle.identity)
         self._size = _BATCH_OF_TREES if oracle.identity.kind == "mcts" else _BATCH
         self._yields, self._frontier = Yields(self._whole), Frontier()
@@ -234,7 +234,7 @@ class _Expanding(SearchLoop[int]):
         """Plans what may be planned, and keeps the engines busy."""
         while not self.interruptions and not self._over and self._may_plan:
             self._plan()
-        while self._waiting and len(self._searching) < self._capacity():
+        while self._waiting and len(self._searching) < self._oracle.capacity:
             entry = self._waiting[0]
             if self._ladder is None or entry.kind is None:
                 future: Future[Any] = self._oracle.submit(entry.position)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from valuerepair.chess.progress import Interruptions, Progress
 from valuerepair.errors import ValueRepairError
-from valuerepair.oracles.oracle import DeepFailure, capacity_of
+from valuerepair.oracles.oracle import DeepFailure
 from valuerepair.runs.failures import Failures
 from valuerepair.store.rows import Run, RunRecord
 from valuerepair.store.store import Store
@@ -151,7 +151,6 @@ class SearchLoop(Loop, Generic[Key]):
         super().__init__(store, run, progress, events)
         self._oracle, self._oracle_id, self._failures = oracle, oracle_id, failures
         self._searching: dict[Key, Future[Any]] = {}
-        self._capacity = capacity_of(oracle)
         self._begun = self._done = self._nodes = 0  # searches, and their nodes
 
     # -- what a kind of run does in its own way -----------------------------------------------------------------------

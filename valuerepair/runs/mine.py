@@ -6,14 +6,14 @@ from collections import deque
 from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from valuerepair.chess.positions import Position
 from valuerepair.chess.progress import Progress
 from valuerepair.nets.net import Evaluator
-from valuerepair.oracles.oracle import Climb, DeepFailure, DeepResult, under_way_of
+from valuerepair.oracles.oracle import Climb, DeepFailure, DeepResult
 from valuerepair.runs.loop import SearchLoop
 from valuerepair.runs.options import MineOptions
 from valuerepair.runs.outlook import Pace, RunOutlook
@@ -27,7 +27,7 @@ from valuerepair.store.screening import forget_passage, settle
 from valuerepair.store.store import Store
 
 if TYPE_CHECKING:
-    from valuerepair.oracles.oracle import Climber, Oracle
+    from valuerepair.oracles.oracle import Oracle
 
 # A new chunk is asked for when fewer positions wait for an engine: enough for the time it takes to come.
 _FEW_WAITING = 64
@@ -75,15 +75,14 @@ class _Mining(SearchLoop[int]):
         self._options = options
         self._line = net_line(net, reader.events)
         pace = Pace(oracle.identity.limits.get("nodes"), cuts=options.screen is not None)
-        self._outlook = RunOutlook(progress, reader, options.limit, pace, under_way_of(oracle))
+        self._outlook = RunOutlook(progress, reader, options.limit, pace, lambda: oracle.under_way)
         self.positions = SampledPositions(reader, options, store, net, oracle.identity, run, self._line, self._outlook)
         pair, self._pairs = self.positions.pair, self.positions.pairs
         super().__init__(store, oracle, pair[1], run, progress, self.positions.failures, reader.events)
         self._ladder = None
         if options.screen is not None:
             seed = options.sample.seed
-            climber = cast("Climber", oracle)
-            self._ladder = Ladder(store, *pair, climber, options.question, options.screen, seed, run)
+            self._ladder = Ladder(store, *pair, oracle, options.question, options.screen, seed, run)
         self._waiting: deque[tuple[int, Position]] = deque()
         self._to_screen: dict[int, Position] = {}  # they wait for the net first
         self._judged: dict[int, tuple[float, int]] = {}  # the net's value and first choice, for the ladder
@@ -127,7 +126,7 @@ class _Mining(SearchLoop[int]):
 
     def _feed(self) -> None:
         """Keeps the engines busy, and asks for a chunk when few positions wait for them."""
-        capacity = self._capacity()
+        capacity = self._oracle.capacity
         while self._waiting and len(self._searching) < capacity and not self._limit_reached:
             if self._ladder is not None and not self._ladder.is_ready(self._waiting[0][0]):
                 break

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from valuerepair.calibration import FEWEST_GAMES, Calibration, TooLittle, fit, fold_of
 from valuerepair.chess import values
 from valuerepair.chess.positions import Position, encode_move
-from valuerepair.oracles.oracle import Climb, Climber, ClimbOutcome, DeepResult
+from valuerepair.oracles.oracle import Climb, ClimbOutcome, DeepResult, Oracle
 from valuerepair.question import Question
 from valuerepair.screening.fit import MIN_POSITIONS, LadderRows, enough, fit_screen, joined, with_rate
 from valuerepair.screening.model import Floats, LadderCut, Screen, ScreenOptions, is_calibrated, judge, rungs_of
@@ -130,7 +130,7 @@ class Ladder:
         store: Store,
         net_id: int,
         oracle_id: int,
-        oracle: Climber,
+        oracle: Oracle,
         question: Question,
         chosen: ScreenOptions,
         seed: int,
