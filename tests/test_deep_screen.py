@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.optimize import minimize
+from scipy.special import expit
 
 from tests.climbing_doubles import ALPHA, NODES, RUNGS, fixed_screen, latent_walk
 from valuerepair.calibration import FOLDS
@@ -21,7 +22,6 @@ from valuerepair.chess import values
 from valuerepair.question import Question
 from valuerepair.screening import fit
 from valuerepair.screening.fit import (
-    Chances,
     LadderRows,
     choose_cuts,
     curve,
@@ -212,7 +212,6 @@ def test_cuts_on_exact_chances_are_as_good_as_the_best_of_all() -> None:
         none,
         np.full(64, grid[:, -1].sum() / 8),
     )
-    chances = Chances(grid, grid)
     spent = np.array([1, 10, 100, 1000]) / 1000
 
     def outcome(cuts: tuple[float, ...]) -> tuple[float, float]:
@@ -224,12 +223,12 @@ def test_cuts_on_exact_chances_are_as_good_as_the_best_of_all() -> None:
     every = [outcome(cuts) for cuts in itertools.product(*([0.0, *np.unique(c).tolist()[::2], 1.1] for c in grid.T))]
     weight = data.weights[0]
     for recall in (0.7, 0.9, 0.97):
-        cost, lost = outcome(tuple(choose_cuts(data, chances, recall, 0.55)))
+        cost, lost = outcome(tuple(choose_cuts(data, grid, recall, 0.55)))
         assert weight * lost <= (1 - recall) * 8 * weight + 1e-12
         assert cost <= min(c for c, other in every if other <= lost + 1e-12) + 0.02
         assert cost < 1
     for price in (0.5, 2.0, 8.0):
-        cost, lost = outcome(tuple(cuts_at(data, chances, price)))
+        cost, lost = outcome(tuple(cuts_at(data, grid, price)))
         assert cost + price * lost / 64 <= min(c + price * other / 64 for c, other in every) + 0.02
 
 
@@ -264,7 +263,7 @@ def test_a_screen_survives_its_json(calibration: LadderRows) -> None:
         assert (old.chances(rows) == new.chances(rows)).all()
         assert (old.cut, old.nodes) == (new.cut, new.nodes)
         # Caution only ever raises a chance.
-        assert (old.chances(rows) >= old.chances(rows, 0.0)).all()
+        assert (old.chances(rows) >= expit(old.design(rows) @ old.coefficients)).all()
     assert 0 < screen.expected_share < 1
     assert Screen.from_json('{"threshold": 0.55, "rungs": []}') is None  # of an earlier version
 

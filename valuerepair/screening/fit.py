@@ -10,16 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from threadpoolctl import ThreadpoolController
+from threadpoolctl import threadpool_limits
 
 from valuerepair.calibration import Calibration
 from valuerepair.question import Question
-from valuerepair.screening.model import CAUTION, FEATURES, Floats, Moves, RungModel, Screen, features, is_beyond
+from valuerepair.screening.model import FEATURES, Floats, Moves, RungModel, Screen, features, is_beyond
 
 # The threshold's neighbours that help to learn, as its multiples; a row of each counts less than a position.
 _SPREAD = (0.55, 0.64, 0.73, 0.82, 0.91, 1.0, 1.09, 1.18, 1.27)
@@ -129,50 +128,27 @@ def fit_screen(climbed: LadderRows, question: Question, recall: float, price: fl
     )
 
 
-@dataclass(frozen=True)
-class Chances:
-    """[n, k] chances at each rung by models that have not seen the row: as they are, and with caution added.
+def learn(climbed: LadderRows, threshold: float, without: Sequence[str] = ()) -> tuple[list[RungModel], Floats]:
+    """The models of all rungs, which cut nothing yet, and [n, k] chances, with caution added, at each rung.
 
-    Where a position is over the threshold already both are 1: nothing is cut there.
+    A row's chances come from models of the other folds, which have not seen it. Where a position is over the threshold
+    already they are 1: nothing is cut there. Features `without` are left out.
     """
-
-    plain: Floats
-    cautious: Floats
-
-
-def learn(
-    climbed: LadderRows, threshold: float, without: Sequence[str] = (), seed: int = 0
-) -> tuple[list[RungModel], Chances]:
-    """The models of all rungs, which cut nothing yet, and the chances of every row by models of the other folds.
-
-    Features `without` are left out.
-    """
-    with _blas().limit(limits=1, user_api="blas"):  # threads would spin beside the engines, for products of no size
-        return _learn(climbed, threshold, without, seed)
-
-
-@cache
-def _blas() -> ThreadpoolController:
-    return ThreadpoolController()
-
-
-def _learn(climbed: LadderRows, threshold: float, without: Sequence[str], seed: int) -> tuple[list[RungModel], Chances]:
-    fold = np.random.default_rng(seed).permutation(np.arange(len(climbed)) % FOLDS)
+    fold = np.random.default_rng(0).permutation(np.arange(len(climbed)) % FOLDS)
     models = []
-    plain = np.ones((len(climbed), len(climbed.rungs)))
-    cautious = plain.copy()
-    for k in range(1, len(climbed.rungs) + 1):
-        learner = _Rung(climbed, k, threshold, without)
-        model = learner.fit()
-        models.append(model)
-        here = climbed.open(k, threshold)
-        rows = climbed.at(k, threshold)
-        for held in range(FOLDS):
-            other = learner.fit(fold != held, model.coefficients)
-            unseen = here & (fold == held)
-            plain[unseen, k - 1] = other.chances(rows[unseen], 0.0)
-            cautious[unseen, k - 1] = other.chances(rows[unseen], CAUTION)
-    return models, Chances(plain, cautious)
+    chances = np.ones((len(climbed), len(climbed.rungs)))
+    with threadpool_limits(limits=1, user_api="blas"):  # threads would spin beside the engines, for so small products
+        for k in range(1, len(climbed.rungs) + 1):
+            learner = _Rung(climbed, k, threshold, without)
+            model = learner.fit()
+            models.append(model)
+            here = climbed.open(k, threshold)
+            rows = climbed.at(k, threshold)
+            for held in range(FOLDS):
+                other = learner.fit(fold != held, model.coefficients)
+                unseen = here & (fold == held)
+                chances[unseen, k - 1] = other.chances(rows[unseen])
+    return models, chances
 
 
 class _Rung:
@@ -231,11 +207,11 @@ def fit_logistic(x: Floats, y: Floats, weights: Floats, start: Floats, pull: flo
     return beta, np.linalg.inv(information)
 
 
-def choose_cuts(climbed: LadderRows, chances: Chances, recall: float, threshold: float) -> Floats:
+def choose_cuts(climbed: LadderRows, chances: Floats, recall: float, threshold: float) -> Floats:
     """[k] cuts of least expected nodes that lose at most ``1 - recall`` of the candidates.
 
-    Losses are counted cautiously. The price of a lost candidate, in full searches, is raised until the loss is small
-    enough.
+    Losses are counted by the same cautious chances. The price of a lost candidate, in full searches, is raised until
+    the loss is small enough.
     """
     candidates = float(climbed.weights @ (climbed.disagreement >= threshold))
     low, high = -3.0, 9.0
@@ -249,13 +225,13 @@ def choose_cuts(climbed: LadderRows, chances: Chances, recall: float, threshold:
     return cuts_at(climbed, chances, 10**high)
 
 
-def cuts_at(climbed: LadderRows, chances: Chances, price: float) -> Floats:
+def cuts_at(climbed: LadderRows, chances: Floats, price: float) -> Floats:
     """The best cuts when a lost candidate costs as much as `price` full searches: backward from the last rung."""
     costs, weights = climbed.costs, climbed.weights
-    cuts = np.zeros(chances.plain.shape[1])
+    cuts = np.zeros(chances.shape[1])
     ahead = np.full(len(weights), costs[-1])  # nodes and losses still to come of a row that goes on
     for k in range(len(cuts) - 1, -1, -1):
-        chance = chances.cautious[:, k]
+        chance = chances[:, k]
         order = np.argsort(chance)
         gains = (weights * (ahead - price * chance))[order]
         gains[chance[order] >= 1] = -np.inf
@@ -265,19 +241,19 @@ def cuts_at(climbed: LadderRows, chances: Chances, price: float) -> Floats:
     return cuts
 
 
-def _left_at(chances: Chances, cuts: Floats) -> NDArray[np.int64]:
+def _left_at(chances: Floats, cuts: Floats) -> NDArray[np.int64]:
     """[n] the rung at which each row leaves, the number of rungs where it does not."""
-    below = chances.cautious < cuts
+    below = chances < cuts
     return np.where(below.any(1), below.argmax(1), len(cuts))
 
 
-def _expected_loss(climbed: LadderRows, chances: Chances, cuts: Floats) -> float:
+def _expected_loss(climbed: LadderRows, chances: Floats, cuts: Floats) -> float:
     left = _left_at(chances, cuts)
     cut = np.flatnonzero(left < len(cuts))
-    return float(climbed.weights[cut] @ chances.cautious[cut, left[cut]])
+    return float(climbed.weights[cut] @ chances[cut, left[cut]])
 
 
-def survivors(climbed: LadderRows, chances: Chances, cuts: Floats, threshold: float) -> tuple[float, float]:
+def survivors(climbed: LadderRows, chances: Floats, cuts: Floats, threshold: float) -> tuple[float, float]:
     """The share of nodes that these cuts cost, and of the candidates that they keep; NaN without candidates."""
     spent = np.cumsum(climbed.costs)
     left = _left_at(chances, cuts)
@@ -322,8 +298,8 @@ def curve(
         spent, kept = np.empty(len(own)), np.empty(len(own), np.bool_)
         for held in range(FOLDS):
             others, rows = fold != held, mine & (fold == held)
-            cuts = choose_cuts(data.take(others), _only(chances, others), wanted, threshold)
-            left = _left_at(_only(chances, rows), cuts)
+            cuts = choose_cuts(data.take(others), chances[others], wanted, threshold)
+            left = _left_at(chances[rows], cuts)
             spent[rows[: len(own)]] = np.cumsum(data.costs)[left]
             kept[rows[: len(own)]] = left == len(cuts)
         total = own.weights[positive].sum()
@@ -337,7 +313,3 @@ def curve(
             )
         )
     return points
-
-
-def _only(chances: Chances, rows: NDArray[np.bool_]) -> Chances:
-    return Chances(chances.plain[rows], chances.cautious[rows])

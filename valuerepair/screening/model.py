@@ -150,12 +150,10 @@ class RungModel:
         x[:, 1:] = (rows - self.centre) / self.scale
         return x
 
-    def chances(self, rows: Floats, caution: float = CAUTION) -> Floats:
-        """[n] chances that these rows [n, features] are candidates, with `caution` standard errors added."""
+    def chances(self, rows: Floats) -> Floats:
+        """[n] chances that these rows [n, features] are candidates, with `CAUTION` standard errors added."""
         x = self.design(rows)
-        log_odds = x @ self.coefficients
-        if caution:
-            log_odds = log_odds + caution * np.sqrt(((x @ self.covariance) * x).sum(1))
+        log_odds = x @ self.coefficients + CAUTION * np.sqrt(((x @ self.covariance) * x).sum(1))
         chances: Floats = 1 / (1 + np.exp(-np.clip(log_odds, -40, 40)))
         return chances
 
