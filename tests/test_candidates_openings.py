@@ -13,9 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from valuerepair.chess.positions import STARTPOS_FEN
-from valuerepair.judge.openings import UNKNOWN, OpeningName, eco_code, family, named_positions, opening_of, openings_of
+from valuerepair.judge.openings import UNKNOWN, OpeningName, eco_code, family, named_positions, openings_of
 
 GAMES = Path(__file__).parents[1] / "data" / "games.pgn.zst"
+
+
+def opening_of(header: str | None, start_fen: str, moves: list[str]) -> OpeningName:
+    return openings_of([header], [start_fen], [moves])[0]
 
 
 @pytest.fixture(scope="module")

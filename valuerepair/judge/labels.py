@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from valuerepair.chess.board import in_check, keys, legal_moves, parse_fens, white_to_move
 from valuerepair.chess.rows import Boards
-from valuerepair.judge.material import balances_of, signatures_of
+from valuerepair.judge.material import balances_of, material_signature
 from valuerepair.judge.openings import family, family_of_signature, first_moves, openings_of, plies
 
 if TYPE_CHECKING:
@@ -99,8 +99,8 @@ def label_frame(frame: pd.DataFrame, priors: pd.DataFrame | None = None) -> pd.D
     | in_check, forced                      | bool   | in check; one legal move only                              |
     | phase                                 | word   | as in the frame                                            |
     | material, material_family             | word   | `material.material_signature`, `openings.material_family`  |
-    | opening_family, opening, eco          | word   | `openings.opening_of`; None where unknown                  |
-    | balance                               | int    | pawns, `material.balances`                                 |
+    | opening_family, opening, eco          | word   | `openings.openings_of`; None where unknown                 |
+    | balance                               | int    | pawns, `material.balances_of`                              |
     | legal_moves                           | int    | their number                                               |
     | oracle_move_p, oracle_move_rank       | float  | the net's prior of the oracle's best move and its rank     |
     | played_move_p, played_move_rank       | float  | the same of the move played                                |
@@ -112,7 +112,7 @@ def label_frame(frame: pd.DataFrame, priors: pd.DataFrame | None = None) -> pd.D
     import pandas as pd
 
     boards = parse_fens(frame["fen"].tolist())
-    material, balance = signatures_of(boards), balances_of(boards)
+    material, balance = [material_signature(fen) for fen in frame["fen"]], balances_of(boards)
     choices = np.diff(legal_moves(boards)[1])
     net_q, deep_q = frame["net_q"].to_numpy(np.float64), frame["deep_q"].to_numpy(np.float64)
     mate, endgame = frame["mate"].to_numpy(np.float64), (frame["phase"] == "endgame").to_numpy(np.bool_)
@@ -290,8 +290,8 @@ class ExpectedLines(NamedTuple):
     """Facts of n expected lines, up to the first move that is not legal.
 
     `plies` int64[n] are the legal moves in the line. `repeats`: a position of the line was there before, in the line or
-    in the game. `lead` int64[n] is the least advantage in pawns (`material.balances`) that the side which is ahead at
-    the beginning has anywhere in the line, 0 where none is ahead.
+    in the game. `lead` int64[n] is the least advantage in pawns (`material.balances_of`) that the side which is ahead
+    at the beginning has anywhere in the line, 0 where none is ahead.
     `checks` int64[n, 2] are the moves that give check, of the side to move at the beginning and of the other.
     """
 
@@ -325,7 +325,7 @@ def expected_lines(
     ahead = whole.copy()
     met: list[NDArray[np.uint64]] = []  # by ply, the key of each line's board
     games = [[*history, *line] for history, line in zip(moves, lines, strict=True)]
-    for depth, (rows, boards) in enumerate(plies(start_fens, games, legal=begins)):
+    for depth, (rows, boards) in enumerate(plies(start_fens, games)):
         reached = keys(boards)
         there = np.flatnonzero(depth > begins[rows])
         for earlier in met:

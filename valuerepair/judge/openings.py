@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from valuerepair.chess.board import keys, legal_moves, parse_fens, replay
 from valuerepair.chess.positions import STARTPOS_FEN, encode_move
 from valuerepair.chess.rows import Boards
-from valuerepair.judge.material import material_signature, signatures
+from valuerepair.judge.material import material_signature
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -48,21 +48,15 @@ class _Named(NamedTuple):
     openings: list[OpeningName]
 
 
-def opening_of(eco_header: str | None, start_fen: str, moves: Sequence[str]) -> OpeningName:
-    """The opening of a game up to one of its positions.
-
-    `eco` is that of the game's header ``ECO`` where it is a code (``C42``, ``C42/03``, ``c42a``: then ``C42``); else
-    that of the last named board among those after 0, 1, … moves (UCI) from `start_fen`. `name` is always that board's,
-    as headers name openings in every language; so a header may say another code than the name has.
-    Raises ValueError for a bad FEN.
-    """
-    return openings_of([eco_header], [start_fen], [moves])[0]
-
-
 def openings_of(
     eco_headers: Sequence[str | None], start_fens: Sequence[str], moves: Sequence[Sequence[str]]
 ) -> list[OpeningName]:
-    """`opening_of` of many games at once."""
+    """The openings of games up to one of their positions, which `moves` (UCI) lead to from `start_fens`; [n] each.
+
+    `eco` is that of the game's header ``ECO`` where it is a code (``C42``, ``C42/03``, ``c42a``: then ``C42``); else
+    that of the last named board among those after 0, 1, … moves. `name` is always that board's, as headers name
+    openings in every language; so a header may say another code than the name has. Raises ValueError for a bad FEN.
+    """
     found = _by_position(start_fens, moves)
     codes = [eco_code(header) for header in eco_headers]
     return [
@@ -150,36 +144,31 @@ def plies(
     fens: Sequence[str],
     lines: Sequence[Sequence[str]],
     most: int | None = None,
-    legal: NDArray[np.int64] | int = 0,
 ) -> Iterator[Ply]:
     """The boards of all lines after 0, 1, 2, … plies, at most `most`.
 
     Line i is `lines[i]` (UCI) from `fens[i]`. It ends before its first move that is not a legal one: expected lines
-    are other programs' words. The first `legal` moves of each are known to be legal, as those of a
-    game that was read are. Raises ValueError for a bad FEN.
+    are other programs' words. Raises ValueError for a bad FEN.
     """
     rows, boards = np.arange(len(fens)), parse_fens(fens)
     moves, ends = _numbers(lines, most)
-    at, sure = ends[:-1].copy(), ends[:-1] + legal
+    at = ends[:-1].copy()
     while len(rows):
         yield Ply(rows, boards)
         going = np.flatnonzero(at[rows] < ends[rows + 1])
         rows, boards = rows[going], boards[going]
-        rows, boards = _played(rows, boards, moves[at[rows]], at[rows] >= sure[rows])
+        rows, boards = _played(rows, boards, moves[at[rows]])
         at[rows] += 1
 
 
-def _played(
-    rows: NDArray[np.int64], boards: Boards, moves: NDArray[np.int64], asked: NDArray[np.bool_]
-) -> tuple[NDArray[np.int64], Boards]:
-    """The lines that go on, and their boards after one move each; moves of those `asked` may not be legal ones."""
-    if not (asked & (moves < 0)).any():
+def _played(rows: NDArray[np.int64], boards: Boards, moves: NDArray[np.int64]) -> tuple[NDArray[np.int64], Boards]:
+    """The lines that go on, and their boards after one move each."""
+    if (moves >= 0).all():
         try:  # nearly always all are legal, which playing them finds out as well
             return rows, replay(boards, moves.astype(np.uint16), np.arange(len(rows) + 1))
         except ValueError:
             pass
-    doubtful = np.flatnonzero(asked)
-    going = np.delete(np.arange(len(rows)), doubtful[~_legal(boards[doubtful], moves[doubtful])])
+    going = np.flatnonzero(_legal(boards, moves))
     return rows[going], replay(boards[going], moves[going].astype(np.uint16), np.arange(len(going) + 1))
 
 
@@ -207,15 +196,7 @@ def _legal(boards: Boards, moves: NDArray[np.int64]) -> NDArray[np.bool_]:
     return legal
 
 
-_PIECES = "QRBN"
-
-
-def opening_family(row: Mapping[Any, Any]) -> str:
-    """The family of the opening (`judge.openings`): by the row's `eco_header`, or else by its moves.
-
-    `row` has `start_fen` and `moves` (UCI, joined by blanks) as `Store.frame` has them.
-    """
-    return opening_families([row.get("eco_header")], [row["start_fen"]], first_moves([row["moves"]]))[0]
+_PIECES = "KQRBN"
 
 
 def material_family(row: Mapping[Any, Any]) -> str:
@@ -229,8 +210,8 @@ def material_family(row: Mapping[Any, Any]) -> str:
 @lru_cache(65_536)
 def family_of_signature(signature: str) -> str:
     """`material_family` of all positions with this `material.material_signature`."""
-    sides = [_kinds(side) for side in signature.split("v")]
-    return "v".join("K" + "".join(p for p in _PIECES if p in side) for side in sorted(sides, key=_rank, reverse=True))
+    sides = ["".join(piece for piece in _PIECES if piece in side) for side in signature.split("v")]
+    return "v".join(sorted(sides, key=lambda side: [piece in side for piece in _PIECES], reverse=True))
 
 
 def add_families(rows: pd.DataFrame) -> pd.DataFrame:
@@ -238,7 +219,7 @@ def add_families(rows: pd.DataFrame) -> pd.DataFrame:
     eco = rows["eco_header"].tolist() if "eco_header" in rows else [None] * len(rows)
     named: pd.DataFrame = rows.assign(
         opening_family=opening_families(eco, rows["start_fen"].tolist(), first_moves(rows["moves"].tolist())),
-        material_family=[family_of_signature(men) for men in signatures(rows["fen"].tolist())],
+        material_family=[family_of_signature(material_signature(fen)) for fen in rows["fen"]],
     )
     return named
 
@@ -253,11 +234,3 @@ def opening_families(
     for i, opening in zip(without, named, strict=True):
         codes[i] = opening.eco
     return [family(code) for code in codes]
-
-
-def _kinds(side: str) -> frozenset[str]:
-    return frozenset(side) & frozenset(_PIECES)
-
-
-def _rank(kinds: frozenset[str]) -> tuple[bool, ...]:
-    return tuple(piece in kinds for piece in _PIECES)

@@ -23,7 +23,7 @@ from valuerepair.archives.select import in_share, mix, salt
 from valuerepair.chess.positions import decode_moves
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.files import written_whole
-from valuerepair.judge.material import signatures
+from valuerepair.judge.material import material_signature
 from valuerepair.judge.openings import MAX_PLIES, UNKNOWN, all_families, eco_code, family_of_signature, opening_families
 from valuerepair.question import Question
 from valuerepair.store.connect import store_errors
@@ -47,7 +47,7 @@ class Split:
     """What is held out: a share of `games`, families of `openings` and `materials`, `archives` by their files' names.
 
     `games` are drawn by hash of `seed` and game, so that other games play no part. Families are named as
-    `judge.openings.opening_family` and `material_family` name them. Raises UsageError for a share outside [0, 1) and
+    `judge.openings.family` and `material_family` name them. Raises UsageError for a share outside [0, 1) and
     for what is no family.
     """
 
@@ -224,8 +224,8 @@ class _Stored(NamedTuple):
                 ids += [row[0] for row in rows]
                 game.append(np.searchsorted(of_games, [row[1] for row in rows]))
                 opening += _openings(rows, [codes[i] for i in game[-1].tolist()]) if openings else [UNKNOWN] * len(rows)
-                men = signatures([row[2] for row in rows]) if materials else [UNKNOWN] * len(rows)
-                material += map(family_of_signature, men) if materials else men
+                men = (family_of_signature(material_signature(row[2])) for row in rows)
+                material += men if materials else [UNKNOWN] * len(rows)
             reached = np.array(store.connection.execute(_REACHED).fetchall(), np.int64).reshape(-1, 2)
         name_of = {source: PurePath(source).name for source in {row[3] for row in games}}
         every = np.array(ids, np.int64)
