@@ -51,9 +51,9 @@ def stored(db: Path) -> pd.DataFrame:
         return pd.read_sql_query("SELECT id, fen FROM positions ORDER BY id", store.connection)
 
 
-def sorted_by_hand(rows: pd.DataFrame, fen: str, mirror: bool = True) -> pd.DataFrame:
+def sorted_by_hand(rows: pd.DataFrame, fen: str) -> pd.DataFrame:
     """Everything by distance, other pieces, id, without the position itself."""
-    far = distances(shapes([fen]), shapes(rows["fen"].tolist()), mirror)
+    far = distances(shapes([fen]), shapes(rows["fen"].tolist()))
     table = rows.assign(distance=far.total, pieces=far.pieces)
     other = keys(parse_fens(rows["fen"].tolist())) != keys(parse_fens([fen]))[0]
     ordered: pd.DataFrame = table[other].sort_values(["distance", "pieces", "id"])
@@ -67,12 +67,11 @@ def test_it_finds_what_sorting_everything_finds(
     monkeypatch.setattr(neighbours, "CHUNK_ROWS", chunk)
     rows = stored(db)
     for fen in (STARTPOS_FEN, ENDING, rows["fen"][17], "4k3/8/8/8/8/8/8/QQQQKQQQ w - - 0 1"):
-        for mirror in (True, False):
-            expected = sorted_by_hand(rows, fen, mirror).head(limit)
-            found = similar(db, fen, limit=limit, mirror=mirror)
-            assert [near.position.position_id for near in found.neighbours] == expected["id"].tolist()
-            assert [near.distance for near in found.neighbours] == expected["distance"].tolist()
-            assert all(near.distance == near.material + near.pawns + near.kings for near in found.neighbours)
+        expected = sorted_by_hand(rows, fen).head(limit)
+        found = similar(db, fen, limit=limit)
+        assert [near.position.position_id for near in found.neighbours] == expected["id"].tolist()
+        assert [near.distance for near in found.neighbours] == expected["distance"].tolist()
+        assert all(near.distance == near.material + near.pawns + near.kings for near in found.neighbours)
 
 
 def test_values_are_those_of_the_frame(db: Path) -> None:

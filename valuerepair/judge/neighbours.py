@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -34,15 +34,11 @@ _POSITION = "p.id, p.fen, p.phase, p.ply, g.source, g.number, n.best_move, v.bes
 
 @dataclass(frozen=True, slots=True)
 class SimilarOptions:
-    """`threshold` is that of a candidate; with `candidates_only` the others are passed over.
-
-    `mirror`: the mirror image counts too, see `judge.neighbours.Distances`. Raises UsageError for a limit below 1.
-    """
+    """With `candidates_only` the others are passed over. Raises UsageError for a limit below 1."""
 
     question: Question = field(default_factory=Question)
     limit: int = 10
     candidates_only: bool = False
-    mirror: bool = True
 
     def __post_init__(self) -> None:
         if self.limit < 1:
@@ -154,7 +150,7 @@ def find_similar(store: Store, words: str, options: SimilarOptions) -> Similar:
     position, own_id = read_query(store, words)
     scale = _scale(store, options)
     among = _candidates(store, options.question) if options.candidates_only else None
-    ids, far, searched = search(store, position, among, options.limit, options.mirror)
+    ids, far, searched = search(store, position, among, options.limit)
     if not searched:
         what = f"candidate at {options.question.threshold:g}" if options.candidates_only else "position"
         raise ValueRepairError(f"{store.path} has no {what} but this one to compare with; mine more (vr mine)")
@@ -251,73 +247,32 @@ def _values_of(store: Store, scale: ValueScale | None, rows: Sequence[tuple[Any,
 
 
 CHUNK_ROWS = 32_768
-# Nothing is known at first of how far the nearest are: those with as many men, or one more or less, are likely.
-_FIRST_REACH = 1
-_MOST_MEN = 32
-_COLUMNS = ("total", "pieces", "material", "pawns", "kings", "mirrored")
-
-
-class Nearest:
-    """Keeps the `limit` nearest of the positions that it is shown."""
-
-    def __init__(self, query: Shapes, limit: int, mirror: bool) -> None:
-        self._query, self._limit, self._mirror = query, limit, mirror
-        self._ids: Numbers = np.empty(0, np.int64)
-        # One row a position: `_COLUMNS`.
-        self._rows: Floats = np.empty((0, len(_COLUMNS)))
-
-    @property
-    def worst(self) -> float:
-        """The distance of the last one kept; infinite while there is room."""
-        return float(self._rows[-1, 0]) if len(self._ids) == self._limit else float("inf")
-
-    def add(self, ids: Numbers, fens: Sequence[str]) -> None:
-        """Shows positions [n]. What material alone puts too far away is not looked at further."""
-        boards = parse_fens(fens)
-        near = material_distances(self._query, boards) <= self.worst
-        found = distances(self._query, shapes_of(boards[near]), self._mirror)
-        rows = np.stack([getattr(found, column).astype(np.float64) for column in _COLUMNS], 1)
-        self._ids = np.concatenate([self._ids, ids[near]])
-        self._rows = np.concatenate([self._rows, rows])
-        order = np.lexsort((self._ids, self._rows[:, 1], self._rows[:, 0]))[: self._limit]
-        self._ids, self._rows = self._ids[order], self._rows[order]
-
-    def found(self) -> tuple[Numbers, Distances]:
-        """The ids and distances of those kept: nearest first, then fewest other pieces elsewhere, then by id."""
-        column = dict(zip(_COLUMNS, self._rows.T, strict=True))
-        mirrored = column.pop("mirrored").astype(np.bool_)
-        return self._ids, Distances(mirrored=mirrored, **column)
 
 
 def search(
-    store: Store, position: Position, among: NDArray[np.int64] | None, limit: int, mirror: bool
-) -> tuple[Numbers, Distances, int]:
-    """The nearest positions (position_ids and distances, see `Nearest.found`), and how many there were to choose from.
+    store: Store, position: Position, among: NDArray[np.int64] | None, limit: int
+) -> tuple[NDArray[np.int64], Distances, int]:
+    """The nearest positions (position_ids and distances), and how many there were to choose from.
 
-    `among` are the position_ids to choose from, None for all; the position itself is never one. Every man more or less
-    is worth at least 1, so once enough are found, positions are not read whose number of men is off by more than the
-    last one's distance.
+    Nearest first, then fewest other pieces elsewhere, then by id. `among` are the position_ids to choose from, None for
+    all; the position itself is never one.
     """
-    nearest = Nearest(shapes_of(parse_fens([position.fen])), limit, mirror)
     where = "key <> :key" + ("" if among is None else " AND id IN (SELECT value FROM json_each(:ids))")
-    asked: dict[str, int | str] = {
+    asked = {
         "key": signed(np.array([position.key], np.uint64))[0],
-        "men": sum(letter.isalpha() for letter in position.fen.split(" ", 1)[0]),
         "ids": "" if among is None else json.dumps(among.tolist()),
     }
-    query = f"SELECT id, fen FROM positions WHERE abs(pieces - :men) BETWEEN :low AND :high AND {where} ORDER BY id"
+    query, searched = shapes([position.fen]), 0
+    ids, near = np.empty(0, np.int64), distances(query, shapes([]))
     with store_errors(store.path):
-        (choice,) = store.connection.execute(f"SELECT count(*) FROM positions WHERE {where}", asked).fetchone()
-        low, high = 0, _FIRST_REACH
-        while low <= _MOST_MEN:
-            rows = store.connection.execute(query, {**asked, "low": low, "high": high})
-            while chunk := rows.fetchmany(CHUNK_ROWS):
-                ids, fens = zip(*chunk, strict=True)
-                nearest.add(np.array(ids, np.int64), fens)
-            if nearest.worst < high + 1:  # what is not read is that far at least
-                break
-            low, high = high + 1, int(min(nearest.worst, _MOST_MEN))
-    return *nearest.found(), int(choice)
+        rows = store.connection.execute(f"SELECT id, fen FROM positions WHERE {where} ORDER BY id", asked)
+        while chunk := rows.fetchmany(CHUNK_ROWS):
+            searched += len(chunk)
+            ids = np.concatenate([ids, [number for number, _ in chunk]])
+            near = Distances.concat([near, distances(query, shapes([fen for _, fen in chunk]))])
+            nearest = np.lexsort((ids, near.pieces, near.total))[:limit]
+            ids, near = ids[nearest], near.take(nearest)
+    return ids, near, searched
 
 
 Bits = NDArray[np.uint64]
@@ -366,20 +321,26 @@ class Distances:
     mirrored: NDArray[np.bool_]
     pieces: Floats
 
+    def take(self, rows: NDArray[np.int64]) -> Distances:
+        """The given rows, in the given order."""
+        return Distances(*(getattr(self, each.name)[rows] for each in fields(self)))
+
+    @staticmethod
+    def concat(parts: Sequence[Distances]) -> Distances:
+        """The rows of all parts, in order."""
+        return Distances(*(np.concatenate([getattr(part, e.name) for part in parts]) for e in fields(Distances)))
+
 
 def shapes(fens: Sequence[str]) -> Shapes:
     """The shapes of FENs; raises ValueError ``row i: reason`` for what is no position."""
-    return shapes_of(parse_fens(fens))
-
-
-def shapes_of(boards: Boards) -> Shapes:
-    """The shapes of boards [n, ROW], which lie in memory as their side to move sees them already."""
+    boards = parse_fens(fens)
     men = _men(boards)
     square = bit_count(men[:, 5] - np.uint64(1)).astype(np.int64)  # the bits below the king's
     return Shapes(men, np.stack([square & 7, square >> 3], 1), (boards[:, STATE] & RIGHTS) != 0)
 
 
 def _men(boards: Boards) -> Bits:
+    """The bitboards of boards [n, ROW], which lie in memory as their side to move sees them already."""
     columns = np.ascontiguousarray(boards.T)
     slanted, straight = columns[SLANTED], columns[STRAIGHT]
     queens = slanted & straight
@@ -387,19 +348,13 @@ def _men(boards: Boards) -> Bits:
     return np.stack([np.stack([columns[side] & kind for kind in kinds]) for side in (US, THEM)])
 
 
-def material_distances(query: Shapes, boards: Boards) -> Floats:
-    """The material part alone, of boards [n, ROW]: no position is nearer than that."""
-    return _material(query.men, _men(boards))
-
-
-def distances(query: Shapes, others: Shapes, mirror: bool = True) -> Distances:
+def distances(query: Shapes, others: Shapes) -> Distances:
     """The distances of `others` [n] from the one position of `query`.
 
-    With `mirror` the nearer of a position and its mirror image counts, where neither it nor the query has castling
-    rights.
+    The nearer of a position and its mirror image counts, where neither it nor the query has castling rights.
     """
     plain = _parts(query, others)
-    if not mirror or query.rights[0] or others.rights.all():
+    if query.rights[0]:
         return plain
     image = _parts(query.mirrored(), others)
     nearer = (image.total < plain.total) | ((image.total == plain.total) & (image.pieces < plain.pieces))
@@ -460,11 +415,8 @@ bit_count: Callable[[Bits], NDArray[np.uint8]] = getattr(np, "bitwise_count", co
 
 def _flip_files(words: Bits) -> Bits:
     """The bits of each byte in the other order."""
-    x = words
-    for shift, low in ((1, 0x5555555555555555), (2, 0x3333333333333333), (4, 0x0F0F0F0F0F0F0F0F)):
-        step, mask = np.uint64(shift), np.uint64(low)
-        x = ((x >> step) & mask) | ((x & mask) << step)
-    return x
+    bits = np.unpackbits(words.view(np.uint8), axis=-1, bitorder="little")
+    return np.packbits(bits, axis=-1, bitorder="big").view(np.uint64)
 
 
 def neighbour_lines(found: Similar) -> list[str]:
