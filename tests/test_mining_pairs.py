@@ -1,4 +1,4 @@
-"""Values of many positions at once are counted, and stored, as those of one after the other are."""
+"""The two values of a position meet; those of many positions at once are stored as those of one after the other."""
 
 from __future__ import annotations
 
@@ -28,28 +28,24 @@ def _result(i: int) -> DeepResult:
     return DeepResult(cp=40 * i, wdl=(300, 400, 300) if i % 2 else None, nodes=i, best_move="e2e4", pv=("e2e4", "e7e5"))
 
 
-@given(st.lists(st.tuples(st.sampled_from("ndw"), st.sets(st.integers(0, 9))), max_size=8))
-def test_pairs_of_many_are_those_of_one_at_a_time(steps: list[tuple[str, set[int]]]) -> None:
-    tallies = [RunScores(Question()) for _ in range(2)]
-    one, many = map(Pairs, tallies)
-    for kind, ids in steps:
-        if kind == "n":
-            many.add_net_all(list(ids), [i / 10 - 0.5 for i in ids])
-            for i in ids:
-                one.add_net(i, i / 10 - 0.5)
+@given(st.permutations([(kind, i) for kind in "ndx" for i in range(6)]), st.sampled_from([1.0, 2.5]))
+def test_pairs_count_whichever_value_comes_first(steps: list[tuple[str, int]], weight: float) -> None:
+    """Of the positions that the net failed on (x: every third) nothing is counted."""
+    tally, expected = RunScores(Question()), RunScores(Question())
+    pairs = Pairs(tally)
+    for kind, i in steps:
+        if kind == "n" and i % 3:
+            pairs.add_net(i, i / 10 - 0.5)
         elif kind == "d":
-            many.add_deep_all(list(ids), [numbers(_result(i)) for i in ids])
-            for i in ids:
-                one.add_deep(i, numbers(_result(i)))
-        else:  # screened: it stands for more
-            for pairs in (one, many):
-                for i in ids:
-                    pairs.add_deep(i, numbers(_result(i)), 2.5)
-        assert one.open == many.open
-    assert len(tallies[0]) == len(tallies[1])
+            pairs.add_deep(i, numbers(_result(i)), weight)
+        elif kind == "x" and i % 3 == 0:
+            pairs.drop_net(i)
+    for i in (1, 2, 4, 5):
+        expected.add(i, i / 10 - 0.5, numbers(_result(i)), weight)
+    assert pairs.open == 0
+    assert len(tally) == len(expected) == 4
     scale = RunScale(Alpha(100.0, "given"))
-    first, second = (astuple(tally.candidates(scale)) for tally in tallies)
-    np.testing.assert_equal(first, second)
+    np.testing.assert_allclose(astuple(tally.candidates(scale)), astuple(expected.candidates(scale)))
 
 
 @given(st.lists(st.lists(st.integers(0, 2000), max_size=12), max_size=6))

@@ -75,13 +75,10 @@ class NetFailures:
         self._stage = NET + net.key
         self.count = self.known = 0  # in all, and those of earlier runs that are not tried again
         self._held: list[tuple[int, tuple[str, int]]] = []
-        (known,) = store.connection.execute("SELECT count(*) FROM failures WHERE stage = ?", (self._stage,)).fetchone()
-        self._any_known, self._works = bool(known), False
+        self._works = False
 
     def earlier(self, ids: NDArray[np.int64]) -> dict[int, str]:
         """Those of the positions that the net failed on in earlier runs, and why."""
-        if not self._any_known:
-            return {}
         query = """
             SELECT f.position_id, f.reason FROM oracles o CROSS JOIN failures f ON f.oracle_id = o.id
             WHERE f.stage = ? AND f.position_id IN (SELECT value FROM json_each(?))
@@ -94,12 +91,10 @@ class NetFailures:
         Raises ValueRepairError when many have failed and none was ever evaluated.
         """
         self._works = self._works or bool(len(evaluated))
-        if self._any_known and len(evaluated):
-            self._take_back(evaluated)
+        self._take_back(evaluated)
         self._held += failed.items()
         self.count += len(failed)
         if self._held and self._works:
-            self._any_known = True
             for position_id, (reason, attempts) in self._held:
                 self._store.add_failure(position_id, self._oracle_id, reason, attempts, self._run, self._stage)
             self._held.clear()
@@ -112,12 +107,12 @@ class NetFailures:
         self.known += 1
 
     def _take_back(self, ids: NDArray[np.int64]) -> None:
-        query = (
-            "DELETE FROM failures WHERE oracle_id = ? AND stage = ? AND position_id IN (SELECT value FROM json_each(?))"
-        )
+        query = """
+            DELETE FROM failures WHERE oracle_id IN (SELECT id FROM oracles) AND stage = ?
+            AND position_id IN (SELECT value FROM json_each(?))
+        """
         with self._store.writing() as connection:
-            for (oracle_id,) in connection.execute("SELECT id FROM oracles").fetchall():
-                connection.execute(query, (oracle_id, self._stage, json.dumps(ids.tolist())))
+            connection.execute(query, (self._stage, json.dumps(ids.tolist())))
 
     @property
     def held(self) -> bool:

@@ -158,7 +158,8 @@ class _Import(Loop):
         rows, found = self._source.deep_values(batch)
         self._store.add_deep_columns(ids[rows], self.positions.pair[1], found, self._run)
         deciding = (found.cp, found.mate, found.win, found.draw, found.loss, found.q)
-        self.positions.pairs.add_deep_all(ids[rows].tolist(), zip(*deciding, strict=True))
+        for position_id, *deep in zip(ids[rows].tolist(), *deciding, strict=True):
+            self.positions.pairs.add_deep(position_id, tuple(deep))
         failures = self.positions.failures
         for position_id in np.delete(ids, rows).tolist():
             self.positions.pairs.drop(position_id)

@@ -71,8 +71,6 @@ def run_sampled(
         record = RunRecord(identity, options.command, sampling, options.sample.seed, versions_of(net))
         with stored_run(store, record) as run:
             store.commit()
-            if whole:
-                store.expect_many_rows()
             if run.resumed:
                 log.info(resume_line(run))
             sampled = start(reader, run)
@@ -206,7 +204,8 @@ class SampledPositions:
         self.net_failures.take(found.ids, found.failed)
         for position_id in found.failed:
             self.pairs.drop_net(position_id)
-        self.pairs.add_net_all(found.ids.tolist(), found.values.q.tolist())
+        for position_id, q in zip(found.ids.tolist(), found.values.q.tolist(), strict=True):
+            self.pairs.add_net(position_id, q)
 
     def check_end(self) -> None:
         """Raises what went wrong as a whole, at the end of a run that was not interrupted."""

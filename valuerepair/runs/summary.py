@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from array import array
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -161,12 +161,6 @@ class RunScores:
         self._rows.extend((position_id, weight, net_q))
         self._rows.extend(_NOTHING if value is None else value for value in deep)
 
-    def add_all(self, ids: Sequence[int], net_q: Sequence[float], deep: Sequence[Deep]) -> None:
-        """Adds scored positions that stand for themselves."""
-        rows = np.ones((len(deep), _COLUMNS))
-        rows[:, 0], rows[:, 2], rows[:, 3:] = ids, net_q, np.array(deep, np.float64).reshape(-1, _COLUMNS - 3)
-        self._rows.frombytes(rows.tobytes())
-
     def candidates(self, scale: RunScale, cut: int = 0) -> Rate:
         """Candidates among the positions that have a Q, on this scale; those that stand for more do for `cut` too."""
         if scale is not self._scale:
@@ -213,31 +207,6 @@ class Pairs:
             self._deep[position_id] = deep, weight
         else:
             self._tally.add(position_id, net_q, deep, weight)
-
-    def add_net_all(self, position_ids: Sequence[int], net_q: Sequence[float]) -> None:
-        """Adds the net's values of many positions."""
-        if not self._deep:
-            self._net.update(zip(position_ids, net_q, strict=True))
-            return
-        scored: list[tuple[int, float, Deep]] = []
-        for position_id, q in zip(position_ids, net_q, strict=True):
-            found = self._deep.pop(position_id, None)
-            if found is None:
-                self._net[position_id] = q
-            elif found[1] == 1:
-                scored.append((position_id, q, found[0]))
-            else:
-                self._tally.add(position_id, q, *found)
-        if scored:
-            self._tally.add_all(*zip(*scored, strict=True))
-
-    def add_deep_all(self, position_ids: Sequence[int], deep: Iterable[Deep]) -> None:
-        """Adds the deep values of many positions, each of which stands for itself."""
-        if self._net or self._without:
-            for position_id, value in zip(position_ids, deep, strict=True):
-                self.add_deep(position_id, value)
-        else:
-            self._deep.update(zip(position_ids, ((value, 1.0) for value in deep), strict=True))
 
     def drop(self, position_id: int) -> None:
         """Forgets a position that gets no deep value."""

@@ -185,12 +185,10 @@ def settle(
         )
 
 
-def cut_before(
-    store: Store, net_id: int, oracle_id: int, ids: NDArray[np.int64], of: Population = SAMPLED
-) -> dict[int, int]:
-    """Those of the positions that the ladder cut, and the screens that did."""
-    query = f"""
-        SELECT s.position_id, s.screen_id FROM json_each(?) j JOIN {of.table} s ON s.position_id = j.value
+def cut_before(store: Store, net_id: int, oracle_id: int, ids: NDArray[np.int64]) -> dict[int, int]:
+    """Those of the sampled positions that the ladder cut, and the screens that did."""
+    query = """
+        SELECT s.position_id, s.screen_id FROM json_each(?) j JOIN screened s ON s.position_id = j.value
         WHERE s.net_id = ? AND s.oracle_id = ? AND NOT s.searched AND s.cut_at NOT NULL
     """
     return dict(store.connection.execute(query, (json.dumps(ids.tolist()), net_id, oracle_id)).fetchall())

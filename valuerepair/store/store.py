@@ -7,7 +7,7 @@ import os
 import sqlite3
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -50,11 +50,6 @@ if TYPE_CHECKING:
 
 S = TypeVar("S", bound="Store")
 
-# Board keys are random: the pages of their index that a second's positions go to stay in memory until they are
-# committed, of two million positions all of them. SQLite's own 2 MiB would write each page many times over.
-_CACHE_KIB = 64 * 1024
-_MANY_PAGES = 16_384
-
 
 class Store:
     """One store, open for reading, or for reading and writing by one writer at a time.
@@ -80,21 +75,14 @@ class Store:
         name = os.fspath(path)
         write = write or create
         exists = check_file(name, create=create)
-        lock = WriteLock(name) if write else None
-        try:
-            with store_errors(name):
-                connection = connect(name, write)
-                try:
-                    upgrade(name, connection, write)
-                    if write:
-                        connection.execute(f"PRAGMA cache_size = {-_CACHE_KIB}")
-                except BaseException:
-                    connection.close()
-                    raise
-        except BaseException:
+        with ExitStack() as held:  # given back where the store cannot be opened
+            lock = WriteLock(name) if write else None
             if lock is not None:
-                lock.release()
-            raise
+                held.callback(lock.release)
+            with store_errors(name):
+                connection = held.enter_context(closing(connect(name, write)))
+                upgrade(name, connection, write)
+            held.pop_all()
         return cls(name, connection, lock, created=not exists)
 
     def close(self) -> None:
@@ -128,14 +116,10 @@ class Store:
                 self.connection.execute("COMMIT")
         self._committed = time.monotonic()
 
-    def commit_if_due(self, seconds: float = 1.0) -> None:
-        """Commits when the last commit is that long ago."""
-        if time.monotonic() - self._committed >= seconds:
+    def commit_if_due(self) -> None:
+        """Commits when the last commit is a second ago."""
+        if time.monotonic() - self._committed >= 1:
             self.commit()
-
-    def expect_many_rows(self) -> None:
-        """For a writer that fills the log in seconds: it is written back at 64 MiB, not at each of its commits."""
-        self.connection.execute(f"PRAGMA wal_autocheckpoint = {_MANY_PAGES}")
 
     # -- runs, nets, oracles ------------------------------------------------------------------------------------------
 
