@@ -86,7 +86,7 @@ def make(
             save_searches(store, (net_id, oracle_id, screen_id), admitted.ids, drawn, run, dice)
             done += len(batch)
             progress.advance(len(batch))
-            store.commit_if_due(5)
+            store.commit_if_due()
         store.commit()
         _know_more(store, net_id, oracle_id, run, dice)
         store.end_run(run, "finished", {"scored": positions})

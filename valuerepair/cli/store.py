@@ -38,11 +38,12 @@ def check(db: str, sample: int, seed: int, net: tuple[str, ...], deep: tuple[str
       vr store check
       vr store check --db all.db --sample 200 --net my-net.pb.gz
     """
+    from dataclasses import asdict
     from json import dumps
 
     from valuerepair.chess.progress import Progress
     from valuerepair.errors import ValueRepairError
-    from valuerepair.runs.check_store import as_dict, line, verify
+    from valuerepair.runs.check_store import line, verify
     from valuerepair.store.store import Store
 
     wrong = done = 0
@@ -50,7 +51,7 @@ def check(db: str, sample: int, seed: int, net: tuple[str, ...], deep: tuple[str
         for found in verify(store, sample=sample, seed=seed, nets=net, deep=deep, progress=progress):
             done, wrong = done + 1, wrong + bool(found.wrong)
             if json:
-                click.echo(dumps(as_dict(found)))
+                click.echo(dumps(asdict(found)))
             elif found.wrong or not is_quiet():
                 click.echo(line(found))
     if wrong:
@@ -75,11 +76,12 @@ def merge(stores: tuple[str, ...], output: str | None, into: str | None, strict:
       vr store merge shard-1.db shard-2.db shard-3.db -o all.db
       vr store merge new.db --into all.db
     """
+    from dataclasses import asdict
     from json import dumps
 
     from valuerepair.chess.progress import Progress
     from valuerepair.errors import UsageError
-    from valuerepair.store.merge import as_dict, lines
+    from valuerepair.store.merge import lines
     from valuerepair.store.merge import merge as merge_stores
 
     if output is not None and into is not None:
@@ -88,6 +90,6 @@ def merge(stores: tuple[str, ...], output: str | None, into: str | None, strict:
     with Progress("merging", None, "rows", quiet=is_quiet()) as progress:
         merged = merge_stores(stores, output=target, into=into, strict=strict, progress=progress)
     if json:
-        click.echo(dumps(as_dict(merged), indent=2))
+        click.echo(dumps(asdict(merged), indent=2))
     elif not is_quiet():
         click.echo("\n".join(lines(merged)))

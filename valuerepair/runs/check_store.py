@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import logging
+import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -16,9 +15,7 @@ from valuerepair.chess.board import fens, keys, legal_moves, parse_fens, replay
 from valuerepair.chess.positions import (
     PHASES,
     Position,
-    PositionBatch,
     boards,
-    decode_moves,
     encode_move,
     phases,
     piece_counts,
@@ -34,11 +31,9 @@ from valuerepair.runs.same_oracle import net_files, open_same, stored_specs
 from valuerepair.store.connect import store_errors
 from valuerepair.store.integrity import FATAL, StoreCheck, integrity_checks
 from valuerepair.store.queries import load_json
-from valuerepair.store.rows import AFTER, EXPANDED, FULL, SECOND, unsigned
+from valuerepair.store.rows import AFTER, EXPANDED, FULL, POSITION_CELLS, SECOND, position_batch, unsigned
 from valuerepair.store.second_looks import StoredOracle
 from valuerepair.store.store import Store
-
-log = logging.getLogger(__name__)
 
 _WIDTH = 52
 
@@ -84,11 +79,6 @@ def line(check: StoreCheck) -> str:
     state = f"{check.wrong:,} WRONG" if check.wrong else "ok" if not check.unchecked else "not checked"
     about = "; ".join(each for each in (check.example and f"e.g. {check.example}", check.note) if each)
     return f"{check.name:<{_WIDTH}} {check.checked or check.unchecked:>11,}  {state:<12} {about}".rstrip()
-
-
-def as_dict(check: StoreCheck) -> dict[str, Any]:
-    """JSON-able."""
-    return asdict(check)
 
 
 CHUNK = 5000
@@ -296,7 +286,6 @@ def _line(row: tuple[Any, ...], plain: bool) -> list[int]:
 # Float32 sums in another order on another machine; the same bound as for contradictions of stores that are merged.
 NET_BOUND = 1e-3
 _THRESHOLD = 0.55
-_POSITION = "p.fen, p.start_fen, p.moves, p.ply, p.key, p.history_known"
 
 
 def digest_check(store: Store) -> StoreCheck:
@@ -327,11 +316,6 @@ def _objects(limits: str, options: str) -> tuple[dict[str, Any], dict[str, Any]]
     except ValueError:
         return None
     return found if all(isinstance(each, dict) for each in found) else None
-
-
-def _position(row: tuple[Any, ...]) -> Position:
-    fen, start, moves, ply, key, known = row
-    return Position(fen, start, decode_moves(np.frombuffer(moves, "<u2")), ply, key % 2**64, bool(known))
 
 
 def _drawn(numbers: Sequence[Any], sample: int, rng: np.random.Generator) -> list[Any]:
@@ -365,24 +349,21 @@ def _check_net(store: Store, net: tuple[Any, ...], sample: int, seed: int, files
         elif fill not in FILLS:
             why = "no net file makes them: they came with their positions, or are an engine's"
         return StoreCheck(title, 0, note=why, unchecked=len(drawn))
-    rows = [
-        store.connection.execute(
-            f"SELECT {_POSITION}, n.q FROM positions p JOIN net_values n ON n.net_id = ? AND n.position_id = p.id "
-            "WHERE p.id = ?",
-            (number, i),
-        ).fetchone()
-        for i in drawn
-    ]
-    rows = [row for row in rows if row is not None]
+    query = f"""
+        SELECT {POSITION_CELLS}, n.q FROM json_each(?) j JOIN positions p ON p.id = j.value
+        JOIN net_values n ON n.net_id = ? AND n.position_id = p.id ORDER BY j.key
+    """
+    rows = store.connection.execute(query, (json.dumps(drawn), number)).fetchall()
     if not rows:
         return StoreCheck(title, 0)
     with open_net(
         files[sha256], device="cpu", history_fill=fill, value_head=heads.value, policy_head=heads.policy
     ) as opened:
-        found = opened.evaluate(PositionBatch.from_positions([_position(row[:6]) for row in rows])).q
-    off = np.abs(found.astype(np.float64) - np.array([row[6] for row in rows]))
+        found = opened.evaluate(position_batch([row[:-1] for row in rows])).q
+    stored = [row[-1] for row in rows]
+    off = np.abs(found.astype(np.float64) - stored)
     wrong = np.flatnonzero(~(off <= NET_BOUND))
-    example = f"{rows[wrong[0]][0]}: Q {rows[wrong[0]][6]:.4f}, now {found[wrong[0]]:.4f}" if len(wrong) else ""
+    example = "".join(f"{rows[i][0]}: Q {stored[i]:.4f}, now {found[i]:.4f}" for i in wrong[:1])
     return StoreCheck(title, len(rows), len(wrong), example, f"largest |dQ| {off.max():.1e}, bound {NET_BOUND:g}")
 
 
@@ -454,14 +435,15 @@ def _stored(store: Store, oracle_id: int, position_id: int, stage: str) -> tuple
     ).fetchone()
     wdl = None if w is None else (w, d, loss)
     result = DeepResult(cp, mate, wdl, q, depth, seldepth, nodes, time_ms, best, tuple(pv.split()))
-    row = store.connection.execute(f"SELECT {_POSITION} FROM positions p WHERE id = ?", (position_id,)).fetchone()
+    of_position = f"SELECT {POSITION_CELLS} FROM positions p WHERE id = ?"
+    (position,) = position_batch(store.connection.execute(of_position, (position_id,)).fetchall())
     query = "SELECT stage FROM deep_values WHERE oracle_id = ? AND position_id = ? AND stage GLOB '[0-9]*'"
     rungs = (
         []
         if stage.startswith(AFTER)
         else [int(s) for (s,) in store.connection.execute(query, (oracle_id, position_id))]
     )
-    return result, _position(row), sorted(rungs)
+    return result, position, sorted(rungs)
 
 
 def _again(oracle: Oracle, position: Position, stage: str, rungs: list[int]) -> DeepResult | None:

@@ -14,7 +14,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from valuerepair.chess.progress import Progress
 from valuerepair.errors import UsageError, ValueRepairError
@@ -237,12 +236,6 @@ def _counts(connection: sqlite3.Connection, name: str) -> dict[str, int]:
 def _tell(merged: Merged) -> None:
     if merged.rows.get("alpha_fits") and len(merged.sources) > 1:
         log.info("alpha is that of a part, as it was stored: vr stats --save-alpha l1 fits it to all")
-
-
-def as_dict(merged: Merged) -> dict[str, Any]:
-    """JSON-able."""
-    plain = vars(merged)
-    return {**plain, "contradictions": [vars(each) for each in merged.contradictions]}
 
 
 def lines(merged: Merged) -> list[str]:
