@@ -66,6 +66,8 @@ def test_balances_are_the_movers() -> None:
     worth = np.array([0, 9, 5, 3, 3, 1])
     balances = [int(worth @ np.array(own) - worth @ np.array(other)) for own, other in expected]
     assert balances_of(parse_fens(fens)).tolist() == balances
+    exchanged = [board.mirror().fen() for board in boards]
+    assert balances_of(parse_fens(exchanged)).tolist() == balances
 
 
 def test_nothing_is_asked_of_no_positions() -> None:
@@ -74,7 +76,7 @@ def test_nothing_is_asked_of_no_positions() -> None:
 
 
 @given(st.data())
-def test_colours_exchanged_keep_the_signature_and_the_balance(data: st.DataObject) -> None:
+def test_colours_exchanged_keep_the_signature(data: st.DataObject) -> None:
     squares = data.draw(st.lists(st.integers(0, 63), min_size=2, max_size=20, unique=True))
     board = chess.Board(None)
     for square, colour in zip(squares, (True, False), strict=False):
@@ -83,4 +85,3 @@ def test_colours_exchanged_keep_the_signature_and_the_balance(data: st.DataObjec
         board.set_piece_at(square, chess.Piece(data.draw(st.integers(1, 5)), data.draw(st.booleans())))
     mirrored = board.mirror()
     assert material_signature(board.fen()) == material_signature(mirrored.fen())
-    assert (balances_of(parse_fens([board.fen()])) == balances_of(parse_fens([mirrored.fen()]))).all()
