@@ -93,7 +93,7 @@ def test_stored_priors_are_the_nets(db: Path, net: Net) -> None:
         assert add_priors(store, net, net_id, oracle_id, ids) == 0
         asked, found = stored.questions(store, oracle_id, ids), stored.of(store, net_id, ids)
         best = store.connection.execute("SELECT position_id, best_p FROM net_values").fetchall()
-    moves, offsets, p = net.priors(stored.batch_of(asked))
+    moves, offsets, p = net.priors(PositionBatch.from_positions([each.position for each in asked]))
     for i, question in enumerate(asked):
         every = dict(zip(moves[offsets[i] : offsets[i + 1]].tolist(), p[offsets[i] : offsets[i + 1]], strict=True))
         legal = {encode_move(move.uci()) for move in chess.Board(question.position.fen).legal_moves}

@@ -40,9 +40,6 @@ from valuerepair.store.store import Store
 if TYPE_CHECKING:
     import pandas as pd
 
-    from valuerepair.question import QFrom
-    from valuerepair.store.store import Store
-
 log = logging.getLogger(__name__)
 
 _Labelled: TypeAlias = tuple[dict[int, frozenset[str]], bool]
@@ -559,7 +556,8 @@ def comparison_lines(found: Remeasured) -> list[str]:
     held = "" if found.part is None else f" that are held out ({found.part})"
     what = f"{found.positions:,} positions{held} of {found.games:,} games, scored by {found.oracle}"
     shown = [f"{what}; deep Q from {_scale(found)}"]
-    shown += [f"  {name}: {count:,} scored positions have no value of it; left out" for name, count in _left_out(found)]
+    for name, count in found.left_out.items():
+        shown.append(f"  {name}: {count:,} scored positions have no value of it; left out")
     if found.without_q:
         shown.append(f"  {found.without_q:,} positions without a deep Q of the kind asked for are left out")
     if found.effective < found.positions * 0.999:
@@ -578,10 +576,6 @@ def _scale(found: Remeasured) -> str:
         return alpha.source(found.q_from) + calibrated
     whose = "" if alpha.origin == "given" else f", that of {found.alpha_of}"
     return f"alpha {alpha.value:.1f} for all nets ({alpha.origin}{whose}){calibrated}"
-
-
-def _left_out(found: Remeasured) -> list[tuple[str, int]]:
-    return list(found.left_out.items())
 
 
 def _comparison(pair: Comparison, calibration: Calibrated) -> Iterator[str]:

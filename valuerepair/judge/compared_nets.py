@@ -30,12 +30,12 @@ from valuerepair.nets.weights import read_net_file
 from valuerepair.oracles.engine_net import ENGINE_FILL, EngineNet, is_engine, open_engine_net
 from valuerepair.store.connect import store_errors
 from valuerepair.store.rows import FULL, POSITION_CELLS, RunRecord, json_text, position_batch
+from valuerepair.store.store import Store
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from valuerepair.nets.net import Net
-    from valuerepair.store.store import Store
 
 log = logging.getLogger(__name__)
 
@@ -190,8 +190,6 @@ def measure_missing(
 
     The store is opened for writing only if something is missing. `net_options` are those of `nets.net.open_net`.
     """
-    from valuerepair.store.store import Store
-
     done, usual = 0, _usual(db, oracle)
     wanted = {(net.key, net.history_fill): net for net in nets if net.missing and net.path}
     for net in wanted.values():
@@ -209,8 +207,6 @@ def measure_missing(
 
 def _usual(db: str, oracle: AskedOracle) -> str:
     """The net that commands take which are not told any."""
-    from valuerepair.store.store import Store
-
     with Store.open(db) as store:
         return str(store.nets().set_index("id").at[store.pick(None, oracle.digest)[0], "name"])
 

@@ -25,7 +25,7 @@ from valuerepair.nets.registry import KNOWN_NETS, locate
 from valuerepair.oracles.engine_net import ENGINE_FILL
 from valuerepair.store import priors
 from valuerepair.store.connect import store_errors
-from valuerepair.store.priors import MovesOfInterest, Prior, add, batch_of, of, questions
+from valuerepair.store.priors import MovesOfInterest, Prior, add, of, questions
 from valuerepair.store.queries import header
 from valuerepair.store.screening import stored_rungs
 from valuerepair.store.second_looks import net_number
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from valuerepair.nets.net import Net
-    from valuerepair.store.store import Store
 
 log = logging.getLogger(__name__)
 
@@ -220,7 +219,8 @@ def add_priors(
     missing, done = missing_priors(store, net_id, oracle_id, position_ids), 0
     for start in range(0, len(missing), BATCH_ROWS):
         asked = missing[start : start + BATCH_ROWS]
-        add(store, net_id, rows_of(asked, net.priors(batch_of(asked))))
+        batch = PositionBatch.from_positions([question.position for question in asked])
+        add(store, net_id, rows_of(asked, net.priors(batch)))
         store.commit()
         done += len(asked)
         if progress is not None:

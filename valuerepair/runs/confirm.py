@@ -26,11 +26,12 @@ from valuerepair.chess import values
 from valuerepair.chess.positions import Position
 from valuerepair.chess.progress import Progress, format_duration, format_rate
 from valuerepair.engines.find import find_engine
+from valuerepair.engines.spec import LC0, MCTS
 from valuerepair.errors import UsageError
 from valuerepair.judge import verdict
 from valuerepair.nets.devices import device_of, split_key
 from valuerepair.nets.heads import heads_of
-from valuerepair.oracles.open import open_oracle
+from valuerepair.oracles.open import chosen_spec, open_oracle
 from valuerepair.oracles.oracle import DeepFailure, DeepResult, Oracle, OracleIdentity
 from valuerepair.oracles.spec import DEFAULT_NODES, JUDGING, RECORDED, parse_spec
 from valuerepair.runs.failures import Failures
@@ -45,8 +46,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from valuerepair.nets.net import Net
-    from valuerepair.oracles.oracle import Oracle
-    from valuerepair.store.store import Store
 
 log = logging.getLogger(__name__)
 
@@ -421,13 +420,12 @@ def open_second(
     take that one unless they name another. Raises UsageError for an oracle that cannot look deeper than the first, and
     what `oracles.open.open_oracle` raises.
     """
-    spec = second_spec(first, depth)
-    kind = parse_spec(spec).kind if spec is not None else "stockfish" if find_engine("stockfish") else "mcts"
+    spec = chosen_spec(second_spec(first, depth))
     with ExitStack() as stack:
         path, shared = None, None
-        if kind in ("mcts", "lc0") and (spec is None or parse_spec(spec).weights is None):
+        if spec.kind in (MCTS, LC0) and spec.weights is None:
             path = _net_path(first, depth, net, net_file)
-        if path is not None and kind == "mcts":
+        if path is not None and spec.kind == MCTS:
             shared = stack.enter_context(_open_net(path, first, net))
         oracle = stack.enter_context(open_oracle(spec, net_path=path, net=shared, workers=workers))
         _check_deeper(first, oracle.identity)

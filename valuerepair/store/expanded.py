@@ -109,26 +109,23 @@ def met_before(
 
 def not_inferred(store: Store, oracle_id: int, ids: NDArray[np.int64]) -> NDArray[np.int64]:
     """The rows of the positions `ids` [n] that have no inferred value."""
-    query = f"""
-        SELECT j.key FROM json_each(:ids) j WHERE NOT EXISTS (SELECT 1 FROM deep_values
-            WHERE oracle_id = :oracle AND stage = '{INFERRED}' AND position_id = j.value)
-        ORDER BY j.key
-    """
-    asked = {"oracle": oracle_id, "ids": json.dumps(ids.tolist())}
-    with store_errors(store.path):
-        return np.array([row for (row,) in store.connection.execute(query, asked)], np.int64)
+    return _rows_without(store, f"deep_values WHERE oracle_id = ? AND stage = '{INFERRED}'", (oracle_id,), ids)
 
 
 def not_reached(store: Store, net_id: int, oracle_id: int, ids: NDArray[np.int64]) -> NDArray[np.int64]:
     """The rows of the positions `ids` [n] that were not reached before, for this net and oracle."""
-    query = """
-        SELECT j.key FROM json_each(:ids) j WHERE NOT EXISTS (
-            SELECT 1 FROM expanded WHERE net_id = :net AND oracle_id = :oracle AND position_id = j.value)
-        ORDER BY j.key
+    return _rows_without(store, "expanded WHERE net_id = ? AND oracle_id = ?", (net_id, oracle_id), ids)
+
+
+def _rows_without(store: Store, where: str, asked: tuple[int, ...], ids: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The rows of the positions `ids` [n] that are not in a table `where` something holds."""
+    query = f"""
+        SELECT j.key FROM json_each(?) j
+        WHERE NOT EXISTS (SELECT 1 FROM {where} AND position_id = j.value) ORDER BY j.key
     """
-    asked = {"net": net_id, "oracle": oracle_id, "ids": json.dumps(ids.tolist())}
     with store_errors(store.path):
-        return np.array([row for (row,) in store.connection.execute(query, asked)], np.int64)
+        found = store.connection.execute(query, (json.dumps(ids.tolist()), *asked)).fetchall()
+    return np.array([row for (row,) in found], np.int64)
 
 
 def outcomes(store: Store, net_id: int, oracle_id: int, ids: Sequence[int]) -> dict[int, Outcome]:

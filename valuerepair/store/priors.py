@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from valuerepair.chess.origins import Origin
-from valuerepair.chess.positions import Position, PositionBatch, decode_move, decode_moves, encode_move
+from valuerepair.chess.positions import Position, decode_move, encode_move
 from valuerepair.store.connect import store_errors
-from valuerepair.store.rows import is_value, unsigned
+from valuerepair.store.rows import POSITION_CELLS, is_value, position_batch
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -69,7 +68,7 @@ def of(store: Store, net_id: int, position_ids: Sequence[int]) -> pd.DataFrame:
 def questions(store: Store, oracle_id: int, position_ids: Sequence[int]) -> list[MovesOfInterest]:
     """These positions, with the history the store keeps, and their moves of interest; in the order of their numbers."""
     query = f"""
-        SELECT p.id, p.fen, p.start_fen, p.moves, p.ply, p.key, p.history_known, p.played, v.best_move
+        SELECT p.id, p.played, v.best_move, {POSITION_CELLS}
         FROM positions p
         LEFT JOIN deep_values v ON {is_value("all", "p.id")} AND v.position_id = p.id
         WHERE p.id IN (SELECT value FROM json_each(:ids)) ORDER BY p.id
@@ -77,19 +76,11 @@ def questions(store: Store, oracle_id: int, position_ids: Sequence[int]) -> list
     asked = {"oracle": oracle_id, "ids": _listed(position_ids)}
     with store_errors(store.path):
         rows = store.connection.execute(query, asked).fetchall()
-    keys = unsigned([row[5] for row in rows]).tolist()
-    found = []
-    for (number, fen, start, moves, ply, _, known, played, best), key in zip(rows, keys, strict=True):
-        history = decode_moves(np.frombuffer(moves, "<u2"))
-        found.append(
-            MovesOfInterest(number, Position(fen, start, history, ply, key, bool(known), Origin()), played, best)
-        )
-    return found
-
-
-def batch_of(asked: Sequence[MovesOfInterest]) -> PositionBatch:
-    """The positions of the questions."""
-    return PositionBatch.from_positions([question.position for question in asked])
+    positions = position_batch([row[3:] for row in rows]) if rows else ()
+    return [
+        MovesOfInterest(number, position, played, best)
+        for (number, played, best, *_), position in zip(rows, positions, strict=True)
+    ]
 
 
 def _listed(numbers: Sequence[int]) -> str:
