@@ -22,13 +22,12 @@ from valuerepair.chess.positions import PositionBatch
 from valuerepair.engines.spec import EngineSpec
 from valuerepair.errors import UsageError
 from valuerepair.nets.net import NetIdentity, NetValues
-from valuerepair.oracles.oracle import DeepFailure, DeepResult, OracleIdentity
+from valuerepair.oracles.oracle import DeepResult, OracleIdentity
 from valuerepair.store.rows import DeepColumns
 
 log = logging.getLogger(__name__)
 
 KIND = "recorded"
-NONE_THERE = DeepFailure("no recorded evaluation", 0)
 
 
 @dataclass(frozen=True)

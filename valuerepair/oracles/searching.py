@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass
 from itertools import chain, islice
@@ -58,77 +58,75 @@ def search_positions(
     """
     coming = iter(positions)
     some = list(islice(coming, 2))
+    every = chain(some, coming)
     evaluator = NetEvaluator(net)
+    warm_up(evaluator, params, evaluator.input_format)
     if seconds is not None or tree_nodes or len(some) < 2:
-        search = _by_search(evaluator, params, nodes, seconds, tree_nodes)
+        yield from _one_by_one(net, evaluator, params, every, nodes, seconds, tree_nodes)
     else:
         assert nodes is not None
-        search = _by_forests(evaluator, params, net.batch_size, nodes)
-    warm_up(evaluator, params, evaluator.input_format)
-    yield from search(net, chain(some, coming))
+        yield from _many_at_once(net, evaluator, params, every, nodes)
 
 
-Work = Callable[[Net, Iterator[Position]], Iterator[Searched]]
+def _one_by_one(
+    net: Net,
+    evaluator: NetEvaluator,
+    params: SearchParams,
+    positions: Iterable[Position],
+    nodes: int | None,
+    seconds: float | None,
+    tree_nodes: int,
+) -> Iterator[Searched]:
+    split = SplitEvaluator(evaluator, evaluator.streams if net.session.on_cpu else 1)
+    for position in positions:
+        if reason := cannot_be_searched(position):
+            yield Searched(position, net.identity, None, reason)
+            continue
+        search = Search(
+            split,
+            params,
+            input_format=evaluator.input_format,
+            moves_left=evaluator.moves_left,
+            nodes=nodes or _ROOM,
+        )
+        search.set_position(position)
+        begun = time.perf_counter()
+        result = search.run(nodes=nodes, seconds=seconds, lines=_ALL_LINES)
+        spent = time.perf_counter() - begun
+        tree = search.snapshot(tree_nodes) if tree_nodes else None
+        yield Searched(position, net.identity, result, seconds=spent, tree=tree)
 
 
-def _by_search(
-    evaluator: NetEvaluator, params: SearchParams, nodes: int | None, seconds: float | None, tree_nodes: int
-) -> Work:
-    def work(net: Net, positions: Iterator[Position]) -> Iterator[Searched]:
-        split = SplitEvaluator(evaluator, evaluator.streams if net.session.on_cpu else 1)
+def _many_at_once(
+    net: Net, evaluator: NetEvaluator, params: SearchParams, positions: Iterable[Position], nodes: int
+) -> Iterator[Searched]:
+    trees = max(1, min(net.batch_size, _TREES_BYTES // evaluator.streams // forest_bytes(1, nodes, params)))
+    forests = [
+        Forest(
+            evaluator,
+            params,
+            input_format=evaluator.input_format,
+            moves_left=evaluator.moves_left,
+            trees=trees,
+            nodes=nodes,
+            lines=_ALL_LINES,
+        )
+        for _ in range(evaluator.streams)
+    ]
+    pool = ForestPool(forests)
+    ahead: deque[Future[Searched]] = deque()
+    finished = False
+    try:
         for position in positions:
-            if reason := cannot_be_searched(position):
-                yield Searched(position, net.identity, None, reason)
-                continue
-            search = Search(
-                split,
-                params,
-                input_format=evaluator.input_format,
-                moves_left=evaluator.moves_left,
-                nodes=nodes or _ROOM,
-            )
-            search.set_position(position)
-            begun = time.perf_counter()
-            result = search.run(nodes=nodes, seconds=seconds, lines=_ALL_LINES)
-            spent = time.perf_counter() - begun
-            tree = search.snapshot(tree_nodes) if tree_nodes else None
-            yield Searched(position, net.identity, result, seconds=spent, tree=tree)
-
-    return work
-
-
-def _by_forests(evaluator: NetEvaluator, params: SearchParams, batch: int, nodes: int) -> Work:
-    trees = max(1, min(batch, _TREES_BYTES // evaluator.streams // forest_bytes(1, nodes, params)))
-
-    def work(net: Net, positions: Iterator[Position]) -> Iterator[Searched]:
-        forests = [
-            Forest(
-                evaluator,
-                params,
-                input_format=evaluator.input_format,
-                moves_left=evaluator.moves_left,
-                trees=trees,
-                nodes=nodes,
-                lines=_ALL_LINES,
-            )
-            for _ in range(evaluator.streams)
-        ]
-        pool = ForestPool(forests)
-        ahead: deque[Future[Searched]] = deque()
-        finished = False
-        try:
-            for position in positions:
-                ahead.append(_submit(pool, net.identity, position, nodes))
-                # Some more than there are trees, so that none waits for the oldest one.
-                while len(ahead) > 3 * trees * len(forests) or (ahead and ahead[0].done()):
-                    yield ahead.popleft().result()
-            while ahead:
+            ahead.append(_submit(pool, net.identity, position, nodes))
+            # Some more than there are trees, so that none waits for the oldest one.
+            while len(ahead) > 3 * trees * len(forests) or (ahead and ahead[0].done()):
                 yield ahead.popleft().result()
-            finished = True
-        finally:
-            pool.close(cancel=not finished)
-
-    return work
+        while ahead:
+            yield ahead.popleft().result()
+        finished = True
+    finally:
+        pool.close(cancel=not finished)
 
 
 def _submit(pool: ForestPool, net: NetIdentity, position: Position, nodes: int) -> Future[Searched]:
