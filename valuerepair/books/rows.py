@@ -22,7 +22,7 @@ from valuerepair.judge.material import near_keys
 from valuerepair.judge.openings import plies
 from valuerepair.judge.split import PARTS, TRAIN, seeded_hash
 from valuerepair.judge.verdict import evidence
-from valuerepair.store.queries import header
+from valuerepair.store.queries import eco_headers
 
 if TYPE_CHECKING:
     from valuerepair.store.store import Store
@@ -107,7 +107,7 @@ def add_knowledge(store: Store, rows: pd.DataFrame, options: BookOptions) -> tup
     """
     for label in options.labels:
         _check_label(label)
-    made: dict[str, Any] = {"eco_header": header(store, rows["game_id"].tolist(), "ECO")}
+    made: dict[str, Any] = {"eco_header": eco_headers(store, rows["game_id"].tolist())}
     about: dict[str, Any] = {}
     if options.confirmed:
         found = evidence(store, rows)

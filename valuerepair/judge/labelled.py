@@ -26,7 +26,7 @@ from valuerepair.oracles.engine_net import ENGINE_FILL
 from valuerepair.store import priors
 from valuerepair.store.connect import store_errors
 from valuerepair.store.priors import MovesOfInterest, Prior, add, of, questions
-from valuerepair.store.queries import header
+from valuerepair.store.queries import eco_headers
 from valuerepair.store.screening import stored_rungs
 from valuerepair.store.second_looks import net_number
 from valuerepair.store.store import Store
@@ -55,7 +55,7 @@ def labels_of(store: Store, frame: pd.DataFrame) -> pd.DataFrame:
     import pandas as pd
 
     known = priors.of(store, net_id_of(store, frame), frame["position_id"].tolist())
-    headers = pd.Series(header(store, frame["game_id"].tolist(), "ECO"), frame.index, dtype=object)
+    headers = pd.Series(eco_headers(store, frame["game_id"].tolist()), frame.index, dtype=object)
     return label_frame(frame.assign(eco_header=headers, rung_cp=_rung_cp(store, frame)), known)
 
 

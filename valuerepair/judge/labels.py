@@ -239,20 +239,16 @@ def _lines_that_matter(frame: pd.DataFrame, rows: NDArray[np.int64]) -> Expected
 
 def _prior_columns(frame: pd.DataFrame, priors: pd.DataFrame | None) -> dict[str, Floats]:
     """The priors and ranks of the oracle's best move, the move played and the net's first choice."""
-    cells = np.full((1, 2), np.nan)  # the last row, for what is not there
-    row_of: dict[tuple[int, str], int] = {}
-    firsts: dict[int, int] = {}
-    if priors is not None:
-        ids, ranks = priors["position_id"].tolist(), priors["rank"].to_numpy(np.float64)
-        row_of = dict(zip(zip(ids, priors["move"].tolist(), strict=True), range(len(ids)), strict=True))
-        firsts = {ids[row]: row for row in np.flatnonzero(ranks == 1).tolist()}
-        cells = np.concatenate([np.stack([priors["p"].to_numpy(np.float64), ranks], 1), cells])
-    numbers = frame["position_id"].tolist()
+    import pandas as pd
+
+    known = pd.DataFrame({name: [] for name in ("position_id", "move", "p", "rank")}) if priors is None else priors
+    cells = known.set_index(["position_id", "move"])[["p", "rank"]]
     columns = {}
     for name, move in (("oracle_move", "deep_best"), ("played_move", "played")):
-        rows = [row_of.get(pair, -1) for pair in zip(numbers, frame[move].tolist(), strict=True)]
-        columns[f"{name}_p"], columns[f"{name}_rank"] = cells[rows].reshape(-1, 2).T.copy()
-    columns["top_move_p"] = cells[[firsts.get(number, -1) for number in numbers], 0]
+        wanted = pd.MultiIndex.from_arrays([frame["position_id"], frame[move]])
+        columns[f"{name}_p"], columns[f"{name}_rank"] = cells.reindex(wanted).to_numpy(np.float64).T.copy()
+    firsts = known[known["rank"] == 1].drop_duplicates("position_id", keep="last").set_index("position_id")["p"]
+    columns["top_move_p"] = firsts.reindex(frame["position_id"]).to_numpy(np.float64)
     return columns
 
 

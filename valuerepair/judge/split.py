@@ -87,7 +87,7 @@ class Split:
         else it is in ``neither``, and it changes nobody's part. So no game is in two parts, ``neither`` aside. Raises
         ValueRepairError for a position that the store has not.
         """
-        stored = _Stored.read(store, openings=bool(self.openings), materials=bool(self.materials))
+        stored = _Stored.of(store, self)
         rows = np.minimum(np.searchsorted(stored.ids, position_ids), max(len(stored.ids) - 1, 0))
         if len(position_ids) and (not len(stored.ids) or (stored.ids[rows] != position_ids).any()):
             raise ValueRepairError(f"{store.path}: has no positions of these numbers")
@@ -212,6 +212,11 @@ class _Stored(NamedTuple):
     reached: tuple[Ids, Ids]
 
     @staticmethod
+    def of(store: Store, split: Split) -> _Stored:
+        """With the families that the split is by."""
+        return _Stored.read(store, openings=bool(split.openings), materials=bool(split.materials))
+
+    @staticmethod
     def read(store: Store, *, openings: bool, materials: bool) -> _Stored:
         """Families that are not asked for are all unknown."""
         with store_errors(store.path), snapshot(store.connection):
@@ -285,7 +290,7 @@ class HeldPart:
         """Raises UsageError for another name, ValueRepairError where there is nothing in the part."""
         if name not in JUDGED:
             raise UsageError(f"--part {name}: nets are judged by {', '.join(JUDGED)}")
-        stored = _Stored.read(store, openings=bool(split.openings), materials=bool(split.materials))
+        stored = _Stored.of(store, split)
         numbers = HELD_OUT if name == TOGETHER else [PARTS.index(name)]
         found = stored.ids[np.isin(split.parts_of(stored), numbers)]
         if not len(found):
@@ -312,7 +317,7 @@ class PartCount:
 def count_parts(store: Store, split: Split, question: Question) -> dict[str, PartCount]:
     """What a store has of each of `PARTS`; candidates are those of the question. Raises ValueRepairError for a net or
     an oracle that the store has no values of."""
-    stored = _Stored.read(store, openings=bool(split.openings), materials=bool(split.materials))
+    stored = _Stored.of(store, split)
     part = split.parts_of(stored)
     candidates = _candidates(store, question)
     of_candidates = None if candidates is None else part[np.searchsorted(stored.ids, candidates)]

@@ -23,11 +23,10 @@ from valuerepair.engines.spec import EngineSpec
 from valuerepair.errors import UsageError
 from valuerepair.nets.net import NetIdentity, NetValues
 from valuerepair.oracles.oracle import DeepResult, OracleIdentity
+from valuerepair.oracles.spec import RECORDED
 from valuerepair.store.rows import DeepColumns
 
 log = logging.getLogger(__name__)
-
-KIND = "recorded"
 
 
 @dataclass(frozen=True)
@@ -162,7 +161,7 @@ def identity_of(options: RecordedOptions, net: str = "") -> OracleIdentity:
         chosen["depth"] = "any"
     least = {"min-depth": options.min_depth, "min-nodes": options.min_nodes}
     limits = {name: number for name, number in least.items() if number is not None}
-    return OracleIdentity(KIND, KIND, "", limits, chosen, net, plain={})
+    return OracleIdentity(RECORDED, RECORDED, "", limits, chosen, net, plain={})
 
 
 def chunk_net_name(paths: Sequence[str], options: Mapping[str, str]) -> str:

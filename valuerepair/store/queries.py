@@ -447,10 +447,12 @@ def calibration(connection: sqlite3.Connection, path: str, question: Question) -
         return calibrations.used(connection, net_id, oracle_id, chosen, question.q_from)
 
 
-def header(store: Store, game_ids: Sequence[int], name: str) -> list[str | None]:
-    """The header of this name of each game, None where a game has none. It is text that anybody may have written."""
-    query = "SELECT id, headers FROM games WHERE id IN (SELECT value FROM json_each(?))"
+def eco_headers(store: Store, game_ids: Sequence[int]) -> list[str | None]:
+    """The header ``ECO`` of each game, None where a game has none. It is text that anybody may have written."""
+    query = """
+        SELECT id, json_extract(headers, '$.ECO') FROM games WHERE id IN (SELECT value FROM json_each(?))
+    """
     wanted = json.dumps(sorted({int(number) for number in game_ids}))
     with store_errors(store.path):
-        found = {number: json.loads(text).get(name) for number, text in store.connection.execute(query, (wanted,))}
+        found = dict(store.connection.execute(query, (wanted,)))
     return [found.get(int(number)) for number in game_ids]
