@@ -36,12 +36,11 @@ from valuerepair.chess.positions import PositionBatch, decode_move
 from valuerepair.nets.net import NetIdentity
 from valuerepair.nets.planes import encode
 from valuerepair.nets.policy import policy_indices
-from valuerepair.oracles.oracle import OracleIdentity
 from valuerepair.oracles.recorded import deep_columns, net_values
 from valuerepair.runs.evaluators import open_import
 from valuerepair.runs.options import MineOptions
 from valuerepair.runs.recorded import import_recorded
-from valuerepair.store.rows import RunRecord
+from valuerepair.store.rows import OracleIdentity, RunRecord
 from valuerepair.store.store import Store
 
 GAMES, COPIES = 60, 40  # distinct chunks, and how often each is in the tar

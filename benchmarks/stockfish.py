@@ -15,10 +15,10 @@ from valuerepair.engines.find import find_engine, usable_cores
 from valuerepair.errors import ValueRepairError
 from valuerepair.nets.net import open_net
 from valuerepair.oracles.open import open_oracle
-from valuerepair.oracles.oracle import DeepResult
 from valuerepair.runs.evaluators import Opened, open_evaluators
 from valuerepair.runs.mine import mine
 from valuerepair.runs.options import MineOptions
+from valuerepair.store.rows import DeepResult
 from valuerepair.store.store import Store
 
 NODES = 100_000  # a tenth of the default: what is done beside a search weighs ten times as much

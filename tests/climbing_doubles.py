@@ -20,20 +20,12 @@ from valuerepair.archives.options import SampleOptions
 from valuerepair.chess.positions import Position, PositionBatch
 from valuerepair.chess.progress import remarks_to
 from valuerepair.nets.net import NetValues
-from valuerepair.oracles.oracle import (
-    Climb,
-    ClimbOutcome,
-    DeepFailure,
-    DeepOutcome,
-    DeepResult,
-    GoOn,
-    Oracle,
-    OracleIdentity,
-)
+from valuerepair.oracles.oracle import Climb, ClimbOutcome, DeepFailure, DeepOutcome, GoOn, Oracle
 from valuerepair.runs.options import MineOptions
 from valuerepair.runs.summary import MineSummary
 from valuerepair.screening.fit import LadderRows
 from valuerepair.screening.model import FEATURES, RungModel, Screen, ScreenOptions
+from valuerepair.store.rows import DeepResult, OracleIdentity
 
 ALPHA = 200.0
 NODES, RUNGS = 1000, (10, 100)

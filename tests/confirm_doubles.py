@@ -18,10 +18,10 @@ from valuerepair.chess.board import keys, parse_fens
 from valuerepair.chess.positions import Position, PositionBatch, encode_move
 from valuerepair.chess.progress import Progress
 from valuerepair.nets.net import NetValues
-from valuerepair.oracles.oracle import DeepOutcome, DeepResult, OracleIdentity
+from valuerepair.oracles.oracle import DeepOutcome
 from valuerepair.question import Question
 from valuerepair.runs.confirm import ConfirmOptions, ConfirmSummary, confirm
-from valuerepair.store.rows import RunRecord
+from valuerepair.store.rows import DeepResult, OracleIdentity, RunRecord
 from valuerepair.store.store import Store
 
 STOCKFISH = OracleIdentity("stockfish", "Stockfish 15.1", "ef" * 32, {"nodes": 1000}, {"Threads": "1", "Hash": "16"})

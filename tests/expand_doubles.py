@@ -22,12 +22,13 @@ from valuerepair.chess.board import legal_moves, parse_fens
 from valuerepair.chess.positions import Position, PositionBatch
 from valuerepair.chess.progress import Progress, remarks_to
 from valuerepair.nets.net import NetValues, Priors
-from valuerepair.oracles.oracle import DeepOutcome, DeepResult
+from valuerepair.oracles.oracle import DeepOutcome
 from valuerepair.question import Question
 from valuerepair.runs.expand import ExpandOptions, expand
 from valuerepair.runs.expansion import ExpandSummary
 from valuerepair.runs.options import MineOptions
 from valuerepair.screening.model import ScreenOptions
+from valuerepair.store.rows import DeepResult
 from valuerepair.store.store import Store
 
 ALPHA, NODES, RUNGS = 200.0, 1000, (10, 100)

@@ -18,8 +18,8 @@ from tests.mining_doubles import KeyNet, key_outcome, mine_by_key, random_games
 from valuerepair.chess.board import keys, parse_fens
 from valuerepair.chess.origins import Origin
 from valuerepair.chess.positions import Position, PositionBatch
-from valuerepair.oracles.oracle import DeepFailure, DeepResult
-from valuerepair.store.rows import EXPANDED, INFERRED, Run, RunRecord
+from valuerepair.oracles.oracle import DeepFailure
+from valuerepair.store.rows import EXPANDED, INFERRED, DeepResult, Run, RunRecord
 from valuerepair.store.store import Store
 
 LINE = 6

@@ -26,18 +26,11 @@ from valuerepair.chess.positions import Position, PositionBatch
 from valuerepair.chess.progress import Progress, remarks_to
 from valuerepair.errors import ValueRepairError
 from valuerepair.nets.net import NetIdentity, NetValues
-from valuerepair.oracles.oracle import (
-    ClimbOutcome,
-    DeepFailure,
-    DeepOutcome,
-    DeepResult,
-    GoOn,
-    Oracle,
-    OracleIdentity,
-)
+from valuerepair.oracles.oracle import ClimbOutcome, DeepFailure, DeepOutcome, GoOn, Oracle
 from valuerepair.runs.mine import mine
 from valuerepair.runs.options import MineOptions
 from valuerepair.runs.summary import MineSummary
+from valuerepair.store.rows import DeepResult, OracleIdentity
 from valuerepair.store.store import Store
 
 FAILS_EVERY = 19

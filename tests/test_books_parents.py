@@ -28,9 +28,10 @@ from valuerepair.cli.books import command
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.judge import weights
 from valuerepair.nets.conversion import find_lc0
-from valuerepair.oracles.oracle import DeepOutcome, DeepResult
+from valuerepair.oracles.oracle import DeepOutcome
 from valuerepair.question import Question
 from valuerepair.runs.options import MineOptions
+from valuerepair.store.rows import DeepResult
 from valuerepair.store.store import Store
 
 GAMES = Path(__file__).parents[1] / "data" / "games.pgn.zst"

@@ -32,8 +32,9 @@ from valuerepair.cluster.worker import keep
 from valuerepair.engines.spec import EngineSpec
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.nets.weights import NetFile
-from valuerepair.oracles.oracle import DeepFailure, OracleIdentity
+from valuerepair.oracles.oracle import DeepFailure
 from valuerepair.runs.workers import Evaluated, Events, net_line
+from valuerepair.store.rows import OracleIdentity
 
 GAMES = str(Path(__file__).parents[1] / "data" / "games.pgn.zst")
 

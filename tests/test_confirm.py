@@ -28,9 +28,10 @@ from valuerepair.chess.positions import Position
 from valuerepair.chess.progress import Progress
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.judge.verdict import verdicts
-from valuerepair.oracles.oracle import DeepFailure, DeepOutcome, DeepResult
+from valuerepair.oracles.oracle import DeepFailure, DeepOutcome
 from valuerepair.question import Question
 from valuerepair.runs.confirm import ConfirmOptions, after
+from valuerepair.store.rows import DeepResult
 from valuerepair.store.store import Store
 
 BACK_RANK = "6k1/5ppp/8/8/8/8/8/R5K1 w - - 0 1"

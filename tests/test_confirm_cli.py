@@ -20,8 +20,8 @@ from valuerepair.cli import cli
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.judge.verdict import NET_RIGHT, SEARCH_RIGHT
 from valuerepair.oracles.open import open_oracle
-from valuerepair.oracles.oracle import DeepResult, OracleIdentity
 from valuerepair.runs.confirm import Depth, second_spec
+from valuerepair.store.rows import DeepResult, OracleIdentity
 from valuerepair.store.second_looks import StoredOracle, oracle_of
 from valuerepair.store.store import Store
 

@@ -22,7 +22,8 @@ from valuerepair.mcts.pool import ForestPool
 from valuerepair.nets.conversion import find_lc0
 from valuerepair.oracles.mcts_oracle import MctsOracle
 from valuerepair.oracles.open import open_oracle
-from valuerepair.oracles.oracle import Climb, DeepFailure, DeepResult, Oracle
+from valuerepair.oracles.oracle import Climb, DeepFailure, Oracle
+from valuerepair.store.rows import DeepResult
 
 FAKE = f"uci:{sys.executable},arg=-I,arg=-S,arg={Path(__file__).with_name('fake_engine.py')}"
 START = Position(STARTPOS_FEN)

@@ -13,8 +13,9 @@ from valuerepair.chess.positions import STARTPOS_FEN, Position
 from valuerepair.engines.uci import SearchReport
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.oracles.open import open_oracle
-from valuerepair.oracles.oracle import DeepFailure, DeepResult, OracleIdentity
+from valuerepair.oracles.oracle import DeepFailure
 from valuerepair.oracles.uci_oracle import exact_q
+from valuerepair.store.rows import DeepResult, OracleIdentity
 
 FAKE = f"uci:{sys.executable},arg=-I,arg=-S,arg={Path(__file__).with_name('fake_engine.py')},nodes=1000"
 START = Position(STARTPOS_FEN)

@@ -14,7 +14,6 @@ from valuerepair.archives.options import RecordedOptions, SampleOptions
 from valuerepair.chess.origins import Origin, Recorded
 from valuerepair.chess.positions import Position, PositionBatch
 from valuerepair.errors import UsageError
-from valuerepair.oracles.oracle import DeepResult
 from valuerepair.oracles.recorded import (
     RecordedNet,
     RecordedSource,
@@ -27,7 +26,7 @@ from valuerepair.oracles.recorded import (
 from valuerepair.oracles.spec import parse_spec
 from valuerepair.runs.options import MineOptions
 from valuerepair.runs.recorded import agreement, import_recorded, point_of_view
-from valuerepair.store.rows import DeepColumns
+from valuerepair.store.rows import DeepColumns, DeepResult
 from valuerepair.store.store import Store
 
 # -- identities and settings ------------------------------------------------------------------------------------------

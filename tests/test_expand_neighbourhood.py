@@ -21,7 +21,6 @@ from valuerepair.chess.positions import Position, encode_moves
 from valuerepair.engines.find import find_engine
 from valuerepair.errors import UsageError
 from valuerepair.oracles.open import open_oracle
-from valuerepair.oracles.oracle import DeepResult
 from valuerepair.runs.neighbourhood import (
     CHILD,
     GAME,
@@ -34,6 +33,7 @@ from valuerepair.runs.neighbourhood import (
     neighbours,
     parse_steps,
 )
+from valuerepair.store.rows import DeepResult
 
 GAME_OF = OriginGame("games.pgn", 7, 100, {"White": "A"}, "1-0")
 ALL = tuple(STEPS.values())

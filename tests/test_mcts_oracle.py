@@ -26,7 +26,8 @@ from valuerepair.nets.net import Net, open_net
 from valuerepair.oracles import mcts_oracle
 from valuerepair.oracles.mcts_oracle import MctsOracle, identity_of, open_mcts
 from valuerepair.oracles.open import open_oracle
-from valuerepair.oracles.oracle import DeepFailure, DeepResult
+from valuerepair.oracles.oracle import DeepFailure
+from valuerepair.store.rows import DeepResult
 from valuerepair.store.store import Store
 
 AS_LC0 = "certainty=0,lookahead=0,auto_extend=0"

@@ -15,10 +15,9 @@ from valuerepair.archives.rows import ReadReport
 from valuerepair.archives.sampling import sample
 from valuerepair.chess.positions import PositionBatch
 from valuerepair.chess.values import Alpha
-from valuerepair.oracles.oracle import DeepResult, OracleIdentity
 from valuerepair.question import Question
 from valuerepair.runs.summary import Met, Pairs, RunScale, RunScores, numbers
-from valuerepair.store.rows import DeepColumns, RunRecord
+from valuerepair.store.rows import DeepColumns, DeepResult, OracleIdentity, RunRecord
 from valuerepair.store.store import Store
 
 

@@ -30,10 +30,11 @@ from valuerepair.chess import values
 from valuerepair.chess.positions import Position, PositionBatch
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.nets.net import NetValues
-from valuerepair.oracles.oracle import DeepFailure, DeepOutcome, DeepResult
+from valuerepair.oracles.oracle import DeepFailure, DeepOutcome
 from valuerepair.question import Question
 from valuerepair.runs.options import MineOptions
 from valuerepair.runs.workers import FIRST_CHUNK_ROWS
+from valuerepair.store.rows import DeepResult
 from valuerepair.store.store import Store
 
 

@@ -24,11 +24,11 @@ from valuerepair.judge.compare import CATEGORIES, Remeasured, compare, compariso
 from valuerepair.judge.compared_nets import find_nets, find_oracle, measure
 from valuerepair.nets.net import NetIdentity, NetValues, open_net
 from valuerepair.nets.registry import KNOWN_NETS
-from valuerepair.oracles.oracle import DeepOutcome, DeepResult
+from valuerepair.oracles.oracle import DeepOutcome
 from valuerepair.question import Question
 from valuerepair.report.stats import store_figures
 from valuerepair.runs.options import MineOptions
-from valuerepair.store.rows import Run
+from valuerepair.store.rows import DeepResult, Run
 from valuerepair.store.screening import Passage, add_passage
 from valuerepair.store.store import Store
 

@@ -21,13 +21,13 @@ from valuerepair.chess import values
 from valuerepair.chess.positions import PHASES, Position, boards, phases
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.intervals import wilson
-from valuerepair.oracles.oracle import DeepResult
 from valuerepair.question import Question
 from valuerepair.report import stats
 from valuerepair.report.stats import store_figures
 from valuerepair.runs.options import MineOptions
 from valuerepair.store.export import format_of, write_file, write_stream
 from valuerepair.store.queries import COLUMNS
+from valuerepair.store.rows import DeepResult
 from valuerepair.store.store import Store
 
 TRUE_ALPHA = 350.0

@@ -18,10 +18,9 @@ from valuerepair.errors import ValueRepairError
 from valuerepair.intervals import weighted
 from valuerepair.judge import verdict
 from valuerepair.judge.verdict import NET_RIGHT, SEARCH_RIGHT, UNRESOLVED, decide, evidence, figures, verdicts
-from valuerepair.oracles.oracle import DeepResult, OracleIdentity
 from valuerepair.question import Question
 from valuerepair.report.stats import store_figures
-from valuerepair.store.rows import AFTER, SECOND, RunRecord
+from valuerepair.store.rows import AFTER, SECOND, DeepResult, OracleIdentity, RunRecord
 from valuerepair.store.store import Store
 
 NAN = float("nan")

@@ -16,9 +16,10 @@ import pytest
 
 from tests.cli_tree import SAMPLE
 from valuerepair.chess.positions import Position
-from valuerepair.oracles.oracle import Climb, DeepResult
+from valuerepair.oracles.oracle import Climb
 from valuerepair.runs import check_store, same_oracle
 from valuerepair.store.integrity import StoreCheck
+from valuerepair.store.rows import DeepResult
 from valuerepair.store.store import Store
 
 ORACLE = 1

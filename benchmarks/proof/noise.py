@@ -27,9 +27,9 @@ from valuerepair.chess.values import deep_q
 from valuerepair.errors import ValueRepairError
 from valuerepair.files import written_whole
 from valuerepair.oracles.open import open_oracle
-from valuerepair.oracles.oracle import DeepResult, Oracle
+from valuerepair.oracles.oracle import Oracle
 from valuerepair.question import Question
-from valuerepair.store.rows import POSITION_CELLS, position_batch
+from valuerepair.store.rows import POSITION_CELLS, DeepResult, position_batch
 from valuerepair.store.store import Store
 
 if TYPE_CHECKING:

@@ -24,13 +24,14 @@ from valuerepair.archives.options import SampleOptions
 from valuerepair.chess.positions import Position
 from valuerepair.nets.net import open_net
 from valuerepair.oracles.open import open_oracle
-from valuerepair.oracles.oracle import Climb, ClimbOutcome, DeepResult, GoOn
+from valuerepair.oracles.oracle import Climb, ClimbOutcome, GoOn
 from valuerepair.question import Question
 from valuerepair.runs.mine import mine
 from valuerepair.runs.options import MineOptions
 from valuerepair.screening.fit import fit_screen
 from valuerepair.screening.model import ScreenOptions, rungs_of
 from valuerepair.screening.package import package_rows
+from valuerepair.store.rows import DeepResult
 from valuerepair.store.store import Store
 
 ARCHIVE = Path(__file__).parents[2] / "data" / "games.pgn.zst"

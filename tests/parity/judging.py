@@ -23,7 +23,7 @@ from valuerepair.chess.positions import Position, PositionBatch
 from valuerepair.nets.net import open_net
 from valuerepair.oracles.mcts_oracle import MctsOracle
 from valuerepair.oracles.open import open_oracle
-from valuerepair.oracles.oracle import DeepResult
+from valuerepair.store.rows import DeepResult
 
 NODES = (25, 50, 100, 200, 400, 1000)
 THRESHOLD = 0.55

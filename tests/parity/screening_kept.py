@@ -33,14 +33,14 @@ from numpy.typing import NDArray
 from valuerepair.calibration import fit, fold_of
 from valuerepair.chess import values
 from valuerepair.chess.positions import Position, encode_move
-from valuerepair.oracles.oracle import Climb, ClimbOutcome, DeepOutcome, DeepResult, GoOn, Oracle, OracleIdentity
+from valuerepair.oracles.oracle import Climb, ClimbOutcome, DeepOutcome, GoOn, Oracle
 from valuerepair.question import Question
 from valuerepair.screening import ladder as ladders
 from valuerepair.screening.fit import LadderRows, curve, joined
 from valuerepair.screening.ladder import Ladder
 from valuerepair.screening.model import FEATURES, ScreenOptions, rungs_of
 from valuerepair.store.columns import games_of
-from valuerepair.store.rows import FULL, RunRecord
+from valuerepair.store.rows import FULL, DeepResult, OracleIdentity, RunRecord
 from valuerepair.store.store import Store
 
 THRESHOLD = 0.55

@@ -11,8 +11,7 @@ from valuerepair.chess import values
 from valuerepair.chess.board import legal_moves, parse_fens
 from valuerepair.chess.positions import PositionBatch, decode_move, decode_moves
 from valuerepair.nets.net import NetValues
-from valuerepair.oracles.oracle import DeepResult
-from valuerepair.store.rows import FULL, Run
+from valuerepair.store.rows import FULL, DeepResult, Run
 from valuerepair.store.screening import Passage, add_passage
 from valuerepair.store.store import Store
 

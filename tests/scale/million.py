@@ -27,12 +27,11 @@ from valuerepair.chess.origins import Origin
 from valuerepair.chess.positions import Position, PositionBatch
 from valuerepair.chess.progress import Progress
 from valuerepair.nets.net import NetIdentity
-from valuerepair.oracles.oracle import DeepResult, OracleIdentity
 from valuerepair.question import Question
 from valuerepair.store import priors
 from valuerepair.store.plays import Play, add_plays
 from valuerepair.store.queries import candidates
-from valuerepair.store.rows import AFTER, SECOND, Run, RunRecord
+from valuerepair.store.rows import AFTER, SECOND, DeepResult, OracleIdentity, Run, RunRecord
 from valuerepair.store.screening import ScreenFacts, add_screen
 from valuerepair.store.store import Store
 

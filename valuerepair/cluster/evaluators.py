@@ -20,10 +20,11 @@ from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.nets.net import NetIdentity, NetValues, Priors
 from valuerepair.nets.registry import locate
 from valuerepair.nets.weights import NetFile, read_net_file
-from valuerepair.oracles.oracle import ClimbOutcome, DeepFailure, DeepOutcome, GoOn, Oracle, OracleIdentity
+from valuerepair.oracles.oracle import ClimbOutcome, DeepFailure, DeepOutcome, GoOn, Oracle
 from valuerepair.oracles.spec import RECORDED
 from valuerepair.runs.evaluators import Opened
 from valuerepair.runs.workers import Answer
+from valuerepair.store.rows import OracleIdentity
 
 if TYPE_CHECKING:
     from valuerepair.cluster.dispatcher import Dispatcher

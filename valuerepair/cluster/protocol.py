@@ -12,7 +12,7 @@ from valuerepair.errors import ValueRepairError
 from valuerepair.nets.net import NetIdentity
 from valuerepair.nets.weights import NetFile
 from valuerepair.oracles.open import CPU_BACKENDS
-from valuerepair.oracles.oracle import OracleIdentity
+from valuerepair.store.rows import OracleIdentity
 
 
 class Role(Enum):

@@ -22,8 +22,9 @@ from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.nets.net import Net, NetIdentity, NetValues, ValueHead, open_net
 from valuerepair.nets.registry import ENGINE
 from valuerepair.oracles.open import alpha_beta_setup
-from valuerepair.oracles.oracle import DeepFailure, DeepOutcome, DeepResult
+from valuerepair.oracles.oracle import DeepFailure, DeepOutcome
 from valuerepair.oracles.uci_oracle import UciOracle
+from valuerepair.store.rows import DeepResult
 
 log = logging.getLogger(__name__)
 

@@ -22,17 +22,9 @@ from valuerepair.mcts.forest import Forest, forest_bytes, warm_up
 from valuerepair.mcts.params import SearchParams
 from valuerepair.mcts.pool import ForestPool
 from valuerepair.mcts.result import SearchResult, score_of
-from valuerepair.oracles.oracle import (
-    Climb,
-    ClimbOutcome,
-    DeepFailure,
-    DeepOutcome,
-    DeepResult,
-    GoOn,
-    Oracle,
-    OracleIdentity,
-)
+from valuerepair.oracles.oracle import Climb, ClimbOutcome, DeepFailure, DeepOutcome, GoOn, Oracle
 from valuerepair.oracles.spec import JUDGING
+from valuerepair.store.rows import DeepResult, OracleIdentity
 
 if TYPE_CHECKING:
     from valuerepair.nets.net import Net

@@ -22,9 +22,8 @@ from valuerepair.chess.positions import PositionBatch
 from valuerepair.engines.spec import EngineSpec
 from valuerepair.errors import UsageError
 from valuerepair.nets.net import NetIdentity, NetValues
-from valuerepair.oracles.oracle import DeepResult, OracleIdentity
 from valuerepair.oracles.spec import RECORDED
-from valuerepair.store.rows import DeepColumns
+from valuerepair.store.rows import DeepColumns, DeepResult, OracleIdentity
 
 log = logging.getLogger(__name__)
 

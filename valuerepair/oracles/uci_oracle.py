@@ -18,16 +18,8 @@ from valuerepair.engines.pool import BadAnswer, EnginePool, Plan, PoolCounts, Ti
 from valuerepair.engines.process import EngineFailure
 from valuerepair.engines.uci import BadOption, EngineSetup, SearchReport
 from valuerepair.errors import UsageError, ValueRepairError
-from valuerepair.oracles.oracle import (
-    Climb,
-    ClimbOutcome,
-    DeepFailure,
-    DeepOutcome,
-    DeepResult,
-    GoOn,
-    Oracle,
-    OracleIdentity,
-)
+from valuerepair.oracles.oracle import Climb, ClimbOutcome, DeepFailure, DeepOutcome, GoOn, Oracle
+from valuerepair.store.rows import DeepResult, OracleIdentity
 
 log = logging.getLogger(__name__)
 

@@ -183,7 +183,7 @@ def _read(archives: list[str]) -> tuple[PositionBatch, dict[str, Any]]:
 
 def _judge(oracle: Oracle, batch: PositionBatch, seconds: float) -> dict[str, float]:
     """Begins as many searches as run at once, and further ones for some seconds; waits for all."""
-    from valuerepair.oracles.oracle import DeepResult
+    from valuerepair.store.rows import DeepResult
 
     positions = iter(batch)
     begun, done, nodes = time.monotonic(), 0, 0

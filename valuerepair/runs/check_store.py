@@ -25,13 +25,23 @@ from valuerepair.nets.devices import split_key
 from valuerepair.nets.heads import heads_of
 from valuerepair.nets.net import open_net
 from valuerepair.nets.planes import FILLS
-from valuerepair.oracles.oracle import Climb, DeepResult, Oracle, OracleIdentity
+from valuerepair.oracles.oracle import Climb, Oracle
 from valuerepair.runs.confirm import after
 from valuerepair.runs.same_oracle import net_files, open_same, stored_specs
 from valuerepair.store.connect import store_errors
 from valuerepair.store.integrity import FATAL, StoreCheck, integrity_checks
 from valuerepair.store.queries import load_json
-from valuerepair.store.rows import AFTER, EXPANDED, FULL, POSITION_CELLS, SECOND, position_batch, unsigned
+from valuerepair.store.rows import (
+    AFTER,
+    EXPANDED,
+    FULL,
+    POSITION_CELLS,
+    SECOND,
+    DeepResult,
+    OracleIdentity,
+    position_batch,
+    unsigned,
+)
 from valuerepair.store.second_looks import StoredOracle
 from valuerepair.store.store import Store
 

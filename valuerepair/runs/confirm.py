@@ -32,13 +32,13 @@ from valuerepair.judge import verdict
 from valuerepair.nets.devices import device_of, split_key
 from valuerepair.nets.heads import heads_of
 from valuerepair.oracles.open import chosen_spec, open_oracle
-from valuerepair.oracles.oracle import DeepFailure, DeepResult, Oracle, OracleIdentity
+from valuerepair.oracles.oracle import DeepFailure, Oracle
 from valuerepair.oracles.spec import DEFAULT_NODES, JUDGING, RECORDED, parse_spec
 from valuerepair.runs.failures import Failures
 from valuerepair.runs.loop import TICK_S, SearchLoop, stored_run
 from valuerepair.store import DEFAULT_PATH, second_looks
 from valuerepair.store.connect import store_errors
-from valuerepair.store.rows import AFTER, SECOND, Run, RunRecord, json_text
+from valuerepair.store.rows import AFTER, SECOND, DeepResult, OracleIdentity, Run, RunRecord, json_text
 from valuerepair.store.second_looks import StoredOracle
 from valuerepair.store.store import Store
 

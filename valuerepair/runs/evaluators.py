@@ -15,12 +15,13 @@ from valuerepair.errors import UsageError
 from valuerepair.nets.net import Evaluator, Net
 from valuerepair.nets.registry import locate
 from valuerepair.oracles.engine_net import is_engine, open_evaluator
-from valuerepair.oracles.oracle import Oracle, OracleIdentity
+from valuerepair.oracles.oracle import Oracle
 from valuerepair.oracles.recorded import RecordedSource
 from valuerepair.oracles.spec import RECORDED, parse_spec
 from valuerepair.runs.options import MineOptions
 from valuerepair.runs.summary import MineSummary
 from valuerepair.screening.model import ScreenOptions
+from valuerepair.store.rows import OracleIdentity
 from valuerepair.store.store import Store
 
 log = logging.getLogger(__name__)

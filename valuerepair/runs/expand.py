@@ -25,7 +25,7 @@ from valuerepair.errors import UsageError
 from valuerepair.judge.labelled import PolicyNet
 from valuerepair.judge.split import Split
 from valuerepair.nets.net import Evaluator, NetValues
-from valuerepair.oracles.oracle import Climb, DeepFailure, DeepResult
+from valuerepair.oracles.oracle import Climb, DeepFailure
 from valuerepair.question import Question
 from valuerepair.runs.allocation import Yields, is_drawn, kinds_of, uniform
 from valuerepair.runs.expansion import ExpandSummary, Expansion
@@ -40,7 +40,7 @@ from valuerepair.screening.ladder import Ladder
 from valuerepair.screening.model import ScreenOptions
 from valuerepair.store import expanded as reached
 from valuerepair.store.expanded import Outcome, Reached
-from valuerepair.store.rows import EXPANDED, INFERRED, DeepColumns, Run, RunRecord, json_text
+from valuerepair.store.rows import EXPANDED, INFERRED, DeepColumns, DeepResult, Run, RunRecord, json_text
 from valuerepair.store.screening import REACHED
 from valuerepair.store.store import Store
 

@@ -18,7 +18,6 @@ from valuerepair.errors import ValueRepairError
 from valuerepair.judge import families
 from valuerepair.judge.split import TRAIN, Split
 from valuerepair.nets.net import NetFacts
-from valuerepair.oracles.oracle import DeepResult, OracleIdentity
 from valuerepair.question import Question
 from valuerepair.runs.neighbourhood import GAME, PARENT, Source
 from valuerepair.runs.summary import Deep
@@ -27,7 +26,7 @@ from valuerepair.store import expanded as reached
 from valuerepair.store.columns import game_keys
 from valuerepair.store.expanded import Outcome
 from valuerepair.store.queries import table
-from valuerepair.store.rows import INFERRED, game_row
+from valuerepair.store.rows import INFERRED, DeepResult, OracleIdentity, game_row
 from valuerepair.store.store import Store
 
 Floats = NDArray[np.float64]

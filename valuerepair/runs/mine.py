@@ -13,7 +13,7 @@ import numpy as np
 from valuerepair.chess.positions import Position
 from valuerepair.chess.progress import Progress
 from valuerepair.nets.net import Evaluator
-from valuerepair.oracles.oracle import Climb, DeepFailure, DeepResult
+from valuerepair.oracles.oracle import Climb, DeepFailure
 from valuerepair.runs.loop import SearchLoop
 from valuerepair.runs.options import MineOptions
 from valuerepair.runs.outlook import Pace, RunOutlook
@@ -22,7 +22,7 @@ from valuerepair.runs.summary import MineSummary, numbers
 from valuerepair.runs.workers import ArchiveReader, Evaluated, Event, Sampled, net_line
 from valuerepair.screening.ladder import Ladder
 from valuerepair.screening.recall import recall_line
-from valuerepair.store.rows import Run
+from valuerepair.store.rows import DeepResult, Run
 from valuerepair.store.screening import forget_passage, settle
 from valuerepair.store.store import Store
 

@@ -27,7 +27,7 @@ from valuerepair.chess.origins import OriginGame, Origins
 from valuerepair.chess.positions import Moves, PositionBatch, decode_move, encode_move
 from valuerepair.chess.rows import Boards
 from valuerepair.errors import UsageError
-from valuerepair.oracles.oracle import DeepResult
+from valuerepair.store.rows import DeepResult
 
 LINE, PARENT, CHILD, GAME = "line", "parent", "child", "game"
 # As `vr expand --by` has them; the singular is in the store.

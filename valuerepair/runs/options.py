@@ -16,7 +16,7 @@ from valuerepair.errors import UsageError
 from valuerepair.nets.net import NetFacts
 from valuerepair.question import Question
 from valuerepair.screening.model import ScreenOptions
-from valuerepair.store.rows import OracleFacts, json_text
+from valuerepair.store.rows import OracleIdentity, json_text
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ def versions_of(net: NetFacts) -> dict[str, str]:
     return {"valuerepair": __version__, "python": platform.python_version(), "provider": net.provider}
 
 
-def run_identity(paths: Sequence[str], options: Mapping[str, Any], net: NetFacts, oracle: OracleFacts) -> str:
+def run_identity(paths: Sequence[str], options: Mapping[str, Any], net: NetFacts, oracle: OracleIdentity) -> str:
     """A digest of all that decides what a run samples and scores: two runs with the same one are the same work.
 
     Archives count by absolute path and size, so that a grown archive is new work, and a moved store is not.

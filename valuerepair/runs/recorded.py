@@ -16,7 +16,7 @@ from valuerepair.chess.positions import PositionBatch
 from valuerepair.chess.progress import Progress
 from valuerepair.intervals import correlation_bound
 from valuerepair.nets.net import Evaluator, NetFacts
-from valuerepair.oracles.oracle import DeepFailure, OracleIdentity
+from valuerepair.oracles.oracle import DeepFailure
 from valuerepair.oracles.recorded import RecordedSource, net_values
 from valuerepair.runs.loop import Loop
 from valuerepair.runs.options import MineOptions
@@ -25,7 +25,7 @@ from valuerepair.runs.sampled import SampledPositions, run_sampled
 from valuerepair.runs.summary import MineSummary
 from valuerepair.runs.workers import ArchiveReader, Evaluated, Event, NetLine, Sampled, net_line
 from valuerepair.store.columns import read_cells
-from valuerepair.store.rows import Run
+from valuerepair.store.rows import OracleIdentity, Run
 from valuerepair.store.store import Store
 
 Floats = NDArray[np.float64]

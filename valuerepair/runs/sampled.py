@@ -21,7 +21,6 @@ from valuerepair.chess.progress import Interruptions
 from valuerepair.errors import ValueRepairError
 from valuerepair.judge.labelled import PolicyNet, add_priors
 from valuerepair.nets.net import NetFacts
-from valuerepair.oracles.oracle import OracleIdentity
 from valuerepair.question import Calibrated, Question
 from valuerepair.runs.failures import Failures, NetFailures
 from valuerepair.runs.loop import stored_run
@@ -30,7 +29,7 @@ from valuerepair.runs.outlook import RunCounts, RunOutlook
 from valuerepair.runs.summary import Met, MineSummary, Pairs, RunScale, RunScores, nothing_sampled, resume_line
 from valuerepair.runs.workers import ArchiveReader, Evaluated, NetBroke, NetLine, ReadingEnded, Sampled
 from valuerepair.store import calibrations
-from valuerepair.store.rows import Known, Run, RunRecord
+from valuerepair.store.rows import Known, OracleIdentity, Run, RunRecord
 from valuerepair.store.store import Store
 
 log = logging.getLogger(__name__)

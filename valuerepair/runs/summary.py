@@ -18,7 +18,7 @@ from valuerepair.chess.values import Alpha
 from valuerepair.intervals import Floats, Rate, WeightedCount
 from valuerepair.question import Question
 from valuerepair.store import DEFAULT_PATH
-from valuerepair.store.rows import DeepScore, Run
+from valuerepair.store.rows import DeepResult, Run
 
 
 def resume_line(run: Run) -> str:
@@ -124,7 +124,7 @@ _COLUMNS = 9  # position_id, weight, net_q, cp, mate, w, d, l, q
 Deep: TypeAlias = tuple[float | None, ...]  # cp, mate, win, draw, loss, own Q
 
 
-def numbers(score: DeepScore) -> Deep:
+def numbers(score: DeepResult) -> Deep:
     """What of a deep search decides its Q."""
     return (score.cp, score.mate, *(score.wdl or (None, None, None)), score.q)
 

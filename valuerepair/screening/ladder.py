@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from valuerepair.calibration import FEWEST_GAMES, Calibration, TooLittle, fit, fold_of
 from valuerepair.chess import values
 from valuerepair.chess.positions import Position, encode_move
-from valuerepair.oracles.oracle import Climb, ClimbOutcome, DeepResult, Oracle
+from valuerepair.oracles.oracle import Climb, ClimbOutcome, Oracle
 from valuerepair.question import Question
 from valuerepair.screening.fit import MIN_POSITIONS, LadderRows, enough, fit_screen, joined, with_rate
 from valuerepair.screening.model import Floats, LadderCut, Screen, ScreenOptions, is_calibrated, judge, rungs_of
@@ -32,7 +32,7 @@ from valuerepair.store import calibrations
 from valuerepair.store import screening as rows
 from valuerepair.store.calibrations import calibrated_of
 from valuerepair.store.queries import gives_q
-from valuerepair.store.rows import Run
+from valuerepair.store.rows import DeepResult, Run
 from valuerepair.store.screening import REACHED, SAMPLED, ClimbedRows, Passage, Population, ScreenFacts
 from valuerepair.store.store import Store
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from itertools import pairwise
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,48 +54,66 @@ def is_value(expanded: str, position: str, row: str = "v") -> str:
     )
 
 
-class OracleFacts(Protocol):
-    """What the store keeps of an oracle; `valuerepair.oracles.oracle.OracleIdentity` has it all."""
+@dataclass(frozen=True, slots=True)
+class DeepResult:
+    """The outcome of one deep search, raw: Q is made of it later, for any alpha.
+
+    `cp` is centipawns, `mate` moves to mate (negative: the side to move is mated); one of them is None. `wdl` is the
+    engine's win, draw and loss per mille. `q` in [-1, 1] is there only where the evaluator has a Q of its own.
+    """
+
+    cp: int | None = None
+    mate: int | None = None
+    wdl: tuple[int, int, int] | None = None
+    q: float | None = None
+    depth: int = 0
+    seldepth: int = 0
+    nodes: int = 0
+    time_ms: int = 0
+    best_move: str | None = None
+    pv: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class OracleIdentity:
+    """Everything an oracle's values depend on; two with the same `digest` give the same values.
+
+    `kind` is ``stockfish``, ``mcts``, ``lc0``, ``uci``; `engine` the name and version the engine gives; `sha256` of its
+    binary, or of the net where the search is our own. `limits` bound one search (``nodes``, ``depth``, ``movetime`` in
+    ms). `options` are those set, and for lc0 its backend and the SHA-256 of its net. `net` is the net's name where
+    there is one. `plain` are the options that are usual for the kind, so that the label need not name them; None where
+    that is not known: it names none then.
+    """
+
+    kind: str
+    engine: str
+    sha256: str
+    limits: Mapping[str, int]
+    options: Mapping[str, str]
+    net: str = ""
+    plain: Mapping[str, str] | None = field(default=None, compare=False, repr=False)
 
     @property
-    def kind(self) -> str: ...
-    @property
-    def engine(self) -> str: ...
-    @property
-    def sha256(self) -> str: ...
-    @property
-    def limits(self) -> Mapping[str, Any]: ...
-    @property
-    def options(self) -> Mapping[str, Any]: ...
-    @property
-    def digest(self) -> str: ...
-    @property
-    def label(self) -> str: ...
-
-
-class DeepScore(Protocol):
-    """One deep search's outcome, from the side to move; `valuerepair.oracles.oracle.DeepResult` has it all."""
+    def digest(self) -> str:
+        """SHA-256, in hex, of the canonical JSON of all fields but `plain`."""
+        content = {
+            "kind": self.kind,
+            "engine": self.engine,
+            "sha256": self.sha256,
+            "limits": dict(self.limits),
+            "options": dict(self.options),
+            "net": self.net,
+        }
+        text = json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+        return hashlib.sha256(text.encode()).hexdigest()
 
     @property
-    def cp(self) -> int | None: ...
-    @property
-    def mate(self) -> int | None: ...
-    @property
-    def wdl(self) -> tuple[int, int, int] | None: ...
-    @property
-    def q(self) -> float | None: ...
-    @property
-    def depth(self) -> int: ...
-    @property
-    def seldepth(self) -> int: ...
-    @property
-    def nodes(self) -> int: ...
-    @property
-    def time_ms(self) -> int: ...
-    @property
-    def best_move(self) -> str | None: ...
-    @property
-    def pv(self) -> tuple[str, ...]: ...
+    def label(self) -> str:
+        """For people: ``stockfish 15.1 nodes=1000000``, then options that are not the usual ones."""
+        plain = self.options if self.plain is None else self.plain
+        unusual = [f"{k}={v}" for k, v in self.options.items() if plain.get(k) != v]
+        words = [self.engine.lower(), self.net, *(f"{k}={v}" for k, v in self.limits.items()), *unusual]
+        return " ".join(w for w in words if w)
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +160,7 @@ class Known(NamedTuple):
 
 
 class DeepColumns(NamedTuple):
-    """n outcomes of deep searches, each column a list of n as in `DeepScore`, `pv` with blanks between the moves."""
+    """n outcomes of deep searches, each column a list of n as in `DeepResult`, `pv` with blanks between the moves."""
 
     cp: Sequence[int | None]
     mate: Sequence[int | None]
@@ -158,7 +176,7 @@ class DeepColumns(NamedTuple):
     pv: Sequence[str]
 
     @staticmethod
-    def of(scores: Sequence[DeepScore]) -> DeepColumns:
+    def of(scores: Sequence[DeepResult]) -> DeepColumns:
         """The columns of any outcomes."""
         rows = [
             (s.cp, s.mate, *(s.wdl or (None,) * 3), s.q, s.depth, s.seldepth, s.nodes, s.time_ms, s.best_move,

@@ -26,7 +26,7 @@ _AFTER_STAGES = (AFTER, AFTER[:-1] + ";")
 
 @dataclass(frozen=True, slots=True)
 class StoredOracle:
-    """An oracle as the store describes it; `id` is its number there, the rest as in `oracles.oracle.OracleIdentity`."""
+    """An oracle as the store describes it; `id` is its number there, the rest as in `OracleIdentity`."""
 
     id: int
     label: str

@@ -30,9 +30,9 @@ from valuerepair.store.rows import (
     FULL,
     Admission,
     DeepColumns,
-    DeepScore,
+    DeepResult,
     Known,
-    OracleFacts,
+    OracleIdentity,
     Run,
     RunRecord,
     game_row,
@@ -175,7 +175,7 @@ class Store:
             query = "SELECT id FROM nets WHERE sha256 = ? AND history_fill = ?"
             return int(connection.execute(query, (identity.key, history_fill)).fetchone()[0])
 
-    def add_oracle(self, identity: OracleFacts) -> int:
+    def add_oracle(self, identity: OracleIdentity) -> int:
         """The number of an oracle, recorded on first use."""
         with self.writing() as connection:
             connection.execute(
@@ -250,7 +250,7 @@ class Store:
                 ),
             )
 
-    def add_deep(self, position_id: int, oracle_id: int, score: DeepScore, run: Run, stage: str = FULL) -> None:
+    def add_deep(self, position_id: int, oracle_id: int, score: DeepResult, run: Run, stage: str = FULL) -> None:
         """Records one deep search; an earlier failure of the same position is taken back."""
         self.add_deep_columns(np.array([position_id], np.int64), oracle_id, DeepColumns.of([score]), run, stage)
 
