@@ -95,7 +95,7 @@ def test_material_families_by_name(fen: str, family: str) -> None:
 
 
 def test_the_opening_family_is_the_headers_or_that_of_the_moves() -> None:
-    row = {"start_fen": STARTPOS_FEN, "moves": "e2e4 c7c5", "fen": STARTPOS_FEN}
+    row: dict[str, str | None] = {"start_fen": STARTPOS_FEN, "moves": "e2e4 c7c5", "fen": STARTPOS_FEN}
     with_headers = add_families(pd.DataFrame([row | {"eco_header": header} for header in (None, "?", "C02")]))
     assert with_headers["opening_family"].tolist() == ["Sicilian Defense", "Sicilian Defense", "French Defense"]
     after_e4 = "rnbqkbnr/pppppppp/8/8/4P3/8/PPPP1PPP/RNBQKBNR b KQkq - 0 1"

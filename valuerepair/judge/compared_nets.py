@@ -7,18 +7,15 @@ its content, never by its name: a net before and after training is often called 
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 import logging
 import os
-import platform
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from valuerepair import __version__
 from valuerepair.chess.positions import PositionBatch
 from valuerepair.chess.progress import Progress
 from valuerepair.errors import UsageError, ValueRepairError
@@ -29,7 +26,7 @@ from valuerepair.nets.registry import KNOWN_NETS, locate
 from valuerepair.nets.weights import read_net_file
 from valuerepair.oracles.engine_net import ENGINE_FILL, EngineNet, is_engine, open_engine_net
 from valuerepair.store.connect import store_errors
-from valuerepair.store.rows import FULL, POSITION_CELLS, RunRecord, json_text, position_batch
+from valuerepair.store.rows import FULL, POSITION_CELLS, RunRecord, position_batch
 from valuerepair.store.store import Store
 
 if TYPE_CHECKING:
@@ -249,9 +246,7 @@ def measure(store: Store, net: Evaluator, oracle: AskedOracle, progress: Progres
 
 def _run_record(net: Evaluator, oracle: AskedOracle, command: str) -> RunRecord:
     what = {"net": net.identity.key, "history_fill": net.history_fill, "oracle": oracle.digest}
-    identity = hashlib.sha256(json_text({"command": "remeasure", **what}).encode()).hexdigest()
-    versions = {"valuerepair": __version__, "python": platform.python_version(), "provider": net.provider}
-    return RunRecord(identity, command, what, 0, versions)
+    return RunRecord.of({"command": "remeasure", **what}, command, what, provider=net.provider)
 
 
 def _unmeasured(store: Store, net_id: int, oracle: AskedOracle) -> Iterator[tuple[NDArray[np.int64], PositionBatch]]:

@@ -112,21 +112,13 @@ def choose(gain: Floats, drawn: NDArray[np.bool_], root: Ids, family: Ids, count
     counts the less the larger the `family` [n] of their `root` is already. Where one sort is used up the other takes
     its place.
     """
+    import pandas as pd
+
     random, best = np.flatnonzero(drawn), np.flatnonzero(~drawn)
     by_gain = best[np.argsort(-gain[best], kind="stable")]
     # The second of a root has a family that is one larger than the first's.
-    size = family[by_gain] + _rank_within(root[by_gain])
+    size = family[by_gain] + pd.Series(root[by_gain]).groupby(root[by_gain]).cumcount().to_numpy()
     ranked = by_gain[np.argsort(-gain[by_gain] / (1 + size / _LARGE_FAMILY), kind="stable")]
     share = max(round(RANDOM_SHARE * count), count - len(ranked))
     chosen = random[: min(share, count)]
     return np.concatenate([chosen, ranked[: count - len(chosen)]])
-
-
-def _rank_within(groups: Ids) -> Ids:
-    """[n] how many of the same group come before."""
-    order = np.argsort(groups, kind="stable")
-    _, begin = np.unique(groups[order], return_index=True)
-    starts = np.repeat(begin, np.diff(np.append(begin, len(groups))))
-    ranks = np.empty(len(groups), np.int64)
-    ranks[order] = np.arange(len(groups)) - starts
-    return ranks

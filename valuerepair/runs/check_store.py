@@ -12,14 +12,7 @@ import numpy as np
 
 from valuerepair.chess import values
 from valuerepair.chess.board import fens, keys, legal_moves, parse_fens, replay
-from valuerepair.chess.positions import (
-    PHASES,
-    Position,
-    boards,
-    encode_move,
-    phases,
-    piece_counts,
-)
+from valuerepair.chess.positions import PHASES, Position, boards, encode_move, phases, piece_counts
 from valuerepair.chess.progress import Progress
 from valuerepair.nets.devices import split_key
 from valuerepair.nets.heads import heads_of

@@ -5,10 +5,8 @@ Raw results go into the store as they come; who was right is computed from them 
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import os
-import platform
 import shlex
 import time
 from collections import deque
@@ -21,7 +19,6 @@ from typing import TYPE_CHECKING, Any
 
 import chess
 
-from valuerepair import __version__
 from valuerepair.chess import values
 from valuerepair.chess.positions import Position
 from valuerepair.chess.progress import Progress, format_duration, format_rate
@@ -38,7 +35,7 @@ from valuerepair.runs.failures import Failures
 from valuerepair.runs.loop import TICK_S, SearchLoop, stored_run
 from valuerepair.store import DEFAULT_PATH, second_looks
 from valuerepair.store.connect import store_errors
-from valuerepair.store.rows import AFTER, SECOND, DeepResult, OracleIdentity, Run, RunRecord, json_text
+from valuerepair.store.rows import AFTER, SECOND, DeepResult, OracleIdentity, Run, RunRecord
 from valuerepair.store.second_looks import StoredOracle
 from valuerepair.store.store import Store
 
@@ -120,9 +117,8 @@ def confirm(
     asked = {name: frame.attrs[name] for name in ("net", "oracle", "alpha", "q_from")}
     if frame.attrs["calibration"]:
         asked["calibration"] = "fitted"
-    identity = hashlib.sha256(json_text({"second look": oracle.identity.digest, **asked}).encode()).hexdigest()
-    versions = {"valuerepair": __version__, "python": platform.python_version()}
-    with stored_run(store, RunRecord(identity, options.command, asked, 0, versions)) as run:
+    work = {"second look": oracle.identity.digest, **asked}
+    with stored_run(store, RunRecord.of(work, options.command, asked)) as run:
         if run.resumed and run.scored:
             log.info(f"going on with {run.scored:,} searches made before")
         looking = _SecondLooks(store, frame, oracle, options, run, progress or Progress("confirming", quiet=True))

@@ -7,7 +7,6 @@ that goes on replays its plan and finds in the store what was searched before.
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import time
 from collections import Counter, deque
@@ -33,14 +32,13 @@ from valuerepair.runs.failures import Failures
 from valuerepair.runs.frontier import Frontier, Waiting, take_values
 from valuerepair.runs.loop import TICK_S, SearchLoop, stored_run
 from valuerepair.runs.neighbourhood import CHILDREN, LINE, STEPS, Neighbours, Source, batch_of, neighbours
-from valuerepair.runs.options import versions_of
 from valuerepair.runs.summary import numbers
 from valuerepair.runs.workers import CHUNK_ROWS, NetBroke, NetThread
 from valuerepair.screening.ladder import Ladder
 from valuerepair.screening.model import ScreenOptions
 from valuerepair.store import expanded as reached
 from valuerepair.store.expanded import Outcome, Reached
-from valuerepair.store.rows import EXPANDED, INFERRED, DeepColumns, DeepResult, Run, RunRecord, json_text
+from valuerepair.store.rows import EXPANDED, INFERRED, DeepColumns, DeepResult, Run, RunRecord
 from valuerepair.store.screening import REACHED
 from valuerepair.store.store import Store
 
@@ -128,9 +126,8 @@ def expand(
         "screen": options.screen and [options.screen.recall, options.screen.audit, options.screen.rungs],
         **options.of_split(),
     }
-    content = {"expand": asked, "pair": start.names, "seed": options.seed}
-    identity = hashlib.sha256(json_text(content).encode()).hexdigest()
-    with stored_run(store, RunRecord(identity, options.command, asked, options.seed, versions_of(net))) as run:
+    work = {"expand": asked, "pair": start.names, "seed": options.seed}
+    with stored_run(store, RunRecord.of(work, options.command, asked, options.seed, net.provider)) as run:
         store.commit()
         if run.resumed:
             log.info(f"going on with {reached.done_before(store, run):,} positions searched before")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import time
 
@@ -20,10 +19,9 @@ from valuerepair.runs.expansion import ExpandSummary, Expansion
 from valuerepair.runs.known_games import KnownGames
 from valuerepair.runs.loop import stored_run
 from valuerepair.runs.neighbourhood import GAME, GAME_PLIES, PARENT, PARENTS
-from valuerepair.runs.options import versions_of
 from valuerepair.store import expanded as reached
 from valuerepair.store.expanded import Outcome, Reached
-from valuerepair.store.rows import EXPANDED, Run, RunRecord, json_text
+from valuerepair.store.rows import EXPANDED, Run, RunRecord
 from valuerepair.store.second_looks import StoredOracle
 from valuerepair.store.store import Store
 
@@ -72,14 +70,13 @@ def expand_recorded(
     start = Expansion.of(store, net, source.identity, options.question, options.split)
     asked = {"steps": options.steps, "rounds": options.rounds, "threshold": options.question.threshold}
     asked |= options.of_split()
-    content = {"expand recorded": asked, "question": str(start.question), "pair": start.names}
-    identity = hashlib.sha256(json_text(content).encode()).hexdigest()
+    work = {"expand recorded": asked, "question": str(start.question), "pair": start.names}
     games = KnownGames.of(store, start.candidates.tolist())
     log.info(
         f"{source.identity.label}: what lies around candidates is recorded in their games ({len(games):,} at hand); "
         "no engine is asked"
     )
-    with stored_run(store, RunRecord(identity, options.command, asked, 0, versions_of(net))) as run:
+    with stored_run(store, RunRecord.of(work, options.command, asked, provider=net.provider)) as run:
         store.commit()
         taking = _Taking(store, net, source, options, start, run, progress or Progress("expanding", quiet=True))
         with taking.interruptions.counted():

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
-import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from valuerepair import __version__
 from valuerepair.archives.open import find_sources
 from valuerepair.archives.options import SampleOptions
 from valuerepair.errors import UsageError
 from valuerepair.nets.net import NetFacts
 from valuerepair.question import Question
 from valuerepair.screening.model import ScreenOptions
-from valuerepair.store.rows import OracleIdentity, json_text
+from valuerepair.store.rows import OracleIdentity
 
 
 @dataclass(frozen=True)
@@ -53,13 +50,10 @@ def sampling_options(sample: SampleOptions) -> dict[str, Any]:
     return options
 
 
-def versions_of(net: NetFacts) -> dict[str, str]:
-    """What a run was made with, beside what its identity says."""
-    return {"valuerepair": __version__, "python": platform.python_version(), "provider": net.provider}
-
-
-def run_identity(paths: Sequence[str], options: Mapping[str, Any], net: NetFacts, oracle: OracleIdentity) -> str:
-    """A digest of all that decides what a run samples and scores: two runs with the same one are the same work.
+def mining_work(
+    paths: Sequence[str], options: Mapping[str, Any], net: NetFacts, oracle: OracleIdentity
+) -> dict[str, Any]:
+    """All that decides what a run samples and scores: two runs with the same are the same work.
 
     Archives count by absolute path and size, so that a grown archive is new work, and a moved store is not.
     """
@@ -69,11 +63,10 @@ def run_identity(paths: Sequence[str], options: Mapping[str, Any], net: NetFacts
         else [source.path, -1]
         for source in find_sources(paths)
     ]
-    content = {
+    return {
         "archives": archives,
         "options": dict(options),
         "net": net.identity.key,
         "history_fill": net.history_fill,
         "oracle": oracle.digest,
     }
-    return hashlib.sha256(json_text(content).encode()).hexdigest()

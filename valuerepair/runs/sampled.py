@@ -24,7 +24,7 @@ from valuerepair.nets.net import NetFacts
 from valuerepair.question import Calibrated, Question
 from valuerepair.runs.failures import Failures, NetFailures
 from valuerepair.runs.loop import stored_run
-from valuerepair.runs.options import MineOptions, run_identity, sampling_options, versions_of
+from valuerepair.runs.options import MineOptions, mining_work, sampling_options
 from valuerepair.runs.outlook import RunCounts, RunOutlook
 from valuerepair.runs.summary import Met, MineSummary, Pairs, RunScale, RunScores, nothing_sampled, resume_line
 from valuerepair.runs.workers import ArchiveReader, Evaluated, NetBroke, NetLine, ReadingEnded, Sampled
@@ -64,20 +64,22 @@ def run_sampled(
     sampled, and what the run, reading and the store raise; what was scored until then is kept.
     """
     sampling = sampling_options(options.sample)
-    identity = run_identity(paths, sampling, net, oracle)
-    kept = KeptSample(f"{store.path}.sample", identity)
-    with ArchiveReader(paths, options.sample, whole=whole, kept=kept) as reader:  # it samples from now on
-        record = RunRecord(identity, options.command, sampling, options.sample.seed, versions_of(net))
-        with stored_run(store, record) as run:
-            store.commit()
-            if run.resumed:
-                log.info(resume_line(run))
-            sampled = start(reader, run)
-            with sampled.interruptions.counted():
-                state = sampled.work()
-                summary = sampled.summary(state)
-                if state != "interrupted" and summary.scored:
-                    keep_priors(store, net, sampled.positions.pair, options.question)
+    work = mining_work(paths, sampling, net, oracle)
+    record = RunRecord.of(work, options.command, sampling, options.sample.seed, net.provider)
+    kept = KeptSample(f"{store.path}.sample", record.identity)
+    with (
+        ArchiveReader(paths, options.sample, whole=whole, kept=kept) as reader,  # it samples from now on
+        stored_run(store, record) as run,
+    ):
+        store.commit()
+        if run.resumed:
+            log.info(resume_line(run))
+        sampled = start(reader, run)
+        with sampled.interruptions.counted():
+            state = sampled.work()
+            summary = sampled.summary(state)
+            if state != "interrupted" and summary.scored:
+                keep_priors(store, net, sampled.positions.pair, options.question)
     store.end_run(run, "finished" if state == "finished" else "interrupted", summary.counts())
     if state == "finished":
         kept.remove()

@@ -317,12 +317,9 @@ _CUT = {"searched": "searched", "probability": "probability"}
 
 
 def _places(some: Ids, others: Ids) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Where the numbers that both have stand in each; both are ascending."""
-    if not len(some) or not len(others):
-        return np.empty(0, np.intp), np.empty(0, np.intp)
-    places = np.minimum(np.searchsorted(some, others), len(some) - 1)
-    there = np.flatnonzero(some[places] == others)
-    return places[there], there
+    """Where the numbers that both have stand in each."""
+    _, of_some, of_others = np.intersect1d(some, others, assume_unique=True, return_indices=True)
+    return of_some, of_others
 
 
 def read_cells(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import platform
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
@@ -13,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from valuerepair import __version__
 from valuerepair.chess.origins import Origin, OriginGame
 from valuerepair.chess.positions import PHASES, PositionBatch, boards, phases, piece_counts
 
@@ -125,6 +127,20 @@ class RunRecord:
     options: Mapping[str, Any]
     seed: int
     versions: Mapping[str, str]
+
+    @staticmethod
+    def of(
+        work: object, command: str, options: Mapping[str, Any], seed: int = 0, provider: str | None = None
+    ) -> RunRecord:
+        """A run of this version that is known by `work`, JSON-able: all that decides what it does.
+
+        `provider` is that of the net, where one is asked.
+        """
+        identity = hashlib.sha256(json_text(work).encode()).hexdigest()
+        versions = {"valuerepair": __version__, "python": platform.python_version()}
+        if provider is not None:
+            versions["provider"] = provider
+        return RunRecord(identity, command, options, seed, versions)
 
 
 @dataclass(frozen=True, slots=True)
