@@ -66,7 +66,7 @@ class Yields:
         self._whole = whole
 
     def add(self, kind: int, *, found: bool, nodes: int) -> None:
-        """Takes note of a search."""
+        """Counts a search."""
         self.tried[kind] += 1
         self.found[kind] += found
         self.nodes[kind] += nodes
@@ -84,7 +84,7 @@ class Yields:
         return self.rates() / self.costs()
 
     def _down(self, sums: Floats, prior: Floats) -> Floats:
-        """Posterior means, level by level; a kind of which nothing is known has the mean of its first words."""
+        """Posterior means, level by level; a kind without data has the mean of its first words."""
         weight, mean = _PRIOR_WEIGHT, prior
         for level in range(1, len(_WIDTHS) + 1):
             count = int(np.prod(_WIDTHS[:level]))
@@ -95,12 +95,12 @@ class Yields:
 
 
 def is_drawn(key: int) -> bool:
-    """Whether a position is of the share that is searched as it comes, whatever is expected of it."""
+    """Whether a position is in the share that is searched at random, whatever its expected yield."""
     return uniform(key, "drawn") < RANDOM_SHARE
 
 
 def uniform(key: int, purpose: str) -> float:
-    """A number in [0, 1) that follows from a position alone."""
+    """A number in [0, 1) that depends on the position alone."""
     digest = hashlib.blake2b(f"expand {purpose} {key}".encode(), digest_size=8).digest()
     return int.from_bytes(digest, "big") / 2**64
 

@@ -78,7 +78,7 @@ _TABLES = ("positions", "net_values", "priors", "deep_values", "plays")
 
 
 def line(check: StoreCheck) -> str:
-    """One row of the table: name, checked, wrong, and what there is to say."""
+    """One row of the table: name, checked, wrong, and an example or a note."""
     state = f"{check.wrong:,} WRONG" if check.wrong else "ok" if not check.unchecked else "not checked"
     about = "; ".join(each for each in (check.example and f"e.g. {check.example}", check.note) if each)
     return f"{check.name:<{_WIDTH}} {check.checked or check.unchecked:>11,}  {state:<12} {about}".rstrip()
@@ -172,7 +172,7 @@ def _check_positions(rows: list[tuple[Any, ...]], counts: list[_Count]) -> None:
 
 
 def _check_histories(rows: list[tuple[Any, ...]], expected: list[str], named: list[str], count: _Count) -> None:
-    """Plays the moves from the start; what comes of them is the FEN, but for an en-passant square nobody can use."""
+    """Plays the moves from the start; they must lead to the FEN, except for an en-passant square nobody can use."""
     # Half a move is made a whole one that no position has.
     moves = [np.frombuffer(row[4] + b"\xff" * (len(row[4]) % 2), "<u2").astype(np.uint16) for row in rows]
 
@@ -273,7 +273,7 @@ def _check_lines(rows: list[tuple[Any, ...]], count: _Count, *, plain: bool) -> 
 
 
 def _line(row: tuple[Any, ...], plain: bool) -> list[int]:
-    """The moves to be played from the position: a net's best one, or a search's line, behind the move it is after."""
+    """The moves to play from the position: a net's best one, or the move that a search follows and then its line."""
     if plain:
         return [row[2] if 0 < row[2] < _NO_MOVE else _NO_MOVE] if row[2] else []
     first = [row[3].removeprefix(AFTER)] if row[3].startswith(AFTER) else []
@@ -292,7 +292,7 @@ _THRESHOLD = 0.55
 
 
 def digest_check(store: Store) -> StoreCheck:
-    """Whether the digests of oracles are those of what the store says of them."""
+    """Whether the digests of oracles match what the store says of them."""
     rows = store.connection.execute(
         "SELECT digest, label, kind, engine, sha256, limits, options FROM oracles"
     ).fetchall()
@@ -301,7 +301,7 @@ def digest_check(store: Store) -> StoreCheck:
 
 
 def _is_digest(digest: str, label: str, kind: str, engine: str, sha256: str, limits: str, options: str) -> bool:
-    """The name of an oracle's net has no column: it stands in the label, behind the engine."""
+    """The name of an oracle's net has no column: it is in the label, after the engine."""
     if (facts := _objects(limits, options)) is None:
         return False
     words = label.removeprefix(engine.lower()).strip().split(" ")
@@ -331,7 +331,7 @@ def _drawn(numbers: Sequence[Any], sample: int, rng: np.random.Generator) -> lis
 
 
 def net_checks(store: Store, sample: int, seed: int, files: Mapping[str, str]) -> list[StoreCheck]:
-    """A check a net: `sample` of its values computed again, on the CPU in float32."""
+    """One check for each net: `sample` of its values computed again, on the CPU in float32."""
     query = "SELECT id, name, sha256, history_fill FROM nets ORDER BY id"
     return [_check_net(store, net, sample, seed, files) for net in store.connection.execute(query).fetchall()]
 
@@ -381,7 +381,7 @@ def deep_checks(
     specs: Sequence[str] = (),
     progress: Progress | None = None,
 ) -> list[StoreCheck]:
-    """A check an oracle: `sample` of its searches made again, by the same rungs where it climbed.
+    """One check for each oracle: `sample` of its searches made again, by the same rungs where it climbed.
 
     `specs` are ``--deep`` texts of engines that the store does not know the place of.
     """
@@ -450,7 +450,7 @@ def _stored(store: Store, oracle_id: int, position_id: int, stage: str) -> tuple
 
 
 def _again(oracle: Oracle, position: Position, stage: str, rungs: list[int]) -> DeepResult | None:
-    """The search once more; None where it fails."""
+    """Repeats the search; None where it fails."""
     at: Position | DeepResult | None = position
     if stage.startswith(AFTER):
         at = after(position, stage.removeprefix(AFTER))

@@ -179,13 +179,13 @@ class _SecondLooks(SearchLoop["_Look"]):
         return kept, len(kept) < len(work)
 
     def _stages(self, row: int, second_best: str | None) -> list[str]:
-        """All searches of a candidate; of the second look's own move, where the first look named none."""
+        """All searches of a candidate; where the first look named no move, the second look's own counts."""
         net_best, deep_best = self._preferred[row]
         moves = dict.fromkeys(move for move in (net_best, deep_best or second_best) if move)
         return [SECOND, *(AFTER + move for move in moves)]
 
     def _looks(self, work: list[_Work]) -> Iterator[_Look]:
-        """The searches to be made, made up as they are needed; ends of games are recorded and not searched."""
+        """The searches to make, generated as they are needed; ends of games are recorded and not searched."""
         for each in work:
             position = self._position(each.row)
             number = int(self._frame["position_id"].iloc[each.row])
@@ -272,7 +272,7 @@ class _SecondLooks(SearchLoop["_Look"]):
         self._progress.advance(0)
 
     def counts(self) -> dict[str, Any]:
-        """What the store keeps of the run: nothing that depends on how often it was interrupted."""
+        """What the store keeps of the run; it does not depend on how often the run was interrupted."""
         with store_errors(self._store.path):
             done = second_looks.finished(self._store.connection, self._oracle_id, list(self._rows))
         return {"looked": sum(SECOND in stages for stages in done.values()), "failed": self._failed}

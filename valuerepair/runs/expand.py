@@ -141,7 +141,7 @@ def expand(
 
 
 def _played(sources: Sequence[Source]) -> Sequence[Moves]:
-    """What the store knows of how games went on: the move played in a sampled position."""
+    """How games went on, as far as the store knows: the move played in a sampled position."""
     return [source.following for source in sources]
 
 
@@ -279,7 +279,7 @@ class _Expanding(SearchLoop[int]):
 
     @property
     def _may_plan(self) -> bool:
-        """All that the next batch rests on is there."""
+        """Whether everything that the next batch depends on is there."""
         before = self._batches[0] if len(self._batches) == 2 else ()
         return (not self._asked or self._window is not None) and all(entry.outcome for entry in before)
 
@@ -316,7 +316,7 @@ class _Expanding(SearchLoop[int]):
         self._show()
 
     def _take_known(self, outcome: Outcome) -> None:
-        """Takes note of what was searched before; what another expansion searched counts for no limit of this one."""
+        """Counts what was searched before; searches of another expansion count for no limit of this one."""
         self._searched_any = self._searched_any or outcome.deep is not None
         if outcome.failed is not None:
             self._failures.add_earlier(outcome.failed)
@@ -347,7 +347,7 @@ class _Expanding(SearchLoop[int]):
         return costs if self._start.tally.nodes else np.full_like(costs, self._whole)
 
     def _affordable(self, costs: NDArray[np.float64], before: float = 0.0) -> int:
-        """How many of the searches to come, which cost so much each, the limits allow after `before` nodes more."""
+        """How many of the next searches, with these expected costs, the limits allow after `before` more nodes."""
         options, tally = self._options, self._start.tally
         count = len(costs)
         if options.positions is not None:
@@ -388,7 +388,7 @@ class _Expanding(SearchLoop[int]):
         return [entry for batch in self._batches for entry in batch]
 
     def _put(self, chosen: Waiting) -> NDArray[np.int64]:
-        """Puts neighbours into the store, where they are not; their ids."""
+        """Adds neighbours to the store where they are new; gives the ids of all."""
         self._placed.update(chosen.batch.key.tolist())
         ids, _, _ = self._store.add_positions(chosen.batch, self._run)
         rows = reached.not_reached(self._store, *self._pair, ids)
@@ -401,7 +401,7 @@ class _Expanding(SearchLoop[int]):
         return ids
 
     def _take_in(self, batch: list[_Planned]) -> None:
-        """Learns from a batch that is done, in the order of its plan; what was found is a source of its own."""
+        """Learns from a finished batch, in the order of its plan; a candidate found becomes a source itself."""
         nodes = hits = 0
         for entry in batch:
             assert entry.outcome is not None
@@ -422,7 +422,7 @@ class _Expanding(SearchLoop[int]):
         return bool(found)
 
     def _go_on_from(self, position_id: int, root: int, round_: int) -> None:
-        """Has a candidate be a source itself, unless its family is far larger than the others."""
+        """Makes a candidate a source, unless its family is far larger than the others."""
         self._families[root] += 1
         mean = self._families.total() / len(self._families)
         if round_ < self._options.rounds and self._families[root] <= _LARGEST * max(mean, _SMALL):
@@ -431,7 +431,7 @@ class _Expanding(SearchLoop[int]):
     # -- neighbours ---------------------------------------------------------------------------------------------------
 
     def _ask_window(self) -> None:
-        """Has the net look around the next sources. Once nothing more is searched lines alone are of interest."""
+        """Has the net look around the next sources. Once nothing more is searched, only lines matter."""
         steps = (LINE,) if self._why else self._options.steps
         if not self._sources or (LINE not in self._options.steps and self._why):
             return
@@ -444,7 +444,7 @@ class _Expanding(SearchLoop[int]):
         self._line.ask(lambda: look_around(self._net, sources, steps))
 
     def _tell_round(self, number: int) -> None:
-        """Says when the first sources of a round are gone out from; those to come of it join them."""
+        """Logs the beginning of a round; later sources of the same round join it."""
         if number > self._round:
             self._round, tally = number, self._start.tally
             found = f"{tally.found:,} found, {tally.inferred:,} inferred" if number > 1 else f"{len(self._sources):,}"
@@ -491,7 +491,7 @@ class _Expanding(SearchLoop[int]):
         )
 
     def _infer(self, line: Waiting, deep: list[DeepResult | None]) -> None:
-        """Keeps the inferred values of a line; a share of the candidates among them is searched all the same."""
+        """Stores the inferred values of a line; a share of the candidates among them is searched anyway."""
         if not len(line):
             return
         ids = self._put(replace(line, drawn=np.zeros(len(line), np.bool_)))

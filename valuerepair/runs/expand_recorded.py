@@ -187,7 +187,7 @@ class _Taking:
         return ids, found
 
     def _evaluate(self, ids: NDArray[np.int64], batch: PositionBatch) -> NDArray[np.float32]:
-        """[n] the net's Q; what the store has of it already is not computed again."""
+        """[n] the net's Q; values that the store has are not computed again."""
         before = self._store.known(ids, *self._start.pair)
         q = np.array([np.nan if known.net_q is None else known.net_q for known in before], np.float32)
         missing = np.flatnonzero(np.isnan(q))

@@ -45,7 +45,7 @@ class Tally:
     inferred: int = 0
 
     def add(self, outcome: Outcome, *, found: bool, own: bool = True) -> None:
-        """Takes note of a search; one that is not the expansion's `own` was there before."""
+        """Counts a search; one that is not the expansion's `own` was in the store before."""
         self.found += found
         if own:
             self.nodes, self.cut = self.nodes + outcome.nodes, self.cut + outcome.cut
@@ -96,7 +96,7 @@ class Expansion:
         )  # fmt: skip
 
     def roots(self, seed: int) -> list[int]:
-        """The candidates, in the order in which they are gone out from."""
+        """The candidates, in the order in which the expansion visits them."""
         order: list[int] = np.random.default_rng(seed).permutation(self.candidates).tolist()
         return order
 
@@ -124,7 +124,7 @@ class Expansion:
         return float(oracle.limits.get("nodes") or max(self.sampled_nodes / self.sampled_found, 1))
 
     def price(self, oracle: OracleIdentity) -> float:
-        """What a candidate costs in the archive, in whole searches, one at least: what losing one here may cost."""
+        """What a candidate costs in the archive, in whole searches, at least 1: so much may losing one cost here."""
         return max(self.sampled_nodes / self.sampled_found / self.whole_nodes(oracle), 1.0)
 
     def read(self, some: Sequence[tuple[int, int, int]]) -> list[Source]:
@@ -204,7 +204,7 @@ class ExpandSummary:
         return replace(self, figures=found)
 
     def counts(self) -> dict[str, Any]:
-        """What the store keeps of it: nothing that depends on how often the run was interrupted."""
+        """What the store keeps of it; it does not depend on how often the run was interrupted."""
         found = asdict(self.tally)
         return {"roots": len(self.start.candidates), **found, "failed": self.failed, "why": self.why}
 

@@ -20,7 +20,7 @@ HOPELESS = 10
 
 
 class Failures:
-    """The failures of a run; `count` has those of earlier runs too, `earlier` only these; `who` is it that failed."""
+    """The failures of a run; `count` has those of earlier runs too, `earlier` only these; `who` names what failed."""
 
     def __init__(self, store: Store, oracle_id: int, run: Run, who: str) -> None:
         self.count = self.earlier = 0
@@ -59,7 +59,7 @@ class Failures:
         self._held.clear()
 
     def hopeless(self) -> ValueRepairError:
-        """What to say when all failed."""
+        """The error of a run in which everything failed."""
         return ValueRepairError(
             f"{self._who} failed on each of the {self.count} positions it was given, at last: {self._last}; "
             "mend the engine or choose another with --deep" + (", then --retry-failed" if self.earlier else "")
@@ -86,7 +86,7 @@ class NetFailures:
         return dict(self._store.connection.execute(query, (self._stage, json.dumps(ids.tolist()))).fetchall())
 
     def take(self, evaluated: NDArray[np.int64], failed: Mapping[int, tuple[str, int]]) -> None:
-        """Takes note of a batch: who has a value, and has not failed any more, and who failed.
+        """Takes a batch: the positions that have a value now, whose earlier failures go, and those that failed.
 
         Raises ValueRepairError when many have failed and none was ever evaluated.
         """
@@ -120,7 +120,7 @@ class NetFailures:
         return bool(self._held)
 
     def hopeless(self) -> ValueRepairError:
-        """What to say when all failed."""
+        """The error of a run in which everything failed."""
         return ValueRepairError(
             f"the net ({self._name}) failed on each of the {len(self._held)} positions it was given, at last: "
             f"{self._held[-1][1][0]}"

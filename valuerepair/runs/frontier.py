@@ -70,7 +70,7 @@ class Frontier:
         return int(self._there.sum())
 
     def add(self, found: Waiting, expected: NDArray[np.float64]) -> None:
-        """Adds neighbours. Where they are too many, those of the kinds that least is `expected` of are left out."""
+        """Adds neighbours. Where they are too many, the kinds with the least `expected` yield are left out."""
         if self._waiting is None:
             self._waiting, self._there = found, np.ones(len(found), np.bool_)
         else:

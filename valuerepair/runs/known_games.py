@@ -32,7 +32,7 @@ class KnownGames:
 
     @staticmethod
     def of(store: Store, ids: Sequence[int]) -> KnownGames:
-        """The games of these positions; of archives that are no files here nothing is known, which is said."""
+        """The games of these positions; archives that are not here are left out, which is logged."""
         found = games_of(store, ids)
         missing = [name for name in found if not os.path.isfile(name)]
         if missing:

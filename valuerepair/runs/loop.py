@@ -40,12 +40,12 @@ class SearchDone(Generic[Key]):
 
 
 class Interrupted:
-    """An event that says nothing but that a signal came."""
+    """An event: a signal came."""
 
 
 @contextlib.contextmanager
 def stored_run(store: Store, record: RunRecord) -> Iterator[Run]:
-    """A run in the store's list of runs; an error ends it there as interrupted, with the counts that it had before."""
+    """A run in the store's list of runs; an error marks it there as interrupted, with the counts it had before."""
     run = store.begin_run(record)
     try:
         yield run
@@ -85,7 +85,7 @@ class Loop:
         """Handles an event."""
 
     def _cancel(self) -> int:
-        """Gives up what has been asked for and has not begun; says how many searches are in flight."""
+        """Cancels what has not begun; gives how many searches are in flight."""
         return 0
 
     def _leave(self) -> None:
@@ -170,7 +170,7 @@ class SearchLoop(Loop, Generic[Key]):
         raise NotImplementedError
 
     def _take_failure(self, key: Key, failure: DeepFailure) -> None:
-        """Takes note of a search that has failed."""
+        """Records a search that has failed."""
         raise NotImplementedError
 
     def _take_back(self, key: Key) -> None:

@@ -184,7 +184,7 @@ class _Mining(SearchLoop[int]):
                 self._waiting.append((position_id, position))
 
     def _drop_without_net(self, position_id: int) -> None:
-        """The net failed on a position: a search of it is of no use, unless it is at work."""
+        """The net failed on a position: it is not searched, unless its search has begun."""
         self._to_screen.pop(position_id, None)
         self._waiting = deque(pair for pair in self._waiting if pair[0] != position_id)
 

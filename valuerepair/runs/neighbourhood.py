@@ -213,7 +213,7 @@ def _earlier(i: int, source: Source, step: str, plies: int) -> _Row:
 
 
 def _line(source: Source) -> Moves:
-    """The moves of the line, up to one that is no move at all: recorded lines are others' words."""
+    """The moves of the line, up to the first that is no move: recorded lines come from other programs."""
     moves = []
     for uci in source.deep.pv[:LONGEST_LINE]:
         try:
@@ -271,7 +271,7 @@ def _reached(starts: Sequence[str], moves: Sequence[Moves]) -> tuple[Boards, NDA
 
 
 def _play(begin: Boards, moves: Moves, offsets: NDArray[np.int64]) -> tuple[Boards, NDArray[np.bool_]]:
-    """`replay`, with the rows marked whose moves are not legal; what is played of these is nothing."""
+    """`replay`, and which rows have illegal moves; nothing is played of these."""
     lost = np.zeros(len(begin), np.bool_)
     try:
         return replay(begin, moves, offsets), lost

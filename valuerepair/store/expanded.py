@@ -67,7 +67,7 @@ class Outcome(NamedTuple):
 
 
 def add_reached(store: Store, net_id: int, oracle_id: int, rows: Iterable[Reached], run: Run) -> None:
-    """Records how positions were reached; of what is there already nothing changes."""
+    """Records how positions were reached; rows that are there already do not change."""
     with store.writing() as connection:
         connection.executemany(
             "INSERT OR IGNORE INTO expanded (net_id, oracle_id, position_id, root_id, parent_id, step, distance, "
@@ -129,7 +129,7 @@ def _rows_without(store: Store, where: str, asked: tuple[int, ...], ids: NDArray
 
 
 def outcomes(store: Store, net_id: int, oracle_id: int, ids: Sequence[int]) -> dict[int, Outcome]:
-    """What became of those of the positions that are done with, by position."""
+    """What became of the positions that are finished, by position."""
     query = f"""
         SELECT j.value, v.position_id IS NOT NULL, v.cp, v.mate, v.w, v.d, v.l, v.q,
                coalesce(nullif(e.nodes, 0), v.nodes, 0), e.cut_at, f.reason, e.run_id

@@ -39,7 +39,7 @@ _COUNTED = ("runs", "games", "positions", "nets", "oracles", "screens", SCREENED
 
 @dataclass
 class Contradiction:
-    """Rows of stores that contradict each other: of which kind, how many, and the position (FEN) of one, if any."""
+    """Rows of stores that contradict each other: their kind, their number, and the position (FEN) of one, if any."""
 
     kind: str
     count: int = 0
@@ -148,7 +148,7 @@ def _merge_new(sources: Sequence[SourceStore], path: str, merged: Merged, progre
 
 
 def _merge_into(sources: Sequence[SourceStore], into: str, merged: Merged, progress: Progress, strict: bool) -> None:
-    """Merges into a store in one transaction, for which all sources are made one first."""
+    """Merges into a store in one transaction; several sources are merged into one first."""
     if len(sources) > 1:
         folder = os.path.dirname(os.path.abspath(into))
         with tempfile.TemporaryDirectory(prefix=os.path.basename(into) + ".", suffix=".part", dir=folder) as scratch:
@@ -219,7 +219,7 @@ def _merge(parts: Parts, merged: Merged, progress: Progress) -> None:
 
 
 def _finish(sources: Sequence[SourceStore], merged: Merged, strict: bool) -> None:
-    """The last word before the result is made permanent."""
+    """The checks before the result is made permanent."""
     for source in sources:
         source.check_unchanged()
     if strict and merged.contradictions:

@@ -99,12 +99,12 @@ def _screen_rows(connection: sqlite3.Connection, schema: str, number: int | None
 
 
 def _digest(row: tuple[Any, ...]) -> str:
-    """Of all that a screen is but its number: models are long, and to be told apart only."""
+    """A digest of a screen without its number: models are long, and only need to be told apart."""
     return hashlib.sha256(repr(row[1:]).encode()).hexdigest()
 
 
 def _add_screens(parts: Parts, found: dict[tuple[str, str], tuple[int, int]]) -> None:
-    """Adds screens in the order in which they were fitted: the last one is the one that goes on cutting."""
+    """Adds screens in the order in which they were fitted: the last one stays in use."""
     connection = parts.connection
     for _, (source, number) in sorted(found.items()):
         if source < 0:
@@ -275,7 +275,7 @@ def _settle_contested(parts: Parts, newest: int) -> tuple[int, str]:
 
 
 def _take_over(connection: sqlite3.Connection, number: int, newest: int) -> None:
-    """Gives the positions that this source has won its rows; notes those whose values are of another history."""
+    """Gives the positions that this source has won its rows; notes those whose values had another history."""
     won = "work.winners w CROSS JOIN part.positions s ON s.key = w.key CROSS JOIN main.positions d ON d.key = w.key"
     differs = " OR ".join(f"s.{name} IS NOT d.{name}" for name in HISTORY)
     connection.execute(

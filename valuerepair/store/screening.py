@@ -57,7 +57,7 @@ class ScreenFacts(NamedTuple):
 
 
 def add_screen(store: Store, net_id: int, oracle_id: int, facts: ScreenFacts, of: Population = SAMPLED) -> int:
-    """Records a screen; its number (that of `facts` is not used)."""
+    """Records a screen and gives its number; that of `facts` is not used."""
     names = "net_id, oracle_id, threshold, alpha, alpha_given, q_from, recall, model, fitted, expanded"
     with store.writing() as connection:
         cursor = connection.execute(
@@ -136,7 +136,7 @@ ANY_PASSAGE = "SELECT EXISTS (SELECT 1 FROM screened WHERE net_id = ? AND oracle
 
 
 def ways(store: Store, net_id: int, oracle_id: int) -> Ways:
-    """`passages`, where they are many."""
+    """`passages` as columns, for large stores."""
     asked = {"net": net_id, "oracle": oracle_id}
     ids, cut_at, nodes, searched, probability = read_cells(store.connection, WAYS, asked, 5)
     return Ways(ids.astype(np.int64), cut_at, nodes.astype(np.int64), searched != 0, probability)
@@ -148,7 +148,7 @@ def any_passage(store: Store, net_id: int, oracle_id: int) -> bool:
 
 
 def forget_passage(store: Store, oracle_id: int, position_id: int) -> None:
-    """Takes back that a position was screened: it is searched in full whatever its chances."""
+    """Forgets that a position was screened: it is searched in full whatever its chances."""
     with store.writing() as connection:
         # By way of the nets the table's key is of use.
         connection.execute(

@@ -220,7 +220,7 @@ class Store:
             return queries.known(self.connection, ids, net_id, oracle_id, stage)
 
     def take_over_expanded(self, ids: NDArray[np.int64], oracle_id: int) -> None:
-        """Positions that were reached from candidates are sampled now: their searches count as such ones'."""
+        """Positions reached from candidates are sampled now: their searches count as those of sampled ones."""
         with self.writing() as connection:
             connection.execute(
                 "UPDATE OR IGNORE deep_values SET stage = ? WHERE oracle_id = ? AND stage = ? "
@@ -293,7 +293,7 @@ class Store:
             return queries.oracles(self.connection)
 
     def names(self, net_id: int, oracle_id: int) -> tuple[str, str]:
-        """What `pick` knows a net and an oracle by for sure: the net's SHA-256 and the oracle's digest."""
+        """The names by which `pick` finds exactly these two: the net's SHA-256 and the oracle's digest."""
         with store_errors(self.path):
             query = "SELECT n.sha256, o.digest FROM nets n, oracles o WHERE n.id = ? AND o.id = ?"
             sha256, digest = self.connection.execute(query, (net_id, oracle_id)).fetchone()
