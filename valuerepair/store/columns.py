@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from valuerepair.chess import values
 from valuerepair.chess.positions import PHASES
 from valuerepair.question import Expanded, QFrom
-from valuerepair.store.rows import FULL, INFERRED, is_value
+from valuerepair.store.rows import FULL, INFERRED, is_value, unsigned
 
 Floats = NDArray[np.float64]
 Ids = NDArray[np.int64]
@@ -314,6 +314,26 @@ def _digest(text: str) -> int:
 
 _ODD = 0x9E3779B97F4A7C1  # neighbouring numbers lie far apart
 _CUT = {"searched": "searched", "probability": "probability"}
+# Where a join has the cells of a column: of net values (n), deep values (v), positions (p) and games (g).
+CELLS = {
+    **{name: f"n.{cell}" for name, cell in _NET.items()},
+    **{name: f"v.{cell}" for name, cell in _DEEP.items()},
+    **{name: f"p.{cell}" for name, cell in _POSITION.items()},
+    "key": "p.key",
+    "side": "p.side",
+    "phase": "p.phase",
+    "game": "g.number",
+    "source": "g.source",
+}
+
+
+def typed(name: str, cells: NDArray[np.object_]) -> NDArray[Any]:
+    """The column of cells [n] as SQLite gives them."""
+    if name == "key":
+        return unsigned(cells.tolist())
+    if name in (*_WORDS, "source"):
+        return cells
+    return cells.astype(np.int64 if name in _WHOLE else np.bool_ if name == "history_known" else np.float64)
 
 
 def _places(some: Ids, others: Ids) -> tuple[NDArray[np.intp], NDArray[np.intp]]:

@@ -7,7 +7,7 @@ import json
 import os
 import re
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -22,7 +22,19 @@ from valuerepair.nets.registry import ENGINE
 from valuerepair.question import Question
 from valuerepair.store import calibrations
 from valuerepair.store.calibrations import UsedCalibration
-from valuerepair.store.columns import CODES, GAME_KEY, NUMBERS, OF_EXPANDED, OF_Q, both_q, columns, facts, shares
+from valuerepair.store.columns import (
+    CELLS,
+    CODES,
+    GAME_KEY,
+    NUMBERS,
+    OF_EXPANDED,
+    OF_Q,
+    both_q,
+    columns,
+    facts,
+    shares,
+    typed,
+)
 from valuerepair.store.connect import store_errors
 from valuerepair.store.rows import FULL, Known, is_value
 
@@ -48,6 +60,11 @@ _TEXTS = {
     "event": "g.event", "date": "g.date", "result": "g.result", "played": "p.played", "net_best": "n.best_move",
     "deep_best": "v.best_move", "pv": "v.pv",
 }  # fmt: skip
+_CELLS = {**_TEXTS, **CELLS}
+_READ: dict[str, Callable[[Any], str | None]] = {
+    "moves": lambda moves: " ".join(decode_moves(np.frombuffer(moves, "<u2"))),
+    "net_best": lambda move: decode_move(move) if move else None,
+}
 COLUMNS = [
     "position_id", "key", "fen", "start_fen", "moves", "ply", "side", "phase", "pieces",
     "source", "game", "game_id", "white", "black", "event", "date", "result", "played",
@@ -143,7 +160,7 @@ def frame(
     `root_id`, the sampled candidate that it all began with (a sampled position is its own), `step` by which it was
     reached (None for a sampled one), `inferred`, whether its value is not of a search.
     `moves`, `net_best`, `deep_best`, `played`, `pv`: UCI. Without `text` the columns `_TEXTS` are left out. With
-    `candidates_only` the texts of the others are not read. Fewer columns take less time and memory.
+    `candidates_only` the others are not read whole. Fewer columns take less time and memory.
 
     attrs: net {name, sha256, history_fill}, oracle {label, digest}, alpha {value, origin}, q_from, expanded,
     calibration {origin, ...} (see `UsedCalibration.figures`; None without).
@@ -153,19 +170,21 @@ def frame(
         asked = {"net": net_id, "oracle": oracle_id}
         every = [*COLUMNS, *_more(question)]
         wanted = [name for name in only or every if text or name not in _TEXTS]
-        numbers = [name for name in (*NUMBERS, *OF_EXPANDED) if name in wanted]
+        numbers = ("weight", *OF_EXPANDED) if candidates_only else (*NUMBERS, *OF_EXPANDED)
+        whole = [name for name in numbers if name in wanted]
         # All at once, so that each table is walked once: alpha, too, is by these.
-        first = dict.fromkeys((*OF_Q, *shares(question.q_from), *numbers))
+        first = dict.fromkeys((*OF_Q, *shares(question.q_from), *whole))
         read = columns(connection, net_id, oracle_id, first, question.expanded)
         chosen = _scale(connection, net_id, oracle_id, question)
-        table = {name: read[name] for name in numbers}
+        table = {name: read[name] for name in whole}
         table |= _differences(connection, net_id, oracle_id, chosen, question)
         if candidates_only:
             rows = np.flatnonzero(np.abs(table["disagreement"]) >= question.threshold)
             table = {name: column[rows] for name, column in table.items()}
-        if set(wanted) & set(_TEXTS):
+        cells = {name: cell for name, cell in _CELLS.items() if name in wanted and name not in table}
+        if cells:
             ids, counts = table["position_id"], is_value(question.expanded, "v.position_id")
-            table.update(_read_texts(connection, asked, ids, counts, candidates_only))
+            table.update(_read_cells(connection, asked, ids, counts, cells, candidates_only))
         return _assemble(connection, table, wanted, asked, chosen, question)
 
 
@@ -252,22 +271,27 @@ def candidates(
     return ordered
 
 
-def _read_texts(
-    connection: sqlite3.Connection, asked: dict[str, int], ids: NDArray[np.int64], counts: str, some: bool
+def _read_cells(
+    connection: sqlite3.Connection,
+    asked: dict[str, int],
+    ids: NDArray[np.int64],
+    counts: str,
+    cells: Mapping[str, str],
+    some: bool,
 ) -> dict[str, NDArray[Any]]:
-    """The columns of `_TEXTS` of the rows `ids`, which are in ascending order; `counts` says which value of each."""
+    """Columns of the rows `ids`, which are in ascending order, by the names of `cells`; with `some` these are not all.
+
+    `counts` says which value of each position counts.
+    """
     only = "AND v.position_id IN (SELECT value FROM json_each(:ids))" if some else ""
-    query = f"SELECT {', '.join(_TEXTS.values())} {_SCORED.format(counts=counts)} {only} ORDER BY v.position_id"
+    query = f"SELECT {', '.join(cells.values())} {_SCORED.format(counts=counts)} {only} ORDER BY v.position_id"
     # A column of objects per name, filled as rows arrive: no second copy of a million histories.
-    found = {name: np.empty(len(ids), object) for name in _TEXTS}
-    filled = list(found.values())
-    moves, best = list(found).index("moves"), list(found).index("net_best")
+    found = {name: np.empty(len(ids), object) for name in cells}
+    reads = [_READ.get(name) for name in cells]
     for i, row in enumerate(connection.execute(query, {**asked, "ids": json.dumps(ids.tolist()) if some else ""})):
-        for column, cell in zip(filled, row, strict=True):
-            column[i] = cell
-        filled[moves][i] = " ".join(decode_moves(np.frombuffer(row[moves], "<u2")))
-        filled[best][i] = decode_move(row[best]) if row[best] else None
-    return found
+        for column, cell, read in zip(found.values(), row, reads, strict=True):
+            column[i] = cell if read is None else read(cell)
+    return {name: column if name in _TEXTS else typed(name, column) for name, column in found.items()}
 
 
 def _assemble(
