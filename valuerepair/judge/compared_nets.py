@@ -203,7 +203,7 @@ def measure_missing(
 
 
 def _usual(db: str, oracle: AskedOracle) -> str:
-    """The net that commands take which are not told any."""
+    """The net that commands take without --net."""
     with Store.open(db) as store:
         return str(store.nets().set_index("id").at[store.pick(None, oracle.digest)[0], "name"])
 

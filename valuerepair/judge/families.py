@@ -297,7 +297,7 @@ def _inferred_lines(found: dict[str, Any]) -> list[str]:
 
 
 def _precision(found: dict[str, Any]) -> str:
-    """Of a few that are all right 100 % is no estimate: then the interval's other end alone is said."""
+    """Where all of a few are right, 100 % is no estimate: only the interval's other end is given."""
     count, total = found["confirmed"], found["audited"]
     if 0 < count < total:
         return str(Rate(count, total, found["precision"], found["low"], found["high"]))

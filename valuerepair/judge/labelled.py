@@ -84,7 +84,7 @@ def _rung_cp(store: Store, frame: pd.DataFrame) -> pd.Series[float]:
 
 
 def with_labels(store: Store, frame: pd.DataFrame) -> pd.DataFrame:
-    """The frame with its labels as further columns; columns that it has already stay as they are."""
+    """The frame with its labels as further columns; columns that it has stay as they are."""
     import pandas as pd
 
     labels = labels_of(store, frame)
@@ -100,7 +100,7 @@ def names(labels: pd.DataFrame) -> list[frozenset[str]]:
 
 
 def masks(labels: pd.DataFrame) -> dict[str, NDArray[np.bool_]]:
-    """[n] which rows of `labels` each of `NAMES` is said of: as `names`, but a column at a time."""
+    """[n] which rows of `labels` have each of `NAMES`: as `names`, but a column at a time."""
     return {label.name: label.holds(labels[label.column].to_numpy(object)) for label in LABELS}
 
 
@@ -266,7 +266,7 @@ def _of_interest(question: MovesOfInterest) -> set[str]:
 
 
 def _legal(asked: Sequence[MovesOfInterest]) -> list[MovesOfInterest]:
-    """The questions of positions with legal moves, without moves that are none: recorded moves are others' words."""
+    """The questions of positions with legal moves, without illegal moves: recorded moves come from other programs."""
     moves, offsets = legal_moves(parse_fens([question.position.fen for question in asked]))
     kept = []
     for i, question in enumerate(asked):

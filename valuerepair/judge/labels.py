@@ -201,7 +201,7 @@ def fortress_like(
 
 
 def line_may_matter(deep_q: Floats, balance: NDArray[np.int64], endgame: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Whether a label that asks for the expected line may hold by all but that: only then is it followed."""
+    """Whether everything but the expected line speaks for a label that asks for it: only then is it followed."""
     held = endgame & (np.abs(balance) >= FORTRESS_LEAD) & (np.abs(deep_q) <= FORTRESS_DRAWISH)
     return np.asarray((np.abs(deep_q) <= DRAWN) | held)
 

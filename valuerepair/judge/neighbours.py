@@ -62,7 +62,7 @@ class Judged:
     deep_best: str | None
 
     def labels(self, threshold: float) -> list[str]:
-        """What its values and its men say: the sign of a candidate, phase, material."""
+        """The sign of a candidate, phase and material."""
         sign = "optimistic" if self.disagreement > 0 else "pessimistic"
         wrong = [sign] if abs(self.disagreement) >= threshold else []
         return [*wrong, self.phase, material_signature(self.fen)]
@@ -75,7 +75,7 @@ class Judged:
 
 @dataclass(frozen=True, slots=True)
 class Neighbour:
-    """A position and how far it is: the sum, its parts, and whether its mirror image is meant (`likeness`)."""
+    """A position and its distance: the sum, its parts, and whether its mirror image is the near one."""
 
     position: Judged
     distance: float

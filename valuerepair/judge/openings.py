@@ -66,7 +66,7 @@ def openings_of(
 
 
 def first_moves(texts: Sequence[Any]) -> list[list[str]]:
-    """The moves that an opening can depend on, of lines of moves joined by blanks; none of what is no text."""
+    """The moves that an opening can depend on, of lines of moves joined by blanks; none for what is not text."""
     return [text.split(None, MAX_PLIES)[:MAX_PLIES] if isinstance(text, str) else [] for text in texts]
 
 
@@ -162,7 +162,7 @@ def plies(
 
 
 def _played(rows: NDArray[np.int64], boards: Boards, moves: NDArray[np.int64]) -> tuple[NDArray[np.int64], Boards]:
-    """The lines that go on, and their boards after one move each."""
+    """The lines that continue, and their boards after one more move each."""
     if (moves >= 0).all():
         try:  # nearly always all are legal, which playing them finds out as well
             return rows, replay(boards, moves.astype(np.uint16), np.arange(len(rows) + 1))
@@ -215,7 +215,7 @@ def family_of_signature(signature: str) -> str:
 
 
 def add_families(rows: pd.DataFrame) -> pd.DataFrame:
-    """`rows` with columns `opening_family` and `material_family`, as the functions of these names find them."""
+    """`rows` with columns `opening_family` (see `family`) and `material_family` (see the function)."""
     eco = rows["eco_header"].tolist() if "eco_header" in rows else [None] * len(rows)
     named: pd.DataFrame = rows.assign(
         opening_family=opening_families(eco, rows["start_fen"].tolist(), first_moves(rows["moves"].tolist())),

@@ -220,7 +220,7 @@ def open_mcts(
 
 
 def _affordable(wanted: int, nodes: int) -> int:
-    """So many trees of the wanted ones as leave half of the memory free; at least one."""
+    """As many of the wanted trees as leave half of the memory free; at least one."""
     most = min(_MOST_MEMORY, _SHARE_OF_MEMORY * (available_memory() or _MOST_MEMORY))
     return max(1, min(wanted, int(most // forest_bytes(1, nodes))))
 
@@ -230,7 +230,7 @@ def _size(count: int) -> str:
 
 
 def search_params(settings: Mapping[str, str], net: Net) -> SearchParams:
-    """Parameters as given; where nothing else is said, those to judge with, and the history filled as for the net."""
+    """Parameters as given; by default those to judge with, and the history filled as for the net."""
     judging = replace(SearchParams(), history_fill=net.history_fill).with_settings(JUDGING)
     return judging.with_settings(settings, "--deep mcts: ")
 

@@ -120,7 +120,7 @@ def _engines(spec: EngineSpec, net_path: str | None, workers: int | None) -> Ora
 
 
 def alpha_beta_setup(spec: EngineSpec, hash_mb: str | None = None) -> UciOracleSetup:
-    """Stockfish, or any engine of which nothing is known; its hash is `hash_mb`, by default as its limit needs it."""
+    """Stockfish, or any unknown engine; its hash is `hash_mb`, by default as much as its limit needs."""
     path = engine_path(spec, lambda: find_engine(spec.kind))
     nodes = spec.limits.get("nodes")
     hash_mb = hash_mb or ("16" if nodes is not None and nodes <= _SMALL_HASH_NODES else "64")

@@ -48,11 +48,11 @@ class Oracle(ABC):
     @property
     @abstractmethod
     def workers(self) -> int:
-        """So many searches run at once."""
+        """How many searches run at once."""
 
     @property
     def capacity(self) -> int:
-        """So many searches are worth having submitted at once; where workers come and go that changes by the minute."""
+        """How many searches are worth having submitted; where workers come and go this changes by the minute."""
         return 2 * self.workers
 
     @property

@@ -38,7 +38,7 @@ class RecordedNet:
 
     @staticmethod
     def named(name: str) -> RecordedNet:
-        """The net of the chunks that are called so."""
+        """The net of chunks with this name."""
         digest = hashlib.sha256(f"recorded in chunks\n{name}".encode()).hexdigest()
         return RecordedNet(NetIdentity(f"recorded in {name}", digest, "wdl", 1, 0))
 
@@ -99,7 +99,7 @@ def result_of(recorded: Recorded) -> DeepResult:
 
 
 def deep_columns(found: QColumns) -> DeepColumns:
-    """Many at once of what `result_of` gives of one."""
+    """`result_of` of many at once."""
     nothing, zeros = [None] * len(found), [0] * len(found)
     win, draw, loss = found.wdl.T.tolist() if len(found) else ([], [], [])
     q, nodes, best = found.q.tolist(), found.nodes.tolist(), found.best_move

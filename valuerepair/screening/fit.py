@@ -88,7 +88,7 @@ def joined(own: LadderRows, others: LadderRows) -> LadderRows:
 
 
 def with_rate(climbed: LadderRows, threshold: float, rate: float) -> LadderRows:
-    """The rows with their candidates weighted so that these are this share of all."""
+    """The rows, their candidates weighted so that they make up this share of all."""
     positive = climbed.disagreement >= threshold
     now = float(climbed.weights @ positive) / float(climbed.weights.sum())
     if not 0 < now < 1:

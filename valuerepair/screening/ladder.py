@@ -156,7 +156,7 @@ class Ladder:
         self._known = rows.climbed(store, net_id, oracle_id, list(self._own.values()), of)
 
     def _another(self, last: ScreenFacts) -> str:
-        """What to say of a store whose ladder is another one."""
+        """The message about a store whose ladder is another one."""
 
         def told(threshold: float, alpha: float | None, q_from: str, recall: float, calibrated: bool) -> str:
             source = "the engine's WDL" if q_from == "wdl" else f"alpha {'auto' if alpha is None else f'{alpha:g}'}"
@@ -256,7 +256,7 @@ class Ladder:
         return len(self._known) if self._is_anew else bisect.bisect_left(self._known, position_id)
 
     def _rests_on(self, place: int) -> int:
-        """On how many positions, the first by number, the screen rests that judges the one at this place."""
+        """How many positions, the first by number, the screen for this place is fitted to."""
         due, last = 0, FIRST_FIT
         while (following := math.ceil(_GROWTH * last)) <= place:
             due, last = last, following
@@ -378,6 +378,6 @@ def ladder_rows(
 
 
 def _uniform(seed: int, key: int, cut_by: int) -> float:
-    """A number in [0, 1) that follows from the position alone, and from the screen that cut it before."""
+    """A number in [0, 1) that depends only on the position and on the screen that cut it before."""
     digest = hashlib.blake2b(f"screening {seed} {key} {cut_by}".encode(), digest_size=8).digest()
     return int.from_bytes(digest, "big") / 2**64

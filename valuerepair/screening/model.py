@@ -96,7 +96,7 @@ def features(net_q: Floats, net_best: Moves, q: Floats, best: Moves, threshold: 
 
 
 def _columns(net_q: Any, now: Any, before: Any, new_best: Any, other: Any, threshold: Any) -> tuple[Any, ...]:
-    """The features of one position, of numbers, or of many, of arrays."""
+    """The features of one position, given numbers, or of many, given arrays."""
     side = np.copysign(1.0, net_q - now)  # 1: the net is optimistic
     optimist, below = side * net_q, side * now
     near, far = _log_odds(optimist - threshold, below), _log_odds(-optimist - threshold, -below)
@@ -116,7 +116,7 @@ def _columns(net_q: Any, now: Any, before: Any, new_best: Any, other: Any, thres
 
 
 def _log_odds(border: Any, place: Any) -> Any:
-    """Log odds from a place down to a border; as far as can be where no value lies beyond the border."""
+    """Log odds from a place down to a border; the largest distance where no value lies beyond the border."""
     inside = np.minimum(np.maximum(place, -_LARGEST_Q), _LARGEST_Q)
     distance = np.arctanh(inside) - np.arctanh(np.maximum(border, -_LARGEST_Q))
     return np.maximum(np.minimum(distance, _FAR), 2 * _FAR * (border <= -1) - _FAR)
