@@ -10,10 +10,10 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from valuerepair.archives.kernel import kernel
 from valuerepair.chess import v6
 from valuerepair.chess.bits import CASTLING_KEPT, KING, ONE, ZERO, lowest, mirrored, popcount
 from valuerepair.chess.fen import BACK_RANKS, key_from_scratch, opponent_in_check
+from valuerepair.chess.jit import allocating_kernel, kernel
 from valuerepair.chess.make import black_to_move, kind_at, make, set_ep, turn_over
 from valuerepair.chess.movegen import MAX_MOVES, count_legal, legal
 from valuerepair.chess.rows import (
@@ -288,7 +288,7 @@ def fit_en_passant(rows: Boards, r: int, offered: int) -> None:
         rows[r, STATE] = plain
 
 
-@kernel
+@allocating_kernel
 def rebuild(
     planes: Masks,
     castling: Small,
@@ -345,7 +345,7 @@ def rebuild(
     return found
 
 
-@kernel
+@allocating_kernel
 def recorded_moves(rows: Boards, picked: Index, indices: Index, transforms: Small, policy: Moves, out: Moves) -> None:
     """The moves of these policy indices on the picked rows, in absolute squares; `NO_MOVE` for an illegal one."""
     buffer = np.empty(MAX_MOVES, np.uint16)

@@ -21,13 +21,13 @@ from numpy.typing import NDArray
 
 from valuerepair.archives.epd import LineBlock, bare_sieve
 from valuerepair.archives.headers import header_reject, whole_of
-from valuerepair.archives.kernel import kernel
 from valuerepair.archives.options import DUMP, NONE_RECORDED, OTHER_KIND, RecordedOptions, SampleOptions
 from valuerepair.archives.rows import Rejected, Rows, Sieve
 from valuerepair.chess import board
 from valuerepair.chess.batch import read_fens
 from valuerepair.chess.bits import ONE, popcount
 from valuerepair.chess.fen import BAD_CASTLING, REASONS, SPACE, Bytes, skip
+from valuerepair.chess.jit import allocating_kernel, kernel
 from valuerepair.chess.make import black_to_move, make
 from valuerepair.chess.movegen import MAX_MOVES, legal
 from valuerepair.chess.origins import Recorded
@@ -260,7 +260,7 @@ def standard_castling(text: Bytes, offsets: NDArray[np.int64], rows: Boards, sta
         standard[i] = usual and letters == popcount(rows[i, STATE] & RIGHTS)
 
 
-@kernel
+@allocating_kernel
 def play_line(rows: Boards, r: int, moves: Moves) -> int:
     """Plays a line in absolute squares on row r, which is changed; returns how many of its moves are legal.
 

@@ -15,7 +15,6 @@ import rust_pgn_reader_python_binding as rust
 from numpy.typing import NDArray
 
 from valuerepair.archives.headers import fits, kept_headers, read_headers, variant_reject, whole
-from valuerepair.archives.kernel import kernel
 from valuerepair.archives.open import Source, read_text
 from valuerepair.archives.options import (
     COMMENT_KINDS,
@@ -48,6 +47,7 @@ from valuerepair.archives.split import (
     tag_name_end,
 )
 from valuerepair.chess import board
+from valuerepair.chess.jit import kernel
 from valuerepair.chess.origins import Recorded
 from valuerepair.errors import ValueRepairError
 

@@ -11,7 +11,7 @@ import hashlib
 import numpy as np
 from numpy.typing import NDArray
 
-from valuerepair.archives.kernel import kernel
+from valuerepair.chess.jit import allocating_kernel, kernel
 from valuerepair.chess.positions import PositionBatch
 
 U64 = NDArray[np.uint64]
@@ -68,7 +68,7 @@ def lowest_of_each(groups: NDArray[np.int64], priorities: U64, count: int) -> ND
     return rows[: _lowest_of_each(groups, priorities, count, rows)]
 
 
-@kernel
+@allocating_kernel
 def _lowest_of_each(groups: NDArray[np.int64], priorities: U64, count: int, rows: NDArray[np.int64]) -> int:
     n, begin = 0, 0
     while begin < len(groups):
@@ -102,7 +102,7 @@ class KeySet:
         return fresh
 
 
-@kernel
+@allocating_kernel
 def _insert(table: U64, keys: U64) -> NDArray[np.bool_]:
     """Open addressing, linear probing; len(table) is a power of two. Key 0 marks a free place and counts as key 1."""
     fresh = np.zeros(len(keys), np.bool_)

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from valuerepair.archives.kernel import kernel
 from valuerepair.archives.open import OnBytes, Source, Stream
+from valuerepair.chess.jit import kernel
 
 HEADROOM = 1 << 18  # bytes before a piece, a multiple of 8
 MAX_GAME = 1 << 23  # bytes; a "game" longer than this is none

@@ -14,7 +14,7 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -24,7 +24,8 @@ from numba.core import event
 PACKAGE = Path(__file__).parents[1]
 # Every module that defines a kernel or a table that kernels read, relative to the package. A test holds it complete.
 KERNEL_SOURCES = (
-    "chess/*.py", "nets/planes.py", "nets/policy.py", "mcts/*.py", "training/records.py",
+    "chess/*.py", "archives/chunk_boards.py", "archives/evaluation_dump.py", "archives/pgn.py", "archives/select.py",
+    "archives/split.py", "nets/planes.py", "nets/policy.py", "mcts/*.py", "training/records.py",
 )  # fmt: skip
 KEEP_DAYS = 30.0
 PATIENCE_S = 2.0
@@ -37,10 +38,10 @@ _config: Any = numba.config  # its settings are made when Numba is imported, so 
 _types: Any = numba.types
 
 
-def source_key(package: Path = PACKAGE, patterns: Iterable[str] = KERNEL_SOURCES) -> str:
+def source_key(package: Path = PACKAGE) -> str:
     """SHA-256 (hex) over the names and contents of the kernel sources and the version of Numba."""
     digest = hashlib.sha256(numba.__version__.encode())
-    for path in sorted(p for pattern in patterns for p in package.glob(pattern)):
+    for path in sorted(p for pattern in KERNEL_SOURCES for p in package.glob(pattern)):
         content = path.read_bytes()
         digest.update(f"\0{path.relative_to(package).as_posix()}\0{len(content)}\0".encode())
         digest.update(content)
