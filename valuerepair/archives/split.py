@@ -5,15 +5,15 @@ from __future__ import annotations
 import queue
 import threading
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from types import TracebackType
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from valuerepair.archives.open import OnBytes, Source, Stream
-from valuerepair.chess.jit import kernel
+from valuerepair.chess.bits import ALL, ZERO, lowest
+from valuerepair.chess.jit import inlined_kernel, kernel
 
 HEADROOM = 1 << 18  # bytes before a piece, a multiple of 8
 MAX_GAME = 1 << 23  # bytes; a "game" longer than this is none
@@ -94,7 +94,7 @@ class Splitter:
         self._offset += length
         found = self._cut(buffer, begin, end, base, last)
         if cut and found:
-            found[-1] = SplitGames(found[-1].data, found[-1].cuts, found[-1].first, base, unfinished=True)
+            found[-1] = replace(found[-1], unfinished=True)
         return found
 
     def _cut(self, data: Bytes, begin: int, end: int, base: int, last: bool) -> list[SplitGames]:
@@ -103,8 +103,7 @@ class Splitter:
         at = begin
         while True:
             n = find_games(data, words, at, end, last, self._inside, self._starts)
-            if n and self._inside:
-                self._inside = False
+            self._inside = self._inside and not n
             full = n == len(self._starts)
             closed = n if last and not full else n - 1
             if closed > 0:
@@ -134,8 +133,7 @@ class Splitter:
             at = int(self._starts[n - 1])
         if end - at > MAX_GAME:
             if n:
-                games = self._numbered(data, np.array([at, end], np.int64), base)
-                found.append(SplitGames(games.data, games.cuts, games.first, base, overlong=True))
+                found.append(replace(self._numbered(data, np.array([at, end], np.int64), base), overlong=True))
                 self._inside = True
             self._carry = self._line(data, at, end)
         else:
@@ -162,10 +160,7 @@ Starts = NDArray[np.int64]
 NEWLINE, RETURN, SPACE, TAB = 10, 13, 32, 9
 OPEN_BRACE, CLOSE_BRACE, OPEN_BRACKET, CLOSE_BRACKET = 123, 125, 91, 93
 OPEN_PAREN, CLOSE_PAREN, SEMICOLON, PERCENT, QUOTE = 40, 41, 59, 37, 34
-_NONE, _ONE, _SEVEN, _ALL = np.uint64(0), np.uint64(1), np.uint64(7), np.uint64(0xFFFFFFFFFFFFFFFF)
 _ONES, _LOWS = np.uint64(0x0101010101010101), np.uint64(0x7F7F7F7F7F7F7F7F)
-_BYTE_INDEX = np.uint64(0x0001020304050607)  # times 256 ** k has k in its highest byte
-_TWO_BITS, _BRACES = _ONES * np.uint64(0x60), _ONES * np.uint64(0x7B)
 _NOTHING, _TAGS, _MOVES = 0, 1, 2  # what was seen of a game
 
 
@@ -175,44 +170,30 @@ def _zeros(word: Any) -> Any:
     return ~(((word & _LOWS) + _LOWS) | word | _LOWS)
 
 
-@kernel
-def _first(marks: Any) -> int:
-    """The index of the lowest byte marked by `_zeros`."""
-    lowest = (marks & (~marks + _ONE)) >> _SEVEN
-    return int((lowest * _BYTE_INDEX) >> np.uint64(56))
-
-
-@kernel
-def _find_one(words: Words, at: int, end: int, byte: int) -> int:
-    """The first place of a byte in [at:end) of the memory that `words` is by eight bytes, or -1."""
-    wide = _ONES * np.uint64(byte)
-    i = at >> 3
-    seen = _ALL << np.uint64(8 * (at & 7))
-    while i << 3 < end:
-        marks = _zeros(words[i] ^ wide) & seen
-        if marks != _NONE:
-            hit = (i << 3) + _first(marks)
-            return hit if hit < end else -1
-        seen = _ALL
-        i += 1
-    return -1
-
-
-@kernel
+@inlined_kernel
 def _find(words: Words, at: int, end: int, a: int, b: int, c: int) -> int:
-    """The same for the first of three bytes."""
+    """The first place of one of three bytes in [at:end) of the memory that `words` is by eight bytes, or -1.
+
+    Built into its callers, where the bytes are constants: to look for one of them, given three times, costs no more.
+    """
     wide_a, wide_b, wide_c = _ONES * np.uint64(a), _ONES * np.uint64(b), _ONES * np.uint64(c)
     i = at >> 3
-    seen = _ALL << np.uint64(8 * (at & 7))
+    seen = ALL << np.uint64(8 * (at & 7))
     while i << 3 < end:
         word = words[i]
         marks = (_zeros(word ^ wide_a) | _zeros(word ^ wide_b) | _zeros(word ^ wide_c)) & seen
-        if marks != _NONE:
-            hit = (i << 3) + _first(marks)
+        if marks != ZERO:
+            hit = (i << 3) + (lowest(marks) >> 3)
             return hit if hit < end else -1
-        seen = _ALL
+        seen = ALL
         i += 1
     return -1
+
+
+@inlined_kernel
+def _newline(words: Words, at: int, end: int) -> int:
+    """The end of the line that goes on at `at`, or -1."""
+    return _find(words, at, end, NEWLINE, NEWLINE, NEWLINE)
 
 
 @kernel
@@ -322,7 +303,7 @@ def _comment_end(data: Bytes, words: Words, brace: int, end: int, last: bool) ->
     header = _tags_inside(data, brace, close)
     if header >= 0:
         return header
-    close = _find_one(words, close, end, CLOSE_BRACE)
+    close = _find(words, close, end, CLOSE_BRACE, CLOSE_BRACE, CLOSE_BRACE)
     if close >= 0:
         return close + 1
     return _tags_inside(data, brace, end) if last else -1
@@ -344,23 +325,8 @@ def _pass_movetext(data: Bytes, words: Words, at: int, end: int, last: bool) -> 
                 return at, at  # a new game's header, inside a comment never closed
             continue
         if hit >= 0 and data[hit] == SEMICOLON:
-            hit = _find_one(words, hit, end, NEWLINE)
+            hit = _newline(words, hit, end)
         return (hit + 1, hit) if hit >= 0 else (end, end)
-
-
-@kernel
-def _find_special(words: Words, at: int, end: int) -> int:
-    """The first ``[``, ``{``, ``;`` or escape character: the bytes that are 0x7B once two bits are set. Or -1."""
-    i = at >> 3
-    seen = _ALL << np.uint64(8 * (at & 7))
-    while i << 3 < end:
-        marks = _zeros((words[i] | _TWO_BITS) ^ _BRACES) & seen
-        if marks != _NONE:
-            hit = (i << 3) + _first(marks)
-            return hit if hit < end else -1
-        seen = _ALL
-        i += 1
-    return -1
 
 
 @kernel
@@ -368,7 +334,7 @@ def _next_tag(data: Bytes, words: Words, at: int, end: int, last: bool) -> int:
     """The next tag line behind the movetext that goes on at `at`; `end` when there is none; -1 when the data ends in a
     comment. Lines as such are not looked at, which makes this fast; so an escape line (``%``) counts as movetext."""
     while True:
-        hit = _find_special(words, at, end)
+        hit = _find(words, at, end, OPEN_BRACKET, OPEN_BRACE, SEMICOLON)
         if hit < 0:
             return end
         if data[hit] == OPEN_BRACE:
@@ -376,14 +342,14 @@ def _next_tag(data: Bytes, words: Words, at: int, end: int, last: bool) -> int:
             if at < 0 or data[at - 1] != CLOSE_BRACE:
                 return at  # the header of a new game, inside a comment never closed
         elif data[hit] == SEMICOLON:
-            eol = _find_one(words, hit, end, NEWLINE)
+            eol = _newline(words, hit, end)
             if eol < 0:
                 return end
             at = eol + 1
         else:
             at = hit + 1
             begins = data[hit - 1] == NEWLINE or (hit > 2 and is_mark(data, hit - 3, end))
-            if begins and data[hit] == OPEN_BRACKET and (at == end or data[at] == SPACE or _letter(data[at])):
+            if begins and (at == end or data[at] == SPACE or _letter(data[at])):
                 return hit
 
 
@@ -391,7 +357,7 @@ def _next_tag(data: Bytes, words: Words, at: int, end: int, last: bool) -> int:
 def _pass_tags(data: Bytes, words: Words, at: int, end: int, initial: int) -> int:
     """Passes over whole tag lines whose names do not begin with the letter `initial`."""
     while at + 1 < end and data[at] == OPEN_BRACKET and _letter(data[at + 1]) and data[at + 1] != initial:
-        eol = _find_one(words, at, end, NEWLINE)
+        eol = _newline(words, at, end)
         if eol < 0 or (data[eol - 1] != CLOSE_BRACKET and (data[eol - 1] != RETURN or data[eol - 2] != CLOSE_BRACKET)):
             break
         at = eol + 1
@@ -425,7 +391,7 @@ def find_games(data: Bytes, words: Words, at: int, end: int, last: bool, inside:
             at += 3
             continue
         if data[at] == OPEN_BRACKET and (at + 1 == end or data[at + 1] == SPACE or _letter(data[at + 1])):
-            eol = _find_one(words, at, end, NEWLINE)
+            eol = _newline(words, at, end)
             if eol < 0:
                 if not last:
                     break
@@ -448,7 +414,7 @@ def find_games(data: Bytes, words: Words, at: int, end: int, last: bool, inside:
                 at = text + 1
                 continue
             if data[at] == PERCENT:
-                eol = _find_one(words, at, end, NEWLINE)
+                eol = _newline(words, at, end)
                 at = eol + 1 if eol >= 0 else end
                 continue
             if section == _NOTHING or (over and tag_end == tag):
@@ -515,9 +481,7 @@ class Pieces:
         self._thread.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._stop = True
         self._free.put(None)
         # A read of standard input cannot be interrupted; the thread is a daemon and dies with the process.
