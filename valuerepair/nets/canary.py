@@ -57,7 +57,7 @@ def apart(session: Session, reference: Session, input_format: int) -> Bound:
     batch = positions()
     planes = encode(batch, input_format=input_format)
     ours, theirs = session.run(planes), reference.run(planes)
-    priors = [legal_priors(batch, raw.policy, 1.0, input_format)[2].astype(np.float64) for raw in (ours, theirs)]
+    priors = [legal_priors(batch, raw.policy, input_format)[2].astype(np.float64) for raw in (ours, theirs)]
     return Bound(float(np.abs(ours.q.astype(np.float64) - theirs.q).max()), float(np.abs(priors[0] - priors[1]).max()))
 
 

@@ -189,7 +189,7 @@ class Net:
 
     def _answer(self, batch: PositionBatch) -> tuple[RawOutputs, Priors]:
         raw = self.session.run(self._encode(batch))
-        return raw, legal_priors(batch, raw.policy, 1.0, self.identity.input_format)
+        return raw, legal_priors(batch, raw.policy, self.identity.input_format)
 
     def _encode(self, batch: PositionBatch) -> NDArray[np.float32]:
         """Planes in memory of this thread's own, which is used again for its next batch."""

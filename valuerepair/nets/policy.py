@@ -7,8 +7,6 @@ is king takes own rook (lc0 src/neural/encoder.cc, kMoveStrs and MoveToNNIndex).
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -91,98 +89,53 @@ def write_indices(
 
 
 @allocating_kernel
-def softmax_moves(
-    rows: Boards,
-    logits: Logits,
-    temperature: float,
-    form: int,
-    moves: Moves,
-    offsets: NDArray[np.int64],
-    priors: NDArray[np.float32],
-    summary: NDArray[np.float32],
-    best: Moves,
+def softmax_rows(
+    logits: Logits, indices: NDArray[np.int64], offsets: NDArray[np.int64], priors: NDArray[np.float32]
 ) -> None:
-    """Fills the priors of the given legal moves; summary[r] is (largest prior, entropy), best[r] the move it is of."""
+    """Writes to the priors of each row the softmax of its legal moves' logits; the moves of row r are offsets[r] on."""
     exponents = np.empty(MAX_MOVES, np.float64)
-    for r in range(len(rows)):
+    for r in range(len(logits)):
         begin, count = offsets[r], offsets[r + 1] - offsets[r]
         if count == 0:
-            best[r], summary[r, 0], summary[r, 1] = 0, np.nan, np.nan
             continue
-        turn = FLIP * black_to_move(rows, r)
-        transform = canonical_transform(rows, r) if form >= CANONICAL else 0
-        first = 0
+        highest, total = np.float64(logits[r, indices[begin]]), 0.0
+        for i in range(1, count):
+            highest = max(highest, np.float64(logits[r, indices[begin + i]]))
         for i in range(count):
-            index = policy_index(rows, r, np.int64(moves[begin + i]) ^ turn, transform)
-            exponents[i] = np.float64(logits[r, index]) / temperature
-            if exponents[i] > exponents[first]:
-                first = i
-        top, total, moment = exponents[first], 0.0, 0.0
-        for i in range(count):
-            below = exponents[i] - top
-            exponents[i] = np.exp(below)
+            exponents[i] = np.exp(np.float64(logits[r, indices[begin + i]]) - highest)
             total += exponents[i]
-            moment += exponents[i] * below if exponents[i] > 0 else 0.0
         for i in range(count):
             priors[begin + i] = exponents[i] / total
-        best[r], summary[r, 0] = moves[begin + first], 1 / total
-        summary[r, 1] = np.log(total) - moment / total
 
 
 def policy_indices(
     boards: Boards, moves: Moves, offsets: NDArray[np.int64], input_format: int = CLASSICAL
 ) -> NDArray[np.int64]:
-    """int64: where in the 1858 outputs the legal moves stand; moves as from `valuerepair.chess.board.legal_moves`."""
+    """int64: where in the 1858 outputs the legal moves stand; moves as from `valuerepair.chess.board.legal_moves`.
+
+    Raises ValueError for an unknown format.
+    """
+    if input_format not in INPUT_FORMATS:
+        raise ValueError(f"unknown input format {input_format}; known: {', '.join(map(str, INPUT_FORMATS))}")
     indices = np.empty(len(moves), np.int64)
     rows, cuts = owned(boards, np.uint64), owned(offsets, np.int64)
-    write_indices(rows, _checked(input_format), cuts, owned(moves, np.uint16), indices)
+    write_indices(rows, input_format, cuts, owned(moves, np.uint16), indices)
     return indices
 
 
-class LegalPriors(NamedTuple):
-    """The priors of the legal moves of n positions.
+def legal_priors(
+    batch: PositionBatch, logits: Logits, input_format: int = CLASSICAL
+) -> tuple[Moves, NDArray[np.int64], NDArray[np.float32]]:
+    """The legal moves of each position and the softmax of their logits, by the exact exponential.
 
-    Flat `moves` (uint16, absolute squares) and `priors` (float32), row i being ``offsets[i]:offsets[i+1]``; `best_move`
-    uint16[n] is the move of the largest prior `best_p` float32[n]; `entropy` float32[n] is in nats. Where there is no
-    legal move these are 0, NaN and NaN.
-    """
-
-    moves: Moves
-    offsets: NDArray[np.int64]
-    priors: NDArray[np.float32]
-    best_move: Moves
-    best_p: NDArray[np.float32]
-    entropy: NDArray[np.float32]
-
-
-def all_priors(
-    batch: PositionBatch, logits: Logits, temperature: float = 1.0, input_format: int = CLASSICAL
-) -> LegalPriors:
-    """softmax(logit / temperature) over the legal moves of each position, by the exact exponential.
-
-    `logits` float32[n, 1858] as the net gives them. Raises ValueError for another shape, a temperature that is not
-    positive, or a bad FEN.
+    `logits` float32[n, 1858] as the net gives them. Returns flat moves (uint16, absolute squares), int64[n + 1] offsets
+    into them and their priors (float32). Raises ValueError for another shape, an unknown format or a bad FEN.
     """
     if logits.shape != (len(batch), POLICY_SIZE):
         raise ValueError(f"logits must be [{len(batch)}, {POLICY_SIZE}], not {list(logits.shape)}")
-    if not temperature > 0:
-        raise ValueError(f"temperature must be positive, not {temperature}")
-    rows, form, scores = parse_fens(batch.fen), _checked(input_format), owned(logits, np.float32)
+    rows = parse_fens(batch.fen)
     moves, offsets = legal_moves(rows)
-    priors, best = np.empty(len(moves), np.float32), np.empty(len(batch), np.uint16)
-    summary = np.empty((len(batch), 2), np.float32)
-    softmax_moves(rows, scores, float(temperature), form, moves, offsets, priors, summary, best)
-    return LegalPriors(moves, offsets, priors, best, summary[:, 0].copy(), summary[:, 1].copy())
-
-
-def legal_priors(
-    batch: PositionBatch, logits: Logits, temperature: float = 1.0, input_format: int = CLASSICAL
-) -> tuple[Moves, NDArray[np.int64], NDArray[np.float32]]:
-    """The moves, offsets and priors of `all_priors`."""
-    return all_priors(batch, logits, temperature, input_format)[:3]
-
-
-def _checked(input_format: int) -> int:
-    if input_format not in INPUT_FORMATS:
-        raise ValueError(f"unknown input format {input_format}; known: {', '.join(map(str, INPUT_FORMATS))}")
-    return input_format
+    indices = policy_indices(rows, moves, offsets, input_format)
+    priors = np.empty(len(moves), np.float32)
+    softmax_rows(owned(logits, np.float32), indices, offsets, priors)
+    return moves, offsets, priors
