@@ -14,22 +14,29 @@ from valuerepair.chess import v6
 from valuerepair.chess.bits import CASTLING_KEPT, KING, ONE, ZERO, lowest, mirrored, popcount
 from valuerepair.chess.fen import BACK_RANKS, key_from_scratch, opponent_in_check
 from valuerepair.chess.jit import allocating_kernel, kernel
-from valuerepair.chess.make import black_to_move, kind_at, make, set_ep, turn_over
-from valuerepair.chess.movegen import MAX_MOVES, count_legal, legal
+from valuerepair.chess.make import (
+    black_to_move,
+    copy_row,
+    drop,
+    home_rights,
+    kind_at,
+    make,
+    same_men,
+    set_ep,
+    turn_over,
+)
+from valuerepair.chess.movegen import MAX_MOVES, count_legal, is_legal
 from valuerepair.chess.rows import (
     BLACK_SHIFT,
     CLOCK_SHIFT,
     FLIP,
     KEY,
     KINGS,
-    KNIGHTS,
     PAWNS,
     RIGHTS,
     ROW,
     SIXTEEN_BITS,
-    SLANTED,
     STATE,
-    STRAIGHT,
     THEM,
     US,
     Boards,
@@ -94,17 +101,7 @@ def place(planes: Masks, i: int, k: int, rows: Boards, r: int) -> bool:
         for kind in range(6):
             bits = plane(planes, i, PLANES_OF_BOARD * k + 6 * side + kind)
             men += popcount(bits)
-            rows[r, side] |= bits
-            if kind == 0:
-                rows[r, PAWNS] |= bits
-            elif kind == 1:
-                rows[r, KNIGHTS] |= bits
-            elif kind == 5:
-                rows[r, KINGS] |= bits
-            if kind == 2 or kind == 4:
-                rows[r, SLANTED] |= bits
-            if kind == 3 or kind == 4:
-                rows[r, STRAIGHT] |= bits
+            drop(rows, r, bits, kind, side)
     us, them, kings = rows[r, US], rows[r, THEM], rows[r, KINGS]
     kinged = popcount(us & kings) == 1 and popcount(them & kings) == 1
     fits = popcount(us) <= 16 and popcount(them) <= 16 and popcount(us | them) == men
@@ -112,38 +109,10 @@ def place(planes: Masks, i: int, k: int, rows: Boards, r: int) -> bool:
 
 
 @kernel
-def home_rights(rows: Boards, r: int) -> int:
-    """The castling rights (as in the state) for which king and rook stand at home."""
-    rooks = rows[r, STRAIGHT] & ~rows[r, SLANTED]
-    rights = 0
-    for bit in range(4):
-        side, king = (US, 4) if bit < 2 else (THEM, 60)
-        rook = king - 4 if bit & 1 else king + 3
-        home = rows[r, side] & rows[r, KINGS] & ONE << np.uint64(king)
-        if home and rows[r, side] & rooks & ONE << np.uint64(rook):
-            rights |= 1 << bit
-    return rights
-
-
-@kernel
 def settle(rows: Boards, r: int, black: int, rights: int, clock: int) -> None:
     """Gives the men of row r, seen from the side to move, a state and a key: move number 1, no en passant."""
     rows[r, STATE] = np.uint64(rights | black << 4 | clock << 16 | 1 << 32)
     rows[r, KEY] = key_from_scratch(rows, r)
-
-
-@kernel
-def copy_row(rows: Boards, r: int, to: Boards, at: int) -> None:
-    for column in range(ROW):
-        to[at, column] = rows[r, column]
-
-
-@kernel
-def same_men(rows: Boards, a: int, b: int) -> bool:
-    different = ZERO
-    for column in range(STATE):
-        different |= rows[a, column] ^ rows[b, column]
-    return bool(different == ZERO)
 
 
 @kernel
@@ -169,9 +138,7 @@ def move_between(rows: Boards, a: int, b: int) -> int:
 @kernel
 def play_legal(rows: Boards, a: int, r: int, move: int, buffer: Moves) -> bool:
     """Plays the mover-relative move from row a to row r; False, and nothing done, when it is not legal."""
-    known = False
-    for j in range(legal(rows, a, buffer, 0)):
-        known |= np.int64(buffer[j]) == move
+    known = is_legal(rows, a, move, buffer)
     if known:
         make(rows, a, r, move)
     return known
@@ -361,10 +328,7 @@ def recorded_moves(rows: Boards, picked: Index, indices: Index, transforms: Smal
         if goal >= 56 and rows[r, US] & rows[r, PAWNS] & ONE << np.uint64(origin) and not promotion:
             promotion = 1
         move = origin | goal << 6 | promotion << 12
-        known = False
-        for k in range(legal(rows, r, buffer, 0)):
-            known |= np.int64(buffer[k]) == move
-        out[j] = move ^ FLIP * black_to_move(rows, r) if known else NO_MOVE
+        out[j] = move ^ FLIP * black_to_move(rows, r) if is_legal(rows, r, move, buffer) else NO_MOVE
 
 
 @kernel

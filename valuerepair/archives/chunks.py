@@ -33,6 +33,7 @@ from valuerepair.archives.select import game_hashes, in_share, lowest_of_each, p
 from valuerepair.chess import board, v6
 from valuerepair.chess.origins import QColumns
 from valuerepair.chess.positions import STARTPOS_FEN, decode_move
+from valuerepair.chess.rows import ROW
 
 BLOCK_CHUNKS = 16
 _NO_CHUNK, _OTHER_VERSION = "no training chunk", "training data of version"
@@ -293,10 +294,10 @@ class _Decoded:
         self.black = np.where(self.canonical, info >> 7, stm != 0).astype(np.uint8)
         first = np.zeros(n, np.bool_)
         first[self.cuts[:-1]] = True
-        self.rows = np.empty((n + chunk_boards.SCRATCH, board.ROW), np.uint64)
+        self.rows = np.empty((n + chunk_boards.SCRATCH, ROW), np.uint64)
         self.wrong, self.begin, self.end, self.start = (np.zeros(n, np.int64) for _ in range(4))
         self.moves = np.empty(8 * n, np.uint16)
-        self.starts = np.empty((n, board.ROW), np.uint64)
+        self.starts = np.empty((n, ROW), np.uint64)
         chunk_boards.rebuild(
             self._planes(np.concatenate([chunk.planes for chunk in chunks])),
             self._castling(),

@@ -19,6 +19,7 @@ from valuerepair.archives.options import EPD, OTHER_KIND, RecordedOptions, Sampl
 from valuerepair.archives.rows import Rejected, Rows, Sieve
 from valuerepair.chess import board
 from valuerepair.chess.origins import Recorded
+from valuerepair.chess.rows import Boards
 
 _PLACEMENT = re.compile(r"[pnbrqkPNBRQK1-8]+(?:/[pnbrqkPNBRQK1-8]+){7}\s+[wb](?:\s|$)")
 _FIRST_LINE = re.compile(rb"[pnbrqkPNBRQK1-8]+(?:/[pnbrqkPNBRQK1-8]+){7}\s+[wb]\s")
@@ -168,7 +169,7 @@ def _number(text: str | None) -> int | None:
     return None if text is None else whole(text)
 
 
-def bare_sieve(boards: board.Boards, options: SampleOptions, rows: Rows) -> Sieve:
+def bare_sieve(boards: Boards, options: SampleOptions, rows: Rows) -> Sieve:
     """The rows of positions without a game that pass the filters of boards."""
     sieve = Sieve(np.arange(len(boards)), rows.rejected_positions)
     sieve.keep(board.has_legal_move(boards), "no legal move")

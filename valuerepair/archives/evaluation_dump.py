@@ -24,15 +24,15 @@ from valuerepair.archives.headers import header_reject, whole_of
 from valuerepair.archives.options import DUMP, NONE_RECORDED, OTHER_KIND, RecordedOptions, SampleOptions
 from valuerepair.archives.rows import Rejected, Rows, Sieve
 from valuerepair.chess import board
-from valuerepair.chess.batch import read_fens
 from valuerepair.chess.bits import ONE, popcount
+from valuerepair.chess.board import read_fens
 from valuerepair.chess.fen import BAD_CASTLING, REASONS, SPACE, Bytes, skip
 from valuerepair.chess.jit import allocating_kernel, kernel
 from valuerepair.chess.make import black_to_move, make
-from valuerepair.chess.movegen import MAX_MOVES, legal
+from valuerepair.chess.movegen import MAX_MOVES, is_legal
 from valuerepair.chess.origins import Recorded
 from valuerepair.chess.positions import decode_moves, encode_moves
-from valuerepair.chess.rows import BLACK_SHIFT, FLIP, KINGS, RIGHTS, STATE, STRAIGHT, US, Boards, Moves
+from valuerepair.chess.rows import BLACK_SHIFT, FLIP, KINGS, RIGHTS, ROW, STATE, STRAIGHT, US, Boards, Moves
 
 _FIRST_LINE = re.compile(rb'\{[^\n]*"fen"\s*:')
 _CHESS960 = "Chess960"
@@ -118,11 +118,11 @@ def _object(line: bytes) -> dict[str, Any]:
     return read if isinstance(read, dict) else {}
 
 
-def _boards(fens: list[bytes], rows: Rows) -> tuple[board.Boards, list[int]]:
+def _boards(fens: list[bytes], rows: Rows) -> tuple[Boards, list[int]]:
     """The boards of the legal ones among these FENs and which these are; counts the others, and Chess960."""
     text = np.frombuffer(bytearray(b"".join(fens)) or bytearray(1), np.uint8)
     offsets = np.array(list(accumulate(map(len, fens), initial=0)), np.int64)
-    boards = np.empty((len(fens), board.ROW), np.uint64)
+    boards = np.empty((len(fens), ROW), np.uint64)
     reasons: dict[int, str] = {}
     begin = 0
     while begin < len(fens):
@@ -143,7 +143,7 @@ def _boards(fens: list[bytes], rows: Rows) -> tuple[board.Boards, list[int]]:
     return (boards[kept] if reasons else boards), kept
 
 
-def _fill(rows: Rows, boards: board.Boards, entries: _Entries, options: SampleOptions) -> None:
+def _fill(rows: Rows, boards: Boards, entries: _Entries, options: SampleOptions) -> None:
     """Filters the positions and fills the rows."""
     sieve = bare_sieve(boards, options, rows)
     if options.recorded is not None:
@@ -202,7 +202,7 @@ def _best(entry: dict[str, Any]) -> dict[str, Any]:
 class _Evaluations(Sequence[Recorded | None]):
     """The evaluations of rows, read when they are asked for: those of most rows never are."""
 
-    def __init__(self, entries: _Entries, boards: board.Boards, wanted: RecordedOptions) -> None:
+    def __init__(self, entries: _Entries, boards: Boards, wanted: RecordedOptions) -> None:
         self._lines, self._boards, self._wanted = entries.lines, boards, wanted
 
     def __len__(self) -> int:
@@ -237,7 +237,7 @@ def _line(row: NDArray[np.uint64], text: str) -> tuple[str, ...]:
         moves = encode_moves(text.split())
     except ValueError:
         return ()
-    return decode_moves(moves[: play_line(row[None].copy(), 0, moves)])
+    return decode_moves(moves[: play_line(row[None].copy(), moves)])
 
 
 @kernel
@@ -261,24 +261,21 @@ def standard_castling(text: Bytes, offsets: NDArray[np.int64], rows: Boards, sta
 
 
 @allocating_kernel
-def play_line(rows: Boards, r: int, moves: Moves) -> int:
-    """Plays a line in absolute squares on row r, which is changed; returns how many of its moves are legal.
+def play_line(rows: Boards, moves: Moves) -> int:
+    """Plays a line in absolute squares on the only row, which is changed; returns how many of its moves are legal.
 
     The dump writes castling as king takes own rook; such moves are rewritten in `moves` as the king's own.
     """
     buffer = np.empty(MAX_MOVES, np.uint16)
     for i in range(len(moves)):
-        turn = FLIP * black_to_move(rows, r)
+        turn = FLIP * black_to_move(rows, 0)
         move = np.int64(moves[i]) ^ turn
         origin, goal = move & 63, move >> 6 & 63
-        own = rows[r, US] >> np.uint64(goal) & rows[r, STRAIGHT] >> np.uint64(goal) & ONE
-        if own and rows[r, KINGS] >> np.uint64(origin) & ONE:
+        own = rows[0, US] >> np.uint64(goal) & rows[0, STRAIGHT] >> np.uint64(goal) & ONE
+        if own and rows[0, KINGS] >> np.uint64(origin) & ONE:
             move = origin | (6 if goal > origin else 2) << 6
-        known = False
-        for j in range(legal(rows, r, buffer, 0)):
-            known |= np.int64(buffer[j]) == move
-        if not known:
+        if not is_legal(rows, 0, move, buffer):
             return i
         moves[i] = move ^ turn
-        make(rows, r, r, move)
+        make(rows, 0, 0, move)
     return len(moves)

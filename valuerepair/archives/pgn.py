@@ -49,6 +49,7 @@ from valuerepair.archives.split import (
 from valuerepair.chess import board
 from valuerepair.chess.jit import kernel
 from valuerepair.chess.origins import Recorded
+from valuerepair.chess.rows import Boards
 from valuerepair.errors import ValueRepairError
 
 # What `census` notices about a game's movetext.
@@ -540,7 +541,7 @@ class _Parsed:
         """The positions in which these moves are played."""
         return self.first_positions[self.game_of_move[moves]] + self.ply_in_game[moves]
 
-    def boards(self, moves: Index) -> board.Boards:
+    def boards(self, moves: Index) -> Boards:
         """The boards in which these moves are played."""
         return self._boards(self.at(moves), self.numbers(moves))
 
@@ -549,10 +550,10 @@ class _Parsed:
         g = self.game_of_move[moves]
         return self.start_numbers[g] + (self.ply_in_game[moves] + self.black_start[g]) // 2
 
-    def start_board(self, g: int) -> board.Boards:
+    def start_board(self, g: int) -> Boards:
         return self._boards(self.first_positions[g : g + 1], self.start_numbers[g : g + 1])
 
-    def _boards(self, at: Index, numbers: Index) -> board.Boards:
+    def _boards(self, at: Index, numbers: Index) -> Boards:
         chunk = self.chunk
         return board.from_reader(
             self.squares(at),

@@ -14,6 +14,7 @@ from valuerepair.archives.options import SampleOptions
 from valuerepair.chess import board
 from valuerepair.chess.origins import OriginGame, Origins, QColumns, Recorded, picked
 from valuerepair.chess.positions import STARTPOS_FEN, PositionBatch, decode_move
+from valuerepair.chess.rows import ROW, Boards
 
 Index = NDArray[np.int64]
 
@@ -41,7 +42,7 @@ class Rows:
     looked_at: int = 0
     rejected_positions: Counter[str] = field(default_factory=Counter)
     not_drawn: int = 0
-    boards: board.Boards = field(default_factory=lambda: np.empty((0, board.ROW), np.uint64))
+    boards: Boards = field(default_factory=lambda: np.empty((0, ROW), np.uint64))
     keys: NDArray[np.uint64] = field(default_factory=lambda: np.empty(0, np.uint64))
     ply: NDArray[np.int32] = field(default_factory=lambda: np.empty(0, np.int32))
     game: Index = field(default_factory=lambda: np.empty(0, np.int64))

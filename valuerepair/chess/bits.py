@@ -20,7 +20,6 @@ from valuerepair.chess.jit import kernel
 # uint64 with an integer literal becomes int64 under + and &, so every constant met by a bitboard is a uint64.
 ZERO, ONE = np.uint64(0), np.uint64(1)
 ALL = np.uint64(2**64 - 1)
-FILE_A, FILE_H = np.uint64(0x0101010101010101), np.uint64(0x8080808080808080)
 NOT_FILE_A, NOT_FILE_H = np.uint64(0xFEFEFEFEFEFEFEFE), np.uint64(0x7F7F7F7F7F7F7F7F)
 FILES_A_TO_F, FILES_C_TO_H = np.uint64(0x3F3F3F3F3F3F3F3F), np.uint64(0xFCFCFCFCFCFCFCFC)
 SEVEN, NINE, EIGHT = np.uint64(7), np.uint64(9), np.uint64(8)
@@ -149,7 +148,6 @@ def straight_attacks(rooks: np.uint64, free: np.uint64) -> np.uint64:
     return result
 
 
-U64 = np.uint64
 Table = NDArray[np.uint64]
 
 KNIGHT_STEPS = ((1, 2), (2, 1), (2, -1), (1, -2), (-1, -2), (-2, -1), (-2, 1), (-1, 2))
@@ -219,15 +217,12 @@ def _lines() -> tuple[Table, Table]:
 
 BETWEEN, LINE = _lines()
 
-# Kinds of pieces, in Polyglot's and lc0's order.
-PAWN, KNIGHT_KIND, BISHOP, ROOK, QUEEN, KING_KIND = range(6)
-
-# PIECE_KEY[colour (1 = white), kind, square]: Polyglot numbers kinds black pawn, white pawn, black knight, ...
+# [colour (1 = white), kind as of `kind_at`, square]: Polyglot numbers kinds black pawn, white pawn, black knight, ...
 PIECE_KEY: Table = np.ascontiguousarray(
     np.array(POLYGLOT_RANDOM_ARRAY[:768], np.uint64).reshape(6, 2, 64).swapaxes(0, 1)
 )
 EP_KEY: Table = np.array(POLYGLOT_RANDOM_ARRAY[772:780], np.uint64)
-WHITE_KEY = U64(POLYGLOT_RANDOM_ARRAY[780])
+WHITE_KEY = np.uint64(POLYGLOT_RANDOM_ARRAY[780])
 
 
 def _castling_keys() -> Table:

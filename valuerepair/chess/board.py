@@ -14,13 +14,17 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from valuerepair.chess import batch as _batch
-from valuerepair.chess import fen as _fen
-from valuerepair.chess.movegen import MAX_MOVES
+from valuerepair.chess.bits import ONE, ZERO
+from valuerepair.chess.fen import FEN_ROOM, REASONS, Bytes, complete, read_fen, write_fen
+from valuerepair.chess.jit import allocating_kernel, kernel
+from valuerepair.chess.make import black_to_move, drop, key_of, make, set_ep
+from valuerepair.chess.make import insufficient_material as is_dead
+from valuerepair.chess.movegen import MAX_MOVES, checkers, count_legal, is_legal, legal
 from valuerepair.chess.positions import PROMOTIONS, decode_move
 from valuerepair.chess.rows import (
     BLACK_SHIFT,
     CLOCK_SHIFT,
+    FLIP,
     KINGS,
     KNIGHTS,
     PAWNS,
@@ -35,28 +39,8 @@ from valuerepair.chess.rows import (
     Moves,
 )
 
-__all__ = [
-    "ROW",
-    "Boards",
-    "Moves",
-    "fens",
-    "from_reader",
-    "halfmove_clocks",
-    "has_legal_move",
-    "in_check",
-    "insufficient_material",
-    "keys",
-    "legal_moves",
-    "men",
-    "parse_fens",
-    "perft",
-    "piece_counts",
-    "replay",
-    "status_error",
-    "white_to_move",
-]
-
 Scalar = TypeVar("Scalar", bound=np.generic)
+Offsets = NDArray[np.int64]
 _BITS = np.array([number.bit_count() for number in range(256)], np.uint8)  # of each byte
 
 
@@ -75,9 +59,9 @@ def parse_fens(fens: Sequence[str]) -> Boards:
     offsets = np.zeros(len(fens) + 1, np.int64)
     np.cumsum(np.fromiter(map(len, fens), np.int64, len(fens)), out=offsets[1:])
     rows = np.empty((len(fens), ROW), np.uint64)
-    bad, reason = _batch.read_fens(np.frombuffer(bytearray(text) or bytearray(1), np.uint8), offsets, rows)
+    bad, reason = read_fens(np.frombuffer(bytearray(text) or bytearray(1), np.uint8), offsets, rows)
     if bad >= 0:
-        raise ValueError(f"row {bad}: {_fen.REASONS[reason]}: {fens[bad]!r}")
+        raise ValueError(f"row {bad}: {REASONS[reason]}: {fens[bad]!r}")
     return rows
 
 
@@ -96,7 +80,7 @@ def from_reader(
     Raises ValueError ``row i: reason`` for boards without one king a side.
     """
     rows = np.empty((len(boards), ROW), np.uint64)
-    bad, reason = _batch.read_arrays(
+    bad, reason = read_arrays(
         owned(boards, np.uint8),
         owned(castling, np.bool_),
         owned(ep_file, np.int8),
@@ -106,29 +90,28 @@ def from_reader(
         rows,
     )
     if bad >= 0:
-        raise ValueError(f"row {bad}: {_fen.REASONS[reason]}")
+        raise ValueError(f"row {bad}: {REASONS[reason]}")
     return rows
 
 
 def keys(boards: Boards) -> NDArray[np.uint64]:
     """uint64[n]: Polyglot's Zobrist key, but with the en-passant file only where a capture there is legal."""
     out = np.empty(len(boards), np.uint64)
-    _batch.all_keys(owned(boards, np.uint64), out)
+    all_keys(owned(boards, np.uint64), out)
     return out
 
 
 def in_check(boards: Boards) -> NDArray[np.bool_]:
     """bool[n]: the side to move is in check."""
     out = np.empty(len(boards), np.bool_)
-    _batch.all_checks(owned(boards, np.uint64), out)
+    all_checks(owned(boards, np.uint64), out)
     return out
 
 
 def piece_counts(boards: Boards) -> NDArray[np.int32]:
     """int32[n]: men of both sides, kings and pawns included."""
-    out = np.empty(len(boards), np.int32)
-    _batch.all_counts(owned(boards, np.uint64), out)
-    return out
+    everyone = np.ascontiguousarray(boards[:, US] | boards[:, THEM])
+    return np.asarray(_BITS[everyone.view(np.uint8).reshape(-1, 8)].sum(1, dtype=np.int32))
 
 
 def men(boards: Boards) -> NDArray[np.int64]:
@@ -165,7 +148,7 @@ def has_legal_move(boards: Boards) -> NDArray[np.bool_]:
 def insufficient_material(boards: Boards) -> NDArray[np.bool_]:
     """bool[n]: neither side can ever mate (bare kings, one minor piece, or bishops on squares of one colour)."""
     out = np.empty(len(boards), np.bool_)
-    _batch.all_dead(owned(boards, np.uint64), out)
+    all_dead(owned(boards, np.uint64), out)
     return out
 
 
@@ -173,14 +156,14 @@ def legal_moves(boards: Boards) -> tuple[Moves, NDArray[np.int64]]:
     """The legal moves of all boards: flat uint16 moves, and int64[n + 1] offsets into them."""
     offsets = np.cumsum(_move_counts(boards))
     moves = np.empty(offsets[-1], np.uint16)
-    _batch.list_moves(owned(boards, np.uint64), offsets, moves, True)
+    list_moves(owned(boards, np.uint64), offsets, moves, True)
     return moves, offsets
 
 
 def fens(boards: Boards) -> list[str]:
     """Six-field FENs; the en-passant square only where a capture there is legal, as python-chess's ``board.fen()``."""
-    text = np.empty(max(len(boards), 1) * _fen.FEN_ROOM, np.uint8)
-    end = _batch.write_fens(owned(boards, np.uint64), text)
+    text = np.empty(max(len(boards), 1) * FEN_ROOM, np.uint8)
+    end = write_fens(owned(boards, np.uint64), text)
     return text[:end].tobytes().decode("ascii").split("\n")[:-1]
 
 
@@ -191,7 +174,7 @@ def replay(start: Boards, moves: Moves, offsets: NDArray[np.int64]) -> Boards:
     """
     rows = np.array(start, np.uint64, order="C")
     played, cuts = owned(moves, np.uint16), owned(offsets, np.int64)
-    row, index = _batch.play(rows, played, cuts)
+    row, index = play(rows, played, cuts)
     if row >= 0:
         move = int(moves[offsets[row] + index])
         text = decode_move(move) if move >> 12 < len(PROMOTIONS) else f"{move:#06x}"
@@ -205,7 +188,7 @@ def perft(board: Boards, depth: int) -> int:
         return 1
     stack = np.empty((depth + 1, ROW), np.uint64)
     stack[0] = board[0]
-    return int(_batch.count_leaves(stack, 0, depth, np.empty(MAX_MOVES * (depth + 1), np.uint16)))
+    return int(count_leaves(stack, 0, depth, np.empty(MAX_MOVES * (depth + 1), np.uint16)))
 
 
 def status_error(fen: str) -> str | None:
@@ -229,5 +212,122 @@ def status_error(fen: str) -> str | None:
 def _move_counts(boards: Boards) -> NDArray[np.int64]:
     """int64[n + 1]: 0, then the number of legal moves of each board."""
     counts = np.zeros(len(boards) + 1, np.int64)
-    _batch.list_moves(owned(boards, np.uint64), counts, np.empty(0, np.uint16), False)
+    list_moves(owned(boards, np.uint64), counts, np.empty(0, np.uint16), False)
     return counts
+
+
+# -- kernels over whole arrays of boards ------------------------------------------------------------------------------
+
+
+@kernel
+def read_fens(text: Bytes, offsets: Offsets, rows: Boards) -> tuple[int, int]:
+    """Fills the rows from text[offsets[i]:offsets[i+1]]; returns the first bad row and its reason, or (-1, 0)."""
+    for i in range(len(offsets) - 1):
+        wrong = read_fen(text, offsets[i], offsets[i + 1], rows, i)
+        if wrong:
+            return i, wrong
+    return -1, 0
+
+
+@kernel
+def write_fens(rows: Boards, text: Bytes) -> int:
+    at = 0
+    for r in range(len(rows)):
+        at = write_fen(text, at, rows, r)
+    return at
+
+
+@kernel
+def read_arrays(
+    boards: Bytes,
+    castling: NDArray[np.bool_],
+    ep_files: NDArray[np.int8],
+    clocks: NDArray[np.uint16],
+    white_to_move: NDArray[np.bool_],
+    numbers: NDArray[np.int32],
+    rows: Boards,
+) -> tuple[int, int]:
+    """Fills the rows from a PGN reader's arrays; returns as `read_fens`."""
+    for r in range(len(rows)):
+        for column in range(ROW):
+            rows[r, column] = ZERO
+        for square in range(64):
+            man = np.int64(boards[r, square]) - 1
+            if man >= 0:
+                drop(rows, r, ONE << np.uint64(square), man % 6, US if man < 6 else THEM)
+        rights = 0
+        for bit in range(4):
+            if castling[r, bit]:
+                rights |= 1 << bit
+        black = 0 if white_to_move[r] else 1
+        number = min(max(np.int64(numbers[r]), 0), 0xFFFF)
+        wrong = complete(rows, r, black, rights, 0, np.int64(clocks[r]), number)
+        if wrong:
+            return r, wrong
+        set_ep(rows, r, np.int64(ep_files[r]))
+    return -1, 0
+
+
+@kernel
+def all_keys(rows: Boards, out: NDArray[np.uint64]) -> None:
+    for r in range(len(rows)):
+        out[r] = key_of(rows, r)
+
+
+@kernel
+def all_checks(rows: Boards, out: NDArray[np.bool_]) -> None:
+    for r in range(len(rows)):
+        out[r] = checkers(rows, r) != ZERO
+
+
+@kernel
+def all_dead(rows: Boards, out: NDArray[np.bool_]) -> None:
+    for r in range(len(rows)):
+        out[r] = is_dead(rows, r)
+
+
+@allocating_kernel
+def list_moves(rows: Boards, offsets: Offsets, out: Moves, write: bool) -> None:
+    """Writes the number of legal moves of row r to offsets[r + 1], or, with `write`, the moves to out[offsets[r]:]."""
+    buffer = np.empty(MAX_MOVES, np.uint16)
+    for r in range(len(rows)):
+        if not write:
+            offsets[r + 1] = count_legal(rows, r)
+            continue
+        count = legal(rows, r, buffer, 0)
+        turn = FLIP * black_to_move(rows, r)
+        for i in range(count):
+            out[offsets[r] + i] = np.int64(buffer[i]) ^ turn
+
+
+@allocating_kernel
+def play(rows: Boards, moves: Moves, offsets: Offsets) -> tuple[int, int]:
+    """Plays moves[offsets[r]:offsets[r+1]] on each row; stops at an illegal one: its row and index, else (-1, 0)."""
+    buffer = np.empty(MAX_MOVES, np.uint16)
+    for r in range(len(rows)):
+        for i in range(offsets[r], offsets[r + 1]):
+            move = np.int64(moves[i]) ^ FLIP * black_to_move(rows, r)
+            if not is_legal(rows, r, move, buffer):
+                return r, i - offsets[r]
+            make(rows, r, r, move)
+    return -1, 0
+
+
+@kernel
+def count_leaves(rows: Boards, r: int, depth: int, moves: Moves) -> int:
+    """Perft: the number of move sequences of `depth` >= 1 plies from row r; rows r.. and moves are its stack.
+
+    Moves of the last ply are counted, not made. Those before are made in a loop: a recursion passes arrays slowly.
+    """
+    if depth == 1:
+        return count_legal(rows, r)
+    top = MAX_MOVES * r
+    end = legal(rows, r, moves, top)
+    leaves = 0
+    for i in range(top, end):
+        make(rows, r, r + 1, np.int64(moves[i]))
+        if depth == 2:
+            leaves += count_legal(rows, r + 1)
+        else:
+            leaves += count_leaves(rows, r + 1, depth - 1, moves)
+    return leaves

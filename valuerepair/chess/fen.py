@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from valuerepair.chess.bits import CASTLING_KEY, ONE, PIECE_KEY, WHITE_KEY, ZERO, lowest, popcount
 from valuerepair.chess.jit import allocating_kernel, kernel
-from valuerepair.chess.make import black_to_move, clock, drop, kind_at, turn_over
+from valuerepair.chess.make import black_to_move, clock, drop, home_rights, kind_at, turn_over
 from valuerepair.chess.movegen import attackers, ep_capturers, ep_file
 from valuerepair.chess.rows import (
     KEY,
@@ -17,9 +17,7 @@ from valuerepair.chess.rows import (
     RIGHTS,
     ROW,
     SIXTEEN_BITS,
-    SLANTED,
     STATE,
-    STRAIGHT,
     THEM,
     US,
     Boards,
@@ -82,14 +80,8 @@ def complete(rows: Boards, r: int, black: int, rights: int, ep: int, rule50: int
     if black:
         turn_over(rows, r)
         rights = (rights >> 2 | rights << 2) & 15
-        us, them, kings = rows[r, US], rows[r, THEM], rows[r, KINGS]
-    rooks = rows[r, STRAIGHT] & ~rows[r, SLANTED]
-    for bit in range(4):
-        side, king = (us, 4) if bit < 2 else (them, 60)
-        rook = king - 4 if bit & 1 else king + 3
-        if not (side & kings) >> np.uint64(king) & ONE or not (side & rooks) >> np.uint64(rook) & ONE:
-            rights &= ~(1 << bit)
-    if ep and not (them & rows[r, PAWNS]) >> np.uint64(31 + ep) & ONE:
+    rights &= home_rights(rows, r)
+    if ep and not (rows[r, THEM] & rows[r, PAWNS]) >> np.uint64(31 + ep) & ONE:
         ep = 0
     rows[r, STATE] = np.uint64(rights | black << 4 | ep << 8 | rule50 << 16 | number << 32)
     rows[r, KEY] = key_from_scratch(rows, r)

@@ -31,6 +31,7 @@ from valuerepair.chess.rows import (
     PAWNS,
     REPETITION,
     RIGHTS,
+    ROW,
     SAME_POSITION,
     SIXTEEN_BITS,
     SLANTED,
@@ -74,7 +75,7 @@ def kind_at(rows: Boards, r: int, bit: np.uint64) -> int:
 
 @kernel
 def drop(rows: Boards, r: int, bit: np.uint64, kind: int, side: int) -> None:
-    """Puts a man of `side` (US or THEM) on the empty square `bit`."""
+    """Puts men of one kind and `side` (US or THEM) on the empty squares `bit`, one or several."""
     rows[r, side] |= bit
     if kind == 0:
         rows[r, PAWNS] |= bit
@@ -169,6 +170,26 @@ def turn_over(rows: Boards, r: int) -> None:
 
 
 @kernel
+def copy_row(rows: Boards, r: int, to: Boards, at: int) -> None:
+    for column in range(ROW):
+        to[at, column] = rows[r, column]
+
+
+@kernel
+def home_rights(rows: Boards, r: int) -> int:
+    """The castling rights (as in the state) for which king and rook stand at home."""
+    rooks = rows[r, STRAIGHT] & ~rows[r, SLANTED]
+    rights = 0
+    for bit in range(4):
+        side, king = (US, 4) if bit < 2 else (THEM, 60)
+        rook = king - 4 if bit & 1 else king + 3
+        home = rows[r, side] & rows[r, KINGS] & ONE << np.uint64(king)
+        if home and rows[r, side] & rooks & ONE << np.uint64(rook):
+            rights |= 1 << bit
+    return rights
+
+
+@kernel
 def key_of(rows: Boards, r: int) -> np.uint64:
     """The key of placement, side to move, castling rights and the en-passant file if a capture there is legal."""
     key: np.uint64 = rows[r, KEY]
@@ -178,14 +199,19 @@ def key_of(rows: Boards, r: int) -> np.uint64:
 
 
 @kernel
-def same_position(rows: Boards, a: int, b: int) -> bool:
-    """lc0's equality of boards: placement, side to move, castling rights and its own en-passant flag."""
-    if rows[a, KEY] != rows[b, KEY] or (rows[a, STATE] ^ rows[b, STATE]) & SAME_POSITION:
-        return False
+def same_men(rows: Boards, a: int, b: int) -> bool:
     different = ZERO
     for column in range(STATE):
         different |= rows[a, column] ^ rows[b, column]
     return bool(different == ZERO)
+
+
+@kernel
+def same_position(rows: Boards, a: int, b: int) -> bool:
+    """lc0's equality of boards: placement, side to move, castling rights and its own en-passant flag."""
+    if rows[a, KEY] != rows[b, KEY] or (rows[a, STATE] ^ rows[b, STATE]) & SAME_POSITION:
+        return False
+    return same_men(rows, a, b)
 
 
 @kernel

@@ -271,6 +271,15 @@ def legal(rows: Boards, r: int, out: Moves, n: int) -> int:
 
 
 @kernel
+def is_legal(rows: Boards, r: int, move: int, buffer: Moves) -> bool:
+    """Whether a mover-relative move is legal on row r; `buffer` has room for MAX_MOVES."""
+    known = False
+    for i in range(legal(rows, r, buffer, 0)):
+        known |= np.int64(buffer[i]) == move
+    return known
+
+
+@kernel
 def count_legal(rows: Boards, r: int) -> int:
     """The number of legal moves of row r, which is what `legal` writes, by counting bits."""
     us, occupied = rows[r, US], rows[r, US] | rows[r, THEM]

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from valuerepair.chess.jit import allocating_kernel, kernel
-from valuerepair.chess.make import black_to_move, clock, make, mark_repetition
+from valuerepair.chess.make import black_to_move, clock, copy_row, make, mark_repetition
 from valuerepair.chess.rows import FLIP, ROW, Boards, Moves
 from valuerepair.mcts.backup import refresh_edge, take_mean
 from valuerepair.mcts.select import new_node, step_down
@@ -58,8 +58,7 @@ SEEN_BY_NET = 8
 def play_game(start: Boards, moves: Moves) -> Boards:
     """The positions of a game, uint64[len(moves) + 1, ROW], with repetitions marked; moves in absolute squares."""
     rows = np.empty((len(moves) + 1, ROW), np.uint64)
-    for column in range(ROW):
-        rows[0, column] = start[0, column]
+    copy_row(start, 0, rows, 0)
     for i in range(len(moves)):
         make(rows, i, i + 1, np.int64(moves[i]) ^ FLIP * black_to_move(rows, i))
         mark_repetition(rows, 0, i + 1)
@@ -73,8 +72,7 @@ def put_game(trees: Trees, rules: SearchRules, tree: int, game: Boards, initial:
     kept = min(max(clock(game, last), SEEN_BY_NET), HISTORY_ROWS - 1, last)
     base = tree * rules.row_room
     for i in range(kept + 1):
-        for column in range(ROW):
-            trees.rows[base + i, column] = game[last - kept + i, column]
+        copy_row(game, last - kept + i, trees.rows, base + i)
     trees.slots[tree, FIRST_ROW], trees.slots[tree, ROOT_ROW] = base, base + kept
     trees.slots[tree, INITIAL] = 1 if initial and kept == last else 0
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from valuerepair.chess.bits import ALL, ONE, ZERO, lowest, mirrored
 from valuerepair.chess.board import owned, parse_fens
 from valuerepair.chess.jit import allocating_kernel, kernel
-from valuerepair.chess.make import black_to_move, clock, make, mark_repetition
+from valuerepair.chess.make import black_to_move, clock, copy_row, make, mark_repetition
 from valuerepair.chess.movegen import ep_file
 from valuerepair.chess.positions import STARTPOS_FEN, PositionBatch
 from valuerepair.chess.rows import (
@@ -93,37 +93,14 @@ def transformed(board: np.uint64, transform: int) -> np.uint64:
 @kernel
 def canonical_transform(rows: Boards, r: int) -> int:
     """The symmetry that canonical nets see row r through (lc0 ChooseTransform)."""
-    transform: int = chosen_transform(
-        rows[r, US],
-        rows[r, THEM],
-        rows[r, PAWNS],
-        rows[r, KNIGHTS],
-        rows[r, SLANTED],
-        rows[r, STRAIGHT],
-        rows[r, KINGS],
-        rows[r, STATE],
-    )
-    return transform
-
-
-@kernel
-def chosen_transform(
-    us: np.uint64,
-    them: np.uint64,
-    pawns: np.uint64,
-    knights: np.uint64,
-    slanted: np.uint64,
-    straight: np.uint64,
-    kings: np.uint64,
-    state: np.uint64,
-) -> int:
-    """`canonical_transform` of the words of a row."""
-    if state & RIGHTS:
+    us, them, kings = rows[r, US], rows[r, THEM], rows[r, KINGS]
+    slanted, straight = rows[r, SLANTED], rows[r, STRAIGHT]
+    if rows[r, STATE] & RIGHTS:
         return 0
     king, transform = us & kings, 0
     if king & FILES_A_TO_D:
         transform = FLIP_FILES
-    if pawns:
+    if rows[r, PAWNS]:
         return transform
     if king & RANKS_5_TO_8:
         transform |= MIRROR_RANKS
@@ -133,7 +110,7 @@ def chosen_transform(
     if not king & ON_DIAGONAL:
         return transform
     queens, rooks, bishops = slanted & straight, straight & ~slanted, slanted & ~straight
-    for board in (us | them, us, kings, queens, rooks, knights, bishops):
+    for board in (us | them, us, kings, queens, rooks, rows[r, KNIGHTS], bishops):
         seen = transformed(board, transform)
         other = transposed(seen)
         if seen != other:
@@ -190,9 +167,7 @@ def write_masks(
     `initial` says that row `first` is the standard starting position. Plane 109 is written as ones; what it is to be
     multiplied by is returned: the half-move clock, divided by 100 in the formats that want it so.
 
-    The loop is lc0's. This runs for every leaf of a search, so it is one function and hands words, not arrays, to
-    others: Numba counts references to an array given to a function with loops or several ways out, and the counting
-    took half of the time.
+    The loop is lc0's.
     """
     canonical, repeats_only = form >= CANONICAL, form in (CANONICAL_V2, ARMAGEDDON_V2)
     state = rows[last, STATE]
@@ -234,9 +209,7 @@ def write_masks(
     for plane in range(BOARD_PLANES * slot, AUXILIARY):
         masks[n, plane] = ZERO
     auxiliary_masks(state, form, masks, n)
-    transform = 0
-    if canonical:
-        transform = canonical_transform(rows, last)
+    transform = canonical_transform(rows, last) if canonical else 0
     for plane in range(CLOCK_PLANE if transform else 0):
         if masks[n, plane]:
             masks[n, plane] = transformed(masks[n, plane], transform)
@@ -283,8 +256,7 @@ def encode_games(
         longest = max(longest, offsets[n + 1] - offsets[n])
     rows, masks = np.empty((longest + 1, ROW), np.uint64), np.empty((1, PLANES), np.uint64)
     for n in range(len(starts)):
-        for column in range(ROW):
-            rows[0, column] = starts[n, column]
+        copy_row(starts, n, rows, 0)
         last = offsets[n + 1] - offsets[n]
         for i in range(last):
             make(rows, i, i + 1, np.int64(moves[offsets[n] + i]) ^ FLIP * black_to_move(rows, i))
