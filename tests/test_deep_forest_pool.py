@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import CancelledError, Future, wait
+from typing import cast
 
 import pytest
 
 from valuerepair.chess.positions import STARTPOS_FEN, Position
 from valuerepair.errors import ValueRepairError
+from valuerepair.mcts.forest import Forest
 from valuerepair.mcts.pool import ForestPool
 from valuerepair.mcts.result import RootMove, SearchResult
 
@@ -63,6 +65,10 @@ class CountingForest:
         return [(tag, result(5)) for tag in done]
 
 
+def pool_of(forests: Sequence[CountingForest]) -> ForestPool:
+    return ForestPool(cast("Sequence[Forest]", forests))
+
+
 def position(ply: int) -> Position:
     return Position(STARTPOS_FEN, ply=ply)
 
@@ -75,7 +81,7 @@ def submit(pool: ForestPool, ply: int) -> Future[float | str]:
 
 def test_every_position_is_searched_and_the_seconds_add_up() -> None:
     forests = [CountingForest(4, 0.002), CountingForest(3, 0.002)]
-    pool = ForestPool(forests)
+    pool = pool_of(forests)
     futures = [submit(pool, 1 + i % 9) for i in range(100)]
     wait(futures, 30)
     seconds = [f.result(0) for f in futures]
@@ -89,14 +95,14 @@ def test_every_position_is_searched_and_the_seconds_add_up() -> None:
 
 def test_few_positions_are_spread_over_all_threads() -> None:
     forests = [CountingForest(64, 0.005), CountingForest(64, 0.005)]
-    pool = ForestPool(forests)
+    pool = pool_of(forests)
     wait([submit(pool, 40) for _ in range(10)], 30)
     pool.close()
     assert sorted(max(f.sizes) for f in forests) == [5, 5]
 
 
 def test_a_position_that_cannot_be_searched_fails_alone() -> None:
-    pool = ForestPool([CountingForest(2)])
+    pool = pool_of([CountingForest(2)])
     bad, good = submit(pool, 0), submit(pool, 3)
     assert bad.result(10) == "not a legal position: no kings"
     assert isinstance(good.result(10), float)
@@ -105,7 +111,7 @@ def test_a_position_that_cannot_be_searched_fails_alone() -> None:
 
 def test_closing_finishes_what_runs_and_cancels_what_waits() -> None:
     forest = CountingForest(1, 0.02)
-    pool = ForestPool([forest])
+    pool = pool_of([forest])
     running, waiting = submit(pool, 5), submit(pool, 5)
     assert forest.rounds.wait(10)
     pool.close()
@@ -117,7 +123,7 @@ def test_closing_finishes_what_runs_and_cancels_what_waits() -> None:
 
 def test_closing_with_cancel_abandons_what_runs() -> None:
     forest = CountingForest(1, 0.02)
-    pool = ForestPool([forest])
+    pool = pool_of([forest])
     running, waiting = submit(pool, 1_000_000), submit(pool, 5)
     assert forest.rounds.wait(10)
     begun = time.monotonic()
@@ -130,7 +136,7 @@ def test_closing_with_cancel_abandons_what_runs() -> None:
 
 def test_a_search_is_cancelled_until_it_begins() -> None:
     forest = CountingForest(1, 0.01)
-    pool = ForestPool([forest])
+    pool = pool_of([forest])
     running, waiting, last = submit(pool, 20), submit(pool, 5), submit(pool, 2)
     assert forest.rounds.wait(10)
     assert waiting.cancel()
@@ -143,7 +149,7 @@ def test_a_search_is_cancelled_until_it_begins() -> None:
 def test_a_net_that_breaks_is_told_to_everyone() -> None:
     forests = [CountingForest(1), CountingForest(1)]
     forests[0].fail = forests[1].fail = RuntimeError("the device is gone\nand more")
-    pool = ForestPool(forests)
+    pool = pool_of(forests)
     futures = [submit(pool, 5) for _ in range(5)]
     for future in futures:
         with pytest.raises(ValueRepairError, match=r"^the search broke: RuntimeError: the device is gone$"):

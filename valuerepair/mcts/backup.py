@@ -104,7 +104,7 @@ def refresh_edge(trees: Trees, node: int, draw_score: np.float32) -> None:
 
 
 @inlined_kernel
-def spread_bounds(trees: Trees, rules: SearchRules, node: int, left: np.float32) -> tuple[bool, bool]:
+def spread_bounds(trees: Trees, node: int, left: np.float32) -> tuple[bool, bool]:
     """Bounds of a node from those of its moves (lc0's MaybeSetBounds).
 
     Returns whether they say anything, and whether they settled the node. `left` are the plies to the end after the move
@@ -213,7 +213,7 @@ def back_up_means(
             before = trees.nodes[parent, VISITS]
             old_wl, old_draw = np.float32(trees.means[parent, WL]), np.float32(trees.means[parent, DRAW])
             old_left = np.float32(trees.means[parent, LEFT])
-            spreading, settled = spread_bounds(trees, rules, parent, left)
+            spreading, settled = spread_bounds(trees, parent, left)
             if settled:
                 fix = before
                 wl_change = -np.float32(trees.means[parent, WL] - np.float64(old_wl))
@@ -260,7 +260,7 @@ def back_up_certain(
         wl_sum, draw_sum = visits * trees.means[node, WL], visits * trees.means[node, DRAW]
         spreading = spreading and node != root and trees.nodes[node, KIND] == OPEN
         if spreading:
-            spreading, _ = spread_bounds(trees, rules, node, np.float32(plies))
+            spreading, _ = spread_bounds(trees, node, np.float32(plies))
         trees.nodes[node, VISITS] = visits + 1
         plies += 1.0
         if trees.nodes[node, KIND] == OPEN:

@@ -121,11 +121,11 @@ def extend(trees: Trees, rules: SearchRules, tree: int, node: int, depth: int) -
             settle(trees, node, kind, 0, np.float32(left))
             return
     if rules.lookahead:
-        look_ahead(trees, rules, tree, node, depth)
+        look_ahead(trees, tree, node, depth)
 
 
 @kernel
-def look_ahead(trees: Trees, rules: SearchRules, tree: int, node: int, depth: int) -> None:
+def look_ahead(trees: Trees, tree: int, node: int, depth: int) -> None:
     """Finds the moves of a node that end the game, before any of them is visited; a mate settles the node."""
     row, first = trees.slots[tree, ROOT_ROW] + depth, trees.nodes[node, FIRST]
     lower, upper = -1, -1

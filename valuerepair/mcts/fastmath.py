@@ -41,6 +41,18 @@ def rough_exp(x: np.float32) -> np.float32:
     return result
 
 
+def log(x: float) -> float:
+    """`rough_log` for Python."""
+    return float(rough_log(np.float32(x)))
+
+
+def logistic(x: float) -> float:
+    """1 / (1 + e^-x), cut at 20 on either side as lc0 does."""
+    if abs(x) > 20:
+        return float(x > 0)
+    return float(ONE / (ONE + rough_exp(np.float32(-x))))
+
+
 @kernel
 def stored_prior(p: np.float32) -> np.float32:
     """A prior in [0, 1] as it reads back after lc0 stored it in 16 bits: 5 of exponent, 11 of significand."""

@@ -79,11 +79,6 @@ from valuerepair.nets.planes import is_initial
 log = logging.getLogger(__name__)
 
 
-def no_more(tag: object, result: SearchResult) -> int:
-    """A finished tree is not to grow on."""
-    return 0
-
-
 class Forest:
     """Trees searched together by one thread. Not to be shared between threads; several forests may share a net.
 
@@ -175,7 +170,9 @@ class Forest:
         put_game(self._trees, self._rules, slot, game, initial)
         return True
 
-    def step(self, more: Callable[[object, SearchResult], int] = no_more) -> list[tuple[object, SearchResult]]:
+    def step(
+        self, more: Callable[[object, SearchResult], int] = lambda tag, result: 0
+    ) -> list[tuple[object, SearchResult]]:
         """One round: a leaf of every busy tree, one call of the evaluator. Returns tag and result of finished trees.
 
         `more` is asked, with both, up to how many visits a tree that has its visits is to grow on; 0 for no further. A
@@ -452,7 +449,7 @@ def _check_node(trees: Trees, rules: SearchRules, tree: int, node: int) -> None:
 
 
 def warm_up(evaluator: Evaluator, params: SearchParams, input_format: int) -> None:
-    """A search of two nodes, which compiles or loads all that searches need; `say` is told when it compiles.
+    """A search of two nodes, which compiles or loads all that searches need, and logs when it has to compile.
 
     A mark beside the compiled kernels notes that it is done.
     """

@@ -267,12 +267,12 @@ def choose_move(result: SearchResult, params: SearchParams, ply: int, seed: int)
     moves = [m for m in result.moves if m.certain != -1 and (m.visits or m.prior > 0)]
     if temperature == 0 or result.best.certain == 1 or not moves:
         return result.best_move
-    weights = _weights(moves, params, temperature, _unvisited_value(result, params))
+    weights = _weights(moves, params, temperature, unvisited_value(result, params))
     return moves[_drawn(weights, seed, ply)].move
 
 
-def _unvisited_value(result: SearchResult, params: SearchParams) -> float:
-    """Q of moves without visits, as the search takes it at the root (lc0's GetFpu)."""
+def unvisited_value(result: SearchResult, params: SearchParams) -> float:
+    """Q of root moves without visits, as the search takes it (lc0's GetFpu)."""
     strategy, value = params.fpu_strategy_at_root, params.fpu_value_at_root
     if strategy == "same":
         strategy, value = params.fpu_strategy, params.fpu_value

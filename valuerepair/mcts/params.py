@@ -99,11 +99,11 @@ class SearchParams:
 
     def check(self, where: str = "") -> None:
         """Raises UsageError, beginning with `where`, for values that make no sense."""
-        for name, (low, high) in _RANGES.items():
+        for name, (low, high) in RANGES.items():
             value = getattr(self, name)
             if not low <= value <= high:
                 raise UsageError(f"{where}{name}={value:g}: must be {_range(low, high)}")
-        for name, choices in _CHOICES.items():
+        for name, choices in CHOICES.items():
             if getattr(self, name) not in choices:
                 raise UsageError(f"{where}{name}={getattr(self, name)}: must be one of {', '.join(choices)}")
 
@@ -115,13 +115,13 @@ class SearchParams:
 
 
 PARAMETERS = tuple(f.name for f in fields(SearchParams))
-_CHOICES = {
+CHOICES = {
     "fpu_strategy": FPU_STRATEGIES,
     "fpu_strategy_at_root": FPU_STRATEGIES_AT_ROOT,
     "history_fill": HISTORY_FILLS,
 }
 _MOST = 2**31 - 1
-_RANGES: dict[str, tuple[float, float]] = {
+RANGES: dict[str, tuple[float, float]] = {
     "cpuct": (0, 100),
     "cpuct_base": (1, 1e9),
     "cpuct_factor": (0, 1000),
@@ -151,16 +151,6 @@ _RANGES: dict[str, tuple[float, float]] = {
     "n_scl": (0, _MOST),
     "seed": (0, 2**63 - 1),
 }
-
-
-def parameter_range(name: str) -> tuple[float, float] | None:
-    """The least and the largest value of a parameter that is a number, else None."""
-    return _RANGES.get(name)
-
-
-def parameter_choices(name: str) -> tuple[str, ...]:
-    """The values of a parameter that is one of a few words, else none."""
-    return _CHOICES.get(name, ())
 
 
 def _range(low: float, high: float) -> str:

@@ -9,24 +9,16 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import CancelledError, Future
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from valuerepair.chess.positions import Position
 from valuerepair.errors import ValueRepairError
 from valuerepair.mcts.result import SearchResult
 
+if TYPE_CHECKING:
+    from valuerepair.mcts.forest import Forest
+
 T = TypeVar("T")
-
-
-class PooledForest(Protocol):
-    """What a `ForestPool` needs of a forest; `valuerepair.mcts.forest.Forest` is one."""
-
-    @property
-    def free(self) -> int: ...
-    @property
-    def busy(self) -> int: ...
-    def add(self, position: Position, nodes: int, tag: object = None) -> int: ...
-    def step(self, more: Callable[[object, SearchResult], int]) -> list[tuple[object, SearchResult]]: ...
 
 
 @dataclass(eq=False, slots=True)
@@ -48,7 +40,7 @@ class ForestPool:
     depend on which forest it grows in, nor on the others there.
     """
 
-    def __init__(self, forests: Sequence[PooledForest]) -> None:
+    def __init__(self, forests: Sequence[Forest]) -> None:
         self._forests = forests
         self._wake = threading.Condition()
         self._waiting: deque[_Job[Any]] = deque()
@@ -114,7 +106,7 @@ class ForestPool:
 
     # -- a forest's thread --------------------------------------------------------------------------------------------
 
-    def _work(self, forest: PooledForest, growing: set[_Job[Any]]) -> None:
+    def _work(self, forest: Forest, growing: set[_Job[Any]]) -> None:
         clock = 0.0  # seconds, each round's divided by the number of its trees
         try:
             while (jobs := self._next_jobs(forest)) is not None:
@@ -135,7 +127,7 @@ class ForestPool:
         for job in growing:
             job.future.set_exception(self._broken or CancelledError())
 
-    def _next_jobs(self, forest: PooledForest) -> list[_Job[Any]] | None:
+    def _next_jobs(self, forest: Forest) -> list[_Job[Any]] | None:
         """What this forest is to take on now; waits while it has nothing at all. None: the end."""
         with self._wake:
             while True:
@@ -150,7 +142,7 @@ class ForestPool:
                     return None
                 self._wake.wait()
 
-    def _plant(self, forest: PooledForest, jobs: list[_Job[Any]], growing: set[_Job[Any]], clock: float) -> None:
+    def _plant(self, forest: Forest, jobs: list[_Job[Any]], growing: set[_Job[Any]], clock: float) -> None:
         begun = [job for job in jobs if job.future.set_running_or_notify_cancel()]
         growing.update(begun)
         self._leave(len(jobs) - len(begun))

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-import numpy as np
+from valuerepair.mcts import fastmath
 
 NAN = float("nan")  # one object, so that equal results compare as such
 
@@ -150,7 +150,7 @@ def score_of(move: RootMove, result: SearchResult, *, has_wdl: bool = True, lc0_
     they move its WDL by up to 3 %. Otherwise both are exact.
     """
     _, wl, d, _ = result.value_of(move)
-    log, logistic = (fast_log, _fast_logistic) if lc0_floats else (math.log, _logistic)
+    log, logistic = (fastmath.log, fastmath.logistic) if lc0_floats else (math.log, _logistic)
     mu, wl, d = _random_walk(wl, d, log, logistic)
     wdl = per_mille(wl, d)
     if move.mate is not None:
@@ -192,25 +192,3 @@ def per_mille(wl: float, d: float) -> tuple[int, int, int]:
 
 def _logistic(x: float) -> float:
     return 1 / (1 + math.exp(-x)) if x > -700 else 0.0
-
-
-# lc0's approximations in float32 (utils/fastmath.h).
-
-
-def fast_log(x: float) -> float:
-    """The natural logarithm as lc0 approximates it."""
-    fraction, exponent = np.frexp(np.float32(x))
-    f = np.float32(2) * fraction - np.float32(1)
-    # In lc0's order: + -127 comes before the biased exponent, which rounds differently.
-    log2 = f * (np.float32(1.3465552) - np.float32(0.34655523) * f) - np.float32(127) + np.float32(exponent + 126)
-    return float(np.float32(0.6931471805599453) * np.float32(log2))
-
-
-def _fast_logistic(x: float) -> float:
-    if abs(x) > 20:
-        return float(x > 0)
-    a = np.float32(1.442695040) * np.float32(-x)
-    whole = int(a - np.float32(1)) if a < 0 else int(a)
-    f = a - np.float32(whole)
-    power = np.ldexp(np.float32(1) + f * (np.float32(0.6602339) + np.float32(0.33976606) * f), whole)
-    return float(np.float32(1) / (np.float32(1) + power))

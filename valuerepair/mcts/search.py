@@ -17,11 +17,6 @@ from valuerepair.mcts.snapshot import Snapshot
 FIRST_ROOM = 10_000  # visits there is room for at first
 
 
-def never() -> bool:
-    """The stop that never comes."""
-    return False
-
-
 class Search:
     """One root. Not to be shared between threads.
 
@@ -75,7 +70,7 @@ class Search:
         *,
         nodes: int | None = None,
         seconds: float | None = None,
-        stop: Callable[[], bool] = never,
+        stop: Callable[[], bool] = lambda: False,
         on_info: Callable[[SearchResult], None] | None = None,
         info_seconds: float = 1.0,
         root_moves: Sequence[str] = (),

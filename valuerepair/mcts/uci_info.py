@@ -10,8 +10,10 @@ import numpy as np
 
 from valuerepair.chess.board import parse_fens
 from valuerepair.chess.positions import encode_moves
+from valuerepair.mcts import fastmath
+from valuerepair.mcts.outcome import unvisited_value
 from valuerepair.mcts.params import SearchParams
-from valuerepair.mcts.result import RootMove, SearchResult, Value, fast_log, score_of
+from valuerepair.mcts.result import RootMove, SearchResult, Value, score_of
 from valuerepair.nets.policy import policy_indices
 
 
@@ -51,9 +53,8 @@ def verbose_lines(result: SearchResult, fen: str, params: SearchParams, *, moves
     """
     board = chess.Board(fen)
     exploration = _exploration(params, result.nodes)
-    # The parent's value before any visit, less what the visited moves take of the policy.
     visited = sum(move.prior for move in result.moves if move.visits)
-    fpu = _fpu(params, result, visited)
+    fpu = unvisited_value(result, params)
     rows = []
     for move in result.moves:
         q = fpu if math.isnan(move.q) else move.q
@@ -88,16 +89,8 @@ def _exploration(params: SearchParams, nodes: int) -> float:
     start = params.cpuct_at_root if own else params.cpuct
     base = params.cpuct_base_at_root if own else params.cpuct_base
     factor = params.cpuct_factor_at_root if own else params.cpuct_factor
-    log = fast_log if params.lc0_floats else math.log
+    log = fastmath.log if params.lc0_floats else math.log
     return (start + factor * log((nodes + base) / base)) * math.sqrt(max(nodes - 1, 1))
-
-
-def _fpu(params: SearchParams, result: SearchResult, visited: float) -> float:
-    """The value of a root move without visits."""
-    same = params.fpu_strategy_at_root == "same"
-    strategy = params.fpu_strategy if same else params.fpu_strategy_at_root
-    value = params.fpu_value if same else params.fpu_value_at_root
-    return value if strategy == "absolute" else result.root_q - value * math.sqrt(visited)
 
 
 def _left_utility(params: SearchParams, result: SearchResult, move: RootMove) -> float:

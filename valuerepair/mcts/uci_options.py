@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from valuerepair.errors import UsageError
-from valuerepair.mcts.params import SearchParams, parameter_choices, parameter_range
+from valuerepair.mcts.params import CHOICES, RANGES, SearchParams
 from valuerepair.nets.devices import DEVICES
 
 # Names of lc0 (search/classic/params.cc, neural/shared_params.cc); the last seven are our own. MinibatchSize is below.
@@ -115,7 +115,7 @@ def option_lines(settings: EngineSettings) -> list[str]:
     lines = [_line(own.name, getattr(settings, own.setting), (own.low, own.high), own.choices) for own in _OWN]
     for parameter, name in PARAMETER_NAMES.items():
         value = getattr(settings.params, parameter)
-        lines.append(_line(name, value, parameter_range(parameter), parameter_choices(parameter)))
+        lines.append(_line(name, value, RANGES.get(parameter), CHOICES.get(parameter, ())))
     return lines
 
 
