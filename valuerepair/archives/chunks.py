@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -64,7 +64,19 @@ class ChunkBlock:
 
     def parse(self, options: SampleOptions) -> Rows:
         """The positions drawn from the block, what was left out, and why; called in any thread."""
-        return _parse_chunks(self, options)
+        rows, sources = Rows(self.sources[0]), []
+        found: list[ChunkRecords] = []
+        for i, source in enumerate(self.sources):
+            chunk = _chunk(self, i, options, rows)
+            if chunk is not None:
+                found.append(chunk)
+                sources.append(source)
+                rows.numbers.append(self.numbers[i])
+                rows.offsets.append(self.offsets[i])
+        rows.parsed, rows.sources = len(found), sources
+        if found:
+            draw(found, options, rows)
+        return rows
 
 
 def holds_chunks(source: Source) -> bool:
@@ -81,13 +93,10 @@ def holds_chunks(source: Source) -> bool:
         return True
     if not beginning and named_as_chunk(os.path.basename(source.path)):
         return True  # so short that nothing can be unpacked
-    return bare_name(source.path).endswith(".tar") and looks_like_tar(_beginning(source))
-
-
-def _beginning(source: Source) -> bytes:
-    buffer = bytearray(HEAD)
+    if not bare_name(source.path).endswith(".tar"):
+        return False
     with Stream(source) as stream:
-        return bytes(buffer[: stream.read_into(memoryview(buffer))])
+        return looks_like_tar(stream.read(HEAD))
 
 
 # -- reading ----------------------------------------------------------------------------------------------------------
@@ -152,18 +161,9 @@ def _members(
         return
     with Stream(source, on_bytes, options.max_bytes) as stream:
         try:
-            yield from members(_reader(stream), MAX_PACKED)
+            yield from members(stream.read, MAX_PACKED)
         except TarError as error:
             report.truncated.append((source.name, f"{error}: {stream.broken}" if stream.broken else str(error)))
-
-
-def _reader(stream: Stream) -> Callable[[int], bytes]:
-    def read(size: int) -> bytes:
-        data = bytearray(size)
-        count = stream.read_into(memoryview(data))
-        return bytes(data[:count])
-
-    return read
 
 
 def _unpack(content: bytes) -> tuple[bytes, str]:
@@ -185,23 +185,6 @@ def _unpack(content: bytes) -> tuple[bytes, str]:
 
 
 # -- decoding ---------------------------------------------------------------------------------------------------------
-
-
-def _parse_chunks(block: ChunkBlock, options: SampleOptions) -> Rows:
-    """Unpacks a block of chunks and draws positions of each; rejects and counts are in the result."""
-    rows, sources = Rows(block.sources[0]), []
-    found: list[ChunkRecords] = []
-    for i, source in enumerate(block.sources):
-        chunk = _chunk(block, i, options, rows)
-        if chunk is not None:
-            found.append(chunk)
-            sources.append(source)
-            rows.numbers.append(block.numbers[i])
-            rows.offsets.append(block.offsets[i])
-    rows.parsed, rows.sources = len(found), sources
-    if found:
-        draw(found, options, rows)
-    return rows
 
 
 def _chunk(block: ChunkBlock, i: int, options: SampleOptions, rows: Rows) -> ChunkRecords | None:

@@ -32,6 +32,12 @@ OVERLONG = b"(a line of more than a mebibyte)"
 _MATE = re.compile(r"#\s*([+-]?\d+)")
 
 
+def rejected_line(reason: str, offset: int, number: int) -> Rejected:
+    """A line of a file that is left out; a `reason` may go on with a detail behind a colon."""
+    name, _, detail = reason.partition(": ")
+    return Rejected(name, offset, f"line {number}: {detail}" if detail else f"line {number}")
+
+
 @dataclass(slots=True)
 class LineBlock:
     """Lines of one EPD or FEN file, with their numbers and byte offsets in it."""
@@ -42,8 +48,27 @@ class LineBlock:
     offsets: list[int] = field(default_factory=list)
 
     def parse(self, options: SampleOptions) -> Rows:
-        """The positions drawn from the block, what was left out, and why; called in any thread."""
-        return _parse_lines(self, options)
+        """The positions drawn from the block, what was left out, and why; called in any thread.
+
+        `min_ply` and `max_ply` say nothing about bare positions. A filter by headers (a rating, a player) rejects all
+        lines, which have none.
+        """
+        rows = Rows(self.source)
+        lines: list[_Line] = []
+        for number, offset, raw in zip(self.numbers, self.offsets, self.lines, strict=True):
+            line, reason = _read_line(read_text(raw))
+            if line is not None and options.filters_headers:
+                reason = header_reject(b"", options) or ""
+            if line is None or reason:
+                rows.rejected.append(rejected_line(reason, offset, number))
+                continue
+            rows.numbers.append(number)
+            rows.offsets.append(offset)
+            lines.append(line)
+        rows.parsed = rows.looked_at = len(lines)
+        if lines:
+            _fill(rows, lines, options)
+        return rows
 
 
 def looks_like_epd(head: bytes) -> bool:
@@ -100,30 +125,6 @@ class _Line:
     fen: str
     headers: dict[str, str]
     recorded: Recorded | None
-
-
-def _parse_lines(block: LineBlock, options: SampleOptions) -> Rows:
-    """The legal positions of a block that pass the filters. `min_ply` and `max_ply` say nothing about bare positions.
-
-    A header filter (a rating, a player) rejects all lines: they have no headers.
-    """
-    rows = Rows(block.source)
-    lines: list[_Line] = []
-    for number, offset, raw in zip(block.numbers, block.offsets, block.lines, strict=True):
-        line, reason = _read_line(read_text(raw))
-        if line is not None and options.filters_headers:
-            reason = header_reject(b"", options) or ""
-        if line is None or reason:
-            name, _, detail = reason.partition(": ")
-            rows.rejected.append(Rejected(name, offset, f"line {number}: {detail}" if detail else f"line {number}"))
-            continue
-        rows.numbers.append(number)
-        rows.offsets.append(offset)
-        lines.append(line)
-    rows.parsed = rows.looked_at = len(lines)
-    if lines:
-        _fill(rows, lines, options)
-    return rows
 
 
 def _read_line(text: str) -> tuple[_Line | None, str]:

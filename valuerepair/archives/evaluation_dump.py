@@ -19,10 +19,10 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
-from valuerepair.archives.epd import LineBlock, bare_sieve
+from valuerepair.archives.epd import LineBlock, bare_sieve, rejected_line
 from valuerepair.archives.headers import header_reject, whole_of
 from valuerepair.archives.options import DUMP, NONE_RECORDED, OTHER_KIND, RecordedOptions, SampleOptions
-from valuerepair.archives.rows import Rejected, Rows, Sieve
+from valuerepair.archives.rows import Rows, Sieve
 from valuerepair.chess import board
 from valuerepair.chess.bits import ONE, popcount
 from valuerepair.chess.board import read_fens
@@ -45,7 +45,16 @@ class DumpBlock(LineBlock):
 
     def parse(self, options: SampleOptions) -> Rows:
         """The positions drawn from the block, what was left out, and why; called in any thread."""
-        return _parse_dump(self, options)
+        rows = Rows(self.source)
+        entries = _entries(self, rows, header_reject(b"", options) if options.filters_headers else None)
+        boards, kept = _boards(entries.fens, rows)
+        rows.parsed = rows.looked_at = len(kept)
+        if len(kept) < len(entries.fens):
+            rows.numbers, rows.offsets = [rows.numbers[i] for i in kept], [rows.offsets[i] for i in kept]
+        rows.headers, rows.results = [{}] * len(kept), [None] * len(kept)
+        if kept:
+            _fill(rows, boards, entries.take(kept), options)
+        return rows
 
 
 def looks_like_dump(head: bytes) -> bool:
@@ -70,23 +79,6 @@ class _Entries:
         return _Entries([self.lines[i] for i in rows], [self.fens[i] for i in rows], [self.scored[i] for i in rows])
 
 
-def _parse_dump(block: LineBlock, options: SampleOptions) -> Rows:
-    """The legal positions of a block that pass the filters. `min_ply` and `max_ply` say nothing about bare positions.
-
-    A header filter (a rating, a player) rejects all lines: they have no headers.
-    """
-    rows = Rows(block.source)
-    entries = _entries(block, rows, header_reject(b"", options) if options.filters_headers else None)
-    boards, kept = _boards(entries.fens, rows)
-    rows.parsed = rows.looked_at = len(kept)
-    if len(kept) < len(entries.fens):
-        rows.numbers, rows.offsets = [rows.numbers[i] for i in kept], [rows.offsets[i] for i in kept]
-    rows.headers, rows.results = [{}] * len(kept), [None] * len(kept)
-    if kept:
-        _fill(rows, boards, entries.take(kept), options)
-    return rows
-
-
 def _entries(block: LineBlock, rows: Rows, reason: str | None) -> _Entries:
     """The lines with a FEN, with number and offset of each in the rows; counts the others."""
     entries = _Entries()
@@ -105,7 +97,7 @@ def _entries(block: LineBlock, rows: Rows, reason: str | None) -> _Entries:
             rows.numbers.append(block.numbers[i])
             rows.offsets.append(block.offsets[i])
         else:
-            rows.rejected.append(Rejected(why, block.offsets[i], f"line {block.numbers[i]}"))
+            rows.rejected.append(rejected_line(why, block.offsets[i], block.numbers[i]))
     return entries
 
 
@@ -136,11 +128,9 @@ def _boards(fens: list[bytes], rows: Rows) -> tuple[Boards, list[int]]:
     for i in np.flatnonzero(~standard).tolist():
         reasons.setdefault(i, _CHESS960)
     for i, reason in sorted(reasons.items()):
-        name, _, detail = reason.partition(": ")
-        line = f"line {rows.numbers[i]}"
-        rows.rejected.append(Rejected(name, rows.offsets[i], f"{line}: {detail}" if detail else line))
-    kept = [i for i in range(len(fens)) if i not in reasons] if reasons else list(range(len(fens)))
-    return (boards[kept] if reasons else boards), kept
+        rows.rejected.append(rejected_line(reason, rows.offsets[i], rows.numbers[i]))
+    kept = [i for i in range(len(fens)) if i not in reasons]
+    return boards[kept], kept
 
 
 def _fill(rows: Rows, boards: Boards, entries: _Entries, options: SampleOptions) -> None:

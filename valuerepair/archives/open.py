@@ -118,14 +118,12 @@ class Stream:
 
     def read_into(self, target: memoryview) -> int:
         """Fills `target` and returns the number of bytes; fewer than its size only at the end of the stream."""
-        filled = 0
-        while filled < len(target):
-            if self._most is not None and self._given + filled >= self._most:
-                self._given += filled
-                self._end()
-                return filled
+        filled, room = 0, len(target)
+        if self._most is not None:
+            room = min(room, self._most - self._given)
+        while filled < room:
             try:
-                count = self._decoder.readinto(target[filled : self._room(filled)])
+                count = self._decoder.readinto(target[filled:room])
             except _DAMAGE as error:
                 self.broken = self._broke(str(error))
                 break
@@ -133,13 +131,16 @@ class Stream:
                 break
             filled += count
         self._given += filled
+        if filled == room < len(target):
+            self._look_for_more()
         return filled
 
-    def _room(self, filled: int) -> int | None:
-        """Where a piece must end that is filled so far, for the bytes that may be given; None: it may be full."""
-        return None if self._most is None else self._most - self._given
+    def read(self, size: int) -> bytes:
+        """The next bytes; fewer than `size` only at the end of the stream."""
+        data = bytearray(size)
+        return bytes(data[: self.read_into(memoryview(data))])
 
-    def _end(self) -> None:
+    def _look_for_more(self) -> None:
         """As many bytes as may be given were given: says so when there are more."""
         if self.broken is None:
             with contextlib.suppress(*_DAMAGE):
@@ -147,11 +148,8 @@ class Stream:
                     self.broken = self._broke(f"there are more than the {self._most:,} bytes asked for")
 
     def _broke(self, why: str) -> str:
-        return (
-            f"{why} (at byte {self._raw.count:,} of the file); the {self._given:,} bytes before were used"
-            if self._given
-            else f"{why} (at byte {self._raw.count:,} of the file)"
-        )
+        used = f"; the {self._given:,} bytes before were used" if self._given else ""
+        return f"{why} (at byte {self._raw.count:,} of the file){used}"
 
     def __enter__(self) -> Stream:
         return self
@@ -383,20 +381,14 @@ def chunk_version(head: bytes) -> int | None:
     return version if len(head) >= 8 and 0 < version <= _LARGEST_VERSION else None
 
 
-def unpacked(head: bytes, size: int = 64) -> bytes:
+def unpacked(head: bytes) -> bytes:
     """The beginning of what is in a file that begins so: gzip is unpacked, anything else given as it is."""
     if head[:2] != _GZIP:
         return head
     try:
-        return zlib.decompressobj(wbits=31).decompress(head, size)
+        return zlib.decompressobj(wbits=31).decompress(head, 64)
     except zlib.error:
         return b""
-
-
-def is_chunk_file(path: str) -> bool:
-    """The file is a training chunk, packed or not."""
-    with open(path, "rb") as file:
-        return chunk_version(unpacked(file.read(HEAD))) is not None
 
 
 def named_as_chunk(name: str) -> bool:
@@ -406,9 +398,10 @@ def named_as_chunk(name: str) -> bool:
 
 def counts_as_chunk(path: str, name: str) -> bool:
     """A file of a folder is a training chunk: by its name, or by content where the name says nothing."""
-    if named_as_chunk(name):
-        return True
-    return _NO_INNER_ENDING.fullmatch(name) is not None and is_chunk_file(path)
+    if named_as_chunk(name) or _NO_INNER_ENDING.fullmatch(name) is None:
+        return named_as_chunk(name)
+    with open(path, "rb") as file:
+        return chunk_version(unpacked(file.read(HEAD))) is not None
 
 
 _BLOCK = 512

@@ -393,20 +393,15 @@ class GameBlock:
 
     def parse(self, options: SampleOptions) -> Rows:
         """The positions drawn from the block, what was left out, and why; called in any thread."""
-        return _parse_games(self, options)
-
-
-def _parse_games(block: GameBlock, options: SampleOptions) -> Rows:
-    """Parses a block of games and draws positions from each; rejects and counts are in the result."""
-    rows = Rows(block.source)
-    readable = _readable(block, rows, options.recorded)
-    if readable.games:
-        parsed = _Parsed(block, readable, options.recorded)
-        if _mend(block, readable, parsed):
-            parsed = _Parsed(block, readable, options.recorded)
-        parsed.count(rows)
-        _draw(parsed, options, rows)
-    return rows
+        rows = Rows(self.source)
+        readable = _readable(self, rows, options.recorded)
+        if readable.games:
+            parsed = _Parsed(self, readable, options.recorded)
+            if _mend(self, readable, parsed):
+                parsed = _Parsed(self, readable, options.recorded)
+            parsed.count(rows)
+            _draw(parsed, options, rows)
+        return rows
 
 
 @dataclass(frozen=True, slots=True)

@@ -66,7 +66,7 @@ def sample(
 
 
 def read_games(
-    wanted: Mapping[str, Collection[int]], recorded: RecordedOptions | None, report: ReadReport, *, threads: int = 2
+    wanted: Mapping[str, Collection[int]], recorded: RecordedOptions | None, report: ReadReport
 ) -> Iterator[PositionBatch]:
     """All positions of some games in which a move was played, in batches of whole games, in their order.
 
@@ -76,7 +76,7 @@ def read_games(
 
     Raises UsageError for a file that is not there.
     """
-    options = SampleOptions(per_game=None, min_ply=0, recorded=recorded, threads=threads)
+    options = SampleOptions(per_game=None, min_ply=0, recorded=recorded)
     sources = [Source(name, name, name) for name in wanted]
     for source in sources:
         if not os.path.isfile(source.path):
@@ -101,10 +101,10 @@ def _sample(
         kept.load(report)
     with closing(_blocks(sources, options, report, on_bytes, kept=kept)) as blocks:
         if options.positions is None:
-            yield from _distinct(_parse(blocks, options), options, report)
+            yield from _distinct(_parse(blocks, options), report)
         else:
             yield from _lowest(blocks, options, report, kept)
-    names = ", ".join(source.name for source in sources[:3]) + (", ..." if len(sources) > 3 else "")
+    names = _names(sources)
     unread = {reason: count for reason, count in report.rejected.items() if reason.startswith(UNREADABLE)}
     if unread and report.games == sum(unread.values()):
         why = ", ".join(f"{count:,} x {reason}" for reason, count in unread.items())
@@ -114,6 +114,10 @@ def _sample(
             raise ValueRepairError(f"{names}: no games found; {report.truncated[0][1]}")
         what = "the file is empty" if len(report.empty) == len(sources) == 1 else "this is no PGN, EPD or FEN"
         raise ValueRepairError(f"{names}: no games found; {what}")
+
+
+def _names(sources: Sequence[Source]) -> str:
+    return ", ".join(source.name for source in sources[:3]) + (", ..." if len(sources) > 3 else "")
 
 
 def _blocks(
@@ -265,7 +269,7 @@ def _parse(
         pool.shutdown(wait=True, cancel_futures=True)
 
 
-def _distinct(parsed: Iterator[Rows], options: SampleOptions, report: ReadReport) -> Iterator[PositionBatch]:
+def _distinct(parsed: Iterator[Rows], report: ReadReport) -> Iterator[PositionBatch]:
     """Batches of the positions not seen before."""
     seen = KeySet()
     ready: list[PositionBatch] = []
@@ -358,9 +362,8 @@ def detect(paths: Sequence[str]) -> Found:
             return Found(CHUNKS, False, source.name)
         if found := _in_text(source):
             return found
-    names = ", ".join(source.name for source in sources[:3]) + (", ..." if len(sources) > 3 else "")
     what = "; ".join(kind.what for kind in KINDS.values())
-    raise ValueRepairError(f"{names}: no recorded evaluation in the first {MOST >> 20} MiB; known are {what}")
+    raise ValueRepairError(f"{_names(sources)}: no recorded evaluation in the first {MOST >> 20} MiB; known are {what}")
 
 
 def _in_text(source: Source, wanted: str | None = None) -> Found | None:
@@ -388,12 +391,11 @@ def _line_at(text: bytes, at: int) -> bytes:
 
 def _pieces(source: Source) -> Iterator[bytes]:
     """The beginning of an archive in pieces that overlap a little."""
-    buffer, rest, read = bytearray(_PIECE), b"", 0
+    rest = b""
     with Stream(source) as stream:
-        while read < MOST:
-            count = stream.read_into(memoryview(buffer))
-            read += count
-            yield rest + bytes(buffer[:count])
-            if count < _PIECE:
+        for _ in range(MOST // _PIECE):
+            data = stream.read(_PIECE)
+            yield rest + data
+            if len(data) < _PIECE:
                 return
-            rest = bytes(buffer[-_OVERLAP:])
+            rest = data[-_OVERLAP:]

@@ -510,10 +510,9 @@ class Pieces:
 
     def _pass_over(self, stream: Stream) -> None:
         """Reads what is to be skipped, once."""
-        target = new_buffer(self._size).data
         while self._skip and not self._stop:
             wanted = min(self._skip, self._size)
-            self._skip = self._skip - wanted if stream.read_into(target[:wanted]) == wanted else 0
+            self._skip = self._skip - wanted if len(stream.read(wanted)) == wanted else 0
 
     def _read(self, source: Source) -> None:
         with Stream(source, self._on_bytes, self._most) as stream:
