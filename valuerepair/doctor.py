@@ -84,7 +84,17 @@ def _stockfish() -> Iterator[Finding]:
         where = f"{STOCKFISH_VARIABLE}={chosen}" if chosen else "not on PATH nor in /usr/games"
         yield Finding("Stockfish", "missing", where, advice)
         return
-    yield _uci_finding("Stockfish", path, "apt-get install --reinstall stockfish")
+    again = "apt-get install --reinstall stockfish"
+    try:
+        done = subprocess.run([path], input="uci\nquit\n", capture_output=True, text=True, timeout=20, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        yield Finding("Stockfish", "broken", f"{path}: {error}", again)
+        return
+    names = [line[8:] for line in done.stdout.splitlines() if line.startswith("id name ")]
+    if names:
+        yield Finding("Stockfish", "ok", f"{names[0]} ({path})")
+    else:
+        yield Finding("Stockfish", "broken", f"{path}: no UCI", again)
 
 
 def _lc0() -> Iterator[Finding]:
@@ -103,15 +113,6 @@ def _lc0() -> Iterator[Finding]:
         yield Finding("lc0", "ok", f"{words[0].lstrip('|_ ')} ({path})")
 
 
-def _uci_finding(part: str, path: str, advice: str) -> Finding:
-    try:
-        done = subprocess.run([path], input="uci\nquit\n", capture_output=True, text=True, timeout=20, check=False)
-    except (OSError, subprocess.TimeoutExpired) as error:
-        return Finding(part, "broken", f"{path}: {error}", advice)
-    names = [line[8:] for line in done.stdout.splitlines() if line.startswith("id name ")]
-    return Finding(part, "ok", f"{names[0]} ({path})") if names else Finding(part, "broken", f"{path}: no UCI", advice)
-
-
 def _net() -> Iterator[Finding]:
     from valuerepair.nets.registry import KNOWN_NETS, is_pulled
 
@@ -123,17 +124,19 @@ def _net() -> Iterator[Finding]:
 
 
 def _providers() -> Iterator[Finding]:
-    from valuerepair.nets.devices import NAMES, OPENVINO
+    from valuerepair.nets import providers
+    from valuerepair.nets.devices import CPU, CUDA, NAMES, OPENVINO, TENSORRT
     from valuerepair.nets.openvino_session import describe
-    from valuerepair.nets.providers import REMEDY, onnx_providers_usable
 
-    for name, usable, reason in onnx_providers_usable():
-        advice = "pip install --force-reinstall onnxruntime"
-        if name in REMEDY:
-            advice = f"{REMEDY[name].partition(', or use')[0]}; the CPU works without"
-        advice = "" if usable else advice
-        works = describe() if usable and name == OPENVINO else "works"
-        yield Finding(NAMES[name], "ok" if usable else "absent", reason or works, advice)
+    for provider in (CPU, CUDA, TENSORRT, OPENVINO):
+        name = NAMES[provider]
+        if reason := providers.why_not(provider):
+            advice = "pip install --force-reinstall onnxruntime"
+            if provider in providers.REMEDY:
+                advice = f"{providers.REMEDY[provider].partition(', or use')[0]}; the CPU works without"
+            yield Finding(name, "absent", reason, advice)
+        else:
+            yield Finding(name, "ok", describe() if provider == OPENVINO else "works")
 
 
 def _store(db: Path) -> Iterator[Finding]:
@@ -157,11 +160,9 @@ def _rules(thorough: bool) -> Iterator[Finding]:
     from valuerepair.chess.jit import CACHE_FOLDER
 
     again = f"remove {CACHE_FOLDER or 'the compiled kernels'} and run it again; if it fails again, report it"
-    for check in selftest.checks(2000, thorough):
-        took = f"{check.amount}, {check.seconds:.2f} s"
-        wrong = "; ".join(check.wrong[:5])
-        yield (
-            Finding(check.what, "broken", f"{len(check.wrong)} wrong: {wrong}", again)
-            if wrong
-            else Finding(check.what, "ok", took)
-        )
+    for check in selftest.checks(thorough):
+        if check.wrong:
+            wrong = "; ".join(check.wrong[:5])
+            yield Finding(check.what, "broken", f"{len(check.wrong)} wrong: {wrong}", again)
+        else:
+            yield Finding(check.what, "ok", f"{check.amount}, {check.seconds:.2f} s")

@@ -97,7 +97,7 @@ def _ways(stack: ExitStack, name: str, word: str, nets: Mapping[int, Net], batch
     last = stack.enter_context(open_net(name, device=word, threads=STREAMS[-1], batch=size))
     bound = last.session._session
     if isinstance(bound, BoundSession):
-        last.session._session = bound.unbound
+        last.session._session = bound._session
         ways[f"{STREAMS[-1]} streams, inputs not bound"] = partial(last.evaluate, batch)
     return ways
 

@@ -64,12 +64,6 @@ def choose_device(word: str) -> Device:
     return device
 
 
-def onnx_providers_usable() -> list[tuple[str, bool, str]]:
-    """(name, runs here, why not) of what this project can use: CPU, CUDA, TensorRT, and OpenVINO."""
-    reasons = [(name, why_not(name)) for name in (CPU, CUDA, TENSORRT, OPENVINO)]
-    return [(name, reason is None, reason or "") for name, reason in reasons]
-
-
 @functools.cache
 def why_not(provider: str, precision: Precision = "f32") -> str | None:
     """Why a provider does not run here, None when it ran the canary right."""

@@ -123,7 +123,7 @@ class Session:
         """One batch through the net; planes float32[n, 112, 8, 8]."""
         n, full = len(planes), self.full_rows(len(planes))
         if n > full:
-            return self._run_parts(planes, full)
+            return join_outputs([self.run(planes[i : i + full]) for i in range(0, n, full)])
         fed = planes if n == full else np.concatenate([planes, np.zeros((full - n, *PLANES_SHAPE), np.float32)])
         return self.read(self._plain_run(fed), n)
 
@@ -145,9 +145,6 @@ class Session:
             found[tensors.value].reshape(n) if tensors.value else None,
             found[tensors.mlh].reshape(n) if tensors.mlh else None,
         )
-
-    def _run_parts(self, planes: NDArray[np.float32], full: int) -> RawOutputs:
-        return join_outputs([self.run(planes[i : i + full]) for i in range(0, len(planes), full)])
 
     def _check_answer(self, onnx: Path) -> None:
         """An empty board through the net once: wrong heads show as sums or ranges that cannot be."""
@@ -176,26 +173,21 @@ class Session:
         """Uses this batch size and measures none."""
         self._batch = batch
 
-    @property
-    def tuned(self) -> bool:
-        """True when the batch size is known: fixed, given, or measured."""
-        return bool(self.tensors.fixed_batch or self._batch)
-
     def _tuning_file(self) -> Path:
         word = self.device.word.replace(":", "-")
-        name = f"{self.sha256[:32]}{self.variant}-{word}-{self.threads}.json"
-        return cache_folder("tuning") / name
+        return cache_folder("tuning") / f"{self.sha256[:32]}{self.variant}-{word}-{self.threads}.json"
 
     def _version(self) -> str:
         """Of the runtime, which a measured batch size is of."""
         import onnxruntime
 
-        own = f"openvino {openvino_session.version()}" if self.provider == OPENVINO else onnxruntime.__version__
-        return str(own)
+        if self.provider == OPENVINO:
+            return f"openvino {openvino_session.version()}"
+        return str(onnxruntime.__version__)
 
     def tune(self) -> None:
         """Finds the best batch size by measuring, once for net, provider and threads; later from the cache."""
-        if self.tuned:
+        if self.tensors.fixed_batch or self._batch:
             return
         path, version = self._tuning_file(), self._version()
         try:
@@ -269,11 +261,6 @@ class BoundSession:
         """`device` is ONNX Runtime's word for where the inputs are to lie: ``cuda``; ``cpu`` gains nothing."""
         self._session, self._device = session, device
         self._rooms = threading.local()
-
-    @property
-    def unbound(self) -> Any:
-        """The session itself: it copies its inputs at each run."""
-        return self._session
 
     def get_inputs(self) -> Any:
         return self._session.get_inputs()
