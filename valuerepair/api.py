@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from valuerepair.play.match_length import MatchLength
     from valuerepair.report.page import WrittenPage
     from valuerepair.runs.expansion import ExpandSummary
-    from valuerepair.runs.options import MineOptions
     from valuerepair.runs.summary import MineSummary
     from valuerepair.training.options import TrainOptions
 
@@ -190,15 +189,16 @@ def mine(
 
     `archives` are files or folders; `sample` says which positions, None: one of each game. `net` is a name or file,
     `deep` a deep search as ``stockfish:nodes=100000``, None what this machine has. `screen` (``auto``, ``off``, nodes
-    of rungs), `recall` and `audit` are those of `vr mine`; `question`: what counts as a
-    candidate; its net and oracle are not looked at. `limit`: at most
-    so many deep searches this time. `quiet`: no progress on standard error.
+    of rungs), `recall` and `audit` are those of `vr mine`; `question`: what counts as a candidate; its net and oracle
+    are not looked at. `limit`: at most so many deep searches this time. `quiet`: no progress on standard error.
 
     The store is made if it is not there; the same call goes on with what an interrupted one has left. An interruption
     (Ctrl-C) ends it as a `KeyboardInterrupt`, with everything scored so far kept. Returns the `MineSummary`, whose
     `lines()` are what `vr mine` says. Raises ValueRepairError and UsageError.
     """
     from valuerepair.archives.open import total_bytes
+    from valuerepair.chess.progress import Progress, remarks_to
+    from valuerepair.runs.evaluators import open_run
     from valuerepair.runs.options import MineOptions
     from valuerepair.screening.model import parse_screen
 
@@ -211,31 +211,16 @@ def mine(
         command=f"{shlex.join(['vr', 'mine', *paths])} (from Python)",
     )
     total_bytes(paths)  # raises for a missing file, before anything is made or loaded
-    summary = _mine(paths, store, options, net, deep, workers, quiet)
+    with (
+        Store.open(store, create=True) as opened,
+        Progress("mining", unit="positions", quiet=quiet, own_eta=True) as progress,
+        nullcontext() if quiet else remarks_to(progress.say),
+        open_run(paths, deep, net, workers) as run,
+    ):
+        summary = run.run(paths, run.fitting(options), opened, progress)
     if summary.state == "interrupted":
         raise KeyboardInterrupt
     return summary
-
-
-def _mine(
-    paths: list[str],
-    path: Path,
-    options: MineOptions,
-    net: str | None,
-    deep: str | None,
-    workers: int | None,
-    quiet: bool,
-) -> MineSummary:
-    from valuerepair.chess.progress import Progress, remarks_to
-    from valuerepair.runs.evaluators import open_run
-
-    with (
-        Store.open(path, create=True) as store,
-        Progress("mining", unit="positions", quiet=quiet, own_eta=True) as progress,
-        nullcontext() if quiet else remarks_to(progress.say),
-        open_run(paths, deep, net, workers) as opened,
-    ):
-        return opened.run(paths, opened.fitting(options), store, progress)
 
 
 def expand(
@@ -258,9 +243,9 @@ def expand(
     `question`: whose candidates, and what counts as one. `by` are the steps, `rounds` how many of them; `nodes` or
     `positions` end it, in all. `audit` is the share of inferred candidates that is searched, 1 for all. `deep` says
     where the engine is, if the store does not know. With a `split` it goes out from candidates of its part ``train``
-    alone. The same call goes on with what an interrupted one has left. An
-    interruption (Ctrl-C) ends it as a `KeyboardInterrupt`, with everything found so far kept. Returns the
-    `ExpandSummary`, whose `lines()` are what `vr expand` says. Raises ValueRepairError and UsageError.
+    alone. The same call goes on with what an interrupted one has left. An interruption (Ctrl-C) ends it as a
+    `KeyboardInterrupt`, with everything found so far kept. Returns the `ExpandSummary`, whose `lines()` are what
+    `vr expand` says. Raises ValueRepairError and UsageError.
     """
     from valuerepair.chess.progress import Progress, remarks_to
     from valuerepair.runs.expand import ExpandOptions
@@ -442,9 +427,8 @@ def write_books(store: Stored, directory: Path, options: BookOptions | None = No
     """Writes book.pgn (for lc0), book.epd and manifest.json of a store's candidates into `directory`: `vr books`.
 
     `options` as in ``BookOptions(question=Question(threshold=0.6), holdout=0.2)``. Each file appears whole or not at
-    all, the manifest
-    last. Returns the manifest, whose `files` say what was written. Raises ValueRepairError where nothing is left to
-    write or the folder cannot be written to.
+    all, the manifest last. Returns the manifest, whose `files` say what was written. Raises ValueRepairError where
+    nothing is left to write or the folder cannot be written to.
     """
     from valuerepair.books.options import BookOptions
     from valuerepair.books.write import write_books
@@ -516,20 +500,17 @@ def _paths(archives: Path | Iterable[Path]) -> list[str]:
     return [os.fspath(each) for each in given]
 
 
-DEFAULT_THRESHOLD = 0.55
-
-
 @dataclass(frozen=True, slots=True)
 class Candidate:
     """A position that net and deep search judge differently. All values are from its side to move, Q in [-1, 1].
 
     `deep_q` comes from `cp` (centipawns) or `mate` (moves, negative: mated) or the search's own Q; `disagreement` is
     net Q - deep Q, in [-2, 2], above 0 where the net is too optimistic, and of the calibrated net Q where the question
-    asks for that; `moves` (UCI) lead
-    from `start_fen` to `fen`; `ply` counts half-moves since move 1. `net_best`, `deep_best` and `played` are the moves
-    that the net's policy, the search and the game chose, None where unknown; `pv` is the search's line. `weight` is how
-    many positions the row stands for (screening; 1 without). `labels` are the words of `vr books --label`, `verdict` is
-    one of ``search right``, ``net right``, ``unresolved``, or None where no second look was taken.
+    asks for that; `moves` (UCI) lead from `start_fen` to `fen`; `ply` counts half-moves since move 1. `net_best`,
+    `deep_best` and `played` are the moves that the net's policy, the search and the game chose, None where unknown;
+    `pv` is the search's line. `weight` is how many positions the row stands for (screening; 1 without). `labels` are
+    the words of `vr books --label`, `verdict` is one of ``search right``, ``net right``, ``unresolved``, or None where
+    no second look was taken.
     """
 
     position_id: int

@@ -83,12 +83,6 @@ class _Stratum:
             self.hit_mass + float(weights[hits].sum()),
         )
 
-    def plus_single(self, count: int, total: int) -> _Stratum:
-        """`plus` of rows of weight 1."""
-        return _Stratum(
-            self.count + count, self.total + total, self.mass + total, self.squares + total, self.hit_mass + count
-        )
-
     def bounds(self) -> tuple[float, float, float]:
         """The rate, and Wilson's interval with Kish's effective sample size for the number of rows."""
         # Of all or of none is exact, whatever rounding the sums have.
@@ -108,15 +102,10 @@ class WeightedCount:
 
     def plus(self, hits: Flags, weights: Floats, groups: Ids | None = None) -> WeightedCount:
         """With rows added: `hits` [n], their `weights` [n], and the `groups` [n] that are not in any other call."""
-        if groups is not None:
-            alone, drawn = np.flatnonzero(weights == 1), np.flatnonzero(weights != 1)
-            parts = [(hits[of], weights[of], groups[of]) for of in (alone, drawn)]
-            return WeightedCount(self.single.plus(*parts[0]), self.drawn.plus(*parts[1]))
-        drawn = np.flatnonzero(weights != 1)
-        others = hits[drawn]
-        among = int(np.count_nonzero(hits)) - int(np.count_nonzero(others))
-        single = self.single.plus_single(among, len(hits) - len(drawn))
-        return WeightedCount(single, self.drawn.plus(others, weights[drawn], None))
+        strata = ((self.single, weights == 1), (self.drawn, weights != 1))
+        return WeightedCount(
+            *(s.plus(hits[of], weights[of], None if groups is None else groups[of]) for s, of in strata)
+        )
 
     def rate(self, drawn_of: int | None = None) -> Rate:
         """The rate of what was added. `drawn_of`: how many all drawn rows together stand for, where that is known.
@@ -277,15 +266,12 @@ def correlation_bound(r: float, n: int) -> float:
     return float(np.tanh(np.arctanh(bounded) + Z95 / sqrt(n - 3)))
 
 
-def bootstrap(
-    differences: Floats, weights: Floats, groups: NDArray[np.int64], resamples: int | None = None, seed: int = 0
-) -> list[Interval]:
+def bootstrap(differences: Floats, weights: Floats, groups: NDArray[np.int64], seed: int = 0) -> list[Interval]:
     """Weighted means of `differences` [n, k] with 95 % intervals from resampled groups, one for each column.
 
     `groups` [n] are the games: positions of one game are drawn together, because they are alike (A. C. Davison,
-    D. V. Hinkley, Bootstrap Methods and their Application, 1997, section 3.8). Percentile intervals of `resamples`
-    draws from `seed` (by default 2,000, fewer where there are more than 100,000 games, at least 200). NaN for fewer
-    than two games.
+    D. V. Hinkley, Bootstrap Methods and their Application, 1997, section 3.8). Percentile intervals of 2,000 draws from
+    `seed`, of fewer where there are more than 100,000 games, at least 200. NaN for fewer than two games.
     """
     if not len(differences):
         return [Interval(float("nan"), float("nan"), float("nan"))] * differences.shape[1]
@@ -298,7 +284,7 @@ def bootstrap(
         return [Interval(float(mean), float("nan"), float("nan")) for mean in means]
     sums: Floats = np.stack([np.bincount(place, weights * column, count) for column in differences.T], 1).astype(float)
     mass: Floats = np.bincount(place, weights, count).astype(float)
-    drawn = _resampled(sums, mass, resamples or int(np.clip(_DRAWS // count, FEWEST_RESAMPLES, RESAMPLES)), seed)
+    drawn = _resampled(sums, mass, int(np.clip(_DRAWS // count, FEWEST_RESAMPLES, RESAMPLES)), seed)
     low, high = np.percentile(drawn, [2.5, 97.5], axis=0)
     return [Interval(float(m), float(lo), float(hi)) for m, lo, hi in zip(means, low, high, strict=True)]
 
