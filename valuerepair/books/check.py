@@ -87,7 +87,7 @@ class BookCheck:
                     problems.clear()
             except (EOFError, gzip.BadGzipFile, zlib.error):
                 problem(number, "the compressed data is cut off or damaged after this line; lc0 stops here in silence")
-        reader.end(number)
+        reader.end()
         yield from problems
 
     def count(self, line: int, start_fen: str, moves: tuple[str, ...], board: chess.Board) -> None:
@@ -162,7 +162,7 @@ class _PgnCheck:
         elif self._entry.tags_line:
             self._entry.tags_closed = True
 
-    def end(self, number: int) -> None:
+    def end(self) -> None:
         if self._entry.line:
             self._flush()
         elif self._entry.tags_line:
@@ -342,7 +342,7 @@ class _EpdCheck:
             self._problem(number, f"no game can be played from here: {over}")
         self._book.count(number, board.fen(), (), board)
 
-    def end(self, number: int) -> None:
+    def end(self) -> None:
         if not self._book.entries:
             self._problem(0, "no position")
 

@@ -63,12 +63,11 @@ def _surely_go_on(fens: list[str], starts: list[str], moves: list[str]) -> list[
     except (ValueError, IndexError):
         return [False] * len(fens)
     sure = has_legal_move(boards) & ~insufficient_material(boards) & (clocks < 100) & (numbers < GAME_PLY_LIMIT)
-    asked = np.array([i for i in np.flatnonzero(sure & (clocks >= 8)).tolist() if isinstance(moves[i], str)], np.int64)
+    asked = np.flatnonzero(sure & (clocks >= 8))
     if len(asked):
         lines = [moves[i].split() for i in asked.tolist()]
         sure[asked] = _not_repeated([starts[i] for i in asked.tolist()], lines, keys(boards[asked]))
-    whole: list[bool] = sure.tolist()
-    return whole
+    return [bool(each) for each in sure]
 
 
 def _not_repeated(starts: list[str], lines: list[list[str]], last: NDArray[np.uint64]) -> NDArray[np.bool_]:
@@ -90,7 +89,7 @@ def can_go_on(fen: str, start_fen: str, moves: str) -> bool:
     halfmoves, number = (int(x) for x in fen.split()[4:6])
     if number >= GAME_PLY_LIMIT:
         return False
-    if halfmoves < 8 or not isinstance(moves, str) or not moves:
+    if halfmoves < 8 or not moves:
         return no_game(chess.Board(fen), number) is None
     board = chess.Board(start_fen)
     for move in moves.split():

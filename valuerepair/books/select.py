@@ -158,9 +158,6 @@ def _ordered(rows: pd.DataFrame, options: BookOptions) -> pd.DataFrame:
     return ordered
 
 
-__all__ = ["BookOptions", "Selection", "choose_rows"]
-
-
 NO_HISTORY = "no earlier move is known"
 OF_CANDIDATE = "a candidate itself, which has their weight too"
 OF_PARENT = "the same as another parent, which has their weight too"

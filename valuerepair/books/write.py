@@ -38,6 +38,11 @@ _SAID = (
 )  # fmt: skip
 # What the manifest says of each entry, where positions of vr expand are taken in; a parent has only the root.
 _REACHED = ("position_id", "root_id", "step", "inferred")
+# Options that the manifest repeats as they are.
+_OPTIONS = (
+    "sign", "order", "form", "seed", "limit", "per_game_limit", "per_root", "near_duplicates", "max_abs_deep_q",
+    "holdout", "holdout_by", "repeat_by_weight",
+)  # fmt: skip
 _HOLDOUT_FILES = frozenset({"holdout.pgn", "holdout.epd"})
 
 
@@ -348,27 +353,14 @@ def make_manifest(
         net=attrs["net"],
         oracle=attrs["oracle"],
         alpha=attrs["alpha"],
-        q_from=options.question.q_from,
         calibration=attrs["calibration"],
-        threshold=options.question.threshold,
-        expanded=options.question.expanded,
-        sign=options.sign,
+        **{name: getattr(options.question, name) for name in ("q_from", "threshold", "expanded")},
+        **{name: getattr(options, name) for name in _OPTIONS},
         confirmed=attrs.get("confirmed"),
         labels=list(options.labels),
-        order=options.order,
-        form=options.form,
-        seed=options.seed,
-        limit=options.limit,
-        per_game_limit=options.per_game_limit,
-        per_root=options.per_root,
-        near_duplicates=options.near_duplicates,
-        max_abs_deep_q=options.max_abs_deep_q,
-        holdout=options.holdout,
-        holdout_by=options.holdout_by,
         held_families=list(selection.held_families),
         split=None if options.split is None else asdict(options.split),
         weights=_weights(options),
-        repeat_by_weight=options.repeat_by_weight,
         scored=selection.scored,
         candidates=selection.candidates,
         left_out=selection.left_out,
