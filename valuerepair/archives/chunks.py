@@ -28,11 +28,11 @@ from valuerepair.archives.open import (
     unpacked,
 )
 from valuerepair.archives.options import CHUNKS, OTHER_KIND, RecordedOptions, SampleOptions
-from valuerepair.archives.rows import ReadReport, Rejected, Rows, Sieve, cuts_of
+from valuerepair.archives.rows import ReadReport, Rejected, Rows, Sieve
 from valuerepair.archives.select import game_hashes, in_share, lowest_of_each, ply_priorities
 from valuerepair.chess import board, v6
 from valuerepair.chess.origins import QColumns
-from valuerepair.chess.positions import STARTPOS_FEN, decode_move
+from valuerepair.chess.positions import STARTPOS_FEN, cuts_of, decode_move
 from valuerepair.chess.rows import ROW
 
 BLOCK_CHUNKS = 16

@@ -12,7 +12,6 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from itertools import accumulate
 from typing import Any, overload
 
 import numpy as np
@@ -31,7 +30,7 @@ from valuerepair.chess.jit import allocating_kernel, kernel
 from valuerepair.chess.make import black_to_move, make
 from valuerepair.chess.movegen import MAX_MOVES, is_legal
 from valuerepair.chess.origins import Recorded
-from valuerepair.chess.positions import decode_moves, encode_moves
+from valuerepair.chess.positions import cuts_of, decode_moves, encode_moves
 from valuerepair.chess.rows import BLACK_SHIFT, FLIP, KINGS, RIGHTS, ROW, STATE, STRAIGHT, US, Boards, Moves
 
 _FIRST_LINE = re.compile(rb'\{[^\n]*"fen"\s*:')
@@ -113,7 +112,7 @@ def _object(line: bytes) -> dict[str, Any]:
 def _boards(fens: list[bytes], rows: Rows) -> tuple[Boards, list[int]]:
     """The boards of the legal ones among these FENs and which these are; counts the others, and Chess960."""
     text = np.frombuffer(bytearray(b"".join(fens)) or bytearray(1), np.uint8)
-    offsets = np.array(list(accumulate(map(len, fens), initial=0)), np.int64)
+    offsets = cuts_of([len(fen) for fen in fens])
     boards = np.empty((len(fens), ROW), np.uint64)
     reasons: dict[int, str] = {}
     begin = 0

@@ -27,7 +27,7 @@ from valuerepair.archives.options import (
     RecordedOptions,
     SampleOptions,
 )
-from valuerepair.archives.rows import Rejected, Rows, Sieve, cuts_of
+from valuerepair.archives.rows import Rejected, Rows, Sieve
 from valuerepair.archives.select import game_hashes, lowest_of_each, ply_priorities
 from valuerepair.archives.split import (
     CLOSE_BRACE,
@@ -49,6 +49,7 @@ from valuerepair.archives.split import (
 from valuerepair.chess import board
 from valuerepair.chess.jit import kernel
 from valuerepair.chess.origins import Recorded
+from valuerepair.chess.positions import cuts_of
 from valuerepair.chess.rows import Boards
 from valuerepair.errors import ValueRepairError
 

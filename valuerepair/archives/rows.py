@@ -13,7 +13,7 @@ from valuerepair.archives.open import Source
 from valuerepair.archives.options import SampleOptions
 from valuerepair.chess import board
 from valuerepair.chess.origins import OriginGame, Origins, QColumns, Recorded, picked
-from valuerepair.chess.positions import STARTPOS_FEN, PositionBatch, decode_move
+from valuerepair.chess.positions import STARTPOS_FEN, PositionBatch, cut_out, decode_move
 from valuerepair.chess.rows import ROW, Boards
 
 Index = NDArray[np.int64]
@@ -81,13 +81,10 @@ class Rows:
         fens = board.fens(self.boards[index])
         games = self.game[index].tolist()
         starts = fens if self.bare else [self.starts.get(g, STARTPOS_FEN) for g in games]
-        begin, end = self.begin[index], self.end[index]
-        pieces = [self.moves[a:b] for a, b in zip(begin.tolist(), end.tolist(), strict=True)]
         return PositionBatch(
             fens,
             list(starts),
-            np.concatenate(pieces) if pieces else np.empty(0, np.uint16),
-            cuts_of((end - begin).tolist()),
+            *cut_out(self.moves, self.begin[index], self.end[index]),
             self.ply[index],
             self.keys[index],
             np.full(len(index), not self.bare) if self.history_known is None else self.history_known[index],
@@ -107,13 +104,6 @@ class Rows:
     def _game(self, g: int) -> OriginGame:
         source = self.sources[g] if self.sources else self.source
         return OriginGame(source.name, self.numbers[g], self.offsets[g], self.headers[g], self.results[g])
-
-
-def cuts_of(lengths: Sequence[int]) -> Index:
-    """int64[n + 1]: where n pieces of these lengths begin when they lie one behind the other, and where they end."""
-    cuts = np.zeros(len(lengths) + 1, np.int64)
-    np.cumsum(lengths, out=cuts[1:])
-    return cuts
 
 
 EXAMPLES_PER_REASON = 3

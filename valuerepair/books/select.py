@@ -13,7 +13,7 @@ import pandas as pd
 from valuerepair.books.options import BookOptions
 from valuerepair.books.rows import NEAR_HELD, can_go_on, games_of, playable, split
 from valuerepair.chess.board import fens, keys, parse_fens, replay
-from valuerepair.chess.positions import encode_moves
+from valuerepair.chess.positions import cuts_of, encode_moves
 from valuerepair.chess.rows import Boards
 from valuerepair.errors import ValueRepairError
 from valuerepair.judge.material import near_keys
@@ -326,9 +326,9 @@ def same_positions(positions: Sequence[str]) -> list[int]:
 
 
 def _replayed(start_fens: Sequence[str], lines: Sequence[Sequence[str]]) -> Boards:
-    offsets = np.cumsum([0, *map(len, lines)], dtype=np.int64)
     try:
-        return replay(parse_fens(start_fens), encode_moves([move for line in lines for move in line]), offsets)
+        moves = encode_moves([move for line in lines for move in line])
+        return replay(parse_fens(start_fens), moves, cuts_of([len(line) for line in lines]))
     except ValueError as error:
         raise ValueRepairError(f"a recorded move or FEN is wrong: {error}; mine its game again") from None
 

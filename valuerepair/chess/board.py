@@ -20,7 +20,7 @@ from valuerepair.chess.jit import allocating_kernel, kernel
 from valuerepair.chess.make import black_to_move, drop, key_of, make, set_ep
 from valuerepair.chess.make import insufficient_material as is_dead
 from valuerepair.chess.movegen import MAX_MOVES, checkers, count_legal, is_legal, legal
-from valuerepair.chess.positions import PROMOTIONS, decode_move
+from valuerepair.chess.positions import PROMOTIONS, cuts_of, decode_move
 from valuerepair.chess.rows import (
     BLACK_SHIFT,
     CLOCK_SHIFT,
@@ -56,8 +56,7 @@ def parse_fens(fens: Sequence[str]) -> Boards:
     castling rights without king and rook at home are dropped. Raises ValueError ``row i: reason``.
     """
     text = "".join(fens).encode("ascii", "replace")
-    offsets = np.zeros(len(fens) + 1, np.int64)
-    np.cumsum(np.fromiter(map(len, fens), np.int64, len(fens)), out=offsets[1:])
+    offsets = cuts_of([len(fen) for fen in fens])
     rows = np.empty((len(fens), ROW), np.uint64)
     bad, reason = read_fens(np.frombuffer(bytearray(text) or bytearray(1), np.uint8), offsets, rows)
     if bad >= 0:

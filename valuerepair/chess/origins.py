@@ -119,10 +119,6 @@ class QColumns(Sequence[Recorded]):
         wdl, nodes = self.wdl[rows], self.nodes[rows]
         return QColumns(self.kind, self.q[rows], wdl, nodes, best, self.net_q[rows], self.net_d[rows])
 
-    def joins(self, other: object) -> bool:
-        """Whether the other's rows can follow these."""
-        return isinstance(other, QColumns) and other.kind == self.kind
-
     @staticmethod
     def concat(parts: Sequence[QColumns]) -> QColumns:
         """The rows of all parts, which are of one kind."""
@@ -179,13 +175,11 @@ class Origins(Sequence[Origin]):
     def __getitem__(self, i: int | slice) -> Origin | Origins:
         if isinstance(i, slice):
             return self.take(np.arange(*i.indices(len(self)), dtype=np.int64))
-        game, cells = self.game[i], (None if column is None else column[i] for column in self._columns)
-        return Origin(game.source, game.number, game.offset, game.headers, self.played[i], game.result, *cells)
-
-    @property
-    def _columns(self) -> tuple[Any, ...]:
-        """In the order in which `Origin` has them."""
-        return self.cp, self.mate, self.recorded
+        game = self.game[i]
+        cp, mate = (None if column is None else column[i] for column in (self.cp, self.mate))
+        recorded = None if self.recorded is None else self.recorded[i]
+        headers, played, result = game.headers, self.played[i], game.result
+        return Origin(game.source, game.number, game.offset, headers, played, result, cp, mate, recorded)
 
     def take(self, rows: NDArray[np.int64]) -> Origins:
         """The given rows, in the given order."""
@@ -207,10 +201,9 @@ class Origins(Sequence[Origin]):
             return list(chain(*filled))
 
         found = [part.recorded for part in parts]
-        if isinstance(found[0], QColumns) and all(found[0].joins(part) for part in found):
-            recorded: Any = QColumns.concat([part for part in found if isinstance(part, QColumns)])
-        else:
-            recorded = joined("recorded")
+        columns = [part for part in found if isinstance(part, QColumns)]
+        of_one_kind = len(columns) == len(found) and len({part.kind for part in columns}) == 1
+        recorded = QColumns.concat(columns) if of_one_kind else joined("recorded")
         return Origins(joined("game"), joined("played"), recorded, joined("cp"), joined("mate"))
 
 

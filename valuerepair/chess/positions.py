@@ -62,6 +62,19 @@ def decode_moves(moves: Moves) -> tuple[str, ...]:
     return tuple(map(decode_move, moves.tolist()))
 
 
+def cuts_of(lengths: Sequence[int] | NDArray[np.int64]) -> NDArray[np.int64]:
+    """int64[n + 1]: where n pieces of these lengths begin when they lie one behind the other, and where they end."""
+    cuts = np.zeros(len(lengths) + 1, np.int64)
+    np.cumsum(lengths, out=cuts[1:])
+    return cuts
+
+
+def cut_out(moves: Moves, begin: NDArray[np.int64], end: NDArray[np.int64]) -> tuple[Moves, NDArray[np.int64]]:
+    """The n pieces ``moves[begin[i]:end[i]]`` one behind the other, and where each begins, int64[n + 1]."""
+    pieces = [moves[a:b] for a, b in zip(begin.tolist(), end.tolist(), strict=True)]
+    return np.concatenate(pieces) if pieces else np.empty(0, np.uint16), cuts_of(end - begin)
+
+
 @dataclass(frozen=True, slots=True)
 class Position:
     """One position with its history.
@@ -143,13 +156,10 @@ class PositionBatch:
         index = np.asarray(rows, np.int64)
         if len(index) == len(self) and (index == np.arange(len(self))).all():
             return self
-        begin, end = self.offsets[index], self.offsets[index + 1]
-        pieces = [self.moves[a:b] for a, b in zip(begin.tolist(), end.tolist(), strict=True)]
         return PositionBatch(
             picked(self.fen, index),
             picked(self.start_fen, index),
-            np.concatenate(pieces) if pieces else np.empty(0, np.uint16),
-            np.concatenate([[0], np.cumsum(end - begin)]).astype(np.int64),
+            *cut_out(self.moves, self.offsets[index], self.offsets[index + 1]),
             self.ply[index],
             self.key[index],
             self.history_known[index],
@@ -164,7 +174,7 @@ class PositionBatch:
             [p.fen for p in positions],
             [p.start_fen for p in positions],
             np.concatenate(encoded) if encoded else np.empty(0, np.uint16),
-            np.cumsum([0, *(len(m) for m in encoded)], dtype=np.int64),
+            cuts_of([len(m) for m in encoded]),
             np.array([p.ply for p in positions], np.int32),
             np.array([p.key for p in positions], np.uint64),
             np.array([p.history_known for p in positions], np.bool_),
@@ -185,8 +195,7 @@ class PositionBatch:
                 joined[column] = Origins.concat(parts)
             else:
                 joined[column] = np.concatenate(parts) if isinstance(parts[0], np.ndarray) else list(chain(*parts))
-        lengths = np.concatenate([np.diff(b.offsets) for b in batches])
-        joined["offsets"] = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+        joined["offsets"] = cuts_of(np.concatenate([np.diff(b.offsets) for b in batches]))
         return PositionBatch(**joined)
 
 

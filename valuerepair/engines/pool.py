@@ -266,18 +266,17 @@ class EnginePool:
 
     def _restart(self, number: int) -> UciEngine:
         """Starts an engine during the run. Memory may be short for a moment, so it is tried three times."""
-        for pause in (*_START_PAUSES, None):
-            if self._abandoned:
-                raise CancelledError
+        pauses = iter(_START_PAUSES)
+        while not self._abandoned:
             try:
                 return self._start(number)
             except (EngineFailure, OSError) as error:
                 if self._abandoned:
-                    raise CancelledError from None
-                if pause is None:
+                    break
+                if (pause := next(pauses, None)) is None:
                     raise ValueRepairError(f"{self._setup.path} no longer starts: {error}") from None
-                time.sleep(pause)
-        raise AssertionError
+            time.sleep(pause)
+        raise CancelledError
 
     def _drop(self, number: int, grace: float = 0.0) -> None:
         with self._lock:

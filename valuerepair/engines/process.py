@@ -81,7 +81,7 @@ class Reaper:
                 pass_fds=(pipe,),
             )
         except BaseException:
-            self._done(None)
+            self.forget(None)
             raise
         finally:
             os.close(pipe)
@@ -89,10 +89,6 @@ class Reaper:
             self._starting -= 1
             self._engines.add(engine.pid)
         return engine
-
-    def forget(self, pid: int) -> None:
-        """Says that the engine with this process id, and its group, are gone."""
-        self._done(pid)
 
     def _open(self) -> int:
         """A copy of the pipe to a live watchdog; starts one where there is none, or it was killed, or we are a fork."""
@@ -114,7 +110,8 @@ class Reaper:
             assert self._process.stdin is not None
             return os.dup(self._process.stdin.fileno())
 
-    def _done(self, pid: int | None) -> None:
+    def forget(self, pid: int | None) -> None:
+        """Says that the engine with this process id, and its group, are gone; None: one that did not start."""
         with self._lock:
             if pid is None:
                 self._starting -= 1

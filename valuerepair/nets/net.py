@@ -13,7 +13,7 @@ from typing import Any, Literal, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from valuerepair.chess.positions import Moves, PositionBatch
+from valuerepair.chess.positions import Moves, PositionBatch, cuts_of
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.nets import canary, openvino_session
 from valuerepair.nets.conversion import to_onnx
@@ -231,8 +231,7 @@ def interpret(raw: RawOutputs, priors: Priors) -> NetValues:
 def _join_priors(parts: list[Priors]) -> Priors:
     if not parts:
         return np.empty(0, np.uint16), np.zeros(1, np.int64), np.empty(0, np.float32)
-    lengths = np.concatenate([np.diff(offsets) for _, offsets, _ in parts])
-    offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+    offsets = cuts_of(np.concatenate([np.diff(offsets) for _, offsets, _ in parts]))
     return np.concatenate([m for m, _, _ in parts]), offsets, np.concatenate([p for _, _, p in parts])
 
 
