@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import tempfile
-import textwrap
 from pathlib import Path
 
 import chess
@@ -14,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from valuerepair.books.check import BookCheck, ReadEntry
-from valuerepair.books.emit import WRAP_COLUMNS, LineWriter, epd_entry, pgn_entry, wrapped
+from valuerepair.books.emit import LineWriter, epd_entry, pgn_entry
 from valuerepair.books.lc0_reader import no_game
 from valuerepair.chess.positions import STARTPOS_FEN
 from valuerepair.errors import ValueRepairError
@@ -197,9 +196,3 @@ def test_no_game_agrees_with_python_chess_on_the_end_of_random_games() -> None:
             board.push_uci(move)
         assert board.fen() == fen
     assert ended
-
-
-@given(st.lists(st.text("abcO-0.=+#", min_size=1, max_size=90), min_size=1, max_size=60))
-def test_lines_are_filled_as_textwrap_fills_them(words: list[str]) -> None:
-    text = " ".join(words)
-    assert wrapped(text) == textwrap.wrap(text, WRAP_COLUMNS, break_on_hyphens=False, break_long_words=False)

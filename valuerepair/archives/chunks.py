@@ -6,7 +6,6 @@ import os
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -392,13 +391,14 @@ def draw(chunks: Sequence[ChunkRecords], options: SampleOptions, rows: Rows) -> 
 
 def _eligible(decoded: _Decoded, options: SampleOptions, rows: Rows) -> Index:
     """The records whose positions pass all filters; each filter counts what it rejects of what it is given."""
-    sieve = _Records(decoded, rows)
+    facts = decoded.facts
+    sieve = Sieve(np.arange(len(facts)), rows.rejected_positions)
     for code, reason in enumerate(chunk_boards.REASONS[1:], 1):
         sieve.keep(decoded.wrong[sieve.at] != code, reason)
-    sieve.keep(sieve.fact("invariance_info") & v6.DELETED == 0, "deleted by lc0's rescorer")
+    sieve.keep(facts["invariance_info"][sieve.at] & v6.DELETED == 0, "deleted by lc0's rescorer")
     sieve.keep(decoded.played[sieve.at] != chunk_boards.NO_MOVE, "illegal move played")
     if options.recorded is not None:
-        _keep_recorded(sieve, options.recorded)
+        _keep_recorded(sieve, facts, options.recorded)
     sieve.keep(decoded.ply(sieve.at) >= options.min_ply, f"before ply {options.min_ply}")
     if options.max_ply is not None:
         sieve.keep(decoded.ply(sieve.at) <= options.max_ply, f"after ply {options.max_ply}")
@@ -412,27 +412,14 @@ def _eligible(decoded: _Decoded, options: SampleOptions, rows: Rows) -> Index:
     return sieve.at
 
 
-class _Records(Sieve):
-    """The records that passed all filters so far."""
-
-    def __init__(self, decoded: _Decoded, rows: Rows) -> None:
-        super().__init__(np.arange(len(decoded.facts)), rows.rejected_positions)
-        self._decoded = decoded
-
-    def fact(self, name: str) -> NDArray[Any]:
-        """A field of the records."""
-        values: NDArray[Any] = self._decoded.facts[name][self.at]
-        return values
-
-
-def _keep_recorded(sieve: _Records, wanted: RecordedOptions) -> None:
+def _keep_recorded(sieve: Sieve, facts: Facts, wanted: RecordedOptions) -> None:
     """Leaves out records without both values, and searches that were too short."""
-    sieve.keep(~np.isnan(sieve.fact("orig_q")), "no value of the net (NaN)")
-    q, d = (np.stack([sieve.fact(f"{who}_{what}") for who in ("orig", "best")], 1) for what in "qd")
+    sieve.keep(~np.isnan(facts["orig_q"][sieve.at]), "no value of the net (NaN)")
+    q, d = (np.stack([facts[f"{who}_{what}"][sieve.at] for who in ("orig", "best")], 1) for what in "qd")
     fits = (np.abs(q) <= 1 + _OUTSIDE).all(1) & (np.abs(d - 0.5) <= 0.5 + _OUTSIDE).all(1)
     sieve.keep(fits, "values out of range")
     if wanted.min_nodes is not None:
-        enough = sieve.fact("visits") >= wanted.min_nodes
+        enough = facts["visits"][sieve.at] >= wanted.min_nodes
         sieve.keep(enough, f"evaluation of fewer than {wanted.min_nodes:,} nodes")
 
 

@@ -11,7 +11,7 @@ import hashlib
 import numpy as np
 from numpy.typing import NDArray
 
-from valuerepair.chess.jit import allocating_kernel, kernel
+from valuerepair.chess.jit import allocating_kernel
 from valuerepair.chess.positions import PositionBatch
 
 U64 = NDArray[np.uint64]
@@ -19,18 +19,10 @@ U64 = NDArray[np.uint64]
 
 def mix(values: U64) -> U64:
     """A bijection of 64-bit numbers whose output bits all depend on all input bits."""
-    out = np.empty(len(values), np.uint64)
-    _mix(np.ascontiguousarray(values), out)
-    return out
-
-
-@kernel
-def _mix(values: U64, out: U64) -> None:
-    for i in range(len(values)):
-        z = values[i] + np.uint64(0x9E3779B97F4A7C15)
-        z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-        z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-        out[i] = z ^ (z >> np.uint64(31))
+    z = values + np.uint64(0x9E3779B97F4A7C15)
+    z = (z ^ z >> np.uint64(30)) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ z >> np.uint64(27)) * np.uint64(0x94D049BB133111EB)
+    return np.asarray(z ^ z >> np.uint64(31))
 
 
 def salt(*parts: object) -> U64:

@@ -9,6 +9,7 @@ possible e.p. capture (`Nd6` after `d7d5` beside a pawn on e5: lc0 0.32.1 throws
 from __future__ import annotations
 
 import math
+import textwrap
 import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -167,21 +168,7 @@ def _movetext(line: BookLine) -> list[str]:
     words = [*line.sans, "*"]
     for i in range(0, len(line.sans), 2):
         words[i] = f"{number + i // 2}. {words[i]}"
-    return wrapped(" ".join(words))
-
-
-def wrapped(text: str) -> list[str]:
-    """Words joined by single blanks in lines of at most `WRAP_COLUMNS`, as `textwrap` fills them: none is broken."""
-    lines, start = [], 0
-    while len(text) - start > WRAP_COLUMNS:
-        end = text.rfind(" ", start, start + WRAP_COLUMNS + 1)
-        if end < 0:  # a word longer than a line, which stays whole
-            end = text.find(" ", start + WRAP_COLUMNS)
-            if end < 0:
-                break
-        lines.append(text[start:end])
-        start = end + 1
-    return [*lines, text[start:]]
+    return textwrap.wrap(" ".join(words), WRAP_COLUMNS, break_on_hyphens=False, break_long_words=False)
 
 
 @lru_cache(65_536)  # most are those of the entry before

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, cast
 
+import chess
 import numpy as np
 from chess.polyglot import POLYGLOT_RANDOM_ARRAY
 from numba import types
@@ -149,74 +150,26 @@ def straight_attacks(rooks: np.uint64, free: np.uint64) -> np.uint64:
 
 
 Table = NDArray[np.uint64]
-
-KNIGHT_STEPS = ((1, 2), (2, 1), (2, -1), (1, -2), (-1, -2), (-2, -1), (-2, 1), (-1, 2))
-STRAIGHT = ((0, 1), (1, 0), (0, -1), (-1, 0))
-SLANTED = ((1, 1), (1, -1), (-1, -1), (-1, 1))
+_SQUARES = np.arange(64)
+_FILES, _RANKS = _SQUARES % 8, _SQUARES // 8
 
 
-def _steps(square: int, steps: tuple[tuple[int, int], ...], reach: int) -> list[list[int]]:
-    """The squares met from `square` on an empty board, one list a direction, at most `reach` steps each."""
-    rays: list[list[int]] = []
-    for df, dr in steps:
-        ray: list[int] = []
-        file, rank = square % 8 + df, square // 8 + dr
-        while 0 <= file < 8 and 0 <= rank < 8 and len(ray) < reach:
-            ray.append(8 * rank + file)
-            file, rank = file + df, rank + dr
-        rays.append(ray)
-    return rays
+def _others(line: NDArray[np.int64]) -> Table:
+    """[64] the other squares of each square's line, where `line` [64] is the number of that."""
+    same = (line[:, None] == line) & ~np.eye(64, dtype=np.bool_)
+    return np.asarray(np.where(same, ONE << _SQUARES.astype(np.uint64), ZERO).sum(1, dtype=np.uint64))
 
 
-def _mask(rays: list[list[int]]) -> int:
-    return sum(1 << square for ray in rays for square in ray)
-
-
-def _per_square(steps: tuple[tuple[int, int], ...], reach: int) -> Table:
-    return np.array([_mask(_steps(s, steps, reach)) for s in range(64)], np.uint64)
-
-
-KNIGHT: Table = _per_square(KNIGHT_STEPS, 1)
-KING: Table = _per_square(STRAIGHT + SLANTED, 1)
-# The line through a square, without the square itself.
-FILE: Table = _per_square(((0, 1), (0, -1)), 7)
-DIAGONAL: Table = _per_square(((1, 1), (-1, -1)), 7)
-ANTIDIAGONAL: Table = _per_square(((1, -1), (-1, 1)), 7)
-
-
-def _rank_attacks() -> NDArray[np.uint8]:
-    """[64 occupancies of files b-g, 8 files]: the files a rook attacks along its rank."""
-    table = np.zeros((64, 8), np.uint8)
-    for inner in range(64):
-        for file in range(8):
-            for step in (-1, 1):
-                at = file + step
-                while 0 <= at < 8:
-                    table[inner, file] |= 1 << at
-                    if inner << 1 & 1 << at:
-                        break
-                    at += step
-    return table
-
-
-RANK: NDArray[np.uint8] = _rank_attacks()
-
-
-def _lines() -> tuple[Table, Table]:
-    """[64, 64] masks: the squares strictly between two squares, and the whole line through both (0: not in line)."""
-    between, line = np.zeros((64, 64), np.uint64), np.zeros((64, 64), np.uint64)
-    for a in range(64):
-        for df, dr in STRAIGHT + SLANTED:
-            whole = _mask(_steps(a, ((df, dr), (-df, -dr)), 7)) | 1 << a
-            passed = 0
-            for b in _steps(a, ((df, dr),), 7)[0]:
-                between[a, b], line[a, b] = passed, whole
-                passed |= 1 << b
-    return between, line
-
-
-BETWEEN, LINE = _lines()
-
+FILE, DIAGONAL, ANTIDIAGONAL = _others(_FILES), _others(_RANKS - _FILES), _others(_RANKS + _FILES)
+KNIGHT: Table = np.array(chess.BB_KNIGHT_ATTACKS, np.uint64)
+KING: Table = np.array(chess.BB_KING_ATTACKS, np.uint64)
+# [64 occupancies of files b-g, 8 files]: the files a rook attacks along its rank.
+RANK: NDArray[np.uint8] = np.array(
+    [[chess.BB_RANK_ATTACKS[f][inner << 1 & chess.BB_RANK_MASKS[f]] for f in range(8)] for inner in range(64)], np.uint8
+)
+# [64, 64]: the squares strictly between two squares, and the whole line through both (0: not in line).
+BETWEEN: Table = np.array([[chess.between(a, b) for b in chess.SQUARES] for a in chess.SQUARES], np.uint64)
+LINE: Table = np.array([[chess.ray(a, b) for b in chess.SQUARES] for a in chess.SQUARES], np.uint64)
 # [colour (1 = white), kind as of `kind_at`, square]: Polyglot numbers kinds black pawn, white pawn, black knight, ...
 PIECE_KEY: Table = np.ascontiguousarray(
     np.array(POLYGLOT_RANDOM_ARRAY[:768], np.uint64).reshape(6, 2, 64).swapaxes(0, 1)

@@ -55,12 +55,14 @@ def verbose_lines(result: SearchResult, fen: str, params: SearchParams, *, moves
     exploration = _exploration(params, result.nodes)
     visited = sum(move.prior for move in result.moves if move.visits)
     fpu = unvisited_value(result, params)
+    moves = encode_moves([move.move for move in result.moves])
+    indices = policy_indices(parse_fens([fen]), moves, np.array([0, len(moves)], np.int64)).tolist()
     rows = []
-    for move in result.moves:
+    for move, index in zip(result.moves, indices, strict=True):
         q = fpu if math.isnan(move.q) else move.q
         u = exploration * move.prior / (1 + move.visits)
         s = q + u + (_left_utility(params, result, move) if moves_left else 0.0)
-        rows.append((move.visits, q + u, _move_line(move, board, q, u, s)))
+        rows.append((move.visits, q + u, _move_line(move, index, board, q, u, s)))
     lines = [text for *_, text in sorted(rows, key=lambda row: row[:2])]
     node = (
         f"node  ({len(rows):4}) N: {result.nodes:7} (+ 0) (P: {100 * visited:5.2f}%) {_values(result.root)}(V: "
@@ -69,8 +71,8 @@ def verbose_lines(result: SearchResult, fen: str, params: SearchParams, *, moves
     return [f"info string {line}" for line in (*lines, node)]
 
 
-def _move_line(move: RootMove, board: chess.Board, q: float, u: float, s: float) -> str:
-    index, text = _policy_index(move.move, board), _king_takes_rook(move.move, board)
+def _move_line(move: RootMove, index: int, board: chess.Board, q: float, u: float, s: float) -> str:
+    text = board.uci(chess.Move.from_uci(move.move), chess960=True)  # castling as king takes rook
     values = f"(WL:  -.-----) (D: -.---) (M:  -.-) (Q: {q:8.5f}) " if math.isnan(move.q) else _values(move)
     proven = "" if move.certain is None else "(T) "
     return (
@@ -102,17 +104,3 @@ def _left_utility(params: SearchParams, result: SearchResult, move: RootMove) ->
     size = max(0.0, abs(move.q) - threshold) / (1 - threshold) if 0 < threshold < 1 else abs(move.q)
     constant, linear = params.moves_left_constant_factor, params.moves_left_scaled_factor
     return longer * (constant + linear * size + params.moves_left_quadratic_factor * size * size)
-
-
-def _policy_index(move: str, board: chess.Board) -> int:
-    moves = encode_moves([move])
-    return int(policy_indices(parse_fens([board.fen()]), moves, np.array([0, 1], np.int64))[0])
-
-
-def _king_takes_rook(move: str, board: chess.Board) -> str:
-    """Castling as lc0 writes it in its statistics; any other move as it is."""
-    parsed = chess.Move.from_uci(move)
-    if not board.is_castling(parsed):
-        return move
-    rook = chess.square(7 if chess.square_file(parsed.to_square) == 6 else 0, chess.square_rank(parsed.from_square))
-    return chess.Move(parsed.from_square, rook).uci()

@@ -10,13 +10,14 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from valuerepair.chess.bits import KING, KNIGHT, LINE, ONE
+from valuerepair.chess.bits import KING, ONE
 from valuerepair.chess.board import legal_moves, owned, parse_fens
 from valuerepair.chess.jit import allocating_kernel, kernel
 from valuerepair.chess.make import black_to_move
 from valuerepair.chess.movegen import MAX_MOVES
 from valuerepair.chess.positions import PositionBatch
 from valuerepair.chess.rows import FLIP, KINGS, Boards, Moves
+from valuerepair.chess.v6 import POLICY_MOVES
 from valuerepair.nets.planes import (
     CANONICAL,
     CLASSICAL,
@@ -31,27 +32,15 @@ POLICY_SIZE = 1858
 Logits = NDArray[np.float32]  # [n, POLICY_SIZE]
 
 
-def _plain_indices() -> NDArray[np.int64]:
-    """[64 from, 64 to]: index of the plain move, -1 where neither queen nor knight goes."""
-    table = np.full((64, 64), -1, np.int64)
-    reachable = (LINE != 0) | (KNIGHT[:, None] >> np.arange(64, dtype=np.uint64) & np.uint64(1) != 0)
-    table[reachable] = np.arange(np.count_nonzero(reachable))
-    return table
-
-
-def _promotion_indices() -> NDArray[np.int64]:
-    """[8 from file, 8 to file, 5]: index of the promotion (2 bishop, 3 rook, 4 queen), -1 where there is none."""
-    table = np.full((8, 8, 5), -1, np.int64)
-    index = 1792
-    for origin in range(8):
-        for goal in range(max(origin - 1, 0), min(origin + 2, 8)):
-            for kind in (4, 3, 2):
-                table[origin, goal, kind] = index
-                index += 1
-    return table
-
-
-PLAIN_INDEX, PROMOTION_INDEX = _plain_indices(), _promotion_indices()
+# [64 from, 64 to]: index of the plain move, -1 where neither queen nor knight goes.
+PLAIN_INDEX = np.full((64, 64), -1, np.int64)
+# [8 from file, 8 to file, 5]: index of the promotion (2 bishop, 3 rook, 4 queen), -1 where there is none.
+PROMOTION_INDEX = np.full((8, 8, 5), -1, np.int64)
+for _index, _move in enumerate(POLICY_MOVES.tolist()):
+    if _promotion := _move >> 12:
+        PROMOTION_INDEX[_move & 7, _move >> 6 & 7, _promotion] = _index
+    else:
+        PLAIN_INDEX[_move & 63, _move >> 6 & 63] = _index
 
 
 @kernel
