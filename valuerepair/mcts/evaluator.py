@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from valuerepair.chess.board import legal_moves, parse_fens
-from valuerepair.chess.jit import kernel
 from valuerepair.errors import ValueRepairError
 from valuerepair.nets.compact import CompactSession
 from valuerepair.nets.net import Net
@@ -63,37 +62,6 @@ Floats = NDArray[np.float32]
 MOST_APART = 0.05
 
 
-@kernel
-def gather_logits(
-    policy: Floats, first: int, indices: NDArray[np.uint16], offsets: NDArray[np.int64], logits: Floats
-) -> None:
-    """Writes the logits of the legal moves of leaves first, first + 1, ..., whose policy outputs are policy[0, 1, ...].
-
-    `indices` and `logits` are those of all leaves, row i being ``offsets[i]:offsets[i+1]``.
-    """
-    for row in range(len(policy)):
-        for i in range(offsets[first + row], offsets[first + row + 1]):
-            logits[i] = policy[row, indices[i]]
-
-
-@kernel
-def pad_moves(indices: NDArray[np.uint16], offsets: NDArray[np.int64], first: int, moves: NDArray[np.int32]) -> None:
-    """Writes the indices of leaves first, first + 1, ... to moves[0, 1, ...], filled up with zeros."""
-    for row in range(len(moves)):
-        begin, count = offsets[first + row], offsets[first + row + 1] - offsets[first + row]
-        for i in range(moves.shape[1]):
-            moves[row, i] = indices[begin + i] if i < count else 0
-
-
-@kernel
-def take_logits(padded: Floats, first: int, offsets: NDArray[np.int64], logits: Floats) -> None:
-    """Writes padded[0, 1, ...] without what fills them up as the logits of leaves first, first + 1, ..."""
-    for row in range(len(padded)):
-        begin = offsets[first + row]
-        for i in range(offsets[first + row + 1] - begin):
-            logits[begin + i] = padded[row, i]
-
-
 class NetEvaluator:
     """An `Evaluator` over an open net. It may be called from several threads at once; `streams` is how many pay.
 
@@ -142,7 +110,8 @@ class NetEvaluator:
     def _run_planes(self, leaves: Leaves, rows: slice, answer: Evaluations) -> None:
         raw = self._session.run(self._planes(leaves.masks[rows], leaves.rule50[rows]))
         write_values(raw, answer, rows)
-        gather_logits(raw.policy, rows.start, leaves.indices, leaves.offsets, answer.logits)
+        counts, moves = moves_of(leaves, rows)
+        answer.logits[moves] = raw.policy[np.repeat(np.arange(len(counts)), counts), leaves.indices[moves]]
 
     def _checked(self, session: CompactSession) -> CompactSession:
         """The session, if it answers as the net does. Raises ValueRepairError."""
@@ -171,12 +140,19 @@ class NetEvaluator:
 
 def run_masks(session: CompactSession, leaves: Leaves, rows: slice, answer: Evaluations) -> None:
     """Some rows through a session that takes bitboards, into the answer."""
-    longest = int(np.diff(leaves.offsets[rows.start : rows.stop + 1]).max())
-    moves = np.empty((rows.stop - rows.start, session.width(longest)), np.int32)
-    pad_moves(leaves.indices, leaves.offsets, rows.start, moves)
-    raw = session.run(leaves.masks[rows], leaves.rule50[rows], moves)
+    counts, moves = moves_of(leaves, rows)
+    there = np.arange(session.width(int(counts.max()))) < counts[:, None]
+    padded = np.zeros(there.shape, np.int32)
+    padded[there] = leaves.indices[moves]
+    raw = session.run(leaves.masks[rows], leaves.rule50[rows], padded)
     write_values(raw, answer, rows)
-    take_logits(raw.policy, rows.start, leaves.offsets, answer.logits)
+    answer.logits[moves] = raw.policy[there]
+
+
+def moves_of(leaves: Leaves, rows: slice) -> tuple[NDArray[np.int64], slice]:
+    """How many legal moves some rows have, and where in `Leaves.indices` they are."""
+    offsets = leaves.offsets[rows.start : rows.stop + 1]
+    return np.diff(offsets), slice(offsets[0], offsets[-1])
 
 
 def example(input_format: int) -> Leaves:
