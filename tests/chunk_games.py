@@ -30,7 +30,7 @@ def run(*paths: Path, **options: Any) -> tuple[list[Position], ReadReport]:
 def every_record(chunk: Path) -> PositionBatch:
     """The positions of all records of a chunk, repeated ones too."""
     block = ChunkBlock()
-    block.add(Source(str(chunk), "chunk", "chunk"), chunk.read_bytes(), "", 1, 0)
+    block.add(Source(str(chunk), "chunk"), chunk.read_bytes(), "", 1, 0)
     rows = block.parse(SampleOptions(per_game=None, min_ply=0))
     return rows.batch(np.ones(len(rows.boards), np.bool_))
 

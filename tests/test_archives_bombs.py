@@ -71,7 +71,7 @@ def test_no_more_bytes_are_given_than_asked_for(tmp_path: Path, ending: str, mos
     path.write_bytes(PACK[ending](b"1. e4 *\n" * 500))
     for size in (1, 7, 4096):
         buffer, data = bytearray(size), b""
-        with Stream(Source(str(path), "a", "a"), most=most) as stream:
+        with Stream(Source(str(path), "a"), most=most) as stream:
             while count := stream.read_into(memoryview(buffer)):
                 data += buffer[:count]
         assert data == (b"1. e4 *\n" * 500)[:most]

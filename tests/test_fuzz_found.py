@@ -169,7 +169,7 @@ def test_lines_without_end_are_one_rejected_line_and_no_memory() -> None:
     fen = b"4k3/8/8/8/8/8/8/4K2R w K - 0 1"
     endless = fen + b" id " + b"x" * (3 << 20)
     whole = b"\n".join([fen, endless, fen.replace(b"R", b"Q").replace(b"K -", b"- -"), endless])
-    splitter = LineSplitter(Source("", "", ""))
+    splitter = LineSplitter(Source("", ""))
     blocks = []
     for at in range(0, len(whole), 100_000):
         blocks.append(splitter.feed(whole[at : at + 100_000], last=at + 100_000 >= len(whole)))

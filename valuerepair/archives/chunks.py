@@ -124,13 +124,13 @@ def _chunks(
         report.games += 1
         version = chunk_version(unpacked(member.content[:HEAD]))
         if version is None and (broken := _unpack(member.content)[1]):
-            report.truncated.append((f"{source.name}: {member.name}" if member.name else source.name, broken))
-            report.reject("cut off", source.name, member.offset, member.name)
+            report.truncated.append((f"{source.path}: {member.name}" if member.name else source.path, broken))
+            report.reject("cut off", source.path, member.offset, member.name)
         elif version != v6.VERSION:
             reason = _NO_CHUNK if version is None else f"{_OTHER_VERSION} {version}"
-            report.reject(reason, source.name, member.offset, member.name)
+            report.reject(reason, source.path, member.offset, member.name)
         elif member.size > MAX_PACKED:
-            report.reject("longer than a game", source.name, member.offset, member.name)
+            report.reject("longer than a game", source.path, member.offset, member.name)
         elif not _is_drawn(source, number, options):
             report.not_sampled += 1
         else:
@@ -162,7 +162,7 @@ def _members(
         try:
             yield from members(stream.read, MAX_PACKED)
         except TarError as error:
-            report.truncated.append((source.name, f"{error}: {stream.broken}" if stream.broken else str(error)))
+            report.truncated.append((source.path, f"{error}: {stream.broken}" if stream.broken else str(error)))
 
 
 def _unpack(content: bytes) -> tuple[bytes, str]:
@@ -192,7 +192,7 @@ def _chunk(block: ChunkBlock, i: int, options: SampleOptions, rows: Rows) -> Chu
     source, name, offset = block.sources[i], block.names[i], block.offsets[i]
     whole, rest = divmod(len(data), v6.RECORD.itemsize)
     if broken or rest:
-        where = f"{source.name}: {name}" if name else source.name
+        where = f"{source.path}: {name}" if name else source.path
         how = broken or f"{rest:,} bytes behind the last whole record"
         rows.truncated.append((where, f"{how} ({whole:,} whole records)"))
     reason = _bad_records(data, whole) or (

@@ -35,10 +35,9 @@ OnBytes = Callable[[int], None]
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """An archive. `name` is what the user sees, `identity` what seeds its sampling (the same on any machine)."""
+    """An archive: its path as the user named it (``-`` is standard input), and what seeds its sampling on any machine."""
 
     path: str
-    name: str
     identity: str
 
 
@@ -52,7 +51,7 @@ def find_sources(paths: Sequence[str]) -> list[Source]:
     sources: list[Source] = []
     for path in paths:
         if path == "-":
-            sources.append(Source("-", "-", "-"))
+            sources.append(Source("-", "-"))
         elif os.path.isdir(path):
             inside = sorted(p for p in Path(path).rglob("*") if p.is_file() and _is_archive(p))
             if not inside:
@@ -60,16 +59,16 @@ def find_sources(paths: Sequence[str]) -> list[Source]:
                 raise ValueRepairError(
                     f"{path}: no {endings} files (packed ones count too) or lc0 chunks in this folder"
                 )
-            sources += [Source(str(p), str(p), bare_name(p.relative_to(path).as_posix())) for p in inside]
+            sources += [Source(str(p), bare_name(p.relative_to(path).as_posix())) for p in inside]
         elif os.path.exists(path):
-            sources.append(Source(path, path, bare_name(os.path.basename(path))))
+            sources.append(Source(path, bare_name(os.path.basename(path))))
         else:
             raise UsageError(f"{path}: no such file or folder")
     return sources
 
 
 def _is_archive(path: Path) -> bool:
-    return bare_name(path.name).endswith(ENDINGS) or counts_as_chunk(str(path), path.name)
+    return bare_name(path.name).endswith(ENDINGS) or counts_as_chunk(path)
 
 
 def bare_name(name: str) -> str:
@@ -109,12 +108,12 @@ class Stream:
             raw = _Counted(self._file, on_bytes)
             self._decoder = _decoder(raw)
         except OSError as error:
-            raise ValueRepairError(f"{source.name}: {error.strerror or error}") from None
+            raise ValueRepairError(f"{source.path}: {error.strerror or error}") from None
         self._raw = raw
         self._given = 0
         # Of chunks there may be millions, a game each.
-        if not counts_as_chunk(source.path, source.name):
-            log.debug("reading %s", source.name)
+        if not counts_as_chunk(source.path):
+            log.debug("reading %s", source.path)
 
     def read_into(self, target: memoryview) -> int:
         """Fills `target` and returns the number of bytes; fewer than its size only at the end of the stream."""
@@ -396,8 +395,9 @@ def named_as_chunk(name: str) -> bool:
     return _CHUNK_NAME.fullmatch(name) is not None
 
 
-def counts_as_chunk(path: str, name: str) -> bool:
+def counts_as_chunk(path: str | Path) -> bool:
     """A file of a folder is a training chunk: by its name, or by content where the name says nothing."""
+    name = os.path.basename(path)
     if named_as_chunk(name) or _NO_INNER_ENDING.fullmatch(name) is None:
         return named_as_chunk(name)
     with open(path, "rb") as file:

@@ -494,7 +494,7 @@ class _Parsed:
         read = rust.parse_games(pa.chunked_array([array]), num_threads=1, store_comments=wants_comments)
         if len(read) != len(texts) or read.num_chunks != 1:
             raise ValueRepairError(
-                f"{block.source.name}: the PGN reader gave {len(read)} of {len(texts)} games from byte "
+                f"{block.source.path}: the PGN reader gave {len(read)} of {len(texts)} games from byte "
                 f"{block.offsets[games[0]]}; please report this archive"
             )
         self.chunk = read.chunks[0]

@@ -69,7 +69,7 @@ class Rows:
         """Adds what was parsed and left out to the report; the rows themselves are counted where they are used."""
         report.parsed += self.parsed
         for game in self.rejected:
-            report.reject(game.reason, (game.source or self.source).name, game.offset, game.detail)
+            report.reject(game.reason, (game.source or self.source).path, game.offset, game.detail)
         report.looked_at += self.looked_at
         report.rejected_positions += self.rejected_positions
         report.not_drawn += self.not_drawn
@@ -103,7 +103,7 @@ class Rows:
 
     def _game(self, g: int) -> OriginGame:
         source = self.sources[g] if self.sources else self.source
-        return OriginGame(source.name, self.numbers[g], self.offsets[g], self.headers[g], self.results[g])
+        return OriginGame(source.path, self.numbers[g], self.offsets[g], self.headers[g], self.results[g])
 
 
 EXAMPLES_PER_REASON = 3

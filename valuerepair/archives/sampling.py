@@ -77,7 +77,7 @@ def read_games(
     Raises UsageError for a file that is not there.
     """
     options = SampleOptions(per_game=None, min_ply=0, recorded=recorded)
-    sources = [Source(name, name, name) for name in wanted]
+    sources = [Source(name, name) for name in wanted]
     for source in sources:
         if not os.path.isfile(source.path):
             raise UsageError(f"{source.path}: no such file")
@@ -117,7 +117,7 @@ def _sample(
 
 
 def _names(sources: Sequence[Source]) -> str:
-    return ", ".join(source.name for source in sources[:3]) + (", ..." if len(sources) > 3 else "")
+    return ", ".join(source.path for source in sources[:3]) + (", ..." if len(sources) > 3 else "")
 
 
 def _blocks(
@@ -154,7 +154,7 @@ def _text_blocks(
     begin = Place() if kept is None else kept.place
     source, games = begin.source - 1, Splitter()
     lines: LineSplitter | None = None
-    block = GameBlock(Source("", "", ""))
+    block = GameBlock(Source("", ""))
     for piece in pieces:
         if piece.first:
             data = piece.buffer[HEADROOM : HEADROOM + min(piece.length, 1 << 16)].tobytes()
@@ -162,16 +162,16 @@ def _text_blocks(
             source, begin = source + 1, Place()
             block = GameBlock(piece.source)
             if not piece.length and not piece.broken:
-                report.empty.append(piece.source.name)
+                report.empty.append(piece.source.path)
         report.bytes_read += piece.length
         if piece.broken:
-            report.truncated.append((piece.source.name, piece.broken))
+            report.truncated.append((piece.source.path, piece.broken))
         if lines is not None:
             whole = piece.last and not piece.broken
             found = lines.feed(piece.buffer[HEADROOM : HEADROOM + piece.length].tobytes(), last=whole)
             if piece.broken and lines.unfinished is not None:
                 report.games += 1
-                report.reject("cut off", piece.source.name, lines.unfinished)
+                report.reject("cut off", piece.source.path, lines.unfinished)
             yield _shared_lines(found, options, report)
             continue
         for cut in games.feed(piece.buffer, piece.length, last=piece.last, cut=piece.broken is not None):
@@ -179,7 +179,7 @@ def _text_blocks(
                 text, number, offset = cut.text(i), cut.first + i, cut.offset(i)
                 reason = header_reject(text, options) if options.filters_headers else None
                 if reason is not None:
-                    report.reject(reason, piece.source.name, offset)
+                    report.reject(reason, piece.source.path, offset)
                     continue
                 block.add(text, number, offset)
                 if len(block.games) >= BLOCK_GAMES or block.size >= BLOCK_BYTES:
@@ -202,7 +202,7 @@ def _line_splitter(source: Source, head: bytes) -> LineSplitter | None:
     if looks_like_dump(head):
         return LineSplitter(source, DumpBlock)
     if chunk_version(head) is not None or looks_like_tar(head):
-        raise ValueRepairError(f"{source.name}: training chunks cannot come from here; give the file or a folder")
+        raise ValueRepairError(f"{source.path}: training chunks cannot come from here; give the file or a folder")
     return LineSplitter(source) if looks_like_epd(head) else None
 
 
@@ -218,11 +218,11 @@ def _wanted(
     numbers = np.arange(games.first, games.first + len(games))
     chosen = in_share(game_hashes(options.seed, piece.source.identity, numbers), options.game_share)
     if only is not None:
-        chosen &= np.isin(numbers, only[piece.source.name])
+        chosen &= np.isin(numbers, only[piece.source.path])
     bad = len(games) - 1 if games.unfinished or games.overlong else None
     if bad is not None:
         reason = "longer than 8 MiB" if games.overlong else "cut off"
-        report.reject(reason, piece.source.name, games.offset(bad))
+        report.reject(reason, piece.source.path, games.offset(bad))
         chosen[bad] = True
     report.not_sampled += int((~chosen).sum())
     wanted: list[int] = np.flatnonzero(chosen).tolist()
@@ -359,7 +359,7 @@ def detect(paths: Sequence[str]) -> Found:
             kinds = ", ".join(KINDS)
             raise UsageError(f"--deep recorded: say what comes from standard input: recorded:kind=K, K one of {kinds}")
         if holds_chunks(source):
-            return Found(CHUNKS, False, source.name)
+            return Found(CHUNKS, False, source.path)
         if found := _in_text(source):
             return found
     what = "; ".join(kind.what for kind in KINDS.values())
@@ -372,15 +372,15 @@ def _in_text(source: Source, wanted: str | None = None) -> Found | None:
     for i, text in enumerate(_pieces(source)):
         if i == 0:
             if looks_like_dump(text):
-                return Found(DUMP, True, source.name) if wanted in (None, DUMP) else None
+                return Found(DUMP, True, source.path) if wanted in (None, DUMP) else None
             lines = looks_like_epd(text)
         if lines:
             if wanted in (None, EPD) and (score := _EPD_SCORE.search(text)):
-                return Found(EPD, _DEPTH_IN_EPD.search(_line_at(text, score.start() + 1)) is not None, source.name)
+                return Found(EPD, _DEPTH_IN_EPD.search(_line_at(text, score.start() + 1)) is not None, source.path)
         elif found := kind_in(text, wanted):
             kind, at = found
             depth = kind != EVAL or _DEPTH_IN_EVAL.match(text, at) is not None
-            return Found(kind, depth, source.name)
+            return Found(kind, depth, source.path)
     return None
 
 

@@ -119,7 +119,7 @@ def read_games(paths: Sequence[str], on_games: Callable[[int], object] = lambda 
                         nobodys += 1
                 on_games(len(cut))
             if piece.broken:
-                raise ValueRepairError(f"{piece.source.name}: {piece.broken}")
+                raise ValueRepairError(f"{piece.source.path}: {piece.broken}")
     if nobodys == place:
         raise ValueRepairError(f"{', '.join(paths)}: " + (_NOBODYS if place else "no game in it"))
     if nobodys:
