@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from valuerepair.archives.chunks import ChunkBlock
-from valuerepair.archives.open import Source
+from valuerepair.archives.open import Source, TarMember
 from valuerepair.archives.options import SampleOptions
 from valuerepair.archives.rows import ReadReport
 from valuerepair.archives.sampling import sample
@@ -29,8 +29,8 @@ def run(*paths: Path, **options: Any) -> tuple[list[Position], ReadReport]:
 
 def every_record(chunk: Path) -> PositionBatch:
     """The positions of all records of a chunk, repeated ones too."""
-    block = ChunkBlock()
-    block.add(Source(str(chunk), "chunk"), chunk.read_bytes(), "", 1, 0)
+    content = chunk.read_bytes()
+    block = ChunkBlock([(Source(str(chunk), "chunk"), 1, TarMember("", 0, len(content), content))])
     rows = block.parse(SampleOptions(per_game=None, min_ply=0))
     return rows.batch(np.ones(len(rows.boards), np.bool_))
 

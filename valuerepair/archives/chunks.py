@@ -43,35 +43,24 @@ MAX_RECORDS = 8192  # of one chunk; lc0 ends a game at 450
 
 @dataclass(slots=True)
 class ChunkBlock:
-    """Chunks as they lie in archives, packed, with the archive of each and its number and byte offset there.
+    """Chunks as they lie in archives, packed: the archive of each, its number there, and the file.
 
     One block goes on through archives: a folder of files with one chunk each is read as fast as one tar of them.
     """
 
-    sources: list[Source] = field(default_factory=list)
-    chunks: list[bytes] = field(default_factory=list)
-    names: list[str] = field(default_factory=list)
-    numbers: list[int] = field(default_factory=list)
-    offsets: list[int] = field(default_factory=list)
-
-    def add(self, source: Source, content: bytes, name: str, number: int, offset: int) -> None:
-        self.sources.append(source)
-        self.chunks.append(content)
-        self.names.append(name)
-        self.numbers.append(number)
-        self.offsets.append(offset)
+    chunks: list[tuple[Source, int, TarMember]] = field(default_factory=list)
 
     def parse(self, options: SampleOptions) -> Rows:
         """The positions drawn from the block, what was left out, and why; called in any thread."""
-        rows, sources = Rows(self.sources[0]), []
+        rows, sources = Rows(self.chunks[0][0]), []
         found: list[ChunkRecords] = []
-        for i, source in enumerate(self.sources):
-            chunk = _chunk(self, i, options, rows)
+        for source, number, member in self.chunks:
+            chunk = _chunk(source, member, options, rows)
             if chunk is not None:
                 found.append(chunk)
                 sources.append(source)
-                rows.numbers.append(self.numbers[i])
-                rows.offsets.append(self.offsets[i])
+                rows.numbers.append(number)
+                rows.offsets.append(member.offset)
         rows.parsed, rows.sources = len(found), sources
         if found:
             draw(found, options, rows)
@@ -108,7 +97,7 @@ def read_blocks(
     block = ChunkBlock()
     for source in sources:
         for number, member in _chunks(source, options, report, on_bytes):
-            block.add(source, member.content, member.name, number, member.offset)
+            block.chunks.append((source, number, member))
             if len(block.chunks) >= BLOCK_CHUNKS:
                 yield block
                 block = ChunkBlock()
@@ -124,7 +113,7 @@ def _chunks(
         report.games += 1
         version = chunk_version(unpacked(member.content[:HEAD]))
         if version is None and (broken := _unpack(member.content)[1]):
-            report.truncated.append((f"{source.path}: {member.name}" if member.name else source.path, broken))
+            report.truncated.append((_where(source, member), broken))
             report.reject("cut off", source.path, member.offset, member.name)
         elif version != v6.VERSION:
             reason = _NO_CHUNK if version is None else f"{_OTHER_VERSION} {version}"
@@ -186,15 +175,13 @@ def _unpack(content: bytes) -> tuple[bytes, str]:
 # -- decoding ---------------------------------------------------------------------------------------------------------
 
 
-def _chunk(block: ChunkBlock, i: int, options: SampleOptions, rows: Rows) -> ChunkRecords | None:
+def _chunk(source: Source, member: TarMember, options: SampleOptions, rows: Rows) -> ChunkRecords | None:
     """The whole records of a chunk; None, with the reason counted, where none can be used."""
-    data, broken = _unpack(block.chunks[i])
-    source, name, offset = block.sources[i], block.names[i], block.offsets[i]
+    data, broken = _unpack(member.content)
     whole, rest = divmod(len(data), v6.RECORD.itemsize)
     if broken or rest:
-        where = f"{source.path}: {name}" if name else source.path
         how = broken or f"{rest:,} bytes behind the last whole record"
-        rows.truncated.append((where, f"{how} ({whole:,} whole records)"))
+        rows.truncated.append((_where(source, member), f"{how} ({whole:,} whole records)"))
     reason = _bad_records(data, whole) or (
         OTHER_KIND if options.recorded is not None and options.recorded.kind != CHUNKS else None
     )
@@ -204,8 +191,12 @@ def _chunk(block: ChunkBlock, i: int, options: SampleOptions, rows: Rows) -> Chu
             reason = header_reject(f'[Result "{chunk.result}"]\n'.encode(), options)
         if reason is None:
             return chunk
-    rows.rejected.append(Rejected(reason, offset, name, source))
+    rows.rejected.append(Rejected(reason, member.offset, member.name, source))
     return None
+
+
+def _where(source: Source, member: TarMember) -> str:
+    return f"{source.path}: {member.name}" if member.name else source.path
 
 
 def _bad_records(data: bytes, n: int) -> str | None:

@@ -35,7 +35,7 @@ OnBytes = Callable[[int], None]
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """An archive: its path as the user named it (``-`` is standard input), and what seeds its sampling on any machine."""
+    """An archive: its path as the user named it (``-``: standard input), and what seeds its sampling on any machine."""
 
     path: str
     identity: str
