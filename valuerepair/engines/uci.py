@@ -248,6 +248,7 @@ class UciEngine:
         self.settings: dict[str, str] = {}
         self._setup, self._ready = setup, False
         self._process = LineProcess([setup.path, *setup.arguments])
+        self.pid = self._process.pid
 
     def start(self) -> None:
         """The handshake: ``uci``, options, ``isready``. Raises EngineFailure; BadOption for an option refused."""
@@ -270,7 +271,7 @@ class UciEngine:
             raise EngineTimeout(f"was not ready in {setup.start_seconds:g} s") from None
         self._ready = True
         chosen = " ".join(f"{name}={value}" for name, value in self.settings.items())
-        log.debug("engine %d: %s is ready with %s", self._process.pid, self.name, chosen or "its defaults")
+        log.debug("engine %d: %s is ready with %s", self.pid, self.name, chosen or "its defaults")
 
     def _option_lines(self, setup: EngineSetup) -> list[str]:
         wanted = {k: v for k, v in setup.if_offered.items() if k.lower() in self.offered} | dict(setup.options)
