@@ -126,7 +126,7 @@ def _fill(path: Path, batch: PositionBatch) -> None:
             wdl = per_mille(q, dice.uniform(0, 1, n) * (1 - np.abs(q)))
             net_q, d = q.astype(np.float32), (wdl[:, 1] / 1000).astype(np.float32)
             recorded = QColumns(CHUNKS, q, wdl, np.full(n, VISITS), [None] * n, net_q, d)
-            known = replace(part, origin=Origins.found(part.origins.game, part.origins.played, recorded))
+            known = replace(part, origin=Origins(part.origins.game, part.origins.played, recorded))
             store.add_net_values(ids, net_id, net_values(known), run)
             store.add_deep_columns(ids, oracle_id, deep_columns(recorded), run)
 

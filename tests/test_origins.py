@@ -37,11 +37,8 @@ def _origins(draw: st.DrawFn) -> list[Origin]:
     found = []
     for _ in range(draw(st.integers(0, 6))):
         game, recorded = draw(st.sampled_from(_GAMES)), draw(_recorded)
-        scores = (None, None) if recorded is None else (recorded.cp, recorded.mate)
         played = draw(st.sampled_from([None, "e2e4", "g1f3"]))
-        found.append(
-            Origin(game.source, game.number, game.offset, game.headers, played, game.result, *scores, recorded)
-        )
+        found.append(Origin(game.source, game.number, game.offset, game.headers, played, game.result, recorded))
     return found
 
 
@@ -68,9 +65,10 @@ def test_columns_give_the_records_they_were_made_of(
 
 
 @given(_origins())
-def test_origins_found_with_evaluations_have_their_scores(origins: list[Origin]) -> None:
+def test_origins_have_the_scores_of_their_evaluations(origins: list[Origin]) -> None:
     known = Origins.of(origins)
-    assert list(Origins.found(known.game, known.played, known.recorded)) == origins
+    assert known.scores("cp") == [origin.eval_cp for origin in origins]
+    assert known.scores("mate") == [origin.eval_mate for origin in origins]
 
 
 @given(st.integers(0, 9), st.integers(0, 9), st.integers(0, 99))
@@ -106,7 +104,7 @@ def test_per_mille(q: float, d: float, expected: list[int]) -> None:
 
 @given(st.integers(0, 9), st.integers(0, 99))
 def test_a_batch_of_evaluations_is_what_one_at_a_time_is(n: int, seed: int) -> None:
-    columns = Origins.found([_GAMES[2]] * n, [None] * n, _q_columns(n, seed))
+    columns = Origins([_GAMES[2]] * n, [None] * n, _q_columns(n, seed))
     _same_at_once([Position("8/8/8/8/8/8/8/8 w - - 0 1", origin=origin) for origin in columns], columns)
 
 

@@ -118,7 +118,7 @@ def _batch(table: pa.Table) -> PositionBatch:
         ply,
         key,
         known,
-        Origins.found(games, columns["played"].to_pylist(), recorded),
+        Origins(games, columns["played"].to_pylist(), recorded),
     )
 
 

@@ -99,7 +99,7 @@ class Rows:
         recorded = self.recorded
         if recorded is not None:
             recorded = recorded.take(index) if isinstance(recorded, QColumns) else picked(recorded, index)
-        return Origins.found([known[g] for g in games], played, recorded)
+        return Origins([known[g] for g in games], played, recorded)
 
     def _game(self, g: int) -> OriginGame:
         source = self.sources[g] if self.sources else self.source

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import Any, TypeVar, overload
+from typing import Any, Literal, TypeVar, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,8 +54,7 @@ class Origin:
 
     `source` is the file as the user named it, `game` the 1-based number of the game (or line) in it, `offset` the
     byte at which it begins in the decompressed stream. `played` is the move made there (UCI), `result` the game's
-    (``1-0``, ``0-1``, ``1/2-1/2`` or ``*``). A `recorded` evaluation is None where there is none; its centipawns or
-    moves to mate are in `eval_cp` or `eval_mate` too.
+    (``1-0``, ``0-1``, ``1/2-1/2`` or ``*``). A `recorded` evaluation is None where there is none.
     """
 
     source: str = ""
@@ -64,9 +63,17 @@ class Origin:
     headers: Mapping[str, str] = field(default_factory=dict)
     played: str | None = None
     result: str | None = None
-    eval_cp: int | None = None
-    eval_mate: int | None = None
     recorded: Recorded | None = None
+
+    @property
+    def eval_cp(self) -> int | None:
+        """The centipawns of the recorded evaluation."""
+        return None if self.recorded is None else self.recorded.cp
+
+    @property
+    def eval_mate(self) -> int | None:
+        """The moves to mate of the recorded evaluation."""
+        return None if self.recorded is None else self.recorded.mate
 
     @property
     def game_of(self) -> OriginGame:
@@ -136,13 +143,11 @@ T = TypeVar("T")
 @dataclass(frozen=True, slots=True)
 class Origins(Sequence[Origin]):
     """n origins as columns: a row becomes an `Origin` when asked for. `game` has the same object for rows of one game
-    that lie together; of `cp` and `mate`, those of the evaluations, None says that no row has any."""
+    that lie together; `recorded` is None where no row has an evaluation."""
 
     game: Sequence[OriginGame]
     played: Sequence[str | None]
     recorded: RecordedColumn | None = None
-    cp: Sequence[int | None] | None = None
-    mate: Sequence[int | None] | None = None
 
     @staticmethod
     def of(origins: Sequence[Origin]) -> Origins:
@@ -153,17 +158,13 @@ class Origins(Sequence[Origin]):
             _runs(origin.game_of for origin in origins),
             [origin.played for origin in origins],
             [origin.recorded for origin in origins],
-            [origin.eval_cp for origin in origins],
-            [origin.eval_mate for origin in origins],
         )
 
-    @staticmethod
-    def found(game: Sequence[OriginGame], played: Sequence[str | None], recorded: RecordedColumn | None) -> Origins:
-        """Origins whose centipawns and mates are those of the recorded evaluations."""
-        if recorded is None or isinstance(recorded, QColumns):
-            return Origins(game, played, recorded)
-        cp, mate = ([None if r is None else getattr(r, name) for r in recorded] for name in ("cp", "mate"))
-        return Origins(game, played, recorded, cp, mate)
+    def scores(self, name: Literal["cp", "mate"]) -> list[int | None]:
+        """[n] centipawns or moves to mate of the evaluations."""
+        if self.recorded is None or isinstance(self.recorded, QColumns):
+            return [None] * len(self)
+        return [None if found is None else getattr(found, name) for found in self.recorded]
 
     def __len__(self) -> int:
         return len(self.game)
@@ -175,19 +176,15 @@ class Origins(Sequence[Origin]):
     def __getitem__(self, i: int | slice) -> Origin | Origins:
         if isinstance(i, slice):
             return self.take(np.arange(*i.indices(len(self)), dtype=np.int64))
-        game = self.game[i]
-        cp, mate = (None if column is None else column[i] for column in (self.cp, self.mate))
-        recorded = None if self.recorded is None else self.recorded[i]
-        headers, played, result = game.headers, self.played[i], game.result
-        return Origin(game.source, game.number, game.offset, headers, played, result, cp, mate, recorded)
+        game, recorded = self.game[i], None if self.recorded is None else self.recorded[i]
+        return Origin(game.source, game.number, game.offset, game.headers, self.played[i], game.result, recorded)
 
     def take(self, rows: NDArray[np.int64]) -> Origins:
         """The given rows, in the given order."""
-        cp, mate = (None if column is None else picked(column, rows) for column in (self.cp, self.mate))
         recorded: RecordedColumn | None = self.recorded
         if recorded is not None:
             recorded = recorded.take(rows) if isinstance(recorded, QColumns) else picked(recorded, rows)
-        return Origins(picked(self.game, rows), picked(self.played, rows), recorded, cp, mate)
+        return Origins(picked(self.game, rows), picked(self.played, rows), recorded)
 
     @staticmethod
     def concat(parts: Sequence[Origins]) -> Origins:
@@ -204,7 +201,7 @@ class Origins(Sequence[Origin]):
         columns = [part for part in found if isinstance(part, QColumns)]
         of_one_kind = len(columns) == len(found) and len({part.kind for part in columns}) == 1
         recorded = QColumns.concat(columns) if of_one_kind else joined("recorded")
-        return Origins(joined("game"), joined("played"), recorded, joined("cp"), joined("mate"))
+        return Origins(joined("game"), joined("played"), recorded)
 
 
 def _runs(games: Iterable[OriginGame]) -> list[OriginGame]:

@@ -251,7 +251,7 @@ def position_rows(
     """The rows of the table of positions with these numbers, in the order of its columns; `games` are theirs."""
     men, n = boards(batch.fen), len(batch)
     data, cuts = batch.moves.astype("<u2").tobytes(), (2 * batch.offsets).tolist()
-    origins, none = batch.origins, [None] * n
+    origins = batch.origins
     return zip(
         ids,
         signed(batch.key),
@@ -265,8 +265,8 @@ def position_rows(
         piece_counts(men).tolist(),
         games,
         origins.played,
-        none if origins.cp is None else origins.cp,
-        none if origins.mate is None else origins.mate,
+        origins.scores("cp"),
+        origins.scores("mate"),
         [run_id] * n,
         strict=True,
     )
