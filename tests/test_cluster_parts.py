@@ -113,7 +113,7 @@ class Workers(Dispatcher):
 
 
 def assignment(deep: str = "stockfish") -> Assignment:
-    file = NetFile(Path("/n.pb.gz"), "n", "ab" * 32, 3, None)
+    file = NetFile(Path("/n.pb.gz"), "ab" * 32, 3, None)
     return Assignment("s", "1", file, {}, EngineSpec(deep), None, None, None)
 
 
@@ -229,7 +229,7 @@ def test_odd_names_of_workers_do_not_reach_the_terminal() -> None:
 def test_net_files_come_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("VALUEREPAIR_CACHE", str(tmp_path))
     digest = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"  # FIPS 180-2: "abc"
-    file = NetFile(Path("/elsewhere/n.pb.gz"), "n", digest, 3, None)
+    file = NetFile(Path("/elsewhere/n.pb.gz"), digest, 3, None)
     with pytest.raises(ValueRepairError, match=r"n.pb.gz came with SHA-256"):
         asyncio.run(keep(file, b"abx"))
     assert not list(tmp_path.glob("cluster/*/*"))

@@ -464,16 +464,14 @@ class Pieces:
         self,
         sources: Sequence[Source],
         on_bytes: OnBytes | None = None,
-        piece: int = PIECE,
         most: int | None = None,
         skip: int = 0,
     ) -> None:
-        self._sources, self._on_bytes, self._size, self._most = sources, on_bytes, piece, most
-        self._skip = skip
+        self._sources, self._on_bytes, self._most, self._skip = sources, on_bytes, most, skip
         self._full: queue.Queue[Piece | BaseException | None] = queue.Queue()
         self._free: queue.Queue[Bytes | None] = queue.Queue()
         for _ in range(AHEAD):
-            self._free.put(new_buffer(piece))
+            self._free.put(new_buffer(PIECE))
         self._stop = False
         self._thread = threading.Thread(target=self._read_all, name="archive reader", daemon=True)
 
@@ -511,7 +509,7 @@ class Pieces:
     def _pass_over(self, stream: Stream) -> None:
         """Reads what is to be skipped, once."""
         while self._skip and not self._stop:
-            wanted = min(self._skip, self._size)
+            wanted = min(self._skip, PIECE)
             self._skip = self._skip - wanted if len(stream.read(wanted)) == wanted else 0
 
     def _read(self, source: Source) -> None:
@@ -524,6 +522,6 @@ class Pieces:
                     self._stop = True
                     return
                 length = stream.read_into(buffer.data[HEADROOM:])
-                last = length < self._size
+                last = length < PIECE
                 self._full.put(Piece(source, buffer, length, first, last, stream.broken))
                 first = False

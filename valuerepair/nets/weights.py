@@ -24,10 +24,15 @@ class NetFile:
     """A net file as the user gave it. `header` is None for an ``.onnx`` file, which says nothing of its planes."""
 
     path: Path
-    name: str
     sha256: str
     size: int
     header: NetHeader | None
+
+    @property
+    def name(self) -> str:
+        """The file's, without the endings of nets."""
+        name = self.path.name
+        return next((name.removesuffix(each) for each in NET_SUFFIXES if name.endswith(each) and name != each), name)
 
 
 def read_net_file(path: str | Path) -> NetFile:
@@ -42,7 +47,7 @@ def read_net_file(path: str | Path) -> NetFile:
     except OSError as error:
         raise ValueRepairError(f"{path}: cannot be read: {error.strerror}") from None
     digest = hashlib.sha256(content).hexdigest()
-    return NetFile(path, _bare_name(path), digest, len(content), _identify(path, content))
+    return NetFile(path, digest, len(content), _identify(path, content))
 
 
 def _identify(path: Path, content: bytes) -> NetHeader | None:
@@ -57,14 +62,6 @@ def _identify(path: Path, content: bytes) -> NetHeader | None:
     if message is content and (content.startswith(ONNX_MAGIC) or path.suffix == ".onnx"):
         return None
     raise ValueRepairError(f"{path}: is no net: neither lc0 weights (.pb.gz) nor an ONNX file")
-
-
-def _bare_name(path: Path) -> str:
-    name = path.name
-    for suffix in NET_SUFFIXES:
-        if name.endswith(suffix) and name != suffix:
-            return name[: -len(suffix)]
-    return name
 
 
 Field = tuple[int, int | bytes]  # field number; varints and fixed32 as int, length-delimited as bytes
