@@ -139,7 +139,8 @@ def test_positions_that_stand_for_nothing_play_no_part() -> None:
 
 @pytest.fixture
 def few_resamples(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "RESAMPLES", module.FEWEST_RESAMPLES)
+    monkeypatch.setattr(module, "FEWEST_RESAMPLES", 100)
+    monkeypatch.setattr(module, "RESAMPLES", 100)
 
 
 def test_errors_of_one_size_are_taken_for_repair_as_rarely_as_intervals_say(few_resamples: None) -> None:

@@ -32,22 +32,6 @@ from valuerepair.training.validation import Validation  # noqa: E402
 THRESHOLD = 0.3
 
 
-@pytest.fixture(scope="module", autouse=True)
-def compiled_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """What one test had XLA compile the next one finds."""
-    settings = {
-        "jax_compilation_cache_dir": str(tmp_path_factory.mktemp("xla")),
-        "jax_persistent_cache_min_compile_time_secs": 0.0,
-        "jax_persistent_cache_min_entry_size_bytes": -1,
-    }
-    before = {name: getattr(jax.config, name) for name in settings}
-    for name, value in settings.items():
-        jax.config.update(name, value)
-    yield
-    for name, value in before.items():
-        jax.config.update(name, value)
-
-
 @pytest.fixture(scope="module")
 def samples() -> Samples:
     return positions(700)
@@ -108,14 +92,17 @@ def test_steps_are_those_of_optax(samples: Samples) -> None:
         value = -(batch.wdl * jax.nn.log_softmax(heads.wdl)).sum(1).mean()
         return value + 1e-3 * sum((p**2).sum() for name, p in parameters.items() if name.endswith("/w"))
 
-    gradient = jax.jit(jax.grad(loss))
     adam = optax.adam(optax.cosine_decay_schedule(1e-2, 6))
-    expected: Any = {name: jax.numpy.asarray(p) for name, p in net.parameters.items()}
+
+    @jax.jit
+    def step(parameters: Any, moments: Any, batch: Any) -> Any:
+        updates, moments = adam.update(jax.grad(loss)(parameters, batch), moments, parameters)
+        return optax.apply_updates(parameters, updates), moments
+
+    expected: Any = net.parameters
     moments, state = adam.init(expected), learner.begin()
     for number, batch in enumerate(batches):
-        there = jax.tree.map(jax.numpy.asarray, batch)
-        updates, moments = adam.update(gradient(expected, there), moments, expected)
-        expected = optax.apply_updates(expected, updates)
+        expected, moments = step(expected, moments, batch)
         state, _ = learner.step(state, batch, number)
     for name, value in expected.items():
         np.testing.assert_allclose(state.parameters[name], value, rtol=2e-4, atol=2e-6)
@@ -182,15 +169,15 @@ def test_the_value_head_alone_is_trained_as_in_the_whole_net(samples: Samples) -
 # -- what is learned --------------------------------------------------------------------------------------------------
 
 
-def test_256_positions_are_learned_by_heart(samples: Samples, tmp_path: Path) -> None:
+def test_128_positions_are_learned_by_heart(samples: Samples, tmp_path: Path) -> None:
     dice = np.random.default_rng(1)
-    some = learn(samples.take(np.arange(256)), np.eye(3)[dice.integers(0, 3, 256)])
+    some = learn(samples.take(np.arange(128)), np.eye(3)[dice.integers(0, 3, 128)])
     first = some.cuts[:-1]
     some.shares[:] = 0
     some.shares[first + dice.integers(0, np.diff(some.cuts))] = 1
-    some.moves_left[:] = dice.integers(0, 100, 256)
-    net = LinearNet(width=128)
-    found = run(some, tmp_path, net=net, batch=256, steps=300, every=100, lr=2e-2, schedule="200")
+    some.moves_left[:] = dice.integers(0, 100, 128)
+    net = LinearNet(width=64)
+    found = run(some, tmp_path, net=net, batch=128, steps=300, every=100, lr=2e-2, schedule="200")
     last = found.curve[-1]
     assert found.curve[1]["train_loss"] > 0.1
     assert last["train_loss"] < 0.01
@@ -200,7 +187,7 @@ def test_256_positions_are_learned_by_heart(samples: Samples, tmp_path: Path) ->
 def test_what_is_there_to_learn_is_learned_of_other_games(value: str, samples: Samples, tmp_path: Path) -> None:
     known = learn(samples, by_side(samples))
     train, held = known.take(np.arange(500)), known.take(np.arange(500, 700))
-    found = run(train, tmp_path, held, LinearNet(value), steps=300, lr=3e-3)
+    found = run(train, tmp_path, held, LinearNet(value), steps=300, lr=3e-3, every=100)
     first, last = found.curve[0], found.curve[-1]
     assert last["loss"] < 0.1 * first["loss"]
     assert last["mean_dq"] < 0.2 * first["mean_dq"]
