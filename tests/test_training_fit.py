@@ -94,11 +94,11 @@ def test_steps_are_those_of_optax(samples: Samples) -> None:
 
     adam = optax.adam(optax.cosine_decay_schedule(1e-2, 6))
 
-    @jax.jit
-    def step(parameters: Any, moments: Any, batch: Any) -> Any:
+    def follow(parameters: Any, moments: Any, batch: Any) -> Any:
         updates, moments = adam.update(jax.grad(loss)(parameters, batch), moments, parameters)
         return optax.apply_updates(parameters, updates), moments
 
+    step = jax.jit(follow)
     expected: Any = net.parameters
     moments, state = adam.init(expected), learner.begin()
     for number, batch in enumerate(batches):

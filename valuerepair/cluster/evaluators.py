@@ -8,7 +8,6 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import replace
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from valuerepair import __version__
