@@ -122,9 +122,9 @@ def printable(text: str, longest: int = 200) -> str:
     return shown + "…" if len(text) > longest else shown
 
 
-def for_figure(text: str, longest: int = 80) -> str:
+def for_figure(text: str) -> str:
     """`printable`, with every ``$`` as itself: between two of them matplotlib would read mathematics, and may fail."""
-    return printable(text, longest).replace("$", r"\$")
+    return printable(text, 80).replace("$", r"\$")
 
 
 def _shown(character: str) -> str:

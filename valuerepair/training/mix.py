@@ -11,6 +11,7 @@ import json
 import os
 import tarfile
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO, Literal
@@ -316,15 +317,13 @@ def write_shards(
             begin, end = (len(order) * n // shards for n in (number, number + 1))
             part = order[begin:end]
             name = f"mix-{number:05d}" + (".tar" if options.form == "tar" else "")
-            about = write(folder / name, source, begin, part, written, on_game)
-            written.files[name] = {**about, **source.counts(part)}
+            written.files[name] = {**write(folder / name, source, begin, part, on_game), **source.counts(part)}
             list_.write_table(source.table(name, begin, part))
+    written.linked, written.copied = source.linked, source.copied
     return written
 
 
-def _write_tar(
-    path: Path, source: _SideChunks, begin: int, part: Index, written: WrittenShards, on_game: Callable[[], None]
-) -> dict[str, Any]:
+def _write_tar(path: Path, source: _SideChunks, begin: int, part: Index, on_game: Callable[[], None]) -> dict[str, Any]:
     """A shard as a tar: its SHA-256 and size."""
     tar = TarShard(path)
     for game, (side, i) in enumerate(part.tolist(), begin):
@@ -334,19 +333,15 @@ def _write_tar(
 
 
 def _write_links(
-    path: Path, source: _SideChunks, begin: int, part: Index, written: WrittenShards, on_game: Callable[[], None]
+    path: Path, source: _SideChunks, begin: int, part: Index, on_game: Callable[[], None]
 ) -> dict[str, Any]:
-    """A shard as a folder of loose chunks: hard links where they lie loose on the same disk, else copies."""
+    """A shard as a folder of loose chunks."""
     path.mkdir()
     sha = hashlib.sha256()
     for game, (side, i) in enumerate(part.tolist(), begin):
-        content, target = source.read(side, i), path / game_name(game)
+        content = source.read(side, i)
         sha.update(hashlib.sha256(content).digest())
-        if source.link(side, i, target):
-            written.linked += 1
-        else:
-            target.write_bytes(content)
-            written.copied += 1
+        source.put(side, i, content, path / game_name(game))
         on_game()
     return {"sha256": sha.hexdigest()}
 
@@ -361,6 +356,7 @@ class _SideChunks:
 
     def __init__(self, indices: Sequence[ChunkIndex]) -> None:
         self._indices = indices
+        self.linked = self.copied = 0
         self._readers = [RandomReader(index.archives) for index in indices]
 
     def __enter__(self) -> _SideChunks:
@@ -379,17 +375,17 @@ class _SideChunks:
             raise ValueRepairError(f"{index.archives.paths[archive]}: was changed while it was read; run it again")
         return content
 
-    def link(self, side: int, i: int, target: Path) -> bool:
-        """Makes `target` a hard link of a loose chunk; False where that cannot be."""
+    def put(self, side: int, i: int, content: bytes, target: Path) -> None:
+        """Makes `target` a hard link of a chunk that lies loose on the same disk, of others a copy."""
         index = self._indices[side]
         archive = int(index.archive[i])
-        if index.archives.is_tar(archive):
-            return False
-        try:
-            os.link(os.path.realpath(index.archives.paths[archive]), target)
-        except OSError:
-            return False  # another disk, or one without links: copying says what else is wrong
-        return True
+        if not index.archives.is_tar(archive):
+            with suppress(OSError):  # another disk, or one without links: copying says what else is wrong
+                os.link(os.path.realpath(index.archives.paths[archive]), target)
+                self.linked += 1
+                return
+        target.write_bytes(content)
+        self.copied += 1
 
     def counts(self, part: Index) -> dict[str, int]:
         """Games and positions of some chunks, and how many of both are repair's."""
