@@ -470,11 +470,7 @@ def plot_remeasured(found: Remeasured, path: Path | None = None) -> Figure:
     return figure
 
 
-def write_report(
-    store: Stored,
-    path: Path = "report.html",
-    question: Question | None = None,
-) -> WrittenPage:
+def write_report(store: Stored, path: Path = "report.html", question: Question | None = None) -> WrittenPage:
     """Writes the report on a store, one HTML file that needs no network: `vr report`. It appears whole or not at all.
 
     Returns how many positions and candidates it holds, and its size. Raises ValueRepairError where nothing is scored.
@@ -592,12 +588,7 @@ class MinedStore(Store):
         return self._joined(found, labels, verdicts, outcomes)
 
     def candidates(
-        self,
-        question: Question | None = None,
-        *,
-        labels: bool = False,
-        verdicts: bool = False,
-        outcomes: bool = False,
+        self, question: Question | None = None, *, labels: bool = False, verdicts: bool = False, outcomes: bool = False
     ) -> pd.DataFrame:
         """The rows of `frame` with ``|disagreement| >= question.threshold``, the largest first."""
         return self._joined(super().candidates(question), labels, verdicts, outcomes)

@@ -461,11 +461,7 @@ class Pieces:
     """
 
     def __init__(
-        self,
-        sources: Sequence[Source],
-        on_bytes: OnBytes | None = None,
-        most: int | None = None,
-        skip: int = 0,
+        self, sources: Sequence[Source], on_bytes: OnBytes | None = None, most: int | None = None, skip: int = 0
     ) -> None:
         self._sources, self._on_bytes, self._most, self._skip = sources, on_bytes, most, skip
         self._full: queue.Queue[Piece | BaseException | None] = queue.Queue()

@@ -9,19 +9,7 @@ from valuerepair.chess.bits import CASTLING_KEY, ONE, PIECE_KEY, WHITE_KEY, ZERO
 from valuerepair.chess.jit import allocating_kernel, kernel
 from valuerepair.chess.make import black_to_move, clock, drop, home_rights, kind_at, turn_over
 from valuerepair.chess.movegen import attackers, ep_capturers, ep_file
-from valuerepair.chess.rows import (
-    KEY,
-    KINGS,
-    NUMBER_SHIFT,
-    PAWNS,
-    RIGHTS,
-    ROW,
-    SIXTEEN_BITS,
-    STATE,
-    THEM,
-    US,
-    Boards,
-)
+from valuerepair.chess.rows import KEY, KINGS, NUMBER_SHIFT, PAWNS, RIGHTS, ROW, SIXTEEN_BITS, STATE, THEM, US, Boards
 
 Bytes = NDArray[np.uint8]
 

@@ -130,11 +130,7 @@ class Progress:
         if self.total and self.done and not self._own_eta:
             left = f", {format_duration(elapsed * (self.total - self.done) / self.done)} left"
         note = f", {self._note}" if self._note else ""
-        print(
-            f"{self._label}: {what}, {format_duration(elapsed)}{left}{note}",
-            file=sys.stderr,
-            flush=True,
-        )
+        print(f"{self._label}: {what}, {format_duration(elapsed)}{left}{note}", file=sys.stderr, flush=True)
 
     def __enter__(self) -> Progress:
         return self

@@ -110,12 +110,7 @@ def wdl_to_q(wdl: ArrayLike) -> Floats:
 
 
 def deep_q(
-    cp: ArrayLike,
-    mate: ArrayLike,
-    wdl: ArrayLike,
-    q: ArrayLike,
-    alpha: float,
-    q_from: Literal["cp", "wdl"] = "cp",
+    cp: ArrayLike, mate: ArrayLike, wdl: ArrayLike, q: ArrayLike, alpha: float, q_from: Literal["cp", "wdl"] = "cp"
 ) -> Floats:
     """Q of deep searches: `cp`, `mate` and `q` are [n], `wdl` is [n, 3], NaN where the engine gave none.
 

@@ -100,14 +100,7 @@ class EnginePool:
     starts is no fault of the position: its future raises ValueRepairError. The first ten incidents are logged.
     """
 
-    def __init__(
-        self,
-        setup: EngineSetup,
-        limit: TimeLimit,
-        workers: int,
-        *,
-        probe: str | None = None,
-    ) -> None:
+    def __init__(self, setup: EngineSetup, limit: TimeLimit, workers: int, *, probe: str | None = None) -> None:
         """Starts the first engine, and has it search the initial position with the line `probe` (``go nodes 1``).
 
         Raises EngineFailure when it does not start or does not answer, BadOption when it refuses an option.

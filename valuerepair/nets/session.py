@@ -25,13 +25,7 @@ from valuerepair.files import cache_folder, written_whole
 from valuerepair.nets import openvino_session
 from valuerepair.nets.devices import CPU, CUDA, NAMES, ON_CPU, OPENVINO, TENSORRT, Device, Precision
 from valuerepair.nets.openvino_session import OpenVinoSession
-from valuerepair.nets.providers import (
-    first_line,
-    new_session,
-    preload_libraries,
-    provider_list,
-    quiet_options,
-)
+from valuerepair.nets.providers import first_line, new_session, preload_libraries, provider_list, quiet_options
 
 log = logging.getLogger(__name__)
 DEFAULT_BATCH = {CPU: 64, OPENVINO: 64}
@@ -90,13 +84,7 @@ class Session:
     """A net ready to run on one provider. `run` may be called from several threads at once."""
 
     def __init__(
-        self,
-        onnx: Path,
-        provider: str,
-        threads: int,
-        sha256: str,
-        variant: str = "",
-        precision: Precision = "f32",
+        self, onnx: Path, provider: str, threads: int, sha256: str, variant: str = "", precision: Precision = "f32"
     ) -> None:
         """`variant` tells values of one net apart: that of `devices.Device`."""
         self.onnx, self.provider, self.threads, self.sha256, self.variant = onnx, provider, threads, sha256, variant
