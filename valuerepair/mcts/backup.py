@@ -41,6 +41,8 @@ from valuerepair.mcts.tree import (
 )
 
 F0, F1 = np.float32(0), np.float32(1)
+# W - L, seen by the player who moved to the leaf; share of draws; plies to the end.
+LeafValue = tuple[np.float32, np.float32, np.float32]
 
 
 @kernel
@@ -177,22 +179,13 @@ def solved(trees: Trees, root: int) -> bool:
 
 
 @inlined_kernel
-def back_up_means(
-    trees: Trees,
-    rules: SearchRules,
-    tree: int,
-    leaf: int,
-    depth: int,
-    wl: np.float32,
-    draw: np.float32,
-    left: np.float32,
-) -> None:
+def back_up_means(trees: Trees, rules: SearchRules, tree: int, leaf: int, depth: int, value: LeafValue) -> None:
     """The new means of a leaf and all nodes above it, as in lc0 (DoBackupUpdateSingleNode).
 
     The first visit of a proven node spreads bounds upwards; a node that they settle has its earlier visits valued anew
     in every node above.
     """
-    root, node = tree * rules.node_room, leaf
+    root, node, (wl, draw, left) = tree * rules.node_room, leaf, value
     spreading = rules.sticky and trees.nodes[leaf, VISITS] == 0 and says_something(trees, leaf)
     draw_score = worth_of_draw(trees, rules, tree, depth)
     fix, wl_change, draw_change, left_change = 0, F0, F0, F0
@@ -226,22 +219,14 @@ def back_up_means(
 
 
 @kernel
-def back_up_certain(
-    trees: Trees,
-    rules: SearchRules,
-    tree: int,
-    leaf: int,
-    depth: int,
-    wl: np.float32,
-    draw: np.float32,
-    left: np.float32,
-) -> None:
+def back_up_certain(trees: Trees, rules: SearchRules, tree: int, leaf: int, depth: int, value: LeafValue) -> None:
     """The new means of a leaf and all nodes above it, with certainty.
 
     A node's mean is that of its own value and of the means of its moves, weighted by their visits, brought into its
     bounds. So what is proven counts at once and for all earlier visits, in every node above.
     """
     root, node, parent = tree * rules.node_room, np.int64(leaf), np.int64(trees.nodes[leaf, PARENT])
+    wl, draw, left = value
     visits, plies, draw_score = trees.nodes[leaf, VISITS], np.float64(left), worth_of_draw(trees, rules, tree, depth)
     spreading = visits == 0 and says_something(trees, leaf)
     wl_sum, draw_sum = visits * trees.means[leaf, WL], visits * trees.means[leaf, DRAW]
@@ -274,29 +259,19 @@ def back_up_certain(
 
 
 @inlined_kernel
-def back_up(
-    trees: Trees,
-    rules: SearchRules,
-    tree: int,
-    leaf: int,
-    depth: int,
-    wl: np.float32,
-    draw: np.float32,
-    left: np.float32,
-) -> None:
+def back_up(trees: Trees, rules: SearchRules, tree: int, leaf: int, depth: int, value: LeafValue) -> None:
     """Adds a visit with this value to a leaf and all nodes above it.
 
-    `wl` is seen by the player who moved to the leaf. The tree is `DONE` when its root has the visits it may have, or
-    with certainty when its value is proven.
+    The tree is `DONE` when its root has the visits it may have, or with certainty when its value is proven.
     """
     root, proven = tree * rules.node_room, False
     if rules.batch > 1:
         end_visit(trees, leaf)
     if rules.certainty:
-        back_up_certain(trees, rules, tree, leaf, depth, wl, draw, left)
+        back_up_certain(trees, rules, tree, leaf, depth, value)
         proven = solved(trees, root)
     else:
-        back_up_means(trees, rules, tree, leaf, depth, wl, draw, left)
+        back_up_means(trees, rules, tree, leaf, depth, value)
     count_leaf(trees, tree, depth)
     if proven or trees.nodes[root, VISITS] >= trees.slots[tree, LIMIT]:
         trees.slots[tree, STATE] = DONE

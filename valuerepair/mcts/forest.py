@@ -267,8 +267,7 @@ class Forest:
     def _evaluate(self, n: int) -> bool:
         asked = self._asked
         leaves = Leaves(asked.masks[:n], asked.rule50[:n], asked.indices[: asked.offsets[n]], asked.offsets[: n + 1])
-        q, d, m, logits = self._evaluator(leaves)
-        done: bool = absorb(self._trees, self._rules, asked, n, q, d, m, logits)
+        done: bool = absorb(self._trees, self._rules, asked, n, self._evaluator(leaves))
         if self.params.noise_epsilon > 0 or self._only:
             for slot, node, _ in asked.leaf[:n][asked.leaf[:n, 2] == 0].tolist():
                 if self.params.noise_epsilon > 0:

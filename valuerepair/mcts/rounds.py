@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from valuerepair.chess.jit import inlined_kernel, kernel
 from valuerepair.chess.movegen import MAX_MOVES
 from valuerepair.mcts.backup import back_up, begin_visit
+from valuerepair.mcts.evaluator import Evaluations
 from valuerepair.mcts.expand import extend, force, set_priors, settle, wants_probe
 from valuerepair.mcts.select import ALL_PROVEN, NO_NODES, NO_ROWS, descend, new_node, step_down
 from valuerepair.mcts.tree import (
@@ -175,8 +176,9 @@ def visit_settled(trees: Trees, rules: SearchRules, tree: int, node: int, depth:
     """A visit that ends in a settled node."""
     if rules.batch > 1:
         begin_visit(trees, node)
-    wl, draw = np.float32(trees.means[node, WL]), np.float32(trees.means[node, DRAW])
-    back_up(trees, rules, tree, node, depth, wl, draw, np.float32(trees.means[node, LEFT]))
+    means = trees.means
+    value = np.float32(means[node, WL]), np.float32(means[node, DRAW]), np.float32(means[node, LEFT])
+    back_up(trees, rules, tree, node, depth, value)
 
 
 @kernel
@@ -237,17 +239,9 @@ def keep_policy(trees: Trees, tree: int, root: int) -> None:
 
 
 @kernel
-def absorb(
-    trees: Trees,
-    rules: SearchRules,
-    asked: RoundLeaves,
-    n: int,
-    q: NDArray[np.float32],
-    d: NDArray[np.float32],
-    m: NDArray[np.float32],
-    logits: NDArray[np.float32],
-) -> bool:
+def absorb(trees: Trees, rules: SearchRules, asked: RoundLeaves, n: int, answers: Evaluations) -> bool:
     """Gives the n leaves of a round their evaluations and takes them up into their trees; True if a tree is done."""
+    q, d, m, logits = answers
     for i in range(n):
         tree, node, depth = asked.leaf[i, 0], asked.leaf[i, 1], asked.leaf[i, 2]
         set_priors(trees, rules, node, logits, asked.offsets[i])
@@ -255,7 +249,7 @@ def absorb(
         if depth == 0:
             keep_policy(trees, tree, node)
         trees.slots[tree, EVALUATIONS] += 1
-        back_up(trees, rules, tree, node, depth, -q[i], d[i], m[i])
+        back_up(trees, rules, tree, node, depth, (-q[i], d[i], m[i]))
     done = False
     for tree in range(len(trees.slots)):
         done = done or trees.slots[tree, STATE] == DONE
