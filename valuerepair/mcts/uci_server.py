@@ -262,8 +262,7 @@ class UciServer:
             settings.multipv, settings.show_wdl, net.has_wdl, settings.params.lc0_floats, room, net.moves_left
         )
         go = replace(go, searchmoves=self._legal_ones(go.searchmoves, position))
-        task = GoTask(search, position, go, settings, shown, self._clock, self._game)
-        return Thinking(task, switch, self._write).run()
+        return Thinking(search, position, go, settings, shown, self._clock, self._game, switch, self._write).run()
 
     def _legal_ones(self, moves: tuple[str, ...], position: Position) -> tuple[str, ...]:
         """Those of some moves that are legal, in plain UCI; the others are told."""
@@ -336,9 +335,10 @@ def is_endless(go: Go) -> bool:
     return go.infinite or (not go.ponder and all(limit is None for limit in limits))
 
 
-@dataclass(frozen=True)
-class GoTask:
-    """What is to be searched: `search` has its position set. `game` counts games, so that their moves differ."""
+@dataclass(eq=False)
+class Thinking:
+    """One ``go``: what is to be searched, and how. `search` has its position set; `game` counts games, so that their
+    moves differ; `write` takes the lines that it says."""
 
     search: Search
     position: Position
@@ -346,62 +346,59 @@ class GoTask:
     settings: EngineSettings
     shown: InfoOptions
     clock: TimeManager
-    game: int = 0
+    game: int
+    switch: Switch
+    write: Callable[[str], None]
 
-
-class Thinking:
-    """Runs a task. `write` takes the lines that it says."""
-
-    def __init__(self, task: GoTask, switch: Switch, write: Callable[[str], None]) -> None:
-        self._task, self._switch, self._write = task, switch, write
-        go, position = task.go, task.position
+    def __post_init__(self) -> None:
         self._clock_budget = None
-        if not go.infinite and go.movetime is None:
-            self._clock_budget = task.clock.budget(
-                go, white=position.white_to_move, ply=position.ply, overhead_ms=task.settings.move_overhead_ms
+        if not self.go.infinite and self.go.movetime is None:
+            self._clock_budget = self.clock.budget(
+                self.go,
+                white=self.position.white_to_move,
+                ply=self.position.ply,
+                overhead_ms=self.settings.move_overhead_ms,
             )
-        self._budget = self._clock_budget if go.movetime is None else go.movetime / 1000
+        self._budget = self._clock_budget if self.go.movetime is None else self.go.movetime / 1000
         self._enough = False
         self._begun = time.monotonic()
-        self._nodes_before = task.search.nodes
+        self._nodes_before = self.search.nodes
         self._said: tuple[int, int, str] | None = None
         self._said_at = 0.0
 
     def run(self) -> str:
         """Searches and says what it finds in ``info`` lines; returns the ``bestmove`` line."""
-        task, go = self._task, self._task.go
-        result = task.search.run(
+        go, params = self.go, self.settings.params
+        result = self.search.run(
             nodes=None if go.infinite else go.nodes,
             stop=self._is_over,
             on_info=self._look,
             info_seconds=_LOOK_S,
             root_moves=go.searchmoves,
             # With a temperature any move may be played, and its line says what to ponder on.
-            lines=_ALL_LINES if task.settings.params.temperature > 0 else task.settings.multipv,
+            lines=_ALL_LINES if params.temperature > 0 else self.settings.multipv,
         )
-        thought = time.monotonic() - self._switch.begun
-        self._switch.wait_for_leave()
+        thought = time.monotonic() - self.switch.begun
+        self.switch.wait_for_leave()
         self._say(result)
-        if task.settings.verbose:
-            params, moves_left = task.settings.params, task.shown.moves_left
-            self._lines(verbose_lines(result, task.position.fen, params, moves_left=moves_left))
-        if self._clock_budget is not None and not self._switch.pondering:
-            task.clock.spent(self._clock_budget, thought)
-        params = task.settings.params
-        move = choose_move(result, params, task.position.ply, params.seed + task.game)
+        if self.settings.verbose:
+            self._lines(verbose_lines(result, self.position.fen, params, moves_left=self.shown.moves_left))
+        if self._clock_budget is not None and not self.switch.pondering:
+            self.clock.spent(self._clock_budget, thought)
+        move = choose_move(result, params, self.position.ply, params.seed + self.game)
         line = next(m.pv for m in result.moves if m.move == move)
         return f"bestmove {move} ponder {line[1]}" if len(line) > 1 else f"bestmove {move}"
 
     def _is_over(self) -> bool:
-        if self._switch.stopped or self._enough:
+        if self.switch.stopped or self._enough:
             return True
         return self._left() <= 0
 
     def _left(self) -> float:
         """Seconds that may still be used."""
-        if self._switch.pondering or self._budget is None:
+        if self.switch.pondering or self._budget is None:
             return float("inf")
-        return self._budget - (time.monotonic() - self._switch.begun)
+        return self._budget - (time.monotonic() - self.switch.begun)
 
     def _look(self, result: SearchResult) -> None:
         """Says what is new, and finds out whether what was asked for is reached."""
@@ -410,23 +407,23 @@ class Thinking:
         if news != self._said or now - self._said_at >= _SAY_S:
             self._said, self._said_at = news, now
             self._say(result)
-        go = self._task.go
+        go = self.go
         if go.depth is not None and result.depth >= go.depth:
             self._enough = True
         if go.mate is not None and result.mate is not None and 0 < result.mate <= go.mate:
             self._enough = True
-        if self._clock_budget is not None and not self._switch.pondering:
+        if self._clock_budget is not None and not self.switch.pondering:
             new = result.nodes - self._nodes_before
-            factor = self._task.settings.smart_pruning
+            factor = self.settings.smart_pruning
             self._enough |= is_settled(result, new, now - self._begun, self._left(), factor)
 
     def _say(self, result: SearchResult) -> None:
         new = result.nodes - self._nodes_before
-        self._lines(info_lines(result, time.monotonic() - self._begun, new, self._task.shown))
+        self._lines(info_lines(result, time.monotonic() - self._begun, new, self.shown))
 
     def _lines(self, lines: list[str]) -> None:
         for line in lines:
-            self._write(line)
+            self.write(line)
 
 
 _MIDPOINT, _STEEPNESS = 51.5, 7.0  # of the log-logistic distribution of game lengths, in moves
