@@ -35,36 +35,14 @@ def fits(found: Recorded) -> bool:
 
 # The headers that positions keep.
 KEPT = (
-    "Event",
-    "Site",
-    "Date",
-    "UTCDate",
-    "Round",
-    "White",
-    "Black",
-    "WhiteElo",
-    "BlackElo",
-    "Result",
-    "TimeControl",
-    "Termination",
-    "ECO",
-    "FEN",
-    "Variant",
-)
+    "Event", "Site", "Date", "UTCDate", "Round", "White", "Black", "WhiteElo", "BlackElo", "Result", "TimeControl",
+    "Termination", "ECO", "FEN", "Variant",
+)  # fmt: skip
 _KEPT_NAMES = {spelling: name for name in KEPT for spelling in (name, name.lower())}
 GAME_RESULTS = ("1-0", "0-1", "1/2-1/2")
 STANDARD_VARIANTS = (
-    "",
-    "?",
-    "-",
-    "standard",
-    "chess",
-    "normal",
-    "regular",
-    "classical",
-    "from position",
-    "fromposition",
-)
+    "", "?", "-", "standard", "chess", "normal", "regular", "classical", "from position", "fromposition",
+)  # fmt: skip
 _HEADER = re.compile(rb"(?:\s*(?:\xef\xbb\xbf)?(?:\[[^\n]*|%[^\n]*)(?:\n|\Z))*")
 # To the last quote of the line: many archives have names in quotes, unescaped, where the Rust reader stops. One tag a
 # line, at its beginning: a line of megabytes of beginnings of tags would be read over from each of them.

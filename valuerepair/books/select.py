@@ -168,18 +168,9 @@ OVER = "game over, or too long for lc0"
 # What a parent has of its candidate: the game's columns, its opening and its root. Values of net and oracle are not
 # its own.
 _OF_GAME = (
-    "start_fen",
-    "source",
-    "game",
-    "game_id",
-    "white",
-    "black",
-    "event",
-    "date",
-    "result",
-    "opening_family",
+    "start_fen", "source", "game", "game_id", "white", "black", "event", "date", "result", "opening_family",
     "root_id",
-)
+)  # fmt: skip
 
 
 @dataclass(slots=True)
