@@ -9,20 +9,11 @@ import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.stats import binomtest, pearsonr
+from scipy.stats import binomtest
 from statsmodels.stats.contingency_tables import mcnemar as statsmodels_mcnemar
 from statsmodels.stats.weightstats import zconfint
 
-from valuerepair.intervals import (
-    Table,
-    bootstrap,
-    correlation_bound,
-    cross,
-    mcnemar,
-    mean_interval,
-    newcombe,
-    wilson,
-)
+from valuerepair.intervals import Table, bootstrap, cross, mcnemar, mean_interval, newcombe, wilson
 from valuerepair.judge.compare import label_changes
 
 counts = st.integers(0, 60)
@@ -75,15 +66,11 @@ def test_mcnemar_agrees_with_statsmodels_and_scipy(first: int, second: int) -> N
         assert mcnemar(first, second) == pytest.approx(binomtest(first, first + second).pvalue, rel=1e-9)
 
 
-def test_means_and_correlations_agree_with_statsmodels_and_scipy() -> None:
-    rng = np.random.default_rng(1)
-    x, y = rng.normal(size=(2, 60))
+def test_means_agree_with_statsmodels() -> None:
+    x = np.random.default_rng(1).normal(size=60)
     found = mean_interval(x)
     assert (found.difference, found.low, found.high) == pytest.approx((x.mean(), *zconfint(x)), rel=1e-9)
     assert math.isnan(mean_interval(x[:1]).low)
-    correlation = pearsonr(x, x + y)
-    high = correlation.confidence_interval(0.95).high
-    assert correlation_bound(float(correlation.statistic), 60) == pytest.approx(high, rel=1e-9)
 
 
 def test_tables_count_and_weigh() -> None:

@@ -260,12 +260,6 @@ def mean_interval(values: Floats) -> Interval:
     return Interval(mean, mean - half, mean + half)
 
 
-def correlation_bound(r: float, n: int) -> float:
-    """The upper 95 % bound of a correlation `r` of n > 3 pairs (R. A. Fisher, Metron 1, 3, 1921)."""
-    bounded = min(max(r, -0.999999), 0.999999)
-    return float(np.tanh(np.arctanh(bounded) + Z95 / sqrt(n - 3)))
-
-
 def bootstrap(differences: Floats, weights: Floats, groups: NDArray[np.int64], seed: int = 0) -> list[Interval]:
     """Weighted means of `differences` [n, k] with 95 % intervals from resampled groups, one for each column.
 

@@ -14,7 +14,6 @@ from valuerepair.archives.options import CHUNKS, CUTECHESS, KINDS, TCEC
 from valuerepair.chess import values
 from valuerepair.chess.positions import PositionBatch
 from valuerepair.chess.progress import Progress
-from valuerepair.intervals import correlation_bound
 from valuerepair.nets.net import Evaluator, NetFacts
 from valuerepair.oracles.oracle import DeepFailure
 from valuerepair.oracles.recorded import RecordedSource, net_values
@@ -258,12 +257,14 @@ class Agreement:
 
 def agreement(q: Floats, reference: Floats) -> Agreement:
     """The correlation of the rows where both are numbers; NaN, which is never `none`, where one of them is constant."""
+    from scipy.stats import pearsonr
+
     both = ~(np.isnan(q) | np.isnan(reference))
     x, y = q[both], reference[both]
     if len(x) < 4 or not x.std() or not y.std():
         return Agreement(np.nan, len(x), np.nan)
-    r = float(np.corrcoef(x, y)[0, 1])
-    return Agreement(r, len(x), correlation_bound(r, len(x)))
+    found = pearsonr(x, y)
+    return Agreement(float(found.statistic), len(x), float(found.confidence_interval(0.95).high))
 
 
 def point_of_view(white: NDArray[np.bool_], q: Floats, reference: Floats, what: str, view: str) -> str | None:
