@@ -110,7 +110,7 @@ class NetEvaluator:
     def _run_planes(self, leaves: Leaves, rows: slice, answer: Evaluations) -> None:
         raw = self._session.run(self._planes(leaves.masks[rows], leaves.rule50[rows]))
         write_values(raw, answer, rows)
-        counts, moves = moves_of(leaves, rows)
+        counts, moves = _moves_of(leaves, rows)
         answer.logits[moves] = raw.policy[np.repeat(np.arange(len(counts)), counts), leaves.indices[moves]]
 
     def _checked(self, session: CompactSession) -> CompactSession:
@@ -140,7 +140,7 @@ class NetEvaluator:
 
 def run_masks(session: CompactSession, leaves: Leaves, rows: slice, answer: Evaluations) -> None:
     """Some rows through a session that takes bitboards, into the answer."""
-    counts, moves = moves_of(leaves, rows)
+    counts, moves = _moves_of(leaves, rows)
     there = np.arange(session.width(int(counts.max()))) < counts[:, None]
     padded = np.zeros(there.shape, np.int32)
     padded[there] = leaves.indices[moves]
@@ -149,7 +149,7 @@ def run_masks(session: CompactSession, leaves: Leaves, rows: slice, answer: Eval
     answer.logits[moves] = raw.policy[there]
 
 
-def moves_of(leaves: Leaves, rows: slice) -> tuple[NDArray[np.int64], slice]:
+def _moves_of(leaves: Leaves, rows: slice) -> tuple[NDArray[np.int64], slice]:
     """How many legal moves some rows have, and where in `Leaves.indices` they are."""
     offsets = leaves.offsets[rows.start : rows.stop + 1]
     return np.diff(offsets), slice(offsets[0], offsets[-1])
