@@ -42,7 +42,7 @@ from valuerepair.report.stats import store_figures
 from valuerepair.runs import expand
 from valuerepair.runs.allocation import RANDOM_SHARE, is_drawn
 from valuerepair.runs.expand import ExpandOptions
-from valuerepair.runs.expansion import Expansion
+from valuerepair.runs.expansion import ExpandSummary, Expansion
 from valuerepair.runs.options import MineOptions
 from valuerepair.runs.same_oracle import open_found
 from valuerepair.screening.model import ScreenOptions
@@ -64,10 +64,16 @@ def db(archive: Path, tmp_path: Path) -> Path:
 
 
 @pytest.fixture(scope="module")
-def expanded(archive: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def expansion(archive: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, ExpandSummary]:
     """The store, expanded as far as it goes."""
     path = Path(shutil.copy(archive, tmp_path_factory.mktemp("whole") / "a.db"))
-    assert expand_store(path).state == "finished"
+    return path, expand_store(path)
+
+
+@pytest.fixture(scope="module")
+def expanded(expansion: tuple[Path, ExpandSummary]) -> Path:
+    path, summary = expansion
+    assert summary.state == "finished"
     return path
 
 
@@ -148,8 +154,8 @@ def test_the_archive_is_as_it_was(archive: Path, expanded: Path) -> None:
         assert len(after.frame(Question(expanded="all"))) > 3 * len(before.frame(Question()))
 
 
-def test_summary_and_store_say_the_same(db: Path) -> None:
-    summary = expand_store(db)
+def test_summary_and_store_say_the_same(expansion: tuple[Path, ExpandSummary]) -> None:
+    db, summary = expansion
     question = Question(alpha=QUESTION.alpha, threshold=QUESTION.threshold, expanded="all")
     with Store.open(db) as store:
         frame = store.frame(question)
@@ -295,13 +301,12 @@ def test_another_question_goes_on_from_what_is_known(expanded: Path, tmp_path: P
         assert not [check for check in integrity_checks(store) if check.wrong]
 
 
-def test_more_rounds_and_other_steps_go_further(db: Path, archive: Path, tmp_path: Path) -> None:
+def test_more_rounds_and_other_steps_go_further(db: Path, expansion: tuple[Path, ExpandSummary]) -> None:
     first = expand_store(db, steps=("line",), rounds=1, audit=0)
     assert first.tally.planned == 0
     second = expand_store(db)
     assert second.tally.found > 0
-    at_once = Path(shutil.copy(archive, tmp_path / "once.db"))
-    whole = expand_store(at_once)
+    _, whole = expansion
     assert second.tally.found == pytest.approx(whole.tally.found, rel=0.1)
     assert len({row["run_id"] for row in table(db, "SELECT run_id FROM expanded")}) == 1
 
@@ -368,16 +373,14 @@ def test_poorer_is_what_chance_does_not_explain(db: Path) -> None:
         assert start.is_poorer(found, int(1.02 * upper / rate))
 
 
-def test_later_mining_learns_nothing_from_what_was_reached(archive: Path, tmp_path: Path) -> None:
+def test_later_mining_learns_nothing_from_what_was_reached(archive: Path, expanded: Path, tmp_path: Path) -> None:
     """The archive's ladder, fitted on further games, is the same with and without an expansion before."""
     more = random_games(tmp_path / "more.pgn", 60, seed=11)
     screen = ScreenOptions(rungs=expand_doubles.RUNGS, recall=0.9)
     options = MineOptions(sample=SampleOptions(per_game=4), question=QUESTION, screen=screen)
     models = []
-    for expanding in (False, True):
-        path = Path(shutil.copy(archive, tmp_path / f"{expanding}.db"))
-        if expanding:
-            expand_store(path)
+    for before in (archive, expanded):
+        path = Path(shutil.copy(before, tmp_path / f"{len(models)}.db"))
         mine_by_key(more, path, net=BlindNet(), oracle=LineOracle(), options=options)
         models.append([row["model"] for row in table(path, "SELECT model FROM screens WHERE NOT expanded ORDER BY id")])
     assert models[0]

@@ -25,12 +25,6 @@ def vr(*arguments: str, cwd: Path) -> subprocess.Popen[str]:
     return subprocess.Popen(command, cwd=cwd, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
-def finished(*arguments: str, cwd: Path) -> tuple[int, str, str]:
-    process = vr(*arguments, cwd=cwd)
-    out, err = process.communicate(timeout=120)
-    return process.returncode, out, err
-
-
 def wait_for_games(path: Path, count: int, process: subprocess.Popen[str]) -> None:
     """Until so many games are written."""
     deadline = time.monotonic() + 60
@@ -78,22 +72,21 @@ def test_a_stopped_match_goes_on_and_all_games_are_kept(tmp_path: Path, number: 
         assert kept == whole
         assert "one against two: " in out
         assert err.rstrip().endswith("vr: interrupted")
-    code, out, err = finished(*command, cwd=tmp_path)
-    assert code == 0, err
-    assert "games are played already; going on" in err
+    done = here("match", *command, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "games are played already; going on" in done.stderr
     assert (tmp_path / "m.pgn").read_text().startswith(whole)
     rounds = [int(game.headers["Round"]) for game in read_games(tmp_path / "m.pgn")]
     assert sorted(rounds) == list(range(1, 7))
-    assert out.startswith("one against two: 6 games\n")
+    assert done.stdout.startswith("one against two: 6 games\n")
     wait_for_no_engine(mark)
 
 
 def test_stockfish_against_itself(tmp_path: Path, stockfish: str) -> None:
-    code, out, err = finished(
-        f"{stockfish},nodes=300", "stockfish:nodes=20", "--games", "12", "--json", "--jobs", "2", cwd=tmp_path
-    )
-    assert code == 0, err
-    result = json.loads(out)
+    sides = f"{stockfish},nodes=300", "stockfish:nodes=20"
+    done = here("match", *sides, "--games", "12", "--json", "--jobs", "2", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout)
     games = read_games(tmp_path / "match.pgn")
     assert len(games) == result["games"] == result["planned"] == 12
     assert result["faults"] == {name: {} for name in result["players"]}

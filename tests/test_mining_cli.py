@@ -181,7 +181,7 @@ def test_standard_input_is_an_archive_and_ctrl_c_ends_a_pipe_that_stays_open(
     )
     assert running.stdin is not None
     games = random_games(tmp_path / "games.pgn", 60).read_bytes()
-    running.stdin.write(games * 200)
+    running.stdin.write(games * 120)
     running.stdin.flush()
     wait_for(running, tmp_path / "valuerepair.db", 1)
     running.send_signal(signal.SIGINT)

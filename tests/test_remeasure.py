@@ -20,6 +20,7 @@ from valuerepair.chess.positions import Position, PositionBatch
 from valuerepair.chess.progress import Progress
 from valuerepair.cli import cli
 from valuerepair.errors import UsageError, ValueRepairError
+from valuerepair.judge import control
 from valuerepair.judge.compare import CATEGORIES, Remeasured, compare, comparison_lines, wrong_positions
 from valuerepair.judge.compared_nets import find_nets, find_oracle, measure
 from valuerepair.nets.net import NetIdentity, NetValues, open_net
@@ -73,7 +74,10 @@ def mined(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def db(mined: Path, tmp_path: Path) -> Path:
+def db(mined: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of it, of which controls are quickly made."""
+    monkeypatch.setattr(control, "FEWEST_RESAMPLES", 50)
+    monkeypatch.setattr(control, "RESAMPLES", 50)
     return Path(shutil.copy(mined, tmp_path / "valuerepair.db"))
 
 

@@ -142,7 +142,7 @@ SPLITS = st.builds(
 )  # fmt: skip
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(SPLITS)
 def test_every_position_is_where_its_own_count_says(path: Path, options: dict[str, object]) -> None:
     split = chosen(path, **options)

@@ -10,7 +10,9 @@ import re
 import shutil
 import sqlite3
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -92,12 +94,13 @@ WORKS: dict[str, Work] = {
 }  # fmt: skip
 
 
-def statements(path: Path, work: Work, folder: Path) -> list[str]:
-    """What `work` asks the store, with its parameters filled in, each statement once."""
+@cache
+def statements(path: Path, name: str) -> list[str]:
+    """What this one of `WORKS` asks the store, with its parameters filled in, each statement once."""
     asked: dict[str, None] = {}
-    with Store.open(path) as store:
+    with Store.open(path) as store, TemporaryDirectory() as folder:
         store.connection.set_trace_callback(lambda text: asked.setdefault(text))
-        work(store, folder)
+        WORKS[name](store, Path(folder))
         store.connection.set_trace_callback(None)
     return [text for text in asked if text.lstrip().upper().startswith(("SELECT", "WITH"))]
 
@@ -130,16 +133,16 @@ def faults(connection: sqlite3.Connection, statement: str) -> list[str]:
 
 
 @pytest.mark.parametrize("name", WORKS)
-def test_no_command_looks_at_more_than_it_must(name: str, path: Path, tmp_path: Path) -> None:
-    asked = statements(path, WORKS[name], tmp_path)
+def test_no_command_looks_at_more_than_it_must(name: str, path: Path) -> None:
+    asked = statements(path, name)
     assert len(asked) > 3
     with Store.open(path) as store:
         bad = {text: found for text in asked if (found := faults(store.connection, text))}
     assert bad == {}
 
 
-def test_the_constants_of_the_modules_are_what_runs(path: Path, tmp_path: Path) -> None:
-    asked = [" ".join(text.split()) for name in ("stats", "plots") for text in statements(path, WORKS[name], tmp_path)]
+def test_the_constants_of_the_modules_are_what_runs(path: Path) -> None:
+    asked = [" ".join(text.split()) for name in ("stats", "plots") for text in statements(path, name)]
     deep = columns.DEEP_ROWS.format(counts=is_value("no", "v.position_id"))
     of_columns = (columns.NET_ROWS, deep, columns.CUTS, columns.POSITION_ROWS, columns.GAMES, columns.WORD_ROWS)
     for constant in (*of_columns, screening.WAYS, screening.STAGES, queries.SCORED):
