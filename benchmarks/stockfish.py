@@ -11,7 +11,8 @@ from contextlib import AbstractContextManager
 from benchmarks.comparison import BenchData, Comparison, Work, compare, sampled
 from valuerepair.archives.options import SampleOptions
 from valuerepair.cluster.evaluators import open_on_cluster
-from valuerepair.engines.find import find_engine, usable_cores
+from valuerepair.cores import usable_cores
+from valuerepair.engines.find import find_engine
 from valuerepair.errors import ValueRepairError
 from valuerepair.nets.net import open_net
 from valuerepair.oracles.open import open_oracle

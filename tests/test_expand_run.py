@@ -378,7 +378,7 @@ def test_later_mining_learns_nothing_from_what_was_reached(archive: Path, expand
     more = random_games(tmp_path / "more.pgn", 60, seed=11)
     screen = ScreenOptions(rungs=expand_doubles.RUNGS, recall=0.9)
     options = MineOptions(sample=SampleOptions(per_game=4), question=QUESTION, screen=screen)
-    models = []
+    models: list[list[bytes]] = []
     for before in (archive, expanded):
         path = Path(shutil.copy(before, tmp_path / f"{len(models)}.db"))
         mine_by_key(more, path, net=BlindNet(), oracle=LineOracle(), options=options)

@@ -21,6 +21,8 @@ from typing import Any, TypeVar
 import numba
 from numba.core import event
 
+from valuerepair import files
+
 PACKAGE = Path(__file__).parents[1]
 # Every module that defines a kernel or a table that kernels read, relative to the package. A test holds it complete.
 KERNEL_SOURCES = (
@@ -49,17 +51,10 @@ def source_key(package: Path = PACKAGE) -> str:
 
 
 def cache_root() -> Path:
-    """Where the folders of compiled kernels lie.
-
-    ``$NUMBA_CACHE_DIR``, else ``kernels`` in ``$VALUEREPAIR_CACHE`` or in ``valuerepair`` in the user's cache folder
-    (``$XDG_CACHE_HOME`` or ``~/.cache``).
-    """
+    """Where the folders of compiled kernels lie: ``$NUMBA_CACHE_DIR``, else ``kernels`` in the cache folder."""
     if _config.CACHE_DIR:
         return Path(_config.CACHE_DIR)
-    own, xdg = os.environ.get("VALUEREPAIR_CACHE", ""), os.environ.get("XDG_CACHE_HOME", "")
-    if own:
-        return Path(own).expanduser() / "kernels"
-    return (Path(xdg) if os.path.isabs(xdg) else Path.home() / ".cache") / "valuerepair" / "kernels"
+    return files.cache_root() / "kernels"
 
 
 def open_cache(root: Path, key: str) -> Path | None:

@@ -8,16 +8,15 @@ from __future__ import annotations
 import difflib
 import json as json_text
 import os
-import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import click
 from click.core import ParameterSource
 
 from valuerepair.errors import UsageError
+from valuerepair.files import read_toml
 
 FILE = "valuerepair.toml"
 DEFAULTS = "defaults"
@@ -101,17 +100,11 @@ def read(given: str | None) -> Config | None:
     """The file that --config or the environment names, else ./valuerepair.toml, else None. Raises UsageError."""
     if given is None and not os.path.isfile(FILE):
         return None
-    if sys.version_info >= (3, 11):
-        import tomllib
-    else:
-        import tomli as tomllib
     path = FILE if given is None else given
     try:
-        return Config(path, tomllib.loads(Path(path).read_text("utf-8")))
+        return Config(path, read_toml(path))
     except OSError as error:
         raise UsageError(f"--config {path}: {error.strerror}") from None
-    except ValueError as error:  # TOML or UTF-8
-        raise UsageError(f"{path}: is no TOML file: {' '.join(str(error).split())}") from None
 
 
 def load(context: click.Context, parameter: click.Parameter, path: str | None) -> None:

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from valuerepair.chess.positions import Moves, PositionBatch, cuts_of
+from valuerepair.cores import usable_cores
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.nets import canary, openvino_session
 from valuerepair.nets.conversion import to_onnx
@@ -21,7 +22,7 @@ from valuerepair.nets.devices import CPU, Device
 from valuerepair.nets.heads import Heads
 from valuerepair.nets.planes import FILLS, INPUT_FORMATS, HistoryFill, encode
 from valuerepair.nets.policy import legal_priors
-from valuerepair.nets.providers import available_threads, choose_device
+from valuerepair.nets.providers import choose_device
 from valuerepair.nets.registry import locate
 from valuerepair.nets.session import PLANES_SHAPE, RawOutputs, Session, join_outputs
 from valuerepair.nets.weights import INPUT_FORMAT_NAMES, NetFile, read_net_file
@@ -263,7 +264,7 @@ def open_net(
     input_format = file.header.input_format if file.header else 1
     if input_format not in INPUT_FORMATS:
         raise ValueRepairError(f"{file.path}: wants input planes of format {input_format}, which is not known here")
-    count = threads or available_threads()
+    count = threads or usable_cores()
     heads = Heads(value_head, policy_head)
     try:
         session = _open_session(file, chosen, count, input_format, heads)

@@ -34,14 +34,6 @@ log = logging.getLogger(__name__)
 QUIET = 3  # ONNX Runtime's severities: 3 = errors only
 
 
-def available_threads() -> int:
-    """Cores this process may use."""
-    try:
-        return max(1, len(os.sched_getaffinity(0)))
-    except AttributeError:  # only Linux has it
-        return os.cpu_count() or 1
-
-
 def choose_device(word: str) -> Device:
     """What ``--device`` means here.
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from valuerepair.chess.positions import PositionBatch, encode_move
 from valuerepair.chess.values import DEFAULT_ALPHA, cp_to_q, mate_to_q, wdl_to_q
-from valuerepair.engines.find import usable_cores
+from valuerepair.cores import usable_cores
 from valuerepair.engines.spec import UCI, EngineSpec, finite, parse_engine, settings_of
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.nets.net import Net, NetIdentity, NetValues, ValueHead, open_net

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from valuerepair.engines.find import find_engine, usable_cores
+from valuerepair.cores import usable_cores
+from valuerepair.engines.find import find_engine
 from valuerepair.engines.spec import MCTS, STOCKFISH, EngineSpec, engine_path
 from valuerepair.engines.uci import EngineSetup
 from valuerepair.errors import UsageError

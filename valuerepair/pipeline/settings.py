@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from difflib import get_close_matches
@@ -14,7 +13,7 @@ from typing import Any, TypeVar, get_args, get_type_hints
 from valuerepair.engines.find import find_engine
 from valuerepair.engines.spec import LC0, MCTS, STOCKFISH
 from valuerepair.errors import UsageError
-from valuerepair.files import written_whole
+from valuerepair.files import read_toml, written_whole
 from valuerepair.nets.registry import DEFAULT_NET
 from valuerepair.oracles.spec import DEFAULT_NODES, RECORDED, parse_spec
 from valuerepair.question import Question
@@ -216,14 +215,8 @@ def _line(name: str, value: Any, comments: Mapping[str, str] = _COMMENTS) -> str
 
 def read(path: Path) -> Settings:
     """The settings of a file. Raises UsageError, one line, that names the file and the place."""
-    if sys.version_info >= (3, 11):
-        import tomllib
-    else:
-        import tomli as tomllib
     try:
-        found = tomllib.loads(path.read_text("utf-8"))
-    except ValueError as error:  # TOML or UTF-8
-        raise UsageError(f"{path}: is no TOML file: {' '.join(str(error).split())}") from None
+        found = read_toml(path)
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}") from None
     try:

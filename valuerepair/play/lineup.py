@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from valuerepair.engines.find import find_engine, usable_cores
+from valuerepair.cores import usable_cores
+from valuerepair.engines.find import find_engine
 from valuerepair.engines.pool import TimeLimit
 from valuerepair.engines.spec import (
     ENGINE_KINDS,

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from valuerepair.archives.open import COMPRESSIONS, TarError, bare_name, chunk_version, members
 from valuerepair.chess import v6
-from valuerepair.engines.find import usable_cores
+from valuerepair.cores import usable_cores
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.nets.weights import INPUT_FORMAT_NAMES
 
