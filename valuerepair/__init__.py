@@ -1,4 +1,4 @@
-"""valuerepair: find the positions a chess net judges badly wrong, and make the games that repair it.
+"""valuerepair: find the positions a chess net judges badly wrong, and make games and training data meant to repair it.
 
 The names below are the public Python interface (docs/python.md). Each is imported on first use, so that importing the
 package costs next to nothing.

@@ -80,7 +80,8 @@ CONTEXT: dict[str, Any] = {
 )
 @click.pass_context
 def cli(context: click.Context) -> None:
-    """Find the positions a chess net judges badly wrong, and turn them into the games that repair it.
+    """Find the positions a chess net judges badly wrong, and turn them into games and training data that are
+    meant to repair it.
 
     \b
     Example:
