@@ -56,6 +56,19 @@ def test_a_store_is_read_and_what_is_found_written(tmp_path: Path) -> None:
     assert (tmp_path / "there.csv").read_bytes() == (tmp_path / "here.csv").read_bytes() != b""
 
 
+def test_what_another_process_may_be_writing_is_left_without_asking_it(tmp_path: Path) -> None:
+    """os.kill(pid, 0) sends Ctrl-C on Windows (Python's documentation of signal.CTRL_C_EVENT)."""
+    (tmp_path / ".mixture.999999.part").mkdir()
+    done = without(
+        "del os.kill\n"
+        "from valuerepair.files import whole_folder\n"
+        "with whole_folder(sys.argv[1]) as folder:\n    (folder / 'a').touch()\n",
+        str(tmp_path / "mixture"),
+    )
+    assert done.returncode == 0, done.stderr
+    assert sorted(os.listdir(tmp_path)) == [".mixture.999999.part", "mixture"]
+
+
 def test_long_work_and_engines_are_refused_in_a_line(tmp_path: Path) -> None:
     shutil.copy(SAMPLE, tmp_path / "all.db")
     merged = vr_without("store", "merge", str(SAMPLE), "--into", str(tmp_path / "all.db"))

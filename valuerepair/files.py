@@ -210,6 +210,8 @@ def _clear_left(target: Path) -> None:
 
 
 def _alive(pid: int) -> bool:
+    if not hasattr(os, "killpg"):
+        return True  # on Windows 0 is no question but Ctrl-C
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
