@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -336,3 +337,25 @@ def test_tensorrt_is_told_not_to_round_float32(own: str | None, expected: str, m
     monkeypatch.delenv("NVIDIA_TF32_OVERRIDE")
     providers.preload_libraries(devices.CUDA)
     assert "NVIDIA_TF32_OVERRIDE" not in os.environ
+
+
+@pytest.mark.parametrize("short", [32, 16])
+def test_a_batch_too_large_for_one_stream_is_left_out(
+    short: int, maia_onnx: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other streams wait for no one, and the smallest size says what is wrong."""
+    session = Session(maia_onnx, devices.CPU, 2, "ab" * 32)
+    streams: list[int] = []
+
+    def run(planes: Any) -> None:
+        streams.append(threading.get_ident())
+        if len(planes) >= short and threading.get_ident() == streams[0]:
+            raise MemoryError("no room")
+
+    monkeypatch.setattr(session, "_plain_run", run)
+    monkeypatch.setattr("valuerepair.nets.session.TUNE_S", 0.01)
+    if short == 16:
+        with pytest.raises(ValueRepairError, match="cannot be run: no room"):
+            session.measure((16, 32, 64))
+    else:
+        assert list(session.measure((16, 32, 64))) == [16]

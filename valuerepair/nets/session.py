@@ -196,12 +196,22 @@ class Session:
         log.debug("batches of %d, measured now: %s", self._batch, path)
 
     def measure(self, batches: tuple[int, ...]) -> dict[int, float]:
-        """Rows a second for each batch size, all streams busy; the better of two rounds, against a noisy machine."""
+        """Rows a second for each batch size, all streams busy; the better of two rounds, against a noisy machine.
+
+        A size that fails, as where memory is short, ends the round; the smallest one must not.
+        """
         rates: dict[int, float] = {}
         with ThreadPoolExecutor(self.streams) as pool:
             for _ in range(2):
                 for batch in batches:
-                    rate, slowest = self._rate(pool, batch)
+                    try:
+                        rate, slowest = self._rate(pool, batch)
+                    except Exception as error:  # ONNX Runtime raises a dozen classes of its own
+                        if batch == batches[0]:
+                            raise ValueRepairError(f"{self.onnx}: cannot be run: {first_line(error)}") from None
+                        log.debug("no batches of %d: %s", batch, first_line(error))
+                        rates = {known: rate for known, rate in rates.items() if known < batch}
+                        break
                     rates[batch] = max(rate, rates.get(batch, 0.0))
                     if slowest > TUNE_STOP_S / 2:
                         break
@@ -212,8 +222,12 @@ class Session:
         planes = np.random.default_rng(batch).integers(0, 2, (batch, *PLANES_SHAPE)).astype(np.float32)
         gate = threading.Barrier(self.streams)
 
-        def work(_: int) -> tuple[int, float, float]:
-            self._plain_run(planes)
+        def work() -> tuple[int, float, float]:
+            try:
+                self._plain_run(planes)
+            except BaseException:
+                gate.abort()  # the others would wait for this one forever
+                raise
             gate.wait()
             start, done, slowest = time.perf_counter(), 0, 0.0
             while (passed := time.perf_counter() - start) < TUNE_S:
@@ -222,7 +236,11 @@ class Session:
                 slowest = max(slowest, time.perf_counter() - start - passed)
             return done, time.perf_counter() - start, slowest
 
-        results = list(pool.map(work, range(self.streams)))
+        streams = [pool.submit(work) for _ in range(self.streams)]
+        for error in filter(None, [stream.exception() for stream in streams]):
+            if not isinstance(error, threading.BrokenBarrierError):
+                raise error
+        results = [stream.result() for stream in streams]
         return sum(done / seconds for done, seconds, _ in results), max(slowest for *_, slowest in results)
 
     def _plain_run(self, planes: NDArray[np.float32]) -> Any:

@@ -36,9 +36,10 @@ _STARTS = {"stats": (1.0, 0.03), "split": (1.0, 0.01), "books": (1.0, 0.08), "ga
 class Stage:
     """A command of `vr`: its `words`, what it works on in words (`size`), and how long that takes (s).
 
-    `output` is the file that gets its standard output. `leaves` is what of its files and folders cannot be there when
-    it is begun anew; `whole` the one of them that is there only once the command is done. `elsewhere` are words that
-    say where it runs, and change nothing of the result.
+    `output` is the file that gets its standard output. `makes` are its other files and folders, all there once it is
+    done; `whole` the one of them that is there only then. `leaves` is what it has besides while it is unfinished. None
+    of these can be there when it is begun anew. `elsewhere` are words that say where it runs, and change nothing of the
+    result.
     """
 
     name: str
@@ -46,6 +47,7 @@ class Stage:
     size: str
     seconds: float
     output: str = ""
+    makes: tuple[str, ...] = ()
     leaves: tuple[str, ...] = ()
     whole: str = ""
     elsewhere: tuple[str, ...] = ()
@@ -187,7 +189,7 @@ class _Stages:
             Stage(
                 "split", ("split", *asked, *shares, *archives, *self._seed, "-o", self._at(SPLIT)),
                 f"{100 * kept.games:g} % of the games, {100 * kept.families:g} % by family", self._reading("split"),
-                leaves=(SPLIT,),
+                makes=(SPLIT,),
             ),
             Stage(
                 "expand", ("expand", *asked, *self._split, "--nodes", str(expand), *self._seed),
@@ -205,7 +207,7 @@ class _Stages:
         limit = ("--order", "shuffled", "--limit", str(self._sizes.book)) if self._settings.normal else ()
         said = f"{self._sizes.book:,} lines at most" if limit else "all candidates"
         words = ("books", *asked, *limit, *self._seed, "-o", self._at("books"))
-        return [Stage("books", words, said, self._reading("books"), leaves=("books",))]
+        return [Stage("books", words, said, self._reading("books"), makes=("books",))]
 
     def of_games(self) -> list[Stage]:
         """Games from the book, and their mixture with normal ones."""
@@ -217,11 +219,11 @@ class _Stages:
         return [
             Stage(
                 "selfplay", (*play, *files), f"{lines:,} games at most",
-                self._rates.start + lines * self._cost["book"], leaves=("repair-chunks", "repair-games.pgn"),
+                self._rates.start + lines * self._cost["book"], makes=("repair-chunks", "repair-games.pgn"),
             ),
             Stage(
                 "mix", (*mix, "-o", self._at("mixture")), f"{100 * s.train.share:g} % repair games", self._rates.start,
-                leaves=("mixture",), whole="mixture",
+                makes=("mixture",), whole="mixture",
             ),
         ]  # fmt: skip
 
@@ -245,10 +247,11 @@ class _Stages:
         said = {REPAIRED: f"{100 * s.train.share:g} % candidates", CONTROL: "no candidates"}
         return [
             Stage(
-                net.removesuffix(".pb.gz"), ("train", *source, *common, "-o", self._at(net)),
-                f"{steps:,} steps of {s.train.batch:,}, {said[net]}", seconds, leaves=_of_net(net), whole=net,
+                name, ("train", *source, *common, "-o", self._at(net)),
+                f"{steps:,} steps of {s.train.batch:,}, {said[net]}", seconds, whole=net,
+                makes=(net, f"{name}.training.json"), leaves=(f"{name}.checkpoint", f"{name}.unchecked.pb.gz"),
             )
-            for net, source in sources.items()
+            for net, source in sources.items() for name in (net.removesuffix(".pb.gz"),)
         ]  # fmt: skip
 
     def of_judgement(self) -> list[Stage]:
@@ -279,7 +282,7 @@ class _Stages:
             found.append(
                 Stage(name, words, f"{games:,} games at {nodes:,} nodes",
                       3 * self._rates.start + games * self._cost["games"] / 2,
-                      output=f"{name}.json", leaves=(f"{name}.pgn",))
+                      output=f"{name}.json", makes=(f"{name}.pgn",))
             )  # fmt: skip
         return found
 
@@ -290,12 +293,6 @@ class _Stages:
         """Seconds of a stage that reads the store."""
         anyway, of_thousand = _STARTS[name]
         return self._rates.start * (anyway + of_thousand * (self._sizes.positions or 0) / 1000)
-
-
-def _of_net(net: str) -> tuple[str, ...]:
-    """The net's file and those written beside it."""
-    name = net.removesuffix(".pb.gz")
-    return (net, f"{name}.training.json", f"{name}.checkpoint", f"{name}.unchecked.pb.gz")
 
 
 def _side(net: str) -> str:

@@ -102,7 +102,7 @@ class Repair:
             noted = self.notes.of(stage)
             if noted is None or not noted.done or noted.identity != self.identities[stage.name]:
                 return number
-            if not all((self.folder / name).exists() for name in (stage.output, stage.whole) if name):
+            if not all((self.folder / name).exists() for name in (stage.output, *stage.makes) if name):
                 return number
         return len(self.plan.stages)
 
@@ -244,7 +244,7 @@ def _begin_anew(repair: Repair, begin: int) -> None:
     if first is not None and not first.done and first.identity == repair.identities[first.name]:
         rest = rest[1:]  # it was begun, and goes on
     for stage in rest:
-        for name in (*stage.leaves, *([stage.output] if stage.output else [])):
+        for name in (*stage.makes, *stage.leaves, *([stage.output] if stage.output else [])):
             path = repair.folder / name
             if path.is_dir():
                 shutil.rmtree(path)
