@@ -230,3 +230,14 @@ def test_without_lc0s_backend_it_is_said_that_nothing_was_checked(
     opened(path).close()
     line = f"net.pb.gz: its conversion is not checked: lc0's backend cannot compute it ({reason})"
     assert [each for each in said if "checked" in each] == [line]
+
+
+def test_a_process_that_cannot_be_begun_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: list[str]
+) -> None:
+    """As where memory is too short for a second process."""
+    monkeypatch.setenv("VALUEREPAIR_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr("valuerepair.nets.conversion.sys.executable", str(tmp_path / "nothing"))
+    opened(random_nets.write(BY_NAME["map"], tmp_path / "net.pb.gz")).close()
+    line = "net.pb.gz: its conversion is not checked: lc0's backend cannot be run (No such file or directory)"
+    assert [each for each in said if "checked" in each] == [line]

@@ -103,13 +103,14 @@ def test_a_larger_budget_has_no_less_of_anything(machine: Rates, minutes: int) -
         assert getattr(large, name) >= getattr(small, name), name
 
 
-@given(machine=MACHINES)
-def test_what_is_said_to_be_the_least_is_enough(machine: Rates) -> None:
+@given(machine=MACHINES, sizes=st.sampled_from([Sizes(), Sizes(positions=500_000), Sizes(expand=10**11, games=300)]))
+def test_what_is_said_to_be_the_least_is_enough(machine: Rates, sizes: Sizes) -> None:
+    settings = replace(SETTINGS, sizes=sizes)
     with pytest.raises(UsageError, match="is too little") as error:
-        plan(replace(SETTINGS, budget="10s"), machine, FOLDER)
+        plan(replace(settings, budget="10s"), machine, FOLDER)
     *hours, minutes, seconds = map(int, str(error.value).split("about ")[1].split(" ")[0].split(":"))
     least = 3600 * sum(hours) + 60 * minutes + seconds
-    found = plan(replace(SETTINGS, budget=f"{1.1 * least:.0f}s"), machine, FOLDER)
+    found = plan(replace(settings, budget=f"{1.1 * least:.0f}s"), machine, FOLDER)
     assert found.seconds <= 1.1 * least
 
 

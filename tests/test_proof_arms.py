@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import json
 from importlib import import_module
 from pathlib import Path
 
@@ -9,9 +11,10 @@ import click
 import pytest
 
 from benchmarks.proof.__main__ import PARTS, steps_of
-from benchmarks.proof.arms import SEEDS, SHARES, Proof, Setting, Step
+from benchmarks.proof.arms import SEEDS, SHARES, Proof, Setting, Step, write_index
 from tests.cli_tree import parse
 from valuerepair.cli import cli
+from valuerepair.errors import ValueRepairError
 
 PROOF = Proof(Path("data"), Path("out"), Setting(all=1e-4, value=3e-4, share=0.2), alpha=400.0, sampled=0.036)
 
@@ -70,3 +73,24 @@ def test_the_likely_are_drawn_by_the_weights_that_are_made_before() -> None:
     assert len(drawn) == len(SEEDS)
     assert all(words[words.index("--draw") + 1] == str(steps[0].output) for words in drawn)
     assert steps[0].program == "benchmarks.proof.likely"
+
+
+def test_nets_of_another_step_than_the_last_are_refused(tmp_path: Path) -> None:
+    """`vr train` writes the step that validation likes best; the plan says the last one."""
+    proof = Proof(tmp_path, tmp_path, PROOF.setting)
+    step = next(step for step in proof.main() if step.output.name == "control-0.pb.gz")
+    step.output.parent.mkdir()
+    step.output.touch()
+    curve = {"options": {"steps": 1000}, "written": {"step": 1000}, "curve": [{"step": 0, "train_loss": None}]}
+    written = step.output.with_name("control-0.training.json")
+    written.write_text(json.dumps(curve))
+    write_index(proof, [step])
+    assert ("control", 0, str(step.output)) in _rows(proof.index)
+    written.write_text(json.dumps(curve | {"written": {"step": 0}}))
+    with pytest.raises(ValueRepairError, match="validation chose another step than the last"):
+        write_index(proof, [step])
+
+
+def _rows(index: Path) -> list[tuple[str, int, str]]:
+    with open(index, newline="") as file:
+        return [(row["arm"], int(row["seed"]), row["net"]) for row in csv.DictReader(file)]

@@ -202,6 +202,8 @@ def test_what_is_kept_is_what_the_value_head_is_given(kind: random_nets.Kind, tm
         (["--store", "missing.db"], 1, "missing.db"),
         (["chunks", "--threshold", "worst:2%"], 2, "worst:2%: is a share of a store's positions"),
         ([*STORE, "--threshold", "2"], 1, "no candidate among the"),
+        ([*STORE, "--weights", "soft"], 2, "--weights: weighs training chunks"),
+        (["chunks", "--candidates", "9"], 2, "--candidates: needs --store"),
         ([*STORE, "-o", "new.onnx"], 2, "-o new.onnx: a net's name ends in .pb.gz"),
         ([*STORE, "-o", "nowhere/new.pb.gz"], 2, "there is no such folder"),
     ],
@@ -250,6 +252,20 @@ def test_one_game_cannot_be_both_learned_and_judged_by(maia_file: str, tmp_path:
     code, _, err = train(maia_file, tmp_path / "new.pb.gz", capsys, str(folder), "--holdout", "0.9999999")
     assert code == 1
     assert "all of its 1 games are held out" in err
+    code, _, err = train(maia_file, tmp_path / "new.pb.gz", capsys, str(folder))
+    assert code == 1
+    assert "no game is left to be held out; give more games, or --holdout 0" in err
+
+
+def test_illegal_moves_that_are_not_marked(maia_file: str, tmp_path: Path, capsys: Captured) -> None:
+    records = records_of(positions_of(GAME), GAME)
+    records["probabilities"][records["probabilities"] < 0] = 0
+    (folder := tmp_path / "chunks").mkdir()
+    write_chunk(folder / "0.gz", records)
+    code, _, err = train(maia_file, tmp_path / "new.pb.gz", capsys, str(folder), "--holdout", "0", *QUICK)
+    assert code == 1
+    assert "0.gz: a record has too many moves; illegal ones are not -1" in err
+    assert err.rstrip().count("\n") == err.rstrip().count("\nvr: ")
 
 
 def test_without_jax_one_line_says_what_to_install(
@@ -272,6 +288,15 @@ def test_a_net_that_is_written_wrong_keeps_another_name(
     assert not (tmp_path / "new.pb.gz").exists()
     monkeypatch.undo()  # the same command checks again, and has nothing to train
     assert train(small, tmp_path / "new.pb.gz", capsys, *words)[0] == 0
+
+
+def test_a_training_that_has_only_begun_is_drawn(trained: tuple[Path, Any], tmp_path: Path, capsys: Captured) -> None:
+    found = json.loads(trained[0].with_name("new.training.json").read_text())
+    first = {"step": 0, "lr": 0.0, "train_loss": None}
+    (tmp_path / "new.training.json").write_text(json.dumps(found | {"curve": [first]}))
+    code, out, err = vr(["plot", "training", str(tmp_path / "new.pb.gz"), "-o", str(tmp_path / "a.svg")], capsys)
+    assert code == 0, err
+    assert "no step yet" in out + err
 
 
 def test_a_curve_that_is_none(tmp_path: Path, capsys: Captured) -> None:

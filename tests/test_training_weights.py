@@ -372,7 +372,7 @@ def test_a_chunk_is_weighed_by_the_curve_of_others(tmp_path: Path) -> None:
 def test_too_few_chunks_for_a_curve(chunks: Path, tmp_path: Path) -> None:
     (tmp_path / "few").mkdir()
     (tmp_path / "few" / "game_1.gz").write_bytes(pack(records(40)))
-    with pytest.raises(ValueRepairError, match="no calibration can be fitted"):
+    with pytest.raises(ValueRepairError, match="too few records have the net's own Q"):
         measure([str(tmp_path / "few")], Soft(), calibration="fitted", quiet=True)
 
 

@@ -107,7 +107,7 @@ def run_all(steps: Sequence[Step], output: Path) -> None:
         try:
             for done in as_completed([pool.submit(train, step) for step in steps if step.command[0] == "train"]):
                 done.result()
-        except subprocess.CalledProcessError:
+        except BaseException:  # Ctrl-C, too: what waits is not begun
             pool.shutdown(cancel_futures=True)
             raise
 

@@ -9,8 +9,10 @@ from pathlib import Path
 
 from benchmarks.proof.analysis import PRIMARY_THRESHOLD
 from benchmarks.proof.positions import VALIDATION_SHARE
+from valuerepair.errors import ValueRepairError
 from valuerepair.files import written_whole
 from valuerepair.question import Expanded
+from valuerepair.training.train import read_curve
 
 SEEDS = (0, 1, 2)
 SHARES = (0.05, 0.10, 0.20, 0.40)
@@ -270,10 +272,16 @@ class Proof:
 
 
 def write_index(proof: Proof, steps: Sequence[Step]) -> None:
-    """arm, seed, net of every trained net that is there, and of the originals."""
+    """arm, seed, net of every trained net that is there, and of the originals.
+
+    Raises ValueRepairError for a net that is not of the last step.
+    """
     rows = [("original", 0, NET), *((f"{before}original", 0, net) for before, net in proof.others.items())]
     for step in steps:
         if step.command[0] == "train" and step.output.exists():
+            about = read_curve(step.output).about
+            if about["written"]["step"] != about["options"]["steps"]:
+                raise ValueRepairError(f"{step.output}: validation chose another step than the last, the plan does not")
             arm, _, seed = step.output.name.removesuffix(".pb.gz").rpartition("-")
             rows.append((arm, int(seed), str(step.output)))
     with written_whole(proof.index) as partial, open(partial, "w", newline="") as file:

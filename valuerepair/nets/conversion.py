@@ -225,7 +225,9 @@ def lc0_q(net: Path, planes: NDArray[np.float32], heads: Heads | None = None) ->
         return np.array(json.loads(done.stdout), np.float64)
     except subprocess.TimeoutExpired:
         raise ValueRepairError(f"lc0's backend did not finish in {CONVERSION_LIMIT_S} s") from None
-    except (ValueError, OSError):
+    except OSError as error:
+        raise ValueRepairError(f"lc0's backend cannot be run ({error.strerror or error})") from None
+    except ValueError:
         said = done.stderr.strip().splitlines()
         reason = said[-1] if done.returncode > 0 and said else f"exit code {done.returncode}"
         raise ValueRepairError(f"lc0's backend cannot compute it ({reason})") from None

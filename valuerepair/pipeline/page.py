@@ -234,7 +234,8 @@ def _claim(outcome: Outcome) -> str:
     note = (
         "Below 0 is a repair; intervals are at 95 %, of resampled games. Recalibrated: each net's Q goes through a "
         "curve of its own, which other games drew, so that what is left is more than scale. The control had the same "
-        "training without candidates. It is one training of each: another seed gives other figures."
+        "training without candidates; of each the step is taken that validation games like best. It is one training of "
+        "each: another seed gives other figures."
     )
     return f'<p class="verdict">{escape(outcome.verdict)}</p>\n' + "\n".join(tables) + f'\n<p class="small">{note}</p>'
 

@@ -93,7 +93,8 @@ def sizes(settings: Settings, rates: Rates) -> Sizes:
         part = max(left, 0.0) * shares[name] / sum(shares[each] for each in lacking[at:])
         if (size := min(int(part / cost[name]), most)) < min(_LEAST[name], most):
             whole = sum(shares.values())
-            least = fixed + max(_LEAST[each] * cost[each] * whole / shares[each] for each in lacking)
+            given = sum((getattr(settings.sizes, each) or 0) * cost[each] for each in shares)
+            least = fixed + given + max(_LEAST[each] * cost[each] * whole / shares[each] for each in lacking)
             raise UsageError(
                 f"--budget {settings.budget}: is too little; with this net and this judge it takes about "
                 f"{format_duration(least)} at the least"

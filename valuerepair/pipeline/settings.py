@@ -79,7 +79,7 @@ class Training:
             raise UsageError("[train] share = 0: is the control; the repair needs candidates")
 
     def options(self, steps: int) -> TrainOptions:
-        """Of so many steps. All are taken, so that both nets have had the same."""
+        """Of so many steps. None ends early; of each training the step is kept that held-out games like best."""
         return TrainOptions(
             share=self.share,
             only=self.only,

@@ -51,11 +51,14 @@ def drawing(path: str) -> Drawing:
 
 def _said(training: Training) -> str:
     first, last = training.rows[0], training.rows[-1]
+    if last["step"] == 0:
+        return "no step yet"
     if "loss" not in first:
         return f"loss {last['train_loss']:.4f}"
-    words = f"loss of held-out games {first['loss']:.4f} to {min(row['loss'] for row in training.rows):.4f}"
+    best = min(training.rows, key=lambda row: row["loss"])
+    words = f"loss of held-out games {first['loss']:.4f} to {best['loss']:.4f}"
     if first["mean_dq"] is not None:
-        words += f", mean |net Q − deep Q| {first['mean_dq']:.4f} to {last['mean_dq']:.4f}"
+        words += f", mean |net Q − deep Q| {first['mean_dq']:.4f} to {best['mean_dq']:.4f}"
     return words
 
 
@@ -66,4 +69,5 @@ def _lines(axes: Axes, rows: Rows, names: Mapping[str, str], label: str, times: 
             axes.plot(*zip(*points, strict=True), marker=marker, ms=3, lw=1.4, label=words, gid=name)
     axes.set_ylabel(label)
     axes.set_ylim(bottom=0 if times != 1 or not label else None)
-    axes.legend()
+    if axes.lines:
+        axes.legend()

@@ -15,6 +15,7 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
+from io import FileIO
 from typing import TypeVar
 
 import numpy as np
@@ -131,7 +132,7 @@ class RandomReader:
 
     def __init__(self, archives: Archives) -> None:
         self._archives = archives
-        self._open: OrderedDict[int, int] = OrderedDict()
+        self._open: OrderedDict[int, FileIO] = OrderedDict()
 
     def read(self, archive: int, offset: int, size: int) -> bytes:
         """The packed chunk; shorter where the file has shrunk."""
@@ -140,15 +141,16 @@ class RandomReader:
                 return file.read(size)
         if archive not in self._open:
             if len(self._open) >= _OPEN_TARS:
-                os.close(self._open.popitem(last=False)[1])
-            self._open[archive] = os.open(self._archives.paths[archive], os.O_RDONLY)
+                self._open.popitem(last=False)[1].close()
+            self._open[archive] = FileIO(self._archives.paths[archive])
         self._open.move_to_end(archive)
-        return os.pread(self._open[archive], size, offset)
+        self._open[archive].seek(offset)
+        return self._open[archive].read(size)
 
     def close(self) -> None:
         """Closes all tars."""
         while self._open:
-            os.close(self._open.popitem()[1])
+            self._open.popitem()[1].close()
 
 
 # -- content ----------------------------------------------------------------------------------------------------------

@@ -25,7 +25,7 @@ from valuerepair.store.connect import store_errors
 from valuerepair.store.rows import POSITION_CELLS, position_batch
 from valuerepair.store.store import Store
 from valuerepair.training.chunk_files import BrokenChunk, RandomReader, in_order, read_index, unpack
-from valuerepair.training.samples import Batch, Samples, of_positions, of_records
+from valuerepair.training.samples import MOST_MOVES, Batch, Samples, of_positions, of_records
 from valuerepair.training.weights import parse_formula
 
 Index = NDArray[np.int64]
@@ -157,6 +157,8 @@ class ChunkSource:
 
     def held_out(self) -> Held:
         units = np.flatnonzero(self._held)
+        if not len(units):
+            raise ValueRepairError(f"{self.name}: no game is left to be held out; give more games, or --holdout 0")
         counts = self._index.records[units].astype(np.int64)
         row = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
         game = np.repeat(self._index.digest[units], counts)
@@ -182,6 +184,8 @@ class ChunkSource:
             if self._weights is not None:
                 weight = self._weights[self._starts[unit] : self._starts[unit + 1]].astype(np.float64)
             samples = of_records(records, self._q_ratio, weight, int(index.digest[unit]))
+            if np.diff(samples.cuts).max(initial=0) > MOST_MOVES:
+                raise ValueRepairError(f"{self._path(unit)}: a record has too many moves; illegal ones are not -1")
             if not np.isfinite(samples.wdl).all():
                 raise ValueRepairError(f"{self._path(unit)}: a record has no value to learn")
             return of(unit, samples)

@@ -111,6 +111,10 @@ def train(
         raise UsageError("--split: needs --store, whose positions it divides")
     if options.draw is not None and store is None:
         raise UsageError("--draw: needs --store, whose positions it weighs; chunks have --weights")
+    if options.weights is not None and not chunks:
+        raise UsageError("--weights: weighs training chunks; the positions of a store have --draw")
+    if options.candidates is not None and store is None:
+        raise UsageError("--candidates: needs --store, whose candidates it counts")
     check_jax()
     path = Path(output)
     file = _readable(net, path, chunks, store)

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from valuerepair import __version__
 from valuerepair.archives.select import mix as scrambled
 from valuerepair.archives.select import ply_priorities, salt
-from valuerepair.calibration import Calibration, fit, fold_of
+from valuerepair.calibration import Calibration, TooLittle, fit, fold_of
 from valuerepair.chess.progress import Progress
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.files import whole_folder, written_whole
@@ -175,7 +175,12 @@ def _curve(archives: Archives, quiet: bool) -> Calibration:
                 parts.append(found)
                 games.append(np.repeat(_game(chunk), found.shape[1]))
     net_q, deep_q = np.concatenate(parts, axis=1)
-    return fit(net_q, deep_q, np.ones(len(net_q)), np.concatenate(games))
+    try:
+        return fit(net_q, deep_q, np.ones(len(net_q)), np.concatenate(games))
+    except TooLittle:
+        raise ValueRepairError(
+            "--calibration: too few records have the net's own Q for a curve; give more chunks, or no --calibration"
+        ) from None
 
 
 def _game(chunk: ChunkFile) -> NDArray[np.int64]:
