@@ -60,6 +60,8 @@ def test_what_is_left_is_counted_by_each_look() -> None:
     whole = of["confirmed", 2, "original", ""]
     assert (whole["value"], whole["positions"]) == (pytest.approx(confirmed.mean()), n)
     assert whole["low"] < whole["value"] < whole["high"]
+    for number, distance in ((1, first), (2, longer)):
+        assert of["mean_dq", number, "original", ""]["value"] == pytest.approx(distance.mean())
     for number, which in ((1, np.ones(n, bool)), (2, confirmed)):
         shares = {name: (off[name][number - 1][:, which] >= 0.3).mean() for name in off}
         for name, share in shares.items():

@@ -90,9 +90,10 @@ def noise_table(off: dict[str, tuple[Floats, Floats]], game: Ids, *, seed: int =
     """What is left of the original's candidates, by the first and by the longer look.
 
     `off` are |recalibrated Q - deep Q| of each arm, [seeds, n] by the first look and by the longer one; the original's
-    has one seed. Rows: ``confirmed``, the share of candidates that are candidates by the longer look, too; ``still`` of
-    each arm, the share that are candidates still, of all by the first look (``look`` 1) and of the confirmed ones by
-    the longer one (2); and ``still`` against the control, as a part of the control's.
+    has one seed. Rows: ``confirmed``, the share of candidates that are candidates by the longer look, too; ``mean_dq``,
+    how far the original is from each look; ``still`` of each arm, the share that are candidates still, of all by the
+    first look (``look`` 1) and of the confirmed ones by the longer one (2); and ``still`` against the control, as a
+    part of the control's.
     """
     import pandas as pd
 
@@ -108,6 +109,8 @@ def noise_table(off: dict[str, tuple[Floats, Floats]], game: Ids, *, seed: int =
 
     every = np.ones(len(game), bool)
     tell("confirmed", 2, ORIGINAL, "", told(same, _arm(ORIGINAL, confirmed[None], game, seed)), every)
+    for number, each in enumerate(off[ORIGINAL], 1):
+        tell("mean_dq", number, ORIGINAL, "", told(same, _arm(ORIGINAL, each, game, seed)), every)
     for number, which in ((1, every), (2, confirmed)):
         still = {
             name: _arm(name, each[number - 1][:, which] >= PRIMARY_THRESHOLD, game[which], seed)
@@ -121,9 +124,9 @@ def noise_table(off: dict[str, tuple[Floats, Floats]], game: Ids, *, seed: int =
     return table
 
 
-def _arm(name: str, true: Any, game: Ids, seed: int) -> Arm:
-    """The shares of [seeds, n] truths, on drawn games."""
-    each = true.astype(np.float64)
+def _arm(name: str, each: Any, game: Ids, seed: int) -> Arm:
+    """The means of [seeds, n] numbers or truths, on drawn games."""
+    each = each.astype(np.float64)
     drawn = Drawn(game, seed=seed)
     by_draw = np.stack([drawn.mean(row) for row in each], 1)
     return Arm(each.mean(1), by_draw, drawn_seeds(name, len(each), len(by_draw)))

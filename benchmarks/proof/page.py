@@ -113,6 +113,8 @@ def noise(folder: Path) -> list[str]:
         sizes = f"{row.positions} of {row.games} games"
         if row.measure == "confirmed":
             found.append(_row(["candidates by the longer look, too", sizes, _percent(value)]))
+        elif row.measure == "mean_dq":
+            found.append(_row([f"mean abs. ΔQ: `{row.arm}`, look {row.look}", sizes, _numbers(value, ".3f")]))
         elif row.against:
             words = f"`{row.arm}` against `{row.against}`, look {row.look}"
             found.append(_row([f"still candidates: {words}", sizes, relative(*value) + " %"]))
