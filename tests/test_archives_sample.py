@@ -13,11 +13,12 @@ import chess
 import numpy as np
 import pytest
 
+from tests.v6_records import positions_of, records_of, write_chunk
 from valuerepair.archives import kept as kept_samples
 from valuerepair.archives.kept import KeptSample
 from valuerepair.archives.options import RecordedOptions, SampleOptions, matches, speed
 from valuerepair.archives.rows import ReadReport
-from valuerepair.archives.sampling import sample
+from valuerepair.archives.sampling import read_games, sample
 from valuerepair.archives.select import KeySet, in_share, lowest_of_each, mix
 from valuerepair.chess.positions import Position
 from valuerepair.errors import UsageError, ValueRepairError
@@ -308,6 +309,19 @@ def test_a_sample_that_is_cut_short_is_read_on_from_there(
     other = KeptSample(tmp_path / "s", "another run")
     other.load(ReadReport())
     assert other.drawn is None
+
+
+def test_games_are_read_again_from_pgn_alone(tmp_path: Path) -> None:
+    (tmp_path / "a.pgn").write_text(game() + game(white="Cleo") + game(white="Dora"))
+    (tmp_path / "a.epd").write_text('8/5pk1/6p1/8/8/1P4P1/5PK1/8 w - - id "x";\n')
+    (tmp_path / "a.fen").write_text("8/5pk1/6p1/8/8/1P4P1/5PK1/8 w - - 0 1\n")
+    (tmp_path / "a.jsonl").write_text('{"fen":"8/5pk1/6p1/8/8/1P4P1/5PK1/8 w - -","evals":[]}\n')
+    played = ["e2e4", "e7e5"]
+    write_chunk(tmp_path / "training.1.gz", records_of(positions_of(played), played))
+    wanted = {str(path): {2} for path in sorted(tmp_path.iterdir())}
+    found = [p for batch in read_games(wanted, None, ReadReport()) for p in batch]
+    assert {(p.origin.source, p.origin.headers["White"]) for p in found} == {(str(tmp_path / "a.pgn"), "Cleo")}
+    assert len(found) == 17  # all in which a move was played
 
 
 def test_progress_counts_all_bytes_of_the_files(shared_data: Path) -> None:

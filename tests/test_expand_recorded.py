@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import random
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ import pytest
 
 from tests.expand_doubles import QUESTION as OF_SEARCH
 from tests.expand_doubles import RUNGS, BlindNet, LineOracle, mined
-from tests.mining_doubles import KeyNet, dump
+from tests.mining_doubles import KeyNet, dump, mine_by_key, random_games
 from valuerepair.archives.options import SampleOptions
 from valuerepair.chess.positions import PositionBatch, decode_moves
 from valuerepair.chess.progress import remarks_to
@@ -39,8 +40,18 @@ ALPHA, REACH = 200.0, 16
 QUESTION = Question(alpha=ALPHA, threshold=1.0)
 
 
-def write_games(path: Path, count: int, seed: int = 0) -> Path:
-    """Random games with an evaluation at every move, as lichess writes them: for White."""
+def of_lichess(dice: random.Random) -> str:
+    """For White, as lichess writes it."""
+    return f"[%eval {dice.randint(-600, 600) / 100:.2f}]"
+
+
+def of_selfplay(dice: random.Random) -> str:
+    """A search's Q and the net's own one, as vr selfplay writes them."""
+    return f"q={dice.uniform(-1, 1):+.4f} n=8 net={dice.uniform(-1, 1):+.4f}"
+
+
+def write_games(path: Path, count: int, seed: int = 0, evaluation: Callable[[random.Random], str] = of_lichess) -> Path:
+    """Random games with an evaluation at every move."""
     dice = random.Random(seed)
     with path.open("w") as file:
         for number in range(count):
@@ -51,8 +62,9 @@ def write_games(path: Path, count: int, seed: int = 0) -> Path:
                 if not moves:
                     break
                 node = node.add_variation(dice.choice(moves))
-                node.comment = f"[%eval {dice.randint(-600, 600) / 100:.2f}]"
-            print(game, end="\n\n", file=file)
+                node.comment = evaluation(dice)
+            # python-chess puts a space behind the brace, which vr selfplay does not.
+            print(str(game).replace("{ q=", "{q="), end="\n\n", file=file)
     return path
 
 
@@ -215,6 +227,13 @@ def test_a_stored_oracle_says_which_evaluations_it_is_of(archive: Path, tmp_path
         assert again.identity == source.identity
 
 
+def test_comments_of_self_play_are_found_again(tmp_path: Path) -> None:
+    """They have no depth."""
+    mine_games(write_games(tmp_path / "own.pgn", 20, evaluation=of_selfplay), tmp_path / "a.db")
+    summary = expand_games(tmp_path / "a.db", rounds=1)
+    assert summary.tally.planned == len(rows(tmp_path / "a.db", _REACHED)) > 20
+
+
 def test_evaluations_without_games_are_refused(tmp_path: Path) -> None:
     (tmp_path / "a.epd").write_text("8/5pk1/6p1/8/8/1P4P1/5PK1/8 w - - ce 30; acd 20;\n")
     source = RecordedSource.of(recorded_options(parse_spec("recorded"), [str(tmp_path / "a.epd")]))
@@ -222,6 +241,22 @@ def test_evaluations_without_games_are_refused(tmp_path: Path) -> None:
         store.add_oracle(source.identity)
         with pytest.raises(UsageError, match="have no games to look around in"):
             recorded_source(oracle_of(store.connection, source.identity.digest))
+
+
+def test_positions_without_games_have_nothing_played_after_them(tmp_path: Path) -> None:
+    with random_games(tmp_path / "r.pgn", 40).open() as file:
+        boards = [game.end().board() for game in iter(lambda: chess.pgn.read_game(file), None)]
+    lines = tmp_path / "lines.epd"
+    lines.write_text("".join(f'{board.epd()} id "{i}";\n' for i, board in enumerate(boards)))
+    options = MineOptions(sample=SampleOptions(), question=OF_SEARCH)
+    mine_by_key(lines, tmp_path / "a.db", net=BlindNet(), oracle=LineOracle(), options=options)
+    with Store.open(tmp_path / "a.db", write=True) as store, LineOracle() as oracle:
+        start = Expansion.of(store, BlindNet(), oracle.identity, OF_SEARCH)
+        following = Following(KnownGames.of(store, start.candidates.tolist()))
+        found = start.read([(number, number, 1) for number in start.candidates.tolist()])
+        assert [len(after) for after in following(found)] == [0] * len(found)
+        summary = expand(store, BlindNet(), oracle, ExpandOptions(question=OF_SEARCH, positions=9), following=following)
+    assert summary.tally.planned == 9
 
 
 def test_what_was_played_after_is_read_from_the_archive(tmp_path: Path) -> None:

@@ -34,6 +34,7 @@ BLOCK_BYTES = 1 << 21
 FIRST_BATCH_ROWS = 64  # the first comes soon: engines wait for it
 BATCH_ROWS = 1024
 RESULT_ROWS = 4096
+_HEAD = 1 << 16  # bytes that tell what an archive of text is
 _EMPTY_REASONS = ("not a game", "not text", "not a position")
 
 Block = GameBlock | LineBlock | ChunkBlock
@@ -70,9 +71,9 @@ def read_games(
 ) -> Iterator[PositionBatch]:
     """All positions of some games in which a move was played, in batches of whole games, in their order.
 
-    `wanted` are PGN files by the names that games in a store have as their source, and the numbers of games in each,
-    from 1. With `recorded` only positions that have such an evaluation, which they bring along. All other games are
-    passed over, unparsed.
+    `wanted` are archives by the names that games in a store have as their source, and the numbers of games in each,
+    from 1; of archives that are no PGN nothing comes. With `recorded` only positions that have such an evaluation,
+    which they bring along. All other games are passed over, unparsed.
 
     Raises UsageError for a file that is not there.
     """
@@ -81,6 +82,7 @@ def read_games(
     for source in sources:
         if not os.path.isfile(source.path):
             raise UsageError(f"{source.path}: no such file")
+    sources = [source for source in sources if _has_games(source)]
     numbers = {name: np.array(sorted(which), np.int64) for name, which in wanted.items()}
     with closing(_blocks(sources, options, report, None, numbers)) as blocks:
         for rows in _parse(blocks, options):
@@ -88,6 +90,15 @@ def read_games(
             report.positions += len(rows.keys)
             if len(rows.keys):
                 yield rows.batch(np.ones(len(rows.keys), np.bool_))
+
+
+def _has_games(source: Source) -> bool:
+    """The archive is PGN, by its beginning; others can be large, and are not read through for nothing."""
+    if holds_chunks(source):
+        return False
+    with Stream(source) as stream:
+        head = stream.read(_HEAD)
+    return not (looks_like_dump(head) or looks_like_epd(head))
 
 
 def _sample(
@@ -157,7 +168,7 @@ def _text_blocks(
     block = GameBlock(Source("", ""))
     for piece in pieces:
         if piece.first:
-            data = piece.buffer[HEADROOM : HEADROOM + min(piece.length, 1 << 16)].tobytes()
+            data = piece.buffer[HEADROOM : HEADROOM + min(piece.length, _HEAD)].tobytes()
             games, lines = Splitter(begin.games, begin.offset), _line_splitter(piece.source, data)
             source, begin = source + 1, Place()
             block = GameBlock(piece.source)

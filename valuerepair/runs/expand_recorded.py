@@ -8,7 +8,7 @@ import time
 import numpy as np
 from numpy.typing import NDArray
 
-from valuerepair.archives.options import COMMENT_KINDS, KINDS, RecordedOptions, View
+from valuerepair.archives.options import COMMENT_KINDS, KINDS, SELFPLAY, RecordedOptions, View
 from valuerepair.chess.positions import PositionBatch
 from valuerepair.chess.progress import Interruptions, Progress
 from valuerepair.errors import UsageError
@@ -43,7 +43,9 @@ def recorded_source(oracle: StoredOracle) -> RecordedSource:
             "vr mine takes all their positions with --per-game 1000"
         )
     view: View | None = "mover" if given.get("view") == "mover" else "white" if given.get("view") == "white" else None
-    depth = {"none": False, "any": None}.get(str(given.get("depth")), None if "min-depth" in least else True)
+    # Comments of vr selfplay have no depth, and none is asked for.
+    usual = None if kind == SELFPLAY or "min-depth" in least else True
+    depth = {"none": False, "any": None}.get(str(given.get("depth")), usual)
     options = RecordedOptions(kind, view, depth, least.get("min-depth"), least.get("min-nodes"), given.get("by"))
     return RecordedSource.of(options)
 
