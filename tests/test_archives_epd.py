@@ -12,6 +12,7 @@ import pytest
 from valuerepair.archives.options import SampleOptions
 from valuerepair.archives.rows import ReadReport
 from valuerepair.archives.sampling import sample
+from valuerepair.books.emit import epd_entry
 from valuerepair.chess.positions import Position
 
 START = "rnbqkbnr/pppppppp/8/8/8/8/PPPPPPPP/RNBQKBNR"
@@ -62,6 +63,29 @@ def test_opcodes_and_counters(tmp_path: Path) -> None:
         assert position.start_fen == position.fen
         assert position.origin.played is None
         assert chess.Board(position.fen).is_valid()
+
+
+def test_clock_and_move_number_are_also_opcodes(tmp_path: Path) -> None:
+    """The books that vr books writes have them so."""
+    path = tmp_path / "book.epd"
+    fen = "7K/8/5k2/8/8/8/8/6r1 w - - 12 70"
+    other = fen.replace("7K/8/5k2", "K7/8/5k2")
+    path.write_text(
+        epd_entry(fen, {"id": "a", "c0": '"; hmvc 99;'})
+        + "\n"
+        + "8/6pk/8/8/8/8/6PK/8 w - - fmvn 9;\n"
+        + f"{other} hmvc 3; fmvn 4;\n"  # what the FEN says goes first
+        + "8/5kp1/8/8/8/8/5KP1/8 w - - hmvc zero; fmvn 3;\n"
+        + "8/5kp1/8/8/8/8/4K1P1/8 w - - hmvc -1; fmvn 3;\n"
+        + "8/5kp1/8/8/8/8/3K2P1/8 w - - hmvc 70000; fmvn 3;\n"
+        + "8/5kp1/8/8/8/8/2K3P1/8 w - - hmvc 1 2; fmvn 3;\n"
+        + '8/5kp1/8/8/8/8/1K4P1/8 w - - c0 "; ce 5; hmvc 7";\n'
+    )
+    found, report = run(path)
+    assert [p.fen.split(" ", 3)[3] for p in found] == ["- 12 70", "- 0 9", "- 12 70", "- 0 1"]
+    assert [p.ply for p in found] == [138, 16, 138, 0]
+    assert report.rejected == {"illegal position": 4}
+    assert found[-1].origin.eval_cp is None
 
 
 def test_bad_lines_and_positions_without_moves(tmp_path: Path) -> None:

@@ -1,8 +1,9 @@
 """EPD and FEN files: one position a line, without history.
 
 A line is four FEN fields, two counters if it has them, and EPD opcodes behind them (``bm Nf3; id "x";``). Of the
-opcodes `id` is kept, and `ce` (centipawns), `dm` and ``bm #N`` (moves to mate) become the recorded evaluation, all
-from the side to move as the EPD standard has them, with `acd` (depth), `acn` (nodes) and `acs` (seconds).
+opcodes `hmvc` and `fmvn` are the counters of a line without any, `id` is kept, and `ce` (centipawns), `dm` and
+``bm #N`` (moves to mate) become the recorded evaluation, all from the side to move as the EPD standard has them, with
+`acd` (depth), `acn` (nodes) and `acs` (seconds).
 """
 
 from __future__ import annotations
@@ -23,8 +24,9 @@ from valuerepair.chess.rows import Boards
 
 _PLACEMENT = re.compile(r"[pnbrqkPNBRQK1-8]+(?:/[pnbrqkPNBRQK1-8]+){7}\s+[wb](?:\s|$)")
 _FIRST_LINE = re.compile(rb"[pnbrqkPNBRQK1-8]+(?:/[pnbrqkPNBRQK1-8]+){7}\s+[wb]\s")
-_COUNTER = re.compile(r"\d+;?")
-_OPCODE = re.compile(r'\b(id|ce|dm|bm|acd|acn|acs)\s+("[^"]*"|[^;]*)')
+_COUNTER = re.compile(r"\d+")
+# A quoted text of another opcode is passed over: what it says is none.
+_OPCODE = re.compile(r'"[^"]*"|\b(id|ce|dm|bm|acd|acn|acs|hmvc|fmvn)\s+("[^"]*"|[^;]*)')
 _MARK = b"\xef\xbb\xbf"  # a byte-order mark, also where files were joined
 _HASH = 35
 MAX_LINE = 1 << 20  # bytes; a longer line is none
@@ -139,7 +141,9 @@ def _read_line(text: str) -> tuple[_Line | None, str]:
         at += 1
     head += ["-"] * (4 - len(head))
     counters = [f for f in fields[at : at + 2] if _COUNTER.fullmatch(f)]
-    counters = counters if len(counters) == 2 else ["0", "1"]
+    opcodes = {name: value.strip().strip('"') for name, value in _OPCODE.findall(text) if name}
+    if len(counters) != 2:
+        counters = [opcodes.get("hmvc") or "0", opcodes.get("fmvn") or "1"]
     fen = " ".join(head + counters)
     if head[2] != "-" and set(head[2].upper()) & set("ABCDEFGH"):
         return None, "Chess960"
@@ -150,7 +154,6 @@ def _read_line(text: str) -> tuple[_Line | None, str]:
         board.parse_fens([fen])
     except ValueError as error:  # what python-chess takes and boards have no room for: counters above 65,535
         return None, f"illegal position: {str(error).split(': ')[1]}"
-    opcodes = {name: value.strip().strip('"') for name, value in _OPCODE.findall(text)}
     headers = {"id": opcodes["id"]} if opcodes.get("id") else {}
     return _Line(fen, headers, _recorded(opcodes)), ""
 
