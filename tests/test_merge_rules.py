@@ -104,6 +104,30 @@ def test_one_history_is_kept_with_its_values(kept: Row, other: Row, tmp_path: Pa
             assert given["deep_values"] == contents(one)["deep_values"]
 
 
+def test_what_was_reached_stays_where_its_candidate_has_another_history(tmp_path: Path) -> None:
+    """Alone and into a store, in either order."""
+    deeper = Row(1, 0, 1, 1, {1: 0.1}, {1: ("full", 50, 200)})
+    others = [Row(1, 2, 1, 1, {1: 0.1}, {1: ("full", 50, 100)}), Row(2, 0, 1, 1), Row(3, 0, 1, 1)]
+    one, two = write_store(tmp_path / "one.db", [deeper], {}), write_store(tmp_path / "two.db", others, {})
+    with closing(sqlite3.connect(two)) as connection:
+        for reached, parent in ((2, 1), (3, 2)):
+            cells = (reached, parent)
+            connection.execute(
+                "INSERT INTO expanded VALUES (1, 1, ?, 1, ?, 'child', 1, 1, 1, NULL, NULL, NULL, 0, 0, 1.0, 1)", cells
+            )
+        connection.commit()
+    stores = [merged(tmp_path, *parts)[0] for parts in ((one, two), (two, one))]
+    for store, source in ((one, two), (two, one)):
+        stores.append(Path(shutil.copy(store, tmp_path / f"into-{store.name}")))
+        merge([str(source)], into=str(stores[-1]))
+    for store in stores:
+        with closing(sqlite3.connect(store)) as connection:
+            found = connection.execute("""
+                SELECT p.key, r.key, o.key, length(r.moves) FROM expanded e JOIN positions p ON p.id = e.position_id
+                JOIN positions r ON r.id = e.root_id JOIN positions o ON o.id = e.parent_id ORDER BY p.key""")
+            assert found.fetchall() == [(2, 1, 1, 0), (3, 1, 2, 0)]
+
+
 def test_the_new_store_may_be_read_by_whom_any_new_file_may(tmp_path: Path) -> None:
     (tmp_path / "plain").touch()
     target, _ = merged(tmp_path, write_store(tmp_path / "a.db", [PLAIN], {}))

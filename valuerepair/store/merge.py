@@ -25,6 +25,7 @@ from valuerepair.store.merge_rows import (
     add_positions,
     id_ranges,
     map_numbers,
+    map_origins,
     map_positions,
     merge_values,
 )
@@ -213,6 +214,7 @@ def _merge(parts: Parts, merged: Merged, progress: Progress) -> None:
         connection.execute("CREATE TABLE work.positions (src INTEGER PRIMARY KEY, dst INTEGER NOT NULL)")
         for low, high, _ in id_ranges(connection, "part.positions"):
             map_positions(connection, low, high)
+        map_origins(connection)
         merge_values(connection, progress.advance, merged.found)
     merged.rows = _counts(connection, "main")
     merged.added = {table: count - before[table] for table, count in merged.rows.items()}

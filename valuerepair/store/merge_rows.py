@@ -302,6 +302,19 @@ def map_positions(connection: sqlite3.Connection, low: int, high: int) -> None:
     )
 
 
+def map_origins(connection: sqlite3.Connection) -> None:
+    """Fills ``work.same_key``: the numbers of positions that others were reached from, whichever history was kept.
+
+    What was found around a position does not depend on how that one came about.
+    """
+    _empty_map(connection, "same_key")
+    connection.execute(
+        "INSERT INTO work.same_key SELECT s.id, d.id "
+        "FROM (SELECT root_id AS id FROM part.expanded UNION SELECT parent_id FROM part.expanded) e "
+        "CROSS JOIN part.positions s ON s.id = e.id CROSS JOIN main.positions d ON d.key = s.key"
+    )
+
+
 Found = Callable[[str, int, str], None]
 # A ladder's cut of a position that another store searched in full without the help of chance, where no ladder cut it:
 # such a position stands for itself. Which they are does not depend on who was audited, so the audited ones among the

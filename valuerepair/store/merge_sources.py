@@ -123,7 +123,7 @@ SAME_Q = 1e-3
 class Rule:
     """How rows of a table are merged.
 
-    `key` are its columns of the key, and of numbers that are mapped `mapped` (column -> table they number). `differs`
+    `key` are its columns of the key, and of numbers that are mapped `mapped` (column -> the map of these). `differs`
     is the condition of a contradiction, told as `kind`. `higher` are expressions of one row (``{}`` is its alias) of
     which the higher is kept; then the older run decides, then the lower of `last`, then the other columns.
     """
@@ -216,7 +216,7 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "expanded",
         ("net_id", "oracle_id", "position_id"),
-        _NET | _ORACLE | _POSITION | {"root_id": "positions", "parent_id": "positions", "screen_id": "screens"} | _RUN,
+        _NET | _ORACLE | _POSITION | {"root_id": "same_key", "parent_id": "same_key", "screen_id": "screens"} | _RUN,
         "",
         "",
         ("{}.searched", "({}.cut_at IS NULL)", "{}.probability"),
