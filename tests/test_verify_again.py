@@ -96,6 +96,19 @@ def test_equal_searches_are_right_and_go_by_the_rungs_they_went_by(db: Path, mon
     assert all(rungs == sorted(rungs) and rungs for rungs in oracle.rungs)
 
 
+def test_what_a_ladder_cut_and_another_run_searched_is_searched_without_its_rungs(
+    db: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So ``--screen off`` leaves it: the rungs' values are there, the whole search is no part of the ladder's."""
+    with closing(sqlite3.connect(db)) as connection:
+        connection.execute("DELETE FROM screened WHERE position_id % 2")
+        connection.execute("UPDATE screened SET searched = 0, cut_at = 1000, chance = 0.01, probability = 0.1")
+        connection.commit()
+    check, oracle = again(db, lambda result: result, monkeypatch)
+    assert (check.checked, check.wrong) == (5, 0)
+    assert oracle.rungs == []
+
+
 @pytest.mark.parametrize(
     "change",
     [

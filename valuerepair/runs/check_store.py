@@ -429,6 +429,16 @@ def _check_oracle(
     return _compare(title, oracle, pairs)
 
 
+# Values of rungs stay where a ladder cut a position. Its whole search, if another run made one, did not go by them.
+_RUNGS = """
+    SELECT v.stage FROM deep_values v WHERE v.oracle_id = ? AND v.position_id = ? AND v.stage GLOB '[0-9]*' AND EXISTS (
+        SELECT 1 FROM nets n CROSS JOIN screened c WHERE c.net_id = n.id AND c.oracle_id = v.oracle_id
+        AND c.position_id = v.position_id AND c.searched
+        UNION ALL SELECT 1 FROM nets n CROSS JOIN expanded e WHERE e.net_id = n.id AND e.oracle_id = v.oracle_id
+        AND e.position_id = v.position_id AND e.searched)
+"""
+
+
 def _stored(store: Store, oracle_id: int, position_id: int, stage: str) -> tuple[DeepResult, Position, list[int]]:
     """A row of deep values, its position, and the rungs that the search went by."""
     columns = "cp, mate, w, d, l, q, depth, seldepth, nodes, time_ms, best_move, pv"
@@ -440,13 +450,8 @@ def _stored(store: Store, oracle_id: int, position_id: int, stage: str) -> tuple
     result = DeepResult(cp, mate, wdl, q, depth, seldepth, nodes, time_ms, best, tuple(pv.split()))
     of_position = f"SELECT {POSITION_CELLS} FROM positions p WHERE id = ?"
     (position,) = position_batch(store.connection.execute(of_position, (position_id,)).fetchall())
-    query = "SELECT stage FROM deep_values WHERE oracle_id = ? AND position_id = ? AND stage GLOB '[0-9]*'"
-    rungs = (
-        []
-        if stage.startswith(AFTER)
-        else [int(s) for (s,) in store.connection.execute(query, (oracle_id, position_id))]
-    )
-    return result, position, sorted(rungs)
+    rungs = [] if stage.startswith(AFTER) else store.connection.execute(_RUNGS, (oracle_id, position_id)).fetchall()
+    return result, position, sorted(int(rung) for (rung,) in rungs)
 
 
 def _again(oracle: Oracle, position: Position, stage: str, rungs: list[int]) -> DeepResult | None:
