@@ -12,6 +12,7 @@ import chess
 import chess.pgn
 import numpy as np
 import pytest
+import zstandard
 
 from tests.asked import with_question
 from tests.mining_doubles import (
@@ -33,7 +34,7 @@ from valuerepair.nets.net import NetValues
 from valuerepair.oracles.oracle import DeepFailure, DeepOutcome
 from valuerepair.question import Question
 from valuerepair.runs.options import MineOptions
-from valuerepair.runs.workers import FIRST_CHUNK_ROWS
+from valuerepair.runs.workers import FIRST_CHUNK_ROWS, ArchiveReader
 from valuerepair.store.rows import DeepResult
 from valuerepair.store.store import Store
 
@@ -152,6 +153,21 @@ def test_what_was_read_for_a_sample_is_not_read_again(
     monkeypatch.undo()
     mine_by_key(archive, tmp_path / "whole.db", options=replace(options, limit=None))
     assert dump(db) == dump(tmp_path / "whole.db")
+
+
+@pytest.mark.parametrize("name", ["a.pgn", "a.pgn.gz", "a.pgn.zst"])
+def test_nothing_is_read_after_the_reader_is_left(archive: Path, tmp_path: Path, name: str) -> None:
+    """A uniform sample has its first batch when all is read."""
+    text = archive.read_bytes() * 60
+    packed = {".gz": gzip.compress, ".zst": zstandard.compress}.get(Path(name).suffix, bytes)(text)
+    (tmp_path / name).write_bytes(packed)
+    paths = [str(tmp_path / name)] * 30
+    with ArchiveReader(paths, SampleOptions(per_game=None, positions=10)) as reader:
+        pass
+    reader.join(60)
+    assert not reader.is_alive()
+    assert reader.bytes_read < len(packed) * len(paths)
+    assert reader.events.empty()
 
 
 def test_a_limit_keeps_the_net_from_what_is_beyond_it(archive: Path, db: Path) -> None:

@@ -66,6 +66,10 @@ Event: TypeAlias = Sampled | ReadingEnded | Evaluated | NetBroke
 Events: TypeAlias = "SimpleQueue[Any]"  # of these, and of what the loop puts in itself
 
 
+class _Stopped(Exception):
+    """Ends reading wherever it is; no error, for nobody wants what is read."""
+
+
 class ArchiveReader(threading.Thread):
     """Samples archives within its context, and puts one chunk into `events` for each `ask`: no more is read ahead."""
 
@@ -114,12 +118,17 @@ class ArchiveReader(threading.Thread):
                         self.events.put(Sampled(batch.take(rows)))
                         begin += len(rows)
                         size = min(2 * size, CHUNK_ROWS)
+        except _Stopped:
+            return
         except Exception as error:
             self.events.put(ReadingEnded(error))
         else:
             self.events.put(ReadingEnded())
 
     def _count(self, amount: int) -> None:
+        """Also where reading is left before the first batch, which a sample of a whole archive has only at its end."""
+        if self._stopped.is_set():
+            raise _Stopped
         self.bytes_read += amount
 
     def _wait(self) -> bool:
