@@ -55,7 +55,7 @@ def sample(
     `on_bytes` is told, from another thread, of every so many bytes read of the (packed) files. The batches depend on
     the archives, the seed and the other options, not on threads or timing. No two rows have the same key.
     With ``options.positions`` what is drawn is `kept` from time to time, and reading goes on where that was done last;
-    not where there are training chunks or standard input.
+    not where there are training chunks or standard input, and within PGN only.
 
     Raises UsageError for a missing path, at once; ValueRepairError for a folder without archives, at once, and for
     files in which there is not a single game, at the end. A stream that breaks off is no error here: it is in
