@@ -134,6 +134,9 @@ def test_the_table_a_user_sees(known: list[Path], stockfish: str) -> None:
     place = said.index(next(line for line in said if line.startswith("search right, the largest")))
     assert chess.Board(said[place + 1].strip()).is_valid()
     assert said[-1] == f"next: vr books --db {known[0]} --threshold 0.55 --confirmed"
+    asked = ("--alpha", "100", "--expanded", "searched")
+    again = here("confirm", "--db", known[0], "--nodes", "20000", "-q", *asked).stdout.splitlines()
+    assert again[-1] == f"next: vr books --db {known[0]} --threshold 0.55 {' '.join(asked)} --confirmed"
     assert "deep search: stockfish" in done.stderr
     assert here("confirm", "--db", known[0], "--nodes", "20000", "-q").stderr == ""
 

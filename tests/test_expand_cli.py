@@ -47,7 +47,7 @@ def test_it_finds_the_engine_again_and_books_take_what_it_found(folder: Path, ma
     assert done.returncode == 0, done.stderr
     assert "as many positions were searched as asked for" in done.stdout
     assert "searched: 40 positions, 1 at once" in done.stdout
-    assert "next: vr books --db a.db --threshold 0.3 --expanded all" in done.stdout
+    assert "next: vr books --db a.db --threshold 0.3 --alpha 170 --expanded all" in done.stdout
     ((searched,),) = cells(folder, "SELECT count(*) FROM expanded WHERE searched OR cut_at NOT NULL")
     assert searched == 40
     assert cells(folder, "SELECT count(DISTINCT oracle_id) FROM deep_values") == [(1,)]

@@ -169,7 +169,7 @@ def test_summary_and_store_say_the_same(expansion: tuple[Path, ExpandSummary]) -
     assert (told["inferred"]["precision"], told["inferred"]["audited"] > 50) == (1, True)
     lines = "\n".join(summary.lines())
     assert "all that lies around them was looked at" in lines
-    assert f"next: vr books --db {db} --threshold 0.5 --expanded all" in lines
+    assert f"next: vr books --db {db} --threshold 0.5 --alpha 200 --expanded all" in lines
     # Every root counts: none has got so many as to be all there is.
     assert told["roots"]["hill"][1] > told["roots"]["sampled"] / 2
 

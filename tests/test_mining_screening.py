@@ -308,6 +308,8 @@ def test_what_the_run_and_the_store_count_beyond_scale_is_the_same(steep_run: Cl
     assert plain["found"] > 1.5 * found["found"]
     assert {screen["calibration"] for screen in found["screens"]} == {"fitted"}
     assert any(line.startswith("net Q calibrated: fitted on") and "steeper" in line for line in summary.lines())
+    asked = f"--threshold {THRESHOLD:g} --alpha {ALPHA:g} --calibration fitted"
+    assert summary.lines()[-1] == f"next: vr books --db {steep_run.db} {asked}"
     assert any(line.startswith("screening: 1/") and "recall" in line for line in summary.lines())
 
 

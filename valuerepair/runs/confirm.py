@@ -33,6 +33,7 @@ from valuerepair.oracles.oracle import DeepFailure, Oracle
 from valuerepair.oracles.spec import DEFAULT_NODES, JUDGING, RECORDED, parse_spec
 from valuerepair.runs.failures import Failures
 from valuerepair.runs.loop import TICK_S, SearchLoop, stored_run
+from valuerepair.runs.summary import books_command
 from valuerepair.store import DEFAULT_PATH, second_looks
 from valuerepair.store.connect import store_errors
 from valuerepair.store.rows import AFTER, SECOND, DeepResult, OracleIdentity, Run, RunRecord
@@ -528,7 +529,7 @@ def confirm_report(
     """All there is to say after a run, JSON-able; `second` is the digest of the oracle that looked."""
     return {
         "store": store.path,
-        **{str(name): value for name, value in frame.attrs.items() if name in ("net", "oracle", "q_from")},
+        **{str(name): value for name, value in frame.attrs.items() if name in ("net", "oracle", "q_from", "expanded")},
         "calibration": frame.attrs["calibration"],
         "alpha_of_first": frame.attrs["alpha"],
         "state": summary.state,
@@ -579,6 +580,7 @@ def _next(report: dict[str, Any]) -> list[str]:
     if report["state"] != "finished":
         return ["not done yet: give the same command again to go on where it stopped"]
     if (report["verdicts"].get("rates") or {}).get(verdict.SEARCH_RIGHT, {}).get("count"):
-        threshold = f" --threshold {report['verdicts']['threshold']:g}"
-        return [f"next: vr books{option}{threshold} --confirmed"]
+        alpha, calibrated = values.Alpha(**report["alpha_of_first"]), bool(report["calibration"])
+        asked = (report["store"], report["verdicts"]["threshold"], alpha, report["q_from"])
+        return [f"next: {books_command(*asked, calibrated=calibrated, expanded=report['expanded'])} --confirmed"]
     return [f"next: vr stats{option}"]

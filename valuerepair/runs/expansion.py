@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
@@ -20,8 +19,7 @@ from valuerepair.judge.split import TRAIN, Split
 from valuerepair.nets.net import NetFacts
 from valuerepair.question import Question
 from valuerepair.runs.neighbourhood import GAME, PARENT, Source
-from valuerepair.runs.summary import Deep
-from valuerepair.store import DEFAULT_PATH
+from valuerepair.runs.summary import Deep, books_command
 from valuerepair.store import expanded as reached
 from valuerepair.store.columns import game_keys
 from valuerepair.store.expanded import Outcome
@@ -243,12 +241,15 @@ class ExpandSummary:
         ]
 
     def _next(self) -> list[str]:
-        option = "" if self.start.store.path == DEFAULT_PATH else f" --db {shlex.quote(self.start.store.path)}"
-        threshold = f" --threshold {self.start.question.threshold:g}"
+        start, asked = self.start, self.start.question
         if self.state == "interrupted":
             return ["not done yet: give the same command again to go on where it stopped"]
         if self.tally.found or self.tally.inferred:
-            return [f"next: vr books{option}{threshold} --expanded all"]
+            fitted = asked.calibration == "fitted"
+            books = books_command(
+                start.store.path, asked.threshold, start.alpha, asked.q_from, calibrated=fitted, expanded="all"
+            )
+            return [f"next: {books}"]
         return ["no further candidates: mine more"]
 
 

@@ -37,6 +37,23 @@ def nothing_sampled(paths: Sequence[str], report: ReadReport) -> str:
     return f"{names}: no position to mine in {report.games:,} games{why}; relax --min-ply or other filters"
 
 
+def books_command(
+    store: str, threshold: float, alpha: Alpha, q_from: str, *, calibrated: bool, expanded: str = "no"
+) -> str:
+    """The `vr books` that asks what a run answered: without what is usual, and what the store knows by itself."""
+    words = [] if store == DEFAULT_PATH else ["--db", shlex.quote(store)]
+    words += ["--threshold", f"{threshold:g}"]
+    if q_from != "cp":
+        words += ["--alpha", q_from]
+    elif alpha.origin == "given":
+        words += ["--alpha", f"{alpha.value:g}"]
+    if calibrated:
+        words += ["--calibration", "fitted"]
+    if expanded != "no":
+        words += ["--expanded", expanded]
+    return " ".join(["vr books", *words])
+
+
 @dataclass(frozen=True)
 class MineSummary:
     """The end of one run.
@@ -111,7 +128,9 @@ class MineSummary:
         if self.state != "finished":
             lines.append("not done yet: give the same command again to go on where it stopped")
         if self.candidates.count:
-            lines.append(f"next: vr books{option} --threshold {self.threshold:g}")
+            calibrated = bool(self.calibration)
+            books = books_command(self.store, self.threshold, self.alpha, self.q_from, calibrated=calibrated)
+            lines.append(f"next: {books}")
         else:
             lines.append(f"no candidates at {self.threshold:g}: mine more, or see other thresholds by vr stats{option}")
         return lines
