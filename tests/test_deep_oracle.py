@@ -121,6 +121,15 @@ def test_an_illegal_best_move_fails_the_position_and_not_the_run() -> None:
         good = oracle.submit(START)
         assert bad.result(20) == DeepFailure("gave the illegal best move e2e5", 3)
         assert isinstance(good.result(20), DeepResult)
+    with open_oracle(f"{FAKE},arg=best=a1a1", net_path=None, workers=1) as oracle:  # from a square to itself
+        assert oracle.submit(START).result(20) == DeepFailure("gave the illegal best move a1a1", 3)
+
+
+def test_king_takes_rook_is_kept_as_castling() -> None:
+    with open_oracle(f"{FAKE},arg=best=e1h1", net_path=None, workers=1) as oracle:
+        found = oracle.submit(bare("4k3/8/8/8/8/8/8/4K2R w K - 0 1")).result(20)
+    assert isinstance(found, DeepResult)
+    assert found.best_move == "e1g1"
 
 
 def test_an_engine_that_ignores_its_node_limit_is_recorded_as_it_is_and_said_once(said: list[str]) -> None:

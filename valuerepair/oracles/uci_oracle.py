@@ -123,8 +123,10 @@ class UciOracle(Oracle):
     def _result(self, report: SearchReport, board: chess.Board, asked: int) -> DeepResult:
         if report.best_move is None:
             raise BadAnswer("found no best move although there are legal moves")
-        if not board.is_legal(chess.Move.from_uci(report.best_move)):
-            raise BadAnswer(f"gave the illegal best move {report.best_move}")
+        try:
+            best = board.parse_uci(report.best_move).uci()  # some engines write castling as king takes rook
+        except ValueError:
+            raise BadAnswer(f"gave the illegal best move {report.best_move}") from None
         if asked and report.nodes > _OVERSHOOT * asked + _OVERSHOOT_NODES and not self._said_overshoot:
             self._said_overshoot = True
             log.info(f"{self._pool.name} searched {report.nodes:,} nodes where {asked:,} were asked for")
@@ -132,12 +134,12 @@ class UciOracle(Oracle):
             None if report.mate is not None else report.cp,
             report.mate,
             report.wdl,
-            exact_q(report, board) if self._setup.kind == "lc0" else None,
+            exact_q(replace(report, best_move=best), board) if self._setup.kind == "lc0" else None,
             report.depth,
             report.seldepth,
             report.nodes,
             report.time_ms,
-            report.best_move,
+            best,
             report.pv,
         )
 
