@@ -98,6 +98,16 @@ def test_an_sprt_of_pairs_is_as_long_as_it_says(true: float) -> None:
     assert accepted / 200 == pytest.approx(said.h1, abs=0.06)
 
 
+@pytest.mark.parametrize("true", [-1000.0, -150.0, 75.0, 150.0, 1000.0])
+def test_an_sprt_far_from_its_bounds_has_a_length(true: float) -> None:
+    """What one pair says is always about the same there: no power overflows, and the test is sure of its end."""
+    for draws in (0.0, 0.6, 0.9):
+        for test in (Sprt(0, 5), Sprt(0, 0.01), Sprt(0, 5, 1e-12, 1e-12, "logistic"), Sprt(0, 5, model="bayesian")):
+            said = sprt_length(test, Outcomes.of_draws(draws), true)
+            assert said.games > 0
+            assert said.h1 == pytest.approx(float(true > 0), abs=1e-6)
+
+
 def test_laws_of_the_two_models() -> None:
     """What fishtest's calculator says of itself: by logistic Elo the chance to pass does not depend on the draws, by
     normalized Elo the length of the test does not."""

@@ -216,8 +216,9 @@ def sprt_length(sprt: Sprt, outcomes: Outcomes, elo: float) -> SprtLength:
     if abs(mean) * (high - low) < 1e-4 * variance:
         h1, length = -low / (high - low), -low * high / variance
     else:
-        ahead, behind = (math.expm1(-2 * mean * bound / variance) for bound in (high, low))
-        h1 = behind / (behind - ahead)
+        # (1 - e^-b) / (e^-a - e^-b), written so that no power is large: far from its bounds e^-b is beyond any float.
+        a, b = (2 * mean * bound / variance for bound in (high, low))
+        h1 = math.expm1(b) / math.expm1(b - a) if mean > 0 else math.exp(a) * math.expm1(-b) / math.expm1(a - b)
         length = (h1 * high + (1 - h1) * low) / mean
     return SprtLength(elo, math.ceil(length) * (1 if len(chances) == 3 else 2), h1)
 

@@ -85,7 +85,8 @@ class Sprt:
             ends = [with_mean(shares, found, share_of(elo)) for elo in (self.elo0, self.elo1)]
         else:
             ends = [with_mean(shares, found, _bayesian_share(elo, found)) for elo in (self.elo0, self.elo1)]
-        return [math.log(h1 / h0) for h0, h1 in zip(*ends, strict=True)]
+        # One that never comes (no draws, say) has no chance under either and adds nothing.
+        return [math.log(h1 / h0) if h0 else 0.0 for h0, h1 in zip(*ends, strict=True)]
 
     def verdict(self, results: MatchScore | Pentanomial) -> str:
         """`H0`, `H1` or `GO_ON`, from all games so far."""
