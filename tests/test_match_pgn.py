@@ -271,6 +271,37 @@ def test_two_matches_of_the_same_players_have_their_own_pairs() -> None:
     assert [each.number % 2 for each in turned.games] == [0]
 
 
+def test_games_of_self_play_are_paired_by_their_lines(tmp_path: Path) -> None:
+    """Those of two nets: each line again after the whole book, with the colours changed. Their numbers are no pairs."""
+    texts = []
+    for number in range(20):
+        turn, line = divmod(number, 10)
+        white, black = "AB" if (turn + line) % 2 == 0 else "BA"
+        won = line % 3 == 0  # by White, whoever that is: each side has one point of each pair
+        tags = {"Round": str(number + 1), "Run": "0123456789abcdef", "Book": "b", "BookLine": str(line + 1)}
+        texts.append(game(white, black, "1-0" if won else "1/2-1/2", **tags))
+    found = read(texts, tmp_path)
+    assert found.of == "pairs"
+    assert found.tally.pairs.counts == (0, 0, 10, 0, 0)
+
+
+def test_games_at_odds_are_tested_one_by_one(tmp_path: Path) -> None:
+    """`vr experiment match --odds` plays each line once, the first side with less material: there are no pairs."""
+    texts = []
+    for line in range(80):
+        white, black = "AB" if line % 2 == 0 else "BA"
+        tags = {"Round": str(2 * line + line % 2 + 1), "Run": "0123456789abcdef", "BookLine": str(line + 1)}
+        points = (0.0, 0.5, 1.0, 1.0)[line // 2 % 4]
+        result = RESULTS[points if white == "A" else 1 - points]
+        texts.append(game(white, black, result, BookOrder="odds", Book="b", **tags))
+    found = read(texts, tmp_path, sprt="elo0=0,elo1=10")
+    assert (found.of, found.paired, found.tested) == ("games", False, MatchScore(40, 20, 20))
+    assert found.as_json()["sprt"]["llr"] > 0
+    planned = here("elo", "match.pgn", "--resolve", "20", cwd=tmp_path)
+    assert planned.returncode == 0, planned.stderr
+    assert "no pairs, so counted game by game" in planned.stdout
+
+
 def test_files_folders_and_games_of_nobody(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     (tmp_path / "a.pgn").write_text(game("A", "B", "1-0") + '[Event "cut"]\n\n1. e4 *\n\n' + game("A", "A", "1-0"))
     (tmp_path / "b.pgn").write_text(game("B", "A", "1-0"))

@@ -51,7 +51,7 @@ def write_match(
         result = {None: "*", 0.0: "0-1", 0.5: "1/2-1/2", 1.0: "1-0"}[of_white]
         ending = TOO_LONG if point is None else CHECKMATE
         game = GameRecord(number, number // 2 % lines, STARTPOS_FEN, (), _MOVES, white, black, result, ending)
-        texts.append(game_text(game, {"Event": "vr match", "Run": "00"}))
+        texts.append(game_text(game, {"Event": "vr match", "Run": "00", "BookOrder": "sequential"}))
     path.write_text("".join(texts))
 
 

@@ -182,15 +182,17 @@ def _match(names: tuple[str, str], games: Sequence[TaggedGame], first: int) -> M
 def _pairs(games: Sequence[TaggedGame], openings: Sequence[int], whites: Sequence[bool]) -> tuple[list[int], bool]:
     """The pair of each game, and whether they are pairs.
 
-    `vr match` has numbered its games. Of others, in whatever order they ended, the nth game of an opening with White
-    and the nth with Black are a pair; where more than a tenth of the games has no such counterpart, there are none.
+    `vr match` has numbered its games; at odds only one of each two was played. Of others, in whatever order they ended,
+    the nth game of an opening with White and the nth with Black are a pair; where more than a tenth of the games has no
+    such counterpart, there are none.
     """
     seen, pairs, found = Counter[tuple[int, bool]](), dict[object, int](), list[int]()
     for game, opening, white in zip(games, openings, whites, strict=True):
         key: object = (game.run, game.number // 2) if game.run else (opening, seen[opening, white])
         found.append(pairs.setdefault(key, len(pairs)))
         seen[opening, white] += 1
-    if all(game.run for game in games) or _mostly_paired(found):
+    numbered = 2 in Counter(found).values() and all(game.run for game in games)
+    if numbered or _mostly_paired(found):
         return found, True
     return list(range(len(found))), False
 
@@ -205,7 +207,8 @@ def _game(text: bytes, place: int) -> TaggedGame | None:
     tags, moves = read_headers(text), read_text(movetext(text))
     if not tags.get("White") or not tags.get("Black"):
         return None
-    own = "Run" in tags and "BookLine" in tags and tags.get("Round", "").isdecimal()
+    # Games of vr selfplay have all but the book's order, and two of them in turn are of two lines.
+    own = {"Run", "BookLine", "BookOrder"} <= tags.keys() and tags.get("Round", "").isdecimal()
     result = game_result(tags, text) or "*"
     return TaggedGame(
         place,
