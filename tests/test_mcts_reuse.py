@@ -304,6 +304,20 @@ def test_only_the_given_root_moves_are_searched() -> None:
     assert search.run(nodes=40, root_moves=["e5g6"]).best_move == "e5g6"
 
 
+@pytest.mark.parametrize("lookahead", [False, True])
+def test_a_win_that_is_left_out_ends_no_search(lookahead: bool) -> None:
+    """Ra8 mates. A kept mate ends the search at once, one that is not to be searched proves nothing."""
+    start = position("6k1/5ppp/8/8/8/8/8/R5K1 w - - 0 1")
+    search = Search(FakeNet(), SearchParams(certainty=True, lookahead=lookahead, self_check=True))
+    search.set_position(start)
+    others = search.run(nodes=60, root_moves=["a1a7", "a1a2"])
+    assert others.nodes == 60
+    assert {move.move for move in others.moves if move.visits} == {"a1a7", "a1a2"}
+    mate = search.run(nodes=60, root_moves=["a1a8", "a1a2"])
+    assert (mate.best_move, mate.certain) == ("a1a8", 1)
+    assert mate.nodes < 60
+
+
 @pytest.mark.parametrize("wrong", ["e2e5", "e1h1", "e7e5", "xx", ""])
 def test_a_root_move_that_is_not_legal_is_refused(wrong: str) -> None:
     search = Search(FakeNet())

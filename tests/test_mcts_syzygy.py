@@ -287,6 +287,17 @@ def test_a_damaged_table_is_a_line(tmp_path: Path, content: bytes) -> None:
         result_of(WINS_ROOK, 200, syzygy=str(tmp_path))
 
 
+def test_a_damaged_table_at_the_root_leaves_the_forest_as_it_was(tmp_path: Path) -> None:
+    for name in ("KRvK.rtbw", "KRvK.rtbz"):
+        (tmp_path / name).write_bytes(b"no table at all")
+    forest = Forest(FakeNet(), SearchParams(syzygy=str(tmp_path), self_check=True), trees=2)
+    with pytest.raises(ValueRepairError, match=r"^--syzygy: a damaged table"):
+        forest.add(position(ROOTS[1]), 10)
+    assert (forest.free, forest.busy) == (2, 0)
+    start = position()
+    assert [i for i, _ in forest.search([start, start], 10)] == [0, 1]
+
+
 # --- With tables of up to four men, where there are some
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import time
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,7 @@ from valuerepair.mcts.result import RootMove, Score, SearchResult, score_of
 from valuerepair.mcts.search import Search
 from valuerepair.mcts.uci_info import InfoOptions, info_lines, verbose_lines
 from valuerepair.mcts.uci_options import PARAMETER_NAMES, EngineSettings, option_lines, with_option
-from valuerepair.mcts.uci_server import Go, TimeManager, is_settled, moves_left, parse_go
+from valuerepair.mcts.uci_server import Go, Switch, Thinking, TimeManager, is_settled, moves_left, parse_go
 
 NAN = float("nan")
 
@@ -225,3 +226,26 @@ def test_several_leaves_at_once_make_fewer_calls_and_as_many_visits() -> None:
         assert search.run(nodes=400).nodes == 400
         calls[minibatch] = net.calls
     assert calls[8] < calls[1] / 3
+
+
+def test_the_clock_is_not_charged_for_pondering() -> None:
+    """A search that was over before the move it pondered on was played has cost nothing of the clock."""
+
+    class PlayedAtTheEnd(Switch):
+        def wait_for_leave(self) -> None:
+            self.ponderhit()
+            super().wait_for_leave()
+
+    net = MaterialNet()
+
+    def slow(leaves: Leaves) -> Evaluations:
+        time.sleep(0.2)
+        return net(leaves)
+
+    search, position, clock = Search(slow), Position(STARTPOS_FEN), TimeManager()
+    search.set_position(position)
+    go = Go(nodes=4, wtime=60_000, btime=60_000, ponder=True)
+    shown = InfoOptions()
+    thinking = Thinking(search, position, go, EngineSettings(), shown, clock, 0, PlayedAtTheEnd(go), lambda line: None)
+    assert thinking.run().startswith("bestmove ")
+    assert clock._spared_ms == pytest.approx(1000 * (thinking._clock_budget or 0), abs=300)

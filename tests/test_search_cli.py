@@ -14,9 +14,13 @@ import chess
 import pytest
 from click.testing import CliRunner
 
+from valuerepair.chess.positions import Position
 from valuerepair.cli import cli
 from valuerepair.errors import ValueRepairError
-from valuerepair.mcts.params import PARAMETERS
+from valuerepair.mcts.params import PARAMETERS, SearchParams
+from valuerepair.mcts.tree import EDGES_PER_NODE
+from valuerepair.nets.net import open_net
+from valuerepair.oracles import searching
 
 TRAP_FEN = "r1bqkbnr/pppp1ppp/2n5/4p3/2B1P3/5Q2/PPPP1PPP/RNB1K1NR b KQkq - 3 3"
 ENDGAME = "8/8/8/8/4k3/8/4P3/4K3 w - - 0 1"
@@ -165,6 +169,22 @@ def test_by_the_clock(maia: str, tmp_path: Path) -> None:
     (tmp_path / "two.epd").write_text(f"{TRAP_FEN}\n{ENDGAME}\n")
     rows = [json.loads(x) for x in vr("--net", maia, "--time", "0.2", "--json", str(tmp_path / "two.epd")).splitlines()]
     assert all(0.2 <= row["seconds"] < 4 for row in rows)
+
+
+def test_by_the_clock_there_is_room_for_as_much_as_memory_holds(
+    maia: str, monkeypatch: pytest.MonkeyPatch, said: list[str]
+) -> None:
+    monkeypatch.setattr(searching, "available_memory", lambda: 6 << 30)
+    assert 2_000_000 < searching._room(SearchParams()) < 3_000_000
+    monkeypatch.setattr(searching, "available_memory", lambda: 1 << 50)  # indices have 32 bits
+    assert searching._room(SearchParams()) * EDGES_PER_NODE < 2**31
+    monkeypatch.setattr(searching, "available_memory", lambda: 1)
+    monkeypatch.setattr(searching, "_LEAST_ROOM", 30)
+    with open_net(maia) as net:
+        [found] = searching.search_positions(net, SearchParams(), [Position(TRAP_FEN)], nodes=None, seconds=60)
+    assert found.result is not None
+    assert found.result.nodes == 30
+    assert said[-1].startswith(f"{TRAP_FEN}: ended at 30 nodes, after ")
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ WITHOUT = """
 import os, select, sys
 for module in ("fcntl", "resource", "termios", "tty", "pty", "pwd", "grp"):
     sys.modules[module] = None
-for home, names in (os, ("killpg", "pread", "pwrite", "sched_getaffinity")), (select, ("poll",)):
+for home, names in (os, ("killpg", "pread", "pwrite", "sched_getaffinity", "sysconf")), (select, ("poll",)):
     for name in names:
         delattr(home, name)
 """
@@ -54,6 +54,25 @@ def test_a_store_is_read_and_what_is_found_written(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert in_a_process(*asked, tmp_path / "here.csv", cwd=tmp_path).returncode == 0
     assert (tmp_path / "there.csv").read_bytes() == (tmp_path / "here.csv").read_bytes() != b""
+
+
+def test_the_own_search_works() -> None:
+    """And says what is too large for it, by its indices where the system does not say how much memory it has."""
+    done = without(
+        "from tests.mcts_doubles import FakeNet\n"
+        "import valuerepair as vr\n"
+        "from valuerepair.chess.positions import STARTPOS_FEN, Position\n"
+        "from valuerepair.mcts.forest import Forest\n"
+        "[(_, found)] = Forest(FakeNet(), trees=1).search([Position(STARTPOS_FEN)], 20)\n"
+        "print(found.nodes)\n"
+        "try:\n    Forest(FakeNet(), trees=1000, nodes=10**6)\n"
+        "except vr.ValueRepairError as error:\n    print(error)\n"
+    )
+    assert done.stderr == ""
+    nodes, error = done.stdout.splitlines()
+    assert nodes == "20"
+    assert error.startswith("1,000,000 nodes in 1000 trees need ")
+    assert " GiB of memory; at most about " in error
 
 
 def test_what_another_process_may_be_writing_is_left_without_asking_it(tmp_path: Path) -> None:

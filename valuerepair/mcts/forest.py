@@ -6,6 +6,7 @@ Every tree's visits are exactly those that it would get alone: trees share nothi
 from __future__ import annotations
 
 import logging
+import math
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -36,6 +37,7 @@ from valuerepair.mcts.tree import (
     DONE,
     DRAW,
     EDGE,
+    EDGES_PER_NODE,
     FIRST,
     FORCED,
     FREE,
@@ -77,6 +79,8 @@ from valuerepair.mcts.tree import (
 from valuerepair.nets.planes import is_initial
 
 log = logging.getLogger(__name__)
+
+_MOST_EDGES = 2**31  # indices have 32 bits
 
 
 class Forest:
@@ -132,6 +136,10 @@ class Forest:
         value. Raises ValueRepairError for an illegal or finished position, UsageError for less than one node.
         """
         game, initial = play(position)
+        chosen = None
+        if not root_moves and self._tables.know(position.fen):
+            # Before a tree is taken: a damaged table would leave it half begun.
+            chosen = self._tables.root_moves(position.fen, repeated=repeated_since_zeroing(game))
         self._make_room_for(nodes)
         slot = self._free.pop()
         put_game(self._trees, self._rules, slot, game, initial)
@@ -140,16 +148,11 @@ class Forest:
         self._in_tables.discard(slot)
         if root_moves:
             self._only[slot] = tuple(root_moves)
-        elif self._tables.know(position.fen):
-            self._choose_by_tables(slot, position, game)
-        return slot
-
-    def _choose_by_tables(self, slot: int, position: Position, game: Boards) -> None:
-        chosen = self._tables.root_moves(position.fen, repeated=repeated_since_zeroing(game))
-        if chosen is not None:
+        elif chosen is not None:
             self._only[slot], by_distance = chosen
             self._in_tables.add(slot)
             self._trees.slots[slot, PROBED] = IN_TABLES if by_distance else 0
+        return slot
 
     def go_on(self, slot: int, nodes: int) -> None:
         """Searches the tree of a slot, not freed yet, up to `nodes` visits of its root, those it has included."""
@@ -274,6 +277,9 @@ class Forest:
                     add_noise(self._trees, slot, node, self.params)
                 if only := self._only.pop(slot, ()):
                     keep_moves(self._trees, self._rules, slot, encode_moves(only))
+                    state = self._trees.slots[slot]
+                    if state[STATE] == DONE and self.visits(slot) < state[LIMIT] and not solved(self._trees, node):
+                        state[STATE] = SEARCHING  # what proved the root was a move that is left out
         return done
 
     def _make_room_for(self, nodes: int) -> None:
@@ -312,15 +318,28 @@ def forest_bytes(trees: int, nodes: int, params: SearchParams | None = None) -> 
     return trees * tree_bytes(make_rules(params or SearchParams(), nodes))
 
 
+def most_nodes(memory: float, params: SearchParams | None = None) -> int:
+    """The visits that one tree has room for in so much memory, and with indices of 32 bits if its edges grow."""
+    sample = 10_000  # enough of them that what every tree takes besides is little
+    return int(min(memory / forest_bytes(1, sample, params) * sample, 0.6 * _MOST_EDGES / EDGES_PER_NODE))
+
+
 def check_memory(trees: int, rules: SearchRules) -> None:
     """Raises UsageError when a forest does not fit in memory or in the indices of 32 bits."""
-    wanted, there = trees * tree_bytes(rules), os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    if wanted > there or trees * rules.edge_room >= 2**31:
-        most = min(there / wanted, 2**31 / (trees * rules.edge_room)) * (rules.node_room - 1)
+    wanted, there = trees * tree_bytes(rules), _memory()
+    if (there is not None and wanted > there) or trees * rules.edge_room >= _MOST_EDGES:
+        by_memory = there / wanted if there is not None else math.inf
+        most = min(by_memory, _MOST_EDGES / (trees * rules.edge_room)) * (rules.node_room - 1)
+        has = f"this machine has {there / 2**30:.1f}: " if there is not None else ""
         raise UsageError(
-            f"{rules.node_room - 1:,} nodes in {trees} trees need {wanted / 2**30:.1f} GiB of memory; this machine has "
-            f"{there / 2**30:.1f}: at most about {int(0.9 * most):,} nodes"
+            f"{rules.node_room - 1:,} nodes in {trees} trees need {wanted / 2**30:.1f} GiB of memory; {has}at most "
+            f"about {int(0.9 * most):,} nodes"
         )
+
+
+def _memory() -> int | None:
+    """Bytes of memory of this machine; None where the system does not say (Windows)."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else None
 
 
 def play(position: Position) -> tuple[Boards, bool]:

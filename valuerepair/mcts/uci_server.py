@@ -378,8 +378,9 @@ class Thinking:
             # With a temperature any move may be played, and its line says what to ponder on.
             lines=_ALL_LINES if params.temperature > 0 else self.settings.multipv,
         )
-        thought = time.monotonic() - self.switch.begun
+        # After the wait: a search that ended while it pondered begins to count with `ponderhit`.
         self.switch.wait_for_leave()
+        thought = time.monotonic() - self.switch.begun
         self._say(result)
         if self.settings.verbose:
             self._lines(verbose_lines(result, self.position.fen, params, moves_left=self.shown.moves_left))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import time
 from collections import deque
@@ -12,19 +13,23 @@ from itertools import chain, islice
 
 from valuerepair.chess.positions import Position
 from valuerepair.mcts.evaluator import NetEvaluator, SplitEvaluator
-from valuerepair.mcts.forest import Forest, forest_bytes, warm_up
+from valuerepair.mcts.forest import Forest, forest_bytes, most_nodes, warm_up
 from valuerepair.mcts.params import SearchParams
 from valuerepair.mcts.pool import ForestPool
 from valuerepair.mcts.result import SearchResult
 from valuerepair.mcts.search import Search
 from valuerepair.mcts.snapshot import Snapshot
 from valuerepair.nets.net import Net, NetIdentity
-from valuerepair.oracles.mcts_oracle import cannot_be_searched
+from valuerepair.oracles.mcts_oracle import available_memory, cannot_be_searched
+
+log = logging.getLogger(__name__)
 
 _ALL_LINES = 256
 _TREES_BYTES = 1 << 31
-# What a search by the clock has room for at first.
-_ROOM = 100_000
+# What a search by the clock has room for in any case; and the share of the free memory that it may take: where
+# positions have many moves its tree grows, and for a moment both copies are there.
+_LEAST_ROOM = 100_000
+_SHARE_OF_MEMORY = 1 / 3
 
 
 @dataclass(frozen=True)
@@ -78,6 +83,7 @@ def _one_by_one(
     tree_nodes: int,
 ) -> Iterator[Searched]:
     split = SplitEvaluator(evaluator, evaluator.streams if net.session.on_cpu else 1)
+    room = nodes or _room(params)
     for position in positions:
         if reason := cannot_be_searched(position):
             yield Searched(position, net.identity, None, reason)
@@ -87,14 +93,21 @@ def _one_by_one(
             params,
             input_format=evaluator.input_format,
             moves_left=evaluator.moves_left,
-            nodes=nodes or _ROOM,
+            nodes=room,
         )
         search.set_position(position)
         begun = time.perf_counter()
         result = search.run(nodes=nodes, seconds=seconds, lines=_ALL_LINES)
         spent = time.perf_counter() - begun
+        if nodes is None and result.nodes >= room:
+            log.info(f"{position.fen}: ended at {room:,} nodes, after {spent:.1f} s: there is no memory for more")
         tree = search.snapshot(tree_nodes) if tree_nodes else None
         yield Searched(position, net.identity, result, seconds=spent, tree=tree)
+
+
+def _room(params: SearchParams) -> int:
+    """The visits that a search by the clock has room for. Memory is taken only as the tree grows."""
+    return max(_LEAST_ROOM, most_nodes(_SHARE_OF_MEMORY * (available_memory() or 4 << 30), params))
 
 
 def _many_at_once(
