@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn
@@ -159,8 +160,8 @@ def test_what_was_read_for_a_sample_is_not_read_again(
 def test_nothing_is_read_after_the_reader_is_left(archive: Path, tmp_path: Path, name: str) -> None:
     """A uniform sample has its first batch when all is read."""
     text = archive.read_bytes() * 60
-    packed = {".gz": gzip.compress, ".zst": zstandard.compress}.get(Path(name).suffix, bytes)(text)
-    (tmp_path / name).write_bytes(packed)
+    packing: dict[str, Callable[[bytes], bytes]] = {".gz": gzip.compress, ".zst": zstandard.compress}
+    (tmp_path / name).write_bytes(packing.get(Path(name).suffix, bytes)(text))
     paths = [str(tmp_path / name)] * 30
     with ArchiveReader(paths, SampleOptions(per_game=None, positions=10)) as reader:
         pass

@@ -50,29 +50,30 @@ def look(oracle: Oracle, db: str | Path, ids: Ids, alpha: float, kept: Path) -> 
     if path.exists():
         with np.load(path) as read:
             if np.array_equal(read["ids"], ids):
-                return _deep_q(read["cp"], read["mate"], alpha)
+                return deep_q_of(read["cp"], read["mate"], alpha)
     query = f"SELECT {POSITION_CELLS} FROM json_each(?) j JOIN positions p ON p.id = j.value ORDER BY j.key"
     with Store.open(db) as store:
         positions = list(position_batch(store.connection.execute(query, (str(ids.tolist()),)).fetchall()))
     with Progress("second look", len(ids), "searches") as progress:
         found = []
-        for one in _searched(oracle, positions):
+        for one in searched(oracle, positions):
             found.append(one)
             progress.advance()
     cp, mate = (np.array([getattr(one, name) for one in found], np.float64) for name in ("cp", "mate"))
     kept.mkdir(parents=True, exist_ok=True)
     with written_whole(path) as partial, open(partial, "wb") as file:
         np.savez(file, ids=ids, cp=cp, mate=mate)
-    return _deep_q(cp, mate, alpha)
+    return deep_q_of(cp, mate, alpha)
 
 
-def _deep_q(cp: Floats, mate: Floats, alpha: float) -> Floats:
+def deep_q_of(cp: Floats, mate: Floats, alpha: float) -> Floats:
+    """[n] Q of Stockfish's scores, by alpha, as `deep_q` gives it."""
     nothing = np.full(len(cp), np.nan)
     return deep_q(cp, mate, np.stack([nothing] * 3, 1), nothing, alpha)
 
 
-def _searched(oracle: Oracle, positions: Sequence[Position]) -> Iterator[DeepResult]:
-    """In their order."""
+def searched(oracle: Oracle, positions: Sequence[Position]) -> Iterator[DeepResult]:
+    """What the judge says of all positions, in their order. Raises ValueRepairError for one that it cannot search."""
     source = iter(positions)
     waiting = [oracle.submit(each) for each in islice(source, 2 * oracle.workers)]
     while waiting:
