@@ -161,7 +161,8 @@ def test_nothing_is_read_after_the_reader_is_left(archive: Path, tmp_path: Path,
     """A uniform sample has its first batch when all is read."""
     text = archive.read_bytes() * 60
     packing: dict[str, Callable[[bytes], bytes]] = {".gz": gzip.compress, ".zst": zstandard.compress}
-    (tmp_path / name).write_bytes(packing.get(Path(name).suffix, bytes)(text))
+    packed = packing.get(Path(name).suffix, bytes)(text)
+    (tmp_path / name).write_bytes(packed)
     paths = [str(tmp_path / name)] * 30
     with ArchiveReader(paths, SampleOptions(per_game=None, positions=10)) as reader:
         pass
