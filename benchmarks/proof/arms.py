@@ -198,6 +198,7 @@ class Proof:
             ("matches", ["table", str(self.out), "-o", str(results)]),
             ("visits", [*source, *some]),
             ("noise", [*source, *some]),
+            ("aside", [*source, "--arm", best, "--count", "3000"]),
             ("page", ["."]),
             ("notebook", ["."]),
         ):

@@ -123,6 +123,22 @@ def noise(folder: Path) -> list[str]:
     return found
 
 
+def aside(folder: Path) -> list[str]:
+    """What nets are in the games and one random move aside."""
+    rows = _read(folder, "aside").fillna({"against": ""})
+    of = {
+        (row.place, row.scale, row.arm, row.against, row.measure): (row.value, row.low, row.high) for row in _rows(rows)
+    }
+    found = _head(["arm", "", "at 0.3, raw", "slope, raw", "at 0.3", "at 0.3, less `original`", "less `control`"])
+    for arm in dict.fromkeys(rows["arm"]):
+        for place, words in (("game", "in the games"), ("aside", "a move aside")):
+            raw, own = (of[place, scale, arm, "", "rate"] for scale in ("raw", "recalibrated"))
+            cells = [_percent(raw), _numbers(of[place, "raw", arm, "", "slope"], ".2f"), _percent(own)]
+            changes = [of.get((place, "recalibrated", arm, other, "rate")) for other in ("original", "control")]
+            found.append(_row([f"`{arm}`", words, *cells, *(relative(*each) if each else "" for each in changes)]))
+    return found
+
+
 def matches(folder: Path) -> list[str]:
     """The repaired net's matches."""
     found = _head(["the repaired net against", "games", "won", "drawn", "lost", "Elo (95 %, by pairs)"])
@@ -148,6 +164,7 @@ TABLES: dict[str, Callable[[Path], list[str]]] = {
     "matches": matches,
     "visits": visits,
     "noise": noise,
+    "aside": aside,
 }
 
 

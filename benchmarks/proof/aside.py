@@ -1,0 +1,148 @@
+"""Are the nets right beside the games, too? One random move aside: `python -m benchmarks.proof.aside`.
+
+The positions that nets are trained and tested on stood in games. A search asks for others as well: those after moves
+that nobody would play. Here each drawn position of the held-out families is followed by a legal move drawn at random,
+and judge and nets evaluate what stands on the board then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import chess
+import click
+import numpy as np
+
+from benchmarks.proof import tables
+from benchmarks.proof.analysis import PRIMARY_THRESHOLD, Arm, Floats, Ids, drawn_seeds, estimate, relative, same
+from benchmarks.proof.noise import deep_q_of, searched
+from benchmarks.proof.positions import VALIDATION
+from benchmarks.proof.tables import BOARDS_SET, CONTROL, ORIGINAL, Net
+from benchmarks.proof.visits import Drawn
+from valuerepair.calibration import read_curve
+from valuerepair.chess.positions import Position, PositionBatch
+from valuerepair.intervals import Interval
+from valuerepair.nets.net import open_net
+from valuerepair.oracles.open import open_oracle
+from valuerepair.question import Question
+from valuerepair.runs.confirm import after
+from valuerepair.store.rows import POSITION_CELLS, position_batch
+from valuerepair.store.store import Store
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+PLACES, SCALES = ("game", "aside"), ("raw", "recalibrated")
+
+
+def aside(positions: Sequence[Position], rng: np.random.Generator) -> tuple[list[int], list[Position]]:
+    """Each position after a legal move drawn at random, and which it was; those where the game ends are left out."""
+    kept, found = [], []
+    for i, position in enumerate(positions):
+        moves = sorted(move.uci() for move in chess.Board(position.fen).legal_moves)
+        reached = after(position, moves[rng.integers(len(moves))]) if moves else None
+        if isinstance(reached, Position):
+            kept.append(i)
+            found.append(reached)
+    return kept, found
+
+
+def asked(net: Net, positions: Sequence[Position], threads: int | None) -> Floats:
+    """float64[n]: the net's own Q."""
+    with open_net(str(net.file), threads=threads) as opened:
+        return opened.evaluate(PositionBatch.from_positions(positions)).q.astype(np.float64)
+
+
+def aside_table(
+    q: dict[tuple[str, str], dict[str, Floats]], deep: dict[str, Floats], game: Ids, *, seed: int = 0
+) -> pd.DataFrame:
+    """What nets are in the games and beside them: `q` (place, scale) -> arm -> Q [seeds, n], `deep` place -> [n].
+
+    Rows of each arm: ``rate`` of candidates, ``mean_dq``, and ``slope``, that of the line through 0 of net Q over deep
+    Q: below 1 the net is flatter than the judge. And the rate against the original's and the control's, as a part of
+    it.
+    """
+    import pandas as pd
+
+    drawn = Drawn(game, seed=seed)
+    table: pd.DataFrame = pd.DataFrame(
+        [
+            {"place": place, "scale": scale, **row}
+            for (place, scale), of in q.items()
+            for row in _measured(of, deep[place], drawn)
+        ]
+    )
+    return table
+
+
+def _measured(q: dict[str, Floats], deep: Floats, drawn: Drawn) -> Iterator[dict[str, Any]]:
+    """The rows of one place and scale."""
+    rates, square = dict[str, Arm](), deep**2
+
+    def row(arm: str, against: str, measure: str, value: Interval) -> dict[str, Any]:
+        seeds, positions = q[arm].shape
+        about = {"arm": arm, "against": against, "measure": measure}
+        return about | tables.bounds(value, "value", "") | {"seeds": seeds, "positions": positions}
+
+    for name, each in q.items():
+        off = np.abs(each - deep)
+        rates[name], product = _arm(name, off >= PRIMARY_THRESHOLD, drawn), _arm(name, each * deep, drawn)
+        slope = Arm(product.values / square.mean(), product.drawn / drawn.mean(square)[:, None], product.more)
+        for measure, arm in (("rate", rates[name]), ("mean_dq", _arm(name, off, drawn)), ("slope", slope)):
+            yield row(name, "", measure, estimate(same, arm))
+    for name in q:
+        for other in (ORIGINAL, CONTROL):
+            if name not in (ORIGINAL, other):
+                yield row(name, other, "rate", estimate(relative, rates[name], rates[other]))
+
+
+def _arm(name: str, numbers: Any, drawn: Drawn) -> Arm:
+    """The means of [seeds, n] numbers or truths on drawn games."""
+    each = numbers.astype(np.float64)
+    by_draw = np.stack([drawn.mean(row) for row in each], 1)
+    return Arm(each.mean(1), by_draw, drawn_seeds(name, len(each), len(by_draw)))
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@tables.source_options
+@click.option("--arm", "names", multiple=True, required=True, help="An arm to tell of; repeatable.")
+@click.option("--deep", default="stockfish:nodes=20000", show_default=True, help="The judge.")
+@click.option("--count", default=2_000, show_default=True, type=click.IntRange(1), help="Positions to draw.")
+@click.option("--seed", default=18, show_default=True, help="Of the positions and moves.")
+@click.option("-o", "--output", required=True, type=click.Path(file_okay=False, path_type=Path), help="Folder.")
+def command(names: tuple[str, ...], deep: str, count: int, seed: int, output: Path, **given: Any) -> None:
+    """Write aside.csv: what nets are on held-out families, and one random move aside of them."""
+    said, wanted = tables.listen(given, [VALIDATION, BOARDS_SET]), list(dict.fromkeys([ORIGINAL, CONTROL, *names]))
+    of, rng = tables.places_of(said, wanted), np.random.default_rng(seed)
+    rows = np.flatnonzero(said.positions.sets == BOARDS_SET)
+    rows = np.sort(rng.choice(rows, min(count, len(rows)), replace=False))
+    there = said.positions.take(rows)
+    query = f"SELECT {POSITION_CELLS} FROM json_each(?) j JOIN positions p ON p.id = j.value ORDER BY j.key"
+    with Store.open(given["db"]) as store:
+        positions = list(position_batch(store.connection.execute(query, (str(there.ids.tolist()),)).fetchall()))
+        question = Question(net=given["net"], oracle=given["oracle"])
+        alpha = float(store.frame(question, text=False, only=("deep_q",)).attrs["alpha"]["value"])
+    kept, reached = aside(positions, rng)
+    with open_oracle(deep, net_path=None) as oracle:
+        found = list(searched(oracle, reached))
+    cp, mate = (np.array([getattr(one, name) for one in found], np.float64) for name in ("cp", "mate"))
+    q: dict[tuple[str, str], dict[str, Floats]] = {(place, scale): {} for place in PLACES for scale in SCALES}
+    for name in wanted:
+        curves = [said.curves[i].whole for i in of[name]]
+        in_games = [said.answers[i].q[rows][kept].astype(np.float64) for i in of[name]]
+        beside = [asked(said.nets[i], reached, given["threads"]) for i in of[name]]
+        for place, raw in zip(PLACES, (in_games, beside), strict=True):
+            q[place, "raw"][name] = np.stack(raw)
+            both = zip(curves, raw, strict=True)
+            q[place, "recalibrated"][name] = np.stack([read_curve(curve, one) for curve, one in both])
+    judged = {"game": there.deep_q[kept], "aside": deep_q_of(cp, mate, alpha)}
+    table = aside_table(q, judged, there.game[kept])
+    output.mkdir(parents=True, exist_ok=True)
+    tables.write_table(table, output / "aside.csv")
+    click.echo(table.to_string(index=False))
+
+
+if __name__ == "__main__":
+    tables.run(command, "aside")
