@@ -132,6 +132,13 @@ def test_king_takes_rook_is_kept_as_castling() -> None:
     assert found.best_move == "e1g1"
 
 
+@pytest.mark.parametrize("option", ["WeightsFile", "weightsfile", "verboseMoveStats"])
+def test_lc0_takes_its_net_from_weights_alone_and_always_says_q(shared_data: Path, option: str) -> None:
+    net = shared_data / "nets" / "maia-1900.pb.gz"
+    with pytest.raises(UsageError, match=rf"^--deep lc0: option\.(?i:{option}) has no place here: "):
+        open_oracle(f"lc0:nodes=1,path={sys.executable},option.{option}=x", net_path=str(net), workers=1)
+
+
 def test_an_engine_that_ignores_its_node_limit_is_recorded_as_it_is_and_said_once(said: list[str]) -> None:
     with open_oracle(f"{FAKE},arg=nodes=5000000", net_path=None, workers=1) as oracle:
         results = [oracle.submit(START).result(20) for _ in range(3)]

@@ -67,8 +67,7 @@ def arguments(folder: Path, net: str, *more: str) -> list[str]:
         "5",
         "--max-plies",
         "60",
-        "--device",
-        "cpu",
+        *(() if "lc0" in more else ("--device", "cpu")),  # lc0 has backends of its own
     ]
     return [*common, "-o", str(folder / "games.pgn"), "--db", str(folder / "a.db"), "--temperature", "0.8", *more]
 
@@ -237,6 +236,8 @@ def test_another_run_is_not_mixed_in(tmp_path: Path, net: str, book: Path, share
         (("--set", "cpuct"), "--set cpuct: must be NAME=VALUE"),
         (("--set", "cpukt=1"), "did you mean cpuct?"),
         (("--syzygy", "/none"), "/none: no such folder"),
+        (("--engine", "lc0", "--threads", "2"), "--engine lc0: --device and --threads are for --engine mcts"),
+        (("--engine", "lc0", "--device", "cpu"), "--engine lc0: --device and --threads are for --engine mcts"),
         (("--engine", "lc0", "--set", "certainty=1"), "--engine lc0: it has no certainty"),
         (("--engine", "lc0", "--draw", "40,8,0.01"), "--engine lc0: it ends games its own way"),
         (("-o", "/dev/full"), "/dev/full: is no plain file"),

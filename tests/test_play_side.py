@@ -101,6 +101,7 @@ def test_names_can_be_told_apart() -> None:
     [
         ("no-such-engine,nodes=1", "no such engine; give its path"),
         ("/,nodes=1", "is a folder"),
+        (f"lc0:path={sys.executable},weights=x,option.weightsFile=y,nodes=1", "give the net as weights=FILE.pb.gz"),
         (f"{FAKE},nodes=1", "is not executable"),
         (f"{sys.executable},arg={FAKE},option.Hsh=1,nodes=1", "has no option 'Hsh'; did you mean Hash"),
         (f"{sys.executable},arg={FAKE},arg=exit-at-once,nodes=1", "the engine exited with code 7"),

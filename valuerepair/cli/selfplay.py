@@ -10,6 +10,7 @@ from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from valuerepair.cli.completion import folders, nets
 from valuerepair.cli.options import (
@@ -127,6 +128,9 @@ def _source(given: dict[str, Any], params: SearchParams, rules: Rules, games: in
     if given["engine"] == "lc0":
         if given["net2"] or given["reuse_tree"]:
             raise UsageError("--engine lc0: --net2 and --reuse-tree are for --engine mcts")
+        said = click.get_current_context().get_parameter_source  # a configuration's are for all commands
+        if ParameterSource.COMMANDLINE in (said("device"), said("threads")):
+            raise UsageError("--engine lc0: --device and --threads are for --engine mcts; lc0 chooses its own backend")
         settings = lc0_settings(given["net"], params, given["nodes"], given["jobs"], rules)
         return Lc0Source(settings, given["training"], resume=_goes_on(given["output"]))
     how = {**{name: given[name] for name in ("device", "threads")}, "history_fill": params.history_fill}

@@ -152,6 +152,10 @@ def _lc0(spec: EngineSpec, net_path: str | None) -> UciOracleSetup:
     if net.header is None:
         raise UsageError(f"--deep lc0: {net.path} is no lc0 net; lc0 needs the .pb.gz: weights=FILE.pb.gz")
     given = {name.lower() for name in spec.options}
+    if "weightsfile" in given:  # the identity would name another net
+        raise UsageError("--deep lc0: option.WeightsFile has no place here: give the net as weights=FILE.pb.gz")
+    if "verbosemovestats" in given:  # the exact Q is read from them
+        raise UsageError("--deep lc0: option.VerboseMoveStats has no place here: it is always on")
     plain = {name: value for name, value in _LC0_PLAIN.items() if name.lower() not in given}
     required = {"WeightsFile": str(Path(net.path).absolute()), **spec.options}
     # An lc0.config beside the binary or in the working directory would change the search unseen: an empty name is none.

@@ -258,6 +258,8 @@ def _setup(side: EngineSpec) -> tuple[EngineSetup, str, list[str]]:
     facts, name = [f"sha256:{file_sha256(path)[:12]}"], ""
     options, arguments = dict(side.options), side.arguments
     if side.kind == LC0:
+        if "weightsfile" in given:  # the identity would name another net
+            raise UsageError(f"{side.where}option.WeightsFile has no place here: give the net as weights=FILE.pb.gz")
         net = read_net_file(locate(side.weights))
         if net.header is None:
             raise UsageError(f"{side.where}{net.path} is no lc0 net; lc0 needs the .pb.gz")
