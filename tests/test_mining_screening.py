@@ -180,6 +180,25 @@ def test_the_same_command_again_does_nothing(archive: Path, db: Path, fixed: Non
     assert astuple(again.candidates) == pytest.approx(astuple(first.candidates))  # sums in another order
 
 
+def test_going_on_counts_what_was_cut_once(
+    archive: Path, db: Path, fixed: None, whole_fixed: Climbed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not for every chunk of positions, of which there are more the more was cut."""
+    whole_fixed.copied(db)
+    counted: list[float | None] = []
+    known = Store.known
+
+    def noted(self: Store, *asked: Any, **named: Any) -> Any:
+        counted.append(named["scale"])
+        return known(self, *asked, **named)
+
+    monkeypatch.setattr(Store, "known", noted)
+    climb_by_key(archive, db, OPTIONS, ClimbingOracle())
+    assert len(counted) > 1
+    assert counted[0] is not None
+    assert len(set(counted)) == 1
+
+
 def test_an_audit_of_all_searches_all(archive: Path, db: Path, fixed: None) -> None:
     summary = climb_by_key(archive, db, options_for(ladder_options(audit=1.0)))
     assert (summary.cut, summary.scored + summary.failed) == (0, summary.sampled)

@@ -116,6 +116,12 @@ def test_weights_of_the_frame(store: Store) -> None:
     assert d not in frame.index
     known = store.known(np.array([a, b, c, d]), 1, 1)
     assert [k.weight for k in known[:3]] == pytest.approx([1, 3, 0])
+    scale = store.cut_scale(1, 1)
+    assert scale is not None
+    assert scale == pytest.approx(3 * 0.05)
+    assert store.known(np.array([a, b, c, d]), 1, 1, scale=scale) == known
+    assert store.known(np.array([b]), 1, 1, scale=2 * scale)[0].weight == pytest.approx(6)
+    assert store.cut_scale(1, 2) is None
     assert (frame["weight"].sum(), len(frame)) == (pytest.approx(len(frame) - 2 + 3), len(frame))
 
 

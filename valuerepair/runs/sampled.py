@@ -287,6 +287,8 @@ class EarlierValues:
         self._failures, self._net_failures = failures
         self._retry_failed, self._screening = retry_failed, screening
         self.scored = self.cut = 0
+        # Once: counted for every chunk, it would make the time grow with the square of what the ladder has cut.
+        self._cut_scale = store.cut_scale(*pair)
 
     def take(
         self, ids: NDArray[np.int64], new: NDArray[np.bool_], cut: AbstractSet[int]
@@ -301,7 +303,8 @@ class EarlierValues:
         old = np.flatnonzero(~new)
         if len(old):
             self._store.take_over_expanded(ids[old], self._pair[1])
-        for i, known in zip(old.tolist(), self._store.known(ids[old], *self._pair), strict=True):
+        there = self._store.known(ids[old], *self._pair, scale=self._cut_scale)
+        for i, known in zip(old.tolist(), there, strict=True):
             fresh[i], wanted[i] = self._take(int(ids[i]), known, cut, lost)
         return fresh, wanted
 

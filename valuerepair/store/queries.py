@@ -52,9 +52,10 @@ JOIN games g ON g.id = p.game_id
 WHERE {counts}
 """
 # One that the ladder would have cut but had searched all the same stands for all like it; together for all there are.
-_WEIGHT = """CASE WHEN c.cut_at IS NULL THEN 1.0 WHEN NOT c.searched THEN 0.0 ELSE (SELECT count(*) /
-    sum(searched / probability) FROM screened WHERE net_id = :net AND oracle_id = :oracle AND cut_at NOT NULL)
-    / c.probability END"""
+_CUT_SCALE = """SELECT count(*) / sum(searched / probability) FROM screened
+    WHERE net_id = :net AND oracle_id = :oracle AND cut_at NOT NULL"""
+_WEIGHT = f"""CASE WHEN c.cut_at IS NULL THEN 1.0 WHEN NOT c.searched THEN 0.0
+    ELSE coalesce(:scale, ({_CUT_SCALE})) / c.probability END"""
 _TEXTS = {
     "fen": "p.fen", "start_fen": "p.start_fen", "moves": "p.moves", "white": "g.white", "black": "g.black",
     "event": "g.event", "date": "g.date", "result": "g.result", "played": "p.played", "net_best": "n.best_move",
@@ -84,10 +85,22 @@ def load_json(text: str) -> dict[str, Any]:
 # -- what is known of positions ---------------------------------------------------------------------------------------
 
 
+def cut_scale(connection: sqlite3.Connection, net_id: int, oracle_id: int) -> float | None:
+    """What the weights of positions that a ladder would have cut are multiplied by; None where it cut none, or none of
+    them was searched."""
+    scale: float | None = connection.execute(_CUT_SCALE, {"net": net_id, "oracle": oracle_id}).fetchone()[0]
+    return scale
+
+
 def known(
-    connection: sqlite3.Connection, ids: NDArray[np.int64], net_id: int, oracle_id: int, stage: str = FULL
+    connection: sqlite3.Connection,
+    ids: NDArray[np.int64],
+    net_id: int,
+    oracle_id: int,
+    stage: str = FULL,
+    scale: float | None = None,
 ) -> list[Known]:
-    """What is there of each position, in the order of `ids`."""
+    """What is there of each position, in the order of `ids`; `scale` is the `cut_scale`, if it was asked for before."""
     query = f"""
         SELECT n.q, v.position_id IS NOT NULL, v.cp, v.mate, v.w, v.d, v.l, v.q, f.reason, {_WEIGHT}
         FROM json_each(:ids) j
@@ -97,7 +110,7 @@ def known(
         LEFT JOIN screened c ON c.net_id = :net AND c.oracle_id = :oracle AND c.position_id = j.value
         ORDER BY j.key
     """
-    asked = {"ids": json.dumps(ids.tolist()), "net": net_id, "oracle": oracle_id, "stage": stage}
+    asked = {"ids": json.dumps(ids.tolist()), "net": net_id, "oracle": oracle_id, "stage": stage, "scale": scale}
     return [
         Known(net_q, (cp, mate, w, d, loss, q) if scored else None, failure, weight)
         for net_q, scored, cp, mate, w, d, loss, q, failure, weight in connection.execute(query, asked)

@@ -214,10 +214,18 @@ class Store:
         query = "SELECT id FROM games WHERE source = ? AND number = ? AND digest = ?"
         return int(self.connection.execute(query, row[:3]).fetchone()[0])
 
-    def known(self, ids: NDArray[np.int64], net_id: int, oracle_id: int, stage: str = FULL) -> list[Known]:
-        """What is there already of each position, in the order of `ids`."""
+    def cut_scale(self, net_id: int, oracle_id: int) -> float | None:
+        """What goes into the weights of all positions that a ladder would have cut, for `known`."""
         with store_errors(self.path):
-            return queries.known(self.connection, ids, net_id, oracle_id, stage)
+            return queries.cut_scale(self.connection, net_id, oracle_id)
+
+    def known(
+        self, ids: NDArray[np.int64], net_id: int, oracle_id: int, stage: str = FULL, scale: float | None = None
+    ) -> list[Known]:
+        """What is there already of each position, in the order of `ids`. With `scale`, the `cut_scale`, it takes no
+        longer the more the ladder has cut."""
+        with store_errors(self.path):
+            return queries.known(self.connection, ids, net_id, oracle_id, stage, scale)
 
     def take_over_expanded(self, ids: NDArray[np.int64], oracle_id: int) -> None:
         """Positions reached from candidates are sampled now: their searches count as those of sampled ones."""
