@@ -276,7 +276,9 @@ def test_a_sample_that_is_cut_short_is_read_on_from_there(
 ) -> None:
     """Whatever the place it was stopped at, positions and counts are those of one reading."""
     monkeypatch.setattr(kept_samples, "EVERY_S", 0.0)
-    paths = [str(shared_data / "pgn" / name) for name in ("iccf-scca.pgn", "lichess-blitz.pgn")]
+    (tmp_path / "empty.pgn").touch()
+    paths = [str(tmp_path / "empty.pgn")]
+    paths += [str(shared_data / "pgn" / name) for name in ("iccf-scca.pgn", "lichess-blitz.pgn")]
     options = SampleOptions(per_game=None, positions=40, recorded=recorded)
     whole = ReadReport()
     expected = [p for batch in sample(paths, options, whole) for p in batch]

@@ -65,7 +65,7 @@ class KeptSample:
         self.place, self.drawn = Place(**about["place"]), _batch(table)
         for name, value in about["report"].items():
             if isinstance(value, list):
-                value = [tuple(row) for row in value]
+                value = [tuple(row) if isinstance(row, list) else row for row in value]
             setattr(report, name, Counter(value) if isinstance(value, dict) else value)
 
     def save(self, place: Place, drawn: PositionBatch, report: ReadReport) -> None:
