@@ -25,7 +25,7 @@ from tests.confirm_doubles import (
 )
 from tests.mining_doubles import dump, rows, wait_for
 from valuerepair.chess.positions import Position
-from valuerepair.chess.progress import Progress
+from valuerepair.chess.progress import Progress, remarks_to
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.judge.verdict import verdicts
 from valuerepair.oracles.oracle import DeepFailure, DeepOutcome
@@ -156,7 +156,10 @@ def test_what_is_there_is_not_searched_again(tmp_path: Path) -> None:
     first = look_again(path, SecondOracle(by_length), ConfirmOptions(limit=5))
     assert (first.state, first.searches) == ("limited", 15)
     # The net or threshold may be another one: what counts is the position and who looked.
-    second = look_again(path, SecondOracle(by_length), threshold=0.9)
+    said: list[str] = []
+    with remarks_to(said.append):
+        second = look_again(path, SecondOracle(by_length), threshold=0.9)
+    assert "going on with 15 searches made before" in said
     assert (second.state, second.searches) == ("finished", 21)
     again = SecondOracle(by_length)
     assert look_again(path, again).searches == len(again.searched) == 0

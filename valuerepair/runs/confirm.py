@@ -120,8 +120,8 @@ def confirm(
         asked["calibration"] = "fitted"
     work = {"second look": oracle.identity.digest, **asked}
     with stored_run(store, RunRecord.of(work, options.command, asked)) as run:
-        if run.resumed and run.scored:
-            log.info(f"going on with {run.scored:,} searches made before")
+        if run.resumed and (made := second_looks.made(store.connection, run.id)):
+            log.info(f"going on with {made:,} searches made before")
         looking = _SecondLooks(store, frame, oracle, options, run, progress or Progress("confirming", quiet=True))
         with looking.interruptions.counted():
             state = looking.work()

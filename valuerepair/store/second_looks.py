@@ -167,6 +167,14 @@ def failed(connection: sqlite3.Connection, second_id: int) -> dict[tuple[int, st
     return {(position_id, stage): reason for position_id, stage, reason in rows}
 
 
+def made(connection: sqlite3.Connection, run_id: int) -> int:
+    """How many searches a run of second looks has made so far; moves that end a game need none."""
+    query = (
+        "SELECT count(*) FROM deep_values WHERE run_id = ? AND (stage = ? OR stage >= ? AND stage < ?) AND nodes > 0"
+    )
+    return int(connection.execute(query, (run_id, SECOND, *_AFTER_STAGES)).fetchone()[0])
+
+
 def take_over(connection: sqlite3.Connection, second_id: int, ids: Iterable[int], run_id: int) -> int:
     """Makes second looks of whole searches that this oracle has made of these positions; how many.
 
