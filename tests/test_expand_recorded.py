@@ -20,6 +20,7 @@ from tests.mining_doubles import KeyNet, dump, mine_by_key, random_games
 from valuerepair.archives.options import SampleOptions
 from valuerepair.chess.positions import PositionBatch, decode_moves
 from valuerepair.chess.progress import remarks_to
+from valuerepair.chess.values import OWN_Q
 from valuerepair.errors import UsageError
 from valuerepair.nets.net import NetValues
 from valuerepair.oracles.recorded import RecordedSource, recorded_options
@@ -232,6 +233,7 @@ def test_comments_of_self_play_are_found_again(tmp_path: Path) -> None:
     mine_games(write_games(tmp_path / "own.pgn", 20, evaluation=of_selfplay), tmp_path / "a.db")
     summary = expand_games(tmp_path / "a.db", rounds=1)
     assert summary.tally.planned == len(rows(tmp_path / "a.db", _REACHED)) > 20
+    assert summary.start.alpha.origin == OWN_Q  # these are Q, so that no alpha is given or fitted
 
 
 def test_evaluations_without_games_are_refused(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from valuerepair.archives.options import CHUNKS
+from valuerepair.archives.options import CHUNKS, SELFPLAY
 from valuerepair.chess import values
 from valuerepair.chess.positions import decode_move, decode_moves
 from valuerepair.errors import UsageError, ValueRepairError
@@ -440,8 +440,9 @@ def _listed(names: Iterable[str]) -> str:
 
 
 def gives_q(kind: str, options: Mapping[str, Any]) -> bool:
-    """Whether an oracle gives Q itself, so that no alpha plays a role: searches with a net, and training chunks."""
-    return kind in ("mcts", "lc0") or (kind == "recorded" and options.get("kind") == CHUNKS)
+    """Whether an oracle gives Q itself, so that no alpha plays a role: searches with a net, also those that training
+    chunks and games of `vr selfplay` have recorded."""
+    return kind in ("mcts", "lc0") or (kind == "recorded" and options.get("kind") in (CHUNKS, SELFPLAY))
 
 
 def alpha(connection: sqlite3.Connection, net_id: int, oracle_id: int, requested: float | None = None) -> values.Alpha:
