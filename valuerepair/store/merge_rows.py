@@ -303,7 +303,7 @@ def map_positions(connection: sqlite3.Connection, low: int, high: int) -> None:
 
 
 def map_origins(connection: sqlite3.Connection) -> None:
-    """Fills ``work.same_key``: the numbers of positions that others were reached from, whichever history was kept.
+    """Fills the map ``same_key``: the numbers of positions that others were reached from, whichever history was kept.
 
     What was found around a position does not depend on how that one came about.
     """
