@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -233,10 +234,11 @@ def test_without_lc0s_backend_it_is_said_that_nothing_was_checked(
 
 
 def test_a_process_that_cannot_be_begun_is_said(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: list[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: list[str], lc0: str
 ) -> None:
     """As where memory is too short for a second process."""
     monkeypatch.setenv("VALUEREPAIR_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("PATH", str(Path(lc0).parent), prepend=os.pathsep)  # lc0 is also looked for beside Python
     monkeypatch.setattr("valuerepair.nets.conversion.sys.executable", str(tmp_path / "nothing"))
     opened(random_nets.write(BY_NAME["map"], tmp_path / "net.pb.gz")).close()
     line = "net.pb.gz: its conversion is not checked: lc0's backend cannot be run (No such file or directory)"
