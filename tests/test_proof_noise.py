@@ -67,7 +67,7 @@ def test_what_is_left_is_counted_by_each_look() -> None:
         for name, share in shares.items():
             row = of["still", number, name, ""]
             assert (row["value"], row["positions"]) == (pytest.approx(share), which.sum())
-            assert row["games"] == len(set(game[which]))
+            assert (row["seeds"], row["games"]) == (len(off[name][0]), len(set(game[which])))
         against = of["still", number, "10", "control"]
         assert against["value"] == pytest.approx(shares["10"] / shares["control"] - 1)
         assert against["high"] < 0

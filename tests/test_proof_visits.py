@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from benchmarks.proof import visits
-from benchmarks.proof.visits import NEVER, NODES, Drawn, Watch, median, sooner, visit_table, watch
+from benchmarks.proof.analysis import Drawn, median
+from benchmarks.proof.visits import NEVER, NODES, Watch, sooner, visit_table, watch
 from valuerepair.chess.positions import Position
 from valuerepair.mcts.evaluator import NetEvaluator
 from valuerepair.mcts.forest import Forest

@@ -222,6 +222,39 @@ def drawn_seeds(name: str, seeds: int, draws: int, seed: int = 0) -> Floats:
     return more
 
 
+class Drawn:
+    """Positions of drawn games: [draws, n] how often each counts."""
+
+    def __init__(self, game: Ids, *, draws: int = DRAWS, seed: int = 0) -> None:
+        names, place = np.unique(game, return_inverse=True)
+        count = len(names)
+        times = np.random.default_rng(seed).multinomial(count, np.full(count, 1 / count), draws)
+        self.times: Floats = times[:, place].astype(np.float64)
+
+    def mean(self, each: Floats) -> Floats:
+        """[draws] means of [n]."""
+        means: Floats = (self.times @ each) / self.times.sum(1)
+        return means
+
+    def arm(self, name: str, each: Any) -> Arm:
+        """The means of numbers or truths [seeds, n] of an arm."""
+        numbers = each.astype(np.float64)
+        by_draw = np.stack([self.mean(row) for row in numbers], 1)
+        return Arm(numbers.mean(1), by_draw, drawn_seeds(name, len(numbers), len(by_draw)))
+
+    def median(self, each: Floats) -> Floats:
+        """[draws] medians of [n]: the least value that half of the positions do not exceed."""
+        order = np.argsort(each, kind="stable")
+        below = np.cumsum(self.times[:, order], 1)
+        found: Floats = each[order][(below >= below[:, -1:] / 2).argmax(1)]
+        return found
+
+
+def median(each: Floats) -> float:
+    """As `Drawn.median`, of all."""
+    return float(np.sort(each)[(len(each) - 1) // 2])
+
+
 def same(value: Floats) -> Floats:
     """Of a single arm: its mean."""
     return value

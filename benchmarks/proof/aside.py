@@ -16,11 +16,10 @@ import click
 import numpy as np
 
 from benchmarks.proof import tables
-from benchmarks.proof.analysis import PRIMARY_THRESHOLD, Arm, Floats, Ids, drawn_seeds, estimate, relative, same
+from benchmarks.proof.analysis import PRIMARY_THRESHOLD, Arm, Drawn, Floats, Ids, estimate, relative, same
 from benchmarks.proof.noise import deep_q_of, searched
-from benchmarks.proof.positions import VALIDATION
+from benchmarks.proof.positions import VALIDATION, alpha_of
 from benchmarks.proof.tables import BOARDS_SET, CONTROL, ORIGINAL, Net
-from benchmarks.proof.visits import Drawn
 from valuerepair.calibration import read_curve
 from valuerepair.chess.positions import Position, PositionBatch
 from valuerepair.intervals import Interval
@@ -28,7 +27,6 @@ from valuerepair.nets.net import open_net
 from valuerepair.oracles.open import open_oracle
 from valuerepair.question import Question
 from valuerepair.runs.confirm import after
-from valuerepair.store.rows import POSITION_CELLS, position_batch
 from valuerepair.store.store import Store
 
 if TYPE_CHECKING:
@@ -88,21 +86,14 @@ def _measured(q: dict[str, Floats], deep: Floats, drawn: Drawn) -> Iterator[dict
 
     for name, each in q.items():
         off = np.abs(each - deep)
-        rates[name], product = _arm(name, off >= PRIMARY_THRESHOLD, drawn), _arm(name, each * deep, drawn)
+        rates[name], product = drawn.arm(name, off >= PRIMARY_THRESHOLD), drawn.arm(name, each * deep)
         slope = Arm(product.values / square.mean(), product.drawn / drawn.mean(square)[:, None], product.more)
-        for measure, arm in (("rate", rates[name]), ("mean_dq", _arm(name, off, drawn)), ("slope", slope)):
+        for measure, arm in (("rate", rates[name]), ("mean_dq", drawn.arm(name, off)), ("slope", slope)):
             yield row(name, "", measure, estimate(same, arm))
     for name in q:
         for other in (ORIGINAL, CONTROL):
             if name not in (ORIGINAL, other):
                 yield row(name, other, "rate", estimate(relative, rates[name], rates[other]))
-
-
-def _arm(name: str, numbers: Any, drawn: Drawn) -> Arm:
-    """The means of [seeds, n] numbers or truths on drawn games."""
-    each = numbers.astype(np.float64)
-    by_draw = np.stack([drawn.mean(row) for row in each], 1)
-    return Arm(each.mean(1), by_draw, drawn_seeds(name, len(each), len(by_draw)))
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
@@ -119,11 +110,9 @@ def command(names: tuple[str, ...], deep: str, count: int, seed: int, output: Pa
     rows = np.flatnonzero(said.positions.sets == BOARDS_SET)
     rows = np.sort(rng.choice(rows, min(count, len(rows)), replace=False))
     there = said.positions.take(rows)
-    query = f"SELECT {POSITION_CELLS} FROM json_each(?) j JOIN positions p ON p.id = j.value ORDER BY j.key"
     with Store.open(given["db"]) as store:
-        positions = list(position_batch(store.connection.execute(query, (str(there.ids.tolist()),)).fetchall()))
-        question = Question(net=given["net"], oracle=given["oracle"])
-        alpha = float(store.frame(question, text=False, only=("deep_q",)).attrs["alpha"]["value"])
+        positions = list(store.positions(there.ids))
+        alpha = alpha_of(store, Question(net=given["net"], oracle=given["oracle"]))
     kept, reached = aside(positions, rng)
     with open_oracle(deep, net_path=None) as oracle:
         found = list(searched(oracle, reached))

@@ -12,8 +12,6 @@ from valuerepair.chess.progress import Progress
 from valuerepair.files import written_whole
 from valuerepair.nets.net import Net, NetValues, open_net
 from valuerepair.nets.weights import read_net_file
-from valuerepair.store.connect import store_errors
-from valuerepair.store.rows import POSITION_CELLS, position_batch
 from valuerepair.store.store import Store
 
 Ids = NDArray[np.int64]
@@ -93,14 +91,11 @@ def _joined(known: Answers, found: Answers) -> Answers:
 
 def _asked(net: Net, db: str | Path, ids: Ids) -> Answers:
     """What the net says of positions of the store."""
-    query = f"SELECT {POSITION_CELLS} FROM json_each(:ids) j JOIN positions p ON p.id = j.value ORDER BY j.key"
     values, counts, priors = [], [], []
     with Store.open(db) as store, Progress(net.identity.name, len(ids), "positions") as progress:
         for begin in range(0, len(ids), _AT_ONCE):
             cut = ids[begin : begin + _AT_ONCE]
-            with store_errors(store.path):
-                rows = store.connection.execute(query, {"ids": str(cut.tolist())}).fetchall()
-            found, (_, offsets, p) = net.evaluate_with_priors(position_batch(rows))
+            found, (_, offsets, p) = net.evaluate_with_priors(store.positions(cut))
             values.append(found)
             counts.append(np.diff(offsets))
             priors.append(p)

@@ -16,10 +16,10 @@ import click
 import numpy as np
 
 from benchmarks.proof import tables
-from benchmarks.proof.analysis import PRIMARY_THRESHOLD, Arm, Floats, Ids, drawn_seeds, estimate, relative, same
-from benchmarks.proof.positions import VALIDATION
+from benchmarks.proof.analysis import PRIMARY_THRESHOLD, Arm, Drawn, Floats, Ids, estimate, relative, same
+from benchmarks.proof.positions import VALIDATION, alpha_of
 from benchmarks.proof.tables import BOARDS_SET, CONTROL, ORIGINAL, Said
-from benchmarks.proof.visits import Drawn, chosen
+from benchmarks.proof.visits import chosen
 from valuerepair.calibration import read_curve
 from valuerepair.chess.positions import Position
 from valuerepair.chess.progress import Progress
@@ -29,7 +29,7 @@ from valuerepair.files import written_whole
 from valuerepair.oracles.open import open_oracle
 from valuerepair.oracles.oracle import Oracle
 from valuerepair.question import Question
-from valuerepair.store.rows import POSITION_CELLS, DeepResult, position_batch
+from valuerepair.store.rows import DeepResult
 from valuerepair.store.store import Store
 
 if TYPE_CHECKING:
@@ -51,9 +51,8 @@ def look(oracle: Oracle, db: str | Path, ids: Ids, alpha: float, kept: Path) -> 
         with np.load(path) as read:
             if np.array_equal(read["ids"], ids):
                 return deep_q_of(read["cp"], read["mate"], alpha)
-    query = f"SELECT {POSITION_CELLS} FROM json_each(?) j JOIN positions p ON p.id = j.value ORDER BY j.key"
     with Store.open(db) as store:
-        positions = list(position_batch(store.connection.execute(query, (str(ids.tolist()),)).fetchall()))
+        positions = list(store.positions(ids))
     with Progress("second look", len(ids), "searches") as progress:
         found = []
         for one in searched(oracle, positions):
@@ -99,23 +98,24 @@ def noise_table(off: dict[str, tuple[Floats, Floats]], game: Ids, *, seed: int =
     import pandas as pd
 
     confirmed = off[ORIGINAL][1][0] >= PRIMARY_THRESHOLD
+    drawn = Drawn(game, seed=seed)
     rows: list[dict[str, Any]] = []
 
     def tell(measure: str, look: int, arm: str, other: str, value: Any, which: Any) -> None:
-        sizes = {"positions": int(which.sum()), "games": len(np.unique(game[which]))}
+        sizes = {"seeds": len(off[arm][0]), "positions": int(which.sum()), "games": len(np.unique(game[which]))}
         rows.append({"measure": measure, "look": look, "arm": arm, "against": other} | value | sizes)
 
     def told(of: Any, *arms: Arm) -> dict[str, float]:
         return tables.bounds(estimate(of, *arms), "value", "")
 
     every = np.ones(len(game), bool)
-    tell("confirmed", 2, ORIGINAL, "", told(same, _arm(ORIGINAL, confirmed[None], game, seed)), every)
+    tell("confirmed", 2, ORIGINAL, "", told(same, drawn.arm(ORIGINAL, confirmed[None])), every)
     for number, each in enumerate(off[ORIGINAL], 1):
-        tell("mean_dq", number, ORIGINAL, "", told(same, _arm(ORIGINAL, each, game, seed)), every)
+        tell("mean_dq", number, ORIGINAL, "", told(same, drawn.arm(ORIGINAL, each)), every)
     for number, which in ((1, every), (2, confirmed)):
+        of_these = Drawn(game[which], seed=seed)
         still = {
-            name: _arm(name, each[number - 1][:, which] >= PRIMARY_THRESHOLD, game[which], seed)
-            for name, each in off.items()
+            name: of_these.arm(name, each[number - 1][:, which] >= PRIMARY_THRESHOLD) for name, each in off.items()
         }
         for name, arm in still.items():
             tell("still", number, name, "", told(same, arm), which)
@@ -123,14 +123,6 @@ def noise_table(off: dict[str, tuple[Floats, Floats]], game: Ids, *, seed: int =
                 tell("still", number, name, CONTROL, told(relative, arm, still[CONTROL]), which)
     table: pd.DataFrame = pd.DataFrame(rows)
     return table
-
-
-def _arm(name: str, each: Any, game: Ids, seed: int) -> Arm:
-    """The means of [seeds, n] numbers or truths, on drawn games."""
-    each = each.astype(np.float64)
-    drawn = Drawn(game, seed=seed)
-    by_draw = np.stack([drawn.mean(row) for row in each], 1)
-    return Arm(each.mean(1), by_draw, drawn_seeds(name, len(each), len(by_draw)))
 
 
 # -- from the command line --------------------------------------------------------------------------------------------
@@ -156,8 +148,7 @@ def command(names: tuple[str, ...], deep: str, count: int, seed: int, output: Pa
     rows = chosen(said, count, seed)
     there = said.positions.take(rows)
     with Store.open(given["db"]) as store:
-        question = Question(net=given["net"], oracle=given["oracle"])
-        alpha = float(store.frame(question, text=False, only=("deep_q",)).attrs["alpha"]["value"])
+        alpha = alpha_of(store, Question(net=given["net"], oracle=given["oracle"]))
     with open_oracle(deep, net_path=None) as oracle:
         longer = look(oracle, given["db"], there.ids, alpha, given["kept"])
     wanted = dict.fromkeys([ORIGINAL, CONTROL, *names])

@@ -47,6 +47,11 @@ class Positions:
         return self.take(self.sets == name)
 
 
+def alpha_of(store: Store, question: Question) -> float:
+    """The alpha that makes deep Q of the judge's centipawns."""
+    return float(store.frame(question, text=False, only=("deep_q",)).attrs["alpha"]["value"])
+
+
 def read_positions(db: str | Path, split: str | Path, question: Question) -> Positions:
     """The test sets of a split, and of the games that are trained on those that `vr train` judges by.
 

@@ -18,14 +18,15 @@ from numpy.typing import NDArray
 
 from benchmarks.proof import tables
 from benchmarks.proof.analysis import (
-    DRAWS,
     PRIMARY_THRESHOLD,
     Arm,
+    Drawn,
     Floats,
     Ids,
     difference,
     drawn_seeds,
     estimate,
+    median,
     same,
 )
 from benchmarks.proof.positions import VALIDATION
@@ -42,7 +43,6 @@ from valuerepair.mcts.params import SearchParams
 from valuerepair.mcts.pool import ForestPool
 from valuerepair.mcts.result import SearchResult
 from valuerepair.nets.net import open_net
-from valuerepair.store.rows import POSITION_CELLS, position_batch
 from valuerepair.store.store import Store
 
 if TYPE_CHECKING:
@@ -115,9 +115,8 @@ def settled(net: Net, db: str | Path, ids: Ids, moves: Sequence[str], kept: Path
             known: Ids = read["settled"]
             if np.array_equal(read["ids"], ids) and list(read["moves"]) == list(moves):
                 return known
-    query = f"SELECT {POSITION_CELLS} FROM json_each(?) j JOIN positions p ON p.id = j.value ORDER BY j.key"
     with Store.open(db) as store:
-        positions = list(position_batch(store.connection.execute(query, (str(ids.tolist()),)).fetchall()))
+        positions = list(store.positions(ids))
     with open_net(str(net.file), threads=threads) as opened, Progress(net.file.name, len(ids), "searches") as progress:
         found = []
         for one, move in zip(watch(opened, positions), moves, strict=True):
@@ -131,33 +130,6 @@ def settled(net: Net, db: str | Path, ids: Ids, moves: Sequence[str], kept: Path
 
 
 # -- what they say ----------------------------------------------------------------------------------------------------
-
-
-class Drawn:
-    """Positions of drawn games: [draws, n] how often each counts."""
-
-    def __init__(self, game: Ids, *, draws: int = DRAWS, seed: int = 0) -> None:
-        names, place = np.unique(game, return_inverse=True)
-        count = len(names)
-        times = np.random.default_rng(seed).multinomial(count, np.full(count, 1 / count), draws)
-        self.times: Floats = times[:, place].astype(np.float64)
-
-    def mean(self, each: Floats) -> Floats:
-        """[draws] means of [n]."""
-        means: Floats = (self.times @ each) / self.times.sum(1)
-        return means
-
-    def median(self, each: Floats) -> Floats:
-        """[draws] medians of [n]: the least value that half of the positions do not exceed."""
-        order = np.argsort(each, kind="stable")
-        below = np.cumsum(self.times[:, order], 1)
-        found: Floats = each[order][(below >= below[:, -1:] / 2).argmax(1)]
-        return found
-
-
-def median(each: Floats) -> float:
-    """As `Drawn.median`, of all."""
-    return float(np.sort(each)[(len(each) - 1) // 2])
 
 
 def sooner(one: Floats, other: Floats) -> Floats:
@@ -198,12 +170,9 @@ def visit_table(
 
 
 def _of_arm(name: str, visits: Floats, drawn: Drawn) -> tuple[Arm, Arm]:
-    more = drawn_seeds(name, len(visits), len(drawn.times))
-    within = (visits <= NODES).astype(np.float64)
-    medians = Arm(
-        np.array([median(each) for each in visits]), np.stack([drawn.median(each) for each in visits], 1), more
-    )
-    return medians, Arm(within.mean(1), np.stack([drawn.mean(each) for each in within], 1), more)
+    found = drawn.arm(name, visits <= NODES)
+    medians = np.array([median(each) for each in visits])
+    return Arm(medians, np.stack([drawn.median(each) for each in visits], 1), found.more), found
 
 
 def _pairs(name: str, one: Floats, other: str, others: Floats, drawn: Drawn) -> tuple[Arm, Arm]:

@@ -7,7 +7,6 @@ its content, never by its name: a net before and after training is often called 
 from __future__ import annotations
 
 import contextlib
-import json
 import logging
 import os
 from collections.abc import Iterator, Mapping, Sequence
@@ -26,7 +25,7 @@ from valuerepair.nets.registry import KNOWN_NETS, locate
 from valuerepair.nets.weights import read_net_file
 from valuerepair.oracles.engine_net import ENGINE_FILL, EngineNet, is_engine, open_engine_net
 from valuerepair.store.connect import store_errors
-from valuerepair.store.rows import FULL, POSITION_CELLS, RunRecord, position_batch
+from valuerepair.store.rows import FULL, RunRecord
 from valuerepair.store.store import Store
 
 if TYPE_CHECKING:
@@ -251,10 +250,7 @@ def _run_record(net: Evaluator, oracle: AskedOracle, command: str) -> RunRecord:
 
 def _unmeasured(store: Store, net_id: int, oracle: AskedOracle) -> Iterator[tuple[NDArray[np.int64], PositionBatch]]:
     """Positions of the oracle without a value of the net, by id, `BATCH_ROWS` at a time."""
-    query = f"SELECT {POSITION_CELLS} FROM json_each(?) j JOIN positions p ON p.id = j.value ORDER BY j.key"
     lacking = _lacking(store, net_id, oracle)
     for first in range(0, len(lacking), BATCH_ROWS):
         ids = lacking[first : first + BATCH_ROWS]
-        with store_errors(store.path):
-            rows = store.connection.execute(query, (json.dumps(ids.tolist()),)).fetchall()
-        yield ids, position_batch(rows)
+        yield ids, store.positions(ids)

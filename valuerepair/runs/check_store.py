@@ -448,8 +448,7 @@ def _stored(store: Store, oracle_id: int, position_id: int, stage: str) -> tuple
     ).fetchone()
     wdl = None if w is None else (w, d, loss)
     result = DeepResult(cp, mate, wdl, q, depth, seldepth, nodes, time_ms, best, tuple(pv.split()))
-    of_position = f"SELECT {POSITION_CELLS} FROM positions p WHERE id = ?"
-    (position,) = position_batch(store.connection.execute(of_position, (position_id,)).fetchall())
+    (position,) = store.positions([position_id])
     rungs = [] if stage.startswith(AFTER) else store.connection.execute(_RUNGS, (oracle_id, position_id)).fetchall()
     return result, position, sorted(int(rung) for (rung,) in rungs)
 

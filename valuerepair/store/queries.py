@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from valuerepair.archives.options import CHUNKS, SELFPLAY
 from valuerepair.chess import values
-from valuerepair.chess.positions import decode_move, decode_moves
+from valuerepair.chess.positions import PositionBatch, decode_move, decode_moves
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.nets.registry import ENGINE
 from valuerepair.question import Question
@@ -36,7 +36,7 @@ from valuerepair.store.columns import (
     typed,
 )
 from valuerepair.store.connect import store_errors
-from valuerepair.store.rows import FULL, Known, is_value
+from valuerepair.store.rows import FULL, POSITION_CELLS, Known, is_value, position_batch
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -90,6 +90,15 @@ def cut_scale(connection: sqlite3.Connection, net_id: int, oracle_id: int) -> fl
     them was searched."""
     scale: float | None = connection.execute(_CUT_SCALE, {"net": net_id, "oracle": oracle_id}).fetchone()[0]
     return scale
+
+
+def positions(connection: sqlite3.Connection, ids: Sequence[int] | NDArray[np.int64]) -> PositionBatch:
+    """The positions `ids`, in that order. Raises ValueRepairError where one is missing."""
+    query = f"SELECT {POSITION_CELLS} FROM json_each(?) j JOIN positions p ON p.id = j.value ORDER BY j.key"
+    rows = connection.execute(query, (json.dumps(np.asarray(ids, np.int64).tolist()),)).fetchall()
+    if len(rows) != len(ids):
+        raise ValueRepairError(f"{len(ids) - len(rows)} of {len(ids)} positions are not there any more")
+    return position_batch(rows) if rows else PositionBatch.from_positions([])
 
 
 def known(

@@ -219,6 +219,12 @@ class Store:
         with store_errors(self.path):
             return queries.cut_scale(self.connection, net_id, oracle_id)
 
+    def positions(self, ids: Sequence[int] | NDArray[np.int64]) -> PositionBatch:
+        """The positions `ids` [n], in that order, without where they come from. Raises ValueRepairError where one is
+        missing."""
+        with store_errors(self.path):
+            return queries.positions(self.connection, ids)
+
     def known(
         self, ids: NDArray[np.int64], net_id: int, oracle_id: int, stage: str = FULL, scale: float | None = None
     ) -> list[Known]:

@@ -21,8 +21,6 @@ from valuerepair.judge.split import TRAIN, Split, keys_of_games
 from valuerepair.nets.planes import FILLS
 from valuerepair.nets.weights import INPUT_FORMAT_NAMES
 from valuerepair.question import Question
-from valuerepair.store.connect import store_errors
-from valuerepair.store.rows import POSITION_CELLS, position_batch
 from valuerepair.store.store import Store
 from valuerepair.training.chunk_files import BrokenChunk, RandomReader, in_order, read_index, unpack
 from valuerepair.training.samples import MOST_MOVES, Batch, Samples, of_positions, of_records
@@ -382,13 +380,7 @@ class StoreSource:
         return Held(samples, self._game[rows])
 
     def _read(self, store: Store, rows: Index) -> Samples:
-        ids = self._ids[rows]
-        query = f"SELECT {POSITION_CELLS} FROM json_each(:ids) j JOIN positions p ON p.id = j.value ORDER BY j.key"
-        with store_errors(self._path):
-            found = store.connection.execute(query, {"ids": str(ids.tolist())}).fetchall()
-        if len(found) != len(ids):
-            raise ValueRepairError(f"{self._path}: changed since training began: positions are missing")
-        batch = position_batch(found)
+        batch = store.positions(self._ids[rows])
         return of_positions(batch, self._deep_q[rows], self._draws[rows], self._fill, self._input_format)
 
 
