@@ -408,7 +408,7 @@ def test_a_match_is_told_as_vr_elo_tells_it(tmp_path: Path) -> None:
     done = CliRunner().invoke(matches.command, ["table", str(tmp_path), "-o", str(tmp_path)], catch_exceptions=False)
     assert done.exit_code == 0
     *_, row = page.matches(tmp_path)
-    assert row.startswith("| `control` | 12 | 4 | 4 | 4 | +0.0 (-")
+    assert row.startswith("| repaired | control | 12 | 4 | 4 | 4 | +0.0 (-")
 
 
 @pytest.mark.parametrize(("within", "games"), [(75, [200]), (50, [200, 400]), (1, [200, 400, 500])])

@@ -34,6 +34,14 @@ HELD_ARCHIVES = tuple(name for name, _ in ARCHIVES[:3])
 # Games and nodes a move of the self-play arms; openings and nodes of the matches.
 _GAMES, _NODES = 1_000, 100
 _CONTEMPT = "contempt=5"
+# What is played, by the name of its PGN: both sides, and what differs from the usual settings. The same cpuct
+# searches more broadly by a net that has become flatter, so both also meet with a lower one.
+MATCHES = {
+    "control": ("repaired", "control"),
+    "original": ("repaired", "original"),
+    "cpuct": ("repaired cpuct=1.1", "original cpuct=1.1"),
+    "own-cpuct": ("original cpuct=1.1", "original"),
+}
 # Games are many; at bf16 Q moves by some 0.003.
 _FAST = ("--device", "openvino")
 
@@ -176,16 +184,17 @@ class Proof:
         yield from self._all("games", [*arms, Arm(name="z-control", share=0, chunks="chunks-z-control")])
 
     def matches(self, seed: int = 0) -> Iterator[Step]:
-        """The best share against control and original."""
-        repaired = self.net(f"{round(100 * self._best)}", seed)
+        """The best share, its control and the original against each other."""
+        control, repaired = (str(self.net(arm, seed)) for arm in ("control", f"{round(100 * self._best)}"))
+        nets = {"original": NET, "control": control, "repaired": repaired}
         openings = ["--openings", str(self.out / "openings.pgn"), *_FAST]
-        for name, other in (("control", str(self.net("control", seed))), ("original", NET)):
+        for name, words in MATCHES.items():
             pgn = str(self.out / f"match-{name}.pgn")
-            sides = [f"net={repaired},nodes=100", f"net={other},nodes=100"]
-            play = ["play", *sides, *openings, "-o", pgn]
-            yield Step(
-                "matches", f"match-{name}", self.out / "done" / f"match-{name}", play, "benchmarks.proof.matches"
-            )
+            sides = ((nets[net], *settings) for net, *settings in map(str.split, words))
+            asked = [",".join([f"net={net}", f"nodes={_NODES}", *more]) for net, *more in sides]
+            done = self.out / "done" / f"match-{name}"
+            play = ["play", *asked, *openings, "-o", pgn]
+            yield Step("matches", done.name, done, play, "benchmarks.proof.matches")
 
     def measuring(self, results: Path) -> Iterator[Step]:
         """What the nets are worth on what was held out, into tables, pictures and a notebook."""

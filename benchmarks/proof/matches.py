@@ -11,8 +11,8 @@ import click
 
 import valuerepair as vr
 from benchmarks.proof import tables
+from benchmarks.proof.arms import MATCHES
 
-AGAINST = ("control", "original")
 _LEVEL = 0.95
 # Games between two looks at the interval.
 _BLOCK = 200
@@ -47,19 +47,19 @@ def play(sides: tuple[str, str], openings: str, device: str, within: float, game
 @click.argument("folder", type=click.Path(exists=True, file_okay=False, path_type=Path))
 @click.option("-o", "--output", required=True, type=click.Path(file_okay=False, path_type=Path), help="Folder.")
 def table(folder: Path, output: Path) -> None:
-    """Write matches.csv from the match-control.pgn and match-original.pgn of FOLDER, as far as they are there.
+    """Write matches.csv from the match-NAME.pgn of FOLDER, as far as they are there.
 
-    Elo of the repaired net, with its interval at 95 % by pairs of games.
+    Elo of the first side, with its interval at 95 % by pairs of games.
     """
     import pandas as pd
 
     rows = []
-    for name in AGAINST:
+    for name, (side, other) in MATCHES.items():
         path = folder / f"match-{name}.pgn"
         if path.exists():
             match = vr.elo(path).one()
             elo, _ = match.levels[_LEVEL]
-            row = {"against": name, "games": match.games, **asdict(match.tally.score)}
+            row = {"side": side, "against": other, "games": match.games, **asdict(match.tally.score)}
             rows.append(row | {"elo": elo.value, "low": elo.low, "high": elo.high})
     output.mkdir(parents=True, exist_ok=True)
     tables.write_table(pd.DataFrame(rows), output / "matches.csv")

@@ -140,11 +140,12 @@ def aside(folder: Path) -> list[str]:
 
 
 def matches(folder: Path) -> list[str]:
-    """The repaired net's matches."""
-    found = _head(["the repaired net against", "games", "won", "drawn", "lost", "Elo (95 %, by pairs)"])
+    """The matches, from the side that is named first."""
+    found = _head(["", "against", "games", "won", "drawn", "lost", "Elo (95 %, by pairs)"])
     for row in _rows(_read(folder, "matches")):
         counts = (f"{count:,}" for count in (row.games, row.wins, row.draws, row.losses))
-        found.append(_row([f"`{row.against}`", *counts, _numbers((row.elo, row.low, row.high), "+.1f")]))
+        sides = (name.replace(" ", ", ") for name in (row.side, row.against))
+        found.append(_row([*sides, *counts, _numbers((row.elo, row.low, row.high), "+.1f")]))
     return found
 
 
