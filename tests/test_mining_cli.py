@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -36,6 +37,31 @@ def mined(shared_data: Path, net: Path, stockfish: str, tmp_path_factory: pytest
     assert done.returncode == 0, done.stderr
     (folder / "said").write_text(done.stdout)
     return folder
+
+
+def test_what_comes_next_is_asked_of_what_was_just_mined(mined: Path, net: Path, tmp_path: Path) -> None:
+    """Not of the other searches in the store, of which there are more."""
+    db, archive = tmp_path / "a.db", net.parents[1] / "pgn" / "lichess-blitz.pgn"
+    shutil.copy(mined / "valuerepair.db", db)
+    asked = (
+        "--net",
+        net,
+        "--deep",
+        "stockfish:nodes=1000",
+        "--positions",
+        "20",
+        "--screen",
+        "off",
+        "--threshold",
+        "0.2",
+    )
+    done = here("mine", archive, *asked, "--db", db, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    begin, *command = done.stdout.splitlines()[-1].split()
+    assert (begin, *command[:4]) == ("next:", "vr", "books", "--db", str(db))
+    books = here(*command[1:], "-o", tmp_path / "books", cwd=tmp_path)
+    assert books.returncode == 0, books.stderr
+    assert "stockfish 15.1 nodes=1000" in books.stdout
 
 
 def test_mining_a_real_archive(mined: Path) -> None:

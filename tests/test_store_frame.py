@@ -142,6 +142,8 @@ def test_picking_nets_and_oracles_by_what_a_user_would_type(path: Path, tmp_path
         # nodes=10 is the beginning of nodes=100, and another oracle all the same.
         with pytest.raises(ValueRepairError, match=r"no oracle key:nodes=10 in .*; it has key 1.0 nodes=100, other"):
             store.pick(None, "key:nodes=10")
+        assert store.pair_options(*many) == []
+        assert store.pair_options(*few) == ["--oracle", digests["other 2.0 nodes=100"][:12]]
 
 
 def test_nothing_scored_yet(tmp_path: Path) -> None:

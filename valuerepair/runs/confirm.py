@@ -529,6 +529,7 @@ def confirm_report(
     """All there is to say after a run, JSON-able; `second` is the digest of the oracle that looked."""
     return {
         "store": store.path,
+        "pair_options": store.pair_options(*store.pick(frame.attrs["net"]["sha256"], frame.attrs["oracle"]["digest"])),
         **{str(name): value for name, value in frame.attrs.items() if name in ("net", "oracle", "q_from", "expanded")},
         "calibration": frame.attrs["calibration"],
         "alpha_of_first": frame.attrs["alpha"],
@@ -581,6 +582,6 @@ def _next(report: dict[str, Any]) -> list[str]:
         return ["not done yet: give the same command again to go on where it stopped"]
     if (report["verdicts"].get("rates") or {}).get(verdict.SEARCH_RIGHT, {}).get("count"):
         alpha, calibrated = values.Alpha(**report["alpha_of_first"]), bool(report["calibration"])
-        asked = (report["store"], report["verdicts"]["threshold"], alpha, report["q_from"])
+        asked = (report["store"], report["pair_options"], report["verdicts"]["threshold"], alpha, report["q_from"])
         return [f"next: {books_command(*asked, calibrated=calibrated, expanded=report['expanded'])} --confirmed"]
     return [f"next: vr stats{option}"]

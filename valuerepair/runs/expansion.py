@@ -67,6 +67,7 @@ class Expansion:
     sampled_nodes: int
     net: str
     oracle: str
+    pair_options: Sequence[str]
     scale: Calibration | None = None
     tally: Tally = field(default_factory=Tally)
 
@@ -90,7 +91,7 @@ class Expansion:
         scale = store.calibration(asked).calibration if asked.calibration == "fitted" else None
         return Expansion(
             store, pair, names, replace(asked, alpha=alpha.value), alpha, chosen, len(found),
-            reached.sampled_nodes(store, *pair), net.identity.name, oracle.label, scale,
+            reached.sampled_nodes(store, *pair), net.identity.name, oracle.label, store.pair_options(*pair), scale,
         )  # fmt: skip
 
     def roots(self, seed: int) -> list[int]:
@@ -246,9 +247,8 @@ class ExpandSummary:
             return ["not done yet: give the same command again to go on where it stopped"]
         if self.tally.found or self.tally.inferred:
             fitted = asked.calibration == "fitted"
-            books = books_command(
-                start.store.path, asked.threshold, start.alpha, asked.q_from, calibrated=fitted, expanded="all"
-            )
+            words = (start.store.path, start.pair_options, asked.threshold, start.alpha, asked.q_from)
+            books = books_command(*words, calibrated=fitted, expanded="all")
             return [f"next: {books}"]
         return ["no further candidates: mine more"]
 

@@ -255,6 +255,7 @@ class SampledPositions:
             workers=workers,
             nodes=nodes,
             seconds=time.monotonic() - started,
+            pair=self._store.pair_options(*self.pair) if len(self.tally) else (),
         )
 
     def show(self, begun: int, *, searching: int = 0, nodes: int = 0) -> None:

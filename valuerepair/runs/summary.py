@@ -38,11 +38,21 @@ def nothing_sampled(paths: Sequence[str], report: ReadReport) -> str:
 
 
 def books_command(
-    store: str, threshold: float, alpha: Alpha, q_from: str, *, calibrated: bool, expanded: str = "no"
+    store: str,
+    pair: Sequence[str],
+    threshold: float,
+    alpha: Alpha,
+    q_from: str,
+    *,
+    calibrated: bool,
+    expanded: str = "no",
 ) -> str:
-    """The `vr books` that asks what a run answered: without what is usual, and what the store knows by itself."""
+    """The `vr books` that asks what a run answered: without what is usual, and what the store knows by itself.
+
+    `pair` are the options that choose net and oracle (`Store.pair_options`).
+    """
     words = [] if store == DEFAULT_PATH else ["--db", shlex.quote(store)]
-    words += ["--threshold", f"{threshold:g}"]
+    words += [*map(shlex.quote, pair), "--threshold", f"{threshold:g}"]
     if q_from != "cp":
         words += ["--alpha", q_from]
     elif alpha.origin == "given":
@@ -62,7 +72,8 @@ class MineSummary:
     could not be searched, `cut` left the screening ladder before the whole search. `candidates` are those at the
     threshold, at `alpha`. `nodes` and `seconds` are of this time only. So many `workers` searched at once, None where
     evaluations were recorded and nothing was searched; `remarks` is what else there is to say of these, or of the
-    ladder. `calibration` says what candidates beyond scale are counted by, empty where that was not asked for.
+    ladder. `calibration` says what candidates beyond scale are counted by, empty where that was not asked for; `pair`
+    are the options that choose net and oracle, empty where the store does without.
     `state` is ``finished``, ``interrupted`` (by a signal) or ``limited`` (by ``--limit``).
     """
 
@@ -87,6 +98,7 @@ class MineSummary:
     seconds: float
     remarks: Sequence[str] = ()
     calibration: str = ""
+    pair: Sequence[str] = ()
 
     def counts(self) -> dict[str, Any]:
         """What the store keeps of it: nothing that depends on how often the run was interrupted."""
@@ -129,7 +141,8 @@ class MineSummary:
             lines.append("not done yet: give the same command again to go on where it stopped")
         if self.candidates.count:
             calibrated = bool(self.calibration)
-            books = books_command(self.store, self.threshold, self.alpha, self.q_from, calibrated=calibrated)
+            asked = (self.store, self.pair, self.threshold, self.alpha, self.q_from)
+            books = books_command(*asked, calibrated=calibrated)
             lines.append(f"next: {books}")
         else:
             lines.append(f"no candidates at {self.threshold:g}: mine more, or see other thresholds by vr stats{option}")

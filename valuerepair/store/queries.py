@@ -380,6 +380,18 @@ def pick(connection: sqlite3.Connection, path: str, net: str | None, oracle: str
     return most[0] if len(most) == 1 else max(most, key=lambda pair: (_last_mined(connection, pair[0]), pair))
 
 
+def pair_options(connection: sqlite3.Connection, path: str, net_id: int, oracle_id: int) -> list[str]:
+    """``--net`` and ``--oracle`` as far as it takes them to choose this pair; see `Store.pair_options`."""
+    ((key, digest),) = connection.execute(
+        "SELECT n.sha256, o.digest FROM nets n, oracles o WHERE n.id = ? AND o.id = ?", (net_id, oracle_id)
+    )
+    short, begin = key[:12], digest[:12]
+    for net, oracle in ((None, None), (None, begin), (short, None), (short, begin), (key, begin)):
+        if pick(connection, path, net, oracle) == (net_id, oracle_id):
+            break
+    return [word for name, value in (("--net", net), ("--oracle", oracle)) if value for word in (name, value)]
+
+
 SCORED = """
 FROM deep_values v JOIN net_values n ON n.net_id = ? AND n.position_id = v.position_id
 WHERE v.oracle_id = ? AND v.stage = 'full'

@@ -323,6 +323,12 @@ class Store:
         with store_errors(self.path):
             return queries.pick(self.connection, self.path, net, oracle)
 
+    def pair_options(self, net_id: int, oracle_id: int) -> list[str]:
+        """What a command of the store is given to choose this pair: none of ``--net KEY``, ``--oracle DIGEST`` where
+        `pick` chooses it without. Raises ValueRepairError where nothing is scored by it."""
+        with store_errors(self.path):
+            return queries.pair_options(self.connection, self.path, net_id, oracle_id)
+
     def alpha(self, net_id: int, oracle_id: int, requested: float | None = None) -> values.Alpha:
         """The alpha to use: `requested`, else the stored fit, else a fit on what is scored, else the default.
 
