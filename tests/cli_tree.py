@@ -46,6 +46,7 @@ def typed(words: list[str]) -> Iterator[None]:
     handler = signal.getsignal(signal.SIGTERM)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sys, "argv", ["vr", *words])
+        patch.setattr(sys, "unraisablehook", sys.unraisablehook)
         try:
             yield
         finally:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 from importlib import import_module
+from itertools import pairwise
 from pathlib import Path
 
 import click
@@ -15,6 +16,7 @@ from benchmarks.proof.arms import SEEDS, SHARES, Proof, Setting, Step, write_ind
 from tests.cli_tree import parse
 from valuerepair.cli import cli
 from valuerepair.errors import ValueRepairError
+from valuerepair.mcts.params import SearchParams
 
 PROOF = Proof(Path("data"), Path("out"), Setting(all=1e-4, value=3e-4, share=0.2), alpha=400.0, sampled=0.036)
 
@@ -34,6 +36,9 @@ def test_every_command_is_one(part: str) -> None:
                 parse(list(step.command), program)
         else:
             parse(list(step.command), program)
+        for word, setting in pairwise(step.command):
+            if word == "--set":
+                SearchParams().with_settings(dict([setting.split("=")]))
 
 
 @pytest.mark.parametrize("part", ["main", "value", "further", "ways", "long", "games"])

@@ -33,7 +33,7 @@ ARCHIVES = (
 HELD_ARCHIVES = tuple(name for name, _ in ARCHIVES[:3])
 # Games and nodes a move of the self-play arms; openings and nodes of the matches.
 _GAMES, _NODES = 1_000, 100
-_CONTEMPT = "contempt=5"
+_CONTEMPT = "n_scl=5"
 # What is played, by the name of its PGN: both sides, and what differs from the usual settings. The same cpuct
 # searches more broadly by a net that has become flatter, so both also meet with a lower one.
 MATCHES = {

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import _thread
 import atexit
 import os
 import signal
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import TextIO
@@ -32,6 +34,7 @@ def run(group: click.Group) -> int:
     """Runs the command line of this process; its exit code."""
     _open_closed_streams()
     signal.signal(signal.SIGTERM, _terminate)
+    sys.unraisablehook = _unraisable
     code: object
     try:
         code = group.main(prog_name="vr", standalone_mode=False)
@@ -81,6 +84,26 @@ def _lead_nowhere(stream: TextIO) -> None:
 
 def _terminate(signum: int, frame: object) -> None:
     raise KeyboardInterrupt
+
+
+def _unraisable(what: sys.UnraisableHookArgs) -> None:
+    """Where Python ignores exceptions, as in the callback that jax gives the garbage collector, a signal's would be
+    lost: it is sent again."""
+    if isinstance(what.exc_value, KeyboardInterrupt):
+        again = threading.Timer(0.05, _interrupt)
+        again.daemon = True
+        again.start()
+    else:
+        sys.__unraisablehook__(what)
+
+
+def _interrupt() -> None:
+    """As SIGTERM does. Where there is no such signal to a thread, the main one notices when it does not wait."""
+    main = threading.main_thread().ident
+    if sys.platform == "win32" or main is None:
+        _thread.interrupt_main(signal.SIGTERM)
+    else:
+        signal.pthread_kill(main, signal.SIGTERM)
 
 
 def _complaint(error: click.ClickException) -> str:
