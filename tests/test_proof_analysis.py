@@ -18,6 +18,7 @@ from benchmarks.proof.analysis import (
     Arm,
     Column,
     Curves,
+    Drawn,
     HeldOut,
     Judged,
     Measured,
@@ -244,3 +245,18 @@ def test_what_nothing_is_of_has_no_interval() -> None:
     assert estimate(difference, *pair) == Interval(1.0, 1.0, 1.0)
     assert np.isnan(estimate(relative, *pair).difference)
     assert analysis.validation_rate(np.full(640, 0.1), np.zeros(640), np.ones(640), np.repeat(np.arange(80), 8)) == 0
+
+
+def test_drawn_curves_are_met_by_drawn_games_in_turn() -> None:
+    """As `measure` does it: each curve by as many draws; the value is that of the whole curve."""
+    rng, n, curves = np.random.default_rng(4), 300, 20
+    game, each = rng.integers(0, 90, n), rng.uniform(0, 1, (3, 1 + curves, n))
+    drawn = Drawn(game, draws=200)
+    arm = drawn.arm("5", each)
+    assert arm.values == pytest.approx(each[:, 0].mean(1))
+    for d, seed in ((0, 0), (9, 1), (10, 2), (199, 0)):
+        expected = np.average(each[seed, 1 + d // 10], weights=drawn.times[d])
+        assert arm.drawn[d, seed] == pytest.approx(expected)
+    plain = drawn.arm("5", each[:, 0])
+    assert plain.drawn[37, 1] == pytest.approx(np.average(each[1, 0], weights=drawn.times[37]))
+    assert arm.more.shape == plain.more.shape == (200, 3)

@@ -46,10 +46,10 @@ def test_what_is_left_is_counted_by_each_look() -> None:
     rng, n = np.random.default_rng(3), 600
     game = rng.integers(0, 200, n)
     first, longer = rng.uniform(0.3, 1, n), rng.uniform(0, 1, n)
-    control = [rng.uniform(0, 1, (2, n)) for _ in range(2)]
+    control = [rng.uniform(0, 1, (2, 1, n)) for _ in range(2)]
     better = [np.maximum(each - 0.15, 0) for each in control]
     off: Any = {
-        "original": (first[None], longer[None]),
+        "original": (first[None, None], longer[None, None]),
         "control": tuple(control),
         "10": tuple(better),
         "same": (control[0][::-1], control[1][::-1]),
@@ -63,7 +63,7 @@ def test_what_is_left_is_counted_by_each_look() -> None:
     for number, distance in ((1, first), (2, longer)):
         assert of["mean_dq", number, "original", ""]["value"] == pytest.approx(distance.mean())
     for number, which in ((1, np.ones(n, bool)), (2, confirmed)):
-        shares = {name: (off[name][number - 1][:, which] >= 0.3).mean() for name in off}
+        shares = {name: (off[name][number - 1][..., which] >= 0.3).mean() for name in off}
         for name, share in shares.items():
             row = of["still", number, name, ""]
             assert (row["value"], row["positions"]) == (pytest.approx(share), which.sum())

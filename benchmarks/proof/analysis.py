@@ -90,6 +90,11 @@ def fit_curves(q: Floats, deep_q: Floats, weight: Floats, game: Ids, *, seed: in
     return Curves(found.curve, drawn)
 
 
+def by_curves(q: Floats, curves: Curves) -> Floats:
+    """[1 + curves, n] recalibrated Q: by the whole curve, then by each that drawn validation games made."""
+    return np.stack([read_curve(curve, q) for curve in (curves.whole, *curves.drawn)])
+
+
 def validation_rate(q: Floats, deep_q: Floats, weight: Floats, game: Ids) -> float:
     """Share of candidates of a net on the validation positions, each judged by the curve of other games; all [n]."""
     expected = calibration.fit(q, deep_q, weight, game, resamples=0).expected(q, calibration.fold_of(game))
@@ -237,10 +242,12 @@ class Drawn:
         return means
 
     def arm(self, name: str, each: Any) -> Arm:
-        """The means of numbers or truths [seeds, n] of an arm."""
-        numbers = each.astype(np.float64)
-        by_draw = np.stack([self.mean(row) for row in numbers], 1)
-        return Arm(numbers.mean(1), by_draw, drawn_seeds(name, len(numbers), len(by_draw)))
+        """The means of an arm's numbers or truths: [seeds, n], or [seeds, 1 + curves, n] (`by_curves`)."""
+        numbers = each.astype(np.float64).reshape(len(each), -1, each.shape[-1])
+        by_curve = numbers[:, 1:] if numbers.shape[1] > 1 else numbers
+        times = self.times.reshape(by_curve.shape[1], -1, numbers.shape[2])
+        by_draw = (times @ by_curve.transpose(1, 2, 0) / times.sum(2, keepdims=True)).reshape(-1, len(numbers))
+        return Arm(numbers[:, 0].mean(1), by_draw, drawn_seeds(name, len(numbers), len(by_draw)))
 
     def median(self, each: Floats) -> Floats:
         """[draws] medians of [n]: the least value that half of the positions do not exceed."""

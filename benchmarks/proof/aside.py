@@ -16,11 +16,10 @@ import click
 import numpy as np
 
 from benchmarks.proof import tables
-from benchmarks.proof.analysis import PRIMARY_THRESHOLD, Arm, Drawn, Floats, Ids, estimate, relative, same
+from benchmarks.proof.analysis import PRIMARY_THRESHOLD, Arm, Drawn, Floats, Ids, by_curves, estimate, relative, same
 from benchmarks.proof.noise import deep_q_of, searched
 from benchmarks.proof.positions import VALIDATION, alpha_of
 from benchmarks.proof.tables import BOARDS_SET, CONTROL, ORIGINAL, Net
-from valuerepair.calibration import read_curve
 from valuerepair.chess.positions import Position, PositionBatch
 from valuerepair.intervals import Interval
 from valuerepair.nets.net import open_net
@@ -56,11 +55,12 @@ def asked(net: Net, positions: Sequence[Position], threads: int | None) -> Float
 def aside_table(
     q: dict[tuple[str, str], dict[str, Floats]], deep: dict[str, Floats], game: Ids, *, seed: int = 0
 ) -> pd.DataFrame:
-    """What nets are in the games and beside them: `q` (place, scale) -> arm -> Q [seeds, n], `deep` place -> [n].
+    """What nets are in the games and beside them: `q` (place, scale) -> arm -> Q [seeds, n], or [seeds, 1 + curves, n]
+    (`by_curves`); `deep` place -> [n].
 
-    Rows of each arm: ``rate`` of candidates, ``mean_dq``, and ``slope``, that of the line through 0 of net Q over deep
-    Q: below 1 the net is flatter than the judge. And the rate against the original's and the control's, as a part of
-    it.
+    Rows of each arm: ``rate`` of candidates, ``mean_dq``, and ``slope``, that of the line through 0 of deep Q over net
+    Q: at 1 the net's scale is right, above 1 it is too flat. And the rate against the original's and the control's, as
+    a part of it.
     """
     import pandas as pd
 
@@ -77,17 +77,18 @@ def aside_table(
 
 def _measured(q: dict[str, Floats], deep: Floats, drawn: Drawn) -> Iterator[dict[str, Any]]:
     """The rows of one place and scale."""
-    rates, square = dict[str, Arm](), deep**2
+    rates = dict[str, Arm]()
 
     def row(arm: str, against: str, measure: str, value: Interval) -> dict[str, Any]:
-        seeds, positions = q[arm].shape
+        seeds, positions = len(q[arm]), len(deep)
         about = {"arm": arm, "against": against, "measure": measure}
         return about | tables.bounds(value, "value", "") | {"seeds": seeds, "positions": positions}
 
     for name, each in q.items():
         off = np.abs(each - deep)
         rates[name], product = drawn.arm(name, off >= PRIMARY_THRESHOLD), drawn.arm(name, each * deep)
-        slope = Arm(product.values / square.mean(), product.drawn / drawn.mean(square)[:, None], product.more)
+        square = drawn.arm(name, each**2)
+        slope = Arm(product.values / square.values, product.drawn / square.drawn, product.more)
         for measure, arm in (("rate", rates[name]), ("mean_dq", drawn.arm(name, off)), ("slope", slope)):
             yield row(name, "", measure, estimate(same, arm))
     for name in q:
@@ -119,13 +120,13 @@ def command(names: tuple[str, ...], deep: str, count: int, seed: int, output: Pa
     cp, mate = (np.array([getattr(one, name) for one in found], np.float64) for name in ("cp", "mate"))
     q: dict[tuple[str, str], dict[str, Floats]] = {(place, scale): {} for place in PLACES for scale in SCALES}
     for name in wanted:
-        curves = [said.curves[i].whole for i in of[name]]
+        curves = [said.curves[i] for i in of[name]]
         in_games = [said.answers[i].q[rows][kept].astype(np.float64) for i in of[name]]
         beside = [asked(said.nets[i], reached, given["threads"]) for i in of[name]]
         for place, raw in zip(PLACES, (in_games, beside), strict=True):
             q[place, "raw"][name] = np.stack(raw)
             both = zip(curves, raw, strict=True)
-            q[place, "recalibrated"][name] = np.stack([read_curve(curve, one) for curve, one in both])
+            q[place, "recalibrated"][name] = np.stack([by_curves(one, curve) for curve, one in both])
     judged = {"game": there.deep_q[kept], "aside": deep_q_of(cp, mate, alpha)}
     table = aside_table(q, judged, there.game[kept])
     output.mkdir(parents=True, exist_ok=True)

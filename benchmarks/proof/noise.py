@@ -16,11 +16,10 @@ import click
 import numpy as np
 
 from benchmarks.proof import tables
-from benchmarks.proof.analysis import PRIMARY_THRESHOLD, Arm, Drawn, Floats, Ids, estimate, relative, same
+from benchmarks.proof.analysis import PRIMARY_THRESHOLD, Arm, Drawn, Floats, Ids, by_curves, estimate, relative, same
 from benchmarks.proof.positions import VALIDATION, alpha_of
 from benchmarks.proof.tables import BOARDS_SET, CONTROL, ORIGINAL, Said
 from benchmarks.proof.visits import chosen
-from valuerepair.calibration import read_curve
 from valuerepair.chess.positions import Position
 from valuerepair.chess.progress import Progress
 from valuerepair.chess.values import deep_q
@@ -89,15 +88,16 @@ def searched(oracle: Oracle, positions: Sequence[Position]) -> Iterator[DeepResu
 def noise_table(off: dict[str, tuple[Floats, Floats]], game: Ids, *, seed: int = 0) -> pd.DataFrame:
     """What is left of the original's candidates, by the first and by the longer look.
 
-    `off` are |recalibrated Q - deep Q| of each arm, [seeds, n] by the first look and by the longer one; the original's
-    has one seed. Rows: ``confirmed``, the share of candidates that are candidates by the longer look, too; ``mean_dq``,
-    how far the original is from each look; ``still`` of each arm, the share that are candidates still, of all by the
-    first look (``look`` 1) and of the confirmed ones by the longer one (2); and ``still`` against the control, as a
-    part of the control's.
+    `off` are |recalibrated Q - deep Q| of each arm, [seeds, 1 + curves, n] (`by_curves`) by the first look and by the
+    longer one; the original's has one seed. Rows: ``confirmed``, the share of candidates that are candidates by the
+    longer look, too; ``mean_dq``, how far the original is from each look; ``still`` of each arm, the share that are
+    candidates still, of all by the first look (``look`` 1) and of the confirmed ones by the longer one (2); and
+    ``still`` against the control, as a part of the control's.
     """
     import pandas as pd
 
-    confirmed = off[ORIGINAL][1][0] >= PRIMARY_THRESHOLD
+    is_confirmed = off[ORIGINAL][1] >= PRIMARY_THRESHOLD
+    confirmed = is_confirmed[0, 0]
     drawn = Drawn(game, seed=seed)
     rows: list[dict[str, Any]] = []
 
@@ -109,13 +109,13 @@ def noise_table(off: dict[str, tuple[Floats, Floats]], game: Ids, *, seed: int =
         return tables.bounds(estimate(of, *arms), "value", "")
 
     every = np.ones(len(game), bool)
-    tell("confirmed", 2, ORIGINAL, "", told(same, drawn.arm(ORIGINAL, confirmed[None])), every)
+    tell("confirmed", 2, ORIGINAL, "", told(same, drawn.arm(ORIGINAL, is_confirmed)), every)
     for number, each in enumerate(off[ORIGINAL], 1):
         tell("mean_dq", number, ORIGINAL, "", told(same, drawn.arm(ORIGINAL, each)), every)
     for number, which in ((1, every), (2, confirmed)):
         of_these = Drawn(game[which], seed=seed)
         still = {
-            name: of_these.arm(name, each[number - 1][:, which] >= PRIMARY_THRESHOLD) for name, each in off.items()
+            name: of_these.arm(name, each[number - 1][..., which] >= PRIMARY_THRESHOLD) for name, each in off.items()
         }
         for name, arm in still.items():
             tell("still", number, name, "", told(same, arm), which)
@@ -129,8 +129,8 @@ def noise_table(off: dict[str, tuple[Floats, Floats]], game: Ids, *, seed: int =
 
 
 def off_by(said: Said, places: Sequence[int], rows: Ids, deep: Floats) -> Floats:
-    """[nets, n] |recalibrated Q - deep Q| of some nets on the rows [n] of the positions."""
-    q = [read_curve(said.curves[i].whole, said.answers[i].q[rows].astype(np.float64)) for i in places]
+    """[nets, 1 + curves, n] |recalibrated Q - deep Q| of some nets on the rows [n] of the positions."""
+    q = [by_curves(said.answers[i].q[rows].astype(np.float64), said.curves[i]) for i in places]
     return np.abs(np.stack(q) - deep)
 
 
