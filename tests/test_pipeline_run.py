@@ -130,6 +130,31 @@ def variants() -> list[Settings]:
     ]
 
 
+def test_what_no_repair_made_is_not_removed(tmp_path: Path, commands: Commands) -> None:
+    commands.folder = folder = tmp_path / "mine"
+    folder.mkdir()
+    (folder / "books").mkdir()
+    for name in ("books/thesis.pgn", "split.json", "repaired.pb.gz", "notes.txt"):
+        (folder / name).write_text("mine")
+    repair = planned(folder, SETTINGS, quiet=True)
+    with pytest.raises(
+        UsageError, match=r"mine: has books, repaired\.pb\.gz, split\.json of something else; give another"
+    ):
+        run(repair, quiet=True)
+    assert commands.run == []
+    assert {path.name for path in folder.iterdir()} - {LOCK} == {"books", "notes.txt", "repaired.pb.gz", "split.json"}
+    assert (folder / "books" / "thesis.pgn").read_text() == "mine"
+
+
+@pytest.mark.parametrize("content", ["", "{}", '{"alpha_fit": null}', "[1]"])
+def test_statistics_without_alpha(content: str, tmp_path: Path, commands: Commands) -> None:
+    """As a shell leaves them whose command was interrupted."""
+    repair = of(SETTINGS, tmp_path)
+    (tmp_path / "stats.json").write_text(content)
+    with pytest.raises(ValueRepairError, match=r"stats\.json: has no fit of alpha; remove it"):
+        repair.alpha()
+
+
 @pytest.mark.parametrize("seed", range(12))
 def test_whatever_ended_it_and_was_changed_it_comes_to_what_a_fresh_one_makes(
     seed: int, tmp_path: Path, commands: Commands

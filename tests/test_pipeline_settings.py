@@ -33,9 +33,11 @@ SETTINGS = st.builds(
     threshold=st.floats(0.01, 2),
     seed=st.integers(0, 10**9),
     normal=st.lists(TEXT, max_size=2).map(tuple),
-    sizes=st.builds(Sizes, positions=SIZE, expand=SIZE, confirm=SIZE, book=SIZE, steps=SIZE, games=SIZE),
+    sizes=st.builds(
+        Sizes, positions=SIZE, expand=SIZE, confirm=SIZE, book=SIZE, steps=SIZE, games=SIZE.map(lambda n: n and 2 * n)
+    ),
     split=st.builds(Kept, games=st.floats(0.01, 0.9), families=st.floats(0.01, 0.9), archives=st.just(("a.pgn",))),
-    train=st.builds(Training, share=st.floats(0.01, 1), batch=st.integers(1, 4096), lr=st.floats(0, 1)),
+    train=st.builds(Training, share=st.floats(0.01, 0.99), batch=st.integers(1, 4096), lr=st.floats(0, 1)),
     play=st.builds(Playing, match_nodes=st.integers(1, 10**6)),
 )
 
@@ -77,6 +79,8 @@ def test_a_line_that_is_taken_out_is_the_usual(tmp_path: Path) -> None:
         ('archives = ["a"]\ndeep = "stockfish:depth=10"', "give nodes=N"),
         ('archives = ["a"]\nsizes = 3', "[sizes]: must be a table"),
         ('archives = ["a"]\n[sizes]\nsteps = 0', "[sizes] steps = 0: must be at least 1"),
+        ('archives = ["a"]\n[sizes]\ngames = 11', "[sizes] games = 11: must be even"),
+        ('archives = ["a"]\nnormal = ["b"]\n[train]\nshare = 1', "[train] share = 1: must be below 1 where"),
         ('archives = ["a"]\n[sizes]\nsteps = 1.5', "[sizes] steps = 1.5: must be a whole number"),
         ('archives = ["a"]\n[split]\nfamilies = 1.0', "[split] families = 1: must lie between 0 and 1"),
         ('archives = ["a"]\n[train]\nshare = 0', "[train] share = 0: is the control"),
@@ -92,6 +96,13 @@ def test_what_is_wrong_is_one_line_that_names_the_place(text: str, said: str, tm
     assert str(error.value).startswith(f"{path}: ")
     assert said in str(error.value)
     assert "\n" not in str(error.value)
+
+
+def test_a_name_that_is_not_utf_8(tmp_path: Path) -> None:
+    path = tmp_path / "repair.toml"
+    with pytest.raises(UsageError, match=r"repair\.toml: a file's name in it is not UTF-8; rename"):
+        toml.write(Settings(archives=("bad\udcff.pgn",)), path)
+    assert not path.exists()
 
 
 @given(hours=st.integers(0, 99), minutes=st.integers(0, 99), seconds=st.integers(0, 99))

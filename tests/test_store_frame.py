@@ -142,6 +142,10 @@ def test_picking_nets_and_oracles_by_what_a_user_would_type(path: Path, tmp_path
         # nodes=10 is the beginning of nodes=100, and another oracle all the same.
         with pytest.raises(ValueRepairError, match=r"no oracle key:nodes=10 in .*; it has key 1.0 nodes=100, other"):
             store.pick(None, "key:nodes=10")
+        # A file is known by its content, whatever its name.
+        (tmp_path / "key-net.pb.gz").write_bytes(b"another")
+        with pytest.raises(ValueRepairError, match=r"no net .*key-net\.pb\.gz in .*; it has key-net"):
+            store.pick(str(tmp_path / "key-net.pb.gz"))
         assert store.pair_options(*many) == []
         assert store.pair_options(*few) == ["--oracle", digests["other 2.0 nodes=100"][:12]]
 

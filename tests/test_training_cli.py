@@ -27,13 +27,14 @@ from tests.cli_tree import SAMPLE, vr
 from tests.test_docs_formats import rows
 from tests.training_doubles import InMemory, learn, positions
 from tests.v6_records import positions_of, records_of, write_chunk
-from valuerepair.errors import ValueRepairError
+from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.nets.conversion import to_onnx
 from valuerepair.nets.devices import CPU
 from valuerepair.nets.planes import unpack_masks
 from valuerepair.nets.session import Session
 from valuerepair.nets.weights import read_net_file
 from valuerepair.question import Question
+from valuerepair.training import train as training
 from valuerepair.training.fit import fit
 from valuerepair.training.graph import NetGraph
 from valuerepair.training.learner import Learner
@@ -192,6 +193,22 @@ def test_what_is_kept_is_what_the_value_head_is_given(kind: random_nets.Kind, tm
 # -- what is wrong is said --------------------------------------------------------------------------------------------
 
 
+def test_a_store_is_asked_for_the_values_of_the_chosen_head(
+    maia_file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = []
+
+    def source(path: str, question: Question, *given: Any, **named: Any) -> None:
+        asked.append(question.net)
+        raise UsageError("far enough")
+
+    monkeypatch.setattr(training, "StoreSource", source)
+    for head in ("winner", "q"):
+        with pytest.raises(UsageError, match="far enough"):
+            training.train(maia_file, tmp_path / "new.pb.gz", store="a.db", options=TrainOptions(value_head=head))
+    assert asked == [maia_file, read_net_file(maia_file).sha256 + "-q"]
+
+
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
@@ -204,6 +221,8 @@ def test_what_is_kept_is_what_the_value_head_is_given(kind: random_nets.Kind, tm
         ([*STORE, "--threshold", "2"], 1, "no candidate among the"),
         ([*STORE, "--weights", "soft"], 2, "--weights: weighs training chunks"),
         (["chunks", "--candidates", "9"], 2, "--candidates: needs --store"),
+        ([*STORE, "--candidates", "9", "--draw", "w.csv"], 2, "--candidates: plays no part with --draw"),
+        ([*STORE, "--q-ratio", "0.5"], 2, "--q-ratio: is of training chunks"),
         ([*STORE, "-o", "new.onnx"], 2, "-o new.onnx: a net's name ends in .pb.gz"),
         ([*STORE, "-o", "nowhere/new.pb.gz"], 2, "there is no such folder"),
     ],

@@ -21,6 +21,7 @@ from tests.training_doubles import InMemory, as_held, learn, positions  # noqa: 
 from valuerepair.errors import UsageError, ValueRepairError  # noqa: E402
 from valuerepair.nets.planes import unpack_masks  # noqa: E402
 from valuerepair.training import fit as fitting  # noqa: E402
+from valuerepair.training import kept  # noqa: E402
 from valuerepair.training.fit import Fitted, fit  # noqa: E402
 from valuerepair.training.learner import Learner, planes_of, trained_names  # noqa: E402
 from valuerepair.training.losses import LossWeights  # noqa: E402
@@ -164,6 +165,22 @@ def test_the_value_head_alone_is_trained_as_in_the_whole_net(samples: Samples) -
         assert np.abs(ends[0][name] - LinearNet().parameters[name]).max() > 0.05
         for other in ends[1:]:
             np.testing.assert_allclose(ends[0][name], other[name], rtol=1e-4, atol=1e-5)
+
+
+def test_what_is_judged_by_counts_where_room_is_scarce(
+    samples: Samples, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There is room for what is trained on, and not for what is held out, too."""
+    known = learn(samples, by_side(samples))
+    some, held = known.take(np.arange(128)), known.take(np.arange(128, 228))
+    for name in ("whole", "scarce"):
+        (tmp_path / name).mkdir()
+    whole = run(some, tmp_path / "whole", only="value", held=held)
+    asked = LinearNet(), TrainOptions(only="value", batch=64), LossWeights(policy=0, moves_left=0)
+    monkeypatch.setattr(kept, "ROOM", 150 * kept.ROOM // Learner(*asked).room)
+    assert 128 <= Learner(*asked).room < 228
+    scarce = run(some, tmp_path / "scarce", only="value", held=held)
+    np.testing.assert_allclose(scarce.parameters["value/w"], whole.parameters["value/w"], rtol=1e-4, atol=1e-5)
 
 
 # -- what is learned --------------------------------------------------------------------------------------------------

@@ -122,7 +122,10 @@ class Repair:
         path = self.folder / STATS
         if not self.plan.settings.by_centipawns or not path.is_file():
             return None
-        found: float = json.loads(path.read_text("utf-8"))["alpha_fit"]["fits"]["l1"]["alpha"]
+        try:
+            found = float(json.loads(path.read_text("utf-8"))["alpha_fit"]["fits"]["l1"]["alpha"])
+        except (OSError, ValueError, KeyError, TypeError):
+            raise ValueRepairError(f"{path}: has no fit of alpha; remove it, and the same command goes on") from None
         return float(f"{found:.6g}")
 
     def as_dict(self) -> dict[str, Any]:
@@ -203,6 +206,7 @@ def run(repair: Repair, *, quiet: bool = False) -> None:
         os.pwrite(lock, f"{os.getpid():<20}".encode(), 0)
         stack.callback(os.ftruncate, lock, 0)
         if not (folder / toml.FILE).exists():
+            _check_free(repair)
             toml.write(repair.plan.settings, folder / toml.FILE)
         begin = repair.begin()
         _check_store(repair, begin)
@@ -212,6 +216,15 @@ def run(repair: Repair, *, quiet: bool = False) -> None:
             log.info(f"{which}: {stage.size}; expected: {format_duration(stage.seconds)}")
             log.info(f"$ {repair.command(stage)}")
             _run_stage(repair, stage, lock, quiet)
+
+
+def _check_free(repair: Repair) -> None:
+    """Raises UsageError where the folder has files that no repair made: they would be taken for its own."""
+    if repair.notes.stages:
+        return
+    made = (name for stage in repair.plan.stages for name in (*stage.makes, *stage.leaves, stage.output))
+    if there := sorted(name for name in {STORE, *made} if name and (repair.folder / name).exists()):
+        raise UsageError(f"{repair.folder}: has {', '.join(there)} of something else; give another folder by -o")
 
 
 def _check_store(repair: Repair, begin: int) -> None:

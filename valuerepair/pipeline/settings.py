@@ -45,6 +45,8 @@ class Sizes:
         for each in fields(self):
             if (number := getattr(self, each.name)) is not None and number < 1:
                 raise UsageError(f"[sizes] {each.name} = {number}: must be at least 1")
+        if self.games is not None and self.games % 2:
+            raise UsageError(f"[sizes] games = {self.games}: must be even, as each opening is played with both colours")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,6 +135,8 @@ class Settings:
         Question(threshold=self.threshold)
         TrainOptions(seed=self.seed)
         seconds_of(self.budget)
+        if self.normal and self.train.share >= 1:
+            raise UsageError(f"[train] share = {self.train.share:g}: must be below 1 where there are normal games")
 
     @property
     def by_centipawns(self) -> bool:
@@ -202,8 +206,14 @@ def write(settings: Settings, path: Path) -> None:
             for one in fields(value)
             if getattr(value, one.name) is not None
         ]
+    try:
+        content = ("\n".join(lines) + "\n").encode()
+    except UnicodeEncodeError:
+        raise UsageError(
+            f"{path}: a file's name in it is not UTF-8; rename the archive, the net or the chunks"
+        ) from None
     with written_whole(path) as partial:
-        partial.write_text("\n".join(lines) + "\n", "utf-8")
+        partial.write_bytes(content)
 
 
 def _line(name: str, value: Any, comments: Mapping[str, str] = _COMMENTS) -> str:

@@ -362,8 +362,11 @@ def pick(connection: sqlite3.Connection, path: str, net: str | None, oracle: str
     if not nets or not oracles:
         raise ValueRepairError(f"nothing is scored in {path} yet; run vr mine first")
     digest = _sha256_of(net)
-    exactly = [i for i, _, key in nets if net is not None and key == net.lower()]  # not other heads or precisions, too
-    fitting_nets = exactly or [i for i, name, key in nets if net is None or key == digest or _is_net(net, name, key)]
+    exactly = [i for i, _, key in nets if net is not None and key in (net.lower(), digest)]  # not other heads, too
+    # A file is known by its content: nets before and after training often share a name.
+    fitting_nets = exactly or [
+        i for i, name, key in nets if net is None or (key.startswith(digest) if digest else _is_net(net, name, key))
+    ]
     fitting_oracles = [i for i, label, found in oracles if oracle is None or _is_oracle(oracle, label, found)]
     if not fitting_nets:
         raise ValueRepairError(f"no net {net} in {path}; it has {_listed(name for _, name, _ in nets)}")

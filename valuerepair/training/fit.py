@@ -97,7 +97,7 @@ def fit(
 def _keep(learner: Learner, stream: Stream, held: Sequence[Held], quiet: bool) -> None:
     """Has the trunk compute each position once, where that many can be kept; others are computed each time."""
     passes = [source.units() for source in stream.sources]
-    count = sum(int(each.counts.sum()) for each in passes)
+    count = sum(int(each.counts.sum()) for each in passes) + sum(len(each.samples) for each in held)
     if count > learner.room:
         return
     with Progress("Keeping what the value head is given", None, "positions", quiet=quiet) as progress:

@@ -115,6 +115,10 @@ def train(
         raise UsageError("--weights: weighs training chunks; the positions of a store have --draw")
     if options.candidates is not None and store is None:
         raise UsageError("--candidates: needs --store, whose candidates it counts")
+    if options.candidates is not None and options.draw is not None:
+        raise UsageError("--candidates: plays no part with --draw, whose weights say what is drawn")
+    if options.q_ratio and not chunks:
+        raise UsageError("--q-ratio: is of training chunks; the positions of a store have the oracle's value")
     check_jax()
     path = Path(output)
     file = _readable(net, path, chunks, store)
@@ -123,7 +127,9 @@ def train(
         with _claimed(path):
             if path.exists() and not _checkpoint(path).exists():
                 raise UsageError(f"{output}: is there already; remove it, or give another -o")
-            sources = _sources(file, chunks, store, replace(question, net=str(file.path)), options, split, quiet)
+            # By the file's name a store has the values of the usual heads.
+            key = file.sha256 + options.heads.variant if options.heads.variant else str(file.path)
+            sources = _sources(file, chunks, store, replace(question, net=key), options, split, quiet)
             return _train(file, path, sources, store is not None, question, options, split, quiet)
     except OSError as error:
         raise ValueRepairError(f"{error.filename or output}: {error.strerror or error}") from None
