@@ -202,12 +202,13 @@ class Proof:
         source = ["--index", str(self.index), "--db", self.store, "--split", self.split]
         source += ["--kept", str(self.out / "kept"), "-o", str(results)]
         some = ["--arm", best, "--arm", "control", "--arm", "sampled", "--count", "500"]
+        ordinary = ["--arm", best, "--arm", "sampled", "--arm", "archive"]
         for name, words in (
             ("tables", ["write", *source, "--repaired", best]),
             ("matches", ["table", str(self.out), "-o", str(results)]),
             ("visits", [*source, *some]),
-            ("noise", [*source, *some]),
-            ("aside", [*source, "--arm", best, "--count", "3000"]),
+            ("noise", [*source, *ordinary, "--count", "500"]),
+            ("aside", [*source, *ordinary, "--count", "3000"]),
             ("page", ["."]),
             ("notebook", ["."]),
         ):

@@ -118,7 +118,8 @@ def noise_table(off: dict[str, tuple[Floats, Floats]], game: Ids, *, seed: int =
             name: of_these.arm(name, each[number - 1][..., which] >= PRIMARY_THRESHOLD) for name, each in off.items()
         }
         for name, arm in still.items():
-            tell("still", number, name, "", told(same, arm), which)
+            if name != ORIGINAL:  # whose candidates they are
+                tell("still", number, name, "", told(same, arm), which)
             if name not in (ORIGINAL, CONTROL):
                 tell("still", number, name, CONTROL, told(relative, arm, still[CONTROL]), which)
     table: pd.DataFrame = pd.DataFrame(rows)
