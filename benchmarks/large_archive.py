@@ -190,7 +190,7 @@ def _write_games(
     out: Bytes,
 ) -> int:
     """Writes games of moves[begin[i]:end[i]] and `tails` random moves after them; returns the length of the text."""
-    np.random.seed(seed)  # noqa: NPY002  # compiled
+    np.random.seed(seed)  # noqa: NPY002  # seeds the generator of compiled code, which is not NumPy's
     buffer = np.empty(MAX_MOVES, np.uint16)
     at = 0
     for g in range(len(begin)):
@@ -200,7 +200,7 @@ def _write_games(
             count = legal(row, 0, buffer, 0)
             if count == 0:
                 break
-            move = np.int64(buffer[np.random.randint(0, count)])  # noqa: NPY002  # compiled
+            move = np.int64(buffer[np.random.randint(0, count)])  # noqa: NPY002  # compiled: the generator seeded above
             if ply < known:
                 move = np.int64(moves[begin[g] + ply]) ^ FLIP * black_to_move(row, 0)
             if ply % 2 == 0:
@@ -213,7 +213,7 @@ def _write_games(
             at = _put_move(out, at, row, move, buffer[:count])
             make(row, 0, 0, move)
             out[at] = 32
-            cp = min(max(cp + np.random.randint(-60, 61), -999), 999)  # noqa: NPY002  # compiled
+            cp = min(max(cp + np.random.randint(-60, 61), -999), 999)  # noqa: NPY002  # compiled: the generator seeded above
             at = _put_comment(out, at + 1, ply, cp, evaluated[g])
         at = _put(out, at, ends, end_cuts[g], end_cuts[g + 1])
     return at

@@ -134,7 +134,7 @@ def _dump_rows(path: Path) -> Iterator[dict[str, Any]]:
                 if (score := node.eval()) is not None and node.next() is not None:
                     white = score.white()
                     value = {"mate": white.mate()} if white.is_mate() else {"cp": white.score()}
-                    line = {**value, "line": node.next().move.uci()}  # type: ignore[union-attr]  # not None: above
+                    line = {**value, "line": node.next().move.uci()}  # type: ignore[union-attr]  # `is not None` above
                     fen = " ".join(node.board().fen().split()[:4])
                     yield {"fen": fen, "evals": [{"pvs": [line], "knodes": 1000, "depth": 20}]}
 

@@ -74,7 +74,7 @@ def test_a_search_gives_it_bitboards(net: Net, games: PositionBatch, said: list[
 
 def test_engines_of_tensorrt_are_kept(net: Net, games: PositionBatch) -> None:
     if net.provider != TENSORRT:
-        pytest.skip("of TensorRT only")
+        pytest.skip(f"only TensorRT keeps engines, and this is {net.provider}")
     net.evaluate(games.take(np.arange(16)))
     folder = cache_folder("tensorrt") / engine_key(net.identity.sha256, net.session.precision)
     assert list(folder.glob("*.engine"))
