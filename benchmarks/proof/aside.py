@@ -17,7 +17,7 @@ import numpy as np
 
 from benchmarks.proof import tables
 from benchmarks.proof.analysis import PRIMARY_THRESHOLD, Arm, Drawn, Floats, Ids, by_curves, estimate, relative, same
-from benchmarks.proof.noise import deep_q_of, searched
+from benchmarks.proof.noise import deep_q_of, scores_of, searched
 from benchmarks.proof.positions import VALIDATION, alpha_of
 from benchmarks.proof.tables import BOARDS_SET, CONTROL, ORIGINAL, Net
 from valuerepair.chess.positions import Position, PositionBatch
@@ -116,8 +116,7 @@ def command(names: tuple[str, ...], deep: str, count: int, seed: int, output: Pa
         alpha = alpha_of(store, Question(net=given["net"], oracle=given["oracle"]))
     kept, reached = aside(positions, rng)
     with open_oracle(deep, net_path=None) as oracle:
-        found = list(searched(oracle, reached))
-    cp, mate = (np.array([getattr(one, name) for one in found], np.float64) for name in ("cp", "mate"))
+        scores = scores_of(list(searched(oracle, reached)))
     q: dict[tuple[str, str], dict[str, Floats]] = {(place, scale): {} for place in PLACES for scale in SCALES}
     for name in wanted:
         curves = [said.curves[i] for i in of[name]]
@@ -127,7 +126,7 @@ def command(names: tuple[str, ...], deep: str, count: int, seed: int, output: Pa
             q[place, "raw"][name] = np.stack(raw)
             both = zip(curves, raw, strict=True)
             q[place, "recalibrated"][name] = np.stack([by_curves(one, curve) for curve, one in both])
-    judged = {"game": there.deep_q[kept], "aside": deep_q_of(cp, mate, alpha)}
+    judged = {"game": there.deep_q[kept], "aside": deep_q_of(*scores, alpha)}
     table = aside_table(q, judged, there.game[kept])
     output.mkdir(parents=True, exist_ok=True)
     tables.write_table(table, output / "aside.csv")

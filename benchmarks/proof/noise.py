@@ -57,11 +57,17 @@ def look(oracle: Oracle, db: str | Path, ids: Ids, alpha: float, kept: Path) -> 
         for one in searched(oracle, positions):
             found.append(one)
             progress.advance()
-    cp, mate = (np.array([getattr(one, name) for one in found], np.float64) for name in ("cp", "mate"))
+    cp, mate = scores_of(found)
     kept.mkdir(parents=True, exist_ok=True)
     with written_whole(path) as partial, open(partial, "wb") as file:
         np.savez(file, ids=ids, cp=cp, mate=mate)
     return deep_q_of(cp, mate, alpha)
+
+
+def scores_of(found: Sequence[DeepResult]) -> tuple[Floats, Floats]:
+    """[n] centipawns and moves to mate, NaN where there is none."""
+    cp, mate = (np.array([getattr(one, name) for one in found], np.float64) for name in ("cp", "mate"))
+    return cp, mate
 
 
 def deep_q_of(cp: Floats, mate: Floats, alpha: float) -> Floats:
