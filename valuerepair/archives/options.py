@@ -89,6 +89,7 @@ class SampleOptions:
     no_check: the side to move is not in check. quiet: nor is the move played a capture or a promotion.
     min_pieces, max_pieces: men on the board, kings and pawns included, inclusive.
     recorded: only positions with a recorded evaluation of this kind; None asks for none.
+    aside: each position drawn is taken after a legal move drawn at random, one move beside its game (`archives.aside`).
     max_bytes: at most so many unpacked bytes of each archive are read, the rest counts as broken off; None: all.
     seed: the same seed gives the same positions, whatever `threads` (parsing threads) is.
 
@@ -109,6 +110,7 @@ class SampleOptions:
     min_pieces: int | None = None
     max_pieces: int | None = None
     recorded: RecordedOptions | None = None
+    aside: bool = False
     max_bytes: int | None = None
     seed: int = 0
     threads: int = 2
@@ -124,6 +126,8 @@ class SampleOptions:
                 raise UsageError(f"{_option(low)} {least} is above {_option(high)} {most}: no position fits")
         if not 0 < self.game_share <= 1:
             raise UsageError(f"--game-share {self.game_share}: give a share above 0, up to 1")
+        if self.aside and self.recorded is not None:
+            raise UsageError("--aside: no value is recorded of positions that were not played; give an engine by --deep")
         if self.result is not None and self.result not in RESULTS:
             raise UsageError(f"--result {self.result}: give one of {', '.join(RESULTS)}")
         for part in (self.time_control or "").split(",") if self.time_control is not None else ():

@@ -14,6 +14,7 @@ from itertools import groupby
 import numpy as np
 from numpy.typing import NDArray
 
+from valuerepair.archives.aside import aside
 from valuerepair.archives.chunks import UNREADABLE, ChunkBlock, holds_chunks, read_blocks
 from valuerepair.archives.epd import LineBlock, LineSplitter, looks_like_epd
 from valuerepair.archives.evaluation_dump import DumpBlock, looks_like_dump
@@ -35,6 +36,7 @@ FIRST_BATCH_ROWS = 64  # the first comes soon: engines wait for it
 BATCH_ROWS = 1024
 RESULT_ROWS = 4096
 _HEAD = 1 << 16  # bytes that tell what an archive of text is
+OVER_ASIDE = "over after the move aside"
 _EMPTY_REASONS = ("not a game", "not text", "not a position")
 
 Block = GameBlock | LineBlock | ChunkBlock
@@ -63,7 +65,8 @@ def sample(
     """
     sources = find_sources(paths)
     again = options.positions is not None and not any(source.path == "-" or holds_chunks(source) for source in sources)
-    return _sample(sources, options, report, on_bytes, kept if again else None)
+    batches = _sample(sources, options, report, on_bytes, kept if again else None)
+    return _aside(batches, options.seed, report) if options.aside else batches
 
 
 def read_games(
@@ -92,6 +95,20 @@ def read_games(
                 yield rows.batch(np.ones(len(rows.keys), np.bool_))
 
 
+def _aside(drawn: Generator[PositionBatch], seed: int, report: ReadReport) -> Generator[PositionBatch]:
+    """Positions beside those drawn, each once."""
+    seen = KeySet()
+    with closing(drawn) as batches:
+        for batch in batches:
+            beside, rows = aside(batch, seed)
+            fresh = seen.add(beside.key)
+            report.rejected_positions[OVER_ASIDE] += len(batch) - len(rows)
+            report.duplicates += int((~fresh).sum())
+            report.positions -= len(batch) - int(fresh.sum())
+            report.without_history -= int((~batch.history_known).sum() - (~beside.history_known[fresh]).sum())
+            yield beside.take(np.flatnonzero(fresh))
+
+
 def _has_games(source: Source) -> bool:
     """The archive is PGN, by its beginning; others can be large, and are not read through for nothing."""
     if holds_chunks(source):
@@ -107,7 +124,7 @@ def _sample(
     report: ReadReport,
     on_bytes: Callable[[int], None] | None,
     kept: KeptSample | None,
-) -> Iterator[PositionBatch]:
+) -> Generator[PositionBatch]:
     if kept is not None:
         kept.load(report)
     with closing(_blocks(sources, options, report, on_bytes, kept=kept)) as blocks:

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     cls=SectionedCommand,
     sections={
         "Most used": "positions deep net threshold min-elo jobs seed db",
-        "Sampling": "per-game game-share min-ply max-ply result time-control player no-check quiet-positions "
+        "Sampling": "per-game game-share aside min-ply max-ply result time-control player no-check quiet-positions "
         "min-pieces max-pieces max-bytes",
         "Screening": "screen recall audit",
         "Machine": "device threads cluster limit retry-failed",
@@ -65,6 +65,7 @@ if TYPE_CHECKING:
 @DB
 @click.option("--per-game", type=int, help="Draw so many positions per game.  [default: 1; with --positions any]")
 @click.option("--game-share", default=1.0, help="Use this share of the games; the others are not parsed.")
+@click.option("--aside", is_flag=True, help="Take each position after a random legal move: what only searches meet.")
 @click.option("--min-ply", type=int, default=8, help="Leave out positions before this half-move.")
 @click.option("--max-ply", type=int, help="Leave out positions after this half-move.  [default: none]")
 @click.option("--result", type=click.Choice(RESULTS), help="Only games with this result.  [default: any]")
@@ -182,7 +183,7 @@ def _leave_blocked_reader() -> None:
 
 def _sample_options(given: dict[str, Any]) -> SampleOptions:
     names = (
-        "positions game_share min_ply max_ply min_elo result time_control player no_check "
+        "positions game_share aside min_ply max_ply min_elo result time_control player no_check "
         "min_pieces max_pieces max_bytes seed"
     )
     chosen = {name: given[name] for name in names.split()} | {"quiet": given["quiet_positions"]}

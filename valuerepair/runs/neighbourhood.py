@@ -14,18 +14,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from valuerepair.chess.board import (
-    fens,
-    halfmove_clocks,
-    has_legal_move,
-    insufficient_material,
-    keys,
-    parse_fens,
-    replay,
-)
+from valuerepair.chess.board import fens, keys
 from valuerepair.chess.origins import OriginGame, Origins
 from valuerepair.chess.positions import Moves, PositionBatch, decode_move, encode_move
-from valuerepair.chess.rows import Boards
+from valuerepair.chess.reached import reached
 from valuerepair.errors import UsageError
 from valuerepair.store.rows import DeepResult
 
@@ -154,7 +146,7 @@ def neighbours(sources: Sequence[Source], policy: Sequence[Moves], steps: Sequen
     """
     rows = [row for i, source in enumerate(sources) for row in _rows(i, source, policy[i], steps)]
     moves = [np.concatenate([sources[row.source].moves[: row.kept], row.added]) for row in rows]
-    boards, over = _reached([sources[row.source].start_fen for row in rows], moves)
+    boards, over = reached([sources[row.source].start_fen for row in rows], moves)
     found = keys(boards)
     kept = np.array(_first_ones(rows, over, found, _keys_of(sources)), np.int64)
     lines = [inferred(sources[rows[i].source].deep, rows[i].distance) if rows[i].step == LINE else None for i in kept]
@@ -225,7 +217,7 @@ def _line(source: Source) -> Moves:
 
 def batch_of(sources: Sequence[Source]) -> PositionBatch:
     """The sources themselves."""
-    boards, _ = _reached([source.start_fen for source in sources], [source.moves for source in sources])
+    boards, _ = reached([source.start_fen for source in sources], [source.moves for source in sources])
     return PositionBatch(
         fens(boards),
         [source.start_fen for source in sources],
@@ -239,7 +231,7 @@ def batch_of(sources: Sequence[Source]) -> PositionBatch:
 
 
 def _keys_of(sources: Sequence[Source]) -> set[int]:
-    boards, _ = _reached([source.start_fen for source in sources], [source.moves for source in sources])
+    boards, _ = reached([source.start_fen for source in sources], [source.moves for source in sources])
     return set(keys(boards).tolist())
 
 
@@ -254,52 +246,3 @@ def _first_ones(rows: Sequence[_Row], over: NDArray[np.bool_], found: NDArray[np
             met.add(key)
             kept.append(i)
     return kept
-
-
-def _reached(starts: Sequence[str], moves: Sequence[Moves]) -> tuple[Boards, NDArray[np.bool_]]:
-    """[n] the boards after `moves`, and whether the game is over there, or the moves are not all legal."""
-    offsets = np.cumsum([0, *map(len, moves)], dtype=np.int64)
-    flat = np.concatenate(moves) if len(moves) else _NOTHING
-    begin = parse_fens(list(starts))
-    boards, lost = _play(begin, flat, offsets)
-    over = lost | ~has_legal_move(boards) | insufficient_material(boards)
-    clocks = halfmove_clocks(boards)
-    over |= clocks >= 100
-    often = np.flatnonzero(~over & (clocks >= 8))  # a third occurrence is eight plies after the first
-    over[often[_third(begin[often], [moves[i] for i in often.tolist()], clocks[often], keys(boards)[often])]] = True
-    return boards, over
-
-
-def _play(begin: Boards, moves: Moves, offsets: NDArray[np.int64]) -> tuple[Boards, NDArray[np.bool_]]:
-    """`replay`, and which rows have illegal moves; nothing is played of these."""
-    lost = np.zeros(len(begin), np.bool_)
-    try:
-        return replay(begin, moves, offsets), lost
-    except ValueError:  # one by one: it is rare, and only recorded lines can do it
-        boards = np.array(begin)
-        for i in range(len(begin)):
-            mine = moves[offsets[i] : offsets[i + 1]]
-            try:
-                boards[i : i + 1] = replay(begin[i : i + 1], mine, np.array([0, len(mine)], np.int64))
-            except ValueError:
-                lost[i] = True
-        return boards, lost
-
-
-def _third(
-    begin: Boards, moves: Sequence[Moves], clocks: NDArray[np.int64], reached: NDArray[np.uint64]
-) -> NDArray[np.bool_]:
-    """[n] whether a position occurred twice before, since the last move that cannot be taken back."""
-    before = [
-        (i, moves[i][: len(moves[i]) - back])
-        for i, clock in enumerate(clocks.tolist())
-        for back in range(4, min(clock, len(moves[i])) + 1, 2)
-    ]
-    if not before:
-        return np.zeros(len(moves), np.bool_)
-    row = np.array([i for i, _ in before], np.int64)
-    offsets = np.cumsum([0, *(len(each) for _, each in before)], dtype=np.int64)
-    boards = replay(begin[row], np.concatenate([each for _, each in before]), offsets)
-    same = keys(boards) == reached[row]
-    times: NDArray[np.int64] = np.bincount(row[same], minlength=len(moves))
-    return times >= 2

@@ -45,8 +45,11 @@ def sampling_options(sample: SampleOptions) -> dict[str, Any]:
     options = asdict(sample)
     # The number of threads changes nothing in the sample.
     del options["threads"]
+    # What runs of earlier versions did not have, where it is not asked for: they are the same work still.
     if sample.recorded is None:
         del options["recorded"]
+    if not sample.aside:
+        del options["aside"]
     return options
 
 
