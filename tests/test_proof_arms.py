@@ -41,7 +41,7 @@ def test_every_command_is_one(part: str) -> None:
                 SearchParams().with_settings(dict([setting.split("=")]))
 
 
-@pytest.mark.parametrize("part", ["main", "value", "further", "ways", "long", "games"])
+@pytest.mark.parametrize("part", ["main", "value", "further", "ways", "aside", "long", "games"])
 def test_no_two_steps_make_the_same(part: str) -> None:
     outputs = [step.output for step in steps_of(PROOF, part, Path("results"))]
     assert len(set(outputs)) == len(outputs)
@@ -72,12 +72,16 @@ def test_everything_is_asked_at_one_alpha() -> None:
         assert ("--alpha" in step.command) == bool(others & set(step.command))
 
 
-def test_the_likely_are_drawn_by_the_weights_that_are_made_before() -> None:
-    steps = list(steps_of(PROOF, "ways", Path("results")))
+@pytest.mark.parametrize(("part", "program"), [("ways", "likely"), ("aside", "beside")])
+def test_what_is_drawn_by_weights_is_drawn_by_those_made_before(part: str, program: str) -> None:
+    steps = list(steps_of(PROOF, part, Path("results")))
+    (weights,) = (step for step in steps if step.program == f"benchmarks.proof.{program}")
     drawn = [list(step.command) for step in steps if "--draw" in step.command]
     assert len(drawn) == len(SEEDS)
-    assert all(words[words.index("--draw") + 1] == str(steps[0].output) for words in drawn)
-    assert steps[0].program == "benchmarks.proof.likely"
+    assert {words[words.index("--draw") + 1] for words in drawn} == {str(weights.output)}
+    assert {words[words.index("--store") + 1] for words in drawn} == {
+        weights.command[weights.command.index("--db") + 1]
+    }
 
 
 def test_nets_of_another_step_than_the_last_are_refused(tmp_path: Path) -> None:

@@ -30,8 +30,8 @@ from valuerepair.store.store import Store
 from valuerepair.training.train import Training, read_curve
 
 QUESTION = Question(threshold=PRIMARY_THRESHOLD, calibration="fitted")
-PARTS = ("mine", "expand", "pilot", "main", "value", "further", "ways", "games", "matches", "long", "measure")
-_TRAINED = ("main", "value", "further", "ways", "games", "long")
+PARTS = ("mine", "expand", "pilot", "main", "value", "further", "ways", "aside", "games", "matches", "long", "measure")
+_TRAINED = ("main", "value", "further", "ways", "aside", "games", "long")
 
 
 @click.command()
@@ -72,6 +72,7 @@ def steps_of(proof: Proof, part: str, results: Path) -> Iterable[Step]:
         "value": proof.value,
         "further": proof.further,
         "ways": proof.ways,
+        "aside": proof.aside,
         "long": proof.long,
         "games": proof.games,
         "matches": proof.matches,

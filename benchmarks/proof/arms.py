@@ -30,6 +30,8 @@ ARCHIVES = (
     ("lichess-blitz.pgn", 5_000),
     ("otb-masters.pgn.zst", 300_000),
 )
+# Positions beside the games.
+_BESIDE = 100_000
 HELD_ARCHIVES = tuple(name for name, _ in ARCHIVES[:3])
 # Games and nodes a move of the self-play arms; openings and nodes of the matches.
 _GAMES, _NODES = 1_000, 100
@@ -41,6 +43,8 @@ MATCHES = {
     "original": ("repaired", "original"),
     "cpuct": ("repaired cpuct=1.1", "original cpuct=1.1"),
     "own-cpuct": ("original cpuct=1.1", "original"),
+    "aside": ("aside", "original"),
+    "aside-sampled": ("aside", "sampled"),
 }
 # Games are many; at bf16 Q moves by some 0.003.
 _FAST = ("--device", "openvino")
@@ -59,7 +63,8 @@ class Step:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arm:
-    """A way to train: the share of candidates, and how many of them there are at most (None: all)."""
+    """A way to train: the share of candidates, and how many of them there are at most (None: all). Or what is drawn by:
+    weights of a file, of this store."""
 
     name: str
     share: float
@@ -67,7 +72,8 @@ class Arm:
     expanded: Expanded = "searched"
     only: str = "all"
     candidates: int | None = None
-    likely: bool = False
+    draw: str = ""
+    store: str = "proof"
     steps: int = STEPS
     chunks: str = ""
 
@@ -99,7 +105,7 @@ class Proof:
 
     @property
     def store(self) -> str:
-        return str(self.out / "proof.db")
+        return self._db("proof")
 
     @property
     def split(self) -> str:
@@ -151,10 +157,21 @@ class Proof:
 
     def ways(self) -> Iterator[Step]:
         """What may do better: kinds of positions that have many candidates; inferred candidates."""
-        weights = ["--db", self.store, "--split", self.split, "-o", str(self.likely)]
-        yield Step("ways", "likely", self.likely, weights, "benchmarks.proof.likely")
-        arms = [Arm(name="likely", share=0, expanded="no", likely=True)]
+        weights = ["--db", self.store, "--split", self.split, "-o", self._weights("likely")]
+        yield Step("ways", "likely", Path(weights[-1]), weights, "benchmarks.proof.likely")
+        arms = [Arm(name="likely", share=0, expanded="no", draw="likely")]
         yield from self._all("ways", [*arms, Arm(name="inferred", share=self._best, expanded="all")])
+
+    def aside(self) -> Iterator[Step]:
+        """Ordinary training, with half of the positions a random move beside the games."""
+        beside, both = self._db("beside"), self._db("both")
+        archive = str(self.data / "pgn" / ARCHIVES[-1][0])
+        mine = ["mine", archive, "--aside", "--positions", str(_BESIDE), "--seed", _SEED, "--db", beside]
+        yield self._done("aside", "mine-aside", [*mine, "--deep", _JUDGE, "--screen", "off"])
+        yield Step("aside", "both", Path(both), ["store", "merge", self.store, beside, "-o", both])
+        weights = ["--db", both, "--games", self.store, "--split", self.split, "-o", self._weights("aside")]
+        yield Step("aside", "weights-aside", Path(weights[-1]), weights, "benchmarks.proof.beside")
+        yield from self._all("aside", [Arm(name="aside", share=0, expanded="no", draw="aside", store="both")])
 
     def long(self) -> Iterator[Step]:
         """Four times the steps."""
@@ -187,6 +204,7 @@ class Proof:
         """The best share, its control and the original against each other."""
         control, repaired = (str(self.net(arm, seed)) for arm in ("control", f"{round(100 * self._best)}"))
         nets = {"original": NET, "control": control, "repaired": repaired}
+        nets |= {arm: str(self.net(arm, seed)) for arm in ("sampled", "aside")}
         openings = ["--openings", str(self.out / "openings.pgn"), *_FAST]
         for name, words in MATCHES.items():
             pgn = str(self.out / f"match-{name}.pgn")
@@ -213,11 +231,6 @@ class Proof:
             ("notebook", ["."]),
         ):
             yield Step("measure", name, results / f"{name}.done", words, f"benchmarks.proof.{name}")
-
-    @property
-    def likely(self) -> Path:
-        """What positions are drawn by, where it is not by whether they are candidates."""
-        return self.out / "likely.parquet"
 
     @property
     def index(self) -> Path:
@@ -260,7 +273,7 @@ class Proof:
             return Step(part, output.name, output, [*words, str(self.out / arm.chunks)])
         words += [
             "--store",
-            self.store,
+            self._db(arm.store),
             "--split",
             self.split,
             "--share",
@@ -271,8 +284,15 @@ class Proof:
         words += [*self._asked(), "--expanded", arm.expanded]
         words += ["--alpha", f"{self.alpha:.4f}"] if arm.net != NET else []
         words += ["--candidates", str(arm.candidates)] if arm.candidates is not None else []
-        words += ["--draw", str(self.likely)] if arm.likely else []
+        words += ["--draw", self._weights(arm.draw)] if arm.draw else []
         return Step(part, output.name, output, words)
+
+    def _db(self, name: str) -> str:
+        return str(self.out / f"{name}.db")
+
+    def _weights(self, name: str) -> str:
+        """What positions are drawn by, where it is not by whether they are candidates."""
+        return str(self.out / f"{name}.parquet")
 
     def _asked(self) -> list[str]:
         return ["--threshold", f"{PRIMARY_THRESHOLD:g}", "--calibration", "fitted"]

@@ -1,17 +1,16 @@
 """Are the nets right beside the games, too? One random move aside: `python -m benchmarks.proof.aside`.
 
-The positions that nets are trained and tested on stood in games. A search asks for others as well: those after moves
-that nobody would play. Here each drawn position of the held-out families is followed by a legal move drawn at random,
-and judge and nets evaluate what stands on the board then.
+All positions that nets are tested on, and most that they are trained on, stood in games. A search asks for others as
+well: those after moves that nobody would play. Here each drawn position of the held-out families is followed by a legal
+move drawn at random, and judge and nets evaluate what stands on the board then.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import chess
 import click
 import numpy as np
 
@@ -20,12 +19,12 @@ from benchmarks.proof.analysis import PRIMARY_THRESHOLD, Arm, Drawn, Floats, Ids
 from benchmarks.proof.noise import deep_q_of, scores_of, searched
 from benchmarks.proof.positions import VALIDATION, alpha_of
 from benchmarks.proof.tables import BOARDS_SET, CONTROL, ORIGINAL, Net
-from valuerepair.chess.positions import Position, PositionBatch
+from valuerepair.archives.aside import aside
+from valuerepair.chess.positions import PositionBatch
 from valuerepair.intervals import Interval
 from valuerepair.nets.net import open_net
 from valuerepair.oracles.open import open_oracle
 from valuerepair.question import Question
-from valuerepair.runs.confirm import after
 from valuerepair.store.store import Store
 
 if TYPE_CHECKING:
@@ -34,22 +33,10 @@ if TYPE_CHECKING:
 PLACES, SCALES = ("game", "aside"), ("raw", "recalibrated")
 
 
-def aside(positions: Sequence[Position], rng: np.random.Generator) -> tuple[list[int], list[Position]]:
-    """Each position after a legal move drawn at random, and which it was; those where the game ends are left out."""
-    kept, found = [], []
-    for i, position in enumerate(positions):
-        moves = sorted(move.uci() for move in chess.Board(position.fen).legal_moves)
-        reached = after(position, moves[rng.integers(len(moves))]) if moves else None
-        if isinstance(reached, Position):
-            kept.append(i)
-            found.append(reached)
-    return kept, found
-
-
-def asked(net: Net, positions: Sequence[Position], threads: int | None) -> Floats:
+def asked(net: Net, positions: PositionBatch, threads: int | None) -> Floats:
     """float64[n]: the net's own Q."""
     with open_net(str(net.file), threads=threads) as opened:
-        return opened.evaluate(PositionBatch.from_positions(positions)).q.astype(np.float64)
+        return opened.evaluate(positions).q.astype(np.float64)
 
 
 def aside_table(
@@ -112,11 +99,11 @@ def command(names: tuple[str, ...], deep: str, count: int, seed: int, output: Pa
     rows = np.sort(rng.choice(rows, min(count, len(rows)), replace=False))
     there = said.positions.take(rows)
     with Store.open(given["db"]) as store:
-        positions = list(store.positions(there.ids))
+        positions = store.positions(there.ids)
         alpha = alpha_of(store, Question(net=given["net"], oracle=given["oracle"]))
-    kept, reached = aside(positions, rng)
+    reached, kept = aside(positions, seed)
     with open_oracle(deep, net_path=None) as oracle:
-        scores = scores_of(list(searched(oracle, reached)))
+        scores = scores_of(list(searched(oracle, list(reached))))
     q: dict[tuple[str, str], dict[str, Floats]] = {(place, scale): {} for place in PLACES for scale in SCALES}
     for name in wanted:
         curves = [said.curves[i] for i in of[name]]

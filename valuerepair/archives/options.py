@@ -127,7 +127,7 @@ class SampleOptions:
         if not 0 < self.game_share <= 1:
             raise UsageError(f"--game-share {self.game_share}: give a share above 0, up to 1")
         if self.aside and self.recorded is not None:
-            raise UsageError("--aside: no value is recorded of positions that were not played; give an engine by --deep")
+            raise UsageError("--aside: nothing is recorded of positions that were not played; give an engine by --deep")
         if self.result is not None and self.result not in RESULTS:
             raise UsageError(f"--result {self.result}: give one of {', '.join(RESULTS)}")
         for part in (self.time_control or "").split(",") if self.time_control is not None else ():

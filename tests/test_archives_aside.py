@@ -1,0 +1,160 @@
+"""Positions one move beside a game: legal, drawn evenly, with their history; python-chess is the judge."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import chess
+import chess.pgn
+import chess.polyglot
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.vr_runs import here
+from valuerepair.archives.aside import aside
+from valuerepair.archives.options import RecordedOptions, SampleOptions
+from valuerepair.archives.rows import ReadReport
+from valuerepair.archives.sampling import sample
+from valuerepair.chess.origins import Origin, Recorded
+from valuerepair.chess.positions import Position, PositionBatch
+from valuerepair.errors import UsageError
+
+STALEMATED = "7k/8/8/8/8/6q1/8/7K w - - 0 1"
+ONLY_DRAWS = "7k/8/8/8/8/8/1r6/K7 w - - 0 1"  # the only move takes the rook, and bare kings are left
+FIFTY = "7k/8/8/8/8/8/8/K4R2 w - - 99 80"  # every move is the hundredth, unless it takes or mates
+
+
+def played(start: str, moves: Sequence[str]) -> chess.Board:
+    board = chess.Board(start)
+    for move in moves:
+        board.push_uci(move)
+    return board
+
+
+def position_of(board: chess.Board, start: str = chess.STARTING_FEN, **known: Any) -> Position:
+    moves = tuple(move.uci() for move in board.move_stack)
+    key = chess.polyglot.zobrist_hash(board)
+    return Position(board.fen(), start, moves, board.ply(), key, origin=Origin("games.pgn", 3, played="e2e4"), **known)
+
+
+def over(board: chess.Board) -> bool:
+    return board.is_game_over() or board.is_fifty_moves() or board.is_repetition(3)
+
+
+@settings(deadline=None, max_examples=50)
+@given(st.randoms(use_true_random=False), st.integers(0, 2**31), st.sampled_from([0, 4, 40, 200]))
+def test_every_position_is_a_legal_move_away_and_keeps_its_past(rng: random.Random, seed: int, plies: int) -> None:
+    board = chess.Board()
+    boards = [board.copy()]
+    for _ in range(plies):
+        moves = sorted(board.legal_moves, key=chess.Move.uci)
+        if not moves or over(board):
+            break
+        board.push(rng.choice(moves))
+        boards.append(board.copy())
+    drawn = [position_of(each) for each in rng.sample(boards, min(len(boards), 5))]
+    beside, rows = aside(PositionBatch.from_positions(drawn), seed)
+    assert len(beside) == len(rows)
+    for found, i in zip(beside, rows.tolist(), strict=True):
+        before, there = drawn[i], played(found.start_fen, found.moves)
+        assert found.moves[:-1] == before.moves
+        assert chess.Move.from_uci(found.moves[-1]) in chess.Board(before.fen).legal_moves
+        assert found.fen == there.fen()
+        assert not over(there)
+        assert (found.ply, found.key) == (before.ply + 1, chess.polyglot.zobrist_hash(there))
+        assert found.origin == Origin("games.pgn", 3)
+    for i in set(range(len(drawn))) - set(rows.tolist()):
+        before = played(chess.STARTING_FEN, drawn[i].moves)
+        assert over(before) or any(over_after(before, move) for move in before.legal_moves)
+
+
+def over_after(board: chess.Board, move: chess.Move) -> bool:
+    board.push(move)
+    found = over(board)
+    board.pop()
+    return found
+
+
+def test_moves_are_drawn_evenly() -> None:
+    """All twenty first moves: over 4,000 seeds chi-square with 19 degrees of freedom is below 43.8 in 999 of 1,000."""
+    batch = PositionBatch.from_positions([position_of(chess.Board())])
+    counts = Counter(aside(batch, seed)[0][0].moves[0] for seed in range(4_000))
+    assert len(counts) == 20
+    assert sum((count - 200) ** 2 / 200 for count in counts.values()) < 43.8
+
+
+def test_where_the_game_ends_there_is_no_position() -> None:
+    fens = [STALEMATED, ONLY_DRAWS, FIFTY, chess.STARTING_FEN]
+    bare = [position_of(chess.Board(fen), fen, history_known=False) for fen in fens]
+    beside, rows = aside(PositionBatch.from_positions(bare), 0)
+    assert rows.tolist() == [3]
+    assert not beside.history_known[0]
+    assert len(aside(PositionBatch.from_positions([]), 0)[0]) == 0
+
+
+def test_a_move_that_repeats_the_position_a_third_time_ends_the_game() -> None:
+    """Kings that can only go back and forth: each of Black's moves but one leads to what stood there twice."""
+    there_and_back = ["a1b1", "h8g8", "b1a1", "g8h8"]
+    board = played("7k/8/8/1p1p4/1P1P4/8/8/K7 w - - 0 1", [*there_and_back, *there_and_back[:3]])
+    drawn = PositionBatch.from_positions([position_of(board, "7k/8/8/1p1p4/1P1P4/8/8/K7 w - - 0 1")])
+    reached = [aside(drawn, seed)[0] for seed in range(200)]
+    moves = {found[0].moves[-1] for found in reached if len(found)}
+    legal = {move.uci() for move in board.legal_moves}
+    assert moves == legal - {"g8h8"}
+    assert any(not len(found) for found in reached)
+
+
+def test_what_was_recorded_in_the_game_is_not_of_this_position() -> None:
+    recorded = Position(chess.STARTING_FEN, origin=Origin("a.pgn", 1, played="e2e4", recorded=Recorded("eval", cp=30)))
+    found = aside(PositionBatch.from_positions([recorded]), 0)[0][0].origin
+    assert (found.played, found.recorded) == (None, None)
+    with pytest.raises(UsageError, match=r"^--aside: nothing is recorded of positions that were not played"):
+        SampleOptions(aside=True, recorded=RecordedOptions("eval"))
+
+
+# -- in a sample ------------------------------------------------------------------------------------------------------
+
+
+def games(path: Path, count: int = 40) -> str:
+    rng = random.Random(5)
+    with path.open("w") as file:
+        for _ in range(count):
+            board = chess.Board()
+            while len(board.move_stack) < 60 and not over(board):
+                board.push(rng.choice(sorted(board.legal_moves, key=chess.Move.uci)))
+            print(chess.pgn.Game.from_board(board), end="\n\n", file=file)
+    return str(path)
+
+
+def drawn_from(path: str, **options: Any) -> tuple[list[Position], ReadReport]:
+    report = ReadReport()
+    found = [p for batch in sample([path], SampleOptions(**options), report) for p in batch]
+    assert report.adds_up, report
+    return found, report
+
+
+@pytest.mark.parametrize("options", [{"per_game": 3}, {"per_game": None, "positions": 200}])
+def test_they_lie_beside_what_is_drawn_without_it(tmp_path: Path, options: dict[str, Any]) -> None:
+    path = games(tmp_path / "games.pgn")
+    plain, _ = drawn_from(path, **options)
+    beside, report = drawn_from(path, aside=True, **options)
+    assert len({p.key for p in beside}) == len(beside) == report.positions > 100
+    assert {p.moves[:-1] for p in beside} <= {p.moves for p in plain}
+    lost = report.rejected_positions["over after the move aside"]
+    assert len(plain) - len(beside) >= lost
+    assert beside == drawn_from(path, aside=True, threads=1, **options)[0]
+    assert [p.moves for p in beside] != [p.moves for p in drawn_from(path, aside=True, seed=1, **options)[0]]
+
+
+def test_recorded_values_are_refused_in_one_line(tmp_path: Path) -> None:
+    path = tmp_path / "games.pgn"
+    path.write_text('[Result "1-0"]\n\n1. e4 { [%eval 0.3] } e5 { [%eval 0.2] } 2. Nf3 { [%eval 0.2] } 1-0\n')
+    said = here("mine", path, "--aside", "--deep", "recorded", cwd=tmp_path)
+    assert said.returncode == 2
+    assert said.stderr.splitlines()[-1].startswith("vr: --aside: nothing is recorded")
+    assert "Traceback" not in said.stderr
