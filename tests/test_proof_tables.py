@@ -17,16 +17,16 @@ import pandas as pd
 import pytest
 from click.testing import CliRunner
 
-from benchmarks.proof import matches, notebook, page, pictures, tables
-from benchmarks.proof.analysis import COLUMNS, Floats
+from benchmarks.proof import families, matches, notebook, page, pictures, tables
+from benchmarks.proof.analysis import COLUMNS, PRIMARY, Column, Floats
 from benchmarks.proof.nets import Answers, answers
 from benchmarks.proof.positions import TEST_SETS, VALIDATION, Positions, read_positions
 from benchmarks.proof.tables import against, original_of, point
 from tests.mining_doubles import mine_by_key, random_games
 from valuerepair.archives.options import SampleOptions
-from valuerepair.calibration import POINTS, fit
+from valuerepair.calibration import POINTS, fit, read_curve
 from valuerepair.errors import UsageError, ValueRepairError
-from valuerepair.judge.split import Split, choose_split, write_split
+from valuerepair.judge.split import Split, choose_split, read_split, write_split
 from valuerepair.question import Question
 from valuerepair.runs.options import MineOptions
 from valuerepair.store.store import Store
@@ -96,6 +96,48 @@ def run(*words: str) -> str:
     found = CliRunner().invoke(tables.command, words, catch_exceptions=False)
     assert found.exit_code == 0, found.output
     return found.stdout
+
+
+def test_families_are_drawn_whole(made: Made, shared_data: Path) -> None:
+    """The same estimate; and the interval over families is that of means of families, drawn here one by one."""
+    done = CliRunner().invoke(families.command, [*made.source, "-o", str(made.proof)], catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    rows = {(row["arm"], row["against"]): row for row in made.table("families")}
+    told = {
+        (row["arm"], row["against"]): row
+        for row in made.table("differences")
+        if row["set"] == "families" and Column(row["measure"], row["scale"], row["threshold"]) == COLUMNS[PRIMARY]
+    }
+    assert set(rows) == {(arm, against(arm)[0]) for arm in ARMS if against(arm) and against(arm)[0] in ARMS}
+    for pair, row in rows.items():
+        for name in ("relative", "low", "high"):
+            assert row[name] == pytest.approx(told[pair]["relative_" * (name != "relative") + name], rel=1e-4)
+    there = made.positions.of("families")
+    with Store.open(made.db) as store:
+        names = np.array(read_split(made.split).families(store, there.ids))
+    assert all(names)
+    assert {row["families"] for row in rows.values()} == {len(set(names))}
+    curves = {name: curve_of(made, name, shared_data) for name in ("maia-1900", "maia-1100", "meangirl-8")}
+    wrong = {}
+    for name, curve in curves.items():
+        q = made.said(name, there, shared_data).q.astype(np.float64)
+        wrong[name] = np.abs(read_curve(curve, q) - there.deep_q) >= 0.3
+    arm, control = wrong["maia-1900"].astype(float), (wrong["maia-1100"] * 1.0 + wrong["maia-1900"]) / 2
+    sums = np.array([[each[names == one].sum() for each in (arm, control)] for one in sorted(set(names))])
+    drawn = np.random.default_rng(7).integers(0, len(sums), (4000, len(sums)))
+    over, under = sums[drawn].sum(1).T
+    low, high = np.percentile((over - under)[under > 0] / under[under > 0], [2.5, 97.5])
+    row = rows["20", "control"]
+    # Drawn seeds and curves widen it.
+    assert row["family_low"] < low + 0.02
+    assert row["family_high"] > high - 0.02
+
+
+def curve_of(made: Made, name: str, shared: Path) -> Floats:
+    """The net's curve, of the validation games."""
+    judged = made.positions.of(VALIDATION)
+    q = made.said(name, judged, shared).q.astype(np.float64)
+    return fit(q, judged.deep_q, judged.weight, judged.game, resamples=0).curve
 
 
 # -- positions --------------------------------------------------------------------------------------------------------

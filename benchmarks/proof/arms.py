@@ -223,6 +223,7 @@ class Proof:
         ordinary = ["--arm", best, "--arm", "sampled", "--arm", "archive"]
         for name, words in (
             ("tables", ["write", *source, "--repaired", best]),
+            ("families", source),
             ("matches", ["table", str(self.out), "-o", str(results)]),
             ("visits", [*source, *some]),
             ("noise", [*source, *ordinary, "--count", "500"]),

@@ -139,6 +139,15 @@ def aside(folder: Path) -> list[str]:
     return found
 
 
+def families(folder: Path) -> list[str]:
+    """The primary measure over drawn games, and over drawn families."""
+    found = _head(["arm", "control", "games drawn", "families drawn"])
+    for row in _rows(_read(folder, "families")):
+        drawn = ((row.low, row.high), (row.family_low, row.family_high))
+        found.append(_row([f"`{row.arm}`", f"`{row.against}`", *(relative(row.relative, *each) for each in drawn)]))
+    return found
+
+
 def matches(folder: Path) -> list[str]:
     """The matches, from the side that is named first."""
     found = _head(["", "against", "games", "won", "drawn", "lost", "Elo (95 %, by pairs)"])
@@ -161,6 +170,7 @@ def _percent(value: tuple[float, float, float] | None) -> str:
 TABLES: dict[str, Callable[[Path], list[str]]] = {
     "changes": lambda folder: changes(folder, 0.3),
     "changes-0.55": lambda folder: changes(folder, 0.55),
+    "families": families,
     "measures": measures,
     "matches": matches,
     "visits": visits,

@@ -88,10 +88,18 @@ class Split:
         ValueRepairError for a position that the store has not.
         """
         stored = _Stored.of(store, self)
-        rows = np.minimum(np.searchsorted(stored.ids, position_ids), max(len(stored.ids) - 1, 0))
-        if len(position_ids) and (not len(stored.ids) or (stored.ids[rows] != position_ids).any()):
-            raise ValueRepairError(f"{store.path}: has no positions of these numbers")
-        return self.parts_of(stored)[rows]
+        return self.parts_of(stored)[stored.rows(position_ids)]
+
+    def families(self, store: Store, position_ids: Ids) -> list[str]:
+        """[n] the held-out family that each of these positions is of, its material's before its opening's; an empty
+        text where none is. Raises as `parts`."""
+        stored = _Stored.of(store, self)
+        rows = stored.rows(position_ids)
+        names = []
+        for kind, held in ((stored.material, set(self.materials)), (stored.opening, set(self.openings))):
+            known = [name if name in held else "" for name in kind.names]
+            names.append([known[code] for code in kind.codes[rows].tolist()])
+        return [material or opening for material, opening in zip(*names, strict=True)]
 
     def parts_of(self, stored: _Stored) -> NDArray[np.int8]:
         """The parts of all positions of a store that was read."""
@@ -245,6 +253,13 @@ class _Stored(NamedTuple):
             [name_of[row[3]] for row in games],
             of_reached,
         )
+
+    def rows(self, position_ids: Ids) -> Ids:
+        """[n] where these positions are. Raises ValueRepairError for one that is not there."""
+        found = np.minimum(np.searchsorted(self.ids, position_ids), max(len(self.ids) - 1, 0))
+        if len(position_ids) and (not len(self.ids) or (self.ids[found] != position_ids).any()):
+            raise ValueRepairError(f"{self.path}: has no positions of these numbers")
+        return found
 
     @property
     def sampled(self) -> Flags:

@@ -161,8 +161,8 @@ def hill_numbers(abundances: ArrayLike, orders: Sequence[float] = ORDERS) -> tup
         return (0.0,) * len(orders)
     # Divided by the largest first: a sum of huge numbers would overflow.
     shares = masses / masses.max()
-    shares = shares[shares > 0] / shares.sum()
-    return tuple(_of_order(shares, order) for order in orders)
+    shares /= shares.sum()
+    return tuple(_of_order(shares[shares > 0], order) for order in orders)
 
 
 def family_masses(families: Iterable[str], weights: ArrayLike) -> dict[str, float]:
