@@ -16,7 +16,7 @@ def test_what_is_told_is_recounted() -> None:
         "control": 0.8 * deep + rng.normal(0, 0.2, (3, n)),
         "5": deep + rng.normal(0, 0.1, (3, n)),
     }
-    rows = aside_table({("aside", "raw"): nets}, {"aside": deep}, game).to_dict("records")
+    rows = aside_table({("aside", "raw"): nets}, {"aside": deep}, {"aside": game}).to_dict("records")
     of = {(row["arm"], row["against"], row["measure"]): row for row in rows}
     rate = {name: (np.abs(q - deep) >= 0.3).mean() for name, q in nets.items()}
     for name, q in nets.items():

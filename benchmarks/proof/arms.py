@@ -37,7 +37,8 @@ HELD_ARCHIVES = tuple(name for name, _ in ARCHIVES[:3])
 _GAMES, _NODES = 1_000, 100
 _CONTEMPT = "n_scl=5"
 # What is played, by the name of its PGN: both sides, and what differs from the usual settings. The same cpuct
-# searches more broadly by a net that has become flatter, so both also meet with a lower one.
+# searches more broadly by a net that has become flatter, so both also meet with a lower one, and each with one that
+# goes with its scale: 1.1 times the slope of the original in searches over its own (`benchmarks.proof.aside`).
 MATCHES = {
     "control": ("repaired", "control"),
     "original": ("repaired", "original"),
@@ -45,6 +46,8 @@ MATCHES = {
     "own-cpuct": ("original cpuct=1.1", "original"),
     "aside": ("aside", "original"),
     "aside-sampled": ("aside", "sampled"),
+    "scaled": ("repaired cpuct=0.82", "original cpuct=1.1"),
+    "aside-scaled": ("aside cpuct=0.86", "original cpuct=1.1"),
 }
 # Games are many; at bf16 Q moves by some 0.003.
 _FAST = ("--device", "openvino")
@@ -220,6 +223,7 @@ class Proof:
         source = ["--index", str(self.index), "--db", self.store, "--split", self.split]
         source += ["--kept", str(self.out / "kept"), "-o", str(results)]
         some = ["--arm", best, "--arm", "control", "--arm", "sampled", "--count", "500"]
+        beside = ["--arm", best, "--arm", "sampled", "--arm", "aside", "--searching", self.others["1100-"]]
         ordinary = ["--arm", best, "--arm", "sampled", "--arm", "archive"]
         for name, words in (
             ("tables", ["write", *source, "--repaired", best]),
@@ -227,7 +231,7 @@ class Proof:
             ("matches", ["table", str(self.out), "-o", str(results)]),
             ("visits", [*source, *some]),
             ("noise", [*source, *ordinary, "--count", "500"]),
-            ("aside", [*source, *ordinary, "--count", "3000"]),
+            ("aside", [*source, *beside, "--count", "3000"]),
             ("page", ["."]),
             ("notebook", ["."]),
         ):

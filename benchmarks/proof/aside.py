@@ -1,13 +1,14 @@
-"""Are the nets right beside the games, too? One random move aside: `python -m benchmarks.proof.aside`.
+"""Are the nets right beside the games, too? A move aside, and in searches: `python -m benchmarks.proof.aside`.
 
 All positions that nets are tested on, and most that they are trained on, stood in games. A search asks for others as
 well: those after moves that nobody would play. Here each drawn position of the held-out families is followed by a legal
-move drawn at random, and judge and nets evaluate what stands on the board then.
+move drawn at random; and by moves to a position drawn from those that a search with another net evaluated. Judge and
+nets evaluate what stands on the board then.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,17 +21,22 @@ from benchmarks.proof.noise import deep_q_of, scores_of, searched
 from benchmarks.proof.positions import VALIDATION, alpha_of
 from benchmarks.proof.tables import BOARDS_SET, CONTROL, ORIGINAL, Net
 from valuerepair.archives.aside import aside
-from valuerepair.chess.positions import PositionBatch
+from valuerepair.chess.positions import Moves, PositionBatch, encode_moves
+from valuerepair.chess.reached import followed
 from valuerepair.intervals import Interval
+from valuerepair.mcts.params import SearchParams
+from valuerepair.mcts.snapshot import TreeNode
 from valuerepair.nets.net import open_net
 from valuerepair.oracles.open import open_oracle
+from valuerepair.oracles.searching import search_positions
 from valuerepair.question import Question
 from valuerepair.store.store import Store
 
 if TYPE_CHECKING:
     import pandas as pd
 
-PLACES, SCALES = ("game", "aside"), ("raw", "recalibrated")
+SCALES = ("raw", "recalibrated")
+NODES = 100
 
 
 def asked(net: Net, positions: PositionBatch, threads: int | None) -> Floats:
@@ -39,11 +45,32 @@ def asked(net: Net, positions: PositionBatch, threads: int | None) -> Floats:
         return opened.evaluate(positions).q.astype(np.float64)
 
 
+def in_searches(net: str, positions: PositionBatch, rng: np.random.Generator) -> tuple[PositionBatch, Ids]:
+    """From each position one that a search of `NODES` nodes evaluated, drawn at random, and which rows these are."""
+    lines = list[Moves]()
+    with open_net(net) as opened:
+        for found in search_positions(opened, SearchParams(), positions, nodes=NODES, tree_nodes=NODES):
+            lines.append(_drawn_line(found.tree.nodes, rng) if found.tree else np.empty(0, np.uint16))
+    there = np.array([i for i, line in enumerate(lines) if len(line)], np.int64)
+    reached, rows = followed(positions.take(there), [line for line in lines if len(line)])
+    return reached, there[rows]
+
+
+def _drawn_line(nodes: Sequence[TreeNode], rng: np.random.Generator) -> Moves:
+    """The moves to a node that the net was asked of, below the root; none where there is no such."""
+    asked = [i for i, node in enumerate(nodes) if node.depth and not np.isnan(node.net_q)]
+    at, moves = (int(rng.choice(asked)) if asked else 0), list[str]()
+    while (parent := nodes[at].parent) is not None:
+        moves.append(nodes[at].move)
+        at = parent
+    return encode_moves(moves[::-1])
+
+
 def aside_table(
-    q: dict[tuple[str, str], dict[str, Floats]], deep: dict[str, Floats], game: Ids, *, seed: int = 0
+    q: dict[tuple[str, str], dict[str, Floats]], deep: dict[str, Floats], game: dict[str, Ids], *, seed: int = 0
 ) -> pd.DataFrame:
     """What nets are in the games and beside them: `q` (place, scale) -> arm -> Q [seeds, n], or [seeds, 1 + curves, n]
-    (`by_curves`); `deep` place -> [n].
+    (`by_curves`); `deep` and `game` place -> [n].
 
     Rows of each arm: ``rate`` of candidates, ``mean_dq``, and ``slope``, that of the line through 0 of deep Q over net
     Q: at 1 the net's scale is right, above 1 it is too flat. And the rate against the original's and the control's, as
@@ -51,12 +78,12 @@ def aside_table(
     """
     import pandas as pd
 
-    drawn = Drawn(game, seed=seed)
+    drawn = {place: Drawn(games, seed=seed) for place, games in game.items()}
     table: pd.DataFrame = pd.DataFrame(
         [
             {"place": place, "scale": scale, **row}
             for (place, scale), of in q.items()
-            for row in _measured(of, deep[place], drawn)
+            for row in _measured(of, deep[place], drawn[place])
         ]
     )
     return table
@@ -88,11 +115,14 @@ def _measured(q: dict[str, Floats], deep: Floats, drawn: Drawn) -> Iterator[dict
 @tables.source_options
 @click.option("--arm", "names", multiple=True, required=True, help="An arm to tell of; repeatable.")
 @click.option("--deep", default="stockfish:nodes=20000", show_default=True, help="The judge.")
+@click.option("--searching", required=True, help="Net of the searches: none of these, as a search looks where it errs.")
 @click.option("--count", default=2_000, show_default=True, type=click.IntRange(1), help="Positions to draw.")
 @click.option("--seed", default=18, show_default=True, help="Of the positions and moves.")
 @click.option("-o", "--output", required=True, type=click.Path(file_okay=False, path_type=Path), help="Folder.")
-def command(names: tuple[str, ...], deep: str, count: int, seed: int, output: Path, **given: Any) -> None:
-    """Write aside.csv: what nets are on held-out families, and one random move aside of them."""
+def command(
+    names: tuple[str, ...], deep: str, searching: str, count: int, seed: int, output: Path, **given: Any
+) -> None:
+    """Write aside.csv: what nets are on held-out families, one random move aside of them, and in searches."""
     said, wanted = tables.listen(given, [VALIDATION, BOARDS_SET]), list(dict.fromkeys([ORIGINAL, CONTROL, *names]))
     of, rng = tables.places_of(said, wanted), np.random.default_rng(seed)
     rows = np.flatnonzero(said.positions.sets == BOARDS_SET)
@@ -101,20 +131,23 @@ def command(names: tuple[str, ...], deep: str, count: int, seed: int, output: Pa
     with Store.open(given["db"]) as store:
         positions = store.positions(there.ids)
         alpha = alpha_of(store, Question(net=given["net"], oracle=given["oracle"]))
-    reached, kept = aside(positions, seed)
+    placed = {"aside": aside(positions, seed), "search": in_searches(searching, positions, rng)}
+    judged, game = {"game": there.deep_q}, {"game": there.game}
     with open_oracle(deep, net_path=None) as oracle:
-        scores = scores_of(list(searched(oracle, list(reached))))
-    q: dict[tuple[str, str], dict[str, Floats]] = {(place, scale): {} for place in PLACES for scale in SCALES}
+        for place, (reached, kept) in placed.items():
+            judged[place] = deep_q_of(*scores_of(list(searched(oracle, list(reached)))), alpha)
+            game[place] = there.game[kept]
+    q: dict[tuple[str, str], dict[str, Floats]] = {(place, scale): {} for place in judged for scale in SCALES}
     for name in wanted:
-        curves = [said.curves[i] for i in of[name]]
-        in_games = [said.answers[i].q[rows][kept].astype(np.float64) for i in of[name]]
-        beside = [asked(said.nets[i], reached, given["threads"]) for i in of[name]]
-        for place, raw in zip(PLACES, (in_games, beside), strict=True):
+        said_of = {
+            place: [asked(said.nets[i], at, given["threads"]) for i in of[name]] for place, (at, _) in placed.items()
+        }
+        said_of["game"] = [said.answers[i].q[rows].astype(np.float64) for i in of[name]]
+        for place, raw in said_of.items():
             q[place, "raw"][name] = np.stack(raw)
-            both = zip(curves, raw, strict=True)
+            both = zip((said.curves[i] for i in of[name]), raw, strict=True)
             q[place, "recalibrated"][name] = np.stack([by_curves(one, curve) for curve, one in both])
-    judged = {"game": there.deep_q[kept], "aside": deep_q_of(*scores, alpha)}
-    table = aside_table(q, judged, there.game[kept])
+    table = aside_table(q, judged, game)
     output.mkdir(parents=True, exist_ok=True)
     tables.write_table(table, output / "aside.csv")
     click.echo(table.to_string(index=False))

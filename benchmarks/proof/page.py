@@ -124,14 +124,14 @@ def noise(folder: Path) -> list[str]:
 
 
 def aside(folder: Path) -> list[str]:
-    """What nets are in the games and one random move aside."""
+    """What nets are in the games, one random move aside, and in searches."""
     rows = _read(folder, "aside").fillna({"against": ""})
     of = {
         (row.place, row.scale, row.arm, row.against, row.measure): (row.value, row.low, row.high) for row in _rows(rows)
     }
     found = _head(["arm", "", "at 0.3, raw", "slope, raw", "at 0.3", "at 0.3, less `original`", "less `control`"])
     for arm in dict.fromkeys(rows["arm"]):
-        for place, words in (("game", "in the games"), ("aside", "a move aside")):
+        for place, words in (("game", "in the games"), ("aside", "a move aside"), ("search", "in a search")):
             raw, own = (of[place, scale, arm, "", "rate"] for scale in ("raw", "recalibrated"))
             cells = [_percent(raw), _numbers(of[place, "raw", arm, "", "slope"], ".2f"), _percent(own)]
             changes = [of.get((place, "recalibrated", arm, other, "rate")) for other in ("original", "control")]

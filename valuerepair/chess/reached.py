@@ -1,15 +1,49 @@
-"""Boards after moves, and whether the game is over there: mated, drawn, or never reached by legal moves."""
+"""What is reached by moves: boards, whether the game is over there, and the positions where it is not."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from valuerepair.chess.board import halfmove_clocks, has_legal_move, insufficient_material, keys, parse_fens, replay
-from valuerepair.chess.positions import Moves
+from valuerepair.chess.board import (
+    fens,
+    halfmove_clocks,
+    has_legal_move,
+    insufficient_material,
+    keys,
+    parse_fens,
+    replay,
+)
+from valuerepair.chess.origins import Origins
+from valuerepair.chess.positions import Moves, PositionBatch, cuts_of
 from valuerepair.chess.rows import Boards
+
+
+def followed(batch: PositionBatch, added: Sequence[Moves]) -> tuple[PositionBatch, NDArray[np.int64]]:
+    """Each position after the moves that are `added` [n], and which rows these are, int64[m]: without those where the
+    game is over then.
+
+    The moves belong to the history. Origins name the game that was left; nothing played or recorded there is kept.
+    """
+    lines = [
+        np.concatenate([batch.moves[begin:end], more])
+        for begin, end, more in zip(batch.offsets[:-1].tolist(), batch.offsets[1:].tolist(), added, strict=True)
+    ]
+    boards, over = reached(batch.start_fen, lines)
+    rows = np.flatnonzero(~over)
+    there, lines, plies = batch.take(rows), [lines[i] for i in rows.tolist()], np.array([len(more) for more in added])
+    return replace(
+        there,
+        fen=fens(boards[rows]),
+        moves=np.concatenate(lines) if lines else np.empty(0, np.uint16),
+        offsets=cuts_of([len(line) for line in lines]),
+        ply=there.ply + plies[rows].astype(np.int32),
+        key=keys(boards[rows]),
+        origin=Origins(there.origins.game, [None] * len(rows)),
+    ), rows
 
 
 def reached(starts: Sequence[str], moves: Sequence[Moves]) -> tuple[Boards, NDArray[np.bool_]]:
