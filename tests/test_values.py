@@ -20,6 +20,7 @@ from valuerepair.chess.values import (
     cp_to_q,
     deep_q,
     fit_alpha,
+    fit_alpha_to_results,
     mate_to_q,
     q_to_cp,
     wdl_to_q,
@@ -209,6 +210,27 @@ def test_interval_of_many_rows_shrinks_with_the_root_of_their_number() -> None:
         assert fit.low < fit.alpha < fit.high
         widths[n] = math.log(fit.high / fit.low)
     assert widths[50_000] / widths[450_000] == pytest.approx(3, rel=0.35)
+
+
+def test_alpha_of_results_is_that_of_the_expected_result() -> None:
+    """Games of five positions each: a game's result is drawn from the Q of one of them, with draws, and the others are
+    of the same score. Resampling rows alone would give an interval narrower by about the root of five."""
+    rng = np.random.default_rng(12)
+    covered, widths = 0, []
+    for simulation in range(120):
+        cp, game = np.repeat(rng.normal(0, 250, 120), 5), np.repeat(np.arange(120), 5)
+        q, draws = cp_to_q(cp[::5], 150.0), rng.uniform(0, 0.4, 120)
+        decided = rng.random(120) >= draws * (1 - np.abs(q))
+        won = rng.random(120) < 0.5 + q / (1 - draws * (1 - np.abs(q))) / 2
+        result = np.where(decided, np.where(won, 1.0, -1.0), 0.0).repeat(5)
+        result[:5] = np.nan  # a game whose result is not known
+        fit = fit_alpha_to_results(result, cp, np.ones(600), game, 100, simulation)
+        covered += fit.low <= 150 <= fit.high
+        rows = fit_alpha(result, cp, norm="l2", bootstrap=100, seed=simulation)
+        assert (fit.alpha, fit.n, fit.norm) == (rows.alpha, 595, "results")
+        widths.append(math.log(fit.high / fit.low) / math.log(rows.high / rows.low))
+    assert covered / 120 >= 0.86
+    assert float(np.median(widths)) == pytest.approx(5**0.5, rel=0.15)
 
 
 @pytest.mark.parametrize("cp", [[], [0, 0, 0], [np.nan, 40.0]])

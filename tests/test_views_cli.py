@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import sqlite3
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +12,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from scipy.optimize import minimize_scalar
 
+from tests.cli_tree import SAMPLE
 from tests.mining_doubles import mine_by_key, random_games
 from valuerepair.chess.values import fit_alpha
 from valuerepair.cli import cli
@@ -119,6 +122,47 @@ def test_fit_alpha_saved_is_used_from_then_on(db: Path, norm: str) -> None:
     assert alpha.origin.startswith("stored fit of")
     assert f"saved: alpha {alpha.value:.0f} ({norm})" in said
     assert f"in use now: alpha {alpha.value:.0f} (stored fit" in vr("stats", "--fit-alpha", "--db", str(db))
+
+
+def test_alpha_is_fitted_to_what_games_came_to(tmp_path: Path) -> None:
+    """Recounted from the sample's own tables: White's result, turned to the side to move, of positions that were played
+    on; scipy finds the least squares."""
+    db = tmp_path / "sample.db"
+    shutil.copy(SAMPLE, db)
+    said = vr("stats", "--db", str(db), "--save-alpha", "results", "--json")
+    found = json.loads(said)["alpha_fit"]
+    query = "SELECT p.id, p.side, g.result, p.played FROM positions p JOIN games g ON g.id = p.game_id"
+    with sqlite3.connect(db) as sql:
+        told = {number: (side, result) for number, side, result, played in sql.execute(query) if played}
+    with Store.open(db) as store:
+        frame = store.frame(text=False, only=("position_id", "cp", "weight"))
+        assert store.alpha(*store.pick()).origin.endswith("(results)")
+    score = {("w", "1-0"): 1, ("b", "0-1"): 1, ("w", "0-1"): -1, ("b", "1-0"): -1}
+    known = frame[frame["cp"].notna() & frame["position_id"].isin(told)]
+    came = np.array([score.get(told[number], 0) for number in known["position_id"]])
+    assert set(came.tolist()) == {-1, 0, 1}
+    assert {result for _, result in told.values()} == {"1-0", "0-1", "1/2-1/2"}
+
+    def loss(log_alpha: float) -> float:
+        off = came - np.tanh(known["cp"].to_numpy() / (2 * np.exp(log_alpha)))
+        return float(np.average(off**2, weights=known["weight"]))
+
+    best = minimize_scalar(loss, bounds=(np.log(20), np.log(2000)), method="bounded", options={"xatol": 1e-6})
+    fit = found["fits"]["results"]
+    assert fit["alpha"] == pytest.approx(float(np.exp(best.x)), rel=1e-3)
+    assert fit["n"] == len(known)
+    assert fit["residual"] == pytest.approx(best.fun**0.5, rel=1e-4)
+    assert fit["low"] < fit["alpha"] < fit["high"]
+    assert found["saved"] == "results"
+
+
+def test_without_results_there_is_nothing_to_fit_to(db: Path) -> None:
+    with Store.open(db, write=True) as store:
+        store.connection.execute("UPDATE games SET result = '*'")
+        store.commit()
+    message, code = refused("stats", "--db", str(db), "--save-alpha", "results")
+    assert (message, code) == ("not saved: fewer than 300 scored positions stood in a game with a result", 1)
+    assert "fit results" not in vr("stats", "--fit-alpha", "--db", str(db))
 
 
 def test_the_table(db: Path) -> None:

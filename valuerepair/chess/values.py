@@ -12,7 +12,7 @@ units, so alpha belongs to a pair of net and oracle.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -33,6 +33,8 @@ OWN_Q = "the search's own Q"
 OF_WDL = "the engine's WDL"
 
 Norm = Literal["l1", "l2"]
+# What an alpha is fitted to: the net's Q by one of the norms, or the results of games.
+FitTo = Literal["l1", "l2", "results"]
 Floats = NDArray[np.float64]
 
 _GRID_POINTS = 97
@@ -63,13 +65,13 @@ class AlphaFit:
     """A fitted alpha (centipawns).
 
     `low` and `high` bound the 95 % bootstrap interval (NaN without bootstrap). `n` counts the rows used. `residual`
-    is the mean weighted ``|net_q - Q|`` for l1 and the root of the mean weighted square for l2.
+    is the mean weighted ``|net_q - Q|`` for l1 and the root of the mean weighted square for l2, and for results.
     """
 
     alpha: float
     low: float
     high: float
-    norm: Norm
+    norm: FitTo
     n: int
     residual: float
 
@@ -134,6 +136,7 @@ def fit_alpha(
     norm: Norm = "l1",
     bootstrap: int = 200,
     seed: int = 0,
+    game: ArrayLike | None = None,
 ) -> AlphaFit:
     """The alpha for which the deep Q, ``tanh(cp / (2 alpha))``, is nearest to the net's Q.
 
@@ -143,9 +146,9 @@ def fit_alpha(
     net_q is NaN are left out. Centipawns are not capped: the logistic saturates, so a tablebase score of 15,000 weighs
     no more than any other row.
 
-    The interval is the 2.5 % to 97.5 % percentile interval of `bootstrap` resamples of the rows, drawn from `seed`;
-    above 50,000 rows it is made from 50,000 of them and narrowed in log alpha by the root of the ratio. With
-    `bootstrap` 0 it is NaN.
+    The interval is the 2.5 % to 97.5 % percentile interval of `bootstrap` resamples of the rows, or of the games where
+    `game` [n] numbers them, drawn from `seed`; above 50,000 rows it is made from 50,000 of them and narrowed in log
+    alpha by the root of the ratio. With `bootstrap` 0 it is NaN.
 
     Raises ValueRepairError when fewer than two rows with a score other than 0 are left.
     """
@@ -156,6 +159,7 @@ def fit_alpha(
     w = np.ones_like(x) if weights is None else np.asarray(weights, np.float64).ravel()
     usable = ~(np.isnan(x) | np.isnan(y)) & (w > 0)
     x, y, w = x[usable], y[usable], w[usable]
+    games = None if game is None else np.unique(np.asarray(game)[usable], return_inverse=True)[1]
     if np.count_nonzero(y) < 2:
         raise ValueRepairError(
             f"no alpha can be fitted: {len(y)} scored positions have a centipawn score, and "
@@ -163,8 +167,20 @@ def fit_alpha(
         )
     alpha, loss = _minimise(x, y, w, norm)
     residual = loss if norm == "l1" else loss**0.5
-    low, high = (np.nan, np.nan) if bootstrap < 1 else _interval(x, y, w, norm, alpha, bootstrap, seed)
+    low, high = (np.nan, np.nan) if bootstrap < 1 else _interval(x, y, w, norm, alpha, bootstrap, seed, games)
     return AlphaFit(alpha, low, high, norm, len(x), residual)
+
+
+def fit_alpha_to_results(
+    result: ArrayLike, cp: ArrayLike, weights: ArrayLike, game: ArrayLike, bootstrap: int = 200, seed: int = 0
+) -> AlphaFit:
+    """The alpha for which the deep Q is nearest to what games came to, in the mean square: the Q to be expected of a
+    result.
+
+    `result` [n] is 1, 0 or -1 from the side to move, and NaN where it is not known; `game` [n] numbers the games, which
+    are resampled whole. Otherwise as `fit_alpha`.
+    """
+    return replace(fit_alpha(result, cp, weights, "l2", bootstrap, seed, game), norm="results")
 
 
 def _minimise(x: Floats, y: Floats, w: Floats, norm: Norm) -> tuple[float, float]:
@@ -197,9 +213,9 @@ def _loss(x: Floats, y: Floats, alpha: float, norm: Norm) -> Floats:
 
 
 def _interval(
-    x: Floats, y: Floats, w: Floats, norm: Norm, alpha: float, resamples: int, seed: int
+    x: Floats, y: Floats, w: Floats, norm: Norm, alpha: float, resamples: int, seed: int, game: NDArray[np.int64] | None
 ) -> tuple[float, float]:
-    """The 95 % percentile interval of alpha over resampled rows.
+    """The 95 % percentile interval of alpha over resampled rows, or games [n].
 
     The losses of all rows are computed once on a grid of alphas and weighted by how often each resample holds the row;
     the grid is then narrowed to where the resamples have their minima, until its step is small against their spread.
@@ -209,9 +225,12 @@ def _interval(
     if rows > _BOOTSTRAP_ROWS:
         kept = rng.choice(rows, _BOOTSTRAP_ROWS, replace=False)
         x, y, w = x[kept], y[kept], w[kept]
+        game = None if game is None else game[kept]
+    each = np.arange(len(x)) if game is None else np.unique(game, return_inverse=True)[1]
+    count = int(each.max()) + 1
     drawn = np.empty((resamples, len(x)), np.float32)
     for row in drawn:
-        row[:] = w * np.bincount(rng.integers(0, len(x), len(x)), minlength=len(x))
+        row[:] = w * np.bincount(rng.integers(0, count, count), minlength=count)[each]
     low, high = np.log(ALPHA_BOUNDS)
     for _ in range(4):
         grid = np.linspace(low, high, _GRID_POINTS)

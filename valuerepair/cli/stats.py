@@ -10,7 +10,7 @@ from valuerepair.cli.options import DB, JSON, QuestionOptions, question
 from valuerepair.cli.verbosity import is_quiet
 
 if TYPE_CHECKING:
-    from valuerepair.chess.values import Norm
+    from valuerepair.chess.values import FitTo
 
 
 @click.command()
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 @click.option("--worst", type=click.IntRange(0), default=0, help="List so many candidates, labelled.")
 @click.option("--labels", is_flag=True, help="Ask the net for the policy that labels need, and store it.")
 @click.option("--fit-alpha", is_flag=True, help="Fit alpha, and show what the fit would change.")
-@click.option("--save-alpha", type=click.Choice(["l1", "l2"]), help="Store this fit; later commands use it.")
+@click.option("--save-alpha", type=click.Choice(["l1", "l2", "results"]), help="Store this fit; later commands use it.")
 @click.option("--save-calibration", is_flag=True, help="Store a fitted calibration curve; later commands use it.")
 @click.option("--ladder", is_flag=True, help="Show the screening ladder: its cuts, and nodes against recall.")
 @JSON
@@ -31,7 +31,9 @@ def command(db: str, question: QuestionOptions, labels: bool, **given: Any) -> N
     defined, with what they do not prove, in docs/methods.md.
 
     Alpha is fitted so that Q = 2 / (1 + exp(-cp / alpha)) - 1 of the deep scores is nearest to the net's Q, in both
-    norms (l1: mean distance, robust to misjudged positions; l2: root mean square), with 95 % bootstrap intervals.
+    norms (l1: mean distance, robust to misjudged positions; l2: root mean square), and to the results of the games that
+    positions stood in (results), with 95 % bootstrap intervals. A net that learns deep Q and is to play wants the
+    latter; to find what a net misjudges, the former leave out its scale.
 
     A candidate beyond scale is one by calibrated Q too: the deep Q to be expected given the net's, by a curve fitted to
     other games. --calibration fitted counts by that, here and in the other commands, and shows the curve.
@@ -52,7 +54,7 @@ def command(db: str, question: QuestionOptions, labels: bool, **given: Any) -> N
     from valuerepair.report.stats import label_rows, label_table, section_lines, sections, stats_lines, store_figures
     from valuerepair.store.store import Store
 
-    saved: Norm | None = given["save_alpha"]
+    saved: FitTo | None = given["save_alpha"]
     with Store.open(db, write=labels or saved is not None or given["save_calibration"]) as store:
         asked = question.resolved(store)
         threshold = asked.threshold
