@@ -133,7 +133,7 @@ def test_alpha_is_fitted_to_what_games_came_to(tmp_path: Path) -> None:
     found = json.loads(said)["alpha_fit"]
     query = "SELECT p.id, p.side, g.result, p.played FROM positions p JOIN games g ON g.id = p.game_id"
     with sqlite3.connect(db) as sql:
-        told = {number: (side, result) for number, side, result, played in sql.execute(query) if played}
+        told = {number: (side, result) for number, side, result, played in sql.execute(query) if played and result != "*"}
     with Store.open(db) as store:
         frame = store.frame(text=False, only=("position_id", "cp", "weight"))
         assert store.alpha(*store.pick()).origin.endswith("(results)")
@@ -141,7 +141,6 @@ def test_alpha_is_fitted_to_what_games_came_to(tmp_path: Path) -> None:
     known = frame[frame["cp"].notna() & frame["position_id"].isin(told)]
     came = np.array([score.get(told[number], 0) for number in known["position_id"]])
     assert set(came.tolist()) == {-1, 0, 1}
-    assert {result for _, result in told.values()} == {"1-0", "0-1", "1/2-1/2"}
 
     def loss(log_alpha: float) -> float:
         off = came - np.tanh(known["cp"].to_numpy() / (2 * np.exp(log_alpha)))
