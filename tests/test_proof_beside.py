@@ -40,5 +40,22 @@ def test_each_kind_has_its_share(tmp_path: Path) -> None:
     assert 0 < len(beside) < len(found) / 2
     assert (beside.sum(), found.sum()) == (pytest.approx(0.7), pytest.approx(1.0))
     assert beside.nunique() == 1
+    more = [
+        *map(str, words[:-1]),
+        str(tmp_path / "x.parquet"),
+        "--candidates",
+        "3",
+        "--threshold",
+        "0.4",
+        "--alpha",
+        "300",
+    ]
+    assert CliRunner().invoke(command, more, catch_exceptions=False).exit_code == 0
+    with Store.open(SAMPLE) as store:
+        asked = Question(net=net, alpha=300.0, threshold=0.4, calibration="fitted")
+        candidates = set(store.candidates(asked)["position_id"].tolist())
+    often = pd.read_parquet(tmp_path / "x.parquet").set_index("position_id")["weight"] / found
+    assert {number for number, times in often.items() if times == pytest.approx(3)} == candidates & set(found.index)
+    assert set(often.round(6)) == {1.0, 3.0}
     with pytest.raises(ValueRepairError, match="of one kind alone"):
         CliRunner().invoke(command, [str(SAMPLE if w == games else w) for w in words], catch_exceptions=False)

@@ -133,7 +133,9 @@ def test_alpha_is_fitted_to_what_games_came_to(tmp_path: Path) -> None:
     found = json.loads(said)["alpha_fit"]
     query = "SELECT p.id, p.side, g.result, p.played FROM positions p JOIN games g ON g.id = p.game_id"
     with sqlite3.connect(db) as sql:
-        told = {number: (side, result) for number, side, result, played in sql.execute(query) if played and result != "*"}
+        told = {
+            number: (side, result) for number, side, result, played in sql.execute(query) if played and result != "*"
+        }
     with Store.open(db) as store:
         frame = store.frame(text=False, only=("position_id", "cp", "weight"))
         assert store.alpha(*store.pick()).origin.endswith("(results)")

@@ -30,8 +30,22 @@ from valuerepair.store.store import Store
 from valuerepair.training.train import Training, read_curve
 
 QUESTION = Question(threshold=PRIMARY_THRESHOLD, calibration="fitted")
-PARTS = ("mine", "expand", "pilot", "main", "value", "further", "ways", "aside", "games", "matches", "long", "measure")
-_TRAINED = ("main", "value", "further", "ways", "aside", "games", "long")
+PARTS = (
+    "mine",
+    "expand",
+    "pilot",
+    "main",
+    "value",
+    "further",
+    "ways",
+    "aside",
+    "scale",
+    "games",
+    "matches",
+    "long",
+    "measure",
+)
+_TRAINED = ("main", "value", "further", "ways", "aside", "scale", "games", "long")
 
 
 @click.command()
@@ -73,6 +87,7 @@ def steps_of(proof: Proof, part: str, results: Path) -> Iterable[Step]:
         "further": proof.further,
         "ways": proof.ways,
         "aside": proof.aside,
+        "scale": proof.scale,
         "long": proof.long,
         "games": proof.games,
         "matches": proof.matches,

@@ -30,6 +30,7 @@ ARCHIVES = (
     ("lichess-blitz.pgn", 5_000),
     ("otb-masters.pgn.zst", 300_000),
 )
+_USUAL_ALPHA = 170.0
 # Positions beside the games.
 _BESIDE = 100_000
 HELD_ARCHIVES = tuple(name for name, _ in ARCHIVES[:3])
@@ -45,9 +46,10 @@ MATCHES = {
     "cpuct": ("repaired cpuct=1.1", "original cpuct=1.1"),
     "own-cpuct": ("original cpuct=1.1", "original"),
     "aside": ("aside", "original"),
-    "aside-sampled": ("aside", "sampled"),
     "scaled": ("repaired cpuct=0.82", "original cpuct=1.1"),
-    "aside-scaled": ("aside cpuct=0.86", "original cpuct=1.1"),
+    "aside-170": ("aside-170", "original"),
+    "sampled-170": ("sampled-170", "original"),
+    "x3": ("aside-170-x3", "aside-170"),
 }
 # Games are many; at bf16 Q moves by some 0.003.
 _FAST = ("--device", "openvino")
@@ -67,7 +69,7 @@ class Step:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arm:
     """A way to train: the share of candidates, and how many of them there are at most (None: all). Or what is drawn by:
-    weights of a file, of this store."""
+    weights of a file, of this store. And the `alpha` of the targets, where it is another than that of the store."""
 
     name: str
     share: float
@@ -77,6 +79,7 @@ class Arm:
     candidates: int | None = None
     draw: str = ""
     store: str = "proof"
+    alpha: float | None = None
     steps: int = STEPS
     chunks: str = ""
 
@@ -176,6 +179,18 @@ class Proof:
         yield Step("aside", "weights-aside", Path(weights[-1]), weights, "benchmarks.proof.beside")
         yield from self._all("aside", [Arm(name="aside", share=0, expanded="no", draw="aside", store="both")])
 
+    def scale(self) -> Iterator[Step]:
+        """Ordinary training by the alpha that is usual before one is fitted: in the games; with half of it beside them;
+        and with all candidates three times as often. One seed each."""
+        both, given = self._db("both"), ["--games", self.store, "--split", self.split]
+        of_candidates = ["--candidates", "3", "--alpha", f"{_USUAL_ALPHA:g}"]
+        for name, more in (("games", ["--share", "0"]), ("aside-x3", of_candidates)):
+            weights = ["--db", both, *given, *more, "-o", self._weights(name)]
+            yield Step("scale", f"weights-{name}", Path(weights[-1]), weights, "benchmarks.proof.beside")
+        for name, draw in (("sampled-170", "games"), ("aside-170", "aside"), ("aside-170-x3", "aside-x3")):
+            arm = Arm(name=name, share=0, expanded="no", draw=draw, store="both", alpha=_USUAL_ALPHA)
+            yield self._training(arm, SEEDS[0], "scale", self._set.all)
+
     def long(self) -> Iterator[Step]:
         """Four times the steps."""
         control = Arm(name="long-control", share=0, expanded="no", steps=4 * STEPS)
@@ -207,7 +222,9 @@ class Proof:
         """The best share, its control and the original against each other."""
         control, repaired = (str(self.net(arm, seed)) for arm in ("control", f"{round(100 * self._best)}"))
         nets = {"original": NET, "control": control, "repaired": repaired}
-        nets |= {arm: str(self.net(arm, seed)) for arm in ("sampled", "aside")}
+        nets |= {
+            arm: str(self.net(arm, seed)) for arm in ("sampled", "aside", "sampled-170", "aside-170", "aside-170-x3")
+        }
         openings = ["--openings", str(self.out / "openings.pgn"), *_FAST]
         for name, words in MATCHES.items():
             pgn = str(self.out / f"match-{name}.pgn")
@@ -287,7 +304,8 @@ class Proof:
             f"{VALIDATION_SHARE:g}",
         ]
         words += [*self._asked(), "--expanded", arm.expanded]
-        words += ["--alpha", f"{self.alpha:.4f}"] if arm.net != NET else []
+        alpha = self.alpha if arm.net != NET else arm.alpha
+        words += ["--alpha", f"{alpha:.4f}"] if alpha is not None else []
         words += ["--candidates", str(arm.candidates)] if arm.candidates is not None else []
         words += ["--draw", self._weights(arm.draw)] if arm.draw else []
         return Step(part, output.name, output, words)
