@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from benchmarks.proof import analysis
 from benchmarks.proof.analysis import (
     COLUMNS,
-    PRIMARY,
     PRIMARY_THRESHOLD,
     Arm,
     Column,
@@ -27,6 +26,7 @@ from benchmarks.proof.analysis import (
     estimate,
     fit_curves,
     measure,
+    primary,
     relative,
     same,
 )
@@ -83,7 +83,7 @@ def test_scale_alone_is_no_repair(k: float) -> None:
     found = measure(nets, HeldOut(deep_q, ones, game), draws=500)
     raw, after = (
         estimate(relative, arm(found, [1], column, "steep"), arm(found, [0], column, "plain"))
-        for column in (RAW_RATE, PRIMARY)
+        for column in (RAW_RATE, primary())
     )
     assert raw.clear
     assert abs(raw.difference) > 0.03
@@ -156,22 +156,22 @@ def slow_measures(q: Floats, old: Floats, deep_q: Floats, times: Sequence[int]) 
     """Of one scale, row by row; each row counts so many times."""
     count: dict[str, float] = defaultdict(float)
     for one, was, deep, n in zip(q.tolist(), old.tolist(), deep_q.tolist(), times, strict=True):
-        wrong, before = abs(one - deep) >= 0.3, abs(was - deep) >= 0.3
         count["n"] += n
-        count["rate"] += n * wrong
-        count["before"] += n * before
-        count["still"] += n * (wrong and before)
-        count["newly"] += n * (wrong and not before)
         count["mean_dq"] += n * abs(one - deep)
-        count["rate_55"] += n * (abs(one - deep) >= 0.55)
-    found = {name: count[name] / count["n"] for name in ("rate", "rate_55", "newly", "mean_dq")}
-    return {**found, "still": count["still"] / count["before"]}
+        for at, threshold in (("", 0.3), ("_55", 0.55)):
+            wrong, before = abs(one - deep) >= threshold, abs(was - deep) >= threshold
+            count["rate" + at] += n * wrong
+            count["before" + at] += n * before
+            count["still" + at] += n * (wrong and before)
+            count["newly" + at] += n * (wrong and not before)
+    found = {name: count[name] / count["n"] for name in ("rate", "rate_55", "newly", "newly_55", "mean_dq")}
+    return {**found, **{f"still{at}": count[f"still{at}"] / count[f"before{at}"] for at in ("", "_55")}}
 
 
 def by_name(values: Floats, scale: str) -> dict[str, float]:
     """The same of a row of `Measured`."""
     names = {(c.measure, c.threshold): i for i, c in enumerate(COLUMNS) if c.scale == scale}
-    return {("rate_55" if threshold == 0.55 else name): float(values[i]) for (name, threshold), i in names.items()}
+    return {name + "_55" * (threshold == 0.55): float(values[i]) for (name, threshold), i in names.items()}
 
 
 def test_a_slow_bootstrap_finds_the_same() -> None:
@@ -213,7 +213,7 @@ def test_a_slow_bootstrap_finds_the_same() -> None:
             spread = np.mean([rates[i] for i in toss.choices(of, k=len(of))]) - np.mean([rates[i] for i in of])
             means.append(np.mean([now[i] for i in of]) + spread * (len(of) / (len(of) - 1)) ** 0.5)
         slow.append(means[0] / means[1] - 1)
-    pair = arm(found, [2, 3], PRIMARY, "repaired"), arm(found, [0, 1], PRIMARY, "control")
+    pair = arm(found, [2, 3], primary(), "repaired"), arm(found, [0, 1], primary(), "control")
     fast = relative(*(each.drawn.mean(1) + each.by_seeds for each in pair))
     assert fast.std() == pytest.approx(np.std(slow), rel=0.15)
     assert fast.mean() == pytest.approx(np.mean(slow), abs=4 * np.std(slow) / len(slow) ** 0.5)

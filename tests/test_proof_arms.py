@@ -18,7 +18,7 @@ from valuerepair.cli import cli
 from valuerepair.errors import ValueRepairError
 from valuerepair.mcts.params import SearchParams
 
-PROOF = Proof(Path("data"), Path("out"), Setting(all=1e-4, value=3e-4, share=0.2), alpha=400.0, sampled=0.036)
+PROOF = Proof(Path("data"), Path("out"), Setting(all=1e-4, value=3e-4, share=0.2), 400.0, 0.036, 113.0, 0.078)
 
 
 def trainings(part: str) -> list[Step]:
@@ -41,7 +41,7 @@ def test_every_command_is_one(part: str) -> None:
                 SearchParams().with_settings(dict([setting.split("=")]))
 
 
-@pytest.mark.parametrize("part", ["main", "value", "further", "ways", "aside", "long", "games"])
+@pytest.mark.parametrize("part", ["main", "value", "further", "ways", "aside", "results", "long", "games"])
 def test_no_two_steps_make_the_same(part: str) -> None:
     outputs = [step.output for step in steps_of(PROOF, part, Path("results"))]
     assert len(set(outputs)) == len(outputs)
@@ -63,6 +63,24 @@ def test_arms_differ_in_their_candidates_alone(part: str) -> None:
             share == {"control": 0.0, "sampled": 0.036}.get(arm.split("-")[-1])
             or share == int(arm.split("-")[-1]) / 100
         )
+
+
+def test_arms_by_results_differ_in_their_share_alone() -> None:
+    left = set()
+    for step in (found := trainings("results")):
+        words = list(step.command)
+        assert words[words.index("--alpha") + 1] == "113.0000"
+        assert words[words.index("--threshold") + 1] == "0.55"
+        left.add(tuple(w for k, w in enumerate(words) if words[k - 1] not in ("-o", "--share", "--seed")))
+    assert len(left) == 1
+    assert {step.output.name.removesuffix(".pb.gz").rsplit("-", 1)[0] for step in found} == {
+        "results-control",
+        "results-sampled",
+        "results-15",
+    }
+    assert {
+        words[k + 1] for step in found for words in [list(step.command)] for k, w in enumerate(words) if w == "--share"
+    } == {"0", "0.078", "0.15"}
 
 
 def test_everything_is_asked_at_one_alpha() -> None:
@@ -93,11 +111,11 @@ def test_nets_of_another_step_than_the_last_are_refused(tmp_path: Path) -> None:
     curve = {"options": {"steps": 1000}, "written": {"step": 1000}, "curve": [{"step": 0, "train_loss": None}]}
     written = step.output.with_name("control-0.training.json")
     written.write_text(json.dumps(curve))
-    write_index(proof, [step])
+    write_index(proof, [step], proof.index)
     assert ("control", 0, str(step.output)) in _rows(proof.index)
     written.write_text(json.dumps(curve | {"written": {"step": 0}}))
     with pytest.raises(ValueRepairError, match="validation chose another step than the last"):
-        write_index(proof, [step])
+        write_index(proof, [step], proof.index)
 
 
 def _rows(index: Path) -> list[tuple[str, int, str]]:

@@ -18,7 +18,7 @@ import pytest
 from click.testing import CliRunner
 
 from benchmarks.proof import families, matches, notebook, page, pictures, tables
-from benchmarks.proof.analysis import COLUMNS, PRIMARY, Column, Floats
+from benchmarks.proof.analysis import COLUMNS, Column, Floats, primary
 from benchmarks.proof.nets import Answers, answers
 from benchmarks.proof.positions import TEST_SETS, VALIDATION, Positions, read_positions
 from benchmarks.proof.tables import against, original_of, point
@@ -106,7 +106,7 @@ def test_families_are_drawn_whole(made: Made, shared_data: Path) -> None:
     told = {
         (row["arm"], row["against"]): row
         for row in made.table("differences")
-        if row["set"] == "families" and Column(row["measure"], row["scale"], row["threshold"]) == COLUMNS[PRIMARY]
+        if row["set"] == "families" and Column(row["measure"], row["scale"], row["threshold"]) == COLUMNS[primary()]
     }
     assert set(rows) == {(arm, against(arm)[0]) for arm in ARMS if against(arm) and against(arm)[0] in ARMS}
     for pair, row in rows.items():
@@ -198,15 +198,16 @@ def test_measures_recounted(made: Made, shared_data: Path) -> None:
             at = positions.sets == name
             deep = positions.deep_q[at]
             for scale, values in (("raw", q), ("recalibrated", curved)):
-                was = np.abs(values[NET[original_of(arm)]][at] - deep) >= 0.3
+                old = np.abs(values[NET[original_of(arm)]][at] - deep)
                 off = [np.abs(values[net][at] - deep) for net in nets]
-                expected = {
-                    ("rate", "0.3"): [np.mean(each >= 0.3) for each in off],
-                    ("rate", "0.55"): [np.mean(each >= 0.55) for each in off],
-                    ("still", "0.3"): [np.mean(each[was] >= 0.3) for each in off],
-                    ("newly", "0.3"): [np.mean((each >= 0.3) & ~was) for each in off],
-                    ("mean_dq", "nan"): [np.mean(each) for each in off],
-                }
+                expected = {("mean_dq", "nan"): [np.mean(each) for each in off]}
+                for bar in (0.3, 0.55):
+                    was = old >= bar
+                    expected |= {
+                        ("rate", f"{bar}"): [np.mean(each >= bar) for each in off],
+                        ("still", f"{bar}"): [np.mean(each[was] >= bar) for each in off],
+                        ("newly", f"{bar}"): [np.mean((each >= bar) & ~was) for each in off],
+                    }
                 for (measure, threshold), seeds in expected.items():
                     row = rows[arm, name, measure, scale, threshold]
                     assert row["value"] == pytest.approx(np.mean(seeds), rel=1e-4)
@@ -261,6 +262,23 @@ def test_nets_and_validation(made: Made) -> None:
         assert rate == pytest.approx(100 * told, abs=0.001)
 
 
+def test_another_alpha_is_another_judge(made: Made, shared_data: Path, tmp_path: Path) -> None:
+    """By a quarter of alpha Q is that of four times the centipawns; no boards unless an arm is named for them."""
+    with Store.open(made.db) as store:
+        alpha = float(store.frame(Question(), text=False, only=("deep_q",)).attrs["alpha"]["value"])
+    run("write", *made.source, "--alpha", f"{alpha / 4}", "--threshold", "0.55", "-o", str(tmp_path))
+    assert {path.name for path in tmp_path.iterdir()} == {"measures.csv", "differences.csv", "nets.csv"}
+    there = made.positions.of("families")
+    deep = np.tanh(4 * np.arctanh(np.clip(there.deep_q, -1 + 1e-12, 1 - 1e-12)))
+    q = made.said("maia-1100", there, shared_data).q
+    rows = pd.read_csv(tmp_path / "measures.csv", dtype={"arm": str})
+    at = (rows["arm"] == "1100-original") & (rows["set"] == "families")
+    of = rows[at & (rows["measure"] == "rate") & (rows["threshold"] == 0.55)].set_index("scale")["value"]
+    assert of["raw"] == pytest.approx(np.mean(np.abs(q - deep) >= 0.55), rel=1e-4)
+    nets = pd.read_csv(tmp_path / "nets.csv", dtype={"arm": str}).set_index("arm")
+    assert nets.loc["1100-original", "families_rate"] == of["recalibrated"]
+
+
 @pytest.mark.parametrize(
     ("arm", "others"),
     [
@@ -281,6 +299,9 @@ def test_nets_and_validation(made: Made) -> None:
         ("1100-share", ("1100-control", "1100-original")),
         ("small-share", ("small-control", "small-original")),
         ("long-share", ("long-control", "long-sampled", "original")),
+        ("results-control", ("original",)),
+        ("results-sampled", ("results-control", "original")),
+        ("results-15", ("results-control", "results-sampled", "original")),
     ],
 )
 def test_what_an_arm_is_held_against(arm: str, others: tuple[str, ...]) -> None:
@@ -421,13 +442,14 @@ def test_the_page_s_tables_are_those_of_the_results() -> None:
 
 def test_every_table_is_of_all_nets_of_its_arms() -> None:
     """One was published of two nets of three, as the list of nets that it was made from had ended early."""
-    folder = Path(__file__).parents[1] / "docs" / "proof"
-    nets = pd.read_csv(folder / "nets.csv")["arm"].value_counts()
-    of_seeds = [pd.read_csv(path) for path in sorted(folder.glob("*.csv"))]
-    of_seeds = [table for table in of_seeds if "seeds" in table]
-    assert len(of_seeds) >= 4
-    for table in of_seeds:
-        assert (table["seeds"] == table["arm"].map(nets)).all()
+    docs = Path(__file__).parents[1] / "docs" / "proof"
+    for folder, least in ((docs, 4), (docs / "by-results", 2)):
+        nets = pd.read_csv(folder / "nets.csv")["arm"].value_counts()
+        of_seeds = [pd.read_csv(path) for path in sorted(folder.glob("*.csv"))]
+        of_seeds = [table for table in of_seeds if "seeds" in table]
+        assert len(of_seeds) >= least
+        for table in of_seeds:
+            assert (table["seeds"] == table["arm"].map(nets)).all()
 
 
 def pairs(results: str) -> str:

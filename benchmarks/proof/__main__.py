@@ -21,11 +21,12 @@ import click
 import numpy as np
 
 from benchmarks.proof.analysis import PRIMARY_THRESHOLD
-from benchmarks.proof.arms import NET, SHARES, Proof, Setting, Step, write_index
+from benchmarks.proof.arms import NET, RESULTS_THRESHOLD, SHARES, Proof, Setting, Step, write_index
 from benchmarks.proof.lines import write_openings, write_ordinary
 from benchmarks.proof.positions import VALIDATION, read_positions
 from benchmarks.proof.tables import ask, places, read_index, validation_rates
 from valuerepair.question import Question
+from valuerepair.report.alpha_table import alpha_table
 from valuerepair.store.store import Store
 from valuerepair.training.train import Training, read_curve
 
@@ -40,12 +41,14 @@ PARTS = (
     "ways",
     "aside",
     "scale",
+    "results",
     "games",
     "matches",
     "long",
     "measure",
 )
-_TRAINED = ("main", "value", "further", "ways", "aside", "scale", "games", "long")
+# Trained by the store's alpha; by others are scale, which only plays, and results.
+_TRAINED = ("main", "value", "further", "ways", "aside", "games", "long")
 
 
 @click.command()
@@ -71,7 +74,7 @@ def command(parts: tuple[str, ...], data: Path, output: Path, results: Path, pri
         run_all([step for step in steps if not step.output.exists()], output)
         if part == "pilot":
             choose_rates(proof)
-        if part in _TRAINED:
+        if part in (*_TRAINED, "results"):
             index(proof)
         if part == "main":
             choose_share(proof)
@@ -88,6 +91,7 @@ def steps_of(proof: Proof, part: str, results: Path) -> Iterable[Step]:
         "ways": proof.ways,
         "aside": proof.aside,
         "scale": proof.scale,
+        "results": proof.results,
         "long": proof.long,
         "games": proof.games,
         "matches": proof.matches,
@@ -100,7 +104,8 @@ def index(proof: Proof) -> None:
     """Notes the nets that there are."""
     assert proof.setting is not None
     parts = _TRAINED if proof.setting.share is not None else ("main", "value")
-    write_index(proof, [step for part in parts for step in steps_of(proof, part, proof.out)])
+    write_index(proof, [step for part in parts for step in steps_of(proof, part, proof.out)], proof.index)
+    write_index(proof, list(proof.results()), proof.results_index)
 
 
 def run_all(steps: Sequence[Step], output: Path) -> None:
@@ -151,11 +156,19 @@ def _of(output: Path) -> tuple[str, str]:
 
 
 def look(proof: Proof) -> None:
-    """Alpha, and the share of candidates among the positions as sampled."""
+    """Alpha, and the share of candidates among the positions as sampled; the same by results, in whole centipawns."""
     with Store.open(proof.store) as store:
-        frame = store.frame(QUESTION, text=False, only=("disagreement",))
-    proof.alpha = float(frame.attrs["alpha"]["value"])
-    proof.sampled = float((frame["disagreement"].dropna().abs() >= PRIMARY_THRESHOLD).mean())
+        proof.alpha, proof.sampled = _candidates(store, QUESTION)
+        proof.results_alpha = float(round(alpha_table(store, QUESTION).fits["results"].alpha))
+        by_results = replace(QUESTION, alpha=proof.results_alpha, threshold=RESULTS_THRESHOLD)
+        _, proof.results_sampled = _candidates(store, by_results)
+
+
+def _candidates(store: Store, question: Question) -> tuple[float, float]:
+    """Alpha, and the share of candidates."""
+    frame = store.frame(question, text=False, only=("disagreement",))
+    share = float((frame["disagreement"].dropna().abs() >= question.threshold).mean())
+    return float(frame.attrs["alpha"]["value"]), share
 
 
 def choose_rates(proof: Proof) -> None:

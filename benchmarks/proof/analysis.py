@@ -50,9 +50,8 @@ class Column(NamedTuple):
 
 
 def _of_values(scale: str) -> list[Column]:
-    rates = [Column("rate", scale, threshold) for threshold in THRESHOLDS]
-    kinds = [Column(name, scale, PRIMARY_THRESHOLD) for name in ("still", "newly")]
-    return [*rates, *kinds, Column("mean_dq", scale, np.nan)]
+    kinds = [Column(name, scale, threshold) for threshold in THRESHOLDS for name in ("rate", "still", "newly")]
+    return [*kinds, Column("mean_dq", scale, np.nan)]
 
 
 # rate: share of candidates. still: of the old net's candidates those that are candidates still. newly: share of all
@@ -64,9 +63,13 @@ COLUMNS = (
     Column("top_1", "policy", np.nan),
     Column("kl", "policy", np.nan),
 )
-PRIMARY = COLUMNS.index(Column("rate", "recalibrated", PRIMARY_THRESHOLD))
 _VALUES = len(_of_values("raw"))
-_STILL = [column.measure for column in _of_values("raw")].index("still")
+_STILL = [i for i, column in enumerate(_of_values("raw")) if column.measure == "still"]
+
+
+def primary(threshold: float = PRIMARY_THRESHOLD) -> int:
+    """The place of the primary measure, the rate recalibrated, at one of `THRESHOLDS`."""
+    return COLUMNS.index(Column("rate", "recalibrated", threshold))
 
 
 # -- curves -----------------------------------------------------------------------------------------------------------
@@ -95,10 +98,12 @@ def by_curves(q: Floats, curves: Curves) -> Floats:
     return np.stack([read_curve(curve, q) for curve in (curves.whole, *curves.drawn)])
 
 
-def validation_rate(q: Floats, deep_q: Floats, weight: Floats, game: Ids) -> float:
+def validation_rate(
+    q: Floats, deep_q: Floats, weight: Floats, game: Ids, threshold: float = PRIMARY_THRESHOLD
+) -> float:
     """Share of candidates of a net on the validation positions, each judged by the curve of other games; all [n]."""
     expected = calibration.fit(q, deep_q, weight, game, resamples=0).expected(q, calibration.fold_of(game))
-    return float(np.average(np.abs(expected - deep_q) >= PRIMARY_THRESHOLD, weights=weight))
+    return float(np.average(np.abs(expected - deep_q) >= threshold, weights=weight))
 
 
 # -- sums by game -----------------------------------------------------------------------------------------------------
@@ -143,10 +148,13 @@ class Judged:
 
 
 def _value_sums(off: Floats, old: Floats, held: HeldOut) -> Floats:
-    """[columns + 1, games] what is over the bar of the measures of `_of_values`; last what is under that of still."""
-    wrong = [np.abs(off) >= threshold for threshold in THRESHOLDS]
-    was = np.abs(old) >= PRIMARY_THRESHOLD
-    return held.by_game(np.stack([*wrong, wrong[0] & was, wrong[0] & ~was, np.abs(off), was]))
+    """[columns, games] what is over the bar of the measures of `_of_values`, then under that of each `still`."""
+    over, under = list[Floats | Flags](), []
+    for threshold in THRESHOLDS:
+        wrong, was = np.abs(off) >= threshold, np.abs(old) >= threshold
+        over += (wrong, wrong & was, wrong & ~was)
+        under.append(was)
+    return held.by_game(np.stack([*over, np.abs(off), *under]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,8 +177,9 @@ def measure(nets: Sequence[Judged], held: HeldOut, *, seed: int = 0, draws: int 
     def fill(off: Sequence[Floats], first: int) -> None:
         """The measures of one scale, from column `first` on."""
         for i, net in enumerate(nets):
-            *sums, under[i, first + _STILL] = _value_sums(off[i], off[net.old], held)
-            over[i, first : first + _VALUES] = sums
+            sums = _value_sums(off[i], off[net.old], held)
+            over[i, first : first + _VALUES] = sums[:_VALUES]
+            under[i, [first + at for at in _STILL]] = sums[_VALUES:]
 
     def recalibrate(curves: Iterable[Floats]) -> None:
         fill([read_curve(curve, each) - held.deep_q for curve, each in zip(curves, q, strict=True)], _VALUES)

@@ -31,6 +31,10 @@ ARCHIVES = (
     ("otb-masters.pgn.zst", 300_000),
 )
 _USUAL_ALPHA = 170.0
+# Arms by the alpha of results, where candidates are those of `vr books`; their own share, and more of them.
+RESULTS = "results-"
+RESULTS_THRESHOLD = 0.55
+_MORE = 0.15
 # Positions beside the games.
 _BESIDE = 100_000
 HELD_ARCHIVES = tuple(name for name, _ in ARCHIVES[:3])
@@ -50,6 +54,9 @@ MATCHES = {
     "aside-170": ("aside-170", "original"),
     "sampled-170": ("sampled-170", "original"),
     "x3": ("aside-170-x3", "aside-170"),
+    "results": ("results-sampled", "original"),
+    "results-sampled": ("results-15", "results-sampled"),
+    "results-control": ("results-15", "results-control"),
 }
 # Games are many; at bf16 Q moves by some 0.003.
 _FAST = ("--device", "openvino")
@@ -69,7 +76,8 @@ class Step:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arm:
     """A way to train: the share of candidates, and how many of them there are at most (None: all). Or what is drawn by:
-    weights of a file, of this store. And the `alpha` of the targets, where it is another than that of the store."""
+    weights of a file, of this store. `alpha`, of candidates and targets, where it is another than that of the store;
+    `threshold` of candidates."""
 
     name: str
     share: float
@@ -80,6 +88,7 @@ class Arm:
     draw: str = ""
     store: str = "proof"
     alpha: float | None = None
+    threshold: float = PRIMARY_THRESHOLD
     steps: int = STEPS
     chunks: str = ""
 
@@ -100,9 +109,12 @@ class Proof:
     data: Path
     out: Path
     setting: Setting | None = None
-    # As the store has them: alpha of maia-1900, and the share of candidates among the positions as sampled.
+    # As the store has them: alpha of maia-1900, and the share of candidates among the positions as sampled; the same by
+    # the results of games.
     alpha: float = 0.0
     sampled: float = 0.0
+    results_alpha: float = 0.0
+    results_sampled: float = 0.0
 
     @property
     def others(self) -> dict[str, str]:
@@ -191,6 +203,12 @@ class Proof:
             arm = Arm(name=name, share=0, expanded="no", draw=draw, store="both", alpha=_USUAL_ALPHA)
             yield self._training(arm, SEEDS[0], "scale", self._set.all)
 
+    def results(self) -> Iterator[Step]:
+        """The question once more by the alpha of results: no candidates, as many as there are, about twice as many."""
+        shares = {"control": 0.0, "sampled": self.results_sampled, f"{round(100 * _MORE)}": _MORE}
+        one = Arm(name="", share=0, expanded="no", alpha=self.results_alpha, threshold=RESULTS_THRESHOLD)
+        yield from self._all("results", [replace(one, name=RESULTS + name, share=of) for name, of in shares.items()])
+
     def long(self) -> Iterator[Step]:
         """Four times the steps."""
         control = Arm(name="long-control", share=0, expanded="no", steps=4 * STEPS)
@@ -222,9 +240,8 @@ class Proof:
         """The best share, its control and the original against each other."""
         control, repaired = (str(self.net(arm, seed)) for arm in ("control", f"{round(100 * self._best)}"))
         nets = {"original": NET, "control": control, "repaired": repaired}
-        nets |= {
-            arm: str(self.net(arm, seed)) for arm in ("sampled", "aside", "sampled-170", "aside-170", "aside-170-x3")
-        }
+        arms = {net.split()[0] for sides in MATCHES.values() for net in sides} - set(nets)
+        nets |= {arm: str(self.net(arm, seed)) for arm in sorted(arms)}
         openings = ["--openings", str(self.out / "openings.pgn"), *_FAST]
         for name, words in MATCHES.items():
             pgn = str(self.out / f"match-{name}.pgn")
@@ -242,6 +259,11 @@ class Proof:
         some = ["--arm", best, "--arm", "control", "--arm", "sampled", "--count", "500"]
         beside = ["--arm", best, "--arm", "sampled", "--arm", "aside", "--searching", self.others["1100-"]]
         ordinary = ["--arm", best, "--arm", "sampled", "--arm", "archive"]
+        by_results = ["--index", str(self.results_index), *source[2:-1], str(results / "by-results")]
+        by_results += ["--alpha", f"{self.results_alpha:g}", "--threshold", f"{RESULTS_THRESHOLD:g}"]
+        yield Step(
+            "measure", "by-results", results / "by-results.done", ["write", *by_results], "benchmarks.proof.tables"
+        )
         for name, words in (
             ("tables", ["write", *source, "--repaired", best]),
             ("families", source),
@@ -256,8 +278,13 @@ class Proof:
 
     @property
     def index(self) -> Path:
-        """The nets that were trained."""
+        """The nets that were trained by the store's alpha."""
         return self.out / "nets.csv"
+
+    @property
+    def results_index(self) -> Path:
+        """Those that were trained by that of results, with several seeds."""
+        return self.out / "nets-results.csv"
 
     def net(self, arm: str, seed: int) -> Path:
         return self.out / "nets" / f"{arm}-{seed}.pb.gz"
@@ -303,7 +330,7 @@ class Proof:
             "--holdout",
             f"{VALIDATION_SHARE:g}",
         ]
-        words += [*self._asked(), "--expanded", arm.expanded]
+        words += [*self._asked(arm.threshold), "--expanded", arm.expanded]
         alpha = self.alpha if arm.net != NET else arm.alpha
         words += ["--alpha", f"{alpha:.4f}"] if alpha is not None else []
         words += ["--candidates", str(arm.candidates)] if arm.candidates is not None else []
@@ -317,20 +344,23 @@ class Proof:
         """What positions are drawn by, where it is not by whether they are candidates."""
         return str(self.out / f"{name}.parquet")
 
-    def _asked(self) -> list[str]:
-        return ["--threshold", f"{PRIMARY_THRESHOLD:g}", "--calibration", "fitted"]
+    def _asked(self, threshold: float = PRIMARY_THRESHOLD) -> list[str]:
+        return ["--threshold", f"{threshold:g}", "--calibration", "fitted"]
 
     def _done(self, part: str, name: str, command: Sequence[str]) -> Step:
         """A step whose end is noted in a file: what it makes is there before it is done."""
         return Step(part, name, self.out / "done" / name, command)
 
 
-def write_index(proof: Proof, steps: Sequence[Step]) -> None:
+def write_index(proof: Proof, steps: Sequence[Step], index: Path) -> None:
     """arm, seed, net of every trained net that is there, and of the originals.
 
     Raises ValueRepairError for a net that is not of the last step.
     """
-    rows = [("original", 0, NET), *((f"{before}original", 0, net) for before, net in proof.others.items())]
+    rows = [("original", 0, NET)]
+    for before, net in proof.others.items():
+        if any(step.output.name.startswith(before) for step in steps):
+            rows.append((f"{before}original", 0, net))
     for step in steps:
         if step.command[0] == "train" and step.output.exists():
             about = read_curve(step.output).about
@@ -338,7 +368,7 @@ def write_index(proof: Proof, steps: Sequence[Step]) -> None:
                 raise ValueRepairError(f"{step.output}: validation chose another step than the last, the plan does not")
             arm, _, seed = step.output.name.removesuffix(".pb.gz").rpartition("-")
             rows.append((arm, int(seed), str(step.output)))
-    with written_whole(proof.index) as partial, open(partial, "w", newline="") as file:
+    with written_whole(index) as partial, open(partial, "w", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(("arm", "seed", "net"))
         writer.writerows(rows)

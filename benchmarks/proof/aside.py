@@ -130,7 +130,7 @@ def command(
     there = said.positions.take(rows)
     with Store.open(given["db"]) as store:
         positions = store.positions(there.ids)
-        alpha = alpha_of(store, Question(net=given["net"], oracle=given["oracle"]))
+        alpha = alpha_of(store, Question(net=given["net"], oracle=given["oracle"], alpha=given["alpha"]))
     placed = {"aside": aside(positions, seed), "search": in_searches(searching, positions, rng)}
     judged, game = {"game": there.deep_q}, {"game": there.game}
     with open_oracle(deep, net_path=None) as oracle:

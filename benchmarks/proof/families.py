@@ -14,7 +14,7 @@ import click
 import numpy as np
 
 from benchmarks.proof import tables
-from benchmarks.proof.analysis import PRIMARY, Arm, HeldOut, Ids, Measured, drawn_seeds, estimate, measure, relative
+from benchmarks.proof.analysis import Arm, HeldOut, Ids, Measured, drawn_seeds, estimate, measure, primary, relative
 from benchmarks.proof.positions import VALIDATION
 from benchmarks.proof.tables import BOARDS_SET, Said, against, bounds, places
 from valuerepair.judge.split import read_split
@@ -48,7 +48,8 @@ def families_table(said: Said, family: Ids) -> pd.DataFrame:
 
 
 def _arm(found: Measured, at: list[int], name: str) -> Arm:
-    return Arm(found.values[at, PRIMARY], found.drawn[:, at, PRIMARY], drawn_seeds(name, len(at), len(found.drawn)))
+    column = primary()
+    return Arm(found.values[at, column], found.drawn[:, at, column], drawn_seeds(name, len(at), len(found.drawn)))
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})

@@ -155,7 +155,7 @@ def command(names: tuple[str, ...], deep: str, count: int, seed: int, output: Pa
     rows = chosen(said, count, seed)
     there = said.positions.take(rows)
     with Store.open(given["db"]) as store:
-        alpha = alpha_of(store, Question(net=given["net"], oracle=given["oracle"]))
+        alpha = alpha_of(store, Question(net=given["net"], oracle=given["oracle"], alpha=given["alpha"]))
     with open_oracle(deep, net_path=None) as oracle:
         longer = look(oracle, given["db"], there.ids, alpha, given["kept"])
     wanted = dict.fromkeys([ORIGINAL, CONTROL, *names])

@@ -9,7 +9,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from benchmarks.proof.analysis import COLUMNS, PRIMARY, Floats
+from benchmarks.proof.analysis import COLUMNS, Floats, primary
 from benchmarks.proof.tables import against, original_of, point
 from valuerepair.report import style
 
@@ -37,7 +37,7 @@ def read_differences(folder: Path) -> pd.DataFrame:
 
 def beside_control(differences: pd.DataFrame) -> pd.DataFrame:
     """The primary measure of every arm that has a control, against that, in the order of the index."""
-    column = COLUMNS[PRIMARY]
+    column = COLUMNS[primary()]
     of = (differences["measure"] == column.measure) & (differences["scale"] == column.scale)
     rows = differences[of & (differences["threshold"] == column.threshold)]
     controls = [against(arm)[0] for arm in rows["arm"]]

@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 
 from benchmarks.proof.analysis import (
     COLUMNS,
-    PRIMARY,
     PRIMARY_THRESHOLD,
+    THRESHOLDS,
     Arm,
     Curves,
     Floats,
@@ -34,11 +34,12 @@ from benchmarks.proof.analysis import (
     estimate,
     fit_curves,
     measure,
+    primary,
     relative,
     same,
     validation_rate,
 )
-from benchmarks.proof.arms import OTHERS
+from benchmarks.proof.arms import OTHERS, RESULTS
 from benchmarks.proof.nets import Answers, answers, policy_kl
 from benchmarks.proof.positions import TEST_SETS, VALIDATION, Positions, read_positions
 from valuerepair.calibration import read_curve
@@ -89,7 +90,7 @@ def against(arm: str) -> tuple[str, ...]:
         return ()
     if arm.startswith("z"):
         return tuple(other for other in ("z-control", old) if other != arm)
-    before = next((part for part in (*OTHERS, _VALUE, _LONG) if arm.startswith(part)), "")
+    before = next((part for part in (*OTHERS, _VALUE, _LONG, RESULTS) if arm.startswith(part)), "")
     wanted = [before + CONTROL, *([] if before in OTHERS else [before + SAMPLED]), old]
     # The control is not held against what is stricter than itself.
     return (old,) if arm == wanted[0] else tuple(other for other in wanted if other != arm)
@@ -182,12 +183,12 @@ def ask(nets: list[Net], db: str | Path, positions: Positions, kept: Path, *, th
     return Said(nets, positions, said, curves)
 
 
-def validation_rates(said: Said) -> list[float]:
+def validation_rates(said: Said, threshold: float = PRIMARY_THRESHOLD) -> list[float]:
     """Of each net, see `analysis.validation_rate`."""
     rows = np.flatnonzero(said.positions.sets == VALIDATION)
     there = said.positions.take(rows)
     values = (each.q[rows].astype(np.float64) for each in said.answers)
-    return [validation_rate(q, there.deep_q, there.weight, there.game) for q in values]
+    return [validation_rate(q, there.deep_q, there.weight, there.game, threshold) for q in values]
 
 
 # -- tables -----------------------------------------------------------------------------------------------------------
@@ -215,13 +216,14 @@ def write_table(frame: pd.DataFrame, path: Path) -> None:
         frame.to_csv(partial, index=False, float_format=_DIGITS, lineterminator="\n")
 
 
-def tables(said: Said, best: str, *, seed: int = 0) -> Tables:
-    """All measures of all arms on all test sets; arms are held against `best`, too, the one with the best share."""
+def tables(said: Said, best: str | None, *, threshold: float = PRIMARY_THRESHOLD, seed: int = 0) -> Tables:
+    """All measures of all arms on all test sets; arms are held against `best`, too, the one with the best share. Nets
+    have their rates at `threshold`."""
     import pandas as pd
 
     measures: list[dict[str, Any]] = []
     differences: list[dict[str, Any]] = []
-    rates = zip(said.nets, validation_rates(said), strict=True)
+    rates = zip(said.nets, validation_rates(said, threshold), strict=True)
     nets: list[dict[str, Any]] = [
         {"arm": net.arm, "seed": net.seed, "sha256": net.sha256, f"{VALIDATION}_rate": rate} for net, rate in rates
     ]
@@ -230,7 +232,7 @@ def tables(said: Said, best: str, *, seed: int = 0) -> Tables:
             judged, held = said.judged(name)
             found = measure(judged, held, seed=seed)
             for row, values in zip(nets, found.values, strict=True):
-                row[f"{name}_rate"] = values[PRIMARY]
+                row[f"{name}_rate"] = values[primary(threshold)]
             sizes = {"positions": held.positions, "games": held.games}
             measures += ({**row, **sizes} for row in _measures(said.nets, found, name))
             differences += ({**row, **sizes} for row in _differences(said.nets, found, name, best))
@@ -249,11 +251,13 @@ def _measures(nets: Sequence[Net], found: Measured, name: str) -> Iterator[dict[
             yield {"arm": arm, "set": name, **column._asdict(), **value, "seeds": len(at)}
 
 
-def _differences(nets: Sequence[Net], found: Measured, name: str, best: str) -> Iterator[dict[str, Any]]:
+def _differences(nets: Sequence[Net], found: Measured, name: str, best: str | None) -> Iterator[dict[str, Any]]:
     of = places(nets)
     for arm, at in of.items():
-        beside = original_of(arm) == original_of(best) and arm not in (best, *against(best))
-        for other in (each for each in (*against(arm), *([best] if beside else ())) if each in of):
+        others = against(arm)
+        if best is not None and original_of(arm) == original_of(best) and arm not in (best, *against(best)):
+            others += (best,)
+        for other in (each for each in others if each in of):
             for i, column in enumerate(COLUMNS):
                 pair = _arm(found, at, arm, i), _arm(found, of[other], other, i)
                 yield {
@@ -334,6 +338,7 @@ def source_options(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option("--db", required=True, type=_PATH, help="The store with the judged positions."),
         click.option("--split", required=True, type=_PATH, help="What vr split wrote."),
         click.option("--net", default="maia-1900", show_default=True, help="Whose alpha makes deep Q."),
+        click.option("--alpha", default=None, type=float, help="Another one.  [default: that of the store]"),
         click.option("--oracle", default=None, help="The judge.  [default: the one with most positions]"),
         click.option("--kept", required=True, type=_FOLDER, help="Folder where it is kept what nets said."),
         click.option("--threads", default=None, type=click.IntRange(1), help="Cores of the nets.  [default: all]"),
@@ -345,7 +350,7 @@ def source_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 def listen(given: dict[str, Any], only: Sequence[str]) -> Said:
     """What the nets of `source_options` say of the sets `only`."""
-    question = Question(net=given["net"], oracle=given["oracle"])
+    question = Question(net=given["net"], oracle=given["oracle"], alpha=given["alpha"])
     positions = read_positions(given["db"], given["split"], question)
     positions = positions.take(np.isin(positions.sets, only))
     return ask(read_index(given["index"]), given["db"], positions, given["kept"], threads=given["threads"])
@@ -371,22 +376,30 @@ def validate(**given: Any) -> None:
 @source_options
 @click.option("--control", default="control", show_default=True, help="Arm of the boards beside the repaired one.")
 @click.option(
-    "--repaired", required=True, help="The arm with the best share: others are held against it, boards show it."
+    "--repaired",
+    default=None,
+    help="The arm with the best share: others are held against it, boards show it.  [default: neither]",
+)
+@click.option(
+    "--threshold", default=PRIMARY_THRESHOLD, show_default=True, type=float, help=f"Of nets.csv, one of {THRESHOLDS}."
 )
 @click.option("--boards", "count", default=20, show_default=True, type=click.IntRange(1), help="Boards to draw.")
 @click.option("--seed", default=18, show_default=True, help="Of the boards.")
 @click.option("-o", "--output", required=True, type=_FOLDER, help="Folder.")
-def write(control: str, repaired: str, count: int, seed: int, output: Path, **given: Any) -> None:
-    """Write measures.csv, differences.csv, curves.csv, nets.csv, boards.csv and the pictures."""
+def write(
+    control: str, repaired: str | None, threshold: float, count: int, seed: int, output: Path, **given: Any
+) -> None:
+    """Write measures.csv, differences.csv and nets.csv; with --repaired also curves.csv, boards.csv and pictures."""
     from benchmarks.proof.pictures import curve_table, draw_all
 
     said = listen(given, [VALIDATION, *TEST_SETS])
-    shown = boards(said, given["db"], control, repaired, count=count, seed=seed)
-    found = tables(said, repaired)
+    found = tables(said, repaired, threshold=threshold)
     found.write(output)
-    write_table(shown, output / "boards.csv")
-    write_table(curve_table(found.differences), output / "curves.csv")
-    draw_all(output)
+    if repaired is not None:
+        shown = boards(said, given["db"], control, repaired, count=count, seed=seed)
+        write_table(shown, output / "boards.csv")
+        write_table(curve_table(found.differences), output / "curves.csv")
+        draw_all(output)
     click.echo(
         f"{output}: {len(found.measures)} measures, {len(found.differences)} differences of {len(said.nets)} nets"
     )
