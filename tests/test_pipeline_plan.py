@@ -149,7 +149,6 @@ def test_every_command_is_understood(settings: Settings) -> None:
     nets = set()
     for stage in found.stages:
         words = [*stage.words, *stage.elsewhere]
-        words = ["200" if word == "ALPHA" else word for word in words]
         command = cli.get_command(click.Context(cli), words[0])
         assert command is not None
         context = command.make_context(words[0], words[1:])
@@ -157,8 +156,10 @@ def test_every_command_is_understood(settings: Settings) -> None:
         said = options(stage)
         assert said.get("--threshold", f"{settings.threshold:g}") == f"{settings.threshold:g}"
         assert said.get("--seed", str(settings.seed)) == str(settings.seed)
-        if stage.name in ("split", "expand", "confirm", "books", "games", "families-control"):
-            assert ("--alpha" in said) == settings.by_centipawns
+        if stage.name in ("mine", "split", "expand", "confirm", "books", "games", "families-control") or (
+            "--store" in stage.words
+        ):
+            assert said.get("--alpha") == (f"{settings.alpha:g}" if settings.by_centipawns else None)
         nets.add(said.get("--net"))
         # The file that gets the output is in the folder, and so is all that can be removed.
         assert not Path(stage.output).is_absolute()
@@ -168,7 +169,7 @@ def test_every_command_is_understood(settings: Settings) -> None:
 def test_the_order_and_what_tells_the_control_from_the_repair() -> None:
     found = plan(SETTINGS, MEASURED, FOLDER)
     assert [stage.name for stage in found.stages] == [
-        "mine", "stats", "split", "expand", "confirm", "books", "repaired", "control",
+        "mine", "split", "expand", "confirm", "books", "repaired", "control",
         "games", "games-control", "families", "families-control", "match-old", "match-control",
     ]  # fmt: skip
     stages = by_name(found)

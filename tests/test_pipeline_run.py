@@ -28,7 +28,7 @@ from valuerepair.pipeline.settings import Playing, Settings, Sizes, Training
 
 SIZES = Sizes(positions=5000, expand=10**6, confirm=10, steps=20, games=10)
 SETTINGS = Settings(archives=("games.pgn",), net="old.pb.gz", deep="stockfish:nodes=100", sizes=SIZES)
-STAGES = 14
+STAGES = 13
 
 
 class Killed(BaseException):
@@ -72,8 +72,7 @@ class Commands:
             target.write_text(digest)
         self._live()
         if not isinstance(out, int | None):
-            alpha = 100 + 1000 * float(words[words.index("--threshold") + 1]) if words[0] == "stats" else None
-            out.write(json.dumps({"digest": digest, "alpha_fit": {"fits": {"l1": {"alpha": alpha}}}}).encode())
+            out.write(json.dumps({"digest": digest}).encode())
         self._live()
         return 0, False
 
@@ -87,7 +86,7 @@ class Commands:
         """Of the words and of all that the stages before have made."""
         found = hashlib.sha256(" ".join(words).replace(str(self.folder), "").encode())
         for path in sorted(self.folder.iterdir()):
-            kept = path.name in ("stats.json", "split.json") or path.name.endswith((".pb.gz", ".pgn"))
+            kept = path.name == "split.json" or path.name.endswith((".pb.gz", ".pgn"))
             if kept and path.name not in (NOTES, toml.FILE) and str(path) not in words:
                 found.update(path.name.encode() + path.read_bytes())
         return found.hexdigest()
@@ -146,15 +145,6 @@ def test_what_no_repair_made_is_not_removed(tmp_path: Path, commands: Commands) 
     assert (folder / "books" / "thesis.pgn").read_text() == "mine"
 
 
-@pytest.mark.parametrize("content", ["", "{}", '{"alpha_fit": null}', "[1]"])
-def test_statistics_without_alpha(content: str, tmp_path: Path, commands: Commands) -> None:
-    """As a shell leaves them whose command was interrupted."""
-    repair = of(SETTINGS, tmp_path)
-    (tmp_path / "stats.json").write_text(content)
-    with pytest.raises(ValueRepairError, match=r"stats\.json: has no fit of alpha; remove it"):
-        repair.alpha()
-
-
 @pytest.mark.parametrize("seed", range(12))
 def test_whatever_ended_it_and_was_changed_it_comes_to_what_a_fresh_one_makes(
     seed: int, tmp_path: Path, commands: Commands
@@ -192,7 +182,7 @@ def test_what_is_done_is_not_run_again(tmp_path: Path, commands: Commands) -> No
         (replace(SETTINGS, play=Playing(match_nodes=5)), 2),
         (replace(SETTINGS, train=Training(share=0.2)), 8),
         (replace(SETTINGS, sizes=replace(SIZES, confirm=20)), 10),
-        (replace(SETTINGS, sizes=replace(SIZES, positions=6000)), 14),
+        (replace(SETTINGS, sizes=replace(SIZES, positions=6000)), STAGES),
         (replace(SETTINGS, budget="9h"), 0),  # all sizes stand
     ],
 )
@@ -240,15 +230,6 @@ def test_the_store_of_another_judge_is_not_taken_for_this_one(tmp_path: Path, co
         assert made(tmp_path) == whole
     (tmp_path / "store.db").unlink()
     run(of(other, tmp_path), quiet=True)
-
-
-def test_commands_name_the_alpha_once_it_is_fitted(tmp_path: Path, commands: Commands) -> None:
-    before = of(SETTINGS, tmp_path)
-    assert sum("--alpha ALPHA" in line for line in before.lines()) == 10
-    run(before, quiet=True)
-    after = of(SETTINGS, tmp_path)
-    assert sum("--alpha 400" in line for line in after.lines()) == 10
-    assert "ALPHA" not in json.dumps([each.command for each in after.notes.stages])
 
 
 def test_a_stage_that_fails_is_named_and_what_comes_after_waits(tmp_path: Path, commands: Commands) -> None:

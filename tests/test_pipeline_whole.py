@@ -316,7 +316,7 @@ def results(folder: Path) -> Iterator[tuple[str, Any]]:
     for name in NETS:
         yield name, (folder / name).read_bytes()
     for path in sorted(folder.glob("*.json")):
-        if path.name not in ("stages.json", "rates.json", "stats.json") and "match" not in path.name:
+        if path.name not in ("stages.json", "rates.json") and "match" not in path.name:
             yield path.name, path.read_text("utf-8").replace(str(folder), "")
 
 

@@ -123,6 +123,19 @@ def test_alpha_is_given_or_stored_or_fitted_or_the_default(path: Path) -> None:
             store.alpha(*few, -3.0)
 
 
+def test_no_net_is_trained_by_an_alpha_that_is_fitted_to_it(path: Path) -> None:
+    with Store.open(path, write=True) as store:
+        many = store.pick(oracle="key 1.0")
+        assert store.alpha(*many).value != 170
+        assert store.training_alpha(*many).value == 170
+        store.set_alpha(*many, values.AlphaFit(333.0, 300.0, 366.0, "l1", 60, 0.1))
+        assert store.training_alpha(*many).value == 170
+        assert store.training_alpha(*many, 333.0) == values.Alpha(333.0, "given")
+        store.set_alpha(*many, values.AlphaFit(113.0, 112.0, 114.0, "results", 60, 0.1))
+        assert store.training_alpha(*many).value == store.alpha(*many).value == 113
+        assert store.training_alpha(*many).origin.endswith(" on 60 positions (results)")
+
+
 def test_q_from_the_engines_wdl(path: Path) -> None:
     with Store.open(path) as store:
         frame = store.frame(Question(q_from="wdl"))

@@ -27,6 +27,7 @@ from tests.cli_tree import SAMPLE, vr
 from tests.test_docs_formats import rows
 from tests.training_doubles import InMemory, learn, positions
 from tests.v6_records import positions_of, records_of, write_chunk
+from valuerepair.chess.values import DEFAULT_ALPHA
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.nets.conversion import to_onnx
 from valuerepair.nets.devices import CPU
@@ -34,6 +35,7 @@ from valuerepair.nets.planes import unpack_masks
 from valuerepair.nets.session import Session
 from valuerepair.nets.weights import read_net_file
 from valuerepair.question import Question
+from valuerepair.store.store import Store
 from valuerepair.training import train as training
 from valuerepair.training.fit import fit
 from valuerepair.training.graph import NetGraph
@@ -83,9 +85,11 @@ def trained(maia_file: str, tmp_path_factory: pytest.TempPathFactory) -> tuple[P
 def test_what_is_written_says_what_was_measured(trained: tuple[Path, Any], maia_file: str) -> None:
     """The new file, read by lc0's converter and ONNX Runtime, on the held-out positions of the store."""
     out, curve = trained
-    source = StoreSource(str(SAMPLE), Question(threshold=0.3, net=maia_file), 1, share=0.1, holdout=0.4, seed=0)
+    usual = Question(threshold=0.3, alpha=DEFAULT_ALPHA)
+    source = StoreSource(str(SAMPLE), replace(usual, net=maia_file), 1, share=0.1, holdout=0.4, seed=0)
+    assert curve.attrs["options"]["alpha"] == DEFAULT_ALPHA
     with valuerepair.open_store(SAMPLE) as store:
-        frame = store.frame(Question(threshold=0.3)).set_index("position_id").loc[source._ids[source._held]]
+        frame = store.frame(usual).set_index("position_id").loc[source._ids[source._held]]
     weight, written = frame["weight"], curve.attrs["written"]
     judged = curve.set_index("step")
     for net, step in ((maia_file, 0), (str(out), written["step"])):
@@ -198,14 +202,14 @@ def test_a_store_is_asked_for_the_values_of_the_chosen_head(
 ) -> None:
     asked = []
 
-    def source(path: str, question: Question, *given: Any, **named: Any) -> None:
+    def alpha(store: Store, question: Question) -> None:
         asked.append(question.net)
         raise UsageError("far enough")
 
-    monkeypatch.setattr(training, "StoreSource", source)
+    monkeypatch.setattr(training, "trained_by", alpha)
     for head in ("winner", "q"):
         with pytest.raises(UsageError, match="far enough"):
-            training.train(maia_file, tmp_path / "new.pb.gz", store="a.db", options=TrainOptions(value_head=head))
+            training.train(maia_file, tmp_path / "new.pb.gz", store=str(SAMPLE), options=TrainOptions(value_head=head))
     assert asked == [maia_file, read_net_file(maia_file).sha256 + "-q"]
 
 

@@ -331,8 +331,7 @@ class Proof:
             f"{VALIDATION_SHARE:g}",
         ]
         words += [*self._asked(arm.threshold), "--expanded", arm.expanded]
-        alpha = self.alpha if arm.net != NET else arm.alpha
-        words += ["--alpha", f"{alpha:.4f}"] if alpha is not None else []
+        words += ["--alpha", f"{self.alpha if arm.alpha is None else arm.alpha:.4f}"]
         words += ["--candidates", str(arm.candidates)] if arm.candidates is not None else []
         words += ["--draw", self._weights(arm.draw)] if arm.draw else []
         return Step(part, output.name, output, words)

@@ -165,13 +165,16 @@ DEEP = functools.partial(
     metavar="SPEC",
     shell_complete=words("stockfish:nodes=", "lc0:nodes=", "mcts:nodes=", "uci:", "recorded"),
 )
-ALPHA = click.option(
-    "--alpha",
-    type=_ScaleType(),
-    default="auto",
-    shell_complete=words("auto", "wdl"),
-    help="Scale from centipawns to Q; wdl: take Q from the engine's W/D/L.",
-)
+
+
+def alpha_option(auto: str = "") -> Callable[[Command], Command]:
+    """``--alpha``; where ``auto`` is not what `Store.alpha` finds, its help says what."""
+    help = f"Scale from centipawns to Q; wdl: take Q from the engine's W/D/L{auto and f'; auto: {auto}'}."
+    complete = words("auto", "wdl")
+    return click.option("--alpha", type=_ScaleType(), default="auto", shell_complete=complete, help=help)
+
+
+ALPHA = alpha_option()
 CALIBRATION = click.option(
     "--calibration",
     type=click.Choice(get_args(Calibrated)),
@@ -284,6 +287,7 @@ def question(
     default: float | None = DEFAULT_THRESHOLD,
     expanded: bool = True,
     net: str = "Net in the store, by name, file or SHA-256.  [default: the one with most scored positions]",
+    auto: str = "",
 ) -> Callable[[Command], Callable[..., Any]]:
     """The options that make up a `Question`; the command gets them as one `question`.
 
@@ -302,7 +306,7 @@ def question(
         for option in (
             *([_EXPANDED] if expanded else []),
             CALIBRATION,
-            ALPHA,
+            alpha_option(auto),
             ORACLE,
             click.option("--net", shell_complete=nets, help=of_net),
             threshold_option(threshold, default=default),

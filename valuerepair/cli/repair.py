@@ -10,6 +10,7 @@ from click.core import ParameterSource
 from valuerepair.cli.completion import folders
 from valuerepair.cli.options import DEEP, FILE, JSON, NET, SEED, Threshold, Worst, plain_threshold
 from valuerepair.cli.verbosity import is_quiet, say
+from valuerepair.question import DEFAULT_THRESHOLD
 
 
 @click.command()
@@ -25,7 +26,7 @@ from valuerepair.cli.verbosity import is_quiet, say
 @NET
 @click.option("--budget", default="1h", help="Time that it may take on this machine: 30m, 2h, 1h30m.")
 @DEEP(help="The deep search that judges, as in vr mine.  [default: stockfish:nodes=20000; without it mcts:nodes=200]")
-@click.option("--threshold", type=Threshold(), default=0.3, help="|net Q - deep Q| of a candidate.")
+@click.option("--threshold", type=Threshold(), default=DEFAULT_THRESHOLD, help="|net Q - deep Q| of a candidate.")
 @click.option("--normal", multiple=True, type=FILE, metavar="CHUNKS", help="Training chunks of ordinary games.")
 @SEED(help="Seed of all random choices.")
 @click.option("--cluster", help="Mine on Dask, as vr mine does: tcp://HOST:8786, tls://..., a .json file or local:4.")

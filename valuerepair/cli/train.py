@@ -7,7 +7,7 @@ from typing import Any, get_args
 
 import click
 
-from valuerepair.cli.options import FILE, JSON, SEED, SPLIT, QuestionOptions, head_options, question, split_of
+from valuerepair.cli.options import FILE, JSON, SEED, SPLIT, QuestionOptions, Worst, head_options, question, split_of
 from valuerepair.cli.verbosity import is_quiet
 from valuerepair.nets.heads import Heads
 from valuerepair.question import Question
@@ -56,7 +56,7 @@ _DEFAULTS = TrainOptions()
 @click.option("--every", type=int, help="Steps between judgements.  [default: a twentieth of --steps]")
 @click.option("--patience", default=_DEFAULTS.patience, help="Stop after so many judgements without gain; 0: never.")
 @head_options
-@question(net="The net to train, a .pb.gz.")
+@question(net="The net to train, a .pb.gz.", auto="the stored fit to results of games, else 170")
 @SEED(help="Seed of the order of positions.")
 @JSON
 def command(
@@ -78,7 +78,7 @@ def command(
     \b
     Example:
       vr train mixture --net old.pb.gz -o new.pb.gz
-      vr train --store valuerepair.db --threshold 0.3 --share 0.05 --net old.pb.gz -o new.pb.gz
+      vr train --store valuerepair.db --share 0.05 --net old.pb.gz -o new.pb.gz
       vr train --store valuerepair.db --split split.json --net old.pb.gz -o new.pb.gz
       vr train mixture --net old.pb.gz -o new.pb.gz --only value --steps 500 --average ema
     """
@@ -106,13 +106,17 @@ def _resolved(question: QuestionOptions, store: str | None, heads: Heads) -> Que
     from valuerepair.nets.registry import locate
     from valuerepair.nets.weights import read_net_file
     from valuerepair.store.store import Store
+    from valuerepair.training.train import trained_by
 
     path = str(locate(question.net))
     # By the file's name a store has the values of the usual heads.
     asked = replace(question, net=read_net_file(path).sha256 + heads.variant if heads.variant else path)
     if store is not None:
         with Store.open(store) as opened:
-            return asked.resolved(opened)
+            every = replace(asked, threshold=None).resolved(opened)
+            # A share of the positions is one by the alpha that they are trained by.
+            alpha = trained_by(opened, every).value if isinstance(asked.threshold, Worst) else asked.alpha
+            return replace(asked, alpha=alpha).resolved(opened)
     if not isinstance(asked.threshold, float):
         raise UsageError(f"--threshold {asked.threshold}: is a share of a store's positions; give a number, or --store")
     return Question(threshold=asked.threshold)

@@ -287,12 +287,11 @@ def _before_and_after(repair: Repair) -> str:
     from valuerepair.store.store import Store
 
     folder, settings = repair.folder, repair.plan.settings
-    alpha = repair.alpha()
     split = read_split(folder / SPLIT)
     images = []
     with Store.open(str(folder / STORE)) as store:
         for net in (settings.net, str(folder / CONTROL), str(folder / REPAIRED)):
-            frame = store.frame(Question(net=net, alpha=alpha, threshold=settings.threshold), text=False)
+            frame = store.frame(Question(net=net, alpha=settings.alpha, threshold=settings.threshold), text=False)
             held = np.isin(split.parts(store, frame["position_id"].to_numpy(np.int64)), HELD_OUT)
             figure, counts = scatter.draw(frame[held], settings.threshold)
             images.append(_image(figure, f"{net}: {counts.candidates:,} candidates of {counts.positions:,} positions"))

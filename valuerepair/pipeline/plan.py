@@ -12,9 +12,7 @@ from valuerepair.oracles.spec import parse_spec
 from valuerepair.pipeline.rates import Rates
 from valuerepair.pipeline.settings import Settings, Sizes, seconds_of
 
-# What stands for the alpha that `vr stats` fits, as long as it has not.
-ALPHA = "ALPHA"
-STORE, SPLIT, STATS = "store.db", "split.json", "stats.json"
+STORE, SPLIT = "store.db", "split.json"
 REPAIRED, CONTROL = "repaired.pb.gz", "control.pb.gz"
 PARTS = ("games", "families")
 
@@ -29,7 +27,7 @@ _LOOKS = 3 * 10  # a second look: three searches of ten times the nodes
 _MOST_JUDGED, _HELD, _JUDGEMENTS = 8192, 0.1, 7  # of training: the old net, twice, and five on the way
 _PLIES, _BOOK_PLIES = 120, 90  # of a game; some more than there are, as few games are played at once in the end
 # Of what reads the store: how often as long as a command takes to start, anyway and for a thousand positions.
-_STARTS = {"stats": (1.0, 0.03), "split": (1.0, 0.01), "books": (1.0, 0.08), "games": (1.5, 0.08)}
+_STARTS = {"split": (1.0, 0.01), "books": (1.0, 0.08), "games": (1.5, 0.08)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +159,7 @@ class _Stages:
         self._sizes, self._cost = settings.sizes, _costs(settings, rates)
         self._db = ("--db", self._at(STORE))
         self._asked = ("--threshold", f"{settings.threshold:g}")
-        self._alpha = ("--alpha", ALPHA) if settings.by_centipawns else ()
+        self._alpha = ("--alpha", f"{settings.alpha:g}") if settings.by_centipawns else ()
         self._seed = ("--seed", str(settings.seed))
         self._split = ("--split", self._at(SPLIT))
         self._net = ("--net", settings.net)
@@ -172,7 +170,6 @@ class _Stages:
         deep, positions, expand, confirm = s.deep, sizes.positions or 0, sizes.expand or 0, sizes.confirm or 0
         nodes = f"{parse_spec(deep).limits['nodes']:,} nodes"
         mine = ("mine", *s.archives, *self._net, "--deep", deep, "--positions", str(positions), "--screen", "off")
-        fit = ("--save-alpha", "l1") if s.by_centipawns else ()
         kept = s.split
         archives = tuple(word for each in kept.archives for word in ("--archive", each))
         shares = ("--games", f"{kept.games:g}", "--families", f"{kept.families:g}")
@@ -180,12 +177,9 @@ class _Stages:
         asked = (*self._db, *self._net, *self._asked, *self._alpha)
         return [
             Stage(
-                "mine", (*mine, *self._asked, *self._seed, *self._db), f"{positions:,} positions, {nodes} each",
-                rates.start + judging, elsewhere=("--cluster", cluster) if cluster else (),
-            ),
-            Stage(
-                "stats", ("stats", *self._db, *self._net, *self._asked, *fit, "--json"),
-                "fits alpha" if fit else "counts", self._reading("stats"), output=STATS,
+                "mine", (*mine, *self._asked, *self._alpha, *self._seed, *self._db),
+                f"{positions:,} positions, {nodes} each", rates.start + judging,
+                elsewhere=("--cluster", cluster) if cluster else (),
             ),
             Stage(
                 "split", ("split", *asked, *shares, *archives, *self._seed, "-o", self._at(SPLIT)),

@@ -21,7 +21,7 @@ from valuerepair.chess.progress import Interruptions, format_duration
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.files import HeldError, claimed, written_whole
 from valuerepair.pipeline import settings as toml
-from valuerepair.pipeline.plan import ALPHA, STATS, STORE, Plan, Stage, plan
+from valuerepair.pipeline.plan import STORE, Plan, Stage, plan
 from valuerepair.pipeline.rates import rates
 from valuerepair.pipeline.settings import Settings
 
@@ -112,21 +112,8 @@ class Repair:
         return f"{said} > {shlex.quote(str(self.folder / stage.output))}" if stage.output else said
 
     def words(self, stage: Stage) -> list[str]:
-        """The words of the command, alpha as a number once it is fitted."""
-        alpha = self.alpha()
-        known = {} if alpha is None else {ALPHA: f"{alpha:g}"}
-        return [known.get(word, word) for word in (*stage.words, *stage.elsewhere)]
-
-    def alpha(self) -> float | None:
-        """The alpha that `vr stats` fitted; None where the judge has a Q of its own, or nothing is fitted yet."""
-        path = self.folder / STATS
-        if not self.plan.settings.by_centipawns or not path.is_file():
-            return None
-        try:
-            found = float(json.loads(path.read_text("utf-8"))["alpha_fit"]["fits"]["l1"]["alpha"])
-        except (OSError, ValueError, KeyError, TypeError):
-            raise ValueRepairError(f"{path}: has no fit of alpha; remove it, and the same command goes on") from None
-        return float(f"{found:.6g}")
+        """The words of the command."""
+        return [*stage.words, *stage.elsewhere]
 
     def as_dict(self) -> dict[str, Any]:
         """The plan, JSON-able: a row each stage, in their order; `seconds` are expected."""
@@ -246,7 +233,7 @@ def _check_store(repair: Repair, begin: int) -> None:
 
 
 def _without_size(words: list[str]) -> list[str]:
-    free = ("--positions", "--threshold")
+    free = ("--positions", "--threshold", "--alpha")
     return [word for i, word in enumerate(words) if word not in free and (not i or words[i - 1] not in free)]
 
 

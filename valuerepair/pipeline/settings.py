@@ -10,19 +10,19 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, TypeVar, get_args, get_type_hints
 
+from valuerepair.chess.values import DEFAULT_ALPHA
 from valuerepair.engines.find import find_engine
 from valuerepair.engines.spec import LC0, MCTS, STOCKFISH
 from valuerepair.errors import UsageError
 from valuerepair.files import read_toml, written_whole
 from valuerepair.nets.registry import DEFAULT_NET
 from valuerepair.oracles.spec import DEFAULT_NODES, RECORDED, parse_spec
-from valuerepair.question import Question
+from valuerepair.question import DEFAULT_THRESHOLD, Question
 from valuerepair.training.options import Only, TrainOptions
 
 FILE = "repair.toml"
 # Of a position in training a fiftieth of what `vr mine` judges a candidate by: more positions help more.
 STOCKFISH_NODES = 20_000
-THRESHOLD = 0.3
 BUDGET = "1h"
 
 _DURATION = re.compile(r"(?=.)(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d+)?)s)?")
@@ -115,7 +115,8 @@ class Settings:
     archives: tuple[str, ...]
     net: str = DEFAULT_NET
     deep: str = f"{STOCKFISH}:nodes={STOCKFISH_NODES}"
-    threshold: float = THRESHOLD
+    threshold: float = DEFAULT_THRESHOLD
+    alpha: float = DEFAULT_ALPHA
     seed: int = 0
     budget: str = BUDGET
     normal: tuple[str, ...] = ()
@@ -132,7 +133,7 @@ class Settings:
             raise UsageError("--deep recorded: cannot look around the candidates; give a judge that searches")
         if "nodes" not in judge.limits:
             raise UsageError(f"--deep {self.deep}: give nodes=N, by which sizes are worked out")
-        Question(threshold=self.threshold)
+        Question(threshold=self.threshold, alpha=self.alpha)
         TrainOptions(seed=self.seed)
         seconds_of(self.budget)
         if self.normal and self.train.share >= 1:
@@ -140,7 +141,7 @@ class Settings:
 
     @property
     def by_centipawns(self) -> bool:
-        """Whether the judge says centipawns, for which alpha is to be fitted, and not a Q of its own."""
+        """Whether the judge says centipawns, of which alpha makes Q, and has no Q of its own."""
         return parse_spec(self.deep).kind not in (MCTS, LC0)
 
 
@@ -169,6 +170,7 @@ _COMMENTS = {
     "net": "the net to repair",
     "deep": "who judges",
     "threshold": "|net Q - deep Q| of a candidate",
+    "alpha": "centipawns of the judge's Q, of candidates and targets",
     "budget": "for all of it, by the rates of this machine (rates.json)",
     "normal": "training chunks of ordinary games; without, the nets learn from the store alone",
     "positions": "drawn from the archives and judged",

@@ -501,6 +501,18 @@ def chosen_alpha(
     return values.Alpha(stored[0], f"stored fit of {stored[3][:10]} on {stored[2]:,} positions ({stored[1]})")
 
 
+def training_alpha(
+    connection: sqlite3.Connection, net_id: int, oracle_id: int, requested: float | None = None
+) -> values.Alpha:
+    """The alpha to train by, and where it comes from; see `Store.training_alpha`."""
+    chosen = chosen_alpha(connection, net_id, oracle_id, requested)
+    query = "SELECT 1 FROM alpha_fits WHERE net_id = ? AND oracle_id = ? AND norm = 'results'"
+    by_results = connection.execute(query, (net_id, oracle_id)).fetchone() is not None
+    if chosen is None or not (by_results or requested is not None or chosen.origin == values.OWN_Q):
+        return values.Alpha(values.DEFAULT_ALPHA, "the usual one; one that is fitted to the net is none to train by")
+    return chosen
+
+
 def calibration(connection: sqlite3.Connection, path: str, question: Question) -> UsedCalibration:
     """The calibration to use, and where it comes from; see `Store.calibration`."""
     with snapshot(connection):

@@ -342,6 +342,14 @@ class Store:
         with store_errors(self.path):
             return chosen_alpha(self.connection, net_id, oracle_id, requested)
 
+    def training_alpha(self, net_id: int, oracle_id: int, requested: float | None = None) -> values.Alpha:
+        """The alpha to train by: `requested`, else a stored fit to the results of games, else the default.
+
+        By one that is fitted to the net Q is too flat for a search: a net that learns it plays worse (docs/proof.md).
+        """
+        with store_errors(self.path):
+            return queries.training_alpha(self.connection, net_id, oracle_id, requested)
+
     def set_alpha(self, net_id: int, oracle_id: int, fit: values.AlphaFit) -> None:
         """Stores a fit for this net and oracle and commits; it replaces an earlier one."""
         with self.writing() as connection:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,6 +17,7 @@ from numpy.typing import NDArray
 
 from valuerepair import __version__
 from valuerepair.chess.progress import Progress
+from valuerepair.chess.values import Alpha
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.files import HeldError, claimed, written_whole
 from valuerepair.judge.split import Split
@@ -23,6 +25,7 @@ from valuerepair.nets.planes import PLANES, unpack_masks
 from valuerepair.nets.registry import locate
 from valuerepair.nets.weights import NetFile, read_net_file
 from valuerepair.question import Question
+from valuerepair.store.store import Store
 from valuerepair.training.options import TrainOptions
 from valuerepair.training.sources import ChunkSource, Held, Source, StoreSource, Stream
 
@@ -31,6 +34,8 @@ if TYPE_CHECKING:
 
     from valuerepair.training.fit import Fitted
     from valuerepair.training.graph import NetGraph
+
+log = logging.getLogger(__name__)
 
 SUFFIX = ".pb.gz"
 MOST_APART = 5e-3  # in Q, of the written net and the parameters that were trained
@@ -89,6 +94,11 @@ class Training:
         return said
 
 
+def trained_by(store: Store, question: Question) -> Alpha:
+    """The alpha that candidates and targets of a store are trained by: see `Store.training_alpha`."""
+    return store.training_alpha(*store.pick(question.net, question.oracle), question.alpha)
+
+
 def train(
     net: str,
     output: str | os.PathLike[str],
@@ -102,9 +112,9 @@ def train(
 ) -> Training:
     """Trains `net` on chunks, a store, or both, and writes `output`, a .pb.gz, with its curve beside it.
 
-    Of the store a `split` leaves its part ``train``. The same call goes on with what an interrupted one has left. The
-    written file is read by lc0 and compared with the trained parameters before it gets its name. Raises
-    ValueRepairError and UsageError.
+    Of the store a `split` leaves its part ``train``; a question without an alpha gets that of `trained_by`. The same
+    call goes on with what an interrupted one has left. The written file is read by lc0 and compared with the trained
+    parameters before it gets its name. Raises ValueRepairError and UsageError.
     """
     options, question = options or TrainOptions(), question or Question()
     if split is not None and store is None:
@@ -129,7 +139,15 @@ def train(
                 raise UsageError(f"{output}: is there already; remove it, or give another -o")
             # By the file's name a store has the values of the usual heads.
             key = file.sha256 + options.heads.variant if options.heads.variant else str(file.path)
-            sources = _sources(file, chunks, store, replace(question, net=key), options, split, quiet)
+            question = replace(question, net=key)
+            targets = ""
+            if store is not None:
+                with Store.open(store) as opened:
+                    alpha = trained_by(opened, question)
+                question, targets = replace(question, alpha=alpha.value), alpha.source(question.q_from)
+            sources = _sources(file, chunks, store, question, options, split, quiet)
+            if targets:
+                log.info(f"targets of the store: {targets}")
             return _train(file, path, sources, store is not None, question, options, split, quiet)
     except OSError as error:
         raise ValueRepairError(f"{error.filename or output}: {error.strerror or error}") from None
@@ -156,7 +174,7 @@ def _train(
         "version": f"valuerepair {__version__}",
         "output": str(path),
         "net": {"name": file.name, "sha256": file.sha256},
-        "options": asdict(options) | {"policy_kl": policy_kl, "threshold": question.threshold},
+        "options": asdict(options) | {"policy_kl": policy_kl, "threshold": question.threshold, "alpha": question.alpha},
         "sources": [source.name for source in sources],
         "split": split and asdict(split),
         "games": {
