@@ -34,6 +34,7 @@ _USUAL_ALPHA = 170.0
 # Arms by the alpha of results, where candidates are those of `vr books`; their own share, and more of them.
 RESULTS = "results-"
 RESULTS_THRESHOLD = 0.55
+BY_RESULTS = "by-results"
 _MORE = 0.15
 # Positions beside the games.
 _BESIDE = 100_000
@@ -259,7 +260,7 @@ class Proof:
         some = ["--arm", best, "--arm", "control", "--arm", "sampled", "--count", "500"]
         beside = ["--arm", best, "--arm", "sampled", "--arm", "aside", "--searching", self.others["1100-"]]
         ordinary = ["--arm", best, "--arm", "sampled", "--arm", "archive"]
-        by_results = ["--index", str(self.results_index), *source[2:-1], str(results / "by-results")]
+        by_results = ["--index", str(self.results_index), *source[2:-1], str(results / BY_RESULTS)]
         by_results += ["--alpha", f"{self.results_alpha:g}", "--threshold", f"{RESULTS_THRESHOLD:g}"]
         yield Step(
             "measure", "by-results", results / "by-results.done", ["write", *by_results], "benchmarks.proof.tables"

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from benchmarks.proof.analysis import THRESHOLDS
+from benchmarks.proof.arms import BY_RESULTS, RESULTS_THRESHOLD
 from benchmarks.proof.tables import ORIGINAL, SAMPLED, against, run
 from valuerepair.errors import ValueRepairError
 from valuerepair.files import written_whole
@@ -18,17 +20,20 @@ if TYPE_CHECKING:
 
 PAGE = "proof.md"
 SETS = ("families", "games", "archives")
-# Of each arm on the held-out families: the head, the measure, its scale and threshold, and how it is said.
-_MEASURES = (
-    ("at 0.3, raw", "rate", "raw", 0.3, "share"),
-    ("at 0.3", "rate", "recalibrated", 0.3, "share"),
-    ("at 0.55", "rate", "recalibrated", 0.55, "share"),
-    ("still", "still", "recalibrated", 0.3, "share"),
-    ("newly wrong", "newly", "recalibrated", 0.3, "share"),
-    ("mean abs. ΔQ", "mean_dq", "recalibrated", None, "number"),
-    ("first move kept", "top_1", "policy", None, "share"),
-    ("KL", "kl", "policy", None, "number"),
-)
+
+
+def _columns(threshold: float) -> list[tuple[str, str, str, float | None, str]]:
+    """Of each arm on the held-out families: the head, the measure, its scale and threshold, and how it is said."""
+    rates = [(f"at {bar:g}", "rate", "recalibrated", bar, "share") for bar in THRESHOLDS if bar >= threshold]
+    return [
+        (f"at {threshold:g}, raw", "rate", "raw", threshold, "share"),
+        *rates,
+        ("still", "still", "recalibrated", threshold, "share"),
+        ("newly wrong", "newly", "recalibrated", threshold, "share"),
+        ("mean abs. ΔQ", "mean_dq", "recalibrated", None, "number"),
+        ("first move kept", "top_1", "policy", None, "share"),
+        ("KL", "kl", "policy", None, "number"),
+    ]
 
 
 def _read(folder: Path, name: str) -> pd.DataFrame:
@@ -81,15 +86,15 @@ def changes(folder: Path, threshold: float) -> list[str]:
     return found
 
 
-def measures(folder: Path) -> list[str]:
+def measures(folder: Path, threshold: float) -> list[str]:
     """What each arm is on the held-out families."""
-    rows = _read(folder, "measures")
+    rows, columns = _read(folder, "measures"), _columns(threshold)
     rows = rows[rows["set"] == SETS[0]]
-    found = _head(["arm", "nets", *(head for head, *_ in _MEASURES)])
+    found = _head(["arm", "nets", *(head for head, *_ in columns)])
     for arm, of in rows.groupby("arm", sort=False):
         cells = []
-        for _, measure, scale, threshold, kind in _MEASURES:
-            value = float(_of(of, measure, scale, threshold)["value"].iloc[0])
+        for _, measure, scale, bar, kind in columns:
+            value = float(_of(of, measure, scale, bar)["value"].iloc[0])
             cells.append(f"{100 * value:.2f} %" if kind == "share" else f"{value:.4f}")
         found.append(_row([f"`{arm}`", str(of["seeds"].iloc[0]), *cells]))
     return found
@@ -171,7 +176,9 @@ TABLES: dict[str, Callable[[Path], list[str]]] = {
     "changes": lambda folder: changes(folder, 0.3),
     "changes-0.55": lambda folder: changes(folder, 0.55),
     "families": families,
-    "measures": measures,
+    "measures": lambda folder: measures(folder, 0.3),
+    "changes-by-results": lambda folder: changes(folder / BY_RESULTS, RESULTS_THRESHOLD),
+    "measures-by-results": lambda folder: measures(folder / BY_RESULTS, RESULTS_THRESHOLD),
     "matches": matches,
     "visits": visits,
     "noise": noise,
