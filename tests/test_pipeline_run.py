@@ -121,6 +121,7 @@ def variants() -> list[Settings]:
     return [
         SETTINGS,
         replace(SETTINGS, threshold=0.4),
+        replace(SETTINGS, alpha=113.0),
         replace(SETTINGS, sizes=replace(SIZES, positions=6000)),
         replace(SETTINGS, sizes=replace(SIZES, steps=40)),
         replace(SETTINGS, train=Training(share=0.2)),
@@ -183,6 +184,7 @@ def test_what_is_done_is_not_run_again(tmp_path: Path, commands: Commands) -> No
         (replace(SETTINGS, train=Training(share=0.2)), 8),
         (replace(SETTINGS, sizes=replace(SIZES, confirm=20)), 10),
         (replace(SETTINGS, sizes=replace(SIZES, positions=6000)), STAGES),
+        (replace(SETTINGS, alpha=113.0), STAGES),
         (replace(SETTINGS, budget="9h"), 0),  # all sizes stand
     ],
 )

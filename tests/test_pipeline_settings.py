@@ -31,6 +31,7 @@ SETTINGS = st.builds(
     archives=st.lists(TEXT, min_size=1, max_size=3).map(tuple),
     net=TEXT,
     threshold=st.floats(0.01, 2),
+    alpha=st.floats(1e-9, 1e12),
     seed=st.integers(0, 10**9),
     normal=st.lists(TEXT, max_size=2).map(tuple),
     sizes=st.builds(
@@ -73,6 +74,10 @@ def test_a_line_that_is_taken_out_is_the_usual(tmp_path: Path) -> None:
         ('archives = ["a"]\ntreshold = 0.3', "treshold: no such setting; did you mean threshold?"),
         ('archives = ["a"]\nthreshold = "much"', 'threshold = "much": must be a number'),
         ('archives = ["a"]\nthreshold = 3.0', "threshold"),
+        ('archives = ["a"]\nalpha = 0', "alpha = 0: must be a positive number of centipawns"),
+        ('archives = ["a"]\nalpha = inf', "alpha: is too large a number"),
+        ('archives = ["a"]\nalpha = "auto"', 'alpha = "auto": must be a number'),
+        (f'archives = ["a"]\n[train]\nshare = {10**400}', "[train] share: is too large a number"),
         ('archives = ["a"]\nseed = true', "seed = true: must be a whole number"),
         ('archives = ["a"]\nbudget = "soon"', "--budget soon: give a time"),
         ('archives = ["a"]\ndeep = "recorded"', "--deep recorded: cannot look around"),

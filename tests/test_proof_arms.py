@@ -41,7 +41,7 @@ def test_every_command_is_one(part: str) -> None:
                 SearchParams().with_settings(dict([setting.split("=")]))
 
 
-@pytest.mark.parametrize("part", ["main", "value", "further", "ways", "aside", "results", "long", "games"])
+@pytest.mark.parametrize("part", ["main", "value", "further", "ways", "aside", "scale", "results", "long", "games"])
 def test_no_two_steps_make_the_same(part: str) -> None:
     outputs = [step.output for step in steps_of(PROOF, part, Path("results"))]
     assert len(set(outputs)) == len(outputs)
@@ -101,6 +101,16 @@ def test_what_is_drawn_by_weights_is_drawn_by_those_made_before(part: str, progr
     assert {words[words.index("--store") + 1] for words in drawn} == {
         weights.command[weights.command.index("--db") + 1]
     }
+
+
+def test_weights_and_targets_are_of_one_alpha() -> None:
+    """Where candidates are drawn more often, they are those by the alpha of the targets."""
+    steps = {step.output.stem: list(step.command) for step in steps_of(PROOF, "scale", Path("results"))}
+    words, trained = steps["aside-x3"], steps["aside-170-x3-0.pb"]
+    assert trained[trained.index("--draw") + 1].endswith("aside-x3.parquet")
+    assert words[words.index("--alpha") + 1] == "170"
+    for net in ("sampled-170-0.pb", "aside-170-0.pb", "aside-170-x3-0.pb"):
+        assert steps[net][steps[net].index("--alpha") + 1] == "170.0000"
 
 
 def test_nets_of_another_step_than_the_last_are_refused(tmp_path: Path) -> None:

@@ -1,11 +1,17 @@
-"""A random move aside: what is told of the nets is recounted."""
+"""Beside the games: what is told of the nets is recounted, and positions of searches are reached as they say."""
 
 from __future__ import annotations
 
+import chess
 import numpy as np
 import pytest
 
-from benchmarks.proof.aside import aside_table
+from benchmarks.proof.aside import aside_table, in_searches
+from tests.cli_tree import SAMPLE
+from valuerepair.mcts.params import SearchParams
+from valuerepair.nets.net import open_net
+from valuerepair.oracles.searching import search_positions
+from valuerepair.store.store import Store
 
 
 def test_what_is_told_is_recounted() -> None:
@@ -32,3 +38,27 @@ def test_what_is_told_is_recounted() -> None:
         assert row["value"] == pytest.approx(rate["5"] / rate[other] - 1)
         assert row["high"] < 0
     assert ("original", "control", "rate") not in of
+
+
+def test_positions_of_searches_are_nodes_of_these(maia_file: str) -> None:
+    """Each is reached by legal moves that the same search made, and is no root."""
+    with Store.open(SAMPLE) as store:
+        positions = store.positions(np.arange(1, 7))
+    reached, rows = in_searches(maia_file, positions, np.random.default_rng(3))
+    assert len(reached) == len(rows) >= 5
+    with open_net(maia_file) as net:
+        searched = list(search_positions(net, SearchParams(), positions, nodes=100, tree_nodes=100))
+    for i, row in enumerate(rows):
+        tree = searched[row].tree
+        assert tree is not None
+        made = set[str]()
+        for node in tree.nodes:
+            board, line, at = chess.Board(positions.fen[row]), list[str](), node
+            while at.parent is not None:
+                line.append(at.move)
+                at = tree.nodes[at.parent]
+            for move in line[::-1]:
+                board.push_uci(move)
+            if line:
+                made.add(board.epd())
+        assert chess.Board(reached.fen[i]).epd() in made

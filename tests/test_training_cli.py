@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -27,7 +28,7 @@ from tests.cli_tree import SAMPLE, vr
 from tests.test_docs_formats import rows
 from tests.training_doubles import InMemory, learn, positions
 from tests.v6_records import positions_of, records_of, write_chunk
-from valuerepair.chess.values import DEFAULT_ALPHA
+from valuerepair.chess.values import DEFAULT_ALPHA, Alpha
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.nets.conversion import to_onnx
 from valuerepair.nets.devices import CPU
@@ -202,15 +203,42 @@ def test_a_store_is_asked_for_the_values_of_the_chosen_head(
 ) -> None:
     asked = []
 
-    def alpha(store: Store, question: Question) -> None:
+    def alpha(store: Store, question: Question) -> Alpha:
+        asked.append(question.net)
+        return Alpha(170.0, "given")
+
+    def source(path: str, question: Question, *given: Any, **named: Any) -> None:
         asked.append(question.net)
         raise UsageError("far enough")
 
     monkeypatch.setattr(training, "trained_by", alpha)
+    monkeypatch.setattr(training, "StoreSource", source)
     for head in ("winner", "q"):
         with pytest.raises(UsageError, match="far enough"):
             training.train(maia_file, tmp_path / "new.pb.gz", store=str(SAMPLE), options=TrainOptions(value_head=head))
-    assert asked == [maia_file, read_net_file(maia_file).sha256 + "-q"]
+    assert asked == [maia_file] * 2 + [read_net_file(maia_file).sha256 + "-q"] * 2
+
+
+def test_a_share_of_the_positions_is_one_by_the_alpha_that_trains(
+    maia_file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
+) -> None:
+    monkeypatch.setattr(training, "StoreSource", lambda *given, **named: stop())
+
+    def stop() -> None:
+        raise UsageError("far enough")
+
+    with Store.open(SAMPLE) as store:
+        frame = store.frame(Question(alpha=DEFAULT_ALPHA))[["disagreement", "weight"]].dropna()
+        own = store.frame(Question())["disagreement"].dropna().abs()
+    words = ["--store", str(SAMPLE), "--threshold", "worst:5%"]
+    code, _, err = train(maia_file, tmp_path / "new.pb.gz", capsys, *words)
+    assert code == 2
+    found = re.search(r"threshold worst:5% is ([\d.]+): ", err)
+    assert found is not None
+    off = frame["disagreement"].abs()
+    share = np.average(off >= float(found[1]), weights=frame["weight"])
+    assert 0.04 < share <= 0.0501
+    assert (own >= float(found[1])).mean() < 0.5 * (off >= float(found[1])).mean()
 
 
 @pytest.mark.parametrize(

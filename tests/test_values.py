@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.optimize import minimize_scalar
 
+from valuerepair.chess import values
 from valuerepair.chess.values import (
     ALPHA_BOUNDS,
     MAX_CP_Q,
@@ -210,6 +211,23 @@ def test_interval_of_many_rows_shrinks_with_the_root_of_their_number() -> None:
         assert fit.low < fit.alpha < fit.high
         widths[n] = math.log(fit.high / fit.low)
     assert widths[50_000] / widths[450_000] == pytest.approx(3, rel=0.35)
+
+
+def test_of_many_games_whole_ones_make_the_interval(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Games whose positions are alike: of 1,500 rows in 12,000 hardly two would be of a game, and their interval would
+    be that of rows."""
+    rng = np.random.default_rng(14)
+    cp, game = np.repeat(rng.normal(0, 250, 1500), 8), np.repeat(np.arange(1500), 8)
+    result = np.where(rng.random(1500) < (1 + cp_to_q(cp[::8], 150.0)) / 2, 1.0, -1.0).repeat(8)
+    widths = []
+    for most in (1500, 50_000):
+        monkeypatch.setattr(values, "_BOOTSTRAP_ROWS", most)
+        fits = [fit_alpha_to_results(result, cp, np.ones(12_000), game, 100, seed) for seed in range(8)]
+        widths.append(float(np.median([math.log(fit.high / fit.low) for fit in fits])))
+        # About the fit to all rows, not that to those drawn.
+        middles = [math.log(fit.high * fit.low / fit.alpha**2) / 2 for fit in fits]
+        assert abs(float(np.mean(middles))) < 0.1 * widths[-1]
+    assert widths[0] == pytest.approx(widths[1], rel=0.2)
 
 
 def test_alpha_of_results_is_that_of_the_expected_result() -> None:

@@ -327,8 +327,9 @@ def train(
     """Trains a net (.pb.gz) on training chunks, on a store, or on both, and writes the new one to `output`: `vr train`.
 
     `chunks` are folders and tars, `store` a store that has values of this net; `question` says which of its positions
-    are candidates, `options` how to train, as in ``TrainOptions(steps=500, only="value")``, `split` what it never sees
-    of the store. The same call goes on with what an interrupted one has left. `quiet`: no progress on standard error.
+    are candidates (with its alpha None, by the stored fit to results of games, else by 170), `options` how to train, as
+    in ``TrainOptions(steps=500, only="value")``, `split` what it never sees of the store. The same call goes on with
+    what an interrupted one has left. `quiet`: no progress on standard error.
 
     Returns the curve: a row each time the net was judged, the first of the old net: `step`, `lr`, `train_loss` (mean
     since the row before), and of games held out `loss`, `value`, `policy`, `moves_left`, `policy_kl`, `top_1`,
@@ -359,7 +360,7 @@ def repair(
     """Repairs a net from games to a report, in the folder `output`: `vr repair`, whose commands it runs as processes.
 
     What is not given is what the folder's repair.toml says, else the usual: `net` maia-1900, `budget` ``1h``, `deep`
-    the judge of this machine, `threshold` 0.3. `normal` are training chunks of ordinary games; `cluster` is where Dask
+    the judge of this machine, `threshold` 0.55. `normal` are training chunks of ordinary games; `cluster` is where Dask
     mines. The same call, or one with the folder alone, goes on with what an interrupted one has left.
 
     Returns the `Outcome`: `verdict` in one sentence, the nets `repaired` and `control`, what was `judged` with

@@ -157,6 +157,8 @@ def _of(output: Path) -> tuple[str, str]:
 
 def look(proof: Proof) -> None:
     """Alpha, and the share of candidates among the positions as sampled; the same by results, in whole centipawns."""
+    if proof.alpha:
+        return
     with Store.open(proof.store) as store:
         proof.alpha, proof.sampled = _candidates(store, QUESTION)
         proof.results_alpha = float(round(alpha_table(store, QUESTION).fits["results"].alpha))

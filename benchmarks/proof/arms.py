@@ -51,6 +51,7 @@ MATCHES = {
     "cpuct": ("repaired cpuct=1.1", "original cpuct=1.1"),
     "own-cpuct": ("original cpuct=1.1", "original"),
     "aside": ("aside", "original"),
+    "aside-sampled": ("aside", "sampled"),
     "scaled": ("repaired cpuct=0.82", "original cpuct=1.1"),
     "aside-170": ("aside-170", "original"),
     "sampled-170": ("sampled-170", "original"),
@@ -262,9 +263,6 @@ class Proof:
         ordinary = ["--arm", best, "--arm", "sampled", "--arm", "archive"]
         by_results = ["--index", str(self.results_index), *source[2:-1], str(results / BY_RESULTS)]
         by_results += ["--alpha", f"{self.results_alpha:g}", "--threshold", f"{RESULTS_THRESHOLD:g}"]
-        yield Step(
-            "measure", "by-results", results / "by-results.done", ["write", *by_results], "benchmarks.proof.tables"
-        )
         for name, words in (
             ("tables", ["write", *source, "--repaired", best]),
             ("families", source),
@@ -272,10 +270,13 @@ class Proof:
             ("visits", [*source, *some]),
             ("noise", [*source, *ordinary, "--count", "500"]),
             ("aside", [*source, *beside, "--count", "3000"]),
-            ("page", ["."]),
-            ("notebook", ["."]),
         ):
             yield Step("measure", name, results / f"{name}.done", words, f"benchmarks.proof.{name}")
+        yield Step(
+            "measure", "by-results", results / "by-results.done", ["write", *by_results], "benchmarks.proof.tables"
+        )
+        for name in ("page", "notebook"):
+            yield Step("measure", name, results / f"{name}.done", ["."], f"benchmarks.proof.{name}")
 
     @property
     def index(self) -> Path:

@@ -392,6 +392,8 @@ def write(
     """Write measures.csv, differences.csv and nets.csv; with --repaired also curves.csv, boards.csv and pictures."""
     from benchmarks.proof.pictures import curve_table, draw_all
 
+    if threshold not in THRESHOLDS:
+        raise UsageError(f"--threshold {threshold:g}: is measured at {THRESHOLDS[0]:g} and {THRESHOLDS[1]:g} alone")
     said = listen(given, [VALIDATION, *TEST_SETS])
     found = tables(said, repaired, threshold=threshold)
     found.write(output)

@@ -1,4 +1,4 @@
-"""Positions one legal move beside a game: what a search looks at, and nobody played."""
+"""Positions one legal move beside a game: what a search looks at, and hardly anybody played."""
 
 from __future__ import annotations
 

@@ -53,6 +53,10 @@ class Alpha:
     value: float
     origin: str
 
+    def is_of_centipawns(self, q_from: str = "cp") -> bool:
+        """Whether deep Q is made of centipawns, by `value`."""
+        return q_from == "cp" and self.origin not in (OWN_Q, OF_WDL)
+
     def source(self, q_from: str = "cp", digits: str = ".1f") -> str:
         """Where deep Q comes from, in words: an oracle's own Q goes before W/D/L, and that before centipawns."""
         if self.origin == OWN_Q:
@@ -147,8 +151,8 @@ def fit_alpha(
     no more than any other row.
 
     The interval is the 2.5 % to 97.5 % percentile interval of `bootstrap` resamples of the rows, or of the games where
-    `game` [n] numbers them, drawn from `seed`; above 50,000 rows it is made from 50,000 of them and narrowed in log
-    alpha by the root of the ratio. With `bootstrap` 0 it is NaN.
+    `game` [n] numbers them, drawn from `seed`; above 50,000 rows it is made from 50,000 of them, or from as many games
+    as have no more, and narrowed in log alpha by the root of the ratio. With `bootstrap` 0 it is NaN.
 
     Raises ValueRepairError when fewer than two rows with a score other than 0 are left.
     """
@@ -221,15 +225,19 @@ def _interval(
     the grid is then narrowed to where the resamples have their minima, until its step is small against their spread.
     """
     rng = np.random.default_rng(seed)
-    rows = len(x)
-    if rows > _BOOTSTRAP_ROWS:
-        kept = rng.choice(rows, _BOOTSTRAP_ROWS, replace=False)
-        x, y, w = x[kept], y[kept], w[kept]
-        game = None if game is None else game[kept]
-    each = np.arange(len(x)) if game is None else np.unique(game, return_inverse=True)[1]
+    each = np.arange(len(x)) if game is None else game
+    part = 1.0
+    if len(x) > _BOOTSTRAP_ROWS:
+        sizes = np.bincount(each)
+        order = rng.permutation(len(sizes))
+        some = order[np.cumsum(sizes[order]) <= _BOOTSTRAP_ROWS]
+        part = len(some) / len(sizes)
+        kept = np.isin(each, some)
+        x, y, w, each = x[kept], y[kept], w[kept], np.unique(each[kept], return_inverse=True)[1]
     count = int(each.max()) + 1
-    drawn = np.empty((resamples, len(x)), np.float32)
-    for row in drawn:
+    drawn = np.empty((resamples + 1, len(x)), np.float32)
+    drawn[-1] = w
+    for row in drawn[:-1]:
         row[:] = w * np.bincount(rng.integers(0, count, count), minlength=count)[each]
     low, high = np.log(ALPHA_BOUNDS)
     for _ in range(4):
@@ -240,9 +248,9 @@ def _interval(
         if np.ptp(minima) > 20 * step:
             break
         low, high = minima.min() - 2 * step, minima.max() + 2 * step
-    spread = np.percentile(minima, [2.5, 97.5])
-    centre = np.log(alpha)
-    low, high = np.exp(centre + (spread - centre) * min(1.0, (len(x) / rows) ** 0.5))
+    # About the minimum of the same rows, which need not be that of all.
+    spread = np.percentile(minima[:-1], [2.5, 97.5]) - minima[-1]
+    low, high = alpha * np.exp(spread * part**0.5)
     return float(low), float(high)
 
 

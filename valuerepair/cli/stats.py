@@ -19,7 +19,11 @@ if TYPE_CHECKING:
 @click.option("--worst", type=click.IntRange(0), default=0, help="List so many candidates, labelled.")
 @click.option("--labels", is_flag=True, help="Ask the net for the policy that labels need, and store it.")
 @click.option("--fit-alpha", is_flag=True, help="Fit alpha, and show what the fit would change.")
-@click.option("--save-alpha", type=click.Choice(["l1", "l2", "results"]), help="Store this fit; later commands use it.")
+@click.option(
+    "--save-alpha",
+    type=click.Choice(["l1", "l2", "results"]),
+    help="Store this fit; later commands use it, vr train only that to results.",
+)
 @click.option("--save-calibration", is_flag=True, help="Store a fitted calibration curve; later commands use it.")
 @click.option("--ladder", is_flag=True, help="Show the screening ladder: its cuts, and nodes against recall.")
 @JSON
@@ -85,7 +89,7 @@ def command(db: str, question: QuestionOptions, labels: bool, **given: Any) -> N
             shown.append(
                 f"saved: alpha {fit.fits[saved].alpha:.0f} ({saved}) for this net and oracle"
                 if saved
-                else "not saved; vr stats --save-alpha l1 keeps it for this net and oracle"
+                else "not saved; vr stats --save-alpha l1 keeps that fit for this net and oracle, results the other"
             )
         if asked.calibration == "fitted" or given["save_calibration"]:
             used = store.calibration(asked)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from difflib import get_close_matches
@@ -24,6 +25,7 @@ FILE = "repair.toml"
 # Of a position in training a fiftieth of what `vr mine` judges a candidate by: more positions help more.
 STOCKFISH_NODES = 20_000
 BUDGET = "1h"
+_LARGEST = sys.float_info.max
 
 _DURATION = re.compile(r"(?=.)(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d+)?)s)?")
 Table = TypeVar("Table")
@@ -133,7 +135,9 @@ class Settings:
             raise UsageError("--deep recorded: cannot look around the candidates; give a judge that searches")
         if "nodes" not in judge.limits:
             raise UsageError(f"--deep {self.deep}: give nodes=N, by which sizes are worked out")
-        Question(threshold=self.threshold, alpha=self.alpha)
+        Question(threshold=self.threshold)
+        if not 0 < self.alpha < float("inf"):
+            raise UsageError(f"alpha = {self.alpha:g}: must be a positive number of centipawns")
         TrainOptions(seed=self.seed)
         seconds_of(self.budget)
         if self.normal and self.train.share >= 1:
@@ -252,6 +256,8 @@ def _made(kind: type[Table], given: Any, where: str, **more: Any) -> Table:
             raise UsageError(f"{at}{name}: no such setting" + (f"; did you mean {near[0]}?" if near else ""))
         if not _fits(value, hints[name]):
             raise UsageError(f"{at}{name} = {json.dumps(value, default=str)}: must be {_words(hints[name])}")
+        if hints[name] is float and abs(value) > _LARGEST:
+            raise UsageError(f"{at}{name}: is too large a number")
     return kind(**{name: tuple(v) if isinstance(v, list) else v for name, v in given.items()}, **more)
 
 

@@ -115,7 +115,7 @@ def alpha_table(store: Store, question: Question) -> AlphaTable:
     net_id, oracle_id = store.pick(question.net, question.oracle)
     now = store.alpha(net_id, oracle_id)
     wanted = ("net_q", "cp", "weight", "result", "side", "played", "game_id")
-    frame = store.frame(replace(question, alpha=DEFAULT_ALPHA, q_from="cp"), only=wanted)
+    frame = store.frame(replace(question, alpha=DEFAULT_ALPHA, q_from="cp", expanded="no"), only=wanted)
     q, cp = frame["net_q"].to_numpy(np.float64), frame["cp"].to_numpy(np.float64)
     weight = frame["weight"].to_numpy(np.float64)
     fits: dict[FitTo, AlphaFit] = {norm: fit_alpha(q, cp, weight, norm=norm) for norm in NORMS}

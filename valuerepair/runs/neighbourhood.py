@@ -201,7 +201,9 @@ def _rows(i: int, source: Source, policy: Moves, steps: Sequence[str]) -> Iterat
 
 def _earlier(i: int, source: Source, step: str, plies: int) -> _Row:
     kept = len(source.moves) - plies
-    return _Row(i, step, plies, kept, _NOTHING, int(source.moves[kept]))
+    # The last move to a position that the game did not go on from need not be the game's (`vr mine --aside`).
+    played = plies > 1 or len(source.following)
+    return _Row(i, step, plies, kept, _NOTHING, int(source.moves[kept]) if played else None)
 
 
 def _line(source: Source) -> Moves:

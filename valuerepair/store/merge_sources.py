@@ -211,7 +211,7 @@ RULES: tuple[Rule, ...] = (
         _NET | _ORACLE,
         "t.alpha IS NOT n.alpha",
         "two alpha fits",
-        ("{}.n", "{}.fitted"),
+        ("({}.norm = 'results')", "{}.n", "{}.fitted"),
     ),
     Rule(
         "expanded",

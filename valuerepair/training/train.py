@@ -140,11 +140,13 @@ def train(
             # By the file's name a store has the values of the usual heads.
             key = file.sha256 + options.heads.variant if options.heads.variant else str(file.path)
             question = replace(question, net=key)
-            targets = ""
+            alpha, targets = None, ""
             if store is not None:
                 with Store.open(store) as opened:
-                    alpha = trained_by(opened, question)
-                question, targets = replace(question, alpha=alpha.value), alpha.source(question.q_from)
+                    found = trained_by(opened, question)
+                targets = found.source(question.q_from)
+                alpha = found.value if found.is_of_centipawns(question.q_from) else None
+            question = replace(question, alpha=alpha)
             sources = _sources(file, chunks, store, question, options, split, quiet)
             if targets:
                 log.info(f"targets of the store: {targets}")
