@@ -22,7 +22,7 @@ from valuerepair.cli import cli
 ROOT = Path(__file__).parents[1]
 SAMPLE = ROOT / "data" / "sample.db"
 # What notebooks read: the sample store, and the proof's results.
-READ = [SAMPLE, *sorted((ROOT / "docs" / "proof").glob("*"))]
+READ = [SAMPLE, *sorted((ROOT / "docs" / "proof").glob("*.*"))]
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 SAVED_LIMIT = 300_000
 THRESHOLD = 0.35

@@ -464,6 +464,7 @@ def pairs(results: str) -> str:
             white, black = ("a", "b") if first else ("b", "a")
             fen = chess.Board.from_chess960_pos(opening).fen()
             head = {"White": white, "Black": black, "Result": score, "SetUp": "1", "FEN": fen}
+            head |= {"WhiteSide": f"{white} nodes=1 sha256:{white * 4}", "BlackSide": f"{black} sha256:{black * 4}"}
             tags = "".join(f'[{name} "{value}"]\n' for name, value in head.items())
             games.append(f'[Event "x"]\n{tags}\n{score}\n')
     return "\n".join(games)
@@ -475,6 +476,8 @@ def test_a_match_is_told_as_vr_elo_tells_it(tmp_path: Path) -> None:
     assert done.exit_code == 0
     *_, row = page.matches(tmp_path)
     assert row.startswith("| repaired | control | 12 | 4 | 4 | 4 | +0.0 (-")
+    told = pd.read_csv(tmp_path / "matches.csv").iloc[0]
+    assert (told["net_1"], told["net_2"]) == ("aaaa", "bbbb")
 
 
 @pytest.mark.parametrize(("within", "games"), [(75, [200]), (50, [200, 400]), (1, [200, 400, 500])])

@@ -44,7 +44,8 @@ _GAMES, _NODES = 1_000, 100
 _CONTEMPT = "n_scl=5"
 # What is played, by the name of its PGN: both sides, and what differs from the usual settings. The same cpuct
 # searches more broadly by a net that has become flatter, so both also meet with a lower one, and each with one that
-# goes with its scale: 1.1 times the slope of the original in searches over its own (`benchmarks.proof.aside`).
+# goes with its scale: 1.1 times the slope of the original in searches over its own (`benchmarks.proof.aside`); 1.2 is
+# 1.745 by how much steeper Q is than the original's, 1.45 times by its standard deviation on the test sets.
 MATCHES = {
     "control": ("repaired", "control"),
     "original": ("repaired", "original"),
@@ -57,6 +58,7 @@ MATCHES = {
     "sampled-170": ("sampled-170", "original"),
     "x3": ("aside-170-x3", "aside-170"),
     "results": ("results-sampled", "original"),
+    "results-breadth": ("results-sampled", "original cpuct=1.2"),
     "results-sampled": ("results-15", "results-sampled"),
     "results-control": ("results-15", "results-control"),
 }

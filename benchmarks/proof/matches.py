@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from dataclasses import asdict
@@ -16,6 +17,16 @@ from benchmarks.proof.arms import MATCHES
 _LEVEL = 0.95
 # Games between two looks at the interval.
 _BLOCK = 200
+
+
+def _nets(path: Path) -> dict[str, str]:
+    """Player -> the beginning of the SHA-256 of its net, as the first game has them."""
+    head = path.read_text("utf-8").partition("\n\n")[0]
+    tags = dict(re.findall(r'^\[(\w+) "(.*)"\]$', head, re.MULTILINE))
+    found = {
+        tags.get(colour): re.search(r"sha256:(\w+)", tags.get(f"{colour}Side", "")) for colour in ("White", "Black")
+    }
+    return {str(name): net[1] for name, net in found.items() if net}
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
@@ -49,7 +60,7 @@ def play(sides: tuple[str, str], openings: str, device: str, within: float, game
 def table(folder: Path, output: Path) -> None:
     """Write matches.csv from the match-NAME.pgn of FOLDER, as far as they are there.
 
-    Elo of the first side, with its interval at 95 % by pairs of games.
+    Elo of the first side, with its interval at 95 % by pairs of games; and the beginnings of both nets' SHA-256.
     """
     import pandas as pd
 
@@ -60,7 +71,9 @@ def table(folder: Path, output: Path) -> None:
             match = vr.elo(path).one()
             elo, _ = match.levels[_LEVEL]
             row = {"side": side, "against": other, "games": match.games, **asdict(match.tally.score)}
-            rows.append(row | {"elo": elo.value, "low": elo.low, "high": elo.high})
+            row |= {"elo": elo.value, "low": elo.low, "high": elo.high}
+            known = _nets(path)
+            rows.append(row | {f"net_{i}": known.get(name, "") for i, name in enumerate(match.names, 1)})
     output.mkdir(parents=True, exist_ok=True)
     tables.write_table(pd.DataFrame(rows), output / "matches.csv")
     click.echo(f"{output / 'matches.csv'}: {len(rows)} matches")
