@@ -104,6 +104,25 @@ def test_the_folder_has_the_files_of_its_documentation(whole: tuple[Path, Outcom
     assert dict(read(whole[0] / "rates.json")).keys() == {"of", "rates"}
 
 
+def test_how_steep_the_nets_are_is_counted_by_sql(whole: tuple[Path, Outcome]) -> None:
+    folder, outcome = whole
+    split = vr.read_split(folder / "split.json")
+    with vr.open_store(folder / "store.db") as store:
+        ids = np.array([row[0] for row in store.connection.execute("SELECT id FROM positions ORDER BY id")])
+        held = set(
+            ids[np.isin([PARTS[i] for i in split.parts(store, ids)], ["games", "families", "archives"])].tolist()
+        )
+        query = """
+            SELECT n.name, v.position_id, v.q FROM net_values v JOIN nets n ON n.id = v.net_id
+            JOIN deep_values d ON d.position_id = v.position_id AND d.stage = 'full'
+        """
+        values = [(name, q) for name, number, q in store.connection.execute(query) if number in held]
+    spread = {net: np.std([q for name, q in values if name == net]) for net in ("tiny", "control", "repaired")}
+    for name, net in (("the old net", "tiny"), ("the control", "control")):
+        assert outcome.steep[name] == pytest.approx(spread["repaired"] / spread[net], rel=1e-6)
+        assert f"{outcome.steep[name]:.2f} times as {name}'s" in outcome.lines()[-3]
+
+
 def test_what_was_judged_is_what_the_store_has_of_the_held_out_parts(whole: tuple[Path, Outcome]) -> None:
     """Counted once more by SQL; which part a position is in comes from the split."""
     folder, outcome = whole
@@ -279,7 +298,7 @@ def test_it_is_a_repair_only_where_both_controls_say_so(control: str, old: str, 
     # What games say is no matter: these are the positions that are like those trained on.
     of_games = [judged("games", first, "fewer") for first, _ in pairs]
     found = [*of_games, *(judged("families", first, finding) for first, finding in pairs)]
-    outcome = Outcome(Path("r"), Path("a"), Path("b"), found, {})
+    outcome = Outcome(Path("r"), Path("a"), Path("b"), found, {}, {})
     assert outcome.verdict.startswith(begins)
     assert ("-1.00 points (-2.00 to +0.00) against the control" in outcome.verdict) == ("told" not in begins)
 

@@ -19,6 +19,7 @@ from valuerepair.pipeline.run import Repair
 from valuerepair.report.static_page import document, escape
 
 if TYPE_CHECKING:
+    import pandas as pd
     from matplotlib.figure import Figure
 
 PAGE = "report.html"
@@ -81,13 +82,15 @@ class Judged:
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """The result of a repair: the two nets, what was `judged`, games before families, the control first of each; what
-    `vr match --json` said of the repaired net's `matches`, by opponent; the `page` that shows it."""
+    `vr match --json` said of the repaired net's `matches`, by opponent; how many times as `steep` its Q is as the
+    opponent's, by the standard deviation on what was held out; the `page` that shows it."""
 
     page: Path
     repaired: Path
     control: Path
     judged: Sequence[Judged]
     matches: Mapping[str, Mapping[str, Any]]
+    steep: Mapping[str, float]
 
     @property
     def verdict(self) -> str:
@@ -107,6 +110,12 @@ class Outcome:
             f"fewer candidates than {' or than '.join(doubtful)} {said}."
         )
 
+    @property
+    def breadth(self) -> str:
+        """How the scales of the nets differ, which a match at the same cpuct does not allow for."""
+        times = " and ".join(f"{times:.2f} times as {name}'s" for name, times in self.steep.items())
+        return f"Q of the repaired net is as steep as {times}; at the same cpuct a steeper Q is searched more narrowly"
+
     def as_dict(self) -> dict[str, Any]:
         """All of it, JSON-able; `judged` with the comparisons as `vr remeasure --json` has them."""
         return {
@@ -116,6 +125,7 @@ class Outcome:
                 for each in self.judged
             ],
             "matches": dict(self.matches),
+            "steep": dict(self.steep),
             "repaired": str(self.repaired),
             "control": str(self.control),
             "report": str(self.page),
@@ -129,7 +139,7 @@ class Outcome:
             for each in self.judged
         ]
         said += ["", *(f"match against {name}: {_match(found)}" for name, found in self.matches.items())]
-        return [*said, f"nets: {self.repaired}, {self.control}", f"report: {self.page}"]
+        return [*said, self.breadth, f"nets: {self.repaired}, {self.control}", f"report: {self.page}"]
 
 
 _INTERVAL = ("low", "difference", "high")
@@ -167,15 +177,38 @@ def finish(repair: Repair) -> Outcome:
     try:
         judged = list(_judged(folder))
         matches = {words: _read(folder / f"match-{name}.json") for name, words in _OPPONENTS.items()}
+        steep = _steep(repair)
     except (OSError, ValueError, KeyError, IndexError) as error:
         raise ValueRepairError(f"{folder}: what the stages found cannot be read: {error}") from None
-    outcome = Outcome(folder / PAGE, folder / REPAIRED, folder / CONTROL, judged, matches)
+    outcome = Outcome(folder / PAGE, folder / REPAIRED, folder / CONTROL, judged, matches, steep)
     with written_whole(outcome.page) as partial:
         partial.write_text(_document(repair, outcome), "utf-8")
     return outcome
 
 
 _OPPONENTS = {"old": "the old net", "control": "the control"}
+
+
+def _held_out(repair: Repair) -> Iterator[pd.DataFrame]:
+    """What the store has of the old net, the control and the repaired net on all positions that were held out."""
+    import numpy as np
+
+    from valuerepair.judge.split import HELD_OUT, read_split
+    from valuerepair.question import Question
+    from valuerepair.store.store import Store
+
+    folder, settings = repair.folder, repair.plan.settings
+    split = read_split(folder / SPLIT)
+    with Store.open(str(folder / STORE)) as store:
+        for net in (settings.net, str(folder / CONTROL), str(folder / REPAIRED)):
+            question = Question(net=net, alpha=settings.alpha, threshold=settings.threshold)
+            frame = store.frame(question, text=False)
+            yield frame[np.isin(split.parts(store, frame["position_id"].to_numpy(np.int64)), HELD_OUT)]
+
+
+def _steep(repair: Repair) -> dict[str, float]:
+    old, control, repaired = (float(frame["net_q"].std()) for frame in _held_out(repair))
+    return {_OPPONENTS["old"]: repaired / old, _OPPONENTS["control"]: repaired / control}
 
 
 def _judged(folder: Path) -> Iterator[Judged]:
@@ -242,7 +275,7 @@ def _claim(outcome: Outcome) -> str:
 
 def _matches(outcome: Outcome) -> str:
     rows = [(escape(name), escape(_match(found))) for name, found in outcome.matches.items()]
-    return _table(("the repaired net against", "result"), rows)
+    return f'{_table(("the repaired net against", "result"), rows)}<p class="small">{escape(outcome.breadth)}.</p>'
 
 
 def _stages(repair: Repair) -> str:
@@ -279,21 +312,12 @@ def _training(outcome: Outcome) -> str:
 
 def _before_and_after(repair: Repair) -> str:
     """Net Q against deep Q of each net, on all positions that were held out."""
-    import numpy as np
-
-    from valuerepair.judge.split import HELD_OUT, read_split
-    from valuerepair.question import Question
     from valuerepair.report import scatter
-    from valuerepair.store.store import Store
 
-    folder, settings = repair.folder, repair.plan.settings
-    split = read_split(folder / SPLIT)
-    images = []
-    with Store.open(str(folder / STORE)) as store:
-        for net in (settings.net, str(folder / CONTROL), str(folder / REPAIRED)):
-            frame = store.frame(Question(net=net, alpha=settings.alpha, threshold=settings.threshold), text=False)
-            held = np.isin(split.parts(store, frame["position_id"].to_numpy(np.int64)), HELD_OUT)
-            figure, counts = scatter.draw(frame[held], settings.threshold)
-            images.append(_image(figure, f"{net}: {counts.candidates:,} candidates of {counts.positions:,} positions"))
+    settings, images = repair.plan.settings, []
+    nets = (settings.net, str(repair.folder / CONTROL), str(repair.folder / REPAIRED))
+    for net, frame in zip(nets, _held_out(repair), strict=True):
+        figure, counts = scatter.draw(frame, settings.threshold)
+        images.append(_image(figure, f"{net}: {counts.candidates:,} candidates of {counts.positions:,} positions"))
     words = '<p class="small">All positions that were held out: the old net, the control, the repaired net.</p>'
     return f'<div class="row">{"".join(images)}</div>\n{words}\n'
