@@ -113,8 +113,8 @@ class Outcome:
     @property
     def breadth(self) -> str:
         """How the scales of the nets differ, which a match at the same cpuct does not allow for."""
-        times = " and ".join(f"{times:.2f} times as {name}'s" for name, times in self.steep.items())
-        return f"Q of the repaired net is as steep as {times}; at the same cpuct a steeper Q is searched more narrowly"
+        times = " and ".join(f"{times:.2f} times as steep as {name}'s" for name, times in self.steep.items())
+        return f"Q of the repaired net is {times}; at the same cpuct a steeper Q is searched more narrowly"
 
     def as_dict(self) -> dict[str, Any]:
         """All of it, JSON-able; `judged` with the comparisons as `vr remeasure --json` has them."""
