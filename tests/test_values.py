@@ -230,6 +230,13 @@ def test_of_many_games_whole_ones_make_the_interval(monkeypatch: pytest.MonkeyPa
     assert widths[0] == pytest.approx(widths[1], rel=0.2)
 
 
+def test_a_game_of_more_positions_than_make_an_interval(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(values, "_BOOTSTRAP_ROWS", 40)
+    cp = np.random.default_rng(15).normal(0, 250, 100)
+    fit = fit_alpha_to_results(np.sign(cp), cp, np.ones(100), np.repeat([3, 8], 50), 20)
+    assert fit.low == fit.high == pytest.approx(fit.alpha, rel=1e-3)
+
+
 def test_alpha_of_results_is_that_of_the_expected_result() -> None:
     """Games of five positions each: a game's result is drawn from the Q of one of them, with draws, and the others are
     of the same score. Resampling rows alone would give an interval narrower by about the root of five."""

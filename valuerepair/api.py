@@ -364,8 +364,8 @@ def repair(
     mines. The same call, or one with the folder alone, goes on with what an interrupted one has left.
 
     Returns the `Outcome`: `verdict` in one sentence, the nets `repaired` and `control`, what was `judged` with
-    intervals, the `matches`, the `page`; its `lines()` are what `vr repair` says. Raises UsageError for what makes no
-    sense, ValueRepairError where a stage fails, whose message stands on standard error.
+    intervals, the `matches`, how `steep` its Q is, the `page`; its `lines()` are what `vr repair` says. Raises
+    UsageError for what makes no sense, ValueRepairError where a stage fails, whose message stands on standard error.
     """
     from pathlib import Path as Folder
 

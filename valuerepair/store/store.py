@@ -345,7 +345,7 @@ class Store:
     def training_alpha(self, net_id: int, oracle_id: int, requested: float | None = None) -> values.Alpha:
         """The alpha to train by: `requested`, else a stored fit to the results of games, else the default.
 
-        By one that is fitted to the net Q is too flat for a search: a net that learns it plays worse (docs/proof.md).
+        By a fit to the net, Q may be far flatter than results are: nets that learned it lost (docs/proof.md).
         """
         with store_errors(self.path):
             return queries.training_alpha(self.connection, net_id, oracle_id, requested)

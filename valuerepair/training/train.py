@@ -140,16 +140,15 @@ def train(
             # By the file's name a store has the values of the usual heads.
             key = file.sha256 + options.heads.variant if options.heads.variant else str(file.path)
             question = replace(question, net=key)
-            alpha, targets = None, ""
+            targets = None
             if store is not None:
                 with Store.open(store) as opened:
-                    found = trained_by(opened, question)
-                targets = found.source(question.q_from)
-                alpha = found.value if found.is_of_centipawns(question.q_from) else None
-            question = replace(question, alpha=alpha)
+                    targets = trained_by(opened, question)
+            by_alpha = targets is not None and targets.is_of_centipawns(question.q_from)
+            question = replace(question, alpha=targets.value if targets and by_alpha else None)
             sources = _sources(file, chunks, store, question, options, split, quiet)
-            if targets:
-                log.info(f"targets of the store: {targets}")
+            if targets is not None:
+                log.info(f"targets of the store: {targets.source(question.q_from)}")
             return _train(file, path, sources, store is not None, question, options, split, quiet)
     except OSError as error:
         raise ValueRepairError(f"{error.filename or output}: {error.strerror or error}") from None
