@@ -174,8 +174,13 @@ def test_the_order_and_what_tells_the_control_from_the_repair() -> None:
     ]  # fmt: skip
     stages = by_name(found)
     repaired, control = stages["repaired"].words, stages["control"].words
-    differ = [(a, b) for a, b in zip(repaired, control, strict=True) if a != b]
-    assert differ == [("0.05", "0"), ("out/repaired.pb.gz", "out/control.pb.gz")]
+    place = control.index("--share")
+    without = control[:place] + control[place + 2 :]
+    differ = [(a, b) for a, b in zip(repaired, without, strict=True) if a != b]
+    assert differ == [("out/repaired.pb.gz", "out/control.pb.gz")]
+    assert options(stages["control"])["--share"] == "0"
+    asked = plan(replace(SETTINGS, train=Training(share=0.05)), MEASURED, FOLDER)
+    assert options(by_name(asked)["repaired"])["--share"] == "0.05"
     for name in ("expand", "books", "repaired", "control", "games", "families"):
         assert options(stages[name])["--split"] == "out/split.json"
     assert {options(stages[name])["--part"] for name in ("games", "games-control")} == {"games"}

@@ -38,7 +38,7 @@ SETTINGS = st.builds(
         Sizes, positions=SIZE, expand=SIZE, confirm=SIZE, book=SIZE, steps=SIZE, games=SIZE.map(lambda n: n and 2 * n)
     ),
     split=st.builds(Kept, games=st.floats(0.01, 0.9), families=st.floats(0.01, 0.9), archives=st.just(("a.pgn",))),
-    train=st.builds(Training, share=st.floats(0.01, 0.99), batch=st.integers(1, 4096), lr=st.floats(0, 1)),
+    train=st.builds(Training, share=st.none() | st.floats(0.01, 0.99), batch=st.integers(1, 4096), lr=st.floats(0, 1)),
     play=st.builds(Playing, match_nodes=st.integers(1, 10**6)),
 )
 
@@ -77,6 +77,7 @@ def test_a_line_that_is_taken_out_is_the_usual(tmp_path: Path) -> None:
         ('archives = ["a"]\nalpha = 0', "alpha = 0: must be a positive number of centipawns"),
         ('archives = ["a"]\nalpha = inf', "alpha: is too large a number"),
         ('archives = ["a"]\nalpha = "auto"', 'alpha = "auto": must be a number'),
+        ('archives = ["a"]\n[train]\nshare = "few"', '[train] share = "few": must be a number'),
         (f'archives = ["a"]\n[train]\nshare = {10**400}', "[train] share: is too large a number"),
         ('archives = ["a"]\nseed = true', "seed = true: must be a whole number"),
         ('archives = ["a"]\nbudget = "soon"', "--budget soon: give a time"),

@@ -118,9 +118,11 @@ def test_how_steep_the_nets_are_is_counted_by_sql(whole: tuple[Path, Outcome]) -
         """
         values = [(name, q) for name, number, q in store.connection.execute(query) if number in held]
     spread = {net: np.std([q for name, q in values if name == net]) for net in ("tiny", "control", "repaired")}
+    said = outcome.lines()[-3]
+    assert said.endswith(f"give the old net cpuct={1.745 / outcome.steep['the old net']:.2f}")
     for name, net in (("the old net", "tiny"), ("the control", "control")):
         assert outcome.steep[name] == pytest.approx(spread["repaired"] / spread[net], rel=1e-6)
-        assert f"{outcome.steep[name]:.2f} times as steep as {name}'s" in outcome.lines()[-3]
+        assert f"{outcome.steep[name]:.2f} times as steep as {name}'s" in said
 
 
 def test_what_was_judged_is_what_the_store_has_of_the_held_out_parts(whole: tuple[Path, Outcome]) -> None:

@@ -260,7 +260,9 @@ def test_a_record_without_a_value_is_refused(tmp_path: Path) -> None:
 # -- stores -----------------------------------------------------------------------------------------------------------
 
 
-def of_store(path: Path = SAMPLE, question: Question | None = None, share: float = 0.1, seed: int = 0) -> StoreSource:
+def of_store(
+    path: Path = SAMPLE, question: Question | None = None, share: float | None = 0.1, seed: int = 0
+) -> StoreSource:
     return StoreSource(str(path), question or Question(threshold=0.3), 1, share=share, holdout=0.2, seed=seed)
 
 
@@ -290,6 +292,28 @@ def test_a_pass_has_the_share_of_candidates_asked_for() -> None:
         assert found.sum() == source.candidates
     assert not of_store(share=0)._off[of_store(share=0).one_pass(0).units].any()
     assert of_store(share=1)._off[of_store(share=1).one_pass(0).units].all()
+
+
+@pytest.mark.parametrize("expanded", [False, True])
+def test_without_a_share_candidates_are_as_frequent_as_they_were_sampled(expanded: bool, tmp_path: Path) -> None:
+    """By the store's own weights, of games that are not held out, without what was reached from others."""
+    path = expanded_store(tmp_path) if expanded else SAMPLE
+    asked = Question(threshold=0.3, expanded="searched")
+    source = of_store(path, asked, share=None)
+    with Store.open(path) as store:
+        frame = store.frame(asked).set_index("position_id").loc[source._ids]
+    reached = frame["step"].notna().to_numpy()
+    frame = frame[~is_held(source._game, 0.2) & ~reached]
+    wrong = frame["disagreement"].abs() >= 0.3
+    assert reached.any() if expanded else len(frame["weight"].unique()) > 3
+    assert source.share == pytest.approx(np.average(wrong, weights=frame["weight"]))
+    found = source._off[source.one_pass(0).units]
+    assert found.mean() == pytest.approx(source.share, abs=1 / len(found))
+
+
+def test_without_a_share_and_without_candidates_nothing_is_trained() -> None:
+    with pytest.raises(ValueRepairError, match=r"no candidate among the .* threshold is 2, --share 0 trains without"):
+        of_store(question=Question(threshold=2), share=None)
 
 
 def test_fewer_candidates_are_part_of_more_and_the_other_positions_stay() -> None:

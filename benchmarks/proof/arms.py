@@ -55,6 +55,7 @@ MATCHES = {
     "aside-sampled": ("aside", "sampled"),
     "scaled": ("repaired cpuct=0.82", "original cpuct=1.1"),
     "aside-170": ("aside-170", "original"),
+    "aside-170-breadth": ("aside-170", "original cpuct=1.38"),
     "sampled-170": ("sampled-170", "original"),
     "x3": ("aside-170-x3", "aside-170"),
     "results": ("results-sampled", "original"),

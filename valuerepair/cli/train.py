@@ -49,7 +49,11 @@ _DEFAULTS = TrainOptions()
 )
 @click.option("--weights", metavar="FORMULA", help="A formula of vr weights, or the .parquet that its --side wrote.")
 @click.option("--l2", default=_DEFAULTS.l2, help="Weight of L2 regularisation.")
-@click.option("--share", default=_DEFAULTS.share, help="Share of candidates among the store's positions.")
+@click.option(
+    "--share",
+    type=float,
+    help="Share of candidates among the store's positions.  [default: theirs among the sampled ones]",
+)
 @click.option("--candidates", type=int, help="Train on at most so many candidates, drawn by --seed.  [default: all]")
 @click.option("--draw", type=FILE, metavar="FILE.parquet", help="Draw the store's positions by these weights.")
 @click.option("--holdout", default=_DEFAULTS.holdout, help="Share of games to judge by and not train on.")
@@ -78,7 +82,8 @@ def command(
     \b
     Example:
       vr train mixture --net old.pb.gz -o new.pb.gz
-      vr train --store valuerepair.db --share 0.05 --net old.pb.gz -o new.pb.gz
+      vr train --store valuerepair.db --net old.pb.gz -o new.pb.gz
+      vr train --store valuerepair.db --share 0 --net old.pb.gz -o control.pb.gz
       vr train --store valuerepair.db --split split.json --net old.pb.gz -o new.pb.gz
       vr train mixture --net old.pb.gz -o new.pb.gz --only value --steps 500 --average ema
     """

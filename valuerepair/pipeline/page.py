@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from valuerepair.chess.progress import format_duration
 from valuerepair.errors import ValueRepairError
 from valuerepair.files import written_whole
+from valuerepair.mcts.params import SearchParams
 from valuerepair.pipeline.plan import CONTROL, PARTS, REPAIRED, SPLIT, STORE
 from valuerepair.pipeline.run import Repair
 from valuerepair.report.static_page import document, escape
@@ -114,7 +115,11 @@ class Outcome:
     def breadth(self) -> str:
         """How the scales of the nets differ, which a match at the same cpuct does not allow for."""
         times = " and ".join(f"{times:.2f} times as steep as {name}'s" for name, times in self.steep.items())
-        return f"Q of the repaired net is {times}; at the same cpuct a steeper Q is searched more narrowly"
+        cpuct = SearchParams().cpuct / self.steep[_OPPONENTS["old"]]
+        return (
+            f"Q of the repaired net is {times}; at the same cpuct a steeper Q is searched more narrowly: for a "
+            f"match at equal breadth give the old net cpuct={cpuct:.2f}"
+        )
 
     def as_dict(self) -> dict[str, Any]:
         """All of it, JSON-able; `judged` with the comparisons as `vr remeasure --json` has them."""

@@ -163,6 +163,8 @@ class _Stages:
         self._seed = ("--seed", str(settings.seed))
         self._split = ("--split", self._at(SPLIT))
         self._net = ("--net", settings.net)
+        share = settings.train.share
+        self._share = () if share is None else ("--share", f"{share:g}")
 
     def of_store(self, cluster: str | None) -> list[Stage]:
         """From the archives to a store with a split and the neighbours of the candidates of its part train."""
@@ -210,14 +212,14 @@ class _Stages:
         play = ("selfplay", self._at("books/book.pgn"), *self._net, "--nodes", str(s.play.book_nodes), *self._seed)
         files = ("--training", self._at("repair-chunks"), *self._db, "-o", self._at("repair-games.pgn"))
         normal = tuple(word for each in s.normal for word in ("--normal", each))
-        mix = ("mix", "--repair", self._at("repair-chunks"), *normal, "--share", f"{s.train.share:g}", *self._seed)
+        mix = ("mix", "--repair", self._at("repair-chunks"), *normal, *self._share, *self._seed)
         return [
             Stage(
                 "selfplay", (*play, *files), f"{lines:,} games at most",
                 self._rates.start + lines * self._cost["book"], makes=("repair-chunks", "repair-games.pgn"),
             ),
             Stage(
-                "mix", (*mix, "-o", self._at("mixture")), f"{100 * s.train.share:g} % repair games", self._rates.start,
+                "mix", (*mix, "-o", self._at("mixture")), "repair games and normal ones", self._rates.start,
                 makes=("mixture",), whole="mixture",
             ),
         ]  # fmt: skip
@@ -236,10 +238,10 @@ class _Stages:
         common = (*self._net, *self._asked, *how, *self._seed)
         store = ("--store", self._at(STORE), *self._split, *self._alpha, "--expanded", "searched")
         sources = {
-            REPAIRED: (self._at("mixture"),) if s.normal else (*store, "--share", f"{s.train.share:g}"),
+            REPAIRED: (self._at("mixture"),) if s.normal else (*store, *self._share),
             CONTROL: s.normal if s.normal else (*store, "--share", "0"),
         }
-        said = {REPAIRED: f"{100 * s.train.share:g} % candidates", CONTROL: "no candidates"}
+        said = {REPAIRED: "with candidates", CONTROL: "without candidates"}
         return [
             Stage(
                 name, ("train", *source, *common, "-o", self._at(net)),

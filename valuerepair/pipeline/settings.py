@@ -67,9 +67,10 @@ class Kept:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Training:
-    """How both nets are trained; `share` is of candidates, with normal games of repair games."""
+    """How both nets are trained. `share` is of candidates, None: theirs among the sampled positions; with normal games
+    it is of repair games, None: that of `vr mix`."""
 
-    share: float = TrainOptions().share
+    share: float | None = None
     only: Only = "all"
     batch: int = TrainOptions().batch
     lr: float = TrainOptions().lr
@@ -79,7 +80,7 @@ class Training:
             self.options(1)
         except UsageError as error:
             raise UsageError(f"[train] {str(error).removeprefix('--')}") from None
-        if not self.share:
+        if self.share == 0:
             raise UsageError("[train] share = 0: is the control; the repair needs candidates")
 
     def options(self, steps: int) -> TrainOptions:
@@ -140,7 +141,7 @@ class Settings:
             raise UsageError(f"alpha = {self.alpha:g}: must be a positive number of centipawns")
         TrainOptions(seed=self.seed)
         seconds_of(self.budget)
-        if self.normal and self.train.share >= 1:
+        if self.normal and self.train.share is not None and self.train.share >= 1:
             raise UsageError(f"[train] share = {self.train.share:g}: must be below 1 where there are normal games")
 
     @property
@@ -256,7 +257,7 @@ def _made(kind: type[Table], given: Any, where: str, **more: Any) -> Table:
             raise UsageError(f"{at}{name}: no such setting" + (f"; did you mean {near[0]}?" if near else ""))
         if not _fits(value, hints[name]):
             raise UsageError(f"{at}{name} = {json.dumps(value, default=str)}: must be {_words(hints[name])}")
-        if hints[name] is float and abs(value) > _LARGEST:
+        if _takes(hints[name], float) and abs(value) > _LARGEST:
             raise UsageError(f"{at}{name}: is too large a number")
     return kind(**{name: tuple(v) if isinstance(v, list) else v for name, v in given.items()}, **more)
 
@@ -266,15 +267,20 @@ def _fits(value: Any, hint: Any) -> bool:
         return False
     if hint == tuple[str, ...]:
         return isinstance(value, list) and all(isinstance(each, str) for each in value)
-    if hint is float:
+    if _takes(hint, float):
         return isinstance(value, int | float)
-    return isinstance(value, (int,) if int in (hint, *get_args(hint)) else (str,))
+    return isinstance(value, int if _takes(hint, int) else str)
+
+
+def _takes(hint: Any, kind: type[Any]) -> bool:
+    """Whether it is of the kind, or of that and None."""
+    return kind in (hint, *get_args(hint))
 
 
 def _words(hint: Any) -> str:
     if hint == tuple[str, ...]:
         return "a list of texts"
-    return "a number" if hint is float else "a whole number" if int in (hint, *get_args(hint)) else "a text"
+    return "a number" if _takes(hint, float) else "a whole number" if _takes(hint, int) else "a text"
 
 
 def differing(given: Mapping[str, Any], settings: Settings) -> list[str]:

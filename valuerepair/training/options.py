@@ -28,11 +28,11 @@ class TrainOptions:
     at each of some steps (``1500,1800``). `policy_kl` is the weight of KL(old policy || new), None: 1 where there is a
     store, else 0. `q_ratio`: how much of the value's target is the search's Q, and not the game's result. `average` of
     the parameters over the steps is what is judged and written: ``swa``, the mean over the last quarter, or ``ema``.
-    `l2` is the weight of L2. `share`: of candidates among the positions of a store; `candidates`: at most so many of
-    them, None: all; `draw`: a .parquet file by whose weights a store's positions are drawn instead. `holdout`: the
-    share of games that are not trained on but judged by. `every` so many steps the net is judged, None: 20 times in
-    all; `patience`: it stops when so many in a row are no better, 0: never. `value_head` and `policy_head`: of a net
-    that has several (`nets.heads`); a trunk that changes changes what the others say.
+    `l2` is the weight of L2. `share`: of candidates among the positions of a store, None: theirs among the sampled;
+    `candidates`: at most so many of them, None: all; `draw`: a .parquet file by whose weights a store's positions are
+    drawn instead. `holdout`: the share of games that are not trained on but judged by. `every` so many steps the net is
+    judged, None: 20 times in all; `patience`: it stops when so many in a row are no better, 0: never. `value_head` and
+    `policy_head`: of a net that has several (`nets.heads`); a trunk that changes changes what the others say.
 
     Raises UsageError for values out of range.
     """
@@ -48,7 +48,7 @@ class TrainOptions:
     average: Average = "none"
     weights: str | None = None
     l2: float = 0.0
-    share: float = 0.05
+    share: float | None = None
     candidates: int | None = None
     draw: str | None = None
     holdout: float = 0.1
@@ -74,7 +74,7 @@ class TrainOptions:
         for name, weight in (("lr", self.lr), ("policy-kl", self.policy_kl or 0.0), ("l2", self.l2)):
             if not 0 <= weight < math.inf:
                 raise UsageError(f"--{name} {weight:g}: must be a number that is not negative")
-        for name, part in (("q-ratio", self.q_ratio), ("share", self.share), ("holdout", self.holdout)):
+        for name, part in (("q-ratio", self.q_ratio), ("share", self.share or 0.0), ("holdout", self.holdout)):
             if not 0 <= part <= 1:
                 raise UsageError(f"--{name} {part:g}: must lie between 0 and 1")
         if self.holdout == 1:

@@ -250,9 +250,10 @@ class StoreSource:
     """Positions of a store: what the oracle says of them is the value's target, and the policy is to stay as it is.
 
     A pass has all candidates of the question, and as many other positions as make the candidates' share `share`, drawn
-    anew by their weights; or all others and fewer candidates, where there are not enough. The others, and those that
-    the net is judged by, are positions that were sampled, by their weights, whatever else the question takes in. With a
-    `split` all are of its part ``train``, of whose games those of `holdout` are taken too.
+    anew by their weights; or all others and fewer candidates, where there are not enough. Without a share it is theirs
+    among the sampled positions to train on, by weight: no larger one was shown to repair more (docs/proof.md). The
+    others, and those that the net is judged by, are positions that were sampled, by their weights, whatever else the
+    question takes in. With a `split` all are of its part ``train``, of whose games those of `holdout` are taken too.
 
     With `draw`, a .parquet file with a weight for each ``position_id``, a pass has positions that are drawn by these
     weights, candidates or not, as many as let the heaviest be drawn in nearly every pass; `share` plays no part.
@@ -264,7 +265,7 @@ class StoreSource:
         question: Question,
         input_format: int,
         *,
-        share: float,
+        share: float | None,
         holdout: float,
         seed: int,
         candidates: int | None = None,
@@ -304,7 +305,8 @@ class StoreSource:
         self._candidates = self._fewer(np.flatnonzero(~held & self._off), candidates)
         # Of what vr expand reached only candidates: with or without them the other positions are the same.
         self._others = np.flatnonzero(~held & ~self._off & self._sampled & (self._weight > 0))
-        sizes = _sizes(len(self._candidates), len(self._others), share)
+        self.share = self._share_of_sampled(held) if share is None else share
+        sizes = _sizes(len(self._candidates), len(self._others), self.share)
         self._strata = list(zip((self._candidates, self._others), sizes, strict=True))
         self._given = None if draw is None else _weights_of(draw, self._ids)
         if self._given is not None:
@@ -312,21 +314,27 @@ class StoreSource:
             if not len(rows):
                 raise ValueRepairError(f"--draw {draw}: has a weight for none of the positions of {path} to train on")
             self._strata = [(rows, int(self._given[rows].sum() / self._given[rows].max()))]
-        elif not sum(sizes):
-            lacking = "candidate" if share else "other position"
+        elif not sum(sizes) or (share is None and not self.share):
+            lacking = "other position" if share == 0 else "candidate"
+            how = "--share 0 trains without" if share is None else f"--share {share:g}"
             raise ValueRepairError(
                 f"{path}: no {lacking} among the {int((~held).sum()):,} positions to train on; "
-                f"the threshold is {question.threshold:g}, --share {share:g}"
+                f"the threshold is {question.threshold:g}, {how}"
             )
         columns = (self._ids, self._keys, self._deep_q, self._weight, self._off, self._game, self._given)
         found = (np.ascontiguousarray(column).tobytes() for column in columns if column is not None)
         digest = hashlib.sha256(b"".join(found))
-        self.identity = f"store {digest.hexdigest()} {fill} share {share!r}"
+        self.identity = f"store {digest.hexdigest()} {fill} share {self.share!r}"
 
     @property
     def candidates(self) -> int:
         """To train on."""
         return len(self._candidates)
+
+    def _share_of_sampled(self, held: NDArray[np.bool_]) -> float:
+        """The share of candidates among the sampled positions to train on, by their weights."""
+        weight = np.where(~held & self._sampled, self._weight, 0.0)
+        return float(weight[self._off].sum() / (weight.sum() or 1.0))
 
     def _fewer(self, rows: Index, most: int | None) -> Index:
         """At most so many of the rows; with a larger number, these and more."""

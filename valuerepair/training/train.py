@@ -149,6 +149,11 @@ def train(
             sources = _sources(file, chunks, store, question, options, split, quiet)
             if targets is not None:
                 log.info(f"targets of the store: {targets.source(question.q_from)}")
+            stores = [source for source in sources if isinstance(source, StoreSource)]
+            if stores and options.draw is None:
+                given = "" if options.share is not None else ", as among its sampled positions"
+                options = replace(options, share=stores[0].share)
+                log.info(f"candidates of the store: {options.share:.2%} of what is drawn from it{given}")
             return _train(file, path, sources, store is not None, question, options, split, quiet)
     except OSError as error:
         raise ValueRepairError(f"{error.filename or output}: {error.strerror or error}") from None
