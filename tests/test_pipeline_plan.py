@@ -10,12 +10,15 @@ from typing import Any
 
 import click
 import pytest
+import zstandard
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from tests.cli_tree import TREE, vr
+from valuerepair.archives import open as opened
 from valuerepair.cli import cli
 from valuerepair.errors import UsageError
+from valuerepair.pipeline import rates as measuring
 from valuerepair.pipeline.plan import Plan, Stage, plan
 from valuerepair.pipeline.rates import FILE, Rates, rates
 from valuerepair.pipeline.settings import Playing, Settings, Sizes, Training, seconds_of
@@ -27,6 +30,7 @@ MEASURED = Rates(
 )  # fmt: skip
 SETTINGS = Settings(archives=("games.pgn.zst",), net="old.pb.gz", deep="stockfish:nodes=20000")
 FOLDER = Path("out")
+DATA = Path(__file__).parents[1] / "data"
 SPEED = st.floats(0.3, 30)
 MACHINES = st.builds(
     lambda by, archive: replace(
@@ -200,6 +204,38 @@ def test_with_normal_games_the_book_is_played_and_the_control_has_them_alone() -
     assert "--store" not in stages["repaired"].words + stages["control"].words
 
 
+def test_steps_follow_from_what_there_is_to_learn() -> None:
+    """At most six times: of games that are played, or of the positions of the store, of which some are held out."""
+    fast = replace(MEASURED, train=1e6)
+    for positions in (2000, 20_000):
+        asked = replace(VARIANTS["normal games"], sizes=Sizes(positions=positions))
+        sizes = plan(asked, fast, FOLDER).settings.sizes
+        assert sizes.steps == pytest.approx(6 * 90 * (sizes.book or 0) / 0.3 / 256, rel=0.1)
+    store = plan(SETTINGS, replace(fast, positions=10_000), FOLDER).settings.sizes
+    assert store.steps == pytest.approx(6 * 0.6 * 10_000 / 256, rel=0.1)
+
+
+def test_the_value_head_alone_is_given_what_was_computed_once() -> None:
+    whole, head = (
+        by_name(plan(replace(SETTINGS, sizes=Sizes(steps=100, positions=10_000), train=Training(only=only)),
+                     MEASURED, FOLDER))["repaired"].seconds for only in ("all", "value")
+    )  # fmt: skip
+    assert head - whole == pytest.approx(0.6 * 10_000 / MEASURED.net, rel=1e-6)
+
+
+def test_archives_are_measured_one_by_one(tmp_path: Path) -> None:
+    """A small plain one, and one that is packed, whose fewer bytes hold several times as many games."""
+    packed, plain = DATA / "wild.pgn.zst", tmp_path / "games.pgn"
+    games = zstandard.decompress((DATA / "games.pgn.zst").read_bytes())
+    plain.write_bytes(games[: len(games) // 4])
+    every = [measuring._read([str(path)])[1]["positions"] for path in (plain, packed)]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(measuring, "_BYTES", plain.stat().st_size)
+        patch.setattr(opened, "READ_SIZE", 4096)
+        _, found = measuring._read([str(plain), str(packed)])
+    assert found["positions"] == pytest.approx(sum(every), rel=0.25)
+
+
 def test_a_cluster_mines_and_nothing_else() -> None:
     address = "tcp://host:8786"
     with_it, without = (plan(SETTINGS, MEASURED, FOLDER, cluster=each) for each in (address, None))
@@ -248,6 +284,7 @@ def test_rates_are_kept_for_the_same_and_measured_for_another(tmp_path: Path, mo
         ("games.pgn --deep stockfish:nodes=10,path=/nowhere", 1, "/nowhere: no such engine"),
         ("games.pgn -o games.pgn", 2, "-o games.pgn: is a file"),
         ("-", 2, "-: give files or folders"),
+        ("short.pgn", 2, "short.pgn: no position that vr mine would take"),
     ],
 )
 def test_what_is_wrong_is_one_line(
@@ -256,11 +293,12 @@ def test_what_is_wrong_is_one_line(
     pytest.importorskip("jax")
     monkeypatch.chdir(tmp_path)
     Path("games.pgn").write_text("1. e4 e5 2. Nf3 Nc6 3. Bb5 a6 4. Ba4 Nf6 5. O-O Be7 6. Re1 b5 7. Bb3 d6 8. c3 *\n")
+    Path("short.pgn").write_text("1. e4 e5 *\n")
     found, out, err = vr(["repair", *words.split(), "-q"], capfd)
     assert (found, out) == (code, "")
     assert said in err
     assert err.count("\n") == 1
-    assert [path.name for path in tmp_path.rglob("*")] == ["games.pgn"]
+    assert {path.name for path in tmp_path.rglob("*")} == {"games.pgn", "short.pgn"}
 
 
 def test_the_default_of_the_budget_is_an_hour() -> None:

@@ -11,7 +11,7 @@ import hashlib
 import json
 import os
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any
@@ -23,6 +23,7 @@ from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.files import claimed
 from valuerepair.pipeline import run as running
 from valuerepair.pipeline import settings as toml
+from valuerepair.pipeline.plan import PAGE
 from valuerepair.pipeline.run import LOCK, NOTES, Repair, planned, read_settings, run
 from valuerepair.pipeline.settings import Playing, Settings, Sizes, Training
 
@@ -41,13 +42,17 @@ class Commands:
 
     def __init__(self) -> None:
         self.run: list[str] = []
+        self.env: dict[str, dict[str, str]] = {}
         self.code = 0
         self.interrupted = False
         self.dies: Callable[[], bool] = lambda: False
 
-    def __call__(self, words: list[str], out: IO[bytes] | int | None, lock: int) -> tuple[int, bool]:
-        assert words[1:3] == ["-m", "valuerepair"]
-        words = words[3:]
+    def __call__(
+        self, words: list[str], out: IO[bytes] | int | None, lock: int, env: Mapping[str, str]
+    ) -> tuple[int, bool]:
+        assert words[1:5] == ["-m", "valuerepair", "--config", os.devnull]
+        words = words[5:]
+        self.env[words[0]] = dict(env)
         assert os.fstat(lock).st_ino == (self.folder / LOCK).stat().st_ino
         self._live()
         if self.code or self.interrupted:
@@ -212,6 +217,26 @@ def test_what_was_removed_is_made_again(name: str, tmp_path: Path, commands: Com
     path.rmdir() if path.is_dir() else path.unlink()
     run(of(SETTINGS, tmp_path), quiet=True)
     assert made(tmp_path) == whole
+
+
+def test_defaults_of_the_machine_do_not_reach_the_stages(
+    tmp_path: Path, commands: Commands, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("VALUEREPAIR_MINE_LIMIT", "5")
+    monkeypatch.setenv("VALUEREPAIR_STOCKFISH", "none")
+    run(of(SETTINGS, tmp_path))
+    assert "VALUEREPAIR_MINE_LIMIT" not in commands.env["mine"]
+    assert commands.env["mine"]["VALUEREPAIR_STOCKFISH"] == "none"
+    assert commands.env.keys() == {"mine", "split", "expand", "confirm", "books", "train", "remeasure", "match"}
+
+
+def test_a_report_of_nets_that_are_made_anew_does_not_stay(tmp_path: Path, commands: Commands) -> None:
+    run(of(SETTINGS, tmp_path))
+    (tmp_path / PAGE).touch()
+    run(of(SETTINGS, tmp_path))
+    assert (tmp_path / PAGE).exists()
+    run(of(replace(SETTINGS, sizes=replace(SIZES, games=20)), tmp_path))
+    assert not (tmp_path / PAGE).exists()
 
 
 def test_another_folder_and_another_place_are_the_same_work(

@@ -26,14 +26,15 @@ else:
 
 SIZE = st.none() | st.integers(1, 10**12)
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=30)
+FILE = TEXT.filter(lambda name: name == "-" or not name.startswith("-"))
 SETTINGS = st.builds(
     Settings,
-    archives=st.lists(TEXT, min_size=1, max_size=3).map(tuple),
+    archives=st.lists(FILE, min_size=1, max_size=3).map(tuple),
     net=TEXT,
     threshold=st.floats(0.01, 2),
     alpha=st.floats(1e-9, 1e12),
     seed=st.integers(0, 10**9),
-    normal=st.lists(TEXT, max_size=2).map(tuple),
+    normal=st.lists(FILE, max_size=2).map(tuple),
     sizes=st.builds(
         Sizes, positions=SIZE, expand=SIZE, confirm=SIZE, book=SIZE, steps=SIZE, games=SIZE.map(lambda n: n and 2 * n)
     ),
@@ -70,6 +71,7 @@ def test_a_line_that_is_taken_out_is_the_usual(tmp_path: Path) -> None:
         ("archives = [", "is no TOML file"),
         ('net = "a"', "archives: is missing"),
         ("archives = []", "archives = []: which games"),
+        ('archives = ["-x.pgn"]', "-x.pgn: would be taken for an option; write ./-x.pgn"),
         ('archives = "a.pgn"', 'archives = "a.pgn": must be a list of texts'),
         ('archives = ["a"]\ntreshold = 0.3', "treshold: no such setting; did you mean threshold?"),
         ('archives = ["a"]\nthreshold = "much"', 'threshold = "much": must be a number'),
@@ -121,7 +123,7 @@ def test_budgets_against_the_standard_library(hours: int, minutes: int, seconds:
         assert seconds_of(text) == timedelta(hours=hours, minutes=minutes, seconds=seconds).total_seconds()
 
 
-@pytest.mark.parametrize("text", ["", "h", "1", "1d", "30m1h", "-1h", "1h h", "0h", "nan h"])
+@pytest.mark.parametrize("text", ["", "h", "1", "1d", "9" * 400 + "h", "30m1h", "-1h", "1h h", "0h", "nan h"])
 def test_what_is_no_budget(text: str) -> None:
     with pytest.raises(UsageError, match="give a time as 1h, 90m or 1h30m"):
         seconds_of(text)

@@ -59,7 +59,7 @@ def tiny(folder: Path) -> Settings:
         threshold=THRESHOLD,
         budget="5m",
         sizes=Sizes(positions=3000, expand=800, confirm=3, steps=4, games=4),
-        train=Training(batch=64, lr=2e-5),
+        train=Training(batch=64, lr=5e-6),
         play=Playing(match_nodes=4),
     )
 
@@ -92,6 +92,9 @@ def test_every_stage_was_run_and_its_time_is_noted(whole: tuple[Path, Outcome]) 
     for net in (outcome.repaired, outcome.control):
         assert vr.evaluate("startpos", str(net))["q"].notna().all()
     assert outcome.repaired.read_bytes() != outcome.control.read_bytes()
+    assert read(folder / "confirm.json")["searches"] == 9
+    assert outcome.lines()[-3].startswith("second looks at 3 candidates, the worst: search right ")
+    assert "second looks by " in (folder / "report.html").read_text("utf-8")
 
 
 def test_the_folder_has_the_files_of_its_documentation(whole: tuple[Path, Outcome]) -> None:
@@ -109,16 +112,14 @@ def test_how_steep_the_nets_are_is_counted_by_sql(whole: tuple[Path, Outcome]) -
     split = vr.read_split(folder / "split.json")
     with vr.open_store(folder / "store.db") as store:
         ids = np.array([row[0] for row in store.connection.execute("SELECT id FROM positions ORDER BY id")])
-        held = set(
-            ids[np.isin([PARTS[i] for i in split.parts(store, ids)], ["games", "families", "archives"])].tolist()
-        )
+        held = set(ids[np.isin([PARTS[i] for i in split.parts(store, ids)], ["games"])].tolist())
         query = """
             SELECT n.name, v.position_id, v.q FROM net_values v JOIN nets n ON n.id = v.net_id
             JOIN deep_values d ON d.position_id = v.position_id AND d.stage = 'full'
         """
         values = [(name, q) for name, number, q in store.connection.execute(query) if number in held]
     spread = {net: np.std([q for name, q in values if name == net]) for net in ("tiny", "control", "repaired")}
-    said = outcome.lines()[-3]
+    said = outcome.lines()[-4]
     assert said.endswith(f"give the old net cpuct={1.745 / outcome.steep['the old net']:.2f}")
     for name, net in (("the old net", "tiny"), ("the control", "control")):
         assert outcome.steep[name] == pytest.approx(spread["repaired"] / spread[net], rel=1e-6)
@@ -300,7 +301,7 @@ def test_it_is_a_repair_only_where_both_controls_say_so(control: str, old: str, 
     # What games say is no matter: these are the positions that are like those trained on.
     of_games = [judged("games", first, "fewer") for first, _ in pairs]
     found = [*of_games, *(judged("families", first, finding) for first, finding in pairs)]
-    outcome = Outcome(Path("r"), Path("a"), Path("b"), found, {}, {})
+    outcome = Outcome(Path("r"), Path("a"), Path("b"), found, {}, {}, {})
     assert outcome.verdict.startswith(begins)
     assert ("-1.00 points (-2.00 to +0.00) against the control" in outcome.verdict) == ("told" not in begins)
 

@@ -121,6 +121,8 @@ def test_counts_are_those_of_the_frames(db: Path) -> None:
     assert pair.mean_abs.difference == pytest.approx(change.mean())
     assert pair.mean_abs.low < change.mean() < pair.mean_abs.high < 0
     assert [net.candidates.count for net in found.nets] == [a.sum(), b.sum()]
+    spread = [frame["net_q"].std(ddof=0) for frame in (one, other)]
+    assert [net.spread for net in found.nets] == pytest.approx(spread)
     assert (pair.of_first.count, pair.of_first.other_right.count) == (a.sum(), (a & ~b).sum())
     assert (pair.newly.count, pair.newly.total) == ((~a & b).sum(), (~a).sum())
     labels = {row.label: row for row in pair.labels}

@@ -76,7 +76,7 @@ def found(nets: int = 2, positions: int = 800, controlled: bool = False) -> Reme
         effective=float(positions),
         without_q=0,
         left_out={},
-        nets=[NetRate("one", "ab", wilson(1, positions), 0.2)],
+        nets=[NetRate("one", "ab", wilson(1, positions), 0.2, 0.4)],
         comparisons=pairs,
         scores=ComparedScores(
             np.arange(positions), np.arange(positions) % 100, np.ones(positions), np.zeros(positions), off, off, off

@@ -14,9 +14,9 @@ import click
 import numpy as np
 
 from benchmarks.proof import tables
-from benchmarks.proof.analysis import Arm, HeldOut, Ids, Measured, drawn_seeds, estimate, measure, primary, relative
+from benchmarks.proof.analysis import HeldOut, Ids, estimate, measure, primary, relative
 from benchmarks.proof.positions import VALIDATION
-from benchmarks.proof.tables import BOARDS_SET, Said, against, bounds, places
+from benchmarks.proof.tables import BOARDS_SET, Said, against, arm_of, bounds, places
 from valuerepair.judge.split import read_split
 from valuerepair.store.store import Store
 
@@ -38,18 +38,14 @@ def families_table(said: Said, family: Ids) -> pd.DataFrame:
     for arm, at in of.items():
         for other in (each for each in against(arm)[:1] if each in of):
             found = [
-                estimate(relative, _arm(each, at, arm), _arm(each, of[other], other)) for each in (by_game, by_family)
+                estimate(relative, arm_of(each, at, arm, primary()), arm_of(each, of[other], other, primary()))
+                for each in (by_game, by_family)
             ]
             about = {"arm": arm, "against": other, **bounds(found[0], "relative", "")}
             about |= {"family_low": found[1].low, "family_high": found[1].high}
             rows.append(about | {"families": len(np.unique(family)), "positions": len(family), "seeds": len(at)})
     table: pd.DataFrame = pd.DataFrame(rows)
     return table
-
-
-def _arm(found: Measured, at: list[int], name: str) -> Arm:
-    column = primary()
-    return Arm(found.values[at, column], found.drawn[:, at, column], drawn_seeds(name, len(at), len(found.drawn)))
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})

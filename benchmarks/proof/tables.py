@@ -240,14 +240,15 @@ def tables(said: Said, best: str | None, *, threshold: float = PRIMARY_THRESHOLD
     return Tables(pd.DataFrame(measures), pd.DataFrame(differences), pd.DataFrame(nets))
 
 
-def _arm(found: Measured, at: list[int], name: str, column: int) -> Arm:
+def arm_of(found: Measured, at: list[int], name: str, column: int) -> Arm:
+    """The nets `at` these places, by the measure in this `column`."""
     return Arm(found.values[at, column], found.drawn[:, at, column], drawn_seeds(name, len(at), len(found.drawn)))
 
 
 def _measures(nets: Sequence[Net], found: Measured, name: str) -> Iterator[dict[str, Any]]:
     for arm, at in places(nets).items():
         for i, column in enumerate(COLUMNS):
-            value = bounds(estimate(same, _arm(found, at, arm, i)), "value", "")
+            value = bounds(estimate(same, arm_of(found, at, arm, i)), "value", "")
             yield {"arm": arm, "set": name, **column._asdict(), **value, "seeds": len(at)}
 
 
@@ -259,7 +260,7 @@ def _differences(nets: Sequence[Net], found: Measured, name: str, best: str | No
             others += (best,)
         for other in (each for each in others if each in of):
             for i, column in enumerate(COLUMNS):
-                pair = _arm(found, at, arm, i), _arm(found, of[other], other, i)
+                pair = arm_of(found, at, arm, i), arm_of(found, of[other], other, i)
                 yield {
                     "arm": arm,
                     "against": other,

@@ -9,6 +9,7 @@ import click
 from valuerepair.cli.completion import folders
 from valuerepair.cli.options import FILE, SEED
 from valuerepair.cli.verbosity import is_quiet
+from valuerepair.training.options import SHARE_OF_GAMES
 
 
 @click.command()
@@ -16,7 +17,7 @@ from valuerepair.cli.verbosity import is_quiet
     "--repair", multiple=True, type=FILE, required=True, metavar="DIR", help="Chunks of games from repair books."
 )
 @click.option("--normal", multiple=True, type=FILE, required=True, metavar="DIR", help="Chunks of other self-play.")
-@click.option("--share", type=float, default=0.40, help="Share of repair games in the mixture.")
+@click.option("--share", type=float, default=SHARE_OF_GAMES, help="Share of repair games in the mixture.")
 @click.option("--by", type=click.Choice(["games", "positions"]), default="games", help="What --share counts.")
 @click.option("-o", "--output", shell_complete=folders, required=True, metavar="DIR", help="A new or empty folder.")
 @click.option(

@@ -72,12 +72,16 @@ class ComparedScores:
 
 @dataclass(frozen=True, slots=True)
 class NetRate:
-    """A net on all positions compared: its candidates and its mean |disagreement|."""
+    """A net on all positions compared: its candidates, its mean |disagreement|, and the standard deviation of its Q.
+
+    A net whose Q is spread more widely is searched more narrowly by the same cpuct.
+    """
 
     name: str
     sha256: str
     candidates: Rate
     mean_abs: float
+    spread: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -300,8 +304,9 @@ def _nothing_common(store: Store, names: Sequence[str], oracle: AskedOracle, wit
 
 
 def _net_rate(name: str, net: AskedNet, scores: ComparedScores, i: int, wrong: Flags) -> NetRate:
-    mean = float(np.average(np.abs(scores.disagreement[i]), weights=scores.weight))
-    return NetRate(name, net.key, _rate(wrong, scores.weight), mean)
+    mean, mean_q = (float(np.average(x, weights=scores.weight)) for x in (abs(scores.disagreement[i]), scores.net_q[i]))
+    spread = float(np.sqrt(np.average((scores.net_q[i] - mean_q) ** 2, weights=scores.weight)))
+    return NetRate(name, net.key, _rate(wrong, scores.weight), mean, spread)
 
 
 def _rate(hits: Flags, weights: Floats) -> Rate:
@@ -562,8 +567,8 @@ def comparison_lines(found: Remeasured) -> list[str]:
         shown.append(f"  {found.without_q:,} positions without a deep Q of the kind asked for are left out")
     if found.effective < found.positions * 0.999:
         shown.append(f"  screened: rows weighted by inverse probability, worth {found.effective:,.0f} equal ones")
-    shown += ["", f"{'':{width}}  mean |disagreement|  candidates at {found.threshold:g}"]
-    shown += [f"{net.name:{width}}  {net.mean_abs:>19.4f}  {net.candidates}" for net in found.nets]
+    shown += ["", f"{'':{width}}  mean |disagreement|  spread of Q  candidates at {found.threshold:g}"]
+    shown += [f"{net.name:{width}}  {net.mean_abs:>19.4f}  {net.spread:>11.4f}  {net.candidates}" for net in found.nets]
     for comparison in found.comparisons:
         shown += ["", *_comparison(comparison, found.calibration)]
     return shown

@@ -5,7 +5,7 @@ The exact definition, and what a verdict does not prove, is in docs/methods.md.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from itertools import pairwise
 from math import isnan
 from typing import TYPE_CHECKING, Any
@@ -237,7 +237,7 @@ def _rate(found: Rate) -> dict[str, Any]:
     }
 
 
-def lines(figures: dict[str, Any]) -> list[str]:
+def lines(figures: Mapping[str, Any]) -> list[str]:
     """The figures as text for a terminal; nothing where there are no candidates."""
     if not figures["candidates"]:
         return []
@@ -256,6 +256,14 @@ def lines(figures: dict[str, Any]) -> list[str]:
     return shown + _table(
         "search right, by disagreement", figures["by_size"], lambda row: f"{row['low']:g} to {row['high']:g}"
     )
+
+
+def summary(figures: Mapping[str, Any]) -> str:
+    """The figures in one line."""
+    if not figures["looked"]:
+        return "second looks: none"
+    right = _text(figures["rates"][SEARCH_RIGHT])
+    return f"second looks at {figures['looked']:,} candidates, the worst: {SEARCH_RIGHT} {right}"
 
 
 def _table(title: str, rows: Iterable[dict[str, Any]], name: Callable[[dict[str, Any]], str]) -> list[str]:

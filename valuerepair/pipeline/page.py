@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 from valuerepair.chess.progress import format_duration
 from valuerepair.errors import ValueRepairError
 from valuerepair.files import written_whole
+from valuerepair.judge import verdict
 from valuerepair.mcts.params import SearchParams
-from valuerepair.pipeline.plan import CONTROL, PARTS, REPAIRED, SPLIT, STORE
+from valuerepair.pipeline.plan import CONFIRMED, CONTROL, PAGE, PARTS, REPAIRED, SPLIT, STORE
 from valuerepair.pipeline.run import Repair
 from valuerepair.report.static_page import document, escape
 
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
-PAGE = "report.html"
 _PLACES = {
     "games": "games that training never saw",
     "families": "opening and material families that training never saw",
@@ -84,7 +84,8 @@ class Judged:
 class Outcome:
     """The result of a repair: the two nets, what was `judged`, games before families, the control first of each; what
     `vr match --json` said of the repaired net's `matches`, by opponent; how many times as `steep` its Q is as the
-    opponent's, by the standard deviation on what was held out; the `page` that shows it."""
+    opponent's, by the spread on held-out games; the verdicts of `second_looks` at the worst candidates, as `vr confirm
+    --json` has them; the `page` that shows it."""
 
     page: Path
     repaired: Path
@@ -92,6 +93,7 @@ class Outcome:
     judged: Sequence[Judged]
     matches: Mapping[str, Mapping[str, Any]]
     steep: Mapping[str, float]
+    second_looks: Mapping[str, Any]
 
     @property
     def verdict(self) -> str:
@@ -131,6 +133,7 @@ class Outcome:
             ],
             "matches": dict(self.matches),
             "steep": dict(self.steep),
+            "second_looks": dict(self.second_looks),
             "repaired": str(self.repaired),
             "control": str(self.control),
             "report": str(self.page),
@@ -144,7 +147,8 @@ class Outcome:
             for each in self.judged
         ]
         said += ["", *(f"match against {name}: {_match(found)}" for name, found in self.matches.items())]
-        return [*said, self.breadth, f"nets: {self.repaired}, {self.control}", f"report: {self.page}"]
+        said += [self.breadth, verdict.summary(self.second_looks)]
+        return [*said, f"nets: {self.repaired}, {self.control}", f"report: {self.page}"]
 
 
 _INTERVAL = ("low", "difference", "high")
@@ -182,10 +186,12 @@ def finish(repair: Repair) -> Outcome:
     try:
         judged = list(_judged(folder))
         matches = {words: _read(folder / f"match-{name}.json") for name, words in _OPPONENTS.items()}
-        steep = _steep(repair)
-    except (OSError, ValueError, KeyError, IndexError) as error:
+        old, control, repaired = (net["spread"] for net in _read(folder / f"{PARTS[0]}.json")["nets"])
+        steep = {_OPPONENTS["old"]: repaired / old, _OPPONENTS["control"]: repaired / control}
+        looks = _read(folder / CONFIRMED)["verdicts"]
+    except (OSError, ValueError, KeyError, IndexError, TypeError, ZeroDivisionError) as error:
         raise ValueRepairError(f"{folder}: what the stages found cannot be read: {error}") from None
-    outcome = Outcome(folder / PAGE, folder / REPAIRED, folder / CONTROL, judged, matches, steep)
+    outcome = Outcome(folder / PAGE, folder / REPAIRED, folder / CONTROL, judged, matches, steep, looks)
     with written_whole(outcome.page) as partial:
         partial.write_text(_document(repair, outcome), "utf-8")
     return outcome
@@ -211,11 +217,6 @@ def _held_out(repair: Repair) -> Iterator[pd.DataFrame]:
             yield frame[np.isin(split.parts(store, frame["position_id"].to_numpy(np.int64)), HELD_OUT)]
 
 
-def _steep(repair: Repair) -> dict[str, float]:
-    old, control, repaired = (float(frame["net_q"].std()) for frame in _held_out(repair))
-    return {_OPPONENTS["old"]: repaired / old, _OPPONENTS["control"]: repaired / control}
-
-
 def _judged(folder: Path) -> Iterator[Judged]:
     for part in PARTS:
         for name, number, first, second in _PAIRS:
@@ -229,10 +230,11 @@ def _read(path: Path) -> Any:
 
 
 def _document(repair: Repair, outcome: Outcome) -> str:
-    settings = repair.plan.settings
+    settings, looks = repair.plan.settings, "\n".join(verdict.lines(outcome.second_looks))
     sections = (
         ("Did it repair?", _claim(outcome)),
         ("Matches", _matches(outcome)),
+        ("Was the judge right?", f"<pre>{escape(looks)}</pre>"),
         ("Before and after", _before_and_after(repair)),
         ("Training", _training(outcome)),
         ("Stages", _stages(repair)),

@@ -11,13 +11,16 @@ from valuerepair.errors import UsageError
 from valuerepair.oracles.spec import parse_spec
 from valuerepair.pipeline.rates import Rates
 from valuerepair.pipeline.settings import Settings, Sizes, seconds_of
+from valuerepair.training.options import SHARE_OF_GAMES
 
 STORE, SPLIT = "store.db", "split.json"
 REPAIRED, CONTROL = "repaired.pb.gz", "control.pb.gz"
+CONFIRMED, PAGE = "confirm.json", "report.html"
 PARTS = ("games", "families")
 
-# Of the time that can be given to work, and what brings no more: see `_most`.
-_SHARES = {"positions": 34, "expand": 14, "confirm": 5, "book": 0, "steps": 28, "games": 19}
+# Of the time that can be given to work, and what brings no more: see `_most`. What lies around candidates goes to the
+# book alone: nets that learned it were worse judges than by the archive's own candidates (docs/proof.md).
+_SHARES = {"positions": 40, "expand": 5, "confirm": 5, "book": 0, "steps": 31, "games": 19}
 _SHARES_NORMAL = {"positions": 25, "expand": 10, "confirm": 4, "book": 25, "steps": 22, "games": 14}
 _LEAST = {"positions": 500, "expand": 20_000, "confirm": 5, "book": 20, "steps": 20, "games": 10}
 _MOST = {"confirm": 200, "book": 2_000, "games": 400}
@@ -114,10 +117,17 @@ def _most(name: str, settings: Settings, rates: Rates, found: Mapping[str, int |
         return rates.positions
     positions = found["positions"] or rates.positions
     if name == "steps":
-        return max(_PASSES * _TRAINED * positions / settings.train.batch, _LEAST["steps"])
+        return max(_PASSES * _learned(settings, positions, found["book"]) / settings.train.batch, _LEAST["steps"])
     if name == "expand":
         return max(positions * rates.nodes / rates.searches, _LEAST["expand"])
     return _MOST[name]
+
+
+def _learned(settings: Settings, positions: int | None, book: int | None) -> float:
+    """How many positions the repaired net learns from, about: those of the store, or those of a mixture of games."""
+    if settings.normal:
+        return (book or 0) * _BOOK_PLIES / (settings.train.share or SHARE_OF_GAMES)
+    return _TRAINED * (positions or 0)
 
 
 def _costs(settings: Settings, rates: Rates) -> dict[str, float]:
@@ -175,12 +185,12 @@ class _Stages:
         kept = s.split
         archives = tuple(word for each in kept.archives for word in ("--archive", each))
         shares = ("--games", f"{kept.games:g}", "--families", f"{kept.families:g}")
-        judging = max(rates.read, positions * self._cost["positions"])
         asked = (*self._db, *self._net, *self._asked, *self._alpha)
         return [
             Stage(
                 "mine", (*mine, *self._asked, *self._alpha, *self._seed, *self._db),
-                f"{positions:,} positions, {nodes} each", rates.start + judging,
+                f"{positions:,} positions, {nodes} each",
+                rates.start + rates.read + positions * self._cost["positions"],
                 elsewhere=("--cluster", cluster) if cluster else (),
             ),
             Stage(
@@ -193,8 +203,8 @@ class _Stages:
                 f"{expand:,} nodes at most", 3 * rates.start + expand * self._cost["expand"],
             ),
             Stage(
-                "confirm", ("confirm", *asked, "--limit", str(confirm)), f"{confirm:,} candidates",
-                rates.start + confirm * self._cost["confirm"],
+                "confirm", ("confirm", *asked, "--limit", str(confirm), "--json"), f"{confirm:,} candidates",
+                rates.start + confirm * self._cost["confirm"], output=CONFIRMED,
             ),
         ]  # fmt: skip
 
@@ -228,15 +238,18 @@ class _Stages:
         """The repaired net, and the control, which differs by its candidates alone."""
         s, rates, steps = self._settings, self._rates, self._sizes.steps or 0
         options = s.train.options(steps)
-        held = min(_MOST_JUDGED, _HELD * _TRAINED * (self._sizes.positions or 0))
-        seconds = rates.compile + 4 * rates.start + steps * self._cost["steps"] / 2 + _JUDGEMENTS * held / rates.judge
+        learned = _learned(s, self._sizes.positions, self._sizes.book)
+        held = min(_MOST_JUDGED, _HELD * learned)
+        kept = learned / rates.net if options.only == "value" else 0  # what the value head is given, computed once
+        seconds = rates.compile + 4 * rates.start + kept
+        seconds += steps * self._cost["steps"] / 2 + _JUDGEMENTS * held / rates.judge
         how = [
             word
             for name in ("only", "steps", "batch", "lr", "warmup", "every", "patience")
             for word in (f"--{name}", f"{getattr(options, name)}")
         ]
         common = (*self._net, *self._asked, *how, *self._seed)
-        store = ("--store", self._at(STORE), *self._split, *self._alpha, "--expanded", "searched")
+        store = ("--store", self._at(STORE), *self._split, *self._alpha)
         sources = {
             REPAIRED: (self._at("mixture"),) if s.normal else (*store, *self._share),
             CONTROL: s.normal if s.normal else (*store, "--share", "0"),

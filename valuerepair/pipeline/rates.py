@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from valuerepair.archives.open import total_bytes
 from valuerepair.chess.progress import Progress
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 FILE = "rates.json"
 _POSITIONS = 512
-_BYTES = 32_000_000  # of each archive, unpacked
+_BYTES = 32_000_000  # of all archives, unpacked
 _JUDGE_S, _NET_S, _TRAIN_S = 6.0, 1.0, 4.0  # for a budget of an hour or more, and so much less for a smaller one
 _WHOLE_S = 3600.0
 _GAMES = 128  # at once, as a match has them at most
@@ -159,26 +159,48 @@ def _rate(work: Callable[[], object], seconds: float) -> float:
     return done / spent
 
 
+class _Part(NamedTuple):
+    """Some positions of an archive; how many it has, and the seconds to read it, about."""
+
+    batches: list[PositionBatch]
+    positions: float
+    seconds: float
+
+
 def _read(archives: list[str]) -> tuple[PositionBatch, dict[str, Any]]:
-    """Some positions, how many there are in all, by the part that was read, and how long reading all takes."""
+    """Some positions, how many there are in all, by the parts that were read, and how long reading all takes."""
+    from valuerepair.chess.positions import PositionBatch
+
+    # One by one: a byte of one archive may hold ten times as much as one of another.
+    parts = [_part(archive, len(archives)) for archive in archives]
+    batch = PositionBatch.concat([one for part in parts for one in part.batches])
+    if not len(batch):
+        raise UsageError(f"{' '.join(archives)}: no position that vr mine would take (the first is after 8 plies)")
+    return batch, {
+        "positions": int(sum(part.positions for part in parts)),
+        "read": sum(part.seconds for part in parts),
+    }
+
+
+def _part(archive: str, of: int) -> _Part:
+    """What a part of one `of` so many archives says of it."""
     from valuerepair.archives.options import SampleOptions
     from valuerepair.archives.rows import ReadReport
     from valuerepair.archives.sampling import sample
-    from valuerepair.chess.positions import PositionBatch
 
-    size, read, report = total_bytes(archives), [0], ReadReport()
-    options = SampleOptions(positions=_POSITIONS, per_game=None, max_bytes=_BYTES)
+    size, read, report = total_bytes([archive]), [0], ReadReport()
+    options = SampleOptions(positions=max(1, _POSITIONS // of), per_game=None, max_bytes=max(1, _BYTES // of))
 
     def on_bytes(count: int) -> None:
         read[0] += count
 
     begun = time.monotonic()
-    batch = PositionBatch.concat(list(sample(archives, options, report, on_bytes=on_bytes)))
+    batches = list(sample([archive], options, report, on_bytes=on_bytes))
     seconds = time.monotonic() - begun
     share = min(1.0, read[0] / size) if size else 1.0
     if share > 0.99:
         share = 1.0
-    return batch, {"positions": int((report.positions + report.not_drawn) / share), "read": seconds / share}
+    return _Part(batches, (report.positions + report.not_drawn) / share, seconds / share)
 
 
 def _judge(oracle: Oracle, batch: PositionBatch, seconds: float) -> dict[str, float]:
@@ -227,6 +249,8 @@ def _training(net: str, form: int, batch: PositionBatch, asked: Mapping[str, Any
     nothing = np.zeros(len(batch))
     samples = of_positions(batch, nothing, nothing, "fen_only", form)
     one = samples.take(np.arange(size) % len(batch)).batch()
+    if only == "value":
+        learner.keep([samples])  # as a training does
     state = learner.begin()
 
     def step() -> None:

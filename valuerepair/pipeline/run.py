@@ -21,7 +21,7 @@ from valuerepair.chess.progress import Interruptions, format_duration
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.files import HeldError, claimed, written_whole
 from valuerepair.pipeline import settings as toml
-from valuerepair.pipeline.plan import STORE, Plan, Stage, plan
+from valuerepair.pipeline.plan import PAGE, STORE, Plan, Stage, plan
 from valuerepair.pipeline.rates import rates
 from valuerepair.pipeline.settings import Settings
 
@@ -250,6 +250,8 @@ def _begin_anew(repair: Repair, begin: int) -> None:
                 shutil.rmtree(path)
             else:
                 path.unlink(missing_ok=True)
+    if rest:
+        (repair.folder / PAGE).unlink(missing_ok=True)  # of nets that are made anew
     repair.notes.forget([stage.name for stage in rest])
 
 
@@ -285,16 +287,20 @@ def _run_command(repair: Repair, stage: Stage, lock: int, quiet: bool) -> tuple[
     """The exit code, and whether a signal came meanwhile, which is passed on.
 
     The command has a session of its own, so that Ctrl-C reaches it once, through this process; and it holds the lock,
-    so that nobody else begins while it lives.
+    so that nobody else begins while it lives. It is all that its words say: defaults from valuerepair.toml and from the
+    environment, which may be others the next time, do not reach it.
     """
-    words = [sys.executable, "-m", "valuerepair", *repair.words(stage), *(["-q"] if quiet else [])]
+    words = [sys.executable, "-m", "valuerepair", "--config", os.devnull, *repair.words(stage)]
+    words += ["-q"] if quiet else []
+    defaults = f"VALUEREPAIR_{stage.words[0].upper()}_"
+    env = {name: value for name, value in os.environ.items() if not name.startswith(defaults)}
     if not stage.output:
-        return _to_its_end(words, subprocess.DEVNULL if quiet else None, lock)
+        return _to_its_end(words, subprocess.DEVNULL if quiet else None, lock, env)
     target = repair.folder / stage.output
     partial = target.with_name(f".{target.name}.part")
     try:
         with partial.open("wb") as out:
-            code, interrupted = _to_its_end(words, out, lock)
+            code, interrupted = _to_its_end(words, out, lock, env)
         if not code:
             os.replace(partial, target)
     finally:
@@ -302,11 +308,11 @@ def _run_command(repair: Repair, stage: Stage, lock: int, quiet: bool) -> tuple[
     return code, interrupted
 
 
-def _to_its_end(words: list[str], out: IO[bytes] | int | None, lock: int) -> tuple[int, bool]:
+def _to_its_end(words: list[str], out: IO[bytes] | int | None, lock: int, env: Mapping[str, str]) -> tuple[int, bool]:
     interruptions, passed_on = Interruptions(), 0
     with (
         interruptions.counted(),
-        subprocess.Popen(words, stdout=out, pass_fds=(lock,), start_new_session=True) as process,
+        subprocess.Popen(words, stdout=out, env=env, pass_fds=(lock,), start_new_session=True) as process,
     ):
         while process.poll() is None:
             with suppress(subprocess.TimeoutExpired):

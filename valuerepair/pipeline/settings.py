@@ -131,6 +131,8 @@ class Settings:
     def __post_init__(self) -> None:
         if not self.archives:
             raise UsageError("archives = []: which games are to be mined?")
+        if dashed := [name for name in (*self.archives, *self.normal) if name.startswith("-") and name != "-"]:
+            raise UsageError(f"{dashed[0]}: would be taken for an option; write ./{dashed[0]}")
         judge = parse_spec(self.deep)
         if judge.kind == RECORDED:
             raise UsageError("--deep recorded: cannot look around the candidates; give a judge that searches")
@@ -162,7 +164,7 @@ def seconds_of(budget: str) -> float:
     found = _DURATION.fullmatch(budget)
     parts = found.groups() if found else ("0", "0", "0")
     seconds = sum(float(part or 0) * unit for part, unit in zip(parts, (3600, 60, 1), strict=True))
-    if not seconds:
+    if not 0 < seconds < float("inf"):
         raise UsageError(f"--budget {budget}: give a time as 1h, 90m or 1h30m")
     return seconds
 

@@ -18,6 +18,9 @@ EMA_DECAY = 0.999
 SWA_FROM = 0.75  # of the steps
 _VALIDATIONS = 20
 
+# Of repair games among those of a mixture: that of the value-repair description (docs/recipe.md).
+SHARE_OF_GAMES = 0.40
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainOptions:
