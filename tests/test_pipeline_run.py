@@ -30,6 +30,7 @@ from valuerepair.pipeline.settings import Playing, Settings, Sizes, Training
 SIZES = Sizes(positions=5000, expand=10**6, confirm=10, steps=20, games=10)
 SETTINGS = Settings(archives=("games.pgn",), net="old.pb.gz", deep="stockfish:nodes=100", sizes=SIZES)
 STAGES = 13
+DIGEST_OF = running.digest_of
 
 
 class Killed(BaseException):
@@ -103,6 +104,7 @@ def commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Commands:
     found.folder = tmp_path
     monkeypatch.setattr(running, "_to_its_end", found)
     monkeypatch.setattr(running, "rates", lambda *given, **named: MEASURED)
+    monkeypatch.setattr(running, "digest_of", lambda net: "0123456789abcdef")
     return found
 
 
@@ -257,6 +259,23 @@ def test_the_store_of_another_judge_is_not_taken_for_this_one(tmp_path: Path, co
         assert made(tmp_path) == whole
     (tmp_path / "store.db").unlink()
     run(of(other, tmp_path), quiet=True)
+
+
+def test_a_net_that_was_replaced_is_not_taken_for_the_old_one(
+    tmp_path: Path, commands: Commands, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(running, "digest_of", DIGEST_OF)
+    net = tmp_path.parent / f"{tmp_path.name}.pb.gz"
+    settings = replace(SETTINGS, net=str(net))
+    net.write_bytes(b"one")
+    run(of(settings, tmp_path), quiet=True)
+    assert of(settings, tmp_path).begin() == STAGES
+    net.write_bytes(b"two")
+    with pytest.raises(UsageError, match=rf"store was mined otherwise \({net} has been replaced since\)"):
+        run(of(settings, tmp_path), quiet=True)
+    net.unlink()
+    with pytest.raises(ValueRepairError, match=f"{net}: No such file"):
+        of(settings, tmp_path)
 
 
 def test_a_stage_that_fails_is_named_and_what_comes_after_waits(tmp_path: Path, commands: Commands) -> None:

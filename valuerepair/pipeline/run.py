@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import logging
 import os
@@ -20,6 +21,7 @@ from typing import IO, Any
 from valuerepair.chess.progress import Interruptions, format_duration
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.files import HeldError, claimed, written_whole
+from valuerepair.nets.registry import locate
 from valuerepair.pipeline import settings as toml
 from valuerepair.pipeline.plan import PAGE, STORE, Plan, Stage, plan
 from valuerepair.pipeline.rates import rates
@@ -168,10 +170,19 @@ def planned(folder: Path, settings: Settings, *, cluster: str | None = None, qui
         raise UsageError(f"-o {folder}: is a file, not a folder")
     speed = rates(settings, folder, quiet=quiet)
     chosen = plan(settings, speed, folder, cluster)
-    # Commands are the same wherever the folder is, and from wherever it is looked at.
-    within = plan(chosen.settings, speed, Path(), None)
-    identities = {stage.name: shlex.join(stage.words) for stage in within.stages}
+    # Commands are the same wherever the folder is, and from wherever it is looked at; a net is by its content.
+    within, net = plan(chosen.settings, speed, Path(), None), digest_of(settings.net)
+    identities = {stage.name: f"{shlex.join(stage.words)} # {net}" for stage in within.stages}
     return Repair(folder, chosen, identities, Notes(folder))
+
+
+def digest_of(net: str) -> str:
+    """The beginning of the SHA-256 of a net's file. Raises ValueRepairError where it cannot be read."""
+    path = locate(net)
+    try:
+        return hashlib.sha256(path.read_bytes()).hexdigest()[:16]
+    except OSError as error:
+        raise ValueRepairError(f"--net {path}: {error.strerror}") from None
 
 
 # -- running ----------------------------------------------------------------------------------------------------------
@@ -227,8 +238,9 @@ def _check_store(repair: Repair, begin: int) -> None:
         return
     before, now = (_without_size(shlex.split(each)) for each in (noted.identity, repair.identities[stage.name]))
     if before != now:
+        how = noted.command if before[:-1] != now[:-1] else f"{repair.plan.settings.net} has been replaced since"
         raise UsageError(
-            f"{repair.folder}: its store was mined otherwise ({noted.command}); give another folder, or remove {STORE}"
+            f"{repair.folder}: its store was mined otherwise ({how}); give another folder, or remove {STORE}"
         )
 
 
