@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -15,13 +16,16 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from tests.cli_tree import TREE, vr
-from valuerepair.archives import open as opened
+from valuerepair.archives.options import SampleOptions
+from valuerepair.archives.rows import ReadReport
+from valuerepair.archives.sampling import sample
 from valuerepair.cli import cli
-from valuerepair.errors import UsageError
+from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.pipeline import rates as measuring
 from valuerepair.pipeline.plan import Plan, Stage, plan
 from valuerepair.pipeline.rates import FILE, Rates, rates
 from valuerepair.pipeline.settings import Playing, Settings, Sizes, Training, seconds_of
+from valuerepair.training.options import Only
 
 # Two cores with maia-1900 and Stockfish at 20,000 nodes, as they were measured once.
 MEASURED = Rates(
@@ -69,9 +73,23 @@ def test_an_hour_on_two_cores_is_a_real_repair_of_nearly_an_hour() -> None:
     assert sizes.games >= 100
 
 
+@pytest.mark.parametrize("only", ["all", "value"])
 @given(machine=MACHINES, minutes=st.integers(20, 3000))
-def test_the_budget_is_kept_and_sizes_are_what_its_stages_are_said_to_take(machine: Rates, minutes: int) -> None:
-    settings = replace(SETTINGS, budget=f"{minutes}m")
+def test_the_budget_is_kept_with_normal_games(only: Only, machine: Rates, minutes: int) -> None:
+    train = Training(share=0.05, only=only)
+    try:
+        found = plan(replace(SETTINGS, normal=("chunks",), train=train, budget=f"{minutes}m"), machine, FOLDER)
+    except UsageError:
+        assume(False)
+    assert found.seconds <= 60 * minutes * 1.001
+
+
+@pytest.mark.parametrize("only", ["all", "value"])
+@given(machine=MACHINES, minutes=st.integers(20, 3000))
+def test_the_budget_is_kept_and_sizes_are_what_its_stages_are_said_to_take(
+    only: Only, machine: Rates, minutes: int
+) -> None:
+    settings = replace(SETTINGS, budget=f"{minutes}m", train=Training(only=only))
     try:
         found = plan(settings, machine, FOLDER)
     except UsageError:
@@ -223,17 +241,31 @@ def test_the_value_head_alone_is_given_what_was_computed_once() -> None:
     assert head - whole == pytest.approx(0.6 * 10_000 / MEASURED.net, rel=1e-6)
 
 
-def test_archives_are_measured_one_by_one(tmp_path: Path) -> None:
-    """A small plain one, and one that is packed, whose fewer bytes hold several times as many games."""
-    packed, plain = DATA / "wild.pgn.zst", tmp_path / "games.pgn"
+def test_some_files_stand_for_all(tmp_path: Path) -> None:
+    """Of few files each counts as what it has, of many some do; one without games beside others is no matter."""
     games = zstandard.decompress((DATA / "games.pgn.zst").read_bytes())
+    plain, empty = tmp_path / "plain.pgn", tmp_path / "empty.pgn"
     plain.write_bytes(games[: len(games) // 4])
-    every = [measuring._read([str(path)])[1]["positions"] for path in (plain, packed)]
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(measuring, "_BYTES", plain.stat().st_size)
-        patch.setattr(opened, "READ_SIZE", 4096)
-        _, found = measuring._read([str(plain), str(packed)])
-    assert found["positions"] == pytest.approx(sum(every), rel=0.25)
+    empty.touch()
+
+    def counted(*archives: Path) -> int:
+        return int(measuring._read([str(path) for path in archives])[1]["positions"])
+
+    def mined(path: Path) -> int:
+        report = ReadReport()
+        list(sample([str(path)], SampleOptions(positions=10, per_game=None), report))
+        return report.positions + report.not_drawn
+
+    packed = DATA / "wild.pgn.zst"
+    one, other = mined(packed), mined(plain)
+    assert counted(packed, plain) == counted(packed, empty, plain) == one + other
+    folder = tmp_path / "many"
+    folder.mkdir()
+    for i in range(11):
+        shutil.copyfile(packed, folder / f"{i:02}.pgn.zst")
+    assert counted(folder) == pytest.approx(11 * one, abs=11)
+    with pytest.raises(ValueRepairError, match=r"empty\.pgn: no games found"):
+        counted(empty)
 
 
 def test_a_cluster_mines_and_nothing_else() -> None:

@@ -232,6 +232,13 @@ def test_defaults_of_the_machine_do_not_reach_the_stages(
     assert commands.env.keys() == {"mine", "split", "expand", "confirm", "books", "train", "remeasure", "match"}
 
 
+def test_somebodys_report_is_not_removed(tmp_path: Path, commands: Commands) -> None:
+    (tmp_path / PAGE).touch()
+    with pytest.raises(UsageError, match=rf"has {PAGE} of something else; give another folder by -o"):
+        run(planned(tmp_path, SETTINGS, quiet=True))
+    assert (tmp_path / PAGE).exists()
+
+
 def test_a_report_of_nets_that_are_made_anew_does_not_stay(tmp_path: Path, commands: Commands) -> None:
     run(of(SETTINGS, tmp_path))
     (tmp_path / PAGE).touch()

@@ -269,6 +269,8 @@ def test_screened_rows_count_by_their_weights(db: Path, nets: tuple[str, str]) -
     assert pair.share_by_games.difference == pytest.approx(b - a)
     assert pair.p is None
     assert found.effective == pytest.approx(weight.sum() ** 2 / (weight**2).sum())
+    for net, frame in zip(found.nets, (one, other), strict=True):
+        assert net.spread**2 == pytest.approx(np.cov(frame["net_q"], aweights=weight, ddof=0))
     assert found.effective < found.positions
     assert "weighted by inverse probability" in "\n".join(comparison_lines(found))
     with Store.open(db, write=True) as store:  # a second ladder, which cut nothing

@@ -234,7 +234,8 @@ def test_a_game_of_more_positions_than_make_an_interval(monkeypatch: pytest.Monk
     monkeypatch.setattr(values, "_BOOTSTRAP_ROWS", 40)
     cp = np.random.default_rng(15).normal(0, 250, 100)
     fit = fit_alpha_to_results(np.sign(cp), cp, np.ones(100), np.repeat([3, 8], 50), 20)
-    assert fit.low == fit.high == pytest.approx(fit.alpha, rel=1e-3)
+    assert np.isfinite(fit.alpha)
+    assert np.isnan([fit.low, fit.high]).all()
 
 
 def test_alpha_of_results_is_that_of_the_expected_result() -> None:

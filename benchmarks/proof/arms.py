@@ -44,8 +44,9 @@ _GAMES, _NODES = 1_000, 100
 _CONTEMPT = "n_scl=5"
 # What is played, by the name of its PGN: both sides, and what differs from the usual settings. The same cpuct
 # searches more broadly by a net that has become flatter, so both also meet with a lower one, and each with one that
-# goes with its scale: 1.1 times the slope of the original in searches over its own (`benchmarks.proof.aside`); 1.2 is
-# 1.745 by how much steeper Q is than the original's, 1.45 times by its standard deviation on the test sets.
+# goes with its scale: 1.1 times the slope of the original in searches over its own (`benchmarks.proof.aside`); 1.2 and
+# 1.38 are 1.745 by how much steeper Q is than the original's, 1.45 and 1.27 times by its standard deviation on the
+# test sets.
 MATCHES = {
     "control": ("repaired", "control"),
     "original": ("repaired", "original"),

@@ -152,7 +152,8 @@ def fit_alpha(
 
     The interval is the 2.5 % to 97.5 % percentile interval of `bootstrap` resamples of the rows, or of the games where
     `game` [n] numbers them, drawn from `seed`; above 50,000 rows it is made from 50,000 of them, or from as many games
-    as have no more (at least one), and narrowed in log alpha by the root of the ratio. With `bootstrap` 0 it is NaN.
+    as have no more, and narrowed in log alpha by the root of the ratio. With `bootstrap` 0, and where fewer than two
+    games are within so many, it is NaN.
 
     Raises ValueRepairError when fewer than two rows with a score other than 0 are left.
     """
@@ -230,7 +231,9 @@ def _interval(
     if len(x) > _BOOTSTRAP_ROWS:
         sizes = np.bincount(each)
         order = rng.permutation(len(sizes))
-        some = order[: max(1, np.searchsorted(np.cumsum(sizes[order]), _BOOTSTRAP_ROWS, "right"))]
+        some = order[: np.searchsorted(np.cumsum(sizes[order]), _BOOTSTRAP_ROWS, "right")]
+        if len(some) < 2:
+            return float("nan"), float("nan")
         part = len(some) / len(sizes)
         kept = np.isin(each, some)
         x, y, w, each = x[kept], y[kept], w[kept], np.unique(each[kept], return_inverse=True)[1]

@@ -262,8 +262,11 @@ def summary(figures: Mapping[str, Any]) -> str:
     """The figures in one line."""
     if not figures["looked"]:
         return "second looks: none"
-    right = _text(figures["rates"][SEARCH_RIGHT])
-    return f"second looks at {figures['looked']:,} candidates, the worst: {SEARCH_RIGHT} {right}"
+    looked, candidates = figures["looked"], figures["candidates"]
+    which = (
+        f"the {looked:,} worst of {candidates:,} candidates" if looked < candidates else f"all {looked:,} candidates"
+    )
+    return f"second looks at {which}: {SEARCH_RIGHT} {_text(figures['rates'][SEARCH_RIGHT])}"
 
 
 def _table(title: str, rows: Iterable[dict[str, Any]], name: Callable[[dict[str, Any]], str]) -> list[str]:

@@ -187,9 +187,11 @@ def finish(repair: Repair) -> Outcome:
         judged = list(_judged(folder))
         matches = {words: _read(folder / f"match-{name}.json") for name, words in _OPPONENTS.items()}
         old, control, repaired = (net["spread"] for net in _read(folder / f"{PARTS[0]}.json")["nets"])
+        if not old * control * repaired:
+            raise ValueError("one of the nets says the same of every position")
         steep = {_OPPONENTS["old"]: repaired / old, _OPPONENTS["control"]: repaired / control}
         looks = _read(folder / CONFIRMED)["verdicts"]
-    except (OSError, ValueError, KeyError, IndexError, TypeError, ZeroDivisionError) as error:
+    except (OSError, ValueError, KeyError, IndexError, TypeError) as error:
         raise ValueRepairError(f"{folder}: what the stages found cannot be read: {error}") from None
     outcome = Outcome(folder / PAGE, folder / REPAIRED, folder / CONTROL, judged, matches, steep, looks)
     with written_whole(outcome.page) as partial:

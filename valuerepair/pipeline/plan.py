@@ -19,7 +19,7 @@ CONFIRMED, PAGE = "confirm.json", "report.html"
 PARTS = ("games", "families")
 
 # Of the time that can be given to work, and what brings no more: see `_most`. What lies around candidates goes to the
-# book alone: nets that learned it were worse judges than by the archive's own candidates (docs/proof.md).
+# book alone: nets that learned it were no better judges than by the archive's own candidates, or worse (docs/proof.md).
 _SHARES = {"positions": 40, "expand": 5, "confirm": 5, "book": 0, "steps": 31, "games": 19}
 _SHARES_NORMAL = {"positions": 25, "expand": 10, "confirm": 4, "book": 25, "steps": 22, "games": 14}
 _LEAST = {"positions": 500, "expand": 20_000, "confirm": 5, "book": 20, "steps": 20, "games": 10}
@@ -84,9 +84,14 @@ def sizes(settings: Settings, rates: Rates) -> Sizes:
     """
     shares, cost = _SHARES_NORMAL if settings.normal else _SHARES, _costs(settings, rates)
     found: dict[str, int | None] = {name: getattr(settings.sizes, name) for name in shares}
-    mining, after = _overhead(settings, rates, 1)
+    mining, after = _overhead(settings, rates)
     fixed = mining + after
-    cost["positions"] += (_overhead(settings, rates, 1001)[1] - after) / 1000
+    if settings.normal:
+        # Of a mixture of more than some hundred games as many positions are judged by, however many there are.
+        many, more = (_overhead(settings, rates, book=book)[1] for book in (1001, 2001))
+        cost["book"] = (more - many) / 1000
+        fixed += many - after - 1000 * cost["book"]
+    cost["positions"] += (_overhead(settings, rates, positions=1001)[1] - after) / 1000
     left = seconds_of(settings.budget) - fixed - sum((size or 0) * cost[name] for name, size in found.items())
     lacking = [name for name, share in shares.items() if share and found[name] is None]
     for at, name in enumerate(lacking):
@@ -142,9 +147,9 @@ def _costs(settings: Settings, rates: Rates) -> dict[str, float]:
     }
 
 
-def _overhead(settings: Settings, rates: Rates, positions: int) -> tuple[float, float]:
-    """Seconds that go by with so many positions and next to nothing of all else: to mine, and after that."""
-    chosen = Sizes(positions=positions, expand=1, confirm=1, book=1, steps=1, games=2)
+def _overhead(settings: Settings, rates: Rates, *, positions: int = 1, book: int = 1) -> tuple[float, float]:
+    """Seconds that go by with so many positions and lines, and next to nothing of all else: to mine, and after that."""
+    chosen = Sizes(positions=positions, expand=1, confirm=1, book=book, steps=1, games=2)
     mine, *others = stages(replace(settings, sizes=chosen), rates, Path(), None)
     return mine.seconds, sum(stage.seconds for stage in others)
 

@@ -13,7 +13,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from valuerepair.archives.open import total_bytes
+from valuerepair.archives.open import find_sources, total_bytes
 from valuerepair.chess.progress import Progress
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.files import written_whole
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 FILE = "rates.json"
 _POSITIONS = 512
-_BYTES = 32_000_000  # of all archives, unpacked
+_BYTES, _FILES = 32_000_000, 4  # unpacked, of at most so many files of the archives
 _JUDGE_S, _NET_S, _TRAIN_S = 6.0, 1.0, 4.0  # for a budget of an hour or more, and so much less for a smaller one
 _WHOLE_S = 3600.0
 _GAMES = 128  # at once, as a match has them at most
@@ -160,7 +160,7 @@ def _rate(work: Callable[[], object], seconds: float) -> float:
 
 
 class _Part(NamedTuple):
-    """Some positions of an archive; how many it has, and the seconds to read it, about."""
+    """Some positions of a file; how many it has, and the seconds to read it, about."""
 
     batches: list[PositionBatch]
     positions: float
@@ -168,34 +168,42 @@ class _Part(NamedTuple):
 
 
 def _read(archives: list[str]) -> tuple[PositionBatch, dict[str, Any]]:
-    """Some positions, how many there are in all, by the parts that were read, and how long reading all takes."""
+    """Some positions, how many there are in all, and how long reading all takes, by parts of some of the files."""
     from valuerepair.chess.positions import PositionBatch
 
-    # One by one: a byte of one archive may hold ten times as much as one of another.
-    parts = [_part(archive, len(archives)) for archive in archives]
+    files = [source.path for source in find_sources(archives)]
+    some = files[:: -(-len(files) // _FILES)]
+    # One by one: a byte of one file may hold ten times as much as one of another.
+    parts, failed = [], None
+    for path in some:
+        try:
+            parts.append(_part(path, len(some)))
+        except ValueRepairError as error:  # a file without games, beside others
+            failed = error
+    if failed is not None and not parts:
+        raise failed
     batch = PositionBatch.concat([one for part in parts for one in part.batches])
     if not len(batch):
         raise UsageError(f"{' '.join(archives)}: no position that vr mine would take (the first is after 8 plies)")
-    return batch, {
-        "positions": int(sum(part.positions for part in parts)),
-        "read": sum(part.seconds for part in parts),
-    }
+    more = (total_bytes(files) or 1) / (total_bytes(some) or 1)
+    positions, read = (more * sum(each) for each in zip(*((p.positions, p.seconds) for p in parts), strict=True))
+    return batch, {"positions": int(positions), "read": read}
 
 
-def _part(archive: str, of: int) -> _Part:
-    """What a part of one `of` so many archives says of it."""
+def _part(path: str, of: int) -> _Part:
+    """What a part of one `of` so many files says of it."""
     from valuerepair.archives.options import SampleOptions
     from valuerepair.archives.rows import ReadReport
     from valuerepair.archives.sampling import sample
 
-    size, read, report = total_bytes([archive]), [0], ReadReport()
-    options = SampleOptions(positions=max(1, _POSITIONS // of), per_game=None, max_bytes=max(1, _BYTES // of))
+    size, read, report = total_bytes([path]), [0], ReadReport()
+    options = SampleOptions(positions=max(1, _POSITIONS // of), per_game=None, max_bytes=_BYTES // of)
 
     def on_bytes(count: int) -> None:
         read[0] += count
 
     begun = time.monotonic()
-    batches = list(sample([archive], options, report, on_bytes=on_bytes))
+    batches = list(sample([path], options, report, on_bytes=on_bytes))
     seconds = time.monotonic() - begun
     share = min(1.0, read[0] / size) if size else 1.0
     if share > 0.99:

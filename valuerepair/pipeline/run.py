@@ -221,7 +221,7 @@ def _check_free(repair: Repair) -> None:
     if repair.notes.stages:
         return
     made = (name for stage in repair.plan.stages for name in (*stage.makes, *stage.leaves, stage.output))
-    if there := sorted(name for name in {STORE, *made} if name and (repair.folder / name).exists()):
+    if there := sorted(name for name in {STORE, PAGE, *made} if name and (repair.folder / name).exists()):
         raise UsageError(f"{repair.folder}: has {', '.join(there)} of something else; give another folder by -o")
 
 
