@@ -139,6 +139,20 @@ def test_nothing_looked_at(path: Path) -> None:
     assert verdict.lines({**found, "candidates": 0}) == []
 
 
+def test_looked_at_others_alone(path: Path) -> None:
+    """The oracle of most looks has looked, but at none of these."""
+    add(path, DEEPER, {1: {SECOND: DeepResult(cp=-60)}})
+    with Store.open(path) as store:
+        frame = store.candidates(Question(threshold=0.55, alpha=170))
+        found = figures(store, frame[frame["position_id"] != 1], 0.55, DEEPER.digest)
+        of_one = figures(store, frame, 0.55, DEEPER.digest)
+    assert (found["candidates"], found["looked"]) == (4, 0)
+    assert verdict.lines(found) == ["second looks: none yet at the 4 candidates at 0.55 (vr confirm)"]
+    assert verdict.summary(found) == "second looks: none"
+    said = "second looks at the 1 worst of 5 candidates: search right 1 of 1, 100.00 % (95 %: 20.65 to 100.00)"
+    assert verdict.summary(of_one) == said
+
+
 def test_values_after_moves_are_turned_to_the_candidates_side(path: Path) -> None:
     looks = {SECOND: DeepResult(cp=-60, best_move="d7d5", nodes=7), AFTER + E5: DeepResult(cp=250)}
     looks[AFTER + "d7d5"] = DeepResult(mate=-3)

@@ -242,7 +242,7 @@ def lines(figures: Mapping[str, Any]) -> list[str]:
     if not figures["candidates"]:
         return []
     of_all = f"{figures['candidates']:,} candidates at {figures['threshold']:g}"
-    if figures["second"] is None:
+    if not figures["looked"]:
         return [f"second looks: none yet at the {of_all} (vr confirm)"]
     source = values.Alpha(**figures["alpha"]).source()
     shown = [f"second looks by {figures['second']['label']}, {source}"]
