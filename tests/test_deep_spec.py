@@ -58,7 +58,7 @@ def test_the_forms_of_the_help() -> None:
         ("stockfish:timeout=soon", "timeout=soon: must be a number of seconds above 0"),
         ("stockfish:weights=x", "weights= is for lc0"),
         ("stockfish:option.=3", "no setting 'option.'"),
-        ("uci:", "say which engine: uci:/path/engine,nodes=1000000"),
+        ("uci:", "say which engine: uci:/path/engine; for example"),
         ("uci", "say which engine"),
         ("uci:nodes=100", "say which engine"),
         ("uci:/a", "say how deep: nodes=N, depth=N or movetime=MILLISECONDS"),

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import csv
+import hashlib
+import io
 import math
 import random
 import sys
@@ -232,3 +235,92 @@ def test_a_search_with_a_net_needs_one(mined: Path, monkeypatch: pytest.MonkeyPa
     done = vr("mine", "random.pgn", "--net", "uci:stockfish", "--deep", "mcts:nodes=10", "--db", "x.db")
     assert isinstance(done.exception, UsageError)
     assert "weights=" in str(done.exception)
+
+
+_BUILT = """#!{python} -I
+import sys
+import chess
+for line in sys.stdin:
+    words = line.split()
+    if words[0] == "uci":
+        print("id name Foo 3.1-dev\\noption name EvalFile type string default own.nnue\\nuciok", flush=True)
+    elif words[0] == "isready":
+        print("readyok", flush=True)
+    elif words[0] == "position":
+        start, _, moves = line.removeprefix("position fen ").partition(" moves ")
+        board = chess.Board() if words[1] == "startpos" else chess.Board(start.strip())
+        for move in (moves or line.partition(" moves ")[2]).split():
+            board.push_uci(move)
+    elif words[0] == "go":
+        print("info depth 1 score cp {score}\\nbestmove", next(iter(board.legal_moves)), flush=True)
+"""
+
+
+def build(folder: Path, score: int) -> str:
+    """An engine with an evaluation in a file of its folder, as its author builds it again and again."""
+    folder.mkdir(exist_ok=True)
+    engine = folder / "foo"
+    engine.write_text(_BUILT.format(python=sys.executable, score=score))
+    engine.chmod(0o755)
+    return str(engine)
+
+
+def key_of(text: str) -> tuple[str, str]:
+    with open_engine_net(text, 1) as net:
+        return net.identity.name, net.identity.key
+
+
+def test_an_evaluation_in_a_file_is_known_by_its_content(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Given by an option, beside the engine as its default, or the program that an interpreter runs."""
+    monkeypatch.chdir(tmp_path)
+    engine, net = build(tmp_path / "eng", 0), tmp_path / "eng" / "own.nnue"
+    texts = [f"uci:{engine},option.EvalFile=eng/own.nnue", f"uci:{engine}", f"uci:{sys.executable},arg={engine}"]
+    seen = []
+    for content in (b"a", b"b", b"a"):
+        net.write_bytes(content)
+        seen.append([key_of(text) for text in texts[:2]])
+    assert seen[0] == seen[2]
+    digest = hashlib.sha256(b"b").hexdigest()[:12]
+    assert [name for name, _ in seen[1]] == [f"foo 3.1-dev nodes=1 EvalFile=own.nnue#{digest}"] * 2
+    assert all(first[1] != second[1] for first, second in zip(*seen[:2], strict=True))
+    named = net.rename(net.with_name(f"nn-{digest[:12]}.nnue"))
+    named.write_bytes(b"b")
+    assert key_of(f"uci:{engine},option.EvalFile={named.name}")[0] == f"foo 3.1-dev nodes=1 EvalFile={named.name}"
+    before = key_of(texts[2])
+    build(tmp_path / "eng", 1)
+    assert (key_of(texts[2])[0], key_of(texts[2])[1] != before[1]) == (before[0], True)
+
+
+def test_builds_of_one_name_are_told_apart(mined: Path, stockfish: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By what they are, while they are there; by their SHA-256, when they are not; never by chance."""
+    monkeypatch.chdir(mined)
+    nets = [f"uci:{build(mined / name, score)},nodes=1" for name, score in (("old", -300), ("new", 300))]
+    for net in nets:
+        done = vr("remeasure", "--db", "e.db", "--net", net, "--net", f"uci:{stockfish},nodes=1")
+        assert done.exit_code == 0, done.output
+    for net, sign in zip(nets, (-1, 1), strict=True):
+        done = vr("export", "--db", "e.db", "--format", "csv", "--net", net)
+        assert done.exit_code == 0, done.output
+        values = [float(row["net_q"]) for row in csv.DictReader(io.StringIO(done.stdout))]
+        np.testing.assert_allclose(values, sign * math.tanh(300 / 340), atol=1e-6)
+    build(mined / "new", 77)
+    stale = vr("stats", "--db", "e.db", "--net", nets[1])
+    assert "as it is now" in str(stale.exception)
+    (mined / "new" / "foo").unlink()
+    several = vr("stats", "--db", "e.db", "--net", nets[1])
+    assert isinstance(several.exception, UsageError)
+    with Store.open(mined / "e.db") as store:
+        keys = store.nets().query("name.str.startswith('foo')")["sha256"]
+    assert all(f"foo 3.1-dev nodes=1 ({key[:12]})" in str(several.exception) for key in keys)
+    assert vr("stats", "--db", "e.db", "--net", keys.iloc[0][:12]).exit_code == 0
+
+
+def test_positions_without_a_value_are_left_out_of_a_comparison(
+    mined: Path, stockfish: str, monkeypatch: pytest.MonkeyPatch, said: list[str]
+) -> None:
+    monkeypatch.chdir(mined)
+    with Store.open("e.db") as store:
+        some = store.frame()["moves"].iloc[0].split()[-1]
+    done = vr("remeasure", "--db", "e.db", "--net", f"uci:{stockfish},nodes=1", "--net", f"{FAKE},arg=crash-on={some}")
+    assert done.exit_code == 0, done.output
+    assert any("has no value of" in line and "positions, the first of them" in line for line in said)

@@ -15,8 +15,9 @@ from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from valuerepair.chess.values import q_to_cp
+from valuerepair.chess.values import OWN_Q, q_to_cp
 from valuerepair.cli import cli
+from valuerepair.engines.find import find_engine
 from valuerepair.errors import UsageError
 from valuerepair.store.store import Store
 from valuerepair.training.nnue import Format, Written, format_of, write_file, write_stream
@@ -101,9 +102,10 @@ READERS = {"plain": read_plain, "bin": read_bin, "text": read_text}
 
 
 def frame_of(rows: list[dict[str, Any]]) -> pd.DataFrame:
-    """A frame as a store gives it, of what is asked for here."""
-    usual = {"cp": np.nan, "mate": np.nan, "deep_q": 0.0, "deep_best": None, "played": None, "result": "*"}
-    plain = pd.DataFrame([{**usual, **row} for row in rows], columns=[*usual, "fen"])
+    """A frame as a store gives it, of what is asked for here; the move played is the best one."""
+    usual = {"cp": np.nan, "mate": np.nan, "deep_q": 0.0, "deep_best": None, "result": "*"}
+    whole = [{**usual, "played": row.get("deep_best"), **row} for row in rows]
+    plain = pd.DataFrame(whole, columns=[*usual, "played", "fen"])
     frame: pd.DataFrame = plain.astype({"cp": float, "mate": float, "deep_q": float})
     frame.attrs["alpha"] = {"value": ALPHA, "origin": "given"}
     return frame
@@ -234,7 +236,7 @@ def test_views_of_a_position_with_black_to_move() -> None:
 
 
 def test_scores() -> None:
-    """A Q of its own goes through alpha; a pawn has as many units as are asked for; no score looks like a mate."""
+    """Without centipawns Q goes through alpha; a pawn has as many units as asked for; no score looks like a mate."""
     rows = [{"fen": BLACK, "deep_best": "f4f3", **row} for row in ({"deep_q": -0.5}, {"deep_q": -1.0}, {"cp": -1000})]
     found, _ = written(rows, "plain")
     assert [entry.score for entry in found] == [round(float(q_to_cp(-0.5, ALPHA))), -31_507, -1000]
@@ -242,6 +244,17 @@ def test_scores() -> None:
     assert [entry.score for entry in found] == [round(3.61 * float(q_to_cp(-0.5, ALPHA))), -31_507, -3610]
     mates = [{"fen": BLACK, "deep_best": "f4f3", "mate": mate} for mate in (1, -1, 100)]
     assert [entry.score for entry in written(mates, "plain", pawn=361.0)[0]] == [31_999, -31_998, 31_801]
+
+
+def test_scores_of_a_search_with_a_net_are_those_of_its_q() -> None:
+    """Its centipawns, as lc0's, do not rise with Q: of what one such search gave, the order would be turned about."""
+    frame = frame_of(
+        [{"fen": BLACK, "deep_best": "f4f3", "deep_q": q, "cp": cp} for q, cp in ((-0.5, -1351), (0.94, 486))]
+    )
+    frame.attrs["alpha"] = {"value": ALPHA, "origin": OWN_Q}
+    assert [entry.score for entry in written(frame, "plain")[0]] == np.rint(
+        q_to_cp(np.array([-0.5, 0.94]), ALPHA)
+    ).tolist()
 
 
 def test_moves() -> None:
@@ -266,6 +279,20 @@ def test_the_game_s_result_is_none_of_positions_beside_it() -> None:
     assert ([entry.result for entry in found], said.without_result) == ([1, 0, 0], 2)
 
 
+@pytest.mark.skipif(find_engine("stockfish") is None, reason="no Stockfish here")
+def test_the_game_s_result_is_none_of_a_position_after_a_move_aside(tmp_path: Path) -> None:
+    games = tmp_path / "games.pgn"
+    games.write_text('[White "A"]\n[Black "B"]\n[Result "1-0"]\n\n1. e4 e5 2. Nf3 Nc6 3. Bb5 a6 1-0\n')
+    for options, without in (([], 0), (["--aside"], 6)):
+        db = str(tmp_path / f"{without}.db")
+        mine = ["mine", str(games), "--db", db, "--net", "uci:stockfish", "--deep", "stockfish:nodes=100"]
+        every = ["--per-game", "10", "--min-ply", "0", "--screen", "off"]
+        run = CliRunner().invoke(cli, [*mine, *every, *options], catch_exceptions=False)
+        assert run.exit_code == 0, run.output
+        with Store.open(db) as store:
+            assert write_stream(store.frame(), "plain", io.BytesIO()).without_result == without
+
+
 def test_names_and_files(tmp_path: Path) -> None:
     assert [format_of("x.plain", None), format_of("x.bin", None), format_of("x.bin", "text")] == [
         "plain",
@@ -275,6 +302,8 @@ def test_names_and_files(tmp_path: Path) -> None:
     for name in ("x.txt", "plain", None):
         with pytest.raises(UsageError, match="plain, bin, text"):
             format_of(name, None)
+    write_file(frame_of([]), tmp_path / "x.plain", pawn=361.0)
+    (tmp_path / "x.plain").unlink()
     (tmp_path / "x.bin").write_bytes(b"old")
     for pawn in (0.0, -1.0, np.nan, np.inf):
         with pytest.raises(UsageError, match="--pawn"):

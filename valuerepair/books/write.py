@@ -322,7 +322,7 @@ class Manifest:
     def _next(self, book: str) -> str:
         fill = self.net["history_fill"]
         if fill == ENGINE_FILL:
-            return f"vr match NEW OLD --openings {book}, or for a trainer vr export -o candidates.plain"
+            return f"vr match NEW OLD --openings {book}"
         net = self.net["name"] + ("" if fill == "fen_only" else f" --history-fill {fill}")
         return f"vr selfplay {book} --net {net} --nodes 800 --training chunks (with --engine lc0 Leela itself plays)"
 

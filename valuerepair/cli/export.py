@@ -26,7 +26,7 @@ TRAINERS = ("plain", "bin", "text")
 @click.option("-o", "--output", type=FILE, metavar="FILE", help="The file to write.  [default: standard output]")
 @click.option("--labels", is_flag=True, help="Add columns of labels (docs/methods.md).")
 @click.option("--pawn", type=float, help="Score of a pawn in plain, bin and text.  [default: 100]")
-@question("Only candidates, the largest disagreement first.", default=None)
+@question("Only candidates; tables begin with the largest disagreement.", default=None)
 def command(
     db: str, format: str | None, output: str | None, labels: bool, pawn: float | None, question: QuestionOptions
 ) -> None:
@@ -47,6 +47,8 @@ def command(
     from valuerepair.store import export
     from valuerepair.store.store import Store
 
+    if output == "-":
+        output = None
     for_trainer = format in TRAINERS or (format is None and (output or "").endswith((".plain", ".bin")))
     if for_trainer and labels:
         raise UsageError("--labels: what trainers read has no columns; give --format parquet, jsonl or csv")
@@ -82,6 +84,6 @@ def _write_for_trainer(frame: pd.DataFrame, format: str | None, output: str | No
         written = nnue.write_stream(frame, kind, sys.stdout.buffer, units)
     else:
         written = nnue.write_file(frame, output, kind, units)
-        say(f"{output}: {written.positions:,} positions")
+        say(f"{output}: {written.positions:,} positions, scores of {units:g} a pawn")
     for line in written.lines():
         say(line)

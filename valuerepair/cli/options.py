@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, get_args
 import click
 
 from valuerepair.cli.completion import nets, oracles, words
+from valuerepair.errors import ValueRepairError
 from valuerepair.nets.devices import DEVICES, REFERENCE_DEVICES
 from valuerepair.nets.heads import POLICY_HEADS, VALUE_HEADS, Heads
 from valuerepair.question import DEFAULT_THRESHOLD, Calibrated, Expanded, QFrom, Question
@@ -128,7 +129,7 @@ class QuestionOptions:
     def resolved(self, store: Store) -> Question:
         """The question, its threshold a number; of a share it is found in the store, and said."""
         question = Question(
-            net=self.net,
+            net=self._net(store),
             oracle=self.oracle,
             alpha=self.alpha,
             q_from=self.q_from,
@@ -140,6 +141,24 @@ class QuestionOptions:
         if isinstance(self.threshold, Worst):
             return replace(question, threshold=self._found(store, question, self.threshold))
         return replace(question, threshold=self.threshold)
+
+    def _net(self, store: Store) -> str | None:
+        """The net asked for; an engine that is on this machine is known by what it is, as its name fits others, too."""
+        from valuerepair.engines.find import find_engine
+        from valuerepair.oracles.engine_net import is_engine, open_engine_net, parse_engine_net
+
+        if self.net is None or not is_engine(self.net):
+            return self.net
+        path = parse_engine_net(self.net).engine.path
+        if path is None or find_engine(path) is None:
+            return self.net
+        with open_engine_net(self.net, 1) as engine:
+            about = engine.identity
+        if about.key not in set(store.nets()["sha256"]):
+            rows = store.nets()[["name", "sha256"]].itertuples(index=False)
+            there = ", ".join(f"{name} ({key[:12]})" for name, key in rows)
+            raise ValueRepairError(f"no {about.name} as it is now in {store.path}; it has {there}")
+        return about.key
 
     def _found(self, store: Store, every: Question, worst: Worst) -> float:
         from valuerepair.cli.verbosity import say

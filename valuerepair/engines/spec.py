@@ -91,7 +91,7 @@ def parse_engine(kind: str, items: list[str], where: str, parameters: Collection
     spec = EngineSpec(kind, where=where)
     if kind == UCI:
         if not items or not items[0] or _is_setting(items[0]):
-            raise UsageError(f"{where}say which engine: uci:/path/engine,nodes=1000000")
+            raise UsageError(f"{where}say which engine: uci:/path/engine; {example}")
         spec, items = replace(spec, path=items[0]), items[1:]
     for name, value in pairs_of(items, where, example):
         spec = _with_mcts_setting(spec, name, value, parameters) if kind == MCTS else _with_setting(spec, name, value)

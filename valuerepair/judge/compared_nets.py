@@ -19,7 +19,7 @@ from valuerepair.chess.positions import PositionBatch
 from valuerepair.chess.progress import Progress
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.judge.split import HeldPart
-from valuerepair.nets.net import Evaluator
+from valuerepair.nets.net import Evaluator, NetValues
 from valuerepair.nets.planes import FILLS
 from valuerepair.nets.registry import KNOWN_NETS, locate
 from valuerepair.nets.weights import read_net_file
@@ -221,18 +221,20 @@ def measure(store: Store, net: Evaluator, oracle: AskedOracle, progress: Progres
     """Evaluates by `net` the positions of the oracle that have no value of it, and keeps the values; says how many.
 
     They go through the net in batches, each committed when it is done: after an interruption the same call goes on.
-    The history is the one the store keeps of each position.
+    The history is the one the store keeps of each position. Positions of which an engine gives no value are counted.
     """
     net_id = store.add_net(net.identity, net.history_fill)
     record = _run_record(net, oracle, command)
     run = store.begin_run(record)
     store.commit()
-    done = 0
+    done, without = 0, dict[str, str]()
     try:
         for ids, batch in _unmeasured(store, net_id, oracle):
-            store.add_net_values(ids, net_id, net.evaluate(batch), run)
+            values, failed = _evaluated(net, batch)
+            without |= {batch[row].fen: reason for row, (reason, _) in failed.items()}
+            store.add_net_values(np.delete(ids, list(failed)), net_id, values, run)
             store.commit()
-            done += len(ids)
+            done += len(ids) - len(failed)
             progress.advance(len(ids))
     except BaseException:
         # The error that ended the work is the one to tell, not that its end could not be recorded either.
@@ -240,7 +242,14 @@ def measure(store: Store, net: Evaluator, oracle: AskedOracle, progress: Progres
             store.end_run(run, "interrupted", {"evaluated": done})
         raise
     store.end_run(run, "finished", {"evaluated": done})
+    for fen, reason in [*without.items()][:1]:
+        log.info(f"{net.identity.name} has no value of {len(without):,} positions, the first of them {fen}: {reason}")
     return done
+
+
+def _evaluated(net: Evaluator, batch: PositionBatch) -> tuple[NetValues, Mapping[int, tuple[str, int]]]:
+    """The values of the rows that have one, and why the others have none; a net has one of each."""
+    return net.answer(batch).result() if isinstance(net, EngineNet) else (net.evaluate(batch), {})
 
 
 def _run_record(net: Evaluator, oracle: AskedOracle, command: str) -> RunRecord:

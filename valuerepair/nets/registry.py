@@ -70,7 +70,8 @@ def locate(spec: str | None) -> Path:
         return known.cached if is_pulled(known) else pull(spec)
     if spec.startswith(ENGINE):
         raise UsageError(
-            f"net {spec!r}: an engine's evaluation is no net here; vr mine and vr remeasure take it for one"
+            f"net {spec!r}: an engine's evaluation is no net here; vr mine and vr remeasure take it for one, "
+            "without --cluster"
         )
     path = Path(spec).expanduser()
     looks_like_path = path.exists() or "/" in spec or path.suffix in (".gz", ".pb", ".onnx")

@@ -14,7 +14,7 @@ from valuerepair.engines.uci import EngineSetup
 from valuerepair.errors import UsageError
 from valuerepair.oracles.oracle import Oracle
 from valuerepair.oracles.spec import DEFAULT_NODES, RECORDED, parse_spec
-from valuerepair.oracles.uci_oracle import UciOracle, UciOracleSetup
+from valuerepair.oracles.uci_oracle import UciOracle, UciOracleSetup, by_content
 
 if TYPE_CHECKING:
     from valuerepair.nets.net import Net
@@ -130,13 +130,18 @@ def alpha_beta_setup(spec: EngineSpec, hash_mb: str | None = None) -> UciOracleS
     offered = {name: value for name, value in usual.items() if name.lower() not in {n.lower() for n in required}}
     # Some 20,000 nodes a second on a busy machine; of an unknown engine, which may run a net, much less is expected.
     slow = 60 + (nodes or 0) / 20_000 if spec.kind == "stockfish" else 600 + (nodes or 0) / 5_000
+    # An engine that an interpreter runs is one of its arguments.
+    named = [by_content(word, "") for word in spec.arguments]
+    program = {"program": " ".join(new for new, old in zip(named, spec.arguments, strict=True) if new != old)}
+    identity = program if program["program"] else {}
     return UciOracleSetup(
         spec.kind,
         EngineSetup(path, spec.arguments, required, offered, spec.start_timeout or START_SECONDS),
         spec.limits,
         _first_seconds(spec.limits, slow),
         spec.timeout,
-        plain=usual,
+        identity_options=identity,
+        plain={**usual, **identity},
     )
 
 

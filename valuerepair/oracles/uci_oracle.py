@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import os
 import re
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
@@ -145,7 +146,12 @@ class UciOracle(Oracle):
 
     def _make_identity(self, path: str) -> OracleIdentity:
         setup, pool = self._setup, self._pool
-        options: dict[str, str | None] = dict(pool.settings)
+        folder = os.path.dirname(path)
+        options: dict[str, str | None] = {name: by_content(value, folder) for name, value in pool.settings.items()}
+        for offered in pool.offered.values():
+            named = by_content(offered.default, folder)
+            if offered.kind == "string" and offered.name not in options and named != offered.default:
+                options[offered.name] = named
         for name in setup.recorded_defaults:
             if name not in options and name.lower() in pool.offered:
                 options[name] = pool.offered[name.lower()].default
@@ -155,10 +161,24 @@ class UciOracle(Oracle):
 
 
 _PROBE = {"nodes": 1, "depth": 1, "movetime": 10}
+_DIGEST = 12  # characters, as in the names of Stockfish's nets
 
 
 def _go(limits: Mapping[str, int]) -> str:
     return "go " + " ".join(f"{name} {value}" for name, value in limits.items())
+
+
+def by_content(value: str, folder: str) -> str:
+    """An option's value; of a file, as the engine finds it from here or in its `folder`, the name and a part of its
+    SHA-256, ``own.nnue#1a2b3c4d5e6f``, unless the name has that itself, as Stockfish's nets do.
+
+    Raises ValueRepairError for a file that cannot be read.
+    """
+    for file in (value, os.path.join(folder, value)):
+        if value and os.path.isfile(file):
+            digest = file_sha256(file)[:_DIGEST]
+            return value if digest in value else f"{os.path.basename(file)}#{digest}"
+    return value
 
 
 def _board(position: Position) -> chess.Board | DeepFailure:

@@ -24,7 +24,10 @@ def format_of(output: str | None, asked: str | None) -> Format:
     if asked is None and output is not None:
         suffix = os.path.splitext(output)[1].lower()
         if suffix not in _SUFFIXES:
-            raise UsageError(f"the name {output} does not say a format; give --format parquet, jsonl or csv")
+            raise UsageError(
+                f"the name {output} does not say a format; give --format parquet, jsonl or csv, or for trainers plain, "
+                "bin or text (Stockfish's convert makes .binpack of plain)"
+            )
         return _SUFFIXES[suffix]
     for known in FORMATS:
         if known == (asked or "jsonl"):

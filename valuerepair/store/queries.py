@@ -368,6 +368,8 @@ def pick(connection: sqlite3.Connection, path: str, net: str | None, oracle: str
         i for i, name, key in nets if net is None or (key.startswith(digest) if digest else _is_net(net, name, key))
     ]
     fitting_oracles = [i for i, label, found in oracles if oracle is None or _is_oracle(oracle, label, found)]
+    if net is not None and net.startswith(ENGINE) and not exactly:
+        fitting_nets = _closest(net, {i: (name, key) for i, name, key in nets if i in fitting_nets}, path)
     if not fitting_nets:
         raise ValueRepairError(f"no net {net} in {path}; it has {_listed(name for _, name, _ in nets)}")
     if not fitting_oracles:
@@ -434,6 +436,19 @@ def _is_engine(words: str, name: str) -> bool:
     engine, *settings = words.removeprefix(ENGINE).split(",")
     parts = name.split()
     return words.startswith(ENGINE) and all(word in parts for word in (os.path.basename(engine), *settings))
+
+
+def _closest(words: str, fitting: Mapping[int, tuple[str, str]], path: str) -> list[int]:
+    """The engine's evaluation (id: name and SHA-256) with no more settings than the words have; UsageError for several.
+
+    Two builds of an engine often have the same name.
+    """
+    settings = {i: name.count("=") for i, (name, _) in fitting.items()}
+    closest = [i for i, count in settings.items() if count == min(settings.values())]
+    if len(closest) > 1:
+        named = ", ".join(f"{fitting[i][0]} ({fitting[i][1][:12]})" for i in closest)
+        raise UsageError(f"--net {words} may be any of these in {path}: {named}; give the SHA-256 of one, as here")
+    return closest
 
 
 def _bare(name: str) -> str:

@@ -20,13 +20,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from math import isnan
-from typing import IO, TYPE_CHECKING, Literal, NamedTuple
+from typing import IO, TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from valuerepair.chess.board import in_check, parse_fens
-from valuerepair.chess.values import q_to_cp
+from valuerepair.chess.values import OWN_Q, q_to_cp
 from valuerepair.errors import UsageError
 from valuerepair.files import written_whole
 
@@ -116,11 +116,12 @@ class Written:
 def write_stream(frame: pd.DataFrame, kind: Format, stream: IO[bytes], pawn: float = CENTIPAWNS) -> Written:
     """Writes the rows of a frame of `Store.frame` or `Store.candidates` in a format of `FORMATS`, later plies first.
 
-    The score is the deep search's centipawns times `pawn` / 100, within ±31,507; where it gave none, its Q through the
-    frame's alpha. A mate is 32,000 less its plies. The move is the search's best, else the one played; a row with
-    neither, or without a score, is left out. The result is the game's; of a position that `vr expand` reached none is
-    known. ``text`` has no move for a trainer to filter by: positions in check, those whose move captures or promotes,
-    and scores beyond 10,000 are left out there. Raises UsageError where `pawn` is no positive number.
+    The score is the deep search's centipawns times `pawn` / 100, within ±31,507; where it gave none, or is a search
+    with a net, whose Q is no function of its centipawns, it is Q through the frame's alpha. A mate is 32,000 less its
+    plies. The move is the search's best, else the one played; a row with neither, or without a score, is left out. The
+    result is the game's; none is known of positions beside a game (`vr expand`, `vr mine --aside`). ``text`` has no
+    move for a trainer to filter by: positions in check, those whose move captures or promotes, and scores beyond 10,000
+    are left out there. Raises UsageError where `pawn` is no positive number.
     """
     if not 0 < pawn < np.inf:
         raise UsageError(f"--pawn {pawn:g}: must be a positive number, the units of score that a pawn has")
@@ -132,7 +133,7 @@ def write_stream(frame: pd.DataFrame, kind: Format, stream: IO[bytes], pawn: flo
     for begin in range(0, len(ordered), _CHUNK):
         part = ordered.iloc[begin : begin + _CHUNK]
         results = _results(part)
-        entries = _entries(part, results, scores(part, frame.attrs["alpha"]["value"], pawn))
+        entries = _entries(part, results, scores(part, frame.attrs["alpha"], pawn))
         checked = in_check(parse_fens(part["fen"].tolist())).tolist()
         for entry, result, check in zip(entries, results, checked, strict=True):
             if entry is None:
@@ -147,10 +148,13 @@ def write_stream(frame: pd.DataFrame, kind: Format, stream: IO[bytes], pawn: flo
     return Written(positions, without_result, dict(left_out))
 
 
-def write_file(frame: pd.DataFrame, path: str | os.PathLike[str], kind: Format, pawn: float = CENTIPAWNS) -> Written:
-    """Writes a frame to a file, which appears whole or not at all: `write_stream`."""
+def write_file(
+    frame: pd.DataFrame, path: str | os.PathLike[str], kind: Format | None = None, pawn: float = CENTIPAWNS
+) -> Written:
+    """Writes a frame to a file, which appears whole or not at all: `write_stream`. Without `kind` its name says it."""
+    known = format_of(path, kind)
     with written_whole(path) as partial, partial.open("wb") as stream:
-        return write_stream(frame, kind, stream, pawn)
+        return write_stream(frame, known, stream, pawn)
 
 
 def format_of(path: str | os.PathLike[str] | None, asked: str | None) -> Format:
@@ -162,20 +166,28 @@ def format_of(path: str | os.PathLike[str] | None, asked: str | None) -> Format:
     raise UsageError(f"no format {name or 'given'}; there are {', '.join(FORMATS)}")
 
 
-def scores(frame: pd.DataFrame, alpha: float, pawn: float = CENTIPAWNS) -> NDArray[np.float64]:
-    """[n] scores as `write_stream` writes them, of the side to move; NaN for a row that has none."""
+def scores(frame: pd.DataFrame, alpha: Mapping[str, Any], pawn: float = CENTIPAWNS) -> NDArray[np.float64]:
+    """[n] scores as `write_stream` writes them, of the side to move; NaN for a row that has none.
+
+    `alpha` is that of the frame's attrs.
+    """
     cp, mate, own = (frame[name].to_numpy(np.float64) for name in ("cp", "mate", "deep_q"))
-    found = np.where(np.isnan(cp), q_to_cp(own, alpha), cp) * pawn / CENTIPAWNS
+    by_q = np.isnan(cp) | (alpha["origin"] == OWN_Q)
+    found = np.where(by_q, q_to_cp(own, alpha["value"]), cp) * pawn / CENTIPAWNS
     plies = np.where(mate > 0, 2 * mate - 1, -2 * mate)
     mates = np.where(mate > 0, _MATE - plies, plies - _MATE)
     return np.rint(np.where(np.isnan(mate), np.clip(found, -_MOST, _MOST), mates))
 
 
 def _results(frame: pd.DataFrame) -> list[int | None]:
-    """[n] the games' results for White, None where there is none."""
-    words = frame["result"].tolist()
-    reached = frame["step"].notna().tolist() if "step" in frame else [False] * len(words)
-    return [None if beside else _RESULTS.get(word) for word, beside in zip(words, reached, strict=True)]
+    """[n] the games' results for White, None where there is none.
+
+    An archive gives positions in which a move was played, so one of a game without such a move lies beside it.
+    """
+    beside = frame["played"].isna()
+    if "step" in frame:
+        beside |= frame["step"].notna()
+    return [None if off else _RESULTS.get(word) for word, off in zip(frame["result"], beside, strict=True)]
 
 
 def _entries(frame: pd.DataFrame, results: list[int | None], found: NDArray[np.float64]) -> Iterator[Entry | None]:
