@@ -34,6 +34,7 @@ _MOST_FINISHED = 500
 _MOST_SUMMED = 300
 # Games that are placed on workers one by one, for each worker; of those before them only the whole work matters.
 _ROUNDS_PLACED = 4
+_SHARE_OF_RUNNING = 0.1
 
 
 class Remaining(NamedTuple):
@@ -57,13 +58,15 @@ class MatchOutlook:
         del self._finished[:-_MOST_FINISHED]
 
     def remaining(self, games_left: int, running: Sequence[float]) -> Remaining | None:
-        """How long until all of `games_left` games, the running ones among them, are over; None before one is.
+        """How long until all of `games_left` games, the running ones among them, are over.
 
-        `running` are the seconds that each of the running games has lasted so far.
+        `running` are the seconds that each of these has lasted so far. None before a game has ended, and while fewer
+        have than a tenth of those that run: of hundreds that began together, the first few to end say how early a game
+        may be over, and nothing of the others.
         """
         if games_left <= 0:
             return Remaining(0.0, 0.0, 0.0)
-        if not self._finished:
+        if not self._finished or len(self._finished) < _SHARE_OF_RUNNING * len(running):
             return None
         ages = np.sort(np.maximum(np.asarray(running, np.float64), 0.0))[::-1][:games_left]
         rng = np.random.default_rng((0, len(self._finished), games_left))
