@@ -46,6 +46,7 @@ CASES = [
         2,
         "vr: net 'nosuch': neither a known net (maia-1900) nor a file; give a path to a .pb.gz or .onnx file",
     ),
+    (["mine", "game.pgn", "--per-game", "0"], 2, "vr: --per-game 0: give at least 1"),
     (["mine", "game.pgn", "--deep", "uci:/bin/true,nodes=10"], 1, "vr: /bin/true: the engine exited with code 0"),
     (
         ["mine", "game.pgn", "--deep", "uci:/nope,nodes=10"],

@@ -33,6 +33,7 @@ from tests.climbing_doubles import (
 from tests.climbing_doubles import net_q as q_of_net
 from tests.mining_doubles import dump, random_games
 from valuerepair.archives.options import SampleOptions
+from valuerepair.chess.values import AlphaFit
 from valuerepair.cli import cli
 from valuerepair.question import Question
 from valuerepair.report.stats import store_figures
@@ -268,6 +269,26 @@ def test_another_ladder_says_so_and_judges_again(
         assert all((p.screen_id or 0) > last for p in found if not p.searched)
         again = [p for p in found if (p.screen_id or 0) == newest and p.cut_at is not None]
         assert any(p.searched for p in again) or len(again) < 40
+
+
+@pytest.mark.parametrize(("factor", "anew"), [(0.6, True), (1.04, False)])
+def test_what_was_cut_by_another_alpha_than_the_saved_one_is_judged_again(
+    archive: Path, db: Path, fixed: None, factor: float, anew: bool
+) -> None:
+    """As after ``vr stats --save-alpha results``: a ladder for flatter Q has cut what is a candidate now."""
+    auto, oracle, said = changed(OPTIONS, alpha=None), ClimbingOracle(), list[str]()
+    first = climb_by_key(archive, db, auto)
+    with Store.open(db, write=True) as store:
+        alpha = factor * screens(store, 1, 1)[0].alpha
+        store.set_alpha(1, 1, AlphaFit(alpha, alpha, alpha, "results", 400, 0.1))
+    second = climb_by_key(archive, db, auto, oracle, said)
+    lines = [line for line in said if "the store's ladder is for" in line]
+    assert (bool(oracle.tops), len(lines)) == (anew, int(anew))
+    if anew:
+        assert f"this run is for threshold 0.5, alpha {alpha:g}" in lines[0]
+        assert second.candidates.count > first.candidates.count
+    climb_by_key(archive, db, auto, settled := ClimbingOracle())
+    assert not settled.tops
 
 
 # -- candidates beyond scale ------------------------------------------------------------------------------------------

@@ -109,6 +109,25 @@ def test_what_a_ladder_cut_and_another_run_searched_is_searched_without_its_rung
     assert oracle.rungs == []
 
 
+@pytest.mark.parametrize(("taken_over", "by_rungs"), [(True, True), (False, False)])
+def test_second_looks_are_searched_as_they_were(
+    db: Path, monkeypatch: pytest.MonkeyPatch, taken_over: bool, by_rungs: bool
+) -> None:
+    """Those taken over from a whole search by the rungs that it went by, if any; those that `vr confirm` made without,
+    also where a ladder searched the same position by rungs later."""
+    with closing(sqlite3.connect(db)) as connection:
+        connection.execute("CREATE TEMP TABLE looks AS SELECT * FROM deep_values WHERE stage = 'full'")
+        connection.execute("UPDATE looks SET stage = 'second'" + ("" if taken_over else ", cp = cp + 1"))
+        connection.execute("INSERT INTO deep_values SELECT * FROM looks")
+        connection.commit()
+    with Store.open(db) as store:
+        (position,) = store.connection.execute(
+            "SELECT min(position_id) FROM deep_values WHERE stage = 'second'"
+        ).fetchone()
+        _, _, rungs = check_store._stored(store, ORACLE, position, "second")
+    assert bool(rungs) == by_rungs
+
+
 @pytest.mark.parametrize(
     "change",
     [

@@ -187,6 +187,18 @@ def test_scores_that_determine_no_alpha_are_not_saved(db: Path) -> None:
     assert "the scores determine no alpha" in vr("stats", "--fit-alpha", "--db", str(db))
 
 
+def test_a_fit_to_few_scores_is_not_saved(db: Path) -> None:
+    """It would be used in place of the automatic one for good."""
+    with Store.open(db, write=True) as store:
+        store.connection.execute("UPDATE deep_values SET cp = NULL WHERE position_id % 16")
+        store.commit()
+    message, code = refused("stats", "--db", str(db), "--save-alpha", "l2")
+    assert "scores in centipawns, and a fit takes 300" in message
+    assert code == 1
+    with Store.open(db) as store:
+        assert store.alpha(*store.pick()).origin.startswith("default")
+
+
 def test_fit_alpha_without_scores(mined: Path, db: Path) -> None:
     with Store.open(db, write=True) as store:
         store.connection.execute("UPDATE deep_values SET cp = NULL")

@@ -188,7 +188,8 @@ def _sample_options(given: dict[str, Any]) -> SampleOptions:
     )
     chosen = {name: given[name] for name in names.split()} | {"quiet": given["quiet_positions"]}
     # A number of positions in all is drawn from all plies, unless a number a game is asked for too.
-    chosen["per_game"] = given["per_game"] or (1 if given["positions"] is None else None)
+    usual = 1 if given["positions"] is None else None
+    chosen["per_game"] = usual if given["per_game"] is None else given["per_game"]
     if given["threads"] is not None:
         chosen["threads"] = given["threads"]
     return SampleOptions(**chosen)

@@ -80,13 +80,15 @@ class AlphaTable:
         }
 
     def saveable(self, name: FitTo) -> AlphaFit:
-        """The fit of that name. Raises ValueRepairError when there is none, and when it lies at a bound, where no alpha
-        is better than another."""
+        """The fit of that name. Raises ValueRepairError when there is none, when it is of too few scores, and when it
+        lies at a bound, where no alpha is better than another."""
         if name not in self.fits:
             raise ValueRepairError(
                 f"not saved: fewer than {AUTO_MIN_POSITIONS} scored positions stood in a game with a result"
             )
         fit = self.fits[name]
+        if fit.n < AUTO_MIN_POSITIONS:
+            raise ValueRepairError(f"not saved: {fit.n:,} scores in centipawns, and a fit takes {AUTO_MIN_POSITIONS}")
         if fit.at_bound:
             low, high = ALPHA_BOUNDS
             raise ValueRepairError(

@@ -429,6 +429,7 @@ def _check_oracle(
     return _compare(title, oracle, pairs)
 
 
+_OF_A_SEARCH = ("cp", "mate", "w", "d", "l", "q", "depth", "nodes", "time_ms", "best_move", "pv")
 # Values of rungs stay where a ladder cut a position. Its whole search, if another run made one, did not go by them.
 _RUNGS = """
     SELECT v.stage FROM deep_values v WHERE v.oracle_id = ? AND v.position_id = ? AND v.stage GLOB '[0-9]*' AND EXISTS (
@@ -449,8 +450,20 @@ def _stored(store: Store, oracle_id: int, position_id: int, stage: str) -> tuple
     wdl = None if w is None else (w, d, loss)
     result = DeepResult(cp, mate, wdl, q, depth, seldepth, nodes, time_ms, best, tuple(pv.split()))
     (position,) = store.positions([position_id])
-    rungs = [] if stage.startswith(AFTER) else store.connection.execute(_RUNGS, (oracle_id, position_id)).fetchall()
+    plain = stage.startswith(AFTER) or (stage == SECOND and not _taken_over(store, oracle_id, position_id))
+    rungs = [] if plain else store.connection.execute(_RUNGS, (oracle_id, position_id)).fetchall()
     return result, position, sorted(int(rung) for (rung,) in rungs)
+
+
+def _taken_over(store: Store, oracle_id: int, position_id: int) -> bool:
+    """Whether a second look is the whole search that was there before, and not one that `vr confirm` made."""
+    same = " AND ".join(f"v.{name} IS s.{name}" for name in _OF_A_SEARCH)
+    query = f"""
+        SELECT EXISTS (SELECT 1 FROM deep_values s JOIN deep_values v USING (oracle_id, position_id)
+        WHERE s.oracle_id = ? AND s.position_id = ? AND s.stage = ? AND v.stage IN (?, ?) AND {same})
+    """
+    asked = (oracle_id, position_id, SECOND, FULL, EXPANDED)
+    return bool(store.connection.execute(query, asked).fetchone()[0])
 
 
 def _again(oracle: Oracle, position: Position, stage: str, rungs: list[int]) -> DeepResult | None:

@@ -49,6 +49,8 @@ _FEW = 20
 # Candidates among positions near a candidate, and how many positions of one's own that counts for: those that come with
 # the package were sampled from archives, where there are far fewer.
 _RATE_NEAR, _RATE_WEIGHT = 0.3, 64
+# A saved alpha is near enough to that of a screen up to a tenth.
+_ALIKE = 0.1
 
 
 @dataclass(frozen=True)
@@ -146,6 +148,9 @@ class Ladder:
         self._alike = oracle.identity.kind in SEARCHED_ALIKE and question.q_from == "cp"
         self._ascents: dict[int, _Ascent] = {}
         self._cut_by: dict[int, int] = {}  # by other ladders' screens: these positions are judged again
+        # A saved fit is for all that the store has; without one the fit follows what is searched, screen by screen.
+        saved = None if question.alpha is not None else store.chosen_alpha(net_id, oracle_id)
+        self._saved = None if saved is None or self._own_q or question.q_from == "wdl" else saved.value
         known = rows.screens(store, net_id, oracle_id, of)
         self._own = {facts.model: facts.id for facts in known if self._fits(facts)}
         self._is_anew = bool(known) and not self._own
@@ -163,10 +168,12 @@ class Ladder:
             return f"threshold {threshold:g}{' beyond scale' * calibrated}, {source}, recall {recall:g}"
 
         question, screen = self._question, Screen.from_json(last.model)
-        alpha, curved = last.alpha if last.alpha_given else None, is_calibrated(last.model)
+        shown = last.alpha_given or self._saved is not None
+        alpha, curved = last.alpha if shown else None, is_calibrated(last.model)
         theirs = told(last.threshold, alpha, last.q_from, last.recall, curved)
         fitted = question.calibration == "fitted"
-        asked = told(question.threshold, question.alpha, question.q_from, self._chosen.recall, fitted)
+        own = self._saved if question.alpha is None else question.alpha
+        asked = told(question.threshold, own, question.q_from, self._chosen.recall, fitted)
         if screen is None:
             theirs += ", of an earlier version"
         elif (nodes := tuple(rung.nodes for rung in screen.rungs)) != self.rungs:
@@ -180,6 +187,8 @@ class Ladder:
     def _fits(self, facts: ScreenFacts) -> bool:
         question, screen = self._question, Screen.from_json(facts.model)
         same_alpha = facts.alpha_given == (question.alpha is not None) and question.alpha in (None, facts.alpha)
+        if self._saved is not None:
+            same_alpha &= abs(math.log(facts.alpha / self._saved)) <= _ALIKE
         return (
             screen is not None
             and same_alpha

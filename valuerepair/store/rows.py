@@ -78,7 +78,8 @@ class DeepResult:
 
 @dataclass(frozen=True)
 class OracleIdentity:
-    """Everything an oracle's values depend on; two with the same `digest` give the same values.
+    """Everything an oracle's values depend on; two with the same `digest` give the same values, searched the same way
+    (at once, or by the rungs of a ladder).
 
     `kind` is ``stockfish``, ``mcts``, ``lc0``, ``uci``; `engine` the name and version the engine gives; `sha256` of its
     binary, or of the net where the search is our own. `limits` bound one search (``nodes``, ``depth``, ``movetime`` in

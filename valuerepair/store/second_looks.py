@@ -178,7 +178,8 @@ def made(connection: sqlite3.Connection, run_id: int) -> int:
 def take_over(connection: sqlite3.Connection, second_id: int, ids: Iterable[int], run_id: int) -> int:
     """Makes second looks of whole searches that this oracle has made of these positions; how many.
 
-    They are the same search, so that it need not be made again. For use within `Store.writing`.
+    They are searches of the same nodes by the same engine, by rungs where a ladder took them, so that they need not be
+    made again. For use within `Store.writing`.
     """
     query = """
         INSERT OR IGNORE INTO deep_values
