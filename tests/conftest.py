@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.shared_data import VARIABLE, folder
+
 if TYPE_CHECKING:
     from valuerepair.nets.net import Net
 
@@ -70,15 +72,26 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     return scheduler
 
 
-SHARED_DATA = Path(os.environ.get("VALUEREPAIR_TEST_DATA", Path(__file__).parents[2] / "shared" / "data"))
-
-
 @pytest.fixture(scope="session")
 def shared_data() -> Path:
     """The folder of real archives, nets and EPD suites, which are not part of the project."""
-    if not SHARED_DATA.is_dir():
-        pytest.skip(f"no test data at {SHARED_DATA} (set VALUEREPAIR_TEST_DATA)")
-    return SHARED_DATA
+    found = folder()
+    if found is None:
+        pytest.skip(f"{VARIABLE} names no folder of test data (tests/README.md)")
+    return found
+
+
+@pytest.fixture(scope="session")
+def any_maia() -> Path:
+    """maia-1900 of that folder, else the pulled one, which the network may have to bring."""
+    from valuerepair.errors import ValueRepairError
+    from valuerepair.nets.registry import locate
+
+    shared = folder()
+    try:
+        return shared / "nets" / "maia-1900.pb.gz" if shared is not None else locate(None)
+    except ValueRepairError as absent:
+        pytest.skip(f"no maia-1900: {absent}")
 
 
 @pytest.fixture(scope="module", params=["maia-1900", "meangirl-8"])

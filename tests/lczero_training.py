@@ -12,15 +12,15 @@ from typing import Any
 
 import pytest
 
-DEFAULT = Path(__file__).parents[2] / ".mirror" / "LeelaChessZero+lczero-training" / "repo"
+VARIABLE = "VALUEREPAIR_LCZERO_TRAINING"
 
 
 def repository() -> Path:
     """A clone of lczero-training (bare or not); the test is skipped where there is none."""
-    path = Path(os.environ.get("VALUEREPAIR_LCZERO_TRAINING", DEFAULT))
-    if not path.is_dir() or shutil.which("git") is None:
-        pytest.skip(f"no clone of lczero-training at {path} (set VALUEREPAIR_LCZERO_TRAINING)")
-    return path
+    named = os.environ.get(VARIABLE)
+    if not named or not Path(named).is_dir() or shutil.which("git") is None:
+        pytest.skip(f"{VARIABLE} names no clone of github.com/LeelaChessZero/lczero-training")
+    return Path(named)
 
 
 def take(folder: Path, *names: str) -> None:

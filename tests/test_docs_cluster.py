@@ -12,7 +12,8 @@ import yaml
 
 from valuerepair.cli import COMMANDS
 
-PAGE = (Path(__file__).parents[1] / "docs" / "cluster.md").read_text("utf-8")
+ROOT = Path(__file__).parents[1]
+PAGE = (ROOT / "docs" / "cluster.md").read_text("utf-8")
 BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```$", PAGE, re.M | re.S)
 
 
@@ -79,6 +80,9 @@ def test_dask_commands_have_the_options_that_are_given() -> None:
 
 def test_dockerfile_and_vr_commands() -> None:
     (text,) = blocks("dockerfile")
-    assert {line.split()[0] for line in text.splitlines()} <= {"FROM", "RUN", "ENV"}
+    assert {line.split()[0] for line in text.splitlines()} <= {"FROM", "RUN", "ENV", "COPY"}
+    copied = [name for line in text.splitlines() if line.startswith("COPY ") for name in line.split()[1:-1]]
+    assert all((ROOT / name).exists() for name in copied)
+    assert {"pyproject.toml", "valuerepair"} <= set(copied)
     named = set(re.findall(r"\bvr (\w+)", "\n".join(text for _, text in BLOCKS)))
     assert named <= {name for section in COMMANDS.values() for name in section}

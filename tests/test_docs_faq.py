@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from valuerepair.store.schema import SCHEMA_VERSION
+
 ROOT = Path(__file__).parents[1]
 FAQ = (ROOT / "docs" / "faq.md").read_text("utf-8")
 # Of a message, the least share of letters that the program's own texts have to give; the rest is put in.
@@ -58,6 +60,10 @@ def said(message: str) -> bool:
         return most
 
     return own_letters(message, False) >= LEAST_FIXED * len(message)
+
+
+def test_the_versions_of_the_store_are_todays() -> None:
+    assert f"(store version {SCHEMA_VERSION + 1}, this one knows {SCHEMA_VERSION})" in FAQ
 
 
 def messages() -> list[str]:

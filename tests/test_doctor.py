@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from valuerepair.cli.doctor import command
+from valuerepair.cli import cli
 from valuerepair.doctor import Finding, examine
 from valuerepair.nets import providers
 
@@ -23,7 +23,7 @@ def test_each_device_has_its_own_advice(monkeypatch: pytest.MonkeyPatch, tmp_pat
 
 
 def test_the_output_has_no_colours_of_other_programs(tmp_path: Path) -> None:
-    done = CliRunner().invoke(command, ["--db", str(tmp_path / "no.db")], color=True)
+    done = CliRunner().invoke(cli, ["doctor", "--db", str(tmp_path / "no.db")], color=True)
     assert done.exit_code == 0
     assert "\x1b" not in done.output
     assert "no.db here yet" in done.output

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from tests import lc0_oracle
-from tests.conftest import SHARED_DATA
 from tests.parity import search_parity as parity
 from tests.parity.lc0_floats import gnu_sorted
 from tests.parity.lc0_search import Lc0Search
@@ -17,7 +17,6 @@ from tests.parity.search_positions import TABLE, TOTAL
 from valuerepair.chess.board import legal_moves, parse_fens
 from valuerepair.chess.positions import decode_moves
 from valuerepair.chess.rows import FLIP
-from valuerepair.errors import ValueRepairError
 from valuerepair.mcts.evaluator import NetEvaluator
 from valuerepair.mcts.expand import generation_rank, sort_as_lc0
 from valuerepair.mcts.tree import make_rules, plant
@@ -61,13 +60,8 @@ def goldens() -> list[Golden]:
 
 
 @pytest.fixture(scope="module")
-def evaluator() -> Iterator[NetEvaluator]:
-    path = SHARED_DATA / "nets" / "maia-1900.pb.gz"
-    try:
-        net = open_net(str(path) if path.exists() else str(locate(None)), device="cpu")
-    except ValueRepairError as absent:
-        pytest.skip(f"no maia-1900: {absent}")
-    with net:
+def evaluator(any_maia: Path) -> Iterator[NetEvaluator]:
+    with open_net(str(any_maia), device="cpu") as net:
         yield NetEvaluator(net)
 
 

@@ -197,10 +197,26 @@ def test_names_of_settings() -> None:
     ]  # fmt: skip
 
 
-def test_lines_are_taken_evenly_from_the_book(tmp_path: Path) -> None:
+def test_lines_are_taken_evenly_from_the_book(tmp_path: Path, said: list[str]) -> None:
     book = tmp_path / "odds.epd"
     book.write_text(f"{QUEEN_ODDS}\n{BLACK_GIVES}\n{QUEEN_ODDS}\n")
     assert [opening.number for opening in choose_openings(str(book), 2)[0]] == [0, 2]
+    assert len(choose_openings(str(book), 3)[0]) == 3
+    assert said == []
     assert choose_openings(str(book), 9)[1] == "odds.epd"
+    assert said == ["9 lines asked for, there are 3"]
     with pytest.raises(UsageError, match="--lines 0"):
         choose_openings(None, 0)
+
+
+def test_as_many_built_in_lines_as_the_guide_says(said: list[str]) -> None:
+    every = choose_openings(None, 1000)[0]
+    assert (len(every), len({opening.tags["ECO"] for opening in every})) == (251, 251)
+    assert {len(opening.moves) for opening in every} == set(range(6, 11))
+    assert said == ["1,000 lines asked for, there are 251"]
+    for page, words in (
+        ("experiments", "built-in list has 251 lines"),
+        ("matches", "built-in list of 251 even lines of 6 to 10 plies, at most one per ECO code"),
+    ):
+        text = (Path(__file__).parents[1] / "docs" / "guide" / f"{page}.md").read_text("utf-8")
+        assert words in " ".join(text.split())

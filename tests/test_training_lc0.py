@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import os
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -15,22 +14,19 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from tests import lc0_oracle
-from tests.conftest import SHARED_DATA
+from tests import lc0_oracle, lczero_training
 from tests.lc0_selfplay import Played, play
 from tests.own_games import played_on, position_after, searched_again
 from tests.play_doubles import white_played
 from tests.test_training_records import STARTS, fake_game
 from valuerepair.chess import v6
 from valuerepair.chess.positions import PositionBatch
-from valuerepair.errors import ValueRepairError
 from valuerepair.mcts.evaluator import NetEvaluator
 from valuerepair.mcts.forest import Forest
 from valuerepair.mcts.params import SearchParams
 from valuerepair.nets.conversion import find_lc0
 from valuerepair.nets.net import open_net
 from valuerepair.nets.planes import HECTOPLIES, INPUT_FORMATS, HistoryFill, encode
-from valuerepair.nets.registry import locate
 from valuerepair.play.game import GameRecord
 from valuerepair.training.records import ChunkWriter, RecordFacts, game_records
 
@@ -77,17 +73,8 @@ NOT_IN_CACHE = ("orig_q", "orig_d", "orig_m", "policy_kld")  # lc0 has these of 
 
 
 @pytest.fixture(scope="module")
-def net() -> Path:
-    path = SHARED_DATA / "nets" / "maia-1900.pb.gz"
-    try:
-        return path if path.exists() else Path(locate(None))
-    except ValueRepairError as absent:
-        pytest.skip(f"no maia-1900: {absent}")
-
-
-@pytest.fixture(scope="module")
-def evaluator(net: Path) -> Iterator[NetEvaluator]:
-    with open_net(str(net), device="cpu") as opened:
+def evaluator(any_maia: Path) -> Iterator[NetEvaluator]:
+    with open_net(str(any_maia), device="cpu") as opened:
         yield NetEvaluator(opened)
 
 
@@ -143,13 +130,13 @@ def assert_equal_to_lc0(net: Path, evaluator: NetEvaluator, folder: Path, book: 
     return records
 
 
-def test_every_field_is_lc0s(net: Path, evaluator: NetEvaluator, tmp_path: Path) -> None:
-    assert assert_equal_to_lc0(net, evaluator, tmp_path, BOOK, visits=12, games=4) > 80
+def test_every_field_is_lc0s(any_maia: Path, evaluator: NetEvaluator, tmp_path: Path) -> None:
+    assert assert_equal_to_lc0(any_maia, evaluator, tmp_path, BOOK, visits=12, games=4) > 80
 
 
-def test_a_game_played_here_is_lc0s(net: Path, evaluator: NetEvaluator, tmp_path: Path) -> None:
+def test_a_game_played_here_is_lc0s(any_maia: Path, evaluator: NetEvaluator, tmp_path: Path) -> None:
     """Move by move, without being told the moves."""
-    game = lc0_games(net, tmp_path, BOOK, 12, 1)[0]
+    game = lc0_games(any_maia, tmp_path, BOOK, 12, 1)[0]
     book = plain_moves(game)[: game.book_plies]
     own = played_on(forest_of(evaluator, trees=1), game.start_fen, book, 12, 450)
     assert list(own.moves) == plain_moves(game)
@@ -159,16 +146,18 @@ def test_a_game_played_here_is_lc0s(net: Path, evaluator: NetEvaluator, tmp_path
 
 @pytest.mark.slow
 @pytest.mark.parametrize("visits", [24, 100])
-def test_every_field_is_lc0s_in_whole_games(net: Path, evaluator: NetEvaluator, tmp_path: Path, visits: int) -> None:
+def test_every_field_is_lc0s_in_whole_games(
+    any_maia: Path, evaluator: NetEvaluator, tmp_path: Path, visits: int
+) -> None:
     games = 7 if visits == 24 else 3
-    assert assert_equal_to_lc0(net, evaluator, tmp_path, LONG_BOOK, visits, games) > 100
+    assert assert_equal_to_lc0(any_maia, evaluator, tmp_path, LONG_BOOK, visits, games) > 100
 
 
-def test_the_nets_own_values_and_divergence_are_lc0s(net: Path, evaluator: NetEvaluator, tmp_path: Path) -> None:
+def test_the_nets_own_values_and_divergence_are_lc0s(any_maia: Path, evaluator: NetEvaluator, tmp_path: Path) -> None:
     """With lc0's cache on. It does not see history, so some of its values are of the position by another way."""
     forest, apart, records = forest_of(evaluator), [], 0
-    backend = lc0_oracle.backend(net)
-    for game in lc0_games(net, tmp_path, BOOK, 12, 4, "--nncache=200000"):
+    backend = lc0_oracle.backend(any_maia)
+    for game in lc0_games(any_maia, tmp_path, BOOK, 12, 4, "--nncache=200000"):
         assert game.chunk is not None
         moves, theirs = plain_moves(game), read(game.chunk)
         ours = game_records(
@@ -206,13 +195,11 @@ for argument in sys.argv[2:]:
 
 
 @pytest.fixture(scope="module")
-def chunkparser() -> Path:
+def chunkparser(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of chunkparser.py; its code is not part of this project."""
-    checkout = os.environ.get("LCZERO_TRAINING", "")
-    folder = Path(checkout) / "tf"
-    if not checkout or not (folder / "chunkparser.py").is_file():
-        pytest.skip("LCZERO_TRAINING is not a checkout of github.com/LeelaChessZero/lczero-training")
-    return folder
+    folder = tmp_path_factory.mktemp("lczero-training")
+    lczero_training.take(folder, "tf/chunkparser.py", "tf/shufflebuffer.py")
+    return folder / "tf"
 
 
 @pytest.mark.parametrize("fill", ["no", "fen_only"])

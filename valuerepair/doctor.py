@@ -64,7 +64,7 @@ def _packages() -> Iterator[Finding]:
         except importlib.metadata.PackageNotFoundError:
             lacking.append(name)
     if lacking:
-        yield Finding("packages", "missing", ", ".join(lacking), f"{sys.executable} -m pip install valuerepair")
+        yield Finding("packages", "missing", ", ".join(lacking), f"{sys.executable} -m pip install {' '.join(lacking)}")
     else:
         yield Finding("packages", "ok", ", ".join(versions))
 

@@ -1,4 +1,4 @@
-"""`python -m benchmarks.proof --data ../shared/data -o DIR [PARTS]`: runs the proof, or some of its parts.
+"""`python -m benchmarks.proof --data FOLDER -o DIR [PARTS]`: runs the proof, or some of its parts.
 
 What is there already is not made again, so that a run that was stopped goes on. Days of two cores in all.
 """
@@ -53,7 +53,8 @@ _TRAINED = ("main", "value", "further", "ways", "aside", "games", "long")
 
 @click.command()
 @click.argument("parts", nargs=-1, type=click.Choice(PARTS))
-@click.option("--data", type=click.Path(exists=True, file_okay=False, path_type=Path), required=True)
+@click.option("--data", type=click.Path(exists=True, file_okay=False, path_type=Path), required=True,
+              envvar="VALUEREPAIR_TEST_DATA", help="Folder of the archives and nets: tests/README.md.")  # fmt: skip
 @click.option("-o", "--output", type=click.Path(file_okay=False, path_type=Path), required=True)
 @click.option("--results", type=click.Path(file_okay=False, path_type=Path), default="docs/proof", show_default=True)
 @click.option("--print", "printed", is_flag=True, help="Print the commands, and run none.")

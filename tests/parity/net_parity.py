@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tests import lc0_oracle
+from tests import lc0_oracle, shared_data
 from tests.parity.float64 import q_in_double
 from valuerepair.archives.options import SampleOptions
 from valuerepair.archives.rows import ReadReport
@@ -204,7 +204,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Parity of Q and policy with lc0.")
     parser.add_argument("--positions", type=int, default=6000)
     parser.add_argument("--nets", default=",".join(NETS))
-    parser.add_argument("--data", type=Path, default=Path(__file__).parents[3] / "shared" / "data")
+    shared_data.add_option(parser)
     options = parser.parse_args()
     batch = gather(options.data, options.positions)
     print(f"{len(batch)} positions: " + ", ".join(f"{mask.sum()} {kind}" for kind, mask in kinds(batch).items()))

@@ -15,6 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests import shared_data
 from valuerepair.chess import board as rules
 
 SUITES = ("perft.epd", "perft-marcel.epd", "perft-ferdy-double-checks.epd", "ferdy_perft_enpassant_1.epd")
@@ -80,7 +81,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Perft of the suites.")
     parser.add_argument("--leaves", type=int, help="Largest entry of any suite (default: what a night affords).")
     parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
-    parser.add_argument("--data", type=Path, default=Path(__file__).parents[3] / "shared" / "data")
+    shared_data.add_option(parser)
     options = parser.parse_args()
     chosen = [
         entry

@@ -29,6 +29,7 @@ import chess
 import numpy as np
 from numpy.typing import NDArray
 
+from tests import shared_data
 from valuerepair.chess import board as rules
 from valuerepair.chess.jit import kernel
 from valuerepair.chess.make import black_to_move, clock, make, mark_repetition
@@ -324,7 +325,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="The rules against python-chess.")
     parser.add_argument("--positions", type=int, default=100_000)
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
-    parser.add_argument("--data", type=Path, default=Path(__file__).parents[3] / "shared" / "data")
+    shared_data.add_option(parser)
     options = parser.parse_args()
     tally = run(options.data, options.positions, processes=options.processes)
     for what, count in tally.met.items():

@@ -22,6 +22,7 @@ import chess
 import chess.engine
 import numpy as np
 
+from tests import shared_data
 from valuerepair.chess.positions import Position
 from valuerepair.mcts.evaluator import Evaluations, Evaluator, Leaves, NetEvaluator
 from valuerepair.mcts.forest import Forest
@@ -191,7 +192,7 @@ def report_mates(evaluator: Evaluator, judge: Judge, mates: list[tuple[Position,
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--mates", type=Path, default=Path(__file__).parents[3] / "shared/data/epd/matetrack.epd")
+    shared_data.add_option(parser)
     parser.add_argument("--longest", type=int, default=4, help="mates in at most so many moves")
     parser.add_argument("--limit", type=int, help="the first so many of them")
     parser.add_argument("--nodes", type=int, default=800)
@@ -199,7 +200,7 @@ def main() -> None:
     parser.add_argument("--net", help="registry name or path; the default net if not given")
     parser.add_argument("--stockfish", default="/usr/games/stockfish")
     given = parser.parse_args()
-    mates = list(short_mates(given.mates, given.longest))[: given.limit]
+    mates = list(short_mates(given.data / "epd" / "matetrack.epd", given.longest))[: given.limit]
     with open_net(given.net, device="cpu") as net, chess.engine.SimpleEngine.popen_uci(given.stockfish) as engine:
         evaluator = Remembering(NetEvaluator(net))
         if given.case_nodes:

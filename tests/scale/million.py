@@ -19,6 +19,7 @@ from pathlib import Path
 import chess
 import numpy as np
 
+from tests import shared_data
 from tests.scale.drawn import ALPHA, NODES, SECOND_NODES, draw, save_searches
 from valuerepair.archives.options import SampleOptions
 from valuerepair.archives.rows import ReadReport
@@ -36,7 +37,6 @@ from valuerepair.store.screening import ScreenFacts, add_screen
 from valuerepair.store.store import Store
 
 ROOT = Path(__file__).parents[2]
-SHARED = ROOT.parent / "shared" / "data" / "pgn" / "otb-masters.pgn.zst"
 OWN = ROOT / "data" / "games.pgn.zst"
 PER_GAME = 18
 CUT_SHARE = 0.2  # positions beside those scored that a ladder cut
@@ -55,7 +55,8 @@ def oracle_of(nodes: int) -> OracleIdentity:
 
 def default_archive() -> Path:
     """The masters' games where they are at hand, else our own."""
-    return SHARED if SHARED.exists() else OWN
+    shared = shared_data.folder()
+    return OWN if shared is None else shared / "pgn" / "otb-masters.pgn.zst"
 
 
 def make(

@@ -52,7 +52,7 @@ def command() -> None:
     \b
     Example:
       vr experiment selfplay n_scl=5 n_scl=inf temperature=1 --nodes 100
-      vr experiment match certainty=1 auto_extend=1 --nodes 100 --games 1000
+      vr experiment match certainty=1 auto_extend=1 --nodes 100 --lines 251 --games 502
     """
 
 
@@ -119,7 +119,7 @@ def match(sides: tuple[str, ...], against: str, odds: bool, **given: Any) -> Non
 
     \b
     Example:
-      vr experiment match certainty=1 auto_extend=1 --nodes 100 --games 1000
+      vr experiment match certainty=1 auto_extend=1 --nodes 100 --lines 251 --games 502
       vr experiment match nodes=10 nodes=100 nodes=100,n_scl=5 --against nodes=1 --odds --openings queen-odds.epd
     """
     from valuerepair.play.lineup import parse_side

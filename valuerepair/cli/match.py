@@ -27,7 +27,7 @@ ORDER = click.Choice(["sequential", "shuffled"])
     "--openings",
     type=FILE,
     metavar="BOOK",
-    help="PGN, EPD or FEN file.  [default: a built-in list, one line per ECO code]",
+    help="PGN, EPD or FEN file.  [default: a built-in list of 251 lines]",
 )
 @click.option("--order", type=ORDER, default="sequential", help="Order of the openings.")
 @click.option("--nodes", metavar="N", help="Nodes per move, for sides without a limit of their own.")

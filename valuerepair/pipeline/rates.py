@@ -1,4 +1,4 @@
-"""How fast this machine does what a repair consists of, measured in half a minute at most, by a process of its own."""
+"""How fast this machine does what a repair consists of, measured in about half a minute by a process of its own."""
 
 from __future__ import annotations
 

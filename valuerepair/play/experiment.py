@@ -156,11 +156,14 @@ def setting_of(text: str) -> EngineSpec:
 def choose_openings(book: str | None, most: int) -> tuple[list[Opening], str]:
     """At most `most` lines of a book or of the built-in ones, evenly spread, and the book's name.
 
-    Raises UsageError where none are asked for, and ValueRepairError for a book that cannot be read.
+    Says so where there are fewer. Raises UsageError where none are asked for, and ValueRepairError for a book that
+    cannot be read.
     """
     if most < 1:
         raise UsageError(f"--lines {most}: must be at least 1")
     every = read_openings(book) if book is not None else built_in_openings()
+    if most > len(every):
+        log.info(f"{most:,} lines asked for, there are {len(every):,}")
     chosen = np.unique(np.linspace(0, len(every) - 1, min(most, len(every))).round().astype(int)).tolist()
     return [every[place] for place in chosen], Path(book).name if book is not None else BUILT_IN
 

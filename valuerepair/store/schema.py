@@ -231,7 +231,7 @@ def version(connection: sqlite3.Connection, path: str) -> int:
     if found > SCHEMA_VERSION:
         raise ValueRepairError(
             f"{path} was written by a newer valuerepair (store version {found}, this one knows {SCHEMA_VERSION}); "
-            "upgrade with pip install -U valuerepair, or give another --db"
+            "upgrade valuerepair, or give another --db"
         )
     return int(found)
 
