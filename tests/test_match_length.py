@@ -13,8 +13,8 @@ from scipy.optimize import brentq
 import valuerepair as vr
 from valuerepair.cli import cli
 from valuerepair.errors import UsageError, ValueRepairError
-from valuerepair.play.elo import MatchScore, Pentanomial, elo_interval, elo_of, share_of, verdict
 from valuerepair.play.crosstable import Crosstable
+from valuerepair.play.elo import MatchScore, Pentanomial, elo_interval, elo_of, share_of, verdict
 from valuerepair.play.match_length import POWERS, Outcomes, match_length, sprt_length
 from valuerepair.play.sprt import Sprt
 from valuerepair.play.standing import Played, Standing
@@ -185,7 +185,7 @@ def test_plans_from_games_without_one_kind_of_pair(pairs: dict[tuple[float, floa
             shown = np.mean([verdict(Pentanomial(tuple(each)), level) == "better" for each in drawn])
             assert shown == pytest.approx(power, abs=0.03)
     # With no kind missing, but nearly so, it is the same plan.
-    nearly = {**{(0.0, 0.0): 1, (0.5, 0.0): 1, (1.0, 1.0): 1}, **{kind: 1000 * count for kind, count in pairs.items()}}
+    nearly = {(0.0, 0.0): 1, (0.5, 0.0): 1, (1.0, 1.0): 1, **{kind: 1000 * count for kind, count in pairs.items()}}
     assert match_length(8, like=alone(played(nearly))).games[0.95][1] == pytest.approx(plan.games[0.95][1], rel=0.01)
 
 

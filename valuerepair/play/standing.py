@@ -149,7 +149,8 @@ class Standing:
         for game in games:
             standing.add(game)
         if sprt is not None:
-            standing.sprt, standing.verdict = sprt, sprt.verdict(standing.tested)
+            standing.sprt = sprt  # before the verdict: what is tested depends on the test
+            standing.verdict = sprt.verdict(standing.tested)
         return standing
 
     @property
@@ -176,10 +177,10 @@ class Standing:
         return verdicts(self.results)
 
     @property
-    def normalized(self) -> Estimate | None:
-        """Normalized Elo with its interval at 0.95; None where openings come again, as it is one of games."""
-        results = self.results
-        return None if isinstance(results, ByOpening) else normalized_elo(results)
+    def normalized(self) -> Estimate:
+        """Normalized Elo with its interval at 0.95, by the deviation of a game as whole pairs show it, else games."""
+        pairs = self.tally.pairs
+        return normalized_elo(self.results, 0.95, pairs if pairs.pairs else self.tally.score)
 
     def as_json(self) -> dict[str, Any]:
         """All figures, from the first player's side; infinite Elo is None."""
@@ -197,7 +198,7 @@ class Standing:
                 {"level": level, **_interval(interval), "verdict": verdict}
                 for level, (interval, verdict) in self.levels.items()
             ],
-            "normalized_elo": None if (known := self.normalized) is None else _interval(known),
+            "normalized_elo": _interval(self.normalized),
             "los": los(self.results),
             "endings": dict(self.endings),
             "score_by_ending": {ending: _score(score) for ending, score in self.by_ending.items()},
@@ -228,7 +229,7 @@ def progress_note(standing: Standing, games: int, left: Remaining | None) -> str
     score, (counted, _, _) = standing.tally.score, moments(standing.results)
     words = [f"of {games:,}", f"{score} in {score.games:,} {'game' if score.games == 1 else 'games'}"]
     if counted >= FEWEST:
-        words.append(f"Elo {elo_words(elo_interval(standing.results, 0.95))} in {counted:,} {standing.of}")
+        words.append(f"Elo {elo_words(elo_interval(standing.results, 0.95))} in {counted:,.0f} {standing.of}")
     elif counted:
         words.append(f"Elo: too few {standing.of} yet")
     if standing.sprt is not None:
@@ -255,7 +256,7 @@ def report_lines(standing: Standing) -> list[str]:
     if tally.score.games:
         elo, normalized = elo_interval(results).value, standing.normalized
         said = f"Elo {value_words(elo)}"
-        if normalized is not None and not math.isnan(normalized.value):
+        if not math.isnan(normalized.value):
             said += f", normalized {value_words(normalized.value)}"
         lines.append(f"{said}, LOS {los_words(results)} (of {standing.of})")
         if (remark := few_words(results)) is not None:
