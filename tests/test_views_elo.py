@@ -230,7 +230,8 @@ def test_games_of_a_server_are_counted_one_by_one(tmp_path: Path) -> None:
     """Nothing says which games share an opening; nor do two that happen to, where the others do not."""
     points = [point or 0.0 for point in some_points(60, 4)]
     results = [{0.0: "0-1", 0.5: "1/2-1/2", 1.0: "1-0"}[point] for point in points]
-    plain = [other("A", "B", result, "1. e4 {[%eval 0.2] [%clk 0:03:00]} e5", Round="-") for result in results]
+    moves = "1. e4 {[%eval 0.2] [%clk 0:03:00]} e5"
+    plain = [other("A", "B", result, moves, Round="-", GameId=f"{i}") for i, result in enumerate(results)]
     (tmp_path / "a.pgn").write_text("".join(plain))
     expected = elo_interval(MatchScore(points.count(1.0), points.count(0.5), points.count(0.0)), 0.95)
     said = figures.drawing("elo", tmp_path / "a.pgn").said
