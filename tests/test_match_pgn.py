@@ -283,8 +283,8 @@ def test_two_matches_of_the_same_players_have_their_own_pairs() -> None:
     assert found.names == ("A", "B")
     assert Standing.after(found.names, found.games).tally.pairs.counts == (1, 0, 0, 0, 1)
     # The same command, run on two machines: other games of the same numbers.
-    (found,) = matches_of([games[0], games[3], games[0], own("one", 0, "A", "1/2-1/2")])
-    assert Standing.after(found.names, found.games).tally.pairs.counts == (1, 1, 0, 0, 0)
+    (found,) = matches_of([games[3], games[0], own("one", 0, "A", "1-0"), own("one", 1, "B", "0-1")])
+    assert Standing.after(found.names, found.games).tally.pairs.counts == (1, 0, 0, 0, 1)
     (turned,) = matches_of(games[:1], "B")
     assert [each.number % 2 for each in turned.games] == [0]
 
