@@ -276,6 +276,17 @@ def test_what_python_and_the_command_say_of_a_match(tmp_path_factory: pytest.Tem
     assert (high - low) / 2 == pytest.approx(8 * math.sqrt(plan.games[0.95][0] / 400), rel=0.05)
 
 
+def test_a_plan_from_repeated_openings_says_that_it_is_of_new_ones() -> None:
+    """The same pairs, of 50 openings and of as many as there are pairs: one plan, one with a line more."""
+    new, repeated = Standing(("A", "B")), Standing(("A", "B"))
+    for number in range(800):
+        result = ("1-0", "0-1", "1/2-1/2", "1/2-1/2", "1-0")[number * 7 // 3 % 5]
+        new.add(Played(number, number // 2, result, "checkmate", 40))
+        repeated.add(Played(number, number // 2 % 50, result, "checkmate", 40))
+    plain, said = match_length(10, like=alone(new)).lines(), match_length(10, like=alone(repeated)).lines()
+    assert said == [*plain, "openings come again in these games; the plan takes each pair as one of a new opening"]
+
+
 def test_games_that_are_no_pairs_are_planned_game_by_game() -> None:
     standing = Standing(("A", "B"))
     standing.paired = False

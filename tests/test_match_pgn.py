@@ -22,7 +22,7 @@ from valuerepair.cli import cli
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.play.elo import MatchScore, Pentanomial, elo_interval, normalized_elo
 from valuerepair.play.match_pgn import TaggedGame, matches_of, read_games
-from valuerepair.play.standing import Standing
+from valuerepair.play.standing import Standing, report_lines
 
 RESULTS = {0.0: "0-1", 0.5: "1/2-1/2", 1.0: "1-0"}
 
@@ -89,6 +89,25 @@ def test_what_fastchess_printed_of_its_matches(
     assert told["sprt"]["llr"] == pytest.approx(llr, abs=0.0051)
     assert (told["sprt"]["low"], told["sprt"]["high"]) == pytest.approx((-2.25, 2.89), abs=0.0051)
     assert told["sprt"]["accepted"] == "H1"
+
+
+@pytest.mark.parametrize(
+    ("pentanomial", "wins", "words"),
+    [
+        # The lines of fastchess with these pairs said "DrawRatio: 38.12 %, PairsRatio: 1.26" and "44.47 %", "1.26".
+        ((104, 524, 876, 653, 141), 1272, "with 1 point: 337 a win and a loss, 539 two draws; draw ratio 38.1 %"),
+        ((40, 309, 631, 363, 76), 796, "with 1 point: 281 a win and a loss, 350 two draws; draw ratio 44.5 %"),
+    ],
+)
+def test_even_pairs_and_ratios_are_those_of_fastchess(
+    tmp_path: Path, pentanomial: tuple[int, int, int, int, int], wins: int, words: str
+) -> None:
+    found = read(match_of(pentanomial, wins), tmp_path, "A")
+    assert found.tally.score.wins == wins
+    lines = report_lines(found)
+    assert lines[5] == f"  {words}, pairs ratio 1.26"
+    value, low, high = normalized_elo(found.results)
+    assert f", normalized {value:+.1f} ({low:+.1f} to {high:+.1f} at 0.95), " in lines[6]
 
 
 def test_what_cutechess_printed_of_matches_without_pairs(tmp_path: Path) -> None:

@@ -424,6 +424,7 @@ def test_tally_by_colour_and_by_pairs_in_any_order() -> None:
     assert ours.as_black == MatchScore(2, 1, 1)
     assert ours.score == MatchScore(4, 2, 2)
     assert ours.pairs == Pentanomial((0, 1, 1, 0, 1))
+    assert ours.won_and_lost == theirs.won_and_lost == 1
     assert ours.undecided == 1
     assert theirs.pairs == turned(ours.pairs)
     assert theirs.score == turned(ours.score)

@@ -14,6 +14,7 @@ from valuerepair.play.elo import (
     FEW,
     FEWEST,
     LEVELS,
+    ByOpening,
     MatchScore,
     Pentanomial,
     elo_of,
@@ -118,7 +119,8 @@ class MatchLength:
 
     `games` are, by level, those for each of `POWERS`: so often a match of that length shows the difference at that
     level. `tests` say how long an SPRT takes: at its elo0, in the middle, at its elo1, and at `elo`. Without `elo`
-    there are only these. `seconds` a game, `jobs` at once, say how long that is.
+    there are only these. `seconds` a game, `jobs` at once, say how long that is. `repeated` says that the games of
+    which all this is said had openings that came again; the plan is one of new openings.
     """
 
     elo: float | None
@@ -128,6 +130,7 @@ class MatchLength:
     tests: tuple[SprtLength, ...]
     seconds: float | None
     jobs: int
+    repeated: bool = False
 
     def hours(self, games: int) -> float | None:
         """How long so many games take; None where nothing says how long one takes."""
@@ -151,6 +154,8 @@ class MatchLength:
                 f"  {words:<{max(map(len, at))}}{self._said(test.games):>20}, H1 accepted in {100 * test.h1:.1f} %"
                 for words, test in zip(at, self.tests, strict=True)
             ]
+        if self.repeated:
+            lines.append("openings come again in these games; the plan takes each pair as one of a new opening")
         if self.seconds is not None:
             lines.append(f"hours: {self.seconds:,.1f} s a game, {self.jobs} at once")
         return lines
@@ -171,6 +176,7 @@ class MatchLength:
                 | {"hours": self.hours(test.games), "h1_accepted": test.h1}
                 for test in self.tests
             ],
+            "repeated_openings": self.repeated,
             "seconds_a_game": self.seconds,
             "jobs": self.jobs,
         }
@@ -208,7 +214,9 @@ def match_length(
     if seconds is None and like is not None:
         seconds = like.seconds
     games = {} if elo is None else {level: _games(outcomes, elo, level) for level in LEVELS}
-    return MatchLength(elo, outcomes, games, sprt, () if sprt is None else _tests(sprt, outcomes, elo), seconds, jobs)
+    tests = () if sprt is None else _tests(sprt, outcomes, elo)
+    repeated = like is not None and isinstance(like.one().results, ByOpening)
+    return MatchLength(elo, outcomes, games, sprt, tests, seconds, jobs, repeated)
 
 
 def _games(outcomes: Outcomes, elo: float, level: float) -> tuple[int, ...]:

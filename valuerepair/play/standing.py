@@ -49,6 +49,7 @@ class Tally:
         self._colours: Counter[tuple[bool, int]] = Counter()
         self._waiting: dict[int, int] = {}
         self._pairs = [0] * 5
+        self.won_and_lost = 0  # pairs of 1 point that are a win and a loss; the others are two draws
         self.undecided = 0
 
     def add(self, number: int, first_is_white: bool, result: str) -> None:
@@ -63,6 +64,7 @@ class Tally:
             self._waiting[number // 2] = half_points
         else:
             self._pairs[half_points + other] += 1
+            self.won_and_lost += {half_points, other} == {0, 2}
 
     @property
     def as_white(self) -> MatchScore:
@@ -193,6 +195,7 @@ class Standing:
             "as_white": _score(tally.as_white),
             "as_black": _score(tally.as_black),
             "pentanomial": list(tally.pairs.counts),
+            "pairs_won_and_lost": tally.won_and_lost,
             "intervals_of": self.of,
             "elo": [
                 {"level": level, **_interval(interval), "verdict": verdict}
@@ -252,12 +255,12 @@ def report_lines(standing: Standing) -> list[str]:
     lines = [f"{first} against {second}: {standing.games:,} games{undecided}"]
     for what, score in (("all", tally.score), ("White", tally.as_white), ("Black", tally.as_black)):
         lines.append(f"  {what:<6} {score_words(score)}")
-    lines.append(_pairs_line(standing))
+    lines += _pairs_lines(standing)
     if tally.score.games:
         elo, normalized = elo_interval(results).value, standing.normalized
         said = f"Elo {value_words(elo)}"
         if not math.isnan(normalized.value):
-            said += f", normalized {value_words(normalized.value)}"
+            said += f", normalized {value_words(normalized.value)} ({bounds_words(normalized)} at 0.95)"
         lines.append(f"{said}, LOS {los_words(results)} (of {standing.of})")
         if (remark := few_words(results)) is not None:
             lines.append(f"  {remark}")
@@ -287,11 +290,18 @@ def _sprt_line(sprt: Sprt, standing: Standing) -> str:
     return f"{test}: LLR {sprt.llr(standing.tested):.2f} ({_bounds(sprt)}), {found or 'not decided'}"
 
 
-def _pairs_line(standing: Standing) -> str:
-    pairs = standing.tally.pairs
+def _pairs_lines(standing: Standing) -> list[str]:
+    """The pairs by their points, and of those with 1 point what they are; ratios as fastchess has them."""
+    tally, pairs = standing.tally, standing.tally.pairs
     if not standing.paired:
-        return "no pairs: no opening is told, or too few with both colours"
-    return f"{pairs.pairs:,} {'pair' if pairs.pairs == 1 else 'pairs'} with 0, 1/2, 1, 3/2, 2 points: {pairs}"
+        return ["no pairs: no opening is told, or too few with both colours"]
+    words = f"{pairs.pairs:,} {'pair' if pairs.pairs == 1 else 'pairs'} with 0, 1/2, 1, 3/2, 2 points: {pairs}"
+    if not pairs.pairs:
+        return [words]
+    lost, even, won = sum(pairs.counts[:2]), pairs.counts[2], sum(pairs.counts[3:])
+    ratio = f", pairs ratio {won / lost:.2f}" if lost else ""
+    of_even = f"{tally.won_and_lost:,} a win and a loss, {even - tally.won_and_lost:,} two draws"
+    return [words, f"  with 1 point: {of_even}; draw ratio {100 * even / pairs.pairs:.1f} %{ratio}"]
 
 
 def _endings(standing: Standing) -> str:
