@@ -188,6 +188,22 @@ def test_a_tournament_is_counted_by_its_tags(shared_data: Path) -> None:
     assert "4 matches; say --player NAME" in refused.stderr
 
 
+def shown_in_the_guide(command: str) -> str:
+    guide = (Path(__file__).parents[1] / "docs/guide/elo.md").read_text("utf-8")
+    return guide.split(f"$ {command}\n")[1].split("```")[0]
+
+
+def test_the_table_of_the_guide(shared_data: Path) -> None:
+    command = "vr elo leela-ID352.pgn.gz --player ID352"
+    said = here(*command.split()[1:], cwd=shared_data / "pgn").stdout
+    assert said == shown_in_the_guide(command)
+
+
+def test_the_plan_of_the_guide(tmp_path: Path) -> None:
+    command = "vr elo --resolve 5 --draws 0.6 --game-time 40 --jobs 8 --sprt elo0=0,elo1=5"
+    assert here(*command.split()[1:], cwd=tmp_path).stdout == shown_in_the_guide(command)
+
+
 def test_one_player_among_many_has_pairs_where_most_of_its_games_do(tmp_path: Path) -> None:
     paired = [fastchess(i, k == 0, 0.5 + k / 2) for i in range(40) for k in range(2)]
     single = [game("C", "A", "1/2-1/2")]

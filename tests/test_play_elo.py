@@ -304,6 +304,18 @@ def test_one_opening_with_most_of_the_games_counts_as_one() -> None:
     )
 
 
+def test_the_usual_variance_of_a_ratio_does_not_hold_where_one_opening_has_most_games() -> None:
+    """Copies of a game in each opening, 600 in one: Cochran's variance hardly sees that one, and is far too small."""
+    rng, sizes = np.random.default_rng(8), np.array([600, *[2] * 100])
+    shares = rng.choice([0, 0.25, 0.5, 0.75, 1], p=[0.05, 0.2, 0.38, 0.32, 0.05], size=(2500, 101))
+    found = shares @ sizes / sizes.sum()
+    residuals = (shares - found[:, None]) * sizes
+    errors = np.sqrt(101 / 100 * np.sum(residuals**2, axis=1)) / sizes.sum()
+    assert np.mean(np.abs(found - 0.53) <= student.ppf(0.975, 100) * errors) == pytest.approx(0.12, abs=0.02)
+    ours = [share_interval(opened(match, sizes)) for match in shares[:500]]
+    assert all(low <= 0.53 <= high for _, low, high in ours)
+
+
 def test_openings_of_one_share_are_no_certainty() -> None:
     even = opened(np.full(40, 0.6), 20)
     value, low, high = share_interval(even)
