@@ -221,7 +221,7 @@ def test_the_length_of_a_test_at_its_own_differences(model: str) -> None:
     assert (plan.games, [row.of_model for row in plan.tests]) == ({}, [0, 2, 4])
     assert [row.h1 for row in plan.tests][::2] == pytest.approx([0.05, 0.9], abs=2e-3)
     draw_elo = 400 * math.log10((1 + 0.6) / (1 - 0.6))
-    elos = {
+    elos: dict[str, list[float]] = {
         "normalized": [value * math.sqrt(0.4) / 2 * 400 / 347.4356 * 4 / math.log(10) for value in (0, 2, 4)],
         "logistic": [0, 2, 4],
         "bayesian": [elo_of((share_of(value - draw_elo) + 1 - share_of(-value - draw_elo)) / 2) for value in (0, 2, 4)],

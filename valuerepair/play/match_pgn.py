@@ -213,8 +213,9 @@ def _pairs(games: Sequence[TaggedGame], openings: Sequence[int], whites: Sequenc
     seen, pairs, found = Counter[object](), dict[object, int](), list[int]()
     for game, opening, white in zip(games, openings, whites, strict=True):
         shared: tuple[object, ...] = (game.run, game.number // 2) if game.run else (opening,)
-        found.append(pairs.setdefault((*shared, seen[(*shared, white)]), len(pairs)))
-        seen[(*shared, white)] += 1
+        side = (*shared, white)
+        found.append(pairs.setdefault((*shared, seen[side]), len(pairs)))
+        seen[side] += 1
     numbered = 2 in Counter(found).values() and all(game.run for game in games)
     if numbered or _mostly_paired(found):
         return found, True
