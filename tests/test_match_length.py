@@ -8,9 +8,12 @@ import math
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from scipy.optimize import brentq
 
 import valuerepair as vr
 from valuerepair.cli import cli
+from valuerepair.errors import UsageError, ValueRepairError
+from valuerepair.play.crosstable import Crosstable
 from valuerepair.play.elo import MatchScore, Pentanomial, elo_interval, elo_of, share_of, verdict
 from valuerepair.play.match_length import POWERS, Outcomes, match_length, sprt_length
 from valuerepair.play.sprt import Sprt
@@ -142,7 +145,7 @@ def test_openings_that_one_side_wins_need_fewer_games() -> None:
     """Who has White wins as a rule: a pair says little by chance, and much by strength."""
     biased = played({(1.0, 0.0): 300, (1.0, 0.5): 60, (0.5, 0.0): 50, (0.5, 0.5): 90})
     outcomes = Outcomes.of_match(biased)
-    assert outcomes.pair == pytest.approx((0, 50 / 500, 390 / 500, 60 / 500, 0))
+    assert outcomes.pair == pytest.approx((0, 55 / 500, 390 / 500, 55 / 500, 0))
     independent = Outcomes(outcomes.game).at(10)
     correlated = outcomes.at(10)
     spread = {}
@@ -152,6 +155,95 @@ def test_openings_that_one_side_wins_need_fewer_games() -> None:
         spread[name] = float(np.dot(each.counted, (shares - share_of(10)) ** 2))
     one_player = vr.plan_match(10, draws=outcomes.game[1]).games[0.95][1]
     assert one_player / 2 * spread["correlated"] < one_player / 4 * spread["independent"]
+
+
+NO_LOSS = {(0.5, 0.5): 60, (1.0, 0.5): 35, (1.0, 1.0): 5}
+ONE_KIND_MISSING = [
+    NO_LOSS,
+    {(0.5, 0.0): 10, (0.5, 0.5): 60, (1.0, 0.5): 25, (1.0, 1.0): 5},
+    {(0.0, 0.0): 5, (1.0, 0.0): 90, (1.0, 0.5): 40},
+    {(0.0, 0.0): 40, (0.5, 0.5): 50, (1.0, 1.0): 40},
+]
+
+
+@pytest.mark.parametrize("pairs", ONE_KIND_MISSING)
+def test_plans_from_games_without_one_kind_of_pair(pairs: dict[tuple[float, float], int]) -> None:
+    """Simulated matches of even players made stronger by another law than the plan's own: exponential in the points."""
+    plan = match_length(8, like=alone(played(pairs)), sprt=Sprt(0, 5))
+    counts = np.zeros(5)
+    for points, count in pairs.items():
+        counts[round(2 * sum(points))] += count
+    even = (counts + counts[::-1]) / 2 / counts.sum()
+    assert plan.outcomes.pair == pytest.approx(even)
+
+    shares = np.linspace(0, 1, 5)
+    there = even * np.exp(brentq(lambda slope: tilted_mean(even, slope) - share_of(8), -3, 3) * shares)
+    rng = np.random.default_rng(5)
+    for level in (0.90, 0.95, 0.99):
+        for games, power in zip(plan.games[level], POWERS, strict=True):
+            drawn = rng.multinomial(games // 2, there / there.sum(), size=3000).tolist()
+            shown = np.mean([verdict(Pentanomial(tuple(each)), level) == "better" for each in drawn])
+            assert shown == pytest.approx(power, abs=0.03)
+    # With no kind missing, but nearly so, it is the same plan.
+    nearly = {(0.0, 0.0): 1, (0.5, 0.0): 1, (1.0, 1.0): 1, **{kind: 1000 * count for kind, count in pairs.items()}}
+    assert match_length(8, like=alone(played(nearly))).games[0.95][1] == pytest.approx(plan.games[0.95][1], rel=0.01)
+
+
+def tilted_mean(chances: np.ndarray, slope: float) -> float:
+    shares = np.linspace(0, 1, len(chances))
+    weights = chances * np.exp(slope * shares)
+    return float(weights @ shares / weights.sum())
+
+
+def alone(standing: Standing) -> Crosstable:
+    return Crosstable(standing.games, None, (standing,), standing, (), None)
+
+
+def test_a_difference_that_these_games_cannot_make_is_refused() -> None:
+    """The best pair had 3/2 points, so at most 191 Elo; and games that are all alike say nothing of their variation."""
+    drawish = alone(played({(0.5, 0.5): 400, (1.0, 0.5): 40, (0.5, 0.0): 20}))
+    assert match_length(150, like=drawish).games[0.95][1] > 0
+    with pytest.raises(UsageError, match=r"these games cannot make 200 Elo; give --draws instead"):
+        match_length(200, like=drawish)
+    with pytest.raises(ValueRepairError, match=r"A against B: all 500 pairs came out alike"):
+        match_length(5, like=alone(played({(0.5, 0.5): 500})))
+    with pytest.raises(
+        ValueRepairError, match=r"too few games to plan by: 29 pairs with another result .* of 30 needed"
+    ):
+        match_length(5, like=alone(played({(0.5, 0.5): 500, (1.0, 0.5): 29})))
+
+
+@pytest.mark.parametrize("model", ["normalized", "logistic", "bayesian"])
+def test_the_length_of_a_test_at_its_own_differences(model: str) -> None:
+    """Wald's formulas, written out; where it is H0 or H1 that holds, it errs as often as it was asked to."""
+    test = Sprt(0, 4, 0.05, 0.1, model)
+    plan = match_length(None, draws=0.6, sprt=test)
+    assert (plan.games, [row.of_model for row in plan.tests]) == ({}, [0, 2, 4])
+    assert [row.h1 for row in plan.tests][::2] == pytest.approx([0.05, 0.9], abs=2e-3)
+    draw_elo = 400 * math.log10((1 + 0.6) / (1 - 0.6))
+    elos: dict[str, list[float]] = {
+        "normalized": [value * math.sqrt(0.4) / 2 * 400 / 347.4356 * 4 / math.log(10) for value in (0, 2, 4)],
+        "logistic": [0, 2, 4],
+        "bayesian": [elo_of((share_of(value - draw_elo) + 1 - share_of(-value - draw_elo)) / 2) for value in (0, 2, 4)],
+    }
+    assert [row.elo for row in plan.tests] == pytest.approx(elos[model], rel=5e-3, abs=1e-9)
+    # A game is a step of this many of its standard deviations; the ratio's drift is half its square.
+    step = (share_of(elos[model][2]) - 0.5) / (math.sqrt(0.4) / 2)
+    low, high = math.log(0.1 / 0.95), math.log(0.9 / 0.05)
+    expected = [(0.05 * high + 0.95 * low) / (-(step**2) / 2), -low * high / step**2]
+    expected.append((0.9 * high + 0.1 * low) / (step**2 / 2))
+    assert [row.games for row in plan.tests] == pytest.approx(expected, rel=0.01)
+    with_difference = match_length(4, draws=0.6, sprt=test)
+    assert [row.elo for row in with_difference.tests][3:] == ([] if model == "logistic" else [4])
+
+
+def test_a_test_alone_is_planned_without_resolve() -> None:
+    said = CliRunner().invoke(cli, ["elo", "--sprt", "elo0=0,elo1=5", "--draws", "0.6"]).output
+    assert "interval" not in said
+    rows = vr.plan_match(draws=0.6, sprt="elo0=0,elo1=5").tests
+    assert [f"{row.games:,}, H1 accepted in {100 * row.h1:.1f} %" in said for row in rows] == [True] * 3
+    with pytest.raises(UsageError, match="a plan needs a difference"):
+        vr.plan_match(draws=0.6)
 
 
 def test_what_python_and_the_command_say_of_a_match(tmp_path_factory: pytest.TempPathFactory) -> None:
@@ -182,6 +274,17 @@ def test_what_python_and_the_command_say_of_a_match(tmp_path_factory: pytest.Tem
     assert isinstance(like.whole.results, Pentanomial)
     _, low, high = elo_interval(like.whole.results)
     assert (high - low) / 2 == pytest.approx(8 * math.sqrt(plan.games[0.95][0] / 400), rel=0.05)
+
+
+def test_a_plan_from_repeated_openings_says_that_it_is_of_new_ones() -> None:
+    """The same pairs, of 50 openings and of as many as there are pairs: one plan, one with a line more."""
+    new, repeated = Standing(("A", "B")), Standing(("A", "B"))
+    for number in range(800):
+        result = ("1-0", "0-1", "1/2-1/2", "1/2-1/2", "1-0")[number * 7 // 3 % 5]
+        new.add(Played(number, number // 2, result, "checkmate", 40))
+        repeated.add(Played(number, number // 2 % 50, result, "checkmate", 40))
+    plain, said = match_length(10, like=alone(new)).lines(), match_length(10, like=alone(repeated)).lines()
+    assert said == [*plain, "openings come again in these games; the plan takes each pair as one of a new opening"]
 
 
 def test_games_that_are_no_pairs_are_planned_game_by_game() -> None:

@@ -8,6 +8,7 @@ import json
 import random
 import re
 import sys
+import tarfile
 from collections import Counter
 from pathlib import Path
 
@@ -21,7 +22,7 @@ from valuerepair.cli import cli
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.play.elo import MatchScore, Pentanomial, elo_interval, normalized_elo
 from valuerepair.play.match_pgn import TaggedGame, matches_of, read_games
-from valuerepair.play.standing import Standing
+from valuerepair.play.standing import Standing, report_lines
 
 RESULTS = {0.0: "0-1", 0.5: "1/2-1/2", 1.0: "1-0"}
 
@@ -49,7 +50,8 @@ def match_of(pentanomial: tuple[int, int, int, int, int], wins: int) -> list[str
 
 
 def read(texts: list[str], folder: Path, player: str | None = None, sprt: str | None = None) -> Standing:
-    (folder / "match.pgn").write_text("".join(texts))
+    """The one match of these games, each of which is another than all before."""
+    (folder / "match.pgn").write_text("".join(f'[GameId "{i}"]\n{text}' for i, text in enumerate(texts)))
     whole = vr.elo(folder / "match.pgn", player, sprt=sprt).whole
     assert whole is not None
     return whole
@@ -87,6 +89,25 @@ def test_what_fastchess_printed_of_its_matches(
     assert told["sprt"]["llr"] == pytest.approx(llr, abs=0.0051)
     assert (told["sprt"]["low"], told["sprt"]["high"]) == pytest.approx((-2.25, 2.89), abs=0.0051)
     assert told["sprt"]["accepted"] == "H1"
+
+
+@pytest.mark.parametrize(
+    ("pentanomial", "wins", "words"),
+    [
+        # The lines of fastchess with these pairs said "DrawRatio: 38.12 %, PairsRatio: 1.26" and "44.47 %", "1.26".
+        ((104, 524, 876, 653, 141), 1272, "with 1 point: 337 a win and a loss, 539 two draws; draw ratio 38.1 %"),
+        ((40, 309, 631, 363, 76), 796, "with 1 point: 281 a win and a loss, 350 two draws; draw ratio 44.5 %"),
+    ],
+)
+def test_even_pairs_and_ratios_are_those_of_fastchess(
+    tmp_path: Path, pentanomial: tuple[int, int, int, int, int], wins: int, words: str
+) -> None:
+    found = read(match_of(pentanomial, wins), tmp_path, "A")
+    assert found.tally.score.wins == wins
+    lines = report_lines(found)
+    assert lines[5] == f"  {words}, pairs ratio 1.26"
+    value, low, high = normalized_elo(found.results)
+    assert f", normalized {value:+.1f} ({low:+.1f} to {high:+.1f} at 0.95), " in lines[6]
 
 
 def test_what_cutechess_printed_of_matches_without_pairs(tmp_path: Path) -> None:
@@ -167,6 +188,22 @@ def test_a_tournament_is_counted_by_its_tags(shared_data: Path) -> None:
     assert "4 matches; say --player NAME" in refused.stderr
 
 
+def shown_in_the_guide(command: str) -> str:
+    guide = (Path(__file__).parents[1] / "docs/guide/elo.md").read_text("utf-8")
+    return guide.split(f"$ {command}\n")[1].split("```")[0]
+
+
+def test_the_table_of_the_guide(shared_data: Path) -> None:
+    command = "vr elo leela-ID352.pgn.gz --player ID352"
+    said = here(*command.split()[1:], cwd=shared_data / "pgn").stdout
+    assert said == shown_in_the_guide(command)
+
+
+def test_the_plan_of_the_guide(tmp_path: Path) -> None:
+    command = "vr elo --resolve 5 --draws 0.6 --game-time 40 --jobs 8 --sprt elo0=0,elo1=5"
+    assert here(*command.split()[1:], cwd=tmp_path).stdout == shown_in_the_guide(command)
+
+
 def test_one_player_among_many_has_pairs_where_most_of_its_games_do(tmp_path: Path) -> None:
     paired = [fastchess(i, k == 0, 0.5 + k / 2) for i in range(40) for k in range(2)]
     single = [game("C", "A", "1/2-1/2")]
@@ -227,15 +264,28 @@ ENDED = [
     ("20. Qg7#", {}, "1-0", "checkmate"),
     ("20. Kb2", {}, "1-0", "not said"),
     ("20. Kb2", {}, "*", "stopped"),
+    # Names say nothing of endings, nor do parts of words.
+    ("20. Kb2", {"White": "Crash", "Termination": "Crash won by resignation"}, "1-0", "resigned"),
+    ("20. Kb2 {Timeout Bot resigns}", {"White": "Timeout Bot"}, "0-1", "resigned"),
+    ("20. Kb2", {"Termination": "StallionBot won by resignation"}, "1-0", "resigned"),
+    ("20. Kb2", {"White": "A", "Termination": "A won - game abandoned"}, "1-0", "crashed"),
+    # Results that are none
+    ("20. Kb2", {}, "1/2", "result not readable"),
+    ("20. Kb2", {}, "0.5-0.5", "result not readable"),
+    ("20. Kb2", {}, "", "result not readable"),
 ]
 
 
 @pytest.mark.parametrize(("moves", "tags", "result", "ending"), ENDED)
 def test_how_games_end(tmp_path: Path, moves: str, tags: dict[str, str], result: str, ending: str) -> None:
-    found = read([game("A", "B", result, moves, **tags)], tmp_path)
-    assert found.endings == {ending: 1}
-    won = {"1-0": MatchScore(wins=1), "0-1": MatchScore(losses=1), "1/2-1/2": MatchScore(draws=1)}.get(result)
-    assert found.by_ending == ({ending: won} if won is not None else {})
+    texts, won = [game("A", "B", result, moves, **tags)], {"1-0": MatchScore(wins=1), "0-1": MatchScore(losses=1)}
+    expected = {ending: won.get(result, MatchScore(draws=1))}
+    if result not in RESULTS.values():  # a file without a decided game is refused
+        texts.append(game("A", "B", "1/2-1/2", Ending="decided"))
+        expected = {"decided": MatchScore(draws=1)}
+    found = read(texts, tmp_path)
+    assert found.endings == {ending: 1, **dict.fromkeys(expected, 1)}
+    assert found.by_ending == expected
     at_fault = ending in ("out of time", "illegal move", "crashed")
     assert [sum(each.values()) for each in found.faults] == [at_fault and result == "0-1", at_fault and result == "1-0"]
 
@@ -267,8 +317,48 @@ def test_two_matches_of_the_same_players_have_their_own_pairs() -> None:
     (found,) = matches_of(games)
     assert found.names == ("A", "B")
     assert Standing.after(found.names, found.games).tally.pairs.counts == (1, 0, 0, 0, 1)
+    # The same command, run on two machines: other games of the same numbers.
+    (found,) = matches_of([games[3], games[0], own("one", 0, "A", "1-0"), own("one", 1, "B", "0-1")])
+    assert Standing.after(found.names, found.games).tally.pairs.counts == (1, 0, 0, 0, 1)
     (turned,) = matches_of(games[:1], "B")
     assert [each.number % 2 for each in turned.games] == [0]
+
+
+def test_games_read_twice_count_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """The same file twice, under another name or in one file; not games of which only the result is told."""
+    texts = match_of((2, 3, 10, 6, 4), 20)
+    (tmp_path / "a.pgn").write_text("".join(texts))
+    (tmp_path / "b.pgn.gz").write_bytes(gzip.compress("".join(texts[::-1]).rstrip().encode()))
+    with caplog.at_level("INFO", "valuerepair"):
+        told = vr.elo(tmp_path, sprt="elo0=0,elo1=5").as_json()
+    assert "50 of 100 games are copies of earlier ones and are left out" in caplog.text
+    assert told == vr.elo(tmp_path / "a.pgn", sprt="elo0=0,elo1=5").as_json()
+    (tmp_path / "results.pgn").write_text(game("A", "B", "1-0", "") * 7 + game("B", "A", "0-1", "") * 3)
+    assert vr.elo(tmp_path / "results.pgn").games == 10
+
+
+def test_games_from_the_initial_position_have_no_opening_of_their_own(tmp_path: Path) -> None:
+    """Some runners write its FEN; all games would be of one opening. And without comments nothing marks a book."""
+    fen = "rnbqkbnr/pppppppp/8/8/8/8/PPPPPPPP/RNBQKBNR w KQkq - 0 1"
+    pairs = [("AB"[k], "BA"[k], RESULTS[points]) for points in (0.0, 0.5, 1.0) for _ in range(10) for k in range(2)]
+    plain = [game(*each, "1. Kd1 {+0.10/9 0.1s}") for each in pairs]
+    with_fen = [game(*each, "1. Kd1 {+0.10/9 0.1s}", FEN=fen, SetUp="1") for each in pairs]
+    bare = [game(*each, "1. e4 e5 2. Nf3 Nc6 3. Bb5 a6") for each in pairs]
+    for texts in (plain, with_fen, bare):
+        found = read(texts, tmp_path)
+        assert (found.of, found.paired) == ("games", False)
+    # With moves that are marked it is as without the FEN.
+    marked = [
+        game("AB"[k], "BA"[k], "1-0", f"1. {f}3 {{book}} e5 {{+0.1/9}}", FEN=fen) for f in "abcdf" for k in (0, 1)
+    ]
+    assert read(marked, tmp_path).tally.pairs.counts == (0, 0, 5, 0, 0)
+
+
+def test_names_that_differ_in_case_are_said_to(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (tmp_path / "match.pgn").write_text(game("Net", "B", "1-0") + game("net", "B", "1-0") + game("b", "NET", "1-0"))
+    with caplog.at_level("INFO", "valuerepair"):
+        assert len(vr.elo(tmp_path).matches) == 3
+    assert "counted as different players: Net and net and NET, B and b" in caplog.text
 
 
 def test_games_of_self_play_are_paired_by_their_lines(tmp_path: Path) -> None:
@@ -323,6 +413,13 @@ def test_files_folders_and_games_of_nobody(tmp_path: Path, caplog: pytest.LogCap
         (["match.pgn", "--sprt", "5"], "--sprt 5: '5' is none of elo0", 2),
         (["match.pgn", "--player", "b"], "--player b: has no game in match.pgn; there are B, Bb", 2),
         (["match.pgn", "--player", "x"], "--player x: has no game in match.pgn; there are A, B, Bb, C", 2),
+        (
+            ["--resolve", "5", "--draws", "0.5", "--player", "A"],
+            "--player is for the games of a PGN: give FILE, too",
+            2,
+        ),
+        (["stars.pgn"], "stars.pgn: none of its 5 games is decided", 1),
+        (["games.tar"], "games.tar: a tar archive; unpack it first", 1),
         (["match.pgn", "--resolve", "5"], "there are 4 players; say --player NAME (A, ...)", 2),
         (["match.pgn", "--player", "A", "--resolve", "5"], "A against all others: too few games to plan by", 1),
         (["alone.pgn"], "alone.pgn: one player plays itself, so there is nobody's Elo", 1),
@@ -353,6 +450,9 @@ def test_refused_in_one_line(
     Path("alone.pgn").write_text(game("A", "A", "1-0"))
     Path("notes.txt").write_text("Nothing of the kind.\n")
     Path("empty.pgn").write_text("")
+    Path("stars.pgn").write_text("".join(game("A", "B", "*", Round=str(i)) for i in range(5)))
+    with tarfile.open("games.tar", "w") as archive:
+        archive.add("match.pgn")
     Path("cut.pgn.gz").write_bytes(gzip.compress(random.Random(0).randbytes(9000))[:5000])
     with pytest.raises(ValueRepairError) as caught:
         CliRunner().invoke(cli, ["elo", *arguments], catch_exceptions=False)

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.stats import binomtest
+from scipy.stats import binomtest, ttest_1samp
+from scipy.stats import t as student
 
 from valuerepair.play.elo import (
     FEWEST,
@@ -34,14 +35,15 @@ from valuerepair.play.elo import (
     verdict,
     verdicts,
 )
+from valuerepair.play.sprt import Sprt
 from valuerepair.play.standing import Played, Standing, Tally
 
 counts = st.integers(0, 12) | st.integers(0, 5000)
 scores = st.builds(MatchScore, counts, counts, counts)
 pentanomials = st.builds(Pentanomial, st.tuples(counts, counts, counts, counts, counts))
-by_opening = st.builds(
-    ByOpening, st.lists(st.sampled_from([0.0, 0.25, 1 / 3, 0.5, 0.6, 0.75, 1.0]), max_size=60).map(tuple)
-)
+by_opening = st.lists(
+    st.integers(1, 40).flatmap(lambda games: st.tuples(st.just(games), st.integers(0, 2 * games))), max_size=60
+).map(lambda each: ByOpening(tuple(games for games, _ in each), tuple(half / 2 for _, half in each)))
 
 
 @pytest.mark.parametrize(("score", "elo", "superior"), [
@@ -216,6 +218,12 @@ def test_elo_and_share_are_inverse(elo: float) -> None:
     assert elo_of(share_of(elo)) == pytest.approx(elo, abs=1e-6)
 
 
+def opened(shares: np.ndarray, sizes: np.ndarray | int) -> ByOpening:
+    """Openings with so many games each and these shares of their points."""
+    games = np.broadcast_to(sizes, shares.shape)
+    return ByOpening(tuple(games.tolist()), tuple((shares * games).tolist()))
+
+
 def test_copies_of_games_make_no_interval_narrower() -> None:
     """Pairs of 40 openings, then the same pairs ten times: as pairs they would say sqrt(10) times too much."""
     points = np.random.default_rng(2).choice([0.0, 0.5, 1.0], size=(40, 2), p=[0.2, 0.4, 0.4])
@@ -223,16 +231,97 @@ def test_copies_of_games_make_no_interval_narrower() -> None:
     assert ByOpening.of(once) is None
     found = ByOpening.of(once * 10)
     assert found is not None
-    counts = [0] * 5
-    for pair in points.sum(axis=1):
-        counts[round(2 * pair)] += 1
-    a, b, c, d, e = counts
-    pairs = Pentanomial((a, b, c, d, e))
-    assert share_interval(found) == pytest.approx(share_interval(pairs))
-    assert los(found) == pytest.approx(los(pairs))
+    shares = points.mean(axis=1)
+    for level in LEVELS:  # Student's interval of the openings' means, as scipy has it
+        low, high = student.interval(level, 39, shares.mean(), shares.std(ddof=1) / math.sqrt(40))
+        assert share_interval(found, level) == pytest.approx((shares.mean(), low, high))
+    chance = ttest_1samp(shares, 0.5, alternative="greater").pvalue
+    assert los(found) == pytest.approx(1 - float(chance))
     again = ByOpening.of([*once, once[0]])  # one game more makes hardly any difference
     assert again is not None
-    assert share_interval(again) == pytest.approx(share_interval(pairs), abs=0.01)
+    assert share_interval(again) == pytest.approx(share_interval(found), abs=0.01)
+
+
+@given(by_opening, st.integers(2, 50))
+def test_openings_played_so_many_times_over_say_the_same(openings: ByOpening, times: int) -> None:
+    """And their Elo is that of the score, whatever the openings are."""
+    more = ByOpening(tuple(times * g for g in openings.games), tuple(times * p for p in openings.points))
+    assert share_interval(more) == pytest.approx(share_interval(openings), nan_ok=True)
+    assert los(more) == pytest.approx(los(openings))
+    if openings.games:
+        assert elo_interval(openings).value == elo_of(sum(openings.points) / sum(openings.games))
+
+
+def test_the_spread_of_openings_is_the_jackknifes() -> None:
+    """Each opening left out, computed as it is said, and the degrees of freedom by Kish's number of openings."""
+    rng = np.random.default_rng(4)
+    games = rng.integers(2, 30, size=25)
+    points = rng.binomial(2 * games, rng.uniform(0.3, 0.8, size=25)) / 2
+    share = points.sum() / games.sum()
+    left_out = np.array([(points.sum() - p) / (games.sum() - g) for p, g in zip(points, games, strict=True)])
+    error = math.sqrt(24 / 25 * np.sum((left_out - share) ** 2))
+    freedom = games.sum() ** 2 / np.sum(games**2) - 1
+    found = ByOpening(tuple(games.tolist()), tuple(points.tolist()))
+    assert share_interval(found, 0.9) == pytest.approx((share, *student.interval(0.9, freedom, share, error)))
+    # Where sizes are equal it is the mean's, and close to Cochran's variance of a ratio where they are not.
+    cochran = math.sqrt(25 / 24 * np.sum((points - share * games) ** 2)) / games.sum()
+    assert error == pytest.approx(cochran, rel=0.1)
+
+
+SIZES = {
+    "20 of 500": np.full(20, 500),
+    "40 of 10": np.full(40, 10),
+    "as in leela-ID352": np.array([2] * 41 + [4] * 12 + [6] * 2 + [8] + [10] * 2 + [14, 16]),
+    "from 2 to 41": np.arange(2, 42),
+    "half of them ten times as often": np.array([500] * 10 + [50] * 10),
+}
+
+
+@pytest.mark.parametrize("kind", ["copies", "independent games", "openings that favour a side"])
+@pytest.mark.parametrize("name", SIZES)
+def test_intervals_of_openings_hold_the_truth(name: str, kind: str) -> None:
+    """At 0.95, in 2,500 matches each: chance alone makes 0.4 % of difference."""
+    rng, sizes = np.random.default_rng(8), SIZES[name]
+    many, truth = (2500, len(sizes)), 0.53
+    if kind == "copies":
+        shares = rng.choice([0, 0.25, 0.5, 0.75, 1], p=[0.05, 0.2, 0.38, 0.32, 0.05], size=many)
+    elif kind == "independent games":
+        wins = rng.binomial(sizes, 0.28, size=many)
+        shares = (wins + rng.binomial(sizes - wins, 0.5 / 0.72) / 2) / sizes
+    else:
+        shares = rng.binomial(2 * sizes, np.clip(rng.normal(truth, 0.12, size=many), 0, 1)) / (2 * sizes)
+    held = [low <= truth <= high for _, low, high in (share_interval(opened(match, sizes)) for match in shares)]
+    assert 0.93 < np.mean(held) < 0.97
+
+
+def test_one_opening_with_most_of_the_games_counts_as_one() -> None:
+    """600 games of one opening, 2 of each of 100 others: these 101 show hardly more than two would."""
+    found = ByOpening((600, *[2] * 100), (450.0, *[0.5] * 100))
+    assert elo_interval(found).value == elo_of(0.625)
+    assert verdict(found, 0.9) == "not shown"
+    assert few_words(found) == (
+        "too few openings to show anything: it takes 5 at least; with so uneven numbers of games these count as 1.8"
+    )
+
+
+def test_the_usual_variance_of_a_ratio_does_not_hold_where_one_opening_has_most_games() -> None:
+    """Copies of a game in each opening, 600 in one: Cochran's variance hardly sees that one, and is far too small."""
+    rng, sizes = np.random.default_rng(8), np.array([600, *[2] * 100])
+    shares = rng.choice([0, 0.25, 0.5, 0.75, 1], p=[0.05, 0.2, 0.38, 0.32, 0.05], size=(2500, 101))
+    found = shares @ sizes / sizes.sum()
+    residuals = (shares - found[:, None]) * sizes
+    errors = np.sqrt(101 / 100 * np.sum(residuals**2, axis=1)) / sizes.sum()
+    assert np.mean(np.abs(found - 0.53) <= student.ppf(0.975, 100) * errors) == pytest.approx(0.12, abs=0.02)
+    ours = [share_interval(opened(match, sizes)) for match in shares[:500]]
+    assert all(low <= 0.53 <= high for _, low, high in ours)
+
+
+def test_openings_of_one_share_are_no_certainty() -> None:
+    even = opened(np.full(40, 0.6), 20)
+    value, low, high = share_interval(even)
+    assert (value, few(even)) == (0.6, True)
+    assert 0.5 < low < 0.57 < 0.63 < high < 0.7
+    assert few_words(even) == ("all openings have the same share of the points: exact intervals, as no spread was seen")
 
 
 def test_a_match_whose_openings_come_again_is_counted_by_openings() -> None:
@@ -241,8 +330,21 @@ def test_a_match_whose_openings_come_again_is_counted_by_openings() -> None:
         standing.add(Played(number, number // 2 % 3, "1-0" if number % 6 else "1/2-1/2", "checkmate", 40))
         assert standing.of == ("games" if number == 0 else "pairs" if number < 6 else "openings")
     assert standing.as_json()["intervals_of"] == "openings"
-    assert standing.as_json()["normalized_elo"] is None
     assert standing.results.outcomes == ((0.25, 1), (0.5, 1), (0.5, 1))
+    # Normalized Elo takes the deviation of a game from the pairs: 1/4, 1/2, 1/2 of the points, each twice.
+    told = standing.as_json()["normalized_elo"]
+    assert told["value"] == pytest.approx((5 / 12 - 0.5) * 800 / math.log(10) / (math.sqrt(2) * np.std([1, 2, 2]) / 4))
+
+
+def test_a_test_of_games_can_be_asked_of_a_file_with_pairs() -> None:
+    """The bayesian model knows games only, so of games it is, whenever it is applied."""
+    games = [Played(n, n // 2, "1-0" if n % 3 else "0-1", "checkmate", 40) for n in range(60)]
+    test = Sprt(0, 5, model="bayesian")
+    at_the_end, all_along = Standing.after(("A", "B"), games, test), Standing(("A", "B"), test)
+    for game in games:
+        all_along.add(game)
+    assert at_the_end.as_json()["sprt"] == all_along.as_json()["sprt"]
+    assert at_the_end.tested == at_the_end.tally.score
 
 
 def test_an_even_score_is_zero_without_a_sign() -> None:
@@ -334,6 +436,7 @@ def test_tally_by_colour_and_by_pairs_in_any_order() -> None:
     assert ours.as_black == MatchScore(2, 1, 1)
     assert ours.score == MatchScore(4, 2, 2)
     assert ours.pairs == Pentanomial((0, 1, 1, 0, 1))
+    assert ours.won_and_lost == theirs.won_and_lost == 1
     assert ours.undecided == 1
     assert theirs.pairs == turned(ours.pairs)
     assert theirs.score == turned(ours.score)

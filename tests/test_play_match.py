@@ -299,7 +299,7 @@ def test_normalized_elo_of_a_match_is_that_of_fastchess() -> None:
     pairs = [results for results, count in zip(of_pair, (34, 54, 63, 64, 75), strict=True) for _ in range(count)]
     for n, result in enumerate(result for results in pairs for result in results):
         standing.add(Played(n, n // 2, result, "checkmate", 10))
-    assert "Elo +55.6, normalized +57.9, LOS 100.0 % (of pairs)" in report_lines(standing)
+    assert "Elo +55.6, normalized +57.9 (+29.7 to +86.2 at 0.95), LOS 100.0 % (of pairs)" in report_lines(standing)
     known = standing.as_json()["normalized_elo"]
     assert (round(known["value"], 2), round((known["high"] - known["low"]) / 2, 2)) == (57.94, 28.28)
 

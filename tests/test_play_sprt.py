@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.optimize import minimize
 
 from valuerepair.errors import UsageError
 from valuerepair.play.elo import MatchScore, Pentanomial, share_of
-from valuerepair.play.sprt import Sprt
+from valuerepair.play.sprt import Sprt, with_mean
 
 # app/tests/sprt_test.cpp of fastchess: (wins, draws, losses) or pairs by points, elo0, elo1, model, LLR.
 CASES = [
@@ -121,6 +124,56 @@ def test_no_bayesian_pairs() -> None:
     with pytest.raises(UsageError, match="games only, not pairs"):
         Sprt(0, 5, model="bayesian").llr(Pentanomial((1, 2, 3, 4, 5)))
     assert Sprt(0, 5, model="bayesian").llr(MatchScore(5, 5, 0)) == 0
+
+
+SHARES = [0.0, 0.25, 0.5, 0.75, 1.0]
+
+
+def test_whatever_never_came_the_chances_are_chances() -> None:
+    """Of all kinds of pentanomials, many with zeros: they add up to 1 and have the mean, or the t-value, asked for."""
+    for counts in itertools.product((0, 1, 10, 60), repeat=5):
+        if sum(count > 0 for count in counts) < 2:
+            continue
+        found = [count / sum(counts) for count in counts]
+        came = [share for share, count in zip(SHARES, counts, strict=True) if count]
+        for mean in (0.3, 0.5, 0.507, 0.6, 0.8):
+            if not came[0] < mean < came[-1]:
+                with pytest.raises(ValueError, match="no such distribution"):
+                    with_mean(SHARES, found, mean)
+                continue
+            chances = with_mean(SHARES, found, mean)
+            assert min(chances) >= 0
+            assert [chance > 0 for chance in chances] == [count > 0 for count in counts]
+            assert (sum(chances), np.dot(chances, SHARES)) == pytest.approx((1, mean), abs=1e-9)
+        even = [(count + reverse) / 2 for count, reverse in zip(found, found[::-1], strict=True)]
+        for normalized in (-40.0, 0.0, 5.0, 80.0):
+            chances = Sprt(0, 5).at(normalized, even)
+            share = np.dot(chances, SHARES)
+            deviation = math.sqrt(2 * np.dot(chances, (np.array(SHARES) - share) ** 2))  # of a game
+            assert sum(chances) == pytest.approx(1, abs=1e-9)
+            assert (share - 0.5) / deviation * 800 / math.log(10) == pytest.approx(normalized, abs=1e-4)
+
+
+def test_the_chances_with_a_mean_are_the_most_likely_ones() -> None:
+    """Against a general optimiser; one outcome never came, and is not in it."""
+    found = np.array([0.05, 0.25, 0.55, 0.15])
+    shares = np.array(SHARES[:4])
+    best = minimize(
+        lambda chances: -float(found @ np.log(chances)),
+        found,
+        bounds=[(1e-9, 1)] * 4,
+        constraints=[
+            {"type": "eq", "fun": lambda chances: chances.sum() - 1},
+            {"type": "eq", "fun": lambda chances: chances @ shares - 0.52},
+        ],
+        options={"ftol": 1e-15},
+    )
+    assert with_mean(SHARES, [*found.tolist(), 0.0], 0.52) == pytest.approx([*best.x, 0.0], abs=1e-5)
+
+
+def test_a_test_of_differences_that_cannot_be_is_refused() -> None:
+    with pytest.raises(UsageError, match="cannot make 700 logistic Elo"):
+        Sprt(0, 700, model="logistic").at(700, [0, 0.2, 0.6, 0.2, 0])
 
 
 @pytest.mark.parametrize("elo", [0, 60])

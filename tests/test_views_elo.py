@@ -14,6 +14,7 @@ import pandas as pd
 import pytest
 from click.testing import CliRunner
 from matplotlib.container import ErrorbarContainer
+from scipy.stats import t as student
 
 from tests.figure_parts import band, line, words
 from valuerepair.chess.positions import STARTPOS_FEN
@@ -171,7 +172,7 @@ def independently(path: Path, first: str) -> list[tuple[str, bool, float]]:
 
 @pytest.mark.parametrize("opponent", ["senpai", "gull", "komodo12", "cheng"])
 def test_matches_of_another_runner(shared_data: Path, tmp_path: Path, opponent: str) -> None:
-    """800 games as cutechess wrote them, four matches in one file; its openings come again, so each counts once."""
+    """800 games as cutechess wrote them, four matches in one file; its openings come again, so it is they that vary."""
     whole = gzip.decompress((shared_data / "pgn" / "leela-ID352.pgn.gz").read_bytes()).decode()
     texts = re.split(r"\n\n(?=\[Event )", whole)
     path = tmp_path / "match.pgn"
@@ -184,8 +185,12 @@ def test_matches_of_another_runner(shared_data: Path, tmp_path: Path, opponent: 
     by_opening: dict[str, list[float]] = {}
     for opening, _, point in told:
         by_opening.setdefault(opening, []).append(point)
-    means = np.array([np.mean(each) for each in by_opening.values()])
-    value, low, high = normal_interval(means, 1.959964)
+    games, won = (np.array([how(each) for each in by_opening.values()]) for how in (len, sum))
+    share = won.sum() / games.sum()
+    left_out = (won.sum() - won) / (games.sum() - games)
+    error = math.sqrt((len(games) - 1) / len(games) * np.sum((left_out - share) ** 2))
+    bounds = student.interval(0.95, games.sum() ** 2 / np.sum(games**2) - 1, share, error)
+    value, low, high = (-400 * math.log10(1 / s - 1) for s in (share, *bounds))
     assert f"Elo {value:+.1f} ({low:+.1f} to {high:+.1f}) at 0.95, of openings" in drawn.said
     packed = tmp_path / "match.pgn.gz"
     packed.write_bytes(gzip.compress(path.read_bytes()))
@@ -225,7 +230,8 @@ def test_games_of_a_server_are_counted_one_by_one(tmp_path: Path) -> None:
     """Nothing says which games share an opening; nor do two that happen to, where the others do not."""
     points = [point or 0.0 for point in some_points(60, 4)]
     results = [{0.0: "0-1", 0.5: "1/2-1/2", 1.0: "1-0"}[point] for point in points]
-    plain = [other("A", "B", result, "1. e4 {[%eval 0.2] [%clk 0:03:00]} e5", Round="-") for result in results]
+    moves = "1. e4 {[%eval 0.2] [%clk 0:03:00]} e5"
+    plain = [other("A", "B", result, moves, Round="-", GameId=f"{i}") for i, result in enumerate(results)]
     (tmp_path / "a.pgn").write_text("".join(plain))
     expected = elo_interval(MatchScore(points.count(1.0), points.count(0.5), points.count(0.0)), 0.95)
     said = figures.drawing("elo", tmp_path / "a.pgn").said

@@ -400,7 +400,7 @@ def elo(games: Path | Iterable[Path], player: str | None = None, *, sprt: str | 
 
 
 def plan_match(
-    elo: float,
+    elo: float | None = None,
     *,
     draws: float | None = None,
     like: Crosstable | None = None,
@@ -411,10 +411,11 @@ def plan_match(
     """How many games (and hours) it takes to show a difference of `elo`: `vr elo --resolve`.
 
     Games come out with this share of `draws`, or as they did in ``like=vr.elo("first-games.pgn")``; `sprt` is a test
-    whose length is to be said, `seconds` what a game takes, `jobs` how many are played at once.
+    whose length is to be said, also without `elo`, `seconds` what a game takes, `jobs` how many are played at once.
 
     Returns a `MatchLength`: `games` by level, for each of the chances of `valuerepair.play.match_length.POWERS` to show
-    the difference; `tests` (games on average, chance of H1) at no difference, half of it and all of it; `hours(games)`.
+    the difference; `tests` (games on average, chance of H1) at the test's elo0, in the middle, at its elo1, and at
+    `elo`; `hours(games)`.
     Raises UsageError for what makes no sense, ValueRepairError where `like` has too few games.
     """
     from valuerepair.play.match_length import match_length

@@ -24,36 +24,40 @@ _OF_A_PLAN = {"draws": "--draws", "game_time": "--game-time", "jobs": "--jobs"}
 @click.option("--player", metavar="NAME", help="Only games of this player, seen from its side.")
 @click.option("--sprt", metavar="TEST", help="Say where this SPRT stands: elo0=0,elo1=5; settings as in vr match.")
 @click.option("--resolve", type=float, metavar="ELO", help="Say instead how many games show this difference.")
-@click.option("--draws", type=float, metavar="SHARE", help="For --resolve: share of draws, 0.6.  [default: as in FILE]")
-@click.option("--game-time", type=float, metavar="SECONDS", help="For --resolve: time per game.  [default: as in FILE]")
-@JOBS(help="For --resolve: games at once.  [default: 1]")
+@click.option("--draws", type=float, metavar="SHARE", help="Of a plan: share of draws, 0.6.  [default: as in FILE]")
+@click.option("--game-time", type=float, metavar="SECONDS", help="Of a plan: time per game.  [default: as in FILE]")
+@JOBS(help="Of a plan: games at once.  [default: 1]")
 @JSON
 def command(files: tuple[str, ...], **given: Any) -> None:
     """Say what the games of a match show: Elo with its intervals, LOS, colours, endings, SPRT.
 
     FILE is PGN of any program (cutechess, fastchess, vr match, servers), packed or not; - is standard input. Games with
     the same opening and both colours are pairs. With several players there is a line for each two that met.
-    With --resolve it says, before a match begins, how many games (and hours) show a difference or end an SPRT.
+    With --resolve it says, before a match begins, how many games (and hours) show a difference or end an SPRT. For the
+    SPRT alone, --sprt with --draws and without FILE is enough.
 
     \b
     Example:
       vr elo match.pgn
       vr elo gauntlet.pgn.zst --player new --sprt elo0=0,elo1=5
       vr elo --resolve 5 --draws 0.6 --game-time 40 --jobs 8 --sprt elo0=0,elo1=5
+      vr elo --sprt elo0=0,elo1=5 --draws 0.6
       vr elo first-games.pgn --resolve 5
     """
     from valuerepair.play.sprt import parse_sprt
 
     sprt = parse_sprt(given["sprt"]) if given["sprt"] is not None else None
     found: Crosstable | MatchLength
-    if given["resolve"] is None:
+    if given["player"] is not None and not files:
+        raise UsageError("--player is for the games of a PGN: give FILE, too")
+    if given["resolve"] is not None or (sprt is not None and not files):
+        found = _plan(files, given, sprt)
+    else:
         if of_plan := [option for name, option in _OF_A_PLAN.items() if given[name] is not None]:
             raise UsageError(f"{of_plan[0]} is for --resolve ELO: give that, too")
         if not files:
             raise UsageError("give the PGN of a match, or --resolve ELO --draws SHARE")
         found = _table(files, given["player"], sprt)
-    else:
-        found = _plan(files, given, sprt)
     if given["json"]:
         click.echo(json.dumps(found.as_json()))
         return

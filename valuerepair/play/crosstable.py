@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.play.elo import FEWEST, elo_interval, elo_words, los_words, moments
-from valuerepair.play.match_pgn import TaggedGame, matches_of, read_games, together
+from valuerepair.play.match_pgn import Match, TaggedGame, matches_of, read_games, together
 from valuerepair.play.sprt import Sprt
 from valuerepair.play.standing import POINTS, Standing, report_lines, score_words
+
+log = logging.getLogger(__name__)
 
 OTHERS = "all others"
 _MOST_LINES = 40
@@ -103,6 +106,7 @@ def crosstable(
     found = matches_of(games, player)
     if not found:
         raise _no_match(paths, games, player)
+    _remark_on_case(found)
     own = found if len(found) == 1 else [together(found, (player, OTHERS))] if player is not None else []
     if sprt is not None and not own:
         raise UsageError(f"--sprt: there are {len(found):,} matches; say --player NAME")
@@ -112,15 +116,28 @@ def crosstable(
         each = [whole]
     met = {frozenset(match.names) for match in found}
     counted = [game for game in games if frozenset((game.white, game.black)) in met]
+    undecided = tuple(game for game in counted if game.result not in POINTS)
+    if len(undecided) == len(counted):
+        raise ValueRepairError(f"{', '.join(paths)}: none of its {len(counted):,} games is decided")
     seconds = [game.seconds for game in counted if game.seconds is not None]
     return Crosstable(
         len(counted),
         player,
         tuple(sorted(each, key=lambda match: -match.games)),
         whole,
-        tuple(game for game in counted if game.result not in POINTS),
+        undecided,
         sum(seconds) / len(seconds) if seconds else None,
     )
+
+
+def _remark_on_case(matches: Sequence[Match]) -> None:
+    """Says which names are another's in upper and lower case: by mistake, as a rule."""
+    spellings: dict[str, list[str]] = {}
+    for name in dict.fromkeys(name for match in matches for name in match.names):
+        spellings.setdefault(name.casefold(), []).append(name)
+    if alike := [" and ".join(names) for names in spellings.values() if len(names) > 1]:
+        more = f" and {len(alike) - _MOST_NAMED:,} more" if len(alike) > _MOST_NAMED else ""
+        log.info(f"counted as different players: {', '.join(alike[:_MOST_NAMED])}{more}")
 
 
 def _no_match(paths: Sequence[str], games: Sequence[TaggedGame], player: str | None) -> Exception:

@@ -78,13 +78,14 @@ class Pentanomial:
 
 @dataclass(frozen=True, slots=True)
 class ByOpening:
-    """Openings, each with the mean share of the points of its decided games: for openings that come again.
+    """Openings that come again, each with how many decided games it had and the first player's points of these.
 
     Games that come again may be copies, as those by nodes and without temperature are: these add nothing, and counted
-    as games or pairs they would make intervals as narrow as one likes. Each opening counts once, however often played.
+    as games or pairs they would make intervals as narrow as one likes. So it is openings that vary, not games.
     """
 
-    shares: tuple[float, ...]
+    games: tuple[int, ...]
+    points: tuple[float, ...]
 
     @staticmethod
     def of(games: Iterable[tuple[int, bool, float]]) -> ByOpening | None:
@@ -96,11 +97,34 @@ class ByOpening:
             points.setdefault(opening, []).append(share)
             again = again or (opening, white) in seen
             seen.add((opening, white))
-        return ByOpening(tuple(sorted(sum(each) / len(each) for each in points.values()))) if again else None
+        if not again:
+            return None
+        return ByOpening(tuple(map(len, points.values())), tuple(map(sum, points.values())))
 
     @property
-    def outcomes(self) -> Sequence[tuple[float, int]]:
-        return tuple((share, 1) for share in self.shares)
+    def effective(self) -> float:
+        """How many openings with equally many games vary as much (Kish, "Survey Sampling", 1965): at most all."""
+        return sum(self.games) ** 2 / sum(games**2 for games in self.games) if self.games else 0
+
+    @property
+    def outcomes(self) -> Sequence[tuple[float, float]]:
+        each = self.effective / max(sum(self.games), 1)
+        return tuple(sorted((p / g, g * each) for g, p in zip(self.games, self.points, strict=True)))
+
+    def moments(self) -> tuple[float, float, float]:
+        """As `moments`: the effective number, the share of the points of all games, and that number times its variance.
+
+        The variance is the jackknife's, from the shares without one opening each (Miller, Biometrika 61, 1974). With
+        equally many games an opening it is that of their mean; where one opening has most of the games, the usual one
+        of a ratio (Cochran, "Sampling Techniques", 1977, section 2.11) would be far too small.
+        """
+        openings, games, points = len(self.games), sum(self.games), sum(self.points)
+        if openings < 2:
+            return openings, points / games if games else math.nan, 0.0 if games else math.nan
+        # Of whole halves, so that openings of one share have exactly no spread.
+        without = ((p * games - points * g) / (games - g) for g, p in zip(self.games, self.points, strict=True))
+        variance = (openings - 1) / openings * sum(each**2 for each in without) / games**2
+        return self.effective, points / games, self.effective * variance
 
 
 class Estimate(NamedTuple):
@@ -127,7 +151,8 @@ def share_interval(results: Results, level: float = 0.95) -> Estimate:
     """The share of the points with its interval, within [0, 1]; NaN without a game.
 
     The normal interval, ``share ± z sqrt(variance / n)``, with the variance found, as fastchess and cutechess make it;
-    of `few` outcomes the exact one of as many won and lost games as say as much (Clopper and Pearson, see `_won_lost`).
+    of openings with Student's t for z; of `few` outcomes the exact one of as many won and lost games as say as much
+    (Clopper and Pearson, see `_won_lost`).
     """
     if not 0 < level < 1:
         raise ValueError(f"a level is between 0 and 1, not {level!r}")
@@ -141,12 +166,19 @@ def share_interval(results: Results, level: float = 0.95) -> Estimate:
         low = float(betaincinv(won, lost + 1, (1 - level) / 2)) if won else 0.0
         high = float(betaincinv(won + 1, lost, (1 + level) / 2)) if lost else 1.0
         return Estimate(mean, low, high)
-    margin = NormalDist().inv_cdf((1 + level) / 2) * math.sqrt(variance / n)
+    margin = _quantile(results, (1 + level) / 2) * math.sqrt(variance / n)
     return Estimate(mean, max(mean - margin, 0.0), min(mean + margin, 1.0))
 
 
 def few(results: Results) -> bool:
-    """Whether fewer than `FEW` outcomes differ from the most frequent one: too few for a normal distribution."""
+    """Whether fewer than `FEW` outcomes differ from the most frequent one: too few for a normal distribution.
+
+    Of openings, which seldom have equal shares, whether there are in effect fewer than `FEWEST`, or all have the same
+    share: that may be chance, and a spread of 0 would be an interval of no width.
+    """
+    if isinstance(results, ByOpening):
+        openings, _, variance = results.moments()
+        return openings < FEWEST or variance == 0
     counts: dict[float, float] = {}
     for share, count in results.outcomes:
         counts[share] = counts.get(share, 0) + count
@@ -158,12 +190,14 @@ def elo_interval(results: Results, level: float = 0.95) -> Estimate:
     return Estimate(*(bound if math.isnan(bound) else elo_of(bound) for bound in share_interval(results, level)))
 
 
-def normalized_elo(results: Results, level: float = 0.95) -> Estimate:
+def normalized_elo(results: Results, level: float = 0.95, played: Results | None = None) -> Estimate:
     """Normalized Elo with its interval: the share above one half in standard deviations of a game, times 347.4.
 
-    Of pairs the deviation of a game is that of the pair times sqrt(2). NaN where all outcomes are the same.
+    The deviation is that of the games or pairs `played`, which are the results themselves unless these are openings; of
+    pairs it is times sqrt(2). NaN where all outcomes are the same.
     """
-    variance = moments(results)[2] * (2 if isinstance(results, Pentanomial) else 1)
+    played = results if played is None else played
+    variance = moments(played)[2] * (2 if isinstance(played, Pentanomial) else 1)
     if not variance > 0:
         return Estimate(math.nan, math.nan, math.nan)
     unit = NORMALIZED_UNIT / math.sqrt(variance)
@@ -174,7 +208,7 @@ def los(results: Results) -> float:
     """Likelihood that the first player is the stronger one, in [0, 1]; 1/2 where nothing speaks for either.
 
     It is above 0.95 where the interval at 0.90 is above 0, and so at each level: ``Phi((share - 1/2) / sqrt(variance /
-    n))`` as fastchess prints it; of `few` outcomes the chance that equal players do worse than that.
+    n))`` as fastchess prints it; of openings by Student's t; of `few` outcomes the chance that equal players do worse.
     """
     n, mean, variance = moments(results)
     if not n or mean == 0.5:
@@ -185,7 +219,12 @@ def los(results: Results) -> float:
         better, worse = sorted(_won_lost(results), reverse=True)
         superior = max(1 - float(betainc(better, worse + 1, 0.5)), 0.5)
         return superior if mean > 0.5 else 1 - superior
-    return NormalDist().cdf((mean - 0.5) / math.sqrt(variance / n))
+    deviations = (mean - 0.5) / math.sqrt(variance / n)
+    if isinstance(results, ByOpening):
+        from scipy.special import stdtr
+
+        return float(stdtr(n - 1, deviations))
+    return NormalDist().cdf(deviations)
 
 
 def verdict(results: Results, level: float) -> str:
@@ -203,7 +242,16 @@ def verdicts(results: Results) -> dict[float, tuple[Estimate, str]]:
 
 def moments(results: Results) -> tuple[float, float, float]:
     """(how many outcomes, mean share of the points, variance of one outcome); NaN for the last two without any."""
-    return _moments(results.outcomes)
+    return results.moments() if isinstance(results, ByOpening) else _moments(results.outcomes)
+
+
+def _quantile(results: Results, chance: float) -> float:
+    """Of the share's distribution, in standard errors: normal, of openings Student's, one degree of freedom less."""
+    if not isinstance(results, ByOpening):
+        return NormalDist().inv_cdf(chance)
+    from scipy.special import stdtrit
+
+    return float(stdtrit(results.effective - 1, chance))
 
 
 def _moments(outcomes: Iterable[tuple[float, float]]) -> tuple[float, float, float]:
@@ -263,7 +311,11 @@ def few_words(results: Results) -> str | None:
     """A remark where there are few outcomes; None where there are enough."""
     n, of = moments(results)[0], counted_words(results)
     if n < FEWEST:
-        return f"too few {of} to show anything: it takes {FEWEST} at least"
+        uneven = isinstance(results, ByOpening) and len(results.games) >= FEWEST
+        counts = f"; with so uneven numbers of games these count as {n:.1f}" if uneven else ""
+        return f"too few {of} to show anything: it takes {FEWEST} at least{counts}"
+    if isinstance(results, ByOpening) and few(results):
+        return "all openings have the same share of the points: exact intervals, as no spread was seen"
     return f"few {of}: exact intervals, wider than those of many" if few(results) else None
 
 

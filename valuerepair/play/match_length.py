@@ -5,12 +5,24 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Any
 
 from valuerepair.errors import UsageError, ValueRepairError
-from valuerepair.play.elo import FEWEST, LEVELS, few, share_interval, share_of
+from valuerepair.play.elo import (
+    FEW,
+    FEWEST,
+    LEVELS,
+    ByOpening,
+    MatchScore,
+    Pentanomial,
+    elo_of,
+    few,
+    moments,
+    share_interval,
+    share_of,
+)
 from valuerepair.play.sprt import Sprt, with_mean
 
 if TYPE_CHECKING:
@@ -47,17 +59,22 @@ class Outcomes:
 
     @staticmethod
     def of_match(match: Standing) -> Outcomes:
-        """As they were in a match. Raises ValueRepairError where it has too few games to tell."""
-        games, pairs = match.tally.score, match.tally.pairs
-        if few(pairs if match.paired else games):
-            raise ValueRepairError(f"{' against '.join(match.names)}: too few games to plan by; give --draws instead")
-        game = (games.losses / games.games, games.draws / games.games, games.wins / games.games)
-        if not match.paired:
-            return Outcomes(game, paired=False)
-        return Outcomes(game, tuple(count / pairs.pairs for count in pairs.counts))
+        """Of even players: each as often as in a match it and its reverse were on average.
+
+        So what one player alone never had is not taken for impossible. Raises ValueRepairError where the match has too
+        few games to tell.
+        """
+        tally = match.tally
+        if few(tally.pairs if match.paired else tally.score):
+            raise ValueRepairError(f"{' against '.join(match.names)}: {_too_few(match)}; give --draws instead")
+        pair = _even(tally.pairs) if match.paired else None
+        return Outcomes(_even(tally.score), pair, match.paired)
 
     def at(self, elo: float) -> Outcomes:
-        """The same were the difference `elo`: the most likely chances that give its share of the points."""
+        """The same were the difference `elo`: the most likely chances that give its share of the points.
+
+        Raises UsageError where no such outcomes give it.
+        """
         return Outcomes(_at(self.game, elo), self.pair and _at(self.pair, elo), self.paired)
 
     @property
@@ -85,11 +102,15 @@ class _Expected:
 
 @dataclass(frozen=True, slots=True)
 class SprtLength:
-    """Of a sequential test: games on average until it decides if the difference is `elo`, and how often H1 wins."""
+    """Of a sequential test: games on average until it decides if the difference is `elo`, and how often H1 wins.
+
+    `of_model` is that difference as the test's model counts it, where the test named it.
+    """
 
     elo: float
     games: int
     h1: float
+    of_model: float | None = None
 
 
 @dataclass(frozen=True)
@@ -97,16 +118,19 @@ class MatchLength:
     """How long a match must be to show a difference of `elo`, where games come out as `outcomes` (at 0 Elo).
 
     `games` are, by level, those for each of `POWERS`: so often a match of that length shows the difference at that
-    level. `tests` say how long an SPRT takes. `seconds` a game, `jobs` at once, say how long that is.
+    level. `tests` say how long an SPRT takes: at its elo0, in the middle, at its elo1, and at `elo`. Without `elo`
+    there are only these. `seconds` a game, `jobs` at once, say how long that is. `repeated` says that the games of
+    which all this is said had openings that came again; the plan is one of new openings.
     """
 
-    elo: float
+    elo: float | None
     outcomes: Outcomes
     games: dict[float, tuple[int, ...]]
     sprt: Sprt | None
     tests: tuple[SprtLength, ...]
     seconds: float | None
     jobs: int
+    repeated: bool = False
 
     def hours(self, games: int) -> float | None:
         """How long so many games take; None where nothing says how long one takes."""
@@ -114,19 +138,24 @@ class MatchLength:
 
     def lines(self) -> list[str]:
         """As text."""
-        pairs = "" if self.outcomes.paired else "; no pairs, so counted game by game"
-        lines = [
-            f"games to show a difference of {self.elo:g} Elo, {100 * self.outcomes.game[1]:.1f} % of them drawn{pairs}",
-            f"  {'':8}{f'interval ±{self.elo:g}':>22}{'shown in 80 of 100':>22}{'in 95 of 100':>22}",
-        ]
-        for level, each in self.games.items():
-            lines.append(f"  at {level:.2f}:" + "".join(f"{self._said(games):>22}" for games in each))
+        lines = []
+        drawn = f"{100 * self.outcomes.game[1]:.1f} % of them drawn"
+        if not self.outcomes.paired:
+            drawn += "; no pairs, so counted game by game"
+        if self.elo is not None:
+            lines.append(f"games to show a difference of {self.elo:g} Elo, {drawn}")
+            lines.append(f"  {'':8}{f'interval ±{self.elo:g}':>22}{'shown in 80 of 100':>22}{'in 95 of 100':>22}")
+            for level, each in self.games.items():
+                lines.append(f"  at {level:.2f}:" + "".join(f"{self._said(games):>22}" for games in each))
         if self.sprt is not None:
-            lines.append(f"{self.sprt}: games on average until it decides")
+            lines.append(f"{self.sprt}: games on average until it decides" + (f", {drawn}" if not lines else ""))
+            at = [_difference(test, self.sprt) for test in self.tests]
             lines += [
-                f"  at {test.elo:+.1f} Elo:{self._said(test.games):>22}, H1 accepted in {100 * test.h1:.1f} %"
-                for test in self.tests
+                f"  {words:<{max(map(len, at))}}{self._said(test.games):>20}, H1 accepted in {100 * test.h1:.1f} %"
+                for words, test in zip(at, self.tests, strict=True)
             ]
+        if self.repeated:
+            lines.append("openings come again in these games; the plan takes each pair as one of a new opening")
         if self.seconds is not None:
             lines.append(f"hours: {self.seconds:,.1f} s a game, {self.jobs} at once")
         return lines
@@ -143,9 +172,11 @@ class MatchLength:
                 for power, games in zip(POWERS, each, strict=True)
             ],
             "sprt": [
-                {"elo": test.elo, "games": test.games, "hours": self.hours(test.games), "h1_accepted": test.h1}
+                {"elo": test.elo, "of_model": test.of_model, "games": test.games}
+                | {"hours": self.hours(test.games), "h1_accepted": test.h1}
                 for test in self.tests
             ],
+            "repeated_openings": self.repeated,
             "seconds_a_game": self.seconds,
             "jobs": self.jobs,
         }
@@ -156,7 +187,7 @@ class MatchLength:
 
 
 def match_length(
-    elo: float,
+    elo: float | None = None,
     *,
     draws: float | None = None,
     like: Crosstable | None = None,
@@ -164,12 +195,14 @@ def match_length(
     seconds: float | None = None,
     jobs: int = 1,
 ) -> MatchLength:
-    """How long a match must be to show this difference, and how long an SPRT takes.
+    """How long a match must be to show this difference, and how long an SPRT takes; of the two one may be missing.
 
     Games come out with this share of `draws`, or as they did in `like`, which may also say what a game takes. Raises
     UsageError for what makes no sense, ValueRepairError where `like` has too few games.
     """
-    if not 0 < elo <= _MOST_ELO:
+    if elo is None and sprt is None:
+        raise UsageError("a plan needs a difference (--resolve 5), a test (--sprt elo0=0,elo1=5) or both")
+    if elo is not None and not 0 < elo <= _MOST_ELO:
         raise UsageError(f"--resolve {elo:g}: must be a difference of Elo above 0, and at most {_MOST_ELO}")
     if jobs < 1:
         raise UsageError(f"--jobs {jobs}: must be at least 1")
@@ -180,10 +213,28 @@ def match_length(
     outcomes = Outcomes.of_match(like.one()) if like is not None else Outcomes.of_draws(draws or 0.0)
     if seconds is None and like is not None:
         seconds = like.seconds
+    games = {} if elo is None else {level: _games(outcomes, elo, level) for level in LEVELS}
+    tests = () if sprt is None else _tests(sprt, outcomes, elo)
+    repeated = like is not None and isinstance(like.one().results, ByOpening)
+    return MatchLength(elo, outcomes, games, sprt, tests, seconds, jobs, repeated)
+
+
+def _games(outcomes: Outcomes, elo: float, level: float) -> tuple[int, ...]:
+    """The games that show the difference at the level, for each of `POWERS`."""
     there, per_outcome = outcomes.at(elo).counted, 2 if outcomes.paired else 1
-    games = {level: tuple(per_outcome * needed(there, elo, level, power) for power in POWERS) for level in LEVELS}
-    tests = () if sprt is None else tuple(sprt_length(sprt, outcomes, true) for true in (0.0, elo / 2, elo))
-    return MatchLength(elo, outcomes, games, sprt, tests, seconds, jobs)
+    return tuple(per_outcome * needed(there, elo, level, power) for power in POWERS)
+
+
+def _tests(sprt: Sprt, outcomes: Outcomes, elo: float | None) -> tuple[SprtLength, ...]:
+    """The length of the test at its own two differences, in the middle, and at `elo` where that is another one."""
+    chances = outcomes.game if sprt.model == "bayesian" else outcomes.counted
+    found = []
+    for of_model in (sprt.elo0, (sprt.elo0 + sprt.elo1) / 2, sprt.elo1):
+        _, share, _ = moments(_Expected(tuple(sprt.at(of_model, chances)), 1.0))
+        found.append(replace(sprt_length(sprt, outcomes, elo_of(share)), of_model=of_model))
+    if elo is not None and not any(math.isclose(test.elo, elo) for test in found):
+        found.append(sprt_length(sprt, outcomes, elo))
+    return tuple(found)
 
 
 def needed(chances: tuple[float, ...], elo: float, level: float, power: float) -> int:
@@ -192,7 +243,7 @@ def needed(chances: tuple[float, ...], elo: float, level: float, power: float) -
     `chances` are those of the outcomes at `elo`. The interval is that of `play.elo`, of the outcomes to be expected;
     their mean is taken to be normally distributed.
     """
-    deviation = math.sqrt(sum(p * (i / (len(chances) - 1)) ** 2 for i, p in enumerate(chances)) - share_of(elo) ** 2)
+    deviation = math.sqrt(moments(_Expected(chances, 1.0))[2])
 
     def shown(n: int) -> bool:
         _, low, _ = share_interval(_Expected(chances, n), level)
@@ -223,7 +274,35 @@ def sprt_length(sprt: Sprt, outcomes: Outcomes, elo: float) -> SprtLength:
     return SprtLength(elo, math.ceil(length) * (1 if len(chances) == 3 else 2), h1)
 
 
+def _difference(test: SprtLength, sprt: Sprt) -> str:
+    """``at +5.0 normalized (+3.2 Elo):``, or in plain Elo where the test's model is that."""
+    plain = f"{round(test.elo, 1) + 0.0:+.1f} Elo"  # no -0.0
+    if test.of_model is None or sprt.model == "logistic":
+        return f"at {plain}:"
+    return f"at {test.of_model:+g} {sprt.model} ({plain}):"
+
+
 def _at(chances: tuple[float, ...], elo: float) -> tuple[float, ...]:
-    """The most likely chances with the share of the points that `elo` expects, given these."""
+    """The most likely chances with the share of the points that `elo` expects, given these. Raises UsageError."""
     shares = [i / (len(chances) - 1) for i in range(len(chances))]
-    return tuple(with_mean(shares, chances, share_of(elo)))
+    try:
+        return tuple(with_mean(shares, chances, share_of(elo)))
+    except ValueError:
+        raise UsageError(f"the outcomes of these games cannot make {elo:g} Elo; give --draws instead") from None
+
+
+def _even(results: MatchScore | Pentanomial) -> tuple[float, ...]:
+    """The chances of outcomes between even players, who have each as often as its reverse."""
+    counts = [count for _, count in results.outcomes]
+    return tuple((count + reverse) / (2 * sum(counts)) for count, reverse in zip(counts, counts[::-1], strict=True))
+
+
+def _too_few(match: Standing) -> str:
+    """Why a match says too little of what outcomes there are."""
+    counts = sorted(count for _, count in (match.tally.pairs if match.paired else match.tally.score).outcomes)
+    kind, others = "pairs" if match.paired else "games", sum(counts[:-1])
+    if counts[-1] >= FEW and not others:
+        return f"all {counts[-1]:,} {kind} came out alike, and a plan needs to know how they vary"
+    return (
+        f"too few games to plan by: {others:,} {kind} with another result than the most frequent one, of {FEW} needed"
+    )

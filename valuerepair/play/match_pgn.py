@@ -13,8 +13,9 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from valuerepair.archives.headers import game_result, movetext, read_headers, whole
-from valuerepair.archives.open import find_sources, read_text
-from valuerepair.archives.split import Pieces, Splitter
+from valuerepair.archives.open import find_sources, looks_like_tar, read_text
+from valuerepair.archives.split import HEADROOM, Pieces, Splitter
+from valuerepair.chess.positions import STARTPOS_FEN
 from valuerepair.errors import ValueRepairError
 from valuerepair.play.game import (
     CHECKMATE,
@@ -35,13 +36,15 @@ from valuerepair.play.standing import Played
 
 log = logging.getLogger(__name__)
 
-AGREED, NORMAL, UNKNOWN = "draw agreed", "normal", "not said"
+AGREED, NORMAL, UNKNOWN, UNREADABLE = "draw agreed", "normal", "not said", "result not readable"
 _NOBODYS = "not the games of a match: tags White and Black are missing"
 # Where fewer of the games have their counterpart with the colours changed, they are counted one by one.
 _MOST_PAIRED = 0.9
 # Moves without a comment before the first with one are an opening only if there are so many: where one of the two
 # engines says nothing of its moves, its first one stands there, too.
 _FEWEST_PLIES = 4
+_AROUND = b"\xef\xbb\xbf \t\r\n"
+_NO_MOVES = re.compile(rb"\]\s*(?:1-0|0-1|1/2-1/2|\*)?\Z")
 _BEFORE_MOVES = re.compile(r"\s*(?:\{[^}]*\}\s*)?")
 _MOVE = re.compile(r"(?:\d+\.+\s*)?([A-Za-z][^\s{}();]*)\s*(?:\$\d+\s*)*")
 _BOOK = re.compile(r"\{\s*book\b[^}]*\}\s*")
@@ -54,7 +57,7 @@ _MOVE_TIME = re.compile(r"\[%emt (\d+):(\d\d):(\d\d(?:\.\d+)?)\]")
 _ENDINGS = (
     (re.compile(r"on time|time forfeit|timeout|out of time"), OUT_OF_TIME),
     (re.compile(r"illegal|rules infraction"), ILLEGAL_MOVE),
-    (re.compile(r"stall|disconnect|crash|abandoned"), CRASHED),
+    (re.compile(r"\bstall(?:s|ed)?\b|disconnect|crash|abandoned"), CRASHED),
     (re.compile(r"stalemate"), STALEMATE),
     (re.compile(r"repetition"), REPETITION),
     (re.compile(r"insufficient|mating material"), MATERIAL),
@@ -102,21 +105,28 @@ class Match(NamedTuple):
 def read_games(paths: Sequence[str], on_games: Callable[[int], object] = lambda games: None) -> Iterator[TaggedGame]:
     """The games of PGN files (packed or not), folders and standard input (``-``), in their order.
 
-    Only White, Black and Result are needed. Calls `on_games` with the number of games read since the last call. Raises
-    UsageError for a missing file, ValueRepairError for one that breaks off and where no game has players.
+    Only White, Black and Result are needed. A game whose whole text came before, with moves, is the same one read twice
+    and left out. Calls `on_games` with the number of games read since the last call. Raises UsageError for a missing
+    file, ValueRepairError for one that breaks off, for a tar archive and where no game has players.
     """
-    place, nobodys, splitter = 0, 0, Splitter()
+    place, nobodys, copies, splitter = 0, 0, 0, Splitter()
+    texts = set[bytes]()
     with Pieces(find_sources(paths)) as pieces:
         for piece in pieces:
             if piece.first:
                 splitter = Splitter()
+                if looks_like_tar(piece.buffer[HEADROOM : HEADROOM + piece.length][:512].tobytes()):
+                    raise ValueRepairError(f"{piece.source.path}: a tar archive; unpack it first")
             for cut in splitter.feed(piece.buffer, piece.length, last=piece.last):
                 for i in range(len(cut)):
                     place += 1
-                    if (game := _game(cut.text(i), place)) is not None:
-                        yield game
-                    else:
+                    text = cut.text(i).strip(_AROUND)
+                    if (game := _game(text, place)) is None:
                         nobodys += 1
+                    elif _is_copy(text, texts):
+                        copies += 1
+                    else:
+                        yield game
                 on_games(len(cut))
             if piece.broken:
                 raise ValueRepairError(f"{piece.source.path}: {piece.broken}")
@@ -124,6 +134,19 @@ def read_games(paths: Sequence[str], on_games: Callable[[int], object] = lambda 
         raise ValueRepairError(f"{', '.join(paths)}: " + (_NOBODYS if place else "no game in it"))
     if nobodys:
         log.info(f"{nobodys:,} of {place:,} games have no tags White and Black and are left out")
+    if copies:
+        log.info(f"{copies:,} of {place:,} games are copies of earlier ones and are left out")
+
+
+def _is_copy(text: bytes, texts: set[bytes]) -> bool:
+    """Whether a game with moves has a text that came before; `texts` keeps the digest of each that has not."""
+    if _NO_MOVES.search(text):
+        return False  # of many games with one result nothing else may be told
+    digest = hashlib.blake2b(text, digest_size=16).digest()
+    if digest in texts:
+        return True
+    texts.add(digest)
+    return False
 
 
 def read_match(path: str) -> Match:
@@ -182,15 +205,17 @@ def _match(names: tuple[str, str], games: Sequence[TaggedGame], first: int) -> M
 def _pairs(games: Sequence[TaggedGame], openings: Sequence[int], whites: Sequence[bool]) -> tuple[list[int], bool]:
     """The pair of each game, and whether they are pairs.
 
-    `vr match` has numbered its games; at odds only one of each two was played. Of others, in whatever order they ended,
+    `vr match` has numbered its games; at odds only one of each two was played. Where one command was run twice, there
+    are two games of a number: the nth ones are a pair. Of others, in whatever order they ended,
     the nth game of an opening with White and the nth with Black are a pair; where more than a tenth of the games has no
     such counterpart, there are none.
     """
-    seen, pairs, found = Counter[tuple[int, bool]](), dict[object, int](), list[int]()
+    seen, pairs, found = Counter[object](), dict[object, int](), list[int]()
     for game, opening, white in zip(games, openings, whites, strict=True):
-        key: object = (game.run, game.number // 2) if game.run else (opening, seen[opening, white])
-        found.append(pairs.setdefault(key, len(pairs)))
-        seen[opening, white] += 1
+        shared: tuple[object, ...] = (game.run, game.number // 2) if game.run else (opening,)
+        side = (*shared, white)
+        found.append(pairs.setdefault((*shared, seen[side]), len(pairs)))
+        seen[side] += 1
     numbered = 2 in Counter(found).values() and all(game.run for game in games)
     if numbered or _mostly_paired(found):
         return found, True
@@ -225,17 +250,28 @@ def _game(text: bytes, place: int) -> TaggedGame | None:
 
 
 def _opening(tags: Mapping[str, str], moves: str) -> bytes | None:
-    """What tells a game's opening from others: of `vr match` book and line, else FEN and beginning."""
+    """What tells a game's opening from others: of `vr match` book and line, else FEN and beginning.
+
+    The FEN of the initial position tells nothing: every game without a FEN begins there, too.
+    """
     told: tuple[str, ...]
+    fen = tags.get("FEN", "")
     if "BookLine" in tags:
         told = (tags.get("Book", ""), tags["BookLine"])
+    elif not fen or fen.split()[:4] == STARTPOS_FEN.split()[:4]:
+        told = tuple(_beginning(moves, bare=True))
     else:
-        told = (*((tags["FEN"],) if "FEN" in tags else ()), *_beginning(moves, "FEN" not in tags))
+        told = (fen, *_beginning(moves, bare=False))
     return hashlib.blake2b("\n".join(told).encode(), digest_size=16).digest() if told else None
 
 
 def _beginning(moves: str, bare: bool) -> list[str]:
-    """The moves marked as book; without any, and if `bare`, those before the first with a comment, if not too few."""
+    """The moves marked as book; without any, and if `bare`, those before the first with a comment, if not too few.
+
+    In a game without any comment nothing marks where the book ends.
+    """
+    if "{" not in moves:
+        return []
     before = _BEFORE_MOVES.match(moves)
     at, marked, plain = before.end() if before else 0, list[str](), list[str]()
     while found := _MOVE.match(moves, at):
@@ -257,13 +293,21 @@ def _ending(tags: Mapping[str, str], moves: str, result: str) -> str:
     comment = _LAST_COMMENT.search(moves[-400:])
     said = (comment[1].rpartition(", ")[2] if comment else "", tags.get("TerminationDetails", ""))
     for text in (*said, tags.get("Termination", "")):
-        if text and (ending := _named(text)) is not None:
+        if text and (ending := _named(_without_names(text, tags))) is not None:
             return ending or (DRAW_AGREED if result == "1/2-1/2" else WIN_AGREED)
     if _MATE.search(moves[-400:]):
         return CHECKMATE
     if result == "*":
-        return STOPPED
+        return STOPPED if "*" in (tags.get("Result"), moves.rstrip()[-1:]) else UNREADABLE
     return NORMAL if tags.get("Termination", "").lower() == NORMAL else UNKNOWN
+
+
+def _without_names(text: str, tags: Mapping[str, str]) -> str:
+    """Without the players' names, which may have any words in them: ``StallionBot won by resignation``."""
+    for name in (tags["White"], tags["Black"]):
+        if name in text:
+            text = re.sub(rf"(?<!\w){re.escape(name)}(?!\w)", "", text)
+    return text
 
 
 @lru_cache(1000)

@@ -75,18 +75,26 @@ class Sprt:
     def increments(self, found: Sequence[float]) -> list[float]:
         """What one outcome more of each kind adds to the ratio, where outcomes come with the chances `found`.
 
-        They are those of a game (loss, draw, win; the bayesian model knows these alone) or of a pair, by points.
+        They are those of a game (loss, draw, win; the bayesian model knows these alone) or of a pair, by points. Raises
+        UsageError for a test whose differences no such outcomes can have.
         """
-        shares = [i / (len(found) - 1) for i in range(len(found))]
-        if self.model == "normalized":
-            per_outcome = math.sqrt(2.0) if len(found) > 3 else 1.0
-            ends = [_normalized(shares, found, per_outcome * e / NORMALIZED_UNIT) for e in (self.elo0, self.elo1)]
-        elif self.model == "logistic":
-            ends = [with_mean(shares, found, share_of(elo)) for elo in (self.elo0, self.elo1)]
-        else:
-            ends = [with_mean(shares, found, _bayesian_share(elo, found)) for elo in (self.elo0, self.elo1)]
+        ends = self.at(self.elo0, found), self.at(self.elo1, found)
         # One that never comes (no draws, say) has no chance under either and adds nothing.
         return [math.log(h1 / h0) if h0 else 0.0 for h0, h1 in zip(*ends, strict=True)]
+
+    def at(self, elo: float, found: Sequence[float]) -> list[float]:
+        """The most likely chances of the outcomes were the difference `elo`, as the model means it, given those found.
+
+        Raises UsageError where the outcomes that came cannot make such a difference.
+        """
+        shares = [i / (len(found) - 1) for i in range(len(found))]
+        try:
+            if self.model == "normalized":
+                per_outcome = math.sqrt(2.0) if len(found) > 3 else 1.0
+                return _normalized(shares, found, per_outcome * elo / NORMALIZED_UNIT)
+            return with_mean(shares, found, share_of(elo) if self.model == "logistic" else _bayesian_share(elo, found))
+        except ValueError:
+            raise UsageError(f"SPRT: the outcomes of these games cannot make {elo:g} {self.model} Elo") from None
 
     def verdict(self, results: MatchScore | Pentanomial) -> str:
         """`H0`, `H1` or `GO_ON`, from all games so far."""
@@ -108,16 +116,21 @@ def _bayesian_share(elo: float, found: Sequence[float]) -> float:
 
 
 def with_mean(shares: Sequence[float], found: Sequence[float], mean: float) -> list[float]:
-    """The most likely distribution of outcomes with this mean, given what was found (first paper, proposition 1.1)."""
+    """The most likely distribution of outcomes with this mean, given what was found (first paper, proposition 1.1).
+
+    What never came has no chance. Raises ValueError for a mean that what came cannot have.
+    """
     return _tilted([share - mean for share in shares], found)
 
 
 def _normalized(shares: Sequence[float], found: Sequence[float], t: float) -> list[float]:
     """The most likely distribution whose mean is `t` standard deviations above 1/2 (second paper, section 4.1).
 
-    Solved again and again with mean and deviation of the last solution, from the uniform distribution on.
+    Solved again and again with mean and deviation of the last solution, from the uniform distribution on. What never
+    came has no chance. Raises ValueError where what came cannot be so.
     """
-    solved = [1 / len(shares)] * len(shares)
+    came = sum(p > 0 for p in found)
+    solved = [1 / came if p > 0 else 0.0 for p in found]
     for _ in range(50):
         mean = sum(p * share for p, share in zip(solved, shares, strict=True))
         deviation = math.sqrt(sum(p * (share - mean) ** 2 for p, share in zip(solved, shares, strict=True)))
@@ -129,13 +142,17 @@ def _normalized(shares: Sequence[float], found: Sequence[float], t: float) -> li
 
 
 def _tilted(slopes: Sequence[float], found: Sequence[float]) -> list[float]:
-    """``found / (1 + theta slope)`` with the theta for which the mean slope is 0."""
+    """``found / (1 + theta slope)`` with the theta for which the mean slope is 0.
 
-    def mean_slope(theta: float) -> float:
-        return sum(p * slope / (1 + theta * slope) for p, slope in zip(found, slopes, strict=True))
-
-    theta = _falling_root(mean_slope, -1 / max(slopes), -1 / min(slopes))
-    return [p / (1 + theta * slope) for p, slope in zip(found, slopes, strict=True)]
+    All is over what came: of that alone theta must leave no chance below 0. Raises ValueError where its slopes do not
+    lie on both sides of 0, so that no theta does it.
+    """
+    came = [(p, slope) for p, slope in zip(found, slopes, strict=True) if p > 0]
+    low, high = min(slope for _, slope in came), max(slope for _, slope in came)
+    if not low < 0 < high:
+        raise ValueError("no such distribution of these outcomes")
+    theta = _falling_root(lambda t: sum(p * slope / (1 + t * slope) for p, slope in came), -1 / high, -1 / low)
+    return [p / (1 + theta * slope) if p > 0 else 0.0 for p, slope in zip(found, slopes, strict=True)]
 
 
 def _falling_root(f: Callable[[float], float], low: float, high: float) -> float:

@@ -49,6 +49,7 @@ class Tally:
         self._colours: Counter[tuple[bool, int]] = Counter()
         self._waiting: dict[int, int] = {}
         self._pairs = [0] * 5
+        self.won_and_lost = 0  # pairs of 1 point that are a win and a loss; the others are two draws
         self.undecided = 0
 
     def add(self, number: int, first_is_white: bool, result: str) -> None:
@@ -63,6 +64,7 @@ class Tally:
             self._waiting[number // 2] = half_points
         else:
             self._pairs[half_points + other] += 1
+            self.won_and_lost += {half_points, other} == {0, 2}
 
     @property
     def as_white(self) -> MatchScore:
@@ -149,7 +151,8 @@ class Standing:
         for game in games:
             standing.add(game)
         if sprt is not None:
-            standing.sprt, standing.verdict = sprt, sprt.verdict(standing.tested)
+            standing.sprt = sprt  # before the verdict: what is tested depends on the test
+            standing.verdict = sprt.verdict(standing.tested)
         return standing
 
     @property
@@ -176,10 +179,10 @@ class Standing:
         return verdicts(self.results)
 
     @property
-    def normalized(self) -> Estimate | None:
-        """Normalized Elo with its interval at 0.95; None where openings come again, as it is one of games."""
-        results = self.results
-        return None if isinstance(results, ByOpening) else normalized_elo(results)
+    def normalized(self) -> Estimate:
+        """Normalized Elo with its interval at 0.95, by the deviation of a game as whole pairs show it, else games."""
+        pairs = self.tally.pairs
+        return normalized_elo(self.results, 0.95, pairs if pairs.pairs else self.tally.score)
 
     def as_json(self) -> dict[str, Any]:
         """All figures, from the first player's side; infinite Elo is None."""
@@ -192,12 +195,13 @@ class Standing:
             "as_white": _score(tally.as_white),
             "as_black": _score(tally.as_black),
             "pentanomial": list(tally.pairs.counts),
+            "pairs_won_and_lost": tally.won_and_lost,
             "intervals_of": self.of,
             "elo": [
                 {"level": level, **_interval(interval), "verdict": verdict}
                 for level, (interval, verdict) in self.levels.items()
             ],
-            "normalized_elo": None if (known := self.normalized) is None else _interval(known),
+            "normalized_elo": _interval(self.normalized),
             "los": los(self.results),
             "endings": dict(self.endings),
             "score_by_ending": {ending: _score(score) for ending, score in self.by_ending.items()},
@@ -228,7 +232,7 @@ def progress_note(standing: Standing, games: int, left: Remaining | None) -> str
     score, (counted, _, _) = standing.tally.score, moments(standing.results)
     words = [f"of {games:,}", f"{score} in {score.games:,} {'game' if score.games == 1 else 'games'}"]
     if counted >= FEWEST:
-        words.append(f"Elo {elo_words(elo_interval(standing.results, 0.95))} in {counted:,} {standing.of}")
+        words.append(f"Elo {elo_words(elo_interval(standing.results, 0.95))} in {counted:,.0f} {standing.of}")
     elif counted:
         words.append(f"Elo: too few {standing.of} yet")
     if standing.sprt is not None:
@@ -251,12 +255,12 @@ def report_lines(standing: Standing) -> list[str]:
     lines = [f"{first} against {second}: {standing.games:,} games{undecided}"]
     for what, score in (("all", tally.score), ("White", tally.as_white), ("Black", tally.as_black)):
         lines.append(f"  {what:<6} {score_words(score)}")
-    lines.append(_pairs_line(standing))
+    lines += _pairs_lines(standing)
     if tally.score.games:
         elo, normalized = elo_interval(results).value, standing.normalized
         said = f"Elo {value_words(elo)}"
-        if normalized is not None and not math.isnan(normalized.value):
-            said += f", normalized {value_words(normalized.value)}"
+        if not math.isnan(normalized.value):
+            said += f", normalized {value_words(normalized.value)} ({bounds_words(normalized)} at 0.95)"
         lines.append(f"{said}, LOS {los_words(results)} (of {standing.of})")
         if (remark := few_words(results)) is not None:
             lines.append(f"  {remark}")
@@ -286,11 +290,18 @@ def _sprt_line(sprt: Sprt, standing: Standing) -> str:
     return f"{test}: LLR {sprt.llr(standing.tested):.2f} ({_bounds(sprt)}), {found or 'not decided'}"
 
 
-def _pairs_line(standing: Standing) -> str:
-    pairs = standing.tally.pairs
+def _pairs_lines(standing: Standing) -> list[str]:
+    """The pairs by their points, and of those with 1 point what they are; ratios as fastchess has them."""
+    tally, pairs = standing.tally, standing.tally.pairs
     if not standing.paired:
-        return "no pairs: no opening is told, or too few with both colours"
-    return f"{pairs.pairs:,} {'pair' if pairs.pairs == 1 else 'pairs'} with 0, 1/2, 1, 3/2, 2 points: {pairs}"
+        return ["no pairs: no opening is told, or too few with both colours"]
+    words = f"{pairs.pairs:,} {'pair' if pairs.pairs == 1 else 'pairs'} with 0, 1/2, 1, 3/2, 2 points: {pairs}"
+    if not pairs.pairs:
+        return [words]
+    lost, even, won = sum(pairs.counts[:2]), pairs.counts[2], sum(pairs.counts[3:])
+    ratio = f", pairs ratio {won / lost:.2f}" if lost else ""
+    of_even = f"{tally.won_and_lost:,} a win and a loss, {even - tally.won_and_lost:,} two draws"
+    return [words, f"  with 1 point: {of_even}; draw ratio {100 * even / pairs.pairs:.1f} %{ratio}"]
 
 
 def _endings(standing: Standing) -> str:
