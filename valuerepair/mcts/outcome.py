@@ -100,7 +100,7 @@ def preferred(trees: Trees, a: int, b: int, last_opened: int) -> bool:
 
 @kernel
 def best_edge(trees: Trees, node: int) -> int:
-    """The edge to be played from a node, -1 if it has none."""
+    """The edge to be played from a node, -1 if it has none: of a scan, as of lc0's partial_sort for one move."""
     first, best = np.int64(trees.nodes[node, FIRST]), -1
     last_opened = first + trees.nodes[node, OPENED]
     for edge in range(first, first + trees.nodes[node, COUNT]):
@@ -111,16 +111,24 @@ def best_edge(trees: Trees, node: int) -> int:
 
 @allocating_kernel
 def ordered(trees: Trees, node: int) -> NDArray[np.int64]:
-    """The edges of a node, the best first."""
+    """The edges of a node: `best_edge`, then the others.
+
+    By itself, as `preferred` is not transitive: it compares draws by their length and all else by visits.
+    """
     first, count = np.int64(trees.nodes[node, FIRST]), np.int64(trees.nodes[node, COUNT])
     last_opened = first + trees.nodes[node, OPENED]
     order = np.empty(count, np.int64)
-    for i in range(count):
-        at = i
-        while at > 0 and preferred(trees, first + i, order[at - 1], last_opened):
+    best = best_edge(trees, node)
+    order[:1], filled = best, 1
+    for edge in range(first, first + count):
+        if edge == best:
+            continue
+        at = filled
+        while at > 1 and preferred(trees, edge, order[at - 1], last_opened):
             order[at] = order[at - 1]
             at -= 1
-        order[at] = first + i
+        order[at] = edge
+        filled += 1
     return order
 
 
