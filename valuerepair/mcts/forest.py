@@ -139,7 +139,8 @@ class Forest:
         chosen = None
         if not root_moves and self._tables.know(position.fen):
             # Before a tree is taken: a damaged table would leave it half begun.
-            chosen = self._tables.root_moves(position.fen, repeated=repeated_since_zeroing(game))
+            nearest = self.params.syzygy_fast_play or repeated_since_zeroing(game)
+            chosen = self._tables.root_moves(position.fen, nearest=nearest)
         self._make_room_for(nodes)
         slot = self._free.pop()
         put_game(self._trees, self._rules, slot, game, initial)

@@ -36,6 +36,8 @@ class SearchParams:
     - `draws_by_q`: proven draws of the root are chosen if the most visited move that is neither a proven win nor a
       proven draw has no more Q than they, and not by visits.
     - `syzygy`: folders of Syzygy tables, separated as in PATH; empty for none.
+    - `syzygy_fast_play`: of a root that the tables know, only the moves nearest to the next capture or pawn move, as
+      after a repetition; without it all that surely win within the 50 moves.
     - `lc0_floats`: lc0's approximate logarithm and exponential and its priors of 16 bits, to reproduce its visits.
     - `self_check`: verify the tree after every round (slow).
     - `seed`: of noise, temperature and search-contempt.
@@ -79,6 +81,7 @@ class SearchParams:
     n_scl: int = 0
     draws_by_q: bool = False
     syzygy: str = ""
+    syzygy_fast_play: bool = False
     lc0_floats: bool = False
     self_check: bool = False
     seed: int = 0

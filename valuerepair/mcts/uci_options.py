@@ -45,6 +45,7 @@ PARAMETER_NAMES = {
     "temp_value_cutoff": "TempValueCutoff",
     "temp_visit_offset": "TempVisitOffset",
     "syzygy": "SyzygyPath",
+    "syzygy_fast_play": "SyzygyFastPlay",
     "certainty": "Certainty",
     "lookahead": "Lookahead",
     "auto_extend": "AutoExtend",
