@@ -72,8 +72,9 @@ def test_visits_and_values_of_every_node_are_those_of_lc0s_search(start: Positio
         assert node.wl == pytest.approx(wl if path else -wl, abs=1e-5)
 
 
-@pytest.mark.parametrize("options", OPTIONS, ids=ids)
+@pytest.mark.parametrize("options", [*OPTIONS, {"draw_score": -0.5}], ids=ids)
 def test_sums_are_those_of_the_moves_below(options: dict[str, Any]) -> None:
+    """The formula of docs/formats.md for `q`, by the values of the list alone."""
     means = 0
     for start in POSITIONS:
         tree = snapshot(start, 200, **options)
@@ -82,15 +83,19 @@ def test_sums_are_those_of_the_moves_below(options: dict[str, Any]) -> None:
                 continue
             own = 0 if node.forced else 1
             assert node.visits == own + sum(child.visits for child in below)
+            if not node.visits:
+                continue
             total = 0.0 if node.forced else node.net_q
             change = -1 if i else 1  # the root's is seen by the player who makes the moves below
-            mean = (total + change * sum(child.visits * child.wl for child in below)) / max(node.visits, 1)
-            if options.get("certainty"):
-                mean = min(max(mean, node.lower), node.upper)
-            if node.visits:
-                assert node.wl == pytest.approx(mean, abs=1e-4)
-                assert sum(node.wdl) == pytest.approx(1)
-                means += len(below) > 1
+            q = (total + change * sum(child.visits * child.q for child in below)) / node.visits
+            assert sum(node.wdl) == pytest.approx(1)
+            if options.get("certainty") and node.wl in (node.lower, node.upper):
+                assert node.d == pytest.approx(1 - abs(node.wl))  # brought into the bounds
+                if "draw_score" in options:
+                    continue
+                q = min(max(q, node.lower), node.upper)
+            assert node.q == pytest.approx(q, abs=1e-4)
+            means += len(below) > 1
     assert means > 100
 
 

@@ -185,6 +185,7 @@ def read_result(
         round(slots[DEPTHS] / leaves),
         slots[DEEPEST],
         *_own_draw_and_left(trees, root, own),
+        draw_score,
     )
 
 

@@ -15,6 +15,7 @@ from valuerepair.mcts.params import SearchParams
 from valuerepair.mcts.result import NAN, Value
 from valuerepair.mcts.tree import (
     COUNT,
+    DRAW_UNIT,
     EDGE,
     ENDED,
     FIRST,
@@ -24,6 +25,7 @@ from valuerepair.mcts.tree import (
     LOWER,
     OPEN,
     OPENED,
+    OWN_DRAW,
     OWN_LEFT,
     PARENT,
     ROOT_ROW,
@@ -48,7 +50,7 @@ class TreeNode:
     is empty, `parent` None), by the player to move. `visits` N; `prior` P, the net's own of a move of the root, else
     what the search goes by, NaN where it is not known any more (a move proven to lose); `q` = wl + draw score * d, `wl`
     and `d` are means over all visits, the node's own value included, `m` the mean of the plies to the end. `net_q` is
-    what the net itself says, NaN where it was not asked. `lower` and `upper` are what the game's end is worth at least
+    the same of what the net itself says, NaN where it was not asked. `lower` and `upper` are what the game's end is worth at least
     and at most, by what the search has proven. `kind` is open; proven, where both are the same; tablebase, where they
     are by a table; repetition, worth a draw without proof. `forced` is a position of a single move that has no value of
     its own (auto-extend). `frozen` are the visits of the move when search-contempt froze its node, None where that has
@@ -132,7 +134,7 @@ class _Reader:
             wl=wl,
             d=d,
             m=m,
-            net_q=own if asked else NAN,
+            net_q=own + self._worth_of_draw(depth) * row[OWN_DRAW] / DRAW_UNIT if asked else NAN,
             lower=row[LOWER],  # of the root always -1 and 1, whoever looks
             upper=row[UPPER],
             kind=KINDS[row[KIND]],
