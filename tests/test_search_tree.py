@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
+import sys
+import threading
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
@@ -289,6 +292,9 @@ def test_a_tree_deeper_than_python_recurses_is_written(maia: str, tmp_path: Path
         (["startpos", "--tree", "tree.svg"], "tree.svg: the name of a tree's file ends in .json or .html"),
         (["two.epd", "--tree", "tree.html"], "--tree tree.html: it is of one position, and there are more in two.epd"),
         (["over.epd", "--tree", "tree.html"], "there was nothing to search"),
+        (["startpos", "--tree", "nowhere/tree.html"], "nowhere/tree.html: there is no such folder"),
+        (["startpos", "--tree", "folder.html"], "folder.html: is a folder; give the name of a file"),
+        (["startpos", "--tree-nodes", "5"], "--tree-nodes 5: there is no tree to write without --tree FILE"),
     ],
 )
 def test_what_is_wrong_is_said_and_nothing_written(
@@ -297,10 +303,29 @@ def test_what_is_wrong_is_said_and_nothing_written(
     monkeypatch.chdir(tmp_path)
     Path("two.epd").write_text(f"{TRAP}\n{chess.STARTING_FEN}\n")
     Path("over.epd").write_text("7k/5KQ1/8/8/8/8/8/8 b - - 0 1\n")
+    Path("folder.html").mkdir()
     result = CliRunner().invoke(cli, ["search", "--net", maia, *words])
     assert isinstance(result.exception, ValueRepairError), result.output
     assert said in str(result.exception)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["over.epd", "two.epd"]
+    assert "nodes" not in result.stdout, "nothing was searched"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["folder.html", "over.epd", "two.epd"]
+
+
+def test_the_tree_of_standard_input_does_not_wait_for_a_second_line(maia: str, tmp_path: Path) -> None:
+    words = [sys.executable, "-m", "valuerepair", "search", "--net", maia, "--nodes", "20", "--tree", "tree.json", "-"]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=tmp_path) as process:
+        assert process.stdin
+        assert process.stdout
+        too_late = threading.Timer(60, process.kill)
+        too_late.start()
+        process.stdin.write(f"{TRAP}\n")
+        process.stdin.flush()
+        assert process.stdout.readline() == f"{TRAP}\n"
+        too_late.cancel()
+        process.stdin.write(f"{TRAP}\n")
+        process.stdin.close()
+        assert process.wait(60) == 2
+    assert json.loads((tmp_path / "tree.json").read_text("utf-8"))["nodes"] == 20
 
 
 def test_a_search_without_a_tree_has_none_to_write(maia: str, tmp_path: Path) -> None:

@@ -22,18 +22,23 @@ from valuerepair.report.static_page import document, escape
 _DECIMALS = 6
 
 
-def check_name(path: str | os.PathLike[str]) -> None:
-    """Raises UsageError for a file that is neither .json nor .html."""
-    if Path(path).suffix.lower() not in (".json", ".html"):
-        raise UsageError(f"{os.fspath(path)}: the name of a tree's file ends in .json or .html")
+def check_file(path: str | os.PathLike[str]) -> None:
+    """Raises UsageError for a file that is neither .json nor .html, or that cannot be where it is to be."""
+    target = Path(path)
+    if target.suffix.lower() not in (".json", ".html"):
+        raise UsageError(f"{target}: the name of a tree's file ends in .json or .html")
+    if target.is_dir():
+        raise UsageError(f"{target}: is a folder; give the name of a file")
+    if not target.absolute().parent.is_dir():
+        raise UsageError(f"{target}: there is no such folder")
 
 
 def write_tree(found: Searched, path: str | os.PathLike[str]) -> None:
     """Writes the tree that a search kept (searched with `tree_nodes`), as JSON or HTML by the file's ending.
 
-    Raises UsageError for another ending and for a search without a tree, OSError when the folder cannot be written.
+    Raises UsageError for a file that cannot be one and for a search without a tree, OSError when it cannot be written.
     """
-    check_name(path)
+    check_file(path)
     if found.tree is None:
         raise UsageError(f"{found.position.fen}: no tree was kept: {found.reason or 'search with tree_nodes'}")
     html = Path(path).suffix.lower() == ".html"
