@@ -19,7 +19,7 @@ from click.testing import CliRunner
 import valuerepair as vr
 from tests.mcts_doubles import KIWIPETE, POSITIONS, FakeNet, PlainSearch, position, searched
 from tests.parity.search_goldens import load
-from tests.search_trees import OPTIONS, board_of, boards_of, ids
+from tests.search_trees import OPTIONS, board_of, boards_of, ids, prove
 from valuerepair.chess.positions import Position
 from valuerepair.cli import cli
 from valuerepair.errors import UsageError, ValueRepairError
@@ -27,6 +27,8 @@ from valuerepair.mcts.params import SearchParams
 from valuerepair.mcts.snapshot import Snapshot, TreeNode
 
 TRAP = "r1bqkbnr/pppp1ppp/2n5/4p3/2B1P3/5Q2/PPPP1PPP/RNB1K1NR b KQkq - 3 3"
+DRAWN = "8/8/8/8/8/4k3/8/4KR2 b - - 99 90"
+LOST = "k7/8/1K6/8/8/8/8/7R b - - 0 1"
 ALL = 10**9
 
 
@@ -131,12 +133,40 @@ def test_nodes_are_those_of_a_walk_with_python_chess(options: dict[str, Any]) ->
                 *(found.visits, found.lower, found.upper, found.forced, found.depth),
             )
             assert node.frozen == (above.frozen.get(node.move, 0) if above.frozen else None)
+            assert node.sampled == bool(found.frozen)
             if node.kind == "open":
                 assert node.moves == found.board.legal_moves.count()
         assert len(at) == tree.size == sum(1 for _ in walked.walk())
         # Moves of the root that are not legal in the tree but known to be proven, and no others, have no visits.
         unvisited = sum(not node.visits for node in tree.nodes)
         assert unvisited == sum(len(node.looked_ahead) for node in walked.walk())
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=ids)
+def test_bounds_of_the_root_are_those_of_minimax_by_python_chess(options: dict[str, Any]) -> None:
+    """Over what was tried; see `prove`. Also of a cut tree."""
+    proven = 0
+    for start in (*POSITIONS, position("6k1/5ppp/8/8/8/8/5PPP/3R2K1 w - - 0 1"), position(DRAWN), position(LOST)):
+        forest = searched(start, 150, **options)
+        # `prove` sees a node by the player who moved there.
+        upper, lower = (-bound for bound in prove(boards_of(forest, start)))
+        for most in (ALL, 1):
+            root = forest.snapshot(0, most).nodes[0]
+            assert (root.lower, root.upper) == (lower, upper)
+            assert root.kind == ("proven" if lower == upper else "open")
+        if forest.result(0).certain == 1 or {move.certain for move in forest.result(0).moves} == {-1}:
+            assert lower == upper == forest.result(0).certain
+        proven += lower == upper
+    assert proven >= 3
+
+
+def test_a_root_that_tables_prove_says_so() -> None:
+    tables = str(Path(__file__).parent / "goldens" / "syzygy")
+    start = position("7k/8/8/8/8/5K2/1r4Q1/8 w - - 0 1")  # Q:b2 leaves queen against king
+    root = snapshot(start, 60, syzygy=tables).nodes[0]
+    assert (root.lower, root.upper, root.kind) == (1, 1, "tablebase")
+    known = position("7k/8/8/8/8/5K2/8/6R1 w - - 60 90")  # moves that keep the win are searched, and not all do
+    assert 0 < snapshot(known, 20, syzygy=tables).nodes[0].moves < board_of(known).legal_moves.count()
 
 
 def test_frozen_visits_are_those_of_n_scl_at_the_opponents_nodes() -> None:
@@ -279,7 +309,7 @@ def test_a_tree_deeper_than_python_recurses_is_written(maia: str, tmp_path: Path
     board, nodes = chess.Board(), [found.tree.nodes[0]]
     for i, uci in enumerate(["g1f3", "g8f6", "f3g1", "f6g8"] * 400):
         board.push_uci(uci)
-        nodes.append(TreeNode(i, uci, i + 1, 1, 0.5, 0, 0, 0, 0, 0.1, -1, 1, "open", False, None, 20))
+        nodes.append(TreeNode(i, uci, i + 1, 1, 0.5, 0, 0, 0, 0, 0.1, -1, 1, "open", False, False, None, 20))
     deep = replace(found, tree=Snapshot(tuple(nodes), len(nodes), found.tree.params))
     for name in ("tree.html", "tree.json"):
         vr.write_tree(deep, tmp_path / name)

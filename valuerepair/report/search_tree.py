@@ -70,6 +70,7 @@ def _row(number: int, node: TreeNode, san: str) -> dict[str, Any]:
         "bounds": [node.lower, node.upper],
         "kind": node.kind,
         "forced": node.forced,
+        "sampled": node.sampled,
         "frozen": node.frozen,
         "moves": node.moves,
     }
@@ -159,8 +160,8 @@ def _rest(nodes: Sequence[TreeNode], children: Sequence[int], node: int) -> str:
     """What is not shown below a node, if that is more than moves without visits."""
     own = int(not nodes[node].forced and not math.isnan(nodes[node].net_q))
     hidden = nodes[node].visits - own - sum(nodes[i].visits for i in children)
-    # A node that is settled has visits of its own.
-    if hidden <= 0 or nodes[node].kind != "open":
+    # A node that is settled has visits of its own, but for the root.
+    if hidden <= 0 or (nodes[node].kind != "open" and node > 0):
         return ""
     return f'<p class="rest">and {hidden:,} visits to positions with few</p>\n'
 
