@@ -303,6 +303,30 @@ def test_the_page_has_every_node_at_its_depth_and_loads_nothing(maia: str, tmp_p
     assert re.search(r"mate -1<", text)  # ...d6?? Qxf7#, as look-ahead knows
 
 
+def test_the_page_says_what_the_terminal_says_and_the_moves_played(maia: str, tmp_path: Path) -> None:
+    target = tmp_path / "tree.html"
+    said = run("--net", maia, "--moves", "f2f3 e7e5 g2g4", "--nodes", "30", "--tree", str(target), "startpos")
+    text = re.sub(r"<style>.*</style>", "", target.read_text("utf-8"), flags=re.DOTALL)
+    shown = " ".join(re.sub(r"<[^>]*>", " ", text).split())
+    for line in said.splitlines()[:4]:
+        assert " ".join(line.split()) in shown
+    assert "best Qh4# (d8h4), proven win, mate in 1" in shown
+    assert "b KQkq - 0 2, after 1. f3 e5 2. g4" in shown
+    run("--net", maia, "--moves", "Kf2", "--nodes", "3", "--tree", str(target), "8/8/8/4k3/8/8/8/4K2R w K - 0 1")
+    assert ", after 1. Kf2 from 8/8/8/4k3/8/8/8/4K2R w K - 0 1" in target.read_text("utf-8")
+
+
+def test_a_page_without_moves_says_so_and_one_is_not_several(maia: str, tmp_path: Path) -> None:
+    target = tmp_path / "tree.html"
+    assert ", 1 node, 1 evaluation, " in run("--net", maia, "--nodes", "1", "--tree", str(target), TRAP)
+    assert "No move has a visit" in target.read_text("utf-8")
+    assert Page(target.read_text("utf-8")).rows == []
+    run("--net", maia, "--nodes", "2", "--tree", str(target), "--tree-nodes", "1", TRAP)
+    text = target.read_text("utf-8")
+    assert "and 1 visit to positions with few" in text
+    assert "No move has a visit" not in text
+
+
 def test_a_tree_deeper_than_python_recurses_is_written(maia: str, tmp_path: Path) -> None:
     [found] = vr.search("startpos", 2, maia, tree_nodes=5)
     assert found.tree is not None
