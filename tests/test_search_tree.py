@@ -382,6 +382,18 @@ def test_the_tree_of_standard_input_does_not_wait_for_a_second_line(maia: str, t
     assert json.loads((tmp_path / "tree.json").read_text("utf-8"))["nodes"] == 20
 
 
+def test_the_guides_drawing_of_search_contempt_is_what_it_prints(
+    maia: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    guide = (Path(__file__).parents[1] / "docs" / "guide" / "deep-search.md").read_text("utf-8")
+    part = guide[guide.index("Figure 1 of the") :]
+    command, code, printed = re.findall(r"```(?:sh|python|text)\n(.*?)```", part, re.DOTALL)[:3]
+    monkeypatch.chdir(tmp_path)
+    run("--net", maia, *command.split()[2:])
+    exec(code, {})  # noqa: S102  # the guide's own
+    assert capsys.readouterr().out == printed
+
+
 def test_a_search_without_a_tree_has_none_to_write(maia: str, tmp_path: Path) -> None:
     [found] = vr.search(TRAP, 2, maia)
     with pytest.raises(UsageError, match="no tree was kept: search with tree_nodes"):
