@@ -248,8 +248,7 @@ def test_draws_by_q_reorders_nothing_else() -> None:
     for options in ({}, {"certainty": True}, {"certainty": True, "lookahead": True, "draw_score": 0.1}):
         for start in endings(("KBkn", "KNkp", "KPkb", "KNkn"), (0, 98), 150, 7):
             plain, by_q = (
-                searched(start, 25, FakeNet(spread=0.2), draws_by_q=on, **options).result(0)
-                for on in (False, True)
+                searched(start, 25, FakeNet(spread=0.2), draws_by_q=on, **options).result(0) for on in (False, True)
             )
             draws = [move for move in plain.moves if move.certain == 0 and move.visits]
             others = [move for move in plain.moves if move not in draws and not (move.certain == 1 and move.visits)]

@@ -79,8 +79,8 @@ def _as_lc0(move: str) -> str:
     return {"e1g1": "e1h1", "e1c1": "e1a1"}.get(move, move)
 
 
-# lc0 0.32.1's best moves after 200 nodes with the net above and the flags of tests.parity.search_goldens. The comparison
-# of moves is not transitive where two proven draws have different lengths: the order of the scan decides.
+# lc0 0.32.1's best moves after 200 nodes, with the net above and the flags of tests.parity.search_goldens. Its
+# comparison of moves is not transitive where two proven draws have different lengths: the order of the scan decides.
 DRAWS_OF_TWO_LENGTHS = {
     "7k/5P2/8/8/8/7K/8/8 w - - 98 80": "f7f8q",
     "8/3P4/8/3k4/8/8/3K4/8 w - - 98 80": "d7d8b",

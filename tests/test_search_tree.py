@@ -390,7 +390,7 @@ def test_the_guides_drawing_of_search_contempt_is_what_it_prints(
     command, code, printed = re.findall(r"```(?:sh|python|text)\n(.*?)```", part, re.DOTALL)[:3]
     monkeypatch.chdir(tmp_path)
     run("--net", maia, *command.split()[2:])
-    exec(code, {})  # noqa: S102  # the guide's own
+    exec(code, {})  # the guide's own
     assert capsys.readouterr().out == printed
 
 

@@ -123,7 +123,8 @@ def _page(found: Searched, tree: Snapshot) -> str:
     if tree.size == len(nodes) == 1:
         rows, words = "", "No move has a visit: what is said above is what the net says of the position alone."
     section = f'<section>\n{rows}<p class="small">{words}</p>\n</section>\n'
-    return document("A search", what, f'<section class="root">{board}<div>{said}</div></section>\n{section}', "tree.css")
+    head = f'<section class="root">{board}<div>{said}</div></section>\n'
+    return document("A search", what, head + section, "tree.css")
 
 
 def _played(position: Position) -> str:
