@@ -15,7 +15,7 @@ import io
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO
+from typing import TextIO
 
 import chess
 import chess.engine
@@ -34,7 +34,7 @@ PLIES = 8
 CLEAR = 50  # centipawns
 
 
-def opened(path: Path) -> IO[str]:
+def opened(path: Path) -> TextIO:
     """An archive's text, unpacked."""
     if path.suffix == ".gz":
         return gzip.open(path, "rt", encoding="latin-1")
