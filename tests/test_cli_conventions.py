@@ -394,6 +394,7 @@ OTHERS_OPTIONS = {
     "pip": {"--dest", "--disable-pip-version-check", "--force-reinstall", "--no-cache-dir", "--no-deps"}
     | {"--only-binary"},
     "zstd": {"--long"},
+    "a style sheet": {"--depth"},
     "an engine, in an example": {"--flag"},
     "python -m valuerepair.cli.reference": {"--check"},
     "python data/make_*.py": {"--date", "--nets-only", "--other"},

@@ -59,6 +59,14 @@ def test_they_are_the_nets_answer(position: Position, settings: str) -> None:
     assert {m.move: m.net_prior for m in result.moves} == pytest.approx(wanted, rel=1e-5)
 
 
+@pytest.mark.parametrize(("start", "worth"), [(Position(STARTPOS_FEN), 0.5), (OPEN_GAME, -0.5)])
+def test_the_nets_q_has_the_draw_score_as_that_of_the_search_has(start: Position, worth: float) -> None:
+    plain, scored = searched(start, 1), searched(start, 1, settings="draw_score=0.5")
+    assert (scored.net_wl, scored.net_d) == (plain.net_q, plain.net_d)
+    assert scored.net_q == pytest.approx(plain.net_q + worth * plain.net_d)
+    assert scored.net_q == pytest.approx(scored.root_q)  # of a single visit
+
+
 def test_priors_with_noise_are_others() -> None:
     noisy = searched(OPEN_GAME, settings="noise_epsilon=0.5")
     assert max(abs(m.prior - m.net_prior) for m in noisy.moves) > 0.01

@@ -148,27 +148,37 @@ ROOTS = (
 REPEATED = position("7k/8/8/8/8/5K2/8/6R1 w - - 0 1", "g1g2 h8h7 g2g1 h7h8 f3f4 h8h7")
 
 
-def test_the_roots_moves_are_those_of_lc0(shared_data: Path) -> None:
+@pytest.mark.parametrize("fast", [False, True])
+def test_the_roots_moves_are_those_of_lc0(shared_data: Path, fast: bool) -> None:
     net = shared_data / "nets" / "maia-1900.pb.gz"
     starts, filtered = [*map(position, ROOTS), REPEATED], 0
-    with search_goldens.engine(net, [f"--syzygy-paths={SMALLEST}"]) as process:
+    flags = [f"--syzygy-paths={SMALLEST}", *["--syzygy-fast-play"] * fast]
+    with search_goldens.engine(net, flags) as process:
         theirs = [search_goldens.search(process, start, 60)["visits"] for start in starts]
-    params = SearchParams(syzygy=SMALLEST, lc0_floats=True)
+    params = SearchParams(syzygy=SMALLEST, syzygy_fast_play=fast, lc0_floats=True)
     found = dict(Forest(Lc0Evaluator(net), params, trees=len(starts)).search(starts, 60))
     for i, (start, visits) in enumerate(zip(starts, theirs, strict=True)):
         assert {move.move: move.visits for move in found[i].moves if move.visits} == visits, start.fen
         legal = {move.uci() for move in board_of(start).legal_moves}
         assert {move.move for move in found[i].moves} == legal, "those left out are listed, too"
         assert sum(move.net_prior for move in found[i].moves) == pytest.approx(1, abs=1e-3)
-        kept, _ = Tables(SMALLEST).root_moves(start.fen, repeated=start is REPEATED) or ((), False)
+        kept, _ = Tables(SMALLEST).root_moves(start.fen, nearest=fast or start is REPEATED) or ((), False)
         assert set(visits) <= set(kept)
         filtered += len(kept) < len(legal)
     assert filtered >= 4
 
 
+def test_fast_play_takes_the_shortest_way() -> None:
+    start = position(ROOTS[1])
+    every, fast = (result_of(start, 60, syzygy=SMALLEST, syzygy_fast_play=on) for on in (False, True))
+    nearest, _ = Tables(SMALLEST).root_moves(start.fen, nearest=True) or ((), False)
+    assert {move.move for move in fast.moves if move.prior} == set(nearest)
+    assert {move.move for move in every.moves if move.prior} > set(nearest)
+
+
 def test_after_a_repetition_only_the_shortest_way_is_left() -> None:
     tables = Tables(SMALLEST)
-    free, strict = (tables.root_moves(REPEATED.fen, repeated=repeated) for repeated in (False, True))
+    free, strict = (tables.root_moves(REPEATED.fen, nearest=nearest) for nearest in (False, True))
     assert free is not None
     assert strict is not None
     with chess.syzygy.open_tablebase(SMALLEST) as own:
@@ -214,7 +224,7 @@ def _left(tables: chess.syzygy.Tablebase, board: chess.Board, move: chess.Move) 
 
 def test_a_temperature_does_not_draw_what_the_tables_left_out() -> None:
     result = result_of(position(ROOTS[3]), 30, syzygy=SMALLEST)
-    kept, _ = Tables(SMALLEST).root_moves(ROOTS[3], repeated=False) or ((), False)
+    kept, _ = Tables(SMALLEST).root_moves(ROOTS[3], nearest=False) or ((), False)
     params = SearchParams(temperature=5.0, temp_visit_offset=10.0)
     drawn = {choose_move(result, params, 0, seed) for seed in range(300)}
     assert drawn == set(kept) < {move.move for move in result.moves}
@@ -224,7 +234,7 @@ def test_without_distances_moves_that_keep_win_draw_and_loss_are_left(tmp_path: 
     for table in Path(SMALLEST).glob("*.rtbw"):
         (tmp_path / table.name).write_bytes(table.read_bytes())
     start = position("8/8/8/8/3k4/8/4R3/3K4 w - - 0 1")
-    found = Tables(str(tmp_path)).root_moves(start.fen, repeated=False)
+    found = Tables(str(tmp_path)).root_moves(start.fen, nearest=False)
     assert found is not None
     assert not found[1]
     board = board_of(start)

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
+import sys
+import threading
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
@@ -16,7 +19,7 @@ from click.testing import CliRunner
 import valuerepair as vr
 from tests.mcts_doubles import KIWIPETE, POSITIONS, FakeNet, PlainSearch, position, searched
 from tests.parity.search_goldens import load
-from tests.search_trees import OPTIONS, board_of, boards_of, ids
+from tests.search_trees import OPTIONS, board_of, boards_of, ids, prove
 from valuerepair.chess.positions import Position
 from valuerepair.cli import cli
 from valuerepair.errors import UsageError, ValueRepairError
@@ -24,6 +27,8 @@ from valuerepair.mcts.params import SearchParams
 from valuerepair.mcts.snapshot import Snapshot, TreeNode
 
 TRAP = "r1bqkbnr/pppp1ppp/2n5/4p3/2B1P3/5Q2/PPPP1PPP/RNB1K1NR b KQkq - 3 3"
+DRAWN = "8/8/8/8/8/4k3/8/4KR2 b - - 99 90"
+LOST = "k7/8/1K6/8/8/8/8/7R b - - 0 1"
 ALL = 10**9
 
 
@@ -72,8 +77,9 @@ def test_visits_and_values_of_every_node_are_those_of_lc0s_search(start: Positio
         assert node.wl == pytest.approx(wl if path else -wl, abs=1e-5)
 
 
-@pytest.mark.parametrize("options", OPTIONS, ids=ids)
+@pytest.mark.parametrize("options", [*OPTIONS, {"draw_score": -0.5}], ids=ids)
 def test_sums_are_those_of_the_moves_below(options: dict[str, Any]) -> None:
+    """The formula of docs/formats.md for `q`, by the values of the list alone."""
     means = 0
     for start in POSITIONS:
         tree = snapshot(start, 200, **options)
@@ -82,15 +88,19 @@ def test_sums_are_those_of_the_moves_below(options: dict[str, Any]) -> None:
                 continue
             own = 0 if node.forced else 1
             assert node.visits == own + sum(child.visits for child in below)
+            if not node.visits:
+                continue
             total = 0.0 if node.forced else node.net_q
             change = -1 if i else 1  # the root's is seen by the player who makes the moves below
-            mean = (total + change * sum(child.visits * child.wl for child in below)) / max(node.visits, 1)
-            if options.get("certainty"):
-                mean = min(max(mean, node.lower), node.upper)
-            if node.visits:
-                assert node.wl == pytest.approx(mean, abs=1e-4)
-                assert sum(node.wdl) == pytest.approx(1)
-                means += len(below) > 1
+            q = (total + change * sum(child.visits * child.q for child in below)) / node.visits
+            assert sum(node.wdl) == pytest.approx(1)
+            if options.get("certainty") and node.wl in (node.lower, node.upper):
+                assert node.d == pytest.approx(1 - abs(node.wl))  # brought into the bounds
+                if "draw_score" in options:
+                    continue
+                q = min(max(q, node.lower), node.upper)
+            assert node.q == pytest.approx(q, abs=1e-4)
+            means += len(below) > 1
     assert means > 100
 
 
@@ -123,12 +133,40 @@ def test_nodes_are_those_of_a_walk_with_python_chess(options: dict[str, Any]) ->
                 *(found.visits, found.lower, found.upper, found.forced, found.depth),
             )
             assert node.frozen == (above.frozen.get(node.move, 0) if above.frozen else None)
+            assert node.sampled == bool(found.frozen)
             if node.kind == "open":
                 assert node.moves == found.board.legal_moves.count()
         assert len(at) == tree.size == sum(1 for _ in walked.walk())
         # Moves of the root that are not legal in the tree but known to be proven, and no others, have no visits.
         unvisited = sum(not node.visits for node in tree.nodes)
         assert unvisited == sum(len(node.looked_ahead) for node in walked.walk())
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=ids)
+def test_bounds_of_the_root_are_those_of_minimax_by_python_chess(options: dict[str, Any]) -> None:
+    """Over what was tried; see `prove`. Also of a cut tree."""
+    proven = 0
+    for start in (*POSITIONS, position("6k1/5ppp/8/8/8/8/5PPP/3R2K1 w - - 0 1"), position(DRAWN), position(LOST)):
+        forest = searched(start, 150, **options)
+        # `prove` sees a node by the player who moved there.
+        upper, lower = (-bound for bound in prove(boards_of(forest, start)))
+        for most in (ALL, 1):
+            root = forest.snapshot(0, most).nodes[0]
+            assert (root.lower, root.upper) == (lower, upper)
+            assert root.kind == ("proven" if lower == upper else "open")
+        if forest.result(0).certain == 1 or {move.certain for move in forest.result(0).moves} == {-1}:
+            assert lower == upper == forest.result(0).certain
+        proven += lower == upper
+    assert proven >= 3
+
+
+def test_a_root_that_tables_prove_says_so() -> None:
+    tables = str(Path(__file__).parent / "goldens" / "syzygy")
+    start = position("7k/8/8/8/8/5K2/1r4Q1/8 w - - 0 1")  # Q:b2 leaves queen against king
+    root = snapshot(start, 60, syzygy=tables).nodes[0]
+    assert (root.lower, root.upper, root.kind) == (1, 1, "tablebase")
+    known = position("7k/8/8/8/8/5K2/8/6R1 w - - 60 90")  # moves that keep the win are searched, and not all do
+    assert 0 < snapshot(known, 20, syzygy=tables).nodes[0].moves < board_of(known).legal_moves.count()
 
 
 def test_frozen_visits_are_those_of_n_scl_at_the_opponents_nodes() -> None:
@@ -265,13 +303,37 @@ def test_the_page_has_every_node_at_its_depth_and_loads_nothing(maia: str, tmp_p
     assert re.search(r"mate -1<", text)  # ...d6?? Qxf7#, as look-ahead knows
 
 
+def test_the_page_says_what_the_terminal_says_and_the_moves_played(maia: str, tmp_path: Path) -> None:
+    target = tmp_path / "tree.html"
+    said = run("--net", maia, "--moves", "f2f3 e7e5 g2g4", "--nodes", "30", "--tree", str(target), "startpos")
+    text = re.sub(r"<style>.*</style>", "", target.read_text("utf-8"), flags=re.DOTALL)
+    shown = " ".join(re.sub(r"<[^>]*>", " ", text).split())
+    for line in said.splitlines()[:4]:
+        assert " ".join(line.split()) in shown
+    assert "best Qh4# (d8h4), proven win, mate in 1" in shown
+    assert "b KQkq - 0 2, after 1. f3 e5 2. g4" in shown
+    run("--net", maia, "--moves", "Kf2", "--nodes", "3", "--tree", str(target), "8/8/8/4k3/8/8/8/4K2R w K - 0 1")
+    assert ", after 1. Kf2 from 8/8/8/4k3/8/8/8/4K2R w K - 0 1" in target.read_text("utf-8")
+
+
+def test_a_page_without_moves_says_so_and_one_is_not_several(maia: str, tmp_path: Path) -> None:
+    target = tmp_path / "tree.html"
+    assert ", 1 node, 1 evaluation, " in run("--net", maia, "--nodes", "1", "--tree", str(target), TRAP)
+    assert "No move has a visit" in target.read_text("utf-8")
+    assert Page(target.read_text("utf-8")).rows == []
+    run("--net", maia, "--nodes", "2", "--tree", str(target), "--tree-nodes", "1", TRAP)
+    text = target.read_text("utf-8")
+    assert "and 1 visit to positions with few" in text
+    assert "No move has a visit" not in text
+
+
 def test_a_tree_deeper_than_python_recurses_is_written(maia: str, tmp_path: Path) -> None:
     [found] = vr.search("startpos", 2, maia, tree_nodes=5)
     assert found.tree is not None
     board, nodes = chess.Board(), [found.tree.nodes[0]]
     for i, uci in enumerate(["g1f3", "g8f6", "f3g1", "f6g8"] * 400):
         board.push_uci(uci)
-        nodes.append(TreeNode(i, uci, i + 1, 1, 0.5, 0, 0, 0, 0, 0.1, -1, 1, "open", False, None, 20))
+        nodes.append(TreeNode(i, uci, i + 1, 1, 0.5, 0, 0, 0, 0, 0.1, -1, 1, "open", False, False, None, 20))
     deep = replace(found, tree=Snapshot(tuple(nodes), len(nodes), found.tree.params))
     for name in ("tree.html", "tree.json"):
         vr.write_tree(deep, tmp_path / name)
@@ -284,6 +346,9 @@ def test_a_tree_deeper_than_python_recurses_is_written(maia: str, tmp_path: Path
         (["startpos", "--tree", "tree.svg"], "tree.svg: the name of a tree's file ends in .json or .html"),
         (["two.epd", "--tree", "tree.html"], "--tree tree.html: it is of one position, and there are more in two.epd"),
         (["over.epd", "--tree", "tree.html"], "there was nothing to search"),
+        (["startpos", "--tree", "nowhere/tree.html"], "nowhere/tree.html: there is no such folder"),
+        (["startpos", "--tree", "folder.html"], "folder.html: is a folder; give the name of a file"),
+        (["startpos", "--tree-nodes", "5"], "--tree-nodes 5: there is no tree to write without --tree FILE"),
     ],
 )
 def test_what_is_wrong_is_said_and_nothing_written(
@@ -292,10 +357,41 @@ def test_what_is_wrong_is_said_and_nothing_written(
     monkeypatch.chdir(tmp_path)
     Path("two.epd").write_text(f"{TRAP}\n{chess.STARTING_FEN}\n")
     Path("over.epd").write_text("7k/5KQ1/8/8/8/8/8/8 b - - 0 1\n")
+    Path("folder.html").mkdir()
     result = CliRunner().invoke(cli, ["search", "--net", maia, *words])
     assert isinstance(result.exception, ValueRepairError), result.output
     assert said in str(result.exception)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["over.epd", "two.epd"]
+    assert "nodes" not in result.stdout, "nothing was searched"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["folder.html", "over.epd", "two.epd"]
+
+
+def test_the_tree_of_standard_input_does_not_wait_for_a_second_line(maia: str, tmp_path: Path) -> None:
+    words = [sys.executable, "-m", "valuerepair", "search", "--net", maia, "--nodes", "20", "--tree", "tree.json", "-"]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=tmp_path) as process:
+        assert process.stdin
+        assert process.stdout
+        too_late = threading.Timer(60, process.kill)
+        too_late.start()
+        process.stdin.write(f"{TRAP}\n")
+        process.stdin.flush()
+        assert process.stdout.readline() == f"{TRAP}\n"
+        too_late.cancel()
+        process.stdin.write(f"{TRAP}\n")
+        process.stdin.close()
+        assert process.wait(60) == 2
+    assert json.loads((tmp_path / "tree.json").read_text("utf-8"))["nodes"] == 20
+
+
+def test_the_guides_drawing_of_search_contempt_is_what_it_prints(
+    maia: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    guide = (Path(__file__).parents[1] / "docs" / "guide" / "deep-search.md").read_text("utf-8")
+    part = guide[guide.index("Figure 1 of the") :]
+    command, code, printed = re.findall(r"```(?:sh|python|text)\n(.*?)```", part, re.DOTALL)[:3]
+    monkeypatch.chdir(tmp_path)
+    run("--net", maia, *command.split()[2:])
+    exec(code, {})  # the guide's own
+    assert capsys.readouterr().out == printed
 
 
 def test_a_search_without_a_tree_has_none_to_write(maia: str, tmp_path: Path) -> None:

@@ -169,7 +169,7 @@ def test_values_are_those_of_the_search(game: GameRecord) -> None:
             "root": (search.root_wl, search.root_d, search.root_m),
             "best": (search.best.wl, search.best.d, search.best.m + 1),
             "played": (played.wl, played.d, played.m + 1) if played.visits else search.root[1:],
-            "orig": (search.net_q, search.net_d, search.net_m),
+            "orig": (search.net_wl, search.net_d, search.net_m),
         }
         for name, values in wanted.items():
             assert [record[f"{name}_{x}"] for x in "qdm"] == pytest.approx(values, abs=1e-5), name
@@ -316,7 +316,7 @@ def test_our_reader_gives_the_games_back(form: int, tmp_path_factory: pytest.Tem
         assert recorded is not None
         assert (position.origin.played, position.origin.result) == (move, "0-1")
         assert (recorded.best_move, recorded.nodes) == (search.best_move, search.nodes)
-        assert (recorded.q, recorded.net_q) == pytest.approx((search.best.wl, search.net_q), abs=1e-6)
+        assert (recorded.q, recorded.net_q) == pytest.approx((search.best.wl, search.net_wl), abs=1e-6)
         assert recorded.net_d == pytest.approx(search.net_d)
 
 

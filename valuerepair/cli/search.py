@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from valuerepair.cli.options import FILE, JSON_LINES, NET, SET, device_options, head_options, settings_of
+
+if TYPE_CHECKING:
+    from valuerepair.chess.positions import Position
 
 
 @click.command()
@@ -20,7 +24,7 @@ from valuerepair.cli.options import FILE, JSON_LINES, NET, SET, device_options, 
 @click.option("--list-settings", is_flag=True, help="Only list the search parameters and their defaults.")
 @click.option("--top", type=click.IntRange(1), help="How many moves to show.  [default: all with visits]")
 @click.option("--tree", type=FILE, metavar="FILE", help="Also write the tree: .json, or .html that unfolds.")
-@click.option("--tree-nodes", type=click.IntRange(1), default=2000, help="Most visited positions to keep in the tree.")
+@click.option("--tree-nodes", type=click.IntRange(1), help="Most visited positions to keep in it.  [default: 2000]")
 @head_options
 @device_options()
 @JSON_LINES
@@ -49,32 +53,46 @@ def command(position: tuple[str, ...], moves: str | None, net: str | None, **opt
         return
     params = SearchParams().with_settings(settings_of(options))
     nodes, seconds = _limits(options["nodes"], options["time"])
+    tree, tree_nodes = options["tree"], options["tree_nodes"]
+    if tree_nodes is not None and tree is None:
+        raise UsageError(f"--tree-nodes {tree_nodes}: there is no tree to write without --tree FILE")
 
     from valuerepair.nets.net import open_net
     from valuerepair.nets.position_text import read_source
     from valuerepair.oracles.searching import search_positions
     from valuerepair.report.search_table import row, table
-    from valuerepair.report.search_tree import check_name, write_tree
+    from valuerepair.report.search_tree import check_file, write_tree
 
-    positions = read_source(" ".join(position), (moves or "").split())
+    if tree is not None:
+        check_file(tree)
+    source = " ".join(position)
+    positions = read_source(source, (moves or "").split())
     first = next(positions, None)  # a wrong position should be told before a net is pulled and loaded
     if first is None:
-        raise ValueRepairError(f"{' '.join(position)}: no positions in it")
-    tree = options["tree"]
-    if tree is not None:
-        check_name(tree)
-        if next(positions, None) is not None:
-            raise UsageError(f"--tree {tree}: it is of one position, and there are more in {' '.join(position)}")
+        raise ValueRepairError(f"{source}: no positions in it")
+    if tree is not None and source != "-":
+        _refuse_more(positions, tree, source)
     how = {name: options[name] for name in ("device", "threads", "value_head", "policy_head")}
     with open_net(net, **how) as opened:
-        every, searched, kept = chain([first], positions), 0, options["tree_nodes"] if tree else 0
+        every, searched = chain([first], positions if tree is None else ()), 0
+        kept = 0 if tree is None else tree_nodes or 2000
         for found in search_positions(opened, params, every, nodes=nodes, seconds=seconds, tree_nodes=kept):
             click.echo(json.dumps(row(found)) if options["json"] else table(found, options["top"]))
             if found.tree is not None:
                 write_tree(found, tree)
             searched += found.result is not None
+        if tree is not None:
+            _refuse_more(positions, tree, source)  # only now of standard input, whose next line may come late
     if not searched:
         raise ValueRepairError("there was nothing to search: no position, or only finished ones")
+
+
+def _refuse_more(positions: Iterator[Position], tree: str, source: str) -> None:
+    """A tree is of one position: raises UsageError if others follow."""
+    from valuerepair.errors import UsageError
+
+    if next(positions, None) is not None:
+        raise UsageError(f"--tree {tree}: it is of one position, and there are more in {source}")
 
 
 def _limits(nodes: int | None, seconds: float | None) -> tuple[int | None, float | None]:

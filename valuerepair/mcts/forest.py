@@ -139,7 +139,8 @@ class Forest:
         chosen = None
         if not root_moves and self._tables.know(position.fen):
             # Before a tree is taken: a damaged table would leave it half begun.
-            chosen = self._tables.root_moves(position.fen, repeated=repeated_since_zeroing(game))
+            nearest = self.params.syzygy_fast_play or repeated_since_zeroing(game)
+            chosen = self._tables.root_moves(position.fen, nearest=nearest)
         self._make_room_for(nodes)
         slot = self._free.pop()
         put_game(self._trees, self._rules, slot, game, initial)
@@ -220,7 +221,8 @@ class Forest:
 
     def result(self, slot: int, lines: int = 1) -> SearchResult:
         """What is known of a tree whose root has a visit; the first `lines` moves get a principal line."""
-        return read_result(self._trees, self._rules, slot, lines, in_tables=slot in self._in_tables)
+        passed_over, by_q = slot in self._in_tables, self.params.draws_by_q
+        return read_result(self._trees, self._rules, slot, lines, in_tables=passed_over, draws_by_q=by_q)
 
     def snapshot(self, slot: int, most: int) -> Snapshot:
         """The `most` most visited nodes of a tree whose root has a visit."""

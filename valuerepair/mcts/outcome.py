@@ -27,6 +27,7 @@ from valuerepair.mcts.tree import (
     LEAVES,
     LEFT,
     LEFT_UNIT,
+    MOST_MOVES,
     OPEN,
     OPENED,
     OWN_DRAW,
@@ -100,7 +101,7 @@ def preferred(trees: Trees, a: int, b: int, last_opened: int) -> bool:
 
 @kernel
 def best_edge(trees: Trees, node: int) -> int:
-    """The edge to be played from a node, -1 if it has none."""
+    """The edge to be played from a node, -1 if it has none: of a scan, as of lc0's partial_sort for one move."""
     first, best = np.int64(trees.nodes[node, FIRST]), -1
     last_opened = first + trees.nodes[node, OPENED]
     for edge in range(first, first + trees.nodes[node, COUNT]):
@@ -111,16 +112,24 @@ def best_edge(trees: Trees, node: int) -> int:
 
 @allocating_kernel
 def ordered(trees: Trees, node: int) -> NDArray[np.int64]:
-    """The edges of a node, the best first."""
+    """The edges of a node: `best_edge`, then the others.
+
+    By itself, as `preferred` is not transitive: it compares draws by their length and all else by visits.
+    """
     first, count = np.int64(trees.nodes[node, FIRST]), np.int64(trees.nodes[node, COUNT])
     last_opened = first + trees.nodes[node, OPENED]
     order = np.empty(count, np.int64)
-    for i in range(count):
-        at = i
-        while at > 0 and preferred(trees, first + i, order[at - 1], last_opened):
+    best = best_edge(trees, node)
+    order[:1], filled = best, 1
+    for edge in range(first, first + count):
+        if edge == best:
+            continue
+        at = filled
+        while at > 1 and preferred(trees, edge, order[at - 1], last_opened):
             order[at] = order[at - 1]
             at -= 1
-        order[at] = first + i
+        order[at] = edge
+        filled += 1
     return order
 
 
@@ -148,11 +157,12 @@ def principal_line(trees: Trees, root: int, edge: int, black: int, line: Moves) 
 
 
 def read_result(
-    trees: Trees, rules: SearchRules, tree: int, lines: int = 1, *, in_tables: bool = False
+    trees: Trees, rules: SearchRules, tree: int, lines: int = 1, *, in_tables: bool = False, draws_by_q: bool = False
 ) -> SearchResult:
     """The outcome of a tree whose root has a visit; `lines` of its moves get a principal line.
 
-    With `in_tables` the moves of the root that were not to be searched are listed, too.
+    With `in_tables` the moves of the root that were not to be searched are listed, too; `draws_by_q` as in
+    `SearchParams`.
     """
     root = tree * rules.node_room
     slots = trees.slots[tree].tolist()
@@ -160,7 +170,9 @@ def read_result(
     draw_score = -float(rules.draw_score) if black else float(rules.draw_score)
     wl, d, m, own = trees.means[root].tolist()
     leaves = max(slots[LEAVES], 1)
-    found = tuple(_root_moves(trees, tree, root, black, draw_score, lines))
+    found = tuple(_root_moves(trees, tree, root, black, draw_score, MOST_MOVES if draws_by_q else lines))
+    if draws_by_q:
+        found = _with_draws_by_q(found)
     return SearchResult(
         int(trees.nodes[root, VISITS]),
         slots[EVALUATIONS],
@@ -173,6 +185,7 @@ def read_result(
         round(slots[DEPTHS] / leaves),
         slots[DEEPEST],
         *_own_draw_and_left(trees, root, own),
+        draw_score,
     )
 
 
@@ -180,6 +193,19 @@ def _own_draw_and_left(trees: Trees, root: int, own: float) -> tuple[float, floa
     """What the net itself said of the root beside Q: share of draws, plies to the end."""
     draw, left = trees.nodes[root, [OWN_DRAW, OWN_LEFT]].tolist()
     return (NAN, NAN) if own != own or left < 0 else (draw / DRAW_UNIT, left / LEFT_UNIT)
+
+
+def _with_draws_by_q(moves: tuple[RootMove, ...]) -> tuple[RootMove, ...]:
+    """The moves with the proven draws before all but proven wins, if the first of the others has no more Q than they.
+
+    As proposed for the choice at the root in the review of lc0's pull request 700, where a draw is worth 0, and draws
+    are chosen by Q, which is the same for all, then prior.
+    """
+    wins, draws = ([move for move in moves if move.visits and move.certain == value] for value in (1, 0))
+    others = [move for move in moves if not move.visits or move.certain not in (1, 0)]
+    if not draws or not others or not others[0].q <= draws[0].q:
+        return moves
+    return (*wins, *sorted(draws, key=lambda move: -move.prior), *others)
 
 
 def _root_moves(trees: Trees, tree: int, root: int, black: int, draw_score: float, lines: int) -> Iterator[RootMove]:

@@ -65,12 +65,12 @@ class SearchResult:
     `nodes` is the root's visits N, its own evaluation and re-used visits included; `evaluations` how often the net was
     asked in this search. `value` and its `q` are what the search makes of the position. `root_q`, `root_wl`, `root_d`,
     `root_m` are lc0's means over all visits of the root, those of bad moves included: after a proof they can have the
-    wrong sign. `net_q` is the root's own evaluation before search, with
-    `net_d`, the share of draws, and `net_m`, plies to the end (0 of nets that do not say), which are both NaN where the
-    net did not evaluate the root itself. `moves` are all legal moves in the order of root selection: certain wins
-    (shortest first), then by visits, Q, prior, last certain losses; the first is `best_move`. `certain` and `mate` are
-    those of the best move. `depth` is the mean and
-    `seldepth` the largest depth of the leaves of this search.
+    wrong sign. `net_wl` is the root's own evaluation before search, W - L, with `net_d`, the share of draws, and
+    `net_m`, plies to the end (0 of nets that do not say), which are both NaN where the net did not evaluate the root
+    itself. `draw_score` is what a draw is worth to the side to move. `moves` are all legal moves in the order of root
+    selection: certain wins (shortest first), then by visits, Q, prior (of certain draws see `SearchParams.draws_by_q`),
+    last certain losses; the first is `best_move`. `certain` and `mate` are those of the best move. `depth` is the mean
+    and `seldepth` the largest depth of the leaves of this search.
     """
 
     nodes: int
@@ -79,12 +79,18 @@ class SearchResult:
     root_wl: float
     root_d: float
     root_m: float
-    net_q: float
+    net_wl: float
     moves: tuple[RootMove, ...]
     depth: int
     seldepth: int
     net_d: float = NAN
     net_m: float = NAN
+    draw_score: float = 0.0
+
+    @property
+    def net_q(self) -> float:
+        """Q of the root's own evaluation, comparable with `q` and `root_q`."""
+        return self.net_wl if math.isnan(self.net_d) else self.net_wl + self.draw_score * self.net_d
 
     @property
     def root(self) -> Value:

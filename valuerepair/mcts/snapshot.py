@@ -15,6 +15,7 @@ from valuerepair.mcts.params import SearchParams
 from valuerepair.mcts.result import NAN, Value
 from valuerepair.mcts.tree import (
     COUNT,
+    DRAW_UNIT,
     EDGE,
     ENDED,
     FIRST,
@@ -24,6 +25,7 @@ from valuerepair.mcts.tree import (
     LOWER,
     OPEN,
     OPENED,
+    OWN_DRAW,
     OWN_LEFT,
     PARENT,
     ROOT_ROW,
@@ -48,11 +50,14 @@ class TreeNode:
     is empty, `parent` None), by the player to move. `visits` N; `prior` P, the net's own of a move of the root, else
     what the search goes by, NaN where it is not known any more (a move proven to lose); `q` = wl + draw score * d, `wl`
     and `d` are means over all visits, the node's own value included, `m` the mean of the plies to the end. `net_q` is
-    what the net itself says, NaN where it was not asked. `lower` and `upper` are what the game's end is worth at least
-    and at most, by what the search has proven. `kind` is open; proven, where both are the same; tablebase, where they
-    are by a table; repetition, worth a draw without proof. `forced` is a position of a single move that has no value of
-    its own (auto-extend). `frozen` are the visits of the move when search-contempt froze its node, None where that has
-    not happened. `moves` is the number of legal moves, 0 where the game, or the search of it, ends.
+    what the net itself says, with the draw score, too, NaN where it was not asked. `lower` and `upper` are what the
+    game's end is worth at least and at most, by what the search has proven. `kind` is open; proven, where both are the
+    same; tablebase, where they are by a table; repetition, worth a draw without proof. Bounds and kind of the root are
+    those of its moves; its means stay means. `forced` is a position of a single move that has no value of its own
+    (auto-extend). `sampled`: search-contempt froze this position, and draws its further visits; `frozen` are the visits
+    that the move had when the position before it was frozen, None where that has not happened. `moves` is the number of
+    moves that are searched: the legal ones, at the root those that tables left; 0 where the game, or the search of it,
+    ends.
     """
 
     parent: int | None
@@ -69,6 +74,7 @@ class TreeNode:
     upper: int
     kind: str
     forced: bool
+    sampled: bool
     frozen: int | None
     moves: int
 
@@ -121,6 +127,7 @@ class _Reader:
         depth = self.depths[node] = 0 if is_root else self.depths[parent] + 1
         if is_root:
             wl, own = -wl, -own
+        lower, upper, kind = self._root_bounds() if is_root else (row[LOWER], row[UPPER], row[KIND])
         asked = row[OWN_LEFT] >= 0 and not row[FORCED] and own == own
         return TreeNode(
             parent=None if is_root else self.numbers[parent],
@@ -132,11 +139,12 @@ class _Reader:
             wl=wl,
             d=d,
             m=m,
-            net_q=own if asked else NAN,
-            lower=row[LOWER],  # of the root always -1 and 1, whoever looks
-            upper=row[UPPER],
-            kind=KINDS[row[KIND]],
+            net_q=own + self._worth_of_draw(depth) * row[OWN_DRAW] / DRAW_UNIT if asked else NAN,
+            lower=lower,
+            upper=upper,
+            kind=KINDS[kind],
             forced=bool(row[FORCED]),
+            sampled=row[FROZEN] > 0,
             frozen=None if is_root else self._frozen(parent, edge),
             moves=row[COUNT],
         )
@@ -164,9 +172,26 @@ class _Reader:
                 upper=value,
                 kind=KINDS[ENDED],
                 forced=False,
+                sampled=False,
                 frozen=self._frozen(node, edge),
                 moves=0,
             )
+
+    def _root_bounds(self) -> tuple[int, int, int]:
+        """Bounds and kind of the root, which the search itself never settles, by its moves."""
+        trees = self.trees
+        first, count, opened = trees.nodes[self.root, [FIRST, COUNT, OPENED]].tolist()
+        moves = []
+        for edge in range(first, first + count):
+            proven = int(trees.certain[edge]) if len(trees.certain) else UNPROVEN
+            if edge < first + opened and trees.visits[edge] > 0:
+                moves.append(trees.nodes[trees.child[edge], [LOWER, UPPER, KIND]].tolist())
+            else:
+                moves.append([-1, 1, OPEN] if proven == UNPROVEN else [proven, proven, ENDED])
+        lower, upper = max(low for low, _, _ in moves), max(high for _, high, _ in moves)
+        if lower < upper:
+            return lower, upper, OPEN
+        return lower, upper, ENDED if [lower, upper, ENDED] in moves else TABLEBASE
 
     def _worth_of_draw(self, depth: int) -> float:
         """To the player who moved to a node of this depth; at the root to the player to move."""

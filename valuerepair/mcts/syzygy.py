@@ -61,12 +61,12 @@ class Tables:
             return False
         return not chess.Board(fen).castling_rights
 
-    def root_moves(self, fen: str, *, repeated: bool) -> tuple[tuple[str, ...], bool] | None:
+    def root_moves(self, fen: str, *, nearest: bool) -> tuple[tuple[str, ...], bool] | None:
         """The moves (UCI) that keep a position's value, and whether by distance to zeroing; None if no table knows.
 
-        lc0's root_probe: of moves that surely win within the 50 moves all, where there are none, or where a position
-        has `repeated` since the last capture or pawn move, those nearest to the next one; of lost positions all, unless
-        50 moves can be reached. Without tables of distances (.rtbz) all moves that keep win, draw or loss.
+        lc0's root_probe: of moves that surely win within the 50 moves all, where there are none, or only the `nearest`
+        are asked for (as after a repetition), those nearest to the next capture or pawn move; of lost positions all,
+        unless 50 moves can be reached. Without tables of distances (.rtbz) all moves that keep win, draw or loss.
         """
         import chess
         import chess.syzygy
@@ -75,14 +75,14 @@ class Tables:
         with _damage_told(fen):
             for rank, by_distance in ((self._rank_by_distance, True), (self._rank, False)):
                 try:
-                    ranks = {move.uci(): rank(board, move, repeated) for move in board.legal_moves}
+                    ranks = {move.uci(): rank(board, move, nearest) for move in board.legal_moves}
                 except chess.syzygy.MissingTableError:
                     continue
                 best = max(ranks.values())
                 return tuple(move for move, found in ranks.items() if found == best), by_distance
         return None
 
-    def _rank(self, board: chess.Board, move: chess.Move, repeated: bool) -> int:
+    def _rank(self, board: chess.Board, move: chess.Move, nearest: bool) -> int:
         """How good a move is by win, draw and loss."""
         board.push(move)
         try:
@@ -90,7 +90,7 @@ class Tables:
         finally:
             board.pop()
 
-    def _rank_by_distance(self, board: chess.Board, move: chess.Move, repeated: bool) -> int:
+    def _rank_by_distance(self, board: chess.Board, move: chess.Move, nearest: bool) -> int:
         """How good a move is, its plies to the next capture or pawn move counted."""
         clock = board.halfmove_clock
         board.push(move)
@@ -105,7 +105,7 @@ class Tables:
         finally:
             board.pop()
         if plies > 0:
-            return 1000 if plies + clock <= 99 and not repeated else 1000 - (plies + clock)
+            return 1000 if plies + clock <= 99 and not nearest else 1000 - (plies + clock)
         if plies < 0:
             return -1000 if -2 * plies + clock < 100 else -1000 + (-plies + clock)
         return 0

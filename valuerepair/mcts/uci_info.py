@@ -66,7 +66,7 @@ def verbose_lines(result: SearchResult, fen: str, params: SearchParams, *, moves
     lines = [text for *_, text in sorted(rows, key=lambda row: row[:2])]
     node = (
         f"node  ({len(rows):4}) N: {result.nodes:7} (+ 0) (P: {100 * visited:5.2f}%) {_values(result.root)}(V: "
-        f"{result.net_q:7.4f}) "
+        f"{result.net_wl:7.4f}) "
     )
     return [f"info string {line}" for line in (*lines, node)]
 

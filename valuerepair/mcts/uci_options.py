@@ -11,7 +11,7 @@ from valuerepair.errors import UsageError
 from valuerepair.mcts.params import CHOICES, RANGES, SearchParams
 from valuerepair.nets.devices import DEVICES
 
-# Names of lc0 (search/classic/params.cc, neural/shared_params.cc); the last seven are our own. MinibatchSize is below.
+# Names of lc0 (search/classic/params.cc, neural/shared_params.cc); the last eight are our own. MinibatchSize is below.
 PARAMETER_NAMES = {
     "cpuct": "CPuct",
     "cpuct_base": "CPuctBase",
@@ -45,10 +45,12 @@ PARAMETER_NAMES = {
     "temp_value_cutoff": "TempValueCutoff",
     "temp_visit_offset": "TempVisitOffset",
     "syzygy": "SyzygyPath",
+    "syzygy_fast_play": "SyzygyFastPlay",
     "certainty": "Certainty",
     "lookahead": "Lookahead",
     "auto_extend": "AutoExtend",
     "n_scl": "NScl",
+    "draws_by_q": "DrawsByQ",
     "lc0_floats": "Lc0Floats",
     "self_check": "SelfCheck",
     "seed": "Seed",

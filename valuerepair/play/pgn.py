@@ -109,7 +109,7 @@ def _comment(thought: Thought, white: bool, timed: bool) -> str:
     if thought.nodes:
         words.append(f"n={thought.nodes}")
     if thought.search is not None:
-        words.append(f"net={thought.search.net_q:+.4f}")
+        words.append(f"net={thought.search.net_wl:+.4f}")
     return "{" + " ".join(words) + "}" if words else ""
 
 

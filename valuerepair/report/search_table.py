@@ -70,25 +70,31 @@ def table(found: Searched, top: int | None = None) -> str:
         return f"{position.fen}\n  {found.reason}\n"
     shown = [move for move in result.moves if move.visits or move.certain is not None] or list(result.moves)
     shown = list(result.moves[:top]) if top is not None else shown
-    lines = [position.fen, *_root_lines(found, result), "", _HEAD]
+    lines = [position.fen, *(f"  {line}" for line in root_lines(found, result)), "", _HEAD]
     lines += [_move_line(move, position) for move in shown]
     if rest := len(result.moves) - len(shown):
         lines.append(f"  and {rest} more" + ("" if top else " without visits"))
     return "\n".join(lines) + "\n"
 
 
-def _root_lines(found: Searched, result: SearchResult) -> list[str]:
+def root_lines(found: Searched, result: SearchResult) -> list[str]:
+    """What the search says of the position itself: its value, the best move, the effort."""
     speed = f", {result.evaluations / found.seconds:,.0f} a second" if found.seconds > 0 else ""
     proven = f", proven {_PROVEN[result.certain]}" if result.certain is not None else ""
     mate = f", mate in {abs(result.mate)}" if result.mate is not None else ""
     w, d, loss = result.value.wdl
     return [
-        f"  Q {result.q:+.4f}   W {w:.1%}  D {d:.1%}  L {loss:.1%}   "
+        f"Q {result.q:+.4f}   W {w:.1%}  D {d:.1%}  L {loss:.1%}   "
         f"(mean over all visits {result.root_q:+.4f}, net alone {result.net_q:+.4f})",
-        f"  best {san_line(found.position, (result.best_move,))} ({result.best_move}){proven}{mate}",
-        f"  {found.net.name}, {result.nodes:,} nodes, {result.evaluations:,} evaluations{speed}, "
+        f"best {san_line(found.position, (result.best_move,))} ({result.best_move}){proven}{mate}",
+        f"{found.net.name}, {number(result.nodes, 'node')}, {number(result.evaluations, 'evaluation')}{speed}, "
         f"depth {result.depth}, seldepth {result.seldepth}",
     ]
+
+
+def number(n: int, what: str) -> str:
+    """As in 1,000 nodes, and 1 node."""
+    return f"{n:,} {what}{'s' * (n != 1)}"
 
 
 def _move_line(move: RootMove, position: Position) -> str:

@@ -11,29 +11,35 @@ from typing import Any
 
 import chess
 
+from valuerepair.chess.positions import Position
 from valuerepair.errors import UsageError
 from valuerepair.files import written_whole
 from valuerepair.mcts.snapshot import Snapshot, TreeNode
 from valuerepair.oracles.searching import Searched
 from valuerepair.report.boards import single
-from valuerepair.report.search_table import row
+from valuerepair.report.search_table import number, root_lines, row
 from valuerepair.report.static_page import document, escape
 
 _DECIMALS = 6
 
 
-def check_name(path: str | os.PathLike[str]) -> None:
-    """Raises UsageError for a file that is neither .json nor .html."""
-    if Path(path).suffix.lower() not in (".json", ".html"):
-        raise UsageError(f"{os.fspath(path)}: the name of a tree's file ends in .json or .html")
+def check_file(path: str | os.PathLike[str]) -> None:
+    """Raises UsageError for a file that is neither .json nor .html, or that cannot be where it is to be."""
+    target = Path(path)
+    if target.suffix.lower() not in (".json", ".html"):
+        raise UsageError(f"{target}: the name of a tree's file ends in .json or .html")
+    if target.is_dir():
+        raise UsageError(f"{target}: is a folder; give the name of a file")
+    if not target.absolute().parent.is_dir():
+        raise UsageError(f"{target}: there is no such folder")
 
 
 def write_tree(found: Searched, path: str | os.PathLike[str]) -> None:
     """Writes the tree that a search kept (searched with `tree_nodes`), as JSON or HTML by the file's ending.
 
-    Raises UsageError for another ending and for a search without a tree, OSError when the folder cannot be written.
+    Raises UsageError for a file that cannot be one and for a search without a tree, OSError when it cannot be written.
     """
-    check_name(path)
+    check_file(path)
     if found.tree is None:
         raise UsageError(f"{found.position.fen}: no tree was kept: {found.reason or 'search with tree_nodes'}")
     html = Path(path).suffix.lower() == ".html"
@@ -65,6 +71,7 @@ def _row(number: int, node: TreeNode, san: str) -> dict[str, Any]:
         "bounds": [node.lower, node.upper],
         "kind": node.kind,
         "forced": node.forced,
+        "sampled": node.sampled,
         "frozen": node.frozen,
         "moves": node.moves,
     }
@@ -99,21 +106,34 @@ _FROZEN = " Frozen are the visits that a move had when search-contempt froze its
 
 def _page(found: Searched, tree: Snapshot) -> str:
     assert found.result is not None
-    result, nodes = found.result, tree.nodes
+    result, nodes, fen = found.result, tree.nodes, found.position.fen
     set_to = " ".join(f"{name}={value}" for name, value in tree.params.changes().items())
     shown = sum(node.visits > 0 for node in nodes)
     what = (
-        f"{found.position.fen}: {found.net.name}, {result.nodes:,} nodes, Q {result.q:+.4f}"
-        + (f", {set_to}" if set_to else "")
+        fen
+        + _played(found.position)
+        + (f"; {set_to}" if set_to else "")
         + (f"; the {shown:,} most visited of {tree.size:,} positions" if shown < tree.size else "")
     )
+    said = "".join(f"<p>{escape(line)}</p>\n" for line in root_lines(found, result))
     net = max(result.moves, key=lambda move: -1.0 if math.isnan(move.net_prior) else move.net_prior).move
-    fen = found.position.fen
     board = single(fen, net=net, deep=result.best_move, white_below=" w " in fen, size=360)
     words = _WORDS + (_FROZEN if any(node.frozen is not None for node in nodes) else "")
-    unfolding = _unfolding(chess.Board(fen), nodes, result.best.pv)
-    section = f'<section>\n{_HEAD}{unfolding}<p class="small">{words}</p>\n</section>\n'
-    return document("A search", what, f"<section>{board}</section>\n{section}", "tree.css")
+    rows = f'<div class="rows"><div>\n{_HEAD}{_unfolding(chess.Board(fen), nodes, result.best.pv)}</div></div>\n'
+    if tree.size == len(nodes) == 1:
+        rows, words = "", "No move has a visit: what is said above is what the net says of the position alone."
+    section = f'<section>\n{rows}<p class="small">{words}</p>\n</section>\n'
+    head = f'<section class="root">{board}<div>{said}</div></section>\n'
+    return document("A search", what, head + section, "tree.css")
+
+
+def _played(position: Position) -> str:
+    """The moves that led to a position, as text that follows its FEN."""
+    if not position.moves:
+        return ""
+    start = chess.Board(position.start_fen)
+    played = start.variation_san([chess.Move.from_uci(move) for move in position.moves])
+    return f", after {played}" + ("" if start == chess.Board() else f" from {position.start_fen}")
 
 
 def _unfolding(board: chess.Board, nodes: Sequence[TreeNode], expected: Sequence[str]) -> str:
@@ -132,9 +152,9 @@ def _unfolding(board: chess.Board, nodes: Sequence[TreeNode], expected: Sequence
         cells = _cells(nodes, below, i, _numbered(board, nodes[i].depth, sans[i]))
         inner = "".join(parts[child] for child in below[i]) + _rest(nodes, below[i], i)
         side = "mover" if nodes[i].depth % 2 else "opponent"
-        state = " open" if i in opened else ""
-        unfolds = f'<details class="{side}"{state}><summary>{cells}</summary>\n{inner}</details>\n'
-        parts[i] = unfolds if inner else f'<div class="leaf {side}">{cells}</div>\n'
+        depth, state = f'style="--depth:{nodes[i].depth}"', " open" if i in opened else ""
+        unfolds = f'<details class="{side}" {depth}{state}><summary>{cells}</summary>\n{inner}</details>\n'
+        parts[i] = unfolds if inner else f'<div class="leaf {side}" {depth}>{cells}</div>\n'
         for child in below[i]:
             parts[child] = ""
     return "".join(parts[child] for child in below[0]) + _rest(nodes, below[0], 0)
@@ -154,10 +174,10 @@ def _rest(nodes: Sequence[TreeNode], children: Sequence[int], node: int) -> str:
     """What is not shown below a node, if that is more than moves without visits."""
     own = int(not nodes[node].forced and not math.isnan(nodes[node].net_q))
     hidden = nodes[node].visits - own - sum(nodes[i].visits for i in children)
-    # A node that is settled has visits of its own.
-    if hidden <= 0 or nodes[node].kind != "open":
+    # A node that is settled has visits of its own, but for the root.
+    if hidden <= 0 or (nodes[node].kind != "open" and node > 0):
         return ""
-    return f'<p class="rest">and {hidden:,} visits to positions with few</p>\n'
+    return f'<p class="rest">and {number(hidden, "visit")} to positions with few</p>\n'
 
 
 def _numbered(board: chess.Board, depth: int, san: str) -> str:

@@ -188,7 +188,7 @@ def _fill_values(records: Records, searches: Sequence[SearchResult], picked: Seq
     played = [search.value_of(search.moves[i])[1:] for search, i in zip(searches, picked, strict=True)]
     root = [search.root[1:] for search in searches]
     # A root that the net did not evaluate itself (one that was proven in an earlier search) has no value of it.
-    own = [(s.net_q if s.net_d == s.net_d else s.net_d, s.net_d, s.net_m) for s in searches]
+    own = [(s.net_wl if s.net_d == s.net_d else s.net_d, s.net_d, s.net_m) for s in searches]
     for name, values in (("root", root), ("best", best), ("played", played), ("orig", own)):
         q, d, m = np.fromiter(chain.from_iterable(values), np.float32, 3 * len(values)).reshape(-1, 3).T
         if name != "orig":
