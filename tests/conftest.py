@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from hypothesis import settings
 
 from tests.shared_data import VARIABLE, folder
 
@@ -27,6 +28,10 @@ if importlib.util.find_spec("colorama") is not None:
 
 # Two processes on two cores: a second thread for small matrices waits in a loop. As NumPy is loaded it looks at this.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+# A machine that is busy is slow, and no example is wrong for that.
+settings.register_profile("any machine", deadline=None)
+settings.load_profile("any machine")
 
 # What JAX compiled for one test serves the others, in every process: these inherit the name of the first one's folder.
 if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
