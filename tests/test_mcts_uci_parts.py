@@ -175,6 +175,29 @@ def test_no_more_time_is_planned_than_there_is(left: int, inc: int, ply: int, to
         manager.spent(budget, budget / 3)
 
 
+@given(st.integers(1_000, 10**7), st.integers(0, 10**5), st.integers(0, 300), st.integers(0, 60), st.data())
+def test_a_move_leaves_half_a_fair_share_or_more_for_each_of_the_others(
+    left: int, inc: int, ply: int, togo: int, data: st.DataObject
+) -> None:
+    """From the first move of a game on, and whatever earlier moves have spared."""
+    manager = TimeManager()
+    for to_go in range(togo, 1, -1) if togo else [None] * 4:
+        moves = min(to_go or math.inf, moves_left(ply))
+        fair = (left + inc * (moves - 1)) / moves
+        budget = manager.budget(Go(wtime=left, winc=inc, movestogo=to_go), white=True, ply=ply, overhead_ms=0) or 0
+        assert left - 1000 * budget + inc * (moves - 1) >= 0.499 * fair * (moves - 1)
+        used = data.draw(st.floats(0, budget))
+        manager.spent(budget, used)
+        left += inc - math.ceil(1000 * used)
+
+
+@pytest.mark.parametrize(("ply", "togo", "most"), [(72, 4, 0.5), (0, 5, 0.5), (0, 2, 0.5), (72, None, 0.18)])
+def test_no_first_move_takes_the_clock(ply: int, togo: int | None, most: float) -> None:
+    """Games from the end of deep books begin on full clocks: the bonus is that of a few moves, and half at most."""
+    go = Go(wtime=60_000, btime=60_000, movestogo=togo)
+    assert (TimeManager().budget(go, white=True, ply=ply, overhead_ms=200) or 0) <= most * 60
+
+
 def test_when_thinking_changes_nothing() -> None:
     close = result(move("e2e4", 500, 0.1, 0.5), move("d2d4", 490, 0.1, 0.5))
     clear = result(move("e2e4", 900, 0.1, 0.5), move("d2d4", 90, 0.1, 0.5))
