@@ -26,7 +26,7 @@ from valuerepair.cli.options import (
     rules_options,
     settings_of,
 )
-from valuerepair.cli.verbosity import is_quiet
+from valuerepair.cli.verbosity import is_quiet, say
 
 if TYPE_CHECKING:
     from valuerepair.mcts.params import SearchParams
@@ -97,6 +97,11 @@ def command(book: str, **given: Any) -> None:
         source = _source(given, params, rules, games)
         stack.push(source)
         plan = SelfplayPlan(openings, PurePath(book).name, source.sides, source.facts, games, rules, given["seed"])
+        if not (params.temperature or params.noise_epsilon or params.n_scl) and (copies := plan.copies()):
+            say(
+                f"{copies:,} of {games:,} games will be copies of others: the search has no chance in it; "
+                "--temperature 0.5 makes them differ"
+            )
         store = None if given["no_db"] else stack.enter_context(Store.open(given["db"], create=True))
         end = play_selfplay(
             plan,
