@@ -260,6 +260,10 @@ def test_training_records_of_another_run_are_not_mixed_in(tmp_path: Path, net: s
         (("--syzygy", "/none"), "/none: no such folder"),
         (("--engine", "lc0", "--threads", "2"), "--engine lc0: --device and --threads are for --engine mcts"),
         (("--engine", "lc0", "--device", "cpu"), "--engine lc0: --device and --threads are for --engine mcts"),
+        (("--engine", "lc0", "--seed", "1"), "--engine lc0: --seed is for --engine mcts"),
+        (("--engine", "lc0", "--set", "seed=1"), "--engine lc0: it has no seed"),
+        (("--engine", "lc0", "--set", "lc0_floats=1"), "--engine lc0: it has no lc0_floats"),
+        (("--engine", "lc0", "--set", "self_check=1"), "--engine lc0: it has no self_check"),
         (("--engine", "lc0", "--set", "certainty=1"), "--engine lc0: it has no certainty"),
         (("--engine", "lc0", "--draw", "40,8,0.01"), "--engine lc0: it ends games its own way"),
         (("-o", "/dev/full"), "/dev/full: is no plain file"),
@@ -393,6 +397,7 @@ def test_the_real_lc0_plays_too(tmp_path: Path, net: str, book: Path) -> None:
     done = run(tmp_path, net, *more)
     assert done.exit_code == 0, done.output
     assert len(read_written(tmp_path / "games.pgn")[0]) == 4
+    assert not any("Seed" in game.tags for game in read_written(tmp_path / "games.pgn")[0])
     assert len(plays(tmp_path / "a.db")) == 4
     assert run(tmp_path, net, *more, "--repeat", "2").exit_code == 0
     assert len(read_written(tmp_path / "games.pgn")[0]) == 8

@@ -96,7 +96,8 @@ def command(book: str, **given: Any) -> None:
         progress = stack.enter_context(Progress("Self-play", None, "games", quiet=quiet, own_eta=True))
         source = _source(given, params, rules, games)
         stack.push(source)
-        plan = SelfplayPlan(openings, PurePath(book).name, source.sides, source.facts, games, rules, given["seed"])
+        seed = given["seed"] if given["engine"] == "mcts" else None
+        plan = SelfplayPlan(openings, PurePath(book).name, source.sides, source.facts, games, rules, seed)
         if not (params.temperature or params.noise_epsilon or params.n_scl) and (copies := plan.copies()):
             say(
                 f"{copies:,} of {games:,} games will be copies of others: the search has no chance in it; "
@@ -136,6 +137,8 @@ def _source(given: dict[str, Any], params: SearchParams, rules: Rules, games: in
         said = click.get_current_context().get_parameter_source  # a configuration's are for all commands
         if ParameterSource.COMMANDLINE in (said("device"), said("threads")):
             raise UsageError("--engine lc0: --device and --threads are for --engine mcts; lc0 chooses its own backend")
+        if said("seed") == ParameterSource.COMMANDLINE:
+            raise UsageError("--engine lc0: --seed is for --engine mcts; lc0 cannot be given one")
         settings = lc0_settings(given["net"], params, given["nodes"], given["jobs"], rules)
         return Lc0Source(settings, given["training"], resume=_goes_on(given["output"]))
     how = {**{name: given[name] for name in ("device", "threads")}, "history_fill": params.history_fill}

@@ -154,7 +154,7 @@ class SelfplayPlan:
     """What is played: `games` from the openings in turn, the whole book before any line for the second time.
 
     `sides` names what plays White and Black of even games, both alike or changing places; `facts` are tags that every
-    game has and that must not change from run to run (the search, and whatever else its moves depend on).
+    game has and that must not change from run to run (the search, and whatever else its moves depend on). `seed` is None where the search takes none (lc0).
     """
 
     openings: Sequence[Opening]
@@ -163,7 +163,7 @@ class SelfplayPlan:
     facts: Mapping[str, str]
     games: int
     rules: Rules = field(default_factory=Rules)
-    seed: int = 0
+    seed: int | None = 0
 
     def pairing(self, number: int) -> Pairing:
         """Game `number` of the run. With two players each has both colours, of a line in turn."""
@@ -179,7 +179,10 @@ class SelfplayPlan:
     @property
     def common(self) -> dict[str, str]:
         """Tags that all games of this run share: what says that a file is of this run."""
-        return {**run_tags(self.book, self.openings, self.seed, self.rules), **self.facts}
+        tags = run_tags(self.book, self.openings, self.seed or 0, self.rules)
+        if self.seed is None:
+            del tags["Seed"]
+        return {**tags, **self.facts}
 
     @property
     def run(self) -> str:
@@ -307,7 +310,7 @@ class _Keeper:
         if store is not None:
             versions = {"valuerepair": __version__, "python": platform.python_version()}
             options = {**plan.common, "sides": plan.sides, "games": plan.games}
-            self._run = store.begin_run(RunRecord(plan.run, command, options, plan.seed, versions))
+            self._run = store.begin_run(RunRecord(plan.run, command, options, plan.seed or 0, versions))
 
     def keep(self, record: GameRecord) -> None:
         """A game has ended."""
@@ -375,7 +378,7 @@ def _difference(game: WrittenGame, plan: SelfplayPlan) -> str:
         if game.tags.get(name) != now[name]:
             was = game.tags.get(name, "not given")
             return f"the net was {was}, now it is {now[name]}, and must not change within a run"
-    for name in plan.common:
-        if game.tags.get(name) != now[name]:
-            return f"its {name} is {game.tags.get(name, 'not given')!r}, now it is {now[name]!r}"
+    for name in (*plan.common, "Seed"):
+        if game.tags.get(name) != now.get(name):
+            return f"its {name} is {game.tags.get(name, 'not given')!r}, now it is {now.get(name, 'not given')!r}"
     return "they were not played by vr selfplay"
