@@ -260,6 +260,8 @@ def test_training_records_of_another_run_are_not_mixed_in(tmp_path: Path, net: s
         (("--syzygy", "/none"), "/none: no such folder"),
         (("--engine", "lc0", "--threads", "2"), "--engine lc0: --device and --threads are for --engine mcts"),
         (("--engine", "lc0", "--device", "cpu"), "--engine lc0: --device and --threads are for --engine mcts"),
+        (("--no-resign-share", "0.2"), "--no-resign-share: nobody resigns without --resign"),
+        (("--nodes", "1", "--training", "chunks"), "--nodes 1: training records have shares of visits"),
         (("--engine", "lc0", "--seed", "1"), "--engine lc0: --seed is for --engine mcts"),
         (("--engine", "lc0", "--set", "seed=1"), "--engine lc0: it has no seed"),
         (("--engine", "lc0", "--set", "lc0_floats=1"), "--engine lc0: it has no lc0_floats"),

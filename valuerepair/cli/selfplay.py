@@ -90,6 +90,10 @@ def command(book: str, **given: Any) -> None:
     openings = read_openings(book, strict=True)
     if given["repeat"] < 1:
         raise UsageError(f"--repeat {given['repeat']}: must be at least 1")
+    if rules.no_resign_share and not rules.resign:
+        raise UsageError("--no-resign-share: nobody resigns without --resign PERCENT")
+    if given["training"] is not None and given["nodes"] == 1:
+        raise UsageError("--nodes 1: training records have shares of visits, which needs at least 2")
     games = len(openings) * given["repeat"]
     quiet = is_quiet() or given["json"]
     with ExitStack() as stack:

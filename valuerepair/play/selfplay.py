@@ -154,7 +154,8 @@ class SelfplayPlan:
     """What is played: `games` from the openings in turn, the whole book before any line for the second time.
 
     `sides` names what plays White and Black of even games, both alike or changing places; `facts` are tags that every
-    game has and that must not change from run to run (the search, and whatever else its moves depend on). `seed` is None where the search takes none (lc0).
+    game has and that must not change from run to run (the search, and whatever else its moves depend on). `seed`
+    is None where the search takes none (lc0).
     """
 
     openings: Sequence[Opening]
