@@ -246,6 +246,14 @@ def test_the_command_writes_a_checked_book(vr: Vr, db: Path, tmp_path: Path) -> 
     assert (given["book"], given["net"], given["training"]) == ("valuerepair-books/book.pgn", "key-net", "chunks")
 
 
+def test_what_comes_next_for_entries_that_repeat_has_games_that_differ(vr: Vr) -> None:
+    hints = [
+        next(line for line in vr("--threshold", "0.3", "--alpha", "170", *more).output.splitlines() if "next: " in line)
+        for more in (("-o", "once"), ("-o", "often", "--repeat-by-weight", "8"))
+    ]
+    assert ["--temperature 0.5" in hint for hint in hints] == [False, True]
+
+
 def test_pgn_and_epd_name_the_same_positions_in_order(vr: Vr, db: Path, tmp_path: Path) -> None:
     assert vr("--threshold", "0.3", "--alpha", "170", "--near-duplicates", "keep", "-o", "out").exit_code == 0
     with (tmp_path / "out" / "book.pgn").open() as file:

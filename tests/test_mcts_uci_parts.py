@@ -39,13 +39,12 @@ GO_WORDS = ("nodes", "wtime", "5", "-3", "x", "infinite", "ponder", "searchmoves
 
 
 @given(st.lists(st.sampled_from(GO_WORDS)))
-def test_go_is_parsed_or_refused_with_a_reason(words: list[str]) -> None:
-    try:
-        go = parse_go(words)
-    except ValueError:
-        return
+def test_any_words_are_a_go_and_what_is_passed_over_is_told(words: list[str]) -> None:
+    go, remarks = parse_go(words)
     assert go.infinite == ("infinite" in words)
     assert go.nodes is None or go.nodes >= 1
+    assert bool(remarks) or go != Go() or not words
+    assert remarks or "x" not in words or "searchmoves" in words
 
 
 def test_every_parameter_can_be_set_by_its_uci_name_and_shows_in_the_handshake() -> None:
@@ -173,6 +172,29 @@ def test_no_more_time_is_planned_than_there_is(left: int, inc: int, ply: int, to
         assert budget is not None
         assert 0 <= budget <= max(0, left - overhead) / 1000
         manager.spent(budget, budget / 3)
+
+
+@given(st.integers(1_000, 10**7), st.integers(0, 10**5), st.integers(0, 300), st.integers(0, 60), st.data())
+def test_a_move_leaves_half_a_fair_share_or_more_for_each_of_the_others(
+    left: int, inc: int, ply: int, togo: int, data: st.DataObject
+) -> None:
+    """From the first move of a game on, and whatever earlier moves have spared."""
+    manager = TimeManager()
+    for to_go in range(togo, 1, -1) if togo else [None] * 4:
+        moves = min(to_go or math.inf, moves_left(ply))
+        fair = (left + inc * (moves - 1)) / moves
+        budget = manager.budget(Go(wtime=left, winc=inc, movestogo=to_go), white=True, ply=ply, overhead_ms=0) or 0
+        assert left - 1000 * budget + inc * (moves - 1) >= 0.499 * fair * (moves - 1)
+        used = data.draw(st.floats(0, budget))
+        manager.spent(budget, used)
+        left += inc - math.ceil(1000 * used)
+
+
+@pytest.mark.parametrize(("ply", "togo", "most"), [(72, 4, 0.5), (0, 5, 0.5), (0, 2, 0.5), (72, None, 0.18)])
+def test_no_first_move_takes_the_clock(ply: int, togo: int | None, most: float) -> None:
+    """Games from the end of deep books begin on full clocks: the bonus is that of a few moves, and half at most."""
+    go = Go(wtime=60_000, btime=60_000, movestogo=togo)
+    assert (TimeManager().budget(go, white=True, ply=ply, overhead_ms=200) or 0) <= most * 60
 
 
 def test_when_thinking_changes_nothing() -> None:

@@ -206,9 +206,6 @@ def test_another_run_is_not_mixed_in(tmp_path: Path, net: str, book: Path, share
     assert "the net was maia-1900 sha256:" in refused(run(tmp_path, other))
     assert "its Search is 'nodes=5" in refused(run(tmp_path, net, "--nodes", "6"))
     assert "its Seed is '0', now it is '1'" in refused(run(tmp_path, net, "--seed", "1"))
-    assert ".gz is not there, but its game, Round " in refused(
-        run(tmp_path, net, "--training", str(tmp_path / "chunks"))
-    )
     book.write_text("1. e4 *\n")
     assert "its Book is" in refused(run(tmp_path, net))
     assert (tmp_path / "games.pgn").read_bytes() == before
@@ -222,6 +219,31 @@ def test_another_run_is_not_mixed_in(tmp_path: Path, net: str, book: Path, share
     new = ["-o", str(tmp_path / "new.pgn"), "--training", str(tmp_path / "full")]
     assert "not empty" in refused(run(tmp_path, net, *new))
     assert not (tmp_path / "new.pgn").exists()
+
+
+def test_training_records_of_another_run_are_not_mixed_in(tmp_path: Path, net: str, book: Path) -> None:
+    mine, other = (["-o", str(tmp_path / f"{name}.pgn"), "--no-db", "--max-plies", "300"] for name in "ab")
+    chunks, twice = ["--training", str(tmp_path / "chunks")], ["--repeat", "2"]
+    assert run(tmp_path, net, *mine, *chunks).exit_code == 0
+    assert run(tmp_path, net, *other, "--nodes", "6").exit_code == 0
+    files = {file.name: file.read_bytes() for file in (tmp_path / "chunks").iterdir()}
+    assert len(files) > 1
+    # The other run's games have no records, though there are files of their names.
+    done = run(tmp_path, net, *other, "--nodes", "6", *twice, *chunks)
+    assert (isinstance(done.exception, UsageError), "was played without training records" in refused(done)) == (
+        True,
+        True,
+    )
+    (tmp_path / "b.pgn").write_text("")  # killed before its first game ended
+    done = run(tmp_path, net, *other, "--nodes", "6", *chunks)
+    assert (isinstance(done.exception, UsageError), " more are not of games in " in refused(done)) == (True, True)
+    assert {file.name: file.read_bytes() for file in (tmp_path / "chunks").iterdir()} == files
+    done = run(tmp_path, net, *mine, *twice, "--training", str(tmp_path / "new"))
+    assert (isinstance(done.exception, UsageError), ".gz is not there, but its game, Round " in refused(done)) == (
+        True,
+        True,
+    )
+    assert run(tmp_path, net, *mine, *twice, *chunks).exit_code == 0
 
 
 @pytest.mark.parametrize(
@@ -238,6 +260,12 @@ def test_another_run_is_not_mixed_in(tmp_path: Path, net: str, book: Path, share
         (("--syzygy", "/none"), "/none: no such folder"),
         (("--engine", "lc0", "--threads", "2"), "--engine lc0: --device and --threads are for --engine mcts"),
         (("--engine", "lc0", "--device", "cpu"), "--engine lc0: --device and --threads are for --engine mcts"),
+        (("--no-resign-share", "0.2"), "--no-resign-share: nobody resigns without --resign"),
+        (("--nodes", "1", "--training", "chunks"), "--nodes 1: training records have shares of visits"),
+        (("--engine", "lc0", "--seed", "1"), "--engine lc0: --seed is for --engine mcts"),
+        (("--engine", "lc0", "--set", "seed=1"), "--engine lc0: it has no seed"),
+        (("--engine", "lc0", "--set", "lc0_floats=1"), "--engine lc0: it has no lc0_floats"),
+        (("--engine", "lc0", "--set", "self_check=1"), "--engine lc0: it has no self_check"),
         (("--engine", "lc0", "--set", "certainty=1"), "--engine lc0: it has no certainty"),
         (("--engine", "lc0", "--draw", "40,8,0.01"), "--engine lc0: it ends games its own way"),
         (("-o", "/dev/full"), "/dev/full: is no plain file"),
@@ -282,6 +310,26 @@ def test_two_nets_play_each_other(tmp_path: Path, net: str, book: Path, shared_d
     games = [played(game) for game in read_written(tmp_path / "games.pgn")[0]]
     assert sorted((g.opening, g.white) for g in games) == [(i, n) for i in range(4) for n in ("maia-1100", "maia-1900")]
     assert not (tmp_path / "a.db").exists()
+
+
+@pytest.mark.parametrize("nets", [1, 2])
+def test_games_that_will_be_copies_are_told_before_and_are_copies(
+    tmp_path: Path, net: str, book: Path, shared_data: Path, nets: int
+) -> None:
+    book.write_text("1. e4 c5 *\n\n1. d4 d5 *\n\n1. c4 *\n\n1. e4 c5 *\n")
+    more = ["--no-db", "--repeat", "3", "--max-plies", "300", "--json"]
+    more += ["--net2", str(shared_data / "nets" / "maia-1100.pb.gz")] if nets == 2 else []
+    done = run(tmp_path, net, *more, "--temperature", "0")
+    games = read_written(tmp_path / "games.pgn")[0]
+    movetexts = {(game.tags["White"], re.sub(r"\{[^}]*\}", "", game.text.split("\n\n")[1])) for game in games}
+    assert f"{12 - len(movetexts)} of 12 games will be copies of others" in done.stderr
+    for how in (("--temperature", "0.5"), ("--set", "noise_epsilon=0.25"), ("--set", "n_scl=5")):
+        (tmp_path / "games.pgn").unlink()
+        assert "copies" not in run(tmp_path, net, *more, "--temperature", "0", *how).stderr
+    (tmp_path / "games.pgn").unlink()
+    book.write_text("1. e4 c5 *\n\n1. d4 d5 *\n")
+    plain = ["--no-db", "--max-plies", "300", "--temperature", "0", *(more[5:]), *(("--repeat", "2") * (nets == 2))]
+    assert "copies" not in run(tmp_path, net, *plain).stderr
 
 
 def test_z_against_the_values_of_the_store(tmp_path: Path, net: str, book: Path) -> None:
@@ -351,6 +399,7 @@ def test_the_real_lc0_plays_too(tmp_path: Path, net: str, book: Path) -> None:
     done = run(tmp_path, net, *more)
     assert done.exit_code == 0, done.output
     assert len(read_written(tmp_path / "games.pgn")[0]) == 4
+    assert not any("Seed" in game.tags for game in read_written(tmp_path / "games.pgn")[0])
     assert len(plays(tmp_path / "a.db")) == 4
     assert run(tmp_path, net, *more, "--repeat", "2").exit_code == 0
     assert len(read_written(tmp_path / "games.pgn")[0]) == 8

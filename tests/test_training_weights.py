@@ -8,6 +8,7 @@ import math
 import subprocess
 import tarfile
 from dataclasses import astuple
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -158,6 +159,8 @@ def test_formulas_by_name() -> None:
         ("soft:threshold", "threshold must be a number"),
         ("diff-focus:slope=nan", "slope must be a number"),
         ("diff-focus:q-weight=0,pol-scale=0", "must not be negative, nor both 0"),
+        ("diff-focus:slope=-1,min=0", "min and slope must not be negative"),
+        ("diff-focus:min=-0.1", "min and slope must not be negative"),
         ("soft:softness=-1", "softness must not be negative"),
         ("position-sampling:tau=0", "tau must be above 0"),
     ],
@@ -288,6 +291,24 @@ def test_sampled_chunks_keep_order_and_records(chunks: Path, tmp_path: Path) -> 
     assert (tmp_path / "out" / "run.tar").exists()
 
 
+def test_members_of_one_name_in_folders_of_a_tar_stay_apart(tmp_path: Path) -> None:
+    games = {f"{folder}/{name}.gz": i for i, (folder, name) in enumerate(product("abc", ("game_0", "x" * 110)))}
+    games["d/game_0_2.gz"] = len(games)
+    with tarfile.open(tmp_path / "run.tar", "w") as tar:
+        for name, seed in games.items():
+            path = tmp_path / "one.gz"
+            path.write_bytes(pack(records(40, seed=seed)))
+            tar.add(path, name)
+    (tmp_path / "one.gz").unlink()
+    measured = measure([str(tmp_path / "run.tar")], Soft(floor=1, unknown=1), quiet=True)
+    write_sampled(measured, tmp_path / "out", quiet=True)
+    found = read_all(tmp_path / "out")
+    assert len(found) == len(games)
+    assert all(len(name) <= 100 and name.endswith(".gz") for name in found)
+    kept = sorted(game.tobytes() for game in found.values())
+    assert kept == sorted(records(40, seed=seed).tobytes() for seed in games.values())
+
+
 def test_sampled_shares_are_as_expected(chunks: Path, tmp_path: Path) -> None:
     formula = DiffFocus(0.05, 1.0)
     found = measure([str(chunks)], formula, quiet=True)
@@ -387,6 +408,11 @@ def test_refusals(chunks: Path, tmp_path: Path) -> None:
     twice = measure([str(chunks), str(chunks)], Soft(), quiet=True)
     with pytest.raises(UsageError, match=r"two of the inputs have a file run.tar"):
         write_sampled(twice, tmp_path / "out", quiet=True)
+    with pytest.raises(UsageError, match=r"two of the inputs have a file run.tar"):
+        measure([str(chunks), str(chunks)], Soft(), tmp_path / "side.parquet", quiet=True)
+    with pytest.raises(ValueRepairError, match=r"out: of 1,\d{3} positions none is kept"):
+        write_sampled(found, tmp_path / "out", quiet=True)
+    assert not (tmp_path / "out").exists()
     (tmp_path / "bad").mkdir()
     (tmp_path / "bad" / "game_1.gz").write_bytes(b"\x1f\x8bnothing")
     with pytest.raises(ValueRepairError, match="no usable chunk"):

@@ -324,6 +324,9 @@ class Manifest:
         if fill == ENGINE_FILL:
             return f"vr match NEW OLD --openings {book}"
         net = self.net["name"] + ("" if fill == "fen_only" else f" --history-fill {fill}")
+        # At temperature 0 an entry that is there twice gives the same game twice.
+        if any(file.positions > file.distinct for file in self.files.values()):
+            net += " --temperature 0.5"
         return f"vr selfplay {book} --net {net} --nodes 800 --training chunks (with --engine lc0 Leela itself plays)"
 
     def _parent_lines(self) -> list[str]:

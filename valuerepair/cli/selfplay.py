@@ -26,7 +26,7 @@ from valuerepair.cli.options import (
     rules_options,
     settings_of,
 )
-from valuerepair.cli.verbosity import is_quiet
+from valuerepair.cli.verbosity import is_quiet, say
 
 if TYPE_CHECKING:
     from valuerepair.mcts.params import SearchParams
@@ -90,13 +90,23 @@ def command(book: str, **given: Any) -> None:
     openings = read_openings(book, strict=True)
     if given["repeat"] < 1:
         raise UsageError(f"--repeat {given['repeat']}: must be at least 1")
+    if rules.no_resign_share and not rules.resign:
+        raise UsageError("--no-resign-share: nobody resigns without --resign PERCENT")
+    if given["training"] is not None and given["nodes"] == 1:
+        raise UsageError("--nodes 1: training records have shares of visits, which needs at least 2")
     games = len(openings) * given["repeat"]
     quiet = is_quiet() or given["json"]
     with ExitStack() as stack:
         progress = stack.enter_context(Progress("Self-play", None, "games", quiet=quiet, own_eta=True))
         source = _source(given, params, rules, games)
         stack.push(source)
-        plan = SelfplayPlan(openings, PurePath(book).name, source.sides, source.facts, games, rules, given["seed"])
+        seed = given["seed"] if given["engine"] == "mcts" else None
+        plan = SelfplayPlan(openings, PurePath(book).name, source.sides, source.facts, games, rules, seed)
+        if not (params.temperature or params.noise_epsilon or params.n_scl) and (copies := plan.copies()):
+            say(
+                f"{copies:,} of {games:,} games will be copies of others: the search has no chance in it; "
+                "--temperature 0.5 makes them differ"
+            )
         store = None if given["no_db"] else stack.enter_context(Store.open(given["db"], create=True))
         end = play_selfplay(
             plan,
@@ -131,6 +141,8 @@ def _source(given: dict[str, Any], params: SearchParams, rules: Rules, games: in
         said = click.get_current_context().get_parameter_source  # a configuration's are for all commands
         if ParameterSource.COMMANDLINE in (said("device"), said("threads")):
             raise UsageError("--engine lc0: --device and --threads are for --engine mcts; lc0 chooses its own backend")
+        if said("seed") == ParameterSource.COMMANDLINE:
+            raise UsageError("--engine lc0: --seed is for --engine mcts; lc0 cannot be given one")
         settings = lc0_settings(given["net"], params, given["nodes"], given["jobs"], rules)
         return Lc0Source(settings, given["training"], resume=_goes_on(given["output"]))
     how = {**{name: given[name] for name in ("device", "threads")}, "history_fill": params.history_fill}

@@ -107,8 +107,8 @@ class UciServer:
         elif command == "stop":
             self._stop()
         elif command == "ponderhit":
-            if self._switches:
-                self._switches[-1].ponderhit()
+            for switch in tuple(self._switches)[-1:]:  # a copy: the other thread takes out what is answered
+                switch.ponderhit()
         elif command == "go":
             self._go(words)
         elif command == "position":
@@ -145,12 +145,9 @@ class UciServer:
 
     def _go(self, words: list[str]) -> None:
         self._stop(endless_only=True)  # the best move of a search that still runs comes first
-        try:
-            go = parse_go(words)
-        except ValueError as error:
-            reason = f"go: {error}"
-            self._jobs.put(lambda: self._refuse(reason))
-            return
+        go, remarks = parse_go(words)
+        for remark in remarks:
+            self._say(f"go: {remark}")
         switch = Switch(go)
         self._switches.append(switch)
         self._jobs.put(lambda: self._think(go, switch))
@@ -204,8 +201,13 @@ class UciServer:
         self._game += 1
 
     def _set_position(self, text: str) -> None:
+        words = text.split()
+        if lost := lost_rights(words[1:]) if words[:1] == ["fen"] else "":
+            kept = "".join(right for right in words[3] if right not in lost) or "-"
+            self._say(f"castling {words[3]} is {kept} here: king or rook is not at home")
+            words[3] = kept
         try:
-            self._position = read_position(text)
+            self._position = read_position(" ".join(words))
         except ValueError as error:
             self._position = None
             self._say(f"position {text[:_SHOWN_TEXT]}: {error}")
@@ -274,9 +276,18 @@ class UciServer:
                 self._say(f"searchmoves: {move} is not legal here")
         return tuple(dict.fromkeys(legal))
 
-    def _refuse(self, reason: str) -> None:
-        self._say(reason)
-        self._write(_NOTHING)
+
+def lost_rights(fen: Sequence[str]) -> str:
+    """The rights to castle in a FEN's fields whose king or rook is not at home, as editors of boards send them."""
+    board = chess.Board(None)
+    try:
+        board.set_board_fen(fen[0])
+        rights = set(fen[2]) & set("KQkq")
+    except (ValueError, IndexError):
+        return ""  # whoever reads it says what is wrong
+    board.castling_rights = chess.BB_CORNERS
+    homes = {"K": chess.BB_H1, "Q": chess.BB_A1, "k": chess.BB_H8, "q": chess.BB_A8}
+    return "".join(right for right in sorted(rights) if not board.clean_castling_rights() & homes[right])
 
 
 def game_over(position: Position) -> str | None:
@@ -378,6 +389,8 @@ class Thinking:
             # With a temperature any move may be played, and its line says what to ponder on.
             lines=_ALL_LINES if params.temperature > 0 else self.settings.multipv,
         )
+        if result.nodes >= self.shown.room and (go.infinite or go.nodes is None or go.nodes > result.nodes):
+            self.write(f"info string the tree is full at {result.nodes} nodes; raise Hash for more")
         # After the wait: a search that ended while it pondered begins to count with `ponderhit`.
         self.switch.wait_for_leave()
         thought = time.monotonic() - self.switch.begun
@@ -428,13 +441,18 @@ class Thinking:
 
 
 _MIDPOINT, _STEEPNESS = 51.5, 7.0  # of the log-logistic distribution of game lengths, in moves
-_FIRST_MOVE_BONUS, _BOOK_PLY_BONUS, _BOOK_PLIES = 1.8, 0.25, 12
+_FIRST_MOVE = 2.8  # shares for it: there is no tree yet to go on with
+_OF_THE_CLOCK = 0.5  # most of it for a move that is not the last
 _PRUNING_FROM_S = 0.2
 _TOLERANCE_NODES = 300
 
 
 class TimeManager:
-    """Divides the time on the clock over the rest of a game. Time saved by early moves is spent on the next one."""
+    """Divides the time on the clock over the rest of a game. Time saved by early moves is spent on the next one.
+
+    As lc0's "legacy" manager (src/search/classic/stoppers/legacy.cc), but that gives a first move 0.25 shares more for
+    each ply of a book, up to 5.8, and any move the whole clock. Here a bonus or time saved never takes more than half.
+    """
 
     def __init__(self) -> None:
         self._first, self._spared_ms = True, 0.0
@@ -449,15 +467,12 @@ class TimeManager:
         if go.movestogo is not None and 0 < go.movestogo < moves:
             moves = go.movestogo
         total = max(0.0, left + increment * (moves - 1) - overhead_ms)
-        squander = 0.0
-        if self._spared_ms > 0:
-            total = max(0.0, total - self._spared_ms)
-            squander, self._spared_ms = self._spared_ms, 0.0
-        share = total / moves
-        if self._first:  # there is no tree yet to go on with
-            share *= 1 + _FIRST_MOVE_BONUS + _BOOK_PLY_BONUS * min(_BOOK_PLIES, ply)
-            self._first = False
-        return max(0.0, min(share + squander, left - overhead_ms)) / 1000
+        squander, self._spared_ms = min(max(0.0, self._spared_ms), total), min(0.0, self._spared_ms)
+        share = (total - squander) / moves
+        wanted = share * (_FIRST_MOVE if self._first else 1) + squander
+        self._first = False
+        there = max(0.0, left - overhead_ms)
+        return min(wanted, there if moves <= 1 else max(share, _OF_THE_CLOCK * there), there) / 1000
 
     def spent(self, budget: float, seconds: float) -> None:
         """Notes how long a move with this budget took."""
@@ -490,6 +505,8 @@ def is_settled(result: SearchResult, new_nodes: int, seconds: float, left: float
 
 _NUMBERS = ("wtime", "btime", "winc", "binc", "movestogo", "depth", "nodes", "mate", "movetime")
 _FLAGS = ("infinite", "ponder")
+_KEYWORDS = (*_NUMBERS, *_FLAGS, "searchmoves")
+_SHORT_NODES = 100
 # GUIs send times below 0 when a flag has fallen.
 _MAY_BE_NEGATIVE = ("wtime", "btime", "winc", "binc", "movestogo")
 _MOST = 2**62
@@ -513,36 +530,46 @@ class Go:
     searchmoves: tuple[str, ...] = ()
 
 
-def parse_go(words: Sequence[str]) -> Go:
-    """What follows ``go``. Raises ValueError, with the reason, for anything that is not understood."""
+def parse_go(words: Sequence[str]) -> tuple[Go, list[str]]:
+    """What follows ``go``, and remarks on what of it is not understood, which is passed over as UCI wants it.
+
+    Where nothing is left of it the search is a short one, for one without limits would never end.
+    """
     found: dict[str, Any] = {}
+    remarks = []
     at = 0
     while at < len(words):
-        word = words[at]
-        at += 1
+        word, end = words[at], at + 1
         if word in _FLAGS:
             found[word] = True
         elif word in _NUMBERS:
-            text = words[at] if at < len(words) else ""
-            at += 1
-            found[word] = _number(word, text)
+            end += words[end : end + 1] != [] and words[end] not in _KEYWORDS
+            text = " ".join(words[at + 1 : end])
+            number = _number(word, text)
+            if isinstance(number, str):
+                remarks.append(f"{f'{word} {text[:40]}'.strip()}: {number}")
+            else:
+                found[word] = number
         elif word == "searchmoves":
-            end = at
-            while end < len(words) and words[end] not in (*_FLAGS, *_NUMBERS):
+            while end < len(words) and words[end] not in _KEYWORDS:
                 end += 1
-            if end == at:
-                raise ValueError("searchmoves: no moves follow")
-            found[word] = tuple(words[at:end])
-            at = end
+            if end > at + 1:
+                found[word] = tuple(words[at + 1 : end])
+            else:
+                remarks.append("searchmoves: no moves follow")
         else:
-            raise ValueError(f"{word[:40]!r} is not understood")
-    return Go(**found)
+            remarks.append(f"{word[:40]!r} is not understood")
+        at = end
+    if words and not found:
+        remarks.append(f"nothing to go by; a search of {_SHORT_NODES} nodes")
+        found["nodes"] = _SHORT_NODES
+    return Go(**found), remarks
 
 
-def _number(word: str, text: str) -> int:
+def _number(word: str, text: str) -> int | str:
+    """The number, or what it must be."""
     number = int(text) if re.fullmatch(r"-?[0-9]{1,18}", text) else None
     least = -_MOST if word in _MAY_BE_NEGATIVE else 0 if word == "movetime" else 1
     if number is None or number < least:
-        wanted = "a whole number" if least < 0 else f"a whole number of at least {least}"
-        raise ValueError(f"{word} {text[:40]}: must be {wanted}")
+        return "must be a whole number" if least < 0 else f"must be a whole number of at least {least}"
     return number

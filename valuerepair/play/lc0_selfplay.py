@@ -45,8 +45,8 @@ from valuerepair.play.runner import Pairing
 PARALLEL_GAMES = 8  # lc0's own default
 _HELP_LIMIT_S = 60
 # Parameters of the own search: those that `Lc0Settings` has fields for, and those that lc0 has not.
-_OWN = ("temperature", "noise_epsilon", "minibatch_size", "history_fill", "syzygy", "seed", "lc0_floats")
-_FOREIGN = ("certainty", "lookahead", "auto_extend", "n_scl", "draws_by_q")
+_OWN = ("temperature", "noise_epsilon", "minibatch_size", "history_fill", "syzygy")
+_FOREIGN = ("certainty", "lookahead", "auto_extend", "n_scl", "draws_by_q", "seed", "lc0_floats", "self_check")
 _RESULTS = {"whitewon": "1-0", "blackwon": "0-1", "draw": "1/2-1/2"}
 _LISTEN_S = 0.5  # so often it is asked whether to stop
 _READY, _FINAL = "gameready ", "tournamentstatus final"
@@ -136,7 +136,7 @@ def search_options(params: SearchParams) -> tuple[str, ...]:
     """
     options = []
     for name in PARAMETERS:
-        if name in (*_OWN, *_FOREIGN, "self_check"):
+        if name in (*_OWN, *_FOREIGN):
             continue
         value, option = getattr(params, name), name.replace("_", "-")
         if isinstance(value, bool):
@@ -460,8 +460,8 @@ class Lc0Source:
 
 
 def lc0_settings(net: str | None, params: SearchParams, nodes: int, parallel: int | None, rules: Rules) -> Lc0Settings:
-    """The same search for lc0. Raises UsageError for what lc0 has not: search-contempt, certainty, adjudication."""
-    if foreign := [name for name in _FOREIGN if getattr(params, name)]:
+    """The same search for lc0. Raises UsageError for what lc0 has not: search-contempt, a seed, adjudication."""
+    if foreign := [name for name in _FOREIGN if getattr(params, name) != getattr(SearchParams(), name)]:
         raise UsageError(f"--engine lc0: it has no {foreign[0]}; leave it out, or play with --engine mcts")
     if rules.draw or rules.win or rules.no_resign_share or rules.max_plies != Rules().max_plies:
         raise UsageError("--engine lc0: it ends games its own way; of the rules only --resign can be given")

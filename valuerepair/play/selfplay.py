@@ -154,7 +154,8 @@ class SelfplayPlan:
     """What is played: `games` from the openings in turn, the whole book before any line for the second time.
 
     `sides` names what plays White and Black of even games, both alike or changing places; `facts` are tags that every
-    game has and that must not change from run to run (the search, and whatever else its moves depend on).
+    game has and that must not change from run to run (the search, and whatever else its moves depend on). `seed`
+    is None where the search takes none (lc0).
     """
 
     openings: Sequence[Opening]
@@ -163,7 +164,7 @@ class SelfplayPlan:
     facts: Mapping[str, str]
     games: int
     rules: Rules = field(default_factory=Rules)
-    seed: int = 0
+    seed: int | None = 0
 
     def pairing(self, number: int) -> Pairing:
         """Game `number` of the run. With two players each has both colours, of a line in turn."""
@@ -171,10 +172,18 @@ class SelfplayPlan:
         white = (turn + line) % 2
         return Pairing(number, self.openings[line], white, 1 - white)
 
+    def copies(self) -> int:
+        """How many games have the line and the players of an earlier one: without chance they are the same game."""
+        pairings = [self.pairing(number) for number in range(self.games)]
+        return self.games - len({(p.opening.start_fen, p.opening.moves, self.sides[p.white]) for p in pairings})
+
     @property
     def common(self) -> dict[str, str]:
         """Tags that all games of this run share: what says that a file is of this run."""
-        return {**run_tags(self.book, self.openings, self.seed, self.rules), **self.facts}
+        tags = run_tags(self.book, self.openings, self.seed or 0, self.rules)
+        if self.seed is None:
+            del tags["Seed"]
+        return {**tags, **self.facts}
 
     @property
     def run(self) -> str:
@@ -229,14 +238,15 @@ def play_selfplay(
 
     A game that ends goes to `chunks`, then to the file, then to `store`, so that what a file has is everywhere. SIGINT
     and SIGTERM end the run; games being played are given up, and played again by the next one. Raises ValueRepairError
-    for a file of another run (a net swapped, another book) and where it cannot be written.
+    for a file of another run (a net swapped, another book) and where it cannot be written, UsageError for chunks of
+    another.
     """
     with claimed_games(path):
         asked = f"{plan.games} games; give more of them (--repeat)"
         games, size = resumed(Path(path), plan.run, plan.games - 1, asked, lambda game: _difference(game, plan))
         written = [played(game) for game in games]
         if chunks is not None:
-            _check_chunks(Path(path), written, chunks)
+            _check_chunks(Path(path), games, chunks)
         if written:
             log.info(f"{path}: {len(written):,} of {plan.games:,} games are played already; going on")
         keeper = _Keeper(plan, PgnWriter(path, size), store, chunks, command)
@@ -301,7 +311,7 @@ class _Keeper:
         if store is not None:
             versions = {"valuerepair": __version__, "python": platform.python_version()}
             options = {**plan.common, "sides": plan.sides, "games": plan.games}
-            self._run = store.begin_run(RunRecord(plan.run, command, options, plan.seed, versions))
+            self._run = store.begin_run(RunRecord(plan.run, command, options, plan.seed or 0, versions))
 
     def keep(self, record: GameRecord) -> None:
         """A game has ended."""
@@ -333,13 +343,32 @@ class _Keeper:
             self._store.commit_if_due()
 
 
-def _check_chunks(path: Path, games: Sequence[PlayedGame], chunks: Chunks) -> None:
-    """Raises ValueRepairError where a game of the file has no training records."""
-    numbers = [g.number for g in games if g.z is not None and g.plies and not chunks.path(g.number).exists()]
-    if numbers:
-        raise ValueRepairError(
-            f"{chunks.path(numbers[0])} is not there, but its game, Round {numbers[0] + 1}, is in {path}: give the "
-            "folder of its training records, or another -o FILE"
+def _check_chunks(path: Path, games: Sequence[WrittenGame], chunks: Chunks) -> None:
+    """Raises UsageError where a game of the file lacks its training records, or the folder has those of others.
+
+    One chunk more than the file knows is what a kill leaves: a game's records come before the game.
+    """
+    known = set()
+    for game in games:
+        chunk, end = chunks.path(game.number), played(game)
+        if "Chunk" in game.tags:
+            known.add(game.tags["Chunk"])
+            if not chunk.exists():
+                raise UsageError(
+                    f"{chunk} is not there, but its game, Round {game.number + 1}, is in {path}: give the folder of "
+                    "its training records, or another -o FILE"
+                )
+        elif end.z is not None and end.plies:
+            raise UsageError(
+                f"{path}: Round {game.number + 1} was played without training records; leave out --training, or give "
+                "another -o FILE"
+            )
+    folder = chunks.path(0).parent
+    others = sorted(chunk.name for chunk in folder.glob("game_*.gz") if chunk.name not in known)
+    if len(others) > 1:
+        raise UsageError(
+            f"{folder}: {others[0]} and {len(others) - 1:,} more are not of games in {path}: give the folder of its "
+            "training records, or another -o FILE"
         )
 
 
@@ -350,7 +379,7 @@ def _difference(game: WrittenGame, plan: SelfplayPlan) -> str:
         if game.tags.get(name) != now[name]:
             was = game.tags.get(name, "not given")
             return f"the net was {was}, now it is {now[name]}, and must not change within a run"
-    for name in plan.common:
-        if game.tags.get(name) != now[name]:
-            return f"its {name} is {game.tags.get(name, 'not given')!r}, now it is {now[name]!r}"
+    for name in (*plan.common, "Seed"):
+        if game.tags.get(name) != now.get(name):
+            return f"its {name} is {game.tags.get(name, 'not given')!r}, now it is {now.get(name, 'not given')!r}"
     return "they were not played by vr selfplay"

@@ -90,9 +90,12 @@ def measure(
     curve of other chunks (`valuerepair.calibration`), for which they are read once more.
 
     The file has a row a record, in reading order: chunk (as named in its folder; ``tar: member``), record (from 0),
-    weight. It appears whole or not at all. Raises ValueRepairError where no chunk can be used, or too few for a curve.
+    weight. It appears whole or not at all. Raises UsageError for two inputs with a file of one name, ValueRepairError
+    where no chunk can be used, or too few for a curve.
     """
     archives = find_archives(given)
+    if side_file is not None:
+        _refuse_equal_names(archives)
     curve = _curve(archives, quiet) if calibration == "fitted" else None
     found, sha = Measured(formula, tuple(given), curve), hashlib.sha256()
     with _side_file(side_file, formula) as add_to_side:
@@ -113,7 +116,8 @@ def write_sampled(
 
     A record is kept with the chance ``min(1, factor * weight)``; `factor` is 1, or such that the share `keep` of all
     is expected to be kept. Records stay in order and unchanged; chunks that lose all are not written. Loose chunks and
-    tars keep their names. Which records are kept follows from the seed and the chunk's content. Raises as `mix`.
+    tars keep their names. Which records are kept follows from the seed and the chunk's content. Raises as `mix`, and
+    ValueRepairError where nothing is kept.
     """
     factor = 1.0
     if keep is not None:
@@ -133,6 +137,11 @@ def write_sampled(
             if len(rows):
                 shelf.put(chunk, pack(content.records[rows]))
         shelf.finish()
+        if not drawn.kept["positions"]:
+            raise ValueRepairError(
+                f"{out}: of {found.tally.positions:,} positions none is kept, for their mean weight is "
+                f"{found.tally.mean:.2g}; give other parameters, or --keep"
+            )
         manifest = {
             "version": f"valuerepair {__version__}",
             "seed": seed,
@@ -272,6 +281,7 @@ class _Shelf:
     def __init__(self, folder: Path, archives: Archives) -> None:
         self._folder, self._archives = folder, archives
         self._tar: TarShard | None = None
+        self._names: set[str] = set()
         self._number = -1
 
     def __enter__(self) -> _Shelf:
@@ -287,12 +297,21 @@ class _Shelf:
             self._number = chunk.archive
             target.parent.mkdir(parents=True, exist_ok=True)
             if self._archives.is_tar(chunk.archive):
-                self._tar = TarShard(target)
+                self._tar, self._names = TarShard(target), set()
         if self._tar is None:
             target.write_bytes(content)
         else:
-            # The folder within the tar goes: the loader looks at the first 100 bytes of a name only.
-            self._tar.add(Path(chunk.name).name[-100:], content)
+            self._tar.add(self._member(Path(chunk.name)), content)
+
+    def _member(self, path: Path) -> str:
+        """The name without its folder, for the loader looks at 100 bytes of it only; with a number where it repeats."""
+        name, count = path.name[-100:], 1
+        while name in self._names:
+            count += 1
+            end = f"_{count}{path.suffix}"
+            name = path.stem[len(end) - 100 :] + end
+        self._names.add(name)
+        return name
 
     def finish(self) -> None:
         """Ends the open tar."""
@@ -305,5 +324,5 @@ def _refuse_equal_names(archives: Archives) -> None:
     seen: set[str] = set()
     for name in archives.names:
         if name in seen:
-            raise UsageError(f"two of the inputs have a file {name}: draw from one after the other")
+            raise UsageError(f"two of the inputs have a file {name}: give one after the other")
         seen.add(name)

@@ -141,6 +141,8 @@ def _check(text: str, formula: Formula) -> None:
             formula.q_weight + formula.pol_scale == 0
         ):
             raise UsageError(f"--formula {text}: q_weight and pol_scale must not be negative, nor both 0")
+        case DiffFocus() if min(formula.min, formula.slope) < 0:
+            raise UsageError(f"--formula {text}: min and slope must not be negative")
         case PositionSampling() if formula.tau <= 0 or formula.default_weight < 0:
             raise UsageError(f"--formula {text}: tau must be above 0, default_weight not below")
         case Soft() if formula.softness < 0 or not (0 <= formula.floor <= 1 and 0 <= formula.unknown <= 1):
