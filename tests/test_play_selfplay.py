@@ -244,6 +244,10 @@ def test_training_records_of_another_run_are_not_mixed_in(tmp_path: Path, net: s
         True,
     )
     assert run(tmp_path, net, *mine, *twice, *chunks).exit_code == 0
+    # 0.1.0 had neither of these tags, and its games go on.
+    text = (tmp_path / "a.pgn").read_text()
+    (tmp_path / "a.pgn").write_text(re.sub(r'\[(Chunk|Date) "[^"]*"\]\n', "", text))
+    assert run(tmp_path, net, *mine, "--repeat", "3", *chunks).exit_code == 0
 
 
 @pytest.mark.parametrize(

@@ -351,8 +351,10 @@ def _check_chunks(path: Path, games: Sequence[WrittenGame], chunks: Chunks) -> N
     known = set()
     for game in games:
         chunk, end = chunks.path(game.number), played(game)
-        if "Chunk" in game.tags:
-            known.add(game.tags["Chunk"])
+        # 0.1.0 wrote neither tag: there any game that was decided may have records.
+        of_old = "Date" not in game.tags and end.z is not None and end.plies > 0
+        if "Chunk" in game.tags or of_old:
+            known.add(game.tags.get("Chunk", chunk.name))
             if not chunk.exists():
                 raise UsageError(
                     f"{chunk} is not there, but its game, Round {game.number + 1}, is in {path}: give the folder of "
