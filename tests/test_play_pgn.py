@@ -91,7 +91,7 @@ def test_the_mate_said_after_a_move_is_the_one_that_the_board_then_has() -> None
 
 def test_a_move_that_was_drawn_has_no_evaluation_after_it() -> None:
     """The value is that of the move that the search prefers."""
-    search: Any = SimpleNamespace(best_move="e2e4", net_q=0.25)
+    search: Any = SimpleNamespace(best_move="e2e4", net_wl=0.25)
     moves = (Thought("e2e4", q=0.1, cp=20, search=search), Thought("g8f6", q=-0.1, cp=-20, search=search))
     text = game_text(GameRecord(0, 0, chess.STARTING_FEN, (), moves, "a", "b", "*", "stopped"), TAGS)
     assert "1. e4 {[%eval 0.20] q=+0.1000 net=+0.2500} Nf6 {q=-0.1000 net=+0.2500} *" in text
