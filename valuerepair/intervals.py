@@ -75,10 +75,13 @@ class _Squares:
     both: float = 0.0
     all: float = 0.0
 
-    def plus(self, one: _Masses, other: _Masses) -> _Squares:
+    @staticmethod
+    def of(one: _Masses, other: _Masses) -> _Squares:
         both = (one.hits @ other.all + one.all @ other.hits) / 2
-        return _Squares(self.hits + float(one.hits @ other.hits), self.both + float(both),
-                        self.all + float(one.all @ other.all))  # fmt: skip
+        return _Squares(float(one.hits @ other.hits), float(both), float(one.all @ other.all))
+
+    def plus(self, others: _Squares) -> _Squares:
+        return _Squares(self.hits + others.hits, self.both + others.both, self.all + others.all)
 
     def about(self, rate: float) -> float:
         """The sum of the squares of what each has more hits than this rate expects of its mass."""
@@ -86,13 +89,10 @@ class _Squares:
 
 
 class _Masses(NamedTuple):
-    """[n] the mass of the hits and of all, of rows or of groups."""
+    """[n] the mass of the hits and of all in each group."""
 
     hits: Floats
     all: Floats
-
-    def by(self, groups: Ids, count: int) -> _Masses:
-        return _Masses(*(np.bincount(groups, each, count).astype(np.float64, copy=False) for each in self))
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,14 +106,16 @@ class _Stratum:
     of_rows: _Squares = _Squares()
     of_groups: _Squares = _Squares()
 
-    def plus(self, hits: Flags, rows: _Masses, groups: _Masses) -> _Stratum:
+    def plus(self, weights: Floats, hits: Floats, groups: _Masses) -> _Stratum:
+        """With rows of these `weights` [n] added, those of the `hits` among them, and the sums of both by group."""
+        of_hits = float(hits @ hits)
         return _Stratum(
-            self.count + int(hits.sum()),
-            self.total + len(hits),
-            self.mass + float(rows.all.sum()),
-            self.hit_mass + float(rows.hits.sum()),
-            self.of_rows.plus(rows, rows),
-            self.of_groups.plus(groups, groups),
+            self.count + len(hits),
+            self.total + len(weights),
+            self.mass + float(weights.sum()),
+            self.hit_mass + float(hits.sum()),
+            self.of_rows.plus(_Squares(of_hits, of_hits, float(weights @ weights))),
+            self.of_groups.plus(_Squares.of(groups, groups)),
         )
 
     @property
@@ -146,6 +148,11 @@ def _numbered(groups: Ids | None, rows: int) -> Ids:
     return groups
 
 
+def _summed(masses: Floats, groups: Ids, count: int = 0) -> Floats:
+    """[count] or more: the sums of masses [n] by group."""
+    return np.bincount(groups, masses, count).astype(np.float64, copy=False)
+
+
 @dataclass(frozen=True, slots=True)
 class WeightedCount:
     """The sums that a `weighted` rate is made of; rows can be added.
@@ -161,14 +168,14 @@ class WeightedCount:
         """With rows added: `hits` [n], their `weights` [n], and the numbers [n] of `groups` that no other call has."""
         numbers = _numbered(groups, len(hits))
         count = int(numbers.max(initial=-1)) + 1
-        single, drawn = weights == 1, weights != 1
-        rows = [_Masses(weights[of] * hits[of], weights[of]) for of in (single, drawn)]
-        sums = [each.by(numbers[of], count) for each, of in zip(rows, (single, drawn), strict=True)]
-        return WeightedCount(
-            self.single.plus(hits[single], rows[0], sums[0]),
-            self.drawn.plus(hits[drawn], rows[1], sums[1]),
-            self.across.plus(*sums),
-        )
+        single = weights == 1
+        strata, sums = [], []
+        for stratum, of in ((self.single, single), (self.drawn, ~single)):
+            rows = slice(None) if of.all() else np.flatnonzero(of)  # mostly all rows: a copy takes longer than sums
+            mass, number, at = weights[rows], numbers[rows], np.flatnonzero(hits[rows])
+            sums.append(_Masses(_summed(mass[at], number[at], count), _summed(mass, number, count)))
+            strata.append(stratum.plus(mass, mass[at], sums[-1]))
+        return WeightedCount(strata[0], strata[1], self.across.plus(_Squares.of(*sums)))
 
     def rate(self, drawn_of: int | None = None) -> Rate:
         """The rate of what was added. `drawn_of`: how many all drawn rows together stand for, where that is known.
@@ -216,8 +223,9 @@ def of_variance(hits: Flags, weights: Floats, groups: Ids, variance: float) -> R
 
     Wilson's 95 % interval for as many rows as would let a rate vary so much, see `weighted`.
     """
-    masses, numbers = _Masses(weights * hits, weights), _numbered(groups, len(hits))
-    rows = _Stratum().plus(hits, masses, masses.by(numbers, 0))
+    numbers = _numbered(groups, len(hits))
+    sums = _Masses(_summed(weights * hits, numbers), _summed(weights, numbers))
+    rows = _Stratum().plus(weights, weights[hits], sums)
     if not rows.mass > 0:
         return wilson(0, 0)
     return Rate(rows.count, rows.total, rows.rate, *wilson_bounds(rows.rate, rows.effective(variance)))
