@@ -20,6 +20,7 @@ from valuerepair.cli import cli
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.judge.verdict import NET_RIGHT, SEARCH_RIGHT
 from valuerepair.oracles.open import open_oracle
+from valuerepair.question import Question
 from valuerepair.runs.confirm import Depth, second_spec
 from valuerepair.store.rows import DeepResult, OracleIdentity
 from valuerepair.store.second_looks import StoredOracle, oracle_of
@@ -130,7 +131,12 @@ def test_the_table_a_user_sees(known: list[Path], stockfish: str) -> None:
     said = done.stdout.splitlines()
     assert said[0].startswith("key-net against stockfish 15.1 nodes=1000, alpha 170.0 (default 170: fewer than 300")
     assert "14 of 14 candidates at 0.55 looked at" in said
-    assert "  search right  14 of 14, 100.00 % (95 %: 78.47 to 100.00)" in said
+    with Store.open(known[0]) as store:
+        games = store.candidates(Question(alpha=170.0))["game_id"].value_counts()
+    assert games.sum() == 14
+    rows = 14**2 / (games**2).sum()  # all agree: a game, of whatever length, counts as one
+    low = 100 * rows / (rows + 1.959963984540054**2)  # Wilson's lower bound where all are hits
+    assert f"  search right  14 of 14, 100.00 % (95 %: {low:.2f} to 100.00)" in said
     place = said.index(next(line for line in said if line.startswith("search right, the largest")))
     assert chess.Board(said[place + 1].strip()).is_valid()
     assert said[-1] == f"next: vr books --db {known[0]} --threshold 0.55 --confirmed"

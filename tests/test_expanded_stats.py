@@ -224,7 +224,8 @@ class World:
         monkeypatch.setattr(stored, "went_everywhere", lambda *_: False)
         ways = Ways(empty, np.empty(0), empty, np.empty(0, bool), np.empty(0))
         monkeypatch.setattr(screening, "ways", lambda *_: ways)
-        sampled = {"position_id": empty, "disagreement": np.empty(0), "weight": np.empty(0), "nodes": empty}
+        sampled = {"position_id": empty, "disagreement": np.empty(0), "weight": np.empty(0)}
+        sampled |= {"nodes": empty, "game_id": empty}
         found = families.figures(None, (1, 1), ALPHA, ASKED, sampled)  # type: ignore[arg-type]
         assert found is not None
         assert "expanded" in families.lines(found)[1]

@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 from matplotlib.axes import Axes
 from matplotlib.text import Text
+from statsmodels.regression.linear_model import OLS
 from statsmodels.stats.proportion import proportion_confint
 
 from tests.climbing_doubles import THRESHOLD
@@ -110,6 +111,21 @@ def test_rates_end_where_the_disagreements_do(db: Path, frame: pd.DataFrame) -> 
     assert right == pytest.approx(np.floor(frame["disagreement"].abs().max() * 20) / 20 + 0.1)
 
 
+def by_games(hits: pd.Series[bool], games: pd.Series[int]) -> tuple[float, float]:
+    """Wilson's interval for the rows less what games make them alike, by statsmodels' variance of games as clusters."""
+    ones = np.ones(len(hits))
+    if hits.nunique() == 1:
+        rows = len(hits) ** 2 / float((games.value_counts() ** 2).sum())
+    else:
+        fit = OLS(hits.to_numpy(float), ones).fit(
+            cov_type="cluster", cov_kwds={"groups": games.to_numpy(), "use_correction": False}
+        )
+        plain = hits.mean() * (1 - hits.mean()) / len(hits)
+        rows = len(hits) / max(float(fit.cov_params()[0, 0]) / plain, 1.0)
+    low, high = proportion_confint(hits.mean() * rows, rows, method="wilson")
+    return float(low), float(high)
+
+
 def test_rates_by_threshold(db: Path, frame: pd.DataFrame) -> None:
     off = frame["disagreement"]
     weighed, plain = draw("rate", db), draw("rate", db, weighted=False)
@@ -121,7 +137,7 @@ def test_rates_by_threshold(db: Path, frame: pd.DataFrame) -> None:
             assert len(x) == sum(rate > 0 for rate in expected.values()) > 5
         ends = band(plain, f"{gid}-interval")
         for t in line(plain, gid)[0]:
-            low, high = proportion_confint(int((size >= t).sum()), len(size), method="wilson")
+            low, high = by_games(size >= t, frame["game_id"])
             assert ends[round(t, 9)][1] == pytest.approx(high)
             assert ends[round(t, 9)][0] == pytest.approx(max(low, (size >= t).mean() / 100))
     assert f"{100 * hajek(off.abs() >= THRESHOLD, frame['weight']):.2f} %" in words(weighed)
@@ -142,10 +158,10 @@ def test_rates_by_group(db: Path, frame: pd.DataFrame, kind: str, column: str, g
     for name in weighed:
         members = frame[column] == group[name]
         assert weighed[name][0] == pytest.approx(hajek(hits[members], frame["weight"][members]))
-        rate = weighted(hits[members].to_numpy(), frame["weight"][members].to_numpy())
+        rate = weighted(*(frame.assign(hit=hits)[name][members].to_numpy() for name in ("hit", "weight", "game_id")))
         assert weighed[name][1:] == pytest.approx((rate.low, rate.high))
         assert plain[name][0] == pytest.approx(hits[members].mean())
-        assert plain[name][1:] == pytest.approx(proportion_confint(hits[members].sum(), members.sum(), method="wilson"))
+        assert plain[name][1:] == pytest.approx(by_games(hits[members], frame["game_id"][members]))
 
 
 def test_rates_by_men_cover_every_position(db: Path, frame: pd.DataFrame) -> None:
@@ -170,7 +186,7 @@ def test_shares_of_labels(db: Path, frame: pd.DataFrame) -> None:
         assert (name in found) == hits.any()
         if hits.any():
             assert found[name][0] == pytest.approx(hajek(hits, rows["weight"]))
-            assert plain[name][1:] == pytest.approx(proportion_confint(hits.sum(), len(hits), method="wilson"))
+            assert plain[name][1:] == pytest.approx(by_games(hits, rows["game_id"]))
 
 
 # -- games ------------------------------------------------------------------------------------------------------------

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import sqrt
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +17,9 @@ Ids = NDArray[np.int64]
 # The 97.5 % quantile of the normal distribution: two-sided 95 %.
 Z95 = 1.959963984540054
 # A rate that differs more from count / total is a weighted one; less is rounding.
-_UNEQUAL = 1e-9
+_ROUNDING = 1e-9
+# Groups of higher numbers than so many times the rows are numbered anew, which takes a sort, before they are counted.
+_SPARSE = 8
 RESAMPLES = 2000
 FEWEST_RESAMPLES = 200
 # Draws of groups in all: a second or two. Many groups need few resamples, for their mean is close to normal.
@@ -40,7 +44,7 @@ class Rate:
         if self.total == 0:
             return "0 of 0"
         # A weighted rate is not that of the rows: without a word 9 of 88 with 4.5 % would read as an error.
-        among = ", weighted" if abs(self.rate - self.count / self.total) > _UNEQUAL else ","
+        among = ", weighted" if abs(self.rate - self.count / self.total) > _ROUNDING else ","
         return (
             f"{self.count:,} of {self.total:,}{among} {100 * self.rate:.2f} % "
             f"(95 %: {100 * self.low:.2f} to {100 * self.high:.2f})"
@@ -57,10 +61,38 @@ def wilson(count: int, total: int) -> Rate:
 def weighted(hits: Flags, weights: Floats, groups: Ids | None = None) -> Rate:
     """The rate of `hits` [n] among rows of inverse-probability `weights` [n], as Hajek's ratio of weighted sums.
 
-    `count` and `total` are of the rows themselves; see `WeightedCount.rate`. Equal weights give `wilson`. Where rows of
-    one of the `groups` [n] are alike, they count as one in the width of the interval.
+    `count` and `total` are of the rows themselves; see `WeightedCount.rate`. Equal weights give `wilson`, but that rows
+    of one of the `groups` [n], such as positions of one game, may be alike, which widens the interval.
     """
     return WeightedCount().plus(hits, weights, groups).rate()
+
+
+@dataclass(frozen=True, slots=True)
+class _Squares:
+    """Sums, over rows or groups, of the products of their mass and the mass of their hits."""
+
+    hits: float = 0.0
+    both: float = 0.0
+    all: float = 0.0
+
+    @staticmethod
+    def of(one: _Masses, other: _Masses) -> _Squares:
+        both = (one.hits @ other.all + one.all @ other.hits) / 2
+        return _Squares(float(one.hits @ other.hits), float(both), float(one.all @ other.all))
+
+    def plus(self, others: _Squares) -> _Squares:
+        return _Squares(self.hits + others.hits, self.both + others.both, self.all + others.all)
+
+    def about(self, rate: float) -> float:
+        """The sum of the squares of what each has more hits than this rate expects of its mass."""
+        return self.hits - 2 * rate * self.both + rate**2 * self.all
+
+
+class _Masses(NamedTuple):
+    """[n] the mass of the hits and of all in each group."""
+
+    hits: Floats
+    all: Floats
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,24 +102,55 @@ class _Stratum:
     count: int = 0
     total: int = 0
     mass: float = 0.0
-    squares: float = 0.0
     hit_mass: float = 0.0
+    of_rows: _Squares = _Squares()
+    of_groups: _Squares = _Squares()
 
-    def plus(self, hits: Flags, weights: Floats, groups: Ids | None) -> _Stratum:
-        alike = weights if groups is None else np.bincount(np.unique(groups, return_inverse=True)[1], weights)
+    def plus(self, weights: Floats, hits: Floats, groups: _Masses) -> _Stratum:
+        """With rows of these `weights` [n] added, those of the `hits` among them, and the sums of both by group."""
+        of_hits = float(hits @ hits)
         return _Stratum(
-            self.count + int(hits.sum()),
-            self.total + len(hits),
+            self.count + len(hits),
+            self.total + len(weights),
             self.mass + float(weights.sum()),
-            self.squares + float((alike**2).sum()),
-            self.hit_mass + float(weights[hits].sum()),
+            self.hit_mass + float(hits.sum()),
+            self.of_rows.plus(_Squares(of_hits, of_hits, float(weights @ weights))),
+            self.of_groups.plus(_Squares.of(groups, groups)),
         )
 
-    def bounds(self) -> tuple[float, float, float]:
-        """The rate, and Wilson's interval with Kish's effective sample size for the number of rows."""
-        # Of all or of none is exact, whatever rounding the sums have.
-        rate = float(self.count == self.total) if self.count in (0, self.total) else self.hit_mass / self.mass
-        return rate, *wilson_bounds(rate, self.mass**2 / self.squares)
+    @property
+    def rate(self) -> float:
+        """Of all or of none is exact, whatever rounding the sums have."""
+        rate = self.hit_mass / self.mass
+        return float(round(rate)) if min(rate, 1 - rate) < _ROUNDING else rate
+
+    def effective(self, variance: float | None = None) -> float:
+        """As many independent rows of equal weight as would let the rate vary so much, at most Kish's number of them.
+
+        Without a `variance` that of Hajek's ratio between the groups decides. Where all rows agree none is seen, which
+        says nothing: then each group counts as one row, and so where there is but one group.
+        """
+        rate = self.rate
+        rows, groups = (self.mass**2 / squares.all for squares in (self.of_rows, self.of_groups))
+        if rate in (0, 1) or groups < 1 + _ROUNDING:
+            return groups
+        if variance is None:
+            return rows / max(self.of_groups.about(rate) / self.of_rows.about(rate), 1.0)
+        return min(rows, rate * (1 - rate) / variance) if variance > 0 else rows
+
+
+def _numbered(groups: Ids | None, rows: int) -> Ids:
+    """Numbers of the groups [n] that are few enough to be counted; of the rows, where there are no groups."""
+    if groups is None:
+        return np.arange(rows)
+    if len(groups) and (groups.min() < 0 or groups.max() > _SPARSE * rows):
+        return np.unique(groups, return_inverse=True)[1]
+    return groups
+
+
+def _summed(masses: Floats, groups: Ids, count: int = 0) -> Floats:
+    """[count] or more: the sums of masses [n] by group."""
+    return np.bincount(groups, masses, count).astype(np.float64, copy=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,56 +162,73 @@ class WeightedCount:
 
     single: _Stratum = _Stratum()
     drawn: _Stratum = _Stratum()
+    across: _Squares = _Squares()
 
     def plus(self, hits: Flags, weights: Floats, groups: Ids | None = None) -> WeightedCount:
-        """With rows added: `hits` [n], their `weights` [n], and the `groups` [n] that are not in any other call."""
-        strata = ((self.single, weights == 1), (self.drawn, weights != 1))
-        return WeightedCount(
-            *(s.plus(hits[of], weights[of], None if groups is None else groups[of]) for s, of in strata)
-        )
+        """With rows added: `hits` [n], their `weights` [n], and the numbers [n] of `groups` that no other call has."""
+        numbers = _numbered(groups, len(hits))
+        count = int(numbers.max(initial=-1)) + 1
+        single = weights == 1
+        strata, sums = [], []
+        for stratum, of in ((self.single, single), (self.drawn, ~single)):
+            rows = slice(None) if of.all() else np.flatnonzero(of)  # mostly all rows: a copy takes longer than sums
+            mass, number, at = weights[rows], numbers[rows], np.flatnonzero(hits[rows])
+            sums.append(_Masses(_summed(mass[at], number[at], count), _summed(mass, number, count)))
+            strata.append(stratum.plus(mass, mass[at], sums[-1]))
+        return WeightedCount(strata[0], strata[1], self.across.plus(_Squares.of(*sums)))
 
     def rate(self, drawn_of: int | None = None) -> Rate:
         """The rate of what was added. `drawn_of`: how many all drawn rows together stand for, where that is known.
 
-        Each stratum has Wilson's 95 % interval with Kish's effective sample size, ``sum(w)^2 / sum(w^2)`` (L. Kish,
-        Survey Sampling, 1965); that of both is recovered from theirs (MOVER: G. Y. Zou & A. Donner, Statistics in
-        Medicine 27, 2008), so what few drawn rows leave open widens only the side that they leave open.
+        Each stratum has Wilson's 95 % interval with an effective number of rows: Kish's, ``sum(w)^2 / sum(w^2)``,
+        divided by the design effect, at least 1, of the groups (L. Kish, Survey Sampling, 1965). This is how many times
+        the variance of Hajek's ratio between groups is that of independent rows, both by Taylor's linearisation (C.-E.
+        Särndal, B. Swensson, J. Wretman, Model Assisted Survey Sampling, 1992, section 5.6). Where all rows agree no
+        variance is seen: then each group counts as one row.
+
+        The interval of both strata is recovered from theirs (MOVER: G. Y. Zou & A. Donner, Statistics in Medicine 27,
+        2008), so what few drawn rows leave open widens only the side that they leave open. Groups that have much in one
+        stratum and little in the other widen both sides.
         """
-        total = self.single.total + self.drawn.total
-        count = self.single.count + self.drawn.count
+        strata = self.single, self.drawn
+        count, total = self.single.count + self.drawn.count, self.single.total + self.drawn.total
         sizes = [self.single.mass, self.drawn.mass]
         if drawn_of is not None and self.drawn.mass > 0:
             sizes[1] = drawn_of
         if not sum(sizes) > 0:
             return wilson(0, 0)
-        rate = below = above = 0.0
-        for stratum, size in zip((self.single, self.drawn), sizes, strict=True):
-            if size > 0:
-                share = size / sum(sizes)
-                p, low, high = stratum.bounds()
-                rate += share * p
-                below, above = below + (share * (p - low)) ** 2, above + (share * (high - p)) ** 2
-        if count == total:
-            rate = 1.0
+        shares = [(size / sum(sizes), stratum) for stratum, size in zip(strata, sizes, strict=True) if size > 0]
+        rate = sum(share * stratum.rate for share, stratum in shares) if count < total else 1.0
+        below = above = Z95**2 * self._between(rate, shares)
+        for share, stratum in shares:
+            low, high = wilson_bounds(stratum.rate, stratum.effective())
+            below, above = below + (share * (stratum.rate - low)) ** 2, above + (share * (high - stratum.rate)) ** 2
         return Rate(count, total, rate, max(rate - sqrt(below), 0.0), min(rate + sqrt(above), 1.0))
 
+    def _between(self, rate: float, shares: Sequence[tuple[float, _Stratum]]) -> float:
+        """The variance of the rate because groups differ in what they have in each stratum: none of groups of a row."""
+        if len(shares) < 2:
+            return 0.0
+        scales = [share / stratum.mass for share, stratum in shares]
+        found = 2 * scales[0] * scales[1] * self.across.about(rate)
+        for scale, (_, stratum) in zip(scales, shares, strict=True):
+            of_groups, of_rows = (squares.about(rate) - squares.about(stratum.rate)
+                                  for squares in (stratum.of_groups, stratum.of_rows))  # fmt: skip
+            found += scale**2 * (of_groups - of_rows)
+        return max(found, 0.0)
 
-def of_variance(hits: Flags, weights: Floats, groups: NDArray[np.int64], variance: float) -> Rate:
+
+def of_variance(hits: Flags, weights: Floats, groups: Ids, variance: float) -> Rate:
     """The weighted rate of `hits` [n], of which it is known how much it varies: as resampled `groups` [n] have it.
 
-    Wilson's 95 % interval for as many rows as would let a rate vary so much, at most Kish's effective number of them.
-    Where all rows agree no resample differs, which says nothing: then each group, a game, counts as one row.
+    Wilson's 95 % interval for as many rows as would let a rate vary so much, see `weighted`.
     """
-    count, total, mass = int(hits.sum()), len(hits), float(weights.sum())
-    if not mass > 0:
+    numbers = _numbered(groups, len(hits))
+    sums = _Masses(_summed(weights * hits, numbers), _summed(weights, numbers))
+    rows = _Stratum().plus(weights, weights[hits], sums)
+    if not rows.mass > 0:
         return wilson(0, 0)
-    if count in (0, total):
-        masses = np.bincount(np.unique(groups, return_inverse=True)[1], weights)
-        rate, effective = float(count == total), mass**2 / float(masses @ masses)
-    else:
-        rate, effective = float(weights[hits].sum()) / mass, mass**2 / float(weights @ weights)
-        effective = min(effective, rate * (1 - rate) / variance) if variance > 0 else effective
-    return Rate(count, total, rate, *wilson_bounds(rate, effective))
+    return Rate(rows.count, rows.total, rows.rate, *wilson_bounds(rows.rate, rows.effective(variance)))
 
 
 def wilson_bounds(p: float, total: float) -> tuple[float, float]:

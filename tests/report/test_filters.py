@@ -121,12 +121,13 @@ def test_rates_of_a_sample_have_the_intervals_of_weighted_rows(chromium: Browser
     assert len(shown.rows) < len(every)
     rows = every.iloc[shown.rows]
     weights = rows["weight"].to_numpy() * np.array(shown.factors)[shown.stratum]
+    games = rows["game_id"].to_numpy()
     with visit(chromium, tmp_path / "r.html") as page:
         assert f"{shown.shown[2]:,} of {shown.of[2]:,} (rest)" in page.text("#sampled")
         cells = [row[-1] for row in table(page, "side")]
     wanted = []
     for side in "wb":
         of_side = (rows["side"] == side).to_numpy()
-        rate = weighted((rows["disagreement"].abs() >= 1.5).to_numpy()[of_side], weights[of_side])
+        rate = weighted((rows["disagreement"].abs() >= 1.5).to_numpy()[of_side], weights[of_side], games[of_side])
         wanted.append(f"{100 * rate.rate:.2f} % (95 %: {100 * rate.low:.2f} to {100 * rate.high:.2f})")
     assert cells == wanted

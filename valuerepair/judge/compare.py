@@ -18,6 +18,7 @@ from valuerepair.errors import ValueRepairError
 from valuerepair.intervals import (
     Flags,
     Floats,
+    Ids,
     Interval,
     Rate,
     Table,
@@ -57,7 +58,7 @@ class ComparedScores:
     """
 
     position_id: NDArray[np.int64]
-    game_id: NDArray[np.int64]
+    game_id: Ids
     weight: Floats
     deep_q: Floats
     net_q: Floats
@@ -306,11 +307,11 @@ def _nothing_common(store: Store, names: Sequence[str], oracle: AskedOracle, wit
 def _net_rate(name: str, net: AskedNet, scores: ComparedScores, i: int, wrong: Flags) -> NetRate:
     mean, mean_q = (float(np.average(x, weights=scores.weight)) for x in (abs(scores.disagreement[i]), scores.net_q[i]))
     spread = float(np.sqrt(np.average((scores.net_q[i] - mean_q) ** 2, weights=scores.weight)))
-    return NetRate(name, net.key, _rate(wrong, scores.weight), mean, spread)
+    return NetRate(name, net.key, _rate(wrong, scores.weight, scores.game_id), mean, spread)
 
 
-def _rate(hits: Flags, weights: Floats) -> Rate:
-    return weighted(hits, weights) if len(hits) else wilson(0, 0)
+def _rate(hits: Flags, weights: Floats, game: Ids) -> Rate:
+    return weighted(hits, weights, game) if len(hits) else wilson(0, 0)
 
 
 def _compare(
@@ -326,11 +327,11 @@ def _compare(
     """The comparison of net i with net 0."""
     import pandas as pd
 
-    first, second, weight = wrong[0], wrong[i], scores.weight
+    first, second, weight, game = wrong[0], wrong[i], scores.weight, scores.game_id
     size = np.abs(scores.disagreement)
     counts = np.bincount(2 * first + second, minlength=4).tolist()
     moved = np.stack([size[i] - size[0], second.astype(np.float64) - first], 1)
-    mean_abs, by_games = bootstrap(moved, weight, scores.game_id, seed=seed)
+    mean_abs, by_games = bootstrap(moved, weight, game, seed=seed)
     weights = pd.Series(weight, scores.position_id)
     policies = all(known for _, known in labels)
     named = [found if policies else without_policy(found) for found, _ in labels]
@@ -343,9 +344,9 @@ def _compare(
         share_by_games=by_games,
         p=None if scores.weighted else mcnemar(counts[2], counts[1]),
         mean_abs=mean_abs,
-        of_first=_select(first, second, size[0], size[i], weight),
-        of_second=_select(second, first, size[i], size[0], weight),
-        newly=_rate(second[~first], weight[~first]),
+        of_first=_select(first, second, size[0], size[i], weight, game),
+        of_second=_select(second, first, size[i], size[0], weight, game),
+        newly=_rate(second[~first], weight[~first], game[~first]),
         control=beyond,
         at_own_alpha=own,
         policies=policies,
@@ -353,10 +354,10 @@ def _compare(
     )
 
 
-def _select(own: Flags, other: Flags, size: Floats, size_other: Floats, weight: Floats) -> Selected:
+def _select(own: Flags, other: Flags, size: Floats, size_other: Floats, weight: Floats, game: Ids) -> Selected:
     rows, mass = own, weight[own]
     means = [float(np.average(each[rows], weights=mass)) if len(mass) else float("nan") for each in (size, size_other)]
-    return Selected(int(own.sum()), _rate(~other[rows], mass), *means)
+    return Selected(int(own.sum()), _rate(~other[rows], mass, game[rows]), *means)
 
 
 def _at_own_alpha(

@@ -15,9 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from valuerepair.calibration import CrossFit
-from valuerepair.intervals import Flags, Floats, Interval, Rate, cross, newcombe, weighted, wilson
+from valuerepair.intervals import Flags, Floats, Ids, Interval, Rate, cross, newcombe, weighted, wilson
 
-Ids = NDArray[np.int64]
 Finding = Literal["fewer", "more", "not shown", "cannot tell"]
 
 RESAMPLES = 400
@@ -100,11 +99,14 @@ def control(
 
     size = [np.abs(curve.expected(weight) - deep_q) for curve in curves]
     wrong, others = (each >= threshold for each in size)
-    nets = [Recalibrated(weighted(each >= threshold, weight), float(np.average(each, weights=weight))) for each in size]
+    nets = [
+        Recalibrated(weighted(each >= threshold, weight, game), float(np.average(each, weights=weight)))
+        for each in size
+    ]
     share, mean_abs, *parts = _by_games(counted, weight, game, seed)
     share = _wider(newcombe(cross(wrong, others, weight)), share)
     of_first, of_repaired, of_newly = (
-        _share(hit[of], weight[of], interval)
+        _share(hit[of], weight[of], game[of], interval)
         for of, hit, interval in zip((first, repaired, newly), (~wrong, wrong, others), parts, strict=True)
     )
     return Control(
@@ -145,11 +147,11 @@ def _finding(change: Interval, rate: float) -> Finding:
     return "cannot tell" if isnan(change.low) or change.low <= -rate / 2 else "not shown"
 
 
-def _share(hits: Flags, weight: Floats, games: Interval) -> Rate:
+def _share(hits: Flags, weight: Floats, game: Ids, games: Interval) -> Rate:
     """The share of `hits` by weight, with the wider of Wilson's interval and that of resampled games."""
     if not weight.any():
         return wilson(0, 0)
-    rate = weighted(hits, weight)
+    rate = weighted(hits, weight, game)
     wide = _wider(Interval(rate.rate, rate.low, rate.high), games)
     return Rate(rate.count, rate.total, rate.rate, wide.low, wide.high)
 

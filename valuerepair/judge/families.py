@@ -38,12 +38,13 @@ def figures(
 ) -> dict[str, Any] | None:
     """Figures of the positions that were reached from candidates, JSON-able; None where there are none.
 
-    `pair` are net and oracle, `sampled` position_id, disagreement, weight and nodes of all sampled positions that they
-    scored. `archive`, and `steps` by step and by distance (None: all), have `reached`, `searched`, `cut`, `candidates`
-    (searched), `nodes`, `per_mnode` (candidates) and the `rate` of candidates with its 95 % interval, of those `rated`:
-    ``drawn`` at random, where these are too few those that were ``chosen``, or ``all``, where nothing was left out. Of
-    a line only what was inferred to be a candidate is searched: its rate is the `precision` in `inferred`. `roots` has
-    the effective numbers of roots of all candidates, searched, inferred and sampled, each counting as one.
+    `pair` are net and oracle, `sampled` position_id, disagreement, weight, nodes and game_id of all sampled positions
+    that they scored. `archive`, and `steps` by step and by distance (None: all), have `reached`, `searched`, `cut`,
+    `candidates` (searched), `nodes`, `per_mnode` (candidates) and the `rate` of candidates with its 95 % interval, of
+    those `rated`: ``drawn`` at random, where these are too few those that were ``chosen``, or ``all``, where
+    nothing was left out. Of a line only what was inferred to be a candidate is searched: its rate is the `precision` in
+    `inferred`. `roots` has the effective numbers of roots of all candidates, searched, inferred and sampled, each
+    counting as one.
     """
     if not families.any_reached(store, *pair):
         return None
@@ -204,7 +205,7 @@ def _archive(store: Store, pair: tuple[int, int], sampled: Columns, threshold: f
         "nodes": nodes,
         "per_mnode": _per_mnode(float(hits.sum()), nodes),
         "rated": int(known.sum()),
-        **_bounds(weighted(hits, sampled["weight"][known])),
+        **_bounds(weighted(hits, sampled["weight"][known], sampled["game_id"][known])),
     }
 
 

@@ -191,8 +191,8 @@ def figures(store: Store, frame: pd.DataFrame, threshold: float, second: str | N
 
     `candidates` and `looked` count rows, `without_q` those of `looked` whose look gave no score of the kind asked for;
     `second` names the oracle that looked (None: nothing was looked at) and `alpha` its alpha. `rates`, `by_sign` and
-    `by_size` (of the disagreement) give for each verdict the share of those looked at, with a 95 % interval, weighted
-    by the frame's weights.
+    `by_size` (of the disagreement) give for each verdict the share of those looked at, with a 95 % interval by games,
+    weighted by the frame's weights.
     """
     check_threshold(threshold)
     rows = frame[frame["disagreement"].abs() >= threshold]
@@ -211,9 +211,10 @@ def figures(store: Store, frame: pd.DataFrame, threshold: float, second: str | N
     words = found["verdict"].to_numpy(object)[looked]
     off = rows["disagreement"].to_numpy(np.float64)[looked]
     weights = rows["weight"].to_numpy(np.float64)[looked] if "weight" in rows else np.ones(len(words))
+    game = rows["game_id"].to_numpy(np.int64)[looked]
 
     def shares(members: NDArray[np.bool_]) -> dict[str, Any]:
-        return {each: _rate(weighted(words[members] == each, weights[members])) for each in VERDICTS}
+        return {each: _rate(weighted(words[members] == each, weights[members], game[members])) for each in VERDICTS}
 
     counted["rates"] = shares(np.full(len(words), True))
     counted["by_sign"] = [

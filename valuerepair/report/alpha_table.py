@@ -112,7 +112,8 @@ def alpha_table(store: Store, question: Question) -> AlphaTable:
     """Fits alpha to what the question's net and oracle have scored, in both norms, and to the results of the games that
     positions stood in; the question's own alpha plays no part.
 
-    Fits and rates have the rows' weights, as `Store.alpha` has. Raises ValueRepairError when there is nothing to fit.
+    Fits and rates have the rows' weights, as `Store.alpha` has, and intervals by games. Raises ValueRepairError when
+    there is nothing to fit.
     """
     net_id, oracle_id = store.pick(question.net, question.oracle)
     now = store.alpha(net_id, oracle_id)
@@ -120,10 +121,11 @@ def alpha_table(store: Store, question: Question) -> AlphaTable:
     frame = store.frame(replace(question, alpha=DEFAULT_ALPHA, q_from="cp", expanded="no"), only=wanted)
     q, cp = frame["net_q"].to_numpy(np.float64), frame["cp"].to_numpy(np.float64)
     weight = frame["weight"].to_numpy(np.float64)
-    fits: dict[FitTo, AlphaFit] = {norm: fit_alpha(q, cp, weight, norm=norm) for norm in NORMS}
+    game = frame["game_id"].to_numpy(np.int64)
+    fits: dict[FitTo, AlphaFit] = {norm: fit_alpha(q, cp, weight, norm, game=game) for norm in NORMS}
     result = _results(frame)
     if np.count_nonzero(~(np.isnan(result) | np.isnan(cp))) >= AUTO_MIN_POSITIONS:
-        fits["results"] = fit_alpha_to_results(result, cp, weight, frame["game_id"])
+        fits["results"] = fit_alpha_to_results(result, cp, weight, game)
     alphas: dict[str, float] = {"default": DEFAULT_ALPHA, "now": now.value}
     alphas |= {name: fit.alpha for name, fit in fits.items()}
     rates = {}
@@ -131,6 +133,6 @@ def alpha_table(store: Store, question: Question) -> AlphaTable:
         asked = replace(question, alpha=value, q_from="cp")
         size = np.abs(store.frame(asked, only=("disagreement",))["disagreement"].to_numpy(np.float64))
         scored = ~np.isnan(size)
-        rates[name] = weighted(size[scored] >= question.threshold, weight[scored])
+        rates[name] = weighted(size[scored] >= question.threshold, weight[scored], game[scored])
     attrs = frame.attrs
     return AlphaTable(attrs["net"]["name"], attrs["oracle"]["label"], question.threshold, now, fits, rates)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from valuerepair.chess.values import Alpha
 from valuerepair.errors import ValueRepairError
-from valuerepair.intervals import Rate, weighted
+from valuerepair.intervals import Ids, Rate, weighted
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -33,12 +33,13 @@ class Scored:
     """The rows of a frame that have both values: `net`, `deep` (Q, side to move) and `weight` are [n].
 
     `net` is calibrated where the frame's question asked for that. `rows` [m] says which of the frame's rows they are.
-    `weight` is 1 where there are none, or none are wanted.
+    `weight` is 1 where there are none, or none are wanted; `game` [n] numbers the games.
     """
 
     net: Floats
     deep: Floats
     weight: Floats
+    game: Ids
     rows: Flags
     weighted: bool
     calibrated: bool = False
@@ -54,8 +55,8 @@ class Scored:
         return int((~self.rows).sum())
 
     def rate(self, hits: Flags) -> Rate:
-        """The share of `hits` [n], by weight."""
-        return weighted(hits, self.weight)
+        """The share of `hits` [n], by weight; the interval by games."""
+        return weighted(hits, self.weight, self.game)
 
 
 def scored(frame: pd.DataFrame, *, by_weight: bool = True) -> Scored:
@@ -73,7 +74,8 @@ def scored(frame: pd.DataFrame, *, by_weight: bool = True) -> Scored:
     weight = np.ones(len(frame))
     if by_weight and "weight" in frame:
         weight = frame["weight"].to_numpy(np.float64)
-    return Scored(net[usable], deep[usable], weight[usable], usable, bool((weight[usable] != 1).any()), calibrated)
+    net, deep, weight, game = net[usable], deep[usable], weight[usable], frame["game_id"].to_numpy(np.int64)[usable]
+    return Scored(net, deep, weight, game, usable, bool((weight != 1).any()), calibrated)
 
 
 def names(frame: pd.DataFrame) -> tuple[str, str]:

@@ -12,10 +12,10 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter
 
 from valuerepair.errors import ValueRepairError
-from valuerepair.intervals import Rate, weighted, wilson_bounds
+from valuerepair.intervals import Flags, Floats, Ids, Rate, weighted, wilson_bounds
 from valuerepair.question import Question
 from valuerepair.report import style
-from valuerepair.report.drawing import Drawing, Flags, Floats, made_from, names, scored
+from valuerepair.report.drawing import Drawing, made_from, names, scored
 from valuerepair.screening.fit import CurvePoint, curve, enough, fit_screen, joined
 from valuerepair.screening.ladder import read_ladder_rows
 from valuerepair.screening.model import Screen, is_calibrated
@@ -119,7 +119,7 @@ def survival(store: Store, question: Question, by_weight: bool = True) -> Drawin
         )
     cut_at = np.array([math.inf if (c := left[i]) is None else c for i in ids[on_ladder].tolist()])
     off = np.abs(rows.disagreement[on_ladder]) >= question.threshold
-    weight = rows.weight[on_ladder]
+    weight, game = rows.weight[on_ladder], rows.game[on_ladder]
     # A rung that cut nothing is a rung all the same; stores of earlier versions cut at 0 nodes too.
     rungs = sorted({*screening.stored_rungs(store, oracle_id), *(int(c) for c in cut_at if c < math.inf)})
     with style.house_style():
@@ -130,7 +130,9 @@ def survival(store: Store, question: Question, by_weight: bool = True) -> Drawin
         ):
             if members.any():
                 label = f"{gid}: {int(members.sum()):,} known"
-                _draw_survival(axes, survivors(cut_at[members], weight[members], rungs), colour, marker, gid, label)
+                _draw_survival(
+                    axes, survivors(cut_at[members], weight[members], game[members], rungs), colour, marker, gid, label
+                )
         shown = ["all", *("before\nany search" if rung == 0 else f"{rung:,}" for rung in rungs)]
         axes.set_xticks(range(len(shown)), shown)
         axes.yaxis.set_major_formatter(FuncFormatter(lambda share, _: f"{100 * share:g} %"))
@@ -142,13 +144,13 @@ def survival(store: Store, question: Question, by_weight: bool = True) -> Drawin
     return Drawing(figure, words)
 
 
-def survivors(cut_at: Floats, weight: Floats, rungs: Sequence[int]) -> list[Rate]:
+def survivors(cut_at: Floats, weight: Floats, game: Ids, rungs: Sequence[int]) -> list[Rate]:
     """The share still on the ladder before it and after each of the `rungs`, by weight.
 
     `cut_at` [n] are nodes where each left the ladder or would have, infinity where nowhere.
     """
     stays: list[Flags] = [np.ones(len(cut_at), np.bool_), *(cut_at > rung for rung in rungs)]
-    return [weighted(each, weight) for each in stays]
+    return [weighted(each, weight, game) for each in stays]
 
 
 def _draw_survival(axes: Axes, rates: Sequence[Rate], colour: str, marker: str, gid: str, label: str) -> None:

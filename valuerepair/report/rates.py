@@ -129,7 +129,7 @@ def _of_groups(
     rates = []
     for name, members in groups:
         inside = members[rows.rows]
-        if (rate := weighted(off[inside], rows.weight[inside])).total:
+        if (rate := weighted(off[inside], rows.weight[inside], rows.game[inside])).total:
             rates.append((name, rate))
     every = rows.rate(off)
     words = f"{len(off):,} positions; |net Q − deep Q| ≥ {question.threshold:g}: {percent(every)}, dashed"

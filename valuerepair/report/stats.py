@@ -15,7 +15,7 @@ from valuerepair.calibration import TooLittle, beyond_scale
 from valuerepair.chess import values
 from valuerepair.chess.positions import PHASES
 from valuerepair.chess.progress import format_duration, format_rate
-from valuerepair.intervals import Rate, mean_interval, weighted, wilson
+from valuerepair.intervals import Flags, Floats, Ids, Rate, mean_interval, weighted, wilson
 from valuerepair.judge import families, verdict, weights
 from valuerepair.judge.labelled import labels_of, masks, names
 from valuerepair.judge.labels import KINDS, NAMES, OF_POLICY
@@ -38,7 +38,8 @@ if TYPE_CHECKING:
 ANY_SCORED = """
 SELECT EXISTS (SELECT 1 FROM oracles o CROSS JOIN deep_values v ON v.oracle_id = o.id AND v.stage = 'full')
 """
-_COLUMNS = ("position_id", "disagreement", "weight", "phase_code", "side_code", "nodes", "time_ms")
+# The game's key comes with its number: asked for later, it would take a second walk over the positions.
+_COLUMNS = ("position_id", "disagreement", "weight", "phase_code", "side_code", "nodes", "time_ms", "game_id", GAME_KEY)
 _OF_SCALE = ("net_q", "deep_q", "weight", GAME_KEY)
 THRESHOLDS = (0.3, 0.4, 0.5, 0.55, 0.6, 0.7, 0.8, 0.9, 1.0)
 
@@ -47,9 +48,9 @@ def store_figures(store: Store, question: Question | None = None) -> dict[str, A
     """Figures of a store, JSON-able.
 
     Keys: store, schema, positions, games, sources, nets, oracles, runs; `scored` is None while nothing is scored by the
-    net and oracle asked for, else it holds what `_scored` gives. Rates are fractions with Wilson's 95 % interval, of
-    sampled positions, whatever `question.expanded` says; `expanded` has those of positions reached from candidates
-    (`judge.families`), None where there are none.
+    net and oracle asked for, else it holds what `_scored` gives. Rates are fractions with their 95 % intervals
+    (`intervals.weighted`, by games), of sampled positions, whatever `question.expanded` says; `expanded` has those of
+    positions reached from candidates (`judge.families`), None where there are none.
     """
     question = question or Question()
     connection = store.connection
@@ -94,7 +95,7 @@ def _scored(store: Store, question: Question) -> tuple[dict[str, Any], dict[str,
         found, attrs = table(store.connection, store.path, question, _COLUMNS)
     positions, known = len(found["position_id"]), np.flatnonzero(~np.isnan(found["disagreement"]))
     usable = found if len(known) == positions else {name: column[known] for name, column in found.items()}
-    off, weight = usable["disagreement"], usable["weight"]
+    off, weight, game = usable["disagreement"], usable["weight"], usable["game_id"]
     size, threshold = np.abs(off), question.threshold
     net_id, oracle_id = store.pick(attrs["net"]["sha256"], attrs["oracle"]["digest"])
     seconds, nodes = float(found["time_ms"].sum()) / 1000, int(found["nodes"].sum())
@@ -105,13 +106,14 @@ def _scored(store: Store, question: Question) -> tuple[dict[str, Any], dict[str,
         "failed": _failures(store, net_id, oracle_id, attrs["net"]["sha256"]),
         "threshold": threshold,
         "by_threshold": [
-            {"threshold": each, **_candidate_rate(size >= each, weight)} for each in sorted({*THRESHOLDS, threshold})
+            {"threshold": each, **_candidate_rate(size >= each, weight, game)}
+            for each in sorted({*THRESHOLDS, threshold})
         ],
-        "by_phase": _by("phase", PHASES, usable["phase_code"], size >= threshold, weight),
-        "by_side": _by("side", ("w", "b"), usable["side_code"], size >= threshold, weight),
+        "by_phase": _by("phase", PHASES, usable["phase_code"], size >= threshold, weight, game),
+        "by_side": _by("side", ("w", "b"), usable["side_code"], size >= threshold, weight, game),
         "by_sign": [
-            {"sign": "optimistic", **_candidate_rate(off >= threshold, weight)},
-            {"sign": "pessimistic", **_candidate_rate(off <= -threshold, weight)},
+            {"sign": "optimistic", **_candidate_rate(off >= threshold, weight, game)},
+            {"sign": "pessimistic", **_candidate_rate(off <= -threshold, weight, game)},
         ],
         "beyond_scale": scale_figures(store, question),
         "mean_abs_disagreement": float(size @ weight / weight.sum()) if len(known) else None,
@@ -153,15 +155,18 @@ def _failures(store: Store, net_id: int, oracle_id: int, net_key: str) -> int:
 
 
 def _by(
-    column: str, groups: Sequence[str], codes: NDArray[np.int8], hits: NDArray[np.bool_], weight: NDArray[np.float64]
+    column: str, groups: Sequence[str], codes: NDArray[np.int8], hits: Flags, weight: Floats, game: Ids
 ) -> list[dict[str, Any]]:
     members = [np.flatnonzero(codes == code) for code, _ in enumerate(groups)]
-    return [{column: group, **_candidate_rate(hits[of], weight[of])} for group, of in zip(groups, members, strict=True)]
+    return [
+        {column: group, **_candidate_rate(hits[of], weight[of], game[of])}
+        for group, of in zip(groups, members, strict=True)
+    ]
 
 
-def _candidate_rate(hits: NDArray[np.bool_], weight: NDArray[np.float64]) -> dict[str, Any]:
+def _candidate_rate(hits: Flags, weight: Floats, game: Ids) -> dict[str, Any]:
     """Weighted, so that a ladder's cuts bend nothing; `candidates` and `scored` count rows."""
-    found = weighted(hits, weight)
+    found = weighted(hits, weight, game)
     return {"candidates": found.count, "scored": found.total, **_bounds(found)}
 
 
@@ -277,7 +282,7 @@ def label_figures(
 
     `rates`, `openings` and `pieces` (the most frequent families of both) have for each label `count`, `total`, `rate`,
     `low` and `high`: the share of the candidates with the label, weighted by the frame's weights, and its 95 %
-    interval. The three of blindness are shares of the `with_priors` candidates that the policy is known of.
+    interval, by games. The three of blindness are shares of the `with_priors` candidates that the policy is known of.
     `disagreement` (|net Q - deep Q|) and `wdl_kl` (nats) have the 10th, 50th and 90th percentile over the `with_wdl`
     candidates that both have W/D/L of. `known` are the labels of the frame's rows (`labels_of`) where they were found
     before.
@@ -285,6 +290,7 @@ def label_figures(
     rows = frame[frame["disagreement"].abs() >= threshold]
     labels = labels_of(store, rows) if known is None else known.loc[rows.index]
     weights = rows["weight"].to_numpy(np.float64) if "weight" in rows else np.ones(len(rows))
+    game = rows["game_id"].to_numpy(np.int64)
     found, asked = masks(labels), labels["oracle_move_p"].notna().to_numpy()
     everywhere = np.ones(len(rows), np.bool_)
     measured = labels["wdl_kl"].notna().to_numpy()
@@ -293,9 +299,12 @@ def label_figures(
         "candidates": len(rows),
         "with_priors": int(asked.sum()),
         "rates": [
-            _label_rate(name, found[name], asked if name in OF_POLICY else everywhere, weights) for name in NAMES
+            _label_rate(name, found[name], asked if name in OF_POLICY else everywhere, weights, game) for name in NAMES
         ],
-        **{key: _frequent(prefix, labels, weights) for key, prefix in (("openings", "family"), ("pieces", "pieces"))},
+        **{
+            key: _frequent(prefix, labels, weights, game)
+            for key, prefix in (("openings", "family"), ("pieces", "pieces"))
+        },
         "with_wdl": int(measured.sum()),
         "disagreement": _quantiles(rows["disagreement"].abs().to_numpy(np.float64)[measured]),
         "wdl_kl": _quantiles(labels["wdl_kl"].to_numpy(np.float64)[measured]),
@@ -321,19 +330,20 @@ def label_lines(figures: dict[str, Any]) -> list[str]:
     return shown
 
 
-def _label_rate(
-    name: str, hits: NDArray[np.bool_], of: NDArray[np.bool_], weights: NDArray[np.float64]
-) -> dict[str, Any]:
-    rate = weighted(hits[of], weights[of])
+def _label_rate(name: str, hits: Flags, of: Flags, weights: Floats, game: Ids) -> dict[str, Any]:
+    rate = weighted(hits[of], weights[of], game[of])
     return {"label": name, "count": rate.count, "total": rate.total, **_bounds(rate)}
 
 
-def _frequent(prefix: str, labels: pd.DataFrame, weights: NDArray[np.float64]) -> list[dict[str, Any]]:
+def _frequent(prefix: str, labels: pd.DataFrame, weights: Floats, game: Ids) -> list[dict[str, Any]]:
     words = labels[KINDS[prefix]].to_numpy(object)
     counts = Counter(word for word in words if word)
     first = sorted(counts, key=lambda word: (-counts[word], word))[:MOST_SHOWN]
     everywhere = np.ones(len(words), np.bool_)
-    return [_label_rate(f"{prefix}:{word}", np.asarray(words == word, np.bool_), everywhere, weights) for word in first]
+    return [
+        _label_rate(f"{prefix}:{word}", np.asarray(words == word, np.bool_), everywhere, weights, game)
+        for word in first
+    ]
 
 
 def _quantiles(values: NDArray[np.float64]) -> list[float]:

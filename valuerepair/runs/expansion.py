@@ -28,7 +28,7 @@ from valuerepair.store.rows import INFERRED, DeepResult, OracleIdentity, game_ro
 from valuerepair.store.store import Store
 
 Floats = NDArray[np.float64]
-_OF_SAMPLED = ("position_id", "weight", "nodes")
+_OF_SAMPLED = ("position_id", "weight", "nodes", "game_id")
 
 
 @dataclass

@@ -29,6 +29,7 @@ from valuerepair.runs.outlook import RunCounts, RunOutlook
 from valuerepair.runs.summary import Met, MineSummary, Pairs, RunScale, RunScores, nothing_sampled, resume_line
 from valuerepair.runs.workers import ArchiveReader, Evaluated, NetBroke, NetLine, ReadingEnded, Sampled
 from valuerepair.store import calibrations
+from valuerepair.store.columns import game_ids
 from valuerepair.store.rows import Known, OracleIdentity, Run, RunRecord
 from valuerepair.store.store import Store
 
@@ -244,7 +245,7 @@ class SampledPositions:
             earlier=self.earlier.scored,
             cut=cut,
             failed=self.failures.count + self.net_failures.count,
-            candidates=self.tally.candidates(scale, cut),
+            candidates=self.tally.candidates(scale, partial(game_ids, self._store.connection), cut),
             threshold=question.threshold,
             alpha=scale.alpha,
             calibration=scale.calibration,
@@ -265,7 +266,7 @@ class SampledPositions:
         if len(self.tally) >= self._refit_at:
             self._scale = run_scale(self._store, self.pair, self._options.question)
             self._refit_at = len(self.tally) + max(50, len(self.tally) // 2)
-        candidates = self.tally.candidates(self._scale).count if len(self.tally) else None
+        candidates = self.tally.found(self._scale) if len(self.tally) else None
         before = self.earlier.scored + self.earlier.cut + self.failures.earlier + self.net_failures.known
         counts = RunCounts(self._valued, before, begun, searching, nodes, candidates)
         self._outlook.show(counts, reading=self._reading)

@@ -15,7 +15,7 @@ from valuerepair.archives.rows import ReadReport
 from valuerepair.chess import values
 from valuerepair.chess.progress import format_duration, format_rate
 from valuerepair.chess.values import Alpha
-from valuerepair.intervals import Floats, Rate, WeightedCount
+from valuerepair.intervals import Flags, Floats, Ids, Rate, WeightedCount
 from valuerepair.question import Question
 from valuerepair.store import DEFAULT_PATH
 from valuerepair.store.rows import DeepResult, Run
@@ -169,7 +169,7 @@ class RunScale:
     """
 
     alpha: Alpha
-    expected: Callable[[NDArray[np.int64], Floats], Floats] | None = None
+    expected: Callable[[Ids, Floats], Floats] | None = None
     calibration: str = ""
 
 
@@ -182,7 +182,7 @@ class RunScores:
     def __init__(self, question: Question) -> None:
         self._question = question
         self._rows = array("d")
-        self._counted, self._count = 0, WeightedCount()
+        self._counted = self._found = 0
         self._scale: RunScale | None = None
 
     def __len__(self) -> int:
@@ -193,19 +193,32 @@ class RunScores:
         self._rows.extend((position_id, weight, net_q))
         self._rows.extend(_NOTHING if value is None else value for value in deep)
 
-    def candidates(self, scale: RunScale, cut: int = 0) -> Rate:
-        """Candidates among the positions that have a Q, on this scale; those that stand for more do for `cut` too."""
+    def found(self, scale: RunScale) -> int:
+        """How many candidates there are on this scale so far."""
         if scale is not self._scale:
-            self._counted, self._count, self._scale = 0, WeightedCount(), scale
+            self._counted, self._found, self._scale = 0, 0, scale
+        self._found += int(self._hits(scale, self._counted)[0].sum())
+        self._counted = len(self)
+        return self._found
+
+    def candidates(self, scale: RunScale, game_of: Callable[[Ids], Ids], cut: int = 0) -> Rate:
+        """Candidates among the positions that have a Q, on this scale; those that stand for more do for `cut` too.
+
+        `game_of` numbers the games of positions [n].
+        """
+        hits, weight, ids = self._hits(scale)
+        count = WeightedCount().plus(hits, weight, game_of(ids))
+        return count.rate(count.drawn.total + cut if cut else None)
+
+    def _hits(self, scale: RunScale, begin: int = 0) -> tuple[Flags, Floats, Ids]:
+        """Whether each position with a Q is a candidate, its weight, and its number, from this row on."""
         # The copy is of new rows only: an array that numpy looks into could not grow.
-        fresh = np.array(self._rows[self._counted * _COLUMNS :], np.float64).reshape(-1, _COLUMNS)
+        fresh = np.array(self._rows[begin * _COLUMNS :], np.float64).reshape(-1, _COLUMNS)
         ids, weight, net_q, cp, mate = fresh[:, :5].T
         deep_q = values.deep_q(cp, mate, fresh[:, 5:8], fresh[:, 8], scale.alpha.value, self._question.q_from)
         off = np.abs((net_q if scale.expected is None else scale.expected(ids.astype(np.int64), net_q)) - deep_q)
-        self._counted += len(fresh)
         usable = ~np.isnan(off)
-        self._count = self._count.plus(off[usable] >= self._question.threshold, weight[usable])
-        return self._count.rate(self._count.drawn.total + cut if cut else None)
+        return off[usable] >= self._question.threshold, weight[usable], ids[usable].astype(np.int64)
 
 
 class Pairs:

@@ -296,6 +296,13 @@ def game_keys(sources: Sequence[str], numbers: Ids, digests: Ids) -> Ids:
     return keys
 
 
+def game_ids(connection: sqlite3.Connection, ids: Ids) -> Ids:
+    """[n] the numbers of the games of positions."""
+    query = "SELECT p.game_id FROM json_each(:ids) j JOIN positions p ON p.id = j.value ORDER BY j.key"
+    found: Ids = read_cells(connection, query, {"ids": json.dumps(ids.tolist())}, 1, np.int64)[0]
+    return found
+
+
 def games_of(connection: sqlite3.Connection, ids: Ids | Sequence[int]) -> Ids:
     """[n] `GAME_KEY` of a few positions."""
     query = """

@@ -66,8 +66,8 @@ export function drawHistogram(points, rows, threshold) {
 export function ratesBy(points, rows, threshold, name) {
   const words = points.words[name];
   const found = words.map(() => new Rate());
-  const column = points.columns[name];
-  for (const row of rows) found[column[row]].add(points.size[row] >= threshold, points.weight[row]);
+  const { [name]: column, game } = points.columns;
+  for (const row of rows) found[column[row]].add(points.size[row] >= threshold, points.weight[row], game[row]);
   const groups = words.map((word, i) => ({ word: word || "unknown", found: found[i] })).filter((each) => each.found.total);
   if (words.length > 3) groups.sort((a, b) => b.found.total - a.found.total);
   return groups.slice(0, MOST_GROUPS);
@@ -83,7 +83,7 @@ export function ratesOfLabels(points, rows, threshold) {
     const has = points.columns.labels[row];
     labels.forEach((_, i) => {
       if (blindness & (1 << i) && !(has & blindness)) return;
-      found[i].add((has & (1 << i)) !== 0, points.weight[row]);
+      found[i].add((has & (1 << i)) !== 0, points.weight[row], points.columns.game[row]);
     });
   }
   return labels.map((word, i) => ({ word, found: found[i] })).filter((each) => each.found.count);

@@ -1,0 +1,125 @@
+"""Rates of rows of which those of one game are alike: how often their intervals hold the truth, and statsmodels."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+from statsmodels.regression.linear_model import WLS
+from statsmodels.stats.proportion import proportion_confint
+
+from valuerepair.intervals import Flags, Floats, Ids, Rate, WeightedCount, weighted, wilson
+
+GAMES, TRUTH = 120, 0.2
+
+
+def draw(rng: np.random.Generator, *, unequal: bool) -> tuple[Flags, Ids]:
+    """Positions of games whose own rates are beta-distributed, with an intraclass correlation of 1/8: 30 a game."""
+    sizes = rng.geometric(1 / 30, GAMES) if unequal else np.full(GAMES, 30)
+    game = np.repeat(np.arange(GAMES), sizes)
+    rates = rng.beta(7 * TRUTH, 7 * (1 - TRUTH), GAMES)
+    return rng.random(len(game)) < rates[game], game
+
+
+def screened(rng: np.random.Generator, hits: Flags, game: Ids) -> tuple[Flags, Floats, Ids]:
+    """What a ladder leaves of them that keeps most hits and few others, and one in five of what it cuts."""
+    kept = rng.random(len(hits)) < np.where(hits, 0.8, 0.1)
+    audited = ~kept & (rng.random(len(hits)) < 0.2)
+    weight = np.where(kept, 1.0, (~kept).sum() / audited.sum())
+    shown = kept | audited
+    return hits[shown], weight[shown], game[shown]
+
+
+@pytest.mark.parametrize("unequal", [False, True])
+@pytest.mark.parametrize("weights", ["one", "many", "screened"])
+def test_intervals_of_games_with_positions_alike_hold_the_truth(weights: str, *, unequal: bool) -> None:
+    rng, held, alone = np.random.default_rng(11), [], []
+    for _ in range(500):
+        hits, game = draw(rng, unequal=unequal)
+        weight = np.ones(len(hits)) if weights != "many" else rng.choice([1.5, 3.0, 6.0], len(hits))
+        if weights == "screened":
+            hits, weight, game = screened(rng, hits, game)
+        by_games, rows = weighted(hits, weight, game), weighted(hits, weight)
+        assert (by_games.count, by_games.total, by_games.rate) == (rows.count, rows.total, rows.rate)
+        held.append(by_games.low <= TRUTH <= by_games.high)
+        alone.append(rows.low <= TRUTH <= rows.high)
+    assert 0.92 <= np.mean(held) <= 0.98
+    assert np.mean(alone) < 0.75
+
+
+def test_rows_of_games_of_their_own_are_independent() -> None:
+    rng = np.random.default_rng(3)
+    hits = rng.random(300) < 0.2
+    for weight in (np.ones(300), np.full(300, 4.5)):
+        found, expected = weighted(hits, weight, rng.permutation(300)), wilson(int(hits.sum()), 300)
+        assert (found.rate, found.low, found.high) == pytest.approx((expected.rate, expected.low, expected.high))
+    weight = rng.choice([1.0, 5.0, 9.0], 300)
+    assert _bounds(weighted(hits, weight, rng.permutation(300))) == pytest.approx(_bounds(weighted(hits, weight)))
+
+
+@pytest.mark.parametrize("unequal", [False, True])
+def test_the_design_effect_is_that_of_statsmodels(*, unequal: bool) -> None:
+    """Clusters against rows, both by its sandwich of a weighted regression on a constant."""
+    rng = np.random.default_rng(8)
+    hits, game = draw(rng, unequal=unequal)
+    weight = rng.choice([2.0, 3.0, 7.0], len(hits))
+    model = WLS(hits.astype(float), np.ones(len(hits)), weight)
+    clusters = model.fit(cov_type="cluster", cov_kwds={"groups": game, "use_correction": False})
+    effect = float(clusters.cov_params()[0, 0] / model.fit(cov_type="HC0").cov_params()[0, 0])
+    assert effect > 2
+    rows = weight.sum() ** 2 / (weight @ weight) / effect
+    rate = float(clusters.params[0])
+    found = weighted(hits, weight, game)
+    assert _bounds(found) == pytest.approx((rate, *proportion_confint(rate * rows, rows, method="wilson")))
+
+
+def test_where_nothing_differs_a_game_is_a_row() -> None:
+    game = np.repeat(np.arange(6), 20)
+    for all_of_them in (False, True):
+        found, expected = weighted(np.full(120, all_of_them), np.ones(120), game), wilson(6 * all_of_them, 6)
+        assert _bounds(found) == pytest.approx(_bounds(expected))
+    # And of one game nothing is known of how games differ.
+    of_one = weighted(np.arange(120) < 60, np.ones(120), np.zeros(120, np.int64))
+    assert _bounds(of_one) == pytest.approx((0.5, *proportion_confint(0.5, 1, method="wilson")))
+
+
+_ROWS = st.lists(
+    st.tuples(st.booleans(), st.sampled_from([0.0, 1.0, 2.5, 8.0]), st.integers(0, 5)), min_size=1, max_size=40
+)
+
+
+@given(_ROWS, st.randoms(use_true_random=False), st.sampled_from([1, -3, 10**15]))
+def test_order_names_and_calls_change_nothing(
+    rows: list[tuple[bool, float, int]], dice: random.Random, times: int
+) -> None:
+    expected = _of(rows)
+    shuffled = list(rows)
+    dice.shuffle(shuffled)
+    assert _close(_of([(hit, weight, times * game) for hit, weight, game in shuffled]), expected)
+    count = WeightedCount()
+    for games in ((0, 3), (1, 2, 5), (4,)):  # each game in one call
+        count = count.plus(*_columns([row for row in shuffled if row[2] in games]))
+    assert _close(count.rate(), expected)
+
+
+def _of(rows: list[tuple[bool, float, int]]) -> Rate:
+    return weighted(*_columns(rows))
+
+
+def _columns(rows: list[tuple[bool, float, int]]) -> tuple[Flags, Floats, NDArray[np.int64]]:
+    hits, weights, games = zip(*rows, strict=True) if rows else ((), (), ())
+    return np.array(hits, np.bool_), np.array(weights, np.float64), np.array(games, np.int64)
+
+
+def _bounds(rate: Rate) -> tuple[float, float, float]:
+    return rate.rate, rate.low, rate.high
+
+
+def _close(one: Rate, other: Rate) -> bool:
+    return (one.count, one.total) == (other.count, other.total) and _bounds(one) == pytest.approx(
+        _bounds(other), nan_ok=True
+    )
