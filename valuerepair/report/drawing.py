@@ -60,7 +60,10 @@ class Scored:
 
 
 def scored(frame: pd.DataFrame, *, by_weight: bool = True) -> Scored:
-    """The rows of `frame` that can be drawn. Raises ValueRepairError when there is none."""
+    """The rows of `frame` that can be drawn; each is a game of its own in one without `game_id`.
+
+    Raises ValueRepairError when there is none.
+    """
     deep = frame["deep_q"].to_numpy(np.float64)
     calibrated = "calibrated_q" in frame
     net = frame["calibrated_q" if calibrated else "net_q"].to_numpy(np.float64)
@@ -74,7 +77,8 @@ def scored(frame: pd.DataFrame, *, by_weight: bool = True) -> Scored:
     weight = np.ones(len(frame))
     if by_weight and "weight" in frame:
         weight = frame["weight"].to_numpy(np.float64)
-    net, deep, weight, game = net[usable], deep[usable], weight[usable], frame["game_id"].to_numpy(np.int64)[usable]
+    game = frame["game_id"].to_numpy(np.int64) if "game_id" in frame else np.arange(len(frame))
+    net, deep, weight, game = net[usable], deep[usable], weight[usable], game[usable]
     return Scored(net, deep, weight, game, usable, bool((weight != 1).any()), calibrated)
 
 
