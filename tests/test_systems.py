@@ -14,7 +14,7 @@ from tests.vr_runs import in_a_process
 ROOT = Path(__file__).parents[1]
 # What Windows has not, or not as Linux has it; taken away before anything of the package is imported.
 WITHOUT = """
-import os, select, sys
+import asyncio, os, select, sys  # there asyncio is another one; from 3.13 on this one asks for sysconf
 for module in ("fcntl", "resource", "termios", "tty", "pty", "pwd", "grp"):
     sys.modules[module] = None
 for home, names in (os, ("killpg", "pread", "pwrite", "sched_getaffinity", "sysconf")), (select, ("poll",)):
