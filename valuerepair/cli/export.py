@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from valuerepair.cli.options import DB, FILE, QuestionOptions, question
+from valuerepair.cli.options import DB, FILE, SPLIT, QuestionOptions, check_part, part_option, question, split_of
 from valuerepair.cli.verbosity import say
 
 if TYPE_CHECKING:
@@ -26,9 +26,18 @@ TRAINERS = ("plain", "bin", "text")
 @click.option("-o", "--output", type=FILE, metavar="FILE", help="The file to write.  [default: standard output]")
 @click.option("--labels", is_flag=True, help="Add columns of labels (docs/methods.md).")
 @click.option("--pawn", type=float, help="Score of a pawn in plain, bin and text.  [default: 100]")
+@SPLIT(help="A file of vr split: write only what is of one of its parts.")
+@part_option("train", help="Which part of the split", usual="train")
 @question("Only candidates; tables begin with the largest disagreement.", default=None)
 def command(
-    db: str, format: str | None, output: str | None, labels: bool, pawn: float | None, question: QuestionOptions
+    db: str,
+    format: str | None,
+    output: str | None,
+    labels: bool,
+    pawn: float | None,
+    split: str | None,
+    part: str | None,
+    question: QuestionOptions,
 ) -> None:
     """Write all positions scored by a net and a deep search.
 
@@ -40,6 +49,7 @@ def command(
       vr export --format csv | head
       vr export -o candidates.parquet --threshold 0.55 --labels
       vr export -o candidates.plain --threshold 0.55 --pawn 361
+      vr export -o train.plain --split split.json
     """
     import sys
 
@@ -54,12 +64,16 @@ def command(
         raise UsageError("--labels: what trainers read has no columns; give --format parquet, jsonl or csv")
     if not for_trainer and pawn is not None:
         raise UsageError("--pawn: tables have the scores as the search gave them; give --format plain, bin or text")
+    check_part(part, split)
+    kept = split_of(split)
     kind = None if for_trainer else export.format_of(output, format)
     if output is None and format in ("parquet", "bin"):
         raise UsageError(f"{format} does not go to standard output; give -o FILE")
     with Store.open(db) as store:
         asked = question.resolved(store)
         frame = store.frame(asked) if question.threshold is None else store.candidates(asked)
+        if kept is not None:
+            frame = frame[kept.among(store, frame["position_id"].to_numpy("int64"), part or "train")]
         if labels:
             from valuerepair.judge.labelled import with_labels
 
