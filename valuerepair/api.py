@@ -372,7 +372,7 @@ def write_chunks(
 
     Returns what manifest.json in the folder says. Raises UsageError and ValueRepairError.
     """
-    from valuerepair.chess.progress import Progress, remarks_to
+    from valuerepair.chess.progress import Progress
     from valuerepair.judge.labelled import open_stored
     from valuerepair.training.store_chunks import write_chunks
 
@@ -385,7 +385,6 @@ def write_chunks(
         with (
             open_stored(which, net, device=device, threads=threads) as used,
             Progress("writing", unit="chunks", quiet=quiet) as progress,
-            nullcontext() if quiet else remarks_to(progress.say),
         ):
             log.info(f"value of the records: {alpha.source(asked.q_from)}")
             return write_chunks(opened, folder, used, asked, options, split=split, form=form, progress=progress)
