@@ -566,6 +566,7 @@ class MinedStore(Store):
         *,
         text: bool = True,
         only: Sequence[str] | None = None,
+        cut: bool = False,
         labels: bool = False,
         verdicts: bool = False,
         outcomes: bool = False,
@@ -574,7 +575,9 @@ class MinedStore(Store):
 
         Values are from the side to move: `net_q`, `deep_q` in [-1, 1], `disagreement` = net_q - deep_q. `weight` is how
         many positions the row stands for: rates and means need it where screening cut. `text=False` leaves FENs, moves
-        and names out, which is faster; `only` reads the columns it names, which is fastest.
+        and names out, which is faster; `only` reads the columns it names, which is fastest. `cut` adds the positions
+        that screening cut: `deep_q`, `nodes`, `deep_best` are of the last rung, whose nodes stand in a column `rung`
+        (NaN: searched in full), and `weight` is 0, so that rates stay as they are.
 
         - `labels` joins the columns of `judge.labels.label_frame`, and ``labels``, their words as a frozenset.
         - `verdicts` joins ``verdict``, ``second_q`` and the other columns of `judge.verdict.evidence`.
@@ -586,7 +589,7 @@ class MinedStore(Store):
         """
         if only is not None and (labels or verdicts or outcomes):
             raise UsageError("only= reads single columns, and labels, verdicts and outcomes are joined to whole rows")
-        found = super().frame(question, text=text or labels, only=only)
+        found = super().frame(question, text=text or labels, only=only, cut=cut)
         return self._joined(found, labels, verdicts, outcomes)
 
     def candidates(
