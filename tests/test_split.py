@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import shutil
 import sqlite3
@@ -448,6 +450,42 @@ def test_a_part_without_anything_and_a_part_without_a_split(two: Path, tmp_path:
     assert (code, err) == (1, f"vr: {two}: the split holds out nothing of it as archives\n")
     choice = next(option for option in options_of(LEAVES["vr remeasure"]) if option.name == "part").type
     assert set(choice.choices) == set(JUDGED)  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("part", [None, "train", "games", "families", "archives", "held-out"])
+@pytest.mark.parametrize("expanded", ["no", "all"])
+def test_an_export_is_of_one_part_and_of_train_unless_asked(
+    path: Path, part: str | None, expanded: str, tmp_path: Path, capsys: Captured
+) -> None:
+    split = chosen(path, games=0.3, families=0.2, archives=["other.pgn"])
+    write_split(tmp_path / "s.json", split)
+    parts = parts_of(path, split)
+    words = ["export", "--db", str(path), "--format", "csv", "--expanded", expanded]
+    every = list(csv.DictReader(io.StringIO(vr(words, capsys)[1])))
+    words += ["--split", str(tmp_path / "s.json"), *(["--part", part] if part else [])]
+    code, out, err = vr([*words, "--labels"], capsys)
+    assert (code, err) == (0, "")
+    kept = {"games", "families", "archives"} if part == "held-out" else {part or "train"}
+    wanted = [row["position_id"] for row in every if parts[int(row["position_id"])] in kept]
+    assert [row["position_id"] for row in csv.DictReader(io.StringIO(out))] == wanted
+    assert 0 < len(wanted) < len(every)
+
+
+def test_sets_for_trainers_of_other_engines_hold_nothing_back_either(
+    path: Path, tmp_path: Path, capsys: Captured
+) -> None:
+    split = chosen(path, games=0.3, families=0.2)
+    write_split(tmp_path / "s.json", split)
+    parts = parts_of(path, split)
+    words = ["export", "--db", str(path), "--split", str(tmp_path / "s.json"), "-o", str(tmp_path / "a.plain")]
+    assert vr(words, capsys)[0] == 0
+    fens = [line[4:] for line in (tmp_path / "a.plain").read_text().splitlines() if line.startswith("fen ")]
+    found = keys(parse_fens(fens)).view(np.int64).tolist()
+    of = {row.key: parts[row.id] for row in _told(path)}
+    assert fens
+    assert {of[key] for key in found} == {"train"}
+    code, _, err = vr(["export", "--db", str(path), "--part", "games"], capsys)
+    assert (code, err) == (2, "vr: --part games: needs --split, which says what is held out\n")
 
 
 # -- the file and the command -----------------------------------------------------------------------------------------
