@@ -115,8 +115,7 @@ class StoreDraw:
         if usable.empty:
             raise ValueRepairError(f"{self.path}: none of its {len(frame):,} scored positions has a deep Q to learn")
         if split is not None:
-            parts = split.parts(store, usable["position_id"].to_numpy(np.int64))
-            usable = usable[parts == PARTS.index(part)]
+            usable = usable[split.among(store, usable["position_id"].to_numpy(np.int64), part)]
             if usable.empty:
                 words = "part to train on" if part == PARTS[TRAIN] else f"part {part}"
                 raise ValueRepairError(f"{self.path}: none of its scored positions is in the split's {words}")
