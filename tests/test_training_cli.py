@@ -30,6 +30,7 @@ from tests.training_doubles import InMemory, learn, positions, store_source
 from tests.v6_records import positions_of, records_of, write_chunk
 from valuerepair.chess.values import DEFAULT_ALPHA, Alpha
 from valuerepair.errors import UsageError, ValueRepairError
+from valuerepair.judge.split import keys_of_games
 from valuerepair.nets.conversion import to_onnx
 from valuerepair.nets.devices import CPU
 from valuerepair.nets.planes import unpack_masks
@@ -38,6 +39,7 @@ from valuerepair.nets.weights import read_net_file
 from valuerepair.question import Question
 from valuerepair.store.store import Store
 from valuerepair.training import train as training
+from valuerepair.training.drawing import is_held
 from valuerepair.training.fit import fit
 from valuerepair.training.graph import NetGraph
 from valuerepair.training.learner import Learner
@@ -198,6 +200,37 @@ def test_what_is_kept_is_what_the_value_head_is_given(kind: random_nets.Kind, tm
 
 
 # -- what is wrong is said --------------------------------------------------------------------------------------------
+
+
+def test_what_is_learned_from_is_said_before_it_takes_time(
+    maia_file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
+) -> None:
+    """Counted by plain SQL: all sampled positions of games that are not held out, 548 searched in full, 866 cut."""
+    monkeypatch.setattr("valuerepair.training.fit.fit", lambda *given, **named: stop())
+
+    def stop() -> None:
+        raise UsageError("far enough")
+
+    usual = Question(threshold=0.3, alpha=DEFAULT_ALPHA)
+    with Store.open(SAMPLE) as store:
+        frame = store.frame(usual, cut=True)
+        games = keys_of_games(store, frame["game_id"].to_numpy())
+    assert (frame["rung"].isna().sum(), frame["rung"].notna().sum()) == (548, 866)
+    held = is_held(games, 0.1)
+    learned = frame[~held]
+    candidates = learned["rung"].isna() & (learned["disagreement"].abs() >= 0.3)
+    steps = round(6 * len(learned) / 256)
+    code, _, err = train(maia_file, tmp_path / "new.pb.gz", capsys, "--store", str(SAMPLE), "--threshold", "0.3")
+    assert code == 2
+    assert (
+        f"learns from {len(learned):,} positions of {len(np.unique(games[~held])):,} games ({candidates.sum()} candidates, "
+        f"{learned['rung'].notna().sum()} that screening cut, by their last rung), judged by {held.sum()}; "
+        f"{steps} steps are {steps * 256 / len(learned):.3g} passes"
+    ) in err
+    assert "warning: fewer than 5,000 positions" in err
+    assert "passes a net learns" not in err
+    more = ["--store", str(SAMPLE), "--threshold", "0.3", "--steps", "80"]
+    assert "warning: in more than 10 passes" in train(maia_file, tmp_path / "new.pb.gz", capsys, *more)[2]
 
 
 def test_a_store_is_asked_for_the_values_of_the_chosen_head(
