@@ -287,6 +287,7 @@ def remeasure(
     *,
     split: Split | None = None,
     part: str = "held-out",
+    cut: bool = False,
     quiet: bool = True,
 ) -> Remeasured:
     """The same positions under several nets, each compared with the first in pairs: `vr remeasure`.
@@ -297,8 +298,9 @@ def remeasure(
     rows (`scores`). Judge by all positions: the first net's own candidates were chosen for being its worst errors, and
     any other net looks better on them. `control` of a comparison is what remains once each net's Q went through a curve
     of its own. With a `split` the positions are those that it holds out, or one `part` of them: ``games``,
-    ``families``, ``archives``. Raises UsageError for words that mean no net, ValueRepairError where there is nothing to
-    compare.
+    ``families``, ``archives``. With `cut` (``--all``) what screening cut is among them, by the value of its last rung,
+    and each position counts for one. Raises UsageError for words that mean no net, ValueRepairError where there is
+    nothing to compare.
     """
     from valuerepair.judge.compare import compare, complete_policies
     from valuerepair.judge.compared_nets import find_nets, find_oracle, measure_missing
@@ -308,7 +310,7 @@ def remeasure(
     command = f"{shlex.join(['vr', 'remeasure', *(f'--net={net}' for net in nets)])} (from Python)"
     with Store.open(path) as opened:
         held = None if split is None else HeldPart.of(opened, split, part)
-        which = find_oracle(opened, question.oracle, nets, held)
+        which = find_oracle(opened, question.oracle, nets, held, cut)
         asked = find_nets(opened, nets, which)
     measure_missing(path, asked, which, command=command, quiet=quiet)
     with Store.open(path) as opened:
@@ -612,6 +614,7 @@ class MinedStore(Store):
         *,
         text: bool = True,
         only: Sequence[str] | None = None,
+        cut: bool = False,
         labels: bool = False,
         verdicts: bool = False,
         outcomes: bool = False,
@@ -620,7 +623,9 @@ class MinedStore(Store):
 
         Values are from the side to move: `net_q`, `deep_q` in [-1, 1], `disagreement` = net_q - deep_q. `weight` is how
         many positions the row stands for: rates and means need it where screening cut. `text=False` leaves FENs, moves
-        and names out, which is faster; `only` reads the columns it names, which is fastest.
+        and names out, which is faster; `only` reads the columns it names, which is fastest. `cut` adds the positions
+        that screening cut: `deep_q`, `nodes`, `deep_best` are of the last rung, whose nodes stand in a column `rung`
+        (NaN: searched in full), and `weight` is 0, so that rates stay as they are.
 
         - `labels` joins the columns of `judge.labels.label_frame`, and ``labels``, their words as a frozenset.
         - `verdicts` joins ``verdict``, ``second_q`` and the other columns of `judge.verdict.evidence`.
@@ -632,7 +637,7 @@ class MinedStore(Store):
         """
         if only is not None and (labels or verdicts or outcomes):
             raise UsageError("only= reads single columns, and labels, verdicts and outcomes are joined to whole rows")
-        found = super().frame(question, text=text or labels, only=only)
+        found = super().frame(question, text=text or labels, only=only, cut=cut)
         return self._joined(found, labels, verdicts, outcomes)
 
     def candidates(

@@ -241,7 +241,7 @@ class _JudgedRows:
         """Reads what is known of the positions drawn."""
         step = () if question.expanded == "no" else ("step",)
         names = ("position_id", "fen", "side", "ply", "nodes", "deep_best", "played", "result", "game_id", *step)
-        frame = store.frame(question, only=names)
+        frame = store.frame(question, only=names, cut=True)
         return _JudgedRows(frame, drawn, plies_of_games(store, frame["game_id"].tolist()), options)
 
     def parts(self, store: Store, begin: int) -> Iterator[Judged]:
