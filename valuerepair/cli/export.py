@@ -12,16 +12,21 @@ from valuerepair.cli.verbosity import say
 if TYPE_CHECKING:
     import pandas as pd
 
+    from valuerepair.question import Question
+    from valuerepair.store.store import Store
+
 TABLES = ("parquet", "jsonl", "csv")
 TRAINERS = ("plain", "bin", "text")
+SUITE = "epd"
 
 
 @click.command()
 @DB
 @click.option(
     "--format",
-    type=click.Choice((*TABLES, *TRAINERS)),
-    help="plain and bin: for Stockfish's trainers; text: for bullet.  [default: by the name of FILE, else jsonl]",
+    type=click.Choice((*TABLES, *TRAINERS, SUITE)),
+    help="plain and bin: for Stockfish's trainers; text: for bullet; epd: a suite of the candidates, to share.  "
+    "[default: by the name of FILE, else jsonl]",
 )
 @click.option("-o", "--output", type=FILE, metavar="FILE", help="The file to write.  [default: standard output]")
 @click.option("--labels", is_flag=True, help="Add columns of labels (docs/methods.md).")
@@ -33,13 +38,14 @@ def command(
     """Write all positions scored by a net and a deep search.
 
     A row each with all that is known; or, for the trainers of other engines' nets, position, score and result in their
-    formats (docs/guide/position-sets.md).
+    formats; or the candidates as a suite to share, which vr remeasure reads (docs/guide/position-sets.md).
 
     \b
     Example:
       vr export --format csv | head
       vr export -o candidates.parquet --threshold 0.55 --labels
       vr export -o candidates.plain --threshold 0.55 --pawn 361
+      vr export -o blind-spots.epd
     """
     import sys
 
@@ -54,12 +60,17 @@ def command(
         raise UsageError("--labels: what trainers read has no columns; give --format parquet, jsonl or csv")
     if not for_trainer and pawn is not None:
         raise UsageError("--pawn: tables have the scores as the search gave them; give --format plain, bin or text")
-    kind = None if for_trainer else export.format_of(output, format)
+    suite = format == SUITE or (format is None and (output or "").endswith(".epd"))
+    if suite and labels:
+        raise UsageError("--labels: a suite has no columns; give --format parquet, jsonl or csv")
+    kind = None if for_trainer or suite else export.format_of(output, format)
     if output is None and format in ("parquet", "bin"):
         raise UsageError(f"{format} does not go to standard output; give -o FILE")
     with Store.open(db) as store:
         asked = question.resolved(store)
         frame = store.frame(asked) if question.threshold is None else store.candidates(asked)
+        if suite:
+            return _write_suite(store, asked, output)
         if labels:
             from valuerepair.judge.labelled import with_labels
 
@@ -71,6 +82,22 @@ def command(
     else:
         export.write_file(frame, kind, output)
         say(f"{output}: {len(frame):,} positions")
+
+
+def _write_suite(store: Store, question: Question, output: str | None) -> None:
+    """Without a threshold of its own the suite has the usual candidates, as the question has."""
+    import sys
+
+    from valuerepair.books import suite
+
+    rows = store.candidates(question)
+    if output is None:
+        written = suite.write_suite_stream(store, rows, question.threshold, sys.stdout.buffer)
+    else:
+        written = suite.write_suite_file(store, rows, question.threshold, output)
+        say(f"{output}: {written.positions:,} blind spots of {written.net}")
+    for line in written.lines():
+        say(line)
 
 
 def _write_for_trainer(frame: pd.DataFrame, format: str | None, output: str | None, pawn: float | None) -> None:
