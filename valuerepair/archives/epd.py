@@ -1,10 +1,10 @@
 """EPD and FEN files: one position a line, nearly always without history.
 
 A line is four FEN fields, two counters if it has them, and EPD opcodes behind them (``bm Nf3; id "x";``). Of the
-opcodes `hmvc` and `fmvn` are the counters of a line without any, `id` is kept, and `ce` (centipawns, or beyond ±32,000 a
-mate), `dm` and ``bm #N`` (moves to mate) become the recorded evaluation, all from the side to move as the EPD standard
-has them, with `acd` (depth), `acn` (nodes) and `acs` (seconds). A comment like ``c3 "position startpos moves e2e4";``,
-which `vr export --format epd` writes, is the history of its position.
+opcodes `hmvc` and `fmvn` are the counters of a line without any, `id` is kept, and `ce` (centipawns; a mate beyond
+±32,000), `dm` and ``bm #N`` (moves to mate) become the recorded evaluation, all from the side to move as the EPD
+standard has them, with `bm` (its first move), `acd` (depth), `acn` (nodes) and `acs` (seconds). A comment like
+``c3 "position startpos moves e2e4";``, which `vr export --format epd` writes, is the history of its position.
 """
 
 from __future__ import annotations
@@ -166,7 +166,7 @@ def _read_line(text: str) -> tuple[_Line | None, str]:
         return None, f"illegal position: {str(error).split(': ')[1]}"
     headers = {"id": opcodes["id"]} if opcodes.get("id") else {}
     try:
-        return _Line(headers=headers, recorded=_recorded(opcodes), **_history(fen, opcodes)), ""
+        return _Line(headers=headers, recorded=_recorded(fen, opcodes), **_history(fen, opcodes)), ""
     except ValueError as error:
         return None, f"wrong history: {error}"
 
@@ -185,7 +185,7 @@ def _history(fen: str, opcodes: dict[str, str]) -> dict[str, Any]:
     return {"fen": board.fens(reached)[0], "start_fen": start_fen, "moves": moves}
 
 
-def _recorded(opcodes: dict[str, str]) -> Recorded | None:
+def _recorded(fen: str, opcodes: dict[str, str]) -> Recorded | None:
     mates = _MATE.search(opcodes.get("bm", ""))
     mate = whole(mates[1]) if mates else _number(opcodes.get("dm"))
     cp = _number(opcodes.get("ce"))
@@ -196,7 +196,19 @@ def _recorded(opcodes: dict[str, str]) -> Recorded | None:
         cp = None
     depth, nodes, seconds = (_number(opcodes.get(name)) or 0 for name in ("acd", "acn", "acs"))
     found = Recorded(EPD, cp, mate, depth=depth, nodes=nodes, time_ms=1000 * seconds)
-    return found if fits(found) else None
+    if not fits(found):
+        return None
+    return replace(found, best_move=_best_move(fen, opcodes["bm"])) if "bm" in opcodes and mates is None else found
+
+
+def _best_move(fen: str, sans: str) -> str | None:
+    """The first of the moves, in UCI; None where it is not legal."""
+    import chess
+
+    try:
+        return chess.Board(fen).parse_san(sans.split()[0]).uci()
+    except (ValueError, IndexError):
+        return None
 
 
 def _number(text: str | None) -> int | None:

@@ -154,7 +154,9 @@ def _line(
     if look["verdict"] is not None:
         operations["c4"] = f"second look Q {look['second_q']:+.5f}, {look['verdict']}, {by}"
     operations |= {name: int(row[of]) for name, of in (("acn", "nodes"), ("acd", "depth")) if row[of] > 0}
-    texts: dict[str, Any] = {name: epd_text(text) if isinstance(text, str) else text for name, text in operations.items()}
+    texts: dict[str, Any] = {
+        name: epd_text(text) if isinstance(text, str) else text for name, text in operations.items()
+    }
     if row["history_known"] and row["moves"]:
         start = "startpos" if row["start_fen"] == STARTPOS_FEN else f"fen {row['start_fen']}"
         texts["c3"] = epd_text(f"position {start} moves {row['moves']}", _WHOLE_GAME)

@@ -90,8 +90,8 @@ def command(
 
     A row each with all that is known; or, for the trainers of other engines' nets, position, score and result in their
     formats (docs/guide/position-sets.md); or, for trainers of lc0's nets, a training chunk each, whose value is the
-    judge's. Chunks are of the positions that vr train --store would learn from, and by the same alpha. EPD is a suite of
-    the candidates, with the judge's moves and values: vr remeasure says which of them another net misjudges, too.
+    judge's. Chunks are of the positions that vr train --store would learn from, and by the same alpha. EPD is a suite
+    of the candidates, with the judge's moves and values: vr remeasure says which of them another net misjudges, too.
 
     \b
     Example:
