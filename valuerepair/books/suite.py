@@ -119,7 +119,7 @@ def _loss(store: Store, rows: pd.DataFrame, found: pd.DataFrame) -> Floats:
     A second look counts first, which searches both. Else it is the judge itself, where it searched the position after
     the move, too (`vr expand` does).
     """
-    loss = (found["second_q"] - found["after_net_q"]).to_numpy(np.float64)
+    loss = np.array(found["second_q"] - found["after_net_q"], np.float64)
     best = rows["net_best"].tolist()
     asked = [i for i in np.flatnonzero(np.isnan(loss)).tolist() if isinstance(best[i], str)]
     if not asked:
