@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import shutil
 import sqlite3
 from pathlib import Path
@@ -235,7 +236,7 @@ def test_another_nets_share_is_counted_as_by_hand(suite: Path, tmp_path: Path, s
     out = tmp_path / "shared.csv"
     done = here("remeasure", suite, "--net", other, "--json", "-q", "-o", out)
     assert done.exception is None, done.exception
-    [said] = json.loads(done.stdout)["found"]
+    [said] = json.loads(done.stdout)["shares"]
     # By hand: FEN and moves by python-chess, Q of centipawns by the formula, the alpha that c1 names.
     boards, deep, own = [], [], []
     for line in suite.read_text("utf-8").splitlines():
@@ -251,6 +252,9 @@ def test_another_nets_share_is_counted_as_by_hand(suite: Path, tmp_path: Path, s
     assert 0 < shared.sum() < 63
     assert (said["shared"]["count"], said["shared"]["total"]) == (int(shared.sum()), 63)
     assert pd.read_csv(out)["shared_1"].tolist() == shared.tolist()
+    # docs/guide/position-sets.md shows it.
+    page = (ROOT / "docs" / "guide" / "position-sets.md").read_text("utf-8")
+    assert "\n".join(vr.remeasure_suite(suite, str(other)).lines()[:2]) in page
     # From the store, which has values of both nets: the same positions of one net are wrong for the other.
     copy = Path(shutil.copy(SAMPLE, tmp_path))
     both = vr.remeasure(copy, ["maia-1900", str(other)], vr.Question(threshold=0.35))
@@ -260,15 +264,29 @@ def test_another_nets_share_is_counted_as_by_hand(suite: Path, tmp_path: Path, s
 
 def test_a_net_has_all_of_its_own(suite: Path, any_maia: Path) -> None:
     found = vr.remeasure_suite(suite, str(any_maia))
-    assert found.found[0].itself
-    assert (found.found[0].shared.count, found.found[0].shared.total) == (63, 63)
+    assert found.shares[0].itself
+    assert (found.shares[0].shared.count, found.shares[0].shared.total) == (63, 63)
     assert found.lines() == [
         "63 blind spots of maia-1900, 0.35 or more off (judge: stockfish 15.1 nodes=50000)",
-        f"  maia-1900 has {found.found[0].shared}",
+        f"  maia-1900 has {found.shares[0].shared}",
     ]
     wider = vr.remeasure_suite(suite, str(any_maia), threshold=0.6)
     narrow = (found.rows["net_q"] - found.rows["deep_q"]).abs() >= 0.6
-    assert wider.found[0].shared.count == narrow.sum() < 63
+    assert wider.shares[0].shared.count == narrow.sum() < 63
+
+
+@pytest.mark.parametrize(("threshold", "shared", "total"), [(0.35, 41, 63), (0.55, 8, 14)])
+def test_without_histories_a_net_looks_better(
+    tmp_path: Path, any_maia: Path, threshold: float, shared: int, total: int
+) -> None:
+    """As docs/guide/position-sets.md says, of the net whose suite it is."""
+    vr.write_suite(SAMPLE, tmp_path / "a.epd", vr.Question(threshold=threshold))
+    text = (tmp_path / "a.epd").read_text("utf-8")
+    (tmp_path / "bare.epd").write_text(re.sub(r' c3 "[^"]*";', "", text), encoding="utf-8")
+    [found] = vr.remeasure_suite(tmp_path / "bare.epd", str(any_maia)).shares
+    assert (found.shared.count + found.opposite, found.shared.total) == (shared, total)
+    page = " ".join((ROOT / "docs" / "guide" / "position-sets.md").read_text("utf-8").split())
+    assert f"{shared} of its {total}" in page or f"{shared} of {total} at" in page
 
 
 def test_a_collection_is_counted_by_net_and_positions_of_others_by_themselves(
@@ -280,9 +298,9 @@ def test_a_collection_is_counted_by_net_and_positions_of_others_by_themselves(
     path = tmp_path / "collection.epd"
     path.write_text("\n".join(["# collected", *mine, *theirs, bare, "nonsense"]) + "\n", encoding="utf-8")
     found = vr.remeasure_suite(path, [str(any_maia), str(any_maia)])
-    assert [(each.of, each.shared.total) for each in found.found[:3]] == [("maia-1900", 20), ("other", 10), (None, 1)]
-    assert len(found.found) == 6
-    assert [each.shared.count for each in found.found[:2]] == [20, 10]
+    assert [(each.of, each.shared.total) for each in found.shares[:3]] == [("maia-1900", 20), ("other", 10), (None, 1)]
+    assert len(found.shares) == 6
+    assert [each.shared.count for each in found.shares[:2]] == [20, 10]
     assert found.left_out == {"not a position": 1}
     assert found.lines()[-1].startswith("a suite is chosen by one net's errors")
     assert list(found.rows["line"]) == list(range(2, 33))
@@ -326,14 +344,14 @@ def test_suites_of_others(shared_data: Path, tmp_path: Path) -> None:
     lost = ["bm #-" in lines[number - 1] for number in found.rows["line"]]
     won = 1 - 2 * np.array(lost, float)
     assert found.rows["deep_q"].tolist() == won.tolist()
-    assert found.found[0].shared.count == int((np.abs(q - won) >= 0.55).sum()) > 0
+    assert found.shares[0].shared.count == int((np.abs(q - won) >= 0.55).sum()) > 0
     assert found.lines()[0] == f"{len(found.rows):,} positions with a value, 0.55 or more off"
 
 
 def test_an_engine_on_a_suite(suite: Path, stockfish: str) -> None:
     found = vr.remeasure_suite(suite, f"uci:{stockfish},nodes=1")
     assert found.rows["q_1"].notna().all()
-    assert found.found[0].shared.count < 20
+    assert found.shares[0].shared.count < 20
 
 
 @pytest.mark.parametrize(

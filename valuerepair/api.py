@@ -377,7 +377,7 @@ def remeasure_suite(
     `suite` is an EPD file with values (ce, dm, bm #N), `nets` are files or names. `threshold` and `alpha` are those
     that the suite names, unless given. A blind spot is shared where the net's Q is as wrong, in the same direction.
 
-    Returns a `MeasuredSuite`: `found`, a rate with its interval by games for each net; `rows`, a frame of all
+    Returns a `MeasuredSuite`: `shares`, a rate with its interval by games for each net; `rows`, a frame of all
     positions, with `q_N` and `shared_N` of each net from 1; `lines()` and `as_dict()` are what `vr remeasure` says.
     Raises UsageError for what is no net or file, ValueRepairError for a file without values.
     """

@@ -304,20 +304,20 @@ class MeasuredSuite:
 
     path: str
     rows: pd.DataFrame
-    found: list[SharedSpots]
+    shares: list[SharedSpots]
     left_out: Mapping[str, int]
 
     def as_dict(self) -> dict[str, Any]:
         """All but the rows, JSON-able."""
         plain = {"suite": self.path, "positions": len(self.rows), "left_out": dict(self.left_out)}
-        return {**plain, "found": [asdict(each) for each in self.found]}
+        return {**plain, "shares": [asdict(each) for each in self.shares]}
 
     def lines(self) -> list[str]:
         """For the user: whose positions, then a line for each net."""
         said = []
-        for group in dict.fromkeys((each.of, each.judge, each.threshold) for each in self.found):
+        for group in dict.fromkeys((each.of, each.judge, each.threshold) for each in self.shares):
             of, judge, threshold = group
-            of_group = [each for each in self.found if (each.of, each.judge, each.threshold) == group]
+            of_group = [each for each in self.shares if (each.of, each.judge, each.threshold) == group]
             what = f"blind spots of {of}" if of is not None else "positions with a value"
             by = f" (judge: {judge})" if judge is not None else ""
             said.append(f"{of_group[0].shared.total:,} {what}, {threshold:g} or more off{by}")
@@ -325,7 +325,7 @@ class MeasuredSuite:
         if self.left_out:
             reasons = ", ".join(f"{number:,} {reason}" for reason, number in sorted(self.left_out.items()))
             said.append(f"left out: {reasons}")
-        if any(each.of is not None and not each.itself for each in self.found):
+        if any(each.of is not None and not each.itself for each in self.shares):
             said.append(
                 "a suite is chosen by one net's errors, so other nets look better on it: "
                 "judge two nets by a suite of each, or by all positions (vr remeasure --db)"
@@ -355,7 +355,7 @@ def measure_suite(
     Raises UsageError and ValueRepairError.
     """
     suite = read_suite(path, alpha=alpha, threshold=threshold)
-    rows, found = suite.rows, list[SharedSpots]()
+    rows, shares = suite.rows, list[SharedSpots]()
     for number, words in enumerate(nets, 1):
         with open_evaluator(words, workers, **net_options) as net:
             answers, failed = evaluated(net, suite.batch)
@@ -367,8 +367,8 @@ def measure_suite(
         wrong = np.abs(off) >= rows["threshold"].to_numpy(np.float64)
         shared = wrong & ~(np.sign(off) * np.sign(told) < 0)
         rows = rows.assign(**{f"net_{number}": name, f"q_{number}": q, f"shared_{number}": shared})
-        found += _by_group(rows, name, key, shared, wrong & ~shared)
-    return MeasuredSuite(suite.path, rows, found, suite.left_out)
+        shares += _by_group(rows, name, key, shared, wrong & ~shared)
+    return MeasuredSuite(suite.path, rows, shares, suite.left_out)
 
 
 def _by_group(
