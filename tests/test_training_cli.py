@@ -223,7 +223,8 @@ def test_what_is_learned_from_is_said_before_it_takes_time(
     code, _, err = train(maia_file, tmp_path / "new.pb.gz", capsys, "--store", str(SAMPLE), "--threshold", "0.3")
     assert code == 2
     assert (
-        f"learns from {len(learned):,} positions of {len(np.unique(games[~held])):,} games ({candidates.sum()} candidates, "
+        f"learns from {len(learned):,} positions of {len(np.unique(games[~held])):,} games "
+        f"({candidates.sum()} candidates, "
         f"{learned['rung'].notna().sum()} that screening cut, by their last rung), judged by {held.sum()}; "
         f"{steps} steps are {steps * 256 / len(learned):.3g} passes"
     ) in err
