@@ -661,9 +661,7 @@ def _result(headers: dict[str, str], outcome: str | None) -> str:
     return tag if tag in _RESULTS.values() else _RESULTS.get(outcome or "", "*")
 
 
-def _wanted_evaluations(
-    texts: Sequence[bytes], joined: bytes, options: SampleOptions
-) -> list[RecordedOptions | None]:
+def _wanted_evaluations(texts: Sequence[bytes], joined: bytes, options: SampleOptions) -> list[RecordedOptions | None]:
     """What to look for in the comments of each game; without a wish, evaluations as lichess writes them."""
     if options.every_evaluation and options.recorded is None:
         found = [kind_in(text) if b"{" in text else None for text in texts]

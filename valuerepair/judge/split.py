@@ -20,14 +20,27 @@ from numpy.typing import NDArray
 
 from valuerepair import __version__
 from valuerepair.archives.select import in_share, mix, salt
+from valuerepair.chess import board
+from valuerepair.chess.origins import OriginGame
 from valuerepair.chess.positions import decode_moves
+from valuerepair.chess.rows import Boards
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.files import written_whole
 from valuerepair.judge.material import material_signature
-from valuerepair.judge.openings import MAX_PLIES, UNKNOWN, all_families, eco_code, family_of_signature, opening_families
+from valuerepair.judge.openings import (
+    MAX_PLIES,
+    UNKNOWN,
+    all_families,
+    eco_code,
+    families_of_boards,
+    families_on_the_way,
+    family_of_signature,
+    opening_families,
+)
 from valuerepair.question import Question
 from valuerepair.store.connect import store_errors
 from valuerepair.store.queries import snapshot
+from valuerepair.store.rows import game_row, unsigned
 
 if TYPE_CHECKING:
     from valuerepair.store.store import Store
@@ -107,6 +120,33 @@ class Split:
             names.append([known[code] for code in kind.codes[rows].tolist()])
         return [material or opening for material, opening in zip(*names, strict=True)]
 
+    def holds_out(self, game: OriginGame, placed: Boards) -> bool:
+        """Whether a game of an archive is to be kept from training, whether a store has positions of it or not.
+
+        It is of a held-out archive, is drawn, or has a position of a held-out family; `placed` are all of its boards.
+        """
+        if PurePath(game.source).name in self.archives:
+            return True
+        numbers = np.array([game_row(game)[2]], np.int64), np.array([game.number], np.int64)
+        if self._draws_games(_keys(*numbers))[0]:
+            return True
+        if self.openings and families_on_the_way(game.headers.get("ECO"), board.keys(placed)) & set(self.openings):
+            return True
+        return bool(self.materials) and not families_of_boards(placed).isdisjoint(self.materials)
+
+    def held_out_keys(self, store: Store) -> NDArray[np.uint64]:
+        """The keys of a store's positions that are held out, ascending."""
+        stored = _Stored.of(store, self)
+        held = stored.ids[np.isin(self.parts_of(stored), HELD_OUT)]
+        with store_errors(store.path):
+            query = "SELECT p.key FROM json_each(?) j JOIN positions p ON p.id = j.value"
+            found = store.connection.execute(query, (json.dumps(held.tolist()),)).fetchall()
+        return np.sort(unsigned([key for (key,) in found]))
+
+    def _draws_games(self, keys: NDArray[np.uint64]) -> Flags:
+        """[n] whether the games of these keys are among the drawn ones."""
+        return in_share(mix(keys ^ salt("games held out", self.seed)), self.games)
+
     def parts_of(self, stored: _Stored) -> NDArray[np.int8]:
         """The parts of all positions of a store that was read."""
         game, sampled = stored.game, stored.sampled
@@ -114,7 +154,7 @@ class Split:
         archive = stored.of_archives(self.archives)[game]
         broken = np.zeros(len(stored.keys), np.bool_)
         broken[game[family & sampled]] = True
-        held = in_share(mix(stored.keys ^ salt("games held out", self.seed)), self.games)[game]
+        held = self._draws_games(stored.keys)[game]
         found = np.select(
             [archive, family, broken[game], held], [ARCHIVES, FAMILIES, NEITHER, GAMES], default=TRAIN
         ).astype(np.int8)
