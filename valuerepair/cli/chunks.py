@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any
+from contextlib import nullcontext
+from typing import Any
 
 import click
 
@@ -12,12 +12,7 @@ from valuerepair.cli.completion import folders, nets, words
 from valuerepair.cli.group import SectionedCommand
 from valuerepair.cli.options import FILE, ORACLE, SEED, SPLIT, AlphaOption, alpha_option, device_options, split_of
 from valuerepair.cli.verbosity import is_quiet
-from valuerepair.errors import TruncatedInput, UsageError
-
-if TYPE_CHECKING:
-    from valuerepair.judge.split import Split
-    from valuerepair.nets.net import Net
-    from valuerepair.training.game_chunks import JudgedBoards
+from valuerepair.errors import TruncatedInput
 
 _CHOOSING = ("min_elo", "result", "time_control", "player", "game_share", "max_bytes", "seed")
 
@@ -88,25 +83,28 @@ def command(archives: tuple[str, ...], output: str, policy: str, form: Any, json
     from json import dumps
 
     from valuerepair.chess.progress import Progress
+    from valuerepair.question import Question
+    from valuerepair.store.store import Store
     from valuerepair.training.game_chunks import GameChunkOptions, parse_policy, write_game_chunks
 
     policy_from, share = parse_policy(policy)
-    split = split_of(given["split"])
-    sample = SampleOptions(**{name: given[name] for name in _CHOOSING}, threads=given["threads"] or 2)
-    with ExitStack() as stack:
-        progress = stack.enter_context(Progress("chunks", None, "bytes", quiet=is_quiet() or json))
-        net = _net(stack, given, policy_from == "net")
-        chosen: dict[str, Any] = {"input_format": _input_format(given), "games": given["games"]}
-        if given["alpha"].alpha is not None:
-            chosen["alpha"] = given["alpha"].alpha
+    scale: AlphaOption = given["alpha"]
+    named: dict[str, Any] = {name: given[name] for name in ("input_format", "games")}
+    if scale.alpha is not None:
+        named["alpha"] = scale.alpha
+    with (
+        nullcontext() if given["db"] is None else Store.open(given["db"]) as store,
+        Progress("chunks", None, "bytes", quiet=is_quiet() or json) as progress,
+    ):
         found = write_game_chunks(
             archives,
             output,
-            sample,
-            GameChunkOptions(policy=policy_from, policy_share=share, **chosen),
-            net=net,
-            judge=_judge(given, split),
-            split=split,
+            SampleOptions(**{name: given[name] for name in _CHOOSING}, threads=given["threads"] or 2),
+            GameChunkOptions(policy=policy_from, policy_share=share, **named),
+            **{name: given[name] for name in ("net", "device", "threads")},
+            store=store,
+            question=Question(oracle=given["oracle"], alpha=scale.alpha, q_from=scale.q_from),
+            split=split_of(given["split"]),
             form=form,
             progress=progress,
         )
@@ -119,37 +117,3 @@ def command(archives: tuple[str, ...], output: str, policy: str, form: Any, json
     if found.report.truncated:
         source, how = found.report.truncated[0]
         raise TruncatedInput(f"{source}: {how}; everything before that was used")
-
-
-def _net(stack: ExitStack, given: dict[str, Any], is_asked: bool) -> Net | None:
-    """The net, open, where its policy is wanted."""
-    if not is_asked or given["net"] is None:
-        return None
-    from valuerepair.nets.net import open_net
-
-    return stack.enter_context(open_net(given["net"], device=given["device"], threads=given["threads"]))
-
-
-def _input_format(given: dict[str, Any]) -> int:
-    from valuerepair.nets.registry import locate
-    from valuerepair.nets.weights import read_net_file
-
-    asked, of_net = given["input_format"], None
-    if given["net"] is not None:
-        header = read_net_file(locate(given["net"])).header
-        of_net = None if header is None else header.input_format
-        if asked is not None and asked != of_net:
-            raise UsageError(f"--input-format {asked}: {given['net']} reads {of_net}; leave one of the two out")
-    return asked or of_net or 1
-
-
-def _judge(given: dict[str, Any], split: Split | None) -> JudgedBoards | None:
-    if given["db"] is None:
-        return None
-    from valuerepair.question import Question
-    from valuerepair.store.store import Store
-    from valuerepair.training.game_chunks import JudgedBoards
-
-    scale: AlphaOption = given["alpha"]
-    with Store.open(given["db"]) as store:
-        return JudgedBoards.of(store, Question(oracle=given["oracle"], alpha=scale.alpha, q_from=scale.q_from), split)

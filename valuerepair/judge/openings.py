@@ -225,14 +225,16 @@ def family_of_signature(signature: str) -> str:
     return "v".join(sorted(sides, key=lambda side: [piece in side for piece in _PIECES], reverse=True))
 
 
-def families_of_boards(placed: Boards) -> set[str]:
-    """The `material_family` of any of these boards."""
+def families_of_boards(placed: Boards) -> list[str]:
+    """[n] the `material_family` of each board."""
     there = (men(placed)[:, :, : len(_PIECES)] > 0).reshape(len(placed), -1)
+    rows, which = np.unique(there, axis=0, return_inverse=True)
     sides = [
         ["".join(piece for piece, has in zip(_PIECES, side, strict=True) if has) for side in np.split(row, 2)]
-        for row in np.unique(there, axis=0)
+        for row in rows
     ]
-    return {family_of_signature("v".join(both)) for both in sides}
+    names = [family_of_signature("v".join(both)) for both in sides]
+    return [names[i] for i in which.ravel().tolist()]
 
 
 def add_families(rows: pd.DataFrame) -> pd.DataFrame:

@@ -120,28 +120,27 @@ class Split:
             names.append([known[code] for code in kind.codes[rows].tolist()])
         return [material or opening for material, opening in zip(*names, strict=True)]
 
-    def holds_out(self, game: OriginGame, placed: Boards) -> bool:
-        """Whether a game of an archive is to be kept from training, whether a store has positions of it or not.
+    def free_plies(self, game: OriginGame, placed: Boards) -> int:
+        """How many of a game's positions training may see, from the first on, whether a store has any of them or not.
 
-        It is of a held-out archive, is drawn, or has a position of a held-out family; `placed` are all of its boards.
+        None where the game is drawn, is of a held-out archive, or has a position of a held-out opening; else those
+        before the first of a held-out material. `placed` are the boards of the game.
         """
-        if PurePath(game.source).name in self.archives:
-            return True
-        numbers = np.array([game_row(game)[2]], np.int64), np.array([game.number], np.int64)
-        if self._draws_games(_keys(*numbers))[0]:
-            return True
+        if PurePath(game.source).name in self.archives or self._draws_games(key_of_game(game))[0]:
+            return 0
         if self.openings and families_on_the_way(game.headers.get("ECO"), board.keys(placed)) & set(self.openings):
-            return True
-        return bool(self.materials) and not families_of_boards(placed).isdisjoint(self.materials)
+            return 0
+        held = _Names.of(families_of_boards(placed)).among(self.materials) if self.materials else np.zeros(0, np.bool_)
+        return int(np.argmax(held)) if held.any() else len(placed)
 
-    def held_out_keys(self, store: Store) -> NDArray[np.uint64]:
-        """The keys of a store's positions that are held out, ascending."""
+    def held_out(self, store: Store) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
+        """Of a store's positions that are held out the keys, and the keys of their games (`key_of_game`), ascending."""
         stored = _Stored.of(store, self)
-        held = stored.ids[np.isin(self.parts_of(stored), HELD_OUT)]
+        held = np.isin(self.parts_of(stored), HELD_OUT)
         with store_errors(store.path):
             query = "SELECT p.key FROM json_each(?) j JOIN positions p ON p.id = j.value"
-            found = store.connection.execute(query, (json.dumps(held.tolist()),)).fetchall()
-        return np.sort(unsigned([key for (key,) in found]))
+            found = store.connection.execute(query, (json.dumps(stored.ids[held].tolist()),)).fetchall()
+        return np.unique(unsigned([key for (key,) in found])), np.unique(stored.keys[stored.game[held]])
 
     def _draws_games(self, keys: NDArray[np.uint64]) -> Flags:
         """[n] whether the games of these keys are among the drawn ones."""
@@ -220,6 +219,12 @@ def keys_of_games(store: Store, game_ids: Ids) -> NDArray[np.uint64]:
         rows = store.connection.execute("SELECT id, digest, number FROM games ORDER BY id").fetchall()
     ids, digests, numbers = (np.array(column, np.int64) for column in zip(*rows, strict=True))
     return _keys(digests, numbers)[np.searchsorted(ids, game_ids)]
+
+
+def key_of_game(game: OriginGame) -> NDArray[np.uint64]:
+    """uint64[1]: that of a game of an archive, as `keys_of_games` has it once it is in a store."""
+    _, number, digest, *_ = game_row(game)
+    return _keys(np.array([digest], np.int64), np.array([number], np.int64))
 
 
 def _keys(digests: Ids, numbers: Ids) -> NDArray[np.uint64]:

@@ -10,6 +10,7 @@ import hashlib
 import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, closing
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Literal, NamedTuple, get_args
 
@@ -27,11 +28,13 @@ from valuerepair.chess.positions import encode_move
 from valuerepair.chess.progress import Interruptions, Progress
 from valuerepair.chess.rows import REPETITION, SIXTEEN_BITS, Boards, Moves
 from valuerepair.errors import UsageError, ValueRepairError
-from valuerepair.judge.split import TRAIN, Split
+from valuerepair.judge.split import TRAIN, Split, key_of_game
 from valuerepair.mcts.roots import play_game
-from valuerepair.nets.net import Net, NetValues
+from valuerepair.nets.net import Net, NetValues, open_net
 from valuerepair.nets.planes import CLASSICAL, is_initial
 from valuerepair.nets.policy import policy_indices
+from valuerepair.nets.registry import locate
+from valuerepair.nets.weights import read_net_file
 from valuerepair.question import Question
 from valuerepair.store.store import Store
 from valuerepair.training.chunk_files import MAX_RECORDS, in_order
@@ -59,19 +62,20 @@ _UNKNOWN, _SAME_SCALE, _JUDGED, _PLAYERS_OWN = range(4)
 class GameChunkOptions:
     """What the records of games say.
 
-    `input_format` is lc0's id of the planes. `policy`: the move that was ``played``, or `policy_share` of the policy
-    is the ``net``'s priors or the ``judge``'s move, and the rest the move played. `alpha` turns written centipawns into
-    Q. `games`: at most so many chunks, the first ones. Raises UsageError for values out of range.
+    `input_format` is lc0's id of the planes, None: that of the net, else classical. `policy`: the move that was
+    ``played``, or `policy_share` of the policy is the ``net``'s priors or the ``judge``'s move, and the rest the move
+    played. `alpha` turns centipawns in the games into Q. `games`: at most so many chunks, the first ones. Raises
+    UsageError for values out of range.
     """
 
-    input_format: int = CLASSICAL
+    input_format: int | None = None
     policy: PolicyFrom = "played"
     policy_share: float = 1.0
     alpha: float = values.DEFAULT_ALPHA
     games: int | None = None
 
     def __post_init__(self) -> None:
-        RecordFacts(self.input_format)  # raises for one that is not known
+        RecordFacts(self.input_format or CLASSICAL)  # raises for one that is not known
         if self.policy not in get_args(PolicyFrom):
             raise UsageError(f"--policy {self.policy}: give one of {', '.join(get_args(PolicyFrom))}")
         if not 0 <= self.policy_share <= 1:
@@ -103,8 +107,8 @@ class JudgedBoards:
     """What a store's judge says of boards, by their keys, ascending uint64[n].
 
     `q` float64[n] in [-1, 1] and the probability of a draw `d`, from the side to move; `best` uint16[n] its move as in
-    `chess.positions`, 0 where it gave none; `nodes` int64[n] of its search. `held_out` are keys, ascending, of
-    positions that a split keeps from training. `about` says where it is from.
+    `chess.positions`, 0 where it gave none; `nodes` int64[n] of its search. `held_out` and `held_out_games` are keys,
+    ascending, of positions and of games that a split keeps from training. `about` says where it is from.
     """
 
     keys: NDArray[np.uint64]
@@ -113,6 +117,7 @@ class JudgedBoards:
     best: NDArray[np.uint16]
     nodes: Index
     held_out: NDArray[np.uint64]
+    held_out_games: NDArray[np.uint64]
     about: dict[str, Any]
 
     @staticmethod
@@ -125,10 +130,10 @@ class JudgedBoards:
         asked = replace(question, alpha=alpha.value, calibration="none")
         frame = store.frame(asked, only=("position_id", "key", "net_d", "deep_q", "deep_best", "nodes"))
         attrs, frame = frame.attrs, frame[frame["deep_q"].notna()]
-        held_out = _NONE
+        held_out = (_NONE, _NONE)
         if split is not None:
             frame = frame[split.parts(store, frame["position_id"].to_numpy(np.int64)) == TRAIN]
-            held_out = split.held_out_keys(store)
+            held_out = split.held_out(store)
         frame = frame.sort_values("key")
         q, draws = frame["deep_q"].to_numpy(np.float64), frame["net_d"].to_numpy(np.float64)
         best = [encode_move(move) if isinstance(move, str) else 0 for move in frame["deep_best"]]
@@ -138,10 +143,10 @@ class JudgedBoards:
             np.where(np.isnan(draws), draws_of(q), np.minimum(draws, 1 - np.abs(q))),
             np.array(best, np.uint16),
             frame["nodes"].to_numpy(np.int64),
-            held_out,
+            *held_out,
             {},
         )
-        columns = (found.keys, found.q, found.d, found.best, found.nodes, found.held_out)
+        columns = (found.keys, found.q, found.d, found.best, found.nodes, *held_out)
         digest = hashlib.sha256(b"".join(np.ascontiguousarray(column).tobytes() for column in columns))
         found.about.update(oracle=attrs["oracle"]["label"], alpha=alpha.value, values=len(q), sha256=digest.hexdigest())
         return found
@@ -190,7 +195,7 @@ def whole_game_records(game: WholeGame, options: GameChunkOptions, judge: Judged
     orig_*: the net's, NaN without a net. played_idx: the move played; best_idx: the judge's, else the move played.
     The adjudicated bit is set unless the rules end the game.
     """
-    facts = RecordFacts(options.input_format, policy_temperature=1.0)
+    facts = RecordFacts(options.input_format or CLASSICAL)
     rows = play_game(game.start, game.played)
     at = np.arange(game.begin, game.end)
     records = np.zeros(len(at), v6.RECORD)
@@ -233,7 +238,7 @@ def _fill_policy(records: Records, rows: Boards, game: WholeGame, options: GameC
     """The policy, its divergence from the net's, and which moves are best and played."""
     moves, cuts = legal_moves(rows)
     row = np.repeat(np.arange(len(rows)), np.diff(cuts))
-    indices = policy_indices(rows, moves, cuts, options.input_format)
+    indices = policy_indices(rows, moves, cuts, options.input_format or CLASSICAL)
     is_played = moves == game.played[game.begin : game.end][row]
     is_best = moves == best[row]
     written = is_played.astype(np.float64)
@@ -325,15 +330,16 @@ def _fill_values(records: Records, z: NDArray[np.int64], known: _Values) -> None
 @dataclass(slots=True)
 class GameCounts:
     """What became of the parsed games: `left_out` by reason; of those written, records in all, `evaluated` in the
-    archive, `judged` by the store, and those cut off games: `held_out` before the first written one, `clock_too_high`
-    behind the last."""
+    archive, and `judged` by the store; and how many records were cut off games: `cut_before` those written, up to the
+    last position that the store holds out, and `cut_behind` them, from the first of a held-out material or of more than
+    `LAST_CLOCK` plies without a capture or a pawn's move on."""
 
     left_out: Counter[str] = field(default_factory=Counter)
     records: int = 0
     evaluated: int = 0
     judged: int = 0
-    cut_held_out: int = 0
-    cut_clock_too_high: int = 0
+    cut_before: int = 0
+    cut_behind: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -359,7 +365,7 @@ class GameChunksSummary:
         if evaluated:
             lines.append(f"values: {', '.join(evaluated)}; all others have the result of the game")
         reasons = Counter({**self.report.rejected, **found["left_out"]})
-        if reasons:
+        if reasons and found["read"] is not None:
             listed = ", ".join(f"{count:,} {reason}" for reason, count in reasons.most_common())
             lines.append(f"left out of {self.report.games - self.report.not_sampled:,} games: {listed}")
         lines += [f"cut off games: {found[name]:,} records {words}" for name, words in _CUT if found[name]]
@@ -368,8 +374,8 @@ class GameChunksSummary:
 
 _EVALUATED = (("evaluated", "from evaluations in the games"), ("judged", "of the store's judge"))
 _CUT = (
-    ("cut_held_out", "up to the last position that the store holds out"),
-    ("cut_clock_too_high", f"after more than {LAST_CLOCK} plies without a capture or a pawn's move"),
+    ("cut_before", "up to the last position that is held out"),
+    ("cut_behind", f"after a held-out ending, or {LAST_CLOCK} plies without a capture or a pawn's move"),
 )
 
 
@@ -379,45 +385,64 @@ def write_game_chunks(
     sample: SampleOptions | None = None,
     options: GameChunkOptions | None = None,
     *,
-    net: Net | None = None,
-    judge: JudgedBoards | None = None,
+    net: str | None = None,
+    store: Store | None = None,
+    question: Question | None = None,
     split: Split | None = None,
     form: ChunkForm = "tar",
+    device: str = "auto",
+    threads: int | None = None,
     progress: Progress | None = None,
 ) -> GameChunksSummary:
     """Writes each decided game of archives as a chunk, in order.
 
     `sample` says which games (its filters by headers, share, seed, threads; those of positions do not count). `net`
-    gives the policy where the options ask for it, `judge` a store's values. Games that the `split` holds out are left
-    out, and so is the beginning of a game up to a position that the judge's store holds out. The same call goes on with
-    what an interrupted one has left. Raises UsageError and ValueRepairError, also where no game can be written.
+    (a name or a file) gives the input format, and the policy where the options ask for it, on `device` and `threads`.
+    What the judge of the `store` says by `question` goes before the games' own evaluations. What the `split` holds out
+    is left out: games, and of other games what `Split.free_plies` and the store's held-out positions forbid. The same
+    call goes on with what an interrupted one has left. Raises UsageError and ValueRepairError, also where no game can
+    be written.
     """
     sample, options = sample or SampleOptions(), options or GameChunkOptions()
     if options.policy == "net" and net is None:
         raise UsageError("--policy net: say which net, by --net")
-    if options.policy == "judge" and judge is None:
+    if options.policy == "judge" and store is None:
         raise UsageError("--policy judge: say which store has its moves, by --db")
-    run = _identity(archives, sample, options, net, judge, split)
-    report, counts = ReadReport(), GameCounts()
+    size = total_bytes(archives)  # raises for a missing file, before anything is loaded
+    options = replace(options, input_format=_input_format(options.input_format, net))
     shown, interruptions = progress or Progress("chunks", quiet=True), Interruptions()
-    shown.set_total(total_bytes(archives))
-    with ChunkOutput(folder, run, form=form) as output, interruptions.counted():
-        games = _Games(archives, sample, options, net, judge, split, report, counts, shown)
+    with ExitStack() as stack:
+        used = None
+        if net is not None and options.policy == "net":
+            used = stack.enter_context(open_net(net, device=device, threads=threads))
+        judge = None if store is None else JudgedBoards.of(store, question or Question(), split)
+        shown.set_total(size)
+        run = _identity(archives, sample, options, used, judge, split)
+        output = stack.enter_context(ChunkOutput(folder, run, form=form))
+        stack.enter_context(interruptions.counted())
+        games = _Games(archives, sample, options, used, judge, split, shown)
 
         def pack(game: WholeGame) -> tuple[bytes, int]:
             records = whole_game_records(game, options, judge)
             return compressed(records.view(np.uint8).data), len(records)
 
-        for _, (packed, records) in in_order(pack, games.after(output.chunks)):
-            output.add(packed, records)
-            shown.note(f"{output.chunks:,} games, {output.records:,} records")
-            if interruptions:
-                return GameChunksSummary(None, report, os.fspath(folder), output.complete)
-        if not output.chunks:
-            reasons = ", ".join(f"{count:,} {reason}" for reason, count in (report.rejected + counts.left_out).items())
-            raise ValueRepairError(f"{', '.join(archives)}: no game to write; left out: {reasons or 'nothing'}")
-        manifest = output.finish(_counted(report, counts, options))
-    return GameChunksSummary(manifest, report, os.fspath(folder), output.chunks)
+        with closing(in_order(pack, games.after(output.chunks))) as chunks:
+            for _, (packed, records) in chunks:
+                output.add(packed, records)
+                shown.note(f"{output.chunks:,} games, {output.records:,} records")
+                if interruptions:
+                    return GameChunksSummary(None, games.report, os.fspath(folder), output.complete)
+        games.check_any()
+        manifest = output.finish(_counted(games.report, games.counts, options))
+    return GameChunksSummary(manifest, games.report, os.fspath(folder), output.chunks)
+
+
+def _input_format(asked: int | None, net: str | None) -> int:
+    """The format asked for, that of the net, or the classical one. Raises UsageError where the two differ."""
+    header = None if net is None else read_net_file(locate(net)).header
+    if header is not None and asked not in (None, header.input_format):
+        raise UsageError(f"--input-format {asked}: {net} reads {header.input_format}; leave one of the two out")
+    return asked or (CLASSICAL if header is None else header.input_format)
 
 
 def _identity(
@@ -472,20 +497,24 @@ class _Games:
         net: Net | None,
         judge: JudgedBoards | None,
         split: Split | None,
-        report: ReadReport,
-        counts: GameCounts,
         progress: Progress,
     ) -> None:
+        self.report, self.counts = ReadReport(), GameCounts()
         self._archives, self._sample, self._options = archives, sample, options
-        self._net = net if options.policy == "net" else None
-        self._judge, self._split = judge, split
-        self._report, self._counts, self._progress = report, counts, progress
+        self._net, self._judge, self._split, self._progress = net, judge, split, progress
         self._bytes = 0
+
+    def check_any(self) -> None:
+        """Raises ValueRepairError where there was no game to write."""
+        if not self.counts.records:
+            left_out = self.report.rejected + self.counts.left_out
+            reasons = ", ".join(f"{count:,} {reason}" for reason, count in left_out.items())
+            raise ValueRepairError(f"{', '.join(self._archives)}: no game to write; left out: {reasons or 'nothing'}")
 
     def after(self, skipped: int) -> Iterator[WholeGame]:
         """The games but for so many at the beginning, which are counted all the same."""
         number = 0
-        for rows in read_whole_games(self._archives, self._sample, self._report, on_bytes=self._read):
+        for rows in read_whole_games(self._archives, self._sample, self.report, on_bytes=self._read):
             self._progress.advance(self._bytes - self._progress.done)
             chosen = self._chosen(rows)
             if self._options.games is not None:
@@ -513,13 +542,14 @@ class _Games:
         for g, first, last in zip(games.tolist(), cuts[:-1].tolist(), cuts[1:].tolist(), strict=True):
             game = self._game(rows, g, first, last, judged)
             if isinstance(game, str):
-                self._counts.left_out[game] += 1
+                self.counts.left_out[game] += 1
                 continue
             kept_out = np.flatnonzero(held[first:last])
             high = np.flatnonzero(clocks[first:last] > LAST_CLOCK)
-            begin, end = int(kept_out[-1]) + 1 if len(kept_out) else 0, int(high[0]) if len(high) else last - first
+            begin = int(kept_out[-1]) + 1 if len(kept_out) else 0
+            end = min(game.end, int(high[0])) if len(high) else game.end
             if begin >= end:
-                self._counts.left_out[NOTHING_LEFT] += 1
+                self.counts.left_out[NOTHING_LEFT] += 1
                 continue
             found.append((first, game._replace(begin=begin, end=end)))
         return found
@@ -531,9 +561,14 @@ class _Games:
             return NO_RESULT
         if last - first > MAX_RECORDS:
             return TOO_LONG
-        boards = rows.boards[first:last]
-        if self._split is not None and self._split.holds_out(rows.origin_of(g), boards):
-            return HELD_OUT
+        boards, free = rows.boards[first:last], last - first
+        if self._split is not None:
+            origin = rows.origin_of(g)
+            of_store = _NONE if self._judge is None else self._judge.held_out_games
+            is_stored = _is_among(key_of_game(origin), of_store)[0]
+            free = 0 if is_stored else self._split.free_plies(origin, boards)
+            if not free:
+                return HELD_OUT
         assert rows.played is not None
         return WholeGame(
             parse_fens([rows.starts[g]]) if g in rows.starts else boards[:1],
@@ -541,15 +576,15 @@ class _Games:
             z,
             None if rows.recorded is None else rows.recorded[first:last],
             0,
-            last - first,
+            free,
             None if judged is None else judged[first:last],
         )
 
     def _count(self, game: WholeGame) -> None:
-        counts, begin, end = self._counts, game.begin, game.end
+        counts, begin, end = self.counts, game.begin, game.end
         counts.records += end - begin
-        counts.cut_held_out += begin
-        counts.cut_clock_too_high += len(game.played) - end
+        counts.cut_before += begin
+        counts.cut_behind += len(game.played) - end
         judged = np.zeros(end - begin, np.bool_) if game.judged is None else game.judged[begin:end] >= 0
         counts.judged += int(judged.sum())
         if game.recorded is not None:
