@@ -111,6 +111,7 @@ def test_an_option_of_one_name_takes_the_same_kind_of_value_everywhere() -> None
 MISSING = {
     "mine": "mine missing.pgn",
     "repair": "repair missing.pgn",
+    "chunks": "chunks missing.pgn -o out",
     "mix": "mix --repair missing --normal missing -o out",
     "weights": "weights missing",
     "train": "train chunks --net missing.pb.gz -o new.pb.gz",
