@@ -389,8 +389,16 @@ OTHERS_OPTIONS = {
     "dask": {"--host", "--lifetime", "--lifetime-stagger", "--memory-limit", "--name", "--no-dashboard", "--nthreads"}
     | {"--nworkers", "--port", "--protocol", "--resources", "--scheduler-file"},
     "helm": {"--create-namespace", "--generate-name", "--repo"},
-    "lc0": {"--cache-history-length", "--history-fill-new", "--input", "--noise-epsilon", "--onnx-data-type"}
-    | {"--openings-pgn", "--parallelism", "--resign-percentage", "--show-hidden", "--visits", "--weights"},
+    "lc0": {"--cache-history-length", "--history-fill-new", "--input", "--no-delete-files", "--noise-epsilon"}
+    | {
+        "--onnx-data-type",
+        "--openings-pgn",
+        "--parallelism",
+        "--resign-percentage",
+        "--show-hidden",
+        "--visits",
+        "--weights",
+    },
     "lczero-training": {"--cfg", "--lczero"},  # --lczero_model
     "pip": {"--dest", "--disable-pip-version-check", "--force-reinstall", "--no-cache-dir", "--no-deps"}
     | {"--only-binary"},

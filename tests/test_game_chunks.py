@@ -27,6 +27,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 import valuerepair as vr
+from tests import lc0_rescorer
 from tests.cli_tree import vr as run_vr
 from tests.mining_doubles import mine_by_key, random_games
 from tests.test_split import kinds
@@ -522,6 +523,29 @@ def vr_batch(positions: Sequence[vr.Position]) -> Any:
     from valuerepair.chess.positions import PositionBatch
 
     return PositionBatch.from_positions(positions)
+
+
+# -- lc0's rescorer ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("form", INPUT_FORMATS)
+def test_the_rescorer_takes_every_format(mined: tuple[Path, Path], tmp_path: Path, form: int) -> None:
+    """With the judge's values and moves, of which some are best and not played."""
+    archive, db = mined
+    text = GAMES + archive.read_text()
+    (tmp_path / "games.pgn").write_text(text)
+    options = GameChunkOptions(input_format=form, policy="judge", policy_share=0.5)
+    with Store.open(db) as store:
+        write_game_chunks([str(tmp_path / "games.pgn")], tmp_path / "in", None, options, store=store, form="files")
+    taken = lc0_rescorer.taken(tmp_path / "in", tmp_path / "out")
+    assert taken == len(list((tmp_path / "out").glob("*.gz"))) == len(chunks_in(tmp_path / "in")) == 65
+
+
+@pytest.mark.parametrize("name", ["iccf-scca.pgn", "leela-ID352.pgn.gz", "tcec-lc0-s16.pgn.zst", "ugly"])
+def test_the_rescorer_takes_real_archives(shared_data: Path, tmp_path: Path, name: str) -> None:
+    options = GameChunkOptions(games=100)
+    write_game_chunks([str(shared_data / "pgn" / name)], tmp_path / "in", None, options, form="files")
+    assert lc0_rescorer.taken(tmp_path / "in", tmp_path / "out") == len(chunks_in(tmp_path / "in")) >= 72
 
 
 # -- archives ---------------------------------------------------------------------------------------------------------

@@ -671,13 +671,16 @@ def _wanted_evaluations(texts: Sequence[bytes], joined: bytes, options: SampleOp
 
 def _recorded(parsed: _Parsed, moves: Index) -> list[Recorded | None]:
     """The evaluations recorded of the positions in which these moves are played."""
+    wishes = list(dict.fromkeys(parsed.wanted))
+    if len(wishes) == 1 and wishes[0] is not None:
+        return _recorded_as(parsed, moves, wishes[0])
     found: list[Recorded | None] = [None] * len(moves)
-    wishes = [parsed.wanted[g] for g in parsed.game_of_move[moves].tolist()]
-    for wanted in dict.fromkeys(wishes):
-        if wanted is not None:
-            rows = [i for i, wish in enumerate(wishes) if wish == wanted]
-            for i, evaluation in zip(rows, _recorded_as(parsed, moves[rows], wanted), strict=True):
-                found[i] = evaluation
+    number = np.array([wishes.index(wanted) for wanted in parsed.wanted])[parsed.game_of_move[moves]]
+    for i, wanted in enumerate(wishes):
+        rows = np.flatnonzero(number == i)
+        if wanted is not None and len(rows):
+            for row, evaluation in zip(rows.tolist(), _recorded_as(parsed, moves[rows], wanted), strict=True):
+                found[row] = evaluation
     return found
 
 
