@@ -28,7 +28,7 @@ from tests.cli_tree import SAMPLE, vr
 from tests.test_docs_formats import rows
 from tests.training_doubles import InMemory, learn, positions, store_source
 from tests.v6_records import positions_of, records_of, write_chunk
-from valuerepair.chess.values import DEFAULT_ALPHA, Alpha
+from valuerepair.chess.values import DEFAULT_ALPHA
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.nets.conversion import to_onnx
 from valuerepair.nets.devices import CPU
@@ -203,15 +203,15 @@ def test_a_store_is_asked_for_the_values_of_the_chosen_head(
 ) -> None:
     asked = []
 
-    def alpha(store: Store, question: Question) -> Alpha:
+    def scaled(store: str, question: Question) -> tuple[Question, list[str]]:
         asked.append(question.net)
-        return Alpha(170.0, "given")
+        return question, []
 
     def draw(store: Store, question: Question, *given: Any, **named: Any) -> None:
         asked.append(question.net)
         raise UsageError("far enough")
 
-    monkeypatch.setattr(training, "trained_by", alpha)
+    monkeypatch.setattr(training, "_scaled", scaled)
     monkeypatch.setattr(training, "StoreDraw", draw)
     for head in ("winner", "q"):
         with pytest.raises(UsageError, match="far enough"):

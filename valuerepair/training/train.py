@@ -141,15 +141,10 @@ def train(
             # By the file's name a store has the values of the usual heads.
             key = file.sha256 + options.heads.variant if options.heads.variant else str(file.path)
             question = replace(question, net=key)
-            targets = None
-            if store is not None:
-                with Store.open(store) as opened:
-                    targets = trained_by(opened, question)
-            by_alpha = targets is not None and targets.is_of_centipawns(question.q_from)
-            question = replace(question, alpha=targets.value if targets and by_alpha else None)
+            question, scale = (question, []) if store is None else _scaled(store, question)
             sources = _sources(file, chunks, store, question, options, split, quiet)
-            if targets is not None:
-                log.info(f"targets of the store: {targets.source(question.q_from)}")
+            for line in scale:
+                log.info(line)
             stores = [source for source in sources if isinstance(source, StoreSource)]
             if stores and options.draw is None:
                 given = "" if options.share is not None else ", as among its sampled positions"
@@ -158,6 +153,17 @@ def train(
             return _train(file, path, sources, store is not None, question, options, split, quiet)
     except OSError as error:
         raise ValueRepairError(f"{error.filename or output}: {error.strerror or error}") from None
+
+
+def _scaled(store: str, question: Question) -> tuple[Question, list[str]]:
+    """The question with the alpha to train by, where one plays a part; and which it is, why, and what it does to the
+    scale of the net's Q, in words."""
+    with Store.open(store) as opened:
+        targets = trained_by(opened, question)
+        scale = opened.training_scale(*opened.pick(question.net, question.oracle), question)
+    by_alpha = targets.is_of_centipawns(question.q_from)
+    said = [f"targets of the store: {targets.source(question.q_from)}", *([] if scale is None else [scale.line()])]
+    return replace(question, alpha=targets.value if by_alpha else None), said
 
 
 def _train(
