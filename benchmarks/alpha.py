@@ -14,6 +14,7 @@ import click
 import numpy as np
 from numpy.typing import NDArray
 
+from valuerepair import evaluate
 from valuerepair.calibration import fit, fold_of
 from valuerepair.chess import values
 from valuerepair.question import Question
@@ -121,16 +122,37 @@ def between_draws(net: str, first: Draw, second: Draw, share: float) -> list[str
     return rows
 
 
+def after_training(net: str, path: str, alpha: float, trained: str) -> str:
+    """A row of the third table: what the slope of deep Q given net Q foretold, and what became of the net's Q."""
+    with Store.open(path) as store:
+        frame = store.frame(Question(net=net, alpha=alpha)).dropna(subset="deep_q")
+    old, deep = frame["net_q"].to_numpy(np.float64), frame["deep_q"].to_numpy(np.float64)
+    new = evaluate(frame, trained)["q"].to_numpy(np.float64)
+    ones, game = np.ones(len(old)), frame["game_id"].to_numpy(np.int64)
+    foretold, found = (values.slope_of(old, q, ones, game) for q in (deep, new))
+    scaled = [values.slope_of(q, deep, ones, game).value * q for q in (old, new)]
+    errors = " | ".join(f"{np.mean((q - deep) ** 2):.4f}" for q in (old, new, *scaled))
+    shown = " | ".join(f"{slope.value:.2f} ({slope.low:.2f} to {slope.high:.2f})" for slope in (foretold, found))
+    return f"| {net} | {alpha:g} | {shown} | {errors} |"
+
+
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("stores", nargs=2, metavar="FIRST SECOND", type=click.Path(exists=True, dir_okay=False))
 @click.option("--net", "nets", multiple=True, required=True, help="A net that both stores have values of.")
 @click.option("--alpha", "alphas", multiple=True, type=float, default=(110.0, 170.0, 222.0, 408.0), show_default=True)
 @click.option("--share", default=0.02, show_default=True, help="Share of the positions that are the worst.")
+@click.option("--trained", multiple=True, metavar="NET:ALPHA:FILE", help="A net that learned from FIRST by this alpha.")
 @click.option("--resamples", default=400, show_default=True, help="Draws of games for an interval.")
 def command(
-    stores: tuple[str, str], nets: Sequence[str], alphas: Sequence[float], share: float, resamples: int
+    stores: tuple[str, str],
+    nets: Sequence[str],
+    alphas: Sequence[float],
+    share: float,
+    trained: Sequence[str],
+    resamples: int,
 ) -> None:
-    """Print how many of the chosen positions two alphas share, and two draws of positions."""
+    """Print how many of the chosen positions two alphas share, and two draws of positions; and how steep Q of trained
+    nets is on the second draw, with mean squares of net Q - deep Q, as they are and after scaling by one number."""
     draws = {net: tuple(Draw.read(path, net) for path in stores) for net in nets}
     pairs = " | ".join(f"{a:g}, {b:g}" for a, b in combinations(alphas, 2))
     click.echo(f"| net | chosen | {pairs} |\n|---|---|{'---|' * len(list(combinations(alphas, 2)))}")
@@ -144,6 +166,11 @@ def command(
     for net, (first, second) in draws.items():
         for row in between_draws(net, first, second, share):
             click.echo(row)
+    if trained:
+        click.echo("\n| net | alpha | foretold | found | old | new | old, scaled | new, scaled |\n" + "|---" * 8 + "|")
+    for words in trained:
+        net, alpha, file = words.split(":", 2)
+        click.echo(after_training(net, stores[1], float(alpha), file))
 
 
 if __name__ == "__main__":

@@ -241,6 +241,30 @@ def test_a_share_of_the_positions_is_one_by_the_alpha_that_trains(
     assert (own >= float(found[1])).mean() < 0.5 * (off >= float(found[1])).mean()
 
 
+def test_training_says_which_alpha_it_learns_by_and_what_that_does(
+    maia_file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
+) -> None:
+    def stop(*given: Any) -> None:
+        raise UsageError("far enough")
+
+    monkeypatch.setattr(training, "_train", stop)
+    db = Path(shutil.copy(SAMPLE, tmp_path / "sample.db"))
+    said = train(maia_file, tmp_path / "new.pb.gz", capsys, "--store", str(db))[2].splitlines()
+    assert said[0].startswith("targets of the store: alpha 170 (default 170 to train by: ")
+    steep = re.match(r"by alpha 170 the net's Q would become ([\d.]+) times as steep .*; alpha (\d+) would", said[1])
+    assert steep is not None
+    with Store.open(db) as store:
+        frame = store.frame(Question(net=maia_file, alpha=170.0)).dropna(subset="deep_q")
+    mass = (frame.weight * frame.net_q**2).sum()
+    assert float(steep[1]) == round((frame.weight * frame.net_q * frame.deep_q).sum() / mass, 2)
+    said = train(maia_file, tmp_path / "new.pb.gz", capsys, "--store", str(db), "--alpha", steep[2])[2].splitlines()
+    assert said[0] == f"targets of the store: alpha {steep[2]} (given)"
+    assert said[1].startswith(f"by alpha {steep[2]} the net's Q would keep its scale: 1.00 times as steep")
+    assert vr(["stats", "--db", str(db), "--net", "maia-1900", "--save-alpha", "slope"], capsys)[0] == 0
+    said = train(maia_file, tmp_path / "new.pb.gz", capsys, "--store", str(db))[2].splitlines()
+    assert re.match(rf"targets of the store: alpha {steep[2]} \(stored fit of .* positions \(slope\)\)", said[0])
+
+
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
