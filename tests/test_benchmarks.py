@@ -182,4 +182,5 @@ def test_what_two_alphas_choose_in_common_is_counted(tmp_path: Path) -> None:
 
 
 def sized(frame: pd.DataFrame) -> pd.DataFrame:
-    return frame.assign(size=frame.disagreement.abs())
+    larger: pd.DataFrame = frame.assign(size=frame.disagreement.abs())
+    return larger

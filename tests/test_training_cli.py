@@ -203,7 +203,7 @@ def test_a_store_is_asked_for_the_values_of_the_chosen_head(
 ) -> None:
     asked = []
 
-    def scaled(store: str, question: Question) -> tuple[Question, list[str]]:
+    def scaled(store: Store, question: Question) -> tuple[Question, list[str]]:
         asked.append(question.net)
         return question, []
 
@@ -211,7 +211,7 @@ def test_a_store_is_asked_for_the_values_of_the_chosen_head(
         asked.append(question.net)
         raise UsageError("far enough")
 
-    monkeypatch.setattr(training, "_scaled", scaled)
+    monkeypatch.setattr(Store, "for_training", scaled)
     monkeypatch.setattr(training, "StoreDraw", draw)
     for head in ("winner", "q"):
         with pytest.raises(UsageError, match="far enough"):
@@ -250,7 +250,7 @@ def test_training_says_which_alpha_it_learns_by_and_what_that_does(
     monkeypatch.setattr(training, "_train", stop)
     db = Path(shutil.copy(SAMPLE, tmp_path / "sample.db"))
     said = train(maia_file, tmp_path / "new.pb.gz", capsys, "--store", str(db))[2].splitlines()
-    assert said[0].startswith("targets of the store: alpha 170 (default 170 to train by: ")
+    assert said[0].startswith("values to learn: alpha 170 (default 170 to train by: ")
     steep = re.match(r"by alpha 170 the net's Q would become ([\d.]+) times as steep .*; alpha (\d+) would", said[1])
     assert steep is not None
     with Store.open(db) as store:
@@ -258,11 +258,11 @@ def test_training_says_which_alpha_it_learns_by_and_what_that_does(
     mass = (frame.weight * frame.net_q**2).sum()
     assert float(steep[1]) == round((frame.weight * frame.net_q * frame.deep_q).sum() / mass, 2)
     said = train(maia_file, tmp_path / "new.pb.gz", capsys, "--store", str(db), "--alpha", steep[2])[2].splitlines()
-    assert said[0] == f"targets of the store: alpha {steep[2]} (given)"
+    assert said[0] == f"values to learn: alpha {steep[2]} (given)"
     assert said[1].startswith(f"by alpha {steep[2]} the net's Q would keep its scale: 1.00 times as steep")
     assert vr(["stats", "--db", str(db), "--net", "maia-1900", "--save-alpha", "slope"], capsys)[0] == 0
     said = train(maia_file, tmp_path / "new.pb.gz", capsys, "--store", str(db))[2].splitlines()
-    assert re.match(rf"targets of the store: alpha {steep[2]} \(stored fit of .* positions \(slope\)\)", said[0])
+    assert re.match(rf"values to learn: alpha {steep[2]} \(stored fit of .* positions \(slope\)\)", said[0])
 
 
 @pytest.mark.parametrize(

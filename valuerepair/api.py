@@ -8,7 +8,7 @@ import os
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -378,16 +378,15 @@ def write_chunks(
 
     asked = question or Question()
     with _open(store) as opened:
-        alpha = opened.training_alpha(*opened.pick(asked.net, asked.oracle), asked.alpha)
-        if alpha.is_of_centipawns(asked.q_from):
-            asked = replace(asked, alpha=alpha.value)
+        asked, said = opened.for_training(asked)
         which = opened.frame(asked, text=False, only=("position_id",)).attrs["net"]
         with (
             open_stored(which, net, device=device, threads=threads) as used,
             Progress("writing", unit="chunks", quiet=quiet) as progress,
             nullcontext() if quiet else remarks_to(progress.say),
         ):
-            log.info(f"value of the records: {alpha.source(asked.q_from)}")
+            for line in said:
+                log.info(line)
             return write_chunks(opened, folder, used, asked, options, split=split, form=form, progress=progress)
 
 

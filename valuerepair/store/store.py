@@ -360,6 +360,15 @@ class Store:
         with cell_errors(self.path):
             return alphas.training_scale(self.connection, net_id, oracle_id, trains, question.q_from)
 
+    def for_training(self, question: Question) -> tuple[Question, list[str]]:
+        """The question with the alpha to train by, where one plays a part; and in words where Q is from and why, and
+        what training does to the scale of the net's Q."""
+        pair = self.pick(question.net, question.oracle)
+        trains, scale = self.training_alpha(*pair, question.alpha), self.training_scale(*pair, question)
+        alpha = trains.value if trains.is_of_centipawns(question.q_from) else None
+        said = [f"values to learn: {trains.source(question.q_from)}", *([] if scale is None else [scale.line()])]
+        return replace(question, alpha=alpha), said
+
     def two_scales(self, net_id: int, oracle_id: int, question: Question) -> str:
         """One line for a user where commands without ``--alpha`` find candidates by one alpha and train by another;
         empty where they do not, and for a question that has its own alpha."""
