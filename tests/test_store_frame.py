@@ -168,6 +168,17 @@ def test_a_store_of_two_scales_says_so_and_how_they_become_one(unsaved: Path) ->
         assert store.two_scales(*many, usual) == ""
 
 
+def test_a_run_says_that_its_store_has_two_scales(tmp_path: Path) -> None:
+    archive, db = random_games(tmp_path / "random.pgn", 120), tmp_path / "a.db"
+    summary = mine_by_key(archive, db, oracle=logistic_oracle())
+    with Store.open(db) as store:
+        line = store.two_scales(*store.pick(), Question())
+    assert line.startswith("two scales: candidates by ")
+    assert line in summary.lines()
+    given = MineOptions(sample=SampleOptions(per_game=4), question=Question(alpha=170.0))
+    assert line not in mine_by_key(archive, db, oracle=logistic_oracle(), options=given).lines()
+
+
 def test_what_training_does_to_the_scale(unsaved: Path) -> None:
     """By the frame: the slope through 0 of deep Q on net Q, at the alpha that would train."""
     with Store.open(unsaved) as store:

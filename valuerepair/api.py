@@ -332,9 +332,9 @@ def train(
     """Trains a net (.pb.gz) on training chunks, on a store, or on both, and writes the new one to `output`: `vr train`.
 
     `chunks` are folders and tars, `store` a store that has values of this net; `question` says which of its positions
-    are candidates (with its alpha None, by the stored fit to results of games, else by 170), `options` how to train, as
-    in ``TrainOptions(steps=500, only="value")``, `split` what it never sees of the store. The same call goes on with
-    what an interrupted one has left. `quiet`: no progress on standard error.
+    are candidates (with its alpha None, by a stored fit to the slope or to results, else by 170), `options` how to
+    train, as in ``TrainOptions(steps=500, only="value")``, `split` what it never sees of the store. The same call goes
+    on with what an interrupted one has left. `quiet`: no progress on standard error.
 
     Returns the curve: a row each time the net was judged, the first of the old net: `step`, `lr`, `train_loss` (mean
     since the row before), and of games held out `loss`, `value`, `policy`, `moves_left`, `policy_kl`, `top_1`,
