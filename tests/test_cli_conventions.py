@@ -409,7 +409,7 @@ OTHERS_OPTIONS = {
     "python data/make_*.py": {"--date", "--nets-only", "--other"},
     "python -m tests.parity": {"--exact", "--features", "--first", "--ms", "--settings", "--stockfish"}
     | {"--without-package"},
-    "python -m benchmarks": {"--archive", "--compare", "--data", "--print", "--seconds", "--within"},
+    "python -m benchmarks": {"--archive", "--compare", "--data", "--print", "--seconds", "--trained"} | {"--within"},
 }
 
 

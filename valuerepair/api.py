@@ -8,7 +8,7 @@ import os
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -404,9 +404,9 @@ def train(
     """Trains a net (.pb.gz) on training chunks, on a store, or on both, and writes the new one to `output`: `vr train`.
 
     `chunks` are folders and tars, `store` a store that has values of this net; `question` says which of its positions
-    are candidates (with its alpha None, by the stored fit to results of games, else by 170), `options` how to train, as
-    in ``TrainOptions(steps=500, only="value")``, `split` what it never sees of the store. The same call goes on with
-    what an interrupted one has left. `quiet`: no progress on standard error.
+    are candidates (with its alpha None, by a stored fit to the slope or to results, else by 170), `options` how to
+    train, as in ``TrainOptions(steps=500, only="value")``, `split` what it never sees of the store. The same call goes
+    on with what an interrupted one has left. `quiet`: no progress on standard error.
 
     Returns the curve: a row each time the net was judged, the first of the old net: `step`, `lr`, `train_loss` (mean
     since the row before), and of games held out `loss`, `value`, `policy`, `moves_left`, `policy_kl`, `top_1`,
@@ -450,15 +450,14 @@ def write_chunks(
 
     asked = question or Question()
     with _open(store) as opened:
-        alpha = opened.training_alpha(*opened.pick(asked.net, asked.oracle), asked.alpha)
-        if alpha.is_of_centipawns(asked.q_from):
-            asked = replace(asked, alpha=alpha.value)
+        asked, said = opened.for_training(asked)
         which = opened.frame(asked, text=False, only=("position_id",)).attrs["net"]
         with (
             open_stored(which, net, device=device, threads=threads) as used,
             Progress("writing", unit="chunks", quiet=quiet) as progress,
         ):
-            log.info(f"value of the records: {alpha.source(asked.q_from)}")
+            for line in said:
+                log.info(line)
             return write_chunks(opened, folder, used, asked, options, split=split, form=form, progress=progress)
 
 
