@@ -13,6 +13,7 @@ import click
 from click.core import ParameterSource
 
 from valuerepair.cli.completion import folders, nets
+from valuerepair.cli.group import SectionedCommand
 from valuerepair.cli.options import (
     DB,
     FILE,
@@ -35,9 +36,17 @@ if TYPE_CHECKING:
     from valuerepair.play.selfplay import ForestSource
 
 
-@click.command()
+@click.command(
+    cls=SectionedCommand,
+    sections={
+        "Most used": "net nodes output training repeat temperature jobs db",
+        "Players": "engine net2 set reuse-tree seed",
+        "How games end": "max-plies draw win resign no-resign-share syzygy",
+        "Machine": "device threads",
+    },
+)
 @click.argument("book", type=FILE, metavar="BOOK")
-@click.option("-o", "--output", type=FILE, default="games.pgn", help="PGN of the games; an earlier run is continued.")
+@click.option("-o", "--output", type=FILE, default="games.pgn", help="PGN of the games; continues an earlier run.")
 @click.option("--engine", type=click.Choice(["mcts", "lc0"]), default="mcts", help="Who plays.")
 @NET
 @click.option(
@@ -59,7 +68,7 @@ if TYPE_CHECKING:
 )
 @DB
 @click.option("--no-db", is_flag=True, help="Keep nothing in a store.")
-@SEED(help="Seed of temperature and noise.")
+@SEED(help="Seed for temperature and noise.")
 @device_options()
 @JSON
 def command(book: str, **given: Any) -> None:

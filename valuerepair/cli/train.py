@@ -7,6 +7,7 @@ from typing import Any, get_args
 
 import click
 
+from valuerepair.cli.group import SectionedCommand
 from valuerepair.cli.options import FILE, JSON, SEED, SPLIT, QuestionOptions, Worst, head_options, question, split_of
 from valuerepair.cli.verbosity import is_quiet
 from valuerepair.nets.heads import Heads
@@ -16,11 +17,21 @@ from valuerepair.training.options import Average, Only, TrainOptions
 _DEFAULTS = TrainOptions()
 
 
-@click.command()
+@click.command(
+    cls=SectionedCommand,
+    sections={
+        "Most used": "net output store split steps batch lr only seed",
+        "Which positions": "threshold expanded share candidates weights draw",
+        "Targets": "oracle alpha calibration q-ratio policy-kl",
+        "Learning": "warmup schedule l2 average",
+        "Judging on the way": "holdout every patience",
+        "Net": "value-head policy-head",
+    },
+)
 @click.argument("chunks", type=FILE, nargs=-1, metavar="[CHUNKS]...")
 @click.option("-o", "--output", type=FILE, required=True, metavar="FILE", help="The new net, a .pb.gz.")
 @click.option("--store", type=FILE, metavar="DB", help="Learn the oracle's values of this store's positions.")
-@SPLIT(help="A file of vr split: learn only from its part train; --holdout is taken from that.")
+@SPLIT(help="A file of vr split: learn only from its part train, of which --holdout is a share.")
 @click.option("--only", type=click.Choice(get_args(Only)), default="all", help="Which parameters change.")
 @click.option("--steps", default=_DEFAULTS.steps, help="Training steps.")
 @click.option("--batch", default=_DEFAULTS.batch, help="Positions per step.")
@@ -45,7 +56,7 @@ _DEFAULTS = TrainOptions()
     "--average",
     type=click.Choice(get_args(Average)),
     default="none",
-    help="Average of the parameters that is written.",
+    help="Write an average of the parameters.",
 )
 @click.option("--weights", metavar="FORMULA", help="A formula of vr weights, or the .parquet that its --side wrote.")
 @click.option("--l2", default=_DEFAULTS.l2, help="Weight of L2 regularisation.")
@@ -54,14 +65,14 @@ _DEFAULTS = TrainOptions()
     type=float,
     help="Share of candidates among the store's positions.  [default: theirs among the sampled ones]",
 )
-@click.option("--candidates", type=int, help="Train on at most so many candidates, drawn by --seed.  [default: all]")
+@click.option("--candidates", type=int, help="Train on this many candidates, drawn by --seed.  [default: all]")
 @click.option("--draw", type=FILE, metavar="FILE.parquet", help="Draw the store's positions by these weights.")
-@click.option("--holdout", default=_DEFAULTS.holdout, help="Share of games to judge by and not train on.")
+@click.option("--holdout", default=_DEFAULTS.holdout, help="Share of the games to judge by, not to train on.")
 @click.option("--every", type=int, help="Steps between judgements.  [default: a twentieth of --steps]")
-@click.option("--patience", default=_DEFAULTS.patience, help="Stop after so many judgements without gain; 0: never.")
+@click.option("--patience", default=_DEFAULTS.patience, help="Stop after this many judgements without gain; 0: never.")
 @head_options
 @question(net="The net to train, a .pb.gz.", auto="the stored fit to results of games, else 170")
-@SEED(help="Seed of the order of positions.")
+@SEED(help="Seed for the order of the positions.")
 @JSON
 def command(
     chunks: tuple[str, ...],
