@@ -185,6 +185,36 @@ def _rate(row: dict[str, Any], count: str = "count", total: str = "total") -> Ra
 
 # -- lines ------------------------------------------------------------------------------------------------------------
 
+# A share is said of the first of these of which it makes a number of this size: 13 of 10,000 rather than 1 of 1,000.
+_SAID_OF = (1_000, 10_000, 100_000, 1_000_000)
+_FEWEST_SAID = 5
+
+
+def headline(figures: dict[str, Any]) -> str:
+    """The one sentence that `store_figures` comes down to: the rate of candidates at the threshold, by weight.
+
+    "22 of 1,000 positions of these games are misjudged by 0.55 or more (19 to 26)", with the 95 % interval of the
+    rate in brackets; empty where no position has both values.
+    """
+    scored = figures["scored"]
+    if scored is None:
+        return ""
+    threshold = scored["threshold"]
+    (row,) = (row for row in scored["by_threshold"] if row["threshold"] == threshold)
+    if row["rate"] is None:
+        return ""
+    off = f"misjudged {'beyond scale ' if scored['calibration'] else ''}by {threshold:g} or more"
+    if not row["candidates"]:
+        most = _said_of(row["high"])
+        return f"No position of these games was found to be {off} (at most {row['high'] * most:,.0f} of {most:,})"
+    per = _said_of(row["rate"])
+    count, low, high = (f"{row[name] * per:,.0f}" for name in _BOUNDS)
+    return f"{count} of {per:,} positions of these games are {off} ({low} to {high})"
+
+
+def _said_of(rate: float) -> int:
+    return next((per for per in _SAID_OF if rate * per >= _FEWEST_SAID), _SAID_OF[-1])
+
 
 def stats_lines(figures: dict[str, Any]) -> list[str]:
     """The figures as text for a terminal."""
