@@ -8,10 +8,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
 from tests.expanded_store import expanded_store
+from valuerepair.cli import cli
 from valuerepair.question import Expanded, Question
-from valuerepair.report.stats import headline, store_figures
+from valuerepair.report.stats import headline, stats_lines, store_figures
 from valuerepair.store.store import Store
 
 SAMPLE = Path(__file__).parents[1] / "data" / "sample.db"
@@ -77,3 +79,19 @@ def test_calibrated_q_is_said() -> None:
 def test_nothing_scored_says_nothing(tmp_path: Path) -> None:
     with Store.open(tmp_path / "new.db", create=True) as store:
         assert headline(store_figures(store)) == ""
+
+
+def test_vr_stats_begins_with_it_and_says_why_its_upper_end_is_far() -> None:
+    figures = figures_of(SAMPLE, threshold=0.55)
+    assert figures["scored"]["screening"]["audited"] == 169
+    first, second, third = CliRunner().invoke(cli, ["stats", "--db", str(SAMPLE)]).stdout.splitlines()[:3]
+    assert first == headline(figures)
+    assert second == "  (the upper end is far because only 169 of the positions cut by screening were searched in full)"
+    assert third == ""
+
+
+def test_without_screening_it_says_nothing_of_it(tmp_path: Path) -> None:
+    first, second, *others = stats_lines(figures_of(expanded_store(tmp_path)))
+    assert SENTENCE.fullmatch(first)
+    assert second == ""
+    assert not any("far because" in line for line in others)

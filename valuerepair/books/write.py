@@ -297,8 +297,8 @@ class Manifest:
     def to_json(self) -> str:
         return json.dumps(asdict(self), indent=2, ensure_ascii=False) + "\n"
 
-    def summary(self, directory: str) -> list[str]:
-        """What was written, and how lc0 plays it, in lines for a terminal."""
+    def summary(self, directory: str, *, verbose: bool = False) -> list[str]:
+        """What was written, and how lc0 plays it, in lines for a terminal; `verbose`: also how diverse it is."""
         pgn = {name: file for name, file in self.files.items() if name.endswith(".pgn")}
         q = f"net {self.net['name']}, {self.oracle['label']}, {Alpha(**self.alpha).source(self.q_from, 'g')}"
         lines = [f"{self.candidates:,} candidates at {self.threshold:g} of {self.scored:,} scored positions: {q}"]
@@ -315,7 +315,8 @@ class Manifest:
             sides = f"{file.white_to_move:,} white and {file.black_to_move:,} black to move"
             entries = "" if file.positions == file.distinct else f"{file.positions:,} entries of "
             lines.append(f"{directory}/{name}: {entries}{file.distinct:,} positions of {file.games:,} games, {sides}")
-            lines += [f"  {line}" for line in described(self.diversity[name.removesuffix(".pgn")])]
+            if verbose:
+                lines += [f"  {line}" for line in described(self.diversity[name.removesuffix(".pgn")])]
         lines.append(f"next: {self._next(f'{directory}/book.pgn')}")
         return lines
 

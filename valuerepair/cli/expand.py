@@ -10,7 +10,7 @@ import click
 
 from valuerepair.cli.group import SectionedCommand
 from valuerepair.cli.options import DB, DEEP, JOBS, JSON, SEED, SPLIT, QuestionOptions, question, split_of
-from valuerepair.cli.verbosity import is_quiet
+from valuerepair.cli.verbosity import is_quiet, is_verbose
 
 
 @click.command(
@@ -76,6 +76,8 @@ def command(db: str, question: QuestionOptions, **given: Any) -> None:
         asked = question.resolved(store)
         with open_expansion(store, asked, deep=given["deep"], workers=given["jobs"]) as expand:
             summary = expand(options, progress)
-    click.echo(json.dumps(summary.report(), indent=2) if given["json"] else "\n".join(summary.lines()))
+    click.echo(
+        json.dumps(summary.report(), indent=2) if given["json"] else "\n".join(summary.lines(verbose=is_verbose()))
+    )
     if summary.state == "interrupted":
         raise KeyboardInterrupt

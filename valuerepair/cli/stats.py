@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from valuerepair.cli.options import DB, JSON, QuestionOptions, question
-from valuerepair.cli.verbosity import is_quiet
+from valuerepair.cli.verbosity import is_quiet, is_verbose
 
 if TYPE_CHECKING:
     from valuerepair.chess.values import FitTo
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
 def command(db: str, question: QuestionOptions, labels: bool, **given: Any) -> None:
     """Say what is in the store: positions, nets, oracles, candidate rates with 95 % intervals, and what it cost.
 
-    For the candidates at the threshold also: which labels they have, how often a second look found the search right (vr
-    confirm), how diverse they are, and whose values the games played from them (vr selfplay) agree with. Labels are
-    defined, with what they do not prove, in docs/methods.md.
+    It begins with the rate of candidates at the threshold. Of these candidates it also says which labels they have
+    (docs/methods.md says what these mean and what they do not prove), how often a second look found the search right
+    (vr confirm), whose values the games played from them (vr selfplay) agree with, and, with -v, how diverse they are.
 
     Alpha is fitted so that Q = 2 / (1 + exp(-cp / alpha)) - 1 of the deep scores is nearest to the net's Q, in both
     norms (l1: mean distance, robust to misjudged positions; l2: root mean square), and to the results of the games that
@@ -68,7 +68,7 @@ def command(db: str, question: QuestionOptions, labels: bool, **given: Any) -> N
         if given["save_calibration"]:
             store.save_calibration(asked)
         figures: dict[str, Any] = store_figures(store, asked)
-        shown = stats_lines(figures)
+        shown = stats_lines(figures, verbose=is_verbose())
         if figures["scored"] is not None:
             frame = store.candidates(asked)
             if labels:
@@ -79,7 +79,7 @@ def command(db: str, question: QuestionOptions, labels: bool, **given: Any) -> N
                 figures["asked_of_the_net"] = complete(store, frame, asked.net, quiet=is_quiet())
             known = sections(store, frame, threshold)
             figures |= known
-            shown += section_lines(known)
+            shown += section_lines(known, verbose=is_verbose())
             if given["worst"]:
                 figures["worst"] = label_rows(store, frame.head(given["worst"]))
                 shown += ["", *label_table(figures["worst"])]

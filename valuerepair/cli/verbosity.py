@@ -69,6 +69,11 @@ def is_quiet() -> bool:
     return _quiet
 
 
+def is_verbose() -> bool:
+    """Whether -v holds: for figures that few readers want."""
+    return log.isEnabledFor(logging.DEBUG)
+
+
 def add_options(command: click.Command) -> None:
     """Gives a command the two options, new ones: a command owns its parameters."""
     quiet, verbose = ("-q", "--quiet"), ("-v", "--verbose")

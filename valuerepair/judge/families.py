@@ -240,8 +240,8 @@ _LAYOUT = "  {:<16}{:>10}{:>10}{:>10}{:>12}{:>10}{:>11}  {}"
 _HEAD = _LAYOUT.format("", "reached", "searched", "cut", "candidates", "Mnodes", "per Mnode", "rate")
 
 
-def lines(found: dict[str, Any]) -> list[str]:
-    """The figures as text for a terminal."""
+def lines(found: dict[str, Any], *, verbose: bool = False) -> list[str]:
+    """The figures as text for a terminal; `verbose`: also how diverse the roots are."""
     rounds = f"{found['rounds']} round{'s' * (found['rounds'] != 1)}"
     shown = [
         "",
@@ -256,9 +256,10 @@ def lines(found: dict[str, Any]) -> list[str]:
     shown += _yield_lines(found)
     roots = found["roots"]
     of_order = ", ".join(f"{number:,.1f}" for number in roots["hill"])
+    diverse = f", which count for {of_order} (Hill numbers of order 1, 2)" if verbose else ""
     shown.append(
-        f"  with the {roots['sampled']:,} of the archive {roots['candidates']:,} candidates of {roots['roots']:,} "
-        f"roots, which count for {of_order} (Hill numbers of order 1, 2)"
+        f"  with the {roots['sampled']:,} of the archive: {roots['candidates']:,} candidates around "
+        f"{roots['roots']:,} roots{diverse}"
     )
     return shown
 

@@ -15,7 +15,7 @@ from valuerepair.calibration import TooLittle, beyond_scale
 from valuerepair.chess import values
 from valuerepair.chess.positions import PHASES
 from valuerepair.chess.progress import format_duration, format_rate
-from valuerepair.intervals import Flags, Floats, Ids, Rate, mean_interval, weighted, wilson
+from valuerepair.intervals import Flags, Floats, Ids, Rate, far_words, mean_interval, weighted, wilson
 from valuerepair.judge import families, verdict, weights
 from valuerepair.judge.labelled import labels_of, masks, names
 from valuerepair.judge.labels import KINDS, NAMES, OF_POLICY
@@ -165,9 +165,9 @@ def _by(
 
 
 def _candidate_rate(hits: Flags, weight: Floats, game: Ids) -> dict[str, Any]:
-    """Weighted, so that a ladder's cuts bend nothing; `candidates` and `scored` count rows."""
+    """Weighted, so that a ladder's cuts bend nothing; `candidates` and `scored` count rows; see `Rate`."""
     found = weighted(hits, weight, game)
-    return {"candidates": found.count, "scored": found.total, **_bounds(found)}
+    return {"candidates": found.count, "scored": found.total, **_bounds(found), "few_drawn": found.few_drawn}
 
 
 _BOUNDS = ("rate", "low", "high")
@@ -180,7 +180,8 @@ def _bounds(rate: Rate) -> dict[str, float | None]:
 
 def _rate(row: dict[str, Any], count: str = "count", total: str = "total") -> Rate:
     """The rate that a row of figures holds."""
-    return Rate(row[count], row[total], *(float("nan") if row[name] is None else row[name] for name in _BOUNDS))
+    rate, low, high = (float("nan") if row[name] is None else row[name] for name in _BOUNDS)
+    return Rate(row[count], row[total], rate, low, high)
 
 
 # -- lines ------------------------------------------------------------------------------------------------------------
@@ -216,11 +217,13 @@ def _said_of(rate: float) -> int:
     return next((per for per in _SAID_OF if rate * per >= _FEWEST_SAID), _SAID_OF[-1])
 
 
-def stats_lines(figures: dict[str, Any]) -> list[str]:
-    """The figures as text for a terminal."""
+def stats_lines(figures: dict[str, Any], *, verbose: bool = False) -> list[str]:
+    """The figures as text for a terminal; `verbose`: also how diverse the roots of vr expand are."""
+    said = headline(figures)
     shown = [
+        *([said, *_far_lines(figures["scored"]), ""] if said else []),
         f"{figures['store']}: {figures['positions']:,} positions from {figures['games']:,} games; "
-        f"files: {figures['sources']:,}, runs: {len(figures['runs'])}"
+        f"files: {figures['sources']:,}, runs: {len(figures['runs'])}",
     ]
     shown += [
         f"  net     {net['name']}  {net['sha256'][:12]}  {net['evaluated']:,} evaluated" for net in figures["nets"]
@@ -231,8 +234,14 @@ def stats_lines(figures: dict[str, Any]) -> list[str]:
     scored = figures["scored"]
     if scored is None:
         return [*shown, "Nothing is scored yet. Next: vr mine ARCHIVE"]
-    expanded = [] if figures["expanded"] is None else families.lines(figures["expanded"])
+    expanded = [] if figures["expanded"] is None else families.lines(figures["expanded"], verbose=verbose)
     return [*shown, "", *_scored_lines(scored), *expanded]
+
+
+def _far_lines(scored: dict[str, Any]) -> list[str]:
+    """Why the upper end of the headline's interval is far, where it is."""
+    (row,) = (row for row in scored["by_threshold"] if row["threshold"] == scored["threshold"])
+    return [f"  ({far_words(row['few_drawn'])})"] if row["few_drawn"] else []
 
 
 def _scored_lines(scored: dict[str, Any]) -> list[str]:
@@ -265,7 +274,7 @@ def _scored_lines(scored: dict[str, Any]) -> list[str]:
 def _beyond_scale_line(found: dict[str, Any], threshold: float) -> str:
     share = _rate(found["left"])
     kept = f"{share} of the candidates at {threshold:g} are left" if share.total else f"no candidates at {threshold:g}"
-    new = f", and {found['new']:,} that were none come in" if found["new"] else ""
+    new = f"; {found['new']:,} other positions become candidates" if found["new"] else ""
     return f"beyond scale: {kept}{new}; {found['words']}"
 
 
@@ -288,14 +297,14 @@ def sections(store: Store, frame: pd.DataFrame, threshold: float, labels: pd.Dat
     }
 
 
-def section_lines(sections: dict[str, Any]) -> list[str]:
-    """The sections as text for a terminal; nothing where there are no candidates."""
+def section_lines(sections: dict[str, Any], *, verbose: bool = False) -> list[str]:
+    """The sections as text for a terminal; nothing where there are no candidates. `verbose`: also their diversity."""
     confirmed = verdict.lines(sections["confirmed"])
     return [
         *label_lines(sections["labels"]),
         *([""] if confirmed and confirmed[0] else []),
         *confirmed,
-        *weights.lines(sections["diversity"]),
+        *(weights.lines(sections["diversity"]) if verbose else []),
         *outcome_lines(sections["played"]),
     ]
 
