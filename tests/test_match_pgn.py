@@ -107,7 +107,11 @@ def test_even_pairs_and_ratios_are_those_of_fastchess(
     lines = report_lines(found)
     assert lines[5] == f"  {words}, pairs ratio 1.26"
     value, low, high = normalized_elo(found.results)
-    assert f", normalized {value:+.1f} ({low:+.1f} to {high:+.1f} at 0.95), " in lines[6]
+    assert f"  normalized Elo {value:+.1f} (95 %: {low:+.1f} to {high:+.1f})" not in lines
+    assert f"  normalized Elo {value:+.1f} (95 %: {low:+.1f} to {high:+.1f})" in report_lines(found, verbose=True)
+    value, low, high = elo_interval(found.results, 0.95)
+    assert lines[6].startswith(f"Elo {value:+.1f} (95 %: {low:+.1f} to {high:+.1f}), LOS ")
+    assert sum(" to " in line for line in lines if not line.startswith("SPRT")) == 1
 
 
 def test_what_cutechess_printed_of_matches_without_pairs(tmp_path: Path) -> None:

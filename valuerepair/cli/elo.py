@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from valuerepair.cli.options import FILE, JOBS, JSON
-from valuerepair.cli.verbosity import is_quiet
+from valuerepair.cli.verbosity import is_quiet, is_verbose
 from valuerepair.errors import UsageError
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ _OF_A_PLAN = {"draws": "--draws", "game_time": "--game-time", "jobs": "--jobs"}
 @JOBS(help="Of a plan: games at once.  [default: 1]")
 @JSON
 def command(files: tuple[str, ...], **given: Any) -> None:
-    """Say what the games of a match show: Elo with its intervals, LOS, colours, endings, SPRT.
+    """Say what the games of a match show: Elo with its interval, LOS, colours, endings, SPRT.
 
     FILE is PGN of any program (cutechess, fastchess, vr match, servers), packed or not; - is standard input. Games with
     the same opening and both colours are pairs. With several players there is a line for each two that met.
@@ -52,18 +52,20 @@ def command(files: tuple[str, ...], **given: Any) -> None:
         raise UsageError("--player is for the games of a PGN: give FILE, too")
     if given["resolve"] is not None or (sprt is not None and not files):
         found = _plan(files, given, sprt)
+        lines = found.lines()
     else:
         if of_plan := [option for name, option in _OF_A_PLAN.items() if given[name] is not None]:
             raise UsageError(f"{of_plan[0]} is for --resolve ELO: give that, too")
         if not files:
             raise UsageError("give the PGN of a match, or --resolve ELO --draws SHARE")
         found = _table(files, given["player"], sprt)
+        lines = found.lines(verbose=is_verbose())
     if given["json"]:
         click.echo(json.dumps(found.as_json()))
         return
     from valuerepair.report.drawing import printable
 
-    click.echo("\n".join(printable(line, 2000) for line in found.lines()))
+    click.echo("\n".join(printable(line, 2000) for line in lines))
 
 
 def _table(files: tuple[str, ...], player: str | None, sprt: Sprt | None) -> Crosstable:

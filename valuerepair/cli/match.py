@@ -10,7 +10,7 @@ import click
 from valuerepair.cli.completion import words
 from valuerepair.cli.group import SectionedCommand
 from valuerepair.cli.options import FILE, JOBS, JSON, SEED, device_options, rules_of, rules_options
-from valuerepair.cli.verbosity import is_quiet, say
+from valuerepair.cli.verbosity import is_quiet, is_verbose, say
 
 SIDES = words("net=", "stockfish:", "lc0:")
 ORDER = click.Choice(["sequential", "shuffled"])
@@ -98,6 +98,6 @@ def command(side_a: str, side_b: str, **given: Any) -> None:
     if given["json"]:
         click.echo(json.dumps({**end.standing.as_json(), "planned": end.games, "pgn": str(end.path)}))
     else:
-        click.echo("\n".join([*report_lines(end.standing), f"games in {end.path}"]))
+        click.echo("\n".join([*report_lines(end.standing, verbose=is_verbose()), f"games in {end.path}"]))
     if end.interrupted:
         raise KeyboardInterrupt
