@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import shutil
 import sqlite3
@@ -22,6 +24,7 @@ from tests.cli_tree import LEAVES, SAMPLE, options_of, vr
 from tests.expand_doubles import QUESTION, expand_store, mined
 from tests.expanded_store import expand_by_key
 from tests.mining_doubles import KeyNet, mine_by_key, random_games
+from tests.training_doubles import store_source
 from valuerepair.books.options import BookOptions
 from valuerepair.books.write import write_books
 from valuerepair.chess.board import keys, parse_fens
@@ -33,7 +36,6 @@ from valuerepair.judge.openings import UNKNOWN, family, named_positions
 from valuerepair.judge.split import JUDGED, PARTS, HeldPart, Split, choose_split, read_split, write_split
 from valuerepair.question import Question
 from valuerepair.store.store import Store
-from valuerepair.training.sources import StoreSource
 
 Captured = pytest.CaptureFixture[str]
 ECOS = ("B90", "C42", "D37", "A00", "E97", "no code", "C00")
@@ -267,23 +269,34 @@ def test_training_never_reads_what_is_not_train(path: Path, expanded: str) -> No
     split = chosen(path, games=0.3, families=0.2, archives=["other.pgn"])
     question = Question(threshold=0.3, expanded=expanded)  # type: ignore[arg-type]
     parts = parts_of(path, split)
-    source = StoreSource(str(path), question, 1, share=0.4, holdout=0.2, seed=0, split=split)
-    rows = np.concatenate([source.one_pass(number).units for number in range(4)] + [source.units().units, source._held])
+    source = store_source(path, question, share=0.4, holdout=0.2, seed=0, split=split)
+    rows = np.concatenate(
+        [source.one_pass(number).units for number in range(4)] + [source.units().units, source.draw.held_out]
+    )
     with Store.open(path) as store:
         scored = store.frame(question)["position_id"].tolist()
-    assert {parts[number] for number in source._ids[rows].tolist()} == {"train"}
-    assert set(source._ids.tolist()) == {number for number in scored if parts[number] == "train"}
+    assert {parts[number] for number in source.draw.ids[rows].tolist()} == {"train"}
+    assert set(source.draw.ids.tolist()) == {number for number in scored if parts[number] == "train"}
     assert 0 < source.held_games < source.games
-    whole = StoreSource(str(path), question, 1, share=0.4, holdout=0.2, seed=0)
+    whole = store_source(path, question, share=0.4, holdout=0.2, seed=0)
     assert whole.identity != source.identity
     # Which of its games judge the net on the way is as it would be without a split.
-    assert set(source._ids[source._held].tolist()) <= set(whole._ids[whole._held].tolist())
+    assert set(source.draw.ids[source.draw.held_out].tolist()) <= set(whole.draw.ids[whole.draw.held_out].tolist())
+
+
+def test_positions_of_another_part_are_drawn_where_it_is_named(path: Path) -> None:
+    split = chosen(path, games=0.3, families=0.2, archives=["other.pgn"])
+    parts = parts_of(path, split)
+    for part in ("games", "families"):
+        draw = store_source(path, Question(threshold=0.3), share=None, split=split, part=part).draw
+        assert {parts[number] for number in draw.ids.tolist()} == {part}
+        assert len(draw.rows())
 
 
 def test_where_all_is_held_out_there_is_nothing_to_train_on(path: Path) -> None:
     split = Split(archives=("one.pgn", "other.pgn"))
     with pytest.raises(ValueRepairError, match="part to train on"):
-        StoreSource(str(path), Question(threshold=0.3), 1, share=0.4, holdout=0.2, seed=0, split=split)
+        store_source(path, Question(threshold=0.3), share=0.4, holdout=0.2, seed=0, split=split)
 
 
 def test_expansion_goes_out_from_train_alone(tmp_path: Path) -> None:
@@ -437,6 +450,42 @@ def test_a_part_without_anything_and_a_part_without_a_split(two: Path, tmp_path:
     assert (code, err) == (1, f"vr: {two}: the split holds out nothing of it as archives\n")
     choice = next(option for option in options_of(LEAVES["vr remeasure"]) if option.name == "part").type
     assert set(choice.choices) == set(JUDGED)  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("part", [None, "train", "games", "families", "archives", "held-out"])
+@pytest.mark.parametrize("expanded", ["no", "all"])
+def test_an_export_is_of_one_part_and_of_train_unless_asked(
+    path: Path, part: str | None, expanded: str, tmp_path: Path, capsys: Captured
+) -> None:
+    split = chosen(path, games=0.3, families=0.2, archives=["other.pgn"])
+    write_split(tmp_path / "s.json", split)
+    parts = parts_of(path, split)
+    words = ["export", "--db", str(path), "--format", "csv", "--expanded", expanded]
+    every = list(csv.DictReader(io.StringIO(vr(words, capsys)[1])))
+    words += ["--split", str(tmp_path / "s.json"), *(["--part", part] if part else [])]
+    code, out, err = vr([*words, "--labels"], capsys)
+    assert (code, err) == (0, "")
+    kept = {"games", "families", "archives"} if part == "held-out" else {part or "train"}
+    wanted = [row["position_id"] for row in every if parts[int(row["position_id"])] in kept]
+    assert [row["position_id"] for row in csv.DictReader(io.StringIO(out))] == wanted
+    assert 0 < len(wanted) < len(every)
+
+
+def test_sets_for_trainers_of_other_engines_hold_nothing_back_either(
+    path: Path, tmp_path: Path, capsys: Captured
+) -> None:
+    split = chosen(path, games=0.3, families=0.2)
+    write_split(tmp_path / "s.json", split)
+    parts = parts_of(path, split)
+    words = ["export", "--db", str(path), "--split", str(tmp_path / "s.json"), "-o", str(tmp_path / "a.plain")]
+    assert vr(words, capsys)[0] == 0
+    fens = [line[4:] for line in (tmp_path / "a.plain").read_text().splitlines() if line.startswith("fen ")]
+    found = keys(parse_fens(fens)).view(np.int64).tolist()
+    of = {row.key: parts[row.id] for row in _told(path)}
+    assert fens
+    assert {of[key] for key in found} == {"train"}
+    code, _, err = vr(["export", "--db", str(path), "--part", "games"], capsys)
+    assert (code, err) == (2, "vr: --part games: needs --split, which says what is held out\n")
 
 
 # -- the file and the command -----------------------------------------------------------------------------------------

@@ -142,6 +142,14 @@ class QuestionOptions:
             return replace(question, threshold=self._found(store, question, self.threshold))
         return replace(question, threshold=self.threshold)
 
+    def to_train_by(self, store: Store) -> Question:
+        """As `resolved`, but a share of the positions is one by the alpha that is trained by."""
+        if not isinstance(self.threshold, Worst):
+            return self.resolved(store)
+        every = replace(self, threshold=None).resolved(store)
+        alpha = store.training_alpha(*store.pick(every.net, every.oracle), every.alpha)
+        return replace(self, alpha=alpha.value).resolved(store)
+
     def _net(self, store: Store) -> str | None:
         """The net asked for; an engine that is on this machine is known by what it is, as its name fits others, too."""
         from valuerepair.engines.find import find_engine
@@ -210,6 +218,22 @@ SET = click.option("--set", multiple=True, metavar="NAME=VALUE", help="A search 
 
 
 SPLIT = functools.partial(click.option, "--split", type=FILE, metavar="FILE")
+_HELD_OUT = ("games", "families", "archives", "held-out")
+
+
+def part_option(*others: str, help: str, usual: str) -> Callable[[Command], Command]:
+    """``--part``: a part of ``--split`` that is held out, all of them, or one of the `others`; None is the `usual`."""
+    return click.option(
+        "--part", type=click.Choice([*others, *_HELD_OUT]), help=f"{help}; held-out is all of them.  [default: {usual}]"
+    )
+
+
+def check_part(part: str | None, split: str | None) -> None:
+    """Raises UsageError for a part of no split."""
+    from valuerepair.errors import UsageError
+
+    if split is None and part is not None:
+        raise UsageError(f"--part {part}: needs --split, which says what is held out")
 
 
 def split_of(path: str | None) -> Split | None:

@@ -16,7 +16,9 @@ from valuerepair.cli.options import (
     ORACLE,
     SPLIT,
     QuestionOptions,
+    check_part,
     device_options,
+    part_option,
     split_of,
     threshold_option,
 )
@@ -35,11 +37,7 @@ from valuerepair.cli.verbosity import is_quiet, say
 @ALPHA
 @CALIBRATION
 @SPLIT(help="A file of vr split: compare only on what it holds out.")
-@click.option(
-    "--part",
-    type=click.Choice(["games", "families", "archives", "held-out"]),
-    help="Which held-out part; held-out is all of them.  [default: held-out]",
-)
+@part_option(help="Which held-out part", usual="held-out")
 @threshold_option("|net Q - deep Q| of a candidate; a share is of A's positions.")
 @click.option("--plot", type=FILE, metavar="FILE", help="Also draw it, as .png, .svg or .pdf.")
 @click.option(
@@ -72,7 +70,6 @@ def command(
     import sys
     from json import dumps
 
-    from valuerepair.errors import UsageError
     from valuerepair.judge.compare import compare, comparison_lines, complete_policies, wrong_positions
     from valuerepair.judge.compared_nets import find_nets, find_oracle, measure_missing
     from valuerepair.judge.split import TOGETHER, HeldPart
@@ -87,9 +84,8 @@ def command(
 
         style.format_of(plot)
 
+    check_part(given["part"], given["split"])
     split = split_of(given["split"])
-    if split is None and given["part"] is not None:
-        raise UsageError(f"--part {given['part']}: needs --split, which says what is held out")
     with Store.open(db) as store:
         part = None if split is None else HeldPart.of(store, split, given["part"] or TOGETHER)
         chosen = find_oracle(store, oracle, net, part)

@@ -31,8 +31,8 @@ def command(
 
     Games are drawn by hash, so that adding games moves none to another part. Families of openings and of material are
     drawn until they hold about the share asked for; other positions of their games are neither trained on nor judged
-    by. Values play no part in it. The file can be read and edited; vr train, vr expand, vr books and vr remeasure take
-    it as --split. Prints what each part holds.
+    by. Values play no part in it. The file can be read and edited; vr train, vr expand, vr books, vr export and vr
+    remeasure take it as --split. Prints what each part holds.
 
     \b
     Example:

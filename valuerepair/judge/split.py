@@ -90,6 +90,12 @@ class Split:
         stored = _Stored.of(store, self)
         return self.parts_of(stored)[stored.rows(position_ids)]
 
+    def among(self, store: Store, position_ids: Ids, part: str = "train") -> Flags:
+        """bool[n]: which of these positions are in this part, one of `PARTS`, or of all that is held out (`TOGETHER`).
+        Raises as `parts`."""
+        numbers = HELD_OUT if part == TOGETHER else [PARTS.index(part)]
+        return np.isin(self.parts(store, position_ids), numbers)
+
     def families(self, store: Store, position_ids: Ids) -> list[str]:
         """[n] the held-out family that each of these positions is of, its material's before its opening's; an empty
         text where none is. Raises as `parts`."""
