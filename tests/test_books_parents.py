@@ -282,8 +282,8 @@ def test_stats_describe_the_candidates_as_a_book_of_them_all(db: Path, tmp_path:
     assert {name: figures[name] for name in manifest["diversity"]["book"]} == manifest["diversity"]["book"]
     json.dumps(figures, allow_nan=False)
     shown = weights.lines(figures)
-    assert len(shown) == 5
-    assert f"by weight {figures['positions']:,} positions count for" in shown[2]
+    assert len(shown) == 4
+    assert f"by weight {figures['positions']:,} positions count for" in shown[1]
 
 
 def test_stats_of_no_candidates_have_no_lines(db: Path) -> None:

@@ -297,8 +297,8 @@ class Manifest:
     def to_json(self) -> str:
         return json.dumps(asdict(self), indent=2, ensure_ascii=False) + "\n"
 
-    def summary(self, directory: str, *, verbose: bool = False) -> list[str]:
-        """What was written, and how lc0 plays it, in lines for a terminal; `verbose`: also how diverse it is."""
+    def summary(self, directory: str) -> list[str]:
+        """What was written, and how lc0 plays it, in lines for a terminal."""
         pgn = {name: file for name, file in self.files.items() if name.endswith(".pgn")}
         q = f"net {self.net['name']}, {self.oracle['label']}, {Alpha(**self.alpha).source(self.q_from, 'g')}"
         lines = [f"{self.candidates:,} candidates at {self.threshold:g} of {self.scored:,} scored positions: {q}"]
@@ -315,10 +315,12 @@ class Manifest:
             sides = f"{file.white_to_move:,} white and {file.black_to_move:,} black to move"
             entries = "" if file.positions == file.distinct else f"{file.positions:,} entries of "
             lines.append(f"{directory}/{name}: {entries}{file.distinct:,} positions of {file.games:,} games, {sides}")
-            if verbose:
-                lines += [f"  {line}" for line in described(self.diversity[name.removesuffix(".pgn")])]
         lines.append(f"next: {self._next(f'{directory}/book.pgn')}")
         return lines
+
+    def diversity_lines(self) -> list[str]:
+        """How diverse the book and the holdout are, in lines for a terminal."""
+        return [f"{name}: {line}" for name, found in self.diversity.items() for line in described(found)]
 
     def _next(self, book: str) -> str:
         fill = self.net["history_fill"]

@@ -10,7 +10,7 @@ from valuerepair.books.options import Form, HoldoutBy, NearDuplicates, Order, Si
 from valuerepair.cli.completion import folders
 from valuerepair.cli.group import SectionedGroup
 from valuerepair.cli.options import DB, FILE, SEED, SPLIT, QuestionOptions, question, split_of
-from valuerepair.cli.verbosity import is_quiet, is_verbose
+from valuerepair.cli.verbosity import is_quiet, say_more
 
 
 @click.group(
@@ -109,8 +109,9 @@ def command(
     if json:
         click.echo(manifest.to_json(), nl=False)
     elif not is_quiet():
-        for line in manifest.summary(output, verbose=is_verbose()):
+        for line in manifest.summary(output):
             click.echo(line)
+        say_more(manifest.diversity_lines())
 
 
 @command.command("check")

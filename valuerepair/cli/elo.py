@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from valuerepair.cli.options import FILE, JOBS, JSON
-from valuerepair.cli.verbosity import is_quiet, is_verbose
+from valuerepair.cli.verbosity import is_quiet, say_more
 from valuerepair.errors import UsageError
 
 if TYPE_CHECKING:
     from valuerepair.play.crosstable import Crosstable
     from valuerepair.play.match_length import MatchLength
     from valuerepair.play.sprt import Sprt
+    from valuerepair.play.standing import Standing
 
 _OF_A_PLAN = {"draws": "--draws", "game_time": "--game-time", "jobs": "--jobs"}
 
@@ -45,27 +46,30 @@ def command(files: tuple[str, ...], **given: Any) -> None:
       vr elo first-games.pgn --resolve 5
     """
     from valuerepair.play.sprt import parse_sprt
+    from valuerepair.play.standing import level_lines
 
     sprt = parse_sprt(given["sprt"]) if given["sprt"] is not None else None
     found: Crosstable | MatchLength
+    of_match: Standing | None = None
     if given["player"] is not None and not files:
         raise UsageError("--player is for the games of a PGN: give FILE, too")
     if given["resolve"] is not None or (sprt is not None and not files):
         found = _plan(files, given, sprt)
-        lines = found.lines()
     else:
         if of_plan := [option for name, option in _OF_A_PLAN.items() if given[name] is not None]:
             raise UsageError(f"{of_plan[0]} is for --resolve ELO: give that, too")
         if not files:
             raise UsageError("give the PGN of a match, or --resolve ELO --draws SHARE")
         found = _table(files, given["player"], sprt)
-        lines = found.lines(verbose=is_verbose())
+        of_match = found.whole
     if given["json"]:
         click.echo(json.dumps(found.as_json()))
         return
     from valuerepair.report.drawing import printable
 
-    click.echo("\n".join(printable(line, 2000) for line in lines))
+    click.echo("\n".join(printable(line, 2000) for line in found.lines()))
+    if of_match is not None:
+        say_more(level_lines(of_match))
 
 
 def _table(files: tuple[str, ...], player: str | None, sprt: Sprt | None) -> Crosstable:

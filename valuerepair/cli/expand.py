@@ -10,7 +10,7 @@ import click
 
 from valuerepair.cli.group import SectionedCommand
 from valuerepair.cli.options import DB, DEEP, JOBS, JSON, SEED, SPLIT, QuestionOptions, question, split_of
-from valuerepair.cli.verbosity import is_quiet, is_verbose
+from valuerepair.cli.verbosity import is_quiet, say_more
 
 
 @click.command(
@@ -57,6 +57,7 @@ def command(db: str, question: QuestionOptions, **given: Any) -> None:
     import json
 
     from valuerepair.chess.progress import Progress
+    from valuerepair.judge.families import diversity_line
     from valuerepair.runs.expand import ExpandOptions
     from valuerepair.runs.expand_store import open_expansion
     from valuerepair.runs.neighbourhood import parse_steps
@@ -76,8 +77,8 @@ def command(db: str, question: QuestionOptions, **given: Any) -> None:
         asked = question.resolved(store)
         with open_expansion(store, asked, deep=given["deep"], workers=given["jobs"]) as expand:
             summary = expand(options, progress)
-    click.echo(
-        json.dumps(summary.report(), indent=2) if given["json"] else "\n".join(summary.lines(verbose=is_verbose()))
-    )
+    click.echo(json.dumps(summary.report(), indent=2) if given["json"] else "\n".join(summary.lines()))
+    if summary.figures:
+        say_more([diversity_line(summary.figures)])
     if summary.state == "interrupted":
         raise KeyboardInterrupt

@@ -10,7 +10,7 @@ import click
 from valuerepair.cli.completion import words
 from valuerepair.cli.group import SectionedCommand
 from valuerepair.cli.options import FILE, JOBS, JSON, SEED, device_options, rules_of, rules_options
-from valuerepair.cli.verbosity import is_quiet, is_verbose, say
+from valuerepair.cli.verbosity import is_quiet, say, say_more
 
 SIDES = words("net=", "stockfish:", "lc0:")
 ORDER = click.Choice(["sequential", "shuffled"])
@@ -70,7 +70,7 @@ def command(side_a: str, side_b: str, **given: Any) -> None:
     from valuerepair.play.match import BUILT_IN, MatchPlan, play_match
     from valuerepair.play.openings import built_in_openings, check_playable, read_openings
     from valuerepair.play.sprt import parse_sprt
-    from valuerepair.play.standing import report_lines
+    from valuerepair.play.standing import level_lines, report_lines
     from valuerepair.play.time_control import parse_control
 
     sides = [parse_side(side_a), parse_side(side_b)]
@@ -98,6 +98,7 @@ def command(side_a: str, side_b: str, **given: Any) -> None:
     if given["json"]:
         click.echo(json.dumps({**end.standing.as_json(), "planned": end.games, "pgn": str(end.path)}))
     else:
-        click.echo("\n".join([*report_lines(end.standing, verbose=is_verbose()), f"games in {end.path}"]))
+        click.echo("\n".join([*report_lines(end.standing), f"games in {end.path}"]))
+        say_more(level_lines(end.standing))
     if end.interrupted:
         raise KeyboardInterrupt

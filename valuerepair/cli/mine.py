@@ -18,10 +18,10 @@ from valuerepair.cli.completion import words
 from valuerepair.cli.group import SectionedCommand
 from valuerepair.cli.options import (
     ALPHA,
+    ARCHIVE,
     CALIBRATION,
     DB,
     DEEP,
-    FILE,
     HISTORY_FILL,
     JOBS,
     NET,
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
         "Values": "alpha calibration history-fill value-head policy-head",
     },
 )
-@click.argument("archives", nargs=-1, type=FILE, required=True, metavar="ARCHIVE...")
+@click.argument("archives", nargs=-1, type=ARCHIVE, required=True, metavar="ARCHIVE...")
 @click.option("--positions", type=int, help="Draw this many positions in total.  [default: one per game]")
 @DEEP(
     help="The deep search: stockfish:nodes=1000000, mcts:nodes=1000, lc0:nodes=1000 or uci:/path,nodes=N; recorded "

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, get_args
 import click
 
 from valuerepair.cli.completion import nets, oracles, words
+from valuerepair.cli.files import Archive, File
 from valuerepair.errors import ValueRepairError
 from valuerepair.nets.devices import DEVICES, REFERENCE_DEVICES
 from valuerepair.nets.heads import POLICY_HEADS, VALUE_HEADS, Heads
@@ -29,8 +30,8 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 # Rounded down to so many, a threshold that is printed finds the same positions when it is given.
 _DECIMALS = 10_000
 
-# The shell completes it; whether it is there is said by whoever opens it.
-FILE = click.Path(readable=False)
+FILE = File()
+ARCHIVE = Archive()
 
 
 @dataclass(frozen=True)

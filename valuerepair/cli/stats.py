@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from valuerepair.cli.options import DB, JSON, QuestionOptions, question
-from valuerepair.cli.verbosity import is_quiet, is_verbose
+from valuerepair.cli.verbosity import is_quiet, say_more
 
 if TYPE_CHECKING:
     from valuerepair.chess.values import FitTo
@@ -55,7 +55,15 @@ def command(db: str, question: QuestionOptions, labels: bool, **given: Any) -> N
     from valuerepair.errors import ValueRepairError
     from valuerepair.judge.labelled import complete
     from valuerepair.report.alpha_table import alpha_table
-    from valuerepair.report.stats import label_rows, label_table, section_lines, sections, stats_lines, store_figures
+    from valuerepair.report.stats import (
+        diversity_lines,
+        label_rows,
+        label_table,
+        section_lines,
+        sections,
+        stats_lines,
+        store_figures,
+    )
     from valuerepair.store.store import Store
 
     saved: FitTo | None = given["save_alpha"]
@@ -68,7 +76,7 @@ def command(db: str, question: QuestionOptions, labels: bool, **given: Any) -> N
         if given["save_calibration"]:
             store.save_calibration(asked)
         figures: dict[str, Any] = store_figures(store, asked)
-        shown = stats_lines(figures, verbose=is_verbose())
+        shown = stats_lines(figures)
         if figures["scored"] is not None:
             frame = store.candidates(asked)
             if labels:
@@ -79,7 +87,8 @@ def command(db: str, question: QuestionOptions, labels: bool, **given: Any) -> N
                 figures["asked_of_the_net"] = complete(store, frame, asked.net, quiet=is_quiet())
             known = sections(store, frame, threshold)
             figures |= known
-            shown += section_lines(known, verbose=is_verbose())
+            shown += section_lines(known)
+            say_more(diversity_lines(figures))
             if given["worst"]:
                 figures["worst"] = label_rows(store, frame.head(given["worst"]))
                 shown += ["", *label_table(figures["worst"])]

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import fields, replace
-from typing import Any, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 import click
 
 from valuerepair.cli.group import SectionedCommand
-from valuerepair.cli.options import FILE, JSON, SEED, SPLIT, QuestionOptions, head_options, question, split_of
+from valuerepair.cli.options import ARCHIVE, FILE, JSON, SEED, SPLIT, QuestionOptions, head_options, question, split_of
 from valuerepair.cli.verbosity import is_quiet
 from valuerepair.nets.heads import Heads
 from valuerepair.question import Question
 from valuerepair.training.options import Average, Only, TrainOptions
+
+if TYPE_CHECKING:
+    from valuerepair.store.store import Store
 
 _DEFAULTS = TrainOptions()
 
@@ -28,7 +32,7 @@ _DEFAULTS = TrainOptions()
         "Net": "value-head policy-head",
     },
 )
-@click.argument("chunks", type=FILE, nargs=-1, metavar="[CHUNKS]...")
+@click.argument("chunks", type=ARCHIVE, nargs=-1, metavar="[CHUNKS]...")
 @click.option("-o", "--output", type=FILE, required=True, metavar="FILE", help="The new net, a .pb.gz.")
 @click.option("--store", type=FILE, metavar="DB", help="Learn the oracle's values of this store's positions.")
 @SPLIT(help="A file of vr split: learn only from its part train, of which --holdout is a share.")
@@ -128,7 +132,22 @@ def _resolved(question: QuestionOptions, store: str | None, heads: Heads) -> Que
     asked = replace(question, net=read_net_file(path).sha256 + heads.variant if heads.variant else path)
     if store is not None:
         with Store.open(store) as opened:
+            _check_known(opened, asked.net, path)
             return asked.to_train_by(opened)
     if not isinstance(asked.threshold, float):
         raise UsageError(f"--threshold {asked.threshold}: is a share of a store's positions; give a number, or --store")
     return Question(threshold=asked.threshold)
+
+
+def _check_known(store: Store, net: str | None, path: str) -> None:
+    """Raises UsageError for a net that the store has no values of."""
+    from valuerepair.errors import UsageError, ValueRepairError
+
+    known, _ = store.names(*store.pick())
+    try:
+        store.pick(net)
+    except ValueRepairError:
+        names = store.nets().set_index("sha256")["name"]
+        first = str(names[known]) if names.tolist().count(names[known]) == 1 else known[:12]
+        words = shlex.join(["vr", "remeasure", "--db", store.path, "--net", first, "--net", path])
+        raise UsageError(f"{path}: {store.path} has no values of this net; first run: {words}") from None

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 import click
@@ -69,9 +69,10 @@ def is_quiet() -> bool:
     return _quiet
 
 
-def is_verbose() -> bool:
-    """Whether -v holds: for figures that few readers want."""
-    return log.isEnabledFor(logging.DEBUG)
+def say_more(lines: Iterable[str]) -> None:
+    """Figures that few readers want, on standard error with -v: what a command prints is the same with and without."""
+    for line in lines:
+        log.debug(line)
 
 
 def add_options(command: click.Command) -> None:

@@ -240,8 +240,8 @@ _LAYOUT = "  {:<16}{:>10}{:>10}{:>10}{:>12}{:>10}{:>11}  {}"
 _HEAD = _LAYOUT.format("", "reached", "searched", "cut", "candidates", "Mnodes", "per Mnode", "rate")
 
 
-def lines(found: dict[str, Any], *, verbose: bool = False) -> list[str]:
-    """The figures as text for a terminal; `verbose`: also how diverse the roots are."""
+def lines(found: dict[str, Any]) -> list[str]:
+    """The figures as text for a terminal."""
     rounds = f"{found['rounds']} round{'s' * (found['rounds'] != 1)}"
     shown = [
         "",
@@ -255,13 +255,17 @@ def lines(found: dict[str, Any], *, verbose: bool = False) -> list[str]:
     shown += _inferred_lines(found["inferred"])
     shown += _yield_lines(found)
     roots = found["roots"]
-    of_order = ", ".join(f"{number:,.1f}" for number in roots["hill"])
-    diverse = f", which count for {of_order} (Hill numbers of order 1, 2)" if verbose else ""
     shown.append(
         f"  with the {roots['sampled']:,} of the archive: {roots['candidates']:,} candidates around "
-        f"{roots['roots']:,} roots{diverse}"
+        f"{roots['roots']:,} roots"
     )
     return shown
+
+
+def diversity_line(found: dict[str, Any]) -> str:
+    """How diverse the roots are."""
+    of_order = ", ".join(f"{number:,.1f}" for number in found["roots"]["hill"])
+    return f"{found['roots']['roots']:,} roots count for {of_order} (Hill numbers of order 1, 2)"
 
 
 def _distance(step: str, distance: int) -> str:

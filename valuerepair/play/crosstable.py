@@ -48,9 +48,9 @@ class Crosstable:
             raise UsageError(f"there are {len(self.players):,} players; say --player NAME ({self.players[0]}, ...)")
         return self.whole
 
-    def lines(self, *, verbose: bool = False) -> list[str]:
+    def lines(self) -> list[str]:
         """As text: the table of `whole`, one line per match if there are several, and games without a result."""
-        lines = report_lines(self.whole, verbose=verbose) if self.whole is not None else []
+        lines = report_lines(self.whole) if self.whole is not None else []
         if len(self.matches) > 1:
             lines += self._match_lines()
         if self.undecided:

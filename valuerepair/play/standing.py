@@ -246,8 +246,8 @@ def progress_note(standing: Standing, games: int, left: Remaining | None) -> str
     return ", ".join(words)
 
 
-def report_lines(standing: Standing, *, verbose: bool = False) -> list[str]:
-    """The table, from the first player's side; `verbose`: also normalized Elo, and intervals at all levels."""
+def report_lines(standing: Standing) -> list[str]:
+    """The table, from the first player's side."""
     first, second = standing.names
     tally, results = standing.tally, standing.results
     undecided = f", {tally.undecided:,} undecided" if tally.undecided else ""
@@ -263,8 +263,6 @@ def report_lines(standing: Standing, *, verbose: bool = False) -> list[str]:
         )
         if (remark := few_words(results)) is not None:
             lines.append(f"  {remark}")
-        if verbose:
-            lines += _level_lines(standing)
     if standing.sprt is not None:
         lines.append(_sprt_line(standing.sprt, standing))
     lines.append("endings: " + _endings(standing))
@@ -276,12 +274,15 @@ def _verdict_words(first: str, verdict: str) -> str:
     return "no difference shown" if verdict == NOT_SHOWN else f"{first} is {verdict}"
 
 
-def _level_lines(standing: Standing) -> list[str]:
-    normalized, lines = standing.normalized, []
+def level_lines(standing: Standing) -> list[str]:
+    """Normalized Elo, and the interval and verdict at each level; nothing without games."""
+    normalized, lines = standing.normalized, list[str]()
+    if not standing.tally.score.games:
+        return lines
     if not math.isnan(normalized.value):
-        lines.append(f"  normalized Elo {elo_words(normalized, '95 %')}")
+        lines.append(f"normalized Elo {elo_words(normalized, '95 %')}")
     for level, (interval, verdict) in standing.levels.items():
-        lines.append(f"  at {level:.2f}: {bounds_words(interval):>20}  {_verdict_words(standing.names[0], verdict)}")
+        lines.append(f"at {level:.2f}: {bounds_words(interval):>20}  {_verdict_words(standing.names[0], verdict)}")
     return lines
 
 

@@ -217,8 +217,8 @@ def _said_of(rate: float) -> int:
     return next((per for per in _SAID_OF if rate * per >= _FEWEST_SAID), _SAID_OF[-1])
 
 
-def stats_lines(figures: dict[str, Any], *, verbose: bool = False) -> list[str]:
-    """The figures as text for a terminal; `verbose`: also how diverse the roots of vr expand are."""
+def stats_lines(figures: dict[str, Any]) -> list[str]:
+    """The figures as text for a terminal."""
     said = headline(figures)
     shown = [
         *([said, *_far_lines(figures["scored"]), ""] if said else []),
@@ -234,7 +234,7 @@ def stats_lines(figures: dict[str, Any], *, verbose: bool = False) -> list[str]:
     scored = figures["scored"]
     if scored is None:
         return [*shown, "Nothing is scored yet. Next: vr mine ARCHIVE"]
-    expanded = [] if figures["expanded"] is None else families.lines(figures["expanded"], verbose=verbose)
+    expanded = [] if figures["expanded"] is None else families.lines(figures["expanded"])
     return [*shown, "", *_scored_lines(scored), *expanded]
 
 
@@ -297,14 +297,13 @@ def sections(store: Store, frame: pd.DataFrame, threshold: float, labels: pd.Dat
     }
 
 
-def section_lines(sections: dict[str, Any], *, verbose: bool = False) -> list[str]:
-    """The sections as text for a terminal; nothing where there are no candidates. `verbose`: also their diversity."""
+def section_lines(sections: dict[str, Any]) -> list[str]:
+    """The sections as text for a terminal, less that on diversity; nothing where there are no candidates."""
     confirmed = verdict.lines(sections["confirmed"])
     return [
         *label_lines(sections["labels"]),
         *([""] if confirmed and confirmed[0] else []),
         *confirmed,
-        *(weights.lines(sections["diversity"]) if verbose else []),
         *outcome_lines(sections["played"]),
     ]
 
@@ -312,6 +311,15 @@ def section_lines(sections: dict[str, Any], *, verbose: bool = False) -> list[st
 # Families and signatures shown, the most frequent ones.
 MOST_SHOWN = 6
 _QUANTILES = (0.1, 0.5, 0.9)
+
+
+def diversity_lines(figures: dict[str, Any]) -> list[str]:
+    """How diverse the candidates are, of `sections`, and the roots of `store_figures`, as text for a terminal."""
+    expanded = figures["expanded"]
+    return [
+        *weights.lines(figures["diversity"]),
+        *([] if expanded is None else [families.diversity_line(expanded)]),
+    ]
 
 
 def label_figures(

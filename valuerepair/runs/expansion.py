@@ -223,8 +223,8 @@ class ExpandSummary:
             "expanded": self.figures,
         }
 
-    def lines(self, *, verbose: bool = False) -> list[str]:
-        """The summary for a terminal, with what to do next; `verbose`: also how diverse the roots are."""
+    def lines(self) -> list[str]:
+        """The summary for a terminal, with what to do next."""
         start, tally = self.start, self.tally
         ended = "interrupted" if self.state == "interrupted" else _ENDED[self.why]
         spent = f"{tally.nodes / 1e6:,.1f} Mnodes" if tally.nodes >= 1e6 else f"{tally.nodes:,} nodes"
@@ -236,7 +236,7 @@ class ExpandSummary:
             if self.workers is None
             else f"searched: {tally.planned:,} positions, {self.workers} at once, {tally.cut:,} cut by screening, "
             f"{self.failed:,} failed; {spent}; {format_duration(self.seconds)}{speed}",
-            *(families.lines(self.figures, verbose=verbose) if self.figures else []),
+            *(families.lines(self.figures) if self.figures else []),
             "",
             *self._next(),
         ]
