@@ -465,7 +465,10 @@ def test_the_table(db: Path) -> None:
         f"repaired (only A wrong) {pair.counts['repaired']}, newly wrong (only B) {pair.counts['newly wrong']}" in said
     )
     assert "regression to the mean" in said
-    assert f"{100 * pair.share.difference:+.2f} points" in said
+    assert pair.share != pair.share_by_games  # one difference with one interval, that of resampled games
+    low, high = 100 * pair.share_by_games.low, 100 * pair.share_by_games.high
+    assert said.count(f"{100 * pair.share.difference:+.2f} points (") == 1
+    assert f"  candidates             {100 * pair.share.difference:+.2f} points ({low:+.2f} to {high:+.2f})\n" in said
     assert "by label of the error" in said
 
 

@@ -8,14 +8,24 @@ from typing import Any
 import click
 
 from valuerepair.cli.completion import words
+from valuerepair.cli.group import SectionedCommand
 from valuerepair.cli.options import FILE, JOBS, JSON, SEED, device_options, rules_of, rules_options
-from valuerepair.cli.verbosity import is_quiet
+from valuerepair.cli.verbosity import is_quiet, say_more
 
 SIDES = words("net=", "stockfish:", "lc0:")
 ORDER = click.Choice(["sequential", "shuffled"])
 
 
-@click.command()
+@click.command(
+    cls=SectionedCommand,
+    sections={
+        "Most used": "games nodes tc openings sprt jobs output",
+        "Openings": "order seed",
+        "Time": "movetime margin",
+        "How games end": "max-plies draw win resign syzygy",
+        "Machine": "device threads",
+    },
+)
 @click.argument("side_a", metavar="A", shell_complete=SIDES)
 @click.argument("side_b", metavar="B", shell_complete=SIDES)
 @click.option(
@@ -32,12 +42,12 @@ ORDER = click.Choice(["sequential", "shuffled"])
 @click.option("--order", type=ORDER, default="sequential", help="Order of the openings.")
 @click.option("--nodes", metavar="N", help="Nodes per move, for sides without a limit of their own.")
 @click.option("--movetime", metavar="TIME", help="Time per move: 100ms, 0.1s.")
-@click.option("--tc", metavar="CLOCK", help="Clock of both sides with increment: 10+0.1 (seconds), 1:30+1.")
-@click.option("--margin", type=int, default=100, help="Milliseconds by which a time may be exceeded.")
+@click.option("--tc", metavar="CLOCK", help="Clock of each side, with increment: 10+0.1 (seconds), 1:30+1.")
+@click.option("--margin", type=int, default=100, help="Milliseconds by which a side may exceed its time.")
 @JOBS(help="Games at once.  [default: one per core; with two nets, full batches]")
 @click.option("--sprt", metavar="TEST", help="Stop when decided: elo0=0,elo1=5,alpha=0.05,beta=0.05,model=normalized.")
-@click.option("-o", "--output", type=FILE, default="match.pgn", help="PGN of the games; an earlier run is continued.")
-@SEED(help="Seed of the order, and of the own search's random choices.")
+@click.option("-o", "--output", type=FILE, default="match.pgn", help="PGN of the games; continues an earlier run.")
+@SEED(help="Seed for the order, and for the built-in search's random choices.")
 @rules_options(max_plies=0)
 @device_options()
 @JSON
@@ -57,6 +67,7 @@ def command(side_a: str, side_b: str, **given: Any) -> None:
     """
     from valuerepair.chess.progress import Progress
     from valuerepair.play.match import MatchOptions, play_sides
+    from valuerepair.play.standing import level_lines
 
     names = (
         "games",
@@ -78,6 +89,10 @@ def command(side_a: str, side_b: str, **given: Any) -> None:
     )
     with Progress("match", unit="games", quiet=is_quiet(), own_eta=True) as progress:
         end = play_sides((side_a, side_b), options, given["output"], progress=progress)
-    click.echo(json.dumps(end.as_json()) if given["json"] else "\n".join(end.lines()))
+    if given["json"]:
+        click.echo(json.dumps(end.as_json()))
+    else:
+        click.echo("\n".join(end.lines()))
+        say_more(level_lines(end.standing))
     if end.interrupted:
         raise KeyboardInterrupt

@@ -11,6 +11,7 @@ import click
 from click.core import ParameterSource
 
 from valuerepair.cli.completion import folders, nets
+from valuerepair.cli.group import SectionedCommand
 from valuerepair.cli.options import (
     DB,
     FILE,
@@ -27,9 +28,17 @@ from valuerepair.cli.options import (
 from valuerepair.cli.verbosity import is_quiet
 
 
-@click.command()
+@click.command(
+    cls=SectionedCommand,
+    sections={
+        "Most used": "net nodes output training repeat temperature jobs db",
+        "Players": "engine net2 set reuse-tree seed",
+        "How games end": "max-plies draw win resign no-resign-share syzygy",
+        "Machine": "device threads",
+    },
+)
 @click.argument("book", type=FILE, metavar="BOOK")
-@click.option("-o", "--output", type=FILE, default="games.pgn", help="PGN of the games; an earlier run is continued.")
+@click.option("-o", "--output", type=FILE, default="games.pgn", help="PGN of the games; continues an earlier run.")
 @click.option("--engine", type=click.Choice(["mcts", "lc0"]), default="mcts", help="Who plays.")
 @NET
 @click.option(
@@ -51,7 +60,7 @@ from valuerepair.cli.verbosity import is_quiet
 )
 @DB
 @click.option("--no-db", is_flag=True, help="Keep nothing in a store.")
-@SEED(help="Seed of temperature and noise.")
+@SEED(help="Seed for temperature and noise.")
 @device_options()
 @JSON
 def command(book: str, **given: Any) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from valuerepair.cli.options import DB, JSON, QuestionOptions, question
-from valuerepair.cli.verbosity import is_quiet
+from valuerepair.cli.verbosity import is_quiet, say_more
 
 if TYPE_CHECKING:
     from valuerepair.chess.values import FitTo
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 @click.command()
 @DB
 @question("|net Q - deep Q| of a candidate, for the rates by phase, side and sign, and for labels.")
-@click.option("--worst", type=click.IntRange(0), default=0, help="List so many candidates, labelled.")
+@click.option("--worst", type=click.IntRange(0), default=0, help="List this many candidates with labels, worst first.")
 @click.option("--labels", is_flag=True, help="Ask the net for the policy that labels need, and store it.")
 @click.option("--fit-alpha", is_flag=True, help="Fit alpha, and show what the fit would change.")
 @click.option(
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
 def command(db: str, question: QuestionOptions, labels: bool, **given: Any) -> None:
     """Say what is in the store: positions, nets, oracles, candidate rates with 95 % intervals, and what it cost.
 
-    For the candidates at the threshold also: which labels they have, how often a second look found the search right (vr
-    confirm), how diverse they are, and whose values the games played from them (vr selfplay) agree with. Labels are
-    defined, with what they do not prove, in docs/methods.md.
+    It begins with the rate of candidates at the threshold. Of these candidates it also says which labels they have
+    (docs/methods.md says what these mean and what they do not prove), how often a second look found the search right
+    (vr confirm), whose values the games played from them (vr selfplay) agree with, and, with -v, how diverse they are.
 
     Alpha is fitted so that Q = 2 / (1 + exp(-cp / alpha)) - 1 of the deep scores is nearest to the net's Q, in both
     norms (l1: mean distance, robust to misjudged positions; l2: root mean square); so that the deep Q to be expected
@@ -55,7 +55,15 @@ def command(db: str, question: QuestionOptions, labels: bool, **given: Any) -> N
     from valuerepair.errors import ValueRepairError
     from valuerepair.judge.labelled import complete
     from valuerepair.report.alpha_table import alpha_table
-    from valuerepair.report.stats import label_rows, label_table, section_lines, sections, stats_lines, store_figures
+    from valuerepair.report.stats import (
+        diversity_lines,
+        label_rows,
+        label_table,
+        section_lines,
+        sections,
+        stats_lines,
+        store_figures,
+    )
     from valuerepair.store.store import Store
 
     saved: FitTo | None = given["save_alpha"]
@@ -80,6 +88,7 @@ def command(db: str, question: QuestionOptions, labels: bool, **given: Any) -> N
             known = sections(store, frame, threshold)
             figures |= known
             shown += section_lines(known)
+            say_more(diversity_lines(figures))
             if given["worst"]:
                 figures["worst"] = label_rows(store, frame.head(given["worst"]))
                 shown += ["", *label_table(figures["worst"])]

@@ -100,7 +100,7 @@ class Selected:
 
 @dataclass(frozen=True, slots=True)
 class AtOtherAlpha:
-    """The shares of candidates of both nets at the second one's own alpha, and their difference."""
+    """The shares of candidates of both nets at the second one's own alpha, and their difference, games resampled."""
 
     alpha: float
     origin: str
@@ -213,7 +213,7 @@ def compare(
     for i in range(1, len(nets)):
         own = None
         if question.alpha is None and question.q_from == "cp":
-            own = _at_own_alpha(store, nets[i], (words[0], words[i]), oracle, asked)
+            own = _at_own_alpha(store, nets[i], (words[0], words[i]), oracle, asked, seed)
         beyond = None if curves is None else _control(scores, curves, i, question.threshold, seed)
         comparisons.append(_compare(scores, wrong, i, names, beyond, own, (labels[0], labels[i]), seed))
     return Remeasured(
@@ -371,7 +371,7 @@ def _select(own: Flags, other: Flags, size: Floats, size_other: Floats, weight: 
 
 
 def _at_own_alpha(
-    store: Store, net: AskedNet, words: tuple[str, str], oracle: AskedOracle, asked: Question
+    store: Store, net: AskedNet, words: tuple[str, str], oracle: AskedOracle, asked: Question, seed: int
 ) -> AtOtherAlpha | None:
     """The shares at the net's own alpha; None where that is the one in use."""
     own = store.alpha(net.id, oracle.id)
@@ -381,7 +381,8 @@ def _at_own_alpha(
     scores, *_ = _read(store, words, replace(asked, alpha=own.value), oracle)
     first, second = np.abs(scores.disagreement) >= asked.threshold
     table = cross(first, second, scores.weight)
-    return AtOtherAlpha(own.value, own.origin, table.shares, newcombe(table))
+    moved = (second.astype(np.float64) - first)[:, None]
+    return AtOtherAlpha(own.value, own.origin, table.shares, bootstrap(moved, scores.weight, scores.game_id, seed)[0])
 
 
 # What any net's ladder cut and did not audit, and something else had searched, stands for nothing (see `Store.frame`).
@@ -601,20 +602,18 @@ def _scale(found: Remeasured) -> str:
 
 def _comparison(pair: Comparison, calibration: Calibrated) -> Iterator[str]:
     counts = pair.counts
-    p = "" if pair.p is None else f"; McNemar p {_p(pair.p)}"
     yield f"A = {pair.first}, B = {pair.second}"
-    yield "all positions (judge by these; B - A, with 95 % intervals; below 0 is a repair)"
-    yield f"  candidates             {_points(pair.share)}{p}"
-    yield f"    games resampled      {_points(pair.share_by_games)}"
+    yield "all positions (judge by these; B - A, with 95 % intervals of resampled games; below 0 is a repair)"
+    yield f"  candidates             {_points(pair.share_by_games)}"
     yield f"  mean |disagreement|    {_plain(pair.mean_abs)}"
     yield (
         f"  repaired (only A wrong) {counts['repaired']:,}, newly wrong (only B) {counts['newly wrong']:,}, "
         f"still wrong {counts['still wrong']:,}, right both {counts['right both']:,}"
     )
     yield "chosen by one net (any other net looks better there: regression to the mean; compare the two shares)"
-    yield f"  of A's {pair.of_first.count:,} candidates B is right on {_selected_words(pair.of_first)}"
-    yield f"  of B's {pair.of_second.count:,} candidates A is right on {_selected_words(pair.of_second)}"
-    yield f"  of the positions that are not A's candidates B is newly wrong on {pair.newly}"
+    yield f"  of A's {pair.of_first.count:,} candidates, B is right on {_selected_words(pair.of_first)}"
+    yield f"  of B's {pair.of_second.count:,} candidates, A is right on {_selected_words(pair.of_second)}"
+    yield f"  of the positions that are not A's candidates, B is newly wrong on {pair.newly}"
     if calibration == "none":
         yield from _control_lines(pair)
     if pair.at_own_alpha is not None:
@@ -642,16 +641,16 @@ def _control_lines(pair: Comparison) -> Iterator[str]:
             f"{FEWEST_GAMES} games are needed)"
         )
         return
-    yield "control: each net's Q through a curve of its own, which other games drew (B - A, games resampled)"
+    yield "control: each net's Q goes through a curve of its own, fitted to other games (B - A, as above)"
     yield f"  A recalibrated         {found.first.candidates}; mean |disagreement| {found.first.mean_abs:.4f}"
     yield f"  B recalibrated         {found.second.candidates}; mean |disagreement| {found.second.mean_abs:.4f}"
     yield f"  candidates             {_points(found.share)}"
     yield f"  mean |disagreement|    {_plain(found.mean_abs)}"
-    yield f"  of A's candidates A's own curve repairs {found.of_first}"
+    yield f"  of A's candidates, A's own curve repairs {found.of_first}"
     if found.repaired.total:
-        yield f"  of those that B repaired A's own curve leaves wrong {found.repaired}"
+        yield f"  of those that B repaired, A's own curve leaves wrong {found.repaired}"
     if found.newly.total:
-        yield f"  of those that B made wrong B's own curve leaves wrong {found.newly}"
+        yield f"  of those that B made wrong, B's own curve leaves wrong {found.newly}"
     yield sentence(found)
 
 
@@ -694,8 +693,4 @@ def _points(interval: Interval) -> str:
 
 
 def _plain(interval: Interval) -> str:
-    return f"{interval.difference:+.4f} ({interval.low:+.4f} to {interval.high:+.4f}, games resampled)"
-
-
-def _p(p: float) -> str:
-    return f"{p:.3f}" if p >= 0.001 else f"{p:.1e}"
+    return f"{interval.difference:+.4f} ({interval.low:+.4f} to {interval.high:+.4f})"

@@ -276,5 +276,5 @@ def _table(title: str, rows: Iterable[dict[str, Any]], name: Callable[[dict[str,
 
 
 def _text(rate: dict[str, Any]) -> str:
-    numbers = (float("nan") if rate[name] is None else rate[name] for name in ("rate", "low", "high"))
-    return str(Rate(rate["count"], rate["total"], *numbers))
+    share, low, high = (float("nan") if rate[name] is None else rate[name] for name in ("rate", "low", "high"))
+    return str(Rate(rate["count"], rate["total"], share, low, high))

@@ -15,7 +15,7 @@ from valuerepair.archives.rows import ReadReport
 from valuerepair.chess import values
 from valuerepair.chess.progress import format_duration, format_rate
 from valuerepair.chess.values import Alpha
-from valuerepair.intervals import Flags, Floats, Ids, Rate, WeightedCount
+from valuerepair.intervals import Flags, Floats, Ids, Rate, WeightedCount, far_words
 from valuerepair.question import Question
 from valuerepair.store import DEFAULT_PATH
 from valuerepair.store.rows import DeepResult, Run
@@ -122,6 +122,7 @@ class MineSummary:
         cut = f"{self.cut:,} cut by screening, " if self.cut else ""
         scored = f"scored: {self.scored:,} of {self.sampled:,}, {cut}{self.failed:,} failed"
         earlier = f", {self.earlier:,} of them before" if self.earlier else ""
+        far = far_words(self.candidates.few_drawn)
         at_once = "" if self.workers is None else f", {self.workers} at once"
         return [
             *self.report.lines(),
@@ -132,7 +133,7 @@ class MineSummary:
             f"deep Q from: {self.alpha.source(self.q_from)}",
             *([self.two_scales] if self.two_scales else ()),
             *([f"net Q calibrated: {self.calibration}"] if self.calibration else ()),
-            f"candidates at {self.threshold:g}: {self.candidates}",
+            f"candidates at {self.threshold:g}: {self.candidates}{f'; {far}' if far else ''}",
             *self._next(),
         ]
 

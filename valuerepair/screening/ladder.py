@@ -286,7 +286,7 @@ class Ladder:
         except TooLittle:
             if rests_on:
                 least = f"{MIN_POSITIONS} of {FEWEST_GAMES} games tell the net's scale"
-                log.info(f"screening: {len(found.ids):,} positions searched in full, {least}; nothing is cut yet")
+                log.debug(f"screening: {len(found.ids):,} positions searched in full, {least}; nothing is cut yet")
             return None, None
         package = package_rows(self._oracle.identity.kind, self._nodes, self.rungs, question)
         if package is not None and self._of is REACHED:
@@ -295,7 +295,7 @@ class Ladder:
         if not (self._alike or rests_on) or not enough(data, question.threshold):
             if rests_on:
                 near = f"{len(own):,} positions searched in full, too few of them near the threshold of a candidate"
-                log.info(f"screening: {near}; nothing is cut yet")
+                log.debug(f"screening: {near}; nothing is cut yet")
             return None, None
         screen = fit_screen(data, question, self._chosen.recall, self._chosen.price)
         off = own.disagreement >= question.threshold
@@ -304,7 +304,7 @@ class Ladder:
         if text not in self._own:
             facts = ScreenFacts(0, question.threshold, alpha, given, question.q_from, self._chosen.recall, text, "")
             self._own[text] = rows.add_screen(self._store, self._net_id, self._oracle_id, facts, self._of)
-            log.info(f"screening: {fit_line(screen, own_q=self._own_q, alone=package is None)}")
+            log.debug(f"screening: {fit_line(screen, own_q=self._own_q, alone=package is None)}")
         return screen, self._own[text]
 
     def _alpha(self, found: ClimbedRows) -> float:
