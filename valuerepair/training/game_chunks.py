@@ -38,7 +38,7 @@ from valuerepair.nets.weights import read_net_file
 from valuerepair.question import Question
 from valuerepair.store.store import Store
 from valuerepair.training.chunk_files import MAX_RECORDS, in_order
-from valuerepair.training.chunk_output import ChunkForm, ChunkOutput
+from valuerepair.training.chunk_output import SHARD_CHUNKS, ChunkForm, ChunkOutput
 from valuerepair.training.records import SMALLEST, RecordFacts, Records, compressed, fill_boards
 
 Floats = NDArray[np.float64]
@@ -357,8 +357,12 @@ class GameChunksSummary:
 
     def lines(self) -> list[str]:
         """For a terminal."""
+        if self.manifest is None and not self.chunks:
+            return [
+                f"{self.folder}: nothing is kept of less than {SHARD_CHUNKS:,} games; the same command begins again"
+            ]
         if self.manifest is None:
-            return [f"{self.folder}: {self.chunks:,} chunks are complete; the same command goes on"]
+            return [f"{self.folder}: {self.chunks:,} games are complete; the same command goes on"]
         found = self.manifest
         lines = [f"{self.folder}: {found['chunks']:,} games, {found['records']:,} records"]
         evaluated = [f"{found[name]:,} {words}" for name, words in _EVALUATED if found[name]]
