@@ -241,7 +241,7 @@ def measure(store: Store, net: Evaluator, oracle: AskedOracle, progress: Progres
     done, without = 0, dict[str, str]()
     try:
         for ids, batch in _unmeasured(store, net_id, oracle):
-            values, failed = _evaluated(net, batch)
+            values, failed = evaluated(net, batch)
             without |= {batch[row].fen: reason for row, (reason, _) in failed.items()}
             store.add_net_values(np.delete(ids, list(failed)), net_id, values, run)
             store.commit()
@@ -258,8 +258,8 @@ def measure(store: Store, net: Evaluator, oracle: AskedOracle, progress: Progres
     return done
 
 
-def _evaluated(net: Evaluator, batch: PositionBatch) -> tuple[NetValues, Mapping[int, tuple[str, int]]]:
-    """The values of the rows that have one, and why the others have none; a net has one of each."""
+def evaluated(net: Evaluator, batch: PositionBatch) -> tuple[NetValues, Mapping[int, tuple[str, int]]]:
+    """The values of the rows that have one, and why the others, by row, have none; a net has one of each."""
     return net.answer(batch).result() if isinstance(net, EngineNet) else (net.evaluate(batch), {})
 
 
