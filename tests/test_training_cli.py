@@ -228,7 +228,7 @@ def test_what_is_learned_from_is_said_before_it_takes_time(
         f"{learned['rung'].notna().sum()} that screening cut, by their last rung), judged by {held.sum()}; "
         f"{steps} steps are {steps * 256 / len(learned):.3g} passes"
     ) in err
-    assert "warning: fewer than 5,000 positions" in err
+    assert "warning: fewer than 2,000 positions" in err
     assert "passes a net learns" not in err
     more = ["--store", str(SAMPLE), "--threshold", "0.3", "--steps", "80"]
     assert "warning: in more than 10 passes" in train(maia_file, tmp_path / "new.pb.gz", capsys, *more)[2]

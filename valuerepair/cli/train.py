@@ -38,7 +38,7 @@ _DEFAULTS = TrainOptions()
 @SPLIT(help="A file of vr split: learn only from its part train, of which --holdout is a share.")
 @click.option("--only", type=click.Choice(get_args(Only)), default="all", help="Which parameters change.")
 @click.option(
-    "--steps", type=int, help=f"Training steps.  [default: {PASSES} passes over the positions, at most {MOST_STEPS}]"
+    "--steps", type=int, help=f"Training steps.  [default: {PASSES} passes over the positions, at most {MOST_STEPS:,}]"
 )
 @click.option("--batch", default=_DEFAULTS.batch, help="Positions per step.")
 @click.option("--lr", default=_DEFAULTS.lr, help="Learning rate after the warm-up.")
