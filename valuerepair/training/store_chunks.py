@@ -71,7 +71,7 @@ class ChunkOptions:
         if self.records is not None and self.records < 1:
             raise UsageError(f"--records {self.records}: must be at least 1")
         for name, word, words in (
-            ("draws", self.draws, get_args(Draws)),
+            ("wdl", self.draws, get_args(Draws)),
             ("result", self.result, get_args(ResultFrom)),
             ("part", self.part, (*PARTS, *JUDGED)),
         ):
