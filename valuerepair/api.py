@@ -8,7 +8,7 @@ import os
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from valuerepair.runs.expansion import ExpandSummary
     from valuerepair.runs.summary import MineSummary
     from valuerepair.training.chunk_output import ChunkForm
+    from valuerepair.training.game_chunks import GameChunkOptions
     from valuerepair.training.options import TrainOptions
     from valuerepair.training.selfplay import SelfplayOptions
     from valuerepair.training.store_chunks import ChunkOptions
@@ -334,6 +335,7 @@ def remeasure(
     *,
     split: Split | None = None,
     part: str = "held-out",
+    cut: bool = False,
     quiet: bool = True,
 ) -> Remeasured:
     """The same positions under several nets, each compared with the first in pairs: `vr remeasure`.
@@ -344,8 +346,9 @@ def remeasure(
     rows (`scores`). Judge by all positions: the first net's own candidates were chosen for being its worst errors, and
     any other net looks better on them. `control` of a comparison is what remains once each net's Q went through a curve
     of its own. With a `split` the positions are those that it holds out, or one `part` of them: ``games``,
-    ``families``, ``archives``. Raises UsageError for words that mean no net, ValueRepairError where there is nothing to
-    compare.
+    ``families``, ``archives``. With `cut` (``--all``) what screening cut is among them, by the value of its last rung,
+    and each position counts for one. Raises UsageError for words that mean no net, ValueRepairError where there is
+    nothing to compare.
     """
     from valuerepair.judge.compare import compare, complete_policies
     from valuerepair.judge.compared_nets import find_nets, find_oracle, measure_missing
@@ -355,7 +358,7 @@ def remeasure(
     command = f"{shlex.join(['vr', 'remeasure', *(f'--net={net}' for net in nets)])} (from Python)"
     with Store.open(path) as opened:
         held = None if split is None else HeldPart.of(opened, split, part)
-        which = find_oracle(opened, question.oracle, nets, held)
+        which = find_oracle(opened, question.oracle, nets, held, cut)
         asked = find_nets(opened, nets, which)
     measure_missing(path, asked, which, command=command, quiet=quiet)
     with Store.open(path) as opened:
@@ -401,9 +404,9 @@ def train(
     """Trains a net (.pb.gz) on training chunks, on a store, or on both, and writes the new one to `output`: `vr train`.
 
     `chunks` are folders and tars, `store` a store that has values of this net; `question` says which of its positions
-    are candidates (with its alpha None, by the stored fit to results of games, else by 170), `options` how to train, as
-    in ``TrainOptions(steps=500, only="value")``, `split` what it never sees of the store. The same call goes on with
-    what an interrupted one has left. `quiet`: no progress on standard error.
+    are candidates (with its alpha None, by a stored fit to the slope or to results, else by 170), `options` how to
+    train, as in ``TrainOptions(steps=500, only="value")``, `split` what it never sees of the store. The same call goes
+    on with what an interrupted one has left. `quiet`: no progress on standard error.
 
     Returns the curve: a row each time the net was judged, the first of the old net: `step`, `lr`, `train_loss` (mean
     since the row before), and of games held out `loss`, `value`, `policy`, `moves_left`, `policy_kl`, `top_1`,
@@ -441,23 +444,73 @@ def write_chunks(
 
     Returns what manifest.json in the folder says. Raises UsageError and ValueRepairError.
     """
-    from valuerepair.chess.progress import Progress, remarks_to
+    from valuerepair.chess.progress import Progress
     from valuerepair.judge.labelled import open_stored
     from valuerepair.training.store_chunks import write_chunks
 
     asked = question or Question()
     with _open(store) as opened:
-        alpha = opened.training_alpha(*opened.pick(asked.net, asked.oracle), asked.alpha)
-        if alpha.is_of_centipawns(asked.q_from):
-            asked = replace(asked, alpha=alpha.value)
+        asked, said = opened.for_training(asked)
         which = opened.frame(asked, text=False, only=("position_id",)).attrs["net"]
         with (
             open_stored(which, net, device=device, threads=threads) as used,
             Progress("writing", unit="chunks", quiet=quiet) as progress,
-            nullcontext() if quiet else remarks_to(progress.say),
         ):
-            log.info(f"value of the records: {alpha.source(asked.q_from)}")
+            for line in said:
+                log.info(line)
             return write_chunks(opened, folder, used, asked, options, split=split, form=form, progress=progress)
+
+
+def write_game_chunks(
+    archives: Path | Iterable[Path],
+    folder: Path,
+    sample: SampleOptions | None = None,
+    options: GameChunkOptions | None = None,
+    *,
+    net: str | None = None,
+    store: Stored | None = None,
+    question: Question | None = None,
+    split: Split | None = None,
+    form: ChunkForm = "tar",
+    device: str = "auto",
+    threads: int | None = None,
+    quiet: bool = True,
+) -> dict[str, Any]:
+    """Writes games of archives as training chunks, one a game, in order: `vr chunks`.
+
+    `archives` are files or folders; `sample` says which games (its filters by headers, its share and seed), `options`
+    what the records say, as in ``GameChunkOptions(policy="judge", policy_share=0.5)``. `net` gives the input format,
+    and the policy where the options ask for it; what the judge of the `store` says of a position (by `question`) goes
+    before the evaluation that the game holds. Games that the `split` holds out are left out. `form`: ``tar``, or
+    ``files`` for a file a game. `quiet`: no progress on standard error.
+
+    Returns what manifest.json in the folder says. The same call goes on with what an interrupted one has left. An
+    interruption (Ctrl-C) ends it as a `KeyboardInterrupt`; complete tars stay. Raises ValueRepairError and UsageError.
+    """
+    from valuerepair.chess.progress import Progress
+    from valuerepair.training.game_chunks import write_game_chunks
+
+    with (
+        nullcontext() if store is None else _open(store) as opened,
+        Progress("chunks", None, "bytes", quiet=quiet) as progress,
+    ):
+        found = write_game_chunks(
+            _paths(archives),
+            folder,
+            sample,
+            options,
+            net=net,
+            store=opened,
+            question=question,
+            split=split,
+            form=form,
+            device=device,
+            threads=threads,
+            progress=progress,
+        )
+    if found.manifest is None:
+        raise KeyboardInterrupt
+    return found.manifest
 
 
 def repair(
@@ -762,6 +815,7 @@ class MinedStore(Store):
         *,
         text: bool = True,
         only: Sequence[str] | None = None,
+        cut: bool = False,
         labels: bool = False,
         verdicts: bool = False,
         outcomes: bool = False,
@@ -770,7 +824,9 @@ class MinedStore(Store):
 
         Values are from the side to move: `net_q`, `deep_q` in [-1, 1], `disagreement` = net_q - deep_q. `weight` is how
         many positions the row stands for: rates and means need it where screening cut. `text=False` leaves FENs, moves
-        and names out, which is faster; `only` reads the columns it names, which is fastest.
+        and names out, which is faster; `only` reads the columns it names, which is fastest. `cut` adds the positions
+        that screening cut: `deep_q`, `nodes`, `deep_best` are of the last rung, whose nodes stand in a column `rung`
+        (NaN: searched in full), and `weight` is 0, so that rates stay as they are.
 
         - `labels` joins the columns of `judge.labels.label_frame`, and ``labels``, their words as a frozenset.
         - `verdicts` joins ``verdict``, ``second_q`` and the other columns of `judge.verdict.evidence`.
@@ -782,7 +838,7 @@ class MinedStore(Store):
         """
         if only is not None and (labels or verdicts or outcomes):
             raise UsageError("only= reads single columns, and labels, verdicts and outcomes are joined to whole rows")
-        found = super().frame(question, text=text or labels, only=only)
+        found = super().frame(question, text=text or labels, only=only, cut=cut)
         return self._joined(found, labels, verdicts, outcomes)
 
     def candidates(

@@ -58,7 +58,10 @@ _OF_CHUNKS = ("policy", "result", "draws", "share", "draw", "records", "form", "
     help="Chunks: the net's policy, or a share of it for the judge's best move.",
 )
 @click.option(
-    "--result", type=click.Choice(["judge", "game"]), default="judge", help="Chunks: whose word is in result_q."
+    "--result",
+    type=click.Choice(["sampled", "judge", "game"]),
+    default="sampled",
+    help="Chunks: result_q is 1, 0 or -1 by the judge's chances, the judge's Q, or the game's result.",
 )
 @click.option(
     "--draws",
@@ -73,9 +76,7 @@ _OF_CHUNKS = ("policy", "result", "draws", "share", "draw", "records", "form", "
 @SEED(help="Chunks: seed of the positions drawn.")
 @device_options(threads="Chunks: cores that the net may use.  [default: all]")
 @question("Only candidates; tables begin with the largest disagreement.", default=None)
-@click.pass_context
 def command(
-    context: click.Context,
     db: str,
     format: str | None,
     output: str | None,
@@ -118,6 +119,7 @@ def command(
     if format == CHUNKS:
         _write_chunks(db, output, split, part, question, of_chunks)
         return
+    context = click.get_current_context()
     for name in _OF_CHUNKS:
         if context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE:
             raise UsageError(f"--{name}: goes with --format chunks")

@@ -53,6 +53,7 @@ _OF_STORE = ("db", "oracle", "calibration", "split", "part", "plot")
     metavar="FILE",
     help="Write the positions that any net is wrong on, or all of a suite: .parquet, .jsonl or .csv.",
 )
+@click.option("--all", "all_judged", is_flag=True, help="Also what screening cut, by the value of its last rung.")
 @device_options(reference=True)
 @JSON
 def command(
@@ -108,7 +109,7 @@ def command(
     split = split_of(given["split"])
     with Store.open(db) as store:
         part = None if split is None else HeldPart.of(store, split, given["part"] or TOGETHER)
-        chosen = find_oracle(store, oracle, net, part)
+        chosen = find_oracle(store, oracle, net, part, cut=given["all_judged"])
         asked = find_nets(store, net, chosen)
     net_options = {"device": given["device"], "threads": given["threads"]}
     measure_missing(db, asked, chosen, command=shlex.join(["vr", *sys.argv[1:]]), quiet=is_quiet(), **net_options)

@@ -11,7 +11,7 @@ from valuerepair.cli.options import FILE, JSON, SEED, SPLIT, QuestionOptions, he
 from valuerepair.cli.verbosity import is_quiet
 from valuerepair.nets.heads import Heads
 from valuerepair.question import Question
-from valuerepair.training.options import Average, Only, TrainOptions
+from valuerepair.training.options import MOST_STEPS, PASSES, Average, Only, TrainOptions
 
 _DEFAULTS = TrainOptions()
 
@@ -22,10 +22,14 @@ _DEFAULTS = TrainOptions()
 @click.option("--store", type=FILE, metavar="DB", help="Learn the oracle's values of this store's positions.")
 @SPLIT(help="A file of vr split: learn only from its part train; --holdout is taken from that.")
 @click.option("--only", type=click.Choice(get_args(Only)), default="all", help="Which parameters change.")
-@click.option("--steps", default=_DEFAULTS.steps, help="Training steps.")
+@click.option(
+    "--steps", type=int, help=f"Training steps.  [default: {PASSES} passes over the positions, at most {MOST_STEPS}]"
+)
 @click.option("--batch", default=_DEFAULTS.batch, help="Positions per step.")
 @click.option("--lr", default=_DEFAULTS.lr, help="Learning rate after the warm-up.")
-@click.option("--warmup", default=_DEFAULTS.warmup, help="Steps in which the learning rate rises.")
+@click.option(
+    "--warmup", type=int, help="Steps in which the learning rate rises.  [default: 100, at most a fifth of all]"
+)
 @click.option(
     "--schedule",
     default=_DEFAULTS.schedule,
@@ -60,7 +64,7 @@ _DEFAULTS = TrainOptions()
 @click.option("--every", type=int, help="Steps between judgements.  [default: a twentieth of --steps]")
 @click.option("--patience", default=_DEFAULTS.patience, help="Stop after so many judgements without gain; 0: never.")
 @head_options
-@question(net="The net to train, a .pb.gz.", auto="the stored fit to results of games, else 170")
+@question(net="The net to train, a .pb.gz.", auto="a stored fit to results or slope, else 170")
 @SEED(help="Seed of the order of positions.")
 @JSON
 def command(
