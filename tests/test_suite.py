@@ -71,8 +71,9 @@ def test_python_chess_reads_every_line(suite: Path) -> None:
         assert str(found["c1"]).endswith("threshold 0.35, stockfish 15.1 nodes=50000")
         assert found["id"] == f"games.pgn.zst#{row['game']} ply {row['ply']}"
         # The moves lead to the position, as any engine would take them.
-        start, _, moves = str(found["c3"]).partition(" moves ")
-        assert start == "position startpos"
+        start, _, moves = str(found["c3"]).partition(": ")
+        assert start == "history startpos"
+        assert "moves" not in line.split()  # what begins a list of moves in UCI
         played = chess.Board()
         for move in moves.split():
             played.push_uci(move)
@@ -168,7 +169,7 @@ def test_am_is_claimed_by_the_judges_word_alone(tmp_path: Path, value: int, avoi
     path = make_store(tmp_path / "a.db", [row])
     untold = vr.write_suite(path, tmp_path / "before.epd", vr.Question(alpha=400))
     assert (untold.avoided, untold.unasked) == (0, 1)
-    assert "for 1 more vr confirm would ask it" in untold.lines()[0]
+    assert "vr confirm would find out about 1 more" in untold.lines()[0]
     look_again(path, by_net_move("d1h5", value))
     told = vr.write_suite(path, tmp_path / "after.epd", vr.Question(alpha=400))
     _, found = operations((tmp_path / "after.epd").read_text())
@@ -242,7 +243,7 @@ def test_another_nets_share_is_counted_as_by_hand(suite: Path, tmp_path: Path, s
     for line in suite.read_text("utf-8").splitlines():
         _, found = operations(line)
         alpha = float(str(found["c1"]).partition("alpha ")[2].partition(",")[0])
-        boards.append(str(found["c3"]).removeprefix("position "))
+        boards.append(str(found["c3"]).removeprefix("history ").replace(":", " moves"))
         score = found.get("ce")
         deep.append(1.0 if "dm" in found else 2 / (1 + np.exp(-float(str(score)) / alpha)) - 1)
         own.append(float(str(found["c0"]).split()[2].rstrip(",")))
@@ -388,12 +389,12 @@ def test_histories_of_lines(tmp_path: Path) -> None:
         board.push_uci(move)
     epd, start = board.epd(), chess.STARTING_FEN
     lines = [
-        f'{epd} ce 1; c3 "position startpos moves e2e4 e7e5 g1f3";',
-        f'{epd} ce 2; c7 "position fen {start} moves e2e4 e7e5 g1f3";',
-        f'{epd} ce 3; c3 "position startpos moves e2e4 e7e5";',
-        f'{epd} ce 4; c3 "position startpos moves e2e5 e7e5 g1f3";',
-        f'{epd} ce 5; c3 "position fen 8/8/8/8/8/8/8/8 w - - 0 1 moves e2e4";',
-        f'{epd} ce 6; c3 "position of interest";',
+        f'{epd} ce 1; c3 "history startpos: e2e4 e7e5 g1f3";',
+        f'{epd} ce 2; c7 "history fen {start}: e2e4 e7e5 g1f3";',
+        f'{epd} ce 3; c3 "history startpos: e2e4 e7e5";',
+        f'{epd} ce 4; c3 "history startpos: e2e5 e7e5 g1f3";',
+        f'{epd} ce 5; c3 "history fen 8/8/8/8/8/8/8/8 w - - 0 1: e2e4";',
+        f'{epd} ce 6; c3 "history of interest: none";',
     ]
     path = tmp_path / "a.epd"
     path.write_text("\n".join(lines))
@@ -404,6 +405,17 @@ def test_histories_of_lines(tmp_path: Path) -> None:
     assert list(found.batch.fen) == [board.fen(), board.fen(), f"{epd} 0 1"]
     assert list(found.batch[0].moves) == ["e2e4", "e7e5", "g1f3"]
     assert found.batch[2].moves == ()
+
+
+def test_a_line_is_a_position_with_its_history_everywhere(suite: Path, any_maia: Path) -> None:
+    """`vr eval`, `vr search` and Python take a line as it is, too."""
+    lines = suite.read_text("utf-8").splitlines()[:12]
+    told = [float(str(operations(line)[1]["c0"]).split()[2].rstrip(",")) for line in lines]
+    assert np.allclose(vr.evaluate(lines, net=str(any_maia))["q"], told, atol=1e-4)
+    titled = f'{chess.Board().epd()} c2 "Book of best moves, hmvc 7;"; hmvc 3;'
+    assert vr.evaluate(titled, net=str(any_maia))["fen"].tolist() == [chess.STARTING_FEN.replace("0 1", "3 1")]
+    with pytest.raises(vr.UsageError, match="its history leads to"):
+        vr.evaluate(f'{chess.STARTING_FEN} c3 "history startpos: e2e4";', net=str(any_maia))
 
 
 def test_a_large_suite_is_no_harm_to_standard_output() -> None:

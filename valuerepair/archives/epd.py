@@ -4,7 +4,7 @@ A line is four FEN fields, two counters if it has them, and EPD opcodes behind t
 opcodes `hmvc` and `fmvn` are the counters of a line without any, `id` is kept, and `ce` (centipawns; a mate beyond
 ±32,000), `dm` and ``bm #N`` (moves to mate) become the recorded evaluation, all from the side to move as the EPD
 standard has them, with `bm` (its first move), `acd` (depth), `acn` (nodes) and `acs` (seconds). A comment like
-``c3 "position startpos moves e2e4";``, which `vr export --format epd` writes, is the history of its position.
+``c3 "history startpos: e2e4 e7e5";``, which `vr export --format epd` writes, is the history of its position.
 """
 
 from __future__ import annotations
@@ -22,20 +22,19 @@ from valuerepair.archives.options import EPD, OTHER_KIND, RecordedOptions, Sampl
 from valuerepair.archives.rows import Rejected, Rows, Sieve
 from valuerepair.chess import board
 from valuerepair.chess.origins import Recorded
-from valuerepair.chess.positions import STARTPOS_FEN, Moves, cuts_of, encode_moves
+from valuerepair.chess.positions import Moves, commented_history, cuts_of, encode_moves
 from valuerepair.chess.rows import Boards
 
 _PLACEMENT = re.compile(r"[pnbrqkPNBRQK1-8]+(?:/[pnbrqkPNBRQK1-8]+){7}\s+[wb](?:\s|$)")
 _FIRST_LINE = re.compile(rb"[pnbrqkPNBRQK1-8]+(?:/[pnbrqkPNBRQK1-8]+){7}\s+[wb]\s")
 _COUNTER = re.compile(r"\d+")
 # A quoted text of another opcode is passed over: what it says is none.
-_OPCODE = re.compile(r'"[^"]*"|\b(id|ce|dm|bm|acd|acn|acs|hmvc|fmvn|c\d)\s+("[^"]*"|[^;]*)')
+_OPCODE = re.compile(r'"[^"]*"|\b(id|ce|dm|bm|acd|acn|acs|hmvc|fmvn)\s+("[^"]*"|[^;]*)')
 _MARK = b"\xef\xbb\xbf"  # a byte-order mark, also where files were joined
 _HASH = 35
 MAX_LINE = 1 << 20  # bytes; a longer line is none
 OVERLONG = b"(a line of more than a mebibyte)"
 _MATE = re.compile(r"#\s*([+-]?\d+)")
-_HISTORY = re.compile(r"position\s+(?:startpos|fen\s+(.+?))\s+moves\s+(.+)")
 # A `ce` of 32,767 less the plies is a mate, and so is its negative, as the standard has it.
 CE_MATE, CE_MOST = 32_767, 32_000
 
@@ -166,17 +165,17 @@ def _read_line(text: str) -> tuple[_Line | None, str]:
         return None, f"illegal position: {str(error).split(': ')[1]}"
     headers = {"id": opcodes["id"]} if opcodes.get("id") else {}
     try:
-        return _Line(headers=headers, recorded=_recorded(fen, opcodes), **_history(fen, opcodes)), ""
+        return _Line(headers=headers, recorded=_recorded(fen, opcodes), **_history(fen, text)), ""
     except ValueError as error:
         return None, f"wrong history: {error}"
 
 
-def _history(fen: str, opcodes: dict[str, str]) -> dict[str, Any]:
+def _history(fen: str, text: str) -> dict[str, Any]:
     """What a `_Line` has of the moves to `fen` that a comment tells; raises ValueError where they lead elsewhere."""
-    told = next(filter(None, map(_HISTORY.fullmatch, opcodes.values())), None)
+    told = commented_history(text)
     if told is None:
         return {"fen": fen, "start_fen": fen, "moves": np.empty(0, np.uint16)}
-    start_fen, moves = told[1] or STARTPOS_FEN, encode_moves(told[2].split())
+    start_fen, moves = told[0], encode_moves(told[1])
     if reason := board.status_error(start_fen):
         raise ValueError(reason)
     reached = board.replay(board.parse_fens([start_fen]), moves, np.array([0, len(moves)], np.int64))

@@ -5,7 +5,7 @@ value (`ce` or `dm`), and in comments what a reader needs to compare another net
 
     c0 "net Q +0.73120, sha256 e2f565f42d7c, maia-1900"; c1 "judge Q +0.01230, alpha 170, threshold 0.55, stockfish ..."
 
-`c2` is the game, `c3` the moves to the position as UCI's ``position`` has them, `c4` a second look.
+`c2` is the game, `c3` the moves to the position (``history startpos: e2e4``), `c4` a second look.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from valuerepair.books.emit import epd_text
 from valuerepair.books.rows import file_name
 from valuerepair.chess import values
 from valuerepair.chess.board import keys, parse_fens, replay
-from valuerepair.chess.positions import STARTPOS_FEN, PositionBatch, encode_moves
+from valuerepair.chess.positions import PositionBatch, encode_moves, history_comment
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.files import written_whole
 from valuerepair.intervals import Rate, weighted
@@ -70,7 +70,7 @@ class WrittenSuite:
         """For the user."""
         said = [f"the judge refutes the net's first move in {self.avoided:,} of them (am)"]
         if self.unasked:
-            said[0] += f"; for {self.unasked:,} more vr confirm would ask it"
+            said[0] += f"; vr confirm would find out about {self.unasked:,} more"
         if self.left_out:
             reasons = ", ".join(f"{number:,} {reason}" for reason, number in sorted(self.left_out.items()))
             said.append(f"left out: {reasons}")
@@ -158,8 +158,7 @@ def _line(
         name: epd_text(text) if isinstance(text, str) else text for name, text in operations.items()
     }
     if row["history_known"] and row["moves"]:
-        start = "startpos" if row["start_fen"] == STARTPOS_FEN else f"fen {row['start_fen']}"
-        texts["c3"] = epd_text(f"position {start} moves {row['moves']}", _WHOLE_GAME)
+        texts["c3"] = epd_text(history_comment(row["start_fen"], row["moves"]), _WHOLE_GAME)
     board = chess.Board(row["fen"])
     texts |= {"hmvc": board.halfmove_clock, "fmvn": board.fullmove_number}
     for name, move in (("bm", row["deep_best"]), ("am", row["net_best"] if bad else None)):

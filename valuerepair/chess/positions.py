@@ -10,6 +10,7 @@ Moves are ``from + 64 * to + 4096 * promotion`` with squares a1 = 0 .. h8 = 63 a
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cache
@@ -73,6 +74,21 @@ def cut_out(moves: Moves, begin: NDArray[np.int64], end: NDArray[np.int64]) -> t
     """The n pieces ``moves[begin[i]:end[i]]`` one behind the other, and where each begins, int64[n + 1]."""
     pieces = [moves[a:b] for a, b in zip(begin.tolist(), end.tolist(), strict=True)]
     return np.concatenate(pieces) if pieces else np.empty(0, np.uint16), cuts_of(end - begin)
+
+
+# Without the word `moves` alone: a program that is given a whole line after ``position fen`` would play them.
+_HISTORY = re.compile(r'\bc\d\s+"history (?:startpos|fen ([^":]+)): ([^"]+)"')
+
+
+def history_comment(start_fen: str, moves: str) -> str:
+    """The moves (UCI, joined by blanks) that lead to a position, as the text of a comment in an EPD line."""
+    return f"history {'startpos' if start_fen == STARTPOS_FEN else f'fen {start_fen}'}: {moves}"
+
+
+def commented_history(line: str) -> tuple[str, list[str]] | None:
+    """The start (FEN) and the moves (UCI) that a comment of an EPD line tells (`history_comment`); None without one."""
+    told = _HISTORY.search(line)
+    return None if told is None else (told[1] or STARTPOS_FEN, told[2].split())
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,9 +10,10 @@ from pathlib import Path
 import chess
 
 from valuerepair.chess.board import keys, parse_fens, status_error
-from valuerepair.chess.positions import STARTPOS_FEN, Moves, Position, decode_moves
+from valuerepair.chess.positions import STARTPOS_FEN, Moves, Position, commented_history, decode_moves
 from valuerepair.errors import UsageError, ValueRepairError
 
+_QUOTED = re.compile(r'"[^"]*"')  # a comment of EPD says nothing here
 _OPCODE = re.compile(r"\b(hmvc|fmvn)\s+(\d+)\s*(?:;|$)")
 
 
@@ -20,11 +21,12 @@ def read_position(text: str, moves: Iterable[str] = ()) -> Position:
     """One position from text, with further moves (UCI or SAN) played on it.
 
     The text is ``startpos`` or a FEN of four to six fields, either with ``moves ...`` behind it and ``position`` or
-    ``position fen`` before it, or an EPD line (its opcodes hmvc and fmvn are the clock and the move number). Raises
+    ``position fen`` before it, or an EPD line (its opcodes hmvc and fmvn are the clock and the move number, a comment
+    may tell its history: `chess.positions.history_comment`). Raises
     ValueError with the reason when it is none of these, more than these, not legal in standard chess, or a move is
     illegal.
     """
-    words = text.split()
+    words = _QUOTED.sub('""', text).split()
     if words[:1] == ["position"]:
         words = words[1:]
     if words[:1] == ["fen"]:
@@ -34,6 +36,8 @@ def read_position(text: str, moves: Iterable[str] = ()) -> Position:
         cut = words.index("moves")
         words, played = words[:cut], words[cut + 1 :] + played
     start = STARTPOS_FEN if words == ["startpos"] else _fen_of(words)
+    if (told := commented_history(text)) is not None:
+        start, played = _before(start, *told), [*told[1], *played]
     if reason := status_error(start):
         raise ValueError(reason)
     board = chess.Board(start)
@@ -48,6 +52,16 @@ def read_position(text: str, moves: Iterable[str] = ()) -> Position:
         key=int(keys(parse_fens([fen]))[0]),
         history_known=bool(played) or start == STARTPOS_FEN,
     )
+
+
+def _before(fen: str, start_fen: str, moves: list[str]) -> str:
+    """`start_fen`, from which the moves lead to `fen`."""
+    board = chess.Board(start_fen)
+    for word in moves:
+        board.push(_move_of(board, word))
+    if board.epd() != chess.Board(fen).epd():
+        raise ValueError(f"its history leads to {board.fen()}")
+    return start_fen
 
 
 def _fen_of(words: list[str]) -> str:
