@@ -101,7 +101,7 @@ CASES = [
         ["export", "--format", "xml"],
         2,
         "vr: export: Invalid value for '--format': 'xml' is not one of 'parquet', 'jsonl', 'csv', 'plain', 'bin', "
-        "'text'. See vr export --help",
+        "'text', 'chunks', 'epd'. See vr export --help",
     ),
     (["eval", "notafen"], 2, "vr: position 'notafen': neither a FEN nor a file that is there"),
     (["nets", "pull", "xyz"], 2, "vr: net 'xyz': not known; nets that can be pulled: maia-1900"),

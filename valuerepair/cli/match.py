@@ -10,7 +10,7 @@ import click
 from valuerepair.cli.completion import words
 from valuerepair.cli.group import SectionedCommand
 from valuerepair.cli.options import FILE, JOBS, JSON, SEED, device_options, rules_of, rules_options
-from valuerepair.cli.verbosity import is_quiet, say, say_more
+from valuerepair.cli.verbosity import is_quiet, say_more
 
 SIDES = words("net=", "stockfish:", "lc0:")
 ORDER = click.Choice(["sequential", "shuffled"])
@@ -66,39 +66,31 @@ def command(side_a: str, side_b: str, **given: Any) -> None:
       vr match ./new ./old --tc 10+0.1 --jobs 2 --sprt elo0=0,elo1=5
     """
     from valuerepair.chess.progress import Progress
-    from valuerepair.play.lineup import Lineup, NetOptions, parse_side
-    from valuerepair.play.match import BUILT_IN, MatchPlan, play_match
-    from valuerepair.play.openings import built_in_openings, check_playable, read_openings
-    from valuerepair.play.sprt import parse_sprt
-    from valuerepair.play.standing import level_lines, report_lines
-    from valuerepair.play.time_control import parse_control
+    from valuerepair.play.match import MatchOptions, play_sides
+    from valuerepair.play.standing import level_lines
 
-    sides = [parse_side(side_a), parse_side(side_b)]
-    book = given["openings"]
-    openings = read_openings(book) if book is not None else built_in_openings()
-    check_playable(openings, book)
-    plan = MatchPlan(
-        openings,
-        given["games"] if given["games"] is not None else 2 * len(openings),
-        book.rpartition("/")[2] if book is not None else BUILT_IN,
-        given["order"],
-        parse_control(given["nodes"], given["movetime"], given["tc"], given["margin"]),
-        rules_of(given),
-        parse_sprt(given["sprt"]) if given["sprt"] is not None else None,
-        given["seed"],
+    names = (
+        "games",
+        "openings",
+        "order",
+        "nodes",
+        "movetime",
+        "tc",
+        "margin",
+        "sprt",
+        "jobs",
+        "seed",
+        "device",
+        "threads",
     )
-    remark = plan.remark()
-    device = NetOptions(given["device"], given["threads"])
-    with (
-        Lineup(sides, plan.control, given["jobs"], plan.games, device) as lineup,
-        Progress("match", unit="games", quiet=is_quiet(), own_eta=True) as progress,
-    ):
-        say("\n".join([*lineup.lines(), *remark]))
-        end = play_match(plan, lineup, given["output"], progress=progress)
-    if given["json"]:
-        click.echo(json.dumps({**end.standing.as_json(), "planned": end.games, "pgn": str(end.path)}))
-    else:
-        click.echo("\n".join([*report_lines(end.standing), f"games in {end.path}"]))
+    options = MatchOptions(
+        **{name: given[name] for name in names},
+        rules=rules_of(given),
+    )
+    with Progress("match", unit="games", quiet=is_quiet(), own_eta=True) as progress:
+        end = play_sides((side_a, side_b), options, given["output"], progress=progress)
+    click.echo(json.dumps(end.as_json()) if given["json"] else "\n".join(end.lines()))
+    if not given["json"]:
         say_more(level_lines(end.standing))
     if end.interrupted:
         raise KeyboardInterrupt

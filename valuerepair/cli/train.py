@@ -13,7 +13,7 @@ from valuerepair.cli.options import ARCHIVE, FILE, JSON, SEED, SPLIT, QuestionOp
 from valuerepair.cli.verbosity import is_quiet
 from valuerepair.nets.heads import Heads
 from valuerepair.question import Question
-from valuerepair.training.options import Average, Only, TrainOptions
+from valuerepair.training.options import MOST_STEPS, PASSES, Average, Only, TrainOptions
 
 if TYPE_CHECKING:
     from valuerepair.store.store import Store
@@ -37,10 +37,14 @@ _DEFAULTS = TrainOptions()
 @click.option("--store", type=FILE, metavar="DB", help="Learn the oracle's values of this store's positions.")
 @SPLIT(help="A file of vr split: learn only from its part train, of which --holdout is a share.")
 @click.option("--only", type=click.Choice(get_args(Only)), default="all", help="Which parameters change.")
-@click.option("--steps", default=_DEFAULTS.steps, help="Training steps.")
+@click.option(
+    "--steps", type=int, help=f"Training steps.  [default: {PASSES} passes over the positions, at most {MOST_STEPS}]"
+)
 @click.option("--batch", default=_DEFAULTS.batch, help="Positions per step.")
 @click.option("--lr", default=_DEFAULTS.lr, help="Learning rate after the warm-up.")
-@click.option("--warmup", default=_DEFAULTS.warmup, help="Steps in which the learning rate rises.")
+@click.option(
+    "--warmup", type=int, help="Steps in which the learning rate rises.  [default: 100, at most a fifth of all]"
+)
 @click.option(
     "--schedule",
     default=_DEFAULTS.schedule,

@@ -391,11 +391,17 @@ class Store:
         self.commit()
 
     def frame(
-        self, question: Question | None = None, *, text: bool = True, only: Sequence[str] | None = None
+        self,
+        question: Question | None = None,
+        *,
+        text: bool = True,
+        only: Sequence[str] | None = None,
+        cut: bool = False,
     ) -> pd.DataFrame:
-        """All positions scored by both net and oracle, one row each, by position_id; see `queries.frame`."""
+        """All positions scored by both net and oracle, one row each, by position_id, and with `cut` those that a ladder
+        cut; see `queries.frame`."""
         with cell_errors(self.path):
-            return queries.frame(self.connection, self.path, question or Question(), text=text, only=only)
+            return queries.frame(self.connection, self.path, question or Question(), text=text, only=only, cut=cut)
 
     def candidates(self, question: Question | None = None) -> pd.DataFrame:
         """The rows of `frame` with ``|disagreement| >= question.threshold``, the largest first."""

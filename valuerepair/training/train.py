@@ -41,6 +41,7 @@ log = logging.getLogger(__name__)
 SUFFIX = ".pb.gz"
 MOST_APART = 5e-3  # in Q, of the written net and the parameters that were trained
 _CHECKED = 256  # positions
+FEW_POSITIONS, MANY_PASSES = 5_000, 10  # what is warned of (docs/methods.md, "Training")
 # Some of `validation.MEASURES`, and how they are said.
 _LINES = {
     "loss": ("loss", ".4f"),
@@ -177,6 +178,9 @@ def _train(
     graph = NetGraph.open(str(file.path), value_head=options.value_head, policy_head=options.policy_head)
     held = [source.held_out() for source in sources] if options.holdout else []
     stream = Stream(sources, options.batch, options.seed)
+    options = options.planned(stream.positions)
+    for line in _learns(sources, held, stream, options):
+        log.info(line)
     about: dict[str, Any] = {
         "version": f"valuerepair {__version__}",
         "output": str(path),
@@ -209,6 +213,33 @@ def _train(
     write_curve(path, found)
     _checkpoint(path).unlink(missing_ok=True)
     return found
+
+
+def _learns(sources: Sequence[Source], held: Sequence[Held], stream: Stream, options: TrainOptions) -> Iterator[str]:
+    """What is learned from, and what speaks against it: said before it takes its time."""
+    count = sum(int(source.units().counts.sum()) for source in sources)
+    games = sum(source.games - source.held_games for source in sources)
+    draws = [source.draw for source in sources if isinstance(source, StoreSource)]
+    of_store = [number for draw in draws for number in _of_store(draw)]
+    judged = f"judged by {sum(len(each.samples) for each in held):,}" if held else "judged by none (--holdout 0)"
+    passes = options.total_steps * options.batch / stream.positions
+    kinds = f" ({', '.join(of_store)})" if of_store else ""
+    yield (
+        f"learns from {count:,} positions of {games:,} games{kinds}, {judged}; {options.total_steps:,} steps are "
+        f"{passes:.3g} passes"
+    )
+    if count < FEW_POSITIONS:
+        yield f"warning: fewer than {FEW_POSITIONS:,} positions teach a net little that holds elsewhere; mine more"
+    if passes > MANY_PASSES:
+        yield f"warning: in more than {MANY_PASSES} passes a net learns positions by heart; give fewer --steps"
+
+
+def _of_store(draw: StoreDraw) -> Iterator[str]:
+    """How many of the rows to train on are candidates, and how many a ladder cut."""
+    rows = draw.rows()
+    yield f"{int(draw.is_candidate[rows].sum()):,} candidates"
+    if cut := int(np.isfinite(draw.rung[rows]).sum()):
+        yield f"{cut:,} that screening cut, by their last rung"
 
 
 # -- before -----------------------------------------------------------------------------------------------------------
