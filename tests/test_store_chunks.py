@@ -211,11 +211,13 @@ def written(any_maia: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[P
 
 
 def cells(db: Path, net: str) -> dict[str, tuple[Any, ...]]:
-    """Position, clock, judge's score and move, and the net's draws, by the first four fields of the FEN."""
+    """Position, the score and move of the judge's search in full, else of its deepest, and the net's own values, by the
+    first four fields of the FEN. SQLite takes bare columns from the row of the max."""
     query = """
-        SELECT p.fen, d.cp, d.mate, d.nodes, d.best_move, n.q, n.d FROM positions p
-        JOIN deep_values d ON d.position_id = p.id AND d.stage = 'full' JOIN net_values n ON n.position_id = p.id
+        SELECT p.fen, d.cp, d.mate, d.nodes, d.best_move, n.q, n.d, max((d.stage = 'full') * 1e9 + d.nodes)
+        FROM positions p JOIN deep_values d ON d.position_id = p.id JOIN net_values n ON n.position_id = p.id
         WHERE n.net_id = (SELECT id FROM nets WHERE sha256 = ?)
+        AND d.oracle_id = (SELECT oracle_id FROM screened LIMIT 1) GROUP BY p.id
     """
     with sqlite3.connect(db) as connection:
         return {" ".join(row[0].split()[:4]): row for row in connection.execute(query, (net,))}
@@ -237,7 +239,7 @@ def test_chunks_say_what_the_store_says(written: tuple[Path, dict[str, Any]]) ->
     assert len(positions) == len(records) == manifest["positions"]
     by_bits = {_board_of(record): record for record in records}
     for board, position in positions.items():
-        fen, cp, mate, nodes, best, net_q, net_d = by_board[board]
+        fen, cp, mate, nodes, best, net_q, net_d, _ = by_board[board]
         assert position.fen.split()[:3] == fen.split()[:3]
         assert position.fen.split()[4] == fen.split()[4]
         q = math.copysign(1, mate) if mate is not None else 2 / (1 + math.exp(-cp / ALPHA)) - 1
@@ -268,7 +270,7 @@ def test_positions_are_those_that_training_draws(any_maia: Path, tmp_path: Path)
 def test_nothing_that_is_held_out_is_written(any_maia: Path, tmp_path: Path) -> None:
     split = vr.Split(games=0.4, seed=1)
     with Store.open(SAMPLE) as store:
-        frame = store.frame(Question(alpha=ALPHA))
+        frame = store.frame(Question(alpha=ALPHA), cut=True)
         parts = split.parts(store, frame["position_id"].to_numpy())
     for number, part in enumerate(("train", "games")):
         options = vr.ChunkOptions(part=part, share=None if part == "train" else 0)

@@ -28,7 +28,7 @@ from tests.cli_tree import SAMPLE, vr
 from tests.test_docs_formats import rows
 from tests.training_doubles import InMemory, learn, positions, store_source
 from tests.v6_records import positions_of, records_of, write_chunk
-from valuerepair.chess.values import DEFAULT_ALPHA, Alpha
+from valuerepair.chess.values import DEFAULT_ALPHA
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.judge.split import keys_of_games
 from valuerepair.nets.conversion import to_onnx
@@ -223,7 +223,8 @@ def test_what_is_learned_from_is_said_before_it_takes_time(
     code, _, err = train(maia_file, tmp_path / "new.pb.gz", capsys, "--store", str(SAMPLE), "--threshold", "0.3")
     assert code == 2
     assert (
-        f"learns from {len(learned):,} positions of {len(np.unique(games[~held])):,} games ({candidates.sum()} candidates, "
+        f"learns from {len(learned):,} positions of {len(np.unique(games[~held])):,} games "
+        f"({candidates.sum()} candidates, "
         f"{learned['rung'].notna().sum()} that screening cut, by their last rung), judged by {held.sum()}; "
         f"{steps} steps are {steps * 256 / len(learned):.3g} passes"
     ) in err
@@ -238,15 +239,15 @@ def test_a_store_is_asked_for_the_values_of_the_chosen_head(
 ) -> None:
     asked = []
 
-    def alpha(store: Store, question: Question) -> Alpha:
+    def scaled(store: Store, question: Question) -> tuple[Question, list[str]]:
         asked.append(question.net)
-        return Alpha(170.0, "given")
+        return question, []
 
     def draw(store: Store, question: Question, *given: Any, **named: Any) -> None:
         asked.append(question.net)
         raise UsageError("far enough")
 
-    monkeypatch.setattr(training, "trained_by", alpha)
+    monkeypatch.setattr(Store, "for_training", scaled)
     monkeypatch.setattr(training, "StoreDraw", draw)
     for head in ("winner", "q"):
         with pytest.raises(UsageError, match="far enough"):
@@ -274,6 +275,30 @@ def test_a_share_of_the_positions_is_one_by_the_alpha_that_trains(
     share = np.average(off >= float(found[1]), weights=frame["weight"])
     assert 0.04 < share <= 0.0501
     assert (own >= float(found[1])).mean() < 0.5 * (off >= float(found[1])).mean()
+
+
+def test_training_says_which_alpha_it_learns_by_and_what_that_does(
+    maia_file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
+) -> None:
+    def stop(*given: Any) -> None:
+        raise UsageError("far enough")
+
+    monkeypatch.setattr(training, "_train", stop)
+    db = Path(shutil.copy(SAMPLE, tmp_path / "sample.db"))
+    said = train(maia_file, tmp_path / "new.pb.gz", capsys, "--store", str(db))[2].splitlines()
+    assert said[0].startswith("values to learn: alpha 170 (default 170 to train by: ")
+    steep = re.match(r"by alpha 170 the net's Q would become ([\d.]+) times as steep .*; alpha (\d+) would", said[1])
+    assert steep is not None
+    with Store.open(db) as store:
+        frame = store.frame(Question(net=maia_file, alpha=170.0)).dropna(subset="deep_q")
+    mass = (frame.weight * frame.net_q**2).sum()
+    assert float(steep[1]) == round((frame.weight * frame.net_q * frame.deep_q).sum() / mass, 2)
+    said = train(maia_file, tmp_path / "new.pb.gz", capsys, "--store", str(db), "--alpha", steep[2])[2].splitlines()
+    assert said[0] == f"values to learn: alpha {steep[2]} (given)"
+    assert said[1].startswith(f"by alpha {steep[2]} the net's Q would keep its scale: 1.00 times as steep")
+    assert vr(["stats", "--db", str(db), "--net", "maia-1900", "--save-alpha", "slope"], capsys)[0] == 0
+    said = train(maia_file, tmp_path / "new.pb.gz", capsys, "--store", str(db))[2].splitlines()
+    assert re.match(rf"values to learn: alpha {steep[2]} \(stored fit of .* positions \(slope\)\)", said[0])
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import os
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from valuerepair.runs.expansion import ExpandSummary
     from valuerepair.runs.summary import MineSummary
     from valuerepair.training.chunk_output import ChunkForm
+    from valuerepair.training.game_chunks import GameChunkOptions
     from valuerepair.training.options import TrainOptions
     from valuerepair.training.selfplay import SelfplayOptions
     from valuerepair.training.store_chunks import ChunkOptions
@@ -403,9 +404,9 @@ def train(
     """Trains a net (.pb.gz) on training chunks, on a store, or on both, and writes the new one to `output`: `vr train`.
 
     `chunks` are folders and tars, `store` a store that has values of this net; `question` says which of its positions
-    are candidates (with its alpha None, by the stored fit to results of games, else by 170), `options` how to train, as
-    in ``TrainOptions(steps=500, only="value")``, `split` what it never sees of the store. The same call goes on with
-    what an interrupted one has left. `quiet`: no progress on standard error.
+    are candidates (with its alpha None, by a stored fit to the slope or to results, else by 170), `options` how to
+    train, as in ``TrainOptions(steps=500, only="value")``, `split` what it never sees of the store. The same call goes
+    on with what an interrupted one has left. `quiet`: no progress on standard error.
 
     Returns the curve: a row each time the net was judged, the first of the old net: `step`, `lr`, `train_loss` (mean
     since the row before), and of games held out `loss`, `value`, `policy`, `moves_left`, `policy_kl`, `top_1`,
@@ -449,16 +450,67 @@ def write_chunks(
 
     asked = question or Question()
     with _open(store) as opened:
-        alpha = opened.training_alpha(*opened.pick(asked.net, asked.oracle), asked.alpha)
-        if alpha.is_of_centipawns(asked.q_from):
-            asked = replace(asked, alpha=alpha.value)
+        asked, said = opened.for_training(asked)
         which = opened.frame(asked, text=False, only=("position_id",)).attrs["net"]
         with (
             open_stored(which, net, device=device, threads=threads) as used,
             Progress("writing", unit="chunks", quiet=quiet) as progress,
         ):
-            log.info(f"value of the records: {alpha.source(asked.q_from)}")
+            for line in said:
+                log.info(line)
             return write_chunks(opened, folder, used, asked, options, split=split, form=form, progress=progress)
+
+
+def write_game_chunks(
+    archives: Path | Iterable[Path],
+    folder: Path,
+    sample: SampleOptions | None = None,
+    options: GameChunkOptions | None = None,
+    *,
+    net: str | None = None,
+    store: Stored | None = None,
+    question: Question | None = None,
+    split: Split | None = None,
+    form: ChunkForm = "tar",
+    device: str = "auto",
+    threads: int | None = None,
+    quiet: bool = True,
+) -> dict[str, Any]:
+    """Writes games of archives as training chunks, one a game, in order: `vr chunks`.
+
+    `archives` are files or folders; `sample` says which games (its filters by headers, its share and seed), `options`
+    what the records say, as in ``GameChunkOptions(policy="judge", policy_share=0.5)``. `net` gives the input format,
+    and the policy where the options ask for it; what the judge of the `store` says of a position (by `question`) goes
+    before the evaluation that the game holds. Games that the `split` holds out are left out. `form`: ``tar``, or
+    ``files`` for a file a game. `quiet`: no progress on standard error.
+
+    Returns what manifest.json in the folder says. The same call goes on with what an interrupted one has left. An
+    interruption (Ctrl-C) ends it as a `KeyboardInterrupt`; complete tars stay. Raises ValueRepairError and UsageError.
+    """
+    from valuerepair.chess.progress import Progress
+    from valuerepair.training.game_chunks import write_game_chunks
+
+    with (
+        nullcontext() if store is None else _open(store) as opened,
+        Progress("chunks", None, "bytes", quiet=quiet) as progress,
+    ):
+        found = write_game_chunks(
+            _paths(archives),
+            folder,
+            sample,
+            options,
+            net=net,
+            store=opened,
+            question=question,
+            split=split,
+            form=form,
+            device=device,
+            threads=threads,
+            progress=progress,
+        )
+    if found.manifest is None:
+        raise KeyboardInterrupt
+    return found.manifest
 
 
 def repair(

@@ -300,7 +300,7 @@ class Manifest:
     def summary(self, directory: str) -> list[str]:
         """What was written, and how lc0 plays it, in lines for a terminal."""
         pgn = {name: file for name, file in self.files.items() if name.endswith(".pgn")}
-        q = f"net {self.net['name']}, {self.oracle['label']}, {Alpha(**self.alpha).source(self.q_from, 'g')}"
+        q = f"net {self.net['name']}, {self.oracle['label']}, {Alpha(**self.alpha).source(self.q_from)}"
         lines = [f"{self.candidates:,} candidates at {self.threshold:g} of {self.scored:,} scored positions: {q}"]
         if self.left_out:
             lines.append("left out: " + ", ".join(f"{reason} {n:,}" for reason, n in self.left_out.items()))

@@ -99,6 +99,7 @@ def command(
     labels, split = chosen.pop("label"), split_of(chosen.pop("split"))
     with Store.open(db) as store:
         asked = question.resolved(store)
+        two_scales = store.two_scales(*store.pick(asked.net, asked.oracle), asked)
         lacking = OF_POLICY.intersection(labels) and lacks_policy(store, store.candidates(asked))
     if lacking:
         with Store.open(db, write=True) as store:
@@ -109,7 +110,7 @@ def command(
     if json:
         click.echo(manifest.to_json(), nl=False)
     elif not is_quiet():
-        for line in manifest.summary(output):
+        for line in ([two_scales] if two_scales else []) + manifest.summary(output):
             click.echo(line)
         say_more(manifest.diversity_lines())
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from valuerepair.cli.group import SectionedCommand
 from valuerepair.cli.options import (
     DB,
     FILE,
@@ -32,7 +33,15 @@ CHUNKS, SUITE = "chunks", "epd"
 _OF_CHUNKS = ("policy", "result", "draws", "share", "draw", "records", "form", "seed", "device", "threads")
 
 
-@click.command()
+@click.command(
+    cls=SectionedCommand,
+    sections={
+        "Most used": "format output db threshold labels split part",
+        "Whose values": "net oracle alpha expanded calibration",
+        "Trainers of other engines": "pawn",
+        "Training chunks": "policy result draws share draw records form seed device threads",
+    },
+)
 @DB
 @click.option(
     "--format",
@@ -48,33 +57,33 @@ _OF_CHUNKS = ("policy", "result", "draws", "share", "draw", "records", "form", "
     help="The file to write, of chunks a new folder.  [default: standard output]",
 )
 @click.option("--labels", is_flag=True, help="Add columns of labels (docs/methods.md).")
-@click.option("--pawn", type=float, help="Score of a pawn in plain, bin and text.  [default: 100]")
+@click.option("--pawn", type=float, help="The score of a pawn in plain, bin and text.  [default: 100]")
 @SPLIT(help="A file of vr split: write only what is of one of its parts.")
 @part_option("train", help="Which part of the split", usual="train")
 @click.option(
     "--policy",
     default="net",
     metavar="net|judge[:SHARE]",
-    help="Chunks: the net's policy, or a share of it for the judge's best move.",
+    help="The net's policy, or a share of it for the judge's best move.",
 )
 @click.option(
     "--result",
     type=click.Choice(["sampled", "judge", "game"]),
     default="sampled",
-    help="Chunks: result_q is 1, 0 or -1 by the judge's chances, the judge's Q, or the game's result.",
+    help="result_q is 1, 0 or -1 by the judge's chances, the judge's Q, or the game's result.",
 )
 @click.option(
     "--draws",
     type=click.Choice(["net", "judge"]),
     default="net",
-    help="Chunks: the judge's Q with the net's draws, or the judge's own W/D/L.",
+    help="The judge's Q with the net's draws, or the judge's own W/D/L.",
 )
-@click.option("--share", type=float, help="Chunks: share of candidates, as in vr train.")
-@click.option("--draw", type=FILE, metavar="FILE.parquet", help="Chunks: draw positions by these weights.")
-@click.option("--records", type=int, help="Chunks: write so many, positions by their weights.  [default: one pass]")
-@click.option("--form", type=click.Choice(["tar", "files"]), default="tar", help="Chunks: in tars, or each as a file.")
-@SEED(help="Chunks: seed of the positions drawn.")
-@device_options(threads="Chunks: cores that the net may use.  [default: all]")
+@click.option("--share", type=float, help="Share of candidates, as in vr train.")
+@click.option("--draw", type=FILE, metavar="FILE.parquet", help="Draw positions by these weights.")
+@click.option("--records", type=int, help="Records to write, in as many passes as that takes.  [default: one pass]")
+@click.option("--form", type=click.Choice(["tar", "files"]), default="tar", help="In tars, or a file each.")
+@SEED(help="Seed of the positions drawn.")
+@device_options(threads="Cores that the net may use.  [default: all]")
 @question("Only candidates; tables begin with the largest disagreement.", default=None)
 def command(
     db: str,

@@ -89,8 +89,10 @@ def command(side_a: str, side_b: str, **given: Any) -> None:
     )
     with Progress("match", unit="games", quiet=is_quiet(), own_eta=True) as progress:
         end = play_sides((side_a, side_b), options, given["output"], progress=progress)
-    click.echo(json.dumps(end.as_json()) if given["json"] else "\n".join(end.lines()))
-    if not given["json"]:
+    if given["json"]:
+        click.echo(json.dumps(end.as_json()))
+    else:
+        click.echo("\n".join(end.lines()))
         say_more(level_lines(end.standing))
     if end.interrupted:
         raise KeyboardInterrupt

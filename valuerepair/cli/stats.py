@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 @click.option("--fit-alpha", is_flag=True, help="Fit alpha, and show what the fit would change.")
 @click.option(
     "--save-alpha",
-    type=click.Choice(["l1", "l2", "results"]),
-    help="Store this fit; later commands use it, vr train only that to results.",
+    type=click.Choice(["slope", "l1", "l2", "results"]),
+    help="Store this fit; later commands use it, vr train only slope and results.",
 )
 @click.option("--save-calibration", is_flag=True, help="Store a fitted calibration curve; later commands use it.")
 @click.option("--ladder", is_flag=True, help="Show the screening ladder: its cuts, and nodes against recall.")
@@ -35,9 +35,9 @@ def command(db: str, question: QuestionOptions, labels: bool, **given: Any) -> N
     (vr confirm), whose values the games played from them (vr selfplay) agree with, and, with -v, how diverse they are.
 
     Alpha is fitted so that Q = 2 / (1 + exp(-cp / alpha)) - 1 of the deep scores is nearest to the net's Q, in both
-    norms (l1: mean distance, robust to misjudged positions; l2: root mean square), and to the results of the games that
-    positions stood in (results), with 95 % bootstrap intervals. A net that learns deep Q and is to play wants the
-    latter; to find what a net misjudges, the former leave out its scale.
+    norms (l1: mean distance, robust to misjudged positions; l2: root mean square); so that the deep Q to be expected
+    given the net's Q is as steep as that (slope), which is one scale to find by and to train by; and to the results of
+    the games that positions stood in (results). With 95 % intervals. docs/methods.md says which for what.
 
     A candidate beyond scale is one by calibrated Q too: the deep Q to be expected given the net's, by a curve fitted to
     other games. --calibration fitted counts by that, here and in the other commands, and shows the curve.
@@ -47,7 +47,7 @@ def command(db: str, question: QuestionOptions, labels: bool, **given: Any) -> N
       vr stats
       vr stats --threshold 0.8 --json
       vr stats --labels --worst 20
-      vr stats --save-alpha l1
+      vr stats --save-alpha slope
       vr stats --calibration fitted
     """
     from json import dumps
@@ -95,11 +95,8 @@ def command(db: str, question: QuestionOptions, labels: bool, **given: Any) -> N
         if fit is not None:
             figures["alpha_fit"] = {**fit.as_dict(), "saved": saved}
             shown += ["", *fit.lines()]
-            shown.append(
-                f"saved: alpha {fit.fits[saved].alpha:.0f} ({saved}) for this net and oracle"
-                if saved
-                else "not saved; vr stats --save-alpha l1 keeps that fit for this net and oracle, results the other"
-            )
+            keeps = "not saved; vr stats --save-alpha slope (or another of these) keeps it for this net and oracle"
+            shown += fit.change(saved) if saved else [keeps]
         if asked.calibration == "fitted" or given["save_calibration"]:
             used = store.calibration(asked)
             shown += ["", f"calibration {used.origin}", *used.calibration.lines()]

@@ -79,7 +79,7 @@ _DEFAULTS = TrainOptions()
 @click.option("--every", type=int, help="Steps between judgements.  [default: a twentieth of --steps]")
 @click.option("--patience", default=_DEFAULTS.patience, help="Stop after this many judgements without gain; 0: never.")
 @head_options
-@question(net="The net to train, a .pb.gz.", auto="the stored fit to results of games, else 170")
+@question(net="The net to train, a .pb.gz.", auto="a stored fit to results or slope, else 170")
 @SEED(help="Seed for the order of the positions.")
 @JSON
 def command(

@@ -18,8 +18,8 @@ from valuerepair.errors import ValueRepairError
 from valuerepair.intervals import Rate, weighted
 from valuerepair.question import QFrom, check_threshold
 from valuerepair.store import second_looks
+from valuerepair.store.alphas import gives_q
 from valuerepair.store.connect import store_errors
-from valuerepair.store.queries import gives_q
 from valuerepair.store.second_looks import Afters, Looks, Scores, StoredOracle
 
 if TYPE_CHECKING:

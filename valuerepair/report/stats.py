@@ -99,6 +99,7 @@ def _scored(store: Store, question: Question) -> tuple[dict[str, Any], dict[str,
     size, threshold = np.abs(off), question.threshold
     net_id, oracle_id = store.pick(attrs["net"]["sha256"], attrs["oracle"]["digest"])
     seconds, nodes = float(found["time_ms"].sum()) / 1000, int(found["nodes"].sum())
+    scale = store.training_scale(net_id, oracle_id, question)
     scored = {
         **attrs,
         "positions": positions,
@@ -116,6 +117,8 @@ def _scored(store: Store, question: Question) -> tuple[dict[str, Any], dict[str,
             {"sign": "pessimistic", **_candidate_rate(off <= -threshold, weight, game)},
         ],
         "beyond_scale": scale_figures(store, question),
+        "two_scales": store.two_scales(net_id, oracle_id, question),
+        "training_scale": None if scale is None else scale.figures(),
         "mean_abs_disagreement": float(size @ weight / weight.sum()) if len(known) else None,
         "screening": recall.figures(store, net_id, oracle_id, found, threshold),
         "nodes": nodes,
@@ -258,6 +261,9 @@ def _scored_lines(scored: dict[str, Any]) -> list[str]:
     ]
     if scored["without_q"]:
         shown.append(f"{scored['without_q']:,} of them have no Q of the kind asked for and are left out below")
+    shown += [scored["two_scales"]] if scored["two_scales"] else []
+    if scored["training_scale"] is not None:
+        shown.append(f"training: {scored['training_scale']['words']}")
     if scored["beyond_scale"] is not None:
         shown.append(_beyond_scale_line(scored["beyond_scale"], scored["threshold"]))
     shown += _table("threshold", scored["by_threshold"], lambda row: f"{row['threshold']:g}")

@@ -30,8 +30,8 @@ from valuerepair.screening.model import Floats, LadderCut, Screen, ScreenOptions
 from valuerepair.screening.package import SEARCHED_ALIKE, package_rows
 from valuerepair.store import calibrations
 from valuerepair.store import screening as rows
+from valuerepair.store.alphas import are_alike, gives_q
 from valuerepair.store.calibrations import calibrated_of
-from valuerepair.store.queries import gives_q
 from valuerepair.store.rows import DeepResult, Run
 from valuerepair.store.screening import REACHED, SAMPLED, ClimbedRows, Passage, Population, ScreenFacts
 from valuerepair.store.store import Store
@@ -49,8 +49,6 @@ _FEW = 20
 # Candidates among positions near a candidate, and how many positions of one's own that counts for: those that come with
 # the package were sampled from archives, where there are far fewer.
 _RATE_NEAR, _RATE_WEIGHT = 0.3, 64
-# A saved alpha is near enough to that of a screen up to a tenth.
-_ALIKE = 0.1
 
 
 @dataclass(frozen=True)
@@ -188,7 +186,7 @@ class Ladder:
         question, screen = self._question, Screen.from_json(facts.model)
         same_alpha = facts.alpha_given == (question.alpha is not None) and question.alpha in (None, facts.alpha)
         if self._saved is not None:
-            same_alpha &= abs(math.log(facts.alpha / self._saved)) <= _ALIKE
+            same_alpha &= are_alike(facts.alpha, self._saved)
         return (
             screen is not None
             and same_alpha

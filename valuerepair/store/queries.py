@@ -1,4 +1,4 @@
-"""Questions to a store: which nets and oracles, which alpha, the frame of scored positions, the candidates in it."""
+"""Questions to a store: which nets and oracles, the frame of scored positions, the candidates in it."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from valuerepair.archives.options import CHUNKS, SELFPLAY
 from valuerepair.chess import values
 from valuerepair.chess.positions import PositionBatch, decode_move, decode_moves
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.nets.registry import ENGINE
 from valuerepair.question import Question
 from valuerepair.store import calibrations
+from valuerepair.store.alphas import alpha
 from valuerepair.store.calibrations import UsedCalibration
 from valuerepair.store.columns import (
     CELLS,
@@ -32,7 +32,6 @@ from valuerepair.store.columns import (
     OF_Q,
     both_q,
     columns,
-    facts,
     shares,
     stored_rungs,
     typed,
@@ -488,56 +487,6 @@ def _is_oracle(words: str, label: str, digest: str) -> bool:
 
 def _listed(names: Iterable[str]) -> str:
     return ", ".join(sorted(set(names)))
-
-
-def gives_q(kind: str, options: Mapping[str, Any]) -> bool:
-    """Whether an oracle gives Q itself, so that no alpha plays a role: searches with a net, also those that training
-    chunks and games of `vr selfplay` have recorded."""
-    return kind in ("mcts", "lc0") or (kind == "recorded" and options.get("kind") in (CHUNKS, SELFPLAY))
-
-
-def alpha(connection: sqlite3.Connection, net_id: int, oracle_id: int, requested: float | None = None) -> values.Alpha:
-    """The alpha to use, and where it comes from; see `Store.alpha`."""
-    chosen = chosen_alpha(connection, net_id, oracle_id, requested)
-    if chosen is not None:
-        return chosen
-    known = facts(connection, net_id, oracle_id)
-    if "alpha" not in known:
-        found = columns(connection, net_id, oracle_id, ("net_q", "cp", "weight"))
-        known["alpha"] = values.auto_alpha(found["net_q"], found["cp"], found["weight"])
-    fitted: values.Alpha = known["alpha"]
-    return fitted
-
-
-def chosen_alpha(
-    connection: sqlite3.Connection, net_id: int, oracle_id: int, requested: float | None = None
-) -> values.Alpha | None:
-    """The alpha asked for, else the stored fit, of an oracle that gives Q itself any; None where there is none."""
-    if requested is not None and not 0 < requested < float("inf"):
-        raise UsageError(f"alpha must be a positive number of centipawns, not {requested:g}")
-    kind, options = connection.execute("SELECT kind, options FROM oracles WHERE id = ?", (oracle_id,)).fetchone()
-    if gives_q(kind, json.loads(options)):
-        return values.Alpha(float(requested or values.DEFAULT_ALPHA), values.OWN_Q)
-    if requested is not None:
-        return values.Alpha(float(requested), "given")
-    stored = connection.execute(
-        "SELECT alpha, norm, n, fitted FROM alpha_fits WHERE net_id = ? AND oracle_id = ?", (net_id, oracle_id)
-    ).fetchone()
-    if stored is None:
-        return None
-    return values.Alpha(stored[0], f"stored fit of {stored[3][:10]} on {stored[2]:,} positions ({stored[1]})")
-
-
-def training_alpha(
-    connection: sqlite3.Connection, net_id: int, oracle_id: int, requested: float | None = None
-) -> values.Alpha:
-    """The alpha to train by, and where it comes from; see `Store.training_alpha`."""
-    chosen = chosen_alpha(connection, net_id, oracle_id, requested)
-    query = "SELECT 1 FROM alpha_fits WHERE net_id = ? AND oracle_id = ? AND norm = 'results'"
-    by_results = connection.execute(query, (net_id, oracle_id)).fetchone() is not None
-    if chosen is None or not (by_results or requested is not None or chosen.origin == values.OWN_Q):
-        return values.Alpha(values.DEFAULT_ALPHA, "the usual one; one that is fitted to the net is none to train by")
-    return chosen
 
 
 def calibration(connection: sqlite3.Connection, path: str, question: Question) -> UsedCalibration:

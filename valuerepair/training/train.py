@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 
 from valuerepair import __version__
 from valuerepair.chess.progress import Progress
-from valuerepair.chess.values import Alpha
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.files import HeldError, claimed, written_whole
 from valuerepair.judge.split import Split
@@ -96,11 +95,6 @@ class Training:
         return said
 
 
-def trained_by(store: Store, question: Question) -> Alpha:
-    """The alpha that candidates and targets of a store are trained by: see `Store.training_alpha`."""
-    return store.training_alpha(*store.pick(question.net, question.oracle), question.alpha)
-
-
 def train(
     net: str,
     output: str | os.PathLike[str],
@@ -114,9 +108,9 @@ def train(
 ) -> Training:
     """Trains `net` on chunks, a store, or both, and writes `output`, a .pb.gz, with its curve beside it.
 
-    Of the store a `split` leaves its part ``train``; a question without an alpha gets that of `trained_by`. The same
-    call goes on with what an interrupted one has left. The written file is read by lc0 and compared with the trained
-    parameters before it gets its name. Raises ValueRepairError and UsageError.
+    Of the store a `split` leaves its part ``train``; a question without an alpha gets that of `Store.for_training`. The
+    same call goes on with what an interrupted one has left. The written file is read by lc0 and compared with the
+    trained parameters before it gets its name. Raises ValueRepairError and UsageError.
     """
     options, question = options or TrainOptions(), question or Question()
     if split is not None and store is None:
@@ -142,15 +136,13 @@ def train(
             # By the file's name a store has the values of the usual heads.
             key = file.sha256 + options.heads.variant if options.heads.variant else str(file.path)
             question = replace(question, net=key)
-            targets = None
+            said = list[str]()
             if store is not None:
                 with Store.open(store) as opened:
-                    targets = trained_by(opened, question)
-            by_alpha = targets is not None and targets.is_of_centipawns(question.q_from)
-            question = replace(question, alpha=targets.value if targets and by_alpha else None)
+                    question, said = opened.for_training(question)
             sources = _sources(file, chunks, store, question, options, split, quiet)
-            if targets is not None:
-                log.info(f"targets of the store: {targets.source(question.q_from)}")
+            for line in said:
+                log.info(line)
             stores = [source for source in sources if isinstance(source, StoreSource)]
             if stores and options.draw is None:
                 given = "" if options.share is not None else ", as among its sampled positions"
