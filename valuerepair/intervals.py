@@ -56,9 +56,9 @@ class Rate:
 
 def far_words(few_drawn: int) -> str:
     """Why the upper end of a rate is far (`Rate.few_drawn`), as half a sentence; empty where it is not."""
-    if not few_drawn:
-        return ""
-    return f"the upper end is far because only {few_drawn:,} of the positions cut by screening were searched in full"
+    return (
+        "the upper end is far because few of the positions cut by screening were searched in full" if few_drawn else ""
+    )
 
 
 def wilson(count: int, total: int) -> Rate:
