@@ -52,6 +52,20 @@ def test_help_of_every_command(path: str, flag: str, capsys: Captured) -> None:
     assert path in out.partition("Example:")[2]
 
 
+@pytest.mark.parametrize("name", ["mine", "train", "books", "selfplay", "expand", "match"])
+def test_help_of_the_long_commands_has_headings_and_each_option_once(name: str, capsys: Captured) -> None:
+    code, out, _ = vr([name, "--help"], capsys)
+    options = out[out.index("\nMost used:\n") :].split("\n")
+    headings = [line for line in options if line.endswith(":") and not line.startswith(" ")]
+    assert (code, headings[0]) == (0, "Most used:")
+    assert "Other options:" in headings[2:]
+    shown = re.findall(r"^  (?:-\w, )?(--[\w-]+)", "\n".join(options), re.MULTILINE)
+    for option in options_of(TREE[f"vr {name}"]):
+        assert shown.count(option.opts[-1]) == 1, option.opts
+    if name == "books":
+        assert headings[-1] == "Commands:"
+
+
 @pytest.mark.parametrize("path", TREE)
 def test_an_unknown_option_is_one_line_and_code_2(path: str, capsys: Captured) -> None:
     code, out, err = vr([*path.split()[1:], "--nosuch"], capsys)
@@ -409,7 +423,7 @@ OTHERS_OPTIONS = {
     "python data/make_*.py": {"--date", "--nets-only", "--other"},
     "python -m tests.parity": {"--exact", "--features", "--first", "--ms", "--settings", "--stockfish"}
     | {"--without-package"},
-    "python -m benchmarks": {"--archive", "--compare", "--data", "--print", "--seconds", "--within"},
+    "python -m benchmarks": {"--archive", "--compare", "--data", "--print", "--seconds", "--trained"} | {"--within"},
 }
 
 

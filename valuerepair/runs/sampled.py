@@ -257,6 +257,7 @@ class SampledPositions:
             nodes=nodes,
             seconds=time.monotonic() - started,
             pair=self._store.pair_options(*self.pair) if len(self.tally) else (),
+            two_scales=self._store.two_scales(*self.pair, question) if len(self.tally) else "",
         )
 
     def show(self, begun: int, *, searching: int = 0, nodes: int = 0) -> None:
