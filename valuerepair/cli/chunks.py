@@ -33,7 +33,7 @@ _CHOOSING = ("min_elo", "result", "time_control", "player", "game_share", "max_b
     "--net",
     metavar="NET",
     shell_complete=nets,
-    help="The net to train: its input format, and --policy net.  [optional]",
+    help="The net to train: its input format, and --policy net.  [default: none]",
 )
 @click.option(
     "--policy",
