@@ -54,9 +54,9 @@ def command(db: str, question: QuestionOptions, **given: Any) -> None:
             raise ValueRepairError(
                 f"{db}: no candidates at {asked.threshold:g} to look at; mine more, or lower --threshold"
             )
-        first = oracle_of(store.connection, frame.attrs["oracle"]["digest"])
+        first, net = oracle_of(store.connection, frame.attrs["oracle"]["digest"]), frame.attrs["net"]
         with (
-            open_second(first, depth, frame.attrs["net"], net_file=question.net, workers=given["jobs"]) as second,
+            open_second(store, first, depth, net, net_file=question.net, workers=given["jobs"]) as second,
             Progress("confirming", unit="searches", quiet=is_quiet()) as progress,
         ):
             summary = confirm(store, frame, second, options, progress=progress)

@@ -34,7 +34,7 @@ from valuerepair.oracles.spec import DEFAULT_NODES, JUDGING, RECORDED, parse_spe
 from valuerepair.runs.failures import Failures
 from valuerepair.runs.loop import TICK_S, SearchLoop, stored_run
 from valuerepair.runs.summary import books_command
-from valuerepair.store import DEFAULT_PATH, second_looks
+from valuerepair.store import DEFAULT_PATH, files, second_looks
 from valuerepair.store.connect import store_errors
 from valuerepair.store.rows import AFTER, SECOND, DeepResult, OracleIdentity, Run, RunRecord
 from valuerepair.store.second_looks import StoredOracle
@@ -404,6 +404,7 @@ def option_settings(first: StoredOracle) -> list[tuple[str, str]]:
 
 @contextmanager
 def open_second(
+    store: Store,
     first: StoredOracle,
     depth: Depth,
     net: Mapping[str, Any],
@@ -414,14 +415,14 @@ def open_second(
     """Opens the oracle of the second look, and closes it.
 
     `net` is the mined net as in a frame's attrs and `net_file` its file where the user gave one: searches with a net
-    take that one unless they name another. Raises UsageError for an oracle that cannot look deeper than the first, and
-    what `oracles.open.open_oracle` raises.
+    take that one unless they name another. Without it the net is where the store knows it to lie. Raises UsageError for
+    an oracle that cannot look deeper than the first, and what `oracles.open.open_oracle` raises.
     """
     spec = chosen_spec(second_spec(first, depth))
     with ExitStack() as stack:
         path, shared = None, None
         if spec.kind in (MCTS, LC0) and spec.weights is None:
-            path = _net_path(first, depth, net, net_file)
+            path = _net_path(store, first, depth, net, net_file)
         if path is not None and spec.kind == MCTS:
             shared = stack.enter_context(_open_net(path, first, net))
         oracle = stack.enter_context(open_oracle(spec, net_path=path, net=shared, workers=workers))
@@ -453,7 +454,9 @@ def _plain_options(options: Mapping[str, Any]) -> dict[str, str]:
     return {name: str(value) for name, value in options.items() if name != "Hash"}
 
 
-def _net_path(first: StoredOracle, depth: Depth, net: Mapping[str, Any], net_file: str | None) -> str | None:
+def _net_path(
+    store: Store, first: StoredOracle, depth: Depth, net: Mapping[str, Any], net_file: str | None
+) -> str | None:
     """The file of the net to search with: the first look's own, or with another oracle the mined one."""
     from valuerepair.nets.registry import KNOWN_NETS, locate
     from valuerepair.nets.weights import read_net_file
@@ -461,9 +464,7 @@ def _net_path(first: StoredOracle, depth: Depth, net: Mapping[str, Any], net_fil
     wanted = split_key(str(net["sha256"]))[0]
     if depth.deep is None and first.kind != RECORDED:
         wanted = first.sha256 if first.kind == "mcts" else str(first.options["WeightsFile"]).removeprefix("sha256:")
-    known = [each.name for each in KNOWN_NETS.values() if each.sha256 == wanted]
-    bare = str(net["name"]).removesuffix(split_key(str(net["sha256"]))[1])
-    for name in [net_file, *known, bare]:
+    for name in (net_file, files.net_words(store, wanted)):
         if name is not None and (name in KNOWN_NETS or os.path.isfile(name)):
             path = Path(locate(name))
             if read_net_file(path).sha256 == wanted:
@@ -471,8 +472,8 @@ def _net_path(first: StoredOracle, depth: Depth, net: Mapping[str, Any], net_fil
     if first.kind == RECORDED:
         return None
     raise UsageError(
-        f"the second look needs the net {wanted[:12]}, and the store does not know where its file lies; "
-        "give it by --net FILE, or as weights=FILE in --deep"
+        f"the second look searches with a net, and {files.why_not(store, wanted[:12], wanted)}; "
+        "give its file by --net FILE, or as weights=FILE in --deep"
     )
 
 
