@@ -33,7 +33,7 @@ from valuerepair.oracles.oracle import DeepFailure, Oracle
 from valuerepair.oracles.spec import DEFAULT_NODES, JUDGING, RECORDED, parse_spec
 from valuerepair.runs.failures import Failures
 from valuerepair.runs.loop import TICK_S, SearchLoop, stored_run
-from valuerepair.runs.summary import books_command
+from valuerepair.runs.summary import next_command
 from valuerepair.store import DEFAULT_PATH, files, second_looks
 from valuerepair.store.connect import store_errors
 from valuerepair.store.rows import AFTER, SECOND, DeepResult, OracleIdentity, Run, RunRecord
@@ -533,6 +533,7 @@ def confirm_report(
         "pair_options": store.pair_options(*store.pick(frame.attrs["net"]["sha256"], frame.attrs["oracle"]["digest"])),
         **{str(name): value for name, value in frame.attrs.items() if name in ("net", "oracle", "q_from", "expanded")},
         "calibration": frame.attrs["calibration"],
+        "split": split_file(store),
         "alpha_of_first": frame.attrs["alpha"],
         "state": summary.state,
         "searches": summary.searches,
@@ -584,5 +585,6 @@ def _next(report: dict[str, Any]) -> list[str]:
     if (report["verdicts"].get("rates") or {}).get(verdict.SEARCH_RIGHT, {}).get("count"):
         alpha, calibrated = values.Alpha(**report["alpha_of_first"]), bool(report["calibration"])
         asked = (report["store"], report["pair_options"], report["verdicts"]["threshold"], alpha, report["q_from"])
-        return [f"next: {books_command(*asked, calibrated=calibrated, expanded=report['expanded'])} --confirmed"]
+        how = {"calibrated": calibrated, "expanded": report["expanded"], "split": report["split"]}
+        return [f"next: {next_command('vr books', *asked, **how)} --confirmed"]
     return [f"next: vr stats{option}"]

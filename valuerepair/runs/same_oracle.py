@@ -26,6 +26,9 @@ from valuerepair.store.store import Store
 
 log = logging.getLogger(__name__)
 
+# Kinds of oracle that are found without anybody saying where.
+SEARCHED_BY_NAME = ("stockfish", "lc0", "mcts")
+
 
 def net_files(store: Store, given: Sequence[str]) -> dict[str, str]:
     """The net files at hand by SHA-256: those given, those that the store's values came from, and the known ones that
@@ -71,7 +74,7 @@ def open_same(
 
 def stored_specs(oracle: StoredOracle) -> list[str]:
     """The ``--deep`` text of an oracle; none of an engine that the store does not know the place of."""
-    if oracle.kind not in ("stockfish", "lc0", "mcts"):
+    if oracle.kind not in SEARCHED_BY_NAME:
         return []
     try:
         settings = option_settings(oracle)
@@ -86,6 +89,13 @@ def stored_specs(oracle: StoredOracle) -> list[str]:
 def net_file(question: Question) -> str | None:
     """The file of a question's net, where it names one."""
     return question.net if question.net is not None and os.path.isfile(question.net) else None
+
+
+def can_search_again(store: Store, net_id: int, oracle_id: int) -> bool:
+    """Whether the store knows where to find the net, and what runs the oracle, so that `open_found` needs no help."""
+    sha256, digest = store.names(net_id, oracle_id)
+    kind = oracle_of(store.connection, digest).kind
+    return kind in (*SEARCHED_BY_NAME, RECORDED) and files.net_words(store, sha256) is not None
 
 
 @contextmanager

@@ -257,6 +257,7 @@ class SampledPositions:
             nodes=nodes,
             seconds=time.monotonic() - started,
             pair=self._store.pair_options(*self.pair) if len(self.tally) else (),
+            split=split_file(self._store),
         )
 
     def show(self, begun: int, *, searching: int = 0, nodes: int = 0) -> None:
