@@ -145,11 +145,13 @@ def _stepping(learner: Learner, batches: Iterator[Batch], seconds: float) -> Cal
 
 
 def _real_positions(data: BenchData, count: int) -> Samples:
-    from valuerepair.training.samples import of_positions
+    from valuerepair.training.samples import of_positions, wdl_of
 
     options = SampleOptions(per_game=None, positions=count)
     batch = PositionBatch.concat(list(sample([data.archive], options, ReadReport())))
-    return of_positions(batch, np.zeros(len(batch)), np.full(len(batch), 0.3), "fen_only", 1)
+    return of_positions(
+        batch, np.zeros(len(batch)), wdl_of(np.zeros(len(batch)), np.full(len(batch), 0.3)), "fen_only", 1
+    )
 
 
 def _batches(samples: Samples) -> list[Batch]:

@@ -23,6 +23,7 @@ from benchmarks.proof.nets import Answers, answers
 from benchmarks.proof.positions import TEST_SETS, VALIDATION, Positions, read_positions
 from benchmarks.proof.tables import against, original_of, point
 from tests.mining_doubles import mine_by_key, random_games
+from tests.training_doubles import store_source
 from valuerepair.archives.options import SampleOptions
 from valuerepair.calibration import POINTS, fit, read_curve
 from valuerepair.errors import UsageError, ValueRepairError
@@ -30,7 +31,6 @@ from valuerepair.judge.split import Split, choose_split, read_split, write_split
 from valuerepair.question import Question
 from valuerepair.runs.options import MineOptions
 from valuerepair.store.store import Store
-from valuerepair.training.sources import StoreSource
 
 GAMES = Path(__file__).parents[1] / "data" / "games.pgn.zst"
 ARMS = {
@@ -151,8 +151,8 @@ def test_sets_are_the_split_s_and_what_training_is_judged_by(made: Made) -> None
         alpha = store.alpha(*store.pick()).value
     for i, name in enumerate(("train", *TEST_SETS)):
         assert (parts[found.sets == (name if i else VALIDATION)] == i).all()
-    source = StoreSource(str(made.db), Question(), 1, share=0, holdout=0.1, seed=0, split=split)
-    assert found.of(VALIDATION).ids.tolist() == source._ids[source._held].tolist()
+    source = store_source(made.db, Question(), share=0, holdout=0.1, seed=0, split=split)
+    assert found.of(VALIDATION).ids.tolist() == source.draw.ids[source.draw.held_out].tolist()
     with sqlite3.connect(made.db) as sql:
         query = "SELECT position_id, cp, mate, best_move FROM deep_values WHERE stage = 'full'"
         deep = {number: cells for number, *cells in sql.execute(query)}

@@ -26,7 +26,7 @@ from tests import random_nets
 from tests.chunk_games import GAME
 from tests.cli_tree import SAMPLE, vr
 from tests.test_docs_formats import rows
-from tests.training_doubles import InMemory, learn, positions
+from tests.training_doubles import InMemory, learn, positions, store_source
 from tests.v6_records import positions_of, records_of, write_chunk
 from valuerepair.chess.values import DEFAULT_ALPHA, Alpha
 from valuerepair.errors import UsageError, ValueRepairError
@@ -43,7 +43,7 @@ from valuerepair.training.graph import NetGraph
 from valuerepair.training.learner import Learner
 from valuerepair.training.losses import LossWeights
 from valuerepair.training.options import TrainOptions
-from valuerepair.training.sources import StoreSource, Stream
+from valuerepair.training.sources import Stream
 from valuerepair.training.train import read_curve
 
 Captured = pytest.CaptureFixture[str]
@@ -87,10 +87,10 @@ def test_what_is_written_says_what_was_measured(trained: tuple[Path, Any], maia_
     """The new file, read by lc0's converter and ONNX Runtime, on the held-out positions of the store."""
     out, curve = trained
     usual = Question(threshold=0.3, alpha=DEFAULT_ALPHA)
-    source = StoreSource(str(SAMPLE), replace(usual, net=maia_file), 1, share=0.1, holdout=0.4, seed=0)
+    source = store_source(SAMPLE, replace(usual, net=maia_file), share=0.1, holdout=0.4, seed=0)
     assert curve.attrs["options"]["alpha"] == DEFAULT_ALPHA
     with valuerepair.open_store(SAMPLE) as store:
-        frame = store.frame(usual).set_index("position_id").loc[source._ids[source._held]]
+        frame = store.frame(usual).set_index("position_id").loc[source.draw.ids[source.draw.held_out]]
     weight, written = frame["weight"], curve.attrs["written"]
     judged = curve.set_index("step")
     for net, step in ((maia_file, 0), (str(out), written["step"])):
@@ -207,12 +207,12 @@ def test_a_store_is_asked_for_the_values_of_the_chosen_head(
         asked.append(question.net)
         return Alpha(170.0, "given")
 
-    def source(path: str, question: Question, *given: Any, **named: Any) -> None:
+    def draw(store: Store, question: Question, *given: Any, **named: Any) -> None:
         asked.append(question.net)
         raise UsageError("far enough")
 
     monkeypatch.setattr(training, "trained_by", alpha)
-    monkeypatch.setattr(training, "StoreSource", source)
+    monkeypatch.setattr(training, "StoreDraw", draw)
     for head in ("winner", "q"):
         with pytest.raises(UsageError, match="far enough"):
             training.train(maia_file, tmp_path / "new.pb.gz", store=str(SAMPLE), options=TrainOptions(value_head=head))
@@ -222,7 +222,7 @@ def test_a_store_is_asked_for_the_values_of_the_chosen_head(
 def test_a_share_of_the_positions_is_one_by_the_alpha_that_trains(
     maia_file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
 ) -> None:
-    monkeypatch.setattr(training, "StoreSource", lambda *given, **named: stop())
+    monkeypatch.setattr(training, "StoreDraw", lambda *given, **named: stop())
 
     def stop() -> None:
         raise UsageError("far enough")

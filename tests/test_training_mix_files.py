@@ -93,7 +93,7 @@ def test_nothing_is_left_when_it_fails(sides: MixOptions, tmp_path: Path, monkey
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("valuerepair.training.mix.TarShard.add", full)
+    monkeypatch.setattr("valuerepair.training.chunk_output.TarShard.add", full)
     with pytest.raises(ValueRepairError, match="No space left on device; nothing was written to"):
         mix(sides, tmp_path / "out", quiet=True)
     assert not (tmp_path / "out").exists()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import shutil
+import sqlite3
 from collections import Counter
 from dataclasses import fields
 from itertools import islice
@@ -19,6 +20,7 @@ from scipy import stats
 from tests.chunk_games import ENDING, ENDING_START, GAME
 from tests.cli_tree import SAMPLE
 from tests.expanded_store import expanded_store
+from tests.training_doubles import store_source
 from tests.v6_records import positions_of, records_of, write_chunk
 from valuerepair.chess import v6
 from valuerepair.chess.positions import PositionBatch
@@ -26,8 +28,9 @@ from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.nets.planes import INPUT_FORMATS, encode, unpack_masks
 from valuerepair.question import Question
 from valuerepair.store.store import Store
-from valuerepair.training.samples import MOST_MOVES, Batch, Samples, of_positions, of_records
-from valuerepair.training.sources import ChunkSource, Source, StoreSource, Stream, is_held
+from valuerepair.training.drawing import is_held
+from valuerepair.training.samples import MOST_MOVES, Batch, Samples, of_positions, of_records, wdl_of
+from valuerepair.training.sources import ChunkSource, Source, StoreSource, Stream
 from valuerepair.training.weighted import measure
 from valuerepair.training.weights import parse_formula
 
@@ -75,7 +78,7 @@ def test_positions_give_the_same_as_records(form: int) -> None:
     positions = positions_of(GAME)
     records = records_of(positions, GAME, form)
     q, d = np.linspace(-0.9, 0.9, len(positions)), np.full(len(positions), 0.2)
-    ours = of_positions(PositionBatch.from_positions(positions), q, d, "no", form)
+    ours = of_positions(PositionBatch.from_positions(positions), q, wdl_of(q, d), "no", form)
     theirs = of_records(records, 0.0)
     np.testing.assert_array_equal(planes(ours), planes(theirs))
     assert (policies(ours.batch()) >= 0).tolist() == (policies(theirs.batch()) >= 0).tolist()
@@ -263,7 +266,7 @@ def test_a_record_without_a_value_is_refused(tmp_path: Path) -> None:
 def of_store(
     path: Path = SAMPLE, question: Question | None = None, share: float | None = 0.1, seed: int = 0
 ) -> StoreSource:
-    return StoreSource(str(path), question or Question(threshold=0.3), 1, share=share, holdout=0.2, seed=seed)
+    return store_source(path, question or Question(threshold=0.3), share=share, holdout=0.2, seed=seed)
 
 
 def test_the_oracle_says_what_positions_of_a_store_are_worth() -> None:
@@ -272,7 +275,7 @@ def test_the_oracle_says_what_positions_of_a_store_are_worth() -> None:
         frame = store.frame(Question(threshold=0.3)).set_index("position_id")
     units = source.one_pass(0).units[:200]
     samples = source.read(units)
-    ids = source._ids[np.sort(units)]
+    ids = source.draw.ids[np.sort(units)]
     deep, draw = (frame.loc[ids, name].to_numpy() for name in ("deep_q", "net_d"))
     np.testing.assert_allclose(samples.wdl[:, 0] - samples.wdl[:, 2], deep, atol=1e-6)
     np.testing.assert_allclose(samples.wdl[:, 1], np.minimum(draw, 1 - np.abs(deep)), atol=1e-6)
@@ -281,17 +284,50 @@ def test_the_oracle_says_what_positions_of_a_store_are_worth() -> None:
         assert end - cut == chess.Board(fen).legal_moves.count()
 
 
+def test_the_judge_s_own_wdl_is_what_the_engine_said_and_the_net_s_where_it_said_nothing(tmp_path: Path) -> None:
+    db = tmp_path / "some.db"
+    shutil.copy(SAMPLE, db)
+    with sqlite3.connect(db) as sql:
+        sql.execute("UPDATE deep_values SET w = NULL, d = NULL, l = NULL WHERE position_id % 3 = 0")
+    draw = of_store(db).draw
+    rows = np.arange(len(draw.ids))
+    by_net, by_judge = draw.wdl(rows), draw.wdl(rows, "judge")
+    with Store.open(db) as store:
+        frame = store.frame(Question(threshold=0.3)).set_index("position_id").loc[draw.ids]
+        own_q = store.frame(Question(q_from="wdl")).set_index("position_id").loc[draw.ids, "deep_q"].to_numpy()
+    said = (draw.ids % 3 != 0) & frame["mate"].isna().to_numpy()
+    assert 0 < said.sum() < len(said)
+    per_mille = frame[["deep_w", "deep_d", "deep_l"]].to_numpy()
+    np.testing.assert_allclose(by_judge[said], per_mille[said] / 1000, atol=1e-6)
+    np.testing.assert_allclose((by_judge[:, 0] - by_judge[:, 2])[said], own_q[said], atol=1e-6)
+    np.testing.assert_array_equal(by_judge[draw.ids % 3 == 0], by_net[draw.ids % 3 == 0])
+    mates = frame["mate"].notna().to_numpy()
+    assert mates.any()
+    for wdl in (by_net, by_judge):
+        np.testing.assert_array_equal(
+            wdl[mates], np.stack([draw.deep_q[mates] > 0, 0 * rows[mates], draw.deep_q[mates] < 0], 1)
+        )
+
+
+def test_nothing_held_out_leaves_all() -> None:
+    source = store_source(SAMPLE, Question(threshold=0.3), share=None, holdout=0)
+    assert not len(source.draw.held_out)
+    assert not source.held_games
+    counted = source.draw.is_candidate | (source.draw.weight > 0)
+    assert sorted(source.draw.rows().tolist()) == np.flatnonzero(counted).tolist()
+
+
 def test_a_pass_has_the_share_of_candidates_asked_for() -> None:
     for share in (0.05, 0.1, 0.4, 0.9):
         source = of_store(share=share)
-        found = source._off[source.one_pass(0).units]
+        found = source.draw.is_candidate[source.one_pass(0).units]
         assert found.mean() == pytest.approx(share, abs=0.01)
         assert len(np.unique(source.one_pass(0).units)) == len(found)
-        if share < source.candidates / (source.candidates + len(source._others)):
+        if share < len(source.draw.candidates) / (len(source.draw.candidates) + len(source.draw.others)):
             continue
-        assert found.sum() == source.candidates
-    assert not of_store(share=0)._off[of_store(share=0).one_pass(0).units].any()
-    assert of_store(share=1)._off[of_store(share=1).one_pass(0).units].all()
+        assert found.sum() == len(source.draw.candidates)
+    assert not of_store(share=0).draw.is_candidate[of_store(share=0).one_pass(0).units].any()
+    assert of_store(share=1).draw.is_candidate[of_store(share=1).one_pass(0).units].all()
 
 
 @pytest.mark.parametrize("expanded", [False, True])
@@ -301,14 +337,14 @@ def test_without_a_share_candidates_are_as_frequent_as_they_were_sampled(expande
     asked = Question(threshold=0.3, expanded="searched")
     source = of_store(path, asked, share=None)
     with Store.open(path) as store:
-        frame = store.frame(asked).set_index("position_id").loc[source._ids]
+        frame = store.frame(asked).set_index("position_id").loc[source.draw.ids]
     reached = frame["step"].notna().to_numpy()
-    frame = frame[~is_held(source._game, 0.2) & ~reached]
+    frame = frame[~is_held(source.draw.games, 0.2) & ~reached]
     wrong = frame["disagreement"].abs() >= 0.3
     assert reached.any() if expanded else len(frame["weight"].unique()) > 3
-    assert source.share == pytest.approx(np.average(wrong, weights=frame["weight"]))
-    found = source._off[source.one_pass(0).units]
-    assert found.mean() == pytest.approx(source.share, abs=1 / len(found))
+    assert source.draw.share == pytest.approx(np.average(wrong, weights=frame["weight"]))
+    found = source.draw.is_candidate[source.one_pass(0).units]
+    assert found.mean() == pytest.approx(source.draw.share, abs=1 / len(found))
 
 
 def test_without_a_share_and_without_candidates_nothing_is_trained() -> None:
@@ -319,30 +355,30 @@ def test_without_a_share_and_without_candidates_nothing_is_trained() -> None:
 def test_fewer_candidates_are_part_of_more_and_the_other_positions_stay() -> None:
     def of(candidates: int | None, seed: int = 0) -> StoreSource:
         asked = Question(threshold=0.3)
-        return StoreSource(str(SAMPLE), asked, 1, share=0.1, holdout=0.2, seed=seed, candidates=candidates)
+        return store_source(SAMPLE, asked, share=0.1, holdout=0.2, seed=seed, candidates=candidates)
 
-    found = [set(of(most)._candidates.tolist()) for most in (3, 8, 10_000, None)]
+    found = [set(of(most).draw.candidates.tolist()) for most in (3, 8, 10_000, None)]
     assert [len(each) for each in found[:2]] == [3, 8]
     assert found[0] < found[1] < found[2] == found[3]
-    assert found[0] != set(of(3, seed=1)._candidates.tolist())
-    np.testing.assert_array_equal(of(3)._others, of(None)._others)
+    assert found[0] != set(of(3, seed=1).draw.candidates.tolist())
+    np.testing.assert_array_equal(of(3).draw.others, of(None).draw.others)
 
 
 def drawn_by(path: Path, ids: Any, weight: Any, seed: int = 0) -> StoreSource:
     pd.DataFrame({"position_id": ids, "weight": weight}).to_parquet(path)
     asked = Question(threshold=0.3)
-    return StoreSource(str(SAMPLE), asked, 1, share=0.4, holdout=0.2, seed=seed, draw=str(path))
+    return store_source(SAMPLE, asked, share=0.4, holdout=0.2, seed=seed, draw=str(path))
 
 
 def test_positions_are_drawn_as_often_as_a_file_says(tmp_path: Path) -> None:
     """Candidates or not; by a chi-squared test of 400 passes."""
     plain = of_store()
     rng = np.random.default_rng(5)
-    weights = rng.choice([0.0, 0.5, 1, 4], len(plain._ids))
+    weights = rng.choice([0.0, 0.5, 1, 4], len(plain.draw.ids))
     shuffled = rng.permutation(len(weights))
-    source = drawn_by(tmp_path / "w.parquet", plain._ids[shuffled], weights[shuffled])
+    source = drawn_by(tmp_path / "w.parquet", plain.draw.ids[shuffled], weights[shuffled])
     units = source.units().units
-    held = is_held(source._game, 0.2)
+    held = is_held(source.draw.games, 0.2)
     np.testing.assert_array_equal(units, np.flatnonzero(~held & (weights > 0)))
     passes = [source.one_pass(k).units for k in range(400)]
     size = int(weights[units].sum() / 4)
@@ -352,14 +388,14 @@ def test_positions_are_drawn_as_often_as_a_file_says(tmp_path: Path) -> None:
     spread = expected * (1 - expected / 400)
     inside = spread > 1e-9
     assert (((times - expected) ** 2)[inside] / spread[inside]).sum() < stats.chi2.ppf(0.9999, inside.sum())
-    again = drawn_by(tmp_path / "again.parquet", plain._ids, weights)
+    again = drawn_by(tmp_path / "again.parquet", plain.draw.ids, weights)
     np.testing.assert_array_equal(again.one_pass(7).units, passes[7])
-    assert again.identity == source.identity != drawn_by(tmp_path / "2.parquet", plain._ids, 2 * weights).identity
+    assert again.identity == source.identity != drawn_by(tmp_path / "2.parquet", plain.draw.ids, 2 * weights).identity
     assert (source.held_out().samples.weight == plain.held_out().samples.weight).all()
 
 
 def test_what_cannot_be_drawn_by_is_said(tmp_path: Path) -> None:
-    ids, path = of_store()._ids, tmp_path / "w.parquet"
+    ids, path = of_store().draw.ids, tmp_path / "w.parquet"
     with pytest.raises(ValueRepairError, match="has a weight for none of the positions"):
         drawn_by(path, [-1], [1.0])
     with pytest.raises(ValueRepairError, match="names a position twice"):
@@ -370,15 +406,15 @@ def test_what_cannot_be_drawn_by_is_said(tmp_path: Path) -> None:
         drawn_by(path, ids, "much")
     pd.DataFrame({"position": ids}).to_parquet(path)
     with pytest.raises(ValueRepairError, match="cannot be read"):
-        StoreSource(str(SAMPLE), Question(threshold=0.3), 1, share=0.1, holdout=0, seed=0, draw=str(path))
+        store_source(SAMPLE, Question(threshold=0.3), share=0.1, holdout=0, seed=0, draw=str(path))
 
 
 def test_of_what_was_reached_only_candidates_are_learned(tmp_path: Path) -> None:
     db = expanded_store(tmp_path)
     sources = [of_store(db, Question(threshold=0.3, expanded=words)) for words in ("no", "searched", "all")]
-    others = [set(source._ids[source._others].tolist()) for source in sources]
+    others = [set(source.draw.ids[source.draw.others].tolist()) for source in sources]
     assert others[0] == others[1] == others[2]
-    few, more, most = (set(source._ids[source._candidates].tolist()) for source in sources)
+    few, more, most = (set(source.draw.ids[source.draw.candidates].tolist()) for source in sources)
     assert few < more <= most
 
 
@@ -393,10 +429,10 @@ def test_other_positions_are_drawn_anew_for_each_pass_and_by_the_seed() -> None:
 def test_the_heavier_a_position_the_more_often_it_is_drawn() -> None:
     """First draws of Efraimidis and Spirakis's scheme have chances in proportion to the weights."""
     source = of_store(share=0.5)
-    rows = source._others[:50]
-    source._weight = np.ones(len(source._weight))
-    source._weight[rows[:10]] = 5
-    drawn = np.concatenate([source._drawn(rows, 1, k) for k in range(4000)])
+    rows = source.draw.others[:50]
+    source.draw.weight = np.ones(len(source.draw.weight))
+    source.draw.weight[rows[:10]] = 5
+    drawn = np.concatenate([source.draw._drawn(rows, 1, k) for k in range(4000)])
     heavy = np.isin(drawn, rows[:10]).mean()
     expected = 50 / 90
     assert abs(heavy - expected) < 4 * np.sqrt(expected * (1 - expected) / 4000)
@@ -405,7 +441,7 @@ def test_the_heavier_a_position_the_more_often_it_is_drawn() -> None:
 def test_judged_positions_are_of_games_that_are_not_trained_on() -> None:
     source = of_store()
     held = source.held_out()
-    trained = source._game[np.concatenate([source.one_pass(k).units for k in range(3)])]
+    trained = source.draw.games[np.concatenate([source.one_pass(k).units for k in range(3)])]
     assert not set(held.game.tolist()) & set(trained.tolist())
     assert 0 < source.held_games < source.games
     assert len(held.samples) == len(held.game)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,8 +13,11 @@ from valuerepair.archives.options import SampleOptions
 from valuerepair.archives.rows import ReadReport
 from valuerepair.archives.sampling import sample
 from valuerepair.chess.positions import PositionBatch
-from valuerepair.training.samples import Samples, of_positions
-from valuerepair.training.sources import Held, Pass
+from valuerepair.question import Question
+from valuerepair.store.store import Store
+from valuerepair.training.drawing import StoreDraw
+from valuerepair.training.samples import Samples, of_positions, wdl_of
+from valuerepair.training.sources import Held, Pass, StoreSource
 
 GAMES = Path(__file__).parents[1] / "data" / "games.pgn.zst"
 
@@ -23,7 +27,13 @@ def positions(count: int) -> Samples:
     options = SampleOptions(per_game=None, positions=count)
     batch = PositionBatch.concat(list(sample([str(GAMES)], options, ReadReport())))
     q = np.random.default_rng(4).uniform(-0.9, 0.9, len(batch))
-    return of_positions(batch, q, np.full(len(batch), 0.3), "fen_only", 1)
+    return of_positions(batch, q, wdl_of(q, np.full(len(batch), 0.3)), "fen_only", 1)
+
+
+def store_source(path: str | Path, question: Question, **options: Any) -> StoreSource:
+    """A store's positions for a net of lc0's classical input format, drawn by options of `StoreDraw`."""
+    with Store.open(path) as store:
+        return StoreSource(StoreDraw(store, question, **options), 1)
 
 
 def learn(samples: Samples, wdl: NDArray[np.float64]) -> Samples:

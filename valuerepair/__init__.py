@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from valuerepair.api import search as search
     from valuerepair.api import train as train
     from valuerepair.api import write_books as write_books
+    from valuerepair.api import write_chunks as write_chunks
     from valuerepair.api import write_report as write_report
     from valuerepair.archives.options import SampleOptions as SampleOptions
     from valuerepair.books.options import BookOptions as BookOptions
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from valuerepair.report.style import house_style as house_style
     from valuerepair.training.nnue import write_file as write_positions
     from valuerepair.training.options import TrainOptions as TrainOptions
+    from valuerepair.training.store_chunks import ChunkOptions as ChunkOptions
 
 __version__ = "0.2.0"
 
@@ -51,6 +53,7 @@ __version__ = "0.2.0"
 _HOMES = {
     "BookOptions": "books.options",
     "Candidate": "api",
+    "ChunkOptions": "training.store_chunks",
     "MinedStore": "api",
     "Position": "chess.positions",
     "Question": "question",
@@ -80,6 +83,7 @@ _HOMES = {
     "search": "api",
     "train": "api",
     "write_books": "api",
+    "write_chunks": "api",
     "write_positions": "training.nnue:write_file",
     "write_report": "api",
     "write_split": "judge.split",
@@ -88,6 +92,7 @@ _HOMES = {
 __all__ = [
     "BookOptions",
     "Candidate",
+    "ChunkOptions",
     "MinedStore",
     "Position",
     "Question",
@@ -118,6 +123,7 @@ __all__ = [
     "search",
     "train",
     "write_books",
+    "write_chunks",
     "write_positions",
     "write_report",
     "write_split",

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import os
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -37,7 +38,11 @@ if TYPE_CHECKING:
     from valuerepair.report.page import WrittenPage
     from valuerepair.runs.expansion import ExpandSummary
     from valuerepair.runs.summary import MineSummary
+    from valuerepair.training.chunk_output import ChunkForm
     from valuerepair.training.options import TrainOptions
+    from valuerepair.training.store_chunks import ChunkOptions
+
+log = logging.getLogger(__name__)
 
 DEFAULT_NODES = 800
 # One position: text as `vr eval` takes it, a position, or a candidate.
@@ -342,6 +347,48 @@ def train(
     paths = [] if chunks == () else _paths(chunks)
     where = os.fspath(store) if store is not None else None
     return train(net, output, paths, where, question, options, split=split, quiet=quiet).curve
+
+
+def write_chunks(
+    store: Stored,
+    folder: Path,
+    question: Question | None = None,
+    options: ChunkOptions | None = None,
+    *,
+    net: str | None = None,
+    split: Split | None = None,
+    form: ChunkForm = "tar",
+    device: str = "auto",
+    threads: int | None = None,
+    quiet: bool = True,
+) -> dict[str, Any]:
+    """Writes a store's judged positions as lc0's training chunks, one record each: `vr export --format chunks`.
+
+    The positions are those that `train` learns from, by the same alpha, and their value is the judge's. `question` says
+    which of them are candidates, `options` (`ChunkOptions`) which are drawn and what their records say. `net` is the
+    file of the question's net, whose policy is needed (None: where the store knows it to be). With a `split` positions
+    are of its part to train on, or of `options.part`. `form` is ``tar`` or ``files``; `folder` must be new, or what an
+    interrupted call has left, which is gone on with. `quiet`: no progress on standard error.
+
+    Returns what manifest.json in the folder says. Raises UsageError and ValueRepairError.
+    """
+    from valuerepair.chess.progress import Progress, remarks_to
+    from valuerepair.judge.labelled import open_stored
+    from valuerepair.training.store_chunks import write_chunks
+
+    asked = question or Question()
+    with _open(store) as opened:
+        alpha = opened.training_alpha(*opened.pick(asked.net, asked.oracle), asked.alpha)
+        if alpha.is_of_centipawns(asked.q_from):
+            asked = replace(asked, alpha=alpha.value)
+        which = opened.frame(asked, text=False, only=("position_id",)).attrs["net"]
+        with (
+            open_stored(which, net, device=device, threads=threads) as used,
+            Progress("writing", unit="chunks", quiet=quiet) as progress,
+            nullcontext() if quiet else remarks_to(progress.say),
+        ):
+            log.info(f"value of the records: {alpha.source(asked.q_from)}")
+            return write_chunks(opened, folder, used, asked, options, split=split, form=form, progress=progress)
 
 
 def repair(

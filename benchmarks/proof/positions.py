@@ -14,7 +14,7 @@ from valuerepair.errors import ValueRepairError
 from valuerepair.judge.split import PARTS, keys_of_games, read_split
 from valuerepair.question import Question
 from valuerepair.store.store import Store
-from valuerepair.training.sources import is_held
+from valuerepair.training.drawing import is_held
 
 TEST_SETS = ("games", "families", "archives")
 VALIDATION = "validation"

@@ -1,35 +1,81 @@
-"""`vr export`: the store's scored positions as a file."""
+"""`vr export`: the store's scored positions as a file, or as training chunks."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from valuerepair.cli.options import DB, FILE, SPLIT, QuestionOptions, check_part, part_option, question, split_of
-from valuerepair.cli.verbosity import say
+from valuerepair.cli.options import (
+    DB,
+    FILE,
+    SEED,
+    SPLIT,
+    QuestionOptions,
+    check_part,
+    device_options,
+    part_option,
+    question,
+    split_of,
+)
+from valuerepair.cli.verbosity import is_quiet, say
+from valuerepair.question import DEFAULT_THRESHOLD
 
 if TYPE_CHECKING:
     import pandas as pd
 
 TABLES = ("parquet", "jsonl", "csv")
 TRAINERS = ("plain", "bin", "text")
+CHUNKS = "chunks"
+# Options that say something of chunks alone.
+_OF_CHUNKS = ("policy", "result", "draws", "share", "draw", "records", "form", "seed", "device", "threads")
 
 
 @click.command()
 @DB
 @click.option(
     "--format",
-    type=click.Choice((*TABLES, *TRAINERS)),
-    help="plain and bin: for Stockfish's trainers; text: for bullet.  [default: by the name of FILE, else jsonl]",
+    type=click.Choice((*TABLES, *TRAINERS, CHUNKS)),
+    help="plain and bin: for Stockfish's trainers; text: for bullet; chunks: for Leela's.  "
+    "[default: by the name of FILE, else jsonl]",
 )
-@click.option("-o", "--output", type=FILE, metavar="FILE", help="The file to write.  [default: standard output]")
+@click.option(
+    "-o",
+    "--output",
+    type=FILE,
+    metavar="FILE",
+    help="The file to write, of chunks a new folder.  [default: standard output]",
+)
 @click.option("--labels", is_flag=True, help="Add columns of labels (docs/methods.md).")
 @click.option("--pawn", type=float, help="Score of a pawn in plain, bin and text.  [default: 100]")
 @SPLIT(help="A file of vr split: write only what is of one of its parts.")
 @part_option("train", help="Which part of the split", usual="train")
+@click.option(
+    "--policy",
+    default="net",
+    metavar="net|judge[:SHARE]",
+    help="Chunks: the net's policy, or a share of it for the judge's best move.",
+)
+@click.option(
+    "--result", type=click.Choice(["judge", "game"]), default="judge", help="Chunks: whose word is in result_q."
+)
+@click.option(
+    "--draws",
+    type=click.Choice(["net", "judge"]),
+    default="net",
+    help="Chunks: the judge's Q with the net's draws, or the judge's own W/D/L.",
+)
+@click.option("--share", type=float, help="Chunks: share of candidates, as in vr train.")
+@click.option("--draw", type=FILE, metavar="FILE.parquet", help="Chunks: draw positions by these weights.")
+@click.option("--records", type=int, help="Chunks: write so many, positions by their weights.  [default: one pass]")
+@click.option("--form", type=click.Choice(["tar", "files"]), default="tar", help="Chunks: in tars, or each as a file.")
+@SEED(help="Chunks: seed of the positions drawn.")
+@device_options(threads="Chunks: cores that the net may use.  [default: all]")
 @question("Only candidates; tables begin with the largest disagreement.", default=None)
+@click.pass_context
 def command(
+    context: click.Context,
     db: str,
     format: str | None,
     output: str | None,
@@ -38,11 +84,13 @@ def command(
     split: str | None,
     part: str | None,
     question: QuestionOptions,
+    **of_chunks: Any,
 ) -> None:
     """Write all positions scored by a net and a deep search.
 
     A row each with all that is known; or, for the trainers of other engines' nets, position, score and result in their
-    formats (docs/guide/position-sets.md).
+    formats (docs/guide/position-sets.md); or, for trainers of lc0's nets, a training chunk each, whose value is the
+    judge's. Chunks are of the positions that vr train --store would learn from, and by the same alpha.
 
     \b
     Example:
@@ -50,6 +98,7 @@ def command(
       vr export -o candidates.parquet --threshold 0.55 --labels
       vr export -o candidates.plain --threshold 0.55 --pawn 361
       vr export -o train.plain --split split.json
+      vr export --format chunks --net my-net.pb.gz --split split.json -o judged-chunks
     """
     import sys
 
@@ -59,12 +108,20 @@ def command(
 
     if output == "-":
         output = None
+    check_part(part, split)
+    if format == CHUNKS:
+        if labels or pawn is not None:
+            raise UsageError(f"--{'labels' if labels else 'pawn'}: says nothing of chunks")
+        _write_chunks(db, output, split, part, question, of_chunks)
+        return
+    for name in _OF_CHUNKS:
+        if context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE:
+            raise UsageError(f"--{name}: goes with --format chunks")
     for_trainer = format in TRAINERS or (format is None and (output or "").endswith((".plain", ".bin")))
     if for_trainer and labels:
         raise UsageError("--labels: what trainers read has no columns; give --format parquet, jsonl or csv")
     if not for_trainer and pawn is not None:
         raise UsageError("--pawn: tables have the scores as the search gave them; give --format plain, bin or text")
-    check_part(part, split)
     kept = split_of(split)
     kind = None if for_trainer else export.format_of(output, format)
     if output is None and format in ("parquet", "bin"):
@@ -100,4 +157,40 @@ def _write_for_trainer(frame: pd.DataFrame, format: str | None, output: str | No
         written = nnue.write_file(frame, output, kind, units)
         say(f"{output}: {written.positions:,} positions, scores of {units:g} a pawn")
     for line in written.lines():
+        say(line)
+
+
+def _write_chunks(
+    db: str,
+    output: str | None,
+    split: str | None,
+    part: str | None,
+    question: QuestionOptions,
+    given: dict[str, Any],
+) -> None:
+    """Chunks need no threshold: without one they have the candidates of the usual one in the share they have."""
+    from valuerepair import api
+    from valuerepair.errors import UsageError
+    from valuerepair.store.store import Store
+    from valuerepair.training.store_chunks import ChunkOptions, parse_policy, summary
+
+    if output is None:
+        raise UsageError("--format chunks: give a new folder with -o")
+    form, device, threads = (given.pop(name) for name in ("form", "device", "threads"))
+    options = ChunkOptions(policy_share=parse_policy(given.pop("policy")), part=part or "train", **given)
+    asked = question if question.threshold is not None else replace(question, threshold=DEFAULT_THRESHOLD)
+    with Store.open(db) as store:
+        manifest = api.write_chunks(
+            store,
+            output,
+            asked.to_train_by(store),
+            options,
+            net=question.net,
+            split=split_of(split),
+            form=form,
+            device=device,
+            threads=threads,
+            quiet=is_quiet(),
+        )
+    for line in summary(manifest, output):
         say(line)

@@ -142,6 +142,14 @@ class QuestionOptions:
             return replace(question, threshold=self._found(store, question, self.threshold))
         return replace(question, threshold=self.threshold)
 
+    def to_train_by(self, store: Store) -> Question:
+        """As `resolved`, but a share of the positions is one by the alpha that is trained by."""
+        if not isinstance(self.threshold, Worst):
+            return self.resolved(store)
+        every = replace(self, threshold=None).resolved(store)
+        alpha = store.training_alpha(*store.pick(every.net, every.oracle), every.alpha)
+        return replace(self, alpha=alpha.value).resolved(store)
+
     def _net(self, store: Store) -> str | None:
         """The net asked for; an engine that is on this machine is known by what it is, as its name fits others, too."""
         from valuerepair.engines.find import find_engine

@@ -7,7 +7,7 @@ from typing import Any, get_args
 
 import click
 
-from valuerepair.cli.options import FILE, JSON, SEED, SPLIT, QuestionOptions, Worst, head_options, question, split_of
+from valuerepair.cli.options import FILE, JSON, SEED, SPLIT, QuestionOptions, head_options, question, split_of
 from valuerepair.cli.verbosity import is_quiet
 from valuerepair.nets.heads import Heads
 from valuerepair.question import Question
@@ -111,17 +111,13 @@ def _resolved(question: QuestionOptions, store: str | None, heads: Heads) -> Que
     from valuerepair.nets.registry import locate
     from valuerepair.nets.weights import read_net_file
     from valuerepair.store.store import Store
-    from valuerepair.training.train import trained_by
 
     path = str(locate(question.net))
     # By the file's name a store has the values of the usual heads.
     asked = replace(question, net=read_net_file(path).sha256 + heads.variant if heads.variant else path)
     if store is not None:
         with Store.open(store) as opened:
-            every = replace(asked, threshold=None).resolved(opened)
-            # A share of the positions is one by the alpha that they are trained by.
-            alpha = trained_by(opened, every).value if isinstance(asked.threshold, Worst) else asked.alpha
-            return replace(asked, alpha=alpha).resolved(opened)
+            return asked.to_train_by(opened)
     if not isinstance(asked.threshold, float):
         raise UsageError(f"--threshold {asked.threshold}: is a share of a store's positions; give a number, or --store")
     return Question(threshold=asked.threshold)

@@ -247,7 +247,7 @@ def _training(net: str, form: int, batch: PositionBatch, asked: Mapping[str, Any
     from valuerepair.training.learner import Learner
     from valuerepair.training.losses import LossWeights
     from valuerepair.training.options import TrainOptions
-    from valuerepair.training.samples import of_positions
+    from valuerepair.training.samples import of_positions, wdl_of
 
     begun = time.monotonic()
     graph = NetGraph.open(net)
@@ -255,7 +255,7 @@ def _training(net: str, form: int, batch: PositionBatch, asked: Mapping[str, Any
     weights = LossWeights(policy=float(only != "value"), moves_left=0.0, policy_kl=float(only != "value"))
     learner = Learner(graph, TrainOptions(only=only, batch=size), weights)
     nothing = np.zeros(len(batch))
-    samples = of_positions(batch, nothing, nothing, "fen_only", form)
+    samples = of_positions(batch, nothing, wdl_of(nothing, nothing), "fen_only", form)
     one = samples.take(np.arange(size) % len(batch)).batch()
     if only == "value":
         learner.keep([samples])  # as a training does

@@ -542,3 +542,18 @@ def eco_headers(store: Store, game_ids: Sequence[int]) -> list[str | None]:
     with store_errors(store.path):
         found = dict(store.connection.execute(query, (wanted,)))
     return [found.get(int(number)) for number in game_ids]
+
+
+def plies_of_games(store: Store, game_ids: Sequence[int]) -> NDArray[np.float64]:
+    """[n] how many half-moves each game has by its header ``PlyCount``, NaN where it does not say."""
+    query = """
+        SELECT id, json_extract(headers, '$.PlyCount') FROM games WHERE id IN (SELECT value FROM json_each(?))
+    """
+    wanted = json.dumps(sorted({int(number) for number in game_ids}))
+    with store_errors(store.path):
+        counts = {number: float(text) for number, text in store.connection.execute(query, (wanted,)) if _is_count(text)}
+    return np.array([counts.get(int(number), np.nan) for number in game_ids], np.float64)
+
+
+def _is_count(text: object) -> bool:
+    return isinstance(text, str) and text.isascii() and text.isdigit() and len(text) <= 4

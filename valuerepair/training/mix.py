@@ -9,12 +9,11 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import tarfile
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, BinaryIO, Literal
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -29,11 +28,10 @@ from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.files import check_empty, check_room, whole_folder
 from valuerepair.nets.weights import INPUT_FORMAT_NAMES
 from valuerepair.training.chunk_files import ChunkIndex, RandomReader, digest_of, find_archives, read_index
+from valuerepair.training.chunk_output import MANIFEST, SHARD_CHUNKS, TarShard, chunk_name
 
-MANIFEST = "manifest.json"
 SIDES = ("repair", "normal")
 TOLERANCE = 0.01  # by so much the share may differ from the one asked for
-SHARD_GAMES = 10_000
 
 By = Literal["games", "positions"]
 Form = Literal["tar", "links"]
@@ -54,7 +52,7 @@ class MixOptions:
     by: By = "games"
     form: Form = "tar"
     total: int | None = None
-    shard_games: int = SHARD_GAMES
+    shard_games: int = SHARD_CHUNKS
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -278,34 +276,6 @@ class WrittenShards:
         return {**links, "files": self.files}
 
 
-class TarShard:
-    """A tar as lczero-training's loader reads it: regular files with short names, no folders, always the same bytes."""
-
-    def __init__(self, path: Path) -> None:
-        self._file: BinaryIO = path.open("wb")
-        self._sha = hashlib.sha256()
-        self.bytes = 0
-
-    def add(self, name: str, content: bytes) -> None:
-        """Appends a file; `name` of at most 100 bytes."""
-        head = tarfile.TarInfo(name)
-        head.size = len(content)
-        self._write(head.tobuf(tarfile.USTAR_FORMAT) + content + bytes(-len(content) % tarfile.BLOCKSIZE))
-
-    def close(self) -> str:
-        """Ends the archive on disk and returns its SHA-256."""
-        self._write(bytes(2 * tarfile.BLOCKSIZE))
-        self._file.flush()
-        os.fsync(self._file.fileno())
-        self._file.close()
-        return self._sha.hexdigest()
-
-    def _write(self, data: bytes) -> None:
-        self._file.write(data)
-        self._sha.update(data)
-        self.bytes += len(data)
-
-
 def write_shards(
     folder: Path, indices: Sequence[ChunkIndex], order: Index, options: MixOptions, on_game: Callable[[], None]
 ) -> WrittenShards:
@@ -327,7 +297,7 @@ def _write_tar(path: Path, source: _SideChunks, begin: int, part: Index, on_game
     """A shard as a tar: its SHA-256 and size."""
     tar = TarShard(path)
     for game, (side, i) in enumerate(part.tolist(), begin):
-        tar.add(game_name(game), source.read(side, i))
+        tar.add(chunk_name(game), source.read(side, i))
         on_game()
     return {"sha256": tar.close(), "bytes": tar.bytes}
 
@@ -341,14 +311,9 @@ def _write_links(
     for game, (side, i) in enumerate(part.tolist(), begin):
         content = source.read(side, i)
         sha.update(hashlib.sha256(content).digest())
-        source.put(side, i, content, path / game_name(game))
+        source.put(side, i, content, path / chunk_name(game))
         on_game()
     return {"sha256": sha.hexdigest()}
-
-
-def game_name(number: int) -> str:
-    """As lc0 names chunks, numbered through the shuffled mixture (``sort_type: number`` of the older trainer)."""
-    return f"game_{number:08d}.gz"
 
 
 class _SideChunks:
@@ -406,7 +371,7 @@ class _SideChunks:
             rows.append(
                 {
                     "file": name,
-                    "game": game_name(game),
+                    "game": chunk_name(game),
                     "side": SIDES[side],
                     "archive": index.archives.names[archive],
                     "offset": int(index.offset[i]),

@@ -132,7 +132,7 @@ def write_stream(frame: pd.DataFrame, kind: Format, stream: IO[bytes], pawn: flo
     ordered = frame.iloc[np.argsort(-plies, kind="stable")]
     for begin in range(0, len(ordered), _CHUNK):
         part = ordered.iloc[begin : begin + _CHUNK]
-        results = _results(part)
+        results = game_results(part)
         entries = _entries(part, results, scores(part, frame.attrs["alpha"], pawn))
         checked = in_check(parse_fens(part["fen"].tolist())).tolist()
         for entry, result, check in zip(entries, results, checked, strict=True):
@@ -179,7 +179,7 @@ def scores(frame: pd.DataFrame, alpha: Mapping[str, Any], pawn: float = CENTIPAW
     return np.rint(np.where(np.isnan(mate), np.clip(found, -_MOST, _MOST), mates))
 
 
-def _results(frame: pd.DataFrame) -> list[int | None]:
+def game_results(frame: pd.DataFrame) -> list[int | None]:
     """[n] the games' results for White, None where there is none.
 
     An archive gives positions in which a move was played, so one of a game without such a move lies beside it.

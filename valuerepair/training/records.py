@@ -18,11 +18,11 @@ from numpy.typing import NDArray
 
 from valuerepair.chess import v6
 from valuerepair.chess.bits import ONE
-from valuerepair.chess.board import parse_fens
-from valuerepair.chess.jit import kernel
-from valuerepair.chess.make import black_to_move, clock
-from valuerepair.chess.positions import encode_move, encode_moves
-from valuerepair.chess.rows import FLIP, RIGHTS, STATE, Boards, Moves
+from valuerepair.chess.board import owned, parse_fens
+from valuerepair.chess.jit import allocating_kernel, kernel
+from valuerepair.chess.make import black_to_move, clock, copy_row, make, mark_repetition
+from valuerepair.chess.positions import PositionBatch, encode_move, encode_moves
+from valuerepair.chess.rows import FLIP, RIGHTS, ROW, STATE, Boards, Moves
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.files import written_whole
 from valuerepair.mcts.params import SearchParams
@@ -102,7 +102,6 @@ def game_records(game: GameRecord, facts: RecordFacts) -> Records:
     _check_visits(game, at, searches)
     picked = [_find(search, move) for _, move, search in searched]
     records = np.zeros(len(at), v6.RECORD)
-    records["version"], records["input_format"] = v6.VERSION, facts.input_format
     start = parse_fens([game.start_fen])
     rows = play_game(start, encode_moves(game.moves))
     black = _fill_boards(records, rows, bool(is_initial(start)[0]), facts, at)
@@ -136,10 +135,33 @@ def _fill_boards(
     records: Records, rows: NDArray[np.uint64], initial: bool, facts: RecordFacts, at: NDArray[np.int64]
 ) -> NDArray[np.bool_]:
     """What comes from the board and its history; returns where Black is to move."""
-    planes = np.empty((len(at), v6.HISTORY_PLANES), np.uint64)
-    small = np.empty((len(at), FACTS), np.uint8)
+    planes, small = _empty_boards(len(at))
     scratch = np.empty((1, PLANES), np.uint64)
     write_boards(rows, initial, FILLS.index(facts.history_fill), facts.input_format, at, scratch, planes, small)
+    return _put_boards(records, planes, small, facts)
+
+
+def fill_positions(records: Records, batch: PositionBatch, facts: RecordFacts) -> NDArray[np.bool_]:
+    """Fills records[i] with what comes from board and history of position i; returns where Black is to move, bool[n].
+
+    Boards before the position come from replaying its moves, as far as they are known.
+    """
+    planes, small = _empty_boards(len(batch))
+    starts = parse_fens(batch.start_fen)
+    moves, offsets = owned(batch.moves, np.uint16), owned(batch.offsets, np.int64)
+    fill = FILLS.index(facts.history_fill)
+    write_positions(starts, is_initial(starts), moves, offsets, fill, facts.input_format, planes, small)
+    return _put_boards(records, planes, small, facts)
+
+
+def _empty_boards(n: int) -> tuple[Masks, NDArray[np.uint8]]:
+    """Room for what `write_boards` writes of n records."""
+    return np.empty((n, v6.HISTORY_PLANES), np.uint64), np.empty((n, FACTS), np.uint8)
+
+
+def _put_boards(records: Records, planes: Masks, small: NDArray[np.uint8], facts: RecordFacts) -> NDArray[np.bool_]:
+    """Puts into records what `write_boards` wrote of them; returns where Black is to move."""
+    records["version"], records["input_format"] = v6.VERSION, facts.input_format
     records["planes"] = planes
     for column, name in enumerate(_CASTLING):
         records[name] = small[:, column]
@@ -265,6 +287,31 @@ def write_boards(
             facts[i, STM_OR_EP] = scratch[0, AUXILIARY + 4] >> np.uint64(56)
             facts[i, TRANSFORM] = canonical_transform(rows, r)
         facts[i, RULE50], facts[i, BLACK] = min(clock(rows, r), 255), black
+
+
+@allocating_kernel
+def write_positions(
+    starts: Boards,
+    initial: NDArray[np.bool_],
+    moves: Moves,
+    offsets: Index,
+    fill: int,
+    form: int,
+    planes: Masks,
+    facts: NDArray[np.uint8],
+) -> None:
+    """Replays moves[offsets[n]:offsets[n+1]] from starts[n], and writes as `write_boards` what the last board is."""
+    longest = 0
+    for n in range(len(starts)):
+        longest = max(longest, offsets[n + 1] - offsets[n])
+    rows, scratch, at = np.empty((longest + 1, ROW), np.uint64), np.empty((1, PLANES), np.uint64), np.zeros(1, np.int64)
+    for n in range(len(starts)):
+        copy_row(starts, n, rows, 0)
+        at[0] = offsets[n + 1] - offsets[n]
+        for i in range(at[0]):
+            make(rows, i, i + 1, np.int64(moves[offsets[n] + i]) ^ FLIP * black_to_move(rows, i))
+            mark_repetition(rows, 0, i + 1)
+        write_boards(rows, initial[n], fill, form, at, scratch, planes[n : n + 1], facts[n : n + 1])
 
 
 @kernel

@@ -185,9 +185,9 @@ def _masks_of_records(records: NDArray[np.void], form: int) -> NDArray[np.uint64
 
 
 def of_positions(
-    batch: PositionBatch, deep_q: NDArray[np.float64], draw: NDArray[np.float64], fill: HistoryFill, form: int
+    batch: PositionBatch, deep_q: NDArray[np.float64], wdl: Floats, fill: HistoryFill, form: int
 ) -> Samples:
-    """Positions whose value is to be `deep_q` [n]; the draws in it are the net's own, `draw` [n], NaN: it has none."""
+    """Positions whose value is to be `wdl` [n, 3]; the search's Q, that the net is judged by, is `deep_q` [n]."""
     planes = encode(batch, fill, form)
     bits = np.packbits(planes.reshape(len(batch), PLANES, 64) != 0, axis=2, bitorder="little")
     masks = bits.view("<u8").reshape(len(batch), PLANES)
@@ -199,7 +199,7 @@ def of_positions(
     return Samples(
         masks,
         rule50,
-        wdl_of(deep_q, np.nan_to_num(draw)),
+        wdl,
         deep_q.astype(np.float32),
         np.full(len(batch), np.nan, np.float32),
         np.ones(len(batch), np.float32),

@@ -1,5 +1,5 @@
-"""Sources of training positions: chunks in folders and tars, and stores; which games are held out, what a pass over a
-source is, and its positions in batches, in an order that follows from the seed alone."""
+"""Sources of training positions: chunks in folders and tars, and stores; what a pass over a source is, and its
+positions in batches, in an order that follows from the seed alone."""
 
 from __future__ import annotations
 
@@ -14,21 +14,18 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from valuerepair.archives.select import in_share, ply_priorities, salt
 from valuerepair.archives.select import mix as scrambled
-from valuerepair.errors import UsageError, ValueRepairError
-from valuerepair.judge.split import TRAIN, Split, keys_of_games
-from valuerepair.nets.planes import FILLS
+from valuerepair.archives.select import ply_priorities, salt
+from valuerepair.errors import ValueRepairError
 from valuerepair.nets.weights import INPUT_FORMAT_NAMES
-from valuerepair.question import Question
 from valuerepair.store.store import Store
 from valuerepair.training.chunk_files import BrokenChunk, RandomReader, in_order, read_index, unpack
+from valuerepair.training.drawing import StoreDraw, check_any_left, is_held, read_weights
 from valuerepair.training.samples import MOST_MOVES, Batch, Samples, of_positions, of_records
 from valuerepair.training.weights import parse_formula
 
 Index = NDArray[np.int64]
 Keys = NDArray[np.uint64]
-Floats = NDArray[np.float64]
 T = TypeVar("T")
 
 WINDOW = 1 << 16  # positions that are shuffled together
@@ -77,27 +74,6 @@ class Source(Protocol):
     def held_out(self) -> Held:
         """At most `VALIDATION` positions of the games that are held out, chosen by hash."""
         ...
-
-
-def is_held(games: Keys, share: float) -> NDArray[np.bool_]:
-    """bool[n]: the games of these keys that are held out, by hash: other games play no part, nor does a seed.
-
-    Where the share is not 0 and there are several games, at least one is: that of the lowest hash.
-    """
-    hashes = scrambled(games ^ salt("held out of training"))
-    held = in_share(hashes, share) if share > 0 else np.zeros(len(games), np.bool_)
-    if share > 0 and not held.any() and len(np.unique(games)) > 1:
-        held = hashes == hashes.min()
-    return held
-
-
-def check_any_left(name: str, games: int, held: int) -> None:
-    """Raises ValueRepairError where all games are held out."""
-    if held >= games:
-        raise ValueRepairError(
-            f"{name}: all of its {games:,} games are held out, so that there is nothing to train on; "
-            "give more games, or a smaller --holdout"
-        )
 
 
 # -- chunks -----------------------------------------------------------------------------------------------------------
@@ -211,7 +187,7 @@ class ChunkSource:
 
 def _side_weights(path: str, records: NDArray[np.int32]) -> NDArray[np.float32]:
     """The weights that `vr weights --side` wrote, a row a record in reading order, of chunks with so many records."""
-    number, weight = _read_weights("--weights", path, "record")
+    number, weight = read_weights("--weights", path, "record")
     starts = np.concatenate([[0], np.cumsum(records, dtype=np.int64)])
     expected = np.arange(starts[-1]) - np.repeat(starts[:-1], records)
     if not np.array_equal(number, expected):
@@ -223,197 +199,47 @@ def _side_weights(path: str, records: NDArray[np.int32]) -> NDArray[np.float32]:
     return weight.astype(np.float32)
 
 
-def _read_weights(option: str, path: str, of: str) -> tuple[Index, Floats]:
-    """The columns `of` and ``weight`` of a .parquet file. Raises UsageError and ValueRepairError, naming the option."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    try:
-        table = pq.read_table(path, columns=[of, "weight"])
-    except FileNotFoundError:
-        raise UsageError(f"{option} {path}: no such file") from None
-    except (OSError, KeyError, pa.ArrowException) as error:
-        raise ValueRepairError(f"{option} {path}: cannot be read: {str(error).splitlines()[0]}") from None
-    try:
-        number, weight = table[of].to_numpy().astype(np.int64), table["weight"].to_numpy().astype(np.float64)
-    except (TypeError, ValueError, OverflowError):
-        raise ValueRepairError(f"{option} {path}: the columns {of} and weight must be numbers") from None
-    if not (np.isfinite(weight).all() and (weight >= 0).all()):
-        raise ValueRepairError(f"{option} {path}: weights must be numbers that are not negative")
-    return number, weight
-
-
 # -- stores -----------------------------------------------------------------------------------------------------------
 
 
 class StoreSource:
-    """Positions of a store: what the oracle says of them is the value's target, and the policy is to stay as it is.
+    """Positions of a store as `draw` draws them: what the oracle says of them is the value's target, and the policy is
+    to stay as it is."""
 
-    A pass has all candidates of the question, and as many other positions as make the candidates' share `share`, drawn
-    anew by their weights; or all others and fewer candidates, where there are not enough. Without a share it is theirs
-    among the sampled positions to train on, by weight: no larger one was shown to repair more (docs/proof.md). The
-    others, and those that the net is judged by, are positions that were sampled, by their weights, whatever else the
-    question takes in. With a `split` all are of its part ``train``, of whose games those of `holdout` are taken too.
-
-    With `draw`, a .parquet file with a weight for each ``position_id``, a pass has positions that are drawn by these
-    weights, candidates or not, as many as let the heaviest be drawn in nearly every pass; `share` plays no part.
-    """
-
-    def __init__(
-        self,
-        path: str,
-        question: Question,
-        input_format: int,
-        *,
-        share: float | None,
-        holdout: float,
-        seed: int,
-        candidates: int | None = None,
-        draw: str | None = None,
-        split: Split | None = None,
-    ) -> None:
-        """With so many candidates at most, None: all.
-
-        Raises ValueRepairError where nothing is scored, and where there is no candidate to train on.
-        """
-        self.name, self._path, self._seed = path, path, seed
-        self._input_format = input_format
-        extra = () if question.expanded == "no" else ("step",)
-        with Store.open(path) as store:
-            names = ("position_id", "key", "game_id", "net_d", "deep_q", "disagreement", "weight", *extra)
-            frame = store.frame(question, text=False, only=names)
-            usable = frame[frame["deep_q"].notna() & frame["disagreement"].notna()]
-            if usable.empty:
-                raise ValueRepairError(f"{path}: none of its {len(frame):,} scored positions has a deep Q to learn")
-            if split is not None:
-                usable = usable[split.parts(store, usable["position_id"].to_numpy(np.int64)) == TRAIN]
-                if usable.empty:
-                    raise ValueRepairError(f"{path}: none of its scored positions is in the split's part to train on")
-            fill = frame.attrs["net"]["history_fill"]
-            game = keys_of_games(store, usable["game_id"].to_numpy(np.int64))
-        self._fill = next(known for known in FILLS if known == fill)
-        ids, self._keys, self._draws, self._deep_q, self._weight = (
-            usable[name].to_numpy() for name in ("position_id", "key", "net_d", "deep_q", "weight")
-        )
-        self._ids, self._game = ids.astype(np.int64), game
-        self._off = usable["disagreement"].abs().to_numpy() >= question.threshold
-        self._sampled = usable["step"].isna().to_numpy() if extra else np.ones(len(ids), np.bool_)
-        held = is_held(game, holdout)
-        self.games, self.held_games = len(np.unique(game)), len(np.unique(game[held]))
-        check_any_left(path, self.games, self.held_games)
-        self._held = np.flatnonzero(held & self._sampled & (self._weight > 0))
-        self._candidates = self._fewer(np.flatnonzero(~held & self._off), candidates)
-        # Of what vr expand reached only candidates: with or without them the other positions are the same.
-        self._others = np.flatnonzero(~held & ~self._off & self._sampled & (self._weight > 0))
-        self.share = self._share_of_sampled(held) if share is None else share
-        sizes = _sizes(len(self._candidates), len(self._others), self.share)
-        self._strata = list(zip((self._candidates, self._others), sizes, strict=True))
-        self._given = None if draw is None else _weights_of(draw, self._ids)
-        if self._given is not None:
-            rows = np.flatnonzero(~held & (self._sampled | self._off) & (self._given > 0))
-            if not len(rows):
-                raise ValueRepairError(f"--draw {draw}: has a weight for none of the positions of {path} to train on")
-            self._strata = [(rows, int(self._given[rows].sum() / self._given[rows].max()))]
-        elif not sum(sizes) or (share is None and not self.share):
-            lacking = "other position" if share == 0 else "candidate"
-            how = "--share 0 trains without" if share is None else f"--share {share:g}"
-            raise ValueRepairError(
-                f"{path}: no {lacking} among the {int((~held).sum()):,} positions to train on; "
-                f"the threshold is {question.threshold:g}, {how}"
-            )
-        columns = (self._ids, self._keys, self._deep_q, self._weight, self._off, self._game, self._given)
-        found = (np.ascontiguousarray(column).tobytes() for column in columns if column is not None)
-        digest = hashlib.sha256(b"".join(found))
-        self.identity = f"store {digest.hexdigest()} {fill} share {self.share!r}"
-
-    @property
-    def candidates(self) -> int:
-        """To train on."""
-        return len(self._candidates)
-
-    def _share_of_sampled(self, held: NDArray[np.bool_]) -> float:
-        """The share of candidates among the sampled positions to train on, by their weights."""
-        weight = np.where(~held & self._sampled, self._weight, 0.0)
-        return float(weight[self._off].sum() / (weight.sum() or 1.0))
-
-    def _fewer(self, rows: Index, most: int | None) -> Index:
-        """At most so many of the rows; with a larger number, these and more."""
-        order = np.argsort(scrambled(self._keys[rows] ^ salt(self._seed, "candidates")), kind="stable")
-        return np.sort(rows[order[:most]])
+    def __init__(self, draw: StoreDraw, input_format: int) -> None:
+        self.draw, self._input_format = draw, input_format
+        self.name, self.identity = draw.path, draw.identity
+        self.games, self.held_games = draw.game_count, draw.held_game_count
 
     def units(self) -> Pass:
-        return self._pass(np.concatenate([rows for rows, _ in self._strata]))
+        return self._pass(self.draw.rows())
 
     def one_pass(self, number: int) -> Pass:
-        draw = self._drawn if self._given is None else self._drawn_exactly
-        return self._pass(np.concatenate([draw(rows, size, number) for rows, size in self._strata]))
+        return self._pass(self.draw.one_pass(number))
 
     def _pass(self, rows: Index) -> Pass:
-        return Pass(rows, self._keys[rows], np.ones(len(rows), np.int64))
-
-    def _drawn(self, rows: Index, size: int, number: int) -> Index:
-        """`size` of the rows, the heavier the likelier: those of the lowest -log(u) / weight (Efraimidis, Spirakis)."""
-        if size == len(rows):
-            return rows
-        u = (scrambled(self._keys[rows] ^ salt(self._seed, "pass", number)) + 0.5) / 2.0**64
-        weight = self._weight[rows]
-        with np.errstate(divide="ignore"):
-            late = np.where(weight > 0, -np.log(u) / weight, np.inf)
-        return np.asarray(rows[np.argsort(late, kind="stable")[:size]], np.int64)
-
-    def _drawn_exactly(self, rows: Index, size: int, number: int) -> Index:
-        """`size` of the rows, each with a chance in proportion to its weight, of which no one may exceed the mean of
-        sum / size: every so much of the weight's sum, the rows in random order (W. G. Madow, 1949)."""
-        assert self._given is not None
-        hashes = scrambled(self._keys[rows] ^ salt(self._seed, "pass", number))
-        order = np.argsort(hashes, kind="stable")
-        begin = (float(hashes[order[0]] & np.uint64(0xFFFFFFFF)) + 0.5) / 2.0**32
-        reached = np.cumsum(self._given[rows[order]])
-        marks = (np.arange(size) + begin) * (reached[-1] / size)
-        return np.asarray(rows[order[np.searchsorted(reached, marks)]], np.int64)
+        return Pass(rows, self.draw.keys[rows], np.ones(len(rows), np.int64))
 
     def read(self, units: Index) -> Samples:
         rows = np.sort(units)
-        with Store.open(self._path) as store:
+        with Store.open(self.name) as store:
             cuts = [rows[i : i + _AT_ONCE] for i in range(0, len(rows), _AT_ONCE)]
             return Samples.concat([self._read(store, cut) for cut in cuts])
 
     def held_out(self) -> Held:
-        order = np.argsort(scrambled(self._keys[self._held] ^ salt("judged")), kind="stable")
-        rows = np.sort(self._held[order[:VALIDATION]])
+        held = self.draw.held_out
+        order = np.argsort(scrambled(self.draw.keys[held] ^ salt("judged")), kind="stable")
+        rows = np.sort(held[order[:VALIDATION]])
         if not len(rows):
             raise ValueRepairError(f"{self.name}: no sampled position is among the games held out; give a --holdout")
         samples = self.read(rows)
-        samples.weight[:] = self._weight[rows]
-        return Held(samples, self._game[rows])
+        samples.weight[:] = self.draw.weight[rows]
+        return Held(samples, self.draw.games[rows])
 
     def _read(self, store: Store, rows: Index) -> Samples:
-        batch = store.positions(self._ids[rows])
-        return of_positions(batch, self._deep_q[rows], self._draws[rows], self._fill, self._input_format)
-
-
-def _weights_of(path: str, ids: Index) -> Floats:
-    """[n] the weights that a file has of these positions; 0 of one that it does not name."""
-    number, weight = _read_weights("--draw", path, "position_id")
-    order = np.argsort(number, kind="stable")
-    number, weight = number[order], weight[order]
-    if (number[1:] == number[:-1]).any():
-        raise ValueRepairError(f"--draw {path}: names a position twice")
-    at = np.minimum(np.searchsorted(number, ids), max(len(number) - 1, 0))
-    found: Floats = np.where(number[at] == ids, weight[at], 0.0) if len(number) else np.zeros(len(ids))
-    return found
-
-
-def _sizes(candidates: int, others: int, share: float) -> tuple[int, int]:
-    """How many of each a pass has, so that the candidates' share is `share`; the most that there is room for."""
-    if share <= 0 or share >= 1:
-        return (0, others) if share <= 0 else (candidates, 0)
-    if not candidates:
-        return 0, 0
-    wanted = round(candidates * (1 - share) / share)
-    if wanted <= others:
-        return candidates, wanted
-    return min(candidates, max(1, round(others * share / (1 - share)))), others
+        draw = self.draw
+        batch = store.positions(draw.ids[rows])
+        return of_positions(batch, draw.deep_q[rows], draw.wdl(rows), draw.fill, self._input_format)
 
 
 # -- in batches -------------------------------------------------------------------------------------------------------

@@ -26,6 +26,7 @@ from valuerepair.nets.registry import locate
 from valuerepair.nets.weights import NetFile, read_net_file
 from valuerepair.question import Question
 from valuerepair.store.store import Store
+from valuerepair.training.drawing import StoreDraw
 from valuerepair.training.options import TrainOptions
 from valuerepair.training.sources import ChunkSource, Held, Source, StoreSource, Stream
 
@@ -152,7 +153,7 @@ def train(
             stores = [source for source in sources if isinstance(source, StoreSource)]
             if stores and options.draw is None:
                 given = "" if options.share is not None else ", as among its sampled positions"
-                options = replace(options, share=stores[0].share)
+                options = replace(options, share=stores[0].draw.share)
                 log.info(f"candidates of the store: {options.share:.2%} of what is drawn from it{given}")
             return _train(file, path, sources, store is not None, question, options, split, quiet)
     except OSError as error:
@@ -261,18 +262,18 @@ def _sources(
     form = file.header.input_format
     found: list[Source] = []
     if store is not None:
-        source = StoreSource(
-            store,
-            question,
-            form,
-            share=options.share,
-            holdout=options.holdout,
-            seed=options.seed,
-            candidates=options.candidates,
-            draw=options.draw,
-            split=split,
-        )
-        found.append(source)
+        with Store.open(store) as opened:
+            draw = StoreDraw(
+                opened,
+                question,
+                share=options.share,
+                candidates=options.candidates,
+                draw=options.draw,
+                holdout=options.holdout,
+                seed=options.seed,
+                split=split,
+            )
+        found.append(StoreSource(draw, form))
     if chunks:
         with Progress("Reading chunks", None, "bytes", quiet=quiet) as progress:
             found.append(

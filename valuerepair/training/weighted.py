@@ -36,7 +36,7 @@ from valuerepair.training.chunk_files import (
     read_archives,
     unpack,
 )
-from valuerepair.training.mix import TarShard
+from valuerepair.training.chunk_output import MANIFEST, TarShard
 from valuerepair.training.weights import (
     SMALLEST,
     Formula,
@@ -48,7 +48,6 @@ from valuerepair.training.weights import (
     written,
 )
 
-MANIFEST = "manifest.json"
 _BLOCK_GAMES = 256
 _SCHEMA = pa.schema([("chunk", pa.string()), ("record", pa.int32()), ("weight", pa.float32())])
 

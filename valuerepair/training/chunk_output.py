@@ -1,0 +1,265 @@
+"""Folders of packed training chunks: written in order, in shards that appear whole, and gone on with after a stop."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import tarfile
+from collections.abc import Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import Any, BinaryIO, Literal
+
+from valuerepair import __version__
+from valuerepair.errors import UsageError, ValueRepairError
+from valuerepair.files import HeldError, check_empty, claimed, written_whole
+
+MANIFEST = "manifest.json"
+UNFINISHED = "unfinished.json"  # what a stopped run goes on from; gone when the manifest is there
+SHARD_CHUNKS = 10_000
+_LOCK = ".lock"
+_TARS, _LOOSE = "chunks-*.tar", "game_*.gz"
+
+ChunkForm = Literal["tar", "files"]
+
+
+def chunk_name(number: int) -> str:
+    """As lc0 names chunks: game_00000007.gz (``sort_type: number`` of lczero-training's older trainer)."""
+    return f"game_{number:08d}.gz"
+
+
+class TarShard:
+    """A tar as lczero-training's loader reads it: regular files with short names, no folders, always the same bytes."""
+
+    def __init__(self, path: Path) -> None:
+        self._file: BinaryIO = path.open("wb")
+        self._sha = hashlib.sha256()
+        self.bytes = 0
+
+    def add(self, name: str, content: bytes) -> None:
+        """Appends a file; `name` of at most 100 bytes."""
+        head = tarfile.TarInfo(name)
+        head.size = len(content)
+        self._write(head.tobuf(tarfile.USTAR_FORMAT) + content + bytes(-len(content) % tarfile.BLOCKSIZE))
+
+    def close(self) -> str:
+        """Ends the archive on disk and returns its SHA-256."""
+        self._write(bytes(2 * tarfile.BLOCKSIZE))
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        self._file.close()
+        return self._sha.hexdigest()
+
+    def abandon(self) -> None:
+        """Closes the file as it is."""
+        self._file.close()
+
+    def _write(self, data: bytes) -> None:
+        self._file.write(data)
+        self._sha.update(data)
+        self.bytes += len(data)
+
+
+class _LooseShard:
+    """Chunks as files of a folder, each of which appears whole."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._sha = hashlib.sha256()
+        self.bytes = 0
+
+    def add(self, name: str, content: bytes) -> None:
+        partial = self._folder / f".{name}.part"
+        partial.write_bytes(content)
+        partial.replace(self._folder / name)
+        self._sha.update(hashlib.sha256(content).digest())
+        self.bytes += len(content)
+
+    def close(self) -> str:
+        """The SHA-256 over those of the files."""
+        return self._sha.hexdigest()
+
+    def abandon(self) -> None:
+        """Leaves the files to the run that goes on, which writes them again."""
+
+
+class ChunkOutput:
+    """Writes packed chunks to a folder in the order in which they are added; a context manager.
+
+    `form` is ``tar``: plain tars of `shard_chunks` chunks each, chunks-00000.tar, chunks-00001.tar, ...; or ``files``:
+    loose game_00000000.gz, ... Each shard appears whole or not at all, and unfinished.json says how far the run is, so
+    that the same run goes on after a stop: the caller leaves out the first `chunks` chunks, or begins again where
+    `state` says, which it gave with the last of them. `finish` writes manifest.json; nothing is added after that.
+
+    `chunks` and `records` are how many there are, those of earlier attempts included.
+    """
+
+    def __init__(
+        self,
+        folder: str | Path,
+        run: Mapping[str, Any],
+        *,
+        form: ChunkForm = "tar",
+        shard_chunks: int = SHARD_CHUNKS,
+    ) -> None:
+        """Makes the folder if needed. `run` is JSON-able and says everything that the chunks depend on.
+
+        Raises UsageError for a file, for a folder with other things in it, with chunks of another run or with finished
+        ones; ValueRepairError for shards that are not as they were written, for a folder that another process writes
+        to, and where nothing can be written.
+        """
+        if shard_chunks < 1:
+            raise UsageError(f"{shard_chunks} chunks a shard: must be at least 1")
+        self.folder, self._given = Path(os.path.abspath(folder)), os.fspath(folder)
+        self._run = json.loads(json.dumps({**run, "form": form, "shard_chunks": shard_chunks}))
+        self._form, self._shard_chunks = form, shard_chunks
+        self.chunks = self.records = 0
+        self.state: Any = None
+        self._files: dict[str, dict[str, Any]] = {}
+        self._shard: TarShard | _LooseShard | None = None
+        self._complete = (0, 0)  # chunks and records in complete shards
+        self._held = ExitStack()
+        try:
+            self._open()
+        except OSError as error:
+            self._held.close()
+            raise self._unwritable(error) from None
+        except BaseException:
+            self._held.close()
+            raise
+
+    def __enter__(self) -> ChunkOutput:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Drops the shard that is not full; complete ones stay."""
+        if self._shard is not None:
+            self._shard.abandon()
+            self._shard = None
+        self._clear()
+        self._held.close()
+
+    def add(self, packed: bytes, records: int, state: Any = None) -> None:
+        """Adds a chunk of so many records. `state` is JSON-able; that of the last chunk of a shard is kept.
+
+        Raises ValueRepairError where it cannot be written.
+        """
+        try:
+            if self._shard is None:
+                self._shard = TarShard(self._part(self._name)) if self._form == "tar" else _LooseShard(self.folder)
+            self._shard.add(chunk_name(self.chunks), packed)
+            self.chunks += 1
+            self.records += records
+            if self.chunks - self._complete[0] == self._shard_chunks:
+                self._end_shard()
+                self.state = state
+                self._save(UNFINISHED, {"run": self._run, **self._written(), "state": state})
+        except OSError as error:
+            raise self._unwritable(error) from None
+
+    def finish(self, counts: Mapping[str, Any]) -> dict[str, Any]:
+        """Ends the last shard and writes the manifest: the run, `counts` (JSON-able) and the files. Returns it.
+
+        It holds no time: the same run gives the same bytes.
+        """
+        try:
+            if self._shard is not None:
+                self._end_shard()
+            manifest = {"version": f"valuerepair {__version__}", **self._run, **counts, **self._written()}
+            self._save(MANIFEST, manifest)
+            (self.folder / UNFINISHED).unlink(missing_ok=True)
+        except OSError as error:
+            raise self._unwritable(error) from None
+        return manifest
+
+    def _open(self) -> None:
+        """Claims the folder, and takes up what a stopped run left there."""
+        if not (self.folder / UNFINISHED).exists():
+            if (self.folder / MANIFEST).exists():
+                raise UsageError(f"{self._given}: holds finished chunks ({MANIFEST}); give a new folder")
+            check_empty(self.folder, self._given)
+            self.folder.mkdir(parents=True, exist_ok=True)
+        try:
+            self._held.enter_context(claimed(self.folder / _LOCK))
+        except HeldError:
+            raise ValueRepairError(f"{self._given}: another process writes chunks there") from None
+        path = self.folder / UNFINISHED
+        if path.exists():
+            self._take_up(path)
+        else:
+            self._save(UNFINISHED, {"run": self._run, **self._written(), "state": None})
+        self._clear()
+
+    def _take_up(self, path: Path) -> None:
+        try:
+            before = json.loads(path.read_text("utf-8"))
+            run, files = before["run"], dict(before["files"])
+            self.chunks, self.records, self.state = int(before["chunks"]), int(before["records"]), before["state"]
+        except (ValueError, KeyError, TypeError):
+            raise UsageError(f"{path}: is not what a stopped run left; give a new folder") from None
+        if run != self._run:
+            raise UsageError(
+                f"{self._given}: holds chunks of another run ({_difference(run, self._run)}); give a new folder"
+            )
+        for name, facts in files.items():
+            shard = self.folder / name
+            if self._form == "tar" and not (shard.is_file() and shard.stat().st_size == facts["bytes"]):
+                raise ValueRepairError(f"{shard}: is not as it was written; give a new folder")
+        self._files, self._complete = files, (self.chunks, self.records)
+
+    @property
+    def _name(self) -> str:
+        """The open shard in the manifest: its file, or the first of its files."""
+        first = self._complete[0]
+        return f"chunks-{first // self._shard_chunks:05d}.tar" if self._form == "tar" else chunk_name(first)
+
+    def _part(self, name: str) -> Path:
+        return self.folder / f".{name}.part"
+
+    def _end_shard(self) -> None:
+        shard, name = self._shard, self._name
+        assert shard is not None
+        self._shard = None
+        sha256 = shard.close()
+        if self._form == "tar":
+            os.replace(self._part(name), self.folder / name)
+        chunks, records = self.chunks - self._complete[0], self.records - self._complete[1]
+        self._files[name] = {"sha256": sha256, "bytes": shard.bytes, "chunks": chunks, "records": records}
+        self._complete = (self.chunks, self.records)
+
+    def _written(self) -> dict[str, Any]:
+        return {"chunks": self.chunks, "records": self.records, "files": self._files}
+
+    def _save(self, name: str, content: Mapping[str, Any]) -> None:
+        with written_whole(self.folder / name) as partial:
+            partial.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", "utf-8")
+
+    def _clear(self) -> None:
+        """Removes what is in no complete shard; the run writes it again."""
+        for path in self.folder.glob(".*.part"):
+            path.unlink(missing_ok=True)
+        for path in self.folder.glob(_LOOSE if self._form == "files" else _TARS):
+            if int(re.sub(r"\D", "", path.name)) >= (self._complete[0] if self._form == "files" else len(self._files)):
+                path.unlink(missing_ok=True)
+
+    def _unwritable(self, error: OSError) -> ValueRepairError:
+        where = self._given if error.filename is None else error.filename
+        return ValueRepairError(
+            f"{where}: {error.strerror or error}; once chunks can be written there, the same command goes on"
+        )
+
+
+def _difference(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
+    """The first thing in which two runs differ, in few words."""
+    for name in dict.fromkeys([*before, *now]):
+        old, new = before.get(name), now.get(name)
+        if old != new:
+            if isinstance(old, dict) and isinstance(new, dict):
+                return f"{name}: {_difference(old, new)}"
+            return f"{name}: {json.dumps(old, ensure_ascii=False)}, not {json.dumps(new, ensure_ascii=False)}"
+    return "nothing differs"
