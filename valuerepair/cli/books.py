@@ -78,13 +78,14 @@ def command(
     if context.invoked_subcommand is not None:
         return
     from valuerepair.books.options import BookOptions
-    from valuerepair.books.write import write_books
+    from valuerepair.books.write import what_next, write_books
     from valuerepair.chess.progress import Progress
     from valuerepair.judge.labelled import complete, lacks_policy
     from valuerepair.judge.labels import OF_POLICY
     from valuerepair.store.store import Store
 
-    labels, split = chosen.pop("label"), split_of(chosen.pop("split"))
+    labels, split_file = chosen.pop("label"), chosen.pop("split")
+    split = split_of(split_file)
     with Store.open(db) as store:
         asked = question.resolved(store)
         lacking = OF_POLICY.intersection(labels) and lacks_policy(store, store.candidates(asked))
@@ -94,11 +95,11 @@ def command(
     with Store.open(db) as store, Progress("Writing", None, "positions", quiet=is_quiet() or json) as progress:
         options = BookOptions(question=asked, labels=labels, split=split, **chosen)
         manifest = write_books(store, options, output, progress.advance)
+        following = what_next(store, manifest, output, split_file or "")
     if json:
         click.echo(manifest.to_json(), nl=False)
     elif not is_quiet():
-        for line in manifest.summary(output):
-            click.echo(line)
+        click.echo("\n".join([*manifest.summary(output), *following]))
 
 
 @command.command("check")

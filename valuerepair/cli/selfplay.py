@@ -16,6 +16,7 @@ from valuerepair.cli.completion import folders, nets
 from valuerepair.cli.options import (
     DB,
     FILE,
+    HISTORY_FILL,
     JOBS,
     JSON,
     NET,
@@ -27,6 +28,7 @@ from valuerepair.cli.options import (
     settings_of,
 )
 from valuerepair.cli.verbosity import is_quiet, say
+from valuerepair.store import DEFAULT_PATH
 
 if TYPE_CHECKING:
     from valuerepair.mcts.params import SearchParams
@@ -37,7 +39,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("book", type=FILE, metavar="BOOK")
-@click.option("-o", "--output", type=FILE, default="games.pgn", help="PGN of the games; an earlier run is continued.")
+@click.option("-o", "--output", type=FILE, default="selfplay.pgn", help="PGN of the games; an earlier run goes on.")
 @click.option("--engine", type=click.Choice(["mcts", "lc0"]), default="mcts", help="Who plays.")
 @NET
 @click.option(
@@ -47,6 +49,7 @@ if TYPE_CHECKING:
 @click.option("--repeat", type=int, default=1, help="Games from each line of the book.")
 @click.option("--temperature", metavar="T", help="Draw moves by visits^(1/T).  [default: 0, the best move]")
 @SET
+@HISTORY_FILL
 @click.option("--reuse-tree", is_flag=True, help="Keep a game's tree from move to move; its visits count.")
 @rules_options(max_plies=450)
 @click.option("--no-resign-share", default=0.0, help="Share of games in which nobody may resign.")
@@ -71,14 +74,14 @@ def command(book: str, **given: Any) -> None:
 
     \b
     Example:
-      vr selfplay valuerepair-books/book.pgn --nodes 800 -o games.pgn
+      vr selfplay valuerepair-books/book.pgn --net my-net.pb.gz --nodes 800
       vr selfplay book.pgn --nodes 200 --repeat 4 --temperature 0.5 --resign 2 --no-resign-share 0.2
       vr selfplay book.pgn --nodes 800 --training chunks --syzygy ~/syzygy
       vr selfplay book.pgn --engine lc0 --nodes 800 --training chunks
     """
     from valuerepair.mcts.params import SearchParams
 
-    params = SearchParams().with_settings(settings_of(given, ("temperature", "syzygy")))
+    params = SearchParams().with_settings(settings_of(given, ("temperature", "syzygy", "history_fill")))
     rules = rules_of(given)
     from valuerepair.chess.progress import Progress
     from valuerepair.errors import UsageError
@@ -121,7 +124,9 @@ def command(book: str, **given: Any) -> None:
     if given["json"]:
         click.echo(json.dumps(told))
     else:
-        click.echo("\n".join([*lines(told), *_speed(told, end.before)]))
+        known = "" if given["db"] == DEFAULT_PATH else f" --db {shlex.quote(given['db'])}"
+        following = [] if given["no_db"] or end.interrupted else [f"next: vr stats{known}"]
+        click.echo("\n".join([*lines(told), *_speed(told, end.before), *following]))
     if end.interrupted:
         click.echo(
             f"{given['output']}: {len(end.games):,} of {end.planned:,} games; give the same command again to go on",

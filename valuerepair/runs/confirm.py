@@ -26,6 +26,7 @@ from valuerepair.engines.find import find_engine
 from valuerepair.engines.spec import LC0, MCTS
 from valuerepair.errors import UsageError
 from valuerepair.judge import verdict
+from valuerepair.judge.split import split_file
 from valuerepair.nets.devices import device_of, split_key
 from valuerepair.nets.heads import heads_of
 from valuerepair.oracles.open import chosen_spec, open_oracle

@@ -20,6 +20,7 @@ from valuerepair.chess.positions import PositionBatch
 from valuerepair.chess.progress import Interruptions
 from valuerepair.errors import ValueRepairError
 from valuerepair.judge.labelled import PolicyNet, add_priors
+from valuerepair.judge.split import split_file
 from valuerepair.nets.net import NetFacts
 from valuerepair.question import Calibrated, Question
 from valuerepair.runs.failures import Failures, NetFailures
