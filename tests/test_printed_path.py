@@ -296,3 +296,59 @@ def test_a_split_whose_file_is_gone_is_missed(tmp_path: Path) -> None:
     with Store.open(folder / "valuerepair.db") as store:
         assert known_split(store) is None
         assert len(store.candidates(Question(threshold=0.05)))
+
+
+# -- the pages --------------------------------------------------------------------------------------------------------
+
+# What makes the README's own path quick: numbers in its lines, and options that they leave open.
+SMALLER = {"--positions 5000": "--positions 3000", "nodes=200000": "nodes=300", "--nodes 800": "--nodes 8"}
+QUICK = """
+[expand]
+positions = 100
+[train]
+steps = 6
+batch = 64
+every = 3
+"""
+
+
+def readme_lines() -> list[str]:
+    """The commands of README's path with a net of one's own, in their order, without comments."""
+    text = (ROOT / "README.md").read_text("utf-8")
+    begin, end = text.index("With a net of your own, in a new folder"), text.index("`vr repair` goes from games")
+    blocks = re.findall(r"^```sh\n(.*?)^```$", text[begin:end], re.M | re.S)
+    return [line for block in blocks for line in block.splitlines()]
+
+
+def test_readmes_path_names_only_what_is_there_or_was_made() -> None:
+    """Files that a line reads are the games, the net, or what an earlier line wrote; nothing is written twice."""
+    made = {"games.pgn.zst", NET_NAME, "valuerepair.db"}
+    for line in readme_lines():
+        words = shlex.split(line, comments=True)
+        written = {words[i + 1] for i, word in enumerate(words) if word in ("-o", "--training")}
+        assert not written & made, line
+        named = {word for word in words[2:] if re.search(r"\.(pgn|zst|gz|db|json)$|-chunks$|^mixture$", word)} - written
+        assert {word.split("/")[0] for word in named} <= {word.split("/")[0] for word in made}, line
+        made |= written
+
+
+@pytest.mark.slow
+def test_readmes_path_runs_from_games_and_a_net_and_leaks_nothing(
+    tmp_path: Path, shared_data: Path, stockfish: str
+) -> None:
+    """Every line as it stands but for the numbers above; then what each product holds of the held-out positions."""
+    pytest.importorskip("jax")
+    pytest.importorskip("optax")
+    folder = prepared(tmp_path / "own", QUICK)
+    shutil.copy(shared_data / "nets" / "maia-1100.pb.gz", folder / NET_NAME)
+    for line in readme_lines():
+        for usual, small in SMALLER.items():
+            line = line.replace(usual, small)
+        done = shell(line, folder)
+        assert done.returncode == 0, f"{line}\n{done.stdout}\n{done.stderr}"
+        assert "not for training" not in done.stderr, line
+        if " remeasure " in line:
+            assert "A = " in done.stdout
+    held = held_out(folder)
+    assert not keys_of(of_book(folder / "book" / "book.pgn")) & held
+    assert not keys_of(of_games(folder / "book-games.pgn")) & held
