@@ -25,6 +25,7 @@ from valuerepair.nets.registry import KNOWN_NETS, locate
 from valuerepair.nets.weights import net_name, read_net_file
 from valuerepair.oracles.engine_net import ENGINE_FILL, EngineNet, is_engine, open_engine_net
 from valuerepair.store.connect import store_errors
+from valuerepair.store.files import net_words
 from valuerepair.store.rows import FULL, RunRecord
 from valuerepair.store.store import Store
 
@@ -134,9 +135,9 @@ def _find(store: Store, words: str, oracle: AskedOracle) -> AskedNet:
         ) from None
     row = store.nets().set_index("id").loc[number]
     key = str(row["sha256"])
-    known = next((net for net in KNOWN_NETS.values() if net.sha256 == key), None)
     missing = len(_lacking(store, number, oracle))
-    path = str(locate(known.name)) if known is not None and missing else ""
+    at_hand = net_words(store, key) if missing else None
+    path = "" if at_hand is None else str(locate(at_hand))
     return AskedNet(number, str(row["name"]), key, str(row["history_fill"]), path, missing)
 
 
